@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/config.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+extern char** environ;
+
+namespace weft::config {
+namespace {
+
+std::vector<Setting*>& registry() {
+  static std::vector<Setting*> settings;
+  return settings;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+Error bad_value(const Setting& setting, std::string_view text) {
+  return Error(Errc::arg, setting.variable() + "=" + std::string(text) + " (not a valid value): use " +
+                              setting.range_text() + "; default " + setting.default_text());
+}
+
+Error unknown_variable(std::string_view variable) {
+  std::string nearest;
+  size_t best = 4;
+  for (const Setting* setting : registry()) {
+    const size_t distance = edit_distance(setting->variable(), variable);
+    if (distance < best) best = distance, nearest = setting->variable();
+  }
+  std::string message = std::string(variable) + " is not a Weft setting";
+  message += nearest.empty() ? ": see `weft info --config` for the list" : ": did you mean " + nearest + "?";
+  return Error(Errc::arg, message);
+}
+
+}  // namespace
+
+Setting::Setting(const char* setting_name, const char* setting_help)
+    : name(setting_name), help(setting_help) {
+  registry().push_back(this);
+}
+
+std::string Setting::variable() const {
+  std::string result = "WEFT_";
+  for (const char* c = name; *c != 0; ++c)
+    result += *c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  return result;
+}
+
+Size::Size(const char* name, size_t standard, size_t low, size_t high, const char* help)
+    : Setting(name, help), value_(standard), standard_(standard), low_(low), high_(high) {}
+
+Status Size::parse(std::string_view text) {
+  size_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc() || end == text.data()) return bad_value(*this, text);
+  std::string_view suffix(end, static_cast<size_t>(text.data() + text.size() - end));
+  int shift = 0;
+  if (suffix == "k" || suffix == "K")
+    shift = 10;
+  else if (suffix == "m" || suffix == "M")
+    shift = 20;
+  else if (suffix == "g" || suffix == "G")
+    shift = 30;
+  else if (!suffix.empty())
+    return bad_value(*this, text);
+  if (shift != 0 && number > (SIZE_MAX >> shift)) return bad_value(*this, text);
+  number <<= shift;
+  if (number < low_ || number > high_) return bad_value(*this, text);
+  value_ = number;
+  return {};
+}
+
+std::string Size::value_text() const { return std::to_string(value_); }
+std::string Size::default_text() const { return std::to_string(standard_); }
+std::string Size::range_text() const {
+  return "a number from " + std::to_string(low_) + " to " + std::to_string(high_) + " (suffixes k, m, g)";
+}
+
+Choice::Choice(const char* name, int standard, std::vector<std::string> words, const char* help)
+    : Setting(name, help), value_(standard), standard_(standard), words_(std::move(words)) {}
+
+Status Choice::parse(std::string_view text) {
+  const auto found = std::find(words_.begin(), words_.end(), text);
+  if (found == words_.end()) return bad_value(*this, text);
+  value_ = static_cast<int>(found - words_.begin());
+  return {};
+}
+
+std::string Choice::value_text() const { return words_[static_cast<size_t>(value_)]; }
+std::string Choice::default_text() const { return words_[static_cast<size_t>(standard_)]; }
+std::string Choice::range_text() const {
+  std::string result = "one of";
+  for (const auto& word : words_) result += " " + word;
+  return result;
+}
+
+Text::Text(const char* name, const char* standard, const char* help)
+    : Setting(name, help), value_(standard), standard_(standard) {}
+
+Status Text::parse(std::string_view text) {
+  value_ = text;
+  return {};
+}
+
+std::vector<Setting*> all() {
+  auto settings = registry();
+  std::sort(settings.begin(), settings.end(),
+            [](const Setting* a, const Setting* b) { return std::strcmp(a->name, b->name) < 0; });
+  return settings;
+}
+
+const std::vector<std::string>& launcher_variables() {
+  static const std::vector<std::string> names = {"WEFT_JOB_ID", "WEFT_PREFIX",     "WEFT_CC",
+                                                 "WEFT_CXX",    "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE"};
+  return names;
+}
+
+Status load() {
+  for (Setting* setting : registry()) {
+    const char* text = std::getenv(setting->variable().c_str());
+    if (text == nullptr) continue;
+    WEFT_TRY(setting->parse(text));
+    setting->origin = Origin::environment;
+  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, "WEFT_", 5) != 0) continue;
+    const std::string_view variable(*entry, std::strcspn(*entry, "="));
+    const auto& own = launcher_variables();
+    if (std::find(own.begin(), own.end(), variable) != own.end()) continue;
+    const bool known = std::any_of(registry().begin(), registry().end(),
+                                   [&](const Setting* s) { return s->variable() == variable; });
+    if (!known) return unknown_variable(variable);
+  }
+  return {};
+}
+
+}  // namespace weft::config

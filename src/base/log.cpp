@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/log.hpp"
+
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+#include "base/config.hpp"
+
+namespace weft::log {
+namespace {
+config::Choice level_setting{"log",
+                             static_cast<int>(Level::warn),
+                             {"none", "error", "warn", "info", "debug"},
+                             "How much Weft writes on stderr."};
+int this_rank = -1;
+
+std::vector<SlowPath*>& registry() {
+  static std::vector<SlowPath*> paths;
+  return paths;
+}
+}  // namespace
+
+bool enabled(Level level) { return static_cast<int>(level) <= level_setting.index(); }
+
+void write(Level level, const char* format, ...) {
+  if (!enabled(level)) return;
+  char line[1024];
+  int used = this_rank >= 0 ? std::snprintf(line, sizeof line, "weft[%d]: ", this_rank)
+                            : std::snprintf(line, sizeof line, "weft: ");
+  va_list arguments;
+  va_start(arguments, format);
+  used += std::vsnprintf(line + used, sizeof line - static_cast<size_t>(used) - 1, format, arguments);
+  va_end(arguments);
+  if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
+  line[used++] = '\n';
+  [[maybe_unused]] const auto written =
+      ::write(STDERR_FILENO, line, static_cast<size_t>(used));  // one line, one write
+}
+
+void set_rank(int rank) { this_rank = rank; }
+
+SlowPath::SlowPath(const char* name, const char* cost) : name_(name), cost_(cost) {
+  registry().push_back(this);
+}
+
+void SlowPath::hit(std::string_view reason) {
+  if (count_++ != 0) return;
+  reason_ = reason;
+  write(Level::warn, "slow path %s (%s): %s", name_, reason_.c_str(), cost_);
+}
+
+const std::vector<SlowPath*>& slow_paths() { return registry(); }
+
+}  // namespace weft::log
