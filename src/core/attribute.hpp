@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attributes and their keys (MPI 5.0 section 7.7), for communicators, datatypes and windows.
+// Threading: under the instance lock, which is released around the user's callbacks.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace weft::core {
+
+class Instance;
+
+enum class Attributed : uint8_t { communicator, datatype, window };
+
+/// One key value made by MPI_{Comm,Type,Win}_create_keyval. The callbacks share one C shape:
+/// the object's handle is a pointer-sized value for all three kinds.
+struct Keyval {
+  using Copy = int (*)(void* object, int keyval, void* extra, void* value_in, void* value_out, int* flag);
+  using Delete = int (*)(void* object, int keyval, void* value, void* extra);
+  Attributed kind;
+  Copy copy;      ///< nullptr: MPI_*_NULL_COPY_FN
+  Delete remove;  ///< nullptr: MPI_*_NULL_DELETE_FN
+  void* extra;
+  int references = 1;
+  bool freed = false;
+};
+
+/// The attributes of one object, deleted in the reverse order of their setting.
+class AttributeSet {
+ public:
+  [[nodiscard]] bool empty() const { return entries_.empty(); }
+  /// The value, or nullptr with found=false.
+  [[nodiscard]] void* get(int keyval, bool& found) const;
+  /// Replaces; the old value's delete callback runs first. `object` is the handle for callbacks.
+  [[nodiscard]] Status set(void* object, int keyval, void* value);
+  [[nodiscard]] Status erase(void* object, int keyval);
+  /// Copies to `target` by the copy callbacks (MPI_Comm_dup, MPI_Type_dup).
+  [[nodiscard]] Status copy_to(void* object, AttributeSet& target) const;
+  /// Runs all delete callbacks; stops at the first error.
+  [[nodiscard]] Status clear(void* object);
+
+ private:
+  struct Entry {
+    int keyval;
+    void* value;
+  };
+  std::vector<Entry> entries_;
+};
+
+/// Keys. Predefined keys (MPI_TAG_UB, ...) are not here: api/ answers them.
+[[nodiscard]] Result<int> create_keyval(Keyval keyval);
+[[nodiscard]] Status free_keyval(int keyval, Attributed kind);
+[[nodiscard]] Keyval* find_keyval(int keyval);
+
+}  // namespace weft::core

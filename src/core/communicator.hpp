@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communicator: a context and one or two groups (MPI 5.0 chapter 7), with what users attach to it.
+// Threading: changed under the instance lock.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/slab.hpp"
+#include "core/attribute.hpp"
+#include "core/errhandler.hpp"
+#include "core/group.hpp"
+#include "core/info.hpp"
+#include "core/reference.hpp"
+
+namespace weft::core {
+
+class Instance;
+
+/// Unique for ever: (creator process + 1) << 33 | counter << 1. The low bit is the channel.
+using ContextId = uint64_t;
+
+/// The two message spaces of a communicator.
+enum class Channel : uint8_t { user = 0, collective = 1 };
+
+/// Base of Cartesian, graph and distributed-graph topologies (src/topo/).
+struct Topology {
+  enum class Kind { cartesian, graph, distributed_graph };
+  explicit Topology(Kind topology_kind) : kind(topology_kind) {}
+  virtual ~Topology() = default;
+  [[nodiscard]] virtual std::unique_ptr<Topology> clone() const = 0;
+  Kind kind;
+};
+
+class Communicator final : public Counted {
+ public:
+  /// `remote` is null for an intracommunicator.
+  Communicator(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] bool inter() const { return static_cast<bool>(remote_group); }
+  [[nodiscard]] int remote_size() const { return inter() ? remote_group->size() : size_; }
+  /// The process that a rank argument of a send or receive names.
+  [[nodiscard]] ProcessId process(int rank) const { return peers_->process(rank); }
+  [[nodiscard]] ContextId context(Channel channel) const { return id | static_cast<ContextId>(channel); }
+  /// The tag of the next collective operation on this communicator (the same on all ranks by MPI's order
+  /// rule).
+  [[nodiscard]] int next_collective_tag() { return collective_tag_ = (collective_tag_ + 1) & 0x3fffffff; }
+
+  static Communicator* create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote = {});
+  static Slab<Communicator>& slab();
+
+  Instance& instance;
+  const ContextId id;
+  Ref<Group> group, remote_group;
+  Ref<Errhandler> errhandler;
+  Ref<Info> info;
+  AttributeSet attributes;
+  std::string name;
+  std::unique_ptr<Topology> topology;
+  bool freed = false;  ///< MPI_Comm_free was called; pending operations keep the object
+  uintptr_t handle;    ///< the MPI_Comm value: the object's address, or a predefined handle's value
+
+ private:
+  void destroy() override;
+  const Group* peers_;
+  int rank_, size_;
+  int collective_tag_ = 0;
+};
+
+}  // namespace weft::core

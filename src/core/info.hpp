@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Info: an ordered map from keys to values (MPI 5.0 chapter 10).
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/slab.hpp"
+#include "core/reference.hpp"
+
+namespace weft::core {
+
+class Info final : public Counted {
+ public:
+  void set(std::string_view key, std::string_view value);
+  [[nodiscard]] std::optional<std::string_view> get(std::string_view key) const;
+  bool erase(std::string_view key);
+  [[nodiscard]] size_t size() const { return entries_.size(); }
+  [[nodiscard]] const std::pair<std::string, std::string>& entry(size_t n) const { return entries_[n]; }
+
+  static Info* create();
+  static Info* duplicate(const Info& other);
+  /// MPI_INFO_ENV.
+  static Info* environment();
+  static Slab<Info>& slab();
+
+ private:
+  void destroy() override;
+  std::vector<std::pair<std::string, std::string>> entries_;
+};
+
+}  // namespace weft::core

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Instance: owns all state of the library in this process. The one global pointer to it is in api/.
+// Threading: one lock, taken by api/ only when MPI_THREAD_MULTIPLE was granted, released around user
+// callbacks and between rounds of waiting.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "core/communicator.hpp"
+#include "core/request.hpp"
+#include "launch/launch.hpp"
+
+namespace weft::p2p {
+class Engine;
+}
+
+namespace weft::core {
+
+/// Something that advances when it is polled: transports, device copies, running schedules.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+  /// Returns true when anything moved.
+  virtual bool poll() = 0;
+};
+
+class Instance {
+ public:
+  explicit Instance(std::unique_ptr<launch::Exchange> exchange);
+  ~Instance();
+  Instance(const Instance&) = delete;
+
+  /// Advances everything once. Returns true when anything moved. Never recursive.
+  bool progress();
+  /// Waits a little: spins first, yields the core when ranks outnumber cores or the wait is long.
+  void idle(unsigned& idle_rounds);
+  void add(Poller& poller);
+  void remove(Poller& poller);
+
+  /// Reserves `n` consecutive context ids that no other process will ever make.
+  ContextId new_contexts(uint32_t n = 1);
+  /// Runs `function` without the instance lock (user callbacks).
+  template <class F>
+  decltype(auto) unlocked(F&& function) {
+    Unlocked guard(*this);
+    return function();
+  }
+  struct Unlocked {
+    explicit Unlocked(Instance& owner) : instance(owner) {
+      if (instance.threaded) instance.lock.unlock();
+    }
+    ~Unlocked() {
+      if (instance.threaded) instance.lock.lock();
+    }
+    Instance& instance;
+  };
+
+  std::unique_ptr<launch::Exchange> exchange;
+  ProcessId self;
+  uint32_t size;                ///< processes in MPI_COMM_WORLD
+  bool oversubscribed = false;  ///< more ranks than cores on this host
+  bool threaded = false;        ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
+  std::mutex lock;
+  Ref<Communicator> world, self_comm;
+  p2p::Engine* engine = nullptr;  ///< owned by p2p::create()/destroy()
+
+ private:
+  std::vector<Poller*> pollers_;
+  bool polling_ = false;
+  uint32_t next_context_ = 1;
+};
+
+/// Progresses until the request is complete.
+inline void wait(Instance& instance, const Request& request) {
+  for (unsigned idle_rounds = 0; !request.complete();) {
+    if (instance.progress())
+      idle_rounds = 0;
+    else
+      instance.idle(idle_rounds);
+  }
+}
+
+}  // namespace weft::core

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Op: a reduction operation, predefined or the user's (MPI 5.0 section 6.9).
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/slab.hpp"
+#include "core/reference.hpp"
+#include "datatype/datatype.hpp"
+#include "datatype/reduce.hpp"
+
+namespace weft::core {
+
+class Op final : public Counted {
+ public:
+  using Function = void (*)(void* in, void* inout, int* count, void** datatype_handle);
+  using LargeFunction = void (*)(void* in, void* inout, int64_t* count, void** datatype_handle);
+
+  /// True when the operation may be applied to elements of this type.
+  [[nodiscard]] bool allows(const datatype::Datatype& type) const;
+  /// inout[i] = in[i] op inout[i] on host memory laid out as `count` elements of `type`.
+  /// Runs user functions with the instance lock released.
+  void apply(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const;
+
+  static Op* create(Function function, bool commutative);
+  static Op* create_large(LargeFunction function, bool commutative);
+  /// The predefined operation of an ABI handle value (MPI_SUM = 0x21, ...), or nullptr.
+  static Op* predefined(uintptr_t handle_value);
+  static Slab<Op>& slab();
+
+  bool user = false;
+  bool commutative = true;
+  datatype::ReduceOp kind{};  ///< valid when !user
+  Function function = nullptr;
+  LargeFunction large_function = nullptr;
+  std::string name;
+  uintptr_t handle = 0;
+
+ private:
+  void destroy() override;
+};
+
+}  // namespace weft::core
