@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Legacy CUDA IPC, one call each: the driver's part of transport/cuda_ipc, which keeps the caches.
+// Threading: any thread; open and close wait for the GPU's running kernels, so keep them off hot paths.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.hpp"
+#include "device/memory.hpp"
+
+namespace weft::device {
+
+using IpcHandle = std::array<uint8_t, 64>;
+
+/// Makes the handle of a whole allocation. Errc::unsupported, with the reason, for memory that has none.
+[[nodiscard]] Result<IpcHandle> export_ipc(const Memory& memory);
+/// Maps another process's allocation into the context of `local`; the result is its base here.
+[[nodiscard]] Result<void*> open_ipc(const IpcHandle& handle, const Memory& local);
+/// Unmaps; a context that is gone counts as success. `local` is what open_ipc() was given.
+[[nodiscard]] Status close_ipc(void* base, const Memory& local);
+/// True while the allocation that was classified as `memory` still exists at its address.
+[[nodiscard]] bool alive(const Memory& memory);
+
+/// A little device memory of our own (for proving a mapping). Freed by free_scratch().
+[[nodiscard]] Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
+void free_scratch(const Memory& scratch);
+
+}  // namespace weft::device

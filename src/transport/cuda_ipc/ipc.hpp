@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CUDA IPC between processes of one host: what an exporter tells about an allocation, and the importer's
+// bounded cache of mappings. Knows nothing of MPI. Threading: serialised by the caller.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+#include "device/copy.hpp"
+#include "device/info.hpp"
+#include "device/ipc.hpp"
+#include "device/memory.hpp"
+
+namespace weft::transport::cuda_ipc {
+
+using Peer = uint32_t;  ///< the caller's number for another process, stable while both live
+
+/// One exported allocation; travels as it is in a ready-to-send header (same host, same byte order).
+struct Region {
+  device::IpcHandle handle;
+  uint64_t base;       ///< allocation's address in the exporter
+  uint64_t size;       ///< bytes
+  uint64_t buffer_id;  ///< in the exporter
+  uint64_t epoch;      ///< which life of the exporter: no two processes have the same
+  device::Uuid device;
+};
+static_assert(sizeof(Region) == 112);
+
+/// A few bytes of known content in the exporter's device memory, by which an importer proves the path.
+struct Probe {
+  Region region;
+  std::array<uint8_t, 16> content;
+};
+static_assert(sizeof(Probe) == 128);
+
+/// Tells an importer to forget a mapping.
+struct Drop {
+  Peer peer;
+  uint64_t epoch, base, buffer_id;
+};
+
+/// The side whose memory is mapped: owns the identity of what was exported and says when it ends.
+class Exporter {
+ public:
+  Exporter();
+  ~Exporter();
+  /// Describes the allocation of `memory` for a peer; one driver call the first time, a look-up afterwards.
+  /// Errc::unsupported, with the reason, for memory without a legacy handle (pool, managed, cuMemMap).
+  [[nodiscard]] Result<Region> export_region(const device::Memory& memory, Peer peer);
+  /// The probe for `memory`'s device; the caller sends it along with the first region of a (peer, device).
+  [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
+  /// True until probe_sent() was called for this peer and device.
+  [[nodiscard]] bool probe_due(const device::Memory& memory, Peer peer) const;
+  void probe_sent(const device::Memory& memory, Peer peer);
+  /// Forgets allocations that were freed, and the least recently used above gpu.ipc_exports; the caller
+  /// sends the drops. Call at registration and now and then from progress.
+  [[nodiscard]] std::vector<Drop> sweep_freed();
+  /// The peer is gone: nothing more will be sent to it.
+  void forget_peer(Peer peer);
+  void close();  ///< frees the probes; call after the peers have closed theirs
+  [[nodiscard]] uint64_t epoch() const { return epoch_; }
+  [[nodiscard]] size_t exported() const { return exports_.size(); }
+
+ private:
+  struct Export {
+    Region region;
+    device::Memory memory;
+    std::vector<Peer> peers;
+    uint64_t used;
+  };
+  std::map<uint64_t, Export> exports_;                      // by buffer id
+  std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
+  std::vector<std::pair<Peer, int>> probes_sent_;
+  std::vector<Drop> drops_;  // found outside sweep_freed(), for its next call
+  uint64_t epoch_ = 0, clock_ = 0;
+};
+
+/// One mapping of a peer's allocation here. Valid while referenced.
+class Mapping {
+ public:
+  /// The local address of a byte of the exporter; the caller keeps within [base, base + size).
+  [[nodiscard]] void* at(uint64_t remote) const { return static_cast<char*>(address_) + (remote - base_); }
+  /// What copies are given: device memory in the importer's context.
+  [[nodiscard]] const device::Memory& memory() const { return memory_; }
+  [[nodiscard]] size_t size() const { return memory_.size; }
+
+ private:
+  friend class Importer;
+  void* address_ = nullptr;
+  uint64_t base_ = 0, buffer_id_ = 0, epoch_ = 0, used_ = 0;
+  Peer peer_ = 0;
+  uint32_t references_ = 0;
+  bool dropped_ = false;
+  device::Memory memory_, local_;
+};
+
+struct Counters {
+  uint64_t opens = 0, hits = 0, closes = 0, evictions = 0, drops = 0, refusals = 0;
+};
+
+/// The side that maps: opens each allocation once, keeps it until told, at most gpu.ipc_mappings of them.
+class Importer {
+ public:
+  Importer() = default;
+  ~Importer() { close(); }
+  Importer(const Importer&) = delete;
+  Importer& operator=(const Importer&) = delete;
+
+  /// Maps `region`, or takes it from the cache, and adds a reference. `local` is the local device buffer: its
+  /// context opens the mapping. The first call for a (peer, pair of devices) proves the path with `probe`
+  /// (may be null once one has come from this peer and device); the verdict is kept.
+  /// Errc::unsupported with the reason when the path cannot work: the caller stages, by name.
+  [[nodiscard]] Result<Mapping*> open(Peer peer, const Region& region, const Probe* probe,
+                                      const device::Memory& local);
+  /// Gives a reference back. No copy may still be using it.
+  void release(Mapping* mapping);
+  /// The exporter's word: closes the mapping, or marks it to be closed with its last reference.
+  void drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id);
+  /// The peer is gone: drops all of its mappings, probes and verdicts.
+  void drop_peer(Peer peer);
+  /// Closes everything; dead contexts are tolerated. Mappings must not be used any more.
+  void close();
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] size_t mapped() const { return mappings_.size(); }
+  [[nodiscard]] size_t mapped_bytes() const { return bytes_; }
+
+ private:
+  using Key = std::tuple<Peer, uint64_t, int>;          // peer, base in the exporter, local device
+  using PairKey = std::tuple<Peer, device::Uuid, int>;  // peer, its device, local device
+  struct Verdict {
+    bool works;
+    std::string reason;
+  };
+  [[nodiscard]] Status prove(Peer peer, const Region& region, const Probe* probe,
+                             const device::Memory& local);
+  [[nodiscard]] Status try_probe(const Probe& probe, const device::Memory& local);
+  void close_mapping(std::map<Key, std::unique_ptr<Mapping>>::iterator at);
+  void retire(std::map<Key, std::unique_ptr<Mapping>>::iterator at);
+  void make_room(size_t bytes);
+
+  std::map<Key, std::unique_ptr<Mapping>> mappings_;
+  std::vector<std::unique_ptr<Mapping>> retired_;  // dropped while referenced
+  std::map<PairKey, Verdict> verdicts_;
+  std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
+  Counters counters_;
+  size_t bytes_ = 0;
+  uint64_t clock_ = 0;
+};
+
+}  // namespace weft::transport::cuda_ipc
