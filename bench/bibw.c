@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bandwidth between two ranks, both ways at once: windows of nonblocking messages, each acknowledged.
+#include "common/window.h"
+
+static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
+  return bench_window_measure(run, size, iterations, warmup, BENCH_BOTH_WAYS);
+}
+
+static bool validate(struct bench_run* run, size_t size, long iteration) {
+  return bench_window_validate(run, size, iteration, BENCH_BOTH_WAYS);
+}
+
+int main(int argc, char** argv) {
+  static const struct bench_program program = {.name = "bibw",
+                                               .title = "Bi-Directional Bandwidth Test",
+                                               .column = "Bandwidth (MB/s)",
+                                               .field = "bandwidth_mb_s",
+                                               .defaults = {.min_size = 1,
+                                                            .max_size = 4 << 20,
+                                                            .iterations = 100,
+                                                            .warmup = 10,
+                                                            .iterations_large = 20,
+                                                            .warmup_large = 2,
+                                                            .window = 64,
+                                                            .element = 1},
+                                               .capacity = bench_window_capacity,
+                                               .measure = measure,
+                                               .validate = validate};
+  return bench_main(&program, argc, argv);
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "common/harness.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/report.h"
+
+enum { VALIDATIONS = 3, HELP_BYTES = 4096 };
+
+struct rows {
+  struct bench_row* data;
+  int count, room;
+};
+
+static void append(struct rows* rows, const struct bench_row* row) {
+  if (rows->count == rows->room) {
+    rows->room = rows->room ? 2 * rows->room : 64;
+    rows->data = realloc(rows->data, (size_t)rows->room * sizeof *rows->data);
+    if (!rows->data) abort();
+  }
+  rows->data[rows->count++] = *row;
+}
+
+static int host_local_rank(void) {
+  MPI_Comm host;
+  int rank = 0;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_rank(host, &rank);
+  MPI_Comm_free(&host);
+  return rank;
+}
+
+// Before MPI_Init where the launcher tells the local rank: some libraries look at the current context then.
+static bool open_device(struct bench_run* run, bool initialised, char* error, size_t size) {
+  static bool tried, good;
+  if (tried || !run->options.cuda || run->options.error[0]) return tried ? good : true;
+  int local = bench_local_rank();
+  if (local < 0) {
+    if (!initialised) return true;
+    local = host_local_rank();
+  }
+  tried = true;
+  good = bench_device_open(local, &run->device, error, size);
+  return good;
+}
+
+// Every rank returns the same; the lowest rank with a problem prints its own.
+static bool all_good(const struct bench_run* run, bool good, const char* error) {
+  int mine = good ? run->ranks : run->rank, lowest = run->ranks;
+  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (lowest == run->rank) fprintf(stderr, "%s: rank %d: %s\n", run->program->name, run->rank, error);
+  return lowest == run->ranks;
+}
+
+// -1: go on; else the exit code.
+static int check_usage(const struct bench_run* run) {
+  const struct bench_program* program = run->program;
+  const struct bench_options* options = &run->options;
+  const bool speaker = run->rank == 0;
+  if (options->error[0]) {
+    if (speaker) fprintf(stderr, "%s: %s\n", program->name, options->error);
+    return 2;
+  }
+  if (options->help) {
+    char text[HELP_BYTES];
+    bench_options_help(&program->defaults, program->name, program->collective, text, sizeof text);
+    if (speaker) fputs(text, stdout);
+    return 0;
+  }
+  if (options->version) {
+    if (speaker) printf("Weft MPI %s v%s\n", program->title, BENCH_VERSION);
+    return 0;
+  }
+  if (!program->collective && run->ranks != 2) {
+    if (speaker) fprintf(stderr, "%s: needs exactly 2 ranks, not %d\n", program->name, run->ranks);
+    return 2;
+  }
+  if (program->collective && program->capacity(run, options->min_size) > options->memory_limit) {
+    if (speaker)
+      fprintf(stderr, "%s: a buffer of %zu bytes is above the limit; raise it with -M\n", program->name,
+              program->capacity(run, options->min_size));
+    return 2;
+  }
+  return -1;
+}
+
+static size_t next_size(size_t size) { return size ? 2 * size : 1; }
+
+// The largest size whose buffer stays within -M.
+static size_t largest_size(const struct bench_run* run) {
+  const struct bench_options* options = &run->options;
+  if (!run->program->collective) return options->max_size;
+  size_t largest = options->min_size;
+  for (size_t size = largest; size <= options->max_size; size = next_size(size)) {
+    if (run->program->capacity(run, size) > options->memory_limit) {
+      if (run->rank == 0)
+        printf("# Stops at %zu bytes: one buffer is limited to %zu bytes (-M)\n", largest,
+               options->memory_limit);
+      break;
+    }
+    largest = size;
+  }
+  return largest;
+}
+
+static bool validate(struct bench_run* run, size_t size) {
+  int good = 1, all = 0;
+  for (long iteration = 0; iteration < VALIDATIONS; ++iteration)
+    if (!run->program->validate(run, size, iteration)) good = 0;
+  MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  return all != 0;
+}
+
+static void reduce_figures(const struct bench_run* run, double figure, struct bench_row* row) {
+  row->average = row->minimum = row->maximum = figure;
+  if (!run->program->collective) return;
+  MPI_Reduce(&figure, &row->average, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&figure, &row->minimum, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&figure, &row->maximum, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  row->average /= run->ranks;
+}
+
+static struct bench_row one_size(struct bench_run* run, struct bench_kinds kinds, size_t size) {
+  const struct bench_options* options = &run->options;
+  const bool large = size > BENCH_LARGE;
+  struct bench_row row = {.kinds = kinds, .size = size, .valid = true};
+  row.iterations = large ? options->iterations_large : options->iterations;
+  MPI_Barrier(MPI_COMM_WORLD);
+  double figure =
+      run->program->measure(run, size, row.iterations, large ? options->warmup_large : options->warmup);
+  reduce_figures(run, figure, &row);
+  if (options->validate) row.valid = validate(run, size);
+  return row;
+}
+
+static bool one_kind(struct bench_run* run, struct bench_kinds kinds, struct rows* rows) {
+  const bool pair = !run->program->collective;
+  const enum bench_kind mine = run->rank == 0 ? kinds.first : kinds.second;
+  if (run->rank == 0) bench_report_header(run, kinds);
+  const size_t largest = largest_size(run);
+  const size_t capacity = run->program->capacity(run, largest);
+  bench_buffer_create(&run->send, pair ? mine : kinds.first, capacity, 1);
+  bench_buffer_create(&run->receive, pair ? mine : kinds.second, capacity, 0);
+  bool good = true;
+  for (size_t size = run->options.min_size; size <= largest; size = next_size(size)) {
+    struct bench_row row = one_size(run, kinds, size);
+    if (!row.valid) good = false;
+    if (run->rank != 0) continue;
+    bench_report_row(run, &row);
+    append(rows, &row);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);  // nobody frees what a peer may still read
+  bench_buffer_destroy(&run->send);
+  bench_buffer_destroy(&run->receive);
+  return good;
+}
+
+static int run_all(struct bench_run* run, int argc, char** argv) {
+  struct rows rows = {0};
+  bool good = true;
+  for (int i = 0; i < run->options.kind_count; ++i) {
+    if (i > 0 && run->rank == 0) printf("\n");
+    if (!one_kind(run, run->options.kinds[i], &rows)) good = false;
+  }
+  int written = 1;
+  if (run->rank == 0 && run->options.json)
+    written = bench_report_json(run, argc, argv, rows.data, rows.count);
+  MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  free(rows.data);
+  if (!good && run->rank == 0) fprintf(stderr, "%s: validation failed\n", run->program->name);
+  return good && written ? 0 : 1;
+}
+
+int bench_main(const struct bench_program* program, int argc, char** argv) {
+  struct bench_run run = {.program = program};
+  char error[256] = "";
+  char** words =
+      malloc((size_t)(argc + 1) * sizeof *words);  // getopt reorders argv; the report wants it as typed
+  if (!words) return 3;
+  for (int i = 0; i <= argc; ++i) words[i] = argv[i];
+  bench_options_parse(&run.options, &program->defaults, program->collective, argc, argv);
+  open_device(&run, false, error, sizeof error);
+  if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 3;
+  MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &run.ranks);
+  int code = check_usage(&run);
+  if (code < 0) {
+    bool good = open_device(&run, true, error, sizeof error);
+    code = all_good(&run, good, error) ? run_all(&run, argc, words) : 3;
+  }
+  MPI_Finalize();
+  bench_device_close();
+  free(words);
+  return code;
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#define _GNU_SOURCE
+#include "common/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char kind_letters[] = "HPDM";
+
+const char* bench_kind_name(enum bench_kind kind) {
+  switch (kind) {
+    case BENCH_HOST:
+      return "HOST";
+    case BENCH_PINNED:
+      return "PINNED";
+    case BENCH_DEVICE:
+      return "DEVICE";
+    case BENCH_MANAGED:
+      return "MANAGED";
+  }
+  return "?";
+}
+
+// The first error wins: later ones are usually consequences.
+static void fail(struct bench_options* options, const char* format, ...) {
+  if (options->error[0]) return;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(options->error, sizeof options->error, format, args);
+  va_end(args);
+}
+
+// A byte count with an optional K, M or G (powers of 1024); stops at `*end`.
+static bool parse_bytes(const char* text, const char** end, size_t* value) {
+  if (!isdigit((unsigned char)*text)) return false;
+  errno = 0;
+  char* rest = NULL;
+  unsigned long long number = strtoull(text, &rest, 10);
+  if (errno) return false;
+  int shift = 0;
+  switch (toupper((unsigned char)*rest)) {
+    case 'K':
+      shift = 10;
+      break;
+    case 'M':
+      shift = 20;
+      break;
+    case 'G':
+      shift = 30;
+      break;
+  }
+  if (number > (SIZE_MAX >> 1) >> shift) return false;
+  *value = (size_t)number << shift;
+  *end = rest + (shift != 0);
+  return true;
+}
+
+static long parse_count(struct bench_options* options, char option, const char* text, long low, long high) {
+  char* end = NULL;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  if (errno || end == text || *end || value < low || value > high) {
+    fail(options, "-%c %s: expected a whole number from %ld to %ld", option, text, low, high);
+    return low;
+  }
+  return value;
+}
+
+// [MIN:]MAX or MIN: as the Ohio State programs have it.
+static void parse_range(struct bench_options* options, const char* text) {
+  const char* colon = strchr(text, ':');
+  const char* end = text;
+  bool good = true;
+  if (colon) {
+    good = parse_bytes(text, &end, &options->min_size) && end == colon;
+    if (good && colon[1]) good = parse_bytes(colon + 1, &end, &options->max_size) && *end == '\0';
+  } else {
+    good = parse_bytes(text, &end, &options->max_size) && *end == '\0';
+  }
+  if (!good)
+    fail(options, "-m %s: expected [MIN:]MAX in bytes (suffix K, M or G allowed), such as 8:64M", text);
+}
+
+static bool parse_kind(char letter, enum bench_kind* kind) {
+  char upper = (char)toupper((unsigned char)letter);
+  if (!upper || !strchr(kind_letters, upper)) return false;
+  *kind = (enum bench_kind)upper;
+  return true;
+}
+
+static void add_kinds(struct bench_options* options, enum bench_kind first, enum bench_kind second) {
+  if (options->kind_count == BENCH_MAX_KINDS) {
+    fail(options, "too many buffer kinds: at most %d combinations", BENCH_MAX_KINDS);
+    return;
+  }
+  options->kinds[options->kind_count++] = (struct bench_kinds){first, second};
+}
+
+// "all", or pairs of letters separated by commas: DD,HD,PM.
+static void parse_kind_list(struct bench_options* options, const char* text) {
+  options->kind_count = 0;
+  if (strcmp(text, "all") == 0) {
+    for (const char* a = kind_letters; *a; ++a)
+      for (const char* b = kind_letters; *b; ++b)
+        add_kinds(options, (enum bench_kind) * a, (enum bench_kind) * b);
+    return;
+  }
+  for (const char* at = text;;) {
+    enum bench_kind first, second;
+    if (!parse_kind(at[0], &first) || !parse_kind(at[1], &second) || (at[2] && at[2] != ',')) break;
+    add_kinds(options, first, second);
+    if (!at[2]) return;
+    at += 3;
+  }
+  fail(options, "-s %s: expected 'all' or pairs of the letters H, P, D, M such as DD,HD", text);
+}
+
+static void parse_letters(struct bench_options* options, int count, char** words) {
+  enum bench_kind kinds[2];
+  if (count > 2) {
+    fail(options, "%s: unexpected argument; expected at most two buffer kinds (H, P, D or M)", words[2]);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (words[i][0] == '\0' || words[i][1] != '\0' || !parse_kind(words[i][0], &kinds[i])) {
+      fail(options, "%s: expected a buffer kind: H (host), P (pinned), D (device) or M (managed)", words[i]);
+      return;
+    }
+  }
+  if (count == 1) {
+    fail(options, "%s: two buffer kinds are needed, such as D D", words[0]);
+  } else if (count == 2) {
+    options->kind_count = 0;
+    add_kinds(options, kinds[0], kinds[1]);
+  }
+}
+
+static void parse_accelerator(struct bench_options* options, const char* text) {
+  enum bench_kind kind = BENCH_DEVICE;
+  if (strcmp(text, "managed") == 0) {
+    kind = BENCH_MANAGED;
+  } else if (strcmp(text, "cuda") != 0) {
+    fail(options, "-d %s: expected cuda or managed", text);
+    return;
+  }
+  options->cuda = true;
+  if (options->kind_count == 0) add_kinds(options, kind, kind);
+}
+
+static const struct option long_options[] = {{"accelerator", required_argument, NULL, 'd'},
+                                             {"buffer-kinds", required_argument, NULL, 's'},
+                                             {"message-size", required_argument, NULL, 'm'},
+                                             {"mem-limit", required_argument, NULL, 'M'},
+                                             {"iterations", required_argument, NULL, 'i'},
+                                             {"warmup", required_argument, NULL, 'x'},
+                                             {"window-size", required_argument, NULL, 'W'},
+                                             {"full", no_argument, NULL, 'f'},
+                                             {"validation", no_argument, NULL, 'c'},
+                                             {"json", required_argument, NULL, 'j'},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {"version", no_argument, NULL, 'v'},
+                                             {NULL, 0, NULL, 0}};
+
+static void apply(struct bench_options* options, const struct bench_defaults* defaults, bool collective,
+                  int letter, char** argv) {
+  const char* end = NULL;
+  switch (letter) {
+    case 'd':
+      parse_accelerator(options, optarg);
+      break;
+    case 's':
+      parse_kind_list(options, optarg);
+      break;
+    case 'm':
+      parse_range(options, optarg);
+      break;
+    case 'M':
+      if (!parse_bytes(optarg, &end, &options->memory_limit) || *end || options->memory_limit == 0)
+        fail(options, "-M %s: expected a number of bytes above 0 (suffix K, M or G allowed)", optarg);
+      break;
+    case 'i':
+      options->iterations = options->iterations_large = parse_count(options, 'i', optarg, 1, 1000000000);
+      break;
+    case 'x':
+      options->warmup = options->warmup_large = parse_count(options, 'x', optarg, 0, 1000000000);
+      break;
+    case 'W':
+      if (defaults->window == 0) fail(options, "-W: this program has no window");
+      options->window = (int)parse_count(options, 'W', optarg, 1, 65536);
+      break;
+    case 'f':
+      if (!collective) fail(options, "-f: only the collective programs have it");
+      options->full = true;
+      break;
+    case 'c':
+      options->validate = true;
+      break;
+    case 'j':
+      options->json = optarg;
+      break;
+    case 'h':
+      options->help = true;
+      break;
+    case 'v':
+      options->version = true;
+      break;
+    case ':':
+      fail(options, "%s: its value is missing; see --help", argv[optind - 1]);
+      break;
+    default:
+      if (optopt && optopt < 128) {
+        fail(options, "-%c: unknown option, or one that takes no value; see --help", optopt);
+      } else {
+        fail(options, "%s: unknown option; see --help", argv[optind - 1]);
+      }
+  }
+}
+
+void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,
+                         bool collective, int argc, char** argv) {
+  *options = (struct bench_options){.min_size = defaults->min_size,
+                                    .max_size = defaults->max_size,
+                                    .memory_limit = (size_t)1 << 30,
+                                    .iterations = defaults->iterations,
+                                    .warmup = defaults->warmup,
+                                    .iterations_large = defaults->iterations_large,
+                                    .warmup_large = defaults->warmup_large,
+                                    .window = defaults->window};
+  opterr = 0;
+  optind = 1;
+  int letter;
+  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:fcj:hv", long_options, NULL)) != -1)
+    apply(options, defaults, collective, letter, argv);
+  parse_letters(options, argc - optind, argv + optind);
+  if (options->kind_count == 0) add_kinds(options, BENCH_HOST, BENCH_HOST);
+  for (int i = 0; i < options->kind_count; ++i)
+    if (options->kinds[i].first != BENCH_HOST || options->kinds[i].second != BENCH_HOST) options->cuda = true;
+  if (defaults->element > 1 && options->min_size < defaults->element) options->min_size = defaults->element;
+  if (options->min_size % defaults->element != 0)
+    fail(options, "-m: the smallest size, %zu, is not a multiple of %zu", options->min_size,
+         defaults->element);
+  if (options->max_size < options->min_size)
+    fail(options, "-m: the largest size, %zu, is below the smallest, %zu", options->max_size,
+         options->min_size);
+  if (options->max_size > INT32_MAX)
+    fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
+}
+
+void bench_options_help(const struct bench_defaults* defaults, const char* program, bool collective,
+                        char* text, size_t size) {
+  char window[128] = "";
+  if (defaults->window)
+    snprintf(window, sizeof window, "  -W, --window-size N        messages in flight (%d)\n",
+             defaults->window);
+  snprintf(
+      text, size,
+      "Usage: %s [options] [KIND KIND]\n"
+      "  KIND KIND                  memory of %s:\n"
+      "                             H host, P pinned host, D device, M managed (H H; with -d cuda: D D)\n"
+      "  -d, --accelerator NAME     cuda or managed\n"
+      "  -s, --buffer-kinds LIST    several combinations in one run: DD,HD,... or all\n"
+      "  -m, --message-size RANGE   [MIN:]MAX bytes, suffix K, M or G allowed (%zu:%zu)\n"
+      "%s"
+      "  -i, --iterations N         timed iterations a size (%ld; %ld above %d bytes)\n"
+      "  -x, --warmup N             untimed iterations before them (%ld; %ld above %d bytes)\n"
+      "%s%s"
+      "  -c, --validation           check every byte; the exit code is 1 when one is wrong\n"
+      "      --json FILE            write the results to FILE too\n"
+      "  -h, --help                 this text\n"
+      "  -v, --version              the version\n",
+      program, collective ? "the send and the receive buffer" : "rank 0's and rank 1's buffers",
+      defaults->min_size, defaults->max_size,
+      collective ? "  -M, --mem-limit BYTES      most bytes for one buffer (1G)\n" : "", defaults->iterations,
+      defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large, BENCH_LARGE, window,
+      collective ? "  -f, --full                 minimum, maximum and iterations too\n" : "");
+}

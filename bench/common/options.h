@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Options of the benchmark programs: the syntax of the Ohio State benchmarks, plus buffer kinds.
+// Parsing never prints: a bad option becomes a message that the caller shows on rank 0.
+#ifndef BENCH_COMMON_OPTIONS_H
+#define BENCH_COMMON_OPTIONS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+/// Where a buffer lives; the values are the letters of the command line.
+enum bench_kind {
+  BENCH_HOST = 'H',     ///< pageable host memory
+  BENCH_PINNED = 'P',   ///< host memory allocated by the CUDA driver
+  BENCH_DEVICE = 'D',   ///< device memory
+  BENCH_MANAGED = 'M',  ///< CUDA managed memory
+};
+
+/// One combination of kinds. Pair programs: rank 0's and rank 1's buffers; collectives: send and receive
+/// buffer.
+struct bench_kinds {
+  enum bench_kind first;
+  enum bench_kind second;
+};
+
+enum { BENCH_MAX_KINDS = 16 };
+
+/// Defaults of one program.
+struct bench_defaults {
+  size_t min_size;        ///< bytes
+  size_t max_size;        ///< bytes
+  long iterations;        ///< timed iterations up to BENCH_LARGE bytes
+  long warmup;            ///< untimed iterations before them
+  long iterations_large;  ///< the same above BENCH_LARGE bytes
+  long warmup_large;
+  int window;      ///< messages in flight; 0: the program has no window
+  size_t element;  ///< sizes are multiples of this many bytes
+};
+
+/// Sizes above this use the `_large` counts, in bytes.
+enum { BENCH_LARGE = 8192 };
+
+struct bench_options {
+  size_t min_size, max_size;
+  size_t memory_limit;  ///< most bytes for one buffer of a collective
+  long iterations, warmup, iterations_large, warmup_large;
+  int window;
+  bool cuda;      ///< the CUDA driver is needed
+  bool full;      ///< print minimum, maximum and iterations too
+  bool validate;  ///< check every byte of what arrives
+  bool help, version;
+  const char* json;  ///< file for the results, or NULL
+  struct bench_kinds kinds[BENCH_MAX_KINDS];
+  int kind_count;
+  char error[256];  ///< empty: the options are good
+};
+
+/// Parses `argv`; every field of `options` is set. Look at `options->error` first.
+void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,
+                         bool collective, int argc, char** argv);
+
+/// The text of --help; `size` bytes at `text` receive it.
+void bench_options_help(const struct bench_defaults* defaults, const char* program, bool collective,
+                        char* text, size_t size);
+
+/// "HOST", "PINNED", "DEVICE" or "MANAGED".
+const char* bench_kind_name(enum bench_kind kind);
+
+#endif

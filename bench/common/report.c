@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "common/report.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+// Column widths of the Ohio State programs.
+enum { SIZE_WIDTH = 10, FIELD_WIDTH = 18, ITERATIONS_WIDTH = 12 };
+
+static const char* unit(const char* column) { return strchr(column, '('); }
+
+void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) {
+  const struct bench_program* program = run->program;
+  printf("# Weft MPI %s v%s\n", program->title, BENCH_VERSION);
+  if (run->options.cuda) {
+    printf("# %s on %s (%c) and %s on %s (%c)\n", program->collective ? "Send Buffer" : "Rank 0 Buffers",
+           bench_kind_name(kinds.first), kinds.first,
+           program->collective ? "Receive Buffer" : "Rank 1 Buffers", bench_kind_name(kinds.second),
+           kinds.second);
+  }
+  char text[64];
+  if (program->collective) {
+    snprintf(text, sizeof text, "Avg Latency%s", unit(program->column));
+  } else {
+    snprintf(text, sizeof text, "%s", program->column);
+  }
+  printf("# %-*s%*s", SIZE_WIDTH - 2, "Size", FIELD_WIDTH, text);
+  if (run->options.full) {
+    printf("%*s%*s%*s", FIELD_WIDTH, "Min Latency(us)", FIELD_WIDTH, "Max Latency(us)", ITERATIONS_WIDTH,
+           "Iterations");
+  }
+  if (run->options.validate) printf("%*s", FIELD_WIDTH, "Validation");
+  printf("\n");
+  fflush(stdout);
+}
+
+void bench_report_row(const struct bench_run* run, const struct bench_row* row) {
+  printf("%-*zu%*.2f", SIZE_WIDTH, row->size, FIELD_WIDTH, row->average);
+  if (run->options.full) {
+    printf("%*.2f%*.2f%*ld", FIELD_WIDTH, row->minimum, FIELD_WIDTH, row->maximum, ITERATIONS_WIDTH,
+           row->iterations);
+  }
+  if (run->options.validate) printf("%*s", FIELD_WIDTH, row->valid ? "Pass" : "Fail");
+  printf("\n");
+  fflush(stdout);
+}
+
+static void put_string(FILE* file, const char* text) {
+  fputc('"', file);
+  for (; *text; ++text) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\') {
+      fprintf(file, "\\%c", c);
+    } else if (c < 0x20) {
+      fprintf(file, "\\u%04x", c);
+    } else {
+      fputc(c, file);
+    }
+  }
+  fputc('"', file);
+}
+
+static void put_library(FILE* file) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  text[strcspn(text, "\n")] = '\0';  // some libraries append their whole configuration, with host names
+  put_string(file, text);
+}
+
+static void put_row(FILE* file, const struct bench_run* run, const struct bench_row* row) {
+  fprintf(file, "{\"kinds\": \"%c %c\", \"size\": %zu, \"%s\": %.4f, \"iterations\": %ld", row->kinds.first,
+          row->kinds.second, row->size, run->program->field, row->average, row->iterations);
+  if (run->program->collective)
+    fprintf(file, ", \"min_us\": %.4f, \"max_us\": %.4f", row->minimum, row->maximum);
+  if (run->options.validate) fprintf(file, ", \"valid\": %s", row->valid ? "true" : "false");
+  fputc('}', file);
+}
+
+bool bench_report_json(const struct bench_run* run, int argc, char** argv, const struct bench_row* rows,
+                       int count) {
+  FILE* file = fopen(run->options.json, "w");
+  if (!file) {
+    fprintf(stderr, "--json %s: cannot write (%s)\n", run->options.json, strerror(errno));
+    return false;
+  }
+  fprintf(file, "{\n  \"program\": \"%s\",\n  \"version\": \"%s\",\n  \"options\": [", run->program->name,
+          BENCH_VERSION);
+  for (int i = 1; i < argc; ++i) {
+    if (i > 1) fputs(", ", file);
+    put_string(file, argv[i]);
+  }
+  fputs("],\n  \"library\": ", file);
+  put_library(file);
+  if (run->options.cuda) {
+    fputs(",\n  \"device\": ", file);
+    put_string(file, run->device.name);
+    fprintf(file, ",\n  \"devices\": %d,\n  \"driver\": \"%d.%d\"", run->device.count,
+            run->device.driver / 1000, run->device.driver % 1000 / 10);
+  }
+  fprintf(file, ",\n  \"ranks\": %d,\n  \"kinds\": [", run->ranks);
+  for (int i = 0; i < run->options.kind_count; ++i)
+    fprintf(file, "%s\"%c %c\"", i ? ", " : "", run->options.kinds[i].first, run->options.kinds[i].second);
+  fputs("],\n  \"rows\": [", file);
+  for (int i = 0; i < count; ++i) {
+    fputs(i ? ",\n    " : "\n    ", file);
+    put_row(file, run, &rows[i]);
+  }
+  fputs("\n  ]\n}\n", file);
+  bool good = !ferror(file);
+  if (fclose(file) != 0) good = false;
+  if (!good) fprintf(stderr, "--json %s: writing failed\n", run->options.json);
+  return good;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "common/window.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+
+enum { TAG = 1, ACK_TAG = 2, ACK_BYTES = 4, SLOT_BYTES = 64 << 20 };
+
+// Messages of a window that get their own place in a validation.
+static int slots(const struct bench_run* run, size_t size) {
+  size_t fit = size ? SLOT_BYTES / size : SLOT_BYTES;
+  if (fit < 1) fit = 1;
+  return fit < (size_t)run->options.window ? (int)fit : run->options.window;
+}
+
+size_t bench_window_capacity(const struct bench_run* run, size_t size) {
+  size_t bytes = size < ACK_BYTES ? ACK_BYTES : size;
+  if (run->options.validate) {  // the largest of all sizes up to this one
+    size_t most = (size_t)run->options.window * size;
+    if (most > SLOT_BYTES) most = SLOT_BYTES;
+    if (most > bytes) bytes = most;
+  }
+  return bytes;
+}
+
+// One window: `stride` is the distance between the places of two messages (0: the same place).
+static void window(struct bench_run* run, size_t size, int count, size_t stride,
+                   enum bench_direction direction, MPI_Request* requests) {
+  const int peer = 1 - run->rank, bytes = (int)size;
+  const bool sends = run->rank == 0 || direction == BENCH_BOTH_WAYS;
+  const bool receives = run->rank == 1 || direction == BENCH_BOTH_WAYS;
+  int posted = 0;
+  for (int i = 0; receives && i < count; ++i)
+    MPI_Irecv(run->receive.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
+              &requests[posted++]);
+  for (int i = 0; sends && i < count; ++i)
+    MPI_Isend(run->send.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
+              &requests[posted++]);
+  MPI_Waitall(posted, requests, MPI_STATUSES_IGNORE);
+}
+
+// The sender may not run ahead of the receiver by more than one window.
+static void acknowledge(struct bench_run* run) {
+  if (run->rank == 0) {
+    MPI_Recv(run->receive.data, ACK_BYTES, MPI_CHAR, 1, ACK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Send(run->send.data, ACK_BYTES, MPI_CHAR, 0, ACK_TAG, MPI_COMM_WORLD);
+  }
+}
+
+static MPI_Request* allocate_requests(int window) {
+  MPI_Request* requests = malloc(2 * (size_t)window * sizeof *requests);
+  if (!requests) MPI_Abort(MPI_COMM_WORLD, 3);
+  return requests;
+}
+
+double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,
+                            enum bench_direction direction) {
+  const int count = run->options.window;
+  MPI_Request* requests = allocate_requests(count);
+  double start = 0;
+  for (long i = -warmup; i < iterations; ++i) {
+    if (i == 0) start = MPI_Wtime();
+    window(run, size, count, 0, direction, requests);
+    acknowledge(run);
+  }
+  double seconds = MPI_Wtime() - start;
+  free(requests);
+  double bytes = (double)size * (double)iterations * count * (direction == BENCH_BOTH_WAYS ? 2 : 1);
+  return bytes / 1e6 / seconds;
+}
+
+bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
+                           enum bench_direction direction) {
+  const int count = slots(run, size), peer = 1 - run->rank;
+  const bool receives = run->rank == 1 || direction == BENCH_BOTH_WAYS;
+  MPI_Request* requests = allocate_requests(count);
+  for (int i = 0; i < count; ++i) {
+    bench_buffer_fill(&run->send, (size_t)i * size, size, bench_seed(run->rank, peer, size, iteration, i));
+    bench_buffer_poison(&run->receive, (size_t)i * size, size,
+                        bench_seed(peer, run->rank, size, iteration, i));
+  }
+  bench_buffer_guard(&run->receive, size * (size_t)count);
+  MPI_Barrier(MPI_COMM_WORLD);
+  window(run, size, count, size, direction, requests);
+  bool good = true;
+  for (int i = 0; receives && good && i < count; ++i)
+    good = bench_buffer_check(&run->receive, (size_t)i * size, size,
+                              bench_seed(peer, run->rank, size, iteration, i));
+  if (good) good = bench_buffer_check_guard(&run->receive, size * (size_t)count);
+  free(requests);
+  return good;
+}

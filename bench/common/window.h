@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows of nonblocking messages between two ranks: what bw and bibw share.
+// Timing uses one buffer for the whole window, as usual; validation gives each message its own place.
+#ifndef BENCH_COMMON_WINDOW_H
+#define BENCH_COMMON_WINDOW_H
+#include "common/harness.h"
+
+enum bench_direction { BENCH_ONE_WAY, BENCH_BOTH_WAYS };
+
+size_t bench_window_capacity(const struct bench_run* run, size_t size);
+
+/// MB/s (1e6 bytes), all directions together.
+double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,
+                            enum bench_direction direction);
+bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
+                           enum bench_direction direction);
+
+#endif
