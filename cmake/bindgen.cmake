@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Bindings: runs tools/bindgen/generate.py over the Forum's apis.json. Sets WEFT_GENERATED_DIR (with
+# include/mpi.h, api/*.cpp, coverage.md), WEFT_API_SOURCES, and the target weft_bindings.
+set(WEFT_GENERATED_DIR ${CMAKE_BINARY_DIR}/gen)
+set(WEFT_API_SOURCES "")
+set(generator ${CMAKE_SOURCE_DIR}/tools/bindgen/generate.py)
+file(MAKE_DIRECTORY ${WEFT_GENERATED_DIR}/include)
+if(NOT EXISTS ${generator})
+  message(WARNING "tools/bindgen/generate.py is not there: libmpi_abi.so.1 will be empty")
+  return()
+endif()
+
+# The description: what set-up fetched, else the Python package in the environment (a pip build).
+set(WEFT_APIS_JSON "" CACHE FILEPATH "The MPI Forum's apis.json")
+if(NOT WEFT_APIS_JSON)
+  set(WEFT_APIS_JSON ${WEFT_TOOLS_DIR}/spec/pympistandard/data/apis.json)
+  if(NOT EXISTS ${WEFT_APIS_JSON})
+    execute_process(
+      COMMAND ${Python3_EXECUTABLE} -c
+              "import importlib.util as u; print(u.find_spec('pympistandard').submodule_search_locations[0])"
+      OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    set(WEFT_APIS_JSON ${found}/data/apis.json)
+  endif()
+endif()
+if(NOT EXISTS ${WEFT_APIS_JSON})
+  message(FATAL_ERROR "The MPI Forum's apis.json is missing (it is fetched, not kept in the repository): "
+                      "run `python3 tools/setup/setup.py`, or `make`, or install pympistandard==0.2.0")
+endif()
+
+set(command ${Python3_EXECUTABLE} ${generator} --src ${CMAKE_SOURCE_DIR} --out ${WEFT_GENERATED_DIR}
+            --apis ${WEFT_APIS_JSON})
+execute_process(COMMAND ${command} --list-outputs OUTPUT_VARIABLE outputs ERROR_VARIABLE errors
+                RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "${generator} --list-outputs failed:\n${errors}")
+endif()
+string(REPLACE "\n" ";" outputs "${outputs}")
+file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/* ${CMAKE_SOURCE_DIR}/spec/*)
+list(FILTER inputs EXCLUDE REGEX "__pycache__|\\.pyc$")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
+add_custom_command(
+  OUTPUT ${outputs}
+  COMMAND ${command}
+  DEPENDS ${inputs} ${WEFT_APIS_JSON}
+  COMMENT "Generating mpi.h and the bindings"
+  VERBATIM)
+add_custom_target(weft_bindings DEPENDS ${outputs})
+set(WEFT_API_SOURCES ${outputs})
+list(FILTER WEFT_API_SOURCES INCLUDE REGEX "\\.cpp$")

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The prefix: bin/ lib/ include/ share/weft/. In a wheel (scikit-build-core) the same goes to the environment's
+# prefix through the data scheme, and the Python package to site-packages.
+if(SKBUILD)
+  set(root ${SKBUILD_DATA_DIR}/)
+  set(python_root ${SKBUILD_PLATLIB_DIR})
+else()
+  set(root "")
+  set(python_root share/weft/python)
+endif()
+set(WEFT_LIBEXEC_DIR ${root}libexec/weft)  # programs that only `weft` starts
+set(WEFT_SHARE_DIR ${root}share/weft)
+set(executable OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+
+# --- library and headers ---
+if(SKBUILD)  # a wheel holds no links: a linker script keeps the library single
+  install(TARGETS mpi_abi LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
+  file(WRITE ${CMAKE_BINARY_DIR}/namelink/libmpi_abi.so "INPUT(libmpi_abi.so.1)\n")
+  install(FILES ${CMAKE_BINARY_DIR}/namelink/libmpi_abi.so DESTINATION ${root}lib)
+else()
+  install(TARGETS mpi_abi LIBRARY DESTINATION lib)
+endif()
+install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
+        FILES_MATCHING PATTERN "*.h")
+
+# --- launcher ---
+if(TARGET mpiexec)
+  install(TARGETS mpiexec RUNTIME DESTINATION ${root}bin)
+  if(SKBUILD)
+    install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/mpirun.sh DESTINATION ${root}bin RENAME mpirun)
+  else()
+    install(CODE "file(CREATE_LINK mpiexec \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/mpirun SYMBOLIC)")
+  endif()
+endif()
+
+# --- compiler wrappers ---
+function(weft_wrapper program language variable fallbacks)
+  configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/compiler.sh.in ${CMAKE_BINARY_DIR}/wrappers/${program} @ONLY)
+  install(PROGRAMS ${CMAKE_BINARY_DIR}/wrappers/${program} DESTINATION ${root}bin)
+endfunction()
+weft_wrapper(mpicc C CC "gcc cc clang")
+weft_wrapper(mpicxx C++ CXX "g++ c++ clang++")
+weft_wrapper(mpic++ C++ CXX "g++ c++ clang++")
+
+# --- the command line ---
+configure_file(${CMAKE_SOURCE_DIR}/cli/weft/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft/_version.py @ONLY)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/cli/weft ${CMAKE_BINARY_DIR}/cli/weft DESTINATION ${python_root}
+        FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+if(NOT SKBUILD)
+  install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/weft.sh DESTINATION bin RENAME weft)
+endif()
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${WEFT_SHARE_DIR})
+if(EXISTS ${CMAKE_SOURCE_DIR}/tools/bindgen/generate.py)
+  install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR} OPTIONAL)
+endif()

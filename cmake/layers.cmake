@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft_layer(folder [DEPENDS folders] [GENERATED sources]): the static library weft_<folder> of src/<folder>.
+# A folder that is empty or not there yet is an empty interface library, so that the table is complete.
+set(WEFT_LAYERS "")
+
+function(weft_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;GENERATED" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
+  list(APPEND sources ${ARG_GENERATED})
+  if(sources)
+    add_library(weft_${name} STATIC ${sources})
+    set(scope PUBLIC)
+    target_compile_features(weft_${name} PUBLIC cxx_std_20)
+    target_compile_definitions(weft_${name} PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
+    if(TARGET weft_bindings)
+      add_dependencies(weft_${name} weft_bindings)
+    endif()
+    foreach(kernel ${kernels})
+      weft_cuda_fatbin(weft_${name} ${kernel})
+    endforeach()
+    set(WEFT_LAYERS ${WEFT_LAYERS} weft_${name} PARENT_SCOPE)
+  else()
+    add_library(weft_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(weft_${name} ${scope} ${CMAKE_SOURCE_DIR}/src ${WEFT_GENERATED_DIR}
+                             ${WEFT_GENERATED_DIR}/include ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(weft_${name} ${scope} Threads::Threads ${CMAKE_DL_LIBS})
+  foreach(dependency ${ARG_DEPENDS})
+    target_link_libraries(weft_${name} ${scope} weft_${dependency})
+  endforeach()
+endfunction()

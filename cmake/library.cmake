@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The product: libmpi_abi.so.1 from the objects of all layers, and the launcher.
+set(objects "")
+foreach(layer ${WEFT_LAYERS})
+  list(APPEND objects $<TARGET_OBJECTS:${layer}>)
+endforeach()
+
+add_library(mpi_abi SHARED ${objects})
+set_target_properties(mpi_abi PROPERTIES SOVERSION 1 LINKER_LANGUAGE CXX LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
+target_include_directories(mpi_abi INTERFACE $<BUILD_INTERFACE:${WEFT_GENERATED_DIR}/include>
+                           $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>)
+target_link_libraries(mpi_abi PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(mpi_abi PRIVATE -static-libstdc++ -static-libgcc
+                    LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
+if(NOT WEFT_SANITIZE)
+  target_link_options(mpi_abi PRIVATE LINKER:--no-undefined)
+endif()
+if(TARGET weft_bindings)
+  add_dependencies(mpi_abi weft_bindings)
+endif()
+
+file(GLOB_RECURSE launcher CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/mpiexec/*.cpp)
+if(launcher)
+  add_executable(mpiexec ${launcher})
+  target_compile_definitions(mpiexec PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(mpiexec PRIVATE weft_launch weft_base)
+  target_link_options(mpiexec PRIVATE -static-libstdc++ -static-libgcc)
+endif()

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Packages: fetches Python and Debian packages into a folder, without root and without installing anything.
+# Python 3.9, standard library only.
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+
+
+class Missing(Exception):
+    """Something could not be fetched; the text says what and what to do."""
+
+
+def run(command, **options):
+    """Runs a command quietly; returns (ok, combined output)."""
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
+        )
+    except OSError as error:
+        return False, str(error)
+    return done.returncode == 0, done.stdout
+
+
+# --- Debian and Ubuntu packages -------------------------------------------------------------------
+
+
+class Debian:
+    """Downloads .deb files with apt-get and unpacks them; needs no root."""
+
+    def __init__(self, root):
+        self.root = root  # <root>/usr/... afterwards
+        self.state = root + ".apt"
+
+    @staticmethod
+    def usable():
+        return all(shutil.which(tool) for tool in ("apt-get", "dpkg"))
+
+    def fetch(self, names):
+        """Unpacks the named packages into root; raises Missing."""
+        if not self.usable():
+            raise Missing("no apt-get here")
+        downloads = self.state + "/deb"
+        shutil.rmtree(downloads, ignore_errors=True)
+        os.makedirs(downloads)
+        ok, text = run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *names], cwd=downloads)
+        if not ok:  # no package lists on this machine: make private ones
+            options = self._private_lists()
+            run(["apt-get", "-q", *options, "update"])
+            ok, text = run(["apt-get", "-q", *options, "download", *names], cwd=downloads)
+        if not ok:
+            raise Missing("apt-get download %s failed: %s" % (" ".join(names), last_line(text)))
+        for deb in glob.glob(downloads + "/*.deb"):
+            ok, text = run(["dpkg", "-x", deb, self.root])
+            if not ok:
+                raise Missing("dpkg -x %s failed: %s" % (os.path.basename(deb), last_line(text)))
+        shutil.rmtree(self.state, ignore_errors=True)
+
+    def _private_lists(self):
+        for folder in ("lists/partial", "cache/archives/partial"):
+            os.makedirs(os.path.join(self.state, folder), exist_ok=True)
+        return [
+            "-o", "APT::Sandbox::User=root",
+            "-o", "Debug::NoLocking=1",
+            "-o", "Dir::State::lists=%s/lists" % self.state,
+            "-o", "Dir::Cache=%s/cache" % self.state,
+        ]  # fmt: skip
+
+
+# --- Python packages ------------------------------------------------------------------------------
+
+
+class Pip:
+    """pip, wherever it can be had; installs into plain folders, never into an environment."""
+
+    def __init__(self, folder):
+        self.folder = folder  # for a pip of our own
+        self.command = None
+
+    def install(self, requirements, target, *, options=()):
+        """Installs the requirements into target, replacing it as a whole; raises Missing."""
+        command = self._find()
+        part = target + ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        arguments = ["install", "-q", "--no-warn-script-location", "--disable-pip-version-check"]
+        arguments += ["--no-compile", "--target", part, *options, *requirements]
+        environment = dict(os.environ, PIP_ROOT_USER_ACTION="ignore", PIP_USER="0")
+        ok, text = run([*command, *arguments], env=environment)
+        if not ok:
+            shutil.rmtree(part, ignore_errors=True)
+            raise Missing("pip install %s failed: %s" % (" ".join(requirements), last_line(text)))
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(part, target)
+
+    def _find(self):
+        if self.command is None:
+            for source in (self._module, self._bundled, self._debian, self._index):
+                wheel = source()
+                if wheel and run([*wheel, "--version"])[0]:
+                    self.command = wheel
+                    break
+            else:
+                raise Missing(
+                    "this Python has no pip (Debian and Ubuntu keep it apart): install python3-pip or python3-venv,"
+                    " or set PIP_INDEX_URL to a package index"
+                )
+        return self.command
+
+    @staticmethod
+    def _module():
+        return [sys.executable, "-m", "pip"]
+
+    @staticmethod
+    def _from_wheels(pattern):
+        wheels = sorted(glob.glob(pattern))
+        return [sys.executable, os.path.join(wheels[-1], "pip")] if wheels else None
+
+    def _bundled(self):
+        """The wheel inside ensurepip, or the one Debian ships for it."""
+        library = os.path.dirname(os.__file__)
+        return self._from_wheels(library + "/ensurepip/_bundled/pip-*.whl") or self._from_wheels(
+            "/usr/share/python-wheels/pip-*.whl"
+        )
+
+    def _debian(self):
+        try:
+            Debian(self.folder).fetch(["python3-pip-whl"])
+        except Missing:
+            return None
+        return self._from_wheels(self.folder + "/usr/share/python-wheels/pip-*.whl")
+
+    def _index(self):
+        """pip's wheel from the index that the user's environment or pip.conf names."""
+        index = configured_index()
+        if not index:
+            return None
+        try:
+            base = index.rstrip("/") + "/pip/"
+            page = urllib.request.urlopen(base, timeout=60).read().decode()
+            link = newest_wheel_link(page)
+            os.makedirs(self.folder, exist_ok=True)
+            name = os.path.basename(link.split("#")[0])
+            with urllib.request.urlopen(urllib.parse.urljoin(base, link), timeout=60) as answer:
+                with open(os.path.join(self.folder, name), "wb") as file:
+                    shutil.copyfileobj(answer, file)
+        except (OSError, ValueError, AttributeError):
+            return None
+        return self._from_wheels(self.folder + "/pip-*.whl")
+
+
+def configured_index():
+    """The package index named by PIP_INDEX_URL or a pip.conf, or None."""
+    if os.environ.get("PIP_INDEX_URL"):
+        return os.environ["PIP_INDEX_URL"]
+    import configparser
+
+    home = os.path.expanduser("~")
+    files = ["/etc/pip.conf", home + "/.pip/pip.conf", home + "/.config/pip/pip.conf"]
+    if os.environ.get("PIP_CONFIG_FILE"):
+        files.append(os.environ["PIP_CONFIG_FILE"])
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(files)
+    except configparser.Error:
+        return None
+    return parser.get("global", "index-url", fallback=None)
+
+
+def newest_wheel_link(page):
+    """The link of the newest final pip wheel on a simple-index page; ValueError if there is none."""
+    import re
+
+    links = re.findall(r'href="([^"]*?/?(pip-(\d+(?:\.\d+)*)-py3-none-any\.whl)[^"]*)"', page)
+    # pip 25 is the last series for Python 3.9
+    links = [entry for entry in links if int(entry[2].split(".")[0]) <= 25]
+    return max(links, key=lambda entry: [int(part) for part in entry[2].split(".")])[0]
+
+
+def last_line(text):
+    """The line of a tool's output that says most: the last with 'error' or 'E:', else the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("ERROR", "E:")) or "rror:" in line]
+    return (telling or lines or ["(no output)"])[-1]

@@ -1,0 +1,4 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# mpirun is mpiexec.
+exec "$(dirname -- "$(readlink -f -- "$0")")/mpiexec" "$@"
