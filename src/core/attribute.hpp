@@ -3,7 +3,6 @@
 // Threading: under the instance lock, which is released around the user's callbacks.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "base/result.hpp"
@@ -20,26 +19,31 @@ struct Keyval {
   using Copy = int (*)(void* object, int keyval, void* extra, void* value_in, void* value_out, int* flag);
   using Delete = int (*)(void* object, int keyval, void* value, void* extra);
   Attributed kind;
-  Copy copy;      ///< nullptr: MPI_*_NULL_COPY_FN
+  Copy copy;      ///< nullptr: MPI_*_NULL_COPY_FN; kDuplicate: MPI_*_DUP_FN
   Delete remove;  ///< nullptr: MPI_*_NULL_DELETE_FN
   void* extra;
-  int references = 1;
+  int references = 1;  ///< the user's, until freed, and one for each attribute that exists
   bool freed = false;
 };
 
-/// The attributes of one object, deleted in the reverse order of their setting.
+/// The MPI 5.0 ABI's value of MPI_COMM_DUP_FN and its siblings.
+inline const auto kDuplicate = reinterpret_cast<Keyval::Copy>(uintptr_t{1});
+
+/// The attributes of one object, deleted in the reverse order of their setting. Callbacks may call MPI, and
+/// may change this very set.
 class AttributeSet {
  public:
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   /// The value, or nullptr with found=false.
   [[nodiscard]] void* get(int keyval, bool& found) const;
   /// Replaces; the old value's delete callback runs first. `object` is the handle for callbacks.
-  [[nodiscard]] Status set(void* object, int keyval, void* value);
-  [[nodiscard]] Status erase(void* object, int keyval);
-  /// Copies to `target` by the copy callbacks (MPI_Comm_dup, MPI_Type_dup).
-  [[nodiscard]] Status copy_to(void* object, AttributeSet& target) const;
+  [[nodiscard]] Status set(Instance& instance, void* object, int keyval, void* value);
+  /// Runs the delete callback; when it fails the attribute stays. Errc::keyval: not set.
+  [[nodiscard]] Status erase(Instance& instance, void* object, int keyval);
+  /// Copies to `target` by the copy callbacks (MPI_Comm_dup, MPI_Type_dup); stops at the first error.
+  [[nodiscard]] Status copy_to(Instance& instance, void* object, AttributeSet& target) const;
   /// Runs all delete callbacks; stops at the first error.
-  [[nodiscard]] Status clear(void* object);
+  [[nodiscard]] Status clear(Instance& instance, void* object);
 
  private:
   struct Entry {
@@ -50,8 +54,10 @@ class AttributeSet {
 };
 
 /// Keys. Predefined keys (MPI_TAG_UB, ...) are not here: api/ answers them.
-[[nodiscard]] Result<int> create_keyval(Keyval keyval);
+[[nodiscard]] int create_keyval(const Keyval& keyval);
+/// The key goes with its last attribute.
 [[nodiscard]] Status free_keyval(int keyval, Attributed kind);
-[[nodiscard]] Keyval* find_keyval(int keyval);
+/// nullptr when the user holds no such key of this kind.
+[[nodiscard]] Keyval* find_keyval(int keyval, Attributed kind);
 
 }  // namespace weft::core

@@ -19,6 +19,8 @@ class Instance;
 
 /// Unique for ever: (creator process + 1) << 33 | counter << 1. The low bit is the channel.
 using ContextId = uint64_t;
+/// Between this id and the next.
+inline constexpr ContextId kContextStep = 2;
 
 /// The two message spaces of a communicator.
 enum class Channel : uint8_t { user = 0, collective = 1 };
@@ -54,6 +56,7 @@ class Communicator final : public Counted {
   Instance& instance;
   const ContextId id;
   Ref<Group> group, remote_group;
+  Ref<Communicator> local;  ///< of an intercommunicator: the local group's own, for its collectives
   Ref<Errhandler> errhandler;
   Ref<Info> info;
   AttributeSet attributes;

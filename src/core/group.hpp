@@ -2,9 +2,11 @@
 // Group: an immutable ordered set of processes (MPI 5.0 section 7.3). Ranks are positions in it.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "base/result.hpp"
 #include "base/slab.hpp"
 #include "core/reference.hpp"
 
@@ -15,6 +17,11 @@ using ProcessId = uint32_t;
 inline constexpr ProcessId kNoProcess = UINT32_MAX;
 
 enum class Comparison { identical, congruent, similar, unequal };
+
+/// The triplet of MPI_Group_range_incl: first, first + stride, ... up to and including last if it is hit.
+struct RankRange {
+  int first, last, stride;
+};
 
 class Group final : public Counted {
  public:
@@ -29,14 +36,28 @@ class Group final : public Counted {
   [[nodiscard]] const std::vector<ProcessId>& processes() const { return processes_; }
   [[nodiscard]] Comparison compare(const Group& other) const;  ///< identical, similar or unequal
 
+  // Set operations (MPI 5.0 section 7.3.2). Each returns a new reference; an empty result is empty().
+  // Ranks out of range or named twice are Errc::rank.
+  [[nodiscard]] Result<Group*> include(std::span<const int> ranks) const;
+  [[nodiscard]] Result<Group*> exclude(std::span<const int> ranks) const;
+  [[nodiscard]] Result<Group*> include(std::span<const RankRange> ranges) const;
+  [[nodiscard]] Result<Group*> exclude(std::span<const RankRange> ranges) const;
+  [[nodiscard]] Group* unite(const Group& other) const;
+  [[nodiscard]] Group* intersect(const Group& other) const;
+  [[nodiscard]] Group* subtract(const Group& other) const;
+
   static Group* create(std::vector<ProcessId> processes, ProcessId self);
+  /// MPI_GROUP_EMPTY; never destroyed.
+  static Group* empty();
   static Slab<Group>& slab();
 
  private:
   void destroy() override;
+  [[nodiscard]] Group* derive(std::vector<ProcessId> processes, const Group& other) const;
   std::vector<ProcessId> processes_;
   mutable std::unordered_map<ProcessId, int> ranks_;  // built on first need; empty when process == rank
   bool identity_;                                     // process(i) == i for all i
+  ProcessId self_;
   int rank_;
 };
 

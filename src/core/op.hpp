@@ -12,6 +12,8 @@
 
 namespace weft::core {
 
+class Instance;
+
 class Op final : public Counted {
  public:
   using Function = void (*)(void* in, void* inout, int* count, void** datatype_handle);
@@ -23,8 +25,8 @@ class Op final : public Counted {
   /// Runs user functions with the instance lock released.
   void apply(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const;
 
-  static Op* create(Function function, bool commutative);
-  static Op* create_large(LargeFunction function, bool commutative);
+  static Op* create(Instance& instance, Function function, bool commutative);
+  static Op* create_large(Instance& instance, LargeFunction function, bool commutative);
   /// The predefined operation of an ABI handle value (MPI_SUM = 0x21, ...), or nullptr.
   static Op* predefined(uintptr_t handle_value);
   static Slab<Op>& slab();
@@ -35,10 +37,12 @@ class Op final : public Counted {
   Function function = nullptr;
   LargeFunction large_function = nullptr;
   std::string name;
-  uintptr_t handle = 0;
+  uintptr_t handle = 0;  ///< the MPI_Op value: the object's address, or a predefined handle's value
 
  private:
   void destroy() override;
+  void apply_user(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const;
+  Instance* instance_ = nullptr;  // user functions run without its lock
 };
 
 }  // namespace weft::core

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Info: the map, and what MPI_INFO_ENV says about the process.
+#include "core/info.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <climits>
+#include <fstream>
+#include <iterator>
+
+namespace weft::core {
+namespace {
+
+/// This process's argument vector; empty when /proc is not there.
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> arguments;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\0', begin), text.size());
+    arguments.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return arguments;
+}
+
+void describe_process(Info& info, const std::vector<std::string>& arguments) {
+  if (!arguments.empty()) {
+    info.set("command", arguments.front());
+    std::string rest;
+    for (size_t n = 1; n < arguments.size(); ++n) rest += (n > 1 ? " " : "") + arguments[n];
+    info.set("argv", rest);
+  }
+  utsname system{};
+  if (uname(&system) == 0) {
+    info.set("host", system.nodename);
+    info.set("arch", system.machine);
+  }
+  char folder[PATH_MAX];
+  if (getcwd(folder, sizeof folder) != nullptr) info.set("wdir", folder);
+}
+
+}  // namespace
+
+void Info::set(std::string_view key, std::string_view value) {
+  for (auto& [known, text] : entries_)
+    if (known == key) {
+      text = value;
+      return;
+    }
+  entries_.emplace_back(key, value);
+}
+
+std::optional<std::string_view> Info::get(std::string_view key) const {
+  for (const auto& [known, text] : entries_)
+    if (known == key) return text;
+  return std::nullopt;
+}
+
+bool Info::erase(std::string_view key) {
+  return std::erase_if(entries_, [&](const auto& entry) { return entry.first == key; }) != 0;
+}
+
+Info* Info::create() { return slab().create(); }
+
+Info* Info::duplicate(const Info& other) {
+  Info* copy = create();
+  if (copy != nullptr) copy->entries_ = other.entries_;
+  return copy;
+}
+
+Info* Info::environment() {
+  static Info* const info = [] {
+    auto* made = new Info;
+    describe_process(*made, command_line());
+    return made;
+  }();
+  return info;
+}
+
+Info* Info::create_environment(const std::vector<std::string>& arguments) {
+  Info* info = create();
+  if (info != nullptr) describe_process(*info, arguments.empty() ? command_line() : arguments);
+  return info;
+}
+
+Slab<Info>& Info::slab() {
+  static Slab<Info> infos;
+  return infos;
+}
+
+void Info::destroy() {
+  if (this != environment()) slab().destroy(this);
+}
+
+}  // namespace weft::core

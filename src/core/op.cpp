@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Op: the table of predefined operations, and how user functions are called.
+#include "core/op.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/instance.hpp"
+
+namespace weft::core {
+namespace {
+
+using datatype::ReduceOp;
+
+struct Predefined {
+  uintptr_t handle;  // MPI 5.0 section 20.3 (ABI values)
+  ReduceOp kind;
+  const char* name;
+  bool commutative = true;
+};
+
+constexpr Predefined kPredefined[] = {
+    {0x21, ReduceOp::sum, "MPI_SUM"},
+    {0x22, ReduceOp::min, "MPI_MIN"},
+    {0x23, ReduceOp::max, "MPI_MAX"},
+    {0x24, ReduceOp::prod, "MPI_PROD"},
+    {0x28, ReduceOp::band, "MPI_BAND"},
+    {0x29, ReduceOp::bor, "MPI_BOR"},
+    {0x2a, ReduceOp::bxor, "MPI_BXOR"},
+    {0x30, ReduceOp::land, "MPI_LAND"},
+    {0x31, ReduceOp::lor, "MPI_LOR"},
+    {0x32, ReduceOp::lxor, "MPI_LXOR"},
+    {0x38, ReduceOp::minloc, "MPI_MINLOC"},
+    {0x39, ReduceOp::maxloc, "MPI_MAXLOC"},
+    {0x3c, ReduceOp::replace, "MPI_REPLACE", false},
+    {0x3d, ReduceOp::no_op, "MPI_NO_OP", false},
+};
+constexpr uintptr_t kFirst = 0x20, kLast = 0x3d;
+using Table = std::array<Op*, kLast - kFirst + 1>;
+
+}  // namespace
+
+bool Op::allows(const datatype::Datatype& type) const {
+  if (user) return true;
+  if (!type.predefined()) return false;
+  const auto basic = type.basic();
+  return basic && datatype::reduce_function(kind, *basic) != nullptr;
+}
+
+void Op::apply(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const {
+  if (count == 0) return;
+  if (user)
+    apply_user(in, inout, count, type);
+  else
+    datatype::reduce_function(kind, *type.basic())(in, inout, static_cast<size_t>(count));
+}
+
+void Op::apply_user(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const {
+  // The C signature is not const-correct; the function must not change `in` (MPI 5.0 section 6.9.5).
+  auto* source = static_cast<char*>(const_cast<void*>(in));
+  auto* target = static_cast<char*>(inout);
+  auto* handle = reinterpret_cast<void*>(type.handle());
+  instance_->unlocked([&] {
+    if (large_function != nullptr) {
+      large_function(source, target, &count, &handle);
+      return;
+    }
+    while (count > 0) {
+      int part = static_cast<int>(std::min<int64_t>(count, std::numeric_limits<int>::max()));
+      count -= part;
+      const int64_t bytes = part * type.extent();
+      function(source, target, &part, &handle);
+      source += bytes;
+      target += bytes;
+    }
+  });
+}
+
+Op* Op::create(Instance& instance, Function function, bool commutative) {
+  Op* op = slab().create();
+  if (op == nullptr) return nullptr;
+  op->user = true;
+  op->commutative = commutative;
+  op->function = function;
+  op->instance_ = &instance;
+  op->handle = reinterpret_cast<uintptr_t>(op);
+  return op;
+}
+
+Op* Op::create_large(Instance& instance, LargeFunction function, bool commutative) {
+  Op* op = create(instance, nullptr, commutative);
+  if (op != nullptr) op->large_function = function;
+  return op;
+}
+
+Op* Op::predefined(uintptr_t handle_value) {
+  static const Table table = [] {
+    Table made{};
+    for (const Predefined& entry : kPredefined) {
+      Op* op = made[entry.handle - kFirst] = new Op;  // lives for ever
+      op->kind = entry.kind;
+      op->commutative = entry.commutative;
+      op->name = entry.name;
+      op->handle = entry.handle;
+    }
+    return made;
+  }();
+  return handle_value >= kFirst && handle_value <= kLast ? table[handle_value - kFirst] : nullptr;
+}
+
+Slab<Op>& Op::slab() {
+  static Slab<Op> ops;
+  return ops;
+}
+
+void Op::destroy() {
+  if (user) slab().destroy(this);
+}
+
+}  // namespace weft::core
