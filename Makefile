@@ -74,7 +74,7 @@ format:
 lint:
 	@python3 tools/format.py --check
 	@python3 tools/check_layers.py
-	@python3 tools/check_docs.py
+	@python3 tools/check_sources.py
 
 clean:
 	rm -rf build dist

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The checks of the tree find what they are for: each is shown a small tree with one fault.
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+TABLE = "weft_layer(base)\nweft_layer(device DEPENDS base)\nweft_layer(core DEPENDS device)\n"
+LICENCE = "// SPDX-License-Identifier: BSD-3-Clause\n"
+
+
+class Checks(unittest.TestCase):
+    def run_check(self, tool, files):
+        """(status, output) of a check over a tree made of {path: text}."""
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in {"CMakeLists.txt": "#" + LICENCE + TABLE, **files}.items():
+                path = os.path.join(root, path)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            command = [sys.executable, os.path.join(TOOLS, tool), "--root", root]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            return done.returncode, done.stdout
+
+    def test_layers(self):
+        def check(**files):
+            return self.run_check("check_layers.py", {"src/" + k.replace("__", "/") + ".hpp": v for k, v in files.items()})
+
+        self.assertEqual(check(core__a='#include "base/b.hpp"\n', base__b="")[0], 0)
+        status, text = check(base__b='#include "core/a.hpp"\n')
+        self.assertEqual(status, 1)
+        self.assertIn("src/base may not include core/a.hpp", text)
+        self.assertEqual(check(device__x="#include <core/a.hpp>\n")[0], 1)
+        self.assertEqual(check(core__a='#include "b.hpp"\n', core__b="")[0], 1)
+        self.assertEqual(check(unknown__a="")[0], 1)
+
+    def test_sources(self):
+        def check(path, text):
+            return self.run_check("check_sources.py", {path: text})[0]
+
+        self.assertEqual(check("src/base/a.cpp", LICENCE), 0)
+        self.assertEqual(check("src/base/a.cpp", "int a;\n"), 1)
+        self.assertEqual(check("src/base/a.cpp", LICENCE + "\n" * 600), 1)
+        self.assertEqual(check("docs/a.md", "see `src/base/gone.cpp`\n"), 1)
+        self.assertEqual(check("docs/a.md", "see `CMakeLists.txt` and `docs/a.md`\n"), 0)
+
+    def test_exports(self):
+        def check(code, *options):
+            with tempfile.TemporaryDirectory() as folder:
+                source, library = os.path.join(folder, "a.c"), os.path.join(folder, "libmpi_abi.so.1")
+                header = os.path.join(folder, "mpi.h")
+                for path, text in ((source, code), (header, "int MPI_Init(int *argc, char ***argv);\n")):
+                    with open(path, "w", encoding="utf-8") as file:
+                        file.write(text)
+                command = ["cc", "-shared", "-fPIC", source, "-o", library, "-Wl,-soname,libmpi_abi.so.1", *options]
+                subprocess.run(command, check=True)
+                command = [sys.executable, os.path.join(TOOLS, "check_exports.py"), library, header]
+                done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+                return done.returncode
+
+        good = "int PMPI_Init() { return 0; } int MPI_Init() { return 0; }"
+        self.assertEqual(check(good), 0)
+        self.assertEqual(check("int MPI_Init() { return 0; }"), 1)
+        self.assertEqual(check(good + "int stray;"), 1)
+        self.assertEqual(check(good, "-Wl,-Bsymbolic"), 1)
+        self.assertEqual(check(good, "-Wl,--no-as-needed", "-lstdc++"), 1)
+        self.assertEqual(check(good, "-Wl,-soname,libother.so"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

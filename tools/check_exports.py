@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Export check of libmpi_abi.so.1: exports MPI names only, each MPI_ function also as PMPI_ (and overridable),
+# needs no C++ or CUDA library; states the oldest glibc that can load it.
+import argparse
+import re
+import subprocess
+import sys
+
+ALLOWED = re.compile(r"P?MPIX?_\w+$")
+NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[\w-]*)\.so\.\d+$")
+SANITIZED = re.compile(r"lib(asan|ubsan|tsan|gcov)\.so")
+
+
+def readelf(*arguments):
+    """readelf's output."""
+    return subprocess.run(["readelf", "-W", *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def exported(library):
+    """{name: binding} of the symbols that the library defines for others."""
+    symbols = {}
+    for line in readelf("--dyn-syms", library).splitlines():
+        columns = line.split()
+        if len(columns) >= 8 and columns[0].rstrip(":").isdigit() and columns[6] != "UND":
+            symbols[columns[7].split("@")[0]] = columns[4]
+    return symbols
+
+
+def glibc_versions(library):
+    """The glibc versions that the library asks for, as number tuples."""
+    found = re.findall(r"Name: GLIBC_(\d+(?:\.\d+)*)", readelf("--version-info", library))
+    return sorted({tuple(int(part) for part in version.split(".")) for version in found})
+
+
+def functions(mpi_h):
+    """The MPI_ functions that the header declares."""
+    with open(mpi_h, encoding="utf-8") as file:
+        return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", re.sub(r"/\*.*?\*/|typedef[^;]*;", "", file.read(), flags=re.S)))
+
+
+def check(library, mpi_h):
+    """Complaints, and a summary line."""
+    symbols = exported(library)
+    dynamic = readelf("--dynamic", library)
+    complaints = ["exports %s" % name for name in sorted(symbols) if not ALLOWED.match(name)]
+    for name in sorted(functions(mpi_h)):
+        complaints += ["does not export %s" % twin for twin in (name, "P" + name) if twin not in symbols]
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    if not any(SANITIZED.match(name) for name in needed):
+        complaints += ["needs %s" % name for name in needed if not NEEDED.match(name)]
+    if "[libmpi_abi.so.1]" not in "".join(re.findall(r"\(SONAME\).*", dynamic)):
+        complaints.append("its soname is not libmpi_abi.so.1")
+    if "SYMBOLIC" in dynamic:
+        complaints.append("is linked with -Bsymbolic: a profiling library could not override its MPI_ calls")
+    oldest = ".".join(str(part) for part in (glibc_versions(library) or [(0,)])[-1])
+    pairs = sum(1 for name in symbols if name.startswith("MPI_") and "P" + name in symbols)
+    summary = "%s: %d MPI functions exported, also as PMPI_; needs glibc %s or newer and only %s"
+    return complaints, summary % (library, pairs, oldest, " ".join(needed))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks what libmpi_abi.so.1 exports and needs.")
+    parser.add_argument("library")
+    parser.add_argument("header", help="the mpi.h that goes with it")
+    arguments = parser.parse_args()
+    complaints, summary = check(arguments.library, arguments.header)
+    print(summary)
+    for complaint in complaints:
+        print("%s %s" % (arguments.library, complaint))
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

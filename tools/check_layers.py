@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Layer check: a folder of src/ includes itself and the layers it depends on, by the table in CMakeLists.txt
+# (weft_layer(name DEPENDS ...)), and names every header by its path from src/.
+import argparse
+import os
+import re
+import sys
+
+SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h", ".inc")
+LAUNCHER = {"mpiexec": {"base", "launch"}}  # an executable beside the layers
+
+
+def read_table(cmake_lists):
+    """{folder: folders it may include}, the transitive closure of the weft_layer() calls."""
+    with open(cmake_lists, encoding="utf-8") as file:
+        text = file.read()
+    direct = {}
+    for call in re.findall(r"^weft_layer\(([^)]*)\)", text, re.MULTILINE):
+        words = call.split()
+        depends = words[words.index("DEPENDS") + 1 :] if "DEPENDS" in words else []
+        direct[words[0]] = {word for word in depends if re.fullmatch(r"[a-z0-9_]+", word)}
+    table = dict(LAUNCHER)
+    for name in direct:
+        reached, todo = set(), [name]
+        while todo:
+            for dependency in direct[todo.pop()]:
+                if dependency not in direct:
+                    raise SystemExit("%s: layer %s depends on unknown layer %s" % (cmake_lists, name, dependency))
+                if dependency not in reached:
+                    reached.add(dependency)
+                    todo.append(dependency)
+        table[name] = reached
+    return table
+
+
+def includes(path):
+    """(line number, header) of each #include "..." and of each #include <folder/...>."""
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
+            if match:
+                yield number, match.group(1), '"' in line
+
+
+def check_file(path, folder, allowed, table, root):
+    """Complaints about one file."""
+    for number, header, quoted in includes(path):
+        target = header.split("/")[0] if "/" in header else None
+        if target in table:
+            if target != folder and target not in allowed:
+                yield "%s:%d: src/%s may not include %s (may: %s)" % (
+                    path, number, folder, header, ", ".join(sorted(allowed)) or "nothing but itself",
+                )  # fmt: skip
+        elif quoted and os.path.exists(os.path.join(os.path.dirname(path), header)):
+            if not os.path.exists(os.path.join(root, "include", header)):
+                yield "%s:%d: name %s by its path from src/" % (path, number, header)
+
+
+def check(root):
+    """All complaints about the tree under root, and the number of files read."""
+    table = read_table(os.path.join(root, "CMakeLists.txt"))
+    complaints, count = [], 0
+    source_root = os.path.join(root, "src")
+    for folder in sorted(os.listdir(source_root)):
+        if not os.path.isdir(os.path.join(source_root, folder)):
+            continue
+        if folder not in table:
+            complaints.append("src/%s is not in the layer table of CMakeLists.txt" % folder)
+            continue
+        for where, _, names in os.walk(os.path.join(source_root, folder)):
+            for name in sorted(names):
+                if name.endswith(SOURCES):
+                    count += 1
+                    path = os.path.join(where, name)
+                    complaints.extend(check_file(path, folder, table[folder], table, root))
+    return complaints, count
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks the includes of src/ against the layer table.")
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    complaints, count = check(parser.parse_args().root)
+    print("\n".join(complaints) or "layers: %d files, all includes point downwards" % count)
+    return 1 if complaints or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

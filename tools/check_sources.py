@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Source check: every source file carries the licence line and has at most 600 lines, and every file that a
+# document names in backquotes exists.
+import argparse
+import os
+import re
+import sys
+
+LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
+MOST_LINES = 600
+SOURCES = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".in", "CMakeLists.txt", "Makefile")
+FOLDERS = ("src", "include", "tools", "cli", "bench", "examples", "test", "cmake", "spec")
+SKIPPED = {"build", "dist", ".git", "__pycache__", "shared"}
+CITED = re.compile(r"`((?:%s|docs)/[A-Za-z0-9_./-]+)`" % "|".join(FOLDERS))
+
+
+def walk(root):
+    """Paths, relative to root, of the files of the tree."""
+    for where, folders, names in os.walk(root):
+        folders[:] = sorted(folder for folder in folders if folder not in SKIPPED)
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(where, name), root)
+
+
+def check_source(root, path):
+    """Complaints about one source file."""
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    if not any(LICENCE in line for line in lines[:3]):
+        yield "%s: the first lines lack '%s'" % (path, LICENCE)
+    if len(lines) > MOST_LINES:
+        yield "%s: %d lines, more than %d: make it two files" % (path, len(lines), MOST_LINES)
+
+
+def check_document(root, path):
+    """Complaints about one document."""
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            for cited in CITED.findall(line):
+                if not os.path.exists(os.path.join(root, cited)):
+                    yield "%s:%d: `%s` does not exist" % (path, number, cited)
+
+
+def check(root):
+    """All complaints, and the number of files read."""
+    complaints, count = [], 0
+    for path in walk(root):
+        if path.endswith(".md"):
+            count += 1
+            complaints.extend(check_document(root, path))
+        elif path.endswith(SOURCES) and (path.split(os.sep)[0] in FOLDERS or os.sep not in path):
+            count += 1
+            complaints.extend(check_source(root, path))
+    return complaints, count
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks licence lines, file lengths and files cited in documents.")
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    complaints, count = check(parser.parse_args().root)
+    print("\n".join(complaints) or "sources: %d files in order" % count)
+    return 1 if complaints or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
