@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Extent rules of MPI 5.0 section 5.1.6, and the facts of the basic types they start from.
+#include "datatype/bounds.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace weft::datatype {
+namespace {
+
+template <class T>
+constexpr BasicFacts make_facts(const char* name, Group group) {
+  return {name, sizeof(T), sizeof(T), alignof(T), group, sizeof(T), 0};
+}
+
+template <class P>
+constexpr BasicFacts make_pair_facts(const char* name) {
+  return {name,
+          sizeof(P::value) + sizeof(P::index),
+          sizeof(P),
+          alignof(P),
+          Group::pair,
+          sizeof(P::value),
+          static_cast<int64_t>(offsetof(P, index))};
+}
+
+template <class T>
+struct FactsOf {
+  static constexpr BasicFacts get(const char* name, Group group) { return make_facts<T>(name, group); }
+};
+template <class V, class I>
+struct FactsOf<Pair<V, I>> {
+  static constexpr BasicFacts get(const char* name, Group) { return make_pair_facts<Pair<V, I>>(name); }
+};
+
+constexpr std::array<BasicFacts, kBasics> kFacts = {
+#define WEFT_X(name, type, group) FactsOf<type>::get(#name, Group::group),
+    WEFT_BASIC_TYPES(WEFT_X)
+#undef WEFT_X
+};
+
+}  // namespace
+
+const BasicFacts& facts(Basic basic) { return kFacts[static_cast<size_t>(basic)]; }
+
+void Bounds::place(const Bounds& part, Count copies, Count low, Count high, Checked& math) {
+  if (copies == 0) return;
+  if (part.marked) {
+    const Count lower = math.add(part.lb, low), upper = math.add(part.ub, high);
+    lb = placed ? std::min(lb, lower) : lower;
+    ub = placed ? std::max(ub, upper) : upper;
+    marked = placed = true;
+  }
+  if (part.size == 0) return;
+  const Count lower = math.add(part.true_lb, low), upper = math.add(part.true_ub, high);
+  if (size == 0) {
+    true_lb = lower;
+    true_ub = upper;
+    uniform = part.uniform;
+    basic = part.basic;
+  } else {
+    true_lb = std::min(true_lb, lower);
+    true_ub = std::max(true_ub, upper);
+    uniform = uniform && part.uniform && basic == part.basic;
+  }
+  alignment = std::max(alignment, part.alignment);
+  size = math.add(size, math.mul(part.size, copies));
+  elements = math.add(elements, math.mul(part.elements, copies));
+}
+
+void Bounds::mark(Count new_lb, Count new_ub) {
+  marked = placed = true;
+  lb = new_lb;
+  ub = new_ub;
+}
+
+void Bounds::finish(Checked& math) {
+  const Count true_extent = math.sub(true_ub, true_lb);
+  if (marked) {
+    (void)math.sub(ub, lb);
+    return;
+  }
+  const Count beyond = true_extent % alignment;
+  lb = true_lb;
+  ub = beyond == 0 ? true_ub : math.add(true_ub, alignment - beyond);
+}
+
+}  // namespace weft::datatype

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions: the predefined operations as loops over arrays of one basic type.
+// Elements lie at their extent (a pair's padding is neither read nor written); alignment is not required.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "datatype/basic.hpp"
+
+namespace weft::datatype {
+
+enum class ReduceOp : uint8_t {
+  sum,
+  min,
+  max,
+  prod,
+  band,
+  bor,
+  bxor,
+  land,
+  lor,
+  lxor,
+  minloc,
+  maxloc,
+  replace,
+  no_op
+};
+constexpr int kReduceOps = 14;
+
+/// inout[i] = in[i] op inout[i]; the arrays must not overlap.
+using ReduceFn = void (*)(const void* in, void* inout, size_t count);
+
+/// nullptr when the operation is not defined on the type: MPI 5.0 section 6.9.2; minloc and maxloc take pairs
+/// (section 6.9.4), replace and no_op everything (section 12.3.4).
+[[nodiscard]] ReduceFn reduce_function(ReduceOp op, Basic basic);
+[[nodiscard]] const char* name(ReduceOp op);
+
+}  // namespace weft::datatype

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Walking a layout: visits the memory runs of any byte range of the packed stream, after a seek in O(depth)
+// steps (a division or a binary search a level). Visitors get whole strided groups, so that inner loops stay
+// tight.
+#pragma once
+#include <algorithm>
+#include <type_traits>
+
+#include "datatype/layout.hpp"
+
+namespace weft::datatype {
+
+// A visitor V has three functions that return false to stop:
+//   bool run(Count displacement, Count length);
+//   bool strided(Count displacement, Count length, Count stride, Count count);
+//   bool scattered(Count base, const Count* displacements, Count length, Count count);
+
+template <class V>
+bool walk(const Node& node, Count base, Count skip, Count n, V& visitor);
+
+/// Visits bytes [skip, skip + n) of consecutive runs of `length` bytes, `stride` apart.
+template <class V>
+bool walk_strided(Count base, Count length, Count stride, Count skip, Count n, V& visitor) {
+  base += skip / length * stride;
+  if (const Count cut = skip % length; cut != 0) {
+    const Count part = std::min(n, length - cut);
+    if (!visitor.run(base + cut, part)) return false;
+    n -= part;
+    base += stride;
+  }
+  const Count whole = n / length;
+  if (whole > 0 && !visitor.strided(base, length, stride, whole)) return false;
+  const Count rest = n - whole * length;
+  return rest <= 0 || visitor.run(base + whole * stride, rest);
+}
+
+/// Visits bytes [skip, skip + n) of consecutive instances of child, `stride` apart.
+template <class V>
+bool walk_repeat(const Node& child, Count base, Count stride, Count skip, Count n, V& visitor) {
+  if (child.kind == Node::Kind::run)
+    return walk_strided(base + child.first, child.length, stride, skip, n, visitor);
+  if (skip != 0) {
+    base += skip / child.size * stride;
+    skip %= child.size;
+  }
+  for (; n > 0; base += stride, skip = 0) {
+    const Count part = std::min(n, child.size - skip);
+    if (!walk(child, base, skip, part, visitor)) return false;
+    n -= part;
+  }
+  return true;
+}
+
+template <class V>
+bool walk_equal_runs(const Node& node, Count base, Count skip, Count n, V& visitor) {
+  const Count* displacement = node.table->displacement.data() + skip / node.length;
+  if (const Count cut = skip % node.length; cut != 0) {
+    const Count part = std::min(n, node.length - cut);
+    if (!visitor.run(base + *displacement++ + cut, part)) return false;
+    n -= part;
+  }
+  const Count whole = n / node.length;
+  if (whole > 0 && !visitor.scattered(base, displacement, node.length, whole)) return false;
+  const Count rest = n - whole * node.length;
+  return rest <= 0 || visitor.run(base + displacement[whole], rest);
+}
+
+/// The item of a prefix-sum table that holds byte `skip`; makes skip relative to it.
+inline size_t seek(const std::vector<Count>& prefix, Count& skip) {
+  if (skip == 0) return 0;
+  const auto after = std::upper_bound(prefix.begin(), prefix.end(), skip);
+  const auto item = static_cast<size_t>(after - prefix.begin()) - 1;
+  skip -= prefix[item];
+  return item;
+}
+
+template <class V>
+bool walk_varied_runs(const Node& node, Count base, Count skip, Count n, V& visitor) {
+  const std::vector<Count>& prefix = node.table->prefix;
+  for (size_t i = seek(prefix, skip); n > 0; ++i, skip = 0) {
+    const Count part = std::min(n, prefix[i + 1] - prefix[i] - skip);
+    if (!visitor.run(base + node.table->displacement[i] + skip, part)) return false;
+    n -= part;
+  }
+  return true;
+}
+
+template <class V>
+bool walk_list(const Node& node, Count base, Count skip, Count n, V& visitor) {
+  const std::vector<Count>& prefix = node.table->prefix;
+  for (size_t i = seek(prefix, skip); n > 0; ++i, skip = 0) {
+    const Entry& entry = node.table->entries[i];
+    const Count part = std::min(n, prefix[i + 1] - prefix[i] - skip);
+    if (!walk_repeat(*entry.child, base + entry.displacement, entry.stride, skip, part, visitor))
+      return false;
+    n -= part;
+  }
+  return true;
+}
+
+/// Visits bytes [skip, skip + n) of one instance of node at displacement base; skip + n <= node.size.
+template <class V>
+bool walk(const Node& node, Count base, Count skip, Count n, V& visitor) {
+  base += node.first;
+  switch (node.kind) {
+    case Node::Kind::run:
+      return visitor.run(base + skip, n);
+    case Node::Kind::repeat:
+      if (n == node.size && node.child->kind == Node::Kind::run)  // no division on the common whole instance
+        return visitor.strided(base + node.child->first, node.child->length, node.stride, node.count);
+      return walk_repeat(*node.child, base, node.stride, skip, n, visitor);
+    case Node::Kind::equal_runs:
+      if (n == node.size)
+        return visitor.scattered(base, node.table->displacement.data(), node.length, node.count);
+      return walk_equal_runs(node, base, skip, n, visitor);
+    case Node::Kind::varied_runs:
+      return walk_varied_runs(node, base, skip, n, visitor);
+    case Node::Kind::list:
+      return walk_list(node, base, skip, n, visitor);
+  }
+  return true;
+}
+
+/// Visits bytes [offset, offset + n), cut at the end, of `count` elements `extent` apart; returns the bytes
+/// visited.
+template <class V>
+Count walk_elements(const Node* node, Count count, Count extent, Count offset, Count n, V& visitor) {
+  if (node == nullptr || count <= 0) return 0;
+  const Count total = node->size * count;
+  if (offset >= total || n <= 0) return 0;
+  n = std::min(n, total - offset);
+  if (node->kind == Node::Kind::run && extent == node->length)
+    visitor.run(node->first + offset, n);
+  else if (count == 1)
+    walk(*node, 0, offset, n, visitor);
+  else if (node->kind == Node::Kind::repeat && extent == node->stride * node->count)
+    walk_repeat(*node->child, node->first, node->stride, offset, n, visitor);
+  else
+    walk_repeat(*node, 0, extent, offset, n, visitor);
+  return n;
+}
+
+/// Adapts a callable f(displacement, length) to the visitor's three functions.
+template <class F>
+struct RunVisitor {
+  F& f;
+  bool run(Count displacement, Count length) {
+    if constexpr (std::is_void_v<decltype(f(displacement, length))>) {
+      f(displacement, length);
+      return true;
+    } else {
+      return f(displacement, length);
+    }
+  }
+  bool strided(Count displacement, Count length, Count stride, Count count) {
+    for (; count > 0; --count, displacement += stride)
+      if (!run(displacement, length)) return false;
+    return true;
+  }
+  bool scattered(Count base, const Count* displacements, Count length, Count count) {
+    for (Count i = 0; i < count; ++i)
+      if (!run(base + displacements[i], length)) return false;
+    return true;
+  }
+};
+
+}  // namespace weft::datatype
