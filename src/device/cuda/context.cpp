@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/cuda/context.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+
+namespace weft::device::cuda {
+namespace {
+
+config::Choice setting_completion(
+    "gpu.completion", 0, {"auto", "event", "flag", "query"},
+    "How the end of a GPU copy is seen: event query, a flag in pinned memory written by the stream (auto, "
+    "where the GPU can), or stream query");
+
+constexpr size_t kMaxStates = 64;
+constexpr size_t kFlagStride = 64;  // bytes: a cache line a lane
+
+std::mutex states_mutex;                             // for adding and closing
+std::array<std::atomic<State*>, kMaxStates> states;  // append-only until close
+std::atomic<size_t> state_count{0};
+
+unsigned long long id_of(Context context) {
+  unsigned long long id = 0;
+  if (driver().ctx_get_id != nullptr && driver().ctx_get_id(context, &id) != kSuccess) return 0;
+  return id;
+}
+
+State* find(Context context, unsigned long long id) {
+  const size_t count = state_count.load(std::memory_order_acquire);
+  for (size_t i = 0; i < count; ++i) {
+    State* state = states[i].load(std::memory_order_acquire);
+    if (state->context == context && state->id == id) return state;
+  }
+  return nullptr;
+}
+
+bool is_primary(Context context, Ordinal device) {
+  unsigned flags = 0;
+  int active = 0;
+  Context primary = nullptr;
+  if (driver().primary_ctx_get_state(device, &flags, &active) != kSuccess || active == 0) return false;
+  if (driver().primary_ctx_retain(&primary, device) != kSuccess) return false;
+  driver().primary_ctx_release(device);
+  return primary == context;
+}
+
+/// Asks the context's facts and allocates the flag page.
+Status fill(State& state) {
+  const CurrentContext current(state.context);
+  if (current.code() != kSuccess)
+    return failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
+  const RelaxedCapture relaxed;
+  int pitch = 0;
+  WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU context cannot be found", &state.device);
+  WEFT_CUDA_TRY(device_get_attribute, "a GPU's largest pitch cannot be found", &pitch, kDeviceMaxPitch,
+                state.device);
+  WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for completion flags cannot be allocated", &state.flags,
+                kLanes * kFlagStride, kHostAllocPortable | kHostAllocDeviceMap);
+  std::memset(state.flags, 0, kLanes * kFlagStride);
+  Address address = 0;
+  WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &address, state.flags,
+                0);
+  state.max_pitch = static_cast<size_t>(pitch);
+  state.primary = is_primary(state.context, state.device);
+  for (size_t i = 0; i < kLanes; ++i) {
+    LaneStream& lane = state.lanes[i];
+    lane.state = &state;
+    lane.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(state.flags) + i * kFlagStride);
+    lane.flag_address = address + i * kFlagStride;
+  }
+  return {};
+}
+
+/// Slot for a context: that of a dead one at the same address, else a new one.
+Status install(State* state) {
+  const size_t count = state_count.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < count; ++i) {
+    if (states[i].load(std::memory_order_relaxed)->context != state->context) continue;
+    states[i].store(state, std::memory_order_release);  // the old state stays allocated: tickets
+    return {};
+  }
+  if (count == kMaxStates)
+    return Error(Errc::no_mem, "too many CUDA contexts hold MPI buffers (limit " +
+                                   std::to_string(kMaxStates) + "): use fewer contexts");
+  states[count].store(state, std::memory_order_release);
+  state_count.store(count + 1, std::memory_order_release);
+  return {};
+}
+
+/// Destroys what lives in the context, unless the context is gone.
+void destroy(State& state) {
+  unsigned flags = 0;
+  int active = 0;
+  if (state.primary && (driver().primary_ctx_get_state(state.device, &flags, &active) != kSuccess ||
+                        active == 0 || id_of(state.context) != state.id))
+    return;
+  const CurrentContext current(state.context);
+  if (current.code() != kSuccess) return;
+  const RelaxedCapture relaxed;
+  Code worst = kSuccess;
+  const auto note = [&](Code code) {
+    if (code != kSuccess && !gone(code)) worst = code;
+  };
+  for (LaneStream& lane : state.lanes) {
+    const std::lock_guard lock(lane.mutex);
+    if (lane.stream != nullptr) note(driver().stream_destroy(lane.stream));
+    lane.stream = nullptr;
+    lane.flag = nullptr;
+  }
+  const std::lock_guard lock(state.mutex);
+  for (Event event : state.free_events) note(driver().event_destroy(event));
+  for (char* chunk : state.chunks) note(driver().mem_free_host(chunk));
+  if (state.flags != nullptr) note(driver().mem_free_host(state.flags));
+  if (worst != kSuccess)
+    log::write(log::Level::warn, "GPU resources were not all freed (%s)", describe(worst).c_str());
+}
+
+}  // namespace
+
+CurrentContext::CurrentContext(Context context) {
+  Context current = nullptr;
+  code_ = driver().ctx_get_current(&current);
+  if (code_ != kSuccess || current == context) return;
+  code_ = driver().ctx_push_current(context);
+  pushed_ = code_ == kSuccess;
+}
+
+CurrentContext::~CurrentContext() {
+  Context popped = nullptr;
+  if (pushed_) driver().ctx_pop_current(&popped);
+}
+
+Result<Context> context_of(const Memory& memory) {
+  if (memory.context != nullptr) return memory.context;
+  if (memory.fault != 0)
+    return failure(memory.fault, "cuPointerGetAttributes", "the buffer cannot be classified");
+  Context context = nullptr;
+  unsigned flags = 0;
+  int active = 0;
+  if (memory.device >= 0 && driver().primary_ctx_get_state(memory.device, &flags, &active) == kSuccess &&
+      active != 0) {
+    WEFT_CUDA_TRY(primary_ctx_retain, "the primary context of a GPU cannot be used", &context, memory.device);
+    driver().primary_ctx_release(memory.device);
+    return context;
+  }
+  Ordinal current_device = -1;
+  if (driver().ctx_get_current(&context) == kSuccess && context != nullptr &&
+      driver().ctx_get_device(&current_device) == kSuccess && current_device == memory.device)
+    return context;
+  return Error(Errc::unsupported,
+               "the buffer's GPU " + std::to_string(memory.device) +
+                   " has no active context in this process (it is pool or mapped memory, or its context was "
+                   "destroyed): select the device before calling MPI");
+}
+
+Result<State*> state_of(Context context) {
+  const unsigned long long id = id_of(context);
+  if (State* state = find(context, id)) [[likely]]
+    return state;
+  const std::lock_guard lock(states_mutex);
+  if (State* state = find(context, id)) return state;
+  auto state = std::make_unique<State>();
+  state->context = context;
+  state->id = id;
+  WEFT_TRY(fill(*state));
+  WEFT_TRY(install(state.get()));
+  return state.release();
+}
+
+Status prepare(LaneStream& lane) {
+  if (lane.stream != nullptr) [[likely]]
+    return {};
+  const RelaxedCapture relaxed;
+  Stream stream = nullptr;
+  WEFT_CUDA_TRY(stream_create_with_priority, "a stream for MPI transfers cannot be created", &stream,
+                kStreamNonBlocking, 0);
+  lane.method = static_cast<Completion>(setting_completion.index());
+  if (lane.method == Completion::automatic || lane.method == Completion::flag) {
+    const Code code = driver().stream_write_value32(stream, lane.flag_address, 0, kWriteValueDefault);
+    if (code != kSuccess && lane.method == Completion::flag) {
+      driver().stream_destroy(stream);
+      return failure(code, "cuStreamWriteValue32",
+                     "WEFT_GPU_COMPLETION=flag does not work on this GPU: use auto");
+    }
+    if (code != kSuccess)
+      log::write(log::Level::info, "GPU completion by events: streams cannot write flags (%s)",
+                 describe(code).c_str());
+    lane.method = code == kSuccess ? Completion::flag : Completion::event;
+  }
+  lane.stream = stream;
+  return {};
+}
+
+Result<Event> take_event(State& state) {
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.free_events.empty()) {
+      const Event event = state.free_events.back();
+      state.free_events.pop_back();
+      return event;
+    }
+  }
+  const RelaxedCapture relaxed;
+  Event event = nullptr;
+  WEFT_CUDA_TRY(event_create, "an event for MPI transfers cannot be created", &event, kEventDisableTiming);
+  return event;
+}
+
+void give_event(State& state, Event event) {
+  const std::lock_guard lock(state.mutex);
+  state.free_events.push_back(event);
+}
+
+void close_all_states() {
+  const std::lock_guard lock(states_mutex);
+  const size_t count = state_count.exchange(0, std::memory_order_acq_rel);
+  for (size_t i = 0; i < count; ++i) destroy(*states[i].load(std::memory_order_relaxed));
+}
+
+}  // namespace weft::device::cuda

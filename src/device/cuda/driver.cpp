@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/cuda/driver.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "device/info.hpp"
+#include "device/memory.hpp"
+
+namespace weft::device {
+
+namespace cuda {
+void close_all_states();  // context.cpp
+
+namespace {
+
+config::Choice setting_cuda("cuda", 0, {"auto", "on", "off"},
+                            "Use the CUDA driver: auto (when it is there), on (an error when not), off");
+config::Text setting_driver("cuda.driver", "", "Path of the CUDA driver library instead of libcuda.so.1");
+
+constexpr int kInterface = 12000;     // the interface version asked of cuGetProcAddress
+constexpr int kOldestDriver = 11030;  // first with cuGetProcAddress
+
+Driver table;
+std::string why_absent = "device::open() was not called";
+std::mutex open_mutex;
+
+using GetProcAddress1 = Code (*)(const char*, void**, int, uint64_t);
+using GetProcAddress2 = Code (*)(const char*, void**, int, uint64_t, int*);
+
+/// Finds one function by either form of cuGetProcAddress.
+class Finder {
+ public:
+  explicit Finder(void* library)
+      : second_(reinterpret_cast<GetProcAddress2>(::dlsym(library, "cuGetProcAddress_v2"))),
+        first_(reinterpret_cast<GetProcAddress1>(::dlsym(library, "cuGetProcAddress"))) {}
+  [[nodiscard]] bool usable() const { return second_ != nullptr || first_ != nullptr; }
+  [[nodiscard]] void* find(const char* symbol, int version) const {
+    void* function = nullptr;
+    int status = 0;
+    const Code code = second_ != nullptr ? second_(symbol, &function, version, 0, &status)
+                                         : first_(symbol, &function, version, 0);
+    return code == kSuccess ? function : nullptr;
+  }
+
+ private:
+  GetProcAddress2 second_;
+  GetProcAddress1 first_;
+};
+
+}  // namespace
+
+const Driver& driver() { return table; }
+
+Status load(const std::string& path, Driver& driver) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = ::dlerror();
+    return Error(Errc::unsupported, "the CUDA driver " + path + " cannot be loaded (" +
+                                        (reason != nullptr ? reason : "unknown reason") +
+                                        "): check the driver's installation, or set WEFT_CUDA=off");
+  }
+  const Finder finder(library);
+  auto get_version = reinterpret_cast<Code (*)(int*)>(::dlsym(library, "cuDriverGetVersion"));
+  if (get_version != nullptr) get_version(&driver.version);
+  if (!finder.usable() || driver.version < kOldestDriver)
+    return Error(Errc::unsupported, "the CUDA driver " + path + " is too old (it implements CUDA " +
+                                        std::to_string(driver.version / 1000) + "." +
+                                        std::to_string(driver.version % 1000 / 10) +
+                                        ", Weft needs 11.3 or newer): update it, or set WEFT_CUDA=off");
+  const int version = std::min(driver.version, kInterface);
+#define WEFT_CUDA_FIND(member, symbol, parameters) \
+  driver.member = reinterpret_cast<Code(*) parameters>(finder.find(#symbol, version));
+  WEFT_CUDA_FUNCTIONS(WEFT_CUDA_FIND)
+  WEFT_CUDA_OPTIONAL_FUNCTIONS(WEFT_CUDA_FIND)
+#undef WEFT_CUDA_FIND
+#define WEFT_CUDA_CHECK(member, symbol, parameters)                                               \
+  if (driver.member == nullptr)                                                                   \
+    return Error(Errc::unsupported, "the CUDA driver " + path + " has no " #symbol " for CUDA " + \
+                                        std::to_string(version / 1000) +                          \
+                                        ": update it, or set WEFT_CUDA=off");
+  WEFT_CUDA_FUNCTIONS(WEFT_CUDA_CHECK)
+#undef WEFT_CUDA_CHECK
+  driver.path = path;
+  return {};
+}
+
+std::string describe(Code code) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (table.get_error_name != nullptr) {
+    if (table.get_error_name(code, &name) != kSuccess) name = nullptr;
+    if (table.get_error_string(code, &text) != kSuccess) text = nullptr;
+  }
+  std::string result = name != nullptr ? name : "CUDA error " + std::to_string(code);
+  if (text != nullptr) result += std::string(", ") + text;
+  return result;
+}
+
+Error failure(Code code, std::string_view call, std::string_view what) {
+  const Errc errc = code == kOutOfMemory    ? Errc::no_mem
+                    : code == kNotSupported ? Errc::unsupported
+                                            : Errc::other;
+  return Error(errc, std::string(what) + " (" + std::string(call) + ": " + describe(code) + ")");
+}
+
+}  // namespace cuda
+
+namespace detail {
+std::atomic<bool> driver_open{false};
+}
+
+Status open() {
+  const std::lock_guard lock(cuda::open_mutex);
+  if (available()) return {};
+  if (cuda::setting_cuda.is("off")) {
+    cuda::why_absent = "switched off by WEFT_CUDA=off";
+    return {};
+  }
+  const bool named = !cuda::setting_driver.value().empty();
+  const bool wanted = named || cuda::setting_cuda.is("on");
+  if (!named && ::access("/dev/nvidiactl", F_OK) != 0) {
+    cuda::why_absent = "there is no NVIDIA device on this machine (/dev/nvidiactl is missing)";
+    if (!wanted) return {};
+    return Error(Errc::unsupported, "WEFT_CUDA=on, but " + cuda::why_absent + ": use WEFT_CUDA=auto");
+  }
+  cuda::Driver loaded;
+  if (auto status = cuda::load(named ? cuda::setting_driver.value() : "libcuda.so.1", loaded); !status) {
+    cuda::why_absent = status.error().message();
+    if (wanted) return status;
+    log::write(log::Level::warn, "GPU memory is not usable: %s", cuda::why_absent.c_str());
+    return {};
+  }
+  cuda::table = std::move(loaded);
+  cuda::why_absent.clear();
+  detail::driver_open.store(true, std::memory_order_release);
+  return {};
+}
+
+void close() {
+  const std::lock_guard lock(cuda::open_mutex);
+  if (!available()) return;
+  cuda::close_all_states();
+  detail::driver_open.store(false, std::memory_order_release);
+  cuda::why_absent = "device::close() was called";
+}
+
+std::string absence() {
+  const std::lock_guard lock(cuda::open_mutex);
+  return cuda::why_absent;
+}
+
+std::string driver_path() { return available() ? cuda::table.path : std::string(); }
+int driver_version() { return available() ? cuda::table.version : 0; }
+
+}  // namespace weft::device

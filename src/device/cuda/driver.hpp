@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The CUDA driver, opened at run time: its functions as one table, found through cuGetProcAddress.
+// This folder is the only host code that calls the driver.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "device/cuda/driver_types.hpp"
+
+namespace weft::device::cuda {
+
+/// Every driver function Weft calls: member name, driver name, parameter types. All return CUresult.
+#define WEFT_CUDA_FUNCTIONS(F)                                                           \
+  F(init, cuInit, (unsigned))                                                            \
+  F(driver_get_version, cuDriverGetVersion, (int*))                                      \
+  F(get_error_name, cuGetErrorName, (Code, const char**))                                \
+  F(get_error_string, cuGetErrorString, (Code, const char**))                            \
+  F(device_get_count, cuDeviceGetCount, (int*))                                          \
+  F(device_get, cuDeviceGet, (Ordinal*, int))                                            \
+  F(device_get_name, cuDeviceGetName, (char*, int, Ordinal))                             \
+  F(device_get_uuid, cuDeviceGetUuid, (UuidBytes*, Ordinal))                             \
+  F(device_get_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                    \
+  F(device_total_mem, cuDeviceTotalMem, (size_t*, Ordinal))                              \
+  F(device_can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))             \
+  F(primary_ctx_retain, cuDevicePrimaryCtxRetain, (Context*, Ordinal))                   \
+  F(primary_ctx_release, cuDevicePrimaryCtxRelease, (Ordinal))                           \
+  F(primary_ctx_get_state, cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))       \
+  F(ctx_get_device, cuCtxGetDevice, (Ordinal*))                                          \
+  F(ctx_get_current, cuCtxGetCurrent, (Context*))                                        \
+  F(ctx_push_current, cuCtxPushCurrent, (Context))                                       \
+  F(ctx_pop_current, cuCtxPopCurrent, (Context*))                                        \
+  F(mem_alloc, cuMemAlloc, (Address*, size_t))                                           \
+  F(mem_free, cuMemFree, (Address))                                                      \
+  F(mem_host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                          \
+  F(mem_free_host, cuMemFreeHost, (void*))                                               \
+  F(mem_host_register, cuMemHostRegister, (void*, size_t, unsigned))                     \
+  F(mem_host_unregister, cuMemHostUnregister, (void*))                                   \
+  F(mem_host_get_device_pointer, cuMemHostGetDevicePointer, (Address*, void*, unsigned)) \
+  F(pointer_get_attribute, cuPointerGetAttribute, (void*, int, Address))                 \
+  F(pointer_get_attributes, cuPointerGetAttributes, (unsigned, int*, void**, Address))   \
+  F(ipc_get_mem_handle, cuIpcGetMemHandle, (IpcMemHandle*, Address))                     \
+  F(ipc_open_mem_handle, cuIpcOpenMemHandle, (Address*, IpcMemHandle, unsigned))         \
+  F(ipc_close_mem_handle, cuIpcCloseMemHandle, (Address))                                \
+  F(stream_create_with_priority, cuStreamCreateWithPriority, (Stream*, unsigned, int))   \
+  F(stream_destroy, cuStreamDestroy, (Stream))                                           \
+  F(stream_query, cuStreamQuery, (Stream))                                               \
+  F(stream_write_value32, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))   \
+  F(event_create, cuEventCreate, (Event*, unsigned))                                     \
+  F(event_destroy, cuEventDestroy, (Event))                                              \
+  F(event_record, cuEventRecord, (Event, Stream))                                        \
+  F(event_query, cuEventQuery, (Event))                                                  \
+  F(memcpy_async, cuMemcpyAsync, (Address, Address, size_t, Stream))                     \
+  F(memcpy_2d_async, cuMemcpy2DAsync, (const Memcpy2D*, Stream))                         \
+  F(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))
+
+/// Functions that older drivers lack; null then.
+#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F) F(ctx_get_id, cuCtxGetId, (Context, unsigned long long*))
+
+struct Driver {
+#define WEFT_CUDA_MEMBER(member, symbol, parameters) Code(*member) parameters = nullptr;
+  WEFT_CUDA_FUNCTIONS(WEFT_CUDA_MEMBER)
+  WEFT_CUDA_OPTIONAL_FUNCTIONS(WEFT_CUDA_MEMBER)
+#undef WEFT_CUDA_MEMBER
+  int version = 0;
+  std::string path;
+};
+
+/// The open driver. Only after device::available().
+[[nodiscard]] const Driver& driver();
+/// Fills the table from a library; the library stays loaded for the life of the process.
+[[nodiscard]] Status load(const std::string& path, Driver& driver);
+
+/// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
+[[nodiscard]] std::string describe(Code code);
+/// The Error for a failed driver call: "what failed (call: CUDA_ERROR_..)".
+[[nodiscard]] Error failure(Code code, std::string_view call, std::string_view what);
+/// The context, or the driver itself, is gone: not an error while cleaning up.
+[[nodiscard]] inline bool gone(Code code) {
+  return code == kDeinitialized || code == kInvalidContext || code == kContextIsDestroyed ||
+         code == kInvalidHandle;
+}
+
+}  // namespace weft::device::cuda
+
+/// Calls a driver function; returns its failure to the caller with `what` (a literal) as the problem.
+#define WEFT_CUDA_TRY(member, what, ...)                                                             \
+  do {                                                                                               \
+    if (const auto weft_code_ = ::weft::device::cuda::driver().member(__VA_ARGS__); weft_code_ != 0) \
+        [[unlikely]]                                                                                 \
+      return ::weft::device::cuda::failure(weft_code_, #member, what);                               \
+  } while (0)

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of the CUDA driver's binary interface that Weft uses: opaque handles, values, structures.
+// Facts of the public interface; test/device/driver_types_test.cpp compares them with cuda.h where it exists.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::device::cuda {
+
+using Code = int;     ///< CUresult
+using Ordinal = int;  ///< CUdevice
+using Context = void*;
+using Stream = void*;
+using Event = void*;
+using Address = unsigned long long;  ///< CUdeviceptr
+
+inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
+                      kDeinitialized = 4, kNoDevice = 100, kInvalidContext = 201, kMapFailed = 205,
+                      kAlreadyMapped = 208, kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700,
+                      kContextIsDestroyed = 709, kNotSupported = 801;
+
+/// CUpointer_attribute
+enum PointerAttribute : int {
+  kAttributeContext = 1,
+  kAttributeMemoryType = 2,
+  kAttributeBufferId = 7,
+  kAttributeIsManaged = 8,
+  kAttributeDeviceOrdinal = 9,
+  kAttributeLegacyIpc = 10,
+  kAttributeRangeStart = 11,
+  kAttributeRangeSize = 12,
+};
+
+/// CUmemorytype
+inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
+
+/// CUdevice_attribute
+enum DeviceAttribute : int {
+  kDeviceMaxPitch = 11,
+  kDevicePciBus = 33,
+  kDevicePciDevice = 34,
+  kDevicePciDomain = 50,
+  kDeviceCapabilityMajor = 75,
+  kDeviceCapabilityMinor = 76,
+};
+
+inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
+                          kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,
+                          kIpcLazyEnablePeerAccess = 1, kWriteValueDefault = 0;
+inline constexpr int kCaptureModeRelaxed = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
+
+struct UuidBytes {  ///< CUuuid
+  char bytes[16];
+};
+
+struct IpcMemHandle {  ///< CUipcMemHandle
+  char reserved[64];
+};
+
+struct Memcpy2D {  ///< CUDA_MEMCPY2D_v2
+  size_t src_x, src_y;
+  unsigned src_type;
+  const void* src_host;
+  Address src_device;
+  void* src_array;
+  size_t src_pitch;
+  size_t dst_x, dst_y;
+  unsigned dst_type;
+  void* dst_host;
+  Address dst_device;
+  void* dst_array;
+  size_t dst_pitch;
+  size_t width, height;
+};
+
+}  // namespace weft::device::cuda

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/info.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "device/cuda/driver.hpp"
+
+namespace weft::device {
+namespace {
+
+Error no_driver() { return Error(Errc::unsupported, "CUDA is not usable (" + absence() + ")"); }
+
+Result<Uuid> ask_uuid(int ordinal) {
+  cuda::UuidBytes bytes{};
+  WEFT_CUDA_TRY(device_get_uuid, "a GPU's UUID cannot be read", &bytes, ordinal);
+  Uuid uuid;
+  std::memcpy(uuid.data(), bytes.bytes, uuid.size());
+  return uuid;
+}
+
+/// UUIDs of the visible devices; the list never changes once the driver is initialised.
+Result<std::vector<Uuid>> visible_uuids() {
+  static std::mutex mutex;
+  static auto& known = *new std::vector<Uuid>;
+  if (!available()) return no_driver();
+  const std::lock_guard lock(mutex);
+  if (!known.empty()) return known;
+  int count = 0;
+  WEFT_CUDA_TRY(device_get_count, "the GPUs cannot be counted", &count);
+  std::vector<Uuid> found;
+  for (int i = 0; i < count; ++i) {
+    auto uuid = ask_uuid(i);
+    if (!uuid) return std::move(uuid).error();
+    found.push_back(*uuid);
+  }
+  known = found;
+  return found;
+}
+
+Result<DeviceInfo> ask_device(int ordinal) {
+  DeviceInfo info;
+  info.ordinal = ordinal;
+  char text[256] = "";
+  int bus = 0, device = 0, domain = 0, active = 0;
+  unsigned flags = 0;
+  constexpr const char* kWhat = "a GPU's description cannot be read";
+  WEFT_CUDA_TRY(device_get_name, kWhat, text, static_cast<int>(sizeof text), ordinal);
+  info.name = text;
+  auto uuid = ask_uuid(ordinal);
+  if (!uuid) return std::move(uuid).error();
+  info.uuid = *uuid;
+  WEFT_CUDA_TRY(device_total_mem, kWhat, &info.memory, ordinal);
+  WEFT_CUDA_TRY(device_get_attribute, kWhat, &info.capability_major, cuda::kDeviceCapabilityMajor, ordinal);
+  WEFT_CUDA_TRY(device_get_attribute, kWhat, &info.capability_minor, cuda::kDeviceCapabilityMinor, ordinal);
+  WEFT_CUDA_TRY(device_get_attribute, kWhat, &bus, cuda::kDevicePciBus, ordinal);
+  WEFT_CUDA_TRY(device_get_attribute, kWhat, &device, cuda::kDevicePciDevice, ordinal);
+  WEFT_CUDA_TRY(device_get_attribute, kWhat, &domain, cuda::kDevicePciDomain, ordinal);
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", static_cast<unsigned>(domain),
+                static_cast<unsigned>(bus), static_cast<unsigned>(device));
+  info.pci = text;
+  WEFT_CUDA_TRY(primary_ctx_get_state, kWhat, ordinal, &flags, &active);
+  info.context_active = active != 0;
+  return info;
+}
+
+}  // namespace
+
+std::string text(const Uuid& uuid) {
+  std::string result = "GPU-";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    char byte[4];
+    std::snprintf(byte, sizeof byte, "%02x", uuid[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) result += '-';
+    result += byte;
+  }
+  return result;
+}
+
+Result<std::vector<DeviceInfo>> devices(Initialise initialise) {
+  if (!available()) return no_driver();
+  int count = 0;
+  cuda::Code code = cuda::driver().device_get_count(&count);
+  if (code == cuda::kNotInitialized && initialise == Initialise::yes) {
+    WEFT_CUDA_TRY(init, "the CUDA driver cannot be initialised", 0);
+    code = cuda::driver().device_get_count(&count);
+  }
+  if (code == cuda::kNotInitialized)
+    return Error(Errc::unsupported, "this program has not initialised CUDA (cuInit was not called)");
+  if (code != cuda::kSuccess) return cuda::failure(code, "cuDeviceGetCount", "the GPUs cannot be counted");
+  std::vector<DeviceInfo> result;
+  for (int i = 0; i < count; ++i) {
+    auto info = ask_device(i);
+    if (!info) return std::move(info).error();
+    result.push_back(std::move(*info));
+  }
+  return result;
+}
+
+int only_active_device() {
+  int count = 0, found = -1;
+  if (!available() || cuda::driver().device_get_count(&count) != cuda::kSuccess) return -1;
+  for (int i = 0; i < count; ++i) {
+    unsigned flags = 0;
+    int active = 0;
+    if (cuda::driver().primary_ctx_get_state(i, &flags, &active) != cuda::kSuccess || active == 0) continue;
+    if (found >= 0) return -1;
+    found = i;
+  }
+  return found;
+}
+
+Result<Uuid> uuid_of(int ordinal) {
+  auto known = visible_uuids();
+  if (!known) return std::move(known).error();
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= known->size())
+    return Error(Errc::arg, "there is no GPU " + std::to_string(ordinal) + " in this process (it sees " +
+                                std::to_string(known->size()) + ")");
+  return (*known)[static_cast<size_t>(ordinal)];
+}
+
+Result<int> find_device(const Uuid& uuid) {
+  auto known = visible_uuids();
+  if (!known) return std::move(known).error();
+  for (size_t i = 0; i < known->size(); ++i)
+    if ((*known)[i] == uuid) return static_cast<int>(i);
+  return Error(Errc::unsupported, "GPU " + text(uuid) +
+                                      " is not visible to this process (CUDA_VISIBLE_DEVICES "
+                                      "or the container hides it): make the same GPUs visible to all ranks");
+}
+
+Result<bool> can_access_peer(int device, int peer) {
+  if (!available()) return no_driver();
+  if (device == peer) return true;
+  int can = 0;
+  WEFT_CUDA_TRY(device_can_access_peer, "peer access between GPUs cannot be asked", &can, device, peer);
+  return can != 0;
+}
+
+}  // namespace weft::device

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/ipc.hpp"
+
+#include <cstring>
+
+#include "base/log.hpp"
+#include "device/cuda/context.hpp"
+
+namespace weft::device {
+namespace {
+
+Error no_context(cuda::Code code) {
+  return cuda::failure(code, "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
+}
+
+const char* why_no_handle(const Memory& memory) {
+  if (memory.kind == MemoryKind::cuda_managed) return "it is managed memory";
+  if (memory.kind != MemoryKind::cuda_device) return "it is host memory";
+  if (memory.context == nullptr) return "it comes from a stream-ordered pool or cuMemMap";
+  return "the driver does not share this allocation";
+}
+
+}  // namespace
+
+Result<IpcHandle> export_ipc(const Memory& memory) {
+  if (!memory.legacy_ipc)
+    return Error(Errc::unsupported, std::string("the GPU buffer cannot be mapped by another process (") +
+                                        why_no_handle(memory) +
+                                        "): its transfers are staged; cudaMalloc memory is not");
+  auto context = cuda::context_of(memory);
+  if (!context) return std::move(context).error();
+  const cuda::CurrentContext current(*context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  cuda::IpcMemHandle raw{};
+  const cuda::Code code = cuda::driver().ipc_get_mem_handle(&raw, memory.base);
+  if (code != cuda::kSuccess)
+    return Error(Errc::unsupported, "the GPU buffer cannot be shared (cuIpcGetMemHandle: " +
+                                        cuda::describe(code) + "): its transfers are staged");
+  IpcHandle handle;
+  std::memcpy(handle.data(), raw.reserved, handle.size());
+  return handle;
+}
+
+Result<void*> open_ipc(const IpcHandle& handle, const Memory& local) {
+  auto context = cuda::context_of(local);
+  if (!context) return std::move(context).error();
+  const cuda::CurrentContext current(*context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  cuda::IpcMemHandle raw{};
+  std::memcpy(raw.reserved, handle.data(), handle.size());
+  cuda::Address address = 0;
+  const cuda::Code code = cuda::driver().ipc_open_mem_handle(&address, raw, cuda::kIpcLazyEnablePeerAccess);
+  if (code == cuda::kSuccess) return reinterpret_cast<void*>(address);
+  const char* hint =
+      code == cuda::kAlreadyMapped ? "; another library or context of this process has it open" : "";
+  return Error(Errc::unsupported, "a peer's GPU buffer cannot be mapped (cuIpcOpenMemHandle: " +
+                                      cuda::describe(code) + hint + "): its transfers are staged");
+}
+
+Status close_ipc(void* base, const Memory& local) {
+  if (!available()) return {};
+  auto context = cuda::context_of(local);
+  if (!context) return {};  // the context is gone, and the mapping with it
+  const cuda::CurrentContext current(*context);
+  if (cuda::gone(current.code())) return {};
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code = cuda::driver().ipc_close_mem_handle(reinterpret_cast<cuda::Address>(base));
+  if (code == cuda::kSuccess || cuda::gone(code)) return {};
+  return cuda::failure(code, "cuIpcCloseMemHandle", "a peer's GPU buffer cannot be unmapped");
+}
+
+bool alive(const Memory& memory) {
+  if (!available()) return false;
+  unsigned long long id = 0;
+  return cuda::driver().pointer_get_attribute(&id, cuda::kAttributeBufferId, memory.base) == cuda::kSuccess &&
+         id == memory.buffer_id;
+}
+
+Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
+  auto context = cuda::context_of(near);
+  if (!context) return std::move(context).error();
+  const cuda::CurrentContext current(*context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  cuda::Address address = 0;
+  WEFT_CUDA_TRY(mem_alloc, "GPU scratch memory cannot be allocated", &address, bytes);
+  const Memory memory = classify(reinterpret_cast<void*>(address));
+  if (memory.kind == MemoryKind::cuda_device) return memory;
+  cuda::driver().mem_free(address);
+  return Error(Errc::intern, "GPU scratch memory is not recognised as device memory");
+}
+
+void free_scratch(const Memory& scratch) {
+  if (!available()) return;
+  auto context = cuda::context_of(scratch);
+  if (!context) return;
+  const cuda::CurrentContext current(*context);
+  if (current.code() != cuda::kSuccess) return;
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code = cuda::driver().mem_free(scratch.base);
+  if (code != cuda::kSuccess && code != cuda::kInvalidValue && !cuda::gone(code))
+    log::write(log::Level::warn, "GPU scratch memory was not freed (%s)", cuda::describe(code).c_str());
+}
+
+}  // namespace weft::device

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Classification of buffers: one plural attribute query, and answers that need none.
+#include "device/memory.hpp"
+
+#include <pthread.h>
+
+#include "device/cuda/driver.hpp"
+
+namespace weft::device {
+
+const char* name(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::host:
+      return "host";
+    case MemoryKind::host_pinned:
+      return "host-pinned";
+    case MemoryKind::cuda_device:
+      return "cuda-device";
+    case MemoryKind::cuda_managed:
+      return "cuda-managed";
+  }
+  return "unknown";
+}
+
+namespace {
+
+/// Bounds of the calling thread's stack, asked once a thread.
+struct StackBounds {
+  uintptr_t low = 0, high = 0;
+  StackBounds() {
+    pthread_attr_t attributes;
+    if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
+    void* base = nullptr;
+    size_t size = 0;
+    if (::pthread_attr_getstack(&attributes, &base, &size) == 0) {
+      low = reinterpret_cast<uintptr_t>(base);
+      high = low + size;
+    }
+    ::pthread_attr_destroy(&attributes);
+  }
+};
+
+/// Sound only above the running frame: everything from there to the stack's end is stack. On a fibre's
+/// stack the frame lies elsewhere and the answer is no.
+bool on_own_stack(const void* p) {
+  thread_local const StackBounds bounds;
+  constexpr uintptr_t kDeepest = uintptr_t{64} << 20;
+  const auto frame = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  return frame >= bounds.low && frame < bounds.high && bounds.high - frame <= kDeepest && at >= frame &&
+         at < bounds.high;
+}
+
+}  // namespace
+
+Memory detail::query(const void* p) {
+  Memory memory;
+  if (p == nullptr || on_own_stack(p)) return memory;
+  unsigned type = 0, managed = 0, legacy = 0;
+  int ordinal = -1;
+  void* context = nullptr;
+  unsigned long long id = 0;
+  void* start = nullptr;
+  size_t size = 0;
+  int attributes[] = {cuda::kAttributeMemoryType, cuda::kAttributeIsManaged, cuda::kAttributeDeviceOrdinal,
+                      cuda::kAttributeContext,    cuda::kAttributeBufferId,  cuda::kAttributeLegacyIpc,
+                      cuda::kAttributeRangeStart, cuda::kAttributeRangeSize};
+  void* values[] = {&type, &managed, &ordinal, &context, &id, &legacy, &start, &size};
+  const cuda::Code code = cuda::driver().pointer_get_attributes(
+      sizeof attributes / sizeof attributes[0], attributes, values, reinterpret_cast<cuda::Address>(p));
+  if (code == cuda::kNotInitialized || code == cuda::kDeinitialized || code == cuda::kInvalidValue)
+    return memory;
+  if (code != cuda::kSuccess) {  // unknown: the safe answer is that no CPU path may touch it
+    memory.kind = MemoryKind::cuda_device;
+    memory.fault = code;
+    return memory;
+  }
+  if (type == 0) return memory;  // not known to the driver
+  memory.kind = managed != 0                ? MemoryKind::cuda_managed
+                : type == cuda::kMemoryHost ? MemoryKind::host_pinned
+                                            : MemoryKind::cuda_device;
+  memory.legacy_ipc = legacy != 0 && memory.kind == MemoryKind::cuda_device;
+  memory.device = ordinal;
+  memory.context = context;
+  memory.buffer_id = id;
+  memory.base = reinterpret_cast<uintptr_t>(start);
+  memory.size = size;
+  return memory;
+}
+
+}  // namespace weft::device

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/pinned.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "device/cuda/context.hpp"
+
+namespace weft::device {
+
+struct PinnedAccess {
+  static PinnedBuffer buffer(char* data, size_t size, cuda::State& state) {
+    PinnedBuffer result;
+    result.data_ = data;
+    result.size_ = size;
+    result.state_ = &state;
+    return result;
+  }
+  static HostRegistration registration(void* address, cuda::State& state) {
+    HostRegistration result;
+    result.address_ = address;
+    result.state_ = &state;
+    return result;
+  }
+};
+
+namespace {
+
+config::Size setting_bytes(
+    "gpu.staging_bytes", size_t{8} << 20, size_t{64} << 10, size_t{1} << 30,
+    "Pinned host memory for staged GPU transfers, per GPU context; allocated on first use");
+config::Size setting_chunk("gpu.staging_chunk", size_t{512} << 10, size_t{4} << 10, size_t{16} << 20,
+                           "Size of one staging chunk: the grain of a staged pipeline");
+
+constexpr auto kProofTime = std::chrono::milliseconds(200);
+
+cuda::State& as_state(void* state) { return *static_cast<cuda::State*>(state); }
+
+Error no_registration(const std::string& reason) {
+  return Error(Errc::unsupported, "shared memory is not usable by the GPU's copy engine (" + reason +
+                                      "): transfers bounce through pinned chunks");
+}
+
+/// The GPU writes the word; true once the CPU sees it.
+bool gpu_write_arrives(cuda::LaneStream& lane, uint32_t* proof, cuda::Address proof_address) {
+  const uint32_t value = __atomic_load_n(proof, __ATOMIC_RELAXED) ^ 0x57656674u;
+  if (cuda::driver().stream_write_value32(lane.stream, proof_address, value, cuda::kWriteValueDefault) !=
+      cuda::kSuccess)
+    return false;
+  const auto deadline = std::chrono::steady_clock::now() + kProofTime;
+  while (__atomic_load_n(proof, __ATOMIC_ACQUIRE) != value) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    ::sched_yield();
+  }
+  return true;
+}
+
+}  // namespace
+
+PinnedBuffer::~PinnedBuffer() {
+  if (data_ == nullptr) return;
+  cuda::State& state = as_state(state_);
+  const std::lock_guard lock(state.mutex);
+  state.free_chunks.push_back(data_);
+}
+
+Memory PinnedBuffer::memory() const {
+  Memory memory;
+  if (data_ == nullptr) return memory;
+  memory.kind = MemoryKind::host_pinned;
+  memory.device = as_state(state_).device;
+  memory.context = as_state(state_).context;
+  memory.base = reinterpret_cast<uintptr_t>(data_);
+  memory.size = size_;
+  return memory;
+}
+
+Result<PinnedBuffer> lease_pinned(const Memory& near) {
+  if (!available() || !near.known_to_driver())
+    return Error(Errc::unsupported,
+                 "pinned staging memory needs a GPU buffer's context (the buffer is on the host)");
+  auto found = cuda::state_of(near);
+  if (!found) return std::move(found).error();
+  cuda::State& state = **found;
+  const std::lock_guard lock(state.mutex);
+  if (!state.free_chunks.empty()) {
+    char* chunk = state.free_chunks.back();
+    state.free_chunks.pop_back();
+    return PinnedAccess::buffer(chunk, setting_chunk, state);
+  }
+  // One chunk is always granted, so that a chunk larger than the cap cannot stop every transfer.
+  if (!state.chunks.empty() && (state.chunks.size() + 1) * setting_chunk > setting_bytes)
+    return Error(Errc::again, "all pinned staging chunks are in use");
+  const cuda::CurrentContext current(state.context);
+  const cuda::RelaxedCapture relaxed;
+  if (current.code() != cuda::kSuccess)
+    return cuda::failure(current.code(), "cuCtxPushCurrent", "pinned staging memory cannot be allocated");
+  void* chunk = nullptr;
+  WEFT_CUDA_TRY(mem_host_alloc, "pinned staging memory cannot be allocated", &chunk, setting_chunk,
+                cuda::kHostAllocPortable);
+  state.chunks.push_back(static_cast<char*>(chunk));
+  return PinnedAccess::buffer(static_cast<char*>(chunk), setting_chunk, state);
+}
+
+HostRegistration::~HostRegistration() {
+  if (address_ == nullptr || !available()) return;
+  const cuda::CurrentContext current(as_state(state_).context);
+  if (current.code() != cuda::kSuccess) return;
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code = cuda::driver().mem_host_unregister(address_);
+  if (code != cuda::kSuccess && !cuda::gone(code))
+    log::write(log::Level::warn, "shared memory stays registered with the GPU (%s)",
+               cuda::describe(code).c_str());
+}
+
+Result<HostRegistration> register_host(void* address, size_t bytes, uint32_t* proof, const Memory& near) {
+  if (!available() || !near.known_to_driver()) return no_registration("the buffer is on the host");
+  auto found = cuda::state_of(near);
+  if (!found) return std::move(found).error();
+  cuda::State& state = **found;
+  cuda::LaneStream& lane = state.lanes[static_cast<size_t>(Lane::aux)];
+  const std::lock_guard lock(lane.mutex);
+  const cuda::CurrentContext current(state.context);
+  if (current.code() != cuda::kSuccess) return no_registration(cuda::describe(current.code()));
+  const cuda::RelaxedCapture relaxed;
+  WEFT_TRY(cuda::prepare(lane));
+  const cuda::Code code = cuda::driver().mem_host_register(
+      address, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap);
+  if (code != cuda::kSuccess) return no_registration("cuMemHostRegister: " + cuda::describe(code));
+  auto registration = PinnedAccess::registration(address, state);
+  cuda::Address proof_address = 0;
+  if (cuda::driver().mem_host_get_device_pointer(&proof_address, proof, 0) != cuda::kSuccess)
+    return no_registration("it is registered but not mapped for the GPU");
+  if (!gpu_write_arrives(lane, proof, proof_address))
+    return no_registration("it is registered, but a write of the GPU did not arrive");
+  return registration;
+}
+
+}  // namespace weft::device
