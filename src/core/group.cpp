@@ -102,30 +102,32 @@ Result<Group*> Group::exclude(std::span<const RankRange> ranges) const {
   return exclude(std::span<const int>(*ranks));
 }
 
-Group* Group::unite(const Group& other) const {
+Result<Group*> Group::unite(const Group& other) const {
   std::vector<ProcessId> result = processes_;
   for (const ProcessId process : other.processes_)
     if (rank_of(process) < 0) result.push_back(process);
   return derive(std::move(result), other);
 }
 
-Group* Group::intersect(const Group& other) const {
+Result<Group*> Group::intersect(const Group& other) const {
   std::vector<ProcessId> result;
   for (const ProcessId process : processes_)
     if (other.rank_of(process) >= 0) result.push_back(process);
   return derive(std::move(result), other);
 }
 
-Group* Group::subtract(const Group& other) const {
+Result<Group*> Group::subtract(const Group& other) const {
   std::vector<ProcessId> result;
   for (const ProcessId process : processes_)
     if (other.rank_of(process) < 0) result.push_back(process);
   return derive(std::move(result), other);
 }
 
-Group* Group::derive(std::vector<ProcessId> processes, const Group& other) const {
+Result<Group*> Group::derive(std::vector<ProcessId> processes, const Group& other) const {
   if (processes.empty()) return Ref<Group>::share(empty()).detach();
-  return create(std::move(processes), self_ != kNoProcess ? self_ : other.self_);
+  Group* group = create(std::move(processes), self_ != kNoProcess ? self_ : other.self_);
+  if (group == nullptr) return Error(Errc::no_mem, "no room for another group: free some");
+  return group;
 }
 
 Group* Group::create(std::vector<ProcessId> processes, ProcessId self) {

@@ -37,14 +37,14 @@ class Group final : public Counted {
   [[nodiscard]] Comparison compare(const Group& other) const;  ///< identical, similar or unequal
 
   // Set operations (MPI 5.0 section 7.3.2). Each returns a new reference; an empty result is empty().
-  // Ranks out of range or named twice are Errc::rank.
+  // Ranks out of range or named twice are Errc::rank; no room is Errc::no_mem.
   [[nodiscard]] Result<Group*> include(std::span<const int> ranks) const;
   [[nodiscard]] Result<Group*> exclude(std::span<const int> ranks) const;
   [[nodiscard]] Result<Group*> include(std::span<const RankRange> ranges) const;
   [[nodiscard]] Result<Group*> exclude(std::span<const RankRange> ranges) const;
-  [[nodiscard]] Group* unite(const Group& other) const;
-  [[nodiscard]] Group* intersect(const Group& other) const;
-  [[nodiscard]] Group* subtract(const Group& other) const;
+  [[nodiscard]] Result<Group*> unite(const Group& other) const;
+  [[nodiscard]] Result<Group*> intersect(const Group& other) const;
+  [[nodiscard]] Result<Group*> subtract(const Group& other) const;
 
   static Group* create(std::vector<ProcessId> processes, ProcessId self);
   /// MPI_GROUP_EMPTY; never destroyed.
@@ -53,7 +53,7 @@ class Group final : public Counted {
 
  private:
   void destroy() override;
-  [[nodiscard]] Group* derive(std::vector<ProcessId> processes, const Group& other) const;
+  [[nodiscard]] Result<Group*> derive(std::vector<ProcessId> processes, const Group& other) const;
   std::vector<ProcessId> processes_;
   mutable std::unordered_map<ProcessId, int> ranks_;  // built on first need; empty when process == rank
   bool identity_;                                     // process(i) == i for all i
