@@ -3,6 +3,7 @@
 #include "core/attribute.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <unordered_map>
 
@@ -49,6 +50,11 @@ class KeyvalHold {
 };
 
 }  // namespace
+
+AttributeSet& attributes_of(datatype::Datatype& type) {
+  if (type.attributes == nullptr) type.attributes = std::make_shared<AttributeSet>();
+  return *static_cast<AttributeSet*>(type.attributes.get());
+}
 
 int create_keyval(const Keyval& keyval) {
   const int number = table().next++;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "datatype/datatype.hpp"
 
 namespace weft::core {
 
@@ -52,6 +53,10 @@ class AttributeSet {
   };
   std::vector<Entry> entries_;
 };
+
+/// The attributes of a datatype, made on first need. MPI_Type_dup copies them, the free of the last handle
+/// clears them.
+[[nodiscard]] AttributeSet& attributes_of(datatype::Datatype& type);
 
 /// Keys. Predefined keys (MPI_TAG_UB, ...) are not here: api/ answers them.
 [[nodiscard]] int create_keyval(const Keyval& keyval);

@@ -14,6 +14,14 @@ class Counted {
     if (--references_ == 0) destroy();
   }
   [[nodiscard]] int32_t references() const { return references_; }
+  /// Handles are the references that the application holds: it may free only those. open_handle() makes one
+  /// of the caller's reference, close_handle() gives it back.
+  void open_handle() { ++handles_; }
+  void close_handle() {
+    --handles_;
+    release();
+  }
+  [[nodiscard]] bool has_handle() const { return handles_ > 0; }
 
  protected:
   virtual ~Counted() = default;
@@ -21,6 +29,7 @@ class Counted {
 
  private:
   int32_t references_ = 1;
+  int32_t handles_ = 0;
 };
 
 /// Owning pointer to a Counted object. Adopts the reference it is given; copy retains.
