@@ -15,10 +15,12 @@ using IpcHandle = std::array<uint8_t, 64>;
 
 /// Makes the handle of a whole allocation. Errc::unsupported, with the reason, for memory that has none.
 [[nodiscard]] Result<IpcHandle> export_ipc(const Memory& memory);
-/// Maps another process's allocation into the context of `local`; the result is its base here.
-[[nodiscard]] Result<void*> open_ipc(const IpcHandle& handle, const Memory& local);
-/// Unmaps; a context that is gone counts as success. `local` is what open_ipc() was given.
-[[nodiscard]] Status close_ipc(void* base, const Memory& local);
+/// Maps another process's allocation of `size` bytes, which lies on device `device` (its ordinal here), into
+/// the context of `local`: any Memory of a local device, or just {.device = ordinal}. The result is what
+/// copies are given; its context is the one that opened it.
+[[nodiscard]] Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const Memory& local);
+/// Unmaps what open_ipc() returned; a context that is gone counts as success.
+[[nodiscard]] Status close_ipc(const Memory& mapped);
 /// True while the allocation that was classified as `memory` still exists at its address.
 [[nodiscard]] bool alive(const Memory& memory);
 

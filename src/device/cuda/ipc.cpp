@@ -41,7 +41,7 @@ Result<IpcHandle> export_ipc(const Memory& memory) {
   return handle;
 }
 
-Result<void*> open_ipc(const IpcHandle& handle, const Memory& local) {
+Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const Memory& local) {
   auto context = cuda::context_of(local);
   if (!context) return std::move(context).error();
   const cuda::CurrentContext current(*context);
@@ -51,22 +51,28 @@ Result<void*> open_ipc(const IpcHandle& handle, const Memory& local) {
   std::memcpy(raw.reserved, handle.data(), handle.size());
   cuda::Address address = 0;
   const cuda::Code code = cuda::driver().ipc_open_mem_handle(&address, raw, cuda::kIpcLazyEnablePeerAccess);
-  if (code == cuda::kSuccess) return reinterpret_cast<void*>(address);
+  if (code == cuda::kSuccess) {
+    Memory mapped;
+    mapped.kind = MemoryKind::cuda_device;
+    mapped.device = device;
+    mapped.context = *context;
+    mapped.base = address;
+    mapped.size = size;
+    return mapped;
+  }
   const char* hint =
       code == cuda::kAlreadyMapped ? "; another library or context of this process has it open" : "";
   return Error(Errc::unsupported, "a peer's GPU buffer cannot be mapped (cuIpcOpenMemHandle: " +
                                       cuda::describe(code) + hint + "): its transfers are staged");
 }
 
-Status close_ipc(void* base, const Memory& local) {
+Status close_ipc(const Memory& mapped) {
   if (!available()) return {};
-  auto context = cuda::context_of(local);
-  if (!context) return {};  // the context is gone, and the mapping with it
-  const cuda::CurrentContext current(*context);
+  const cuda::CurrentContext current(mapped.context);
   if (cuda::gone(current.code())) return {};
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
-  const cuda::Code code = cuda::driver().ipc_close_mem_handle(reinterpret_cast<cuda::Address>(base));
+  const cuda::Code code = cuda::driver().ipc_close_mem_handle(mapped.base);
   if (code == cuda::kSuccess || cuda::gone(code)) return {};
   return cuda::failure(code, "cuIpcCloseMemHandle", "a peer's GPU buffer cannot be unmapped");
 }

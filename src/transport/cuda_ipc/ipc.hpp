@@ -9,11 +9,10 @@
 #include <memory>
 #include <string>
 #include <tuple>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
-#include "device/copy.hpp"
 #include "device/info.hpp"
 #include "device/ipc.hpp"
 #include "device/memory.hpp"
@@ -78,7 +77,6 @@ class Exporter {
   std::map<uint64_t, Export> exports_;                      // by buffer id
   std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
-  std::vector<Drop> drops_;  // found outside sweep_freed(), for its next call
   uint64_t epoch_ = 0, clock_ = 0;
 };
 
@@ -86,19 +84,21 @@ class Exporter {
 class Mapping {
  public:
   /// The local address of a byte of the exporter; the caller keeps within [base, base + size).
-  [[nodiscard]] void* at(uint64_t remote) const { return static_cast<char*>(address_) + (remote - base_); }
+  [[nodiscard]] void* at(uint64_t remote) const {
+    return reinterpret_cast<void*>(memory_.base + (remote - base_));
+  }
   /// What copies are given: device memory in the importer's context.
   [[nodiscard]] const device::Memory& memory() const { return memory_; }
   [[nodiscard]] size_t size() const { return memory_.size; }
 
  private:
   friend class Importer;
-  void* address_ = nullptr;
   uint64_t base_ = 0, buffer_id_ = 0, epoch_ = 0, used_ = 0;
   Peer peer_ = 0;
+  int local_device_ = -1;
   uint32_t references_ = 0;
-  bool dropped_ = false;
-  device::Memory memory_, local_;
+  bool retired_ = false;  // out of the cache, closed with the last reference
+  device::Memory memory_;
 };
 
 struct Counters {
@@ -114,9 +114,10 @@ class Importer {
   Importer& operator=(const Importer&) = delete;
 
   /// Maps `region`, or takes it from the cache, and adds a reference. `local` is the local device buffer: its
-  /// context opens the mapping. The first call for a (peer, pair of devices) proves the path with `probe`
-  /// (may be null once one has come from this peer and device); the verdict is kept.
-  /// Errc::unsupported with the reason when the path cannot work: the caller stages, by name.
+  /// context opens the mapping ({.device = ordinal} will do for a host buffer). The first call for a (peer,
+  /// pair of devices) proves the path with `probe` (may be null once one has come from this peer and device);
+  /// the verdict is kept. Errc::unsupported with the reason when the path cannot work: the caller stages, by
+  /// name.
   [[nodiscard]] Result<Mapping*> open(Peer peer, const Region& region, const Probe* probe,
                                       const device::Memory& local);
   /// Gives a reference back. No copy may still be using it.
@@ -132,20 +133,22 @@ class Importer {
   [[nodiscard]] size_t mapped_bytes() const { return bytes_; }
 
  private:
-  using Key = std::tuple<Peer, uint64_t, int>;          // peer, base in the exporter, local device
+  using Key = std::tuple<Peer, uint64_t, int>;  // peer, base in the exporter, local device
+  using Table = std::map<Key, std::unique_ptr<Mapping>>;
   using PairKey = std::tuple<Peer, device::Uuid, int>;  // peer, its device, local device
   struct Verdict {
     bool works;
     std::string reason;
   };
-  [[nodiscard]] Status prove(Peer peer, const Region& region, const Probe* probe,
-                             const device::Memory& local);
-  [[nodiscard]] Status try_probe(const Probe& probe, const device::Memory& local);
-  void close_mapping(std::map<Key, std::unique_ptr<Mapping>>::iterator at);
-  void retire(std::map<Key, std::unique_ptr<Mapping>>::iterator at);
+  [[nodiscard]] Status prove(Peer peer, const Region& region, const device::Memory& local);
+  [[nodiscard]] Mapping* cached(const Key& key, const Region& region);
+  [[nodiscard]] Result<Mapping*> map_region(const Key& key, const Region& region,
+                                            const device::Memory& local);
+  void close_mapping(Mapping& mapping);
+  Table::iterator retire(Table::iterator at);
   void make_room(size_t bytes);
 
-  std::map<Key, std::unique_ptr<Mapping>> mappings_;
+  Table mappings_;
   std::vector<std::unique_ptr<Mapping>> retired_;  // dropped while referenced
   std::map<PairKey, Verdict> verdicts_;
   std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
