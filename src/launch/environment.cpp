@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "launch/environment.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+
+namespace weft::launch {
+
+namespace {
+
+constexpr std::string_view kPromisingPrefixes[] = {"PMI_", "PMI2_", "PMIX_", "HYDI_"};
+// SLURM_STEP_NUM_TASKS is the only one of Slurm's that we read; the others stay for srun and the user's
+// scripts.
+constexpr std::string_view kPromisingNames[] = {"WEFT_JOB_ID", "SLURM_STEP_NUM_TASKS"};
+// Read by user code, long after MPI_Init too, to choose a GPU.
+constexpr std::string_view kTellingPrefixes[] = {"OMPI_COMM_WORLD_"};
+constexpr std::string_view kTellingNames[] = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "LOCAL_RANK"};
+
+bool starts_with_one_of(std::string_view text, std::span<const std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
+}
+
+bool is_one_of(std::string_view text, std::span<const std::string_view> names) {
+  return std::find(names.begin(), names.end(), text) != names.end();
+}
+
+constexpr const char* kRemedy =
+    "Start the program with Weft's mpiexec or Hydra's, or, to run one process alone, unset the variable.";
+
+Error broken_promise(const std::string& variable, const char* value, const char* why) {
+  return Error(Errc::other, variable + "=" + value +
+                                " promises more than one process, but this one cannot reach the others (" +
+                                why + "). " + kRemedy);
+}
+
+}  // namespace
+
+bool promises_job(std::string_view variable) {
+  return starts_with_one_of(variable, kPromisingPrefixes) || is_one_of(variable, kPromisingNames);
+}
+
+bool ties_to_launcher(std::string_view variable) {
+  return promises_job(variable) || starts_with_one_of(variable, kTellingPrefixes) ||
+         is_one_of(variable, kTellingNames);
+}
+
+Status refuse_broken_promise(const Lookup& lookup) {
+  constexpr int kMost = 1 << 30;
+  auto more_than_one = [&](const char* variable) -> const char* {
+    const char* text = lookup(variable);
+    if (text == nullptr || parse_int(text, 0, 1).has_value()) return nullptr;
+    return parse_int(text, 2, kMost).has_value() ? text : nullptr;
+  };
+  if (const char* value = more_than_one("PMI_SIZE"))
+    return broken_promise("PMI_SIZE", value, "neither PMI_FD nor PMI_PORT is set");
+  if (const char* value = lookup("PMIX_RANK"))
+    return Error(
+        Errc::unsupported,
+        std::string("PMIX_RANK=") + value +
+            " is set (a PMIx launcher such as prterun, Open MPI's mpirun or srun --mpi=pmix started this "
+            "process, and this version of Weft does not speak PMIx). " +
+            kRemedy);
+  if (const char* value = more_than_one("SLURM_STEP_NUM_TASKS"))
+    return broken_promise("SLURM_STEP_NUM_TASKS", value,
+                          "srun started this step without a PMI that Weft speaks");
+  return {};
+}
+
+std::optional<int> parse_int(std::string_view text, int low, int high) {
+  int value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    return std::nullopt;
+  return value;
+}
+
+Result<std::optional<int>> read_int(const Lookup& lookup, const char* variable, int low, int high) {
+  const char* text = lookup(variable);
+  if (text == nullptr) return std::optional<int>();
+  std::optional<int> value = parse_int(text, low, high);
+  if (!value)
+    return Error(Errc::other, std::string(variable) + "=" + text + " is not a number from " +
+                                  std::to_string(low) + " to " + std::to_string(high) +
+                                  ". Was it changed after the launcher set it?");
+  return value;
+}
+
+}  // namespace weft::launch

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launch: what a process knows at start (rank, size, neighbours on its host) and a key-value exchange.
+// Threading: calls on one Exchange are serialised by the caller.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace weft::launch {
+
+/// The job as this process sees it. Constant once connect() has returned.
+struct Job {
+  int rank = 0;
+  int size = 1;
+  std::string id;      ///< unique among the jobs alive on these hosts; at most 64 bytes under our mpiexec
+  int local_rank = 0;  ///< rank among the processes of this host
+  int local_size = 1;  ///< processes of this job on this host
+  /// Host number of every rank (equal number, same host). Empty: the launcher did not say.
+  std::vector<int> host_of_rank;
+  bool singleton = false;  ///< started without a launcher
+  std::string launcher;    ///< "weft mpiexec", "hydra", "pmi-1", "singleton": for a human
+};
+
+/// Small values shared by the processes of a job. Keys: at most 48 of [A-Za-z0-9._-]; values: any bytes, any
+/// length (long ones are split); meant for some hundred bytes.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  [[nodiscard]] virtual const Job& job() const = 0;
+  /// Publishes a value. A key is put once in a job; convention: "<what>.<rank>".
+  [[nodiscard]] virtual Status put(std::string_view key, std::string_view value) = 0;
+  /// Reads what any process put before the last fence(). Errc::arg: nobody did.
+  [[nodiscard]] virtual Result<std::string> get(std::string_view key) = 0;
+  /// Collective: what was put before it is readable after it.
+  [[nodiscard]] virtual Status fence() = 0;
+  /// Asks the launcher to end all processes of the job; returns at once, the caller then leaves by
+  /// _exit(code).
+  virtual void abort(int code, std::string_view message) = 0;
+  /// True when the launcher prints abort's message itself; else the caller does.
+  [[nodiscard]] virtual bool abort_is_reported() const { return false; }
+  /// Says goodbye: leaving without it is a failure of the job. Only job() may be called afterwards.
+  [[nodiscard]] virtual Status finalize() = 0;
+};
+
+/// Finds the launcher in the environment and connects to it; without one: rank 0 of 1.
+/// Variables that promise more processes while there is no way to reach them are an error.
+[[nodiscard]] Result<std::unique_ptr<Exchange>> connect();
+
+/// Removes the launcher's variables from the environment, so that an MPI program started by this process is a
+/// job of its own. Call once, after connect() and while the process has one thread.
+void scrub_environment();
+
+}  // namespace weft::launch

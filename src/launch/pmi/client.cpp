@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "launch/pmi/client.hpp"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "launch/pmi/mapping.hpp"
+#include "launch/pmi/wire.hpp"
+
+namespace weft::launch::pmi {
+
+namespace {
+
+constexpr int kMostRanks = 1 << 30;
+// User keys; what is left of kKeyMax holds the suffix "+N" of the parts of a long value.
+constexpr size_t kUserKeyMax = 48;
+// First character of every part: another one follows, or none.
+constexpr char kMore = '+', kLast = '.';
+
+std::string system_text(int error) { return std::strerror(error); }
+
+bool is_good_key(std::string_view key) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !key.empty() && key.size() <= kUserKeyMax && key.find_first_not_of(kAllowed) == key.npos;
+}
+
+class Client final : public Exchange {
+ public:
+  explicit Client(int fd) : fd_(fd) {}
+  ~Client() override { close(); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  const Job& job() const override { return job_; }
+  Status put(std::string_view key, std::string_view value) override;
+  Result<std::string> get(std::string_view key) override;
+  Status fence() override;
+  void abort(int code, std::string_view message) override;
+  bool abort_is_reported() const override { return ours_; }
+  Status finalize() override;
+
+  /// PMI_FD: rank and size come from the environment.
+  Status set_rank(const Lookup& lookup);
+  /// PMI_PORT: the server tells rank and size once it knows our id.
+  Status set_rank_by_port(const std::string& id);
+  /// The opening dialogue, and everything Job holds.
+  Status open_job(const Lookup& lookup);
+
+ private:
+  Status send(const std::string& line);
+  Result<Message> receive(std::string_view command);
+  Result<Message> ask(const Message& request, std::string_view reply);
+  /// Sets host_of_rank, local_rank and local_size.
+  Status find_neighbours(const Lookup& lookup);
+  Result<std::string> get_raw(const std::string& key);
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+  int fd_;
+  Job job_;
+  bool ours_ = false;
+  size_t key_max_ = kKeyMax, value_max_ = kValueMax;
+  LineBuffer lines_;
+};
+
+Status Client::send(const std::string& line) {
+  size_t sent = 0;
+  while (sent < line.size()) {
+    ssize_t n = ::send(fd_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      return Error(Errc::other,
+                   "cannot write to the launcher (" + system_text(errno) + "). Is it still running?");
+    sent += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+Result<Message> Client::receive(std::string_view command) {
+  while (true) {
+    if (auto line = lines_.next()) {
+      auto message = Message::parse(*line);
+      if (!message || message->command() != command)
+        return Error(Errc::other, "unexpected answer '" + *line +
+                                      "' from the launcher (expected cmd=" + std::string(command) +
+                                      "). Weft speaks PMI-1: is this launcher's PMI another?");
+      return *std::move(message);
+    }
+    if (lines_.overfull()) return Error(Errc::other, "the launcher sent an endless line over PMI");
+    char bytes[4096];
+    ssize_t n = ::recv(fd_, bytes, sizeof bytes, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error(Errc::other, "cannot read from the launcher (" + system_text(errno) + ")");
+    if (n == 0)
+      return Error(Errc::proc_aborted, "the launcher closed its connection (it or the job has ended)");
+    lines_.append({bytes, static_cast<size_t>(n)});
+  }
+}
+
+Result<Message> Client::ask(const Message& request, std::string_view reply) {
+  if (fd_ < 0)
+    return Error(Errc::other, "the launcher was asked for '" + request.command() + "' after finalize");
+  WEFT_TRY(send(request.line()));
+  return receive(reply);
+}
+
+Status Client::put(std::string_view key, std::string_view value) {
+  if (!is_good_key(key))
+    return Error(Errc::arg, "bad key '" + std::string(key) + "' (1 to " + std::to_string(kUserKeyMax) +
+                                " characters, each a letter, a digit or one of . _ -)");
+  const std::string text = escape(value);
+  const size_t part_max = value_max_ - 2;  // the marker, and the closing NUL of C servers
+  size_t part = 0, begin = 0;
+  do {
+    const size_t length = std::min(part_max, text.size() - begin);
+    const bool last = begin + length == text.size();
+    Message request("put");
+    request.add("kvsname", job_.id);
+    request.add("key", part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
+    request.add("value", (last ? kLast : kMore) + text.substr(begin, length));
+    auto reply = ask(request, "put_result");
+    if (!reply) return std::move(reply).error();
+    if (reply->find_int("rc").value_or(0) != 0) {
+      const std::string* why = reply->find("msg");
+      return Error(Errc::other, "the launcher refused to store '" + std::string(key) + "' (" +
+                                    (why ? *why : "no reason given") + ")");
+    }
+    begin += length;
+    ++part;
+  } while (begin < text.size());
+  return {};
+}
+
+Result<std::string> Client::get_raw(const std::string& key) {
+  auto reply = ask(Message("get").add("kvsname", job_.id).add("key", key), "get_result");
+  if (!reply) return std::move(reply).error();
+  const std::string* value = reply->find("value");
+  // Hydra 5 says found=FALSE beside rc=0.
+  const std::string* found = reply->find("found");
+  if (reply->find_int("rc").value_or(0) != 0 || value == nullptr || (found && *found == "FALSE"))
+    return Error(Errc::arg, "no process put the key '" + key + "'");
+  return *value;
+}
+
+Result<std::string> Client::get(std::string_view key) {
+  std::string text;
+  for (size_t part = 0;; ++part) {
+    auto piece = get_raw(part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
+    if (!piece) return std::move(piece).error();
+    if (piece->empty() || (piece->front() != kMore && piece->front() != kLast))
+      return Error(Errc::other, "the value of '" + std::string(key) + "' was damaged by the launcher");
+    text.append(*piece, 1);
+    if (piece->front() == kLast) break;
+  }
+  auto bytes = unescape(text);
+  if (!bytes)
+    return Error(Errc::other, "the value of '" + std::string(key) + "' was damaged by the launcher");
+  return *std::move(bytes);
+}
+
+Status Client::fence() {
+  auto reply = ask(Message("barrier_in"), "barrier_out");
+  if (!reply) return std::move(reply).error();
+  return {};
+}
+
+void Client::abort(int code, std::string_view message) {
+  if (fd_ < 0) return;
+  Message request("abort");
+  request.add("exitcode", code);
+  if (ours_) request.add("message", escape(message.substr(0, 4096)));
+  Status sent = send(request.line());
+  (void)sent;  // The launcher is gone: it has ended the job already.
+}
+
+Status Client::finalize() {
+  auto reply = ask(Message("finalize"), "finalize_ack");
+  if (!reply) return std::move(reply).error();
+  close();
+  return {};
+}
+
+Status Client::set_rank(const Lookup& lookup) {
+  auto size = read_int(lookup, "PMI_SIZE", 1, kMostRanks);
+  if (!size) return std::move(size).error();
+  auto rank = read_int(lookup, "PMI_RANK", 0, kMostRanks);
+  if (!rank) return std::move(rank).error();
+  if (!*size || !*rank || **rank >= **size)
+    return Error(Errc::other,
+                 "PMI_FD is set, but PMI_RANK and PMI_SIZE are not a rank and a size. "
+                 "Start the program with mpiexec, or unset PMI_FD.");
+  job_.size = **size;
+  job_.rank = **rank;
+  return {};
+}
+
+Status Client::set_rank_by_port(const std::string& id) {
+  auto ack = ask(Message("initack").add("pmiid", id), "initack");
+  if (!ack) return std::move(ack).error();
+  for (const char* what : {"size", "rank", "debug"}) {
+    auto told = receive("set");
+    if (!told) return std::move(told).error();
+    auto value = told->find_int(what);
+    if (!value)
+      return Error(Errc::other, std::string("the launcher did not tell the ") + what + " over PMI_PORT");
+    if (what[0] == 's') job_.size = *value;
+    if (what[0] == 'r') job_.rank = *value;
+  }
+  if (job_.size < 1 || job_.rank < 0 || job_.rank >= job_.size)
+    return Error(Errc::other, "the launcher told an impossible rank or size over PMI_PORT");
+  return {};
+}
+
+Status Client::open_job(const Lookup& lookup) {
+  ours_ = lookup("WEFT_JOB_ID") != nullptr;
+  job_.launcher = ours_ ? "weft mpiexec" : lookup("HYDI_CONTROL_FD") ? "hydra" : "pmi-1";
+  auto hello = ask(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
+  if (!hello) return std::move(hello).error();
+  if (hello->find_int("rc").value_or(0) != 0 || hello->find_int("pmi_version").value_or(1) != 1)
+    return Error(Errc::unsupported, "the launcher does not speak PMI version 1");
+  auto limits = ask(Message("get_maxes"), "maxes");
+  if (!limits) return std::move(limits).error();
+  key_max_ = static_cast<size_t>(limits->find_int("keylen_max").value_or(kKeyMax));
+  value_max_ = static_cast<size_t>(std::min(limits->find_int("vallen_max").value_or(kValueMax), kValueMax));
+  if (key_max_ < kKeyMax || value_max_ < 64)
+    return Error(Errc::unsupported, "the launcher's PMI allows keys of " + std::to_string(key_max_) +
+                                        " and values of " + std::to_string(value_max_) + " bytes, too few");
+  auto name = ask(Message("get_my_kvsname"), "my_kvsname");
+  if (!name) return std::move(name).error();
+  const std::string* id = name->find("kvsname");
+  if (id == nullptr || id->empty()) return Error(Errc::other, "the launcher gave the job no name");
+  job_.id = *id;
+  return find_neighbours(lookup);
+}
+
+Status Client::find_neighbours(const Lookup& lookup) {
+  if (auto mapping = get_raw(kMappingKey)) {
+    if (auto hosts = parse_mapping(*mapping, job_.size)) job_.host_of_rank = *std::move(hosts);
+  } else if (mapping.error().code() != Errc::arg) {
+    return std::move(mapping).error();
+  }
+  if (job_.size == 1) job_.host_of_rank = {0};
+  if (!job_.host_of_rank.empty()) {
+    const auto begin = job_.host_of_rank.begin();
+    const int mine = job_.host_of_rank[static_cast<size_t>(job_.rank)];
+    job_.local_rank = static_cast<int>(std::count(begin, begin + job_.rank, mine));
+    job_.local_size = static_cast<int>(std::count(begin, job_.host_of_rank.end(), mine));
+    return {};
+  }
+  auto local_rank = read_int(lookup, "MPI_LOCALRANKID", 0, job_.size - 1);
+  if (!local_rank) return std::move(local_rank).error();
+  auto local_size = read_int(lookup, "MPI_LOCALNRANKS", 1, job_.size);
+  if (!local_size) return std::move(local_size).error();
+  job_.local_rank = local_rank->value_or(0);
+  job_.local_size = local_size->value_or(1);
+  return {};
+}
+
+bool is_socket(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+/// A connected socket to "host:port".
+Result<int> open_port(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos)
+    return Error(Errc::other, "PMI_PORT=" + address + " is not of the form host:port");
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
+  if (int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0)
+    return Error(Errc::other, "PMI_PORT=" + address + " cannot be resolved (" + gai_strerror(error) + ")");
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  int error = 0;
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    int fd = ::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+    if (fd >= 0 && ::connect(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;
+    error = errno;
+    if (fd >= 0) ::close(fd);
+  }
+  return Error(Errc::other, "PMI_PORT=" + address + " cannot be reached (" + system_text(error) + ")");
+}
+
+Result<std::unique_ptr<Exchange>> connect_by_fd(const Lookup& lookup) {
+  auto fd = read_int(lookup, "PMI_FD", 0, 1 << 20);
+  if (!fd) return std::move(fd).error();
+  if (!is_socket(**fd))
+    return Error(Errc::other,
+                 "PMI_FD=" + std::to_string(**fd) +
+                     " is not an open connection to a launcher (another process of the job closed it or "
+                     "used it up). To run this program alone, unset PMI_FD, PMI_RANK and PMI_SIZE; to run "
+                     "it as a job of its own, start it with mpiexec.");
+  ::fcntl(**fd, F_SETFD, FD_CLOEXEC);
+  auto client = std::make_unique<Client>(**fd);
+  WEFT_TRY(client->set_rank(lookup));
+  WEFT_TRY(client->open_job(lookup));
+  return std::unique_ptr<Exchange>(std::move(client));
+}
+
+Result<std::unique_ptr<Exchange>> connect_by_port(const Lookup& lookup) {
+  const char* id = lookup("PMI_ID");
+  if (id == nullptr)
+    return Error(Errc::other, "PMI_PORT is set, but PMI_ID is not. Start the program with mpiexec.");
+  auto fd = open_port(lookup("PMI_PORT"));
+  if (!fd) return std::move(fd).error();
+  auto client = std::make_unique<Client>(*fd);
+  WEFT_TRY(client->set_rank_by_port(id));
+  WEFT_TRY(client->open_job(lookup));
+  return std::unique_ptr<Exchange>(std::move(client));
+}
+
+}  // namespace
+
+bool offered(const Lookup& lookup) { return lookup("PMI_FD") != nullptr || lookup("PMI_PORT") != nullptr; }
+
+Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup) {
+  return lookup("PMI_FD") != nullptr ? connect_by_fd(lookup) : connect_by_port(lookup);
+}
+
+}  // namespace weft::launch::pmi

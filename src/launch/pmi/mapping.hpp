@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Process mapping: which rank runs on which host, as PMI servers publish it under PMI_process_mapping.
+// Format: "(vector,(first_host,hosts,ranks_per_host),...)", the list repeated until every rank has a host.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::launch::pmi {
+
+inline constexpr const char* kMappingKey = "PMI_process_mapping";
+
+/// Host number of each of `size` ranks. Nothing: not of that form.
+[[nodiscard]] std::optional<std::vector<int>> parse_mapping(std::string_view text, int size);
+
+/// The mapping of a job whose ranks all run on one host.
+[[nodiscard]] std::string one_host_mapping(int size);
+
+}  // namespace weft::launch::pmi

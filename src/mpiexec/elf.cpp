@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/elf.hpp"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace weft::mpiexec {
+
+namespace {
+
+/// A read-only mapping of a whole file.
+class File {
+ public:
+  explicit File(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    struct stat status {};
+    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+      void* address = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
+      if (address != MAP_FAILED) {
+        data_ = static_cast<const char*>(address);
+        size_ = static_cast<size_t>(status.st_size);
+      }
+    }
+    ::close(fd);
+  }
+  ~File() {
+    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  /// The object at an offset; nullptr outside the file or misaligned.
+  template <class T>
+  [[nodiscard]] const T* at(size_t offset) const {
+    if (offset > size_ || size_ - offset < sizeof(T) || offset % alignof(T) != 0) return nullptr;
+    return reinterpret_cast<const T*>(data_ + offset);
+  }
+  /// The text at an offset, or "" when it does not end inside the file.
+  [[nodiscard]] const char* text(size_t offset) const {
+    return offset < size_ && std::memchr(data_ + offset, 0, size_ - offset) ? data_ + offset : "";
+  }
+
+ private:
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// File offset of a virtual address; 0 when no segment holds it.
+size_t file_offset(const File& file, const ElfW(Ehdr) & header, ElfW(Addr) address) {
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    const auto* segment = file.at<ElfW(Phdr)>(header.e_phoff + i * sizeof(ElfW(Phdr)));
+    if (segment && segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+        address - segment->p_vaddr < segment->p_filesz)
+      return segment->p_offset + (address - segment->p_vaddr);
+  }
+  return 0;
+}
+
+const ElfW(Phdr) * find_dynamic(const File& file, const ElfW(Ehdr) & header) {
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    const auto* segment = file.at<ElfW(Phdr)>(header.e_phoff + i * sizeof(ElfW(Phdr)));
+    if (segment && segment->p_type == PT_DYNAMIC) return segment;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool has_overriding_rpath(const std::string& path, const std::string& library) {
+  const File file(path);
+  const auto* header = file.at<ElfW(Ehdr)>(0);
+  constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != kClass ||
+      header->e_phentsize != sizeof(ElfW(Phdr)))
+    return false;
+  const auto* dynamic = find_dynamic(file, *header);
+  if (!dynamic) return false;
+  const auto entry = [&](size_t i) { return file.at<ElfW(Dyn)>(dynamic->p_offset + i * sizeof(ElfW(Dyn))); };
+  const size_t entries = dynamic->p_filesz / sizeof(ElfW(Dyn));
+  bool rpath = false, runpath = false, needed = false;
+  size_t strings = 0;
+  for (size_t i = 0; i < entries && entry(i) && entry(i)->d_tag != DT_NULL; ++i)
+    if (entry(i)->d_tag == DT_STRTAB) strings = file_offset(file, *header, entry(i)->d_un.d_ptr);
+  if (strings == 0) return false;
+  for (size_t i = 0; i < entries && entry(i) && entry(i)->d_tag != DT_NULL; ++i) {
+    const auto tag = entry(i)->d_tag;
+    rpath |= tag == DT_RPATH;
+    runpath |= tag == DT_RUNPATH;
+    needed |= tag == DT_NEEDED && library == file.text(strings + entry(i)->d_un.d_val);
+  }
+  return needed && rpath && !runpath;
+}
+
+}  // namespace weft::mpiexec

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// mpiexec: starts the processes of an MPI program on this host. See README.md for its parts.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "mpiexec/binding.hpp"
+#include "mpiexec/input.hpp"
+#include "mpiexec/job.hpp"
+#include "mpiexec/options.hpp"
+#include "mpiexec/output.hpp"
+#include "mpiexec/plan.hpp"
+#include "mpiexec/report.hpp"
+#include "mpiexec/sentinel.hpp"
+#include "mpiexec/spawn.hpp"
+
+#ifndef WEFT_VERSION
+#define WEFT_VERSION "unknown"
+#endif
+
+namespace weft::mpiexec {
+namespace {
+
+constexpr int kUsageExitCode = 2, kStartExitCode = 1;
+
+std::string unique_job_id() {
+  unsigned long long number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number)
+    number = static_cast<unsigned long long>(::time(nullptr));
+  char text[64];
+  snprintf(text, sizeof text, "weft-%d-%016llx", static_cast<int>(::getpid()), number);
+  return text;
+}
+
+std::vector<Output::Source> output_sources(const std::vector<Channels>& channels) {
+  std::vector<Output::Source> sources;
+  for (size_t i = 0; i < channels.size(); ++i) {
+    sources.push_back({channels[i].output, static_cast<int>(i), false});
+    sources.push_back({channels[i].error, static_cast<int>(i), true});
+  }
+  return sources;
+}
+
+int refuse(const Error& error, int exit_code) {
+  say(error.message());
+  return exit_code;
+}
+
+int start(const Options& options, char** argv, char** environment) {
+  auto bindings =
+      plan_bindings(options, read_topology("/sys", allowed_cpus()), std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!bindings) return refuse(bindings.error(), kUsageExitCode);
+  if (options.report_bindings)
+    for (size_t rank = 0; rank < bindings->size(); ++rank)
+      say("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
+  const std::string job_id = unique_job_id();
+  const auto plans = plan_ranks(options, *bindings, job_id, library_directory(), environment);
+
+  secure_descriptors();
+  const Inherited inherited = Inherited::take_over();
+  auto channels = open_channels(options.ranks());
+  if (!channels) return refuse(channels.error(), kStartExitCode);
+  TerminalInput input;
+  input.connect(channels->front());
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // should the sentinel be killed, its children become ours
+  auto sentinel = start_sentinel(plans, *channels, inherited, argv);
+  if (!sentinel) return refuse(sentinel.error(), kStartExitCode);
+  Output output(output_sources(*channels), options.tag_output, input.active());
+  return Job(plans, *channels, job_id, *sentinel, input, output, options.timeout).run();
+}
+
+int run(int argc, char** argv, char** environment) {
+  auto options = parse_options({argv + 1, argv + argc});
+  if (!options) return refuse(options.error(), kUsageExitCode);
+  if (options->help) return std::fputs(help_text().c_str(), stdout) < 0;
+  if (options->version) return std::puts("mpiexec (Weft) " WEFT_VERSION) < 0;
+  for (const std::string& warning : options->warnings) say(warning);
+  return start(*options, argv, environment);
+}
+
+}  // namespace
+}  // namespace weft::mpiexec
+
+int main(int argc, char** argv) { return weft::mpiexec::run(argc, argv, environ); }

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+
+#include "launch/environment.hpp"
+#include "mpiexec/hosts.hpp"
+
+namespace weft::mpiexec {
+
+namespace {
+
+/// What the rows of the table work on.
+struct State {
+  Options options;
+  Program program;   ///< the one being read
+  bool open = true;  ///< a program is still to come
+};
+
+/// One option. `value` is its placeholder in the help; none: a switch. Names are given without dashes; one or
+/// two dashes are accepted before each.
+struct Row {
+  std::vector<std::string> names;
+  const char* value;
+  const char* help;
+  std::function<Status(State&, const std::string& name, const std::string& value)> apply;
+};
+
+Error bad_value(const std::string& name, const std::string& value, const std::string& valid) {
+  return Error(Errc::arg, "bad value '" + value + "' for " + name + " (valid: " + valid + ")");
+}
+
+Status set_ranks(State& state, const std::string& name, const std::string& value) {
+  auto ranks = launch::parse_int(value, 1, kMostRanks);
+  if (!ranks) return bad_value(name, value, "a number from 1 to " + std::to_string(kMostRanks));
+  state.program.ranks = *ranks;
+  return {};
+}
+
+Status set_variable(State& state, const std::string& name, const std::string& value) {
+  const size_t equals = value.find('=');
+  const std::string variable = value.substr(0, equals);
+  if (variable.empty()) return bad_value(name, value, "NAME or NAME=VALUE");
+  if (equals != std::string::npos) {
+    state.program.variables.emplace_back(variable, value.substr(equals + 1));
+  } else if (const char* current = std::getenv(variable.c_str())) {
+    state.program.variables.emplace_back(variable, current);
+  } else {
+    state.options.warnings.push_back("-x " + variable + ": no such variable in the environment; left unset");
+  }
+  return {};
+}
+
+Status set_timeout(State& state, const std::string& name, const std::string& value) {
+  double seconds = 0;
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (error != std::errc() || end != value.data() + value.size() || !(seconds > 0 && seconds <= 1e8))
+    return bad_value(name, value, "seconds, more than 0 and at most 100000000");
+  state.options.timeout = seconds;
+  return {};
+}
+
+template <class E>
+Status set_word(const std::string& name, const std::string& value,
+                const std::vector<std::pair<const char*, E>>& words, E& target) {
+  std::string valid;
+  for (const auto& [word, meaning] : words) {
+    if (value == word) {
+      target = meaning;
+      return {};
+    }
+    valid += valid.empty() ? word : std::string(", ") + word;
+  }
+  return bad_value(name, value, valid);
+}
+
+Status set_bind(State& state, const std::string& name, const std::string& value) {
+  return set_word<BindTo>(name, value, {{"core", BindTo::core}, {"none", BindTo::none}},
+                          state.options.bind_to);
+}
+
+Status set_map(State& state, const std::string& name, const std::string& value) {
+  return set_word<MapBy>(name, value, {{"slot", MapBy::slot}, {"core", MapBy::core}, {"gpu", MapBy::gpu}},
+                         state.options.map_by);
+}
+
+/// A switch that sets one member.
+auto flag(bool Options::*member) {
+  return [member](State& state, const std::string&, const std::string&) -> Status {
+    state.options.*member = true;
+    return {};
+  };
+}
+
+const std::vector<Row>& table() {
+  static const std::vector<Row> rows = {
+      {{"n", "np", "c"}, "N", "start N processes of the program (default 1)", set_ranks},
+      {{"x"}, "NAME[=VALUE]", "set an environment variable for the program", set_variable},
+      {{"wdir", "wd"},
+       "DIR",
+       "start the program in this directory",
+       [](State& state, const std::string&, const std::string& value) -> Status {
+         state.program.directory = value;
+         return {};
+       }},
+      {{"bind-to"},
+       "core|none",
+       "core: one core a process; none: do not bind.\n"
+       "Default: an equal share of the cores a process while there is a core for each, else none",
+       set_bind},
+      {{"map-by"},
+       "slot|core|gpu",
+       "slot (default), core: one core after the other;\n"
+       "gpu: the cores next to GPU number (local rank modulo number of GPUs)",
+       set_map},
+      {{"report-bindings"},
+       nullptr,
+       "print which cores each process may use",
+       flag(&Options::report_bindings)},
+      {{"oversubscribe"},
+       nullptr,
+       "allow more processes than cores with --bind-to core",
+       flag(&Options::oversubscribe)},
+      {{"tag-output"},
+       nullptr,
+       "begin each line of output with [rank]<stdout>: ",
+       flag(&Options::tag_output)},
+      {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
+      {{"host", "H", "hosts"},
+       "LIST",
+       "accepted when every host named is this one",
+       [](State&, const std::string& name, const std::string& value) {
+         return check_host_list(name, value);
+       }},
+      {{"hostfile", "machinefile", "f"},
+       "FILE",
+       "the same, one host a line",
+       [](State&, const std::string& name, const std::string& value) {
+         return check_host_file(name, value);
+       }},
+      {{"version", "V"}, nullptr, "print the version", flag(&Options::version)},
+      {{"help", "h"}, nullptr, "print this text", flag(&Options::help)},
+  };
+  return rows;
+}
+
+const Row* find_row(const std::string& name) {
+  for (const Row& row : table())
+    if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) return &row;
+  return nullptr;
+}
+
+std::string with_dashes(const std::string& name) { return (name.size() <= 2 ? "-" : "--") + name; }
+
+/// Number of single-character edits from one word to the other.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+Error unknown_option(const std::string& argument, const std::string& name) {
+  std::string nearest;
+  size_t best = 3;
+  for (const Row& row : table())
+    for (const std::string& known : row.names)
+      if (size_t d = distance(name, known); d < best && d < known.size()) {
+        best = d;
+        nearest = known;
+      }
+  return Error(Errc::arg, "unknown option '" + argument + "'" +
+                              (nearest.empty() ? "" : ". Did you mean " + with_dashes(nearest) + "?") +
+                              " (mpiexec --help lists the options; those of the program follow its name)");
+}
+
+/// Applies the option at arguments[i] and moves i past it.
+Status read_option(State& state, const std::vector<std::string>& arguments, size_t& i) {
+  const std::string& argument = arguments[i++];
+  const std::string body = argument.substr(argument.starts_with("--") ? 2 : 1);
+  const size_t equals = body.find('=');
+  const std::string name = body.substr(0, equals);
+  const Row* row = find_row(name);
+  if (row == nullptr) return unknown_option(argument, name);
+  if (row->value == nullptr) {
+    if (equals != std::string::npos) return Error(Errc::arg, with_dashes(name) + " takes no value");
+    return row->apply(state, with_dashes(name), "");
+  }
+  if (equals != std::string::npos) return row->apply(state, with_dashes(name), body.substr(equals + 1));
+  if (i == arguments.size())
+    return Error(Errc::arg, with_dashes(name) + " needs a value: " + with_dashes(name) + " " + row->value);
+  return row->apply(state, with_dashes(name), arguments[i++]);
+}
+
+/// Ends one program of the command line.
+Status close_program(State& state) {
+  if (state.program.argv.empty())
+    return Error(Errc::arg, std::string("no program given") +
+                                (state.options.programs.empty() ? "" : " after ':'") +
+                                " (mpiexec -n 4 ./program; mpiexec --help lists the options)");
+  state.options.programs.push_back(std::move(state.program));
+  state.program = Program();
+  state.open = false;
+  if (state.options.ranks() > kMostRanks)
+    return Error(Errc::arg, "more than " + std::to_string(kMostRanks) + " processes in all");
+  return {};
+}
+
+}  // namespace
+
+int Options::ranks() const {
+  long total = 0;
+  for (const Program& program : programs) total += program.ranks;
+  return static_cast<int>(std::min<long>(total, kMostRanks + 1L));
+}
+
+Result<Options> parse_options(const std::vector<std::string>& arguments) {
+  State state;
+  for (size_t i = 0; i < arguments.size();) {
+    const std::string& argument = arguments[i];
+    if (argument.size() > 1 && argument[0] == '-' && argument != "--") {
+      WEFT_TRY(read_option(state, arguments, i));
+      if (state.options.help || state.options.version) return std::move(state.options);
+      continue;
+    }
+    if (argument == "--") ++i;
+    while (i < arguments.size() && arguments[i] != ":") state.program.argv.push_back(arguments[i++]);
+    WEFT_TRY(close_program(state));
+    if (i < arguments.size()) {
+      ++i;
+      state.open = true;
+    }
+  }
+  if (state.open) WEFT_TRY(close_program(state));
+  return std::move(state.options);
+}
+
+std::string help_text() {
+  std::string text =
+      "usage: mpiexec [options] program [arguments] [: [options] program [arguments]]...\n"
+      "Starts the processes of an MPI program on this host.\n\n";
+  for (const Row& row : table()) {
+    std::string left = "  ";
+    for (const std::string& name : row.names) left += (left.size() > 2 ? ", " : "") + with_dashes(name);
+    if (row.value != nullptr) left += std::string(" ") + row.value;
+    std::string help = row.help;
+    for (size_t at = help.find('\n'); at != std::string::npos; at = help.find('\n', at + 1))
+      help.insert(at + 1, std::string(30, ' '));
+    if (left.size() > 28)
+      text += left + "\n" + std::string(30, ' ');
+    else
+      text += left + std::string(30 - left.size(), ' ');
+    text += help + "\n";
+  }
+  text +=
+      "\nThe exit code is that of the first process that fails; 128 + N when signal N killed it; 2 for a "
+      "bad\n"
+      "command line; 124 after --timeout; 126 or 127 when the program cannot be started. See "
+      "docs/launch.md.\n";
+  return text;
+}
+
+}  // namespace weft::mpiexec

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/output.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+namespace weft::mpiexec {
+
+namespace {
+
+constexpr size_t kChunk = 64 * 1024;
+/// A longer line is forwarded in pieces, between which lines of other ranks may come.
+constexpr size_t kLongestLine = 1024 * 1024;
+constexpr int kPromptMilliseconds = 100;
+
+}  // namespace
+
+Output::Output(std::vector<Source> sources, bool tag, bool prompts)
+    : tag_(tag), prompts_(prompts), done_(::eventfd(0, EFD_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {
+  for (const Source& source : sources) streams_.push_back(Stream{source});
+  thread_ = std::thread([this] { run(); });
+}
+
+Output::~Output() {
+  finish();
+  thread_.join();
+  ::close(done_);
+  ::close(wake_);
+}
+
+void Output::finish() {
+  finishing_ = true;
+  ::eventfd_write(wake_, 1);
+}
+
+void Output::run() {
+  std::vector<pollfd> events;
+  size_t open = streams_.size();
+  while (open > 0) {
+    const bool last_round = finishing_;
+    events.assign(1, {wake_, POLLIN, 0});
+    for (const Stream& stream : streams_) events.push_back({stream.source.fd, POLLIN, 0});
+    const bool prompt = prompts_ && !streams_[0].line.empty();
+    const int ready =
+        last_round ? 0 : ::poll(events.data(), events.size(), prompt ? kPromptMilliseconds : -1);
+    if (ready == 0 && !last_round) flush(streams_[0]);
+    open = 0;
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      Stream& stream = streams_[i];
+      if (last_round) {
+        while (stream.source.fd >= 0 && read(stream)) {
+        }
+        if (stream.source.fd >= 0) close(stream);
+      } else if (stream.source.fd >= 0 && events[i + 1].revents != 0) {
+        read(stream);
+      }
+      open += stream.source.fd >= 0;
+    }
+  }
+  ::eventfd_write(done_, 1);
+}
+
+bool Output::read(Stream& stream) {
+  static thread_local const std::unique_ptr<char[]> buffer(new char[kChunk]);
+  const ssize_t n = ::read(stream.source.fd, buffer.get(), kChunk);
+  if (n > 0) {
+    forward(stream, {buffer.get(), static_cast<size_t>(n)});
+    return true;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return errno == EINTR;
+  close(stream);
+  return false;
+}
+
+void Output::forward(Stream& stream, std::string_view bytes) {
+  const size_t last = bytes.rfind('\n');
+  if (last == bytes.npos) {
+    stream.line.append(bytes);
+    if (stream.line.size() >= kLongestLine) flush(stream);
+    return;
+  }
+  stream.line.append(bytes.substr(0, last + 1));
+  flush(stream);
+  stream.line.assign(bytes.substr(last + 1));
+}
+
+void Output::flush(Stream& stream) {
+  if (stream.line.empty()) return;
+  if (tag_)
+    write(stream, tagged(stream, stream.line));
+  else
+    write(stream, stream.line);
+  stream.mid_line = stream.line.back() != '\n';
+  stream.line.clear();
+}
+
+std::string Output::tagged(Stream& stream, std::string_view bytes) const {
+  const std::string tag =
+      "[" + std::to_string(stream.source.rank) + (stream.source.is_error ? "]<stderr>: " : "]<stdout>: ");
+  std::string text;
+  while (!bytes.empty()) {
+    const std::string_view line = bytes.substr(0, bytes.find('\n'));
+    const size_t length = std::min(line.size() + 1, bytes.size());
+    if (!stream.mid_line) text += tag;
+    stream.mid_line = false;
+    text.append(bytes.substr(0, length));
+    bytes.remove_prefix(length);
+  }
+  return text;
+}
+
+void Output::close(Stream& stream) {
+  if (tag_ && !stream.line.empty()) stream.line += '\n';  // the next tag begins a line
+  flush(stream);
+  if (stream.source.fd >= 0) ::close(stream.source.fd);
+  stream.source.fd = -1;
+}
+
+void Output::write(const Stream& stream, std::string_view bytes) {
+  const int target = stream.source.is_error ? STDERR_FILENO : STDOUT_FILENO;
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(target, bytes.data(), bytes.size());
+    if (n >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(n));
+    } else if (errno == EAGAIN) {  // someone made our output non-blocking
+      pollfd event{target, POLLOUT, 0};
+      ::poll(&event, 1, -1);
+    } else if (errno != EINTR) {
+      // Nobody reads (or the disk is full): the ranks learn it as a program would without us, by SIGPIPE.
+      for (Stream& other : streams_)
+        if (other.source.is_error == stream.source.is_error && other.source.fd >= 0) {
+          ::close(other.source.fd);
+          other.source.fd = -1;
+        }
+      return;
+    }
+  }
+}
+
+}  // namespace weft::mpiexec

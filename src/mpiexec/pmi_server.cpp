@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/pmi_server.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "launch/pmi/mapping.hpp"
+
+namespace weft::mpiexec {
+
+namespace pmi = launch::pmi;
+
+PmiServer::PmiServer(std::vector<int> fds, std::string job_id, Listener& listener)
+    : job_id_(std::move(job_id)), listener_(listener) {
+  for (int fd : fds) ranks_.push_back(Rank{fd});
+}
+
+bool PmiServer::read(int rank) {
+  Rank& self = at(rank);
+  while (true) {
+    char bytes[16384];
+    const ssize_t n = ::recv(self.fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN;
+    if (n == 0) return false;
+    self.lines.append({bytes, static_cast<size_t>(n)});
+    while (auto line = self.lines.next()) {
+      auto request = Message::parse(*line);
+      if (request)
+        serve(rank, *request);
+      else if (!line->starts_with(
+                   "endcmd"))  // the end of "mcmd=spawn", whose lines in between are not commands
+        listener_.on_failure(rank, "sent '" + line->substr(0, 60) + "' instead of a PMI-1 command");
+    }
+    if (self.lines.overfull()) {
+      listener_.on_failure(rank, "sent an endless line over PMI");
+      return false;
+    }
+  }
+}
+
+void PmiServer::rank_exited(int rank) {
+  at(rank).exited = true;
+  check_barrier();
+}
+
+std::string PmiServer::space_name(int round) const {
+  return round == 0 ? job_id_ : job_id_ + "-" + std::to_string(round);
+}
+
+void PmiServer::serve(int rank, const Message& request) {
+  const std::string& command = request.command();
+  Rank& self = at(rank);
+  if (command == "init") return reply(rank, greet(rank));
+  if (self.stage != Stage::initialized)
+    return listener_.on_failure(rank, "sent PMI command '" + command + "' before init or after finalize");
+  if (command == "get_maxes")
+    return reply(rank, Message("maxes")
+                           .add("kvsname_max", pmi::kNameMax)
+                           .add("keylen_max", pmi::kKeyMax)
+                           .add("vallen_max", pmi::kValueMax));
+  if (command == "get_appnum") return reply(rank, Message("appnum").add("appnum", 0));
+  if (command == "get_my_kvsname")
+    return reply(rank, Message("my_kvsname").add("kvsname", space_name(self.round)));
+  if (command == "get_universe_size")
+    return reply(rank, Message("universe_size").add("size", static_cast<int>(ranks_.size())));
+  if (command == "put") return reply(rank, put(rank, request));
+  if (command == "get") return reply(rank, get(rank, request));
+  if (command == "barrier_in") return enter_barrier(rank);
+  if (command == "publish_name" || command == "unpublish_name" || command == "lookup_name")
+    return reply(rank, name_service(request));
+  if (command == "abort") return abort(rank, request);
+  if (command == "finalize") {
+    self.stage = Stage::finalized;
+    return reply(rank, Message("finalize_ack").add("rc", 0));
+  }
+  if (command == "spawn")
+    return reply(rank, Message("spawn_result").add("rc", -1).add("status", "not_supported"));
+  listener_.on_failure(rank, "sent the unknown PMI command '" + command + "'");
+}
+
+PmiServer::Message PmiServer::greet(int rank) {
+  Rank& self = at(rank);
+  ++self.round;
+  self.stage = Stage::initialized;
+  if (static_cast<size_t>(self.round) == rounds_.size()) {
+    rounds_.emplace_back();
+    rounds_.back().values[pmi::kMappingKey] = pmi::one_host_mapping(static_cast<int>(ranks_.size()));
+  }
+  return Message("response_to_init").add("pmi_version", 1).add("pmi_subversion", 1).add("rc", 0);
+}
+
+PmiServer::Message PmiServer::put(int rank, const Message& request) {
+  const std::string* key = request.find("key");
+  const std::string* value = request.find("value");
+  Message answer("put_result");
+  if (key == nullptr || value == nullptr || key->size() >= pmi::kKeyMax || value->size() >= pmi::kValueMax)
+    return answer.add("rc", -1).add("msg", "key_or_value_missing_or_too_long");
+  auto& values = rounds_[static_cast<size_t>(at(rank).round)].values;
+  if (!values.emplace(*key, *value).second) return answer.add("rc", -1).add("msg", "duplicate_key_" + *key);
+  return answer.add("rc", 0).add("msg", "success");
+}
+
+PmiServer::Message PmiServer::get(int rank, const Message& request) {
+  const std::string* key = request.find("key");
+  Message answer("get_result");
+  const auto& values = rounds_[static_cast<size_t>(at(rank).round)].values;
+  auto where = key == nullptr ? values.end() : values.find(*key);
+  if (where == values.end()) return answer.add("rc", -1).add("msg", "key_not_found").add("value", "unknown");
+  return answer.add("rc", 0).add("msg", "success").add("value", where->second);
+}
+
+PmiServer::Message PmiServer::name_service(const Message& request) {
+  const std::string& command = request.command();
+  const std::string* service = request.find("service");
+  const std::string* port = request.find("port");
+  // Clients read either "info" or "rc"; both are told.
+  const auto answer = [](const char* name, bool ok, const char* problem) {
+    return Message(name)
+        .add("info", ok ? "ok" : problem)
+        .add("rc", ok ? 0 : -1)
+        .add("msg", ok ? "success" : problem);
+  };
+  const std::string name = service == nullptr ? "" : *service;
+  if (command == "publish_name")
+    return answer("publish_result", port != nullptr && published_.emplace(name, *port).second,
+                  "already_published");
+  if (command == "unpublish_name")
+    return answer("unpublish_result", published_.erase(name) == 1, "not_published");
+  auto where = published_.find(name);
+  const bool found = where != published_.end();
+  return answer("lookup_result", found, "not_published").add("port", found ? where->second : "");
+}
+
+void PmiServer::abort(int rank, const Message& request) {
+  const std::string* message = request.find("message");
+  listener_.on_abort(rank, request.find_int("exitcode").value_or(1),
+                     message == nullptr ? std::string() : pmi::unescape(*message).value_or(*message));
+}
+
+void PmiServer::enter_barrier(int rank) {
+  Rank& self = at(rank);
+  if (self.waiting) return listener_.on_failure(rank, "entered the PMI barrier twice");
+  self.waiting = true;
+  Round& round = rounds_[static_cast<size_t>(self.round)];
+  if (static_cast<size_t>(++round.waiting) < ranks_.size()) return check_barrier();
+  round.waiting = 0;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].waiting = false;
+    reply(static_cast<int>(i), Message("barrier_out").add("rc", 0));
+  }
+}
+
+void PmiServer::check_barrier() {
+  int waiting = -1, missing = -1;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].waiting) waiting = static_cast<int>(i);
+    if (ranks_[i].exited && !ranks_[i].waiting) missing = static_cast<int>(i);
+  }
+  if (waiting < 0 || missing < 0) return;
+  const bool never = at(missing).stage == Stage::never;
+  listener_.on_failure(waiting, "waits for rank " + std::to_string(missing) + ", which has ended " +
+                                    (never ? "without calling MPI_Init" : "already") +
+                                    " (the programs of a job must all call MPI, or none)");
+}
+
+void PmiServer::reply(int rank, const Message& message) {
+  const std::string line = message.line();
+  const ssize_t n = ::send(at(rank).fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  // A rank asks one thing at a time, so the socket's buffer holds any answer; a rank that has ended needs
+  // none.
+  if (n < 0 && errno == EAGAIN) listener_.on_failure(rank, "does not read the answers to its PMI commands");
+}
+
+}  // namespace weft::mpiexec

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/report.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "mpiexec/hosts.hpp"
+
+namespace weft::mpiexec {
+
+namespace {
+
+const char* signal_hint(int signal) {
+  switch (signal) {
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGFPE:
+    case SIGILL:
+      return "\n  Its last output is above. For a backtrace: ulimit -c unlimited, or build with -g "
+             "-fsanitize=address.";
+    case SIGBUS:
+      return "\n  Often a full file system or /dev/shm behind mapped memory: look at df -h.";
+    case SIGKILL:
+      return "\n  Someone killed it; if nobody did, the kernel ran out of memory: look at dmesg.";
+    case SIGXCPU:
+      return "\n  Its limit on CPU time is used up: look at ulimit -t.";
+    default:
+      return "";
+  }
+}
+
+const char* start_hint(int error, const std::string& program) {
+  if (error == ENOENT && program.find('/') == program.npos && ::access(program.c_str(), X_OK) == 0)
+    return " It is in the current directory: write ./ before its name.";
+  if (error == ENOENT && program.find('/') == program.npos) return " It is in no directory of PATH.";
+  if (error == ENOENT && ::access(program.c_str(), F_OK) == 0)
+    return " The file is there: is the interpreter in its first line?";
+  if (error == EACCES) return " Is it executable (chmod +x), and a file?";
+  if (error == EAGAIN) return " Is the limit on processes reached (ulimit -u)?";
+  return "";
+}
+
+}  // namespace
+
+std::string rank_text(int rank, pid_t pid) {
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host_name() + ")";
+}
+
+Failure describe_exit(int rank, pid_t pid, int status) {
+  if (!WIFSIGNALED(status)) {
+    const int code = WEXITSTATUS(status);
+    return {code, rank_text(rank, pid) + " exited with code " + std::to_string(code)};
+  }
+  const int signal = WTERMSIG(status);
+  return {128 + signal, rank_text(rank, pid) + " was killed by signal " + std::to_string(signal) + " (" +
+                            strsignal(signal) + (WCOREDUMP(status) ? ", core dumped)" : ")") +
+                            signal_hint(signal)};
+}
+
+Failure describe_abort(int rank, pid_t pid, int code, const std::string& message) {
+  const int exit_code = code & 0xff;
+  return {exit_code == 0 ? 1 : exit_code, rank_text(rank, pid) + " aborted the job with code " +
+                                              std::to_string(code) + (message.empty() ? "" : ": " + message)};
+}
+
+Failure describe_start_failure(const Event& event, const RankPlan& plan) {
+  const std::string why = std::string(" (") + std::strerror(event.detail) + ").";
+  switch (event.value) {
+    case StartFailure::directory:
+      return {126, "cannot enter the directory '" + plan.directory + "' given with -wdir" + why};
+    case StartFailure::binding:
+      return {126, "cannot bind rank " + std::to_string(event.rank) + " to cpus " +
+                       format_cpu_list(plan.cpus) + why + " Try --bind-to none."};
+    default:
+      return {event.detail == ENOENT ? 127 : 126,
+              "cannot start '" + plan.argv[0] + "'" + why + start_hint(event.detail, plan.argv[0])};
+  }
+}
+
+void say(const std::string& text) {
+  const std::string line = "mpiexec: " + text + "\n";
+  std::fflush(stdout);
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace weft::mpiexec

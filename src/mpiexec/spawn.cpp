@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/spawn.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace weft::mpiexec {
+
+namespace {
+
+constexpr unsigned kCloseRangeCloexec = 4;  // CLOSE_RANGE_CLOEXEC, linux/close_range.h, Linux 5.11
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (const std::string& string : strings) result.push_back(const_cast<char*>(string.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+bool bind_self(const std::vector<int>& cpus) {
+  const size_t most = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
+  cpu_set_t* set = CPU_ALLOC(most);
+  const size_t bytes = CPU_ALLOC_SIZE(most);
+  CPU_ZERO_S(bytes, set);
+  for (int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), bytes, set);
+  const bool bound = ::sched_setaffinity(0, bytes, set) == 0;
+  CPU_FREE(set);
+  return bound;
+}
+
+[[noreturn]] void fail(int fd, StartFailure failure) {
+  // One write of less than PIPE_BUF bytes is atomic; when even this fails, the exit code remains.
+  (void)!::write(fd, &failure, sizeof failure);
+  ::_exit(127);
+}
+
+/// dup2 gives the copy no close-on-exec flag; when source and target are equal the flag must go by hand.
+void install(int source, int target) {
+  if (source == target)
+    ::fcntl(target, F_SETFD, 0);
+  else
+    ::dup2(source, target);
+}
+
+[[noreturn]] void become(int rank, const RankPlan& plan, const Channels& channels, const Inherited& inherited,
+                         pid_t parent, int failure_fd) {
+  // When the sentinel itself is killed, nobody else ends us.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);
+  ::setpgid(0, 0);
+  install(channels.child_input, STDIN_FILENO);
+  install(channels.child_output, STDOUT_FILENO);
+  install(channels.child_error, STDERR_FILENO);
+  install(channels.child_pmi, kPmiFd);
+  if (!plan.cpus.empty() && !bind_self(plan.cpus)) fail(failure_fd, {rank, StartFailure::binding, errno});
+  if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0)
+    fail(failure_fd, {rank, StartFailure::directory, errno});
+  std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
+  environ = environment.data();  // execvp searches the PATH the program will see
+  inherited.restore();
+  ::execvp(argv[0], argv.data());
+  fail(failure_fd, {rank, StartFailure::program, errno});
+}
+
+}  // namespace
+
+Inherited Inherited::take_over() {
+  Inherited state;
+  sigemptyset(&state.ignored_);
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+      sigaddset(&state.ignored_, signal);
+  }
+  sigset_t handled;
+  sigemptyset(&handled);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD})
+    if (signal == SIGCHLD || signal == SIGCONT || !state.ignored(signal)) sigaddset(&handled, signal);
+  ::signal(SIGCHLD, SIG_DFL);
+  ::sigprocmask(SIG_BLOCK, &handled, &state.mask_);
+  for (int signal : {SIGPIPE, SIGTTIN, SIGTTOU}) ::signal(signal, SIG_IGN);
+  ::getrlimit(RLIMIT_NOFILE, &state.descriptors_);
+  rlimit raised = state.descriptors_;
+  raised.rlim_cur = raised.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &raised);
+  return state;
+}
+
+void Inherited::restore() const {
+  for (int signal = 1; signal < SIGRTMIN; ++signal)
+    if (signal != SIGKILL && signal != SIGSTOP) ::signal(signal, ignored(signal) ? SIG_IGN : SIG_DFL);
+  ::setrlimit(RLIMIT_NOFILE, &descriptors_);
+  ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
+}
+
+pid_t spawn(int rank, const RankPlan& plan, const Channels& channels, const Inherited& inherited,
+            int failure_fd) {
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) become(rank, plan, channels, inherited, parent, failure_fd);
+  if (pid > 0)
+    ::setpgid(pid, pid);  // here too: a signal may have to be forwarded before the child gets so far
+  return pid;
+}
+
+void secure_descriptors() {
+  int fd;
+  do {
+    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  } while (fd >= 0 && fd <= kPmiFd);
+  if (fd >= 0) ::close(fd);
+  if (::syscall(SYS_close_range, kPmiFd, ~0U, kCloseRangeCloexec) == 0) return;
+  // Older kernels: by hand.
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536));
+  for (fd = kPmiFd; fd < most; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+}  // namespace weft::mpiexec
