@@ -39,6 +39,8 @@ class Instance {
   bool progress();
   /// Waits a little: spins first, yields the core when ranks outnumber cores or the wait is long.
   void idle(unsigned& idle_rounds);
+  /// Decides `oversubscribed` for this many ranks on the host.
+  void measure_cores(int ranks_sharing);
   void add(Poller& poller);
   void remove(Poller& poller);
 
@@ -71,7 +73,7 @@ class Instance {
 
  private:
   std::vector<Poller*> pollers_;
-  bool polling_ = false;
+  bool polling_ = false, removed_ = false;
   uint32_t next_context_ = 1;
 };
 

@@ -5,26 +5,21 @@
 // Threading: under the instance lock.
 #pragma once
 #include <cstdint>
+#include <memory>
 
 #include "core/communicator.hpp"
+#include "core/instance.hpp"
 #include "core/request.hpp"
-#include "datatype/datatype.hpp"
-#include "device/memory.hpp"
 #include "p2p/transfer.hpp"
 
 namespace weft::p2p {
 
-inline constexpr int kAnySource = -1, kAnyTag = -2, kProcNull = -3;  // MPI 5.0 ABI values
+struct Message;  ///< an unexpected message; MPI_Message handles name one after a matched probe
 
-enum class SendMode : uint8_t { standard, synchronous, buffered, ready };
-
-/// `count` elements of `type` at `address`. `memory`: its classification when the caller knows it already.
-struct Buffer {
-  void* address;
-  int64_t count;
-  const datatype::Datatype* type;
-  const device::Memory* memory = nullptr;
-};
+/// Makes the instance's engine and its transports (collective over the job); destroy() ends it.
+[[nodiscard]] Status create(core::Instance& instance);
+/// Completes what is under way towards the peers, then closes the transports.
+void destroy(core::Instance& instance);
 
 /// Starts a send. `dest` may be kProcNull. The buffer must stay until transfer.complete().
 void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core::Communicator& comm,
@@ -32,8 +27,31 @@ void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core
 /// Starts a receive. `source` may be kAnySource or kProcNull, `tag` kAnyTag.
 void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel = core::Channel::user);
+/// Fills in a persistent request without starting it (MPI_Send_init, MPI_Recv_init).
+void prepare(Transfer& transfer, const Buffer& buffer, int rank, int tag, core::Communicator& comm,
+             SendMode mode);
 
 /// A Transfer from the slab, for MPI_Isend and friends: the handle is its address.
-Transfer* create_transfer(core::Request::Kind kind);
+[[nodiscard]] Transfer* create_transfer(core::Request::Kind kind);
+
+/// Looks for a message without receiving it. Null: none yet. Progress is the caller's.
+[[nodiscard]] const Message* probe(int source, int tag, core::Communicator& comm);
+/// The same, and takes it out of matching; received by post_matched_receive().
+[[nodiscard]] Message* matched_probe(int source, int tag, core::Communicator& comm);
+void post_matched_receive(Transfer& transfer, const Buffer& buffer, Message& message,
+                          core::Communicator& comm);
+/// Source, tag and size of a probed message.
+[[nodiscard]] core::Completion describe(const Message& message);
+/// Whether a value is a live message handle.
+[[nodiscard]] HandleState check_message(const void* handle);
+/// The communicator a matched message came on; null when it is gone.
+[[nodiscard]] core::Communicator* communicator_of(const Message& message);
+
+/// Buffered mode (MPI 5.0 section 3.6): the attached size bounds what is buffered.
+[[nodiscard]] Status attach_buffer(core::Instance& instance, void* address, int64_t size);
+/// Waits until all buffered messages are sent, then gives back what was attached.
+[[nodiscard]] Status detach_buffer(core::Instance& instance, void*& address, int64_t& size);
+/// Waits until all buffered messages are sent.
+void flush_buffer(core::Instance& instance);
 
 }  // namespace weft::p2p

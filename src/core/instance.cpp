@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/instance.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/config.hpp"
+
+namespace weft::core {
+namespace {
+
+config::Size spin{
+    "progress.spin", 2000, 0, 1 << 30,
+    "Idle rounds of waiting before the core is offered to others; 0 with more ranks than cores."};
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+}  // namespace
+
+Instance::Instance(std::unique_ptr<launch::Exchange> start)
+    : exchange(std::move(start)),
+      self(static_cast<ProcessId>(exchange->job().rank)),
+      size(static_cast<uint32_t>(exchange->job().size)) {}
+
+Instance::~Instance() = default;
+
+void Instance::measure_cores(int ranks_sharing) {
+  // Bound to fewer cores than the host has: the launcher has given every rank its own.
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const int cores = usable_cores();
+  oversubscribed = cores >= online ? ranks_sharing > cores : false;
+}
+
+bool Instance::progress() {
+  if (polling_) return false;
+  polling_ = true;
+  bool moved = false;
+  for (size_t i = 0; i < pollers_.size(); ++i)
+    if (pollers_[i] != nullptr) moved |= pollers_[i]->poll();
+  if (removed_) {
+    pollers_.erase(std::remove(pollers_.begin(), pollers_.end(), nullptr), pollers_.end());
+    removed_ = false;
+  }
+  polling_ = false;
+  return moved;
+}
+
+void Instance::idle(unsigned& rounds) {
+  ++rounds;
+  if (!oversubscribed && rounds < spin && !threaded) [[likely]]
+    return pause();
+  if (threaded) lock.unlock();
+  if (oversubscribed || rounds >= spin)
+    ::sched_yield();
+  else
+    pause();
+  if (threaded) lock.lock();
+}
+
+void Instance::add(Poller& poller) { pollers_.push_back(&poller); }
+
+void Instance::remove(Poller& poller) {
+  const auto found = std::find(pollers_.begin(), pollers_.end(), &poller);
+  if (found == pollers_.end()) return;
+  if (polling_) {
+    *found = nullptr;  // progress() is walking the list
+    removed_ = true;
+  } else {
+    pollers_.erase(found);
+  }
+}
+
+ContextId Instance::new_contexts(uint32_t n) {
+  const ContextId first =
+      (static_cast<ContextId>(self + 1) << 33) | (static_cast<ContextId>(next_context_) << 1);
+  next_context_ += n;
+  return first;
+}
+
+}  // namespace weft::core

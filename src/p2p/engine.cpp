@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages out and in: room in the transport, the backlog when there is none, matching on arrival.
+#include "p2p/engine.hpp"
+
+#include <cstring>
+
+#include "base/config.hpp"
+
+namespace weft::p2p {
+namespace {
+
+config::Size credit{"p2p.credit", 1 << 20, 1 << 12, 1 << 30,
+                    "Bytes of eager messages that one peer may have unreceived here; beyond, it announces."};
+constexpr size_t kPollLimit = 64;       // messages a round from one queue
+constexpr uint64_t kEntryCharge = 128;  // what an unexpected message costs beside its data
+
+}  // namespace
+
+Slab<Message>& Message::slab() {
+  static auto& slab = *new Slab<Message>;
+  return slab;
+}
+
+Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size) {}
+
+Engine::~Engine() { close_device(); }
+
+Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
+  std::unique_ptr<Engine> engine(new Engine(instance));
+  const auto& job = instance.exchange->job();
+  if (job.local_size != job.size)
+    return Error(Errc::unsupported, "the job spans several hosts (" + std::to_string(job.local_size) +
+                                        " of " + std::to_string(job.size) +
+                                        " ranks are here), but this build has no network transport: "
+                                        "start all ranks on one host");
+  if (instance.size > 1) {
+    auto shm = transport::shm::Shm::create(*instance.exchange);
+    if (!shm) return std::move(shm).error();
+    engine->shm_ = std::move(*shm);
+    for (uint32_t peer = 0; peer < instance.size; ++peer)
+      if (peer != instance.self) engine->peers_[peer].transport = engine->shm_.get();
+  }
+  return engine;
+}
+
+bool Engine::poll() {
+  bool moved = shm_ != nullptr && shm_->poll(*this, kPollLimit) != 0;
+  if (!backlog_.empty()) [[unlikely]] {
+    for (size_t i = 0; i < backlog_.size();) {
+      moved |= flush(backlog_[i]);
+      if (peers_[backlog_[i]].listed)
+        ++i;
+      else
+        backlog_[i] = backlog_.back(), backlog_.pop_back();
+    }
+  }
+  if (!streaming_.empty()) [[unlikely]] {
+    for (size_t i = 0; i < streaming_.size();) {
+      Transfer* t = streaming_[i];
+      moved |= t->staging ? stream_device(*t) : stream(*t);
+      if (t->state == Transfer::State::streaming) {
+        ++i;
+        continue;
+      }
+      streaming_.erase(streaming_.begin() + static_cast<ptrdiff_t>(i));
+      complete(*t);
+    }
+  }
+  if (!copies_.empty()) moved |= poll_device();
+  if (!starved_.empty()) [[unlikely]]
+    moved |= poll_starved();
+  return moved;
+}
+
+void Engine::drain() {
+  const auto busy = [&] { return !backlog_.empty() || !streaming_.empty() || !copies_.empty(); };
+  for (unsigned rounds = 0; busy();)
+    if (!instance.progress()) instance.idle(rounds);
+}
+
+Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
+  Header h{type};
+  h.length = static_cast<uint32_t>(length);
+  h.context = t.comm->context(t.channel);
+  h.source = t.comm->rank();
+  h.tag = t.tag;
+  return h;
+}
+
+void Engine::post_control(uint32_t to, const void* message, size_t size) {
+  Peer& peer = peers_[to];
+  if (!blocked(peer)) {
+    if (std::byte* room = peer.transport->reserve(to, size)) {
+      std::memcpy(room, message, size);
+      peer.transport->commit(to, size);
+      return;
+    }
+  }
+  Pending& item = peer.pending.emplace_back(Pending{nullptr, size, {}});
+  std::memcpy(item.control, message, size);
+  if (!peer.listed) peer.listed = true, backlog_.push_back(to);
+}
+
+void Engine::enqueue(uint32_t to, Transfer& t) {
+  Peer& peer = peers_[to];
+  t.state = Transfer::State::queued;
+  peer.pending.push_back(Pending{&t, 0, {}});
+  if (!peer.listed) peer.listed = true, backlog_.push_back(to);
+}
+
+bool Engine::flush(uint32_t to) {
+  Peer& peer = peers_[to];
+  bool moved = false;
+  while (!peer.pending.empty()) {
+    Pending& item = peer.pending.front();
+    if (item.transfer != nullptr) {
+      if (!try_eager(*item.transfer)) return moved;
+    } else {
+      std::byte* room = peer.transport->reserve(to, item.size);
+      if (room == nullptr) return moved;
+      std::memcpy(room, item.control, item.size);
+      peer.transport->commit(to, item.size);
+    }
+    peer.pending.pop_front();
+    moved = true;
+  }
+  peer.listed = false;
+  return moved;
+}
+
+void Engine::complete(Transfer& t) {
+  t.state = Transfer::State::done;
+  t.staging.reset();
+  t.finish();
+}
+
+void Engine::complete(Transfer& t, Error error) {
+  t.state = Transfer::State::done;
+  t.staging.reset();
+  t.finish(std::move(error));
+}
+
+// Credit: what we consumed of a peer's eager data is reported in large steps.
+void Engine::consumed(uint32_t from, uint64_t bytes) {
+  if (from == instance.self) return;
+  Peer& peer = peers_[from];
+  peer.consumed += bytes + kEntryCharge;
+  if (peer.consumed - peer.reported < credit / 2) [[likely]]
+    return;
+  Credit message{};
+  message.type = Type::credit;
+  message.bytes = peer.consumed;
+  peer.reported = peer.consumed;
+  post_control(from, &message, sizeof message);
+}
+
+bool Engine::fits_eager(const Transfer& t, Peer& peer) const {
+  if (device_side(t)) return false;
+  const size_t room = peer.transport->max_message(t.peer);
+  return t.bytes + sizeof(EagerSync) <= room && t.bytes <= eager_limit() &&
+         peer.eager_sent + t.bytes + kEntryCharge - peer.eager_credited <= credit;
+}
+
+void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEntryCharge; }
+
+void Engine::send(Transfer& t) {
+  if (t.peer == instance.self) return send_to_self(t);
+  Peer& peer = peers_[t.peer];
+  if (!fits_eager(t, peer)) return announce(t);
+  charge(peer, t.bytes);
+  if (blocked(peer) || !try_eager(t)) enqueue(t.peer, t);
+}
+
+void Engine::receive(Transfer& t) {
+  if (match::Entry* entry = unexpected_.find(t.key)) {
+    auto& message = *static_cast<Message*>(entry);
+    unexpected_.remove(message);
+    return receive_message(t, message);
+  }
+  t.state = Transfer::State::posted;
+  posted_.add(t);
+}
+
+void Engine::receive_message(Transfer& t, Message& message) {
+  const uint32_t source = message.peer;
+  matched(t, source, message.completion.source, message.completion.tag, message.completion.bytes);
+  if (message.type == Type::ready_to_send) {
+    alignas(8) std::byte header[kMaxControl];
+    std::memcpy(header, message.data(), message.size);
+    dispose(message);
+    return start_rendezvous(t, source, *reinterpret_cast<const ReadyToSend*>(header));
+  }
+  if (message.type == Type::eager_sync) acknowledge(source, message.sender);
+  consumed(source, message.size);
+  take_eager(t, message.data(), message.size);
+  dispose(message);
+}
+
+Message* Engine::find(const match::Key& wanted) const {
+  return static_cast<Message*>(unexpected_.find(wanted));
+}
+
+void Engine::discard(Message& message) {
+  if (message.type == Type::ready_to_send)
+    finish_sender(message.peer, message.sender);
+  else
+    consumed(message.peer, message.size);
+  dispose(message);
+}
+
+void Engine::matched(Transfer& t, uint32_t source, int rank, int tag, uint64_t bytes) {
+  t.state = Transfer::State::matched;
+  t.peer = source;
+  t.completion.source = rank;
+  t.completion.tag = tag;
+  t.completion.bytes = bytes;
+  t.expected = bytes;
+}
+
+Message& Engine::store(uint32_t source, const Header& header, const std::byte* data, size_t size) {
+  Message& message = *Message::slab().create();
+  message.peer = source;
+  message.type = header.type;
+  message.context = header.context;
+  message.completion = {header.source, header.tag, header.length, false};
+  message.size = size;
+  std::byte* room = message.inlined;
+  if (size > sizeof message.inlined) {
+    message.heap.reset(new std::byte[size]);
+    room = message.heap.get();
+  }
+  std::memcpy(room, data, size);
+  unexpected_.add(message, {header.context, header.source, header.tag});
+  return message;
+}
+
+void Engine::dispose(Message& message) {
+  if (message.comm != nullptr) message.comm->release();
+  Message::slab().destroy(&message);
+}
+
+void Engine::acknowledge(uint32_t to, uint64_t sender) {
+  Reply reply{};
+  reply.type = Type::acknowledge;
+  reply.sender = sender;
+  post_control(to, &reply, sizeof reply);
+}
+
+// An eager message or a ready-to-send: match it, or keep it.
+void Engine::arrived(uint32_t source, const Header& header, const std::byte* message, size_t size) {
+  match::Node* node = posted_.take({header.context, header.source, header.tag});
+  if (header.type == Type::ready_to_send) {
+    const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
+    if (node == nullptr) {
+      Message& kept = store(source, header, message, size);
+      kept.sender = rts.sender;
+      kept.completion.bytes = rts.bytes;
+      return;
+    }
+    auto& t = *static_cast<Transfer*>(node);
+    matched(t, source, header.source, header.tag, rts.bytes);
+    return start_rendezvous(t, source, rts);
+  }
+  const bool sync = header.type == Type::eager_sync;
+  const std::byte* payload = message + (sync ? sizeof(EagerSync) : sizeof(Header));
+  const uint64_t sender = sync ? reinterpret_cast<const EagerSync*>(message)->sender : 0;
+  if (node == nullptr) {
+    store(source, header, payload, header.length).sender = sender;
+    return;
+  }
+  auto& t = *static_cast<Transfer*>(node);
+  matched(t, source, header.source, header.tag, header.length);
+  if (sync) acknowledge(source, sender);
+  consumed(source, header.length);
+  take_eager(t, payload, header.length);
+}
+
+void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
+  const auto& header = *reinterpret_cast<const Header*>(message);
+  switch (header.type) {
+    case Type::eager:
+    case Type::eager_sync:
+    case Type::ready_to_send:
+      return arrived(source, header, message, size);
+    case Type::clear_to_send:
+      return on_clear_to_send(*reinterpret_cast<const ClearToSend*>(message));
+    case Type::data:
+      return on_data(*reinterpret_cast<const Data*>(message), message + sizeof(Data));
+    case Type::finish:
+    case Type::acknowledge:
+      return on_finish(reinterpret_cast<const Reply*>(message)->sender);
+    case Type::cancel:
+      return on_cancel(source, *reinterpret_cast<const Reply*>(message));
+    case Type::cancel_reply:
+      if (header.flags != 0) on_withdrawn(reinterpret_cast<const Reply*>(message)->sender);
+      return;
+    case Type::credit:
+      peers_[source].eager_credited = reinterpret_cast<const Credit*>(message)->bytes;
+      return;
+    case Type::drop_mapping:
+      return on_drop(source, *reinterpret_cast<const DropMapping*>(message));
+  }
+}
+
+}  // namespace weft::p2p

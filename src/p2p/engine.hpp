@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Engine: the state of all point-to-point traffic of this process. Protocols (protocol/*.cpp) are its
+// members, grouped by file; p2p.hpp is its public face. Threading: under the instance lock.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/instance.hpp"
+#include "p2p/header.hpp"
+#include "p2p/match/queue.hpp"
+#include "p2p/p2p.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::p2p {
+
+/// A message that came before its receive: an eager one with its data, or a ready-to-send with its header.
+struct Message : match::Entry {
+  core::Completion completion;  ///< source and tag as the receiver sees them, bytes
+  core::ContextId context = 0;
+  uint32_t peer = 0;
+  Type type = Type::eager;
+  uint64_t sender = 0;                 ///< the sender's transfer, for ready_to_send and eager_sync
+  size_t size = 0;                     ///< bytes stored: payload (eager) or header (ready_to_send)
+  bool matched = false;                ///< taken by a matched probe
+  core::Communicator* comm = nullptr;  ///< set by a matched probe
+  alignas(8) std::byte inlined[320];
+  std::unique_ptr<std::byte[]> heap;
+  [[nodiscard]] const std::byte* data() const { return heap ? heap.get() : inlined; }
+  static Slab<Message>& slab();
+};
+static_assert(sizeof(Message::inlined) >= kMaxControl);
+
+class Engine final : public core::Poller, private transport::Receiver {
+ public:
+  static Result<std::unique_ptr<Engine>> create(core::Instance& instance);
+  ~Engine() override;
+  bool poll() override;
+
+  // Called by p2p.cpp.
+  static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
+                      core::Channel channel);
+  void send(Transfer& t);
+  void receive(Transfer& t);
+  void receive_message(Transfer& t, Message& message);
+  void cancel(Transfer& t);
+  [[nodiscard]] Message* find(const match::Key& wanted) const;
+  void take(Message& message) { unexpected_.remove(message); }
+  /// Drops a matched message whose receive cannot start.
+  void discard(Message& message);
+  void buffered_send(Transfer& t);
+  /// Progresses until nothing of ours is on its way out.
+  void drain();
+  void close_device();
+
+  struct BufferedMode {
+    void* address = nullptr;
+    int64_t size = -1;  ///< -1: nothing attached
+    int64_t used = 0;
+    std::vector<struct BufferedCopy*> copies;
+  } buffered;
+  void reap_buffered();
+
+  core::Instance& instance;
+
+ private:
+  struct Pending {       // waits for room in the transport
+    Transfer* transfer;  // an eager send; or null: a control message
+    size_t size = 0;
+    alignas(8) std::byte control[kMaxControl];
+  };
+  struct Peer {
+    transport::Transport* transport = nullptr;    // null: this process
+    uint64_t eager_sent = 0, eager_credited = 0;  // unexpected bytes that the peer may hold for us
+    uint64_t consumed = 0, reported = 0;          // the same, of theirs here
+    std::deque<Pending> pending;
+    bool listed = false;  // in backlog_
+  };
+  struct DeviceCopy {  // a copy under way, and what follows it
+    device::Ticket ticket;
+    Transfer* receiver = nullptr;
+    uint32_t source = 0;
+    uint64_t sender = 0;  // to be told when done; 0: was told already
+    transport::cuda_ipc::Mapping* mapping = nullptr;
+  };
+  struct Starved {  // a staged receive into device memory that waits for a pinned chunk
+    Transfer* receiver;
+    uint32_t source;
+    uint64_t sender;
+  };
+
+  explicit Engine(core::Instance& owner);
+  void deliver(uint32_t source, const std::byte* message, size_t size) override;
+
+  // engine.cpp: messages out and in.
+  [[nodiscard]] bool blocked(const Peer& peer) const { return !peer.pending.empty(); }
+  void post_control(uint32_t to, const void* message, size_t size);
+  void enqueue(uint32_t to, Transfer& t);
+  bool flush(uint32_t to);
+  Header header(const Transfer& t, Type type, uint64_t length) const;
+  void consumed(uint32_t from, uint64_t bytes);
+  Message& store(uint32_t source, const Header& header, const std::byte* data, size_t size);
+  void dispose(Message& message);
+  void arrived(uint32_t source, const Header& header, const std::byte* message, size_t size);
+  static size_t eager_limit();
+  static void charge(Peer& peer, uint64_t bytes);
+  void acknowledge(uint32_t to, uint64_t sender);
+  void on_withdrawn(uint64_t sender);
+  void on_drop(uint32_t source, const DropMapping& drop);
+  static void complete(Transfer& t);
+  static void complete(Transfer& t, Error error);
+  void matched(Transfer& t, uint32_t source, int rank, int tag, uint64_t bytes);
+
+  // protocol/eager.cpp
+  [[nodiscard]] bool fits_eager(const Transfer& t, Peer& peer) const;
+  bool try_eager(Transfer& t);
+  void take_eager(Transfer& t, const std::byte* payload, size_t size);
+  void send_to_self(Transfer& t);
+
+  // protocol/rendezvous.cpp
+  void announce(Transfer& t);
+  void start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  void copy_from_self(Transfer& t, Transfer& sender);
+  bool get_host(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  bool get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  Status get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  void finish_sender(uint32_t source, uint64_t sender);
+  void on_finish(uint64_t sender);
+  void on_cancel(uint32_t source, const Reply& request);
+
+  // protocol/staged.cpp
+  void ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  void clear_to_send(Transfer& t, uint32_t source, uint64_t sender);
+  void on_clear_to_send(const ClearToSend& cts);
+  bool stream(Transfer& t);
+  void on_data(const Data& data, const std::byte* payload);
+  /// One fragment of at most `n` bytes at `offset`, filled in by fill(room, size). Returns its size; 0: no
+  /// room.
+  template <class Fill>
+  size_t send_fragment(Transfer& t, uint64_t offset, uint64_t n, Fill&& fill) {
+    Peer& peer = peers_[t.peer];
+    if (blocked(peer)) return 0;
+    const size_t size = std::min<uint64_t>(n, peer.transport->max_message(t.peer) - sizeof(Data));
+    std::byte* room = peer.transport->reserve(t.peer, sizeof(Data) + size);
+    if (room == nullptr) return 0;
+    Data& data = *new (room) Data{};
+    data.type = Type::data;
+    data.length = static_cast<uint32_t>(size);
+    data.receiver = t.remote;
+    data.offset = offset;
+    fill(room + sizeof(Data), size);
+    peer.transport->commit(t.peer, sizeof(Data) + size);
+    return size;
+  }
+
+  // protocol/device.cpp
+  /// Moved by copy engines: device memory, and managed memory (which the CPU could touch, slowly).
+  [[nodiscard]] static bool device_side(const Transfer& t) {
+    return t.memory.kind == device::MemoryKind::cuda_device ||
+           t.memory.kind == device::MemoryKind::cuda_managed;
+  }
+  [[nodiscard]] size_t append_region(const Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
+  bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  void device_eager(Transfer& t, const std::byte* payload, size_t size);
+  void device_self(Transfer& t, Transfer& sender);
+  bool stream_device(Transfer& t);
+  void device_data(Transfer& t, uint64_t offset, const std::byte* payload, size_t size);
+  bool poll_device();
+  bool poll_starved();
+  bool lease(Transfer& t, int chunk);
+  /// All of a send's data to host memory; waits.
+  static Status download(const Transfer& t, std::byte* to);
+  Status upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n);
+  void follow(Transfer& t, device::Ticket ticket);
+  void finish_copy(DeviceCopy& copy);
+  void finish_copy(DeviceCopy& copy, Error error);
+  void sweep_exports();
+
+  std::unique_ptr<transport::shm::Shm> shm_;
+  std::vector<Peer> peers_;
+  std::vector<uint32_t> backlog_;     // peers with pending messages
+  std::vector<Transfer*> streaming_;  // sends of fragments under way
+  match::Posted posted_;
+  match::Unexpected unexpected_;
+  std::deque<DeviceCopy> copies_;
+  std::vector<Starved> starved_;
+  uint32_t sends_since_sweep_ = 0;
+  std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
+  std::unique_ptr<transport::cuda_ipc::Importer> importer_;
+};
+
+}  // namespace weft::p2p

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Headers of the messages that processes exchange. Same host or same architecture: sent as they are.
+// Ids of transfers are addresses in the process that made them, echoed by the other side, never followed
+// there.
+#pragma once
+#include <cstdint>
+
+#include "device/memory.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+
+namespace weft::p2p {
+
+enum class Type : uint8_t {
+  eager,          ///< the data follow; the send is complete
+  eager_sync,     ///< the data follow; acknowledge when matched
+  ready_to_send,  ///< data wait at the sender (RTS)
+  clear_to_send,  ///< send the data as fragments (CTS)
+  data,           ///< one fragment
+  finish,         ///< the receiver has everything (FIN)
+  acknowledge,    ///< an eager_sync message was matched
+  cancel,         ///< withdraw a ready-to-send that was not matched
+  cancel_reply,   ///< whether it was
+  credit,         ///< eager bytes consumed
+  drop_mapping    ///< an exported allocation is gone
+};
+
+/// Starts every message. Matching reads context, source and tag.
+struct Header {
+  Type type;
+  uint8_t flags = 0;
+  uint16_t claim = 0;   ///< the receiver's published descriptor that this send claimed; 0: none
+  uint32_t length = 0;  ///< payload bytes in this message
+  uint64_t context = 0;
+  int32_t source = 0;  ///< sender's rank in the communicator
+  int32_t tag = 0;
+};
+static_assert(sizeof(Header) == 24);
+
+struct EagerSync : Header {
+  uint64_t sender;
+};
+
+/// Ready to send. `flags` says what follows.
+struct ReadyToSend : Header {
+  static constexpr uint8_t kContiguous = 1;  ///< one run at `address` in the sender's address space
+  static constexpr uint8_t kDevice = 2;      ///< no CPU path may read it
+  static constexpr uint8_t kRegion = 4;      ///< a cuda_ipc::Region follows
+  static constexpr uint8_t kProbe = 8;       ///< and a cuda_ipc::Probe behind it
+  uint64_t sender;
+  uint64_t bytes;
+  uint64_t address;
+};
+
+struct ClearToSend : Header {
+  uint64_t sender, receiver;
+};
+
+struct Data : Header {
+  uint64_t receiver, offset;
+};
+
+/// finish, acknowledge, cancel (sender: the id asked about), cancel_reply (flags: 1 withdrawn).
+struct Reply : Header {
+  uint64_t sender;
+};
+
+struct Credit : Header {
+  uint64_t bytes;
+};
+
+struct DropMapping : Header {
+  uint64_t epoch, base, buffer_id;
+};
+
+inline constexpr size_t kMaxControl =
+    sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) + sizeof(transport::cuda_ipc::Probe);
+
+}  // namespace weft::p2p

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Matching queues: one process-wide hash keyed by (context, source, tag) for posted receives and one for
+// unexpected messages. Wildcard receives live under keys of their own; stamps order them against exact ones.
+// Cost: constant for exact receives, whatever the queue length; unexpected messages are also chained by
+// context in arrival order, which wildcard receives and probes walk.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weft::p2p::match {
+
+inline constexpr int32_t kAny = INT32_MIN;  ///< stands for MPI_ANY_SOURCE and MPI_ANY_TAG in keys
+
+struct Key {
+  uint64_t context = 0;
+  int32_t source = 0;
+  int32_t tag = 0;
+  bool operator==(const Key&) const = default;
+  [[nodiscard]] bool accepts(const Key& message) const {
+    return context == message.context && (source == kAny || source == message.source) &&
+           (tag == kAny || tag == message.tag);
+  }
+};
+
+/// An element of a queue; a member of at most one chain.
+struct Node {
+  Key key;
+  uint64_t stamp = 0;
+  Node* next = nullptr;
+  Node* previous = nullptr;
+  bool queued = false;
+};
+
+/// Hash of chains; nodes of equal key keep their order.
+class Chains {
+ public:
+  Chains() : heads_(64) {}
+  void append(Node& node);
+  void remove(Node& node);
+  [[nodiscard]] Node* first(const Key& key) const;
+  /// The next node of the same key.
+  [[nodiscard]] static Node* next(const Node& node);
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  struct Chain {
+    Node* head = nullptr;
+    Node* tail = nullptr;
+  };
+  [[nodiscard]] static size_t hash(const Key& key) {
+    const uint64_t mixed =
+        (key.context * 0x9e3779b97f4a7c15ULL) ^
+        (((static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32) | static_cast<uint32_t>(key.tag)) *
+         0xc2b2ae3d27d4eb4fULL);
+    return static_cast<size_t>(mixed ^ (mixed >> 29));
+  }
+  [[nodiscard]] Chain& chain(const Key& key) { return heads_[hash(key) & (heads_.size() - 1)]; }
+  void link(Node& node);
+  void grow();
+  std::vector<Chain> heads_;  // a power of two
+  size_t size_ = 0;
+};
+
+/// Receives that wait for a message.
+class Posted {
+ public:
+  void add(Node& node);
+  void remove(Node& node);
+  /// Takes out the receive that was posted first among those that accept the message; nullptr: none.
+  [[nodiscard]] Node* take(const Key& message);
+  [[nodiscard]] size_t size() const { return chains_.size(); }
+
+ private:
+  [[nodiscard]] size_t& wildcards(const Key& key);
+  Chains chains_;
+  uint64_t stamp_ = 0;
+  size_t any_source_ = 0, any_tag_ = 0, any_both_ = 0;
+};
+
+/// Two places of an unexpected message: under its key, and in its context's arrival order.
+struct ExactNode : Node {};
+struct OrderNode : Node {};
+struct Entry : ExactNode, OrderNode {
+  [[nodiscard]] const Key& key() const { return ExactNode::key; }
+};
+
+/// Messages that came before their receive.
+class Unexpected {
+ public:
+  void add(Entry& entry, const Key& key);
+  void remove(Entry& entry);
+  /// The message that came first among those that `wanted` accepts; it stays in the queue.
+  [[nodiscard]] Entry* find(const Key& wanted) const;
+  [[nodiscard]] size_t size() const { return exact_.size(); }
+  /// Calls f(Entry&) for all messages of a context; f returns false to stop.
+  template <class F>
+  void for_each(uint64_t context, F&& f) const {
+    for (Node* node = order_.first({context, 0, 0}); node != nullptr; node = Chains::next(*node))
+      if (!f(*static_cast<Entry*>(static_cast<OrderNode*>(node)))) return;
+  }
+
+ private:
+  Chains exact_, order_;
+};
+
+}  // namespace weft::p2p::match

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "p2p/p2p.hpp"
+
+#include "p2p/engine.hpp"
+
+namespace weft::p2p {
+namespace {
+
+match::Key key_of(int source, int tag, core::Communicator& comm, core::Channel channel) {
+  return {comm.context(channel), source == kAnySource ? match::kAny : source,
+          tag == kAnyTag ? match::kAny : tag};
+}
+
+/// Fills in what both directions share. False: the transfer is complete already.
+bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
+  t.rank = rank;
+  t.tag = tag;
+  t.address = buffer.address;
+  t.count = buffer.count;
+  t.moved = t.remote = 0;
+  t.bytes = static_cast<uint64_t>(buffer.count) * static_cast<uint64_t>(buffer.type->size());
+  t.contiguous = buffer.type->contiguous();
+  if (rank == kProcNull) {
+    t.completion.source = kProcNull;
+    t.completion.tag = kAnyTag;
+    t.state = Transfer::State::done;
+    t.finish();
+    return false;
+  }
+  if (buffer.memory != nullptr) {
+    t.memory = *buffer.memory;
+  } else if (t.bytes != 0 && device::available()) {
+    const auto* first = t.data() + (t.contiguous ? 0 : buffer.type->true_lb());
+    t.memory = device::classify(first);
+  } else {
+    t.memory = {};
+  }
+  if (t.memory.fault != 0) {
+    t.state = Transfer::State::done;
+    t.finish(Error(Errc::buffer,
+                   "the CUDA driver refused to classify the buffer (its device may be unusable from "
+                   "this process): check the device and CUDA_VISIBLE_DEVICES"));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Transfer* create_transfer(core::Request::Kind kind) {
+  Transfer* transfer = Transfer::slab().create(kind);
+  transfer->owned = true;
+  return transfer;
+}
+
+void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
+                     core::Channel channel) {
+  t.hold(comm, type);
+  t.mode = mode;
+  t.channel = channel;
+}
+
+void post_send(Transfer& t, const Buffer& buffer, int dest, int tag, core::Communicator& comm, SendMode mode,
+               core::Channel channel) {
+  Engine::prepare(t, comm, *buffer.type, mode, channel);
+  if (!begin(t, buffer, dest, tag)) return;
+  t.peer = comm.process(dest);
+  if (mode == SendMode::buffered)
+    comm.instance.engine->buffered_send(t);
+  else
+    comm.instance.engine->send(t);
+}
+
+void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,
+                  core::Channel channel) {
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, channel);
+  if (!begin(t, buffer, source, tag)) return;
+  t.key = key_of(source, tag, comm, channel);
+  comm.instance.engine->receive(t);
+}
+
+void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communicator& comm, SendMode mode) {
+  Engine::prepare(t, comm, *buffer.type, mode, core::Channel::user);
+  t.rank = rank;
+  t.tag = tag;
+  t.address = buffer.address;
+  t.count = buffer.count;
+  t.persistent = true;
+  t.active = false;
+}
+
+void post_matched_receive(Transfer& t, const Buffer& buffer, Message& message, core::Communicator& comm) {
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, core::Channel::user);
+  if (!begin(t, buffer, message.completion.source, message.completion.tag)) {
+    comm.instance.engine->discard(message);
+    return;
+  }
+  comm.instance.engine->receive_message(t, message);
+}
+
+const Message* probe(int source, int tag, core::Communicator& comm) {
+  return comm.instance.engine->find(key_of(source, tag, comm, core::Channel::user));
+}
+
+Message* matched_probe(int source, int tag, core::Communicator& comm) {
+  Message* message = comm.instance.engine->find(key_of(source, tag, comm, core::Channel::user));
+  if (message == nullptr) return nullptr;
+  comm.instance.engine->take(*message);
+  message->matched = true;
+  message->comm = &comm;
+  comm.retain();
+  return message;
+}
+
+core::Completion describe(const Message& message) { return message.completion; }
+
+HandleState check_message(const void* handle) {
+  const HandleState state = Message::slab().check(handle);
+  if (state != HandleState::live) return state;
+  return static_cast<const Message*>(handle)->matched ? HandleState::live : HandleState::freed;
+}
+
+core::Communicator* communicator_of(const Message& message) { return message.comm; }
+
+Status create(core::Instance& instance) {
+  auto engine = Engine::create(instance);
+  if (!engine) return std::move(engine).error();
+  instance.engine = engine->release();
+  instance.add(*instance.engine);
+  return {};
+}
+
+void destroy(core::Instance& instance) {
+  if (instance.engine == nullptr) return;
+  instance.engine->drain();
+  instance.remove(*instance.engine);
+  delete std::exchange(instance.engine, nullptr);
+}
+
+}  // namespace weft::p2p

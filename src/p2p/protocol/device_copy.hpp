@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copies between two typed buffers of any memory kind, as one submission to a copy engine.
+#pragma once
+#include <cstdint>
+
+#include "datatype/datatype.hpp"
+#include "device/copy.hpp"
+#include "p2p/transfer.hpp"
+
+namespace weft::p2p {
+
+/// A buffer to copy from or to; `type` null: plain bytes.
+struct View {
+  std::byte* address;
+  const datatype::Datatype* type;
+  int64_t count;
+  device::Memory memory;
+};
+[[nodiscard]] View view_of(const Transfer& t);
+
+/// The first `bytes` of both packed streams.
+[[nodiscard]] Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes,
+                                            device::Lane lane);
+/// Plain bytes `from` to bytes [offset, offset + n) of the stream of `to`.
+[[nodiscard]] Result<device::Ticket> submit_part(const View& to, uint64_t offset, const View& from, size_t n,
+                                                 device::Lane lane);
+/// Bytes [offset, offset + n) of the stream of `from` to plain bytes `to`.
+[[nodiscard]] Result<device::Ticket> submit_part_out(const View& to, const View& from, uint64_t offset,
+                                                     size_t n, device::Lane lane);
+
+}  // namespace weft::p2p

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Eager: header and data in one message; the send is complete when they are in the transport.
+#include <cstring>
+
+#include "base/config.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/protocol/truncation.hpp"
+
+namespace weft::p2p {
+namespace {
+
+config::Size eager_max{
+    "p2p.eager_max", 8 << 10, 0, 16 << 10,
+    "Largest host message in bytes that is sent at once, without waiting for its receive."};
+
+}  // namespace
+
+Error truncation_error(const Transfer& t) {
+  return Error(Errc::truncate, "the message has " + std::to_string(t.expected) + " bytes (source " +
+                                   std::to_string(t.completion.source) + ", tag " +
+                                   std::to_string(t.completion.tag) + "), the receive buffer " +
+                                   std::to_string(t.bytes) + ": receive with a larger count");
+}
+
+size_t Engine::eager_limit() { return eager_max; }
+
+bool Engine::try_eager(Transfer& t) {
+  Peer& peer = peers_[t.peer];
+  const bool sync = t.mode == SendMode::synchronous;
+  const size_t head = sync ? sizeof(EagerSync) : sizeof(Header);
+  std::byte* room = peer.transport->reserve(t.peer, head + t.bytes);
+  if (room == nullptr) return false;
+  *reinterpret_cast<Header*>(room) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
+  if (sync) reinterpret_cast<EagerSync*>(room)->sender = reinterpret_cast<uint64_t>(&t);
+  if (t.bytes != 0) t.pack(0, room + head, t.bytes);
+  peer.transport->commit(t.peer, head + t.bytes);
+  if (sync)
+    t.state = Transfer::State::announced;  // complete when acknowledged
+  else
+    complete(t);
+  return true;
+}
+
+void Engine::take_eager(Transfer& t, const std::byte* payload, size_t size) {
+  if (size > t.bytes) [[unlikely]] {
+    t.completion.bytes = t.bytes;
+    return complete(t, truncation_error(t));
+  }
+  if (device_side(t)) [[unlikely]]
+    return device_eager(t, payload, size);
+  if (size != 0) t.unpack(0, payload, size);
+  complete(t);
+}
+
+// To this process: straight into a posted receive; kept as an eager message when small, else as an
+// announcement.
+void Engine::send_to_self(Transfer& t) {
+  const Header h = header(t, Type::ready_to_send, 0);
+  match::Node* node = posted_.take({h.context, h.source, h.tag});
+  if (node != nullptr) {
+    auto& receiver = *static_cast<Transfer*>(node);
+    matched(receiver, instance.self, h.source, h.tag, t.bytes);
+    return copy_from_self(receiver, t);
+  }
+  if (t.memory.kind == device::MemoryKind::host && t.mode != SendMode::synchronous && t.bytes <= eager_max) {
+    std::byte packed[16 << 10];
+    if (t.bytes != 0) t.pack(0, packed, t.bytes);
+    store(instance.self, header(t, Type::eager, t.bytes), packed, t.bytes);
+    return complete(t);
+  }
+  ReadyToSend rts{};
+  static_cast<Header&>(rts) = h;
+  rts.sender = reinterpret_cast<uint64_t>(&t);
+  rts.bytes = t.bytes;
+  t.state = Transfer::State::announced;
+  Message& kept = store(instance.self, rts, reinterpret_cast<const std::byte*>(&rts), sizeof rts);
+  kept.sender = rts.sender;
+  kept.completion.bytes = t.bytes;
+}
+
+}  // namespace weft::p2p

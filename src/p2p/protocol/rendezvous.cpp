@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rendezvous: the sender announces (RTS), the receiver fetches when it has matched (get), and says so (FIN).
+// What cannot be fetched is asked for as fragments (staged.cpp). Device memory: device.cpp.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/log.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/protocol/truncation.hpp"
+
+namespace weft::p2p {
+namespace {
+
+constexpr size_t kBounce = 64 << 10;  // bytes fetched at a time into a noncontiguous buffer
+constexpr size_t kLongRun = 1 << 10;  // mean run length above which the kernel scatters for us
+log::SlowPath no_single_copy{"p2p.no_single_copy",
+                             "two copies through shared memory, about half the bandwidth"};
+log::SlowPath unreadable{"p2p.unreadable",
+                         "this message goes through shared memory, about half the bandwidth"};
+
+transport::Piece piece(const void* address, size_t length) {
+  return {reinterpret_cast<uint64_t>(address), length};
+}
+
+}  // namespace
+
+void Engine::announce(Transfer& t) {
+  alignas(8) std::byte room[kMaxControl];
+  auto& rts = *new (room) ReadyToSend{};
+  static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
+  rts.sender = reinterpret_cast<uint64_t>(&t);
+  rts.bytes = t.bytes;
+  rts.address = reinterpret_cast<uint64_t>(t.address);
+  if (t.contiguous) rts.flags |= ReadyToSend::kContiguous;
+  size_t size = sizeof rts;
+  if (device_side(t)) {
+    rts.flags |= ReadyToSend::kDevice;
+    size += append_region(t, t.peer, rts, room + size);
+  }
+  t.state = Transfer::State::announced;
+  post_control(t.peer, room, size);
+}
+
+void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  if (source == instance.self) return copy_from_self(t, *reinterpret_cast<Transfer*>(rts.sender));
+  t.remote = rts.sender;
+  if (rts.bytes > t.bytes) {
+    t.completion.bytes = t.bytes;
+    finish_sender(source, rts.sender);
+    return complete(t, truncation_error(t));
+  }
+  if (rts.bytes == 0) {
+    finish_sender(source, rts.sender);
+    return complete(t);
+  }
+  const bool taken =
+      (rts.flags & ReadyToSend::kDevice) != 0 ? get_device(t, source, rts) : get_host(t, source, rts);
+  if (!taken) ask_fragments(t, source, rts);
+}
+
+void Engine::copy_from_self(Transfer& t, Transfer& sender) {
+  if (sender.bytes > t.bytes) {
+    t.completion.bytes = t.bytes;
+    complete(sender);
+    return complete(t, truncation_error(t));
+  }
+  if (device_side(t) || device_side(sender)) return device_self(t, sender);
+  if (t.contiguous && sender.contiguous) {
+    if (sender.bytes != 0) std::memmove(t.address, sender.address, sender.bytes);
+  } else {
+    datatype::copy(sender.address, sender.count, *sender.type, t.address, t.count, *t.type);
+  }
+  complete(sender);
+  complete(t);
+}
+
+// One copy by the kernel, from the sender's memory into ours. False: not possible for this message.
+bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  if ((rts.flags & ReadyToSend::kContiguous) == 0) return false;
+  transport::Transport& transport = *peers_[source].transport;
+  if (auto usable = transport.can_get(source); !usable) {
+    no_single_copy.hit(usable.error().message());
+    return false;
+  }
+  Status got;
+  if (device_side(t)) {
+    return get_host_to_device(t, source, rts);
+  } else if (t.contiguous) {
+    const auto local = piece(t.address, rts.bytes),
+               remote = piece(reinterpret_cast<void*>(rts.address), rts.bytes);
+    got = transport.get(source, {&local, 1}, {&remote, 1});
+  } else {
+    got = get_scattered(t, source, rts);
+  }
+  if (!got) {
+    unreadable.hit(got.error().message());
+    return false;
+  }
+  finish_sender(source, rts.sender);
+  complete(t);
+  return true;
+}
+
+// Long runs: the kernel scatters. Short ones: through a bounce buffer that stays in the cache.
+Status Engine::get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  transport::Transport& transport = *peers_[source].transport;
+  size_t runs = 0;
+  const auto sample = static_cast<datatype::Count>(std::min<uint64_t>(rts.bytes, kBounce));
+  datatype::for_each_run(*t.type, t.count, 0, sample, [&](datatype::Count, datatype::Count) { ++runs; });
+  if (static_cast<size_t>(sample) / std::max<size_t>(runs, 1) >= kLongRun) {
+    std::vector<transport::Piece> local;
+    datatype::for_each_run(*t.type, t.count, 0, static_cast<datatype::Count>(rts.bytes),
+                           [&](datatype::Count at, datatype::Count length) {
+                             local.push_back(piece(t.data() + at, static_cast<size_t>(length)));
+                           });
+    const auto remote = piece(reinterpret_cast<void*>(rts.address), rts.bytes);
+    return transport.get(source, local, {&remote, 1});
+  }
+  std::vector<std::byte> bounce(kBounce);
+  for (uint64_t offset = 0; offset < rts.bytes; offset += kBounce) {
+    const size_t n = std::min<uint64_t>(kBounce, rts.bytes - offset);
+    const auto local = piece(bounce.data(), n),
+               remote = piece(reinterpret_cast<void*>(rts.address + offset), n);
+    WEFT_TRY(transport.get(source, {&local, 1}, {&remote, 1}));
+    t.unpack(offset, bounce.data(), n);
+  }
+  return {};
+}
+
+void Engine::finish_sender(uint32_t source, uint64_t sender) {
+  if (source == instance.self) return complete(*reinterpret_cast<Transfer*>(sender));
+  Reply reply{};
+  reply.type = Type::finish;
+  reply.sender = sender;
+  post_control(source, &reply, sizeof reply);
+}
+
+void Engine::on_finish(uint64_t sender) { complete(*reinterpret_cast<Transfer*>(sender)); }
+
+// A receive that is not matched is taken out at once. A send is withdrawn when the peer has not matched it;
+// it completes by that reply, or as usual.
+void Engine::cancel(Transfer& t) {
+  if (t.kind == core::Request::Kind::receive && t.state == Transfer::State::posted) {
+    posted_.remove(t);
+    t.completion.cancelled = true;
+    return complete(t);
+  }
+  if (t.kind != core::Request::Kind::send || t.state != Transfer::State::announced) return;
+  Reply request{};
+  static_cast<Header&>(request) = header(t, Type::cancel, 0);
+  request.sender = reinterpret_cast<uint64_t>(&t);
+  if (t.peer == instance.self)
+    on_cancel(instance.self, request);
+  else
+    post_control(t.peer, &request, sizeof request);
+}
+
+void Engine::on_cancel(uint32_t source, const Reply& request) {
+  Message* found = nullptr;
+  unexpected_.for_each(request.context, [&](match::Entry& entry) {
+    auto& message = static_cast<Message&>(entry);
+    if (message.peer == source && message.sender == request.sender) found = &message;
+    return found == nullptr;
+  });
+  if (found != nullptr) {
+    unexpected_.remove(*found);
+    if (found->type == Type::eager_sync) consumed(source, found->size);
+    dispose(*found);
+    if (source == instance.self) return on_withdrawn(request.sender);
+  }
+  if (source == instance.self) return;
+  Reply reply{};
+  reply.type = Type::cancel_reply;
+  reply.flags = found != nullptr ? 1 : 0;
+  reply.sender = request.sender;
+  post_control(source, &reply, sizeof reply);
+}
+
+void Engine::on_withdrawn(uint64_t sender) {
+  auto& t = *reinterpret_cast<Transfer*>(sender);
+  t.completion.cancelled = true;
+  complete(t);
+}
+
+}  // namespace weft::p2p

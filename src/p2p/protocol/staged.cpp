@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Staged: the receiver asks (CTS), the sender streams fragments through the transport, packing as it goes.
+// Works for every pair of buffers; what the faster protocols cannot move comes here.
+#include <algorithm>
+
+#include "p2p/engine.hpp"
+
+namespace weft::p2p {
+
+void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  t.moved = 0;
+  t.peer = source;
+  if (device_side(t)) {
+    if (!t.staging) t.staging = std::make_unique<Staging>();
+    starved_.push_back({&t, source, rts.sender});  // asked for once it has a pinned chunk
+    poll_starved();
+    return;
+  }
+  clear_to_send(t, source, rts.sender);
+}
+
+void Engine::clear_to_send(Transfer& t, uint32_t source, uint64_t sender) {
+  ClearToSend cts{};
+  cts.type = Type::clear_to_send;
+  cts.sender = sender;
+  cts.receiver = reinterpret_cast<uint64_t>(&t);
+  post_control(source, &cts, sizeof cts);
+}
+
+void Engine::on_clear_to_send(const ClearToSend& cts) {
+  auto& t = *reinterpret_cast<Transfer*>(cts.sender);
+  t.remote = cts.receiver;
+  t.moved = 0;
+  t.state = Transfer::State::streaming;
+  if (device_side(t)) t.staging = std::make_unique<Staging>();
+  streaming_.push_back(&t);
+}
+
+// Sends fragments while there is room. True when something was sent.
+bool Engine::stream(Transfer& t) {
+  bool moved = false;
+  while (t.moved < t.bytes) {
+    const size_t n = send_fragment(t, t.moved, t.bytes - t.moved,
+                                   [&](std::byte* room, size_t size) { t.pack(t.moved, room, size); });
+    if (n == 0) return moved;
+    t.moved += n;
+    moved = true;
+  }
+  t.state = Transfer::State::done;
+  return true;
+}
+
+void Engine::on_data(const Data& data, const std::byte* payload) {
+  auto& t = *reinterpret_cast<Transfer*>(data.receiver);
+  if (device_side(t)) return device_data(t, data.offset, payload, data.length);
+  t.unpack(data.offset, payload, data.length);
+  t.moved += data.length;
+  if (t.moved == t.expected) complete(t);
+}
+
+}  // namespace weft::p2p

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "p2p/transfer.hpp"
+
+#include <cstring>
+
+#include "p2p/engine.hpp"
+
+namespace weft::p2p {
+
+Slab<Transfer>& Transfer::slab() {
+  static auto& slab = *new Slab<Transfer>;
+  return slab;
+}
+
+Transfer::~Transfer() = default;
+
+void Transfer::hold(core::Communicator& communicator, const datatype::Datatype& datatype) {
+  if (!owned) {
+    comm = &communicator;
+    type = &datatype;
+    return;
+  }
+  if (comm != &communicator) {
+    communicator.retain();
+    if (comm != nullptr) comm->release();
+    comm = &communicator;
+  }
+  if (type != &datatype) {
+    const_cast<datatype::Datatype&>(datatype).retain();
+    if (type != nullptr) const_cast<datatype::Datatype*>(type)->release();
+    type = &datatype;
+  }
+}
+
+void Transfer::destroy() {
+  if (!owned) return;
+  if (type != nullptr) const_cast<datatype::Datatype*>(type)->release();
+  if (comm != nullptr) comm->release();
+  slab().destroy(this);
+}
+
+Status Transfer::start() {
+  rearm();
+  const Buffer buffer{address, count, type};
+  if (kind == Kind::send)
+    post_send(*this, buffer, rank, tag, *comm, mode, channel);
+  else
+    post_receive(*this, buffer, rank, tag, *comm, channel);
+  return {};
+}
+
+Status Transfer::cancel() {
+  if (comm != nullptr && !complete()) comm->instance.engine->cancel(*this);
+  return {};
+}
+
+void Transfer::pack(uint64_t offset, std::byte* out, size_t n) const {
+  if (contiguous)
+    std::memcpy(out, data() + offset, n);
+  else
+    datatype::pack(*type, count, address, static_cast<datatype::Count>(offset), out, n);
+}
+
+void Transfer::unpack(uint64_t offset, const std::byte* in, size_t n) {
+  if (contiguous)
+    std::memcpy(data() + offset, in, n);
+  else
+    datatype::unpack(*type, count, address, static_cast<datatype::Count>(offset), in, n);
+}
+
+}  // namespace weft::p2p

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Transfer: one send or one receive, from posting to completion.
+// Threading: under the instance lock.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "base/slab.hpp"
+#include "core/communicator.hpp"
+#include "core/request.hpp"
+#include "datatype/datatype.hpp"
+#include "device/memory.hpp"
+#include "p2p/match/queue.hpp"
+#include "p2p/staging.hpp"
+
+namespace weft::p2p {
+
+class Engine;
+
+inline constexpr int kAnySource = -1, kAnyTag = -2, kProcNull = -3;  // MPI 5.0 ABI values
+
+enum class SendMode : uint8_t { standard, synchronous, buffered, ready };
+
+/// `count` elements of `type` at `address`. `memory`: its classification when the caller knows it already.
+struct Buffer {
+  void* address;
+  int64_t count;
+  const datatype::Datatype* type;
+  const device::Memory* memory = nullptr;
+};
+
+class Transfer : public core::Request, public match::Node {
+ public:
+  /// Where it stands. A send: idle -> queued (no room in the transport) -> announced (RTS out) -> streaming
+  /// or done. A receive: idle -> posted -> matched -> done.
+  enum class State : uint8_t { idle, queued, announced, streaming, posted, matched, done };
+
+  explicit Transfer(Kind request_kind) : Request(request_kind) {}
+  ~Transfer() override;
+
+  Status start() override;
+  Status cancel() override;
+  void destroy() override;
+  static Slab<Transfer>& slab();
+
+  State state = State::idle;
+  SendMode mode = SendMode::standard;
+  core::Channel channel = core::Channel::user;
+  bool owned = false;       ///< lives in slab(); holds references to its communicator and type
+  bool contiguous = false;  ///< the data are `bytes` bytes at `address`
+  int rank = kProcNull;     ///< destination or source argument
+  int tag = 0;
+  uint32_t peer = 0;  ///< process, once known
+  void* address = nullptr;
+  int64_t count = 0;
+  const datatype::Datatype* type = nullptr;
+  uint64_t bytes = 0;     ///< size of the send, room of the receive
+  uint64_t moved = 0;     ///< bytes streamed or arrived
+  uint64_t expected = 0;  ///< receive: bytes that the matched message has
+  uint64_t remote = 0;    ///< the other side's transfer
+  device::Memory memory;
+  std::unique_ptr<Staging> staging;  ///< device memory moved through pinned chunks
+
+  /// Copies bytes [offset, offset + n) of the packed stream; host-accessible buffers only.
+  void pack(uint64_t offset, std::byte* out, size_t n) const;
+  void unpack(uint64_t offset, const std::byte* in, size_t n);
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address); }
+
+ private:
+  friend class Engine;
+  void hold(core::Communicator& communicator, const datatype::Datatype& datatype);
+};
+
+}  // namespace weft::p2p

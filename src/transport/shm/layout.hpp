@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shared segment of one host: a header, then one area a rank holding what others send to it: an inbox
+// (many writers, one reader) and a few boxes (one writer, one reader) that busy pairs take on demand.
+// Memory: header + ranks * area; 792 KiB a rank, touched as it is used.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::transport::shm {
+
+inline constexpr size_t kLine = 64;
+inline constexpr uint32_t kMaxRanks = 4096;
+inline constexpr size_t kCells = 64;  ///< inbox cells; a power of two
+inline constexpr size_t kCellPayload = 4096;
+inline constexpr size_t kBoxes = 8;
+inline constexpr size_t kBoxBytes = 64 * 1024;    ///< ring of one box; a power of two
+inline constexpr size_t kBoxMessage = 24 * 1024;  ///< largest message in a box
+inline constexpr uint64_t kMagic = 0x7765'6674'2d73'686dULL;
+
+/// Bounded queue of many producers and one consumer; a cell's sequence number says whose turn it is
+/// (D. Vyukov's bounded MPMC queue, with the consumer side single).
+struct alignas(kLine) Cell {
+  std::atomic<uint64_t> sequence;
+  uint32_t source;
+  uint32_t size;  ///< kOpenBox: `box` of `source` starts here
+  alignas(8) std::byte payload[kCellPayload];
+};
+inline constexpr uint32_t kOpenBox = UINT32_MAX;
+
+/// Ring of records in whole cache lines. A record starts with its size word, stored last; the reader zeroes
+/// the first word of every line it has consumed, so a non-zero word always is a size.
+struct Box {
+  alignas(kLine) std::atomic<uint64_t> consumed;  ///< written by the reader, in bytes, monotonic
+  alignas(kLine) std::atomic<uint32_t> owner;     ///< writer's local rank + 1; 0: free
+  alignas(kLine) std::byte ring[kBoxBytes];
+};
+inline constexpr uint32_t kWrap = UINT32_MAX;  ///< size word: the rest of the ring is unused
+
+struct alignas(4096) Area {
+  alignas(kLine) std::atomic<uint64_t> tail;  ///< inbox tickets handed to producers
+  alignas(kLine) std::atomic<int32_t> pid;
+  std::atomic<uint64_t> probe_address;  ///< where this rank's probe word is, in its own address space
+  std::atomic<uint64_t> probe_value;
+  Cell cells[kCells];
+  Box boxes[kBoxes];
+};
+
+struct alignas(4096) Header {
+  uint64_t magic;
+  uint32_t ranks;
+  std::atomic<uint32_t> attached;
+};
+
+}  // namespace weft::transport::shm

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/shm/segment.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+namespace weft::transport::shm {
+namespace {
+
+Error system_error(const char* what) {
+  return Error(Errc::other, std::string("shared memory: ") + what + " failed (" + std::strerror(errno) + ")");
+}
+
+/// Abstract address: bound to no file, gone with its socket.
+socklen_t fill_address(sockaddr_un& address, const std::string& name) {
+  std::memset(&address, 0, sizeof address);
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+bool same_user(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 &&
+         credentials.uid == ::geteuid();
+}
+
+bool send_descriptor(int socket, int descriptor) {
+  char byte = 1;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+int receive_descriptor(int socket) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  return descriptor;
+}
+
+}  // namespace
+
+Server::Server(Server&& other) noexcept { *this = std::move(other); }
+Server& Server::operator=(Server&& other) noexcept {
+  std::swap(listener_, other.listener_);
+  std::swap(memory_, other.memory_);
+  std::swap(ranks_, other.ranks_);
+  std::swap(name_, other.name_);
+  return *this;
+}
+Server::~Server() {
+  if (listener_ >= 0) ::close(listener_);
+  if (memory_ >= 0) ::close(memory_);
+}
+
+Result<Server> Server::create(uint32_t ranks) {
+  Server server;
+  server.ranks_ = ranks;
+  server.memory_ = ::memfd_create("weft", MFD_CLOEXEC);
+  if (server.memory_ < 0) return system_error("memfd_create");
+  if (::ftruncate(server.memory_, static_cast<off_t>(Segment::bytes(ranks))) != 0)
+    return system_error("sizing the segment");
+  server.listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (server.listener_ < 0) return system_error("socket");
+  uint64_t nonce[2] = {};
+  if (::getrandom(nonce, sizeof nonce, 0) != sizeof nonce) return system_error("getrandom");
+  char name[64];
+  std::snprintf(name, sizeof name, "weft-%d-%016llx%016llx", ::getpid(),
+                static_cast<unsigned long long>(nonce[0]), static_cast<unsigned long long>(nonce[1]));
+  server.name_ = name;
+  sockaddr_un address;
+  const socklen_t length = fill_address(address, server.name_);
+  if (::bind(server.listener_, reinterpret_cast<sockaddr*>(&address), length) != 0)
+    return system_error("bind");
+  if (::listen(server.listener_, static_cast<int>(ranks)) != 0) return system_error("listen");
+  return server;
+}
+
+Status Server::serve(int timeout_ms) {
+  for (uint32_t served = 1; served < ranks_;) {
+    pollfd waiting{listener_, POLLIN, 0};
+    const int ready = ::poll(&waiting, 1, timeout_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0)
+      return Error(Errc::other, "shared memory: a rank of this host did not connect (it may have died)");
+    const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0) continue;
+    if (same_user(client) && send_descriptor(client, memory_)) ++served;
+    ::close(client);
+  }
+  ::close(std::exchange(listener_, -1));
+  return {};
+}
+
+Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+Segment::~Segment() {
+  if (base_ != nullptr) ::munmap(base_, size_);
+}
+
+Result<Segment> Segment::map(int memory, uint32_t ranks) {
+  Segment segment;
+  segment.size_ = bytes(ranks);
+  void* base = ::mmap(nullptr, segment.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (base == MAP_FAILED) return system_error("mmap");
+  segment.base_ = base;
+  return segment;
+}
+
+Result<Segment> Segment::attach(const std::string& name, uint32_t ranks, int timeout_ms) {
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return system_error("socket");
+  const timeval timeout{timeout_ms / 1000, (timeout_ms % 1000) * 1000};
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  sockaddr_un address;
+  const socklen_t length = fill_address(address, name);
+  int memory = -1;
+  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), length) == 0 && same_user(socket))
+    memory = receive_descriptor(socket);
+  const int reason = errno;
+  ::close(socket);
+  errno = reason;
+  if (memory < 0) return system_error("receiving the segment from local rank 0");
+  auto segment = map(memory, ranks);
+  ::close(memory);
+  return segment;
+}
+
+}  // namespace weft::transport::shm

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Segment: the shared memory of the ranks of one host. A memfd made by local rank 0 and passed over a unix
+// socket: no name in any file system, no /dev/shm limit, gone with its last process.
+#pragma once
+#include <string>
+
+#include "base/result.hpp"
+#include "transport/shm/layout.hpp"
+
+namespace weft::transport::shm {
+
+/// The listening end that hands out the segment; local rank 0 makes it before the exchange.
+class Server {
+ public:
+  Server() = default;
+  Server(Server&& other) noexcept;
+  Server& operator=(Server&& other) noexcept;
+  ~Server();
+  /// Creates the segment and listens. name(): what the others need to connect.
+  [[nodiscard]] static Result<Server> create(uint32_t ranks);
+  [[nodiscard]] const std::string& name() const { return name_; }
+  /// Hands the segment to `ranks - 1` processes of this user; fails after `timeout_ms` without one.
+  [[nodiscard]] Status serve(int timeout_ms);
+  [[nodiscard]] int memory() const { return memory_; }
+
+ private:
+  int listener_ = -1, memory_ = -1;
+  uint32_t ranks_ = 0;
+  std::string name_;
+};
+
+class Segment {
+ public:
+  Segment() = default;
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+  [[nodiscard]] static Result<Segment> map(int memory, uint32_t ranks);
+  /// Connects to a Server by name and maps what it sends.
+  [[nodiscard]] static Result<Segment> attach(const std::string& name, uint32_t ranks, int timeout_ms);
+  [[nodiscard]] Header& header() const { return *static_cast<Header*>(base_); }
+  [[nodiscard]] Area& area(uint32_t local_rank) const {
+    return reinterpret_cast<Area*>(static_cast<std::byte*>(base_) + sizeof(Header))[local_rank];
+  }
+  [[nodiscard]] static size_t bytes(uint32_t ranks) { return sizeof(Header) + ranks * sizeof(Area); }
+
+ private:
+  void* base_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace weft::transport::shm

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/shm/shm.hpp"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "base/config.hpp"
+
+namespace weft::transport::shm {
+namespace {
+
+config::Size connect_timeout{"shm.connect_timeout", 60, 1, 3600,
+                             "Seconds that start-up waits for the other ranks of this host."};
+config::Size box_after{
+    "shm.box_after", 32, 0, 1000000,
+    "Messages to one peer through its inbox before a box is taken, on hosts with many ranks."};
+
+constexpr uint64_t kRingMask = kBoxBytes - 1;
+constexpr size_t kRecordHeader = 8;
+
+size_t record_bytes(size_t message) { return (message + kRecordHeader + kLine - 1) & ~(kLine - 1); }
+std::atomic<uint32_t>& word_at(Box& box, uint64_t position) {
+  return *reinterpret_cast<std::atomic<uint32_t>*>(box.ring + (position & kRingMask));
+}
+
+}  // namespace
+
+Shm::Shm(Segment segment, uint32_t self, uint32_t ranks)
+    : segment_(std::move(segment)), self_(self), ranks_(ranks), area_(&segment_.area(self)), out_(ranks) {
+  probe_word_ = kMagic ^ (reinterpret_cast<uint64_t>(this) << 8) ^ static_cast<uint64_t>(::getpid());
+  area_->pid.store(::getpid(), std::memory_order_relaxed);
+  area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
+  area_->probe_value.store(probe_word_, std::memory_order_relaxed);
+  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets peers read our memory under Yama's ptrace_scope 1
+  in_.reserve(kBoxes);
+}
+
+Shm::~Shm() = default;
+
+Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange) {
+  const auto& job = exchange.job();
+  const auto ranks = static_cast<uint32_t>(job.local_size);
+  const auto self = static_cast<uint32_t>(job.local_rank);
+  const int timeout_ms = static_cast<int>(connect_timeout * 1000);
+  Server server;
+  if (self == 0) {
+    auto made = Server::create(ranks);
+    if (!made) return std::move(made).error();
+    server = std::move(*made);
+    if (ranks > 1) WEFT_TRY(exchange.put("shm-0", server.name()));
+  }
+  Segment segment;
+  if (ranks > 1) WEFT_TRY(exchange.fence());
+  if (self == 0) {
+    WEFT_TRY(server.serve(timeout_ms));
+    auto mapped = Segment::map(server.memory(), ranks);
+    if (!mapped) return std::move(mapped).error();
+    segment = std::move(*mapped);
+  } else {
+    auto name = exchange.get("shm-0");
+    if (!name) return std::move(name).error();
+    auto attached = Segment::attach(*name, ranks, timeout_ms);
+    if (!attached) return std::move(attached).error();
+    segment = std::move(*attached);
+  }
+  std::unique_ptr<Shm> shm(new Shm(std::move(segment), self, ranks));
+  auto& attached = shm->segment_.header().attached;
+  attached.fetch_add(1, std::memory_order_acq_rel);
+  const time_t deadline = ::time(nullptr) + static_cast<time_t>(connect_timeout);
+  while (attached.load(std::memory_order_acquire) < ranks) {
+    ::sched_yield();
+    if (::time(nullptr) > deadline)
+      return Error(Errc::other, "shared memory: not all ranks of this host came up (one may have died)");
+  }
+  return shm;
+}
+
+size_t Shm::max_message(Peer peer) {
+  Outgoing& out = out_[peer];
+  if (out.box == nullptr && !out.no_box && (ranks_ <= kBoxes + 1 || out.messages >= box_after))
+    open_box(peer, out);
+  return out.box != nullptr ? kBoxMessage : kCellPayload;
+}
+
+void Shm::open_box(Peer peer, Outgoing& out) {
+  Area& area = segment_.area(peer);
+  uint32_t index = 0;
+  if (out.claimed == nullptr) {
+    for (; index < kBoxes; ++index) {
+      uint32_t nobody = 0;
+      if (area.boxes[index].owner.compare_exchange_strong(nobody, self_ + 1)) break;
+    }
+    if (index == kBoxes) {
+      out.no_box = true;
+      return;
+    }
+    out.claimed = &area.boxes[index];
+  } else {
+    index = static_cast<uint32_t>(out.claimed - area.boxes);
+  }
+  std::byte* room = reserve_cell(peer, out);
+  if (room == nullptr) return;  // the inbox is full: announced at a later call
+  Cell& cell = area.cells[out.ticket & (kCells - 1)];
+  *reinterpret_cast<uint32_t*>(room) = index;
+  cell.source = self_;
+  cell.size = kOpenBox;
+  cell.sequence.store(out.ticket + 1 - (out.ticket & (kCells - 1)), std::memory_order_release);
+  out.box = std::exchange(out.claimed, nullptr);
+}
+
+// A cell's turn is sequence + index, so that zeroed memory is a valid empty inbox.
+std::byte* Shm::reserve_cell(Peer peer, Outgoing& out) {
+  Area& area = segment_.area(peer);
+  uint64_t ticket = area.tail.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint64_t index = ticket & (kCells - 1);
+    Cell& cell = area.cells[index];
+    const auto lag = static_cast<int64_t>(cell.sequence.load(std::memory_order_acquire) + index - ticket);
+    if (lag < 0) return nullptr;
+    if (lag > 0) {
+      ticket = area.tail.load(std::memory_order_relaxed);
+    } else if (area.tail.compare_exchange_weak(ticket, ticket + 1, std::memory_order_relaxed)) {
+      out.ticket = ticket;
+      return cell.payload;
+    }
+  }
+}
+
+std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
+  Box& box = *out.box;
+  const size_t need = record_bytes(size);
+  const size_t to_end = kBoxBytes - (out.position & kRingMask);
+  const size_t total = need <= to_end ? need : to_end + need;
+  if (out.position + total - out.consumed > kBoxBytes) {
+    out.consumed = box.consumed.load(std::memory_order_acquire);
+    if (out.position + total - out.consumed > kBoxBytes) return nullptr;
+  }
+  if (need > to_end) {
+    word_at(box, out.position).store(kWrap, std::memory_order_release);
+    out.position += to_end;
+  }
+  return box.ring + (out.position & kRingMask) + kRecordHeader;
+}
+
+std::byte* Shm::reserve(Peer peer, size_t size) {
+  Outgoing& out = out_[peer];
+  return out.box != nullptr ? reserve_record(out, size) : reserve_cell(peer, out);
+}
+
+void Shm::commit(Peer peer, size_t size) {
+  Outgoing& out = out_[peer];
+  if (out.box != nullptr) {
+    word_at(*out.box, out.position).store(static_cast<uint32_t>(size), std::memory_order_release);
+    out.position += record_bytes(size);
+    return;
+  }
+  const uint64_t index = out.ticket & (kCells - 1);
+  Cell& cell = segment_.area(peer).cells[index];
+  cell.source = self_;
+  cell.size = static_cast<uint32_t>(size);
+  cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
+  ++out.messages;
+}
+
+size_t Shm::poll(Receiver& receiver, size_t limit) {
+  size_t delivered = 0;
+  for (size_t i = 0; i < in_.size(); ++i) delivered += poll_box(in_[i], receiver, limit);
+  return delivered + poll_inbox(receiver, limit);
+}
+
+size_t Shm::poll_box(Incoming& in, Receiver& receiver, size_t limit) {
+  Box& box = *in.box;
+  size_t delivered = 0;
+  while (delivered < limit) {
+    auto& word = word_at(box, in.position);
+    const uint32_t size = word.load(std::memory_order_acquire);
+    if (size == 0) break;
+    if (size == kWrap) {
+      word.store(0, std::memory_order_relaxed);
+      in.position += kBoxBytes - (in.position & kRingMask);
+      continue;
+    }
+    receiver.deliver(in.source, box.ring + (in.position & kRingMask) + kRecordHeader, size);
+    const uint64_t end = in.position + record_bytes(size);
+    for (; in.position != end; in.position += kLine)
+      word_at(box, in.position).store(0, std::memory_order_relaxed);
+    if (in.position - in.published >= kBoxBytes / 4) {
+      in.published = in.position;
+      box.consumed.store(in.position, std::memory_order_release);
+    }
+    ++delivered;
+  }
+  return delivered;
+}
+
+size_t Shm::poll_inbox(Receiver& receiver, size_t limit) {
+  size_t delivered = 0;
+  for (; delivered < limit; ++delivered) {
+    const uint64_t index = head_ & (kCells - 1);
+    Cell& cell = area_->cells[index];
+    if (cell.sequence.load(std::memory_order_acquire) + index != head_ + 1) break;
+    if (cell.size == kOpenBox)
+      in_.push_back({&area_->boxes[*reinterpret_cast<const uint32_t*>(cell.payload)], cell.source});
+    else
+      receiver.deliver(cell.source, cell.payload, cell.size);
+    cell.sequence.store(head_ + kCells - index, std::memory_order_release);
+    ++head_;
+  }
+  return delivered;
+}
+
+}  // namespace weft::transport::shm

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared memory transport: messages through inboxes and boxes (layout.hpp), bulk data by process_vm_readv.
+// Polling cost does not depend on the number of ranks: one inbox and at most kBoxes boxes.
+// Peers are local ranks here; the caller's process ids equal them on a single host.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launch/launch.hpp"
+#include "transport/shm/segment.hpp"
+#include "transport/transport.hpp"
+
+namespace weft::transport::shm {
+
+class Shm final : public Transport {
+ public:
+  /// Collective over the ranks of the host: makes, passes round and maps the segment. Two fences at most.
+  [[nodiscard]] static Result<std::unique_ptr<Shm>> create(launch::Exchange& exchange);
+  ~Shm() override;
+
+  [[nodiscard]] size_t max_message(Peer peer) override;
+  [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
+  void commit(Peer peer, size_t size) override;
+  size_t poll(Receiver& receiver, size_t limit) override;
+  [[nodiscard]] Status can_get(Peer peer) override;
+  [[nodiscard]] Status get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote) override;
+
+  [[nodiscard]] size_t segment_bytes() const { return Segment::bytes(ranks_); }
+
+ private:
+  struct Outgoing {             // to one peer
+    Box* box = nullptr;         // in use, after its opening was announced
+    Box* claimed = nullptr;     // owned, not announced yet
+    uint64_t position = 0;      // bytes written to the box
+    uint64_t consumed = 0;      // last seen value of box->consumed
+    uint64_t ticket = 0;        // of the reserved inbox cell
+    uint32_t messages = 0;      // sent through the inbox
+    bool no_box = false;        // all boxes of the peer are taken
+    signed char readable = -1;  // -1 unknown, 0 no, 1 yes
+  };
+  struct Incoming {  // one box of ours that a peer writes
+    Box* box;
+    Peer source;
+    uint64_t position = 0, published = 0;
+  };
+
+  Shm(Segment segment, uint32_t self, uint32_t ranks);
+  void open_box(Peer peer, Outgoing& out);
+  std::byte* reserve_cell(Peer peer, Outgoing& out);
+  static std::byte* reserve_record(Outgoing& out, size_t size);
+  size_t poll_box(Incoming& in, Receiver& receiver, size_t limit);
+  size_t poll_inbox(Receiver& receiver, size_t limit);
+  Status probe(Peer peer);
+
+  Segment segment_;
+  uint32_t self_, ranks_;
+  Area* area_;           // ours
+  uint64_t head_ = 0;    // next inbox ticket to read
+  uint64_t probe_word_;  // peers read it to prove process_vm_readv
+  std::vector<Outgoing> out_;
+  std::vector<Incoming> in_;
+};
+
+}  // namespace weft::transport::shm
