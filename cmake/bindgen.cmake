@@ -35,9 +35,11 @@ if(NOT status EQUAL 0)
   message(FATAL_ERROR "${generator} --list-outputs failed:\n${errors}")
 endif()
 string(REPLACE "\n" ";" outputs "${outputs}")
-file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/* ${CMAKE_SOURCE_DIR}/spec/*)
-list(FILTER inputs EXCLUDE REGEX "__pycache__|\\.pyc$")
+# Inputs: the generator, Weft's overlay of the description, and src/api (it looks there for what is implemented).
+file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/*.py ${CMAKE_SOURCE_DIR}/spec/*)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
+file(GLOB_RECURSE entry_points CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/*.cpp)
+list(APPEND inputs ${entry_points})
 add_custom_command(
   OUTPUT ${outputs}
   COMMAND ${command}

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import urllib.parse
 import urllib.request
 import zipfile
@@ -118,6 +119,22 @@ class Pip:
         os.remove(wheel)
         shutil.rmtree(target, ignore_errors=True)
         os.replace(part, target)
+
+    def unpack_source(self, requirement, target):
+        """Unpacks a package's source; raises Missing."""
+        part = target + ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        name = re.split("[=<>]", requirement)[0]
+        command = [*self.find(), "download", "-q", "--no-deps", "--no-binary=" + name, "-d", part, requirement]
+        ok, text = run(command)
+        if not ok:
+            raise Missing("pip download %s failed: %s" % (requirement, last_line(text)))
+        (packed,) = glob.glob(part + "/*.tar.gz")
+        with tarfile.open(packed) as archive:
+            archive.extractall(part)
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(packed[: -len(".tar.gz")], target)
+        shutil.rmtree(part)
 
     def find(self):
         """The command that starts pip; raises Missing."""

@@ -118,6 +118,13 @@ class Tools:
         say("fetching MPICH (Python package) into build/tools, to test with")
         self.pip.unpack_data("mpich==5.*", self.path("mpich"))
 
+    def mpi4py(self):
+        """The source of mpi4py: its own tests are part of ours."""
+        if os.path.exists(self.path("mpi4py", "test", "main.py")):
+            return
+        say("fetching the source of mpi4py (Python package) into build/tools, to test with")
+        self.pip.unpack_source("mpi4py==4.1.2", self.path("mpi4py"))
+
     def link(self, name, target):
         """A start script in build/tools/bin."""
         script = os.path.join(self.bin, name)
@@ -172,6 +179,7 @@ def main():
     if arguments.tests:
         complete &= wanted(tools.googletest, "CMake will try to fetch the source of GoogleTest")
         complete &= wanted(tools.mpich, "the tests with its programs and its launcher are skipped")
+        complete &= wanted(tools.mpi4py, "its tests are skipped")
     if complete and arguments.stamp:  # an incomplete set-up is tried again the next time
         with open(arguments.stamp, "w", encoding="utf-8") as file:
             file.write("complete\n")

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Builds mpi4py with the prefix's mpicc into a folder, unless that was done with the same mpi.h and Python.
+# usage: build.py SOURCE FOLDER; status 77 when the source or Python's headers are not there.
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+SKIPPED = 77
+PREFIX = os.environ["MPI_PREFIX"]
+TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "setup")
+sys.path.insert(0, TOOLS)
+from packages import Missing, Pip  # noqa: E402
+
+
+def fingerprint():
+    """What the compiled module depends on."""
+    with open(os.path.join(PREFIX, "include", "mpi.h"), "rb") as file:
+        return "%s %s %s" % (hashlib.sha256(file.read()).hexdigest(), sys.version, PREFIX)
+
+
+def main():
+    source, folder = sys.argv[1:3]
+    stamp = os.path.join(folder, "stamp")
+    if os.path.exists(stamp):
+        with open(stamp, encoding="utf-8") as file:
+            if file.read() == fingerprint():
+                return 0
+    if not os.path.exists(os.path.join(source, "setup.py")):
+        print("skipped: no source of mpi4py in %s" % source)
+        return SKIPPED
+    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+        print("skipped: no Python.h (Debian, Ubuntu: python3-dev)")
+        return SKIPPED
+    try:
+        pip = Pip(os.path.join(folder, "pip")).find()
+    except Missing as error:
+        print("skipped: %s" % error)
+        return SKIPPED
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [*pip, "install", "-q", "--no-deps", "--no-cache-dir", "--target", folder, source]
+    environment = dict(os.environ, MPICC=os.path.join(PREFIX, "bin", "mpicc"), CFLAGS="-O0", PIP_ROOT_USER_ACTION="ignore")
+    status = subprocess.run(command, env=environment, check=False).returncode
+    if status == 0:
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write(fingerprint())
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
