@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Alltoall, Alltoallv, Alltoallw: Bruck's algorithm (IEEE TPDS 8, 1997) for small blocks of many ranks;
+// everyone to everyone in windows; in-place exchange by pairs.
+#include "coll/algorithm/algorithms.hpp"
+#include "coll/algorithm/tree.hpp"
+
+namespace weft::coll::algorithm {
+namespace {
+
+/// Round 0 copies the own block; each round exchanges with a window of peers, those at equal distances at the
+/// same time, so that no rank is flooded.
+Round spread(const Call& call, int round, Stage& stage) {
+  if (round == 0) stage.copy(call.recv.block(call.rank), call.send.block(call.rank));
+  const Window window(round, 1, call.size);
+  if (window.empty()) return Round::done;
+  for (int i = window.first; i < window.last; ++i) {
+    const int source = call.wrap(call.rank - i);
+    if (const p2p::Buffer block = call.recv.block(source); !empty(block)) stage.receive(block, source);
+  }
+  for (int i = window.first; i < window.last; ++i) {
+    const int dest = call.wrap(call.rank + i);
+    if (const p2p::Buffer block = call.send.block(dest); !empty(block)) stage.send(block, dest);
+  }
+  return Round::more;
+}
+
+// In place: the largest block that goes out is kept in scratch while its successor arrives.
+size_t in_place_scratch(const Call& call) {
+  int64_t most = 0;
+  for (int i = 0; i < call.size; ++i) most = std::max(most, stream_bytes(call.recv.block(i)));
+  return static_cast<size_t>(most);
+}
+
+/// Round k pairs the ranks whose sum is k modulo P.
+Round in_place(const Call& call, int round, Stage& stage) {
+  if (round >= call.size) return Round::done;
+  const int partner = call.wrap(round - call.rank);
+  const p2p::Buffer block = call.recv.block(partner);
+  if (partner == call.rank || empty(block)) return Round::more;
+  const p2p::Buffer out = packed(call.scratch, static_cast<uint64_t>(stream_bytes(block)));
+  stage.copy(out, block);
+  stage.receive(block, partner);
+  stage.send(out, partner);
+  return Round::more;
+}
+
+// Bruck: P blocks, then room for those of one round twice, outgoing and incoming.
+size_t bruck_scratch(const Call& call) {
+  return static_cast<size_t>(call.size + 2 * ((call.size + 1) / 2)) * call.bytes;
+}
+
+struct BruckBlocks {
+  const Call& call;
+  [[nodiscard]] p2p::Buffer at(int64_t block, int64_t n = 1) const {
+    return packed(call.scratch + static_cast<uint64_t>(block) * call.bytes,
+                  static_cast<uint64_t>(n) * call.bytes);
+  }
+  [[nodiscard]] int out() const { return call.size; }
+  [[nodiscard]] int in() const { return call.size + (call.size + 1) / 2; }
+  /// Calls f(block, position in the message) for the blocks that travel by `distance`; returns how many.
+  template <class F>
+  int travelling(int64_t distance, F&& f) const {
+    int n = 0;
+    for (int block = 1; block < call.size; ++block)
+      if ((block & distance) != 0) f(block, n++);
+    return n;
+  }
+};
+
+/// Block i travels i ranks up, by its binary digits.
+Round bruck(const Call& call, int round, Stage& stage) {
+  const BruckBlocks blocks{call};
+  const Operand& source = call.in_place ? call.recv : call.send;
+  if (round == 0)
+    for (int i = 0; i < call.size; ++i) stage.copy(blocks.at(i), source.block(call.wrap(call.rank + i)));
+  else
+    blocks.travelling(int64_t{1} << (round - 1),
+                      [&](int block, int n) { stage.copy(blocks.at(block), blocks.at(blocks.in() + n)); });
+  const int64_t distance = int64_t{1} << round;
+  if (distance >= call.size) {
+    for (int i = 0; i < call.size; ++i) stage.copy(call.recv.block(call.wrap(call.rank - i)), blocks.at(i));
+    return Round::done;
+  }
+  const int step = static_cast<int>(distance);
+  const int n = blocks.travelling(distance, [&](int block, int position) {
+    stage.copy(blocks.at(blocks.out() + position), blocks.at(block));
+  });
+  stage.receive(blocks.at(blocks.in(), n), call.wrap(call.rank - step));
+  stage.send(blocks.at(blocks.out(), n), call.wrap(call.rank + step));
+  return Round::more;
+}
+
+}  // namespace
+
+const Algorithm alltoall_spread{"spread", spread};
+const Algorithm alltoall_in_place{"in_place", in_place, in_place_scratch};
+const Algorithm alltoall_bruck{"bruck", bruck, bruck_scratch};
+
+}  // namespace weft::coll::algorithm

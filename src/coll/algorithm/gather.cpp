@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Gather and Gatherv: binomial tree of packed blocks for small ones; straight to the root for the rest.
+#include "coll/algorithm/algorithms.hpp"
+#include "coll/algorithm/tree.hpp"
+
+namespace weft::coll::algorithm {
+namespace {
+
+Round linear(const Call& call, int round, Stage& stage) {
+  if (call.rank != call.root) {
+    const p2p::Buffer mine = call.send.whole();
+    if (round > 0 || empty(mine)) return Round::done;
+    stage.send(mine, call.root);
+    return Round::more;
+  }
+  if (round == 0 && !call.in_place) stage.copy(call.recv.block(call.rank), call.send.whole());
+  const Window window(round, 1, call.size, Stage::kTransfers);
+  if (window.empty()) return Round::done;
+  for (int i = window.first; i < window.last; ++i) {
+    const int source = call.absolute(i);
+    const p2p::Buffer block = call.recv.block(source);
+    if (!empty(block)) stage.receive(block, source);
+  }
+  return Round::more;
+}
+
+// The tree: the blocks of a subtree are one behind the other, in the order of relative ranks.
+size_t binomial_scratch(const Call& call) {
+  const TreeNode self{call.relative(), call.size};
+  return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
+}
+
+p2p::Buffer blocks(const Call& call, int first, int n) {
+  return packed(call.scratch + static_cast<uint64_t>(first) * call.bytes,
+                static_cast<uint64_t>(n) * call.bytes);
+}
+
+Round binomial(const Call& call, int round, Stage& stage) {
+  const TreeNode self{call.relative(), call.size};
+  const bool root = self.node == 0, leaf = self.children() == 0;
+  const int collecting = Window::rounds(0, self.children());
+  if (round == 0 && !leaf && !root) stage.copy(blocks(call, 0, 1), call.send.whole());
+  if (round == 0 && root && !call.in_place) stage.copy(call.recv.block(call.rank), call.send.whole());
+  if (round < collecting) {
+    const Window window(round, 0, self.children());
+    for (int i = window.first; i < window.last; ++i) {
+      const int child = self.child(i);
+      stage.receive(blocks(call, child - self.node, TreeNode::subtree(child, call.size)),
+                    call.absolute(child));
+    }
+    return Round::more;
+  }
+  if (root) {
+    for (int i = 1; i < call.size; ++i) stage.copy(call.recv.block(call.absolute(i)), blocks(call, i, 1));
+    return Round::done;
+  }
+  if (round > collecting) return Round::done;
+  stage.send(leaf ? call.send.whole() : blocks(call, 0, self.subtree()), call.absolute(self.parent()));
+  return Round::more;
+}
+
+}  // namespace
+
+const Algorithm gather_linear{"linear", linear};
+const Algorithm gather_binomial{"binomial", binomial, binomial_scratch};
+
+}  // namespace weft::coll::algorithm

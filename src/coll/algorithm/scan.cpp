@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scan and Exscan: recursive doubling (Hillis, Steele 1986), in rank order. After round k a rank knows the
+// terms of 2^(k+1) ranks up to its own.
+#include "coll/algorithm/algorithms.hpp"
+#include "coll/algorithm/reduction.hpp"
+
+namespace weft::coll::algorithm {
+namespace {
+
+/// Passes `partial` on by 2^round ranks and receives into `tmp`.
+Round pass_on(const Call& call, void* partial, void* tmp, int round, Stage& stage) {
+  const int64_t distance = int64_t{1} << round;
+  if (distance >= call.size) return Round::done;
+  const int step = static_cast<int>(distance);
+  if (call.rank >= step) stage.receive(piece(call, tmp, 0, call.send.count), call.rank - step);
+  if (call.rank + distance < call.size)
+    stage.send(piece(call, partial, 0, call.send.count), call.rank + step);
+  return Round::more;
+}
+
+/// Something was received in the round before.
+bool received(const Call& call, int round) { return round > 0 && call.rank >= (int64_t{1} << (round - 1)); }
+
+size_t one_vector(const Call& call) { return Areas(call, call.send.count).bytes(1); }
+size_t two_vectors(const Call& call) { return Areas(call, call.send.count).bytes(2); }
+
+Round scan(const Call& call, int round, Stage& stage) {
+  void* tmp = Areas(call, call.send.count).at(0);
+  if (round == 0 && !call.in_place) stage.copy(call.recv.whole(), call.send.whole());
+  if (received(call, round)) stage.fold_left(tmp, call.recv.address, call.send.count);
+  return pass_on(call, call.recv.address, tmp, round, stage);
+}
+
+Round exscan(const Call& call, int round, Stage& stage) {
+  const Areas areas(call, call.send.count);
+  void *partial = areas.at(0), *tmp = areas.at(1);
+  if (round == 0) stage.copy(piece(call, partial, 0, call.send.count), call.send.whole());
+  if (received(call, round)) {
+    if (round == 1)
+      stage.copy(call.recv.whole(), piece(call, tmp, 0, call.send.count));
+    else
+      stage.fold_left(tmp, call.recv.address, call.send.count);
+    stage.fold_left(tmp, partial, call.send.count);
+  }
+  return pass_on(call, partial, tmp, round, stage);
+}
+
+}  // namespace
+
+const Algorithm scan_recursive_doubling{"recursive_doubling", scan, one_vector};
+const Algorithm exscan_recursive_doubling{"recursive_doubling", exscan, two_vectors};
+
+}  // namespace weft::coll::algorithm

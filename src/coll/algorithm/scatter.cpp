@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scatter and Scatterv: binomial tree of packed blocks for small ones; straight from the root for the rest.
+#include "coll/algorithm/algorithms.hpp"
+#include "coll/algorithm/tree.hpp"
+
+namespace weft::coll::algorithm {
+namespace {
+
+Round linear(const Call& call, int round, Stage& stage) {
+  if (call.rank != call.root) {
+    const p2p::Buffer mine = call.recv.whole();
+    if (round > 0 || empty(mine)) return Round::done;
+    stage.receive(mine, call.root);
+    return Round::more;
+  }
+  if (round == 0 && !call.in_place) stage.copy(call.recv.whole(), call.send.block(call.rank));
+  const Window window(round, 1, call.size, Stage::kTransfers);
+  if (window.empty()) return Round::done;
+  for (int i = window.first; i < window.last; ++i) {
+    const int dest = call.absolute(i);
+    const p2p::Buffer block = call.send.block(dest);
+    if (!empty(block)) stage.send(block, dest);
+  }
+  return Round::more;
+}
+
+// The tree: the blocks of a subtree are one behind the other, in the order of relative ranks.
+size_t binomial_scratch(const Call& call) {
+  const TreeNode self{call.relative(), call.size};
+  return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
+}
+
+p2p::Buffer blocks(const Call& call, int first, int n) {
+  return packed(call.scratch + static_cast<uint64_t>(first) * call.bytes,
+                static_cast<uint64_t>(n) * call.bytes);
+}
+
+/// What the root and the inner nodes do between receiving and forwarding.
+void arrange(const Call& call, const TreeNode& self, Stage& stage) {
+  if (self.node != 0) {
+    stage.copy(call.recv.whole(), blocks(call, 0, 1));
+    return;
+  }
+  for (int i = 1; i < call.size; ++i) stage.copy(blocks(call, i, 1), call.send.block(call.absolute(i)));
+  if (!call.in_place) stage.copy(call.recv.whole(), call.send.block(call.rank));
+}
+
+Round binomial(const Call& call, int round, Stage& stage) {
+  const TreeNode self{call.relative(), call.size};
+  const bool leaf = self.children() == 0;
+  if (round == 0) {
+    if (self.node != 0)
+      stage.receive(leaf ? call.recv.whole() : blocks(call, 0, self.subtree()), call.absolute(self.parent()));
+    return Round::more;
+  }
+  if (round == 1 && (!leaf || self.node == 0)) arrange(call, self, stage);
+  const Window window(round - 1, 0, self.children());
+  if (window.empty()) return Round::done;
+  for (int i = window.first; i < window.last; ++i) {
+    const int child = self.child(self.children() - 1 - i);
+    stage.send(blocks(call, child - self.node, TreeNode::subtree(child, call.size)), call.absolute(child));
+  }
+  return Round::more;
+}
+
+}  // namespace
+
+const Algorithm scatter_linear{"linear", linear};
+const Algorithm scatter_binomial{"binomial", binomial, binomial_scratch};
+
+}  // namespace weft::coll::algorithm

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Local copies: memcpy, typed copies on the host, lists of device copies; host mirrors of device operands.
+#include "coll/copy.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "device/copy.hpp"
+
+namespace weft::coll {
+namespace {
+
+log::SlowPath scattered_copy("coll.scattered_device_copy",
+                             "about 2 us for each run of bytes of the datatype");
+log::SlowPath staged_reduction(
+    "coll.host_reduction",
+    "the operands cross PCIe and the CPU reduces them: 10x to 100x slower than a kernel");
+
+constexpr size_t kPieces = 256;
+
+/// A list of copies between the two buffers' memories, submitted when it is full.
+class Pieces {
+ public:
+  Pieces(const device::Memory& to, const device::Memory& from, device::Lane lane)
+      : to_(to), from_(from), lane_(lane) {}
+  void add(void* dst, const void* src, size_t size) {
+    list_[used_++] = {dst, src, size};
+    if (used_ == kPieces) flush();
+  }
+  Status finish() {
+    flush();
+    return std::move(outcome_);
+  }
+
+ private:
+  void flush() {
+    if (used_ == 0 || !outcome_.ok()) return;
+    auto ticket = device::copy_pieces_async(list_, std::exchange(used_, 0), to_, from_, lane_);
+    outcome_ = ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
+  }
+  const device::Memory &to_, &from_;
+  device::Lane lane_;
+  size_t used_ = 0;
+  Status outcome_;
+  device::Piece list_[kPieces];
+};
+
+device::Memory memory_of(const p2p::Buffer& buffer) {
+  if (buffer.memory != nullptr) return *buffer.memory;
+  return device::classify(advance(buffer.address, buffer.type->true_lb()));
+}
+
+/// Packs to or unpacks from `n` contiguous bytes at `flat`, run by run.
+Status copy_runs(const p2p::Buffer& typed, void* flat, int64_t n, bool unpack, Pieces pieces) {
+  auto* at = static_cast<std::byte*>(flat);
+  datatype::for_each_run(*typed.type, typed.count, 0, n, [&](int64_t displacement, int64_t length) {
+    void* run = advance(typed.address, displacement);
+    unpack ? pieces.add(run, at, static_cast<size_t>(length))
+           : pieces.add(at, run, static_cast<size_t>(length));
+    at += length;
+  });
+  return pieces.finish();
+}
+
+Status device_copy(const p2p::Buffer& to, const device::Memory& to_memory, const p2p::Buffer& from,
+                   const device::Memory& from_memory, int64_t n) {
+  const bool flat_to = to.type->contiguous(), flat_from = from.type->contiguous();
+  if (flat_to && flat_from)
+    return device::copy(to.address, to_memory, from.address, from_memory, static_cast<size_t>(n));
+  scattered_copy.hit("a collective copied noncontiguous elements in device memory inside one process");
+  if (flat_to)
+    return copy_runs(from, to.address, n, false, Pieces(to_memory, from_memory, device::Lane::local));
+  if (flat_from)
+    return copy_runs(to, from.address, n, true, Pieces(to_memory, from_memory, device::Lane::local));
+  const std::unique_ptr<std::byte[]> flat(new (std::nothrow) std::byte[static_cast<size_t>(n)]);
+  if (flat == nullptr) return Error(Errc::no_mem, "no memory to pack " + std::to_string(n) + " bytes");
+  const device::Memory host;
+  WEFT_TRY(copy_runs(from, flat.get(), n, false, Pieces(host, from_memory, device::Lane::out)));
+  return copy_runs(to, flat.get(), n, true, Pieces(to_memory, host, device::Lane::in));
+}
+
+}  // namespace
+
+Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
+  const int64_t n = std::min(stream_bytes(to), stream_bytes(from));
+  if (n == 0 || (to.address == from.address && to.type == from.type)) return {};
+  if (device::available()) [[unlikely]] {
+    const device::Memory to_memory = memory_of(to), from_memory = memory_of(from);
+    if (to_memory.on_device() || from_memory.on_device())
+      return device_copy(to, to_memory, from, from_memory, n);
+  }
+  if (to.type->contiguous() && from.type->contiguous())
+    std::memcpy(to.address, from.address, static_cast<size_t>(n));
+  else
+    datatype::copy(from.address, from.count, *from.type, to.address, to.count, *to.type);
+  return {};
+}
+
+Status HostMirror::enter(Call& call) {
+  active_ = false;
+  if (!call.reduction()) return {};
+  const bool send = !call.in_place && call.send.on_device();
+  const bool recv = call.recv.on_device();
+  if (!send && !recv) return {};
+  staged_reduction.hit(std::string(name(call.what)) + " on device memory");
+
+  const int64_t held = call.in_place ? std::max(call.send.count, call.results) : call.results;
+  const Span send_span(*call.recv.type, send ? call.send.count : 0),
+      recv_span(*call.recv.type, recv ? held : 0);
+  if (memory_ == nullptr) memory_.reset(new (std::nothrow) std::byte[send_span.bytes + recv_span.bytes]);
+  if (memory_ == nullptr)
+    return Error(Errc::no_mem,
+                 std::string("no host memory to stage the device buffers of ") + name(call.what));
+  const device::Memory host;
+  const auto take = [&](Operand& operand, void* mirror, bool load) -> Status {
+    const p2p::Buffer from{operand.address, call.send.count, operand.type, &operand.memory};
+    if (load) WEFT_TRY(local_copy({mirror, call.send.count, operand.type, &host}, from));
+    operand.address = mirror;
+    operand.memory = host;
+    return {};
+  };
+  if (send) WEFT_TRY(take(call.send, memory_.get() + send_span.origin, true));
+  if (recv) {
+    active_ = true;
+    result_ = call.recv.address;
+    result_memory_ = call.recv.memory;
+    WEFT_TRY(take(call.recv, memory_.get() + send_span.bytes + recv_span.origin, call.in_place));
+    if (call.in_place) {
+      call.send.address = call.recv.address;
+      call.send.memory = host;
+    }
+  }
+  return {};
+}
+
+Status HostMirror::leave(const Call& call) {
+  if (!active_) return {};
+  const device::Memory host;
+  return local_copy({result_, call.results, call.recv.type, &result_memory_},
+                    {call.recv.address, call.results, call.recv.type, &host});
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Local copies between typed buffers of any memory kinds, and host mirrors of device operands for reductions.
+// Threading: under the instance lock.
+#pragma once
+#include <memory>
+
+#include "base/result.hpp"
+#include "coll/call.hpp"
+
+namespace weft::coll {
+
+/// Copies the packed stream of `from` to the places of `to`; the shorter of the two. Complete on return.
+/// Buffers must not overlap, except that the same buffer twice is a no-op.
+[[nodiscard]] Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from);
+
+/// Host copies of the device operands of a reduction: host code computes on them.
+class HostMirror {
+ public:
+  /// Points the operands that lie on a device to host copies of them. No-op for everything else.
+  [[nodiscard]] Status enter(Call& call);
+  /// Copies the result back to the device.
+  [[nodiscard]] Status leave(const Call& call);
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  void* result_ = nullptr;  // the user's buffer
+  device::Memory result_memory_;
+  bool active_ = false;
+};
+
+}  // namespace weft::coll

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Schedules: the loop over rounds, and the requests that keep it.
+#include "coll/schedule.hpp"
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "coll/select/table.hpp"
+
+namespace weft::coll {
+namespace {
+
+// Persistent operations keep their tag, so theirs come from a space of their own, below the wildcards: they
+// may be started in any order, and the counter of next_collective_tag() may come round.
+int persistent_tag(int tag) { return p2p::kProcNull - tag; }
+
+}  // namespace
+
+Schedule::Schedule(const Call& call, int tag)
+    : call_(call), user_(call), algorithm_(&select::choose(call)), stage_(call_) {
+  call_.tag = tag;
+}
+
+Status Schedule::begin() {
+  round_ = 0;
+  over_ = false;
+  const int tag = call_.tag;
+  call_ = user_;
+  call_.tag = tag;
+  WEFT_TRY(mirror_.enter(call_));
+  call_.scratch = inline_;
+  const size_t scratch = algorithm_->scratch != nullptr ? algorithm_->scratch(call_) : 0;
+  if (scratch <= kInlineScratch) return {};
+  if (heap_ == nullptr) heap_.reset(new (std::nothrow) std::byte[scratch]);
+  call_.scratch = heap_.get();
+  if (heap_ != nullptr) return {};
+  return Error(Errc::no_mem, std::string(name(call_.what)) + " needs " + std::to_string(scratch) +
+                                 " bytes of memory (algorithm " + algorithm_->name + ")");
+}
+
+void Schedule::run() {
+  while (algorithm_->round(call_, round_++, stage_) == Round::more) stage_.wait();
+}
+
+bool Schedule::advance() {
+  while (!over_) {
+    if (!stage_.complete()) return false;
+    over_ = algorithm_->round(call_, round_++, stage_) == Round::done;
+  }
+  return true;
+}
+
+Status Schedule::end() {
+  Status outcome = stage_.take_outcome();
+  Status left = mirror_.leave(call_);
+  return outcome.ok() ? std::move(left) : std::move(outcome);
+}
+
+Status run(const Call& call) {
+  Schedule schedule(call, call.comm->next_collective_tag());
+  WEFT_TRY(schedule.begin());
+  schedule.run();
+  return schedule.end();
+}
+
+Slab<Operation>& Operation::slab() {
+  static Slab<Operation> operations(size_t{1} << 20);
+  return operations;
+}
+
+Result<Operation*> Operation::create(const Call& call, int tag) {
+  Operation* operation = slab().create(call, tag);
+  if (operation == nullptr) return Error(Errc::no_mem, "too many collective requests");
+  return operation;
+}
+
+namespace {
+
+void retain(const Operand& operand, int n, bool give_back) {
+  const auto one = [&](const datatype::Datatype* type) {
+    if (type == nullptr) return;
+    auto* counted = const_cast<datatype::Datatype*>(type);  // the count is all that changes
+    give_back ? counted->release() : counted->retain();
+  };
+  one(operand.type);
+  for (int i = 0; operand.types != nullptr && i < n; ++i) one(operand.types[i]);
+}
+
+}  // namespace
+
+Operation::Operation(const Call& call, int tag)
+    : Request(Kind::collective), kept_(keep(call)), schedule_(kept_, tag) {
+  comm = kept_.comm;
+  comm->retain();
+  if (kept_.op != nullptr) kept_.op->retain();
+  retain(kept_.send, kept_.size, false);
+  retain(kept_.recv, kept_.size, false);
+}
+
+Operation::~Operation() {
+  if (polled_) comm->instance.remove(*this);
+  retain(kept_.send, kept_.size, true);
+  retain(kept_.recv, kept_.size, true);
+  if (kept_.op != nullptr) kept_.op->release();
+  comm->release();
+}
+
+void Operation::destroy() { slab().destroy(this); }
+
+Call Operation::keep(Call call) {
+  const auto numbers = [&](Numbers& view, std::vector<int64_t>& store) {
+    if (!view) return;
+    store.resize(static_cast<size_t>(call.size));
+    for (int i = 0; i < call.size; ++i) store[static_cast<size_t>(i)] = view[i];
+    view = {store.data(), true};
+  };
+  numbers(call.send.counts, numbers_[0]);
+  numbers(call.send.displacements, numbers_[1]);
+  numbers(call.recv.counts, numbers_[2]);
+  numbers(call.recv.displacements, numbers_[3]);
+  int side = 0;
+  for (Operand* operand : {&call.send, &call.recv}) {
+    auto& store = types_[side++];
+    if (operand->types == nullptr) continue;
+    store.assign(operand->types, operand->types + call.size);
+    operand->types = store.data();
+  }
+  return call;
+}
+
+Status Operation::start() {
+  if (!complete())
+    return Error(Errc::request, "the persistent collective is already active: wait for it first");
+  rearm();
+  busy_ = true;
+  if (Status begun = schedule_.begin(); !begun.ok()) {
+    busy_ = false;
+    finish(std::move(begun).error());
+    return {};
+  }
+  const bool over = schedule_.advance();
+  busy_ = false;
+  if (over) {
+    close();
+  } else {
+    polled_ = true;
+    comm->instance.add(*this);
+  }
+  return {};
+}
+
+bool Operation::poll() {
+  if (busy_) return false;  // another thread, while a user's reduction function runs without the lock
+  busy_ = true;
+  const bool over = schedule_.advance();
+  busy_ = false;
+  if (over) close();
+  return over;
+}
+
+void Operation::close() {
+  if (std::exchange(polled_, false)) comm->instance.remove(*this);
+  Status outcome = schedule_.end();
+  if (outcome.ok())
+    finish();
+  else
+    finish(std::move(outcome).error());
+}
+
+Result<core::Request*> start(const Call& call) {
+  auto made = Operation::create(call, call.comm->next_collective_tag());
+  if (!made) return std::move(made).error();
+  Operation* operation = *made;
+  operation->finish();  // an idle one, which start() makes active
+  WEFT_TRY(operation->start());
+  return static_cast<core::Request*>(operation);
+}
+
+Result<core::Request*> make_persistent(const Call& call) {
+  auto made = Operation::create(call, persistent_tag(call.comm->next_collective_tag()));
+  if (!made) return std::move(made).error();
+  Operation* operation = *made;
+  operation->persistent = true;
+  operation->active = false;
+  operation->finish();
+  return static_cast<core::Request*>(operation);
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stage: starting and awaiting the steps of a round.
+#include "coll/stage.hpp"
+
+#include <cassert>
+#include <new>
+#include <utility>
+
+#include "coll/copy.hpp"
+#include "core/instance.hpp"
+
+namespace weft::coll {
+
+p2p::Transfer* Stage::slot(int i) { return std::launder(reinterpret_cast<p2p::Transfer*>(storage_[i])); }
+
+p2p::Transfer* Stage::add(core::Request::Kind kind) {
+  assert(started_ < kTransfers && "an algorithm made a round of too many transfers");
+  return new (storage_[started_++]) p2p::Transfer(kind);
+}
+
+void Stage::send(const p2p::Buffer& buffer, int dest) {
+  p2p::post_send(*add(core::Request::Kind::send), buffer, dest, call_.tag, *call_.comm,
+                 p2p::SendMode::standard, core::Channel::collective);
+}
+
+void Stage::receive(const p2p::Buffer& buffer, int source) {
+  p2p::post_receive(*add(core::Request::Kind::receive), buffer, source, call_.tag, *call_.comm,
+                    core::Channel::collective);
+}
+
+void Stage::copy(const p2p::Buffer& to, const p2p::Buffer& from) { note(local_copy(to, from)); }
+
+void Stage::fold_left(const void* theirs, void* mine, int64_t n) {
+  call_.op->apply(theirs, mine, n, *call_.recv.type);
+}
+
+void Stage::fold_right(void* theirs, void* mine, int64_t n) {
+  call_.op->apply(mine, theirs, n, *call_.recv.type);
+  datatype::copy(theirs, n, *call_.recv.type, mine, n, *call_.recv.type);
+}
+
+void Stage::fold_any(void* theirs, void* mine, int64_t n) {
+  call_.commutative() ? fold_left(theirs, mine, n) : fold_right(theirs, mine, n);
+}
+
+void Stage::note(Status status) {
+  if (!status.ok() && outcome_.ok()) [[unlikely]]
+    outcome_ = std::move(status);
+}
+
+void Stage::retire(int i) {
+  p2p::Transfer* transfer = slot(i);
+  note(std::move(transfer->outcome));
+  transfer->~Transfer();
+}
+
+void Stage::wait() {
+  for (; done_ < started_; ++done_) {
+    core::wait(call_.comm->instance, *slot(done_));
+    retire(done_);
+  }
+  started_ = done_ = 0;
+}
+
+bool Stage::complete() {
+  for (; done_ < started_; ++done_) {
+    if (!slot(done_)->complete()) return false;
+    retire(done_);
+  }
+  started_ = done_ = 0;
+  return true;
+}
+
+Status Stage::take_outcome() { return std::exchange(outcome_, Status()); }
+
+}  // namespace weft::coll

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Stage: the steps of one round of a collective. Transfers are started as they are added and awaited
+// together; copies and reductions are done at once, so a round begins by consuming what the round before it
+// received. Threading: under the instance lock.
+#pragma once
+#include <cstddef>
+
+#include "base/result.hpp"
+#include "coll/call.hpp"
+#include "p2p/p2p.hpp"
+
+namespace weft::coll {
+
+class Stage {
+ public:
+  static constexpr int kTransfers = 32;  ///< of one round
+  static constexpr int kWindow = 16;     ///< peers that a round sends to, or receives from, or both
+
+  explicit Stage(const Call& call) : call_(call) {}
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  // Steps. Receives are best added before sends.
+  void send(const p2p::Buffer& buffer, int dest);
+  void receive(const p2p::Buffer& buffer, int source);
+  /// Done on return.
+  void copy(const p2p::Buffer& to, const p2p::Buffer& from);
+  /// mine = theirs op mine, on `n` elements of the call's type in host memory; theirs come from lower ranks.
+  void fold_left(const void* theirs, void* mine, int64_t n);
+  /// mine = mine op theirs; theirs come from higher ranks and are overwritten.
+  void fold_right(void* theirs, void* mine, int64_t n);
+  /// As the order allows: fold_left() for commutative operations, else fold_right().
+  void fold_any(void* theirs, void* mine, int64_t n);
+
+  /// Waits for the round's transfers.
+  void wait();
+  /// True when the round's transfers are complete.
+  [[nodiscard]] bool complete();
+  /// The first error of any step so far; the stage starts afresh.
+  [[nodiscard]] Status take_outcome();
+
+ private:
+  p2p::Transfer* add(core::Request::Kind kind);
+  p2p::Transfer* slot(int i);
+  void retire(int i);
+  void note(Status status);
+
+  const Call& call_;
+  int started_ = 0;
+  int done_ = 0;
+  Status outcome_;
+  alignas(p2p::Transfer) std::byte storage_[kTransfers][sizeof(p2p::Transfer)];
+};
+
+}  // namespace weft::coll
