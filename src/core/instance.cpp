@@ -71,6 +71,10 @@ void Instance::idle(unsigned& rounds) {
   if (threaded) lock.lock();
 }
 
+void Instance::yield_if_crowded() const {
+  if (oversubscribed) ::sched_yield();
+}
+
 void Instance::add(Poller& poller) { pollers_.push_back(&poller); }
 
 void Instance::remove(Poller& poller) {

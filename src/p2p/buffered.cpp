@@ -42,11 +42,7 @@ void Engine::buffered_send(Transfer& t) {
   auto copy = std::make_unique<BufferedCopy>();
   copy->charge = charge;
   copy->data.resize(t.bytes);
-  if (device_side(t)) {
-    if (Status moved = download(t, copy->data.data()); !moved) return complete(t, std::move(moved).error());
-  } else if (t.bytes != 0) {
-    t.pack(0, copy->data.data(), t.bytes);
-  }
+  if (Status packed = pack_out(t, copy->data.data()); !packed) return complete(t, std::move(packed).error());
   buffered.used += charge;
   buffered.copies.push_back(copy.get());
   BufferedCopy& kept = *copy.release();

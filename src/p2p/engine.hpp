@@ -51,6 +51,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   /// Drops a matched message whose receive cannot start.
   void discard(Message& message);
   void buffered_send(Transfer& t);
+  /// All of a buffer's data to host memory, whatever its kind; waits.
+  static Status pack_out(const Transfer& t, std::byte* to);
   /// Progresses until nothing of ours is on its way out.
   void drain();
   void close_device();
@@ -170,8 +172,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool poll_device();
   bool poll_starved();
   bool lease(Transfer& t, int chunk);
-  /// All of a send's data to host memory; waits.
-  static Status download(const Transfer& t, std::byte* to);
   Status upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n);
   void follow(Transfer& t, device::Ticket ticket);
   void finish_copy(DeviceCopy& copy);

@@ -11,29 +11,33 @@ match::Key key_of(int source, int tag, core::Communicator& comm, core::Channel c
           tag == kAnyTag ? match::kAny : tag};
 }
 
+/// Describes the buffer: layout, size and memory kind.
+void describe(Transfer& t, const Buffer& buffer) {
+  t.address = buffer.address;
+  t.count = buffer.count;
+  t.bytes = static_cast<uint64_t>(buffer.count) * static_cast<uint64_t>(buffer.type->size());
+  t.contiguous = buffer.type->contiguous();
+  if (buffer.memory != nullptr) {
+    t.memory = *buffer.memory;
+  } else if (t.bytes != 0 && device::available()) {
+    t.memory = device::classify(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()));
+  } else {
+    t.memory = {};
+  }
+}
+
 /// Fills in what both directions share. False: the transfer is complete already.
 bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
   t.rank = rank;
   t.tag = tag;
-  t.address = buffer.address;
-  t.count = buffer.count;
   t.moved = t.remote = 0;
-  t.bytes = static_cast<uint64_t>(buffer.count) * static_cast<uint64_t>(buffer.type->size());
-  t.contiguous = buffer.type->contiguous();
+  describe(t, buffer);
   if (rank == kProcNull) {
     t.completion.source = kProcNull;
     t.completion.tag = kAnyTag;
     t.state = Transfer::State::done;
     t.finish();
     return false;
-  }
-  if (buffer.memory != nullptr) {
-    t.memory = *buffer.memory;
-  } else if (t.bytes != 0 && device::available()) {
-    const auto* first = t.data() + (t.contiguous ? 0 : buffer.type->true_lb());
-    t.memory = device::classify(first);
-  } else {
-    t.memory = {};
   }
   if (t.memory.fault != 0) {
     t.state = Transfer::State::done;
@@ -110,6 +114,14 @@ Message* matched_probe(int source, int tag, core::Communicator& comm) {
   message->comm = &comm;
   comm.retain();
   return message;
+}
+
+Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed) {
+  Transfer t(core::Request::Kind::send);
+  t.type = buffer.type;
+  describe(t, buffer);
+  packed.resize(t.bytes);
+  return Engine::pack_out(t, packed.data());
 }
 
 core::Completion describe(const Message& message) { return message.completion; }

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
@@ -46,6 +47,9 @@ void post_matched_receive(Transfer& transfer, const Buffer& buffer, Message& mes
 [[nodiscard]] HandleState check_message(const void* handle);
 /// The communicator a matched message came on; null when it is gone.
 [[nodiscard]] core::Communicator* communicator_of(const Message& message);
+
+/// Packs a buffer of any memory kind into host memory; waits for device copies.
+[[nodiscard]] Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed);
 
 /// Buffered mode (MPI 5.0 section 3.6): the attached size bounds what is buffered.
 [[nodiscard]] Status attach_buffer(core::Instance& instance, void* address, int64_t size);

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Point-to-point calls (MPI 5.0 chapter 3): blocking calls run a Transfer on the stack, the others one of the
+// slab.
+#include <cstring>
+#include <vector>
+
+#include "api/handles.hpp"
+#include "api/impl.hpp"
+#include "api/requests.hpp"
+#include "api/status.hpp"
+#include "p2p/p2p.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+using core::Communicator;
+using datatype::Datatype;
+using p2p::Buffer;
+using p2p::SendMode;
+using p2p::Transfer;
+using Kind = core::Request::Kind;
+
+Buffer buffer_of(const void* address, MPI_Count count, const Datatype& type) {
+  return {const_cast<void*>(address), count, &type};
+}
+
+Status finish_blocking(Communicator& comm, Transfer& transfer) {
+  core::wait(comm.instance, transfer);
+  return std::move(transfer.outcome);
+}
+
+Status send(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+            SendMode mode) {
+  Transfer transfer(Kind::send);
+  p2p::post_send(transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
+  return finish_blocking(comm, transfer);
+}
+
+Status isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+             SendMode mode, MPI_Request* request) {
+  Transfer* transfer = p2p::create_transfer(Kind::send);
+  p2p::post_send(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
+  *request = handle_of(*transfer);
+  return {};
+}
+
+Status send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+                 SendMode mode, MPI_Request* request) {
+  Transfer* transfer = p2p::create_transfer(Kind::send);
+  p2p::prepare(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
+  *request = handle_of(*transfer);
+  return {};
+}
+
+/// Polls until `look()` finds something.
+template <class Look>
+auto wait_for(Communicator& comm, Look&& look) {
+  for (unsigned rounds = 0;;) {
+    if (auto* found = look()) return found;
+    if (comm.instance.progress())
+      rounds = 0;
+    else
+      comm.instance.idle(rounds);
+  }
+}
+
+core::Completion no_process() { return {MPI_PROC_NULL, MPI_ANY_TAG, 0, false}; }
+
+MPI_Message message_handle(p2p::Message* message) { return reinterpret_cast<MPI_Message>(message); }
+
+Result<p2p::Message*> message_of(MPI_Message handle) {
+  const auto state = handle == MPI_MESSAGE_NULL ? HandleState::foreign : p2p::check_message(handle);
+  if (state != HandleState::live) return bad_handle(HandleKind::message, "message", handle);
+  return reinterpret_cast<p2p::Message*>(handle);
+}
+
+Status receive_nothing(MPI_Message* message, MPI_Status* status) {
+  *message = MPI_MESSAGE_NULL;
+  fill(status, no_process());
+  return {};
+}
+
+}  // namespace
+
+Status Send(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {
+  return send(buf, count, type, dest, tag, comm, SendMode::standard);
+}
+Status Bsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {
+  return send(buf, count, type, dest, tag, comm, SendMode::buffered);
+}
+Status Ssend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {
+  return send(buf, count, type, dest, tag, comm, SendMode::synchronous);
+}
+Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {
+  return send(buf, count, type, dest, tag, comm, SendMode::ready);
+}
+
+Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+             MPI_Request* request) {
+  return isend(buf, count, type, dest, tag, comm, SendMode::standard, request);
+}
+Status Ibsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+              MPI_Request* request) {
+  return isend(buf, count, type, dest, tag, comm, SendMode::buffered, request);
+}
+Status Issend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+              MPI_Request* request) {
+  return isend(buf, count, type, dest, tag, comm, SendMode::synchronous, request);
+}
+Status Irsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+              MPI_Request* request) {
+  return isend(buf, count, type, dest, tag, comm, SendMode::ready, request);
+}
+
+Status Send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+                 MPI_Request* request) {
+  return send_init(buf, count, type, dest, tag, comm, SendMode::standard, request);
+}
+Status Bsend_init(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+                  MPI_Request* request) {
+  return send_init(buf, count, type, dest, tag, comm, SendMode::buffered, request);
+}
+Status Ssend_init(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+                  MPI_Request* request) {
+  return send_init(buf, count, type, dest, tag, comm, SendMode::synchronous, request);
+}
+Status Rsend_init(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
+                  MPI_Request* request) {
+  return send_init(buf, count, type, dest, tag, comm, SendMode::ready, request);
+}
+
+Status Recv(void* buf, MPI_Count count, Datatype& type, int source, int tag, Communicator& comm,
+            MPI_Status* status) {
+  Transfer transfer(Kind::receive);
+  p2p::post_receive(transfer, buffer_of(buf, count, type), source, tag, comm);
+  core::wait(comm.instance, transfer);
+  fill(status, transfer.completion);
+  return std::move(transfer.outcome);
+}
+
+Status Irecv(void* buf, MPI_Count count, Datatype& type, int source, int tag, Communicator& comm,
+             MPI_Request* request) {
+  Transfer* transfer = p2p::create_transfer(Kind::receive);
+  p2p::post_receive(*transfer, buffer_of(buf, count, type), source, tag, comm);
+  *request = handle_of(*transfer);
+  return {};
+}
+
+Status Recv_init(void* buf, MPI_Count count, Datatype& type, int source, int tag, Communicator& comm,
+                 MPI_Request* request) {
+  Transfer* transfer = p2p::create_transfer(Kind::receive);
+  p2p::prepare(*transfer, buffer_of(buf, count, type), source, tag, comm, SendMode::standard);
+  *request = handle_of(*transfer);
+  return {};
+}
+
+Status Sendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
+                void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source, int recvtag,
+                Communicator& comm, MPI_Status* status) {
+  Transfer receive(Kind::receive), send(Kind::send);
+  p2p::post_receive(receive, buffer_of(recvbuf, recvcount, recvtype), source, recvtag, comm);
+  p2p::post_send(send, buffer_of(sendbuf, sendcount, sendtype), dest, sendtag, comm);
+  core::wait(comm.instance, receive);
+  core::wait(comm.instance, send);
+  fill(status, receive.completion);
+  if (!receive.outcome) return std::move(receive.outcome);
+  return std::move(send.outcome);
+}
+
+Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
+                        int recvtag, Communicator& comm, MPI_Status* status) {
+  // The data to send are packed aside first; device memory through the engine's own copies.
+  std::vector<std::byte> aside;
+  WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
+  static const device::Memory host;
+  Transfer receive(Kind::receive), send(Kind::send);
+  const Buffer packed{aside.data(), static_cast<MPI_Count>(aside.size()), to_datatype(MPI_PACKED), &host};
+  p2p::post_send(send, packed, dest, sendtag, comm);
+  p2p::post_receive(receive, buffer_of(buf, count, type), source, recvtag, comm);
+  core::wait(comm.instance, receive);
+  core::wait(comm.instance, send);
+  fill(status, receive.completion);
+  if (!receive.outcome) return std::move(receive.outcome);
+  return std::move(send.outcome);
+}
+
+Status Probe(int source, int tag, Communicator& comm, MPI_Status* status) {
+  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
+  const auto* message = wait_for(comm, [&] { return p2p::probe(source, tag, comm); });
+  fill(status, p2p::describe(*message));
+  return {};
+}
+
+Status Iprobe(int source, int tag, Communicator& comm, int* flag, MPI_Status* status) {
+  *flag = 1;
+  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
+  const auto* message = p2p::probe(source, tag, comm);
+  if (message == nullptr) {
+    if (!comm.instance.progress()) comm.instance.yield_if_crowded();
+    message = p2p::probe(source, tag, comm);
+  }
+  *flag = message != nullptr;
+  if (message != nullptr) fill(status, p2p::describe(*message));
+  return {};
+}
+
+Status Mprobe(int source, int tag, Communicator& comm, MPI_Message* message, MPI_Status* status) {
+  *message = MPI_MESSAGE_NO_PROC;
+  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
+  auto* found = wait_for(comm, [&] { return p2p::matched_probe(source, tag, comm); });
+  *message = message_handle(found);
+  fill(status, p2p::describe(*found));
+  return {};
+}
+
+Status Improbe(int source, int tag, Communicator& comm, int* flag, MPI_Message* message, MPI_Status* status) {
+  *flag = 1;
+  *message = MPI_MESSAGE_NO_PROC;
+  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
+  auto* found = p2p::matched_probe(source, tag, comm);
+  if (found == nullptr) {
+    if (!comm.instance.progress()) comm.instance.yield_if_crowded();
+    found = p2p::matched_probe(source, tag, comm);
+  }
+  *flag = found != nullptr;
+  *message = found != nullptr ? message_handle(found) : MPI_MESSAGE_NULL;
+  if (found != nullptr) fill(status, p2p::describe(*found));
+  return {};
+}
+
+Status Mrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, MPI_Status* status) {
+  if (*message == MPI_MESSAGE_NO_PROC) return receive_nothing(message, status);
+  auto found = message_of(*message);
+  if (!found) return std::move(found).error();
+  Communicator& comm = *p2p::communicator_of(**found);
+  *message = MPI_MESSAGE_NULL;
+  blame(comm);
+  Transfer transfer(Kind::receive);
+  p2p::post_matched_receive(transfer, buffer_of(buf, count, type), **found, comm);
+  core::wait(comm.instance, transfer);
+  fill(status, transfer.completion);
+  return std::move(transfer.outcome);
+}
+
+Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, MPI_Request* request) {
+  Transfer* transfer = nullptr;
+  if (*message == MPI_MESSAGE_NO_PROC) {
+    transfer = p2p::create_transfer(Kind::receive);
+    p2p::post_receive(*transfer, buffer_of(buf, count, type), MPI_PROC_NULL, MPI_ANY_TAG, *g_instance->world);
+  } else {
+    auto found = message_of(*message);
+    if (!found) return std::move(found).error();
+    transfer = p2p::create_transfer(Kind::receive);
+    p2p::post_matched_receive(*transfer, buffer_of(buf, count, type), **found,
+                              *p2p::communicator_of(**found));
+  }
+  *message = MPI_MESSAGE_NULL;
+  *request = handle_of(*transfer);
+  return {};
+}
+
+Status Buffer_attach(void* buffer, MPI_Count size) { return p2p::attach_buffer(*g_instance, buffer, size); }
+Status Buffer_detach(void* buffer_addr, MPI_Count* size) {
+  void* address = nullptr;
+  int64_t attached = 0;
+  WEFT_TRY(p2p::detach_buffer(*g_instance, address, attached));
+  *static_cast<void**>(buffer_addr) = address;
+  *size = attached;
+  return {};
+}
+Status Buffer_flush() {
+  p2p::flush_buffer(*g_instance);
+  return {};
+}
+
+}  // namespace weft::api::impl

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion of requests (MPI 5.0 sections 3.7 and 3.9): one request at a time, cancelling, starting.
+#include <mpi.h>
+
+#include "api/check.hpp"
+#include "api/impl.hpp"
+#include "api/requests.hpp"
+#include "api/status.hpp"
+
+namespace weft::api {
+
+Status retire(MPI_Request* handle, core::Request& request, MPI_Status* status) {
+  Status outcome = request.query();
+  if (outcome) outcome = std::move(request.outcome);
+  fill(status, request.completion);
+  if (!outcome && request.comm != nullptr) blame(*request.comm);
+  if (request.persistent) {
+    request.active = false;
+  } else {
+    *handle = MPI_REQUEST_NULL;
+    request.destroy();
+  }
+  return outcome;
+}
+
+Result<core::Request*> active_request(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return static_cast<core::Request*>(nullptr);
+  core::Request* request = to_request(handle);
+  if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
+  return request->active ? request : nullptr;
+}
+
+namespace impl {
+namespace {
+
+/// The request of a handle that may not be null.
+Result<core::Request*> some_request(MPI_Request handle) {
+  core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
+  if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
+  return request;
+}
+
+Status start(MPI_Request handle) {
+  auto request = some_request(handle);
+  if (!request) return std::move(request).error();
+  if ((*request)->comm != nullptr) blame(*(*request)->comm);
+  if (!(*request)->persistent)
+    return Error(Errc::request, "request is not persistent: only *_init makes such");
+  if ((*request)->active)
+    return Error(Errc::request, "request is active already: complete it before starting it again");
+  return (*request)->start();
+}
+
+}  // namespace
+
+Status Wait(MPI_Request* handle, MPI_Status* status) {
+  auto request = active_request(*handle);
+  if (!request) return std::move(request).error();
+  if (*request == nullptr) return fill_empty(status), Status{};
+  core::wait(*g_instance, **request);
+  return retire(handle, **request, status);
+}
+
+Status Test(MPI_Request* handle, int* flag, MPI_Status* status) {
+  *flag = 0;
+  auto request = active_request(*handle);
+  if (!request) return std::move(request).error();
+  if (*request == nullptr) {
+    *flag = 1;
+    return fill_empty(status), Status{};
+  }
+  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_crowded();
+  if (!(*request)->complete()) return {};
+  *flag = 1;
+  return retire(handle, **request, status);
+}
+
+Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
+  auto request = active_request(handle);
+  if (!request) return std::move(request).error();
+  *flag = 1;
+  if (*request == nullptr) return fill_empty(status), Status{};
+  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_crowded();
+  *flag = (*request)->complete();
+  if (*flag == 0) return {};
+  WEFT_TRY((*request)->query());
+  fill(status, (*request)->completion);
+  return {};
+}
+
+Status Request_free(MPI_Request* handle) {
+  auto request = some_request(*handle);
+  if (!request) return std::move(request).error();
+  *handle = MPI_REQUEST_NULL;
+  const bool running = (*request)->active && !(*request)->complete();
+  if (running)
+    (*request)->detached = true;  // destroyed when it completes
+  else
+    (*request)->destroy();
+  return {};
+}
+
+Status Cancel(MPI_Request* handle) {
+  auto request = some_request(*handle);
+  if (!request) return std::move(request).error();
+  if (!(*request)->active)
+    return Error(Errc::request, "request is inactive: only an active one can be cancelled");
+  return (*request)->cancel();
+}
+
+Status Start(MPI_Request* handle) { return start(*handle); }
+
+Status Startall(int count, MPI_Request* handles) {
+  for (int i = 0; i < count; ++i) WEFT_TRY(start(handles[i]));
+  return {};
+}
+
+}  // namespace impl
+}  // namespace weft::api

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Completion of lists of requests (MPI 5.0 section 3.7.5): all, any, some.
+#include <mpi.h>
+
+#include <string>
+
+#include "api/impl.hpp"
+#include "api/requests.hpp"
+#include "api/status.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+MPI_Status* status_at(MPI_Status* statuses, int i) {
+  return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
+}
+
+/// Refuses bad handles before anything is waited for; counts the active requests.
+Result<int> count_active(int count, const MPI_Request* handles) {
+  int active = 0;
+  for (int i = 0; i < count; ++i) {
+    if (handles[i] == MPI_REQUEST_NULL) continue;
+    core::Request* request = to_request(handles[i]);
+    if (request == nullptr || request->detached)
+      return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
+    active += request->active ? 1 : 0;
+  }
+  return active;
+}
+
+/// Null for null, inactive and incomplete requests. Handles were checked.
+core::Request* completed(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return nullptr;
+  auto* request = reinterpret_cast<core::Request*>(handle);
+  return request->active && request->complete() ? request : nullptr;
+}
+bool pending(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return false;
+  auto* request = reinterpret_cast<core::Request*>(handle);
+  return request->active && !request->complete();
+}
+
+/// Retires one and writes its own code to the status; false when it failed.
+bool retire_into(MPI_Request* handle, core::Request& request, MPI_Status* status, std::string& first_error) {
+  const Status outcome = retire(handle, request, status);
+  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = outcome ? MPI_SUCCESS : code_of(outcome.error());
+  if (!outcome && first_error.empty()) first_error = outcome.error().message();
+  return outcome.ok();
+}
+
+Error in_status(const std::string& first_error) {
+  return mpi_error(MPI_ERR_IN_STATUS, "an operation of the list failed: " + first_error);
+}
+
+/// Ends all requests of a list that is complete.
+Status retire_all(int count, MPI_Request* handles, MPI_Status* statuses) {
+  std::string first_error;
+  bool failed = false;
+  for (int i = 0; i < count; ++i) {
+    MPI_Status* status = status_at(statuses, i);
+    if (core::Request* request = completed(handles[i])) {
+      failed |= !retire_into(&handles[i], *request, status, first_error);
+    } else {
+      fill_empty(status);
+      if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
+    }
+  }
+  if (failed) return in_status(first_error);
+  return {};
+}
+
+/// Ends those that are complete; `outcount` and `indices` as MPI_Waitsome.
+Status retire_some(int count, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
+  std::string first_error;
+  bool failed = false;
+  int found = 0;
+  for (int i = 0; i < count; ++i) {
+    core::Request* request = completed(handles[i]);
+    if (request == nullptr) continue;
+    failed |= !retire_into(&handles[i], *request, status_at(statuses, found), first_error);
+    indices[found++] = i;
+  }
+  *outcount = found;
+  if (failed) return in_status(first_error);
+  return {};
+}
+
+int find_completed(int count, const MPI_Request* handles) {
+  for (int i = 0; i < count; ++i)
+    if (completed(handles[i]) != nullptr) return i;
+  return -1;
+}
+
+void advance_once() {
+  if (!g_instance->progress()) g_instance->yield_if_crowded();
+}
+
+template <class Done>
+void wait_until(Done&& done) {
+  for (unsigned rounds = 0; !done();) {
+    if (g_instance->progress())
+      rounds = 0;
+    else
+      g_instance->idle(rounds);
+  }
+}
+
+Status no_active(int* index, int* flag, MPI_Status* status) {
+  *index = MPI_UNDEFINED;
+  if (flag != nullptr) *flag = 1;
+  fill_empty(status);
+  return {};
+}
+
+}  // namespace
+
+Status Waitall(int count, MPI_Request* handles, MPI_Status* statuses) {
+  auto active = count_active(count, handles);
+  if (!active) return std::move(active).error();
+  for (int i = 0; i < count; ++i)
+    if (pending(handles[i])) core::wait(*g_instance, *reinterpret_cast<core::Request*>(handles[i]));
+  return retire_all(count, handles, statuses);
+}
+
+Status Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses) {
+  *flag = 0;
+  auto active = count_active(count, handles);
+  if (!active) return std::move(active).error();
+  if (*active != 0) advance_once();
+  for (int i = 0; i < count; ++i)
+    if (pending(handles[i])) return {};
+  *flag = 1;
+  return retire_all(count, handles, statuses);
+}
+
+Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) {
+  auto active = count_active(count, handles);
+  if (!active) return std::move(active).error();
+  if (*active == 0) return no_active(index, nullptr, status);
+  wait_until([&] { return (*index = find_completed(count, handles)) >= 0; });
+  return retire(&handles[*index], *completed(handles[*index]), status);
+}
+
+Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Status* status) {
+  *flag = 0;
+  *index = MPI_UNDEFINED;
+  auto active = count_active(count, handles);
+  if (!active) return std::move(active).error();
+  if (*active == 0) return no_active(index, flag, status);
+  advance_once();
+  const int found = find_completed(count, handles);
+  if (found < 0) return {};
+  *flag = 1;
+  *index = found;
+  return retire(&handles[found], *completed(handles[found]), status);
+}
+
+Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
+  auto active = count_active(incount, handles);
+  if (!active) return std::move(active).error();
+  *outcount = MPI_UNDEFINED;
+  if (*active == 0) return {};
+  wait_until([&] { return find_completed(incount, handles) >= 0; });
+  return retire_some(incount, handles, outcount, indices, statuses);
+}
+
+Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
+  auto active = count_active(incount, handles);
+  if (!active) return std::move(active).error();
+  *outcount = MPI_UNDEFINED;
+  if (*active == 0) return {};
+  advance_once();
+  return retire_some(incount, handles, outcount, indices, statuses);
+}
+
+}  // namespace weft::api::impl
