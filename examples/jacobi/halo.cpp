@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "halo.hpp"
+
+#include <mpi.h>
+
+namespace jacobi {
+namespace {
+
+enum Tag { upwards, downwards };  // which way a row travels: with two ranks both neighbours are the same
+
+// The four rows of an exchange, in a grid.
+struct Rows {
+  float *upper_halo, *first, *last, *lower_halo;
+
+  Rows(float* grid, const Position& place)
+      : upper_halo(grid),
+        first(grid + place.nx),
+        last(grid + static_cast<size_t>(place.rows) * place.nx),
+        lower_halo(last + place.nx) {}
+};
+
+void send_and_receive(const Rows& rows, const Position& place) {
+  MPI_Sendrecv(rows.first, place.nx, MPI_FLOAT, place.top, upwards, rows.lower_halo, place.nx, MPI_FLOAT,
+               place.bottom, upwards, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Sendrecv(rows.last, place.nx, MPI_FLOAT, place.bottom, downwards, rows.upper_halo, place.nx, MPI_FLOAT,
+               place.top, downwards, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+// The rows go to MPI where they are.
+class DirectHalo final : public Halo {
+ public:
+  explicit DirectHalo(const Position& place) : place_(place) {}
+  void begin(float*) override {}
+  void finish(float* grid) override { send_and_receive(Rows(grid, place_), place_); }
+
+ private:
+  Position place_;
+};
+
+// The rows go through host memory, for an MPI that takes nothing else.
+class StagedHalo final : public Halo {
+ public:
+  StagedHalo(Engine& engine, const Position& place)
+      : engine_(engine), place_(place), memory_(engine.allocate_staging(4 * static_cast<size_t>(place.nx))) {}
+
+  void begin(float*) override {}
+
+  void finish(float* grid) override {
+    const Rows rows(grid, place_);
+    Rows staged(memory_, place_);  // here four rows one after the other
+    staged.last = staged.first + place_.nx;
+    staged.lower_halo = staged.last + place_.nx;
+    engine_.copy_to_staging(staged.first, rows.first, place_.nx);
+    engine_.copy_to_staging(staged.last, rows.last, place_.nx);
+    engine_.wait();
+    send_and_receive(staged, place_);
+    engine_.copy_from_staging(rows.upper_halo, staged.upper_halo, place_.nx);
+    engine_.copy_from_staging(rows.lower_halo, staged.lower_halo, place_.nx);
+  }
+
+ private:
+  Engine& engine_;
+  Position place_;
+  float* memory_;
+};
+
+// Persistent requests: receives are ready before the sweep, all four messages travel at once.
+class PersistentHalo final : public Halo {
+ public:
+  PersistentHalo(const Position& place, float* const grids[2]) {
+    for (int g = 0; g < 2; ++g) {
+      const Rows rows(grids[g], place);
+      grids_[g] = grids[g];
+      MPI_Request* requests = requests_[g];
+      MPI_Recv_init(rows.upper_halo, place.nx, MPI_FLOAT, place.top, downwards, MPI_COMM_WORLD, &requests[0]);
+      MPI_Recv_init(rows.lower_halo, place.nx, MPI_FLOAT, place.bottom, upwards, MPI_COMM_WORLD,
+                    &requests[1]);
+      MPI_Send_init(rows.first, place.nx, MPI_FLOAT, place.top, upwards, MPI_COMM_WORLD, &requests[2]);
+      MPI_Send_init(rows.last, place.nx, MPI_FLOAT, place.bottom, downwards, MPI_COMM_WORLD, &requests[3]);
+    }
+  }
+
+  ~PersistentHalo() override {
+    for (auto& requests : requests_) {
+      for (MPI_Request& request : requests) MPI_Request_free(&request);
+    }
+  }
+
+  void begin(float* grid) override { MPI_Startall(2, requests_of(grid)); }
+
+  void finish(float* grid) override {
+    MPI_Request* requests = requests_of(grid);
+    MPI_Startall(2, requests + 2);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+  }
+
+ private:
+  MPI_Request* requests_of(const float* grid) { return requests_[grid == grids_[0] ? 0 : 1]; }
+
+  float* grids_[2];
+  MPI_Request requests_[2][4];
+};
+
+}  // namespace
+
+std::unique_ptr<Halo> make_halo(Variant variant, Engine& engine, const Position& place,
+                                float* const grids[2]) {
+  switch (variant) {
+    case Variant::cuda_aware:
+      return std::make_unique<DirectHalo>(place);
+    case Variant::host_staged:
+      return std::make_unique<StagedHalo>(engine, place);
+    case Variant::overlap:
+      return std::make_unique<PersistentHalo>(place, grids);
+  }
+  return nullptr;
+}
+
+}  // namespace jacobi
