@@ -9,8 +9,10 @@
 
 namespace weft::coll {
 
-/// The tags below it are those of collective operations (Communicator::next_collective_tag).
-inline constexpr int kUserTag = 0x40000000;
+/// Collective operations use the tags from 0 (Communicator::next_collective_tag); calls in which only some
+/// processes of a communicator take part must not count along and use tags below the wildcards.
+/// `user_tag`: 0 to 2^30 - 1.
+[[nodiscard]] constexpr int partial_tag(int user_tag) { return -3 - (user_tag & 0x3fffffff); }
 
 class Circle {
  public:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coll/circle.hpp"
+#include "coll/schedule.hpp"
 #include "core/instance.hpp"
 
 namespace weft::coll {
@@ -76,7 +77,7 @@ std::vector<int> members_of(const std::vector<Wish>& wishes, int64_t color) {
   return ranks;
 }
 
-Made no_intercomm(const char* what) {
+Error no_intercomm(const char* what) {
   return Error(Errc::unsupported, std::string(what) + " of an intercommunicator is not there yet");
 }
 
@@ -96,6 +97,31 @@ Made duplicate(Communicator& parent) {
   Made child = inherit(parent, Communicator::create(parent.instance, *id, parent.group));
   if (child.ok() && parent.topology) (*child)->topology = parent.topology->clone();
   return child;
+}
+
+Result<PendingChild> start_duplicate(Communicator& parent) {
+  if (parent.inter()) return no_intercomm("MPI_Comm_idup");
+  const ContextId offer = parent.rank() == 0 ? parent.instance.new_contexts() : 0;
+  Made child = inherit(parent, Communicator::create(parent.instance, offer, parent.group));
+  if (!child) return std::move(child).error();
+  Call call;
+  call.what = Collective::bcast;
+  call.comm = &parent;
+  call.rank = parent.rank();
+  call.size = parent.size();
+  const p2p::Buffer id = packed(&(*child)->id, sizeof(ContextId));
+  call.recv.address = id.address;
+  call.recv.count = id.count;
+  call.recv.type = id.type;
+  call.recv.classified = true;  // host memory
+  call.bytes = sizeof(ContextId);
+  auto request = start(call);
+  if (request.ok()) {
+    if (parent.topology) (*child)->topology = parent.topology->clone();
+    return PendingChild{*child, *request};
+  }
+  (*child)->release();
+  return std::move(request).error();
 }
 
 Made split(Communicator& parent, int64_t color, int key) {
@@ -138,7 +164,7 @@ Made create_group(Communicator& parent, Group& group, int tag) {
   if (parent.inter()) return no_intercomm("MPI_Comm_create_group");
   WEFT_TRY(check_subset(group, *parent.group));
   if (group.rank() < 0) return nullptr;
-  return create_among(parent, group, kUserTag | tag);
+  return create_among(parent, group, partial_tag(tag));
 }
 
 Made create_from_group(Instance& instance, Group& group, std::string_view name) {
@@ -150,7 +176,7 @@ Made create_from_group(Instance& instance, Group& group, std::string_view name) 
   auto everyone = Ref<Group>(Group::create(std::move(processes), instance.self));
   const Ref<Communicator> bootstrap(Communicator::create(instance, kBootstrapContext, std::move(everyone)));
   if (!bootstrap) return Error(Errc::no_mem, "no room for another communicator: free some");
-  const int tag = kUserTag | static_cast<int>(hash(name) & (kUserTag - 1));
+  const int tag = partial_tag(static_cast<int>(hash(name) & INT32_MAX));
   return create_among(*bootstrap, group, tag);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "core/communicator.hpp"
+#include "core/request.hpp"
 
 namespace weft::coll {
 
@@ -19,6 +20,12 @@ using Made = Result<core::Communicator*>;
 
 /// Same groups, error handler and topology. Intercommunicators too.
 [[nodiscard]] Made duplicate(core::Communicator& parent);
+/// MPI_Comm_idup: the child's context id arrives with the request, and then it can be used.
+struct PendingChild {
+  core::Communicator* child;
+  core::Request* request;
+};
+[[nodiscard]] Result<PendingChild> start_duplicate(core::Communicator& parent);
 /// Members of equal color, ordered by (key, rank in parent). color < 0: in none.
 [[nodiscard]] Made split(core::Communicator& parent, int64_t color, int key);
 /// Only parts smaller than the parent: a split that would not divide it gives nullptr.

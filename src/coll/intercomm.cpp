@@ -77,7 +77,7 @@ Made intercomm_create(Communicator& local, int local_leader, Communicator* peer,
   Status met;
   if (local.rank() == local_leader) {
     offer.context = instance.new_contexts(kIdsEach);
-    met = meet(*peer, remote_leader, kUserTag | tag, *local.group, offer, remote);
+    met = meet(*peer, remote_leader, partial_tag(tag), *local.group, offer, remote);
     if (!met.ok()) offer.size = 0;  // the others must not wait for ever
   }
   WEFT_TRY(circle.broadcast(&offer, sizeof offer, local_leader));

@@ -54,7 +54,7 @@ class Communicator final : public Counted {
   static Slab<Communicator>& slab();
 
   Instance& instance;
-  const ContextId id;
+  ContextId id;  ///< constant once known: MPI_Comm_idup learns it when its request completes
   Ref<Group> group, remote_group;
   Ref<Communicator> local;  ///< of an intercommunicator: the local group's own, for its collectives
   Ref<Errhandler> errhandler;

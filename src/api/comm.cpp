@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communicators: what they are, their names and hints, and their end (MPI 5.0 sections 7.4.1, 7.4.3, 7.4.4,
+// 7.6.1, 7.8 and 11.10.4).
+#include <string>
+
+#include "api/hints.hpp"
+#include "api/impl.hpp"
+#include "api/objects.hpp"
+#include "core/instance.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+bool is_predefined(const core::Communicator& comm) { return comm.handle < kPredefinedEnd; }
+
+int compare_groups(const core::Group& a, const core::Group& b) {
+  switch (a.compare(b)) {
+    case core::Comparison::identical:
+    case core::Comparison::congruent:
+      return MPI_CONGRUENT;
+    case core::Comparison::similar:
+      return MPI_SIMILAR;
+    case core::Comparison::unequal:
+      break;
+  }
+  return MPI_UNEQUAL;
+}
+
+Status check_freeable(const core::Communicator& comm) {
+  if (!is_predefined(comm)) return {};
+  return Error(Errc::comm, "comm is " + comm.name + ", which lives until MPI_Finalize");
+}
+
+/// Delete callbacks run first: when one fails the communicator stays.
+Status give_up(core::Communicator& comm, MPI_Comm* handle) {
+  WEFT_TRY(comm.attributes.clear(comm.instance, reinterpret_cast<void*>(comm.handle)));
+  comm.freed = true;
+  comm.release();
+  *handle = MPI_COMM_NULL;
+  return {};
+}
+
+}  // namespace
+
+Status Comm_size(core::Communicator& comm, int* size) {
+  *size = comm.size();
+  return {};
+}
+
+Status Comm_rank(core::Communicator& comm, int* rank) {
+  *rank = comm.rank();
+  return {};
+}
+
+Status Comm_compare(core::Communicator& comm1, core::Communicator& comm2, int* result) {
+  if (&comm1 == &comm2) {
+    *result = MPI_IDENT;
+    return {};
+  }
+  *result = MPI_UNEQUAL;
+  if (comm1.inter() != comm2.inter()) return {};
+  *result = compare_groups(*comm1.group, *comm2.group);
+  if (comm1.inter()) {
+    const int remote = compare_groups(*comm1.remote_group, *comm2.remote_group);
+    if (*result == MPI_UNEQUAL || remote == MPI_UNEQUAL)
+      *result = MPI_UNEQUAL;
+    else if (remote == MPI_SIMILAR)
+      *result = MPI_SIMILAR;
+  }
+  return {};
+}
+
+Status Comm_test_inter(core::Communicator& comm, int* flag) {
+  *flag = comm.inter();
+  return {};
+}
+
+Status Comm_remote_size(core::Communicator& comm, int* size) {
+  if (!comm.inter()) return Error(Errc::comm, "comm is an intracommunicator: it has no remote group");
+  *size = comm.remote_size();
+  return {};
+}
+
+Status Comm_set_name(core::Communicator& comm, const char* name) {
+  comm.name.assign(name, strnlen(name, MPI_MAX_OBJECT_NAME - 1));
+  return {};
+}
+
+Status Comm_get_name(core::Communicator& comm, char* name, int* resultlen) {
+  copy_text(comm.name, name, MPI_MAX_OBJECT_NAME, resultlen);
+  return {};
+}
+
+Status Comm_set_info(core::Communicator& comm, core::Info* info) { return apply_hints(comm, info); }
+
+Status Comm_get_info(core::Communicator& comm, MPI_Info* info) {
+  return publish_new(comm.info ? core::Info::duplicate(*comm.info) : core::Info::create(), info);
+}
+
+Status Comm_free(MPI_Comm* handle) {
+  core::Communicator& comm = *to_communicator(*handle);
+  WEFT_TRY(check_freeable(comm));
+  return give_up(comm, handle);
+}
+
+Status Comm_disconnect(MPI_Comm* handle) {
+  core::Communicator& comm = *to_communicator(*handle);
+  WEFT_TRY(check_freeable(comm));
+  // Pending operations hold references; when only ours is left all communication is over.
+  for (unsigned idle_rounds = 0; comm.references() > 1;) {
+    if (comm.instance.progress())
+      idle_rounds = 0;
+    else
+      comm.instance.idle(idle_rounds);
+  }
+  return give_up(comm, handle);
+}
+
+Status Comm_get_parent(MPI_Comm* parent) {
+  *parent = MPI_COMM_NULL;  // this process was not spawned: there is no MPI_Comm_spawn yet
+  return {};
+}
+
+}  // namespace weft::api::impl

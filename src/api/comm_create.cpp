@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communicators made from others (MPI 5.0 sections 7.4.2 and 7.6.2).
+#include <string>
+
+#include "api/check.hpp"
+#include "api/hints.hpp"
+#include "api/impl.hpp"
+#include "api/objects.hpp"
+#include "coll/construct.hpp"
+#include "core/instance.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+using core::Communicator;
+
+/// MPI_COMM_NULL where this process is in none.
+Status hand_out(coll::Made made, MPI_Comm* handle) {
+  if (!made) return std::move(made).error();
+  *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
+  return {};
+}
+
+/// Attributes of the parent and hints of the caller. On an error the child is gone.
+Status furnish(Communicator& parent, Communicator& child, const core::Info* info) {
+  auto* const handle = reinterpret_cast<void*>(child.handle);
+  Status status =
+      parent.attributes.copy_to(parent.instance, reinterpret_cast<void*>(parent.handle), child.attributes);
+  if (status.ok()) status = apply_hints(child, info);
+  if (status.ok()) return {};
+  (void)child.attributes.clear(child.instance, handle);  // the first error is the one to report
+  child.freed = true;
+  child.release();
+  return status;
+}
+
+enum class Part { none, host, strict_host, nothing_known };
+
+/// What MPI_Comm_split_type is asked to divide by (MPI 5.0 section 7.4.2). Of the hardware, hosts are known.
+Result<Part> part_of(int split_type, const core::Info* info) {
+  switch (split_type) {
+    case MPI_UNDEFINED:
+      return Part::none;
+    case MPI_COMM_TYPE_SHARED:
+      return Part::host;
+    case MPI_COMM_TYPE_HW_UNGUIDED:
+      return Part::strict_host;
+    case MPI_COMM_TYPE_HW_GUIDED:
+    case MPI_COMM_TYPE_RESOURCE_GUIDED: {
+      const auto resource = info == nullptr ? std::nullopt : info->get("mpi_hw_resource_type");
+      return resource == "mpi_shared_memory" ? Part::host : Part::nothing_known;
+    }
+    default:
+      return Error(Errc::arg, "split_type = " + std::to_string(split_type) +
+                                  ": use MPI_COMM_TYPE_SHARED, _HW_GUIDED, _HW_UNGUIDED, _RESOURCE_GUIDED or "
+                                  "MPI_UNDEFINED");
+  }
+}
+
+}  // namespace
+
+Status Comm_dup_with_info(Communicator& comm, core::Info* info, MPI_Comm* newcomm) {
+  auto child = coll::duplicate(comm);
+  if (!child) return std::move(child).error();
+  WEFT_TRY(furnish(comm, **child, info));
+  *newcomm = handle_of(**child);
+  return {};
+}
+
+Status Comm_dup(Communicator& comm, MPI_Comm* newcomm) { return Comm_dup_with_info(comm, nullptr, newcomm); }
+
+Status Comm_idup_with_info(Communicator& comm, core::Info* info, MPI_Comm* newcomm, MPI_Request* request) {
+  auto pending = coll::start_duplicate(comm);
+  if (!pending) return std::move(pending).error();
+  if (Status status = furnish(comm, *pending->child, info); !status.ok()) {
+    // The others wait for this process's part of the agreement.
+    core::wait(comm.instance, *pending->request);
+    pending->request->destroy();
+    return status;
+  }
+  *newcomm = handle_of(*pending->child);
+  *request = handle_of(*pending->request);
+  return {};
+}
+
+Status Comm_idup(Communicator& comm, MPI_Comm* newcomm, MPI_Request* request) {
+  return Comm_idup_with_info(comm, nullptr, newcomm, request);
+}
+
+Status Comm_create(Communicator& comm, core::Group& group, MPI_Comm* newcomm) {
+  return hand_out(coll::create(comm, group), newcomm);
+}
+
+Status Comm_create_group(Communicator& comm, core::Group& group, int tag, MPI_Comm* newcomm) {
+  return hand_out(coll::create_group(comm, group, tag), newcomm);
+}
+
+Status Comm_create_from_group(core::Group& group, const char* stringtag, core::Info* info,
+                              core::Errhandler& errhandler, MPI_Comm* newcomm) {
+  const std::string_view name(stringtag, strnlen(stringtag, MPI_MAX_STRINGTAG_LEN));
+  auto child = coll::create_from_group(*g_instance, group, name);
+  if (child.ok() && *child != nullptr) {
+    (*child)->errhandler = core::Ref<core::Errhandler>::share(&errhandler);
+    if (Status status = apply_hints(**child, info); !status.ok()) {
+      (*child)->release();
+      return status;
+    }
+  }
+  return hand_out(std::move(child), newcomm);
+}
+
+Status Comm_split(Communicator& comm, int color, int key, MPI_Comm* newcomm) {
+  if (color < 0 && color != MPI_UNDEFINED)
+    return Error(Errc::arg, "color = " + std::to_string(color) + ": use 0 or more, or MPI_UNDEFINED");
+  return hand_out(coll::split(comm, color, key), newcomm);
+}
+
+Status Comm_split_type(Communicator& comm, int split_type, int key, core::Info* info, MPI_Comm* newcomm) {
+  auto part = part_of(split_type, info);
+  if (!part) return std::move(part).error();
+  const bool by_host = *part == Part::host || *part == Part::strict_host;
+  // Processes that say MPI_UNDEFINED cannot know what the others say, so all take part in the same exchange.
+  const int64_t color = by_host ? coll::host_color(comm.instance) : -1;
+  if (*part != Part::strict_host) return hand_out(coll::split(comm, color, key), newcomm);
+  auto child = coll::split_strictly(comm, color, key);
+  if (child.ok() && *child != nullptr && info != nullptr && info != core::Info::environment())
+    info->set("mpi_hw_resource_type", "mpi_shared_memory");
+  return hand_out(std::move(child), newcomm);
+}
+
+Status Intercomm_create(Communicator& local_comm, int local_leader, Communicator& peer_comm,
+                        int remote_leader, int tag, MPI_Comm* newintercomm) {
+  if (local_comm.inter())
+    return Error(Errc::comm, "local_comm is an intercommunicator: pass an intracommunicator");
+  if (local_comm.rank() == local_leader && !is_rank(remote_leader, peer_comm.remote_size()))
+    return bad_rank("remote_leader", remote_leader, peer_comm.remote_size(), false);
+  return hand_out(coll::intercomm_create(local_comm, local_leader, &peer_comm, remote_leader, tag),
+                  newintercomm);
+}
+
+Status Intercomm_merge(Communicator& intercomm, int high, MPI_Comm* newintracomm) {
+  if (!intercomm.inter()) return Error(Errc::comm, "intercomm is an intracommunicator");
+  return hand_out(coll::intercomm_merge(intercomm, high != 0), newintracomm);
+}
+
+}  // namespace weft::api::impl

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Error handlers (MPI 5.0 section 9.3). Those of windows and files can be made; they are set with windows and
+// files.
+#include "core/errhandler.hpp"
+
+#include "api/errors.hpp"
+#include "api/impl.hpp"
+#include "api/objects.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+using core::Errhandler;
+using Target = Errhandler::Target;
+
+template <class F>
+Status create(Target target, F* function, MPI_Errhandler* errhandler) {
+  return publish_new(Errhandler::create(target, reinterpret_cast<Errhandler::Function>(function)),
+                     errhandler);
+}
+
+}  // namespace
+
+Status Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return create(Target::communicator, function, errhandler);
+}
+
+Status Win_create_errhandler(MPI_Win_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return create(Target::window, function, errhandler);
+}
+
+Status File_create_errhandler(MPI_File_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return create(Target::file, function, errhandler);
+}
+
+Status Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
+  return create(Target::session, function, errhandler);
+}
+
+Status Comm_set_errhandler(core::Communicator& comm, Errhandler& errhandler) {
+  if (errhandler.target != Target::any && errhandler.target != Target::communicator)
+    return Error(Errc::errhandler,
+                 "errhandler is not one for communicators: make it with MPI_Comm_create_errhandler");
+  comm.errhandler = core::Ref<Errhandler>::share(&errhandler);
+  return {};
+}
+
+Status Comm_get_errhandler(core::Communicator& comm, MPI_Errhandler* errhandler) {
+  publish_shared(comm.errhandler ? comm.errhandler.get() : Errhandler::fatal(), errhandler);
+  return {};
+}
+
+Status Comm_call_errhandler(core::Communicator& comm, int errorcode) {
+  const auto handler =
+      core::Ref<Errhandler>::share(comm.errhandler ? comm.errhandler.get() : Errhandler::fatal());
+  const std::string message = "called by the application with " + code_name(errorcode);
+  comm.instance.unlocked([&] {
+    run_handler(*handler, reinterpret_cast<void*>(comm.handle), errorcode, "MPI_Comm_call_errhandler",
+                message);
+  });
+  return {};
+}
+
+Status Errhandler_free(MPI_Errhandler* handle) {
+  Errhandler& errhandler = *to_errhandler(*handle);
+  // MPI_Comm_get_errhandler's result is to be freed, and may be predefined; freeing the constant does no
+  // harm.
+  if (errhandler.has_handle())
+    errhandler.close_handle();
+  else if (errhandler.kind == Errhandler::Kind::user)
+    return bad_handle(HandleKind::errhandler, "errhandler", *handle);
+  *handle = MPI_ERRHANDLER_NULL;
+  return {};
+}
+
+}  // namespace weft::api::impl
