@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Checks: what the errors say.
+#include "api/check.hpp"
+
+#include <string>
+
+#include "api/handles.hpp"
+
+namespace weft::api {
+
+config::Choice g_check_setting("check", 0, {"on", "off"},
+                               "check the arguments of every MPI call; off leaves out all but handles");
+
+namespace {
+
+std::string shown(const char* name, MPI_Count value) {
+  return std::string(name) + " = " + std::to_string(value);
+}
+
+std::string element(const char* name, size_t index) {
+  return std::string(name) + "[" + std::to_string(index) + "]";
+}
+
+std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank" : " ranks"); }
+
+std::string range(int size) { return size == 1 ? "0" : "0 to " + std::to_string(size - 1); }
+
+}  // namespace
+
+size_t find_negative(const CountArray& values, size_t n) {
+  size_t i = 0;
+  while (i < n && values[i] >= 0) ++i;
+  return i;
+}
+
+size_t find_bad_datatype(const MPI_Datatype* handles, size_t n, bool committed) {
+  size_t i = 0;
+  for (; i < n; ++i) {
+    const datatype::Datatype* type = to_datatype(handles[i]);
+    if (type == nullptr || (committed && !type->committed())) break;
+  }
+  return i;
+}
+
+Error null_pointer(const char* name) {
+  return {Errc::arg, std::string(name) + " is a null pointer: pass the address of a variable"};
+}
+
+Error negative(Errc code, const char* name, MPI_Count value) {
+  return {code, shown(name, value) + ": must not be negative"};
+}
+
+Error negative_at(Errc code, const char* name, size_t index, MPI_Count value) {
+  return negative(code, element(name, index).c_str(), value);
+}
+
+Error bad_datatype_at(const char* name, size_t index, MPI_Datatype handle) {
+  const datatype::Datatype* type = to_datatype(handle);
+  if (type != nullptr) return uncommitted(element(name, index).c_str(), *type);
+  return bad_handle_at(HandleKind::datatype, name, index, handle);
+}
+
+Error uncommitted(const char* name, const datatype::Datatype& type) {
+  const std::string what = type.name().empty() ? "a derived type" : type.name();
+  return {Errc::type, std::string(name) + " is not committed (" + what + "): call MPI_Type_commit first"};
+}
+
+Error bad_rank(const char* name, int value, int size, bool wildcard) {
+  return {Errc::rank, shown(name, value) + " (communicator has " + ranks(size) + "): use " + range(size) +
+                          (wildcard ? ", MPI_ANY_SOURCE or MPI_PROC_NULL" : ", or MPI_PROC_NULL")};
+}
+
+Error bad_member(const char* name, int value, int size) {
+  return {Errc::rank, shown(name, value) + " (there are " + ranks(size) + "): use " + range(size)};
+}
+
+Error bad_root(const char* name, int value, const core::Communicator& comm) {
+  std::string message = shown(name, value) + " (communicator has " + ranks(comm.remote_size()) + "): use " +
+                        range(comm.remote_size());
+  if (comm.inter()) message += ", MPI_ROOT or MPI_PROC_NULL";
+  return {Errc::root, message};
+}
+
+Error bad_tag(const char* name, int value, bool wildcard) {
+  return {Errc::tag, shown(name, value) + ": use 0 to " + std::to_string(kTagUpperBound) +
+                         (wildcard ? ", or MPI_ANY_TAG" : "")};
+}
+
+Error too_large(const char* name, MPI_Count value) {
+  return {Errc::value_too_large,
+          shown(name, value) + " does not fit an int: use the call's large-count twin (_c)"};
+}
+
+}  // namespace weft::api

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry: the cold halves of every call.
+#include "api/entry.hpp"
+
+#include <mutex>
+#include <string>
+
+#include "api/error_codes.hpp"
+
+namespace weft::api {
+
+namespace {
+
+// Serialises the calls that MPI allows before an instance, and so its lock, exists.
+std::mutex early_lock;
+
+}  // namespace
+
+Entry::Entry(const char* call, AnyTime) : call_(call) {
+  early_lock.lock();
+  early_locked_ = true;
+  if (g_instance != nullptr && g_instance->threaded) {
+    g_instance->lock.lock();
+    instance_locked_ = true;
+  }
+}
+
+void Entry::unlock() {
+  if (instance_locked_) g_instance->lock.unlock();
+  if (early_locked_) early_lock.unlock();
+  instance_locked_ = early_locked_ = false;
+}
+
+void Entry::refuse_outside() {
+  const bool before = g_state.load() == State::before_init;
+  abort_job(MPI_ERR_OTHER, std::string(call_) + (before ? " was called before MPI_Init: call MPI_Init first"
+                                                        : " was called after MPI_Finalize: MPI has ended"));
+}
+
+int Entry::fail(Error error) {
+  const int code = code_of(error);
+  // Held while the handler runs without the lock: another thread may free the communicator meanwhile.
+  core::Ref<core::Communicator> comm = take_blamed();
+  if (comm_ != nullptr) comm = core::Ref<core::Communicator>::share(comm_);
+  if (!comm && g_instance != nullptr && !file_) comm = g_instance->self_comm;
+  core::Ref<core::Errhandler> handler;
+  void* handle = MPI_COMM_NULL;
+  if (comm) {
+    handler = comm->errhandler;
+    handle = reinterpret_cast<void*>(comm->handle);
+  } else if (file_) {
+    handler = core::Ref<core::Errhandler>::share(core::Errhandler::ret());
+    handle = MPI_FILE_NULL;
+  }
+  if (!handler) handler = core::Ref<core::Errhandler>::share(core::Errhandler::fatal());
+  remember_error(std::string(call_) + ": " + error.message());
+  const bool relock = instance_locked_;
+  unlock();
+  run_handler(*handler, handle, code, call_, error.message());
+  if (relock) {  // the references end under the lock
+    g_instance->lock.lock();
+    instance_locked_ = true;
+  }
+  return code;
+}
+
+int Entry::unsupported() {
+  return fail(Error(Errc::unsupported, "not implemented yet; docs/coverage.md lists what is"));
+}
+
+}  // namespace weft::api

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Errors: the map from Errc, the last message, error handlers and the end of the job.
+#include "api/errors.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "api/entry.hpp"
+#include "api/error_codes.hpp"
+#include "launch/launch.hpp"
+
+namespace weft::api {
+
+namespace {
+
+// Errc values beyond the enumeration carry an MPI code: a class directly, or "see t_code".
+constexpr int kDirect = 128;
+constexpr int kStashed = 255;
+
+thread_local int t_code = MPI_SUCCESS;
+thread_local std::string t_message;
+thread_local core::Ref<core::Communicator> t_blamed;
+
+}  // namespace
+
+Error mpi_error(int code, std::string message) {
+  if (code > 0 && code < kStashed - kDirect) return {static_cast<Errc>(kDirect + code), std::move(message)};
+  t_code = code;
+  return {static_cast<Errc>(kStashed), std::move(message)};
+}
+
+int code_of(const Error& error) {
+  const int value = static_cast<int>(error.code());
+  if (value == kStashed) return t_code;
+  if (value >= kDirect) return value - kDirect;
+  switch (error.code()) {
+    case Errc::buffer:
+      return MPI_ERR_BUFFER;
+    case Errc::count:
+      return MPI_ERR_COUNT;
+    case Errc::type:
+      return MPI_ERR_TYPE;
+    case Errc::tag:
+      return MPI_ERR_TAG;
+    case Errc::comm:
+      return MPI_ERR_COMM;
+    case Errc::rank:
+      return MPI_ERR_RANK;
+    case Errc::root:
+      return MPI_ERR_ROOT;
+    case Errc::group:
+      return MPI_ERR_GROUP;
+    case Errc::op:
+      return MPI_ERR_OP;
+    case Errc::arg:
+      return MPI_ERR_ARG;
+    case Errc::truncate:
+      return MPI_ERR_TRUNCATE;
+    case Errc::other:
+      return MPI_ERR_OTHER;
+    case Errc::intern:
+    case Errc::again:  // must not come this far
+      return MPI_ERR_INTERN;
+    case Errc::request:
+      return MPI_ERR_REQUEST;
+    case Errc::pending:
+      return MPI_ERR_PENDING;
+    case Errc::no_mem:
+      return MPI_ERR_NO_MEM;
+    case Errc::keyval:
+      return MPI_ERR_KEYVAL;
+    case Errc::info:
+      return MPI_ERR_INFO;
+    case Errc::info_key:
+      return MPI_ERR_INFO_KEY;
+    case Errc::info_value:
+      return MPI_ERR_INFO_VALUE;
+    case Errc::errhandler:
+      return MPI_ERR_ERRHANDLER;
+    case Errc::topology:
+      return MPI_ERR_TOPOLOGY;
+    case Errc::dims:
+      return MPI_ERR_DIMS;
+    case Errc::name:
+      return MPI_ERR_NAME;
+    case Errc::session:
+      return MPI_ERR_SESSION;
+    case Errc::value_too_large:
+      return MPI_ERR_VALUE_TOO_LARGE;
+    case Errc::unsupported:
+      return MPI_ERR_UNSUPPORTED_OPERATION;
+    case Errc::window:
+      return MPI_ERR_WIN;
+    case Errc::file:
+      return MPI_ERR_FILE;
+    case Errc::io:
+      return MPI_ERR_IO;
+    case Errc::proc_aborted:
+      return MPI_ERR_PROC_ABORTED;
+    case Errc::abi:
+      return MPI_ERR_ABI;
+  }
+  return MPI_ERR_UNKNOWN;
+}
+
+void blame(core::Communicator& comm) { t_blamed = core::Ref<core::Communicator>::share(&comm); }
+
+core::Ref<core::Communicator> take_blamed() { return std::move(t_blamed); }
+
+const std::string& last_error_message() { return t_message; }
+
+void remember_error(std::string message) { t_message = std::move(message); }
+
+void run_handler(const core::Errhandler& handler, void* handle, int code, const char* call,
+                 const std::string& message) {
+  switch (handler.kind) {
+    case core::Errhandler::Kind::ret:
+      return;
+    case core::Errhandler::Kind::user:
+      handler.function(&handle, &code, message.c_str());
+      return;
+    case core::Errhandler::Kind::fatal:
+    case core::Errhandler::Kind::abort:
+      abort_job(
+          code,
+          std::string(call) + " failed: " + message + " (" + code_name(code) +
+              "). Errors are fatal here; MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) returns them.");
+  }
+}
+
+void abort_job(int code, const std::string& message) {
+  // Only the low 8 bits reach the parent; a failure must not look like success.
+  const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
+  std::fflush(stdout);
+  core::Instance* instance = g_state.load() == State::running ? g_instance : nullptr;
+  std::string line = "weft: " + message + "\n";
+  bool reported = false;
+  if (instance != nullptr) {
+    line = "weft[" + std::to_string(instance->self) + "]: " + message + "\n";
+    reported = instance->exchange->abort_is_reported();
+    if (reported) instance->exchange->abort(status, line.substr(0, line.size() - 1));
+  }
+  if (!reported) {
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+    if (instance != nullptr) instance->exchange->abort(status, message);
+  }
+  ::_exit(status);
+}
+
+}  // namespace weft::api

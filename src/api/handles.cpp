@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Handles: tables of predefined objects, the registry of request slabs, integers for Fortran, messages.
+#include "api/handles.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "api/check.hpp"
+#include "api/counts.hpp"
+#include "datatype/predefined.hpp"
+
+namespace weft::api {
+
+HandleTables::HandleTables()
+    : communicators(core::Communicator::slab()),
+      groups(core::Group::slab()),
+      ops_slab(core::Op::slab()),
+      infos(core::Info::slab()),
+      errhandlers(core::Errhandler::slab()),
+      transfers(p2p::Transfer::slab()) {
+  for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
+  for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
+}
+
+const HandleTables g_handles;
+
+core::Errhandler* to_errhandler(MPI_Errhandler handle) {
+  if (handle == MPI_ERRORS_ARE_FATAL) return core::Errhandler::fatal();
+  if (handle == MPI_ERRORS_ABORT) return core::Errhandler::abort();
+  if (handle == MPI_ERRORS_RETURN) return core::Errhandler::ret();
+  return live(g_handles.errhandlers, handle);
+}
+
+MPI_Errhandler handle_of(const core::Errhandler& handler) {
+  if (&handler == core::Errhandler::fatal()) return MPI_ERRORS_ARE_FATAL;
+  if (&handler == core::Errhandler::abort()) return MPI_ERRORS_ABORT;
+  if (&handler == core::Errhandler::ret()) return MPI_ERRORS_RETURN;
+  return reinterpret_cast<MPI_Errhandler>(reinterpret_cast<uintptr_t>(&handler));
+}
+
+MPI_Group handle_of(const core::Group& group) {
+  if (&group == core::Group::empty()) return MPI_GROUP_EMPTY;
+  return reinterpret_cast<MPI_Group>(reinterpret_cast<uintptr_t>(&group));
+}
+
+MPI_Info handle_of(const core::Info& info) {
+  if (&info == core::Info::environment()) return MPI_INFO_ENV;
+  return reinterpret_cast<MPI_Info>(reinterpret_cast<uintptr_t>(&info));
+}
+
+datatype::Datatype& DatatypeArray::operator[](size_t i) const { return *to_datatype(handles_[i]); }
+
+namespace {
+
+std::vector<RequestCheck>& request_checks() {
+  static std::vector<RequestCheck> checks;
+  return checks;
+}
+
+struct KindFacts {
+  const char* noun;  ///< "a communicator"
+  const char* null;  ///< its MPI_*_NULL
+  uintptr_t first, end;
+  const char* remedy;  ///< where such handles come from
+};
+
+const KindFacts& facts(HandleKind kind) {
+  static constexpr KindFacts table[] = {
+      {"a communicator", "MPI_COMM_NULL", 0x100, 0x108, "MPI_COMM_WORLD or a communicator that is not freed"},
+      {"a datatype", "MPI_DATATYPE_NULL", 0x200, 0x300, "a predefined type or one that is not freed"},
+      {"an operation", "MPI_OP_NULL", 0x20, 0x40, "a predefined operation or one from MPI_Op_create"},
+      {"a group", "MPI_GROUP_NULL", 0x108, 0x110, "MPI_GROUP_EMPTY or a group that is not freed"},
+      {"an info object", "MPI_INFO_NULL", 0x130, 0x138, "an info object from MPI_Info_create"},
+      {"an error handler", "MPI_ERRHANDLER_NULL", 0x140, 0x148, "MPI_ERRORS_RETURN or one that is not freed"},
+      {"a request", "MPI_REQUEST_NULL", 0x180, 0x188, "a request that is not complete or freed"},
+      {"a message", "MPI_MESSAGE_NULL", 0x128, 0x130, "the message of a matching probe, once"},
+      {"a window", "MPI_WIN_NULL", 0x110, 0x118, "a window that is not freed"},
+      {"a file", "MPI_FILE_NULL", 0x118, 0x120, "a file that is open"},
+      {"a session", "MPI_SESSION_NULL", 0x120, 0x128, "a session from MPI_Session_init"},
+  };
+  return table[static_cast<int>(kind)];
+}
+constexpr int kKinds = 11;
+
+/// True for what was an object of this kind: it is known not to be live.
+bool was_freed(HandleKind kind, const void* handle) {
+  const auto inside = [handle](const auto& slab) { return slab.check(handle) != HandleState::foreign; };
+  switch (kind) {
+    case HandleKind::communicator:
+      return inside(g_handles.communicators);
+    case HandleKind::op:
+      return inside(g_handles.ops_slab);
+    case HandleKind::group:
+      return inside(g_handles.groups);
+    case HandleKind::info:
+      return inside(g_handles.infos);
+    case HandleKind::errhandler:
+      return inside(g_handles.errhandlers);
+    case HandleKind::request:
+      return inside(g_handles.transfers) || check_other_request(handle) != HandleState::foreign;
+    default:
+      return false;
+  }
+}
+
+Errc class_for(HandleKind kind) {
+  switch (kind) {
+    case HandleKind::communicator:
+      return Errc::comm;
+    case HandleKind::datatype:
+      return Errc::type;
+    case HandleKind::op:
+      return Errc::op;
+    case HandleKind::group:
+      return Errc::group;
+    case HandleKind::info:
+      return Errc::info;
+    case HandleKind::errhandler:
+      return Errc::errhandler;
+    case HandleKind::request:
+    case HandleKind::message:
+      return Errc::request;
+    case HandleKind::window:
+      return Errc::window;
+    case HandleKind::file:
+      return Errc::file;
+    case HandleKind::session:
+      return Errc::session;
+  }
+  return Errc::arg;
+}
+
+/// The kind whose predefined values include this one, or nullptr.
+const KindFacts* owner_of(uintptr_t value) {
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const KindFacts& candidate = facts(static_cast<HandleKind>(kind));
+    if (value >= candidate.first && value < candidate.end) return &candidate;
+  }
+  return nullptr;
+}
+
+Error describe(HandleKind kind, const std::string& argument, const void* handle) {
+  const KindFacts& wanted = facts(kind);
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  const auto error = [&](const std::string& problem) {
+    return Error(class_for(kind), argument + problem + ": pass " + wanted.remedy);
+  };
+  if (value == wanted.first) return error(std::string(" is ") + wanted.null);
+  char text[24];
+  std::snprintf(text, sizeof text, " = 0x%zx", static_cast<size_t>(value));
+  const std::string shown = text;
+  if (const KindFacts* other = owner_of(value); other != nullptr && other != &wanted)
+    return error(shown + " is " + other->noun + " of the ABI, not " + wanted.noun);
+  if (was_freed(kind, handle)) return error(shown + " was freed");
+  return error(shown + " is not " + wanted.noun +
+               " (freed, not initialised, or from a program built with the mpi.h of another ABI)");
+}
+
+/// Numbers for handles that are pointers. Starts above all predefined values; 30 bits fit a Fortran INTEGER.
+struct IntegerTable {
+  std::mutex lock;
+  std::vector<const void*> handles;
+  std::unordered_map<const void*, int> numbers;
+};
+IntegerTable& integers() {
+  static IntegerTable table;
+  return table;
+}
+
+}  // namespace
+
+void register_request_slab(RequestCheck check) {
+  auto& checks = request_checks();
+  if (std::find(checks.begin(), checks.end(), check) == checks.end()) checks.push_back(check);
+}
+
+HandleState check_other_request(const void* handle) {
+  for (const RequestCheck check : request_checks())
+    if (const HandleState state = check(handle); state != HandleState::foreign) return state;
+  return HandleState::foreign;
+}
+
+Error bad_handle(HandleKind kind, const char* name, const void* handle) {
+  return describe(kind, name, handle);
+}
+
+Error bad_handle_at(HandleKind kind, const char* name, size_t index, const void* handle) {
+  return describe(kind, std::string(name) + "[" + std::to_string(index) + "]", handle);
+}
+
+int handle_to_int(const void* handle) {
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  if (value < kPredefinedEnd) return static_cast<int>(value);
+  IntegerTable& table = integers();
+  std::lock_guard guard(table.lock);
+  const auto [entry, added] =
+      table.numbers.try_emplace(handle, static_cast<int>(kPredefinedEnd + table.handles.size()));
+  if (added) table.handles.push_back(handle);
+  return entry->second;
+}
+
+void* handle_from_int(int number) {
+  if (number < static_cast<int>(kPredefinedEnd))
+    return reinterpret_cast<void*>(static_cast<uintptr_t>(number < 0 ? 0 : number));
+  IntegerTable& table = integers();
+  std::lock_guard guard(table.lock);
+  const size_t index = static_cast<size_t>(number) - kPredefinedEnd;
+  return index < table.handles.size() ? const_cast<void*>(table.handles[index]) : nullptr;
+}
+
+}  // namespace weft::api

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Handles: from the values of the ABI to Weft's objects and back. Values below 0x1000 are predefined; every
+// other handle is the address of an object in a slab, checked before use. to_*(): null when the value is no
+// live handle. Threading: under the instance lock.
+#pragma once
+#include <mpi.h>
+
+#include <cstdint>
+
+#include "api/entry.hpp"
+#include "core/communicator.hpp"
+#include "core/errhandler.hpp"
+#include "core/group.hpp"
+#include "core/info.hpp"
+#include "core/op.hpp"
+#include "core/request.hpp"
+#include "datatype/datatype.hpp"
+#include "p2p/transfer.hpp"
+
+namespace weft::api {
+
+inline constexpr uintptr_t kPredefinedEnd = 0x1000;
+inline constexpr uintptr_t kDatatypeFirst = 0x200, kDatatypes = 0x100, kOpFirst = 0x20, kOps = 0x20;
+
+/// Read-only after the library is loaded.
+struct HandleTables {
+  HandleTables();
+  datatype::Datatype* datatypes[kDatatypes];
+  core::Op* ops[kOps];
+  Slab<core::Communicator>& communicators;
+  Slab<core::Group>& groups;
+  Slab<core::Op>& ops_slab;
+  Slab<core::Info>& infos;
+  Slab<core::Errhandler>& errhandlers;
+  Slab<p2p::Transfer>& transfers;
+};
+WEFT_HIDDEN extern const HandleTables g_handles;
+
+template <class H>
+uintptr_t value_of(H handle) {
+  return reinterpret_cast<uintptr_t>(handle);
+}
+/// Objects whose last handle was freed may live on, kept by pending operations or by other objects.
+template <class T, class H>
+T* live(const Slab<T>& slab, H handle) {
+  if (slab.check(handle) != HandleState::live) return nullptr;
+  auto* object = reinterpret_cast<T*>(handle);
+  return object->has_handle() ? object : nullptr;
+}
+
+inline core::Communicator* to_communicator(MPI_Comm handle) {
+  if (handle == MPI_COMM_WORLD) return g_instance->world.get();
+  if (handle == MPI_COMM_SELF) return g_instance->self_comm.get();
+  if (g_handles.communicators.check(handle) != HandleState::live) return nullptr;
+  auto* comm = reinterpret_cast<core::Communicator*>(handle);
+  return comm->freed ? nullptr : comm;
+}
+inline datatype::Datatype* to_datatype(MPI_Datatype handle) {
+  const uintptr_t index = value_of(handle) - kDatatypeFirst;
+  if (index < kDatatypes) return g_handles.datatypes[index];
+  return datatype::find(value_of(handle));
+}
+inline core::Op* to_op(MPI_Op handle) {
+  const uintptr_t index = value_of(handle) - kOpFirst;
+  return index < kOps ? g_handles.ops[index] : live(g_handles.ops_slab, handle);
+}
+inline core::Group* to_group(MPI_Group handle) {
+  return handle == MPI_GROUP_EMPTY ? core::Group::empty() : live(g_handles.groups, handle);
+}
+/// MPI_INFO_NULL gives null too: ask before.
+inline core::Info* to_info(MPI_Info handle) {
+  return handle == MPI_INFO_ENV ? core::Info::environment() : live(g_handles.infos, handle);
+}
+core::Errhandler* to_errhandler(MPI_Errhandler handle);
+
+/// Requests of other kinds than p2p::Transfer live in slabs of their own. core::Request must be the first
+/// base of their class. Call once for each class, before the first request exists.
+using RequestCheck = HandleState (*)(const void* handle);
+void register_request_slab(RequestCheck check);
+[[nodiscard]] HandleState check_other_request(const void* handle);
+/// MPI_REQUEST_NULL gives null too: ask before.
+inline core::Request* to_request(MPI_Request handle) {
+  if (g_handles.transfers.check(handle) == HandleState::live ||
+      check_other_request(handle) == HandleState::live)
+    return reinterpret_cast<core::Request*>(handle);
+  return nullptr;
+}
+
+inline MPI_Comm handle_of(const core::Communicator& comm) { return reinterpret_cast<MPI_Comm>(comm.handle); }
+inline MPI_Datatype handle_of(const datatype::Datatype& type) {
+  return reinterpret_cast<MPI_Datatype>(type.handle());
+}
+inline MPI_Op handle_of(const core::Op& op) { return reinterpret_cast<MPI_Op>(op.handle); }
+inline MPI_Request handle_of(const core::Request& request) {
+  return reinterpret_cast<MPI_Request>(reinterpret_cast<uintptr_t>(&request));
+}
+MPI_Group handle_of(const core::Group& group);
+MPI_Info handle_of(const core::Info& info);
+MPI_Errhandler handle_of(const core::Errhandler& handler);
+
+/// What a bad value is, for messages: null (its kind's MPI_*_NULL), freed, or something else.
+enum class HandleKind {
+  communicator,
+  datatype,
+  op,
+  group,
+  info,
+  errhandler,
+  request,
+  message,
+  window,
+  file,
+  session
+};
+/// An error that tells null, freed and foreign handles apart. `name`: the argument's.
+[[nodiscard]] Error bad_handle(HandleKind kind, const char* name, const void* handle);
+/// The same for an element of an array argument.
+[[nodiscard]] Error bad_handle_at(HandleKind kind, const char* name, size_t index, const void* handle);
+
+/// MPI_*_toint and MPI_*_fromint: predefined handles keep their value; others get a number of their own, kept
+/// for the life of the process. 0 for a number that was never given out.
+[[nodiscard]] int handle_to_int(const void* handle);
+[[nodiscard]] void* handle_from_int(int number);
+
+}  // namespace weft::api

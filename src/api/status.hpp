@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Status: how a Completion is laid out in MPI_Status. MPI_internal[0..1]: bytes received, 64 bits; [2]:
+// cancelled.
+#pragma once
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/request.hpp"
+
+namespace weft::api {
+
+/// Fills everything but MPI_ERROR (calls that return one status leave it alone). MPI_STATUS_IGNORE is
+/// allowed.
+inline void fill(MPI_Status* status, const core::Completion& completion) {
+  if (status == MPI_STATUS_IGNORE) return;
+  status->MPI_SOURCE = completion.source;
+  status->MPI_TAG = completion.tag;
+  std::memcpy(&status->MPI_internal[0], &completion.bytes, sizeof completion.bytes);
+  status->MPI_internal[2] = completion.cancelled ? 1 : 0;
+  status->MPI_internal[3] = status->MPI_internal[4] = 0;
+}
+/// The status of MPI_PROC_NULL, of null and of inactive requests (MPI 5.0 section 3.7.3).
+inline void fill_empty(MPI_Status* status) { fill(status, core::Completion{}); }
+
+inline uint64_t bytes_of(const MPI_Status& status) {
+  uint64_t bytes;
+  std::memcpy(&bytes, &status.MPI_internal[0], sizeof bytes);
+  return bytes;
+}
+inline void set_bytes(MPI_Status& status, uint64_t bytes) {
+  std::memcpy(&status.MPI_internal[0], &bytes, sizeof bytes);
+}
+inline bool cancelled(const MPI_Status& status) { return status.MPI_internal[2] != 0; }
+inline void set_cancelled(MPI_Status& status, bool flag) { status.MPI_internal[2] = flag ? 1 : 0; }
+/// For generalized requests, whose query function fills a status.
+inline core::Completion completion_of(const MPI_Status& status) {
+  return {status.MPI_SOURCE, status.MPI_TAG, bytes_of(status), cancelled(status)};
+}
+
+}  // namespace weft::api

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Generates mpi.h, the entry points, the implementation's header and the coverage page from the Forum's apis.json.
+
+generate.py --src REPOSITORY --out DIRECTORY [--apis apis.json] [--list-outputs | --update-coverage]"""
+
+import argparse
+import importlib.util
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+# pylint: disable=wrong-import-position
+import bodies
+import coverage
+import header
+import model
+import scan
+
+FILES = 12
+EXPECTED = 664  # C functions of the MPI 5.0 ABI
+
+
+def outputs(out):
+    """Every file that is written, the sources last."""
+    sources = [os.path.join(out, "api", f"entry_points_{n:02}.cpp") for n in range(FILES)]
+    return [os.path.join(out, "include", "mpi.h"), os.path.join(out, "api", "impl.hpp"),
+            os.path.join(out, "coverage.md")] + sources
+
+
+def find_apis(source, given):
+    """The path of apis.json: as given, in spec/, or in the installed package pympistandard."""
+    candidates = [given] if given else [os.path.join(source, "spec", "apis.json")]
+    package = importlib.util.find_spec("pympistandard") if not given else None
+    if package:
+        candidates.append(os.path.join(package.submodule_search_locations[0], "data", "apis.json"))
+    for candidate in candidates:
+        if os.path.exists(candidate):
+            return candidate
+    raise SystemExit("bindgen: the Forum's apis.json is not there: give --apis, or install pympistandard")
+
+
+def write(path, text):
+    """Writes only what changed, so that nothing is compiled twice."""
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as stream:
+            if stream.read() == text:
+                return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--src", required=True, help="the repository")
+    parser.add_argument("--out", required=True, help="where include/mpi.h, api/*.cpp and coverage.md go")
+    parser.add_argument("--apis", help="the Forum's apis.json (default: spec/apis.json, else pympistandard's)")
+    parser.add_argument("--list-outputs", action="store_true", help="print the files that would be written")
+    parser.add_argument("--update-coverage", action="store_true", help="write docs/coverage.md too")
+    options = parser.parse_args()
+    if options.list_outputs:
+        print("\n".join(outputs(options.out)))
+        return
+    api = model.Api(find_apis(options.src, options.apis), os.path.join(options.src, "spec"))
+    count = len(api.entry_points())
+    if count != EXPECTED:
+        raise SystemExit(f"bindgen: {count} functions, not {EXPECTED}: look at spec/overlay.json")
+    done = scan.implemented(options.src, {f.name for f in api.functions})
+    always = {f.name for f in api.functions if not f.returns_error}
+    page = coverage.write(api, set(done) | always)
+    texts = [header.write(api), bodies.implementation_header(api), page] + bodies.files(api, done, FILES)
+    for path, text in zip(outputs(options.out), texts):
+        write(path, text)
+    if options.update_coverage:
+        write(os.path.join(options.src, "docs", "coverage.md"), page)
+
+
+if __name__ == "__main__":
+    main()

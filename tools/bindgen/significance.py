@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which arguments of a collective count in this process (MPI 5.0 chapter 6).
+
+Those that do not are neither checked nor passed on: counts become 0, arrays empty, types MPI_BYTE."""
+
+import re
+
+SEND = {"sendcount", "sendcounts", "sdispls", "sendtype", "sendtypes"}
+RECV = {"recvcount", "recvcounts", "rdispls", "recvtype", "recvtypes"}
+
+
+def family(function):
+    """Gather for MPI_Gather, MPI_Igather, MPI_Gather_init; None for what is no collective with roles."""
+    name = re.sub(r"_init$", "", function.name)
+    nonblocking = re.match(r"I([a-z]\w*)$", name)
+    if nonblocking:
+        name = nonblocking.group(1).capitalize()
+    return name
+
+
+def _sides(name):
+    send, recv = set(SEND), set(RECV)
+    (send if name == "Scatterv" else recv).add("displs")
+    return send, recv
+
+
+def conditions(function):
+    """Parameter name -> name of the bool that says whether it counts; and (bool, C++ expression) to define."""
+    name = family(function)
+    send, recv = _sides(name)
+    given = {p.name for p in function.parameters}
+    table, defined = {}, []
+
+    def rule(variable, expression, names):
+        defined.append((variable, expression))
+        table.update({n: variable for n in names & given})
+
+    if name in ("Gather", "Gatherv"):
+        rule("sends", "at_leaf(*comm_object, root) && sendbuf != MPI_IN_PLACE", send)
+        rule("receives", "at_root(*comm_object, root)", recv)
+    elif name in ("Scatter", "Scatterv"):
+        rule("sends", "at_root(*comm_object, root)", send)
+        rule("receives", "at_leaf(*comm_object, root) && recvbuf != MPI_IN_PLACE", recv)
+    elif name in ("Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"):
+        rule("sends", "sendbuf != MPI_IN_PLACE", send)
+    elif name in ("Bcast", "Reduce"):
+        rule("joins", "takes_part(*comm_object, root)", {"count", "datatype", "op"})
+    return table, defined
+
+
+def array_length(function, parameter):
+    """C++ expression for the number of elements of an array argument, or None when unknown here."""
+    length = parameter.length
+    if isinstance(length, list):
+        return length[0]
+    if length != "*":
+        return length
+    name = family(function)
+    if name.startswith("Reduce_scatter"):
+        return "static_cast<size_t>(comm_object->size())"
+    if name in ("Gatherv", "Scatterv", "Allgatherv", "Alltoallv", "Alltoallw"):
+        return "static_cast<size_t>(comm_object->remote_size())"
+    return None
