@@ -41,7 +41,7 @@ p2p::Buffer Operand::part(int64_t first, int64_t n) const {
 }
 
 void Operand::classify() {
-  if (types != nullptr || type == nullptr) return;
+  if (types != nullptr || type == nullptr || (counts && address == nullptr)) return;
   memory = device::classify(advance(address, type->true_lb()));
   classified = true;
 }
@@ -49,6 +49,10 @@ void Operand::classify() {
 p2p::Buffer packed(void* address, uint64_t n) {
   static const datatype::Datatype* const byte = datatype::predefined(kByteHandle);
   return {address, static_cast<int64_t>(n), byte, &kHost};
+}
+
+p2p::Buffer host_buffer(void* address, int64_t count, const datatype::Datatype& type) {
+  return {address, count, &type, &kHost};
 }
 
 Span::Span(const datatype::Datatype& type, int64_t count) {

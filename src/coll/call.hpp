@@ -100,8 +100,9 @@ struct Call {
   [[nodiscard]] int wrap(int any) const { return (any % size + size) % size; }
 };
 
-/// `n` bytes of host memory of the library's own.
+/// Host memory of the library's own: `n` bytes, or elements of a type.
 [[nodiscard]] p2p::Buffer packed(void* address, uint64_t n);
+[[nodiscard]] p2p::Buffer host_buffer(void* address, int64_t count, const datatype::Datatype& type);
 
 /// Bytes in a buffer's packed stream.
 [[nodiscard]] inline int64_t stream_bytes(const p2p::Buffer& buffer) {

@@ -99,6 +99,26 @@ Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
   return {};
 }
 
+Status reduce_local(const p2p::Buffer& in, const p2p::Buffer& inout, const core::Op& op) {
+  const device::Memory in_memory = memory_of(in), inout_memory = memory_of(inout);
+  if (!in_memory.on_device() && !inout_memory.on_device()) {
+    op.apply(in.address, inout.address, inout.count, *inout.type);
+    return {};
+  }
+  staged_reduction.hit("reduce_local on device memory");
+  const Span span(*inout.type, inout.count);
+  const std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[2 * span.bytes]);
+  if (memory == nullptr)
+    return Error(Errc::no_mem, "no host memory to stage the device buffers of reduce_local");
+  const p2p::Buffer host_in = host_buffer(memory.get() + span.origin, inout.count, *inout.type);
+  const p2p::Buffer host_inout =
+      host_buffer(memory.get() + span.bytes + span.origin, inout.count, *inout.type);
+  WEFT_TRY(local_copy(host_in, in));
+  WEFT_TRY(local_copy(host_inout, inout));
+  op.apply(host_in.address, host_inout.address, inout.count, *inout.type);
+  return local_copy(inout, host_inout);
+}
+
 Status HostMirror::enter(Call& call) {
   active_ = false;
   if (!call.reduction()) return {};
@@ -117,7 +137,7 @@ Status HostMirror::enter(Call& call) {
   const device::Memory host;
   const auto take = [&](Operand& operand, void* mirror, bool load) -> Status {
     const p2p::Buffer from{operand.address, call.send.count, operand.type, &operand.memory};
-    if (load) WEFT_TRY(local_copy({mirror, call.send.count, operand.type, &host}, from));
+    if (load) WEFT_TRY(local_copy(host_buffer(mirror, call.send.count, *operand.type), from));
     operand.address = mirror;
     operand.memory = host;
     return {};
@@ -138,9 +158,8 @@ Status HostMirror::enter(Call& call) {
 
 Status HostMirror::leave(const Call& call) {
   if (!active_) return {};
-  const device::Memory host;
   return local_copy({result_, call.results, call.recv.type, &result_memory_},
-                    {call.recv.address, call.results, call.recv.type, &host});
+                    host_buffer(call.recv.address, call.results, *call.recv.type));
 }
 
 }  // namespace weft::coll

@@ -13,6 +13,9 @@ namespace weft::coll {
 /// Buffers must not overlap, except that the same buffer twice is a no-op.
 [[nodiscard]] Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from);
 
+/// inout = in op inout (MPI_Reduce_local), in any memory.
+[[nodiscard]] Status reduce_local(const p2p::Buffer& in, const p2p::Buffer& inout, const core::Op& op);
+
 /// Host copies of the device operands of a reduction: host code computes on them.
 class HostMirror {
  public:

@@ -153,10 +153,12 @@ Status Operation::start() {
 bool Operation::poll() {
   if (busy_) return false;  // another thread, while a user's reduction function runs without the lock
   busy_ = true;
+  const int before = schedule_.round();
   const bool over = schedule_.advance();
   busy_ = false;
-  if (over) close();
-  return over;
+  const bool moved = schedule_.round() != before;
+  if (over) close();  // the request may be gone after it
+  return moved;
 }
 
 void Operation::close() {

@@ -43,6 +43,8 @@ class Schedule {
   [[nodiscard]] bool advance();
   /// Copies back what was staged; the outcome of the operation.
   [[nodiscard]] Status end();
+  /// Rounds made so far.
+  [[nodiscard]] int round() const { return round_; }
 
  private:
   static constexpr size_t kInlineScratch = 1024;

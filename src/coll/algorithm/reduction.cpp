@@ -4,11 +4,10 @@
 
 namespace weft::coll::algorithm {
 p2p::Buffer piece(const Call& call, const void* vector, int64_t first, int64_t n) {
-  static const device::Memory host;
-  const device::Memory* memory = &host;
-  if (vector == call.send.address && call.send.classified) memory = &call.send.memory;
-  if (vector == call.recv.address && call.recv.classified) memory = &call.recv.memory;
-  return {element(call, vector, first), n, call.recv.type, memory};
+  p2p::Buffer buffer = host_buffer(element(call, vector, first), n, *call.recv.type);
+  if (vector == call.send.address && call.send.classified) buffer.memory = &call.send.memory;
+  if (vector == call.recv.address && call.recv.classified) buffer.memory = &call.recv.memory;
+  return buffer;
 }
 
 Round recursive_doubling_phase(const Call& call, void* acc, void* tmp, int round, Stage& stage) {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arguments of collectives: from what MPI's functions take to a coll::Call, with the checks that only this
+// layer can make. One class for each collective; its blocking, nonblocking and persistent forms share it.
+#pragma once
+#include <mpi.h>
+
+#include <memory>
+
+#include "api/counts.hpp"
+#include "base/result.hpp"
+#include "coll/call.hpp"
+
+namespace weft::api::prepare {
+
+/// The error for an operation that its type does not have.
+[[nodiscard]] Error not_allowed(const core::Op& op, const datatype::Datatype& type);
+
+/// A call ready to run, or `status` says what is wrong with it. Views in `call` may point into the object.
+class Collective {
+ public:
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+  coll::Call call;
+  Status status;
+
+ protected:
+  Collective(coll::Collective what, core::Communicator& comm, int root = 0);
+  /// True when `buffer` is MPI_IN_PLACE; an error unless `allowed`.
+  bool in_place(const void* buffer, const char* name, bool allowed);
+  static void set(coll::Operand& operand, const void* address, int64_t count, const datatype::Datatype& type);
+  /// Both operands of a reduction of `count` elements, and the check of operation and type.
+  void set_reduction(const void* send, void* recv, int64_t count, datatype::Datatype& type, core::Op& op,
+                     bool in_place_allowed = true);
+  /// The buffers of a call must not be the same one.
+  void refuse_alias();
+  void classify();
+  void fail(Error error);
+};
+
+/// Counts or displacements widened, on the stack for usual numbers of ranks.
+class Widened {
+ public:
+  coll::Numbers take(const CountArray& values, int n);
+
+ private:
+  static constexpr int kInline = 32;
+  int64_t inline_[kInline];
+  std::unique_ptr<int64_t[]> heap_;
+};
+
+struct Barrier : Collective {
+  explicit Barrier(core::Communicator& comm);
+};
+
+struct Bcast : Collective {
+  Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, core::Communicator& comm);
+};
+
+struct Reduce : Collective {
+  Reduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op, int root,
+         core::Communicator& comm);
+};
+
+struct Allreduce : Collective {
+  Allreduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
+            core::Communicator& comm, coll::Collective what = coll::Collective::allreduce);
+};
+
+struct Scan : Allreduce {
+  Scan(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
+       core::Communicator& comm)
+      : Allreduce(send, recv, count, type, op, comm, coll::Collective::scan) {}
+};
+
+struct Exscan : Allreduce {
+  Exscan(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
+         core::Communicator& comm)
+      : Allreduce(send, recv, count, type, op, comm, coll::Collective::exscan) {
+    if (comm.rank() == 0) call.results = 0;
+  }
+};
+
+struct ReduceScatterBlock : Collective {
+  ReduceScatterBlock(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
+                     core::Communicator& comm);
+};
+
+struct ReduceScatter : Collective {
+  ReduceScatter(const void* send, void* recv, const CountArray& counts, datatype::Datatype& type,
+                core::Op& op, core::Communicator& comm);
+
+ private:
+  Widened counts_;
+};
+
+struct Gather : Collective {
+  Gather(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
+         MPI_Count recv_count, datatype::Datatype& recv_type, int root, core::Communicator& comm);
+};
+
+struct Gatherv : Collective {
+  Gatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
+          const CountArray& recv_counts, const CountArray& displacements, datatype::Datatype& recv_type,
+          int root, core::Communicator& comm);
+
+ private:
+  Widened counts_, displacements_;
+};
+
+struct Scatter : Collective {
+  Scatter(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
+          MPI_Count recv_count, datatype::Datatype& recv_type, int root, core::Communicator& comm);
+};
+
+struct Scatterv : Collective {
+  Scatterv(const void* send, const CountArray& send_counts, const CountArray& displacements,
+           datatype::Datatype& send_type, void* recv, MPI_Count recv_count, datatype::Datatype& recv_type,
+           int root, core::Communicator& comm);
+
+ private:
+  Widened counts_, displacements_;
+};
+
+struct Allgather : Collective {
+  Allgather(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
+            MPI_Count recv_count, datatype::Datatype& recv_type, core::Communicator& comm,
+            coll::Collective what = coll::Collective::allgather);
+};
+
+struct Alltoall : Allgather {
+  Alltoall(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
+           MPI_Count recv_count, datatype::Datatype& recv_type, core::Communicator& comm)
+      : Allgather(send, send_count, send_type, recv, recv_count, recv_type, comm,
+                  coll::Collective::alltoall) {}
+};
+
+struct Allgatherv : Collective {
+  Allgatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
+             const CountArray& recv_counts, const CountArray& displacements, datatype::Datatype& recv_type,
+             core::Communicator& comm);
+
+ private:
+  Widened counts_, displacements_;
+};
+
+struct Alltoallv : Collective {
+  Alltoallv(const void* send, const CountArray& send_counts, const CountArray& send_displacements,
+            datatype::Datatype& send_type, void* recv, const CountArray& recv_counts,
+            const CountArray& recv_displacements, datatype::Datatype& recv_type, core::Communicator& comm);
+
+ private:
+  Widened numbers_[4];
+};
+
+struct Alltoallw : Collective {
+  Alltoallw(const void* send, const CountArray& send_counts, const CountArray& send_displacements,
+            const DatatypeArray& send_types, void* recv, const CountArray& recv_counts,
+            const CountArray& recv_displacements, const DatatypeArray& recv_types, core::Communicator& comm);
+
+ private:
+  const datatype::Datatype* const* take(const DatatypeArray& types, int side);
+  Widened numbers_[4];
+  std::unique_ptr<const datatype::Datatype*[]> types_[2];
+};
+
+}  // namespace weft::api::prepare

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Running prepared collectives; MPI_Reduce_local, which needs no schedule.
+#include "api/collective_run.hpp"
+
+#include <utility>
+
+#include "api/handles.hpp"
+#include "api/impl.hpp"
+#include "coll/copy.hpp"
+#include "coll/schedule.hpp"
+
+namespace weft::api {
+namespace {
+
+HandleState check_operation(const void* handle) { return coll::Operation::slab().check(handle); }
+
+Status give(Result<core::Request*> made, MPI_Request* request) {
+  static const bool registered = (register_request_slab(check_operation), true);
+  static_cast<void>(registered);
+  if (!made) return std::move(made).error();
+  *request = handle_of(**made);
+  return {};
+}
+
+}  // namespace
+
+Status run(prepare::Collective&& prepared) {
+  if (!prepared.status.ok()) [[unlikely]]
+    return std::move(prepared.status);
+  return coll::run(prepared.call);
+}
+
+Status start(prepare::Collective&& prepared, MPI_Request* request) {
+  WEFT_TRY(std::move(prepared.status));
+  return give(coll::start(prepared.call), request);
+}
+
+Status keep(prepare::Collective&& prepared, MPI_Request* request) {
+  WEFT_TRY(std::move(prepared.status));
+  return give(coll::make_persistent(prepared.call), request);
+}
+
+namespace impl {
+
+Status Reduce_local(const void* inbuf, void* inoutbuf, MPI_Count count, datatype::Datatype& datatype,
+                    core::Op& op) {
+  if (inbuf == MPI_IN_PLACE || inoutbuf == MPI_IN_PLACE)
+    return Error(Errc::buffer, "MPI_IN_PLACE is not allowed in reduce_local: give both buffers");
+  if (!op.allows(datatype)) return prepare::not_allowed(op, datatype);
+  return coll::reduce_local({const_cast<void*>(inbuf), count, &datatype}, {inoutbuf, count, &datatype}, op);
+}
+
+}  // namespace impl
+}  // namespace weft::api
