@@ -30,87 +30,89 @@ inline void copy_short(char* to, const char* from, size_t n) {
   }
 }
 
+/// A length that the compiler knows; 0: it does not.
+template <size_t n>
+using Fixed = std::integral_constant<size_t, n>;
+
+template <class Loop>
+bool by_length(Count length, Loop&& loop) {
+  switch (length) {
+    case 1:
+      return loop(Fixed<1>{});
+    case 2:
+      return loop(Fixed<2>{});
+    case 4:
+      return loop(Fixed<4>{});
+    case 8:
+      return loop(Fixed<8>{});
+    case 12:
+      return loop(Fixed<12>{});
+    case 16:
+      return loop(Fixed<16>{});
+    case 24:
+      return loop(Fixed<24>{});
+    case 32:
+      return loop(Fixed<32>{});
+    case 64:
+      return loop(Fixed<64>{});
+    default:
+      return loop(Fixed<0>{});
+  }
+}
+
 template <Direction direction>
 class Mover {
  public:
   Mover(uintptr_t buffer, char* stream) : buffer_(buffer), stream_(stream) {}
 
   bool run(Count displacement, Count length) {
-    move(displacement, static_cast<size_t>(length));
+    stream_ = move(place(displacement), stream_, static_cast<size_t>(length), Fixed<0>{});
     return true;
   }
-  bool strided(Count displacement, Count length, Count stride, Count count) {
-    by_length(length, [&](auto fixed) {
-      const auto n = size_of(fixed, length);
-      for (Count i = 0; i < count; ++i, displacement += stride) move_n(displacement, n, fixed);
+  bool grid(Count displacement, Count length, Count stride, Count count, Count outer_stride,
+            Count outer_count) {
+    return by_length(length, [&](auto fixed) {
+      const auto n = static_cast<size_t>(length);
+      char* stream = stream_;  // locals: the bytes moved could alias the members
+      for (uintptr_t row = place(displacement); outer_count > 0;
+           --outer_count, row += as_address(outer_stride)) {
+        uintptr_t at = row;
+        for (Count i = 0; i < count; ++i, at += as_address(stride)) stream = move(at, stream, n, fixed);
+      }
+      stream_ = stream;
+      return true;
     });
-    return true;
   }
-  bool scattered(Count base, const Count* displacements, Count length, Count count) {
-    by_length(length, [&](auto fixed) {
-      const auto n = size_of(fixed, length);
-      for (Count i = 0; i < count; ++i) move_n(base + displacements[i], n, fixed);
+  bool scattered(Count base, const Count* displacements, Count count, Count length, Count outer_stride,
+                 Count outer_count) {
+    return by_length(length, [&](auto fixed) {
+      const auto n = static_cast<size_t>(length);
+      char* stream = stream_;
+      for (uintptr_t row = place(base); outer_count > 0; --outer_count, row += as_address(outer_stride))
+        for (Count i = 0; i < count; ++i) stream = move(row + as_address(displacements[i]), stream, n, fixed);
+      stream_ = stream;
+      return true;
     });
-    return true;
   }
 
  private:
-  template <size_t n>
-  using Fixed = std::integral_constant<size_t, n>;  // 0: the length is not known in advance
+  // The buffer may be MPI_BOTTOM: integers, not pointers, are added.
+  static uintptr_t as_address(Count displacement) { return static_cast<uintptr_t>(displacement); }
+  uintptr_t place(Count displacement) const { return buffer_ + as_address(displacement); }
 
-  template <class Loop>
-  static void by_length(Count length, Loop&& loop) {
-    switch (length) {
-      case 1:
-        return loop(Fixed<1>{});
-      case 2:
-        return loop(Fixed<2>{});
-      case 4:
-        return loop(Fixed<4>{});
-      case 8:
-        return loop(Fixed<8>{});
-      case 12:
-        return loop(Fixed<12>{});
-      case 16:
-        return loop(Fixed<16>{});
-      case 24:
-        return loop(Fixed<24>{});
-      case 32:
-        return loop(Fixed<32>{});
-      case 64:
-        return loop(Fixed<64>{});
-      default:
-        return loop(Fixed<0>{});
-    }
-  }
-  template <size_t n>
-  static size_t size_of(Fixed<n>, Count length) {
-    return n != 0 ? n : static_cast<size_t>(length);
-  }
-  char* at(Count displacement) const {  // the buffer may be MPI_BOTTOM: integers, not pointers, are added
-    return reinterpret_cast<char*>(buffer_ + static_cast<uintptr_t>(displacement));
-  }
+  /// Moves one run and returns the stream's next position.
   template <size_t fixed>
-  void move_n(Count displacement, size_t n, Fixed<fixed>) {
-    if constexpr (fixed != 0) {
-      if constexpr (direction == Direction::pack)
-        std::memcpy(stream_, at(displacement), fixed);
-      else
-        std::memcpy(at(displacement), stream_, fixed);
-      stream_ += fixed;
-    } else {
-      move(displacement, n);
-    }
-  }
-  void move(Count displacement, size_t n) {
-    char* place = at(displacement);
-    char* to = direction == Direction::pack ? stream_ : place;
-    const char* from = direction == Direction::pack ? place : stream_;
-    if (n <= 16)
+  static char* move(uintptr_t place, char* stream, size_t n, Fixed<fixed>) {
+    char* memory = reinterpret_cast<char*>(place);
+    char* to = direction == Direction::pack ? stream : memory;
+    const char* from = direction == Direction::pack ? memory : stream;
+    if constexpr (fixed != 0)
+      std::memcpy(to, from, fixed);
+    else if (n <= 16)
       copy_short(to, from, n);
     else
       std::memcpy(to, from, n);
-    stream_ += n;
+    return stream + (fixed != 0 ? fixed : n);
   }
 
   uintptr_t buffer_;

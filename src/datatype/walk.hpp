@@ -12,43 +12,64 @@ namespace weft::datatype {
 
 // A visitor V has three functions that return false to stop:
 //   bool run(Count displacement, Count length);
-//   bool strided(Count displacement, Count length, Count stride, Count count);
-//   bool scattered(Count base, const Count* displacements, Count length, Count count);
+//   bool grid(Count displacement, Count length, Count stride, Count count, Count outer_stride, Count
+//   outer_count); bool scattered(Count base, const Count* displacements, Count count, Count length, Count
+//   outer_stride,
+//                  Count outer_count);
+// grid: for each of outer_count, count runs `stride` apart; scattered: for each of outer_count, count runs.
+
+/// Visits `count` whole instances of node, `stride` bytes apart.
+template <class V>
+bool walk_whole(const Node& node, Count base, Count stride, Count count, V& visitor) {
+  base += node.first;
+  switch (node.kind) {
+    case Node::Kind::run:
+      return visitor.grid(base, node.length, stride, count, 0, 1);
+    case Node::Kind::repeat:
+      if (const Node& child = *node.child; child.kind == Node::Kind::run)
+        return visitor.grid(base + child.first, child.length, node.stride, node.count, stride, count);
+      for (; count > 0; --count, base += stride)
+        if (!walk_whole(*node.child, base, node.stride, node.count, visitor)) return false;
+      return true;
+    case Node::Kind::equal_runs:
+      return visitor.scattered(base, node.table->displacement.data(), node.count, node.length, stride, count);
+    case Node::Kind::varied_runs: {
+      const Table& table = *node.table;
+      for (; count > 0; --count, base += stride)
+        for (size_t i = 0; i < table.displacement.size(); ++i)
+          if (!visitor.run(base + table.displacement[i], table.prefix[i + 1] - table.prefix[i])) return false;
+      return true;
+    }
+    case Node::Kind::list:
+      for (; count > 0; --count, base += stride)
+        for (const Entry& entry : node.table->entries)
+          if (!walk_whole(*entry.child, base + entry.displacement, entry.stride, entry.count, visitor))
+            return false;
+      return true;
+  }
+  return true;
+}
 
 template <class V>
 bool walk(const Node& node, Count base, Count skip, Count n, V& visitor);
 
-/// Visits bytes [skip, skip + n) of consecutive runs of `length` bytes, `stride` apart.
-template <class V>
-bool walk_strided(Count base, Count length, Count stride, Count skip, Count n, V& visitor) {
-  base += skip / length * stride;
-  if (const Count cut = skip % length; cut != 0) {
-    const Count part = std::min(n, length - cut);
-    if (!visitor.run(base + cut, part)) return false;
-    n -= part;
-    base += stride;
-  }
-  const Count whole = n / length;
-  if (whole > 0 && !visitor.strided(base, length, stride, whole)) return false;
-  const Count rest = n - whole * length;
-  return rest <= 0 || visitor.run(base + whole * stride, rest);
-}
-
 /// Visits bytes [skip, skip + n) of consecutive instances of child, `stride` apart.
 template <class V>
 bool walk_repeat(const Node& child, Count base, Count stride, Count skip, Count n, V& visitor) {
-  if (child.kind == Node::Kind::run)
-    return walk_strided(base + child.first, child.length, stride, skip, n, visitor);
   if (skip != 0) {
     base += skip / child.size * stride;
     skip %= child.size;
   }
-  for (; n > 0; base += stride, skip = 0) {
+  if (skip != 0) {
     const Count part = std::min(n, child.size - skip);
     if (!walk(child, base, skip, part, visitor)) return false;
     n -= part;
+    base += stride;
   }
-  return true;
+  const Count whole = n / child.size;
+  if (whole > 0 && !walk_whole(child, base, stride, whole, visitor)) return false;
+  const Count rest = n - whole * child.size;
+  return rest <= 0 || walk(child, base + whole * stride, 0, rest, visitor);
 }
 
 template <class V>
@@ -60,7 +81,7 @@ bool walk_equal_runs(const Node& node, Count base, Count skip, Count n, V& visit
     n -= part;
   }
   const Count whole = n / node.length;
-  if (whole > 0 && !visitor.scattered(base, displacement, node.length, whole)) return false;
+  if (whole > 0 && !visitor.scattered(base, displacement, whole, node.length, 0, 1)) return false;
   const Count rest = n - whole * node.length;
   return rest <= 0 || visitor.run(base + displacement[whole], rest);
 }
@@ -98,20 +119,17 @@ bool walk_list(const Node& node, Count base, Count skip, Count n, V& visitor) {
   return true;
 }
 
-/// Visits bytes [skip, skip + n) of one instance of node at displacement base; skip + n <= node.size.
+/// Visits bytes [skip, skip + n) of one instance of node at displacement base; n > 0, skip + n <= node.size.
 template <class V>
 bool walk(const Node& node, Count base, Count skip, Count n, V& visitor) {
+  if (n == node.size) return walk_whole(node, base, 0, 1, visitor);
   base += node.first;
   switch (node.kind) {
     case Node::Kind::run:
       return visitor.run(base + skip, n);
     case Node::Kind::repeat:
-      if (n == node.size && node.child->kind == Node::Kind::run)  // no division on the common whole instance
-        return visitor.strided(base + node.child->first, node.child->length, node.stride, node.count);
       return walk_repeat(*node.child, base, node.stride, skip, n, visitor);
     case Node::Kind::equal_runs:
-      if (n == node.size)
-        return visitor.scattered(base, node.table->displacement.data(), node.length, node.count);
       return walk_equal_runs(node, base, skip, n, visitor);
     case Node::Kind::varied_runs:
       return walk_varied_runs(node, base, skip, n, visitor);
@@ -152,14 +170,18 @@ struct RunVisitor {
       return f(displacement, length);
     }
   }
-  bool strided(Count displacement, Count length, Count stride, Count count) {
-    for (; count > 0; --count, displacement += stride)
-      if (!run(displacement, length)) return false;
+  bool grid(Count displacement, Count length, Count stride, Count count, Count outer_stride,
+            Count outer_count) {
+    for (; outer_count > 0; --outer_count, displacement += outer_stride)
+      for (Count i = 0; i < count; ++i)
+        if (!run(displacement + i * stride, length)) return false;
     return true;
   }
-  bool scattered(Count base, const Count* displacements, Count length, Count count) {
-    for (Count i = 0; i < count; ++i)
-      if (!run(base + displacements[i], length)) return false;
+  bool scattered(Count base, const Count* displacements, Count count, Count length, Count outer_stride,
+                 Count outer_count) {
+    for (; outer_count > 0; --outer_count, base += outer_stride)
+      for (Count i = 0; i < count; ++i)
+        if (!run(base + displacements[i], length)) return false;
     return true;
   }
 };

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The slow oracle for datatypes: a type map written out element by element from the recorded constructor
+// arguments, by the definitions of MPI 5.0 chapter 5. Uses nothing that the library computed.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "datatype/datatype.hpp"
+
+namespace weft::reference {
+
+using datatype::Count;
+
+/// One basic element.
+struct Element {
+  Count displacement;
+  Count size;
+  Count alignment;
+};
+
+struct TypeMap {
+  std::vector<Element> elements;
+  std::vector<Count> lb_markers, ub_markers;
+
+  [[nodiscard]] Count size() const;
+  [[nodiscard]] Count lb() const;
+  [[nodiscard]] Count ub() const;
+  [[nodiscard]] Count extent() const { return ub() - lb(); }
+  [[nodiscard]] Count true_lb() const;
+  [[nodiscard]] Count true_ub() const;
+};
+
+[[nodiscard]] TypeMap typemap(const datatype::Datatype& type);
+
+/// The displacement of every byte of the packed stream of `count` elements.
+[[nodiscard]] std::vector<Count> byte_map(const TypeMap& map, Count count);
+/// Basic elements in the first `bytes` of a stream; datatype::kUndefined when one is cut.
+[[nodiscard]] Count elements(const TypeMap& map, Count bytes);
+
+}  // namespace weft::reference
