@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# weft bench: finds the programs, passes options and exit status on, refuses what it does not know.
+import os
+import subprocess
+import unittest
+
+PREFIX = os.environ["MPI_PREFIX"]
+
+
+def bench(*options):
+    """(status, output, errors) of `weft bench ...`."""
+    words = [os.path.join(PREFIX, "bin", "weft"), "bench", *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=50, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Bench(unittest.TestCase):
+    def test_runs(self):
+        status, out, err = bench("latency", "-m", "8:8", "-i", "10", "-x", "1", "-c")
+        self.assertEqual(status, 0, err)
+        self.assertIn("# Weft MPI Latency Test", out)
+        self.assertIn("Pass", out)
+        status, out, err = bench("alltoall", "-n", "3", "-m", "1:4", "-i", "2", "--mpiexec", "--bind-to none")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(len(out.splitlines()), 5)
+
+    def test_passes_the_status_on(self):
+        self.assertEqual(bench("latency", "-m", "8:4")[0], 2)
+        status, _, err = bench("latency", "-n", "3")
+        self.assertEqual(status, 2)
+        self.assertIn("needs exactly 2 ranks, not 3", err)
+
+    def test_refusals(self):
+        for options in (("-n", "0"), ("-n", "x"), ("-n",), ("--mpiexec",)):
+            status, _, err = bench("latency", *options)
+            self.assertEqual(status, 2)
+            self.assertIn("weft bench: %s" % options[0], err)
+        self.assertEqual(bench("nonsense")[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Preloaded into a benchmark by programs.py: spoils one byte of what arrives, in host memory. CORRUPT says
+// where: "last" (of the message) or "behind" (it).
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char* posted;
+static int posted_bytes;
+
+static void spoil(void* buffer, long bytes) {
+  const char* where = getenv("CORRUPT");
+  char* at = (char*)buffer + bytes - (where && strcmp(where, "behind") == 0 ? 0 : 1);
+  if (bytes >= 64) *at ^= 1;
+}
+
+int MPI_Recv(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+             MPI_Status* status) {
+  int code = PMPI_Recv(buffer, count, type, source, tag, comm, status);
+  if (type == MPI_CHAR) spoil(buffer, count);
+  return code;
+}
+
+int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  posted = buffer;
+  posted_bytes = count;
+  return PMPI_Irecv(buffer, count, type, source, tag, comm, request);
+}
+
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  int code = PMPI_Waitall(count, requests, statuses);
+  if (posted) spoil(posted, posted_bytes);
+  return code;
+}
+
+int MPI_Alltoall(const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type,
+                 MPI_Comm comm) {
+  int ranks = 0, code = PMPI_Alltoall(from, count, type, to, to_count, to_type, comm);
+  PMPI_Comm_size(comm, &ranks);
+  if (to_count >= 64) spoil(to, (long)to_count * ranks);
+  return code;
+}
+
+int MPI_Allreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  int code = PMPI_Allreduce(from, to, count, type, op, comm);
+  if (type == MPI_FLOAT) spoil(to, (long)count * (long)sizeof(float));
+  return code;
+}

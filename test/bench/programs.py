@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The benchmark programs under mpiexec: columns, validation (also that it fails when it must), JSON, refusals.
+# BENCH_PROGRAMS, MPIEXEC and MPICC may name other builds.
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+PREFIX = os.environ.get("MPI_PREFIX", "")
+PROGRAMS = os.environ.get("BENCH_PROGRAMS") or os.path.join(PREFIX, "libexec", "weft", "bench")
+MPIEXEC = shlex.split(os.environ.get("MPIEXEC", "")) or [os.path.join(PREFIX, "bin", "mpiexec")]
+MPICC = os.environ.get("MPICC") or os.path.join(PREFIX, "bin", "mpicc")
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEADERS = {
+    "latency": ("# Weft MPI Latency Test v", "# Size          Latency (us)"),
+    "bw": ("# Weft MPI Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
+    "bibw": ("# Weft MPI Bi-Directional Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
+    "alltoall": ("# Weft MPI All-to-All Personalized Exchange Latency Test v", "# Size       Avg Latency(us)"),
+    "allreduce": ("# Weft MPI Allreduce Latency Test v", "# Size       Avg Latency(us)"),
+}
+QUICK = ("-i", "5", "-x", "1")
+
+
+def start(program, *options, ranks=2, before=()):
+    """(status, output, errors) of a run."""
+    words = [*MPIEXEC, "-n", str(ranks), *before, os.path.join(PROGRAMS, program), *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows(out):
+    """The fields of each line that is not a comment."""
+    return [line.split() for line in out.splitlines() if line.strip() and not line.startswith("#")]
+
+
+class Programs(unittest.TestCase):
+    def test_columns_and_validation(self):
+        for program, (title, columns) in HEADERS.items():
+            status, out, err = start(program, *QUICK, "-m", "4:64K", "--validation")
+            self.assertEqual(status, 0, err)
+            lines = out.splitlines()
+            self.assertTrue(lines[0].startswith(title), out)
+            self.assertTrue(lines[1].startswith(columns), out)
+            self.assertEqual(lines[1].split()[-1], "Validation")
+            found = rows(out)
+            self.assertEqual([int(row[0]) for row in found], [1 << n for n in range(2, 17)])
+            for row in found:
+                self.assertRegex(row[1], r"^\d+\.\d\d$")
+                self.assertGreaterEqual(float(row[1]), 0)
+                self.assertEqual(row[2], "Pass")
+
+    def test_plain_columns(self):
+        _, out, err = start("latency", *QUICK, "-m", "8:8")
+        self.assertEqual(out.splitlines()[1], HEADERS["latency"][1], err)
+        self.assertRegex(out.splitlines()[2], r"^8 {9} +\d+\.\d\d$")
+        self.assertEqual(len(out.splitlines()[2]), 28)
+
+    def test_full_and_several_ranks(self):
+        for program in ("alltoall", "allreduce"):
+            for ranks in (1, 3):
+                status, out, err = start(program, *QUICK, "-m", "16K", "-f", "-c", ranks=ranks)
+                self.assertEqual(status, 0, err)
+                columns = "Min Latency(us)   Max Latency(us)  Iterations"
+                self.assertIn(columns, out)
+                for size, average, least, most, iterations, valid in rows(out):
+                    self.assertLessEqual(float(least), float(average) + 0.01)
+                    self.assertLessEqual(float(average), float(most) + 0.01)
+                    self.assertEqual((iterations, valid), ("5", "Pass"), size)
+
+    def test_odd_sizes(self):
+        status, out, err = start("latency", *QUICK, "-m", "0:5", "-c")
+        self.assertEqual([row[0] for row in rows(out)], ["0", "1", "2", "4"], err)
+        status, out, err = start("bw", *QUICK, "-m", "1001:70000", "-W", "3", "-c")
+        self.assertEqual(status, 0, err)
+        self.assertEqual([row[0] for row in rows(out)], [str(1001 << n) for n in range(7)])
+
+    def test_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'a "quoted" name.json')
+            status, out, err = start("alltoall", *QUICK, "-m", "1:8", "-c", "--json", path)
+            self.assertEqual(status, 0, err)
+            with open(path, encoding="utf-8") as file:
+                facts = json.load(file)
+        self.assertEqual((facts["program"], facts["ranks"], facts["kinds"]), ("alltoall", 2, ["H H"]))
+        self.assertEqual(facts["options"], [*QUICK, "-m", "1:8", "-c", "--json", path])
+        self.assertTrue(facts["library"])
+        self.assertEqual([row["size"] for row in facts["rows"]], [1, 2, 4, 8])
+        for row, printed in zip(facts["rows"], rows(out)):
+            self.assertAlmostEqual(row["latency_us"], float(printed[1]), delta=0.006)
+            self.assertIs(row["valid"], True)
+        status, _, err = start("alltoall", *QUICK, "-m", "1:8", "--json", "/nonexistent/file")
+        self.assertEqual(status, 1)
+        self.assertIn("--json /nonexistent/file: cannot write", err)
+
+    def test_memory_limit(self):
+        status, out, err = start("alltoall", *QUICK, "-m", "1K:1M", "-M", "8K")
+        self.assertEqual(status, 0, err)
+        self.assertEqual([row[0] for row in rows(out)], ["1024", "2048", "4096"])
+        self.assertIn("# Stops at 4096 bytes: one buffer is limited to 8192 bytes (-M)", out)
+
+    def test_refusals(self):
+        for program, options, says in (
+            ("latency", ("-z",), "-z: unknown option"),
+            ("latency", ("--frob",), "--frob: unknown option"),
+            ("latency", ("-i", "0"), "-i 0: expected a whole number from 1 to 1000000000"),
+            ("latency", ("-m", "8:4"), "-m: the largest size, 4, is below the smallest, 8"),
+            ("latency", ("-m", "x"), "-m x: expected [MIN:]MAX"),
+            ("latency", ("-m", "4G"), "is above 2147483647"),
+            ("latency", ("-f",), "-f: only the collective programs have it"),
+            ("latency", ("-W", "4"), "-W: this program has no window"),
+            ("bw", ("-W", "0"), "-W 0: expected a whole number from 1 to 65536"),
+            ("bw", ("-d", "rocm"), "-d rocm: expected cuda or managed"),
+            ("bw", ("D",), "D: two buffer kinds are needed"),
+            ("bw", ("D", "X"), "X: expected a buffer kind"),
+            ("bw", ("-s", "DX"), "-s DX: expected 'all' or pairs"),
+            ("allreduce", ("-m", "6:64"), "-m: the smallest size, 6, is not a multiple of 4"),
+            ("allreduce", ("-m",), "-m: its value is missing"),
+        ):
+            status, out, err = start(program, *options)
+            self.assertEqual(status, 2, (options, out, err))
+            self.assertIn("%s: %s" % (program, says) if not says.startswith("is ") else says, err)
+            self.assertEqual(out, "")
+        status, _, err = start("latency", ranks=3)
+        self.assertEqual(status, 2)
+        self.assertIn("latency: needs exactly 2 ranks, not 3", err)
+
+    def test_help_and_version(self):
+        for program in HEADERS:
+            status, out, _ = start(program, "--help")
+            self.assertEqual(status, 0)
+            self.assertIn("Usage: %s [options]" % program, out)
+            self.assertRegex(start(program, "-v")[1], r"^Weft MPI .* Test v[\d.]+\n$")
+
+    def test_without_a_driver(self):
+        missing = ("env", "WEFT_CUDA_DRIVER=/nonexistent/driver.so")
+        status, out, err = start("latency", "-d", "cuda", "D", "D", before=missing)
+        self.assertEqual((status, out), (3, ""))
+        self.assertRegex(err, r"latency: rank 0: no CUDA driver \(.*/nonexistent/driver.so")
+
+    def test_validation_finds_a_wrong_byte(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = os.path.join(folder, "corrupt.so")
+            source = os.path.join(HERE, "corrupt.c")
+            subprocess.run([MPICC, "-shared", "-fPIC", "-o", library, source], check=True)
+            for program in HEADERS:
+                for where, says in (("last", "instead of"), ("behind", "written behind the message")):
+                    before = ("env", "LD_PRELOAD=" + library, "CORRUPT=" + where)
+                    window = ("-W", "4") if "bw" in program else ()
+                    status, out, err = start(program, *QUICK, "-m", "32:128", "-c", *window, before=before)
+                    self.assertEqual(status, 1, (program, where, out, err))
+                    self.assertEqual([row[2] for row in rows(out)], ["Pass", "Fail", "Fail"], (program, where))
+                    self.assertTrue(re.search(says, err), err)
+                    self.assertIn("%s: validation failed" % program, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
