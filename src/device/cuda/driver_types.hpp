@@ -20,29 +20,16 @@ inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotIni
                       kContextIsDestroyed = 709, kNotSupported = 801;
 
 /// CUpointer_attribute
-enum PointerAttribute : int {
-  kAttributeContext = 1,
-  kAttributeMemoryType = 2,
-  kAttributeBufferId = 7,
-  kAttributeIsManaged = 8,
-  kAttributeDeviceOrdinal = 9,
-  kAttributeLegacyIpc = 10,
-  kAttributeRangeStart = 11,
-  kAttributeRangeSize = 12,
-};
+inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeBufferId = 7,
+                     kAttributeIsManaged = 8, kAttributeDeviceOrdinal = 9, kAttributeLegacyIpc = 10,
+                     kAttributeRangeStart = 11, kAttributeRangeSize = 12;
 
 /// CUmemorytype
 inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
 
 /// CUdevice_attribute
-enum DeviceAttribute : int {
-  kDeviceMaxPitch = 11,
-  kDevicePciBus = 33,
-  kDevicePciDevice = 34,
-  kDevicePciDomain = 50,
-  kDeviceCapabilityMajor = 75,
-  kDeviceCapabilityMinor = 76,
-};
+inline constexpr int kDeviceMaxPitch = 11, kDevicePciBus = 33, kDevicePciDevice = 34, kDevicePciDomain = 50,
+                     kDeviceCapabilityMajor = 75, kDeviceCapabilityMinor = 76;
 
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
                           kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cuda_test_support.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/config.hpp"
+
+namespace weft::test {
+namespace {
+
+template <class F>
+bool find(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+bool load(Cuda& cuda) {
+  const char* path = std::getenv("WEFT_CUDA_DRIVER");
+  if (path == nullptr && ::access("/dev/nvidiactl", F_OK) != 0) return false;
+  void* library = ::dlopen(path != nullptr ? path : "libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) return false;
+  bool complete = true;
+#define WEFT_TEST_FIND(name, parameters) complete = find(library, #name, cuda.name) && complete;
+  WEFT_TEST_CUDA(WEFT_TEST_FIND)
+#undef WEFT_TEST_FIND
+  find(library, "emucuda_calls", cuda.calls);
+  find(library, "emucuda_forbidden", cuda.forbidden);
+  find(library, "emucuda_last_forbidden", cuda.last_forbidden);
+  find(library, "emucuda_fail", cuda.fail);
+  find(library, "emucuda_delay", cuda.delay);
+  find(library, "emucuda_peer", cuda.peer);
+  find(library, "emucuda_live", cuda.live);
+  return complete;
+}
+
+void initialise_all(Cuda& cuda) {
+  if (cuda.cuInit(0) != 0 || cuda.cuDeviceGetCount(&cuda.devices) != 0 || cuda.devices == 0) return;
+  cuda.primary.resize(static_cast<size_t>(cuda.devices));
+  for (int i = 0; i < cuda.devices; ++i)
+    if (cuda.cuDevicePrimaryCtxRetain(&cuda.primary[static_cast<size_t>(i)], i) != 0) return;
+  cuda.loaded = cuda.cuCtxSetCurrent(cuda.primary[0]) == 0;
+}
+
+}  // namespace
+
+Cuda& cuda(bool initialise) {
+  static Cuda instance;
+  static const bool there = load(instance);
+  if (initialise && there && instance.devices == 0) initialise_all(instance);
+  return instance;
+}
+
+Buffer::Buffer(Kind kind, size_t size, int device) : kind_(kind), size_(size), device_(device) {
+  Cuda& driver = cuda();
+  if (kind != Kind::host) driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device)]);
+  Address address = 0;
+  void* host = nullptr;
+  Code code = 0;
+  switch (kind) {
+    case Kind::host:
+      host = std::malloc(size);
+      break;
+    case Kind::pinned:
+      code = driver.cuMemHostAlloc(&host, size, 0);
+      break;
+    case Kind::device:
+      code = driver.cuMemAlloc_v2(&address, size);
+      break;
+    case Kind::managed:
+      code = driver.cuMemAllocManaged(&address, size, 1);
+      break;
+    case Kind::pool:
+      code = driver.cuMemAllocAsync(&address, size, nullptr);
+      driver.cuStreamSynchronize(nullptr);
+      break;
+  }
+  EXPECT_EQ(code, 0) << name(kind);
+  data_ = host != nullptr ? static_cast<char*>(host) : reinterpret_cast<char*>(address);
+  if (kind != Kind::host) driver.cuCtxSetCurrent(driver.primary[0]);
+}
+
+Buffer::~Buffer() {
+  Cuda& driver = cuda();
+  const auto address = reinterpret_cast<Address>(data_);
+  if (kind_ == Kind::host) {
+    std::free(data_);
+    return;
+  }
+  driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
+  if (kind_ == Kind::pinned)
+    driver.cuMemFreeHost(data_);
+  else if (kind_ == Kind::pool)
+    driver.cuMemFreeAsync(address, nullptr);
+  else
+    driver.cuMemFree_v2(address);
+  driver.cuCtxSetCurrent(driver.primary[0]);
+}
+
+void Buffer::write(const std::vector<char>& bytes) {
+  ASSERT_LE(bytes.size(), size_);
+  if (kind_ == Kind::host || kind_ == Kind::pinned) {
+    std::memcpy(data_, bytes.data(), bytes.size());
+    return;
+  }
+  Cuda& driver = cuda();
+  driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
+  EXPECT_EQ(driver.cuMemcpyHtoD_v2(reinterpret_cast<Address>(data_), bytes.data(), bytes.size()), 0);
+  EXPECT_EQ(driver.cuCtxSynchronize(), 0);
+  driver.cuCtxSetCurrent(driver.primary[0]);
+}
+
+std::vector<char> Buffer::read() const {
+  std::vector<char> bytes(size_);
+  if (kind_ == Kind::host || kind_ == Kind::pinned) {
+    std::memcpy(bytes.data(), data_, size_);
+    return bytes;
+  }
+  // A stream of its own that nothing else synchronises: what Weft called complete must be visible to it.
+  Cuda& driver = cuda();
+  driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
+  EXPECT_EQ(driver.cuMemcpyDtoH_v2(bytes.data(), reinterpret_cast<Address>(data_), size_), 0);
+  driver.cuCtxSetCurrent(driver.primary[0]);
+  return bytes;
+}
+
+const char* name(Buffer::Kind kind) {
+  constexpr const char* kNames[] = {"host", "pinned", "device", "managed", "pool"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::vector<char> pattern(size_t n, unsigned seed) {
+  std::vector<char> bytes(n);
+  uint32_t state = seed * 2654435761u + 1;
+  for (char& byte : bytes) {
+    state = state * 1664525u + 1013904223u;
+    byte = static_cast<char>(state >> 24);
+  }
+  return bytes;
+}
+
+const Status& settings_loaded() {
+  static const Status loaded = config::load();
+  return loaded;
+}
+
+void CudaTest::SetUp() {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  ASSERT_OK(settings_loaded());
+  ASSERT_TRUE(cuda().loaded || std::getenv("WEFT_CUDA_DRIVER") == nullptr)
+      << "the named driver does not work";
+  if (!cuda().loaded) GTEST_SKIP() << "no CUDA driver: set WEFT_CUDA_DRIVER to the emulated one";
+  ASSERT_OK(device::open());
+  ASSERT_TRUE(device::available()) << device::absence();
+}
+
+void CudaTest::TearDown() {
+  if (!cuda().loaded || !cuda().emulated()) return;
+  EXPECT_EQ(cuda().forbidden(), 0u) << cuda().last_forbidden();
+  EXPECT_EQ(cuda().fail(""), 0);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a CUDA application does, for tests: the driver by dlsym (WEFT_CUDA_DRIVER, else libcuda.so.1), memory
+// of every kind, fill and read. The same tests run on the emulated driver and on a real GPU.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/copy.hpp"
+#include "device/cuda/driver_types.hpp"
+#include "device/memory.hpp"
+
+namespace weft::test {
+
+using device::Memory;
+using device::MemoryKind;
+using device::cuda::Address;
+using device::cuda::Code;
+using device::cuda::Context;
+using device::cuda::Ordinal;
+using device::cuda::Stream;
+
+#define WEFT_TEST_CUDA(F)                                   \
+  F(cuInit, (unsigned))                                     \
+  F(cuDeviceGetCount, (int*))                               \
+  F(cuDevicePrimaryCtxRetain, (Context*, Ordinal))          \
+  F(cuDevicePrimaryCtxRelease_v2, (Ordinal))                \
+  F(cuDevicePrimaryCtxReset_v2, (Ordinal))                  \
+  F(cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*)) \
+  F(cuCtxCreate_v2, (Context*, unsigned, Ordinal))          \
+  F(cuCtxDestroy_v2, (Context))                             \
+  F(cuCtxSetCurrent, (Context))                             \
+  F(cuCtxGetCurrent, (Context*))                            \
+  F(cuCtxSynchronize, ())                                   \
+  F(cuMemAlloc_v2, (Address*, size_t))                      \
+  F(cuMemFree_v2, (Address))                                \
+  F(cuMemAllocManaged, (Address*, size_t, unsigned))        \
+  F(cuMemAllocAsync, (Address*, size_t, Stream))            \
+  F(cuMemFreeAsync, (Address, Stream))                      \
+  F(cuMemHostAlloc, (void**, size_t, unsigned))             \
+  F(cuMemFreeHost, (void*))                                 \
+  F(cuMemcpyHtoD_v2, (Address, const void*, size_t))        \
+  F(cuMemcpyDtoH_v2, (void*, Address, size_t))              \
+  F(cuMemsetD8_v2, (Address, unsigned char, size_t))        \
+  F(cuStreamCreate, (Stream*, unsigned))                    \
+  F(cuStreamDestroy_v2, (Stream))                           \
+  F(cuStreamSynchronize, (Stream))
+
+/// The application's own view of the driver, and the emulator's controls where there are any.
+struct Cuda {
+#define WEFT_TEST_MEMBER(name, parameters) Code(*name) parameters = nullptr;
+  WEFT_TEST_CUDA(WEFT_TEST_MEMBER)
+#undef WEFT_TEST_MEMBER
+  unsigned long (*calls)(const char*) = nullptr;
+  unsigned long (*forbidden)() = nullptr;
+  const char* (*last_forbidden)() = nullptr;
+  int (*fail)(const char*) = nullptr;
+  void (*delay)(unsigned) = nullptr;
+  void (*peer)(int) = nullptr;
+  unsigned long (*live)() = nullptr;
+
+  bool loaded = false;  // and initialised, with a device
+  int devices = 0;
+  std::vector<Context> primary;  // retained, one a device
+  [[nodiscard]] bool emulated() const { return calls != nullptr; }
+};
+
+/// Loads the driver; with `initialise`, cuInit and all primary contexts, device 0 current.
+[[nodiscard]] Cuda& cuda(bool initialise = true);
+
+/// Memory of one kind; freed with the object.
+class Buffer {
+ public:
+  enum class Kind { host, pinned, device, managed, pool };
+  Buffer(Kind kind, size_t size, int device = 0);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  [[nodiscard]] char* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] Memory memory() const { return device::classify(data_); }
+  void write(const std::vector<char>& bytes);  ///< and waits
+  [[nodiscard]] std::vector<char> read() const;
+
+ private:
+  Kind kind_;
+  size_t size_;
+  int device_;
+  char* data_ = nullptr;
+};
+[[nodiscard]] const char* name(Buffer::Kind kind);
+
+/// Bytes that differ by seed and place.
+[[nodiscard]] std::vector<char> pattern(size_t n, unsigned seed);
+
+/// Reads the WEFT_* settings, once.
+[[nodiscard]] const Status& settings_loaded();
+
+/// Skips without a driver; opens the device layer; at the end Weft must have made no forbidden call.
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+};
+
+#define EXPECT_OK(expression)                                         \
+  do {                                                                \
+    const auto& weft_result_ = (expression);                          \
+    EXPECT_TRUE(weft_result_.ok()) << weft_result_.error().message(); \
+  } while (0)
+#define ASSERT_OK(expression)                                         \
+  do {                                                                \
+    const auto& weft_result_ = (expression);                          \
+    ASSERT_TRUE(weft_result_.ok()) << weft_result_.error().message(); \
+  } while (0)
+
+}  // namespace weft::test

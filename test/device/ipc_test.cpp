@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// CUDA IPC between two processes: this one imports, a child made from the same program exports. Mapping, the
+// proof of a pair, reuse of addresses, drops, limits, faults, and the end of a peer.
+#include "transport/cuda_ipc/ipc.hpp"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "cuda_test_support.hpp"
+
+namespace weft::test {
+namespace {
+
+using transport::cuda_ipc::Drop;
+using transport::cuda_ipc::Exporter;
+using transport::cuda_ipc::Importer;
+using transport::cuda_ipc::Mapping;
+using transport::cuda_ipc::Peer;
+using transport::cuda_ipc::Probe;
+using transport::cuda_ipc::Region;
+using Kind = Buffer::Kind;
+
+constexpr const char* kChildVariable = "TEST_EXPORTER_SOCKET";
+constexpr const char* kDeviceVariable = "TEST_EXPORTER_DEVICE";
+constexpr Peer kPeer = 5, kMe = 9;
+
+/// What the importer asks of the child, and the answer; a fixed size either way.
+struct Request {
+  enum class Type { allocate, free, fill, check, sweep, quit } type;
+  size_t slot, size;
+  unsigned seed;
+};
+struct Answer {
+  bool ok, probe_due;
+  Region region;
+  Probe probe;
+  uint64_t address;
+  size_t drops;
+  Drop drop[8];
+};
+
+void send_all(int socket, const void* data, size_t n) {
+  if (::send(socket, data, n, MSG_NOSIGNAL) != static_cast<ssize_t>(n)) std::_Exit(10);
+}
+bool receive_all(int socket, void* data, size_t n) {
+  return ::recv(socket, data, n, MSG_WAITALL) == static_cast<ssize_t>(n);
+}
+
+/// The exporting process: serves requests until its socket closes.
+class ExportServer {
+ public:
+  ExportServer(int socket, int device) : socket_(socket), device_(device) {}
+  int serve() {
+    Request request;
+    while (receive_all(socket_, &request, sizeof request) && request.type != Request::Type::quit) {
+      Answer answer{};
+      answer.ok = handle(request, answer);
+      send_all(socket_, &answer, sizeof answer);
+    }
+    exporter_.close();
+    slots_.clear();
+    return 0;
+  }
+
+ private:
+  bool handle(const Request& request, Answer& answer) {
+    std::unique_ptr<Buffer>& slot = slots_[request.slot];
+    switch (request.type) {
+      case Request::Type::allocate:
+        slot = std::make_unique<Buffer>(Kind::device, request.size, device_);
+        slot->write(pattern(request.size, request.seed));
+        return describe(*slot, answer);
+      case Request::Type::free:
+        slot.reset();
+        return true;
+      case Request::Type::fill:
+        slot->write(pattern(request.size, request.seed));
+        return true;
+      case Request::Type::check: {
+        auto seen = slot->read();
+        seen.resize(request.size);
+        return seen == pattern(request.size, request.seed);
+      }
+      case Request::Type::sweep: {
+        const auto drops = exporter_.sweep_freed();
+        answer.drops = drops.size();
+        for (size_t i = 0; i < drops.size() && i < 8; ++i) answer.drop[i] = drops[i];
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+  bool describe(const Buffer& buffer, Answer& answer) {
+    const Memory memory = buffer.memory();
+    auto region = exporter_.export_region(memory, kMe);
+    auto probe = exporter_.probe(memory);
+    if (!region || !probe) return false;
+    answer.region = *region;
+    answer.probe = *probe;
+    answer.probe_due = exporter_.probe_due(memory, kMe);
+    exporter_.probe_sent(memory, kMe);
+    answer.address = reinterpret_cast<uintptr_t>(buffer.data());
+    return true;
+  }
+  int socket_, device_;
+  Exporter exporter_;
+  std::map<size_t, std::unique_ptr<Buffer>> slots_;
+};
+
+/// The importing test's end of an exporting child.
+class ExportChild {
+ public:
+  explicit ExportChild(int device, const char* visible = nullptr) {
+    int pair[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(pair[0]);
+      ::setenv(kChildVariable, std::to_string(pair[1]).c_str(), 1);
+      ::setenv(kDeviceVariable, std::to_string(device).c_str(), 1);
+      if (visible != nullptr) ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+      ::execl("/proc/self/exe", "exporter", static_cast<char*>(nullptr));
+      std::_Exit(127);
+    }
+    ::close(pair[1]);
+    socket_ = pair[0];
+  }
+  ~ExportChild() { end(); }
+  ExportChild(const ExportChild&) = delete;
+  ExportChild& operator=(const ExportChild&) = delete;
+
+  Answer ask(Request::Type type, size_t slot = 0, size_t size = 0, unsigned seed = 0) {
+    const Request request{type, slot, size, seed};
+    Answer answer{};
+    send_all(socket_, &request, sizeof request);
+    EXPECT_TRUE(receive_all(socket_, &answer, sizeof answer)) << "the exporter died";
+    EXPECT_TRUE(answer.ok) << "the exporter failed";
+    return answer;
+  }
+  void end() {
+    if (socket_ < 0) return;
+    ::close(socket_);
+    socket_ = -1;
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the exporter's status is " << status;
+  }
+
+ private:
+  int socket_ = -1;
+  pid_t pid_ = -1;
+};
+
+class IpcTest : public CudaTest {
+ protected:
+  /// Copies the start of a mapped region here and compares.
+  void expect_content(const Mapping& mapping, const Region& region, size_t n, unsigned seed) {
+    Buffer local(Kind::device, n);
+    EXPECT_OK(device::copy(local.data(), local.memory(), mapping.at(region.base), mapping.memory(), n));
+    EXPECT_EQ(local.read(), pattern(n, seed)) << "seed " << seed;
+  }
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    remote_device_ = cuda().devices - 1;  // another GPU where there is one
+  }
+  int remote_device_ = 0;
+};
+
+TEST_F(IpcTest, MapsReadsAndWritesAPeersMemory) {
+  for (const int device : {0, remote_device_}) {
+    ExportChild child(device);
+    Importer importer;
+    const Buffer near(Kind::device, 64);
+    const Answer answer = child.ask(Request::Type::allocate, 0, 300'000, 1);
+    EXPECT_TRUE(answer.probe_due);
+    auto mapping = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+    ASSERT_OK(mapping);
+    if (cuda().emulated()) {
+      EXPECT_NE((*mapping)->at(answer.region.base), reinterpret_cast<void*>(answer.address))
+          << "addresses differ between processes";
+    }
+    expect_content(**mapping, answer.region, 300'000, 1);
+    // The exporter's later bytes, and ours in its memory.
+    child.ask(Request::Type::fill, 0, 300'000, 2);
+    expect_content(**mapping, answer.region, 300'000, 2);
+    Buffer local(Kind::device, 5000);
+    local.write(pattern(5000, 3));
+    EXPECT_OK(device::copy((*mapping)->at(answer.address), (*mapping)->memory(), local.data(), local.memory(),
+                           5000));
+    child.ask(Request::Type::check, 0, 5000, 3);
+    importer.release(*mapping);
+    EXPECT_EQ(importer.counters().opens, 1u);
+    importer.close();
+    EXPECT_EQ(importer.counters().closes, 1u);
+  }
+}
+
+TEST_F(IpcTest, HostBufferReadsThroughAnyLocalDevice) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Answer answer = child.ask(Request::Type::allocate, 0, 10'000, 4);
+  Memory place;
+  place.device = 0;
+  auto mapping = importer.open(kPeer, answer.region, &answer.probe, place);
+  ASSERT_OK(mapping);
+  std::vector<char> host(10'000);
+  EXPECT_OK(
+      device::copy(host.data(), Memory{}, (*mapping)->at(answer.address), (*mapping)->memory(), host.size()));
+  EXPECT_EQ(host, pattern(10'000, 4));
+  importer.release(*mapping);
+}
+
+TEST_F(IpcTest, OneOpenAnAllocation) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  const unsigned long before = cuda().emulated() ? cuda().calls("cuIpcOpenMemHandle") : 0;
+  auto first = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+  ASSERT_OK(first);
+  for (int i = 0; i < 5; ++i) {
+    auto again = importer.open(kPeer, answer.region, nullptr, near.memory());
+    ASSERT_OK(again);
+    EXPECT_EQ(*again, *first);
+    importer.release(*again);
+  }
+  importer.release(*first);
+  auto later = importer.open(kPeer, answer.region, nullptr, near.memory());
+  ASSERT_OK(later);
+  importer.release(*later);
+  EXPECT_EQ(importer.counters().opens, 1u);
+  EXPECT_EQ(importer.counters().hits, 6u);
+  if (cuda().emulated()) {
+    EXPECT_EQ(cuda().calls("cuIpcOpenMemHandle"), before + 2) << "the probe and the region";
+  }
+}
+
+TEST_F(IpcTest, ReusedAddressNeverHitsTheOldMapping) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer first = child.ask(Request::Type::allocate, 0, 1 << 20, 1);
+  auto mapping = importer.open(kPeer, first.region, &first.probe, near.memory());
+  ASSERT_OK(mapping);
+  expect_content(**mapping, first.region, 1 << 20, 1);
+  importer.release(*mapping);
+  for (unsigned round = 2; round < 6; ++round) {
+    child.ask(Request::Type::free);
+    const Answer next = child.ask(Request::Type::allocate, 0, 1 << 20, round);
+    EXPECT_NE(next.region.buffer_id, first.region.buffer_id);
+    if (cuda().emulated()) {
+      EXPECT_EQ(next.region.base, first.region.base);
+    }
+    auto fresh = importer.open(kPeer, next.region, nullptr, near.memory());
+    ASSERT_OK(fresh);
+    expect_content(**fresh, next.region, 1 << 20, round);
+    importer.release(*fresh);
+    if (cuda().emulated()) {
+      EXPECT_EQ(importer.mapped(), 1u) << "the old mapping is closed";
+    }
+  }
+}
+
+TEST_F(IpcTest, SweepTellsAndDropCloses) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer kept = child.ask(Request::Type::allocate, 0, 4096, 1);
+  const Answer freed = child.ask(Request::Type::allocate, 1, 8192, 2);
+  EXPECT_FALSE(freed.probe_due) << "the probe goes once";
+  auto a = importer.open(kPeer, kept.region, &kept.probe, near.memory());
+  auto b = importer.open(kPeer, freed.region, nullptr, near.memory());
+  ASSERT_OK(a);
+  ASSERT_OK(b);
+  EXPECT_EQ(child.ask(Request::Type::sweep).drops, 0u);
+  child.ask(Request::Type::free, 1);
+  const Answer sweep = child.ask(Request::Type::sweep);
+  ASSERT_EQ(sweep.drops, 1u);
+  const Drop drop = sweep.drop[0];
+  EXPECT_EQ(drop.peer, kMe);
+  EXPECT_EQ(drop.base, freed.region.base);
+  EXPECT_EQ(drop.buffer_id, freed.region.buffer_id);
+  // Still referenced: closed with the last reference only.
+  importer.drop(kPeer, drop.epoch, drop.base, drop.buffer_id);
+  EXPECT_EQ(importer.counters().closes, 0u);
+  EXPECT_EQ(importer.mapped(), 1u);
+  importer.release(*b);
+  EXPECT_EQ(importer.counters().closes, 1u);
+  importer.drop(kPeer, drop.epoch, drop.base, drop.buffer_id);                    // twice is harmless
+  importer.drop(kPeer, drop.epoch + 1, kept.region.base, kept.region.buffer_id);  // another life's
+  EXPECT_EQ(importer.mapped(), 1u);
+  expect_content(**a, kept.region, 4096, 1);
+  importer.release(*a);
+  EXPECT_EQ(child.ask(Request::Type::sweep).drops, 0u) << "told once";
+}
+
+TEST_F(IpcTest, DroppedWhileInUseIsTakenBackNotOpenedTwice) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  auto mapping = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+  ASSERT_OK(mapping);
+  importer.drop(kPeer, answer.region.epoch, answer.region.base, answer.region.buffer_id);
+  EXPECT_EQ(importer.mapped(), 0u);
+  auto again = importer.open(kPeer, answer.region, nullptr, near.memory());
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, *mapping);
+  importer.release(*mapping);
+  expect_content(**again, answer.region, 4096, 1);
+  importer.release(*again);
+  EXPECT_EQ(importer.counters().opens, 1u);
+  EXPECT_EQ(importer.mapped(), 1u);
+}
+
+TEST_F(IpcTest, FirstRegionNeedsTheProbe) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  const auto without = importer.open(kPeer, answer.region, nullptr, near.memory());
+  ASSERT_FALSE(without.ok());
+  EXPECT_EQ(without.error().code(), Errc::intern);
+  EXPECT_OK(importer.open(kPeer, answer.region, &answer.probe, near.memory()));
+}
+
+TEST_F(IpcTest, WrongBytesRefuseThePairForEver) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  Probe wrong = answer.probe;
+  wrong.content[3] ^= 1;
+  for (const Probe* probe : {static_cast<const Probe*>(&wrong), static_cast<const Probe*>(&answer.probe)}) {
+    const auto refused = importer.open(kPeer, answer.region, probe, near.memory());
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), Errc::unsupported);
+    EXPECT_NE(refused.error().message().find("wrong bytes"), std::string::npos) << refused.error().message();
+  }
+  EXPECT_EQ(importer.counters().refusals, 2u);
+  EXPECT_EQ(importer.mapped(), 0u);
+  importer.drop_peer(kPeer);  // a new peer under the number starts afresh
+  EXPECT_OK(importer.open(kPeer, answer.region, &answer.probe, near.memory()));
+}
+
+TEST_F(IpcTest, InjectedFaultsAreNamedRefusals) {
+  if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  ASSERT_EQ(cuda().fail("cuIpcOpenMemHandle:2:208"), 0);  // the probe passes, another library has the region
+  const auto refused = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::unsupported);
+  EXPECT_NE(refused.error().message().find("CUDA_ERROR_ALREADY_MAPPED"), std::string::npos);
+  EXPECT_OK(importer.open(kPeer, answer.region, nullptr, near.memory()));  // not for ever
+  Importer other;
+  ASSERT_EQ(cuda().fail("cuIpcOpenMemHandle:1:201"), 0);
+  EXPECT_EQ(other.open(kPeer, answer.region, &answer.probe, near.memory()).error().code(), Errc::unsupported);
+}
+
+TEST_F(IpcTest, NoPeerAccessIsANamedRefusal) {
+  if (!cuda().emulated() || cuda().devices < 2) GTEST_SKIP() << "needs the emulated driver with 2 devices";
+  ExportChild child(1);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  cuda().peer(0);
+  const auto refused = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+  cuda().peer(1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::unsupported);
+  EXPECT_NE(refused.error().message().find("no peer access"), std::string::npos) << refused.error().message();
+}
+
+TEST_F(IpcTest, InvisibleDeviceIsANamedRefusal) {
+  if (!cuda().emulated()) GTEST_SKIP() << "the emulated machine has a third device";
+  ExportChild child(0, "2");
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  const auto refused = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Errc::unsupported);
+  EXPECT_NE(refused.error().message().find("CUDA_VISIBLE_DEVICES"), std::string::npos)
+      << refused.error().message();
+}
+
+TEST_F(IpcTest, OtherMemoryIsNotExportedAndSaysWhy) {
+  Exporter exporter;
+  for (const auto& [kind, word] : {std::pair(Kind::pool, "pool"), std::pair(Kind::managed, "managed"),
+                                   std::pair(Kind::pinned, "host"), std::pair(Kind::host, "host")}) {
+    const Buffer buffer(kind, 4096);
+    const auto refused = exporter.export_region(buffer.memory(), kPeer);
+    ASSERT_FALSE(refused.ok()) << name(kind);
+    EXPECT_EQ(refused.error().code(), Errc::unsupported);
+    EXPECT_NE(refused.error().message().find(word), std::string::npos) << refused.error().message();
+  }
+}
+
+TEST_F(IpcTest, ExporterAsksOnceAndBoundsItsTable) {
+  Exporter exporter;
+  const unsigned long before = cuda().emulated() ? cuda().calls("cuIpcGetMemHandle") : 0;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  for (int i = 0; i < 12; ++i) {
+    buffers.push_back(std::make_unique<Buffer>(Kind::device, 4096));
+    for (const Peer peer : {Peer{1}, Peer{2}, Peer{1}})
+      ASSERT_OK(exporter.export_region(buffers.back()->memory(), peer));
+  }
+  if (cuda().emulated()) {
+    EXPECT_EQ(cuda().calls("cuIpcGetMemHandle"), before + 12);
+  }
+  EXPECT_EQ(exporter.exported(), 12u);
+  exporter.forget_peer(2);
+  const auto drops = exporter.sweep_freed();  // gpu.ipc_exports is 8 in this test's settings
+  EXPECT_EQ(exporter.exported(), 8u);
+  ASSERT_EQ(drops.size(), 4u);
+  for (size_t i = 0; i < drops.size(); ++i) {
+    EXPECT_EQ(drops[i].peer, 1u);
+    EXPECT_EQ(drops[i].base, buffers[i]->memory().base) << "the least recently used first";
+  }
+}
+
+TEST_F(IpcTest, MappingsAreBoundedAndInUseOnesStay) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  std::vector<Region> regions;
+  Mapping* held = nullptr;
+  for (unsigned i = 0; i < 8; ++i) {  // gpu.ipc_mappings is 5 in this test's settings
+    const Answer answer = child.ask(Request::Type::allocate, i, 4096, i);
+    auto mapping = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+    ASSERT_OK(mapping);
+    expect_content(**mapping, answer.region, 4096, i);
+    if (i == 0)
+      held = *mapping;
+    else
+      importer.release(*mapping);
+    regions.push_back(answer.region);
+    EXPECT_LE(importer.mapped(), 5u);
+  }
+  EXPECT_EQ(importer.counters().evictions, 3u);
+  expect_content(*held, regions[0], 4096, 0);
+  importer.release(held);
+  auto evicted = importer.open(kPeer, regions[1], nullptr, near.memory());
+  ASSERT_OK(evicted);
+  expect_content(**evicted, regions[1], 4096, 1);
+  importer.release(*evicted);
+}
+
+TEST_F(IpcTest, PeerThatEndsAndItsSuccessor) {
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  uint64_t epoch = 0;
+  for (unsigned life = 0; life < 2; ++life) {
+    ExportChild child(remote_device_);
+    const Answer answer = child.ask(Request::Type::allocate, 0, 4096, life);
+    EXPECT_NE(answer.region.epoch, epoch);
+    epoch = answer.region.epoch;
+    auto mapping = importer.open(kPeer, answer.region, &answer.probe, near.memory());
+    ASSERT_OK(mapping);
+    expect_content(**mapping, answer.region, 4096, life);
+    importer.release(*mapping);
+  }
+  importer.drop_peer(kPeer);
+  EXPECT_EQ(importer.mapped(), 0u);
+  EXPECT_EQ(importer.mapped_bytes(), 0u);
+}
+
+TEST_F(IpcTest, CloseToleratesDeadContexts) {
+  ExportChild child(remote_device_);
+  Importer importer;
+  Context own = nullptr;
+  ASSERT_EQ(cuda().cuCtxCreate_v2(&own, 0, 0), 0);
+  Address address = 0;
+  ASSERT_EQ(cuda().cuMemAlloc_v2(&address, 4096), 0);
+  const Answer answer = child.ask(Request::Type::allocate, 0, 4096, 1);
+  auto mapping =
+      importer.open(kPeer, answer.region, &answer.probe, device::classify(reinterpret_cast<void*>(address)));
+  ASSERT_OK(mapping);
+  importer.release(*mapping);
+  ASSERT_EQ(cuda().cuCtxDestroy_v2(own), 0);
+  ASSERT_EQ(cuda().cuCtxSetCurrent(cuda().primary[0]), 0);
+  importer.close();
+  EXPECT_EQ(importer.mapped(), 0u);
+}
+
+}  // namespace
+
+int export_server() {
+  const char* socket = std::getenv(kChildVariable);
+  const char* device = std::getenv(kDeviceVariable);
+  if (!settings_loaded().ok() || !cuda().loaded || !device::open().ok()) return 3;
+  return ExportServer(std::atoi(socket), std::atoi(device)).serve();
+}
+bool is_export_server() { return std::getenv(kChildVariable) != nullptr; }
+
+}  // namespace weft::test
+
+int main(int argc, char** argv) {
+  if (weft::test::is_export_server()) return weft::test::export_server();
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

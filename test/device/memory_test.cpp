@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Classification of every memory kind, facts about devices, and that host code cannot touch device memory.
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "cuda_test_support.hpp"
+#include "device/info.hpp"
+
+namespace weft::test {
+namespace {
+
+using Kind = Buffer::Kind;
+
+// First in this program (GoogleTest runs suites of this ending first): the application has not called cuInit
+// yet, and Weft must not do it.
+TEST(BeforeInitDeathTest, EverythingIsHostAndNothingIsInitialised) {
+  if (cuda(false).cuInit == nullptr) GTEST_SKIP() << "no CUDA driver";
+  ASSERT_OK(settings_loaded());
+  ASSERT_OK(device::open());
+  ASSERT_TRUE(device::available()) << device::absence();
+  auto heap = std::make_unique<char[]>(100);
+  EXPECT_EQ(device::classify(heap.get()).kind, MemoryKind::host);
+  EXPECT_EQ(device::classify(nullptr).kind, MemoryKind::host);
+  EXPECT_FALSE(device::devices(device::Initialise::no).ok());
+  int count = 0;
+  EXPECT_EQ(cuda(false).cuDeviceGetCount(&count), device::cuda::kNotInitialized) << "Weft called cuInit";
+}
+
+class MemoryTest : public CudaTest {};
+
+TEST_F(MemoryTest, ClassifiesEachKind) {
+  const std::pair<Kind, MemoryKind> kinds[] = {{Kind::host, MemoryKind::host},
+                                               {Kind::pinned, MemoryKind::host_pinned},
+                                               {Kind::device, MemoryKind::cuda_device},
+                                               {Kind::managed, MemoryKind::cuda_managed},
+                                               {Kind::pool, MemoryKind::cuda_device}};
+  for (const auto& [kind, expected] : kinds) {
+    const Buffer buffer(kind, 10000);
+    for (const size_t offset : {size_t{0}, size_t{1}, size_t{9999}}) {
+      const Memory memory = device::classify(buffer.data() + offset);
+      EXPECT_EQ(memory.kind, expected) << name(kind) << " at " << offset;
+      EXPECT_EQ(memory.on_device(), expected == MemoryKind::cuda_device);
+      EXPECT_EQ(memory.legacy_ipc, kind == Kind::device) << name(kind);
+      EXPECT_EQ(memory.fault, 0);
+      if (kind == Kind::host) continue;
+      EXPECT_EQ(memory.device, 0) << name(kind);
+      EXPECT_TRUE(memory.covers(buffer.data(), 10000)) << name(kind);
+    }
+    if (kind == Kind::device) {
+      EXPECT_EQ(buffer.memory().context, cuda().primary[0]);
+      EXPECT_EQ(buffer.memory().base, reinterpret_cast<uintptr_t>(buffer.data()));
+      EXPECT_FALSE(buffer.memory().covers(buffer.data() + 1, buffer.memory().size));
+    }
+  }
+}
+
+TEST_F(MemoryTest, ThreadWithoutContextClassifiesTheSame) {
+  const Buffer buffer(Kind::device, 4096), host(Kind::host, 4096);
+  Memory on_device, on_host;
+  std::thread([&] {
+    on_device = buffer.memory();
+    on_host = host.memory();
+  }).join();
+  EXPECT_EQ(on_device.kind, MemoryKind::cuda_device);
+  EXPECT_EQ(on_device.buffer_id, buffer.memory().buffer_id);
+  EXPECT_EQ(on_host.kind, MemoryKind::host);
+}
+
+TEST_F(MemoryTest, StackIsHostWithoutAQuery) {
+  char local[64] = {};
+  const unsigned long before = cuda().emulated() ? cuda().calls("cuPointerGetAttributes") : 0;
+  EXPECT_EQ(device::classify(local).kind, MemoryKind::host);
+  std::thread([] {
+    char in_thread[64] = {};
+    EXPECT_EQ(device::classify(in_thread).kind, MemoryKind::host);
+  }).join();
+  if (cuda().emulated()) {
+    EXPECT_EQ(cuda().calls("cuPointerGetAttributes"), before);
+  }
+}
+
+TEST_F(MemoryTest, OneQueryACall) {
+  if (!cuda().emulated()) GTEST_SKIP() << "needs the emulated driver's counters";
+  const Buffer buffer(Kind::device, 4096);
+  const unsigned long before = cuda().calls("cuPointerGetAttributes");
+  EXPECT_TRUE(buffer.memory().on_device());
+  EXPECT_EQ(cuda().calls("cuPointerGetAttributes"), before + 1);
+  EXPECT_EQ(cuda().calls("cuPointerGetAttribute"), 0u);
+}
+
+TEST_F(MemoryTest, ReusedAddressHasANewIdentity) {
+  uint64_t first = 0, second = 0;
+  uintptr_t base = 0;
+  {
+    const Buffer buffer(Kind::device, 1 << 20);
+    first = buffer.memory().buffer_id;
+    base = buffer.memory().base;
+  }
+  const Buffer buffer(Kind::device, 1 << 20);
+  second = buffer.memory().buffer_id;
+  EXPECT_NE(first, second);
+  if (cuda().emulated()) {
+    EXPECT_EQ(buffer.memory().base, base) << "the emulator reuses addresses at once";
+  }
+}
+
+TEST_F(MemoryTest, FailedQueryKeepsTheCpuAway) {
+  if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
+  const Buffer host(Kind::host, 64), other(Kind::host, 64);
+  ASSERT_EQ(cuda().fail("cuPointerGetAttributes:1:719"), 0);
+  const Memory memory = host.memory();
+  EXPECT_TRUE(memory.on_device());
+  EXPECT_EQ(memory.fault, 719);
+  const Status copied = device::copy(host.data(), memory, other.data(), other.memory(), 64);
+  ASSERT_FALSE(copied.ok());
+  EXPECT_NE(copied.error().message().find("cannot be classified"), std::string::npos)
+      << copied.error().message();
+}
+
+TEST_F(MemoryTest, FactsOfDevices) {
+  auto list = device::devices(device::Initialise::no);
+  ASSERT_OK(list);
+  ASSERT_EQ(list->size(), static_cast<size_t>(cuda().devices));
+  for (const device::DeviceInfo& info : *list) {
+    EXPECT_FALSE(info.name.empty());
+    EXPECT_GT(info.memory, size_t{1} << 30);
+    EXPECT_GE(info.capability_major, 5);
+    EXPECT_TRUE(info.context_active);
+    auto found = device::find_device(info.uuid);
+    ASSERT_OK(found);
+    EXPECT_EQ(*found, info.ordinal);
+    EXPECT_EQ(device::text(info.uuid).size(), 40u);
+  }
+  EXPECT_EQ(device::only_active_device(), cuda().devices == 1 ? 0 : -1);
+  EXPECT_GE(device::driver_version(), 11030);
+  device::Uuid strange{};
+  EXPECT_EQ(device::find_device(strange).error().code(), Errc::unsupported);
+  EXPECT_EQ(device::uuid_of(99).error().code(), Errc::arg);
+}
+
+using MemoryDeathTest = MemoryTest;
+
+TEST_F(MemoryDeathTest, HostCodeTrapsOnDeviceMemory) {
+  const Buffer buffer(Kind::device, 4096), pool(Kind::pool, 4096);
+  EXPECT_DEATH({ [[maybe_unused]] volatile char c = buffer.data()[0]; }, "");
+  EXPECT_DEATH(buffer.data()[0] = 1, "");
+  EXPECT_DEATH(pool.data()[0] = 1, "");
+}
+
+TEST_F(MemoryTest, NoDriverCostsNothing) {
+  device::close();
+  EXPECT_FALSE(device::available());
+  EXPECT_FALSE(device::absence().empty());
+  auto heap = std::make_unique<char[]>(64);
+  constexpr int kCalls = 1'000'000;
+  const auto start = std::chrono::steady_clock::now();
+  int hosts = 0;
+  for (int i = 0; i < kCalls; ++i) hosts += device::classify(heap.get() + i % 64).kind == MemoryKind::host;
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(hosts, kCalls);
+  EXPECT_LT(time.count() / kCalls, 100) << "ns a call";
+  ASSERT_OK(device::open());
+}
+
+}  // namespace
+}  // namespace weft::test

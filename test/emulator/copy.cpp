@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The copying calls. As on the real driver: from pageable memory the bytes are taken at the call, to pageable
+// memory the call waits, and synchronous device-to-device copies and fills return before they are done.
+#include <cstring>
+
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+/// Host memory that the driver does not know.
+bool pageable(uintptr_t address) { return find_allocation(address) == nullptr && !in_device_region(address); }
+
+Operation copy_operation(const Memcpy2D& copy) {
+  Operation operation{Operation::Type::copy};
+  const auto place = [](unsigned type, const void* host, Address device) {
+    return type == kMemoryHost ? reinterpret_cast<uintptr_t>(host) : static_cast<uintptr_t>(device);
+  };
+  operation.dst_pitch = copy.dst_pitch != 0 ? copy.dst_pitch : copy.width;
+  operation.src_pitch = copy.src_pitch != 0 ? copy.src_pitch : copy.width;
+  operation.dst =
+      place(copy.dst_type, copy.dst_host, copy.dst_device) + copy.dst_y * operation.dst_pitch + copy.dst_x;
+  operation.src =
+      place(copy.src_type, copy.src_host, copy.src_device) + copy.src_y * operation.src_pitch + copy.src_x;
+  operation.width = copy.width;
+  operation.height = copy.height;
+  return operation;
+}
+
+Memcpy2D flat(Address dst, Address src, size_t n) {
+  Memcpy2D copy{};
+  copy.dst_type = copy.src_type = kMemoryUnified;
+  copy.dst_device = dst;
+  copy.src_device = src;
+  copy.width = copy.dst_pitch = copy.src_pitch = n;
+  copy.height = 1;
+  return copy;
+}
+
+enum class Wait { no, host_side, yes };
+
+Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
+  if (description.width == 0 || description.height == 0) return kSuccess;
+  Operation operation = copy_operation(description);
+  if (operation.dst_pitch > 2147483647 && description.height > 1) return kInvalidValue;
+  if (operation.dst_pitch < operation.width || operation.src_pitch < operation.width) return kInvalidValue;
+  const size_t dst_span = (operation.height - 1) * operation.dst_pitch + operation.width;
+  const size_t src_span = (operation.height - 1) * operation.src_pitch + operation.width;
+  if (reach(operation.dst, dst_span) == nullptr || reach(operation.src, src_span) == nullptr)
+    return kInvalidValue;
+  const bool to_pageable = pageable(operation.dst), from_pageable = pageable(operation.src);
+  if (from_pageable) {
+    const auto* bytes = reinterpret_cast<const char*>(operation.src);
+    operation.snapshot.assign(bytes, bytes + src_span);
+    operation.use_snapshot = true;
+  }
+  const bool host_side =
+      wait == Wait::host_side &&
+      (find_allocation(operation.dst) == nullptr || find_allocation(operation.dst)->kind == Kind::pinned ||
+       from_pageable || find_allocation(operation.src)->kind == Kind::pinned);
+  enqueue(stream, std::move(operation));
+  if (to_pageable || wait == Wait::yes || host_side) drain(stream);
+  return stream.context->sticky;
+}
+
+Code start_in(Stream handle, const Memcpy2D& description, Wait wait) {
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
+  return start(*stream, description, wait);
+}
+
+Code fill(Stream handle, Address address, unsigned char value, size_t n) {
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
+  if (n == 0) return kSuccess;
+  if (find_allocation(address) == nullptr || reach(address, n) == nullptr) return kInvalidValue;
+  Operation operation{Operation::Type::fill};
+  operation.dst = address;
+  operation.value = value;
+  operation.width = n;
+  enqueue(*stream, std::move(operation));
+  return kSuccess;
+}
+
+Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
+
+}  // namespace
+
+extern "C" {
+
+Code cuMemcpy(Address dst, Address src, size_t n) {
+  return start_in(nullptr, flat(dst, src, n), Wait::host_side);
+}
+Code cuMemcpyHtoD_v2(Address dst, const void* src, size_t n) {
+  return start_in(nullptr, flat(dst, address_of(src), n), Wait::yes);
+}
+Code cuMemcpyDtoH_v2(void* dst, Address src, size_t n) {
+  return start_in(nullptr, flat(address_of(dst), src, n), Wait::yes);
+}
+Code cuMemcpyDtoD_v2(Address dst, Address src, size_t n) {
+  return start_in(nullptr, flat(dst, src, n), Wait::no);
+}
+
+Code cuMemcpyAsync(Address dst, Address src, size_t n, Stream stream) {
+  return start_in(stream, flat(dst, src, n), Wait::no);
+}
+Code cuMemcpyHtoDAsync_v2(Address dst, const void* src, size_t n, Stream stream) {
+  return start_in(stream, flat(dst, address_of(src), n), Wait::no);
+}
+Code cuMemcpyDtoHAsync_v2(void* dst, Address src, size_t n, Stream stream) {
+  return start_in(stream, flat(address_of(dst), src, n), Wait::no);
+}
+Code cuMemcpyDtoDAsync_v2(Address dst, Address src, size_t n, Stream stream) {
+  return start_in(stream, flat(dst, src, n), Wait::no);
+}
+
+Code cuMemcpy2D_v2(const Memcpy2D* copy) { return start_in(nullptr, *copy, Wait::host_side); }
+Code cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) { return start_in(stream, *copy, Wait::no); }
+
+Code cuMemsetD8_v2(Address address, unsigned char value, size_t n) {
+  return fill(nullptr, address, value, n);
+}
+Code cuMemsetD8Async(Address address, unsigned char value, size_t n, Stream stream) {
+  return fill(stream, address, value, n);
+}
+
+}  // extern "C"
+}  // namespace emucuda

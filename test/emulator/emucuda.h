@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Controls of the emulated CUDA driver for tests, found with dlsym; a real driver has none of them.
+#pragma once
+#ifdef __cplusplus
+extern "C" {
+#endif
+/// Calls that Weft (whoever found its functions by cuGetProcAddress) made of a driver function so far.
+unsigned long emucuda_calls(const char* symbol);
+/// Calls of Weft's that break its promises: synchronisation, default stream, new contexts, ...
+unsigned long emucuda_forbidden(void);
+/// Name of the last forbidden call, or "".
+const char* emucuda_last_forbidden(void);
+/// Replaces the list of faults: "cuMemcpyAsync:3:700,op:1:700"; "" for none. Counting starts here.
+int emucuda_fail(const char* list);
+/// How late streams run, in microseconds.
+void emucuda_delay(unsigned microseconds);
+/// Whether devices can access each other.
+void emucuda_peer(int access);
+/// Allocations and mappings that are live in this process.
+unsigned long emucuda_live(void);
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How callers reach the emulator: cuGetProcAddress hands out watched functions, which count, inject faults
+// and know that Weft is the caller; the exported names are the plain ones, for the application.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "emucuda.h"
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+struct Fault {
+  std::string name;
+  unsigned long at;  // fires at this call, counted from 1
+  Code code;
+  unsigned long seen = 0;
+};
+
+struct Watch {
+  std::map<std::string, unsigned long> calls;
+  std::vector<Fault> faults;
+  unsigned long forbidden = 0;
+  std::string last_forbidden;
+  bool strict = false;
+};
+
+thread_local int weft_depth = 0;
+thread_local int capture_mode = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
+
+bool parse_faults(const char* list, std::vector<Fault>& faults) {
+  for (const char* at = list; *at != 0;) {
+    const char* end = std::strchr(at, ',');
+    const std::string entry = end != nullptr ? std::string(at, end) : std::string(at);
+    char name[64];
+    unsigned long count = 0;
+    int code = 0;
+    if (std::sscanf(entry.c_str(), "%63[^:]:%lu:%d", name, &count, &code) != 3 || count == 0) return false;
+    faults.push_back({name, count, code});
+    at = end != nullptr ? end + 1 : at + entry.size();
+  }
+  return true;
+}
+
+Watch& watch() {
+  static Watch& instance = *[] {
+    auto* created = new Watch;
+    const char* strict = std::getenv("EMUCUDA_STRICT");
+    created->strict = strict != nullptr && *strict == '1';
+    const char* list = std::getenv("EMUCUDA_FAIL");
+    if (list != nullptr && !parse_faults(list, created->faults)) {
+      std::fprintf(stderr, "emucuda: EMUCUDA_FAIL=%s (not call:count:code,...)\n", list);
+      std::abort();
+    }
+    return created;
+  }();
+  return instance;
+}
+
+Code injected(const char* name) {
+  for (Fault& fault : watch().faults)
+    if (fault.name == name && ++fault.seen == fault.at) return fault.code;
+  return kSuccess;
+}
+
+/// One function as Weft sees it.
+template <auto Function, class Name>
+struct Watched;
+template <class... A, Code (*Function)(A...), class Name>
+struct Watched<Function, Name> {
+  static Code call(A... arguments) {
+    {
+      const auto lock = lock_world();
+      ++watch().calls[Name::text];
+      if (const Code code = injected(Name::text); code != kSuccess) return code;
+    }
+    ++weft_depth;
+    const Code code = Function(arguments...);
+    --weft_depth;
+    return code;
+  }
+};
+
+struct Entry {
+  const char* symbol;
+  void* function;
+};
+
+#define EMUCUDA_NAME(name, symbol, parameters)   \
+  struct Name_##name {                           \
+    static constexpr const char* text = #symbol; \
+  };
+EMUCUDA_FUNCTIONS(EMUCUDA_NAME)
+#undef EMUCUDA_NAME
+
+const Entry* find_entry(const char* symbol) {
+#define EMUCUDA_ENTRY(name, symbol, parameters) \
+  {#symbol, reinterpret_cast<void*>(&Watched<&name, Name_##name>::call)},
+  static const Entry entries[] = {EMUCUDA_FUNCTIONS(EMUCUDA_ENTRY)};
+  for (const Entry& entry : entries)
+    if (std::strcmp(entry.symbol, symbol) == 0) return &entry;
+  return nullptr;
+}
+
+}  // namespace
+
+bool called_by_weft() { return weft_depth > 0; }
+bool capture_relaxed() { return capture_mode == kCaptureModeRelaxed; }
+
+void forbid_weft(const char* what) {
+  if (!called_by_weft()) return;
+  ++watch().forbidden;
+  watch().last_forbidden = what;
+  if (!watch().strict) return;
+  std::fprintf(stderr, "emucuda: forbidden call by Weft: %s\n", what);
+  std::abort();
+}
+
+void forbid_unsafe(const char* what) {
+  if (called_by_weft() && !capture_relaxed()) forbid_weft(what);
+}
+
+Code injected_operation_fault() { return injected("op"); }
+
+extern "C" {
+
+Code cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kSuccess;
+}
+
+__attribute__((visibility("default"))) Code cuGetProcAddress_v2(const char* symbol, void** function,
+                                                                int version, uint64_t, int* status) {
+  const Entry* entry = version >= 11030 ? find_entry(symbol) : nullptr;
+  *function = entry != nullptr ? entry->function : nullptr;
+  if (status != nullptr) *status = entry != nullptr ? 0 : 1;
+  return entry != nullptr ? kSuccess : 500;
+}
+
+__attribute__((visibility("default"))) Code cuGetProcAddress(const char* symbol, void** function, int version,
+                                                             uint64_t flags) {
+  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+}
+
+#define EMUCUDA_CONTROL __attribute__((visibility("default")))
+EMUCUDA_CONTROL unsigned long emucuda_calls(const char* symbol) {
+  const auto lock = lock_world();
+  const auto at = watch().calls.find(symbol);
+  return at == watch().calls.end() ? 0 : at->second;
+}
+EMUCUDA_CONTROL unsigned long emucuda_forbidden(void) { return watch().forbidden; }
+EMUCUDA_CONTROL const char* emucuda_last_forbidden(void) { return watch().last_forbidden.c_str(); }
+EMUCUDA_CONTROL int emucuda_fail(const char* list) {
+  const auto lock = lock_world();
+  watch().faults.clear();
+  return parse_faults(list, watch().faults) ? 0 : -1;
+}
+EMUCUDA_CONTROL void emucuda_delay(unsigned microseconds) {
+  const auto lock = lock_world();
+  world().delay = uint64_t{microseconds} * 1000;
+}
+EMUCUDA_CONTROL void emucuda_peer(int access) {
+  const auto lock = lock_world();
+  world().peer = access != 0;
+}
+EMUCUDA_CONTROL unsigned long emucuda_live(void) {
+  const auto lock = lock_world();
+  return world().allocations.size();
+}
+
+}  // extern "C"
+}  // namespace emucuda

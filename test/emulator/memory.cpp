@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Allocations of every kind, pointer attributes, and legacy IPC. Freed device addresses are reused at once
+// for the next allocation of their size, with a new buffer id.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+constexpr size_t kGranule = 64 << 10;
+constexpr uint32_t kMagic = 0x43504945;
+
+/// What an IPC handle says; 64 bytes.
+struct Handle {
+  uint32_t magic;
+  int32_t pid, fd, physical;
+  uint64_t size, reserved, inode, id;
+  char uuid[16];
+};
+static_assert(sizeof(Handle) == sizeof(IpcMemHandle));
+
+size_t rounded(size_t size) { return (size + kGranule - 1) / kGranule * kGranule; }
+
+uintptr_t take_address(Device& device, size_t reserved) {
+  auto& freed = device.freed[reserved];
+  if (!freed.empty()) {
+    const uintptr_t address = freed.back();
+    freed.pop_back();
+    return address;
+  }
+  const uintptr_t address = device.bump;
+  device.bump += reserved + kGranule;  // a gap, so that an overrun is seen
+  return address;
+}
+
+char* map_file(int fd, size_t size) {
+  void* alias = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return alias == MAP_FAILED ? nullptr : static_cast<char*>(alias);
+}
+
+char* map_private(size_t size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
+}
+
+Allocation& insert(Allocation allocation) {
+  allocation.id = world().next_id++;
+  return world().allocations.emplace(allocation.address, std::move(allocation)).first->second;
+}
+
+Code allocate_device(Kind kind, ContextObject& context, size_t size, Address* address) {
+  if (size == 0) return kInvalidValue;
+  Device& device = *device_at(context.device);
+  const size_t reserved = rounded(size);
+  const int fd = ::memfd_create("emucuda", MFD_CLOEXEC);
+  char* alias =
+      fd >= 0 && ::ftruncate(fd, static_cast<off_t>(reserved)) == 0 ? map_file(fd, reserved) : nullptr;
+  if (alias == nullptr) {
+    if (fd >= 0) ::close(fd);
+    return kOutOfMemory;
+  }
+  std::memset(alias, 0xA5, std::min(reserved, kGranule));  // never zero: uninitialised memory must show
+  const uintptr_t at = take_address(device, reserved);
+  insert({kind, at, size, reserved, alias, fd, 0, context.device, &context, {}});
+  *address = at;
+  return kSuccess;
+}
+
+Code allocate_host(Kind kind, ContextObject& context, size_t size, char** memory) {
+  if (size == 0) return kInvalidValue;
+  const size_t reserved = rounded(size);
+  *memory = map_private(reserved);
+  if (*memory == nullptr) return kOutOfMemory;
+  insert({kind,
+          reinterpret_cast<uintptr_t>(*memory),
+          size,
+          reserved,
+          *memory,
+          -1,
+          0,
+          context.device,
+          &context,
+          {}});
+  return kSuccess;
+}
+
+/// The allocation that starts at an address.
+std::map<uintptr_t, Allocation>::iterator starting_at(uintptr_t address, std::initializer_list<Kind> kinds) {
+  const auto at = world().allocations.find(address);
+  if (at == world().allocations.end()) return at;
+  for (const Kind kind : kinds)
+    if (at->second.kind == kind) return at;
+  return world().allocations.end();
+}
+
+bool on_device(Kind kind) { return kind == Kind::device || kind == Kind::pool || kind == Kind::imported; }
+
+template <class T>
+void put(void* data, T value) {
+  std::memcpy(data, &value, sizeof value);
+}
+
+/// Writes one attribute; false for one that is not known.
+bool write_attribute(const Allocation* allocation, int attribute, void* data) {
+  const Allocation none{Kind::registered, 0, 0, 0, nullptr, -1, 0, -2, nullptr, {}};
+  const bool known = allocation != nullptr;
+  const Allocation& a = known ? *allocation : none;
+  switch (attribute) {
+    case kAttributeContext:
+      put<Context>(data, a.kind == Kind::pool ? nullptr : a.context);
+      return true;
+    case kAttributeMemoryType:
+      put<unsigned>(data, !known                                         ? 0
+                          : on_device(a.kind) || a.kind == Kind::managed ? kMemoryDevice
+                                                                         : kMemoryHost);
+      return true;
+    case kAttributeBufferId:
+      put<unsigned long long>(data, a.id);
+      return true;
+    case kAttributeIsManaged:
+      put<unsigned>(data, known && a.kind == Kind::managed ? 1 : 0);
+      return true;
+    case kAttributeDeviceOrdinal:
+      put<int>(data, a.device);
+      return true;
+    case kAttributeLegacyIpc:
+      put<unsigned>(data, known && a.kind == Kind::device ? 1 : 0);
+      return true;
+    case kAttributeRangeStart:
+      put<uintptr_t>(data, a.address);
+      return true;
+    case kAttributeRangeSize:
+      put<size_t>(data, a.size);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool opened_already(const std::string& handle) {
+  for (const auto& [address, allocation] : world().allocations)
+    if (allocation.kind == Kind::imported && allocation.handle == handle) return true;
+  return false;
+}
+
+/// Maps the exporter's file; null when it is gone or is another by now.
+char* map_exported(const Handle& handle) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
+  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  struct stat status {};
+  char* alias =
+      ::fstat(fd, &status) == 0 && status.st_ino == handle.inode ? map_file(fd, handle.reserved) : nullptr;
+  ::close(fd);
+  return alias;
+}
+
+/// The local ordinal of a device of the machine, or -1.
+int local_ordinal(int physical) {
+  for (size_t i = 0; i < world().devices.size(); ++i)
+    if (world().devices[i]->physical == physical) return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace
+
+Allocation* find_allocation(uintptr_t address) {
+  auto at = world().allocations.upper_bound(address);
+  if (at == world().allocations.begin()) return nullptr;
+  --at;
+  return address - at->second.address < at->second.size ? &at->second : nullptr;
+}
+
+bool in_device_region(uintptr_t address) {
+  for (const auto& device : world().devices)
+    if (address >= device->region && address < device->region + (size_t{1} << 36)) return true;
+  return false;
+}
+
+char* reach(uintptr_t address, size_t n) {
+  const Allocation* allocation = find_allocation(address);
+  if (allocation == nullptr) return in_device_region(address) ? nullptr : reinterpret_cast<char*>(address);
+  const size_t offset = address - allocation->address;
+  if (n > allocation->size - offset && allocation->kind != Kind::registered) return nullptr;
+  return allocation->alias + offset;
+}
+
+void free_allocation(std::map<uintptr_t, Allocation>::iterator at) {
+  const Allocation allocation = at->second;
+  world().allocations.erase(at);
+  if (allocation.kind != Kind::registered) ::munmap(allocation.alias, allocation.reserved);
+  if (allocation.fd >= 0) ::close(allocation.fd);
+  if (on_device(allocation.kind))
+    device_at(allocation.device)->freed[allocation.reserved].push_back(allocation.address);
+}
+
+#define EMUCUDA_CONTEXT()           \
+  const auto lock = lock_world();   \
+  ContextObject* context = nullptr; \
+  if (const Code code = current(&context); code != kSuccess) return code
+
+extern "C" {
+
+Code cuMemAlloc_v2(Address* address, size_t size) {
+  EMUCUDA_CONTEXT();
+  forbid_unsafe("cuMemAlloc outside relaxed capture mode");
+  return allocate_device(Kind::device, *context, size, address);
+}
+
+Code cuMemFree_v2(Address address) {
+  EMUCUDA_CONTEXT();
+  forbid_unsafe("cuMemFree outside relaxed capture mode");
+  if (address == 0) return kSuccess;
+  const auto at = starting_at(address, {Kind::device, Kind::pool, Kind::managed});
+  if (at == world().allocations.end()) return kInvalidValue;
+  drain_all();  // freeing waits for the device
+  free_allocation(at);
+  return kSuccess;
+}
+
+Code cuMemAllocManaged(Address* address, size_t size, unsigned) {
+  EMUCUDA_CONTEXT();
+  char* memory = nullptr;
+  const Code code = allocate_host(Kind::managed, *context, size, &memory);
+  *address = reinterpret_cast<Address>(memory);
+  return code;
+}
+
+Code cuMemAllocAsync(Address* address, size_t size, Stream) {
+  EMUCUDA_CONTEXT();
+  return allocate_device(Kind::pool, *context, size, address);
+}
+
+Code cuMemFreeAsync(Address address, Stream handle) {
+  EMUCUDA_CONTEXT();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
+  const auto at = starting_at(address, {Kind::pool});
+  if (at == world().allocations.end()) return kInvalidValue;
+  drain(*stream);
+  free_allocation(at);
+  return kSuccess;
+}
+
+Code cuMemHostAlloc(void** memory, size_t size, unsigned) {
+  EMUCUDA_CONTEXT();
+  forbid_unsafe("cuMemHostAlloc outside relaxed capture mode");
+  char* result = nullptr;
+  const Code code = allocate_host(Kind::pinned, *context, size, &result);
+  *memory = result;
+  return code;
+}
+
+Code cuMemAllocHost_v2(void** memory, size_t size) { return cuMemHostAlloc(memory, size, 0); }
+
+Code cuMemFreeHost(void* memory) {
+  EMUCUDA_CONTEXT();
+  forbid_unsafe("cuMemFreeHost outside relaxed capture mode");
+  const auto at = starting_at(reinterpret_cast<uintptr_t>(memory), {Kind::pinned});
+  if (at == world().allocations.end()) return kInvalidValue;
+  drain_all();
+  free_allocation(at);
+  return kSuccess;
+}
+
+Code cuMemHostRegister_v2(void* memory, size_t size, unsigned) {
+  EMUCUDA_CONTEXT();
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  if (size == 0) return kInvalidValue;
+  if (find_allocation(address) != nullptr || find_allocation(address + size - 1) != nullptr)
+    return kHostMemoryAlreadyRegistered;
+  insert({Kind::registered,
+          address,
+          size,
+          size,
+          static_cast<char*>(memory),
+          -1,
+          0,
+          context->device,
+          context,
+          {}});
+  return kSuccess;
+}
+
+Code cuMemHostUnregister(void* memory) {
+  EMUCUDA_CONTEXT();
+  const auto at = starting_at(reinterpret_cast<uintptr_t>(memory), {Kind::registered});
+  if (at == world().allocations.end()) return kHostMemoryNotRegistered;
+  drain_all();
+  free_allocation(at);
+  return kSuccess;
+}
+
+Code cuMemHostGetDevicePointer_v2(Address* address, void* memory, unsigned) {
+  EMUCUDA_CONTEXT();
+  const Allocation* allocation = find_allocation(reinterpret_cast<uintptr_t>(memory));
+  if (allocation == nullptr || (allocation->kind != Kind::pinned && allocation->kind != Kind::registered))
+    return kInvalidValue;
+  *address = reinterpret_cast<Address>(memory);
+  return kSuccess;
+}
+
+Code cuMemGetAddressRange_v2(Address* base, size_t* size, Address address) {
+  EMUCUDA_CONTEXT();
+  const Allocation* allocation = find_allocation(address);
+  if (allocation == nullptr) return kInvalidValue;
+  if (base != nullptr) *base = allocation->address;
+  if (size != nullptr) *size = allocation->size;
+  return kSuccess;
+}
+
+Code cuPointerGetAttribute(void* data, int attribute, Address address) {
+  const auto lock = lock_world();
+  if (const Code code = ready(); code != kSuccess) return code;
+  const Allocation* allocation = find_allocation(address);
+  return allocation != nullptr && write_attribute(allocation, attribute, data) ? kSuccess : kInvalidValue;
+}
+
+Code cuPointerGetAttributes(unsigned count, int* attributes, void** data, Address address) {
+  const auto lock = lock_world();
+  if (const Code code = ready(); code != kSuccess) return code;
+  const Allocation* allocation = find_allocation(address);
+  for (unsigned i = 0; i < count; ++i)
+    if (!write_attribute(allocation, attributes[i], data[i])) return kInvalidValue;
+  return kSuccess;
+}
+
+Code cuIpcGetMemHandle(IpcMemHandle* result, Address address) {
+  EMUCUDA_CONTEXT();
+  const Allocation* allocation = find_allocation(address);
+  if (allocation == nullptr || allocation->kind != Kind::device) return kInvalidValue;
+  struct stat status {};
+  if (::fstat(allocation->fd, &status) != 0) return kMapFailed;
+  Handle handle{};
+  handle.magic = kMagic;
+  handle.pid = ::getpid();
+  handle.fd = allocation->fd;
+  handle.physical = device_at(allocation->device)->physical;
+  handle.size = allocation->size;
+  handle.reserved = allocation->reserved;
+  handle.inode = status.st_ino;
+  handle.id = allocation->id;
+  std::memcpy(handle.uuid, uuid_of(handle.physical).data(), sizeof handle.uuid);
+  std::memcpy(result, &handle, sizeof handle);
+  return kSuccess;
+}
+
+Code cuIpcOpenMemHandle_v2(Address* address, IpcMemHandle raw, unsigned) {
+  EMUCUDA_CONTEXT();
+  forbid_unsafe("cuIpcOpenMemHandle outside relaxed capture mode");
+  Handle handle;
+  std::memcpy(&handle, &raw, sizeof handle);
+  if (handle.magic != kMagic) return kInvalidHandle;
+  if (handle.pid == ::getpid()) return kInvalidContext;
+  const std::string bytes(reinterpret_cast<const char*>(&handle), sizeof handle);
+  if (opened_already(bytes)) return kAlreadyMapped;
+  const int ordinal = local_ordinal(handle.physical);
+  if (ordinal < 0) return kInvalidDevice;
+  if (ordinal != context->device && !world().peer) return kPeerAccessUnsupported;
+  char* alias = map_exported(handle);
+  if (alias == nullptr) return kInvalidHandle;
+  const uintptr_t at = take_address(*device_at(ordinal), handle.reserved);
+  insert({Kind::imported, at, handle.size, handle.reserved, alias, -1, 0, ordinal, context, bytes});
+  *address = at;
+  return kSuccess;
+}
+
+Code cuIpcCloseMemHandle(Address address) {
+  EMUCUDA_CONTEXT();
+  forbid_unsafe("cuIpcCloseMemHandle outside relaxed capture mode");
+  const auto at = starting_at(address, {Kind::imported});
+  if (at == world().allocations.end()) return kInvalidValue;
+  drain_all();
+  free_allocation(at);
+  return kSuccess;
+}
+
+}  // extern "C"
+}  // namespace emucuda

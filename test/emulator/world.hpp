@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Everything the emulated driver knows in one process, under one lock. Device memory is a memfd: host code
+// sees it at a PROT_NONE address, the emulator through an alias, other processes through /proc/<pid>/fd.
+#pragma once
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api.hpp"
+
+namespace emucuda {
+
+inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kHostMemoryAlreadyRegistered = 712,
+                      kHostMemoryNotRegistered = 713;
+
+struct StreamObject;
+
+struct ContextObject {
+  int device = 0;  // ordinal
+  bool primary = false, alive = false;
+  uint64_t id = 0;
+  int retains = 0;  // primary contexts only
+  Code sticky = kSuccess;
+  StreamObject* legacy = nullptr;  // stream 0
+};
+
+enum class Kind { device, pool, managed, pinned, registered, imported };
+
+struct Allocation {
+  Kind kind;
+  uintptr_t address;
+  size_t size;      // as asked for
+  size_t reserved;  // rounded
+  char* alias;      // where the emulator reaches the bytes
+  int fd;           // -1: no file
+  uint64_t id;      // buffer id
+  int device;       // ordinal
+  ContextObject* context;
+  std::string handle;  // imported: the bytes it was opened by
+};
+
+struct EventObject {
+  uint64_t recorded = 0, completed = 0;  // counts of cuEventRecord
+  StreamObject* stream = nullptr;        // of the last record
+  ContextObject* context = nullptr;
+};
+
+struct Operation {
+  enum class Type { copy, fill, write32, record, wait } type;
+  uintptr_t dst = 0, src = 0;
+  size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
+  uint32_t value = 0;
+  EventObject* event = nullptr;
+  uint64_t record = 0;           // which record of the event
+  std::vector<char> snapshot{};  // source bytes of pageable host memory
+  bool use_snapshot = false;
+  uint64_t due = 0;  // ns
+};
+
+struct StreamObject {
+  ContextObject* context;
+  bool blocking;   // synchronises with stream 0
+  bool from_weft;  // created by Weft
+  unsigned polls = 0;
+  std::deque<Operation> queue;
+};
+
+struct Device {
+  int physical;  // index among the machine's devices
+  ContextObject primary;
+  uintptr_t region, bump;                          // reserved address space
+  std::map<size_t, std::vector<uintptr_t>> freed;  // by rounded size, reused last in, first out
+};
+
+struct World {
+  std::recursive_mutex mutex;
+  std::condition_variable_any wake;
+  bool initialised = false, over = false, worker = false;
+  bool peer = true, run_when_polled = false;
+  uint64_t delay = 30'000;  // ns
+  unsigned polls = 3;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::set<ContextObject*> contexts;  // created ones; never freed
+  std::map<uintptr_t, Allocation> allocations;
+  std::set<StreamObject*> streams;
+  std::set<EventObject*> events;
+  uint64_t next_id = 1;  // buffers and contexts
+};
+
+[[nodiscard]] World& world();
+using Lock = std::unique_lock<std::recursive_mutex>;
+[[nodiscard]] inline Lock lock_world() { return Lock(world().mutex); }
+[[nodiscard]] uint64_t now();
+
+/// kSuccess after cuInit and before the end of the process.
+[[nodiscard]] Code ready();
+[[nodiscard]] Device* device_at(Ordinal ordinal);
+/// The calling thread's context, usable; or why not.
+[[nodiscard]] Code current(ContextObject** context);
+[[nodiscard]] Code usable(ContextObject* context);
+[[nodiscard]] std::string uuid_of(int physical);
+/// Everything in the context ends: streams, memory, mappings.
+void release_context(ContextObject& context);
+
+[[nodiscard]] Allocation* find_allocation(uintptr_t address);
+/// Inside the address space of a device, whether allocated or not.
+[[nodiscard]] bool in_device_region(uintptr_t address);
+/// The emulator's pointer to [address, address + n); null when that is no live memory.
+[[nodiscard]] char* reach(uintptr_t address, size_t n);
+void free_allocation(std::map<uintptr_t, Allocation>::iterator at);
+
+/// The stream a handle names in the current context (0 is the legacy stream).
+[[nodiscard]] Code stream_of(Stream handle, StreamObject** stream);
+void enqueue(StreamObject& stream, Operation operation);
+/// Runs everything queued, now.
+void drain(StreamObject& stream);
+void drain_context(ContextObject& context);
+void drain_all();
+
+// Weft's calls: those through the functions that cuGetProcAddress gave out.
+[[nodiscard]] bool called_by_weft();
+[[nodiscard]] bool capture_relaxed();
+/// Records, and with EMUCUDA_STRICT=1 aborts on, a call that Weft must not make.
+void forbid_weft(const char* what);
+/// Forbids a call that a global-mode stream capture would not survive.
+void forbid_unsafe(const char* what);
+/// The injected fault of the next executed operation of Weft's, if any.
+[[nodiscard]] Code injected_operation_fault();
+
+}  // namespace emucuda
