@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first.
+# Usage: gpu.sh PREFIX [FOLDER]     results as JSON and CSV in FOLDER (bench/results/<GPUs>)
+set -eu
+[ $# -ge 1 ] || { echo "usage: gpu.sh PREFIX [FOLDER]" >&2; exit 2; }
+prefix=$1
+jacobi=$prefix/libexec/weft/jacobi
+gpus=$("$jacobi" -gpus)
+[ "$gpus" -gt 0 ] || { echo "gpu.sh: no GPU here, or the prefix was built without GPU kernels" >&2; exit 1; }
+
+bench() { # name, words of `weft bench`
+  name=$1
+  shift
+  echo "== $name: weft bench $*"
+  "$prefix/bin/weft" bench "$@" --json "$folder/$name.json"
+}
+
+solve() { # ranks, words of jacobi; one CSV line, appended
+  ranks=$1
+  shift
+  echo "== jacobi on $ranks GPUs: $*"
+  "$prefix/bin/mpiexec" -n "$ranks" "$jacobi" -csv "$@" > "$folder/line.csv"
+  tee -a "$folder/jacobi.csv" < "$folder/line.csv"
+  rm "$folder/line.csv"
+}
+
+pair() { # two ranks
+  bench validate-latency latency -n 2 -s all -m 1:64M -c -i 20 -x 2
+  bench validate-bw bw -n 2 -s all -m 1:64M -c -i 2 -x 1 -W 8
+  for kinds in DD HD DH MM PP HH; do
+    bench "latency-$kinds" latency -n 2 -s $kinds -m 1:64M
+  done
+  bench bw-DD bw -n 2 -s DD -m 1:64M
+  bench bibw-DD bibw -n 2 -s DD -m 1:64M
+}
+
+device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '--')
+folder=${2:-$(dirname "$0")/results/$gpus-${device:-gpu}}
+mkdir -p "$folder"
+echo "variant, nx, ny, niter, nccheck, ranks, devices a rank, seconds, seconds on one device" > "$folder/jacobi.csv"
+
+if [ "$gpus" -ge 2 ]; then
+  pair
+  bench alltoall alltoall -n "$gpus" -d cuda -m 1:16M -f
+  bench allreduce allreduce -n "$gpus" -d cuda -m 4:64M -f
+  for variant in cuda_aware overlap host_staged; do
+    solve 2 -nx 16384 -ny 128 -niter 10000 -variant $variant
+  done
+else
+  echo "== one GPU: only Jacobi is measured"
+fi
+ranks=1
+while [ "$ranks" -le "$gpus" ]; do
+  for variant in cuda_aware overlap host_staged; do
+    solve "$ranks" -nx 16384 -ny 32768 -niter 1000 -variant $variant
+  done
+  ranks=$((ranks * 2))
+done
+echo "Results are in $folder"
