@@ -4,22 +4,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <thread>
 
 #include "cuda_test_support.hpp"
 #include "device/info.hpp"
 #include "device/pinned.hpp"
-
-// Counts heap allocations of this program.
-static std::atomic<unsigned long> heap_allocations{0};
-void* operator new(std::size_t size) {
-  ++heap_allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#include "heap_counter.hpp"
 
 namespace weft::test {
 namespace {
@@ -165,7 +155,6 @@ TEST_F(CopyTest, DroppedTicketsDoNotCancel) {
 }
 
 TEST_F(CopyTest, PathAllocatesNothing) {
-  // On the emulated driver its own allocations count as well: the library has its own operator new.
   Buffer src(Kind::device, 64), dst(Kind::device, 64);
   const Memory from = src.memory(), to = dst.memory();
   const auto once = [&] {
@@ -173,9 +162,9 @@ TEST_F(CopyTest, PathAllocatesNothing) {
     return ticket.ok() && device::wait(*ticket).ok();
   };
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(once());  // the stream, and events where they are used
-  const auto before = heap_allocations.load();
+  const auto before = heap_allocations();
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(once());
-  EXPECT_EQ(heap_allocations.load(), before);
+  EXPECT_EQ(heap_allocations(), before);
 }
 
 TEST_F(CopyTest, ThreadsWithoutAContext) {

@@ -53,7 +53,9 @@ bool gpu_write_arrives(cuda::LaneStream& lane, uint32_t* proof, cuda::Address pr
     return false;
   const auto deadline = std::chrono::steady_clock::now() + kProofTime;
   while (__atomic_load_n(proof, __ATOMIC_ACQUIRE) != value) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
+    const cuda::Code code = cuda::driver().stream_query(lane.stream);
+    if ((code != cuda::kSuccess && code != cuda::kNotReady) || std::chrono::steady_clock::now() > deadline)
+      return false;
     ::sched_yield();
   }
   return true;
