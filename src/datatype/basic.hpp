@@ -7,8 +7,12 @@
 
 namespace weft::datatype {
 
-__extension__ typedef __int128 Int128;      // INTEGER*16, LOGICAL*16
+__extension__ typedef __int128 Int128;  // INTEGER*16, LOGICAL*16
+#ifdef __SIZEOF_FLOAT128__
 __extension__ typedef __float128 Float128;  // REAL*16
+#else
+typedef long double Float128;  // aarch64: long double is IEEE binary128
+#endif
 
 /// IEEE binary16 and bfloat16 as opaque bits: can be moved, not yet reduced.
 struct Half {

@@ -13,11 +13,11 @@ namespace weft::datatype {
 Error too_large() {
   return {Errc::value_too_large,
           "the datatype's size or extent does not fit 64 bits (counts, blocklengths and displacements are "
-          "multiplied) use smaller ones"};
+          "multiplied): use smaller ones"};
 }
 
 Error negative(const char* what, Count value) {
-  return {Errc::arg, std::string(what) + " is " + std::to_string(value) + " (negative) pass 0 or more"};
+  return {Errc::arg, std::string(what) + " is " + std::to_string(value) + " (negative): pass 0 or more"};
 }
 
 Piece piece_of(const Datatype& type) { return {type.bounds(), type.layout()}; }
@@ -41,7 +41,7 @@ Made make(Piece piece, Contents contents) {
   Datatype* type = slab().create(piece.bounds, std::move(piece.layout), std::move(contents));
   if (type == nullptr)
     return Error(Errc::no_mem,
-                 "no datatype can be made (all handles are in use) free some with MPI_Type_free");
+                 "no datatype can be made (all handles are in use): free some with MPI_Type_free");
   return type;
 }
 

@@ -25,12 +25,12 @@ void mark_whole(Piece& piece, Count bytes) { piece.bounds.mark(0, bytes); }
 Status check_order(Order order) {
   if (order == Order::c || order == Order::fortran) return {};
   return bad("order is " + std::to_string(static_cast<int>(order)) +
-             " pass MPI_ORDER_C or MPI_ORDER_FORTRAN");
+             ": pass MPI_ORDER_C or MPI_ORDER_FORTRAN");
 }
 
 Status check_subarray(Counts sizes, Counts subsizes, Counts starts) {
   if (sizes.empty() || subsizes.size() != sizes.size() || starts.size() != sizes.size())
-    return bad("the number of dimensions is " + std::to_string(sizes.size()) + " pass 1 or more");
+    return bad("the number of dimensions is " + std::to_string(sizes.size()) + ": pass 1 or more");
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] < 1) return bad("size " + std::to_string(sizes[d]) + in_dimension(d) + " (below 1)");
     if (subsizes[d] < 1 || subsizes[d] > sizes[d])
@@ -77,7 +77,7 @@ Result<Share> share_of(const DarrayShape& shape, size_t d, Count coordinate) {
   const bool standard = argument == kDefaultDistributionArgument;
   if (!standard && argument < 1 && shape.distributions[d] != static_cast<int>(Distribution::none))
     return bad("distribution argument " + std::to_string(argument) + in_dimension(d) +
-               " pass 1 or more, or MPI_DISTRIBUTE_DFLT_DARG");
+               ": pass 1 or more, or MPI_DISTRIBUTE_DFLT_DARG");
   switch (static_cast<Distribution>(shape.distributions[d])) {
     case Distribution::none:
       if (processes != 1)
@@ -98,15 +98,15 @@ Result<Share> share_of(const DarrayShape& shape, size_t d, Count coordinate) {
     }
   }
   return bad("distribution " + std::to_string(shape.distributions[d]) + in_dimension(d) +
-             " pass MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE");
+             ": pass MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE");
 }
 
 Status check_darray(const DarrayShape& shape) {
   const size_t n = shape.gsizes.size();
-  if (n == 0) return bad("the number of dimensions is 0 pass 1 or more");
+  if (n == 0) return bad("the number of dimensions is 0: pass 1 or more");
   if (shape.distributions.size() != n || shape.arguments.size() != n || shape.psizes.size() != n)
     return bad("gsizes, distribs, dargs and psizes differ in number");
-  if (shape.processes < 1) return bad("size is " + std::to_string(shape.processes) + " pass 1 or more");
+  if (shape.processes < 1) return bad("size is " + std::to_string(shape.processes) + ": pass 1 or more");
   if (shape.rank < 0 || shape.rank >= shape.processes)
     return bad("rank " + std::to_string(shape.rank) + " is outside 0 to " +
                std::to_string(shape.processes - 1));

@@ -7,6 +7,7 @@
 
 #include "base/slab.hpp"
 #include "datatype/predefined.hpp"
+#include "datatype/signature.hpp"
 #include "datatype/store.hpp"
 
 namespace weft::datatype {
@@ -57,6 +58,15 @@ Datatype::Datatype(uintptr_t handle, const char* name, Basic basic)
       layout_(layout_of(basic)),
       name_(name),
       handle_(handle),
+      predefined_(true),
+      committed_(true),
+      contiguous_(is_contiguous(bounds_, layout_.get())) {}
+
+Datatype::Datatype(Basic basic, Contents contents)
+    : bounds_(bounds_of(basic)),
+      layout_(layout_of(basic)),
+      contents_(std::move(contents)),
+      predefined_(true),
       committed_(true),
       contiguous_(is_contiguous(bounds_, layout_.get())) {}
 
@@ -133,26 +143,6 @@ Count whole_count(const Datatype& type, Count bytes) {
   if (type.size() == 0) return bytes == 0 ? 0 : kUndefined;
   return bytes % type.size() == 0 ? bytes / type.size() : kUndefined;
 }
-
-namespace {
-
-/// The parts of one element of a type, in signature order: f(part type, copies), until f returns false.
-template <class F>
-void for_each_part(const Datatype& type, F&& f) {
-  const Contents& contents = type.contents();
-  if (contents.types.empty()) return;
-  if (contents.combiner != Combiner::structure) {
-    const Datatype& part = *contents.types[0];
-    f(part, part.size() == 0 ? 0 : type.size() / part.size());
-    return;
-  }
-  for (size_t i = 0; i < contents.types.size(); ++i) {
-    const Count copies = contents.width == Width::wide ? contents.counts[i + 1] : contents.integers[i + 1];
-    if (!f(*contents.types[i], copies)) return;
-  }
-}
-
-}  // namespace
 
 Count elements(const Datatype& type, Count bytes) {
   if (type.size() == 0) return bytes == 0 ? 0 : kUndefined;

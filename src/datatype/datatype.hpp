@@ -81,6 +81,8 @@ class Datatype {
   Datatype(const Bounds& bounds, NodePtr layout, Contents contents);
   /// Predefined, with its handle value in the ABI.
   Datatype(uintptr_t handle, const char* name, Basic basic);
+  /// Predefined without a name or a value in the ABI: MPI_Type_create_f90_*. In the slab, never destroyed.
+  Datatype(Basic basic, Contents contents);
   ~Datatype();
   Datatype(const Datatype&) = delete;
   Datatype& operator=(const Datatype&) = delete;
@@ -93,7 +95,7 @@ class Datatype {
   [[nodiscard]] Count true_ub() const { return bounds_.true_ub; }
   [[nodiscard]] Count true_extent() const { return bounds_.true_ub - bounds_.true_lb; }
   [[nodiscard]] bool committed() const { return committed_; }
-  [[nodiscard]] bool predefined() const { return handle_ != 0; }
+  [[nodiscard]] bool predefined() const { return predefined_; }
   /// n elements are the n * size() bytes at the buffer's address.
   [[nodiscard]] bool contiguous() const { return contiguous_; }
   /// The basic type of a predefined type, or of every element of a derived type; nullopt when mixed or empty.
@@ -117,6 +119,7 @@ class Datatype {
   /// Handles are the application's references: MPI_Type_free gives one back, MPI_Type_get_contents adds one.
   void open_handle();
   void close_handle();
+  [[nodiscard]] bool last_handle() const { return handles_ == 1; }
   [[nodiscard]] bool has_handle() const { return predefined() || handles_ > 0; }
 
   /// `count` elements as one strided block, when they are.
@@ -132,6 +135,7 @@ class Datatype {
   uintptr_t handle_ = 0;
   uint32_t references_ = 1;
   uint32_t handles_ = 1;
+  bool predefined_ = false;
   bool committed_ = false;
   bool contiguous_ = false;
 };
