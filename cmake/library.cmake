@@ -15,9 +15,7 @@ target_link_options(mpi_abi PRIVATE -static-libstdc++ -static-libgcc
 if(NOT WEFT_SANITIZE)
   target_link_options(mpi_abi PRIVATE LINKER:--no-undefined)
 endif()
-if(TARGET weft_bindings)
-  add_dependencies(mpi_abi weft_bindings)
-endif()
+add_dependencies(mpi_abi weft_bindings)
 
 file(GLOB_RECURSE launcher CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/mpiexec/*.cpp)
 if(launcher)
