@@ -187,6 +187,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::deque<DeviceCopy> copies_;
   std::vector<Starved> starved_;
   uint32_t sends_since_sweep_ = 0;
+  bool odd_copy_ = false;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   std::unique_ptr<transport::cuda_ipc::Importer> importer_;
 };

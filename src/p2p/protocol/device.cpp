@@ -83,7 +83,9 @@ bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
     return false;
   }
   const View from{static_cast<std::byte*>((*mapping)->at(rts.address)), nullptr, 0, (*mapping)->memory()};
-  auto ticket = submit(view_of(t), from, rts.bytes, Lane::in);
+  // Behind another copy: the other of two streams, so that the end of one overlaps the start of the next.
+  odd_copy_ = !copies_.empty() && !odd_copy_;
+  auto ticket = submit(view_of(t), from, rts.bytes, odd_copy_ ? Lane::aux : Lane::in);
   DeviceCopy copy{};
   copy.receiver = &t;
   copy.source = source;
