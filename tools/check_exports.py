@@ -9,6 +9,7 @@ import sys
 
 ALLOWED = re.compile(r"P?MPIX?_\w+$")
 NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[\w-]*)\.so\.\d+$")
+NOT_PROTOTYPES = re.compile(r"/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*|typedef[^;]*;", re.S | re.M)
 SANITIZED = re.compile(r"lib(asan|ubsan|tsan|gcov)\.so")
 
 
@@ -36,7 +37,7 @@ def glibc_versions(library):
 def functions(mpi_h):
     """The MPI_ functions that the header declares."""
     with open(mpi_h, encoding="utf-8") as file:
-        return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", re.sub(r"/\*.*?\*/|typedef[^;]*;", "", file.read(), flags=re.S)))
+        return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", re.sub(NOT_PROTOTYPES, "", file.read())))
 
 
 def check(library, mpi_h):
