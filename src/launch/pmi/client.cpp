@@ -10,7 +10,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <set>
 
+#include "launch/key.hpp"
 #include "launch/pmi/mapping.hpp"
 #include "launch/pmi/wire.hpp"
 
@@ -19,17 +22,10 @@ namespace weft::launch::pmi {
 namespace {
 
 constexpr int kMostRanks = 1 << 30;
-// User keys; what is left of kKeyMax holds the suffix "+N" of the parts of a long value.
-constexpr size_t kUserKeyMax = 48;
 // First character of every part: another one follows, or none.
 constexpr char kMore = '+', kLast = '.';
 
 std::string system_text(int error) { return std::strerror(error); }
-
-bool is_good_key(std::string_view key) {
-  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  return !key.empty() && key.size() <= kUserKeyMax && key.find_first_not_of(kAllowed) == key.npos;
-}
 
 class Client final : public Exchange {
  public:
@@ -69,6 +65,7 @@ class Client final : public Exchange {
   Job job_;
   bool ours_ = false;
   size_t key_max_ = kKeyMax, value_max_ = kValueMax;
+  std::set<std::string, std::less<>> put_keys_;
   LineBuffer lines_;
 };
 
@@ -114,9 +111,9 @@ Result<Message> Client::ask(const Message& request, std::string_view reply) {
 }
 
 Status Client::put(std::string_view key, std::string_view value) {
-  if (!is_good_key(key))
-    return Error(Errc::arg, "bad key '" + std::string(key) + "' (1 to " + std::to_string(kUserKeyMax) +
-                                " characters, each a letter, a digit or one of . _ -)");
+  WEFT_TRY(check_key(key));
+  // Hydra takes a second value without a word.
+  if (!put_keys_.emplace(key).second) return Error(Errc::arg, "key '" + std::string(key) + "' was put twice");
   const std::string text = escape(value);
   const size_t part_max = value_max_ - 2;  // the marker, and the closing NUL of C servers
   size_t part = 0, begin = 0;

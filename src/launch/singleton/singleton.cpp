@@ -6,6 +6,8 @@
 
 #include <map>
 
+#include "launch/key.hpp"
+
 namespace weft::launch::singleton {
 
 namespace {
@@ -31,6 +33,7 @@ class Singleton final : public Exchange {
   const Job& job() const override { return job_; }
 
   Status put(std::string_view key, std::string_view value) override {
+    WEFT_TRY(check_key(key));
     auto [where, added] = values_.emplace(key, value);
     if (!added) return Error(Errc::arg, "key '" + where->first + "' was put twice");
     return {};

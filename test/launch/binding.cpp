@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which CPUs each rank gets, on hosts made of files.
+#include "mpiexec/binding.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace weft::mpiexec {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A sysfs with two packages (= NUMA nodes) of four cores of two threads, and four GPUs, two next to each.
+class Host {
+ public:
+  Host() {
+    char name[] = "/tmp/launch-sysfs-XXXXXX";
+    root_ = ::mkdtemp(name);
+    for (int cpu = 0; cpu < 16; ++cpu) {
+      const std::string folder = "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+      write(folder + "physical_package_id", std::to_string(cpu % 8 / 4));
+      write(folder + "core_id", std::to_string(cpu % 4));  // numbers repeat in each package
+    }
+    write("/devices/system/node/node0/cpulist", "0-3,8-11");
+    write("/devices/system/node/node1/cpulist", "4-7,12-15");
+    add_device("0000:1b:00.0", "0x10de", "0x030200", "0");
+    add_device("0000:3b:00.0", "0x10de", "0x030200", "0");
+    add_device("0000:9b:00.0", "0x10de", "0x030000", "1");
+    add_device("0000:bb:00.0", "0x10de", "0x030200", "1");
+    add_device("0000:05:00.0", "0x10de", "0x068000", "0");  // an NVSwitch
+    add_device("0000:02:00.0", "0x1a03", "0x030000", "0");  // another display
+  }
+  ~Host() { fs::remove_all(root_); }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+  void write(const std::string& path, const std::string& text) {
+    fs::create_directories(fs::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text << "\n";
+  }
+  [[nodiscard]] Topology read() const {
+    std::vector<int> all(16);
+    for (int cpu = 0; cpu < 16; ++cpu) all[static_cast<size_t>(cpu)] = cpu;
+    return read_topology(root_, all);
+  }
+  [[nodiscard]] const std::string& root() const { return root_; }
+
+ private:
+  void add_device(const std::string& address, const char* vendor, const char* kind, const char* numa) {
+    const std::string folder = "/bus/pci/devices/" + address + "/";
+    write(folder + "vendor", vendor);
+    write(folder + "class", kind);
+    write(folder + "numa_node", numa);
+  }
+  std::string root_;
+};
+
+Options make_options(int ranks, BindTo bind_to = BindTo::share, MapBy map_by = MapBy::slot) {
+  Options options;
+  options.programs.push_back(Program{ranks, {"a"}, {}, ""});
+  options.bind_to = bind_to;
+  options.map_by = map_by;
+  return options;
+}
+
+/// The CPUs of every rank as text, separated by blanks; "-": not bound.
+std::string plan(const Options& options, const Topology& topology, const char* visible = nullptr) {
+  auto bindings = plan_bindings(options, topology, visible);
+  if (!bindings) return bindings.error().message();
+  std::string text;
+  for (const Binding& binding : *bindings)
+    text += (text.empty() ? "" : " ") + (binding.cpus.empty() ? "-" : format_cpu_list(binding.cpus));
+  return text;
+}
+
+TEST(Topology, ReadsCoresAndGpus) {
+  const Host host;
+  const Topology topology = host.read();
+  ASSERT_EQ(topology.cores.size(), 8U);
+  EXPECT_EQ(topology.cores[4].numa, 1);
+  EXPECT_EQ(topology.cores[4].cpus, (std::vector<int>{4, 12}));
+  ASSERT_EQ(topology.gpus.size(), 4U);
+  EXPECT_EQ(topology.gpus[2].address, "0000:9b:00.0");
+  EXPECT_EQ(topology.gpus[2].numa, 1);
+}
+
+TEST(Topology, OnlyAllowedCpusCount) {
+  const Host host;
+  const Topology topology = read_topology(host.root(), {1, 5, 13});
+  ASSERT_EQ(topology.cores.size(), 2U);
+  EXPECT_EQ(topology.cores[0].cpus, (std::vector<int>{1}));
+  EXPECT_EQ(topology.cores[1].cpus, (std::vector<int>{5, 13}));
+}
+
+TEST(Binding, EqualSharesByDefault) {
+  const Topology topology = Host().read();
+  EXPECT_EQ(plan(make_options(1), topology), "0-15");
+  EXPECT_EQ(plan(make_options(2), topology), "0-3,8-11 4-7,12-15");
+  EXPECT_EQ(plan(make_options(3), topology), "0-1,8-9 2-4,10-12 5-7,13-15");
+  EXPECT_EQ(plan(make_options(8), topology), "0,8 1,9 2,10 3,11 4,12 5,13 6,14 7,15");
+  EXPECT_EQ(plan(make_options(9), topology), "- - - - - - - - -");
+}
+
+TEST(Binding, OneCoreEach) {
+  const Topology topology = Host().read();
+  EXPECT_EQ(plan(make_options(2, BindTo::core), topology), "0,8 1,9");
+  EXPECT_EQ(plan(make_options(2, BindTo::share, MapBy::core), topology), "0,8 1,9");
+  Options options = make_options(9, BindTo::core);
+  EXPECT_NE(plan(options, topology).find("8 cores"), std::string::npos);
+  options.oversubscribe = true;
+  EXPECT_EQ(plan(options, topology), "0,8 1,9 2,10 3,11 4,12 5,13 6,14 7,15 0,8");
+}
+
+TEST(Binding, NextToTheGpu) {
+  const Topology topology = Host().read();
+  EXPECT_EQ(plan(make_options(2, BindTo::share, MapBy::gpu), topology), "0-1,8-9 2-3,10-11");
+  EXPECT_EQ(plan(make_options(4, BindTo::share, MapBy::gpu), topology),
+            "0-1,8-9 2-3,10-11 4-5,12-13 6-7,14-15");
+  EXPECT_EQ(plan(make_options(2, BindTo::share, MapBy::gpu), topology, "3,0"), "4-7,12-15 0-3,8-11");
+  EXPECT_EQ(plan(make_options(2, BindTo::core, MapBy::gpu), topology, "2"), "4,12 5,13");
+  EXPECT_EQ(plan(make_options(2, BindTo::none, MapBy::gpu), topology), "- -");
+  EXPECT_NE(plan(make_options(1, BindTo::share, MapBy::gpu), topology, "GPU-12ab").find("GPU-12ab"),
+            std::string::npos);
+  EXPECT_NE(plan(make_options(1, BindTo::share, MapBy::gpu), topology, "").find("no visible"),
+            std::string::npos);
+  Topology without = topology;
+  without.gpus.clear();
+  EXPECT_NE(plan(make_options(1, BindTo::share, MapBy::gpu), without).find("GPU"), std::string::npos);
+}
+
+TEST(CpuList, RoundTrips) {
+  EXPECT_EQ(parse_cpu_list("0-2,5"), (std::vector<int>{0, 1, 2, 5}));
+  EXPECT_EQ(format_cpu_list({5, 2, 0, 1}), "0-2,5");
+  for (const char* text : {"x", "3-1", "1,,2"}) EXPECT_FALSE(parse_cpu_list(text)) << text;
+}
+
+}  // namespace
+}  // namespace weft::mpiexec

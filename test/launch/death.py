@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# However a job ends, nothing of it is left within two seconds.
+import os
+import pty
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+from support import MPIEXEC, PEER, Mark, clean_environment, run, shell, start
+
+LIMIT = 2.0  # seconds
+# A rank with a child, a grandchild in its own session that ignores SIGTERM, and an orphan.
+FAMILY = "sleep 300 & (trap '' TERM HUP INT; setsid sleep 301 &) ; (setsid sh -c 'sleep 302; true' &) ; "
+
+
+class Death(unittest.TestCase):
+    def setUp(self):
+        self.mark = Mark()
+
+    def start(self, *arguments, **options):
+        return start(*arguments, variables=self.mark.variables, **options)
+
+    def start_family(self, ranks=2, end="wait"):
+        job = self.start("-n", ranks, *shell(FAMILY + end))
+        self.addCleanup(job.stdout.close)
+        self.addCleanup(job.stderr.close)
+        self.mark.wait_for(2 + 5 * ranks)  # mpiexec, its sentinel; a shell with four below it for each rank
+        return job
+
+    def test_mpiexec_is_killed(self):
+        job = self.start_family()
+        job.kill()
+        job.wait()
+        self.mark.wait_until_gone(LIMIT)
+
+    def test_mpiexec_and_its_group_are_killed_by_name(self):
+        job = self.start_family()
+        for pid in self.mark.processes():
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if b"mpiexec" in file.read():
+                    os.kill(pid, signal.SIGKILL)
+        job.wait()
+        self.mark.wait_until_gone(LIMIT)
+
+    def test_sentinel_is_killed(self):
+        job = self.start_family()
+        for pid in self.mark.processes():
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                if file.read() == "weft-sentinel\n":
+                    os.kill(pid, signal.SIGKILL)
+        self.assertEqual(job.wait(10), 1)
+        self.mark.wait_until_gone(LIMIT)
+        self.assertIn(b"watches over", job.stderr.read())
+
+    def test_a_rank_is_killed(self):
+        job = self.start_family(end="test $PMI_RANK = 1 && { sleep 0.7; kill -KILL $$; }; wait")
+        begin = time.monotonic()
+        self.assertEqual(job.wait(10), 128 + 9)
+        self.assertEqual(self.mark.processes(), [])
+        self.assertLess(time.monotonic() - begin, 0.7 + LIMIT)
+
+    def test_a_rank_fails_while_others_ignore_sigterm(self):
+        begin = time.monotonic()
+        script = "test $PMI_RANK = 0 && { sleep 0.2; exit 3; }; trap '' TERM INT; while true; do sleep 0.1; done"
+        status, _, _ = run("-n", 3, *shell(script), variables=self.mark.variables)
+        self.assertEqual(status, 3)
+        self.assertEqual(self.mark.processes(), [])
+        self.assertLess(time.monotonic() - begin, LIMIT + 0.5)
+
+    def test_stopped_processes_are_ended_too(self):
+        job = self.start("-n", 2, *shell("test $PMI_RANK = 0 && { sleep 0.3; exit 3; }; kill -STOP $$"))
+        with job:
+            self.assertEqual(job.wait(10), 3)
+        self.assertEqual(self.mark.processes(), [])
+
+    def test_abort(self):
+        begin = time.monotonic()
+        status, _, _ = run("-n", 2, *shell(f"{FAMILY} exec {PEER} abort 4"), variables=self.mark.variables)
+        self.assertEqual(status, 4)
+        self.assertEqual(self.mark.processes(), [])
+        self.assertLess(time.monotonic() - begin, LIMIT + 0.5)
+
+    def test_leftovers_of_a_good_job(self):
+        status, output, errors = run("-n", 2, *shell(FAMILY + "echo ok"), variables=self.mark.variables)
+        self.assertEqual((status, output, errors), (0, "ok\nok\n", ""))
+        self.assertEqual(self.mark.processes(), [])
+
+    def test_a_helper_may_finish_its_work(self):
+        # The rank ends at once; what it writes through a process it leaves behind still arrives.
+        status, output, _ = run("-n", 1, *shell("(sleep 0.2; echo late) & echo early"))
+        self.assertEqual((status, output), (0, "early\nlate\n"))
+
+    def test_nested_jobs(self):
+        inner = f"{MPIEXEC} -n 2 sh -c '{FAMILY.replace(chr(39), chr(34))} wait'"
+        job = self.start("-n", 1, *shell(inner))
+        with job:
+            self.mark.wait_for(2 + 1 + 1 + 2 * 5)
+            job.kill()
+            job.wait()
+            self.mark.wait_until_gone(LIMIT)
+
+    def test_random_moments(self):
+        # A short form of the thousand runs of the nightly tests.
+        for _ in range(25):
+            job = self.start("-n", 4, PEER, "fences", 100_000)
+            with job:
+                time.sleep(random.uniform(0, 0.08))
+                job.kill()
+                job.wait()
+            self.mark.wait_until_gone(LIMIT)
+
+
+class Signals(unittest.TestCase):
+    def setUp(self):
+        self.mark = Mark()
+
+    def test_forwarded_to_the_ranks(self):
+        script = "trap 'echo got it; exit 0' {0}; echo ready; while true; do sleep 0.05; done"
+        for name in ("INT", "TERM", "USR1", "USR2"):
+            with start("-n", 2, *shell(script.format(name)), variables=self.mark.variables) as job:
+                self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
+                job.send_signal(getattr(signal, "SIG" + name))
+                self.assertEqual(job.stdout.read(), b"got it\n" * 2)
+                self.assertEqual(job.wait(10), 0)
+
+    def test_deadly_by_default(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            with start("-n", 2, *shell("echo ready; exec sleep 300"), variables=self.mark.variables) as job:
+                self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
+                job.send_signal(number)
+                self.assertEqual(job.wait(10), 128 + number)
+            self.assertEqual(self.mark.processes(), [])
+
+    def test_second_interrupt_kills(self):
+        script = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
+        with start("-n", 2, *shell(script), variables=self.mark.variables) as job:
+            self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
+            job.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+            self.assertIsNone(job.poll())
+            begin = time.monotonic()
+            job.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(10), 130)
+            self.assertLess(time.monotonic() - begin, 1)
+        self.assertEqual(self.mark.processes(), [])
+
+    def test_suspend_and_resume(self):
+        script = "i=0; while true; do i=$((i+1)); echo $i; sleep 0.05; done"
+        with start("-n", 1, *shell(script), variables=self.mark.variables) as job:
+            job.stdout.readline()
+            job.send_signal(signal.SIGTSTP)
+            self.assertTrue(os.WIFSTOPPED(os.waitpid(job.pid, os.WUNTRACED)[1]))
+            states = []
+            for pid in self.mark.processes():
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                    states.append(file.read().rpartition(")")[2].split()[0])
+            self.assertGreaterEqual(states.count("T"), 2, states)  # mpiexec and the rank
+            job.send_signal(signal.SIGCONT)
+            for _ in range(20):
+                self.assertTrue(job.stdout.readline())
+            job.kill()
+
+    def test_ignored_from_outside_stays_ignored(self):
+        command = ["nohup", MPIEXEC, "-n", "1", *shell("echo ready; exec sleep 300")]
+        environment = clean_environment(**self.mark.variables)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as job:
+            job.stdout.readline()
+            job.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+            self.assertIsNone(job.poll())
+            job.kill()
+        self.mark.wait_until_gone(LIMIT)
+
+
+class Terminal(unittest.TestCase):
+    def test_typing_reaches_rank_0(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            script = "if [ $PMI_RANK = 0 ]; then printf 'name? '; read name; echo hello $name; cat; fi"
+            os.execve(MPIEXEC, [MPIEXEC, "-n", "2", *shell(script)], clean_environment())
+        text = b""
+        sent = False
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            try:
+                text += os.read(terminal, 4096)
+            except OSError:
+                break
+            if b"name? " in text and not sent:  # a prompt without an end of line is shown
+                os.write(terminal, b"weaver\nmore\n\x04")
+                sent = True
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+        self.assertIn(b"hello weaver\r\nmore", text)
+
+    def test_interrupt_key(self):
+        mark = Mark()
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(
+                MPIEXEC, [MPIEXEC, "-n", "2", *shell("echo ready; sleep 300")], clean_environment(**mark.variables)
+            )
+        text = b""
+        while text.count(b"ready") < 2:
+            text += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 130)
+        self.assertEqual(mark.processes(), [])
+        os.close(terminal)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

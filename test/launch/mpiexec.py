@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# mpiexec as a user meets it: options, variables, input, output, exit codes, binding.
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+
+from support import CORES, MPIEXEC, PEER, run, shell, start
+
+
+class Command(unittest.TestCase):
+    def test_refusals_have_code_2(self):
+        for arguments, word in (
+            (("-n", "0", "true"), "1 to 65536"),
+            (("--frobnicate", "true"), "--frobnicate"),
+            (("--host", "elsewhere.example", "true"), "elsewhere.example"),
+            (("--bind-to", "core", "-n", CORES + 1, "true"), f"{CORES} cores"),
+            ((), "no program given"),
+        ):
+            status, output, errors = run(*arguments)
+            self.assertEqual((status, output), (2, ""), arguments)
+            self.assertIn(word, errors)
+
+    def test_help_and_version(self):
+        self.assertIn("--map-by", run("--help")[1])
+        self.assertRegex(run("--version")[1], r"mpiexec \(Weft\) \d")
+
+    def test_programs_that_cannot_start(self):
+        self.assertEqual(run("-n", 3, "no-such-program")[0], 127)
+        self.assertEqual(run("/etc/passwd")[0], 126)
+        self.assertEqual(run("-wdir", "/no/such/folder", "true")[0], 126)
+        status, _, errors = run("-n", 3, "no-such-program")
+        self.assertEqual(errors.count("no-such-program"), 1, errors)  # once, not for each rank
+
+    def test_program_in_the_current_directory_is_hinted_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink("/bin/true", os.path.join(folder, "mine"))
+            self.assertIn("./", run("mine", cwd=folder)[2])
+            self.assertEqual(run("./mine", cwd=folder)[0], 0)
+            self.assertEqual(run("-wdir", folder, "./mine")[0], 0)
+
+
+class Environment(unittest.TestCase):
+    def test_each_rank_knows_itself(self):
+        names = "LOCAL_RANK OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_RANK MPI_LOCALRANKID PMI_RANK".split()
+        sizes = "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS PMI_SIZE".split()
+        status, output, _ = run("-n", 3, *shell("echo " + " ".join("$" + name for name in names + sizes)))
+        self.assertEqual(status, 0)
+        self.assertEqual(
+            sorted(output.splitlines()), [" ".join([str(rank)] * len(names) + ["3"] * len(sizes)) for rank in range(3)]
+        )
+
+    def test_jobs_have_different_names(self):
+        names = {run(*shell("echo $WEFT_JOB_ID"))[1] for _ in range(3)}
+        self.assertEqual(len(names), 3)
+
+    def test_variables_and_several_programs(self):
+        status, output, errors = run(
+            "-n", 1, "-x", "A=1 2", *shell('echo "$PMI_RANK $A $B"'), ":",
+            "-n", 2, "-x", "B", "-wdir", "/", *shell('echo "$PMI_RANK $A $B $PWD"'),
+            variables={"B": "b"},
+        )  # fmt: skip
+        self.assertEqual((status, errors), (0, ""))
+        self.assertEqual(sorted(output.splitlines()), ["0 1 2 b", "1  b /", "2  b /"])
+
+    def test_exported_variable_that_is_unset_is_told(self):
+        status, _, errors = run("-x", "LAUNCH_TEST_UNSET", "true")
+        self.assertEqual(status, 0)
+        self.assertIn("LAUNCH_TEST_UNSET", errors)
+
+    def test_other_launchers_are_forgotten(self):
+        foreign = {"PMIX_RANK": "7", "PMI_PORT": "x:1", "HYDI_CONTROL_FD": "9", "OMPI_COMM_WORLD_NODE_RANK": "5"}
+        output = run("env", variables=foreign)[1]
+        for name in foreign:
+            self.assertNotRegex(output, f"(?m)^{name}=")
+
+    def test_ranks_get_four_descriptors(self):
+        reader, writer = os.pipe()  # descriptors of whoever starts mpiexec
+        try:
+            script = "import os; print([fd for fd in range(200) if os.path.exists(f'/proc/self/fd/{fd}')])"
+            status, output, _ = run("-n", 2, "python3", "-c", script, pass_fds=(reader, writer))
+            self.assertEqual((status, output), (0, "[0, 1, 2, 3]\n" * 2))
+        finally:
+            os.close(reader)
+            os.close(writer)
+
+    def test_closed_descriptors_are_no_trouble(self):
+        done = subprocess.run(
+            ["sh", "-c", f'"{MPIEXEC}" -n 2 {PEER} fences 5 <&- 2>&-'], stdout=subprocess.PIPE, text=True, check=False
+        )
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("a fence", done.stdout)
+
+    def test_limits_and_signals_are_as_outside(self):
+        script = "ulimit -n; grep -E 'Sig(Blk|Ign)' /proc/self/status"
+        outside = subprocess.run(shell(script), stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertEqual(run(*shell(script))[1], outside)
+
+
+class InputAndOutput(unittest.TestCase):
+    def test_input_goes_to_rank_0(self):
+        status, output, _ = run("-n", 3, *shell("wc -c | sed s/^/$PMI_RANK:/"), input="x" * 1_000_000)
+        self.assertEqual(status, 0)
+        self.assertEqual(sorted(output.split()), ["0:1000000", "1:0", "2:0"])
+
+    def test_lines_stay_whole(self):
+        program = (
+            "import os, sys\n"
+            "line = os.environ['PMI_RANK'] * 300\n"
+            "for i in range(4000):\n"
+            "    os.write(1 + i % 2, line[:150].encode()); os.write(1 + i % 2, (line[150:] + '\\n').encode())\n"
+        )
+        status, output, _ = run("-n", 4, "python3", "-c", program, stderr=subprocess.STDOUT)
+        self.assertEqual(status, 0)
+        lines = output.splitlines()
+        self.assertEqual(len(lines), 16000)
+        self.assertEqual({(len(line), len(set(line))) for line in lines}, {(300, 1)})
+
+    def test_last_line_without_end_is_kept(self):
+        self.assertEqual(run("printf", "abc")[1], "abc")
+        self.assertEqual(run("printf", "a\\nb")[1], "a\nb")
+
+    def test_big_binary_output_is_whole_and_quick(self):
+        size = 256 * 1024 * 1024
+        for source in ("/dev/zero", "/dev/urandom"):  # no line at all; lines of any length
+            begin = time.monotonic()
+            digest = hashlib.md5()
+            total = 0
+            with start(*shell(f"head -c {size} {source} | tee /dev/stderr"), stderr=subprocess.DEVNULL) as process:
+                while chunk := process.stdout.read(1 << 20):
+                    total += len(chunk)
+                    digest.update(chunk)
+            self.assertEqual((process.returncode, total), (0, size))
+            self.assertLess(time.monotonic() - begin, 30)
+            if source == "/dev/zero":
+                expected = hashlib.md5()
+                for _ in range(size >> 20):
+                    expected.update(bytes(1 << 20))
+                self.assertEqual(digest.hexdigest(), expected.hexdigest())
+
+    def test_tags(self):
+        status, output, errors = run("--tag-output", "-n", 2, *shell("echo a; printf 'b\\nc'; echo d >&2"))
+        self.assertEqual(status, 0)
+        for rank in range(2):
+            self.assertEqual(re.findall(rf"(?m)^\[{rank}\]<stdout>: (.*)$", output), ["a", "b", "c"])
+        self.assertEqual(sorted(errors.splitlines()), ["[0]<stderr>: d", "[1]<stderr>: d"])
+        self.assertEqual(len(output.splitlines()), 6)
+
+    def test_reader_that_goes_away(self):
+        begin = time.monotonic()
+        with start("-n", 2, "yes") as process:
+            process.stdout.readline()
+            process.stdout.close()
+            errors = process.stderr.read().decode()
+        self.assertEqual(process.returncode, 128 + 13, errors)
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_slow_reader_does_not_stop_the_launcher(self):
+        # Nobody reads what rank 0 writes, and yet the ranks are served.
+        with tempfile.TemporaryDirectory() as folder:
+            done = os.path.join(folder, "done")
+            flood = "(test $PMI_RANK = 0 && head -c 3000000 /dev/zero) &"
+            script = f"{flood} {PEER} fences 50 > {folder}/$PMI_RANK && : > {done}; wait"
+            with start("-n", 2, *shell(script)) as job:
+                end = time.monotonic() + 20
+                while not os.path.exists(done) and time.monotonic() < end:
+                    time.sleep(0.02)
+                self.assertTrue(os.path.exists(done))
+                self.assertEqual(len(job.stdout.read()), 3_000_000)
+            self.assertEqual(job.returncode, 0)
+
+
+class ExitCode(unittest.TestCase):
+    def test_first_failing_rank(self):
+        status, _, errors = run("-n", 3, *shell("test $PMI_RANK = 1 && exit 7; sleep 30"))
+        self.assertEqual(status, 7)
+        self.assertRegex(errors, r"^mpiexec: rank 1 \(pid \d+ on .*\) exited with code 7\n$")
+
+    def test_signal(self):
+        status, _, errors = run("-n", 3, *shell("test $PMI_RANK = 2 && kill -SEGV $$; sleep 30"))
+        self.assertEqual(status, 128 + 11)
+        self.assertRegex(errors, r"^mpiexec: rank 2 \(pid \d+ on .*\) was killed by signal 11 \(Segmentation fault")
+
+    def test_message_comes_after_the_last_words(self):
+        errors = run("-n", 2, *shell("echo last words >&2; exit 1"))[2]
+        self.assertGreater(errors.index("mpiexec:"), errors.rindex("last words"))
+
+    def test_programs_without_mpi(self):
+        self.assertEqual(run("-n", 4, "true"), (0, "", ""))
+
+    def test_abort(self):
+        status, _, errors = run("-n", 3, PEER, "abort", 5)
+        self.assertEqual(status, 5)
+        self.assertRegex(
+            errors, r"mpiexec: rank 2 \(pid \d+ on .*\) aborted the job with code 5: first line\nand a % sign"
+        )
+        self.assertEqual(run("-n", 2, PEER, "abort", 256)[0], 1)  # never success
+
+    def test_exit_without_finalize(self):
+        status, _, errors = run("-n", 3, PEER, "quit")
+        self.assertEqual(status, 1)
+        self.assertIn("rank 2", errors)
+        self.assertIn("MPI_Finalize", errors)
+
+    def test_failure_after_finalize_lets_the_others_end(self):
+        status, output, errors = run("-n", 3, PEER, "late", 6)
+        self.assertEqual((status, output), (6, "others go on\n" * 2))
+        self.assertIn("exited with code 6", errors)
+
+    def test_rank_without_mpi_among_others(self):
+        status, _, errors = run("-n", 1, "true", ":", "-n", 2, PEER, "exchange", timeout=10)
+        self.assertEqual(status, 1)
+        self.assertIn("rank 0, which has ended without calling MPI_Init", errors)
+
+    def test_timeout(self):
+        begin = time.monotonic()
+        status, _, errors = run("--timeout", 0.5, "-n", 2, "sleep", 30)
+        self.assertEqual(status, 124)
+        self.assertIn("0.5 s (--timeout)", errors)
+        self.assertLess(time.monotonic() - begin, 3)
+
+
+class Binding(unittest.TestCase):
+    def cpus(self, *arguments):
+        status, output, errors = run(*arguments, *shell("grep Cpus_allowed_list /proc/self/status"))
+        self.assertEqual(status, 0, errors)
+        return sorted(line.split()[1] for line in output.splitlines())
+
+    def test_none(self):
+        with open("/proc/self/status", encoding="utf-8") as file:
+            mine = re.search(r"Cpus_allowed_list:\s*(\S+)", file.read()).group(1)
+        self.assertEqual(self.cpus("--bind-to", "none", "-n", 2), [mine] * 2)
+        self.assertEqual(self.cpus("-n", 2 * CORES + 1), [mine] * (2 * CORES + 1))  # more ranks than cores
+        self.assertEqual(self.cpus("-n", 1), [mine])
+
+    @unittest.skipIf(CORES < 2, "one core")
+    def test_core(self):
+        self.assertEqual(len(set(self.cpus("--bind-to", "core", "-n", 2))), 2)
+        self.assertEqual(len(set(self.cpus("-n", 2))), 2)
+
+    def test_report(self):
+        errors = run("--report-bindings", "-n", 1, "true")[2]
+        self.assertRegex(errors, r"^mpiexec: rank 0: \d+ cores?, cpus \d")
+
+
+class Library(unittest.TestCase):
+    def test_ours_comes_first(self):
+        folder = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(MPIEXEC))), "lib")
+        if not os.path.exists(os.path.join(folder, "libmpi_abi.so.1")):
+            self.skipTest("mpiexec is not in a prefix")
+        self.assertEqual(run(*shell("echo $LD_LIBRARY_PATH"), variables={"LD_LIBRARY_PATH": ""})[1], folder + "\n")
+        self.assertEqual(run(*shell("echo $LD_LIBRARY_PATH"), variables={"LD_LIBRARY_PATH": "/x"})[1], f"{folder}:/x\n")
+        self.assertEqual(run(*shell("echo $LD_PRELOAD"))[1], "\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A process of a job that uses only weft::launch; mpiexec.py and hydra.py run it. Its first argument says
+// what it does, its exit code and output whether that worked.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "launch/launch.hpp"
+
+using namespace weft;
+
+namespace {
+
+[[noreturn]] void give_up(const char* what, const Error& error) {
+  std::fprintf(stderr, "%s: %s\n", what, error.message().c_str());
+  std::exit(3);
+}
+
+void must(const char* what, const Status& status) {
+  if (!status) give_up(what, status.error());
+}
+
+/// A value of every byte, different for each rank and each round, longer than one PMI-1 value may be.
+std::string long_value(int rank, int round) {
+  std::string value(3000, '\0');
+  for (size_t i = 0; i < value.size(); ++i)
+    value[i] = static_cast<char>(i + static_cast<size_t>(rank + 7 * round));
+  return value;
+}
+
+void expect_value(launch::Exchange& exchange, const std::string& key, const std::string& expected) {
+  auto value = exchange.get(key);
+  if (!value) give_up("get", value.error());
+  if (*value == expected) return;
+  std::fprintf(stderr, "the value of %s is wrong\n", key.c_str());
+  std::exit(3);
+}
+
+int exchange_all(launch::Exchange& exchange) {
+  const launch::Job& job = exchange.job();
+  for (int round = 0; round < 3; ++round) {
+    const std::string suffix = "." + std::to_string(round) + ".";
+    must("put", exchange.put("long" + suffix + std::to_string(job.rank), long_value(job.rank, round)));
+    must("put", exchange.put("empty" + suffix + std::to_string(job.rank), ""));
+    must("fence", exchange.fence());
+    for (int rank = 0; rank < job.size; ++rank) {
+      expect_value(exchange, "long" + suffix + std::to_string(rank), long_value(rank, round));
+      expect_value(exchange, "empty" + suffix + std::to_string(rank), "");
+    }
+  }
+  if (exchange.get("missing").ok()) return 3;
+  if (exchange.put("bad key", "value").ok()) return 3;
+  std::printf("rank %d/%d local %d/%d hosts %zu by %s id %s\n", job.rank, job.size, job.local_rank,
+              job.local_size, job.host_of_rank.size(), job.launcher.c_str(), job.id.c_str());
+  must("finalize", exchange.finalize());
+  return 0;
+}
+
+int time_fences(launch::Exchange& exchange, int count) {
+  must("fence", exchange.fence());
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < count; ++i) must("fence", exchange.fence());
+  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
+  if (exchange.job().rank == 0) std::printf("%.1f microseconds a fence\n", time.count() / count);
+  must("finalize", exchange.finalize());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "exchange";
+  const std::string argument = argc > 2 ? argv[2] : "";
+  auto connected = launch::connect();
+  if (!connected) give_up("connect", connected.error());
+  launch::Exchange& exchange = **connected;
+  const bool chosen = exchange.job().rank == exchange.job().size - 1;  // the one that misbehaves
+  if (mode == "exchange") return exchange_all(exchange);
+  if (mode == "fences") return time_fences(exchange, std::atoi(argument.c_str()));
+  if (mode == "command") {  // what a process started by an initialized rank sees
+    launch::scrub_environment();
+    const int status = std::system(argument.c_str());
+    must("finalize", exchange.finalize());
+    return status == 0 ? 0 : 4;
+  }
+  if (mode == "abort" && chosen) {
+    exchange.abort(std::atoi(argument.c_str()), "first line\nand a % sign");
+    ::_exit(9);
+  }
+  if (mode == "quit" && chosen) return 0;
+  if (mode == "twice") {
+    if (chosen) must("put", exchange.put("key", "1"));
+    return chosen && exchange.put("key", "2").ok() ? 5 : (must("finalize", exchange.finalize()), 0);
+  }
+  if (mode == "late") {  // a failure after MPI is over
+    must("finalize", exchange.finalize());
+    if (chosen) return std::atoi(argument.c_str());
+    ::usleep(300'000);
+    std::puts("others go on");
+    return 0;
+  }
+  if (mode != "abort" && mode != "quit") return 6;
+  must("fence", exchange.fence());  // the last rank never comes
+  must("finalize", exchange.finalize());
+  return 0;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The PMI-1 server, line by line: answers as Hydra gives them, and misuse is named.
+#include "mpiexec/pmi_server.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace weft::mpiexec {
+namespace {
+
+class Launcher : public ::testing::Test, public PmiServer::Listener {
+ protected:
+  Launcher() {
+    std::vector<int> server_ends;
+    for (int rank = 0; rank < 2; ++rank) {
+      int ends[2];
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+      server_ends.push_back(ends[0]);
+      rank_ends_.push_back(ends[1]);
+    }
+    server_ends_ = server_ends;
+    server_ = std::make_unique<PmiServer>(server_ends, "job", *this);
+  }
+  ~Launcher() override {
+    for (int fd : server_ends_) ::close(fd);
+    for (int fd : rank_ends_) ::close(fd);
+  }
+  void on_abort(int rank, int code, const std::string& message) override {
+    events_ += "abort " + std::to_string(rank) + " " + std::to_string(code) + " " + message + ";";
+  }
+  void on_failure(int rank, const std::string& problem) override {
+    events_ += "failure " + std::to_string(rank) + " " + problem + ";";
+  }
+
+  /// What the rank has been answered by now.
+  std::string answers(int rank) {
+    char text[8192];
+    const ssize_t n = ::recv(rank_ends_[static_cast<size_t>(rank)], text, sizeof text, MSG_DONTWAIT);
+    return n > 0 ? std::string(text, static_cast<size_t>(n)) : "";
+  }
+  std::string say(int rank, const std::string& line) {
+    EXPECT_EQ(::send(rank_ends_[static_cast<size_t>(rank)], line.data(), line.size(), 0),
+              static_cast<ssize_t>(line.size()));
+    EXPECT_TRUE(server_->read(rank));
+    return answers(rank);
+  }
+  void init(int rank) {
+    EXPECT_EQ(say(rank, "cmd=init pmi_version=1 pmi_subversion=1\n"),
+              "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+  }
+
+  std::vector<int> server_ends_, rank_ends_;
+  std::unique_ptr<PmiServer> server_;
+  std::string events_;
+};
+
+TEST_F(Launcher, AnswersTheOpening) {
+  init(0);
+  EXPECT_EQ(say(0, "cmd=get_maxes\n"), "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n");
+  EXPECT_EQ(say(0, "cmd=get_appnum\n"), "cmd=appnum appnum=0\n");
+  EXPECT_EQ(say(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job\n");
+  EXPECT_EQ(say(0, "cmd=get_universe_size\n"), "cmd=universe_size size=2\n");
+  EXPECT_EQ(say(0, "cmd=get kvsname=job key=PMI_process_mapping\n"),
+            "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))\n");
+  EXPECT_EQ(server_->stage(0), PmiServer::Stage::initialized);
+  EXPECT_EQ(say(0, "cmd=finalize\n"), "cmd=finalize_ack rc=0\n");
+  EXPECT_EQ(server_->stage(0), PmiServer::Stage::finalized);
+  EXPECT_EQ(server_->stage(1), PmiServer::Stage::never);
+  EXPECT_EQ(events_, "");
+}
+
+TEST_F(Launcher, StoresValues) {
+  init(0);
+  init(1);
+  EXPECT_EQ(say(0, "cmd=put kvsname=job key=k value=v=1\n"), "cmd=put_result rc=0 msg=success\n");
+  EXPECT_EQ(say(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=v=1\n");
+  EXPECT_EQ(say(1, "cmd=put kvsname=job key=k value=2\n"), "cmd=put_result rc=-1 msg=duplicate_key_k\n");
+  EXPECT_EQ(say(1, "cmd=get kvsname=job key=no\n"), "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+  EXPECT_NE(say(1, "cmd=put kvsname=job key=" + std::string(64, 'k') + " value=2\n").find("rc=-1"),
+            std::string::npos);
+  EXPECT_NE(say(1, "cmd=put kvsname=job key=l value=" + std::string(1024, 'v') + "\n").find("rc=-1"),
+            std::string::npos);
+  EXPECT_NE(say(1, "cmd=put kvsname=job key=l value=" + std::string(1023, 'v') + "\n").find("rc=0"),
+            std::string::npos);
+}
+
+TEST_F(Launcher, BarrierWaitsForAll) {
+  init(0);
+  init(1);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(say(0, "cmd=barrier_in\n"), "");
+    EXPECT_EQ(say(1, "cmd=barrier_in\n"), "cmd=barrier_out rc=0\n");
+    EXPECT_EQ(answers(0), "cmd=barrier_out rc=0\n");
+  }
+  EXPECT_EQ(events_, "");
+}
+
+TEST_F(Launcher, BarrierWithARankThatHasEndedFails) {
+  init(0);
+  EXPECT_EQ(say(0, "cmd=barrier_in\n"), "");
+  server_->rank_exited(1);
+  EXPECT_NE(events_.find("failure 0 waits for rank 1"), std::string::npos) << events_;
+}
+
+TEST_F(Launcher, NextProgramOfARankStartsAfresh) {
+  init(0);
+  EXPECT_NE(say(0, "cmd=put kvsname=job key=k value=1\n").find("rc=0"), std::string::npos);
+  EXPECT_NE(say(0, "cmd=finalize\n"), "");
+  init(0);
+  EXPECT_EQ(say(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job-1\n");
+  EXPECT_NE(say(0, "cmd=put kvsname=job-1 key=k value=2\n").find("rc=0"), std::string::npos);
+  init(1);
+  EXPECT_EQ(say(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=1\n");
+  EXPECT_EQ(events_, "");
+}
+
+TEST_F(Launcher, NameService) {
+  init(0);
+  EXPECT_NE(say(0, "cmd=lookup_name service=s\n").find("rc=-1"), std::string::npos);
+  EXPECT_NE(say(0, "cmd=publish_name service=s port=p\n").find("rc=0"), std::string::npos);
+  EXPECT_NE(say(0, "cmd=lookup_name service=s\n").find("port=p"), std::string::npos);
+  EXPECT_NE(say(0, "cmd=unpublish_name service=s\n").find("rc=0"), std::string::npos);
+  EXPECT_NE(say(0, "cmd=unpublish_name service=s\n").find("rc=-1"), std::string::npos);
+}
+
+TEST_F(Launcher, AbortAndMisuseAreTold) {
+  init(0);
+  EXPECT_EQ(say(0, "cmd=abort exitcode=7 message=a%20b\n"), "");
+  EXPECT_EQ(events_, "abort 0 7 a b;");
+  events_.clear();
+  say(1, "cmd=put kvsname=job key=k value=1\n");
+  EXPECT_NE(events_.find("failure 1 sent PMI command 'put' before init"), std::string::npos);
+  events_.clear();
+  say(0, "hello\n");
+  EXPECT_NE(events_.find("failure 0 sent 'hello'"), std::string::npos);
+  events_.clear();
+  say(0, "cmd=frobnicate\n");
+  EXPECT_NE(events_.find("unknown PMI command 'frobnicate'"), std::string::npos);
+}
+
+TEST_F(Launcher, EndlessLineIsCutOff) {
+  init(0);
+  const std::string line(launch::pmi::kLineMax + 1, 'x');
+  EXPECT_EQ(::send(rank_ends_[0], line.data(), line.size(), 0), static_cast<ssize_t>(line.size()));
+  EXPECT_FALSE(server_->read(0));
+  EXPECT_NE(events_.find("endless"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::mpiexec
