@@ -7,6 +7,7 @@
 #include "api/impl.hpp"
 #include "api/objects.hpp"
 #include "coll/construct.hpp"
+#include "coll/schedule.hpp"
 #include "core/instance.hpp"
 
 namespace weft::api::impl {
@@ -57,6 +58,8 @@ Result<Part> part_of(int split_type, const core::Info* info) {
   }
 }
 
+HandleState check_operation(const void* handle) { return coll::Operation::slab().check(handle); }
+
 }  // namespace
 
 Status Comm_dup_with_info(Communicator& comm, core::Info* info, MPI_Comm* newcomm) {
@@ -78,6 +81,7 @@ Status Comm_idup_with_info(Communicator& comm, core::Info* info, MPI_Comm* newco
     pending->request->destroy();
     return status;
   }
+  register_request_slab(check_operation);
   *newcomm = handle_of(*pending->child);
   *request = handle_of(*pending->request);
   return {};
