@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Bad arguments: the right error class, and a message that names the call, the argument and its value. */
+#include <stdint.h>
+
+#include "expect.h"
+
+static int value, values[4], flag, size, rank;
+static MPI_Request request;
+static MPI_Status status;
+
+static void handles(void) {
+  MPI_Comm copy;
+  MPI_Datatype type;
+  MPI_Group group;
+  MPI_Info info;
+  MPI_Op op = MPI_OP_NULL;
+  EXPECT_ERROR(MPI_Comm_rank(MPI_COMM_NULL, &value), MPI_ERR_COMM, "comm is MPI_COMM_NULL");
+  EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)MPI_INT, &value), MPI_ERR_COMM,
+               "comm = 0x209 is a datatype of the ABI");
+  EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)(uintptr_t)0xdeadbeef0, &value), MPI_ERR_COMM,
+               "comm = 0xdeadbeef0 is not a communicator");
+  EXPECT_ERROR(MPI_Comm_rank((MPI_Comm)0, &value), MPI_ERR_COMM, "comm = 0x0 is not a communicator");
+  MPI_Comm_dup(MPI_COMM_SELF, &copy);
+  const MPI_Comm freed = copy;
+  MPI_Comm_free(&copy);
+  EXPECT(copy == MPI_COMM_NULL);
+  EXPECT_ERROR(MPI_Barrier(freed), MPI_ERR_COMM, "was freed");
+  EXPECT_ERROR(MPI_Comm_free(&copy), MPI_ERR_COMM, "comm is MPI_COMM_NULL");
+  EXPECT_ERROR(MPI_Comm_free(NULL), MPI_ERR_ARG, "comm is a null pointer");
+
+  EXPECT_ERROR(MPI_Send(&value, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_SELF), MPI_ERR_TYPE,
+               "datatype is MPI_DATATYPE_NULL");
+  EXPECT_ERROR(MPI_Send(&value, 1, (MPI_Datatype)MPI_SUM, 0, 0, MPI_COMM_SELF), MPI_ERR_TYPE,
+               "is an operation of the ABI");
+  MPI_Type_contiguous(2, MPI_INT, &type);
+  EXPECT_ERROR(MPI_Send(values, 1, type, 0, 0, MPI_COMM_SELF), MPI_ERR_TYPE, "not committed");
+  MPI_Type_free(&type);
+
+  EXPECT_ERROR(MPI_Allreduce(&value, values, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_SELF), MPI_ERR_OP,
+               "op is MPI_OP_NULL");
+  EXPECT_ERROR(MPI_Op_free(&op), MPI_ERR_OP, "op is MPI_OP_NULL");
+  EXPECT_ERROR(MPI_Group_size(MPI_GROUP_NULL, &value), MPI_ERR_GROUP, "group is MPI_GROUP_NULL");
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  const MPI_Group old = group;
+  MPI_Group_free(&group);
+  EXPECT_ERROR(MPI_Group_size(old, &value), MPI_ERR_GROUP,
+               "was freed"); /* the communicator keeps the object */
+  MPI_Info_create(&info);
+  const MPI_Info old_info = info;
+  MPI_Info_free(&info);
+  EXPECT_ERROR(MPI_Info_set(old_info, "a", "b"), MPI_ERR_INFO, "was freed");
+  EXPECT_ERROR(MPI_Info_set(MPI_INFO_NULL, "a", "b"), MPI_ERR_INFO, "info is MPI_INFO_NULL");
+  EXPECT_ERROR(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRHANDLER_NULL), MPI_ERR_ERRHANDLER,
+               "errhandler is MPI_ERRHANDLER_NULL");
+}
+
+static void ranks_and_tags(void) {
+  char text[100];
+  snprintf(text, sizeof text, "dest = %d (communicator has %d rank", size, size);
+  EXPECT_ERROR(MPI_Send(&value, 1, MPI_INT, size, 0, MPI_COMM_WORLD), MPI_ERR_RANK, text);
+  EXPECT_ERROR(MPI_Send(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD), MPI_ERR_RANK, "dest = -1");
+  EXPECT_ERROR(MPI_Recv(&value, 1, MPI_INT, size, 0, MPI_COMM_WORLD, &status), MPI_ERR_RANK,
+               "MPI_ANY_SOURCE");
+  EXPECT_ERROR(MPI_Irecv(&value, 1, MPI_INT, -7, 0, MPI_COMM_WORLD, &request), MPI_ERR_RANK, "source = -7");
+  EXPECT_ERROR(MPI_Send(&value, 1, MPI_INT, 0, -1, MPI_COMM_WORLD), MPI_ERR_TAG, "tag = -1");
+  EXPECT_ERROR(MPI_Send(&value, 1, MPI_INT, 0, MPI_ANY_TAG, MPI_COMM_WORLD), MPI_ERR_TAG, "tag = -2");
+  EXPECT_ERROR(MPI_Recv(&value, 1, MPI_INT, 0, -3, MPI_COMM_WORLD, &status), MPI_ERR_TAG, "MPI_ANY_TAG");
+  EXPECT_ERROR(
+      MPI_Sendrecv(&value, 1, MPI_INT, 0, MPI_ANY_TAG, values, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, &status),
+      MPI_ERR_TAG, "sendtag = -2");
+  EXPECT_ERROR(MPI_Bcast(&value, 1, MPI_INT, size, MPI_COMM_WORLD), MPI_ERR_ROOT, "root = ");
+  EXPECT_ERROR(MPI_Bcast(&value, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD), MPI_ERR_ROOT, "root = -4");
+  int* upper = NULL;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &upper, &flag);
+  EXPECT(flag && *upper >= 32767);
+  EXPECT(MPI_Send(&value, 1, MPI_INT, MPI_PROC_NULL, *upper, MPI_COMM_WORLD) == MPI_SUCCESS);
+  EXPECT_ERROR(MPI_Send(&value, 1, MPI_INT, MPI_PROC_NULL, *upper + 1, MPI_COMM_WORLD), MPI_ERR_TAG,
+               "tag = ");
+}
+
+static void counts_and_pointers(void) {
+  const int bad[2] = {1, -5};
+  const int zeros[4] = {0, 0, 0, 0};
+  MPI_Datatype type, types[2] = {MPI_INT, MPI_DATATYPE_NULL};
+  const MPI_Aint displacements[2] = {0, 8};
+  const int ones[2] = {1, 1};
+  EXPECT_ERROR(MPI_Send(&value, -1, MPI_INT, 0, 0, MPI_COMM_SELF), MPI_ERR_COUNT, "count = -1");
+  EXPECT_ERROR(MPI_Send_c(&value, -9000000000, MPI_INT, 0, 0, MPI_COMM_SELF), MPI_ERR_COUNT,
+               "count = -9000000000");
+  EXPECT_ERROR(MPI_Type_contiguous(-2, MPI_INT, &type), MPI_ERR_COUNT, "count = -2");
+  EXPECT_ERROR(MPI_Type_indexed(2, bad, zeros, MPI_INT, &type), MPI_ERR_ARG, "array_of_blocklengths[1] = -5");
+  EXPECT_ERROR(MPI_Type_indexed(2, NULL, zeros, MPI_INT, &type), MPI_ERR_ARG,
+               "array_of_blocklengths is a null pointer");
+  EXPECT_ERROR(MPI_Type_create_struct(2, ones, displacements, types, &type), MPI_ERR_TYPE,
+               "array_of_types[1] is MPI_DATATYPE_NULL");
+  EXPECT_ERROR(MPI_Comm_rank(MPI_COMM_SELF, NULL), MPI_ERR_ARG, "rank is a null pointer");
+  EXPECT_ERROR(MPI_Irecv(&value, 1, MPI_INT, 0, 0, MPI_COMM_SELF, NULL), MPI_ERR_ARG,
+               "request is a null pointer");
+  EXPECT_ERROR(MPI_Comm_set_name(MPI_COMM_SELF, NULL), MPI_ERR_ARG, "comm_name is a null pointer");
+  EXPECT_ERROR(MPI_Waitall(-1, NULL, MPI_STATUSES_IGNORE), MPI_ERR_COUNT, "count = -1");
+  EXPECT_ERROR(MPI_Waitall(2, NULL, MPI_STATUSES_IGNORE), MPI_ERR_ARG, "array_of_requests is a null pointer");
+  EXPECT(MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+  EXPECT_ERROR(MPI_Comm_create_errhandler(NULL, NULL), MPI_ERR_ARG, "comm_errhandler_fn is a null pointer");
+  EXPECT_ERROR(MPI_Get_count(NULL, MPI_INT, &value), MPI_ERR_ARG, "status is a null pointer");
+  if (size == 2) {
+    EXPECT_ERROR(MPI_Allgatherv(&value, 1, MPI_INT, values, bad, zeros, MPI_INT, MPI_COMM_WORLD),
+                 MPI_ERR_COUNT, "recvcounts[1] = -5");
+    EXPECT_ERROR(MPI_Alltoallw(values, zeros, zeros, types, values, zeros, zeros, types, MPI_COMM_WORLD),
+                 MPI_ERR_TYPE, "sendtypes[1] is MPI_DATATYPE_NULL");
+  }
+}
+
+/* Arguments that do not count in this process may be anything. */
+static void insignificant(void) {
+  const MPI_Datatype garbage = (MPI_Datatype)(uintptr_t)0x7777;
+  int all[4] = {0, 0, 0, 0};
+  all[rank] = rank + 1;
+  EXPECT(MPI_Allgather(MPI_IN_PLACE, -1, garbage, all, 1, MPI_INT, MPI_COMM_WORLD) == MPI_SUCCESS);
+  EXPECT(all[0] == 1 && all[size - 1] == size);
+  const int mine = rank + 1;
+  if (rank == 0)
+    EXPECT(MPI_Gather(&mine, 1, MPI_INT, all, 1, MPI_INT, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  else
+    EXPECT(MPI_Gather(&mine, 1, MPI_INT, NULL, -1, garbage, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  if (rank == 0)
+    EXPECT(MPI_Scatterv(all, (const int[]){1, 1, 1, 1}, (const int[]){0, 1, 2, 3}, MPI_INT, MPI_IN_PLACE, -1,
+                        garbage, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  else
+    EXPECT(MPI_Scatterv(NULL, NULL, NULL, garbage, &value, 1, MPI_INT, 0, MPI_COMM_WORLD) == MPI_SUCCESS &&
+           value == rank + 1);
+  EXPECT_ERROR(MPI_Allgather(&mine, 1, garbage, all, 1, MPI_INT, MPI_COMM_WORLD), MPI_ERR_TYPE,
+               "sendtype = 0x7777");
+}
+
+static void requests(void) {
+  MPI_Request null = MPI_REQUEST_NULL, stale, foreign = (MPI_Request)(uintptr_t)0x123456;
+  EXPECT(MPI_Wait(&null, &status) == MPI_SUCCESS && status.MPI_SOURCE == MPI_ANY_SOURCE);
+  EXPECT_ERROR(MPI_Start(&null), MPI_ERR_REQUEST, "request is MPI_REQUEST_NULL");
+  EXPECT_ERROR(MPI_Cancel(&null), MPI_ERR_REQUEST, "request is MPI_REQUEST_NULL");
+  EXPECT_ERROR(MPI_Wait(&foreign, &status), MPI_ERR_REQUEST, "request = 0x123456 is not a request");
+  EXPECT_ERROR(MPI_Wait(NULL, &status), MPI_ERR_ARG, "request is a null pointer");
+  EXPECT(MPI_Isend(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request) == MPI_SUCCESS);
+  stale = request;
+  EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS && request == MPI_REQUEST_NULL);
+  if (stale != MPI_REQUEST_NULL)
+    EXPECT_ERROR(MPI_Test(&stale, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "was freed");
+}
+
+static void missing(void) {
+  MPI_Win win;
+  EXPECT_ERROR(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_SELF, &win), MPI_ERR_UNSUPPORTED_OPERATION,
+               "not implemented");
+  EXPECT(MPI_T_cvar_get_num(&value) == MPI_T_ERR_NOT_SUPPORTED);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  handles();
+  ranks_and_tags();
+  counts_and_pointers();
+  insignificant();
+  requests();
+  missing();
+  MPI_Finalize();
+  return finish();
+}

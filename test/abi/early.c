@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What MPI allows before MPI_Init and after MPI_Finalize. */
+#include "expect.h"
+
+static void anytime(void) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int flag, length, version, subversion, code;
+  MPI_Info info;
+  MPI_Errhandler handler;
+  EXPECT(MPI_Initialized(&flag) == MPI_SUCCESS && MPI_Finalized(&flag) == MPI_SUCCESS);
+  EXPECT(MPI_Get_version(&version, &subversion) == MPI_SUCCESS && version == 5);
+  EXPECT(MPI_Get_library_version(text, &length) == MPI_SUCCESS && strstr(text, "Weft") == text);
+  EXPECT(MPI_Info_create(&info) == MPI_SUCCESS && MPI_Info_set(info, "key", "value") == MPI_SUCCESS);
+  length = sizeof text;
+  EXPECT(MPI_Info_get_string(info, "key", &length, text, &flag) == MPI_SUCCESS && flag &&
+         strcmp(text, "value") == 0);
+  EXPECT(MPI_Info_free(&info) == MPI_SUCCESS);
+  EXPECT(MPI_Add_error_class(&code) == MPI_SUCCESS && MPI_Error_string(code, text, &length) == MPI_SUCCESS);
+  EXPECT(MPI_Comm_create_errhandler((MPI_Comm_errhandler_function*)anytime, &handler) == MPI_SUCCESS);
+  EXPECT(MPI_Errhandler_free(&handler) == MPI_SUCCESS);
+  EXPECT(MPI_Abi_get_version(&version, &subversion) == MPI_SUCCESS && version == 1 && subversion == 0);
+}
+
+int main(int argc, char** argv) {
+  anytime();
+  MPI_Init(&argc, &argv);
+  anytime();
+  MPI_Finalize();
+  anytime();
+  return finish();
+}

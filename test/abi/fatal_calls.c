@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Run by fatal.py with the name of a mistake; without one it does nothing wrong. */
+#include <stdio.h>
+#include <string.h>
+
+#include "expect.h"
+
+int main(int argc, char** argv) {
+  const char* mistake = argc > 1 ? argv[1] : "";
+  int value = 0;
+  if (strcmp(mistake, "before") == 0) MPI_Comm_rank(MPI_COMM_WORLD, &value);
+  if (strcmp(mistake, "info") == 0) MPI_Info_set(MPI_INFO_NULL, "a", "b");
+  MPI_Init(&argc, &argv);
+  printf("output of the program\n");
+  if (strcmp(mistake, "rank") == 0) MPI_Send(&value, 1, MPI_INT, 7, 0, MPI_COMM_WORLD);
+  if (strcmp(mistake, "comm") == 0) MPI_Barrier(MPI_COMM_NULL);
+  if (strcmp(mistake, "abort") == 0) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ABORT);
+    MPI_Recv(&value, -1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  MPI_Finalize();
+  if (strcmp(mistake, "after") == 0) MPI_Barrier(MPI_COMM_WORLD);
+  return 0;
+}

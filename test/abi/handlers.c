@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Error handlers: whose is called, with what, and that it may call MPI. */
+#include "expect.h"
+
+static MPI_Comm seen_comm;
+static int seen_code, calls;
+
+static void handler(MPI_Comm* comm, int* code, ...) {
+  int rank = -1;
+  seen_comm = *comm;
+  seen_code = *code;
+  ++calls;
+  EXPECT(MPI_Comm_rank(*comm, &rank) == MPI_SUCCESS && rank == 0);
+}
+
+int main(int argc, char** argv) {
+  int value, provided;
+  MPI_Comm first, second;
+  MPI_Errhandler mine, got;
+  MPI_Request request;
+  MPI_Status status;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided); /* the handler runs without the lock */
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_dup(MPI_COMM_WORLD, &first);
+  MPI_Comm_dup(MPI_COMM_WORLD, &second);
+  MPI_Comm_create_errhandler(handler, &mine);
+  MPI_Comm_set_errhandler(first, mine);
+
+  /* The communicator of the call. */
+  EXPECT(MPI_Send(&value, 1, MPI_INT, 99, 0, first) == MPI_ERR_RANK);
+  EXPECT(calls == 1 && seen_comm == first && seen_code == MPI_ERR_RANK);
+  EXPECT(MPI_Send(&value, 1, MPI_INT, 99, 0, second) == MPI_ERR_RANK && calls == 1);
+  /* Errors in other arguments before the communicator's place in the list. */
+  EXPECT(MPI_Bcast(&value, -1, MPI_INT, 0, first) == MPI_ERR_COUNT && calls == 2);
+
+  /* No communicator at all: MPI_COMM_SELF's. */
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, mine);
+  EXPECT(MPI_Group_size(MPI_GROUP_NULL, &value) == MPI_ERR_GROUP && calls == 3 && seen_comm == MPI_COMM_SELF);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+
+  /* The communicator of a request: a message longer than its buffer. */
+  int four[4] = {1, 2, 3, 4};
+  MPI_Irecv(&value, 1, MPI_INT, 0, 7, first, &request);
+  MPI_Send(four, 4, MPI_INT, 0, 7, first);
+  EXPECT(MPI_Wait(&request, &status) == MPI_ERR_TRUNCATE);
+  EXPECT(calls == 4 && seen_comm == first && seen_code == MPI_ERR_TRUNCATE);
+
+  /* A freed handler lives on in its communicator. */
+  MPI_Errhandler_free(&mine);
+  EXPECT(mine == MPI_ERRHANDLER_NULL);
+  EXPECT(MPI_Send(&value, 1, MPI_INT, 99, 0, first) == MPI_ERR_RANK && calls == 5);
+  MPI_Comm_get_errhandler(first, &got);
+  EXPECT(got != MPI_ERRHANDLER_NULL);
+  MPI_Errhandler_free(&got);
+  MPI_Comm_call_errhandler(first, MPI_ERR_OTHER);
+  EXPECT(calls == 6 && seen_code == MPI_ERR_OTHER);
+
+  /* Files: errors return by default. */
+  MPI_File file;
+  EXPECT(MPI_File_open(first, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_ERR_UNSUPPORTED_OPERATION);
+  EXPECT(calls == 6);
+  MPI_Comm_free(&first);
+  MPI_Comm_free(&second);
+  MPI_Finalize();
+  return finish();
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The library exports every function of the standard as PMPI_X and, weak, as MPI_X, and nothing else of MPI."""
+
+import os
+import subprocess
+import sys
+
+import table
+
+EXTENSIONS = {"MPIX_Query_cuda_support", "MPIX_Last_error_message"}
+
+
+def main():
+    library = os.path.join(os.environ["MPI_PREFIX"], "lib", "libmpi_abi.so.1")
+    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
+    symbols = {}
+    for line in listing.stdout.splitlines():
+        fields = line.split()
+        symbols[fields[2].split("@")[0]] = (int(fields[0], 16), fields[1])
+    wanted = table.names()
+    problems = [] if len(wanted) == 664 else [f"{len(wanted)} functions in the table, not 664"]
+    for name in wanted:
+        for exported, kind in ((name, "W"), ("P" + name, "T")):
+            if exported not in symbols:
+                problems.append(f"{exported} is not exported")
+            elif symbols[exported][1] != kind:
+                problems.append(f"{exported} has kind {symbols[exported][1]}, not {kind}")
+        if name in symbols and "P" + name in symbols and symbols[name][0] != symbols["P" + name][0]:
+            problems.append(f"{name} and P{name} are different functions")
+    allowed = set(wanted) | {"P" + n for n in wanted} | EXTENSIONS | {"P" + n for n in EXTENSIONS}
+    problems += [f"{name} is exported, but is no MPI function" for name in sorted(set(symbols) - allowed)
+                 if name.lstrip("P").startswith("MPI")]
+    print("\n".join(problems) or f"{len(wanted)} functions, each under both names")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
