@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// As much of CUDA C++ as the Jacobi kernels need, on the CPU: a block is 256 threads with barriers, blocks
-// run one after the other. Included before kernels.cu, so that its arithmetic and indexing are tested without
-// a GPU.
+// As much of CUDA C++ as the Jacobi kernels need, on the CPU: a thread is a fiber, a block is 256 fibers that
+// take turns, blocks run one after the other. Included before kernels.cu, so that it is tested without a GPU.
 #pragma once
+#include <ucontext.h>
+
 #include <algorithm>
-#include <atomic>
-#include <barrier>
 #include <cstddef>
-#include <thread>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #define __device__
@@ -20,8 +20,7 @@
 struct Index {
   unsigned x = 0;
 };
-inline thread_local Index threadIdx;
-inline Index blockIdx, blockDim;
+inline Index threadIdx, blockIdx, blockDim;
 
 struct alignas(16) float4 {
   float x, y, z, w;
@@ -33,47 +32,105 @@ using std::min;
 namespace simulated {
 
 constexpr int warp = 32;
+constexpr size_t stack_bytes = 64 << 10;
 
-struct Block {
-  explicit Block(int threads) : all(threads), values(static_cast<size_t>(threads)) {
-    for (int i = 0; i < threads / warp; ++i) warps.push_back(std::make_unique<std::barrier<>>(warp));
+void yield();
+
+/// Holds fibers until `members` of them have come.
+class Barrier {
+ public:
+  explicit Barrier(int members) : members_(members) {}
+  void wait() {
+    if (++come_ == members_) {
+      come_ = 0;
+      ++generation_;
+      return;
+    }
+    for (const unsigned mine = generation_; mine == generation_;) yield();
   }
-  std::barrier<> all;
-  std::vector<std::unique_ptr<std::barrier<>>> warps;
-  std::vector<double> values;
+
+ private:
+  int members_, come_ = 0;
+  unsigned generation_ = 0;
 };
 
-inline Block* block = nullptr;
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  bool done = true;
+  unsigned shuffles = 0;
+};
 
-// All lanes publish, then each reads the lane at `distance`; its own value where there is none.
-template <class T>
-T shuffle(T value, int distance) {
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % warp;
-  std::barrier<>& barrier = *block->warps[static_cast<size_t>(thread / warp)];
-  block->values[static_cast<size_t>(thread)] = static_cast<double>(value);
-  barrier.arrive_and_wait();
-  const int other = lane + distance;
-  if (other >= 0 && other < warp)
-    value = static_cast<T>(block->values[static_cast<size_t>(thread + distance)]);
-  barrier.arrive_and_wait();
-  return value;
+/// The block that runs, and the one set of fibers that all blocks use.
+struct Machine {
+  std::vector<Fiber> fibers;
+  std::vector<Barrier> warps;
+  std::vector<Barrier> all;
+  std::vector<double> values[2];  // of alternating shuffles: a fast lane may be one ahead of a slow one
+  ucontext_t scheduler;
+  void (*body)(const void*) = nullptr;
+  const void* argument = nullptr;
+};
+
+inline Machine machine;
+
+inline Fiber& current() { return machine.fibers[threadIdx.x]; }
+
+inline void yield() { swapcontext(&current().context, &machine.scheduler); }
+
+inline void enter() {
+  machine.body(machine.argument);
+  current().done = true;
+  yield();
+}
+
+inline void start(Fiber& fiber) {
+  if (!fiber.stack) fiber.stack = std::make_unique<char[]>(stack_bytes);
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = stack_bytes;
+  fiber.context.uc_link = nullptr;
+  fiber.done = false;
+  fiber.shuffles = 0;
+  makecontext(&fiber.context, enter, 0);
+}
+
+inline void run_block(int threads) {
+  machine.fibers.resize(static_cast<size_t>(threads));
+  machine.warps.assign(static_cast<size_t>(threads / warp), Barrier(warp));
+  machine.all.assign(1, Barrier(threads));
+  for (auto& values : machine.values) values.assign(static_cast<size_t>(threads), 0);
+  for (Fiber& fiber : machine.fibers) start(fiber);
+  for (bool busy = true; busy;) {
+    busy = false;
+    for (unsigned t = 0; t < static_cast<unsigned>(threads); ++t) {
+      threadIdx.x = t;
+      if (current().done) continue;
+      busy = true;
+      swapcontext(&machine.scheduler, &current().context);
+    }
+  }
 }
 
 template <class Kernel>
 void launch(unsigned blocks, int threads, Kernel kernel) {
+  machine.body = [](const void* argument) { (*static_cast<const Kernel*>(argument))(); };
+  machine.argument = &kernel;
   blockDim.x = static_cast<unsigned>(threads);
-  for (unsigned b = 0; b < blocks; ++b) {
-    Block state(threads);
-    block = &state;
-    blockIdx.x = b;
-    std::vector<std::jthread> pool;
-    for (int t = 0; t < threads; ++t) {
-      pool.emplace_back([t, &kernel] {
-        threadIdx.x = static_cast<unsigned>(t);
-        kernel();
-      });
-    }
-  }
+  for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) run_block(threads);
+}
+
+// All lanes publish, then each reads the lane at `distance`; its own value where there is none.
+template <class T>
+T shuffle(T value, int distance) {
+  const size_t thread = threadIdx.x;
+  const int other = static_cast<int>(thread % warp) + distance;
+  std::vector<double>& values = machine.values[current().shuffles++ % 2];
+  values[thread] = static_cast<double>(value);
+  machine.warps[thread / warp].wait();
+  return other >= 0 && other < warp
+             ? static_cast<T>(values[thread / warp * warp + static_cast<size_t>(other)])
+             : value;
 }
 
 }  // namespace simulated
@@ -88,8 +145,8 @@ T __shfl_down_sync(unsigned, T value, int distance) {
 }
 template <class T>
 T atomicAdd(T* at, T value) {
-  return std::atomic_ref<T>(*at).fetch_add(value);
+  return std::exchange(*at, *at + value);
 }
-inline void __syncthreads() { simulated::block->all.arrive_and_wait(); }
+inline void __syncthreads() { simulated::machine.all[0].wait(); }
 inline void __threadfence() {}
 inline void __threadfence_system() {}
