@@ -15,7 +15,7 @@ else
   ranks=$(nproc 2>/dev/null || echo 2)
   [ "$ranks" -ge 2 ] || ranks=2
   [ "$ranks" -le 16 ] || ranks=16
-  set -- -nx 2048 -ny 2048 -niter 1000 -nccheck 10 "$@"
+  set -- -nx 2048 -ny 2048 -niter 500 -nccheck 10 "$@"
 fi
 echo "mpiexec -n $ranks jacobi $*"
 exec "$prefix/bin/mpiexec" -n "$ranks" "$jacobi" "$@"
