@@ -75,6 +75,22 @@ Status Comm_test_inter(core::Communicator& comm, int* flag) {
   return {};
 }
 
+Status Topo_test(core::Communicator& comm, int* status) {
+  *status = MPI_UNDEFINED;
+  if (comm.topology == nullptr) return {};
+  switch (comm.topology->kind) {
+    case core::Topology::Kind::cartesian:
+      *status = MPI_CART;
+      break;
+    case core::Topology::Kind::graph:
+      *status = MPI_GRAPH;
+      break;
+    case core::Topology::Kind::distributed_graph:
+      *status = MPI_DIST_GRAPH;
+  }
+  return {};
+}
+
 Status Comm_remote_size(core::Communicator& comm, int* size) {
   if (!comm.inter()) return Error(Errc::comm, "comm is an intracommunicator: it has no remote group");
   *size = comm.remote_size();

@@ -13,19 +13,19 @@ static void fail(const char* file, int line, const char* what, long got, long wa
   fprintf(stderr, "%s:%d: %s is %ld, not %ld\n", file, line, what, got, wanted);
 }
 
-#define EXPECT_EQ(got, wanted)                                                             \
-  do {                                                                                     \
-    const long got_ = (long)(got), wanted_ = (long)(wanted);                               \
-    if (got_ != wanted_) fail(__FILE__, __LINE__, #got, got_, wanted_);                    \
+#define EXPECT_EQ(got, wanted)                                          \
+  do {                                                                  \
+    const long got_ = (long)(got), wanted_ = (long)(wanted);            \
+    if (got_ != wanted_) fail(__FILE__, __LINE__, #got, got_, wanted_); \
   } while (0)
 #define EXPECT_TEXT(got, wanted) EXPECT_EQ(strcmp(got, wanted), 0)
 #define CALL(call) EXPECT_EQ(call, MPI_SUCCESS)
 /// The call must return an error of this class (its handler being MPI_ERRORS_RETURN).
-#define EXPECT_ERROR(wanted, call)                \
-  do {                                            \
-    int class_ = -1;                              \
-    const int code_ = (call);                     \
-    MPI_Error_class(code_, &class_);              \
+#define EXPECT_ERROR(wanted, call)                                           \
+  do {                                                                       \
+    int class_ = -1;                                                         \
+    const int code_ = (call);                                                \
+    MPI_Error_class(code_, &class_);                                         \
     if (class_ != (wanted)) fail(__FILE__, __LINE__, #call, class_, wanted); \
   } while (0)
 
