@@ -17,8 +17,10 @@ int persistent_tag(int tag) { return p2p::kProcNull - tag; }
 
 }  // namespace
 
-Schedule::Schedule(const Call& call, int tag)
-    : call_(call), user_(call), algorithm_(&select::choose(call)), stage_(call_) {
+Schedule::Schedule(const Call& call, int tag) : Schedule(call, tag, select::choose(call)) {}
+
+Schedule::Schedule(const Call& call, int tag, const Algorithm& algorithm)
+    : call_(call), user_(call), algorithm_(&algorithm), stage_(call_) {
   call_.tag = tag;
 }
 

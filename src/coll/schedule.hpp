@@ -34,6 +34,8 @@ class Schedule {
  public:
   /// Chooses the algorithm. `call` must outlive the schedule.
   Schedule(const Call& call, int tag);
+  /// Runs this one.
+  Schedule(const Call& call, int tag, const Algorithm& algorithm);
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
   [[nodiscard]] Status begin();
