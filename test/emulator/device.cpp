@@ -135,7 +135,8 @@ void release_context(ContextObject& context) {
       ++at;
       continue;
     }
-    at = world().streams.erase(at);  // the object stays: operations of others may name it
+    world().old_streams.push_back(stream);
+    at = world().streams.erase(at);
   }
   for (auto at = world().allocations.begin(); at != world().allocations.end();) {
     const auto next = std::next(at);

@@ -135,7 +135,9 @@ Code stream_of(Stream handle, StreamObject** stream) {
   if (const Code code = ready(); code != kSuccess) return code;
   *stream = static_cast<StreamObject*>(handle);
   if (world().streams.count(*stream) == 0) return kInvalidHandle;
-  return usable((*stream)->context);
+  // Stricter than the real driver, which lets some calls through: Weft promises the stream's own context.
+  if (const Code code = current(&context); code != kSuccess) return code;
+  return context == (*stream)->context ? kSuccess : kInvalidHandle;
 }
 
 void enqueue(StreamObject& stream, Operation operation) {
@@ -194,6 +196,7 @@ Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int) { return cr
 Code cuStreamDestroy_v2(Stream handle) {
   EMUCUDA_STREAM(handle);
   drain(*stream);
+  world().old_streams.push_back(stream);
   world().streams.erase(stream);
   return kSuccess;
 }
@@ -256,7 +259,8 @@ Code cuEventCreate(Event* handle, unsigned) {
 
 Code cuEventDestroy_v2(Event handle) {
   EMUCUDA_EVENT(handle);
-  world().events.erase(event);  // the object stays: queued operations may name it
+  world().old_events.push_back(event);
+  world().events.erase(event);
   return kSuccess;
 }
 

@@ -91,6 +91,8 @@ struct World {
   std::map<uintptr_t, Allocation> allocations;
   std::set<StreamObject*> streams;
   std::set<EventObject*> events;
+  std::vector<StreamObject*> old_streams;  // destroyed ones stay: operations of others may name them
+  std::vector<EventObject*> old_events;
   uint64_t next_id = 1;  // buffers and contexts
 };
 

@@ -22,6 +22,7 @@ constexpr size_t kFlagStride = 64;  // bytes: a cache line a lane
 std::mutex states_mutex;                             // for adding and closing
 std::array<std::atomic<State*>, kMaxStates> states;  // append-only until close
 std::atomic<size_t> state_count{0};
+auto& every_state = *new std::vector<std::unique_ptr<State>>;  // also the dead ones: tickets point into them
 
 unsigned long long id_of(Context context) {
   unsigned long long id = 0;
@@ -80,7 +81,7 @@ Status install(State* state) {
   const size_t count = state_count.load(std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
     if (states[i].load(std::memory_order_relaxed)->context != state->context) continue;
-    states[i].store(state, std::memory_order_release);  // the old state stays allocated: tickets
+    states[i].store(state, std::memory_order_release);
     return {};
   }
   if (count == kMaxStates)
@@ -168,7 +169,8 @@ Result<State*> state_of(Context context) {
   state->id = id;
   WEFT_TRY(fill(*state));
   WEFT_TRY(install(state.get()));
-  return state.release();
+  every_state.push_back(std::move(state));
+  return every_state.back().get();
 }
 
 Status prepare(LaneStream& lane) {
