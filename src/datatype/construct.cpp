@@ -54,6 +54,10 @@ Recorder& Recorder::count(Count value) {
 }
 
 Recorder& Recorder::counts(Counts values) {
+  if (contents_.width == Width::wide)
+    contents_.counts.reserve(contents_.counts.size() + values.size());
+  else
+    contents_.integers.reserve(contents_.integers.size() + values.size());
   for (const Count value : values) count(value);
   return *this;
 }
