@@ -98,6 +98,6 @@ def command_of(pid):
 
 
 def hydras():
-    """The mpiexec.hydra to test with: those in TEST_HYDRA (separated by colons), else the one on PATH."""
-    named = [path for path in os.environ.get("TEST_HYDRA", "").split(":") if path]
-    return named or list(filter(None, [shutil.which("mpiexec.hydra")]))
+    """The mpiexec.hydra to test with: the one on PATH and those in TEST_HYDRA (separated by colons)."""
+    candidates = [shutil.which("mpiexec.hydra"), *os.environ.get("TEST_HYDRA", "").split(":")]
+    return [path for path in candidates if path and os.path.exists(path)]

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Built with another MPI's standard-ABI wrapper by foreign.py: says whose library it runs on, and adds ranks.
+#include <mpi.h>
+#include <stdio.h>
+
+int main(int argc, char** argv) {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length, rank, size, sum = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Get_library_version(version, &length);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("%d %d %d %.4s\n", rank, size, sum, version);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# A program built with MPICH's mpicc_abi, which writes the path of MPICH's library into it, runs on Weft: under
+# Weft's mpiexec with no help, under Hydra with LD_LIBRARY_PATH. Argument: where MPICH is unpacked.
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from support import MPIEXEC, hydras, run
+from support import PEER as MPICH
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(MPIEXEC))), "lib")
+
+
+class Foreign(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+
+    def build(self, *options):
+        program = os.path.join(self.folder, "program")
+        wrapper = os.path.join(MPICH, "bin", "mpicc_abi")
+        subprocess.run([wrapper, os.path.join(HERE, "foreign.c"), "-o", program, *options], check=True)
+        return program
+
+    def check(self, *arguments, **options):
+        status, output, errors = run("-n", 4, *arguments, **options)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertEqual(sorted(output.splitlines()), [f"{rank} 4 6 Weft" for rank in range(4)])
+
+    def test_under_our_mpiexec(self):
+        self.check(self.build())
+
+    def test_with_the_older_kind_of_path(self):
+        options = subprocess.run(
+            [os.path.join(MPICH, "bin", "mpicc_abi"), "-show"], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.split()[1:]
+        program = os.path.join(self.folder, "old")
+        options = ["-Wl,--disable-new-dtags" if option == "-Wl,--enable-new-dtags" else option for option in options]
+        subprocess.run(["cc", os.path.join(HERE, "foreign.c"), "-o", program, *options], check=True)
+        self.check(program)
+
+    def test_under_hydra(self):
+        program = self.build()
+        for launcher in [*hydras(), os.path.join(MPICH, "bin", "mpiexec.hydra")]:
+            with self.subTest(launcher=launcher):
+                self.check(program, launcher=(launcher,), variables={"LD_LIBRARY_PATH": LIBRARY})
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(MPICH, "bin", "mpicc_abi")):
+        print("skipped: there is no MPICH at", MPICH)
+        sys.exit(77)
+    unittest.main(verbosity=2)
