@@ -33,10 +33,19 @@ constexpr IntegerKind kIntegers[] = {{2, Basic::integer1},
                                      {18, Basic::integer8},
                                      {38, Basic::integer16}};
 
+/// All that were made, by their arguments; destroyed when the library goes.
+struct Registry {
+  std::map<std::tuple<Combiner, std::vector<int>>, Datatype*> types;
+  ~Registry() {
+    for (const auto& [arguments, type] : types)
+      if (type != nullptr) slab().destroy(type);
+  }
+};
+
 /// The one type for these arguments.
 Made unique(Basic basic, Combiner combiner, std::vector<int> arguments) {
-  static auto* made = new std::map<std::tuple<Combiner, std::vector<int>>, Datatype*>;
-  Datatype*& type = (*made)[{combiner, arguments}];
+  static Registry made;
+  Datatype*& type = made.types[{combiner, arguments}];
   if (type != nullptr) return type;
   Contents contents;
   contents.combiner = combiner;

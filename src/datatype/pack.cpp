@@ -77,6 +77,7 @@ class Mover {
       for (uintptr_t row = place(displacement); outer_count > 0;
            --outer_count, row += as_address(outer_stride)) {
         uintptr_t at = row;
+#pragma GCC unroll 4
         for (Count i = 0; i < count; ++i, at += as_address(stride)) stream = move(at, stream, n, fixed);
       }
       stream_ = stream;
