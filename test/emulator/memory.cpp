@@ -15,6 +15,7 @@ namespace emucuda {
 namespace {
 
 constexpr size_t kGranule = 64 << 10;
+constexpr size_t kPoisoned = 4 << 20;
 constexpr uint32_t kMagic = 0x43504945;
 
 /// What an IPC handle says; 64 bytes.
@@ -66,7 +67,7 @@ Code allocate_device(Kind kind, ContextObject& context, size_t size, Address* ad
     if (fd >= 0) ::close(fd);
     return kOutOfMemory;
   }
-  std::memset(alias, 0xA5, std::min(reserved, kGranule));  // never zero: uninitialised memory must show
+  std::memset(alias, 0xA5, std::min(reserved, kPoisoned));  // uninitialised memory must show
   const uintptr_t at = take_address(device, reserved);
   insert({kind, at, size, reserved, alias, fd, 0, context.device, &context, {}});
   *address = at;

@@ -18,7 +18,8 @@ config::Size setting_exports("gpu.ipc_exports", 1024, 1, size_t{1} << 20,
                              "GPU allocations that other processes may keep mapped; the least recently used "
                              "above this are withdrawn");
 
-constexpr size_t kProbeBytes = 16;
+// The driver shares whole 2 MiB blocks: the probe has one of its own, so that no user memory goes with it.
+constexpr size_t kProbeAllocation = size_t{2} << 20;
 
 /// Differs between any two processes of a job, also when one replaces another.
 uint64_t make_epoch() {
@@ -64,7 +65,7 @@ Result<Region> Exporter::export_region(const device::Memory& memory, Peer peer) 
 
 Result<Probe> Exporter::probe(const device::Memory& memory) {
   if (const auto at = probes_.find(memory.device); at != probes_.end()) return at->second.first;
-  auto scratch = device::allocate_scratch(memory, kProbeBytes);
+  auto scratch = device::allocate_scratch(memory, kProbeAllocation);
   if (!scratch) return std::move(scratch).error();
   Probe probe{};
   std::random_device random;
@@ -78,7 +79,7 @@ Result<Probe> Exporter::probe(const device::Memory& memory) {
     status = std::move(uuid).error();
   else
     status = device::copy(reinterpret_cast<void*>(scratch->base), *scratch, probe.content.data(),
-                          device::Memory{}, kProbeBytes);
+                          device::Memory{}, probe.content.size());
   if (!status) {
     device::free_scratch(*scratch);
     return std::move(status).error();
