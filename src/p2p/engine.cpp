@@ -11,7 +11,8 @@ namespace {
 
 config::Size credit{"p2p.credit", 1 << 20, 1 << 12, 1 << 30,
                     "Bytes of eager messages that one peer may have unreceived here; beyond, it announces."};
-constexpr size_t kPollLimit = 64;       // messages a round from one queue
+constexpr size_t kPollLimit = 64;   // messages a round from one queue
+constexpr size_t kStagedSends = 4;  // from device memory, streaming at a time: each holds two pinned chunks
 constexpr uint64_t kEntryCharge = 128;  // what an unexpected message costs beside its data
 
 }  // namespace
@@ -54,21 +55,31 @@ bool Engine::poll() {
         backlog_[i] = backlog_.back(), backlog_.pop_back();
     }
   }
-  if (!streaming_.empty()) [[unlikely]] {
-    for (size_t i = 0; i < streaming_.size();) {
-      Transfer* t = streaming_[i];
-      moved |= t->staging ? stream_device(*t) : stream(*t);
-      if (t->state == Transfer::State::streaming) {
-        ++i;
-        continue;
-      }
-      streaming_.erase(streaming_.begin() + static_cast<ptrdiff_t>(i));
-      complete(*t);
-    }
-  }
+  if (!streaming_.empty()) [[unlikely]]
+    moved |= poll_streams();
   if (!copies_.empty()) moved |= poll_device();
   if (!starved_.empty()) [[unlikely]]
     moved |= poll_starved();
+  return moved;
+}
+
+bool Engine::poll_streams() {
+  bool moved = false;
+  size_t staged = 0;
+  for (size_t i = 0; i < streaming_.size();) {
+    Transfer* t = streaming_[i];
+    if (t->staging && ++staged > kStagedSends) {
+      ++i;
+      continue;
+    }
+    moved |= t->staging ? stream_device(*t) : stream(*t);
+    if (t->state == Transfer::State::streaming) {
+      ++i;
+      continue;
+    }
+    streaming_.erase(streaming_.begin() + static_cast<ptrdiff_t>(i));
+    complete(*t);
+  }
   return moved;
 }
 

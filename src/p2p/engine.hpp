@@ -87,7 +87,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     uint64_t sender = 0;  // to be told when done; 0: was told already
     transport::cuda_ipc::Mapping* mapping = nullptr;
   };
-  struct Starved {  // a staged receive into device memory that waits for a pinned chunk
+  struct Starved {  // a staged receive into device memory that waits for its turn and for a pinned chunk
     Transfer* receiver;
     uint32_t source;
     uint64_t sender;
@@ -101,6 +101,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   void post_control(uint32_t to, const void* message, size_t size);
   void enqueue(uint32_t to, Transfer& t);
   bool flush(uint32_t to);
+  bool poll_streams();
   Header header(const Transfer& t, Type type, uint64_t length) const;
   void consumed(uint32_t from, uint64_t bytes);
   Message& store(uint32_t source, const Header& header, const std::byte* data, size_t size);
@@ -168,6 +169,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   void device_eager(Transfer& t, const std::byte* payload, size_t size);
   void device_self(Transfer& t, Transfer& sender);
   bool stream_device(Transfer& t);
+  bool stream_unpinned(Transfer& t);
   void device_data(Transfer& t, uint64_t offset, const std::byte* payload, size_t size);
   bool poll_device();
   bool poll_starved();
@@ -186,6 +188,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   match::Unexpected unexpected_;
   std::deque<DeviceCopy> copies_;
   std::vector<Starved> starved_;
+  uint32_t staged_receives_ = 0;  // that hold pinned chunks
   uint32_t sends_since_sweep_ = 0;
   bool odd_copy_ = false;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;

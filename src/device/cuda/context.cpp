@@ -94,11 +94,7 @@ Status install(State* state) {
 
 /// Destroys what lives in the context, unless the context is gone.
 void destroy(State& state) {
-  unsigned flags = 0;
-  int active = 0;
-  if (state.primary && (driver().primary_ctx_get_state(state.device, &flags, &active) != kSuccess ||
-                        active == 0 || id_of(state.context) != state.id))
-    return;
+  if (!exists(state.context, reinterpret_cast<Address>(state.flags))) return;
   const CurrentContext current(state.context);
   if (current.code() != kSuccess) return;
   const RelaxedCapture relaxed;
@@ -121,6 +117,11 @@ void destroy(State& state) {
 }
 
 }  // namespace
+
+bool exists(Context context, Address witness) {
+  Context owner = nullptr;
+  return driver().pointer_get_attribute(&owner, kAttributeContext, witness) == kSuccess && owner == context;
+}
 
 CurrentContext::CurrentContext(Context context) {
   Context current = nullptr;

@@ -46,6 +46,10 @@ struct State {
   std::vector<char*> chunks;       // all staging chunks allocated so far
 };
 
+/// Whether a context still exists, by an allocation of ours in it: asking about the handle itself is not
+/// allowed once it was destroyed (the driver may crash), asking about an address always is.
+[[nodiscard]] bool exists(Context context, Address witness);
+
 /// Makes a context current for a scope, unless it is already.
 class CurrentContext {
  public:

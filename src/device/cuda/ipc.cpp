@@ -67,7 +67,7 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
 }
 
 Status close_ipc(const Memory& mapped) {
-  if (!available()) return {};
+  if (!available() || !cuda::exists(mapped.context, mapped.base)) return {};
   const cuda::CurrentContext current(mapped.context);
   if (cuda::gone(current.code())) return {};
   if (current.code() != cuda::kSuccess) return no_context(current.code());
@@ -99,10 +99,8 @@ Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
 }
 
 void free_scratch(const Memory& scratch) {
-  if (!available()) return;
-  auto context = cuda::context_of(scratch);
-  if (!context) return;
-  const cuda::CurrentContext current(*context);
+  if (!available() || scratch.context == nullptr || !cuda::exists(scratch.context, scratch.base)) return;
+  const cuda::CurrentContext current(scratch.context);
   if (current.code() != cuda::kSuccess) return;
   const cuda::RelaxedCapture relaxed;
   const cuda::Code code = cuda::driver().mem_free(scratch.base);

@@ -22,7 +22,12 @@ log::SlowPath no_export{"p2p.device_not_exportable",
                         "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
+log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned copy each"};
 
+// Pinned chunks are few: so many staged receives and so many staged sends hold some at a time, each at most
+// two. Receives ask (CTS) in the order of their turns and senders stream in the order they were asked, so the
+// oldest always moves on.
+constexpr uint32_t kStagedReceives = 4;
 constexpr size_t kPolled = 4;          // copies looked at in one round, oldest first
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
 
@@ -223,7 +228,7 @@ bool Engine::stream_device(Transfer& t) {
     staging.next += n;
   }
   Staging::Chunk& chunk = staging.chunks[staging.turn];
-  if (chunk.size == 0) return false;
+  if (chunk.size == 0) return t.state == Transfer::State::streaming && stream_unpinned(t);
   if (chunk.ticket.pending()) {
     auto ready = device::done(chunk.ticket);
     if (!ready) return fail(std::move(ready).error());
@@ -243,6 +248,21 @@ bool Engine::stream_device(Transfer& t) {
   staging.turn ^= 1;
   if (t.moved == t.bytes) t.state = Transfer::State::done;
   return true;
+}
+
+// No pinned chunk is to be had: one fragment at a time, waiting for each copy, so that the transfer moves on.
+bool Engine::stream_unpinned(Transfer& t) {
+  no_chunk.hit("all pinned chunks are in use: raise WEFT_GPU_STAGING_BYTES");
+  Staging& staging = *t.staging;
+  const size_t n = send_fragment(t, staging.next, t.bytes - staging.next, [&](std::byte* room, size_t size) {
+    auto ticket = submit_part_out({room, nullptr, 0, {}}, view_of(t), staging.next, size, Lane::out);
+    Status copied = ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
+    if (!copied && t.outcome) t.outcome = std::move(copied).error();
+  });
+  staging.next += n;
+  t.moved += n;
+  if (t.moved == t.bytes) t.state = Transfer::State::done;
+  return n != 0;
 }
 
 // Receiver's side of fragments into device memory.
@@ -266,7 +286,10 @@ void Engine::device_data(Transfer& t, uint64_t offset, const std::byte* payload,
     if (auto sent = upload(t, chunk, chunk.offset, chunk.size); !sent && t.outcome)
       t.outcome = std::move(sent).error();
     chunk.size = 0;
-    if (last) return follow(t, std::move(chunk.ticket));
+    if (last) {
+      --staged_receives_;
+      return follow(t, std::move(chunk.ticket));
+    }
     if (lease(t, static_cast<int>(staging.turn ^ 1))) staging.turn ^= 1;
   }
 }
@@ -274,6 +297,7 @@ void Engine::device_data(Transfer& t, uint64_t offset, const std::byte* payload,
 bool Engine::poll_starved() {
   bool moved = false;
   for (size_t i = 0; i < starved_.size();) {
+    if (staged_receives_ == kStagedReceives) break;
     const Starved waiting = starved_[i];
     if (!lease(*waiting.receiver, 0)) {
       if (waiting.receiver->outcome) {
@@ -283,6 +307,7 @@ bool Engine::poll_starved() {
       finish_sender(waiting.source, waiting.sender);
       complete(*waiting.receiver);  // outcome holds the error
     } else {
+      ++staged_receives_;
       clear_to_send(*waiting.receiver, waiting.source, waiting.sender);
     }
     starved_.erase(starved_.begin() + static_cast<ptrdiff_t>(i));

@@ -85,6 +85,12 @@ size_t Shm::max_message(Peer peer) {
   return out.box != nullptr ? kBoxMessage : kCellPayload;
 }
 
+// Where there is a box for everybody it is taken at once.
+uint32_t Shm::patience() const {
+  if (ranks_ <= kBoxes + 1 && box_after.origin == config::Origin::standard) return 0;
+  return static_cast<uint32_t>(static_cast<size_t>(box_after));
+}
+
 void Shm::open_box(Peer peer, Outgoing& out) {
   Area& area = segment_.area(peer);
   uint32_t index = 0;

@@ -46,6 +46,7 @@ class Shm final : public Transport {
   };
 
   Shm(Segment segment, uint32_t self, uint32_t ranks);
+  [[nodiscard]] uint32_t patience() const;
   void open_box(Peer peer, Outgoing& out);
   std::byte* reserve_cell(Peer peer, Outgoing& out);
   static std::byte* reserve_record(Outgoing& out, size_t size);

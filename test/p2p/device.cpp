@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device buffers of every kind in every pair, contiguous and strided, to a neighbour and to oneself; posted
+// early and late; freed and allocated again at the same address. On the emulated driver, and unchanged on
+// GPUs.
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "../device/cuda_test_support.hpp"
+
+namespace {
+
+using weft::test::Buffer;
+using Kind = Buffer::Kind;
+
+constexpr Kind kKinds[] = {Kind::host, Kind::pinned, Kind::device, Kind::managed, Kind::pool};
+constexpr size_t kSizes[] = {0, 1, 8, 4096, 65536, 300000, 3000000};
+int rank = 0, ranks = 0, failures = 0;
+
+std::vector<char> pattern(size_t n, int from, int salt) {
+  std::vector<char> bytes(n);
+  for (size_t i = 0; i < n; ++i)
+    bytes[i] =
+        static_cast<char>(static_cast<size_t>(from) * 31 + i * 7 + (i >> 9) + static_cast<size_t>(salt));
+  return bytes;
+}
+
+void expect(bool good, const std::string& what) {
+  if (good) return;
+  if (++failures < 20) std::fprintf(stderr, "rank %d: wrong data: %s\n", rank, what.c_str());
+}
+
+std::string describe(Kind from, Kind to, size_t n, const char* how) {
+  return "kind " + std::to_string(static_cast<int>(from)) + " to " + std::to_string(static_cast<int>(to)) +
+         ", " + std::to_string(n) + " bytes, " + how;
+}
+
+// Round the ring (with one's own neighbour being oneself when `to_self`), the receive posted before or after.
+void exchange(Kind from, Kind to, size_t n, bool late, bool to_self) {
+  const int device = rank % weft::test::cuda().devices;
+  const int right = to_self ? rank : (rank + 1) % ranks, left = to_self ? rank : (rank + ranks - 1) % ranks;
+  Buffer out(from, n + 16, device), in(to, n + 16, device);
+  out.write(pattern(n + 16, rank, 1));
+  in.write(std::vector<char>(n + 16, 0x55));
+  MPI_Request requests[2];
+  const int count = static_cast<int>(n);
+  if (!late) MPI_Irecv(in.data(), count, MPI_BYTE, left, 1, MPI_COMM_WORLD, &requests[0]);
+  if (!late) MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Isend(out.data(), count, MPI_BYTE, right, 1, MPI_COMM_WORLD, &requests[1]);
+  if (late) MPI_Barrier(MPI_COMM_WORLD);
+  if (late) MPI_Irecv(in.data(), count, MPI_BYTE, left, 1, MPI_COMM_WORLD, &requests[0]);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  const auto got = in.read(), wanted = pattern(n, left, 1);
+  expect(std::equal(wanted.begin(), wanted.end(), got.begin()),
+         describe(from, to, n, late ? "late" : "early"));
+  bool untouched = true;
+  for (size_t i = n; i < n + 16; ++i) untouched = untouched && got[i] == 0x55;
+  expect(untouched, describe(from, to, n, "written past the end"));
+}
+
+// Every other word of the sender to every third word of the receiver.
+void strided(Kind from, Kind to, int words) {
+  const int device = rank % weft::test::cuda().devices;
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  const auto n = static_cast<size_t>(words) * 4;
+  Buffer out(from, n * 2, device), in(to, n * 3, device);
+  const auto sent = pattern(n * 2, rank, 2), theirs = pattern(n * 2, left, 2);
+  out.write(sent);
+  in.write(std::vector<char>(n * 3, 0x66));
+  MPI_Datatype second, third;
+  MPI_Type_vector(words, 1, 2, MPI_INT, &second);
+  MPI_Type_vector(words, 1, 3, MPI_INT, &third);
+  MPI_Type_commit(&second);
+  MPI_Type_commit(&third);
+  MPI_Sendrecv(out.data(), 1, second, right, 2, in.data(), 1, third, left, 2, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  const auto got = in.read();
+  bool good = true;
+  for (size_t w = 0; w < static_cast<size_t>(words); ++w)
+    for (size_t b = 0; b < 4; ++b) {
+      good = good && got[w * 12 + b] == theirs[w * 8 + b];
+      if (w + 1 < static_cast<size_t>(words)) good = good && got[w * 12 + 4 + b] == 0x66;
+    }
+  expect(good, describe(from, to, n, "strided"));
+  MPI_Type_free(&second);
+  MPI_Type_free(&third);
+}
+
+// A freed allocation's address comes back with other data: no mapping may survive it.
+void reuse() {
+  const int device = rank % weft::test::cuda().devices;
+  for (int round = 0; round < 20; ++round) {
+    const size_t n = 100000 + static_cast<size_t>(round % 3) * 4096;
+    Buffer out(Kind::device, n, device), in(Kind::device, n, device);
+    out.write(pattern(n, rank, round));
+    const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+    MPI_Sendrecv(out.data(), static_cast<int>(n), MPI_BYTE, right, 3, in.data(), static_cast<int>(n),
+                 MPI_BYTE, left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    expect(in.read() == pattern(n, left, round), "reused address, round " + std::to_string(round));
+  }
+}
+
+// A window of messages that are under way at once.
+void window() {
+  constexpr int kWindow = 40;
+  const int device = rank % weft::test::cuda().devices;
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  const size_t n = 20000;
+  Buffer out(Kind::device, n * kWindow, device), in(Kind::device, n * kWindow, device);
+  out.write(pattern(n * kWindow, rank, 4));
+  std::vector<MPI_Request> requests;
+  for (int i = 0; i < kWindow; ++i)
+    MPI_Irecv(in.data() + i * n, static_cast<int>(n), MPI_BYTE, left, i, MPI_COMM_WORLD,
+              &requests.emplace_back());
+  for (int i = kWindow - 1; i >= 0; --i)
+    MPI_Isend(out.data() + i * n, static_cast<int>(n), MPI_BYTE, right, i, MPI_COMM_WORLD,
+              &requests.emplace_back());
+  MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  expect(in.read() == pattern(n * kWindow, left, 4), "window");
+}
+
+void collectives() {
+  const int device = rank % weft::test::cuda().devices;
+  constexpr size_t kWords = 5000;
+  Buffer in(Kind::device, kWords * 4, device), out(Kind::device, kWords * 4, device);
+  std::vector<char> bytes(kWords * 4);
+  for (size_t i = 0; i < kWords; ++i) reinterpret_cast<int*>(bytes.data())[i] = rank + static_cast<int>(i);
+  in.write(bytes);
+  MPI_Allreduce(in.data(), out.data(), kWords, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  auto got = out.read();
+  bool good = true;
+  for (size_t i = 0; i < kWords; ++i)
+    good = good && reinterpret_cast<const int*>(got.data())[i] ==
+                       ranks * (ranks - 1) / 2 + ranks * static_cast<int>(i);
+  expect(good, "allreduce on device memory");
+  MPI_Bcast(in.data(), kWords, MPI_INT, ranks - 1, MPI_COMM_WORLD);
+  got = in.read();
+  good = true;
+  for (size_t i = 0; i < kWords; ++i)
+    good = good && reinterpret_cast<const int*>(got.data())[i] == ranks - 1 + static_cast<int>(i);
+  expect(good, "broadcast on device memory");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* local = std::getenv("LOCAL_RANK");
+  auto& cuda = weft::test::cuda();
+  if (!cuda.loaded) {
+    std::fprintf(stderr, "no CUDA driver\n");
+    return 1;
+  }
+  cuda.cuCtxSetCurrent(
+      cuda.primary[static_cast<size_t>((local != nullptr ? std::atoi(local) : 0) % cuda.devices)]);
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  for (Kind from : kKinds)
+    for (Kind to : kKinds) {
+      for (size_t n : kSizes) {
+        exchange(from, to, n, false, false);
+        exchange(from, to, n, true, n == 4096);
+      }
+      strided(from, to, 1);
+      strided(from, to, 300);
+    }
+  reuse();
+  window();
+  collectives();
+  int all = 0;
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Finalize();
+  if (cuda.forbidden != nullptr && cuda.forbidden() != 0) {
+    std::fprintf(stderr, "rank %d: a forbidden driver call was made: %s\n", rank, cuda.last_forbidden());
+    return 1;
+  }
+  return all != 0;
+}

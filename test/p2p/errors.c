@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bad input: the right class, at MPI_ERRORS_RETURN the program goes on, and traffic works afterwards.
+#include <stdlib.h>
+
+#include "../core/expect.h"
+
+static int rank;
+
+static void arguments(void) {
+  int value = 0;
+  MPI_Request request;
+  EXPECT_ERROR(MPI_ERR_COMM, MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_NULL));
+  EXPECT_ERROR(MPI_ERR_COUNT, MPI_Send(&value, -1, MPI_INT, 0, 0, MPI_COMM_WORLD));
+  EXPECT_ERROR(MPI_ERR_RANK, MPI_Send(&value, 1, MPI_INT, 2, 0, MPI_COMM_WORLD));
+  EXPECT_ERROR(MPI_ERR_RANK, MPI_Send(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD));
+  EXPECT_ERROR(MPI_ERR_TAG, MPI_Send(&value, 1, MPI_INT, 0, MPI_ANY_TAG, MPI_COMM_WORLD));
+  EXPECT_ERROR(MPI_ERR_TAG, MPI_Isend(&value, 1, MPI_INT, 0, -7, MPI_COMM_WORLD, &request));
+  EXPECT_ERROR(MPI_ERR_TYPE, MPI_Recv(&value, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  EXPECT_ERROR(MPI_ERR_ARG, MPI_Irecv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, NULL));
+  MPI_Datatype type;
+  CALL(MPI_Type_contiguous(3, MPI_INT, &type));
+  EXPECT_ERROR(MPI_ERR_TYPE, MPI_Send(&value, 1, type, 0, 0, MPI_COMM_WORLD));  // not committed
+  MPI_Datatype stale = type;
+  CALL(MPI_Type_free(&type));
+  EXPECT_ERROR(MPI_ERR_TYPE, MPI_Send(&value, 1, stale, 0, 0, MPI_COMM_WORLD));
+}
+
+static void handles(void) {
+  MPI_Comm comm, stale;
+  CALL(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  stale = comm;
+  CALL(MPI_Comm_free(&comm));
+  int value = 0, flag = 0;
+  EXPECT_ERROR(MPI_ERR_COMM, MPI_Comm_rank(stale, &value));
+  EXPECT_ERROR(MPI_ERR_COMM, MPI_Comm_rank((MPI_Comm)(void*)&value, &value));
+  MPI_Request request, freed;
+  CALL(MPI_Irecv(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request));
+  freed = request;
+  CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Wait(&freed, MPI_STATUS_IGNORE));
+  EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Test(&freed, &flag, MPI_STATUS_IGNORE));
+  CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));  // null: fine
+  EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Start(&request));
+}
+
+static void truncation(int ints) {
+  int* data = calloc((size_t)ints, sizeof *data);
+  MPI_Request request;
+  MPI_Status status;
+  if (rank == 0) CALL(MPI_Send(data, ints, MPI_INT, 1, 1, MPI_COMM_WORLD));
+  if (rank == 1)
+    EXPECT_ERROR(MPI_ERR_TRUNCATE, MPI_Recv(data, ints - 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &status));
+  if (rank == 0) CALL(MPI_Send(data, ints, MPI_INT, 1, 1, MPI_COMM_WORLD));
+  if (rank == 1) {
+    CALL(MPI_Irecv(data, ints / 2, MPI_INT, 0, 1, MPI_COMM_WORLD, &request));
+    EXPECT_ERROR(MPI_ERR_IN_STATUS, MPI_Waitall(1, &request, &status));
+    EXPECT_EQ(status.MPI_ERROR, MPI_ERR_TRUNCATE);
+  }
+  free(data);
+}
+
+static void buffered(void) {
+  int value = 0;
+  EXPECT_ERROR(MPI_ERR_BUFFER, MPI_Bsend(&value, 1, MPI_INT, 1 - rank, 2, MPI_COMM_WORLD));
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  arguments();
+  handles();
+  truncation(4);
+  truncation(100000);
+  buffered();
+  int sum = 0, one = 1, all = 0;
+  CALL(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  EXPECT_EQ(sum, 2);
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return all != 0;
+}
