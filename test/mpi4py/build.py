@@ -42,7 +42,9 @@ def main():
         return SKIPPED
     shutil.rmtree(folder, ignore_errors=True)
     command = [*pip, "install", "-q", "--no-deps", "--no-cache-dir", "--target", folder, source]
-    environment = dict(os.environ, MPICC=os.path.join(PREFIX, "bin", "mpicc"), CFLAGS="-O0", PIP_ROOT_USER_ACTION="ignore")
+    environment = dict(
+        os.environ, MPICC=os.path.join(PREFIX, "bin", "mpicc"), CFLAGS="-O0", PIP_ROOT_USER_ACTION="ignore"
+    )
     status = subprocess.run(command, env=environment, check=False).returncode
     if status == 0:
         with open(stamp, "w", encoding="utf-8") as file:

@@ -27,7 +27,9 @@ class Checks(unittest.TestCase):
 
     def test_layers(self):
         def check(**files):
-            return self.run_check("check_layers.py", {"src/" + k.replace("__", "/") + ".hpp": v for k, v in files.items()})
+            return self.run_check(
+                "check_layers.py", {"src/" + k.replace("__", "/") + ".hpp": v for k, v in files.items()}
+            )
 
         self.assertEqual(check(core__a='#include "base/b.hpp"\n', base__b="")[0], 0)
         status, text = check(base__b='#include "core/a.hpp"\n')

@@ -18,7 +18,7 @@ def main():
         for start in range(0, len(words), 8):
             out.write("".join("0x%xu," % word for word in words[start : start + 8]) + "\n")
         out.write("};\n")
-        out.write("extern const unsigned char %s[%d] __attribute__((alias(\"words\")));\n" % (name, len(data)))
+        out.write('extern const unsigned char %s[%d] __attribute__((alias("words")));\n' % (name, len(data)))
         out.write("extern const size_t %s_size;\nconst size_t %s_size = %d;\n" % (name, name, len(data)))
 
 

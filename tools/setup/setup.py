@@ -92,7 +92,7 @@ class Tools:
         """None, or why this nvcc cannot make the fat binaries Weft needs."""
         source = self.path("probe.cu")
         with open(source, "w", encoding="utf-8") as file:
-            file.write("#include <cuda_fp16.h>\nextern \"C\" __global__ void probe(float* a) { a[threadIdx.x] += 1; }\n")
+            file.write('#include <cuda_fp16.h>\nextern "C" __global__ void probe(float* a) { a[threadIdx.x] += 1; }\n')
         command = [nvcc, "-std=c++17", "-fatbin", "-arch=sm_90", "-o", self.path("probe.fatbin"), source]
         ok, text = run(command)
         return None if ok else last_line(text)
