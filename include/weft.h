@@ -9,17 +9,17 @@
 extern "C" {
 #endif
 
-/* 1 when this process can pass GPU memory to MPI calls: the CUDA driver is there and Weft has opened it. 0 otherwise,
-   also before MPI_Init. Known under this name to programs written for other MPI libraries. */
+/* 1 when this process can pass GPU memory to MPI calls: the CUDA driver is there and Weft has opened it. 0
+   otherwise, also before MPI_Init. Known under this name to programs written for other MPI libraries. */
 int MPIX_Query_cuda_support(void);
 
-/* The message of the last error of an MPI call in this thread, "MPI_Send: dest = 7 (...): ...", cut to size - 1
-   characters. *length, if not null, gets its whole length; 0 when there was no error. */
-int MPIX_Last_error_message(char *message, int size, int *length);
+/* The message of the last error of an MPI call in this thread, "MPI_Send: dest = 7 (...): ...", cut to size -
+   1 characters. *length, if not null, gets its whole length; 0 when there was no error. */
+int MPIX_Last_error_message(char* message, int size, int* length);
 
 /* The same under the names that profiling libraries call. */
 int PMPIX_Query_cuda_support(void);
-int PMPIX_Last_error_message(char *message, int size, int *length);
+int PMPIX_Last_error_message(char* message, int size, int* length);
 
 #ifdef __cplusplus
 }

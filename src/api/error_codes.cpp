@@ -16,148 +16,89 @@ namespace weft::api {
 namespace {
 
 constexpr ErrorClass kClasses[] = {
-#define WEFT_CLASS(code, text) {code, #code, text},
-    WEFT_CLASS(MPI_SUCCESS, "no error") WEFT_CLASS(
-        MPI_ERR_BUFFER, "buffer address cannot be used here") WEFT_CLASS(MPI_ERR_COUNT,
-                                                                         "count is negative or too large")
-        WEFT_CLASS(MPI_ERR_TYPE, "datatype is null, freed, not committed or not allowed here") WEFT_CLASS(
-            MPI_ERR_TAG, "tag is out of range") WEFT_CLASS(MPI_ERR_COMM,
-                                                           "communicator is null, freed or of the wrong kind")
-            WEFT_CLASS(MPI_ERR_RANK, "rank is not in the group") WEFT_CLASS(
-                MPI_ERR_REQUEST, "request is null, freed or of the wrong kind") WEFT_CLASS(MPI_ERR_ROOT,
-                                                                                           "root is not in "
-                                                                                           "the group") WEFT_CLASS(MPI_ERR_GROUP,
-                                                                                                                   "group is null, freed or does not fit") WEFT_CLASS(MPI_ERR_OP,
-                                                                                                                                                                      "reduction operation is null, freed or not defined for the datatype") WEFT_CLASS(MPI_ERR_TOPOLOGY,
-                                                                                                                                                                                                                                                       "communicator does not have the topology that the call needs") WEFT_CLASS(MPI_ERR_DIMS,
-                                                                                                                                                                                                                                                                                                                                 "number or sizes of dimensions do not fit") WEFT_CLASS(MPI_ERR_ARG,
-                                                                                                                                                                                                                                                                                                                                                                                        "argument is not valid") WEFT_CLASS(MPI_ERR_UNKNOWN,
-                                                                                                                                                                                                                                                                                                                                                                                                                            "error of unknown kind") WEFT_CLASS(MPI_ERR_TRUNCATE,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                "message is longer than the receive buffer") WEFT_CLASS(MPI_ERR_OTHER,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                        "error that has no class of its own") WEFT_CLASS(MPI_ERR_INTERN,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                         "error inside the MPI library") WEFT_CLASS(MPI_ERR_PENDING,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    "operation is neither complete nor failed") WEFT_CLASS(MPI_ERR_IN_STATUS,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                           "the error codes are in the array of statuses") WEFT_CLASS(MPI_ERR_ACCESS,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                      "permission to access the file was denied") WEFT_CLASS(MPI_ERR_AMODE,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                             "access mode is not valid or differs between processes") WEFT_CLASS(MPI_ERR_ASSERT,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 "assertion argument is not valid") WEFT_CLASS(MPI_ERR_BAD_FILE,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               "file name is not valid") WEFT_CLASS(MPI_ERR_BASE,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    "base address of the window is not valid") WEFT_CLASS(MPI_ERR_CONVERSION,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                          "data conversion function failed")
-                WEFT_CLASS(MPI_ERR_DISP, "displacement unit or position is not valid") WEFT_CLASS(
-                    MPI_ERR_DUP_DATAREP, "a data representation of this name exists")
-                    WEFT_CLASS(MPI_ERR_FILE_EXISTS, "file exists") WEFT_CLASS(
-                        MPI_ERR_FILE_IN_USE,
-                        "file is open in some process") WEFT_CLASS(MPI_ERR_FILE, "file handle is not valid")
-                        WEFT_CLASS(MPI_ERR_INFO_KEY, "info key is too long or empty") WEFT_CLASS(
-                            MPI_ERR_INFO_NOKEY,
-                            "info key is not there") WEFT_CLASS(MPI_ERR_INFO_VALUE, "info value is too long")
-                            WEFT_CLASS(MPI_ERR_INFO, "info object is null or freed") WEFT_CLASS(
-                                MPI_ERR_IO,
-                                "input or output failed") WEFT_CLASS(MPI_ERR_KEYVAL,
-                                                                     "attribute key is not valid") WEFT_CLASS(MPI_ERR_LOCKTYPE,
-                                                                                                              "lock type is not valid")
-                                WEFT_CLASS(MPI_ERR_NAME, "service name is not published") WEFT_CLASS(
-                                    MPI_ERR_NO_MEM,
-                                    "memory is exhausted") WEFT_CLASS(MPI_ERR_NOT_SAME,
-                                                                      "collective argument differs between "
-                                                                      "processes")
-                                    WEFT_CLASS(MPI_ERR_NO_SPACE,
-                                               "file system is full") WEFT_CLASS(MPI_ERR_NO_SUCH_FILE,
-                                                                                 "file does not exist")
-                                        WEFT_CLASS(
-                                            MPI_ERR_PORT,
-                                            "port name is not valid") WEFT_CLASS(MPI_ERR_QUOTA,
-                                                                                 "quota is exceeded") WEFT_CLASS(MPI_ERR_READ_ONLY,
-                                                                                                                 "file or file system is read-only") WEFT_CLASS(MPI_ERR_RMA_ATTACH,
-                                                                                                                                                                "memory cannot be attached to the window")
-                                            WEFT_CLASS(
-                                                MPI_ERR_RMA_CONFLICT, "conflicting accesses to a window") WEFT_CLASS(MPI_ERR_RMA_RANGE,
-                                                                                                                     "target memory is not part of the window")
-                                                WEFT_CLASS(
-                                                    MPI_ERR_RMA_SHARED,
-                                                    "memory cannot be shared between these processes") WEFT_CLASS(MPI_ERR_RMA_SYNC,
-                                                                                                                  "window is not in the right synchronisation epoch")
-                                                    WEFT_CLASS(MPI_ERR_SERVICE,
-                                                               "service name cannot be unpublished")
-                                                        WEFT_CLASS(MPI_ERR_SIZE, "size is not valid")
-                                                            WEFT_CLASS(
-                                                                MPI_ERR_SPAWN,
-                                                                "processes could not be started") WEFT_CLASS(MPI_ERR_UNSUPPORTED_DATAREP,
-                                                                                                             "data representation is not supported") WEFT_CLASS(MPI_ERR_UNSUPPORTED_OPERATION,
-                                                                                                                                                                "operation is not supported") WEFT_CLASS(MPI_ERR_WIN,
-                                                                                                                                                                                                         "window is null, freed or of the wrong kind") WEFT_CLASS(MPI_ERR_RMA_FLAVOR,
-                                                                                                                                                                                                                                                                  "window has the wrong flavor") WEFT_CLASS(MPI_ERR_PROC_ABORTED,
-                                                                                                                                                                                                                                                                                                            "a process of the operation has ended") WEFT_CLASS(MPI_ERR_VALUE_TOO_LARGE,
-                                                                                                                                                                                                                                                                                                                                                               "value does not fit the output argument") WEFT_CLASS(MPI_ERR_SESSION,
-                                                                                                                                                                                                                                                                                                                                                                                                                    "session is null or finalized") WEFT_CLASS(MPI_ERR_ERRHANDLER,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                               "error handler is null, freed or of the wrong kind") WEFT_CLASS(MPI_ERR_ABI,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               "request does not agree with the application binary interface") WEFT_CLASS(MPI_T_ERR_CANNOT_INIT,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                          "tool interface cannot be initialized now") WEFT_CLASS(MPI_T_ERR_NOT_ACCESSIBLE,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                 "tool interface cannot be used now")
-                                                                WEFT_CLASS(MPI_T_ERR_NOT_INITIALIZED,
-                                                                           "tool interface is not "
-                                                                           "initialized")
-                                                                    WEFT_CLASS(MPI_T_ERR_NOT_SUPPORTED,
-                                                                               "tool interface does not "
-                                                                               "support this")
-                                                                        WEFT_CLASS(MPI_T_ERR_MEMORY,
-                                                                                   "tool interface: memory "
-                                                                                   "is exhausted") WEFT_CLASS(MPI_T_ERR_INVALID,
-                                                                                                              "tool interface: argument is not valid") WEFT_CLASS(MPI_T_ERR_INVALID_INDEX,
-                                                                                                                                                                  "tool interface: index is not valid")
-                                                                            WEFT_CLASS(
-                                                                                MPI_T_ERR_INVALID_ITEM,
-                                                                                "tool interface: item index "
-                                                                                "is not valid")
-                                                                                WEFT_CLASS(
-                                                                                    MPI_T_ERR_INVALID_SESSION,
-                                                                                    "tool interface: session "
-                                                                                    "is not valid")
-                                                                                    WEFT_CLASS(
-                                                                                        MPI_T_ERR_INVALID_HANDLE,
-                                                                                        "tool interface: "
-                                                                                        "handle is not valid")
-                                                                                        WEFT_CLASS(
-                                                                                            MPI_T_ERR_INVALID_NAME,
-                                                                                            "tool interface: "
-                                                                                            "name is not "
-                                                                                            "known")
-                                                                                            WEFT_CLASS(MPI_T_ERR_OUT_OF_HANDLES,
-                                                                                                       "tool "
-                                                                                                       "inter"
-                                                                                                       "face:"
-                                                                                                       " no "
-                                                                                                       "handl"
-                                                                                                       "es "
-                                                                                                       "left") WEFT_CLASS(MPI_T_ERR_OUT_OF_SESSIONS,
-                                                                                                                          "tool interface: no sessions left")
-                                                                                                WEFT_CLASS(
-                                                                                                    MPI_T_ERR_CVAR_SET_NOT_NOW,
-                                                                                                    "control "
-                                                                                                    "variable"
-                                                                                                    " cannot "
-                                                                                                    "be set "
-                                                                                                    "now") WEFT_CLASS(MPI_T_ERR_CVAR_SET_NEVER,
-                                                                                                                      "control variable can never be set")
-                                                                                                    WEFT_CLASS(
-                                                                                                        MPI_T_ERR_PVAR_NO_WRITE,
-                                                                                                        "perf"
-                                                                                                        "orma"
-                                                                                                        "nce "
-                                                                                                        "vari"
-                                                                                                        "able"
-                                                                                                        " can"
-                                                                                                        "not "
-                                                                                                        "be "
-                                                                                                        "writ"
-                                                                                                        "ten")
-                                                                                                        WEFT_CLASS(
-                                                                                                            MPI_T_ERR_PVAR_NO_STARTSTOP,
-                                                                                                            "performance variable cannot be started or stopped")
-                                                                                                            WEFT_CLASS(
-                                                                                                                MPI_T_ERR_PVAR_NO_ATOMIC,
-                                                                                                                "performance variable cannot be read and reset at once")
+#define WEFT_CLASS(code, text) \
+  { code, #code, text }
+    WEFT_CLASS(MPI_SUCCESS, "no error"),
+    WEFT_CLASS(MPI_ERR_BUFFER, "buffer address cannot be used here"),
+    WEFT_CLASS(MPI_ERR_COUNT, "count is negative or too large"),
+    WEFT_CLASS(MPI_ERR_TYPE, "datatype is null, freed, not committed or not allowed here"),
+    WEFT_CLASS(MPI_ERR_TAG, "tag is out of range"),
+    WEFT_CLASS(MPI_ERR_COMM, "communicator is null, freed or of the wrong kind"),
+    WEFT_CLASS(MPI_ERR_RANK, "rank is not in the group"),
+    WEFT_CLASS(MPI_ERR_REQUEST, "request is null, freed or of the wrong kind"),
+    WEFT_CLASS(MPI_ERR_ROOT, "root is not in the group"),
+    WEFT_CLASS(MPI_ERR_GROUP, "group is null, freed or does not fit"),
+    WEFT_CLASS(MPI_ERR_OP, "reduction operation is null, freed or not defined for the datatype"),
+    WEFT_CLASS(MPI_ERR_TOPOLOGY, "communicator does not have the topology that the call needs"),
+    WEFT_CLASS(MPI_ERR_DIMS, "number or sizes of dimensions do not fit"),
+    WEFT_CLASS(MPI_ERR_ARG, "argument is not valid"),
+    WEFT_CLASS(MPI_ERR_UNKNOWN, "error of unknown kind"),
+    WEFT_CLASS(MPI_ERR_TRUNCATE, "message is longer than the receive buffer"),
+    WEFT_CLASS(MPI_ERR_OTHER, "error that has no class of its own"),
+    WEFT_CLASS(MPI_ERR_INTERN, "error inside the MPI library"),
+    WEFT_CLASS(MPI_ERR_PENDING, "operation is neither complete nor failed"),
+    WEFT_CLASS(MPI_ERR_IN_STATUS, "the error codes are in the array of statuses"),
+    WEFT_CLASS(MPI_ERR_ACCESS, "permission to access the file was denied"),
+    WEFT_CLASS(MPI_ERR_AMODE, "access mode is not valid or differs between processes"),
+    WEFT_CLASS(MPI_ERR_ASSERT, "assertion argument is not valid"),
+    WEFT_CLASS(MPI_ERR_BAD_FILE, "file name is not valid"),
+    WEFT_CLASS(MPI_ERR_BASE, "base address of the window is not valid"),
+    WEFT_CLASS(MPI_ERR_CONVERSION, "data conversion function failed"),
+    WEFT_CLASS(MPI_ERR_DISP, "displacement unit or position is not valid"),
+    WEFT_CLASS(MPI_ERR_DUP_DATAREP, "a data representation of this name exists"),
+    WEFT_CLASS(MPI_ERR_FILE_EXISTS, "file exists"),
+    WEFT_CLASS(MPI_ERR_FILE_IN_USE, "file is open in some process"),
+    WEFT_CLASS(MPI_ERR_FILE, "file handle is not valid"),
+    WEFT_CLASS(MPI_ERR_INFO_KEY, "info key is too long or empty"),
+    WEFT_CLASS(MPI_ERR_INFO_NOKEY, "info key is not there"),
+    WEFT_CLASS(MPI_ERR_INFO_VALUE, "info value is too long"),
+    WEFT_CLASS(MPI_ERR_INFO, "info object is null or freed"),
+    WEFT_CLASS(MPI_ERR_IO, "input or output failed"),
+    WEFT_CLASS(MPI_ERR_KEYVAL, "attribute key is not valid"),
+    WEFT_CLASS(MPI_ERR_LOCKTYPE, "lock type is not valid"),
+    WEFT_CLASS(MPI_ERR_NAME, "service name is not published"),
+    WEFT_CLASS(MPI_ERR_NO_MEM, "memory is exhausted"),
+    WEFT_CLASS(MPI_ERR_NOT_SAME, "collective argument differs between processes"),
+    WEFT_CLASS(MPI_ERR_NO_SPACE, "file system is full"),
+    WEFT_CLASS(MPI_ERR_NO_SUCH_FILE, "file does not exist"),
+    WEFT_CLASS(MPI_ERR_PORT, "port name is not valid"),
+    WEFT_CLASS(MPI_ERR_QUOTA, "quota is exceeded"),
+    WEFT_CLASS(MPI_ERR_READ_ONLY, "file or file system is read-only"),
+    WEFT_CLASS(MPI_ERR_RMA_ATTACH, "memory cannot be attached to the window"),
+    WEFT_CLASS(MPI_ERR_RMA_CONFLICT, "conflicting accesses to a window"),
+    WEFT_CLASS(MPI_ERR_RMA_RANGE, "target memory is not part of the window"),
+    WEFT_CLASS(MPI_ERR_RMA_SHARED, "memory cannot be shared between these processes"),
+    WEFT_CLASS(MPI_ERR_RMA_SYNC, "window is not in the right synchronisation epoch"),
+    WEFT_CLASS(MPI_ERR_SERVICE, "service name cannot be unpublished"),
+    WEFT_CLASS(MPI_ERR_SIZE, "size is not valid"),
+    WEFT_CLASS(MPI_ERR_SPAWN, "processes could not be started"),
+    WEFT_CLASS(MPI_ERR_UNSUPPORTED_DATAREP, "data representation is not supported"),
+    WEFT_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, "operation is not supported"),
+    WEFT_CLASS(MPI_ERR_WIN, "window is null, freed or of the wrong kind"),
+    WEFT_CLASS(MPI_ERR_RMA_FLAVOR, "window has the wrong flavor"),
+    WEFT_CLASS(MPI_ERR_PROC_ABORTED, "a process of the operation has ended"),
+    WEFT_CLASS(MPI_ERR_VALUE_TOO_LARGE, "value does not fit the output argument"),
+    WEFT_CLASS(MPI_ERR_SESSION, "session is null or finalized"),
+    WEFT_CLASS(MPI_ERR_ERRHANDLER, "error handler is null, freed or of the wrong kind"),
+    WEFT_CLASS(MPI_ERR_ABI, "request does not agree with the application binary interface"),
+    WEFT_CLASS(MPI_T_ERR_CANNOT_INIT, "tool interface cannot be initialized now"),
+    WEFT_CLASS(MPI_T_ERR_NOT_ACCESSIBLE, "tool interface cannot be used now"),
+    WEFT_CLASS(MPI_T_ERR_NOT_INITIALIZED, "tool interface is not initialized"),
+    WEFT_CLASS(MPI_T_ERR_NOT_SUPPORTED, "tool interface does not support this"),
+    WEFT_CLASS(MPI_T_ERR_MEMORY, "tool interface: memory is exhausted"),
+    WEFT_CLASS(MPI_T_ERR_INVALID, "tool interface: argument is not valid"),
+    WEFT_CLASS(MPI_T_ERR_INVALID_INDEX, "tool interface: index is not valid"),
+    WEFT_CLASS(MPI_T_ERR_INVALID_ITEM, "tool interface: item index is not valid"),
+    WEFT_CLASS(MPI_T_ERR_INVALID_SESSION, "tool interface: session is not valid"),
+    WEFT_CLASS(MPI_T_ERR_INVALID_HANDLE, "tool interface: handle is not valid"),
+    WEFT_CLASS(MPI_T_ERR_INVALID_NAME, "tool interface: name is not known"),
+    WEFT_CLASS(MPI_T_ERR_OUT_OF_HANDLES, "tool interface: no handles left"),
+    WEFT_CLASS(MPI_T_ERR_OUT_OF_SESSIONS, "tool interface: no sessions left"),
+    WEFT_CLASS(MPI_T_ERR_CVAR_SET_NOT_NOW, "control variable cannot be set now"),
+    WEFT_CLASS(MPI_T_ERR_CVAR_SET_NEVER, "control variable can never be set"),
+    WEFT_CLASS(MPI_T_ERR_PVAR_NO_WRITE, "performance variable cannot be written"),
+    WEFT_CLASS(MPI_T_ERR_PVAR_NO_STARTSTOP, "performance variable cannot be started or stopped"),
+    WEFT_CLASS(MPI_T_ERR_PVAR_NO_ATOMIC, "performance variable cannot be read and reset at once"),
 #undef WEFT_CLASS
 };
 

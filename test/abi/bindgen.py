@@ -15,8 +15,17 @@ APIS = os.environ["WEFT_APIS_JSON"]
 
 
 def generate(out, *options, source=SOURCE, apis=APIS):
-    command = [sys.executable, os.path.join(SOURCE, "tools/bindgen/generate.py"), "--src", source, "--out", out,
-               "--apis", apis, *options]
+    command = [
+        sys.executable,
+        os.path.join(SOURCE, "tools/bindgen/generate.py"),
+        "--src",
+        source,
+        "--out",
+        out,
+        "--apis",
+        apis,
+        *options,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -57,20 +66,28 @@ class Generator(unittest.TestCase):
 
     def test_sources_have_similar_size(self):
         generate(self.path("a"))
-        sizes = [os.path.getsize(os.path.join(self.path("a", "api"), n)) for n in os.listdir(self.path("a", "api"))
-                 if n.endswith(".cpp")]
+        sizes = [
+            os.path.getsize(os.path.join(self.path("a", "api"), n))
+            for n in os.listdir(self.path("a", "api"))
+            if n.endswith(".cpp")
+        ]
         self.assertLess(max(sizes), 1.5 * min(sizes))
 
     def test_the_coverage_page_is_current(self):
         generate(self.path("a"))
         with open(self.path("a", "coverage.md"), encoding="utf-8") as new:
             with open(os.path.join(SOURCE, "docs/coverage.md"), encoding="utf-8") as committed:
-                self.assertEqual(committed.read(), new.read(),
-                                 "run tools/bindgen/generate.py with --update-coverage and commit docs/coverage.md")
+                self.assertEqual(
+                    committed.read(),
+                    new.read(),
+                    "run tools/bindgen/generate.py with --update-coverage and commit docs/coverage.md",
+                )
 
     def test_finds_definitions_but_not_declarations(self):
-        text = ("namespace weft::api::impl {\nStatus Send(const void* buf);\n"
-                "Status Recv(void* buf,\n            int (*f)(int)) {\n  return {};\n}\n}\n")
+        text = (
+            "namespace weft::api::impl {\nStatus Send(const void* buf);\n"
+            "Status Recv(void* buf,\n            int (*f)(int)) {\n  return {};\n}\n}\n"
+        )
         root = self.small_source(p2p=text)
         self.assertEqual(generate(self.path("a"), source=root).stderr, "")
         with open(self.path("a", "coverage.md"), encoding="utf-8") as stream:

@@ -9,6 +9,7 @@ CASES = {
     "": (0, ""),
     "rank": (6, "weft[0]: MPI_Send failed: dest = 7 (communicator has 1 rank): use 0, or MPI_PROC_NULL (MPI_ERR_RANK)"),
     "comm": (5, "weft[0]: MPI_Barrier failed: comm is MPI_COMM_NULL"),
+    "end": (3, "MPI_Abort"),
     "abort": (2, "weft[0]: MPI_Recv failed: count = -1"),
     "before": (16, "weft: MPI_Comm_rank was called before MPI_Init"),
     "after": (16, "weft: MPI_Barrier was called after MPI_Finalize"),
@@ -22,14 +23,20 @@ def main():
     problems = []
     for starter in ([mpiexec, "-n", "1"], []):
         for mistake, (code, message) in CASES.items():
-            result = subprocess.run([*starter, program, mistake], capture_output=True, text=True, timeout=30,
-                                    check=False, stdin=subprocess.DEVNULL)
+            result = subprocess.run(
+                [*starter, program, mistake],
+                capture_output=True,
+                text=True,
+                timeout=30,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
             shown = f"{'mpiexec ' if starter else ''}{mistake or 'nothing'}"
             if result.returncode != code:
                 problems.append(f"{shown}: exit status {result.returncode}, not {code}: {result.stderr}")
             if message not in result.stderr:
-                problems.append(f"{shown}: stderr has no \"{message}\": {result.stderr}")
-            if mistake in ("rank", "comm", "abort", "after") and "output of the program" not in result.stdout:
+                problems.append(f'{shown}: stderr has no "{message}": {result.stderr}')
+            if mistake in ("rank", "comm", "abort", "end", "after") and "output of the program" not in result.stdout:
                 problems.append(f"{shown}: the program's output is lost")
     print("\n".join(problems) or "good")
     return 1 if problems else 0

@@ -13,8 +13,24 @@ def compiles(command, source, language, standard):
     options = [w for w in WARNINGS if language == "c" or w != "-Wstrict-prototypes"]
     include = os.path.join(os.environ["MPI_PREFIX"], "include")
     with tempfile.TemporaryDirectory() as folder:
-        result = subprocess.run([*command.split(), "-x", language, f"-std={standard}", *options, "-I", include, "-c",
-                                 source, "-o", os.path.join(folder, "a.o")], capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            [
+                *command.split(),
+                "-x",
+                language,
+                f"-std={standard}",
+                *options,
+                "-I",
+                include,
+                "-c",
+                source,
+                "-o",
+                os.path.join(folder, "a.o"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     print(f"{standard}: {'good' if result.returncode == 0 else result.stderr}")
     return result.returncode == 0
 

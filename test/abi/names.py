@@ -28,8 +28,11 @@ def main():
         if name in symbols and "P" + name in symbols and symbols[name][0] != symbols["P" + name][0]:
             problems.append(f"{name} and P{name} are different functions")
     allowed = set(wanted) | {"P" + n for n in wanted} | EXTENSIONS | {"P" + n for n in EXTENSIONS}
-    problems += [f"{name} is exported, but is no MPI function" for name in sorted(set(symbols) - allowed)
-                 if name.lstrip("P").startswith("MPI")]
+    problems += [
+        f"{name} is exported, but is no MPI function"
+        for name in sorted(set(symbols) - allowed)
+        if name.lstrip("P").startswith("MPI")
+    ]
     print("\n".join(problems) or f"{len(wanted)} functions, each under both names")
     return 1 if problems else 0
 

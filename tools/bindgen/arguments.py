@@ -19,8 +19,13 @@ SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP"}
 
 def _by_object(parameter):
     """Passed as a resolved object."""
-    return (parameter.kind in OBJECTS and parameter.kind != "REQUEST" and parameter.direction == "in"
-            and not parameter.is_array and not parameter.levels())
+    return (
+        parameter.kind in OBJECTS
+        and parameter.kind != "REQUEST"
+        and parameter.direction == "in"
+        and not parameter.is_array
+        and not parameter.levels()
+    )
 
 
 def passed_type(function, parameter):
@@ -91,7 +96,8 @@ class Plan:
         elif parameter.kind == "REQUEST" and parameter.direction == "in":
             self.objects.append(
                 f"if ({parameter.name} != MPI_REQUEST_NULL && to_request({parameter.name}) == nullptr) [[unlikely]]\n"
-                f'    return entry.fail(bad_handle(HandleKind::request, "{parameter.name}", {parameter.name}));')
+                f'    return entry.fail(bad_handle(HandleKind::request, "{parameter.name}", {parameter.name}));'
+            )
 
     def _object(self, parameter):
         return "comm_object" if parameter.kind == "COMMUNICATOR" and not self.owned else f"{parameter.name}_object"
@@ -109,8 +115,11 @@ class Plan:
         if parameter.kind == "INFO" and self.function.mpi_name not in self.api.overlay["info_needed"]:
             test += f" && {name} != MPI_INFO_NULL"
         self.objects.append(f"{c_type}* {variable} = {value};")
+        if self.function.mpi_name in self.api.overlay["any_communicator"]:
+            self.objects.append(f"if ({variable} == nullptr) {variable} = g_instance->world.get();")
         self.objects.append(
-            f'if ({test}) [[unlikely]] return entry.fail(bad_handle(HandleKind::{kind}, "{name}", {name}));')
+            f'if ({test}) [[unlikely]] return entry.fail(bad_handle(HandleKind::{kind}, "{name}", {name}));'
+        )
         self._own(parameter, variable)
 
     def _own(self, parameter, variable):
@@ -130,8 +139,10 @@ class Plan:
             value = variable
         else:
             value = f"{convert}(*{name})"
-        self.objects.append(f"if ({null}{value} == nullptr) [[unlikely]]\n"
-                            f'    return entry.fail(bad_handle(HandleKind::{kind}, "{name}", *{name}));')
+        self.objects.append(
+            f"if ({null}{value} == nullptr) [[unlikely]]\n"
+            f'    return entry.fail(bad_handle(HandleKind::{kind}, "{name}", *{name}));'
+        )
         if parameter.kind == "COMMUNICATOR":
             self._own(parameter, variable)
 
@@ -150,8 +161,7 @@ class Plan:
             wildcard = self.wild and parameter.name != "sendtag"
             extra = f" && {parameter.name} != MPI_ANY_TAG" if wildcard else ""
             flag = "true" if wildcard else "false"
-            self._refuse(f"!is_tag({parameter.name}){extra}",
-                         f'bad_tag("{parameter.name}", {parameter.name}, {flag})')
+            self._refuse(f"!is_tag({parameter.name}){extra}", f'bad_tag("{parameter.name}", {parameter.name}, {flag})')
         elif parameter.kind == "DATATYPE" and self.committed and _by_object(parameter):
             variable = parameter.variable
             self._refuse(f"!{variable}->committed()", f'uncommitted("{parameter.name}", *{variable})')
@@ -185,8 +195,10 @@ class Plan:
             wildcard = name == "source" and self.wild
             extra = f" && {name} != MPI_ANY_SOURCE" if wildcard else ""
             flag = "true" if wildcard else "false"
-            self._refuse(f"!is_rank({name}, comm_object->remote_size()) && {name} != MPI_PROC_NULL{extra}",
-                         f'bad_rank("{name}", {name}, comm_object->remote_size(), {flag})')
+            self._refuse(
+                f"!is_rank({name}, comm_object->remote_size()) && {name} != MPI_PROC_NULL{extra}",
+                f'bad_rank("{name}", {name}, comm_object->remote_size(), {flag})',
+            )
         elif name in ("rank", "local_leader"):
             self._refuse(f"!is_rank({name}, comm_object->size())", f'bad_member("{name}", {name}, comm_object->size())')
 
@@ -201,14 +213,24 @@ class Plan:
         self._refuse(f"{condition}{name} == nullptr{some}", f'null_pointer("{name}")')
         if kind == "DATATYPE" and parameter.direction == "in":
             flag = "true" if self.committed else "false"
-            self._scan(parameter, condition, count, f"find_bad_datatype({name}, {count}, {flag})",
-                       f'bad_datatype_at("{name}", bad, {name}[bad])')
+            self._scan(
+                parameter,
+                condition,
+                count,
+                f"find_bad_datatype({name}, {count}, {flag})",
+                f'bad_datatype_at("{name}", bad, {name}[bad])',
+            )
         elif kind in ("POLYXFER_NUM_ELEM_NNI", "POLYDTYPE_NUM_ELEM_NNI"):
-            self._scan(parameter, condition, count, f"find_negative(CountArray({name}), {count})",
-                       f'negative_at({self._errc(parameter)}, "{name}", bad, CountArray({name})[bad])')
+            self._scan(
+                parameter,
+                condition,
+                count,
+                f"find_negative(CountArray({name}), {count})",
+                f'negative_at({self._errc(parameter)}, "{name}", bad, CountArray({name})[bad])',
+            )
 
     def _scan(self, parameter, condition, count, search, error):
-        guard = condition[:-len(" && ")] if condition else ""
+        guard = condition[: -len(" && ")] if condition else ""
         length = significance.array_length(self.function, parameter)
         if not guard and not length.startswith("static_cast"):
             guard = f"{length} > 0"

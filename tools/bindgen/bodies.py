@@ -31,7 +31,7 @@ FILE_BOTTOM = """
 
 def _mode(function):
     if function.unlocked:
-        return f', Entry::Unlocked{{{"true" if function.any_time else "false"}}}'
+        return f", Entry::Unlocked{{{'true' if function.any_time else 'false'}}}"
     return ", Entry::AnyTime{}" if function.any_time else ""
 
 
@@ -50,8 +50,10 @@ def _owner_lines(function):
         null = f"{comm.name} == nullptr ? nullptr : "
     else:
         null = ""
-    return [f"core::Communicator* comm_object = {null}to_communicator({handle});",
-            "if (comm_object != nullptr) entry.owner(*comm_object);"]
+    return [
+        f"core::Communicator* comm_object = {null}to_communicator({handle});",
+        "if (comm_object != nullptr) entry.owner(*comm_object);",
+    ]
 
 
 def _unused(function, large):
@@ -115,8 +117,10 @@ def entry_point(api, function, large, implemented):
         body = _body(api, function, large)
     text = "\n".join("  " + line for line in body)
     name = function.c_name(large)
-    return (f"\nWEFT_EXPORT {function.prototype(large, 'P')} {{\n{text}\n}}\n"
-            f'__attribute__((weak, alias("P{name}"))) WEFT_EXPORT {function.prototype(large)};\n')
+    return (
+        f"\nWEFT_EXPORT {function.prototype(large, 'P')} {{\n{text}\n}}\n"
+        f'__attribute__((weak, alias("P{name}"))) WEFT_EXPORT {function.prototype(large)};\n'
+    )
 
 
 def implementation_type(function, parameter):
@@ -128,10 +132,13 @@ def implementation_type(function, parameter):
 
 def declaration(function):
     """The declaration in impl.hpp."""
-    parameters = [f"{implementation_type(function, p)} {p.name}"
-                  if "(*)" not in implementation_type(function, p)
-                  else implementation_type(function, p).replace("(*)", f"(*{p.name})")
-                  for p in function.parameters if p.kind != "VARARGS"]
+    parameters = [
+        f"{implementation_type(function, p)} {p.name}"
+        if "(*)" not in implementation_type(function, p)
+        else implementation_type(function, p).replace("(*)", f"(*{p.name})")
+        for p in function.parameters
+        if p.kind != "VARARGS"
+    ]
     if function.tells_twin:
         parameters.append("bool large")
     result = "Status"
@@ -184,5 +191,3 @@ def files(api, implemented, count):
         texts.append(FILE_TOP + "".join(current) + FILE_BOTTOM)
     assert len(texts) == count, (len(texts), count)
     return texts
-
-

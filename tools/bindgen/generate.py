@@ -12,12 +12,11 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-# pylint: disable=wrong-import-position
-import bodies
-import coverage
-import header
-import model
-import scan
+import bodies  # noqa: E402
+import coverage  # noqa: E402
+import header  # noqa: E402
+import model  # noqa: E402
+import scan  # noqa: E402
 
 FILES = 12
 EXPECTED = 664  # C functions of the MPI 5.0 ABI
@@ -26,8 +25,11 @@ EXPECTED = 664  # C functions of the MPI 5.0 ABI
 def outputs(out):
     """Every file that is written, the sources last."""
     sources = [os.path.join(out, "api", f"entry_points_{n:02}.cpp") for n in range(FILES)]
-    return [os.path.join(out, "include", "mpi.h"), os.path.join(out, "api", "impl.hpp"),
-            os.path.join(out, "coverage.md")] + sources
+    return [
+        os.path.join(out, "include", "mpi.h"),
+        os.path.join(out, "api", "impl.hpp"),
+        os.path.join(out, "coverage.md"),
+    ] + sources
 
 
 def find_apis(source, given):

@@ -91,7 +91,7 @@ class Function:
     def __init__(self, raw, overlay):
         self.raw = raw
         self.mpi_name = raw["name"]
-        self.name = raw["name"][len("MPI_"):]
+        self.name = raw["name"][len("MPI_") :]
         self.parameters = [Parameter(p) for p in raw["parameters"] if "c_parameter" not in p["suppress"]]
         for parameter in self.parameters:
             rename = overlay["parameter_kinds"].get(f"{self.mpi_name}.{parameter.name}")
@@ -150,7 +150,8 @@ class Api:
     def _check_overlay(self, raw):
         """A name in the overlay that the API does not have is a typing error."""
         known = {entry["name"] for entry in raw.values()}
-        for key in ("left_out", "any_time", "unlocked", "tells_twin", "info_needed", "request_needed"):
+        keys = ("left_out", "any_time", "unlocked", "tells_twin", "any_communicator", "info_needed", "request_needed")
+        for key in keys:
             for name in self.overlay[key]:
                 if name not in known:
                     raise SystemExit(f"bindgen: overlay.json: {key} names {name}, which apis.json does not have")

@@ -15,7 +15,7 @@ def _is_definition(text, start):
     while depth and position < len(text):
         depth += {"(": 1, ")": -1}.get(text[position], 0)
         position += 1
-    return text[position:position + 200].lstrip().startswith("{")
+    return text[position : position + 200].lstrip().startswith("{")
 
 
 def implemented(source_folder, known):
@@ -39,8 +39,9 @@ def implemented(source_folder, known):
                     continue
                 shown = os.path.relpath(full, source_folder)
                 if function not in known:
-                    raise SystemExit(f"bindgen: {shown} defines {function}, which is no MPI function: helpers have "
-                                     "snake_case names")
+                    raise SystemExit(
+                        f"bindgen: {shown} defines {function}, which is no MPI function: helpers have snake_case names"
+                    )
                 if function in found:
                     raise SystemExit(f"bindgen: {function} is defined in {found[function]} and in {shown}")
                 found[function] = shown
