@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "coll/place.hpp"
 #include "reference/coll.hpp"
 
 namespace expect {
@@ -77,25 +78,34 @@ inline MPI_Op op_of(const Layout& layout) {
 template <class Load, class Check, class Blocking, class Nonblocking, class Persistent, class... A>
 void run(Form form, Load&& load, Check&& check, Blocking blocking, Nonblocking nonblocking,
          Persistent persistent, A... arguments) {
-  load();
+  const Places places;
+  const auto fill = [&] {
+    load();
+    places.upload();
+  };
+  const auto compare = [&] {
+    places.download();
+    check();
+  };
+  if (form != Form::persistent) fill();
   if (form == Form::blocking) {
     success(blocking(arguments...));
-    return check();
+    return compare();
   }
   MPI_Request request;
   if (form == Form::nonblocking) {
     success(nonblocking(arguments..., &request));
     success(MPI_Wait(&request, MPI_STATUS_IGNORE));
     if (request != MPI_REQUEST_NULL) fail("the request outlives its completion");
-    return check();
+    return compare();
   }
   success(persistent(arguments..., MPI_INFO_NULL, &request));
   for (int time = 0; time < 2; ++time) {
-    load();
+    fill();
     success(MPI_Start(&request));
     int done = 0;
     while (done == 0) success(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    check();
+    compare();
   }
   success(MPI_Request_free(&request));
 }

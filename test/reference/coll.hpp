@@ -42,6 +42,7 @@ class Field {
       : layout_(layout), words_(static_cast<size_t>(elements * layout.extent), kGuard) {}
   [[nodiscard]] const Layout& layout() const { return layout_; }
   uint32_t* data() { return words_.data(); }
+  [[nodiscard]] size_t bytes() const { return words_.size() * sizeof(uint32_t); }
   /// Word k from element `first` on.
   uint32_t& word(int64_t first, int64_t k) {
     return words_[static_cast<size_t>(first * layout_.extent + layout_.at(k))];

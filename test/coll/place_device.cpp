@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coll/place.hpp"
+#include "device/cuda_test_support.hpp"
+
+namespace expect {
+namespace {
+
+using weft::test::Buffer;
+
+std::vector<std::pair<reference::Field*, std::unique_ptr<Buffer>>> twins;
+int device = 0;
+
+Buffer::Kind kind_of(const std::string& name, unsigned turn) {
+  constexpr Buffer::Kind kKinds[] = {Buffer::Kind::device, Buffer::Kind::host, Buffer::Kind::pinned,
+                                     Buffer::Kind::managed, Buffer::Kind::pool};
+  for (const Buffer::Kind kind : kKinds)
+    if (name == weft::test::name(kind)) return kind;
+  if (name != "mixed") std::abort();
+  return kKinds[turn % std::size(kKinds)];
+}
+
+}  // namespace
+
+void open_places() {
+  const char* rank = std::getenv("LOCAL_RANK");
+  if (rank == nullptr || !weft::test::cuda().loaded) std::exit(77);
+  device = std::atoi(rank) % weft::test::cuda().devices;
+  weft::test::cuda().cuCtxSetCurrent(weft::test::cuda().primary[static_cast<size_t>(device)]);
+}
+
+void* place(reference::Field& field) {
+  static const char* const name = std::getenv("TEST_MEMORY");
+  static unsigned turn = static_cast<unsigned>(device);
+  const auto kind = kind_of(name == nullptr ? "device" : name, turn++);
+  twins.emplace_back(&field, std::make_unique<Buffer>(kind, std::max<size_t>(field.bytes(), 4), device));
+  return twins.back().second->data();
+}
+
+Places::~Places() { twins.clear(); }
+
+void Places::upload() const {
+  for (const auto& [field, twin] : twins) {
+    const char* bytes = reinterpret_cast<const char*>(field->data());
+    twin->write(std::vector<char>(bytes, bytes + field->bytes()));
+  }
+}
+
+void Places::download() const {
+  for (const auto& [field, twin] : twins) {
+    const std::vector<char> bytes = twin->read();
+    std::memcpy(field->data(), bytes.data(), field->bytes());
+  }
+}
+
+}  // namespace expect
