@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Builds the wheel, installs it into a fresh virtual environment, and uses it there with nothing else on PATH.
+import glob
+import os
+import sys
+import tempfile
+import unittest
+
+SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
+from packages import Pip, run  # noqa: E402
+
+
+class Wheel(unittest.TestCase):
+    def check(self, *command, **options):
+        """The output of a command that must succeed."""
+        ok, text = run(command, **options)
+        self.assertTrue(ok, "%s:\n%s" % (" ".join(command), text))
+        return text
+
+    def test_wheel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pip = Pip(os.path.join(folder, "pip")).find()
+            self.check(*pip, "wheel", "-q", "--no-deps", "-w", folder, SOURCE)
+            (wheel,) = glob.glob(folder + "/weft-*.whl")
+            environment = os.path.join(folder, "venv")
+            self.check(sys.executable, "-m", "venv", "--without-pip", environment)
+            python = os.path.join(environment, "bin", "python")
+            self.check(*pip, "--python", python, "install", "-q", "--no-index", wheel)
+
+            variables = {"PATH": os.path.join(environment, "bin") + ":/usr/bin:/bin", "HOME": folder}
+            program = os.path.join(folder, "hello")
+            hello = os.path.join(SOURCE, "test", "setup", "hello.c")
+            self.check("mpicc", hello, "-o", program, env=variables)
+            for launcher in ("mpiexec", "mpirun"):
+                said = self.check(launcher, "-n", "2", program, env=variables)
+                self.assertEqual(sorted(said.splitlines()), ["0/2 Weft", "1/2 Weft"])
+            self.assertIn(os.path.realpath(environment), os.path.realpath(self.prefix(variables)))
+            self.assertIn("Latency", self.check("weft", "bench", "latency", "-m", "8:8", env=variables))
+
+    def prefix(self, variables):
+        """What `weft info` says the prefix is."""
+        for line in self.check("weft", "info", "--parsable", env=variables).splitlines():
+            if line.startswith("weft:prefix:"):
+                return line.split(":", 2)[2]
+        return ""
+
+
+if __name__ == "__main__":
+    unittest.main()
