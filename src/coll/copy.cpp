@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/log.hpp"
@@ -85,7 +86,11 @@ Status device_copy(const p2p::Buffer& to, const device::Memory& to_memory, const
 }  // namespace
 
 Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
-  const int64_t n = std::min(stream_bytes(to), stream_bytes(from));
+  const int64_t room = stream_bytes(to), bytes = stream_bytes(from), n = std::min(room, bytes);
+  if (bytes > room) [[unlikely]]
+    return Error(Errc::truncate, "the block of this rank itself is " + std::to_string(bytes) +
+                                     " bytes, but there is room for " + std::to_string(room) +
+                                     ": make counts and types of both sides agree");
   if (n == 0 || (to.address == from.address && to.type == from.type)) return {};
   if (device::available()) [[unlikely]] {
     const device::Memory to_memory = memory_of(to), from_memory = memory_of(from);

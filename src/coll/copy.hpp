@@ -9,8 +9,8 @@
 
 namespace weft::coll {
 
-/// Copies the packed stream of `from` to the places of `to`; the shorter of the two. Complete on return.
-/// Buffers must not overlap, except that the same buffer twice is a no-op.
+/// Copies the packed stream of `from` to the places of `to`. Complete on return. Errc::truncate: nothing is
+/// copied. Buffers must not overlap, except that the same buffer twice is a no-op.
 [[nodiscard]] Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from);
 
 /// inout = in op inout (MPI_Reduce_local), in any memory.

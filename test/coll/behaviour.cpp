@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What collectives promise beyond their values: barriers hold, nonblocking ones overlap and finish in any
+// order, persistent ones start in any order, arguments may be freed early, threads may use communicators of
+// their own.
+#include <unistd.h>
+
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "coll/expect.hpp"
+
+namespace {
+
+using expect::success;
+
+int rank, size;
+
+void begin(const char* what) { std::snprintf(expect::situation, sizeof expect::situation, "%s", what); }
+void require(bool good, const char* what, long a = 0, long b = 0) {
+  if (!good) expect::fail(what, a, b);
+}
+
+/// Nobody leaves before the last has come.
+void barrier_holds() {
+  begin("barrier");
+  for (int late = 0; late < size; ++late) {
+    success(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank == late) ::usleep(20000);
+    const double came = MPI_Wtime();
+    success(MPI_Barrier(MPI_COMM_WORLD));
+    const double left = MPI_Wtime();
+    double last = came;
+    success(MPI_Allreduce(MPI_IN_PLACE, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+    require(left >= last, "left before the last came: microseconds", static_cast<long>((last - left) * 1e6));
+  }
+}
+
+/// Many at once, on two communicators, with blocking ones between, completed backwards.
+void overlap() {
+  begin("overlapping nonblocking collectives");
+  constexpr int kMany = 60, kWords = 3000;
+  MPI_Comm other;
+  success(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+  std::vector<std::vector<uint32_t>> in(kMany, std::vector<uint32_t>(kWords)), out(in);
+  std::vector<MPI_Request> requests(kMany);
+  for (int i = 0; i < kMany; ++i) {
+    const auto n = static_cast<size_t>(i);
+    MPI_Comm comm = i % 3 == 0 ? other : MPI_COMM_WORLD;
+    for (int k = 0; k < kWords; ++k) in[n][static_cast<size_t>(k)] = reference::input(rank, i, k);
+    if (i % 2 == 0) {
+      success(MPI_Iallreduce(in[n].data(), out[n].data(), kWords, MPI_UINT32_T, MPI_SUM, comm, &requests[n]));
+    } else {
+      if (rank == i % size) out[n] = in[n];
+      success(MPI_Ibcast(out[n].data(), kWords, MPI_UINT32_T, i % size, comm, &requests[n]));
+    }
+    if (i % 10 == 0) success(MPI_Barrier(other));
+  }
+  for (size_t i = kMany; i-- > 0;) {
+    success(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+    for (int k = 0; k < kWords; ++k) {
+      uint32_t wanted = 0;
+      for (int r = 0; r < size; ++r) wanted += reference::input(r, static_cast<int>(i), k);
+      if (i % 2 == 1) wanted = reference::input(static_cast<int>(i) % size, static_cast<int>(i), k);
+      require(out[i][static_cast<size_t>(k)] == wanted, "wrong word", static_cast<long>(i), k);
+    }
+  }
+  success(MPI_Comm_free(&other));
+}
+
+/// Two persistent operations of one communicator, started in opposite orders by odd and even ranks.
+void start_in_any_order() {
+  begin("persistent collectives started in different orders");
+  uint32_t in[2], out[2];
+  MPI_Request requests[2];
+  for (int i = 0; i < 2; ++i)
+    success(MPI_Allreduce_init(&in[i], &out[i], 1, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL,
+                               &requests[i]));
+  for (uint32_t time = 0; time < 50; ++time) {
+    for (uint32_t i = 0; i < 2; ++i) in[i] = static_cast<uint32_t>(rank) + time * (i + 1);
+    const int first = rank % 2;
+    success(MPI_Start(&requests[first]));
+    success(MPI_Start(&requests[1 - first]));
+    success(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    const auto ranks = static_cast<uint32_t>(size);
+    for (uint32_t i = 0; i < 2; ++i)
+      require(out[i] == ranks * (ranks - 1) / 2 + ranks * time * (i + 1), "wrong sum", i, out[i]);
+  }
+  for (MPI_Request& request : requests) success(MPI_Request_free(&request));
+}
+
+/// Types, operations, communicators and arrays may go as soon as the call has returned.
+void free_early() {
+  begin("arguments freed before completion");
+  MPI_Comm comm;
+  MPI_Datatype type;
+  MPI_Op op;
+  success(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  success(MPI_Type_contiguous(2, MPI_UINT32_T, &type));
+  success(MPI_Type_commit(&type));
+  success(MPI_Op_create(expect::compose, 0, &op));
+  std::vector<uint32_t> mine(20000), all(mine), gathered(static_cast<size_t>(2 * size));
+  for (size_t k = 0; k < mine.size(); ++k) mine[k] = reference::input(rank, 0, static_cast<int64_t>(k));
+  MPI_Request requests[2];
+  success(MPI_Iallreduce(mine.data(), all.data(), 10000, type, op, comm, &requests[0]));
+  {
+    std::vector<int> counts(static_cast<size_t>(size), 1), places(counts);
+    for (int i = 0; i < size; ++i) places[static_cast<size_t>(i)] = i;
+    success(MPI_Iallgatherv(mine.data(), 1, type, gathered.data(), counts.data(), places.data(), type, comm,
+                            &requests[1]));
+    for (int& count : counts) count = 1 << 30;
+  }
+  success(MPI_Type_free(&type));
+  success(MPI_Op_free(&op));
+  success(MPI_Comm_free(&comm));
+  success(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+  for (size_t k = 0; k < all.size(); ++k)
+    require(all[k] == reference::reduced(size - 1, static_cast<int64_t>(k), true), "wrong word",
+            static_cast<long>(k));
+  for (int i = 0; i < 2 * size; ++i)
+    require(gathered[static_cast<size_t>(i)] == reference::input(i / 2, 0, i % 2), "wrong gathered word", i);
+}
+
+template <class T>
+void predefined(MPI_Datatype type, MPI_Op op, const char* name, T (*combine)(T, T)) {
+  begin(name);
+  for (const int n : {1, 5000}) {
+    std::vector<T> mine(static_cast<size_t>(n)), result(mine);
+    const auto value = [](int r, int k) { return static_cast<T>(1 + (r * 3 + k) % 4); };
+    for (int k = 0; k < n; ++k) mine[static_cast<size_t>(k)] = value(rank, k);
+    success(MPI_Allreduce(mine.data(), result.data(), n, type, op, MPI_COMM_WORLD));
+    for (int k = 0; k < n; ++k) {
+      T wanted = value(0, k);
+      for (int r = 1; r < size; ++r) wanted = combine(wanted, value(r, k));
+      require(result[static_cast<size_t>(k)] == wanted, "wrong element", k);
+    }
+  }
+}
+
+template <class T>
+void arithmetic(MPI_Datatype type, const char* name) {
+  predefined<T>(type, MPI_SUM, name, [](T a, T b) { return static_cast<T>(a + b); });
+  predefined<T>(type, MPI_PROD, name, [](T a, T b) { return static_cast<T>(a * b); });
+}
+
+void types_and_operations() {
+  arithmetic<int8_t>(MPI_INT8_T, "int8");
+  arithmetic<uint16_t>(MPI_UINT16_T, "uint16");
+  arithmetic<int64_t>(MPI_INT64_T, "int64");
+  arithmetic<float>(MPI_FLOAT, "float");
+  arithmetic<double>(MPI_DOUBLE, "double");
+  arithmetic<long double>(MPI_LONG_DOUBLE, "long double");
+  arithmetic<std::complex<float>>(MPI_C_FLOAT_COMPLEX, "complex float");
+  predefined<int>(MPI_INT, MPI_MAX, "max", [](int a, int b) { return a > b ? a : b; });
+  predefined<double>(MPI_DOUBLE, MPI_MIN, "min", [](double a, double b) { return a < b ? a : b; });
+  predefined<int>(MPI_INT, MPI_BXOR, "bxor", [](int a, int b) { return a ^ b; });
+  predefined<int>(MPI_INT, MPI_LAND, "land", [](int a, int b) { return int{a != 0 && b != 0}; });
+  begin("minloc");
+  struct {
+    double value;
+    int at;
+  } mine{rank == 0 ? 3.0 : 2.0, rank}, result{};
+  success(MPI_Allreduce(&mine, &result, 1, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD));
+  require(result.at == (size > 1 ? 1 : 0), "the lowest place of the minimum", result.at);
+}
+
+/// Floating-point sums are the same bits everywhere, whichever algorithm made them.
+void same_bits_everywhere() {
+  begin("floating-point sums");
+  for (const int n : {1, 100, 5000, 100000}) {
+    std::vector<float> mine(static_cast<size_t>(n)), result(mine), first;
+    for (int k = 0; k < n; ++k)
+      mine[static_cast<size_t>(k)] =
+          static_cast<float>(reference::input(rank, 0, k)) * 1e-3f / static_cast<float>(k + 1);
+    success(MPI_Allreduce(mine.data(), result.data(), n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+    first = result;
+    success(MPI_Bcast(first.data(), n, MPI_FLOAT, 0, MPI_COMM_WORLD));
+    require(first == result, "ranks differ", n);
+  }
+}
+
+void large_counts() {
+  begin("large-count functions");
+  uint32_t in[2] = {reference::input(rank, 0, 0), reference::input(rank, 0, 1)}, out[2];
+  success(MPI_Allreduce_c(in, out, MPI_Count{2}, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD));
+  require(out[1] == reference::reduced(size - 1, 1, false), "wrong sum");
+  std::vector<uint32_t> all(static_cast<size_t>(size));
+  std::vector<MPI_Count> counts(static_cast<size_t>(size), 1);
+  std::vector<MPI_Aint> places(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) places[static_cast<size_t>(i)] = size - 1 - i;
+  success(MPI_Allgatherv_c(in, 1, MPI_UINT32_T, all.data(), counts.data(), places.data(), MPI_UINT32_T,
+                           MPI_COMM_WORLD));
+  for (int i = 0; i < size; ++i)
+    require(all[static_cast<size_t>(size - 1 - i)] == reference::input(i, 0, 0), "wrong word", i);
+}
+
+/// Each thread on a communicator of its own, user functions included, which run without the library's lock.
+void threads() {
+  begin("threads");
+  constexpr int kThreads = 3;
+  MPI_Comm comms[kThreads];
+  for (MPI_Comm& comm : comms) success(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  const MPI_Datatype pair = expect::type_of(reference::kPair);
+  const MPI_Op op = expect::op_of(reference::kPair);
+  std::vector<std::thread> running;
+  for (int t = 0; t < kThreads; ++t)
+    running.emplace_back([=, comm = comms[t]] {
+      std::vector<uint32_t> mine(400), all(400);
+      for (int time = 0; time < 30; ++time) {
+        for (int k = 0; k < 400; ++k) mine[static_cast<size_t>(k)] = reference::input(rank, 0, k);
+        MPI_Request request;
+        if (time % 2 == 0) {
+          success(MPI_Allreduce(mine.data(), all.data(), 200, pair, op, comm));
+        } else {
+          success(MPI_Iallreduce(mine.data(), all.data(), 200, pair, op, comm, &request));
+          success(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        }
+        for (int k = 0; k < 400; ++k)
+          require(all[static_cast<size_t>(k)] == reference::reduced(size - 1, k, true), "wrong word", t, k);
+      }
+    });
+  for (std::thread& thread : running) thread.join();
+  for (MPI_Comm& comm : comms) success(MPI_Comm_free(&comm));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  barrier_holds();
+  overlap();
+  start_in_any_order();
+  free_early();
+  types_and_operations();
+  same_bits_everywhere();
+  large_counts();
+  if (provided == MPI_THREAD_MULTIPLE) threads();
+  MPI_Finalize();
+  return 0;
+}
