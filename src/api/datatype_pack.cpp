@@ -3,7 +3,9 @@
 #include <cstring>
 #include <string>
 
+#include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "coll/copy.hpp"
 #include "datatype/datatype.hpp"
 #include "datatype/external.hpp"
 #include "device/memory.hpp"
@@ -15,24 +17,14 @@ using datatype::Datatype;
 
 Status on_host(const char* name, const void* buffer) {
   if (!device::classify(buffer).on_device()) return {};
-  return Error(Errc::unsupported,
-               std::string(name) + " is in device memory (not packed there yet): pass a host buffer");
+  return Error(
+      Errc::unsupported,
+      std::string(name) + " is in device memory (external32 converts on the host): pass a host buffer");
 }
 
-/// The one place where MPI_Pack moves bytes.
-Status pack_bytes(const Datatype& type, MPI_Count count, const void* from, char* to, MPI_Count bytes) {
-  WEFT_TRY(on_host("inbuf", from));
-  WEFT_TRY(on_host("outbuf", to));
-  datatype::pack(type, count, from, 0, to, static_cast<size_t>(bytes));
-  return {};
-}
-
-/// The one place where MPI_Unpack moves bytes.
-Status unpack_bytes(const Datatype& type, MPI_Count count, const char* from, void* to, MPI_Count bytes) {
-  WEFT_TRY(on_host("inbuf", from));
-  WEFT_TRY(on_host("outbuf", to));
-  datatype::unpack(type, count, to, 0, from, static_cast<size_t>(bytes));
-  return {};
+/// `bytes` packed bytes at `address`; p2p::Buffer does not write through it as a source.
+p2p::Buffer packed(const void* address, MPI_Count bytes) {
+  return {const_cast<void*>(address), bytes, to_datatype(MPI_PACKED)};
 }
 
 Result<MPI_Count> bytes_of_data(const Datatype& type, MPI_Count count) {
@@ -65,7 +57,8 @@ Status Pack(const void* inbuf, MPI_Count incount, Datatype& type, void* outbuf, 
   auto bytes = bytes_of_data(type, incount);
   if (!bytes) return std::move(bytes).error();
   WEFT_TRY(check_room(*position, *bytes, outsize, "outbuf"));
-  WEFT_TRY(pack_bytes(type, incount, inbuf, static_cast<char*>(outbuf) + *position, *bytes));
+  WEFT_TRY(coll::local_copy(packed(static_cast<char*>(outbuf) + *position, *bytes),
+                            {const_cast<void*>(inbuf), incount, &type}));
   *position += *bytes;
   return {};
 }
@@ -75,7 +68,8 @@ Status Unpack(const void* inbuf, MPI_Count insize, MPI_Count* position, void* ou
   auto bytes = bytes_of_data(type, outcount);
   if (!bytes) return std::move(bytes).error();
   WEFT_TRY(check_room(*position, *bytes, insize, "inbuf"));
-  WEFT_TRY(unpack_bytes(type, outcount, static_cast<const char*>(inbuf) + *position, outbuf, *bytes));
+  WEFT_TRY(coll::local_copy({outbuf, outcount, &type},
+                            packed(static_cast<const char*>(inbuf) + *position, *bytes)));
   *position += *bytes;
   return {};
 }

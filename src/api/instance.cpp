@@ -54,7 +54,6 @@ Status start(int required) {
   auto instance = std::make_unique<core::Instance>(std::move(*exchange));
   log::set_rank(static_cast<int>(instance->self));
   launch::scrub_environment();
-  instance->measure_cores(instance->exchange->job().local_size);
   WEFT_TRY(device::open());
   make_predefined(*instance);
   WEFT_TRY(p2p::create(*instance));

@@ -2,7 +2,6 @@
 #include "core/instance.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -14,12 +13,6 @@ namespace {
 config::Size spin{
     "progress.spin", 2000, 0, 1 << 30,
     "Idle rounds of waiting before the core is offered to others; 0 with more ranks than cores."};
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -37,13 +30,6 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
       size(static_cast<uint32_t>(exchange->job().size)) {}
 
 Instance::~Instance() = default;
-
-void Instance::measure_cores(int ranks_sharing) {
-  // Bound to fewer cores than the host has: the launcher has given every rank its own.
-  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
-  const int cores = usable_cores();
-  oversubscribed = cores >= online ? ranks_sharing > cores : false;
-}
 
 bool Instance::progress() {
   if (polling_) return false;

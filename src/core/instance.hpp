@@ -41,8 +41,6 @@ class Instance {
   void idle(unsigned& idle_rounds);
   /// For calls that poll once (MPI_Test, MPI_Iprobe): gives the core away when ranks outnumber cores.
   void yield_if_crowded() const;
-  /// Decides `oversubscribed` for this many ranks on the host.
-  void measure_cores(int ranks_sharing);
   void add(Poller& poller);
   void remove(Poller& poller);
 

@@ -38,6 +38,7 @@ Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
     auto shm = transport::shm::Shm::create(*instance.exchange);
     if (!shm) return std::move(shm).error();
     engine->shm_ = std::move(*shm);
+    instance.oversubscribed = instance.size > engine->shm_->usable_cores();
     for (uint32_t peer = 0; peer < instance.size; ++peer)
       if (peer != instance.self) engine->peers_[peer].transport = engine->shm_.get();
   }
@@ -45,7 +46,10 @@ Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
 }
 
 bool Engine::poll() {
+  receiving_ = true;
   bool moved = shm_ != nullptr && shm_->poll(*this, kPollLimit) != 0;
+  receiving_ = false;
+  if (!gets_.empty()) submit_gets();
   if (!backlog_.empty()) [[unlikely]] {
     for (size_t i = 0; i < backlog_.size();) {
       moved |= flush(backlog_[i]);
@@ -262,6 +266,8 @@ void Engine::arrived(uint32_t source, const Header& header, const std::byte* mes
   match::Node* node = posted_.take({header.context, header.source, header.tag});
   if (header.type == Type::ready_to_send) {
     const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
+    if ((rts.flags & ReadyToSend::kProbe) != 0) [[unlikely]]
+      learn_probe(source, rts);
     if (node == nullptr) {
       Message& kept = store(source, header, message, size);
       kept.sender = rts.sender;

@@ -80,12 +80,17 @@ class Engine final : public core::Poller, private transport::Receiver {
     std::deque<Pending> pending;
     bool listed = false;  // in backlog_
   };
-  struct DeviceCopy {  // a copy under way, and what follows it
-    device::Ticket ticket;
+  struct Get {  // one receive served by a copy engine
     Transfer* receiver = nullptr;
     uint32_t source = 0;
     uint64_t sender = 0;  // to be told when done; 0: was told already
     transport::cuda_ipc::Mapping* mapping = nullptr;
+    std::byte* from = nullptr;  // in the mapping
+  };
+  struct DeviceCopy {  // a submission under way, and what it serves
+    device::Ticket ticket;
+    Get get;
+    std::vector<Get> more;  // of a batch
   };
   struct Starved {  // a staged receive into device memory that waits for its turn and for a pinned chunk
     Transfer* receiver;
@@ -165,6 +170,7 @@ class Engine final : public core::Poller, private transport::Receiver {
            t.memory.kind == device::MemoryKind::cuda_managed;
   }
   [[nodiscard]] size_t append_region(const Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
+  void learn_probe(uint32_t source, const ReadyToSend& rts);
   bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   void device_eager(Transfer& t, const std::byte* payload, size_t size);
   void device_self(Transfer& t, Transfer& sender);
@@ -176,9 +182,13 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool lease(Transfer& t, int chunk);
   Status upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n);
   void follow(Transfer& t, device::Ticket ticket);
-  void finish_copy(DeviceCopy& copy);
-  void finish_copy(DeviceCopy& copy, Error error);
+  void submit_gets();
+  void submit_get(const Get& get, device::Lane lane);
+  void submit_batch(const Get* gets, size_t count, device::Lane lane);
+  void finish_get(const Get& get, Status outcome);
+  void finish_copy(DeviceCopy& copy, Status outcome);
   void sweep_exports();
+  transport::cuda_ipc::Importer& importer();
 
   std::unique_ptr<transport::shm::Shm> shm_;
   std::vector<Peer> peers_;
@@ -186,6 +196,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Transfer*> streaming_;  // sends of fragments under way
   match::Posted posted_;
   match::Unexpected unexpected_;
+  std::vector<Get> gets_;   // matched in this round of polling, not submitted yet
+  bool receiving_ = false;  // the transport is being polled: gets are collected
   std::deque<DeviceCopy> copies_;
   std::vector<Starved> starved_;
   uint32_t staged_receives_ = 0;  // that hold pinned chunks

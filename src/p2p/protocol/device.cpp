@@ -28,7 +28,9 @@ log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned
 // two. Receives ask (CTS) in the order of their turns and senders stream in the order they were asked, so the
 // oldest always moves on.
 constexpr uint32_t kStagedReceives = 4;
-constexpr size_t kPolled = 4;          // copies looked at in one round, oldest first
+constexpr size_t kBatch = 32;                          // copies in one submission
+constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: completions come at least as often
+constexpr size_t kPolled = 4;                          // copies looked at in one round, oldest first
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
 
 }  // namespace
@@ -72,37 +74,77 @@ void Engine::on_drop(uint32_t source, const DropMapping& drop) {
   if (importer_) importer_->drop(source, drop.epoch, drop.base, drop.buffer_id);
 }
 
+// On arrival, matched or not: a later message of this peer may be matched before this one.
+void Engine::learn_probe(uint32_t source, const ReadyToSend& rts) {
+  Probe probe;
+  std::memcpy(&probe, reinterpret_cast<const std::byte*>(&rts + 1) + sizeof(Region), sizeof probe);
+  importer().learn(source, probe);
+}
+
+transport::cuda_ipc::Importer& Engine::importer() {
+  if (!importer_) importer_ = std::make_unique<transport::cuda_ipc::Importer>();
+  return *importer_;
+}
+
 // One copy from the mapped allocation of the sender. False: not possible for this message.
 bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if ((rts.flags & ReadyToSend::kRegion) == 0) return false;
-  if (!importer_) importer_ = std::make_unique<transport::cuda_ipc::Importer>();
   Region region;
-  Probe probe;
   std::memcpy(&region, &rts + 1, sizeof region);
-  const bool with_probe = (rts.flags & ReadyToSend::kProbe) != 0;
-  if (with_probe)
-    std::memcpy(&probe, reinterpret_cast<const std::byte*>(&rts + 1) + sizeof region, sizeof probe);
-  auto mapping = importer_->open(source, region, with_probe ? &probe : nullptr, t.memory);
+  device::Memory local = t.memory;
+  if (local.kind == device::MemoryKind::host_pinned)
+    local.device = device::only_active_device(), local.context = nullptr;
+  auto mapping = importer().open(source, region, nullptr, local);
   if (!mapping) {
     no_mapping.hit(mapping.error().message());
     return false;
   }
-  const View from{static_cast<std::byte*>((*mapping)->at(rts.address)), nullptr, 0, (*mapping)->memory()};
-  // Behind another copy: the other of two streams, so that the end of one overlaps the start of the next.
-  odd_copy_ = !copies_.empty() && !odd_copy_;
-  auto ticket = submit(view_of(t), from, rts.bytes, odd_copy_ ? Lane::aux : Lane::in);
-  DeviceCopy copy{};
-  copy.receiver = &t;
-  copy.source = source;
-  copy.sender = rts.sender;
-  copy.mapping = *mapping;
-  if (!ticket) {
-    finish_copy(copy, std::move(ticket).error());
-    return true;
-  }
-  copy.ticket = std::move(*ticket);
-  copies_.push_back(std::move(copy));
+  gets_.push_back({&t, source, rts.sender, *mapping, static_cast<std::byte*>((*mapping)->at(rts.address))});
+  if (!receiving_) submit_gets();
   return true;
+}
+
+// What was matched in one round goes out in as few submissions as possible, each with one completion; one
+// after another they take turns on two streams, so that the end of one overlaps the start of the next.
+void Engine::submit_gets() {
+  for (size_t first = 0, count = 1; first < gets_.size(); first += count) {
+    const Get& lead = gets_[first];
+    uint64_t bytes = lead.receiver->expected;
+    const auto joins = [&](const Get& get) {
+      return get.mapping == lead.mapping &&
+             get.receiver->memory.buffer_id == lead.receiver->memory.buffer_id && get.receiver->contiguous &&
+             lead.receiver->contiguous && bytes + get.receiver->expected <= kBatchBytes;
+    };
+    for (count = 1; first + count < gets_.size() && count < kBatch && joins(gets_[first + count]); ++count)
+      bytes += gets_[first + count].receiver->expected;
+    odd_copy_ = !copies_.empty() && !odd_copy_;
+    const Lane lane = odd_copy_ ? Lane::aux : Lane::in;
+    if (count == 1)
+      submit_get(lead, lane);
+    else
+      submit_batch(&lead, count, lane);
+  }
+  gets_.clear();
+}
+
+void Engine::submit_get(const Get& get, Lane lane) {
+  const View from{get.from, nullptr, 0, get.mapping->memory()};
+  auto ticket = submit(view_of(*get.receiver), from, get.receiver->expected, lane);
+  if (!ticket) return finish_get(get, std::move(ticket).error());
+  copies_.push_back({std::move(*ticket), get, {}});
+}
+
+void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
+  device::Piece pieces[kBatch];
+  for (size_t i = 0; i < count; ++i)
+    pieces[i] = {gets[i].receiver->address, gets[i].from, gets[i].receiver->expected};
+  auto ticket =
+      device::copy_pieces_async(pieces, count, gets[0].receiver->memory, gets[0].mapping->memory(), lane);
+  if (!ticket) {  // what the driver refuses as a list it may take one by one
+    for (size_t i = 0; i < count; ++i) submit_get(gets[i], lane);
+    return;
+  }
+  copies_.push_back({std::move(*ticket), gets[0], {gets + 1, gets + count}});
 }
 
 // The peer's host memory, read by the kernel into pinned chunks and copied up from there, two in turn.
@@ -163,12 +205,7 @@ Status Engine::pack_out(const Transfer& t, std::byte* to) {
   return device::wait(*ticket);
 }
 
-void Engine::follow(Transfer& t, device::Ticket ticket) {
-  DeviceCopy copy{};
-  copy.receiver = &t;
-  copy.ticket = std::move(ticket);
-  copies_.push_back(std::move(copy));
-}
+void Engine::follow(Transfer& t, device::Ticket ticket) { copies_.push_back({std::move(ticket), {&t}, {}}); }
 
 // An eager message into device memory. Its bytes are valid during this call only.
 void Engine::device_eager(Transfer& t, const std::byte* payload, size_t size) {
@@ -193,13 +230,9 @@ void Engine::device_self(Transfer& t, Transfer& sender) {
     return complete(t);
   }
   auto ticket = submit(view_of(t), view_of(sender), sender.bytes, Lane::local);
-  DeviceCopy copy{};
-  copy.receiver = &t;
-  copy.source = instance.self;
-  copy.sender = reinterpret_cast<uint64_t>(&sender);
-  if (!ticket) return finish_copy(copy, std::move(ticket).error());
-  copy.ticket = std::move(*ticket);
-  copies_.push_back(std::move(copy));
+  const Get get{&t, instance.self, reinterpret_cast<uint64_t>(&sender)};
+  if (!ticket) return finish_get(get, std::move(ticket).error());
+  copies_.push_back({std::move(*ticket), get, {}});
 }
 
 // Sender's side: fills one chunk while the other goes out as fragments.
@@ -330,24 +363,23 @@ bool Engine::poll_device() {
     }
     DeviceCopy copy = std::move(copies_[i]);
     copies_.erase(copies_.begin() + static_cast<ptrdiff_t>(i));
-    if (outcome)
-      finish_copy(copy);
-    else
-      finish_copy(copy, std::move(outcome).error());
+    finish_copy(copy, std::move(outcome));
     moved = true;
   }
   return moved;
 }
 
-void Engine::finish_copy(DeviceCopy& copy) {
-  if (copy.mapping != nullptr) importer_->release(copy.mapping);
-  if (copy.sender != 0) finish_sender(copy.source, copy.sender);
-  complete(*copy.receiver);
+void Engine::finish_get(const Get& get, Status outcome) {
+  if (get.mapping != nullptr) importer_->release(get.mapping);
+  if (get.sender != 0) finish_sender(get.source, get.sender);
+  if (!outcome) get.receiver->outcome = std::move(outcome);
+  complete(*get.receiver);
 }
 
-void Engine::finish_copy(DeviceCopy& copy, Error error) {
-  copy.receiver->outcome = std::move(error);
-  finish_copy(copy);
+void Engine::finish_copy(DeviceCopy& copy, Status outcome) {
+  for (const Get& get : copy.more)
+    finish_get(get, outcome ? Status{} : Status(Error(outcome.error().code(), outcome.error().message())));
+  finish_get(copy.get, std::move(outcome));
 }
 
 void Engine::close_device() {

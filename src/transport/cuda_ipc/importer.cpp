@@ -58,7 +58,7 @@ Result<int> reachable(const Region& region, const device::Memory& local) {
 
 Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* probe,
                                 const device::Memory& local) {
-  if (probe != nullptr) probes_.insert_or_assign({peer, probe->region.device}, *probe);
+  if (probe != nullptr) learn(peer, *probe);
   const Key key{peer, region.base, local.device};
   if (Mapping* mapping = cached(key, region); mapping != nullptr) [[likely]] {
     if (local.context == nullptr || local.context == mapping->memory_.context) {

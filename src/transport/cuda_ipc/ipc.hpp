@@ -120,6 +120,8 @@ class Importer {
   /// name.
   [[nodiscard]] Result<Mapping*> open(Peer peer, const Region& region, const Probe* probe,
                                       const device::Memory& local);
+  /// Keeps a probe that came before its first open().
+  void learn(Peer peer, const Probe& probe) { probes_.insert_or_assign({peer, probe.region.device}, probe); }
   /// Gives a reference back. No copy may still be using it.
   void release(Mapping* mapping);
   /// The exporter's word: closes the mapping, or marks it to be closed with its last reference.

@@ -11,6 +11,7 @@ namespace weft::transport::shm {
 
 inline constexpr size_t kLine = 64;
 inline constexpr uint32_t kMaxRanks = 4096;
+inline constexpr uint32_t kMaxCores = 1024;
 inline constexpr size_t kCells = 64;  ///< inbox cells; a power of two
 inline constexpr size_t kCellPayload = 4096;
 inline constexpr size_t kBoxes = 8;
@@ -40,7 +41,8 @@ inline constexpr uint32_t kWrap = UINT32_MAX;  ///< size word: the rest of the r
 struct alignas(4096) Area {
   alignas(kLine) std::atomic<uint64_t> tail;  ///< inbox tickets handed to producers
   alignas(kLine) std::atomic<int32_t> pid;
-  std::atomic<uint64_t> probe_address;  ///< where this rank's probe word is, in its own address space
+  std::atomic<uint64_t> cores[kMaxCores / 64];  ///< cores this rank may run on
+  std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
   std::atomic<uint64_t> probe_value;
   Cell cells[kCells];
   Box boxes[kBoxes];

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <bit>
 #include <ctime>
 
 #include "base/config.hpp"
@@ -34,6 +35,11 @@ Shm::Shm(Segment segment, uint32_t self, uint32_t ranks)
   area_->pid.store(::getpid(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
   area_->probe_value.store(probe_word_, std::memory_order_relaxed);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof cores, &cores);
+  for (uint32_t core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &cores)) area_->cores[core / 64] |= uint64_t{1} << (core % 64);
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets peers read our memory under Yama's ptrace_scope 1
   in_.reserve(kBoxes);
 }
@@ -76,6 +82,16 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange) {
       return Error(Errc::other, "shared memory: not all ranks of this host came up (one may have died)");
   }
   return shm;
+}
+
+uint32_t Shm::usable_cores() const {
+  uint32_t count = 0;
+  for (uint32_t word = 0; word < kMaxCores / 64; ++word) {
+    uint64_t together = 0;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) together |= segment_.area(rank).cores[word].load();
+    count += static_cast<uint32_t>(std::popcount(together));
+  }
+  return count;
 }
 
 size_t Shm::max_message(Peer peer) {

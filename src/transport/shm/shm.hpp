@@ -26,6 +26,8 @@ class Shm final : public Transport {
   [[nodiscard]] Status can_get(Peer peer) override;
   [[nodiscard]] Status get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote) override;
 
+  /// Cores that at least one rank of the host may run on.
+  [[nodiscard]] uint32_t usable_cores() const;
   [[nodiscard]] size_t segment_bytes() const { return Segment::bytes(ranks_); }
 
  private:
