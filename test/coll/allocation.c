@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Blocking collectives of usual sizes allocate nothing: counted by a malloc of our own in front of the C
+// library's.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+extern void* __libc_malloc(size_t);
+static long allocations;
+
+void* malloc(size_t size) {
+  ++allocations;
+  return __libc_malloc(size);
+}
+
+static int failures, rank;
+#define COUNTED(call)                                                                         \
+  do {                                                                                        \
+    for (int warm = 0; warm < 20; ++warm) call;                                               \
+    const long before = allocations;                                                          \
+    for (int i = 0; i < 200; ++i) call;                                                       \
+    if (allocations != before) {                                                              \
+      ++failures;                                                                             \
+      fprintf(stderr, "rank %d: %ld allocations in %s\n", rank, allocations - before, #call); \
+    }                                                                                         \
+  } while (0)
+
+int main(int argc, char** argv) {
+  double in[64] = {0}, out[64] = {0};
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  free(malloc(16));
+  if (allocations == 0) ++failures;  // the counter is not in the way of anything
+  COUNTED(MPI_Barrier(MPI_COMM_WORLD));
+  COUNTED(MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+  COUNTED(MPI_Allreduce(in, out, 64, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+  COUNTED(MPI_Bcast(in, 64, MPI_DOUBLE, 0, MPI_COMM_WORLD));
+  COUNTED(MPI_Allgather(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, MPI_COMM_WORLD));
+  COUNTED(MPI_Alltoall(in, 1, MPI_DOUBLE, out, 1, MPI_DOUBLE, MPI_COMM_WORLD));
+  COUNTED((MPI_Reduce(in, out, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD), MPI_Barrier(MPI_COMM_WORLD)));
+  MPI_Finalize();
+  return failures == 0 ? 0 : 1;
+}
