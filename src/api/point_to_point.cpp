@@ -2,7 +2,6 @@
 // Point-to-point calls (MPI 5.0 chapter 3): blocking calls run a Transfer on the stack, the others one of the
 // slab.
 #include <cstring>
-#include <vector>
 
 #include "api/handles.hpp"
 #include "api/impl.hpp"
@@ -152,36 +151,6 @@ Status Recv_init(void* buf, MPI_Count count, Datatype& type, int source, int tag
   p2p::prepare(*transfer, buffer_of(buf, count, type), source, tag, comm, SendMode::standard);
   *request = handle_of(*transfer);
   return {};
-}
-
-Status Sendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
-                void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source, int recvtag,
-                Communicator& comm, MPI_Status* status) {
-  Transfer receive(Kind::receive), send(Kind::send);
-  p2p::post_receive(receive, buffer_of(recvbuf, recvcount, recvtype), source, recvtag, comm);
-  p2p::post_send(send, buffer_of(sendbuf, sendcount, sendtype), dest, sendtag, comm);
-  core::wait(comm.instance, receive);
-  core::wait(comm.instance, send);
-  fill(status, receive.completion);
-  if (!receive.outcome) return std::move(receive.outcome);
-  return std::move(send.outcome);
-}
-
-Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
-                        int recvtag, Communicator& comm, MPI_Status* status) {
-  // The data to send are packed aside first; device memory through the engine's own copies.
-  std::vector<std::byte> aside;
-  WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
-  static const device::Memory host;
-  Transfer receive(Kind::receive), send(Kind::send);
-  const Buffer packed{aside.data(), static_cast<MPI_Count>(aside.size()), to_datatype(MPI_PACKED), &host};
-  p2p::post_send(send, packed, dest, sendtag, comm);
-  p2p::post_receive(receive, buffer_of(buf, count, type), source, recvtag, comm);
-  core::wait(comm.instance, receive);
-  core::wait(comm.instance, send);
-  fill(status, receive.completion);
-  if (!receive.outcome) return std::move(receive.outcome);
-  return std::move(send.outcome);
 }
 
 Status Probe(int source, int tag, Communicator& comm, MPI_Status* status) {

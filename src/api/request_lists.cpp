@@ -105,6 +105,15 @@ void wait_until(Done&& done) {
   }
 }
 
+/// The status of a complete, null or inactive request, which stays as it is.
+Status look(MPI_Request handle, MPI_Status* status) {
+  core::Request* request = completed(handle);
+  if (request == nullptr) return fill_empty(status), Status{};
+  WEFT_TRY(request->query());
+  fill(status, request->completion);
+  return {};
+}
+
 Status no_active(int* index, int* flag, MPI_Status* status) {
   *index = MPI_UNDEFINED;
   if (flag != nullptr) *flag = 1;
@@ -171,6 +180,51 @@ Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   if (*active == 0) return {};
   advance_once();
   return retire_some(incount, handles, outcount, indices, statuses);
+}
+
+// The MPI_Request_get_status_* calls look without ending anything (MPI 5.0 section 3.7.6).
+
+Status Request_get_status_all(int count, const MPI_Request* handles, int* flag, MPI_Status* statuses) {
+  *flag = 0;
+  auto active = count_active(count, handles);
+  if (!active) return std::move(active).error();
+  if (*active != 0) advance_once();
+  for (int i = 0; i < count; ++i)
+    if (pending(handles[i])) return {};
+  *flag = 1;
+  for (int i = 0; i < count; ++i) WEFT_TRY(look(handles[i], status_at(statuses, i)));
+  return {};
+}
+
+Status Request_get_status_any(int count, const MPI_Request* handles, int* index, int* flag,
+                              MPI_Status* status) {
+  *flag = 0;
+  *index = MPI_UNDEFINED;
+  auto active = count_active(count, handles);
+  if (!active) return std::move(active).error();
+  if (*active == 0) return no_active(index, flag, status);
+  advance_once();
+  const int found = find_completed(count, handles);
+  if (found < 0) return {};
+  *flag = 1;
+  *index = found;
+  return look(handles[found], status);
+}
+
+Status Request_get_status_some(int incount, const MPI_Request* handles, int* outcount, int* indices,
+                               MPI_Status* statuses) {
+  auto active = count_active(incount, handles);
+  if (!active) return std::move(active).error();
+  *outcount = MPI_UNDEFINED;
+  if (*active == 0) return {};
+  advance_once();
+  *outcount = 0;
+  for (int i = 0; i < incount; ++i) {
+    if (completed(handles[i]) == nullptr) continue;
+    WEFT_TRY(look(handles[i], status_at(statuses, *outcount)));
+    indices[(*outcount)++] = i;
+  }
+  return {};
 }
 
 }  // namespace weft::api::impl

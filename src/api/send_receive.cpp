@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Combined send and receive (MPI 5.0 section 3.10): blocking on the stack, nonblocking as one request that is
+// complete when both halves are.
+#include <cstddef>
+#include <vector>
+
+#include "api/handles.hpp"
+#include "api/impl.hpp"
+#include "api/status.hpp"
+#include "p2p/p2p.hpp"
+
+namespace weft::api {
+namespace {
+
+using core::Communicator;
+using datatype::Datatype;
+using p2p::Buffer;
+using p2p::Transfer;
+using Kind = core::Request::Kind;
+
+/// The arguments of one half.
+struct Half {
+  Buffer buffer;
+  int rank, tag;
+};
+
+Buffer buffer_of(const void* address, MPI_Count count, const Datatype& type) {
+  return {const_cast<void*>(address), count, &type};
+}
+
+/// The data that a replacing call sends, packed aside, as a buffer.
+Buffer packed_buffer(std::vector<std::byte>& data) {
+  static const device::Memory host;
+  return {data.data(), static_cast<MPI_Count>(data.size()), to_datatype(MPI_PACKED), &host};
+}
+
+class SendReceive final : public core::Request, private core::Poller {
+ public:
+  explicit SendReceive(Communicator& communicator) : Request(Kind::receive) {
+    communicator.retain();
+    comm = &communicator;
+  }
+  ~SendReceive() override = default;
+
+  static Slab<SendReceive>& slab() {
+    static auto& slab = *new Slab<SendReceive>(size_t{1} << 20);
+    static const bool registered =
+        (register_request_slab([](const void* handle) { return SendReceive::slab().check(handle); }), true);
+    (void)registered;
+    return slab;
+  }
+
+  void begin(const Half& send, const Half& receive) {
+    p2p::post_receive(*receive_, receive.buffer, receive.rank, receive.tag, *comm);
+    p2p::post_send(*send_, send.buffer, send.rank, send.tag, *comm);
+    comm->instance.add(*this);
+    poll();
+  }
+  Status cancel() override {
+    WEFT_TRY(send_->cancel());
+    return receive_->cancel();
+  }
+  void destroy() override {
+    receive_->destroy();
+    send_->destroy();
+    comm->release();
+    slab().destroy(this);
+  }
+  std::vector<std::byte> aside;  ///< what a replacing call sends
+
+ private:
+  bool poll() override {
+    if (!receive_->complete() || !send_->complete()) return false;
+    comm->instance.remove(*this);
+    completion = receive_->completion;
+    outcome = std::move(receive_->outcome.ok() ? send_->outcome : receive_->outcome);
+    finish();
+    return true;
+  }
+  Transfer* receive_ = p2p::create_transfer(Kind::receive);  // they hold the datatypes
+  Transfer* send_ = p2p::create_transfer(Kind::send);
+};
+
+Status blocking(const Half& send, const Half& receive, Communicator& comm, MPI_Status* status) {
+  Transfer in(Kind::receive), out(Kind::send);
+  p2p::post_receive(in, receive.buffer, receive.rank, receive.tag, comm);
+  p2p::post_send(out, send.buffer, send.rank, send.tag, comm);
+  core::wait(comm.instance, in);
+  core::wait(comm.instance, out);
+  fill(status, in.completion);
+  return std::move(in.outcome.ok() ? out.outcome : in.outcome);
+}
+
+}  // namespace
+
+namespace impl {
+
+Status Sendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
+                void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source, int recvtag,
+                Communicator& comm, MPI_Status* status) {
+  return blocking({buffer_of(sendbuf, sendcount, sendtype), dest, sendtag},
+                  {buffer_of(recvbuf, recvcount, recvtype), source, recvtag}, comm, status);
+}
+
+Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
+                        int recvtag, Communicator& comm, MPI_Status* status) {
+  std::vector<std::byte> aside;
+  WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
+  return blocking({packed_buffer(aside), dest, sendtag}, {buffer_of(buf, count, type), source, recvtag}, comm,
+                  status);
+}
+
+Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
+                 void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source, int recvtag,
+                 Communicator& comm, MPI_Request* request) {
+  SendReceive* both = SendReceive::slab().create(comm);
+  *request = handle_of(*both);
+  both->begin({buffer_of(sendbuf, sendcount, sendtype), dest, sendtag},
+              {buffer_of(recvbuf, recvcount, recvtype), source, recvtag});
+  return {};
+}
+
+Status Isendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
+                         int recvtag, Communicator& comm, MPI_Request* request) {
+  std::vector<std::byte> aside;
+  WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
+  SendReceive* both = SendReceive::slab().create(comm);
+  both->aside = std::move(aside);
+  *request = handle_of(*both);
+  both->begin({packed_buffer(both->aside), dest, sendtag}, {buffer_of(buf, count, type), source, recvtag});
+  return {};
+}
+
+}  // namespace impl
+}  // namespace weft::api
