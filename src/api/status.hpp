@@ -21,8 +21,12 @@ inline void fill(MPI_Status* status, const core::Completion& completion) {
   status->MPI_internal[2] = completion.cancelled ? 1 : 0;
   status->MPI_internal[3] = status->MPI_internal[4] = 0;
 }
-/// The status of MPI_PROC_NULL, of null and of inactive requests (MPI 5.0 section 3.7.3).
-inline void fill_empty(MPI_Status* status) { fill(status, core::Completion{}); }
+/// The empty status, of null and of inactive requests: sets the error too (MPI 5.0 section 3.7.3).
+inline void fill_empty(MPI_Status* status) {
+  if (status == MPI_STATUS_IGNORE) return;
+  fill(status, core::Completion{});
+  status->MPI_ERROR = MPI_SUCCESS;
+}
 
 inline uint64_t bytes_of(const MPI_Status& status) {
   uint64_t bytes;
