@@ -21,14 +21,19 @@ using reference::Layout;
 
 constexpr uintptr_t kUint32 = 0x251, kSum = 0x21;
 
+struct Types {
+  datatype::Datatype& word = *datatype::predefined(kUint32);
+  datatype::Datatype& pair = *datatype::contiguous(2, word).value();
+  datatype::Datatype& vector = *datatype::vector(2, 1, reference::kGaps.stride, word).value();
+  datatype::Datatype& gaps = *datatype::resized(vector, 0, reference::kGaps.extent * 4).value();
+  ~Types() {
+    for (datatype::Datatype* type : {&gaps, &vector, &pair}) type->close_handle();
+  }
+};
+
 const datatype::Datatype& type_of(const Layout& layout) {
-  static datatype::Datatype& word = *datatype::predefined(kUint32);
-  static datatype::Datatype& pair = *datatype::contiguous(2, word).value();
-  static datatype::Datatype& gaps =
-      *datatype::resized(*datatype::vector(2, 1, reference::kGaps.stride, word).value(), 0,
-                         reference::kGaps.extent * 4)
-           .value();
-  return layout.words == 1 ? word : layout.extent == 2 ? pair : gaps;
+  static const Types types;
+  return layout.words == 1 ? types.word : layout.extent == 2 ? types.pair : types.gaps;
 }
 
 void compose(void* in, void* inout, int* count, void** handle) {

@@ -240,6 +240,7 @@ int main(int argc, char** argv) {
   same_bits_everywhere();
   large_counts();
   if (provided == MPI_THREAD_MULTIPLE) threads();
+  expect::close();
   MPI_Finalize();
   return 0;
 }

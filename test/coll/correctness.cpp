@@ -386,6 +386,7 @@ int main(int argc, char** argv) {
   if (least < 500) expect::fail("too few comparisons were made", least);
   for (MPI_Comm* comm : {&reversed, &halves, &most})
     if (*comm != MPI_COMM_NULL) MPI_Comm_free(comm);
+  expect::close();
   MPI_Finalize();
   return 0;
 }

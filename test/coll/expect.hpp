@@ -39,8 +39,10 @@ inline void equal(const Field& got, const Field& wanted) {
   if (const int64_t at = got.difference(wanted); at >= 0) fail("wrong word", static_cast<long>(at));
 }
 
+inline MPI_Datatype pair = MPI_DATATYPE_NULL, gaps = MPI_DATATYPE_NULL;
+inline MPI_Op composition = MPI_OP_NULL;
+
 inline MPI_Datatype type_of(const Layout& layout) {
-  static MPI_Datatype pair = MPI_DATATYPE_NULL, gaps = MPI_DATATYPE_NULL;
   if (layout.words == 1) return MPI_UINT32_T;
   if (pair == MPI_DATATYPE_NULL) {
     MPI_Datatype vector;
@@ -67,10 +69,16 @@ inline void compose(void* in, void* inout, int* count, MPI_Datatype* type) {
 
 /// MPI_SUM for words, composition for pairs.
 inline MPI_Op op_of(const Layout& layout) {
-  static MPI_Op composition = MPI_OP_NULL;
   if (layout.words == 1) return MPI_SUM;
   if (composition == MPI_OP_NULL) MPI_Op_create(compose, 0, &composition);
   return composition;
+}
+
+/// Frees what the functions above have made.
+inline void close() {
+  if (pair != MPI_DATATYPE_NULL) MPI_Type_free(&pair);
+  if (gaps != MPI_DATATYPE_NULL) MPI_Type_free(&gaps);
+  if (composition != MPI_OP_NULL) MPI_Op_free(&composition);
 }
 
 /// Runs one collective in one of its forms; persistent ones are started twice. `load` fills the buffers
