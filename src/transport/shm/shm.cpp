@@ -201,21 +201,23 @@ size_t Shm::poll_box(Incoming& in, Receiver& receiver, size_t limit) {
     const uint32_t size = word.load(std::memory_order_acquire);
     if (size == 0) break;
     if (size == kWrap) {
-      word.store(0, std::memory_order_relaxed);
       in.position += kBoxBytes - (in.position & kRingMask);
       continue;
     }
     receiver.deliver(in.source, box.ring + (in.position & kRingMask) + kRecordHeader, size);
-    const uint64_t end = in.position + record_bytes(size);
-    for (; in.position != end; in.position += kLine)
-      word_at(box, in.position).store(0, std::memory_order_relaxed);
-    if (in.position - in.published >= kBoxBytes / 4) {
-      in.published = in.position;
-      box.consumed.store(in.position, std::memory_order_release);
-    }
+    in.position += record_bytes(size);
+    if (in.position - in.published >= kBoxBytes / 4) give_back(in);
     ++delivered;
   }
   return delivered;
+}
+
+// Clears the words of all consumed lines, then lets the writer have them: in large steps, so that the stores
+// to lines that the writer's core still shares do not delay the reply to each message.
+void Shm::give_back(Incoming& in) {
+  for (; in.published != in.position; in.published += kLine)
+    word_at(*in.box, in.published).store(0, std::memory_order_relaxed);
+  in.box->consumed.store(in.position, std::memory_order_release);
 }
 
 size_t Shm::poll_inbox(Receiver& receiver, size_t limit) {

@@ -53,6 +53,7 @@ class Shm final : public Transport {
   std::byte* reserve_cell(Peer peer, Outgoing& out);
   static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_box(Incoming& in, Receiver& receiver, size_t limit);
+  static void give_back(Incoming& in);
   size_t poll_inbox(Receiver& receiver, size_t limit);
   Status probe(Peer peer);
 
