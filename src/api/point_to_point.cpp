@@ -82,6 +82,8 @@ Status receive_nothing(MPI_Message* message, MPI_Status* status) {
 }  // namespace
 
 Status Send(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {
+  if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]]
+    return {};
   return send(buf, count, type, dest, tag, comm, SendMode::standard);
 }
 Status Bsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm) {

@@ -170,10 +170,13 @@ void Engine::consumed(uint32_t from, uint64_t bytes) {
 }
 
 bool Engine::fits_eager(const Transfer& t, Peer& peer) const {
-  if (device_side(t)) return false;
-  const size_t room = peer.transport->max_message(t.peer);
-  return t.bytes + sizeof(EagerSync) <= room && t.bytes <= eager_limit() &&
-         peer.eager_sent + t.bytes + kEntryCharge - peer.eager_credited <= credit;
+  return !device_side(t) && has_credit(t.peer, t.bytes, peer);
+}
+
+/// Small enough for the peer's transport, and within what it may keep of ours unreceived.
+bool Engine::has_credit(uint32_t to, uint64_t bytes, Peer& peer) {
+  return bytes <= eager_limit() && bytes + sizeof(EagerSync) <= peer.transport->max_message(to) &&
+         peer.eager_sent + bytes + kEntryCharge - peer.eager_credited <= credit;
 }
 
 void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEntryCharge; }

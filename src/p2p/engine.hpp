@@ -43,6 +43,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
                       core::Channel channel);
   void send(Transfer& t);
+  [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
   void receive(Transfer& t);
   void receive_message(Transfer& t, Message& message);
   void cancel(Transfer& t);
@@ -123,6 +124,7 @@ class Engine final : public core::Poller, private transport::Receiver {
 
   // protocol/eager.cpp
   [[nodiscard]] bool fits_eager(const Transfer& t, Peer& peer) const;
+  [[nodiscard]] static bool has_credit(uint32_t to, uint64_t bytes, Peer& peer);
   bool try_eager(Transfer& t);
   void take_eager(Transfer& t, const std::byte* payload, size_t size);
   void send_to_self(Transfer& t);

@@ -75,6 +75,11 @@ void post_send(Transfer& t, const Buffer& buffer, int dest, int tag, core::Commu
     comm.instance.engine->send(t);
 }
 
+bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
+  if (dest == kProcNull || !buffer.type->contiguous() || device::available()) return false;
+  return comm.instance.engine->send_now(buffer, comm.process(dest), tag, comm);
+}
+
 void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel) {
   Engine::prepare(t, comm, *buffer.type, SendMode::standard, channel);

@@ -25,6 +25,9 @@ void destroy(core::Instance& instance);
 /// Starts a send. `dest` may be kProcNull. The buffer must stay until transfer.complete().
 void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core::Communicator& comm,
                SendMode mode = SendMode::standard, core::Channel channel = core::Channel::user);
+/// A standard send that is complete on return, without a Transfer: small host data to a peer with credit and
+/// room. False: nothing was done, post_send() it.
+[[nodiscard]] bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm);
 /// Starts a receive. `source` may be kAnySource or kProcNull, `tag` kAnyTag.
 void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel = core::Channel::user);

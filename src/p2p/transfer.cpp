@@ -56,14 +56,14 @@ Status Transfer::cancel() {
 
 void Transfer::pack(uint64_t offset, std::byte* out, size_t n) const {
   if (contiguous)
-    std::memcpy(out, data() + offset, n);
+    copy_small(out, data() + offset, n);
   else
     datatype::pack(*type, count, address, static_cast<datatype::Count>(offset), out, n);
 }
 
 void Transfer::unpack(uint64_t offset, const std::byte* in, size_t n) {
   if (contiguous)
-    std::memcpy(data() + offset, in, n);
+    copy_small(data() + offset, in, n);
   else
     datatype::unpack(*type, count, address, static_cast<datatype::Count>(offset), in, n);
 }

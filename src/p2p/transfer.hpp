@@ -3,6 +3,7 @@
 // Threading: under the instance lock.
 #pragma once
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "base/slab.hpp"
@@ -28,6 +29,16 @@ struct Buffer {
   const datatype::Datatype* type;
   const device::Memory* memory = nullptr;
 };
+
+/// memcpy, without the call for the sizes of one number.
+inline void copy_small(void* to, const void* from, size_t n) {
+  if (n == 8)
+    std::memcpy(to, from, 8);
+  else if (n == 4)
+    std::memcpy(to, from, 4);
+  else if (n != 0)
+    std::memcpy(to, from, n);
+}
 
 class Transfer : public core::Request, public match::Node {
  public:

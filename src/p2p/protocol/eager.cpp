@@ -10,7 +10,7 @@ namespace weft::p2p {
 namespace {
 
 config::Size eager_max{
-    "p2p.eager_max", 8 << 10, 0, 16 << 10,
+    "p2p.eager_max", 16 << 10, 0, 16 << 10,
     "Largest host message in bytes that is sent at once, without waiting for its receive."};
 
 }  // namespace
@@ -23,6 +23,21 @@ Error truncation_error(const Transfer& t) {
 }
 
 size_t Engine::eager_limit() { return eager_max; }
+
+bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
+  if (to == instance.self) return false;
+  Peer& peer = peers_[to];
+  const auto bytes = static_cast<uint64_t>(buffer.count) * static_cast<uint64_t>(buffer.type->size());
+  if (blocked(peer) || !has_credit(to, bytes, peer)) return false;
+  std::byte* room = peer.transport->reserve(to, sizeof(Header) + bytes);
+  if (room == nullptr) return false;
+  charge(peer, bytes);
+  *reinterpret_cast<Header*>(room) = {
+      Type::eager, 0, 0, static_cast<uint32_t>(bytes), comm.context(core::Channel::user), comm.rank(), tag};
+  copy_small(room + sizeof(Header), buffer.address, bytes);
+  peer.transport->commit(to, sizeof(Header) + bytes);
+  return true;
+}
 
 bool Engine::try_eager(Transfer& t) {
   Peer& peer = peers_[t.peer];
