@@ -44,8 +44,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # false alarms in std::string of g++ 12 (PR 105329)
 endif()
-if(WEFT_WERROR)
-  add_compile_options(-Werror)
+if(WEFT_WERROR)  # what the optimiser guesses differs between compilers: a warning, not an error
+  add_compile_options(-Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow)
 endif()
 if(WEFT_ASSERTS)
   add_compile_options(-UNDEBUG)
