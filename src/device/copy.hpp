@@ -83,8 +83,8 @@ struct Copy2D {
 [[nodiscard]] Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
                           size_t n);
 
-/// How completion is seen in the context of `memory` now: "event", "flag" or "query"; "none" before its
-/// first copy.
+/// How completion is seen in the context of `memory` now: "event", "flag", "query" or "hybrid"; "none" before
+/// its first copy.
 [[nodiscard]] const char* completion_method(const Memory& memory);
 
 }  // namespace weft::device

@@ -13,8 +13,9 @@ namespace {
 
 config::Choice setting_completion(
     "gpu.completion", 0, {"auto", "event", "flag", "query"},
-    "How the end of a GPU copy is seen: event query, a flag in pinned memory written by the stream (auto, "
-    "where the GPU can), or stream query");
+    "How the end of a GPU copy is seen: event query, a flag in pinned memory written by the stream, stream "
+    "query, or (auto, where streams can write flags) the query for the last copy of a stream, flags before "
+    "it");
 
 constexpr size_t kMaxStates = 64;
 constexpr size_t kFlagStride = 64;  // bytes: a cache line a lane
@@ -192,7 +193,9 @@ Status prepare(LaneStream& lane) {
     if (code != kSuccess)
       log::write(log::Level::info, "GPU completion by events: streams cannot write flags (%s)",
                  describe(code).c_str());
-    lane.method = code == kSuccess ? Completion::flag : Completion::event;
+    lane.method = code != kSuccess                       ? Completion::event
+                  : lane.method == Completion::automatic ? Completion::hybrid
+                                                         : Completion::flag;
   }
   lane.stream = stream;
   return {};

@@ -15,7 +15,9 @@
 
 namespace weft::device::cuda {
 
-enum class Completion : int { automatic, event, flag, query };
+/// `hybrid`: the last copy of a stream by asking the stream, earlier ones by the flag written before their
+/// successor.
+enum class Completion : int { automatic, event, flag, query, hybrid };
 
 struct State;
 
@@ -25,8 +27,9 @@ struct LaneStream {
   State* state = nullptr;
   Stream stream = nullptr;  // written once, under the mutex
   Completion method = Completion::automatic;
-  uint32_t submitted = 0;    // under the mutex
-  uint32_t* flag = nullptr;  // in the state's pinned page, written by the stream
+  std::atomic<uint32_t> submitted{0};  // changed under the mutex
+  std::atomic<uint32_t> seen{0};       // hybrid: the copy that was last when the stream was found idle
+  uint32_t* flag = nullptr;            // in the state's pinned page, written by the stream
   Address flag_address = 0;
   std::atomic<Code> fault{kSuccess};  // sticky: the stream failed
 };

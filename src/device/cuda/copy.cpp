@@ -67,14 +67,28 @@ void drain(const LaneStream& lane) {
   while (cuda::driver().stream_query(lane.stream) == cuda::kNotReady) ::sched_yield();
 }
 
+cuda::Code write_flag(LaneStream& lane, uint32_t sequence) {
+  return cuda::driver().stream_write_value32(lane.stream, lane.flag_address, sequence,
+                                             cuda::kWriteValueDefault);
+}
+
+/// Hybrid completion: a copy gets its flag only when another follows it while it may be under way. A flag
+/// costs the stream some microseconds; the last copy is seen by asking the stream.
+cuda::Code mark_predecessor(LaneStream& lane) {
+  const uint32_t last = lane.submitted.load(std::memory_order_relaxed);
+  if (lane.method != Completion::hybrid || last == lane.seen.load(std::memory_order_relaxed))
+    return cuda::kSuccess;
+  return write_flag(lane, last);
+}
+
 /// Puts the completion mark behind what was submitted.
 cuda::Code mark(LaneStream& lane, Ticket& ticket) {
-  const uint32_t sequence = ++lane.submitted;
+  const uint32_t sequence = lane.submitted.load(std::memory_order_relaxed) + 1;
+  lane.submitted.store(sequence, std::memory_order_release);
   cuda::Event event = nullptr;
   cuda::Code code = cuda::kSuccess;
   if (lane.method == Completion::flag) {
-    code = cuda::driver().stream_write_value32(lane.stream, lane.flag_address, sequence,
-                                               cuda::kWriteValueDefault);
+    code = write_flag(lane, sequence);
   } else if (lane.method == Completion::event) {
     auto taken = cuda::take_event(*lane.state);
     if (!taken) return cuda::kOutOfMemory;
@@ -100,6 +114,8 @@ Result<Ticket> submit(const Memory& dst, const Memory& src, Lane which, const ch
       [[unlikely]]
     return copy_failure(fault, "earlier copy", dst, src);
   WEFT_TRY(cuda::prepare(lane));
+  if (const cuda::Code code = mark_predecessor(lane); code != cuda::kSuccess) [[unlikely]]
+    return copy_failure(code, "completion mark", dst, src);
   if (const cuda::Code code = issue(lane.stream); code != cuda::kSuccess) [[unlikely]] {
     drain(lane);
     return copy_failure(code, call, dst, src);
@@ -187,7 +203,9 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
 Result<bool> done(Ticket& ticket) {
   if (!ticket.pending()) return true;
   LaneStream& lane = TicketAccess::lane(ticket);
-  if (lane.method == Completion::flag) {
+  const bool last = lane.method == Completion::hybrid &&
+                    TicketAccess::sequence(ticket) == lane.submitted.load(std::memory_order_acquire);
+  if (lane.method == Completion::flag || (lane.method == Completion::hybrid && !last)) {
     if (lane.flag != nullptr) [[likely]] {
       const uint32_t seen = __atomic_load_n(lane.flag, __ATOMIC_ACQUIRE);
       if (static_cast<int32_t>(seen - TicketAccess::sequence(ticket)) >= 0) {
@@ -203,6 +221,8 @@ Result<bool> done(Ticket& ticket) {
   }
   const cuda::Code code = ask_driver(lane, TicketAccess::event(ticket));
   if (code == cuda::kNotReady) return false;
+  if (last && code == cuda::kSuccess)
+    lane.seen.store(TicketAccess::sequence(ticket), std::memory_order_relaxed);
   ticket = Ticket();
   if (code == cuda::kSuccess) return true;
   lane.fault.store(code, std::memory_order_relaxed);
@@ -227,7 +247,7 @@ Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& 
 }
 
 const char* completion_method(const Memory& memory) {
-  constexpr const char* kNames[] = {"none", "event", "flag", "query"};
+  constexpr const char* kNames[] = {"none", "event", "flag", "query", "hybrid"};
   if (!available() || !memory.known_to_driver()) return kNames[0];
   auto state = cuda::state_of(memory);
   if (!state) return kNames[0];
