@@ -197,6 +197,8 @@ void Engine::receive(Transfer& t) {
   }
   t.state = Transfer::State::posted;
   posted_.add(t);
+  // A copy engine can work while the application posts the rest of a window: let what has come start.
+  if (device_side(t)) instance.progress();
 }
 
 void Engine::receive_message(Transfer& t, Message& message) {

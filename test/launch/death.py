@@ -150,18 +150,27 @@ class Signals(unittest.TestCase):
     def test_suspend_and_resume(self):
         script = "i=0; while true; do i=$((i+1)); echo $i; sleep 0.05; done"
         with start("-n", 1, *shell(script), variables=self.mark.variables) as job:
-            job.stdout.readline()
-            job.send_signal(signal.SIGTSTP)
-            self.assertTrue(os.WIFSTOPPED(os.waitpid(job.pid, os.WUNTRACED)[1]))
-            states = []
-            for pid in self.mark.processes():
-                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                    states.append(file.read().rpartition(")")[2].split()[0])
-            self.assertGreaterEqual(states.count("T"), 2, states)  # mpiexec and the rank
-            job.send_signal(signal.SIGCONT)
-            for _ in range(20):
-                self.assertTrue(job.stdout.readline())
-            job.kill()
+            try:
+                job.stdout.readline()
+                job.send_signal(signal.SIGTSTP)
+                self.assertTrue(os.WIFSTOPPED(os.waitpid(job.pid, os.WUNTRACED)[1]))
+                deadline = time.monotonic() + LIMIT  # mpiexec stops at once, the rank when the sentinel has been told
+                while self.states().count("T") < 2 and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self.assertGreaterEqual(self.states().count("T"), 2, self.states())  # mpiexec and the rank
+                job.send_signal(signal.SIGCONT)
+                for _ in range(20):
+                    self.assertTrue(job.stdout.readline())
+            finally:
+                job.kill()
+
+    def states(self):
+        """The state letters of the job's processes."""
+        letters = []
+        for pid in self.mark.processes():
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                letters.append(file.read().rpartition(")")[2].split()[0])
+        return letters
 
     def test_ignored_from_outside_stays_ignored(self):
         command = ["nohup", MPIEXEC, "-n", "1", *shell("echo ready; exec sleep 300")]
