@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Local copies: memcpy, typed copies on the host, lists of device copies; host mirrors of device operands.
+// Local copies: memcpy, typed copies on the host, copy engines; host mirrors of device operands.
 #include "coll/copy.hpp"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "device/copy.hpp"
+#include "p2p/protocol/device_copy.hpp"
 
 namespace weft::coll {
 namespace {
@@ -20,67 +21,23 @@ log::SlowPath staged_reduction(
     "coll.host_reduction",
     "the operands cross PCIe and the CPU reduces them: 10x to 100x slower than a kernel");
 
-constexpr size_t kPieces = 256;
-
-/// A list of copies between the two buffers' memories, submitted when it is full.
-class Pieces {
- public:
-  Pieces(const device::Memory& to, const device::Memory& from, device::Lane lane)
-      : to_(to), from_(from), lane_(lane) {}
-  void add(void* dst, const void* src, size_t size) {
-    list_[used_++] = {dst, src, size};
-    if (used_ == kPieces) flush();
-  }
-  Status finish() {
-    flush();
-    return std::move(outcome_);
-  }
-
- private:
-  void flush() {
-    if (used_ == 0 || !outcome_.ok()) return;
-    auto ticket = device::copy_pieces_async(list_, std::exchange(used_, 0), to_, from_, lane_);
-    outcome_ = ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
-  }
-  const device::Memory &to_, &from_;
-  device::Lane lane_;
-  size_t used_ = 0;
-  Status outcome_;
-  device::Piece list_[kPieces];
-};
-
 device::Memory memory_of(const p2p::Buffer& buffer) {
   if (buffer.memory != nullptr) return *buffer.memory;
   return device::classify(advance(buffer.address, buffer.type->true_lb()));
 }
 
-/// Packs to or unpacks from `n` contiguous bytes at `flat`, run by run.
-Status copy_runs(const p2p::Buffer& typed, void* flat, int64_t n, bool unpack, Pieces pieces) {
-  auto* at = static_cast<std::byte*>(flat);
-  datatype::for_each_run(*typed.type, typed.count, 0, n, [&](int64_t displacement, int64_t length) {
-    void* run = advance(typed.address, displacement);
-    unpack ? pieces.add(run, at, static_cast<size_t>(length))
-           : pieces.add(at, run, static_cast<size_t>(length));
-    at += length;
-  });
-  return pieces.finish();
+p2p::View view_of(const p2p::Buffer& buffer, const device::Memory& memory) {
+  return {static_cast<std::byte*>(buffer.address), buffer.type->contiguous() ? nullptr : buffer.type,
+          buffer.count, memory};
 }
 
 Status device_copy(const p2p::Buffer& to, const device::Memory& to_memory, const p2p::Buffer& from,
                    const device::Memory& from_memory, int64_t n) {
-  const bool flat_to = to.type->contiguous(), flat_from = from.type->contiguous();
-  if (flat_to && flat_from)
-    return device::copy(to.address, to_memory, from.address, from_memory, static_cast<size_t>(n));
-  scattered_copy.hit("a collective copied noncontiguous elements in device memory inside one process");
-  if (flat_to)
-    return copy_runs(from, to.address, n, false, Pieces(to_memory, from_memory, device::Lane::local));
-  if (flat_from)
-    return copy_runs(to, from.address, n, true, Pieces(to_memory, from_memory, device::Lane::local));
-  const std::unique_ptr<std::byte[]> flat(new (std::nothrow) std::byte[static_cast<size_t>(n)]);
-  if (flat == nullptr) return Error(Errc::no_mem, "no memory to pack " + std::to_string(n) + " bytes");
-  const device::Memory host;
-  WEFT_TRY(copy_runs(from, flat.get(), n, false, Pieces(host, from_memory, device::Lane::out)));
-  return copy_runs(to, flat.get(), n, true, Pieces(to_memory, host, device::Lane::in));
+  if (!to.type->contiguous() || !from.type->contiguous())
+    scattered_copy.hit("a collective copied noncontiguous elements in device memory inside one process");
+  auto ticket = p2p::submit(view_of(to, to_memory), view_of(from, from_memory), static_cast<uint64_t>(n),
+                            device::Lane::local);
+  return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
 }
 
 }  // namespace
