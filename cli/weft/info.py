@@ -17,14 +17,17 @@ def add_parser(subparsers):
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON object")
     form.add_argument("--parsable", action="store_true", help="as key:value lines")
+    parser.add_argument("--config", action="store_true", help="every setting: value, default, origin, range")
     return parser
 
 
 def run(arguments):
     """Prints the version, the prefix, what the library says of itself and whether there is a CUDA driver."""
     try:
+        if arguments.config:
+            return show_settings(settings(), arguments)
         facts = collect()
-    except (prefix.NotInstalled, OSError) as error:
+    except (prefix.NotInstalled, OSError, ValueError) as error:
         print("weft info: %s" % error, file=sys.stderr)
         return 1
     if arguments.json:
@@ -53,6 +56,34 @@ def collect():
         "cxx_compiler": wrapped_compiler(root, "mpicxx"),
         "cuda_driver": cuda_driver(),
     }
+
+
+def settings():
+    """Every setting of the library, one dictionary each. ValueError: a variable in the environment is refused."""
+    library = ctypes.CDLL(os.path.join(prefix.find(), "lib", prefix.LIBRARY))
+    length = ctypes.c_int()
+    library.MPIX_Settings(None, 0, ctypes.byref(length))
+    text = ctypes.create_string_buffer(length.value + 1)
+    status = library.MPIX_Settings(text, length.value + 1, None)
+    if status != 0:
+        raise ValueError(text.value.decode())
+    names = ("variable", "value", "default", "origin", "range", "help")
+    return [dict(zip(names, line.split("\t"))) for line in text.value.decode().splitlines()]
+
+
+def show_settings(found, arguments):
+    """Prints the settings in the form asked for."""
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for setting in found:
+        if arguments.parsable:
+            print("weft:config:%(variable)s:value:%(value)s" % setting)
+            continue
+        print("%(variable)s = %(value)s" % setting + ("" if setting["origin"] == "default" else "   (environment)"))
+        print("    %(help)s" % setting)
+        print("    %(range)s; default %(default)s" % setting)
+    return 0
 
 
 def library_version(library):

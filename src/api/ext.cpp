@@ -4,11 +4,29 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
+#include "api/entry.hpp"
 #include "api/errors.hpp"
+#include "base/config.hpp"
 #include "device/memory.hpp"
 
 #define WEFT_EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+/// As much of `text` as `size` bytes hold, terminated; `length` gets its whole length.
+int hand_out(const std::string& text, char* buffer, int size, int* length) {
+  if (length != nullptr) *length = static_cast<int>(text.size());
+  if (size < 0 || (buffer == nullptr && size > 0)) return MPI_ERR_ARG;
+  if (size == 0) return MPI_SUCCESS;
+  const size_t shown = std::min(text.size(), static_cast<size_t>(size) - 1);
+  std::memcpy(buffer, text.data(), shown);
+  buffer[shown] = '\0';
+  return MPI_SUCCESS;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -16,16 +34,27 @@ WEFT_EXPORT int PMPIX_Query_cuda_support(void) { return weft::device::available(
 __attribute__((weak, alias("PMPIX_Query_cuda_support"))) WEFT_EXPORT int MPIX_Query_cuda_support(void);
 
 WEFT_EXPORT int PMPIX_Last_error_message(char* message, int size, int* length) {
-  const std::string& text = weft::api::last_error_message();
-  if (length != nullptr) *length = static_cast<int>(text.size());
-  if (size < 0 || (message == nullptr && size > 0)) return MPI_ERR_ARG;
-  if (size == 0) return MPI_SUCCESS;
-  const size_t shown = std::min(text.size(), static_cast<size_t>(size) - 1);
-  std::memcpy(message, text.data(), shown);
-  message[shown] = '\0';
-  return MPI_SUCCESS;
+  return hand_out(weft::api::last_error_message(), message, size, length);
 }
 __attribute__((weak, alias("PMPIX_Last_error_message"))) WEFT_EXPORT int MPIX_Last_error_message(
     char* message, int size, int* length);
+
+WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
+  using weft::config::Origin;
+  if (weft::api::g_state.load() == weft::api::State::before_init)
+    if (auto read = weft::config::load(); !read) {
+      hand_out(read.error().message(), text, size, length);
+      return MPI_ERR_ARG;
+    }
+  std::string lines;
+  for (const auto* setting : weft::config::all()) {
+    const char* origin = setting->origin == Origin::environment ? "environment" : "default";
+    lines += setting->variable() + '\t' + setting->value_text() + '\t' + setting->default_text() + '\t' +
+             origin + '\t' + setting->range_text() + '\t' + setting->help + '\n';
+  }
+  return hand_out(lines, text, size, length);
+}
+__attribute__((weak, alias("PMPIX_Settings"))) WEFT_EXPORT int MPIX_Settings(char* text, int size,
+                                                                             int* length);
 
 }  // extern "C"

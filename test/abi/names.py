@@ -7,7 +7,7 @@ import sys
 
 import table
 
-EXTENSIONS = {"MPIX_Query_cuda_support", "MPIX_Last_error_message"}
+EXTENSIONS = {"MPIX_Query_cuda_support", "MPIX_Last_error_message", "MPIX_Settings"}
 
 
 def main():

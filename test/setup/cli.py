@@ -31,6 +31,23 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn(PREFIX, out)
 
+    def test_settings(self):
+        os.environ["WEFT_P2P_CREDIT"] = "64k"
+        try:
+            status, out, err = weft("info", "--config", "--json")
+            self.assertEqual(status, 0, err)
+            found = {setting["variable"]: setting for setting in json.loads(out)}
+            self.assertEqual(found["WEFT_P2P_CREDIT"]["value"], "65536")
+            self.assertEqual(found["WEFT_P2P_CREDIT"]["origin"], "environment")
+            self.assertEqual(found["WEFT_LOG"]["origin"], "default")
+            self.assertIn("WEFT_P2P_CREDIT = 65536   (environment)", weft("info", "--config")[1])
+            os.environ["WEFT_P2P_CREDIT"] = "many"
+            status, _, err = weft("info", "--config")
+            self.assertEqual(status, 1)
+            self.assertIn("WEFT_P2P_CREDIT=many", err)
+        finally:
+            del os.environ["WEFT_P2P_CREDIT"]
+
     def test_version_and_refusals(self):
         self.assertRegex(weft("--version")[1], r"^weft \d+\.\d+\.\d+$")
         self.assertEqual(weft("nonsense")[0], 2)
