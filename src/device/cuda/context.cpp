@@ -40,16 +40,6 @@ State* find(Context context, unsigned long long id) {
   return nullptr;
 }
 
-bool is_primary(Context context, Ordinal device) {
-  unsigned flags = 0;
-  int active = 0;
-  Context primary = nullptr;
-  if (driver().primary_ctx_get_state(device, &flags, &active) != kSuccess || active == 0) return false;
-  if (driver().primary_ctx_retain(&primary, device) != kSuccess) return false;
-  driver().primary_ctx_release(device);
-  return primary == context;
-}
-
 /// Asks the context's facts and allocates the flag page.
 Status fill(State& state) {
   const CurrentContext current(state.context);
@@ -67,7 +57,6 @@ Status fill(State& state) {
   WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &address, state.flags,
                 0);
   state.max_pitch = static_cast<size_t>(pitch);
-  state.primary = is_primary(state.context, state.device);
   for (size_t i = 0; i < kLanes; ++i) {
     LaneStream& lane = state.lanes[i];
     lane.state = &state;

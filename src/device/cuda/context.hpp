@@ -39,7 +39,6 @@ struct State {
   Context context = nullptr;
   unsigned long long id = 0;  // cuCtxGetId; 0 when the driver has none
   Ordinal device = -1;
-  bool primary = false;
   size_t max_pitch = 0;
   std::array<LaneStream, kLanes> lanes;
   void* flags = nullptr;  // pinned page of completion flags, a cache line a lane
