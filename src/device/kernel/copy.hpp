@@ -14,48 +14,49 @@ struct Item {
 /// Parameter of `weft_copy_list(List)`: many copies in one launch. Bounded by the 4 KiB of kernel parameters.
 struct List {
   static constexpr uint32_t kMax = 160;
-  uint32_t count = 0;
-  uint32_t reserved = 0;
+  uint32_t count;
+  uint32_t reserved;
   Item items[kMax];
 };
 static_assert(sizeof(List) <= 4096);
 
 /// One command of the copier: the doorbell's line. Every word travels with the command's sequence number, so
 /// that one read over PCIe brings a whole command or shows that it is not there yet.
-/// Words: dst low, dst high, src low, src high, bytes, blocks that share the copy (1: the first alone).
 struct alignas(64) Command {
+  enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks };  ///< blocks: how many share it; 0: leave
   struct Pair {
     uint32_t word, sequence;
   } pairs[8];
 };
 
 /// Parameter of `weft_copier(Copier)`: a resident kernel that serves commands in the order of their sequence
-/// numbers, command n in slot n % kSlots. Command 0 does not exist: numbers skip 0 when they wrap.
+/// numbers, command n in slot n % kSlots. It is launched only when no life before it is running and every
+/// earlier command is done or was taken back.
 struct Copier {
   static constexpr uint32_t kSlots = 16;
-  uint64_t ring;        ///< Command[kSlots], pinned host memory
+  static constexpr uint32_t kBlocks = 8, kThreads = 512;  ///< of a launch, at most
+  uint64_t ring;                                          ///< Command[kSlots], pinned host memory
   uint64_t status;      ///< one 64-bit word in pinned host memory, see Status
-  uint64_t memory;      ///< Memory, device memory, kept between lives
-  uint32_t first;       ///< the first command to take; 0: go on where the previous life ended, unless that
-                        ///< one was idle: then leave at once
-  uint32_t generation;  ///< this life's number, from 1
+  uint64_t memory;      ///< Memory, device memory, zero before the first life
+  uint32_t first;       ///< the first command to take
+  uint32_t generation;  ///< this life's number: 1 to 65535
   uint32_t linger;      ///< ns without a command after which it leaves
   uint32_t life;        ///< ns after which it leaves in any case, between two commands
 
-  /// The status word: stored as a whole by each completion and by a life's end. After `gone` has this life's
-  /// number nothing is taken any more; commands after `done` were not touched.
-  struct Status {
-    uint32_t done;  ///< low half: the last command that is complete and visible to everybody
-    uint32_t gone;  ///< high half: the last life that has ended
-  };
-
-  /// Kept in device memory from life to life.
+  /// Between the blocks of one launch.
   struct Memory {
-    Command relay;     ///< from the first block to the others: its command, as pairs
-    uint32_t next;     ///< where the previous life ended
-    uint32_t idle;     ///< it had nothing to do
-    uint32_t arrived;  ///< blocks that have finished their part
+    Command relay;  ///< from the first block to the others: its command; sequence = tag(generation, command)
+    uint32_t present;  ///< blocks other than the first that are running
+    uint32_t arrived;  ///< blocks other than the first that have finished their part of a command
   };
+};
+
+/// The copier's status word, always stored as a whole: at a life's start, by each completion, at its end.
+/// Once `gone` has a life's number nothing is taken any more, and commands after `done` were not touched.
+struct Status {
+  uint32_t done;   ///< bits 0-31: the last command that is complete and visible to everybody
+  uint16_t gone;   ///< bits 32-47: the last life that has ended
+  uint16_t alive;  ///< bits 48-63: the last life that has begun
 };
 
 }  // namespace weft::device::kernel

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copy kernels: a list of copies in one launch, and the copier, which stays for a while and takes its
+// commands from pinned memory. Methods and hazards: docs/gpu.md.
+#include "device/kernel/copy.hpp"
+
+namespace weft::device::kernel {
+namespace {
+
+// A resident kernel must see what changed since its last command: its loads pass the first-level cache by.
+template <bool kFresh, class Word>
+__device__ __forceinline__ Word load(const Word* from) {
+  return kFresh ? __ldcv(from) : *from;
+}
+
+/// Thread `self` of `all` copies its share of n words, four under way at a time.
+template <bool kFresh, class Word>
+__device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self, uint32_t all) {
+  uint64_t i = self;
+  for (; i + 3ull * all < n; i += 4ull * all) {
+    const Word a = load<kFresh>(src + i), b = load<kFresh>(src + i + all);
+    const Word c = load<kFresh>(src + i + 2ull * all), d = load<kFresh>(src + i + 3ull * all);
+    dst[i] = a;
+    dst[i + all] = b;
+    dst[i + 2ull * all] = c;
+    dst[i + 3ull * all] = d;
+  }
+  for (; i < n; i += all) dst[i] = load<kFresh>(src + i);
+}
+
+/// The same for bytes, by words where both sides have the same offset in a word.
+template <bool kFresh, class Word>
+__device__ void copy_by(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
+  using Byte = unsigned char;
+  const uint64_t to_boundary = -dst & (sizeof(Word) - 1);
+  const uint64_t head = to_boundary < bytes ? to_boundary : bytes;
+  const uint64_t words = (bytes - head) / sizeof(Word), tail = head + words * sizeof(Word);
+  auto* const to = reinterpret_cast<Byte*>(dst);
+  const auto* const from = reinterpret_cast<const Byte*>(src);
+  copy_words<kFresh>(reinterpret_cast<Word*>(dst + head), reinterpret_cast<const Word*>(src + head), words,
+                     self, all);
+  if (self < head) to[self] = load<kFresh>(from + self);
+  if (self < bytes - tail) to[tail + self] = load<kFresh>(from + tail + self);
+}
+
+template <bool kFresh>
+__device__ void copy(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
+  const uint64_t offset = dst ^ src;
+  if ((offset & 15) == 0)
+    copy_by<kFresh, uint4>(dst, src, bytes, self, all);
+  else if ((offset & 7) == 0)
+    copy_by<kFresh, uint2>(dst, src, bytes, self, all);
+  else if ((offset & 3) == 0)
+    copy_by<kFresh, uint32_t>(dst, src, bytes, self, all);
+  else
+    copy_by<kFresh, unsigned char>(dst, src, bytes, self, all);
+}
+
+__device__ __forceinline__ Command::Pair load_pair(const Command::Pair* at) {
+  Command::Pair pair;
+  asm volatile("ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];"
+               : "=r"(pair.word), "=r"(pair.sequence)
+               : "l"(at)
+               : "memory");
+  return pair;
+}
+
+__device__ __forceinline__ void store_pair(Command::Pair* at, uint32_t word, uint32_t sequence) {
+  asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(word), "r"(sequence) : "memory");
+}
+
+__device__ __forceinline__ void publish(uint64_t status, uint32_t done, uint32_t gone, uint32_t alive) {
+  const uint64_t word = static_cast<uint64_t>(alive << 16 | (gone & 0xffffu)) << 32 | done;
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(status), "l"(word) : "memory");
+}
+
+__device__ __forceinline__ uint64_t nanoseconds() {
+  uint64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+
+/// What the relay's pairs carry: differs between the commands of a life and between lives.
+__device__ __forceinline__ uint32_t tag(uint32_t generation, uint32_t sequence) {
+  return generation << 16 | (sequence & 0xffffu);
+}
+
+struct Shared {
+  uint32_t words[8];
+  uint32_t leave;
+};
+
+/// First warp of the first block: the next command, or the end of this life.
+__device__ void take(const Copier& copier, Shared& shared, uint32_t next, uint64_t born) {
+  const auto* const slot = reinterpret_cast<const Command*>(copier.ring) + next % Copier::kSlots;
+  const uint32_t lane = threadIdx.x & 31;
+  for (const uint64_t idle_since = nanoseconds();;) {
+    const Command::Pair pair = load_pair(&slot->pairs[lane & 7]);
+    if (__all_sync(~0u, pair.sequence == next)) {
+      if (lane < 8) shared.words[lane] = pair.word;
+      if (lane == Command::blocks) shared.leave = pair.word == 0;
+      return;
+    }
+    const uint64_t now = nanoseconds();
+    // Lanes may read different times: the first decides.
+    if (__shfl_sync(~0u, now - idle_since > copier.linger || now - born > copier.life, 0)) {
+      if (lane == 0) shared.leave = 1;
+      return;
+    }
+  }
+}
+
+/// First warp of the first block: the command goes to the other blocks.
+__device__ void relay(const Copier& copier, Copier::Memory& memory, const Shared& shared, uint32_t sequence) {
+  const uint32_t lane = threadIdx.x & 31;
+  if (lane < 8)
+    store_pair(&memory.relay.pairs[lane], shared.leave && lane == Command::blocks ? 0 : shared.words[lane],
+               tag(copier.generation, sequence));
+}
+
+/// A block other than the first: its part of what is relayed, until it is told to leave.
+__device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& shared) {
+  const uint32_t lane = threadIdx.x & 31;
+  uint32_t last = tag(copier.generation, copier.first - 1);
+  if (threadIdx.x == 0) atomicAdd(&memory.present, 1);
+  for (;;) {
+    if (threadIdx.x < 32) {
+      for (;;) {
+        const Command::Pair pair = load_pair(&memory.relay.pairs[lane & 7]);
+        const uint32_t seen = __shfl_sync(~0u, pair.sequence, 0);
+        if (!__all_sync(~0u, pair.sequence == seen) || seen == last || seen >> 16 != copier.generation)
+          continue;
+        last = seen;
+        if (lane < 8) shared.words[lane] = pair.word;
+        break;
+      }
+    }
+    __syncthreads();
+    const uint32_t blocks = shared.words[Command::blocks];
+    if (blocks == 0) break;
+    if (blockIdx.x < blocks)
+      copy<true>(
+          static_cast<uint64_t>(shared.words[Command::dst_high]) << 32 | shared.words[Command::dst_low],
+          static_cast<uint64_t>(shared.words[Command::src_high]) << 32 | shared.words[Command::src_low],
+          shared.words[Command::bytes], blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0 && blockIdx.x < blocks) {
+      __threadfence_system();
+      atomicAdd(&memory.arrived, 1);
+    }
+  }
+  if (threadIdx.x == 0) atomicSub(&memory.present, 1);
+}
+
+/// The first block: takes commands, shares the large ones, says when they are done.
+__device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& shared) {
+  const uint64_t born = nanoseconds();
+  const uint32_t before = copier.generation - 1;
+  uint32_t next = copier.first;
+  if (threadIdx.x == 0) {
+    shared.leave = 0;
+    publish(copier.status, next - 1, before, copier.generation);
+  }
+  for (;; ++next) {
+    __syncthreads();
+    if (threadIdx.x < 32) {
+      take(copier, shared, next, born);
+      __syncwarp();
+      if (gridDim.x > 1 && (shared.leave || shared.words[Command::blocks] > 1)) {
+        // Blocks that have not been given a place yet must not be waited for.
+        const bool all = *static_cast<volatile uint32_t*>(&memory.present) == gridDim.x - 1;
+        __syncwarp();
+        if (!shared.leave && !all && threadIdx.x == 0) shared.words[Command::blocks] = 1;
+        __syncwarp();
+        if (shared.leave || all) relay(copier, memory, shared, next);
+      }
+    }
+    __syncthreads();
+    if (shared.leave) break;
+    const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
+    copy<true>(static_cast<uint64_t>(shared.words[Command::dst_high]) << 32 | shared.words[Command::dst_low],
+               static_cast<uint64_t>(shared.words[Command::src_high]) << 32 | shared.words[Command::src_low],
+               shared.words[Command::bytes], threadIdx.x, blocks * blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      if (blocks > 1) {
+        while (*static_cast<volatile uint32_t*>(&memory.arrived) != blocks - 1) {
+        }
+        *static_cast<volatile uint32_t*>(&memory.arrived) = 0;
+      }
+      __threadfence_system();
+      publish(copier.status, next, before, copier.generation);
+    }
+  }
+  if (threadIdx.x == 0) publish(copier.status, next - 1, copier.generation, copier.generation);
+}
+
+}  // namespace
+
+constexpr uint64_t kChunk = 16384;  // bytes that a block copies at a time
+
+/// The chunks of all items, dealt to the blocks in turn.
+extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_constant__ List list) {
+  uint64_t mine = blockIdx.x, first = 0;
+  for (uint32_t i = 0; i < list.count; ++i) {
+    const Item& item = list.items[i];
+    const uint64_t chunks = (item.bytes + kChunk - 1) / kChunk;
+    for (; mine < first + chunks; mine += gridDim.x) {
+      const uint64_t offset = (mine - first) * kChunk, rest = item.bytes - offset;
+      copy<false>(item.dst + offset, item.src + offset, rest < kChunk ? rest : kChunk, threadIdx.x,
+                  blockDim.x);
+    }
+    first += chunks;
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(512) weft_copier(const __grid_constant__ Copier copier) {
+  __shared__ Shared shared;
+  auto& memory = *reinterpret_cast<Copier::Memory*>(copier.memory);
+  if (blockIdx.x == 0)
+    lead(copier, memory, shared);
+  else
+    follow(copier, memory, shared);
+}
+
+}  // namespace weft::device::kernel
