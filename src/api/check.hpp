@@ -41,6 +41,14 @@ inline bool is_root(const core::Communicator& comm, int root) {
   return is_rank(root, comm.remote_size()) || (comm.inter() && (root == MPI_ROOT || root == MPI_PROC_NULL));
 }
 
+/// Neighbors that a neighborhood collective receives from and sends to; 0 without a topology.
+inline int indegree(const core::Communicator& comm) {
+  return comm.topology == nullptr ? 0 : static_cast<int>(comm.topology->sources.size());
+}
+inline int outdegree(const core::Communicator& comm) {
+  return comm.topology == nullptr ? 0 : static_cast<int>(comm.topology->destinations.size());
+}
+
 /// Index of the first negative value, or n.
 size_t find_negative(const CountArray& values, size_t n);
 /// Index of the first handle that is not a live (and, if asked, committed) datatype, or n.

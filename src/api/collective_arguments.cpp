@@ -26,12 +26,14 @@ Collective::Collective(What what, core::Communicator& comm, int root) {
   call.rank = comm.rank();
   call.size = comm.size();
   call.root = root;
-  if (!comm.inter()) [[likely]]
-    return;
-  call.size = call.rank = 0;  // no array is looked at
-  fail(Error(Errc::unsupported, std::string(coll::name(what)) +
-                                    " on an intercommunicator is not there yet: use an intracommunicator "
-                                    "(MPI_Intercomm_merge makes one)"));
+  call.send.blocks = call.recv.blocks = comm.remote_size();
+}
+
+void Collective::refuse_inter() {
+  if (call.inter())
+    fail(Error(Errc::comm, std::string(coll::name(call.what)) +
+                               " is not defined on an intercommunicator (MPI 5.0 section 6.2.2): use "
+                               "MPI_Intercomm_merge first"));
 }
 
 void Collective::fail(Error error) {
@@ -41,6 +43,7 @@ void Collective::fail(Error error) {
 bool Collective::in_place(const void* buffer, const char* name, bool allowed) {
   if (buffer != MPI_IN_PLACE) [[likely]]
     return false;
+  allowed = allowed && !call.inter();
   if (!allowed)
     fail(Error(Errc::buffer, std::string(name) + " = MPI_IN_PLACE is not allowed here in " +
                                  coll::name(call.what) + " (MPI 5.0 chapter 6): give a buffer"));
@@ -63,7 +66,7 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
   set(call.recv, recv, count, type);
   call.results = count;
   call.bytes = static_cast<uint64_t>(count * type.size());
-  if (!op.allows(type)) [[unlikely]]
+  if (!op.allows(type) && takes_part(*call.comm, call.root)) [[unlikely]]
     fail(not_allowed(op, type));
 }
 
@@ -74,7 +77,7 @@ void Collective::refuse_alias() {
     return;
   const auto empty = [&](const coll::Operand& operand) {
     int64_t n = operand.count;
-    for (int i = 0; operand.counts && i < call.size; ++i) n += operand.counts[i];
+    for (int i = 0; operand.counts && i < operand.blocks; ++i) n += operand.counts[i];
     return operand.type == nullptr || n * operand.type->size() == 0;
   };
   if (empty(send) || empty(recv)) return;
@@ -98,11 +101,18 @@ coll::Numbers Widened::take(const CountArray& values, int n) {
   return {out, true};
 }
 
+const datatype::Datatype* const* TypeList::take(const DatatypeArray& types, int n) {
+  const auto entries = static_cast<size_t>(n);
+  objects_.reset(new const datatype::Datatype*[entries]);
+  for (size_t i = 0; i < entries; ++i) objects_[i] = &types[i];
+  return objects_.get();
+}
+
 Barrier::Barrier(core::Communicator& comm) : Collective(What::barrier, comm) {}
 
 Bcast::Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, core::Communicator& comm)
     : Collective(What::bcast, comm, root) {
-  if (in_place(buffer, "buffer", false)) return;
+  if (takes_part(comm, root) && in_place(buffer, "buffer", false)) return;
   set(call.recv, buffer, count, type);
   call.bytes = static_cast<uint64_t>(count * type.size());
   classify();
@@ -111,9 +121,9 @@ Bcast::Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, 
 Reduce::Reduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
                int root, core::Communicator& comm)
     : Collective(What::reduce, comm, root) {
-  const bool at_root = call.rank == root;
-  set_reduction(send, at_root ? recv : nullptr, count, type, op, at_root);
-  if (!at_root) call.results = 0;
+  const bool here = at_root(comm, root);
+  set_reduction(at_leaf(comm, root) ? send : nullptr, here ? recv : nullptr, count, type, op, here);
+  if (!here) call.results = 0;
   classify();
 }
 
@@ -140,7 +150,8 @@ ReduceScatter::ReduceScatter(const void* send, void* recv, const CountArray& cou
   for (int i = 0; i < call.size; ++i) total += each[i];
   set_reduction(send, recv, total, type, op);
   call.recv.counts = each;
-  if (call.size > 0) call.recv.count = call.results = each[call.rank];
+  call.recv.blocks = call.size;
+  call.recv.count = call.results = each[call.rank];
   classify();
 }
 
@@ -149,11 +160,12 @@ ReduceScatter::ReduceScatter(const void* send, void* recv, const CountArray& cou
 Gather::Gather(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                MPI_Count recv_count, datatype::Datatype& recv_type, int root, core::Communicator& comm)
     : Collective(What::gather, comm, root) {
-  const bool at_root = call.rank == root;
-  call.in_place = in_place(send, "sendbuf", at_root);
-  if (!call.in_place) set(call.send, send, send_count, send_type);
-  if (at_root && !in_place(recv, "recvbuf", false)) set(call.recv, recv, recv_count, recv_type);
-  call.bytes = static_cast<uint64_t>(at_root ? recv_count * recv_type.size() : send_count * send_type.size());
+  const bool here = at_root(comm, root);
+  const bool sends = at_leaf(comm, root);
+  call.in_place = sends && in_place(send, "sendbuf", here);
+  if (sends && !call.in_place) set(call.send, send, send_count, send_type);
+  if (here && !in_place(recv, "recvbuf", false)) set(call.recv, recv, recv_count, recv_type);
+  call.bytes = static_cast<uint64_t>(here ? recv_count * recv_type.size() : send_count * send_type.size());
   classify();
 }
 
@@ -161,13 +173,14 @@ Gatherv::Gatherv(const void* send, MPI_Count send_count, datatype::Datatype& sen
                  const CountArray& recv_counts, const CountArray& displacements,
                  datatype::Datatype& recv_type, int root, core::Communicator& comm)
     : Collective(What::gatherv, comm, root) {
-  const bool at_root = call.rank == root;
-  call.in_place = in_place(send, "sendbuf", at_root);
-  if (!call.in_place) set(call.send, send, send_count, send_type);
-  if (at_root && !in_place(recv, "recvbuf", false)) {
+  const bool here = at_root(comm, root);
+  const bool sends = at_leaf(comm, root);
+  call.in_place = sends && in_place(send, "sendbuf", here);
+  if (sends && !call.in_place) set(call.send, send, send_count, send_type);
+  if (here && !in_place(recv, "recvbuf", false)) {
     set(call.recv, recv, 0, recv_type);
-    call.recv.counts = counts_.take(recv_counts, call.size);
-    call.recv.displacements = displacements_.take(displacements, call.size);
+    call.recv.counts = counts_.take(recv_counts, peers());
+    call.recv.displacements = displacements_.take(displacements, peers());
   }
   classify();
 }
@@ -175,11 +188,12 @@ Gatherv::Gatherv(const void* send, MPI_Count send_count, datatype::Datatype& sen
 Scatter::Scatter(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                  MPI_Count recv_count, datatype::Datatype& recv_type, int root, core::Communicator& comm)
     : Collective(What::scatter, comm, root) {
-  const bool at_root = call.rank == root;
-  call.in_place = in_place(recv, "recvbuf", at_root);
-  if (!call.in_place) set(call.recv, recv, recv_count, recv_type);
-  if (at_root && !in_place(send, "sendbuf", false)) set(call.send, send, send_count, send_type);
-  call.bytes = static_cast<uint64_t>(at_root ? send_count * send_type.size() : recv_count * recv_type.size());
+  const bool here = at_root(comm, root);
+  const bool receives = at_leaf(comm, root);
+  call.in_place = receives && in_place(recv, "recvbuf", here);
+  if (receives && !call.in_place) set(call.recv, recv, recv_count, recv_type);
+  if (here && !in_place(send, "sendbuf", false)) set(call.send, send, send_count, send_type);
+  call.bytes = static_cast<uint64_t>(here ? send_count * send_type.size() : recv_count * recv_type.size());
   classify();
 }
 
@@ -187,13 +201,14 @@ Scatterv::Scatterv(const void* send, const CountArray& send_counts, const CountA
                    datatype::Datatype& send_type, void* recv, MPI_Count recv_count,
                    datatype::Datatype& recv_type, int root, core::Communicator& comm)
     : Collective(What::scatterv, comm, root) {
-  const bool at_root = call.rank == root;
-  call.in_place = in_place(recv, "recvbuf", at_root);
-  if (!call.in_place) set(call.recv, recv, recv_count, recv_type);
-  if (at_root && !in_place(send, "sendbuf", false)) {
+  const bool here = at_root(comm, root);
+  const bool receives = at_leaf(comm, root);
+  call.in_place = receives && in_place(recv, "recvbuf", here);
+  if (receives && !call.in_place) set(call.recv, recv, recv_count, recv_type);
+  if (here && !in_place(send, "sendbuf", false)) {
     set(call.send, send, 0, send_type);
-    call.send.counts = counts_.take(send_counts, call.size);
-    call.send.displacements = displacements_.take(displacements, call.size);
+    call.send.counts = counts_.take(send_counts, peers());
+    call.send.displacements = displacements_.take(displacements, peers());
   }
   classify();
 }
@@ -217,9 +232,9 @@ Allgatherv::Allgatherv(const void* send, MPI_Count send_count, datatype::Datatyp
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) set(call.send, send, send_count, send_type);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = counts_.take(recv_counts, call.size);
-  call.recv.displacements = displacements_.take(displacements, call.size);
-  for (int i = 0; i < call.size; ++i)
+  call.recv.counts = counts_.take(recv_counts, peers());
+  call.recv.displacements = displacements_.take(displacements, peers());
+  for (int i = 0; i < peers(); ++i)
     call.bytes += static_cast<uint64_t>(call.recv.counts[i] * recv_type.size());
   classify();
 }
@@ -233,12 +248,12 @@ Alltoallv::Alltoallv(const void* send, const CountArray& send_counts, const Coun
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) {
     set(call.send, send, 0, send_type);
-    call.send.counts = numbers_[0].take(send_counts, call.size);
-    call.send.displacements = numbers_[1].take(send_displacements, call.size);
+    call.send.counts = numbers_[0].take(send_counts, peers());
+    call.send.displacements = numbers_[1].take(send_displacements, peers());
   }
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = numbers_[2].take(recv_counts, call.size);
-  call.recv.displacements = numbers_[3].take(recv_displacements, call.size);
+  call.recv.counts = numbers_[2].take(recv_counts, peers());
+  call.recv.displacements = numbers_[3].take(recv_displacements, peers());
   classify();
 }
 
@@ -251,22 +266,15 @@ Alltoallw::Alltoallw(const void* send, const CountArray& send_counts, const Coun
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) {
     call.send.address = const_cast<void*>(send);
-    call.send.counts = numbers_[0].take(send_counts, call.size);
-    call.send.displacements = numbers_[1].take(send_displacements, call.size);
-    call.send.types = take(send_types, 0);
+    call.send.counts = numbers_[0].take(send_counts, peers());
+    call.send.displacements = numbers_[1].take(send_displacements, peers());
+    call.send.types = types_[0].take(send_types, peers());
   }
   call.recv.address = recv;
-  call.recv.counts = numbers_[2].take(recv_counts, call.size);
-  call.recv.displacements = numbers_[3].take(recv_displacements, call.size);
-  call.recv.types = take(recv_types, 1);
+  call.recv.counts = numbers_[2].take(recv_counts, peers());
+  call.recv.displacements = numbers_[3].take(recv_displacements, peers());
+  call.recv.types = types_[1].take(recv_types, peers());
   classify();
-}
-
-const datatype::Datatype* const* Alltoallw::take(const DatatypeArray& types, int side) {
-  const auto n = static_cast<size_t>(call.size);
-  types_[side].reset(new const datatype::Datatype*[n]);
-  for (size_t i = 0; i < n; ++i) types_[side][i] = &types[i];
-  return types_[side].get();
 }
 
 }  // namespace weft::api::prepare

@@ -34,6 +34,9 @@ class Collective {
   /// The buffers of a call must not be the same one.
   void refuse_alias();
   void classify();
+  /// The ranks that blocks are for or from: the other group's on an intercommunicator.
+  [[nodiscard]] int peers() const { return call.comm->remote_size(); }
+  void refuse_inter();
   void fail(Error error);
 };
 
@@ -46,6 +49,15 @@ class Widened {
   static constexpr int kInline = 32;
   int64_t inline_[kInline];
   std::unique_ptr<int64_t[]> heap_;
+};
+
+/// The objects of an array of types.
+class TypeList {
+ public:
+  const datatype::Datatype* const* take(const DatatypeArray& types, int n);
+
+ private:
+  std::unique_ptr<const datatype::Datatype*[]> objects_;
 };
 
 struct Barrier : Collective {
@@ -69,13 +81,16 @@ struct Allreduce : Collective {
 struct Scan : Allreduce {
   Scan(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
        core::Communicator& comm)
-      : Allreduce(send, recv, count, type, op, comm, coll::Collective::scan) {}
+      : Allreduce(send, recv, count, type, op, comm, coll::Collective::scan) {
+    refuse_inter();
+  }
 };
 
 struct Exscan : Allreduce {
   Exscan(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
          core::Communicator& comm)
       : Allreduce(send, recv, count, type, op, comm, coll::Collective::exscan) {
+    refuse_inter();
     if (comm.rank() == 0) call.results = 0;
   }
 };
@@ -158,9 +173,8 @@ struct Alltoallw : Collective {
             const CountArray& recv_displacements, const DatatypeArray& recv_types, core::Communicator& comm);
 
  private:
-  const datatype::Datatype* const* take(const DatatypeArray& types, int side);
   Widened numbers_[4];
-  std::unique_ptr<const datatype::Datatype*[]> types_[2];
+  TypeList types_[2];
 };
 
 }  // namespace weft::api::prepare

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Communicators made from others (MPI 5.0 sections 7.4.2 and 7.6.2).
 #include <string>
+#include <string_view>
 
 #include "api/check.hpp"
 #include "api/hints.hpp"
@@ -21,6 +22,21 @@ Status hand_out(coll::Made made, MPI_Comm* handle) {
   *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
   return {};
 }
+
+/// The same for a communicator without a parent: error handler and hints are the caller's.
+Status hand_out_orphan(coll::Made made, const core::Info* info, core::Errhandler& errhandler,
+                       MPI_Comm* handle) {
+  if (made.ok() && *made != nullptr) {
+    (*made)->errhandler = core::Ref<core::Errhandler>::share(&errhandler);
+    if (Status status = apply_hints(**made, info); !status.ok()) {
+      (*made)->release();
+      return status;
+    }
+  }
+  return hand_out(std::move(made), handle);
+}
+
+std::string_view string_tag(const char* text) { return {text, strnlen(text, MPI_MAX_STRINGTAG_LEN)}; }
 
 /// Attributes of the parent and hints of the caller. On an error the child is gone.
 Status furnish(Communicator& parent, Communicator& child, const core::Info* info) {
@@ -101,16 +117,22 @@ Status Comm_create_group(Communicator& comm, core::Group& group, int tag, MPI_Co
 
 Status Comm_create_from_group(core::Group& group, const char* stringtag, core::Info* info,
                               core::Errhandler& errhandler, MPI_Comm* newcomm) {
-  const std::string_view name(stringtag, strnlen(stringtag, MPI_MAX_STRINGTAG_LEN));
-  auto child = coll::create_from_group(*g_instance, group, name);
-  if (child.ok() && *child != nullptr) {
-    (*child)->errhandler = core::Ref<core::Errhandler>::share(&errhandler);
-    if (Status status = apply_hints(**child, info); !status.ok()) {
-      (*child)->release();
-      return status;
-    }
-  }
-  return hand_out(std::move(child), newcomm);
+  return hand_out_orphan(coll::create_from_group(*g_instance, group, string_tag(stringtag)), info, errhandler,
+                         newcomm);
+}
+
+Status Intercomm_create_from_groups(core::Group& local_group, int local_leader, core::Group& remote_group,
+                                    int remote_leader, const char* stringtag, core::Info* info,
+                                    core::Errhandler& errhandler, MPI_Comm* newintercomm) {
+  const bool empty = local_group.size() == 0 || remote_group.size() == 0;
+  if (!empty && !is_rank(local_leader, local_group.size()))
+    return bad_member("local_leader", local_leader, local_group.size());
+  if (!empty && !is_rank(remote_leader, remote_group.size()))
+    return bad_member("remote_leader", remote_leader, remote_group.size());
+  return hand_out_orphan(
+      coll::intercomm_create_from_groups(*g_instance, local_group, local_leader, remote_group, remote_leader,
+                                         string_tag(stringtag)),
+      info, errhandler, newintercomm);
 }
 
 Status Comm_split(Communicator& comm, int color, int key, MPI_Comm* newcomm) {

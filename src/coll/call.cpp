@@ -16,15 +16,28 @@ const device::Memory kHost;
 }  // namespace
 
 const char* name(Collective what) {
-  static constexpr const char* kNames[kCollectives] = {"barrier",        "bcast",
-                                                       "reduce",         "allreduce",
-                                                       "gather",         "gatherv",
-                                                       "scatter",        "scatterv",
-                                                       "allgather",      "allgatherv",
-                                                       "alltoall",       "alltoallv",
-                                                       "alltoallw",      "reduce_scatter_block",
-                                                       "reduce_scatter", "scan",
-                                                       "exscan"};
+  static constexpr const char* kNames[kCollectives] = {"barrier",
+                                                       "bcast",
+                                                       "reduce",
+                                                       "allreduce",
+                                                       "gather",
+                                                       "gatherv",
+                                                       "scatter",
+                                                       "scatterv",
+                                                       "allgather",
+                                                       "allgatherv",
+                                                       "alltoall",
+                                                       "alltoallv",
+                                                       "alltoallw",
+                                                       "reduce_scatter_block",
+                                                       "reduce_scatter",
+                                                       "scan",
+                                                       "exscan",
+                                                       "neighbor_allgather",
+                                                       "neighbor_allgatherv",
+                                                       "neighbor_alltoall",
+                                                       "neighbor_alltoallv",
+                                                       "neighbor_alltoallw"};
   return kNames[static_cast<int>(what)];
 }
 

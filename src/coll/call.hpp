@@ -30,9 +30,17 @@ enum class Collective : uint8_t {
   reduce_scatter_block,
   reduce_scatter,
   scan,
-  exscan
+  exscan,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
+  neighbor_alltoallw
 };
-inline constexpr int kCollectives = static_cast<int>(Collective::exscan) + 1;
+inline constexpr int kCollectives = static_cast<int>(Collective::neighbor_alltoallw) + 1;
+/// The root of a call on an intercommunicator, in the root's own group: itself. The others there have
+/// p2p::kProcNull.
+inline constexpr int kRoot = -4;                  // MPI_ROOT in the ABI
 [[nodiscard]] const char* name(Collective what);  ///< "allreduce"
 
 /// A view of an array of counts or displacements, as int or as 64-bit integers. Owned by the caller.
@@ -45,12 +53,13 @@ struct Numbers {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// One side of the data of a call: a block for each rank, or one vector. Blocks are `count` elements each and
-/// lie one behind the other; with `counts` they have lengths of their own and lie at `displacements` (in
-/// extents; in bytes with `types`).
+/// One side of the data of a call: a block for each rank or neighbor, or one vector. Blocks are `count`
+/// elements each and lie one behind the other; with `counts` they have lengths of their own and lie at
+/// `displacements` (in extents; in bytes with `types`).
 struct Operand {
   void* address = nullptr;
   int64_t count = 0;
+  int blocks = 0;  ///< entries of the arrays
   const datatype::Datatype* type = nullptr;
   Numbers counts, displacements;
   const datatype::Datatype* const* types = nullptr;
@@ -75,6 +84,8 @@ struct Operand {
 
 /// A collective operation. With in_place, `send` holds what MPI takes as input: for reductions it is a copy
 /// of `recv`, for the others it is unused.
+/// On an intercommunicator `rank` and `size` are the local group's, and `root` is kRoot, p2p::kProcNull or a
+/// rank of the other group.
 struct Call {
   Collective what = Collective::barrier;
   core::Communicator* comm = nullptr;
@@ -89,8 +100,10 @@ struct Call {
       0;  ///< what selection looks at, equal on all ranks: a block of gather, scatter, allgather,
           ///< alltoall; the sum of all blocks of v-forms and reduce_scatter; else the vector
   int tag = 0;
+  int phase = 0;                 ///< of the program: see Round::next
   std::byte* scratch = nullptr;  ///< as much as the algorithm asked for
 
+  [[nodiscard]] bool inter() const { return comm->inter(); }
   [[nodiscard]] bool reduction() const { return op != nullptr; }
   [[nodiscard]] bool commutative() const { return op->commutative; }
   /// Rank relative to the root.

@@ -22,27 +22,11 @@ using core::Instance;
 using core::ProcessId;
 using core::Ref;
 
-/// What each process says in a split. Every colored process offers a context id; its leader's is used, which
-/// saves a second round.
-struct Wish {
-  int64_t color;
-  int64_t key;
-  ContextId context;
-};
-
 /// FNV-1a.
 uint64_t hash(std::string_view text) {
   uint64_t value = 0xcbf29ce484222325;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return value;
-}
-
-Status check_subset(const Group& group, const Group& whole) {
-  for (const ProcessId process : group.processes())
-    if (whole.rank_of(process) < 0)
-      return Error(Errc::group, "the group holds process " + std::to_string(process) +
-                                    ", which is not in the communicator's group");
-  return {};
 }
 
 /// The members agree on a context id made by the first of them.
@@ -58,15 +42,36 @@ Made create_among(Communicator& parent, Group& group, int tag) {
   return inherit(parent, Communicator::create(parent.instance, *id, Ref<Group>::share(&group)));
 }
 
-Result<std::vector<Wish>> gather_wishes(Communicator& parent, int64_t color, int key) {
-  std::vector<Wish> wishes(static_cast<size_t>(parent.size()));
-  const ContextId offer = color < 0 ? 0 : parent.instance.new_contexts();
-  wishes[static_cast<size_t>(parent.rank())] = {color, key, offer};
-  WEFT_TRY(Circle(parent, parent.next_collective_tag()).gather_all(wishes.data(), sizeof(Wish)));
+Result<Ref<Communicator>> bootstrap_communicator(Instance& instance) {
+  std::vector<ProcessId> processes(instance.size);
+  std::iota(processes.begin(), processes.end(), ProcessId{0});
+  auto everyone = Ref<Group>(Group::create(std::move(processes), instance.self));
+  Ref<Communicator> bootstrap(Communicator::create(instance, kBootstrapContext, std::move(everyone)));
+  if (!bootstrap) return Error(Errc::no_mem, "no room for another communicator: free some");
+  return bootstrap;
+}
+
+int tag_of(std::string_view name) { return static_cast<int>(hash(name) & (INT32_MAX >> 1)); }
+
+}  // namespace
+
+Status check_subset(const Group& group, const Group& whole) {
+  for (const ProcessId process : group.processes())
+    if (whole.rank_of(process) < 0)
+      return Error(Errc::group, "the group holds process " + std::to_string(process) +
+                                    ", which is not in the communicator's group");
+  return {};
+}
+
+Result<std::vector<Wish>> gather_wishes(Communicator& members, const Circle& circle, int64_t color, int key,
+                                        uint32_t ids) {
+  std::vector<Wish> wishes(static_cast<size_t>(circle.size()));
+  const ContextId offer = color < 0 ? 0 : members.instance.new_contexts(ids);
+  wishes[static_cast<size_t>(circle.rank())] = {color, key, offer};
+  WEFT_TRY(circle.gather_all(wishes.data(), sizeof(Wish)));
   return wishes;
 }
 
-/// Parent ranks of one color by (key, rank).
 std::vector<int> members_of(const std::vector<Wish>& wishes, int64_t color) {
   std::vector<int> ranks;
   for (size_t n = 0; n < wishes.size(); ++n)
@@ -76,12 +81,6 @@ std::vector<int> members_of(const std::vector<Wish>& wishes, int64_t color) {
   });
   return ranks;
 }
-
-Error no_intercomm(const char* what) {
-  return Error(Errc::unsupported, std::string(what) + " of an intercommunicator is not there yet");
-}
-
-}  // namespace
 
 Made inherit(Communicator& parent, Communicator* child) {
   if (child == nullptr) return Error(Errc::no_mem, "no room for another communicator: free some");
@@ -100,7 +99,7 @@ Made duplicate(Communicator& parent) {
 }
 
 Result<PendingChild> start_duplicate(Communicator& parent) {
-  if (parent.inter()) return no_intercomm("MPI_Comm_idup");
+  if (parent.inter()) return intercomm_start_duplicate(parent);
   const ContextId offer = parent.rank() == 0 ? parent.instance.new_contexts() : 0;
   Made child = inherit(parent, Communicator::create(parent.instance, offer, parent.group));
   if (!child) return std::move(child).error();
@@ -125,8 +124,8 @@ Result<PendingChild> start_duplicate(Communicator& parent) {
 }
 
 Made split(Communicator& parent, int64_t color, int key) {
-  if (parent.inter()) return no_intercomm("MPI_Comm_split");
-  auto wishes = gather_wishes(parent, color, key);
+  if (parent.inter()) return intercomm_split(parent, color, key);
+  auto wishes = gather_wishes(parent, Circle(parent, parent.next_collective_tag()), color, key, 1);
   if (!wishes) return std::move(wishes).error();
   if (color < 0) return nullptr;
   const std::vector<int> ranks = members_of(*wishes, color);
@@ -153,7 +152,7 @@ int64_t host_color(Instance& instance) {
 }
 
 Made create(Communicator& parent, Group& group) {
-  if (parent.inter()) return no_intercomm("MPI_Comm_create");
+  if (parent.inter()) return intercomm_subset(parent, group);
   const int tag = parent.next_collective_tag();
   WEFT_TRY(check_subset(group, *parent.group));
   if (group.rank() < 0) return nullptr;
@@ -161,7 +160,9 @@ Made create(Communicator& parent, Group& group) {
 }
 
 Made create_group(Communicator& parent, Group& group, int tag) {
-  if (parent.inter()) return no_intercomm("MPI_Comm_create_group");
+  if (parent.inter())
+    return Error(Errc::comm,
+                 "comm is an intercommunicator: MPI_Comm_create_group needs an intracommunicator");
   WEFT_TRY(check_subset(group, *parent.group));
   if (group.rank() < 0) return nullptr;
   return create_among(parent, group, partial_tag(tag));
@@ -171,13 +172,28 @@ Made create_from_group(Instance& instance, Group& group, std::string_view name) 
   if (group.size() == 0) return nullptr;
   if (group.rank() < 0)
     return Error(Errc::group, "this process is not in the group it makes a communicator of");
-  std::vector<ProcessId> processes(instance.size);
-  std::iota(processes.begin(), processes.end(), ProcessId{0});
-  auto everyone = Ref<Group>(Group::create(std::move(processes), instance.self));
-  const Ref<Communicator> bootstrap(Communicator::create(instance, kBootstrapContext, std::move(everyone)));
-  if (!bootstrap) return Error(Errc::no_mem, "no room for another communicator: free some");
-  const int tag = partial_tag(static_cast<int>(hash(name) & INT32_MAX));
-  return create_among(*bootstrap, group, tag);
+  auto bootstrap = bootstrap_communicator(instance);
+  if (!bootstrap) return std::move(bootstrap).error();
+  return create_among(**bootstrap, group, partial_tag(tag_of(name)));
+}
+
+Made intercomm_create_from_groups(Instance& instance, Group& local, int local_leader, const Group& remote,
+                                  int remote_leader, std::string_view name) {
+  if (local.size() == 0 || remote.size() == 0) return nullptr;
+  for (const ProcessId process : remote.processes())
+    if (local.rank_of(process) >= 0)
+      return Error(Errc::group, "both groups hold process " + std::to_string(process) +
+                                    ": an intercommunicator needs disjoint groups");
+  Made side = create_from_group(instance, local, name);
+  if (!side) return side;
+  const Ref<Communicator> local_comm(*side);
+  auto bootstrap = bootstrap_communicator(instance);
+  if (!bootstrap) return std::move(bootstrap).error();
+  const auto leader = static_cast<int>(remote.process(remote_leader));
+  Made made = intercomm_create(*local_comm, local_leader, bootstrap->get(), leader, tag_of(name));
+  if (!made || (*made)->remote_group->compare(remote) == core::Comparison::identical) return made;
+  (*made)->release();
+  return Error(Errc::group, "the other side gave another group than remote_group: both have to agree");
 }
 
 }  // namespace weft::coll

@@ -4,8 +4,10 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
+#include "coll/circle.hpp"
 #include "core/communicator.hpp"
 #include "core/request.hpp"
 
@@ -45,8 +47,32 @@ struct PendingChild {
 /// MPI_Intercomm_merge: the group that says high comes second; on a tie the one whose first process is lower
 /// comes first.
 [[nodiscard]] Made intercomm_merge(core::Communicator& intercomm, bool high);
-/// duplicate() of an intercommunicator.
+
+/// MPI_Intercomm_create_from_groups: without a parent. nullptr when one of the groups is empty.
+[[nodiscard]] Made intercomm_create_from_groups(core::Instance& instance, core::Group& local,
+                                                int local_leader, const core::Group& remote,
+                                                int remote_leader, std::string_view name);
+
+// What the above do when the parent is an intercommunicator.
 [[nodiscard]] Made intercomm_duplicate(core::Communicator& parent);
+[[nodiscard]] Result<PendingChild> intercomm_start_duplicate(core::Communicator& parent);
+[[nodiscard]] Made intercomm_split(core::Communicator& parent, int64_t color, int key);
+[[nodiscard]] Made intercomm_subset(core::Communicator& parent, core::Group& group);
+
+/// What each process says in a split. Every colored process offers context ids; its leader's are used, which
+/// saves a second round.
+struct Wish {
+  int64_t color;
+  int64_t key;
+  core::ContextId context;
+};
+/// The wishes of all in the circle, in its order; this process offers `ids` context ids.
+[[nodiscard]] Result<std::vector<Wish>> gather_wishes(core::Communicator& members, const Circle& circle,
+                                                      int64_t color, int key, uint32_t ids);
+/// Ranks of one color by (key, rank).
+[[nodiscard]] std::vector<int> members_of(const std::vector<Wish>& wishes, int64_t color);
+/// Errc::group when `group` holds a process that `whole` does not.
+[[nodiscard]] Status check_subset(const core::Group& group, const core::Group& whole);
 
 /// Gives a fresh communicator what every child inherits of its parent; errors when it could not be made.
 [[nodiscard]] Made inherit(core::Communicator& parent, core::Communicator* child);

@@ -6,6 +6,8 @@
 
 #include "coll/circle.hpp"
 #include "coll/construct.hpp"
+#include "coll/schedule.hpp"
+#include "coll/select/table.hpp"
 #include "core/instance.hpp"
 
 namespace weft::coll {
@@ -31,8 +33,13 @@ struct Offer {
 /// The side whose first process is lower makes the ids and is the first by default. Both sides agree.
 bool lower_side(const Group& local, const Group& remote) { return local.process(0) < remote.process(0); }
 
+/// The id of the local group's own communicator.
+ContextId local_context(ContextId id, const Group& local, const Group& remote) {
+  return id + (lower_side(local, remote) ? 1 : 2) * core::kContextStep;
+}
+
 Communicator* assemble(Instance& instance, ContextId id, Ref<Group> local, Ref<Group> remote) {
-  const ContextId own = id + (lower_side(*local, *remote) ? 1 : 2) * core::kContextStep;
+  const ContextId own = local_context(id, *local, *remote);
   Ref<Communicator> local_comm(Communicator::create(instance, own, local));
   if (!local_comm) return nullptr;
   Communicator* intercomm = Communicator::create(instance, id, std::move(local), std::move(remote));
@@ -47,12 +54,47 @@ Result<Offer> swap_offers(Communicator& intercomm, Offer mine) {
   if (intercomm.rank() == 0)
     WEFT_TRY(swap_bytes(intercomm, &mine, sizeof mine, 0, &theirs, sizeof theirs, 0, tag));
   Offer both[2] = {mine, theirs};
-  Communicator& local = *intercomm.local;
-  WEFT_TRY(Circle(local, local.next_collective_tag()).broadcast(both, sizeof both));
+  WEFT_TRY(Circle(*intercomm.local, tag).broadcast(both, sizeof both));
   if (!lower_side(*intercomm.group, *intercomm.remote_group)) return both[1];
   both[1].context = both[0].context;  // the lower side's ids are the ones in use
   return both[1];
 }
+
+/// Leaders over an existing intercommunicator swap lists, whose lengths both know; each tells its side.
+template <class T>
+Result<std::vector<T>> swap_lists(Communicator& intercomm, const std::vector<T>& mine, size_t theirs,
+                                  int tag) {
+  std::vector<T> list(theirs);
+  if (intercomm.rank() == 0)
+    WEFT_TRY(swap_bytes(intercomm, mine.data(), mine.size() * sizeof(T), 0, list.data(), theirs * sizeof(T),
+                        0, tag));
+  WEFT_TRY(Circle(*intercomm.local, tag).broadcast(list.data(), theirs * sizeof(T)));
+  return list;
+}
+
+/// Agreement on the context ids of a duplicate: from the leader of the lower side to the other leader, and
+/// down each side. `send.address` is the child, `recv` its id.
+Round agree_on_context(const Call& call, int round, Stage& stage) {
+  Communicator& parent = *call.comm;
+  const bool makes = lower_side(*parent.group, *parent.remote_group);
+  if (call.phase == 0) {
+    if (round > 0 || call.rank != 0) return Round::next;
+    makes ? stage.send(call.recv.whole(), 0) : stage.receive(call.recv.whole(), 0);
+    return Round::more;
+  }
+  Call inner = call;
+  inner.comm = parent.local.get();
+  stage.use(*inner.comm);
+  const Round made = select::choose(inner).round(inner, round, stage);
+  stage.use(parent);
+  if (made == Round::done) {
+    auto& child = *static_cast<Communicator*>(call.send.address);
+    child.local->id = local_context(child.id, *child.group, *child.remote_group);
+  }
+  return made;
+}
+
+const Algorithm kContextAgreement{"agree_on_context", agree_on_context};
 
 /// The local leader's part of MPI_Intercomm_create: learns the remote side's offer and processes.
 Status meet(Communicator& peer, int remote_leader, int tag, const Group& local, Offer& offer,
@@ -115,6 +157,68 @@ Made intercomm_merge(Communicator& intercomm, bool high) {
   auto group = front.unite(back);
   if (!group) return std::move(group).error();
   return inherit(intercomm, Communicator::create(intercomm.instance, agreed->context, Ref<Group>(*group)));
+}
+
+Result<PendingChild> intercomm_start_duplicate(Communicator& parent) {
+  const bool makes = parent.rank() == 0 && lower_side(*parent.group, *parent.remote_group);
+  const ContextId offer = makes ? parent.instance.new_contexts(kIdsEach) : 0;
+  Made child = inherit(parent, assemble(parent.instance, offer, parent.group, parent.remote_group));
+  if (!child) return std::move(child).error();
+  Call call;
+  call.what = Collective::bcast;
+  call.comm = &parent;
+  call.rank = parent.rank();
+  call.size = parent.size();
+  call.send.address = *child;
+  call.recv.address = &(*child)->id;
+  call.recv.count = call.bytes = sizeof(ContextId);
+  call.recv.type = packed(nullptr, 0).type;
+  call.recv.classified = true;  // host memory
+  auto request = start(call, kContextAgreement);
+  if (request.ok()) return PendingChild{*child, *request};
+  (*child)->release();
+  return std::move(request).error();
+}
+
+Made intercomm_split(Communicator& parent, int64_t color, int key) {
+  const int tag = parent.next_collective_tag();
+  auto mine = gather_wishes(parent, Circle(*parent.local, tag), color, key, kIdsEach);
+  if (!mine) return std::move(mine).error();
+  auto theirs = swap_lists(parent, *mine, static_cast<size_t>(parent.remote_size()), tag);
+  if (!theirs) return std::move(theirs).error();
+  if (color < 0) return nullptr;
+  const std::vector<int> here = members_of(*mine, color), there = members_of(*theirs, color);
+  if (there.empty()) return nullptr;
+  auto local = parent.group->include(std::span<const int>(here));
+  if (!local) return std::move(local).error();
+  Ref<Group> local_group(*local);
+  auto remote = parent.remote_group->include(std::span<const int>(there));
+  if (!remote) return std::move(remote).error();
+  Ref<Group> remote_group(*remote);
+  const bool lower = lower_side(*local_group, *remote_group);
+  const Wish& maker =
+      lower ? (*mine)[static_cast<size_t>(here.front())] : (*theirs)[static_cast<size_t>(there.front())];
+  return inherit(parent,
+                 assemble(parent.instance, maker.context, std::move(local_group), std::move(remote_group)));
+}
+
+Made intercomm_subset(Communicator& parent, Group& group) {
+  WEFT_TRY(check_subset(group, *parent.group));
+  const int tag = parent.next_collective_tag();
+  Offer offer{parent.rank() == 0 ? parent.instance.new_contexts(kIdsEach) : 0,
+              static_cast<uint64_t>(group.size()), 0};
+  auto theirs = swap_lists(parent, std::vector<Offer>{offer}, 1, tag);
+  if (!theirs) return std::move(theirs).error();
+  auto remote = swap_lists(parent, group.processes(), theirs->front().size, tag);
+  if (!remote) return std::move(remote).error();
+  WEFT_TRY(Circle(*parent.local, tag).broadcast(&offer, sizeof offer));
+  if (group.rank() < 0 || remote->empty()) return nullptr;
+  auto remote_group = Ref<Group>(Group::create(std::move(*remote), parent.instance.self));
+  if (!remote_group) return Error(Errc::no_mem, "no room for another group: free some");
+  // The sides of the parent make the ids, whose leaders may be in neither group.
+  const bool lower = lower_side(*parent.group, *parent.remote_group);
+  const ContextId id = lower ? offer.context : theirs->front().context;
+  return inherit(parent, assemble(parent.instance, id, Ref<Group>::share(&group), std::move(remote_group)));
 }
 
 }  // namespace weft::coll

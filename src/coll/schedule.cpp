@@ -6,14 +6,16 @@
 #include <string>
 #include <utility>
 
+#include "coll/circle.hpp"
 #include "coll/select/table.hpp"
 
 namespace weft::coll {
 namespace {
 
 // Persistent operations keep their tag, so theirs come from a space of their own, below the wildcards: they
-// may be started in any order, and the counter of next_collective_tag() may come round.
-int persistent_tag(int tag) { return p2p::kProcNull - tag; }
+// may be started in any order, and the counter of next_collective_tag() may come round. partial_tag() is
+// below.
+int persistent_tag(int tag) { return p2p::kProcNull - (tag & (kPersistentTags - 1)); }
 
 }  // namespace
 
@@ -25,7 +27,7 @@ Schedule::Schedule(const Call& call, int tag, const Algorithm& algorithm)
 }
 
 Status Schedule::begin() {
-  round_ = 0;
+  round_ = phase_start_ = 0;
   over_ = false;
   const int tag = call_.tag;
   call_ = user_;
@@ -41,14 +43,23 @@ Status Schedule::begin() {
                                  " bytes of memory (algorithm " + algorithm_->name + ")");
 }
 
+Round Schedule::make_round() {
+  const Round made = algorithm_->round(call_, round_++ - phase_start_, stage_);
+  if (made == Round::next) {
+    ++call_.phase;
+    phase_start_ = round_;
+  }
+  return made;
+}
+
 void Schedule::run() {
-  while (algorithm_->round(call_, round_++, stage_) == Round::more) stage_.wait();
+  while (make_round() != Round::done) stage_.wait();
 }
 
 bool Schedule::advance() {
   while (!over_) {
     if (!stage_.complete()) return false;
-    over_ = algorithm_->round(call_, round_++, stage_) == Round::done;
+    over_ = make_round() == Round::done;
   }
   return true;
 }
@@ -71,39 +82,39 @@ Slab<Operation>& Operation::slab() {
   return operations;
 }
 
-Result<Operation*> Operation::create(const Call& call, int tag) {
-  Operation* operation = slab().create(call, tag);
+Result<Operation*> Operation::create(const Call& call, int tag, const Algorithm& algorithm) {
+  Operation* operation = slab().create(call, tag, algorithm);
   if (operation == nullptr) return Error(Errc::no_mem, "too many collective requests");
   return operation;
 }
 
 namespace {
 
-void retain(const Operand& operand, int n, bool give_back) {
+void retain(const Operand& operand, bool give_back) {
   const auto one = [&](const datatype::Datatype* type) {
     if (type == nullptr) return;
     auto* counted = const_cast<datatype::Datatype*>(type);  // the count is all that changes
     give_back ? counted->release() : counted->retain();
   };
   one(operand.type);
-  for (int i = 0; operand.types != nullptr && i < n; ++i) one(operand.types[i]);
+  for (int i = 0; operand.types != nullptr && i < operand.blocks; ++i) one(operand.types[i]);
 }
 
 }  // namespace
 
-Operation::Operation(const Call& call, int tag)
-    : Request(Kind::collective), kept_(keep(call)), schedule_(kept_, tag) {
+Operation::Operation(const Call& call, int tag, const Algorithm& algorithm)
+    : Request(Kind::collective), kept_(keep(call)), schedule_(kept_, tag, algorithm) {
   comm = kept_.comm;
   comm->retain();
   if (kept_.op != nullptr) kept_.op->retain();
-  retain(kept_.send, kept_.size, false);
-  retain(kept_.recv, kept_.size, false);
+  retain(kept_.send, false);
+  retain(kept_.recv, false);
 }
 
 Operation::~Operation() {
   if (polled_) comm->instance.remove(*this);
-  retain(kept_.send, kept_.size, true);
-  retain(kept_.recv, kept_.size, true);
+  retain(kept_.send, true);
+  retain(kept_.recv, true);
   if (kept_.op != nullptr) kept_.op->release();
   comm->release();
 }
@@ -111,21 +122,21 @@ Operation::~Operation() {
 void Operation::destroy() { slab().destroy(this); }
 
 Call Operation::keep(Call call) {
-  const auto numbers = [&](Numbers& view, std::vector<int64_t>& store) {
+  const auto numbers = [](Numbers& view, int n, std::vector<int64_t>& store) {
     if (!view) return;
-    store.resize(static_cast<size_t>(call.size));
-    for (int i = 0; i < call.size; ++i) store[static_cast<size_t>(i)] = view[i];
+    store.resize(static_cast<size_t>(n));
+    for (int i = 0; i < n; ++i) store[static_cast<size_t>(i)] = view[i];
     view = {store.data(), true};
   };
-  numbers(call.send.counts, numbers_[0]);
-  numbers(call.send.displacements, numbers_[1]);
-  numbers(call.recv.counts, numbers_[2]);
-  numbers(call.recv.displacements, numbers_[3]);
+  numbers(call.send.counts, call.send.blocks, numbers_[0]);
+  numbers(call.send.displacements, call.send.blocks, numbers_[1]);
+  numbers(call.recv.counts, call.recv.blocks, numbers_[2]);
+  numbers(call.recv.displacements, call.recv.blocks, numbers_[3]);
   int side = 0;
   for (Operand* operand : {&call.send, &call.recv}) {
     auto& store = types_[side++];
     if (operand->types == nullptr) continue;
-    store.assign(operand->types, operand->types + call.size);
+    store.assign(operand->types, operand->types + operand->blocks);
     operand->types = store.data();
   }
   return call;
@@ -172,8 +183,10 @@ void Operation::close() {
     finish(std::move(outcome).error());
 }
 
-Result<core::Request*> start(const Call& call) {
-  auto made = Operation::create(call, call.comm->next_collective_tag());
+Result<core::Request*> start(const Call& call) { return start(call, select::choose(call)); }
+
+Result<core::Request*> start(const Call& call, const Algorithm& algorithm) {
+  auto made = Operation::create(call, call.comm->next_collective_tag(), algorithm);
   if (!made) return std::move(made).error();
   Operation* operation = *made;
   operation->finish();  // an idle one, which start() makes active
@@ -182,7 +195,7 @@ Result<core::Request*> start(const Call& call) {
 }
 
 Result<core::Request*> make_persistent(const Call& call) {
-  auto made = Operation::create(call, persistent_tag(call.comm->next_collective_tag()));
+  auto made = Operation::create(call, persistent_tag(call.comm->next_collective_tag()), select::choose(call));
   if (!made) return std::move(made).error();
   Operation* operation = *made;
   operation->persistent = true;

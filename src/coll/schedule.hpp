@@ -16,14 +16,16 @@
 
 namespace weft::coll {
 
-/// What a round function answers: the round was made, or the operation is over (local steps only).
-enum class Round : uint8_t { more, done };
+/// What a round function answers: the round was made; or the phase is over and call.phase goes up, its rounds
+/// counted from 0 again; or the operation is over. The latter two after local steps only.
+enum class Round : uint8_t { more, next, done };
 
 /// A program. It keeps no state: a round follows from the call and its number, so a program can be run at any
 /// time, any number of times, with any buffers, and O(P) of them take no O(P) memory.
 struct Algorithm {
   const char* name;
-  /// Adds the steps of round 0, 1, 2, ...; each is called when the transfers of the one before are complete.
+  /// Adds the steps of round 0, 1, 2, ... of call.phase; each is called when the transfers of the one before
+  /// are complete.
   Round (*round)(const Call& call, int round, Stage& stage);
   /// Bytes of host memory that the rounds share; nullptr: none.
   size_t (*scratch)(const Call& call) = nullptr;
@@ -52,8 +54,10 @@ class Schedule {
   static constexpr size_t kInlineScratch = 1024;
   Call call_;         // with the addresses that the steps use
   const Call& user_;  // as the application gave it; the owner keeps it
+  Round make_round();
   const Algorithm* algorithm_;
   int round_ = 0;
+  int phase_start_ = 0;
   bool over_ = false;
   HostMirror mirror_;
   std::unique_ptr<std::byte[]> heap_;
@@ -65,9 +69,9 @@ class Schedule {
 class Operation final : public core::Request, public core::Poller {
  public:
   /// Copies the call's arrays; retains its communicator, types and operation. Complete, not started.
-  Operation(const Call& call, int tag);
+  Operation(const Call& call, int tag, const Algorithm& algorithm);
   ~Operation() override;
-  static Result<Operation*> create(const Call& call, int tag);
+  static Result<Operation*> create(const Call& call, int tag, const Algorithm& algorithm);
   static Slab<Operation>& slab();
   Status start() override;
   void destroy() override;
@@ -90,6 +94,7 @@ class Operation final : public core::Request, public core::Poller {
 /// Starts one (MPI_Iallreduce). Arrays of the call are copied; communicator, types and operation are
 /// retained.
 [[nodiscard]] Result<core::Request*> start(const Call& call);
+[[nodiscard]] Result<core::Request*> start(const Call& call, const Algorithm& algorithm);
 /// Makes an inactive persistent request (MPI_Allreduce_init).
 [[nodiscard]] Result<core::Request*> make_persistent(const Call& call);
 

@@ -2,7 +2,6 @@
 // Stage: starting and awaiting the steps of a round.
 #include "coll/stage.hpp"
 
-#include <cassert>
 #include <new>
 #include <utility>
 
@@ -14,17 +13,18 @@ namespace weft::coll {
 p2p::Transfer* Stage::slot(int i) { return std::launder(reinterpret_cast<p2p::Transfer*>(storage_[i])); }
 
 p2p::Transfer* Stage::add(core::Request::Kind kind) {
-  assert(started_ < kTransfers && "an algorithm made a round of too many transfers");
+  if (started_ == kTransfers) [[unlikely]]
+    return &overflow_.emplace_back(kind);
   return new (storage_[started_++]) p2p::Transfer(kind);
 }
 
 void Stage::send(const p2p::Buffer& buffer, int dest) {
-  p2p::post_send(*add(core::Request::Kind::send), buffer, dest, call_.tag, *call_.comm,
-                 p2p::SendMode::standard, core::Channel::collective);
+  p2p::post_send(*add(core::Request::Kind::send), buffer, dest, call_.tag, *comm_, p2p::SendMode::standard,
+                 core::Channel::collective);
 }
 
 void Stage::receive(const p2p::Buffer& buffer, int source) {
-  p2p::post_receive(*add(core::Request::Kind::receive), buffer, source, call_.tag, *call_.comm,
+  p2p::post_receive(*add(core::Request::Kind::receive), buffer, source, call_.tag, *comm_,
                     core::Channel::collective);
 }
 
@@ -60,12 +60,20 @@ void Stage::wait() {
     retire(done_);
   }
   started_ = done_ = 0;
+  for (; !overflow_.empty(); overflow_.pop_front()) {
+    core::wait(call_.comm->instance, overflow_.front());
+    note(std::move(overflow_.front().outcome));
+  }
 }
 
 bool Stage::complete() {
   for (; done_ < started_; ++done_) {
     if (!slot(done_)->complete()) return false;
     retire(done_);
+  }
+  for (; !overflow_.empty(); overflow_.pop_front()) {
+    if (!overflow_.front().complete()) return false;
+    note(std::move(overflow_.front().outcome));
   }
   started_ = done_ = 0;
   return true;

@@ -4,6 +4,7 @@
 // received. Threading: under the instance lock.
 #pragma once
 #include <cstddef>
+#include <list>
 
 #include "base/result.hpp"
 #include "coll/call.hpp"
@@ -13,13 +14,15 @@ namespace weft::coll {
 
 class Stage {
  public:
-  static constexpr int kTransfers = 32;  ///< of one round
+  static constexpr int kTransfers = 32;  ///< of one round; more of them are allocated
   static constexpr int kWindow = 16;     ///< peers that a round sends to, or receives from, or both
 
-  explicit Stage(const Call& call) : call_(call) {}
+  explicit Stage(const Call& call) : call_(call), comm_(call.comm) {}
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
+  /// Over which communicator the steps that follow go: the call's unless told.
+  void use(core::Communicator& comm) { comm_ = &comm; }
   // Steps. Receives are best added before sends.
   void send(const p2p::Buffer& buffer, int dest);
   void receive(const p2p::Buffer& buffer, int source);
@@ -46,10 +49,12 @@ class Stage {
   void note(Status status);
 
   const Call& call_;
+  core::Communicator* comm_;
   int started_ = 0;
   int done_ = 0;
   Status outcome_;
   alignas(p2p::Transfer) std::byte storage_[kTransfers][sizeof(p2p::Transfer)];
+  std::list<p2p::Transfer> overflow_;
 };
 
 }  // namespace weft::coll

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/slab.hpp"
 #include "core/attribute.hpp"
@@ -25,13 +26,16 @@ inline constexpr ContextId kContextStep = 2;
 /// The two message spaces of a communicator.
 enum class Channel : uint8_t { user = 0, collective = 1 };
 
-/// Base of Cartesian, graph and distributed-graph topologies (src/topo/).
+/// Base of Cartesian, graph and distributed-graph topologies (src/topo/). Immutable once it is attached.
 struct Topology {
   enum class Kind { cartesian, graph, distributed_graph };
   explicit Topology(Kind topology_kind) : kind(topology_kind) {}
   virtual ~Topology() = default;
   [[nodiscard]] virtual std::unique_ptr<Topology> clone() const = 0;
   Kind kind;
+  /// The neighbors that this process receives from and sends to, in the order of their blocks (MPI 5.0
+  /// section 8.7); MPI_PROC_NULL where a Cartesian grid ends.
+  std::vector<int> sources, destinations;
 };
 
 class Communicator final : public Counted {

@@ -14,7 +14,7 @@ OBJECTS = {
     "REQUEST": ("core::Request", "to_request", "request"),
 }
 # What stands in for an object that does not count in this process.
-SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP"}
+SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
 
 
 def _by_object(parameter):
@@ -58,7 +58,7 @@ class Plan:
         first = [p for p in parameters if p.kind == "COMMUNICATOR"]
         for parameter in first + [p for p in parameters if p not in first]:
             self._resolve(parameter)
-            if parameter is (first[-1] if first else None):
+            if parameter is (first[0] if first else None):
                 self.objects += [f"const bool {name} = {text};" for name, text in definitions]
         for parameter in parameters:
             if large or not parameter.large_only:

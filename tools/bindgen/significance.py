@@ -45,6 +45,8 @@ def conditions(function):
         rule("sends", "sendbuf != MPI_IN_PLACE", send)
     elif name in ("Bcast", "Reduce"):
         rule("joins", "takes_part(*comm_object, root)", {"count", "datatype", "op"})
+    elif name == "Intercomm_create":
+        rule("leads", "comm_object->rank() == local_leader", {"peer_comm"})
     return table, defined
 
 
@@ -60,4 +62,7 @@ def array_length(function, parameter):
         return "static_cast<size_t>(comm_object->size())"
     if name in ("Gatherv", "Scatterv", "Allgatherv", "Alltoallv", "Alltoallw"):
         return "static_cast<size_t>(comm_object->remote_size())"
+    if name.startswith("Neighbor_"):
+        side = "outdegree" if parameter.name in SEND else "indegree"
+        return f"static_cast<size_t>({side}(*comm_object))"
     return None

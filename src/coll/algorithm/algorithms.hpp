@@ -24,4 +24,9 @@ extern const Algorithm reduce_scatter_recursive_doubling, reduce_scatter_spread;
 
 extern const Algorithm scan_recursive_doubling, exscan_recursive_doubling;
 
+extern const Algorithm neighbor_direct;
+
+/// The program of a collective on an intercommunicator.
+[[nodiscard]] const Algorithm& between_groups(Collective what);
+
 }  // namespace weft::coll::algorithm

@@ -71,6 +71,12 @@ const Row kTable[] = {
 
     {scan, &scan_recursive_doubling},
     {exscan, &exscan_recursive_doubling},
+
+    {neighbor_allgather, &neighbor_direct},
+    {neighbor_allgatherv, &neighbor_direct},
+    {neighbor_alltoall, &neighbor_direct},
+    {neighbor_alltoallv, &neighbor_direct},
+    {neighbor_alltoallw, &neighbor_direct},
 };
 
 bool meets(Needs needs, const Call& call) {
@@ -140,6 +146,8 @@ bool fits(const Row& row, const Call& call) {
 }
 
 const Algorithm& choose(const Call& call) {
+  if (call.inter()) [[unlikely]]
+    return between_groups(call.what);
   const Menu& menu = menus.of(call.what);
   if (menu.setting != nullptr && menu.setting->index() > 0) [[unlikely]] {
     const Row& wanted = *menu.distinct[static_cast<size_t>(menu.setting->index() - 1)];

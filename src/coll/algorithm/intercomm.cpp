@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collectives on intercommunicators (MPI 5.0 section 6.2.3). What concerns whole vectors goes over the rank 0
+// of each group, the leader, in phases: among the local group (any program of intracommunicators), between
+// the leaders, among the local group again. Blocks go straight between the ranks that have and want them.
+#include <algorithm>
+
+#include "coll/algorithm/algorithms.hpp"
+#include "coll/algorithm/reduction.hpp"
+#include "coll/select/table.hpp"
+
+namespace weft::coll::algorithm {
+namespace {
+
+/// The same call among the local group, with the leader as root.
+Call among_group(const Call& call, Collective what) {
+  Call inner = call;
+  inner.what = what;
+  inner.comm = call.comm->local.get();
+  inner.root = inner.phase = 0;
+  return inner;
+}
+
+/// A round of a phase among the local group.
+Round among_group(const Call& inner, const Call& call, int round, Stage& stage) {
+  stage.use(*inner.comm);
+  const Round made = select::choose(inner).round(inner, round, stage);
+  stage.use(*call.comm);
+  return made;
+}
+
+/// The same for a phase that others follow.
+Round first_among_group(const Call& inner, const Call& call, int round, Stage& stage) {
+  const Round made = among_group(inner, call, round, stage);
+  return made == Round::done ? Round::next : made;
+}
+
+size_t scratch_of(const Call& inner) {
+  const Algorithm& chosen = select::choose(inner);
+  return chosen.scratch != nullptr ? chosen.scratch(inner) : 0;
+}
+
+bool leader(const Call& call) { return call.rank == 0; }
+
+Round barrier(const Call& call, int round, Stage& stage) {
+  const Call inner = among_group(call, Collective::barrier);
+  if (call.phase == 0) return first_among_group(inner, call, round, stage);
+  if (call.phase == 2) return among_group(inner, call, round, stage);
+  if (round > 0 || !leader(call)) return Round::next;
+  stage.receive(packed(nullptr, 0), 0);
+  stage.send(packed(nullptr, 0), 0);
+  return Round::more;
+}
+
+Round bcast(const Call& call, int round, Stage& stage) {
+  if (call.root < 0) {  // the root's group
+    if (call.root != kRoot || round > 0) return Round::done;
+    stage.send(call.recv.whole(), 0);
+    return Round::more;
+  }
+  if (call.phase == 1) return among_group(among_group(call, Collective::bcast), call, round, stage);
+  if (round > 0 || !leader(call)) return Round::next;
+  stage.receive(call.recv.whole(), call.root);
+  return Round::more;
+}
+
+size_t bcast_scratch(const Call& call) {
+  return call.root < 0 ? 0 : scratch_of(among_group(call, Collective::bcast));
+}
+
+/// Reductions: the group's result comes to the leader, in the first area of scratch; a second one holds the
+/// other group's.
+struct GroupReduction {
+  explicit GroupReduction(const Call& of)
+      : call(of), areas(of, of.send.count), inner(among_group(of, Collective::reduce)) {
+    inner.recv.count = call.send.count;
+    inner.recv.counts = {};
+    inner.recv.classified = false;
+    inner.recv.address = leader(call) ? own() : nullptr;
+    inner.results = leader(call) ? call.send.count : 0;
+    inner.bytes = static_cast<uint64_t>(call.send.count * call.recv.type->size());
+    inner.scratch = call.scratch + areas.bytes(2);
+  }
+  [[nodiscard]] void* own() const { return areas.at(0); }
+  [[nodiscard]] void* other() const { return areas.at(1); }
+  [[nodiscard]] p2p::Buffer whole(const void* vector) const {
+    return piece(call, vector, 0, call.send.count);
+  }
+  [[nodiscard]] size_t scratch() const { return areas.bytes(2) + scratch_of(inner); }
+
+  const Call& call;
+  Areas areas;
+  Call inner;
+};
+
+Round reduce(const Call& call, int round, Stage& stage) {
+  if (call.root == kRoot && round == 0) {
+    stage.receive(call.recv.whole(), 0);
+    return Round::more;
+  }
+  if (call.root < 0) return Round::done;
+  const GroupReduction group(call);
+  if (call.phase == 0) return first_among_group(group.inner, call, round, stage);
+  if (round > 0 || !leader(call)) return Round::done;
+  stage.send(group.whole(group.own()), call.root);
+  return Round::more;
+}
+
+size_t reduce_scratch(const Call& call) { return call.root < 0 ? 0 : GroupReduction(call).scratch(); }
+
+/// Leaders change results; false when that is done.
+bool swap_results(const GroupReduction& group, const p2p::Buffer& into, int round, Stage& stage) {
+  if (round > 0 || !leader(group.call)) return false;
+  stage.receive(into, 0);
+  stage.send(group.whole(group.own()), 0);
+  return true;
+}
+
+Call hand_on(const Call& call) {
+  Call inner = among_group(call, Collective::bcast);
+  inner.op = nullptr;
+  return inner;
+}
+
+Round allreduce(const Call& call, int round, Stage& stage) {
+  const GroupReduction group(call);
+  if (call.phase == 0) return first_among_group(group.inner, call, round, stage);
+  if (call.phase == 2) return among_group(hand_on(call), call, round, stage);
+  return swap_results(group, call.recv.whole(), round, stage) ? Round::more : Round::next;
+}
+
+size_t allreduce_scratch(const Call& call) {
+  return std::max(GroupReduction(call).scratch(), scratch_of(hand_on(call)));
+}
+
+Round reduce_scatter(const Call& call, int round, Stage& stage) {
+  const GroupReduction group(call);
+  if (call.phase == 0) return first_among_group(group.inner, call, round, stage);
+  if (call.phase == 1)
+    return swap_results(group, group.whole(group.other()), round, stage) ? Round::more : Round::next;
+  const Part mine = share(call, call.rank);
+  const Window window(round, 1, call.size, Stage::kTransfers);
+  if (leader(call) ? round > 0 && window.empty() : round > 0 || mine.count == 0) return Round::done;
+  if (leader(call) && round == 0) stage.copy(call.recv.part(0, mine.count), piece(call, group.other(), mine));
+  stage.use(*call.comm->local);
+  if (!leader(call)) stage.receive(call.recv.part(0, mine.count), 0);
+  for (int i = window.first; leader(call) && i < window.last; ++i)
+    if (const Part part = share(call, i); part.count > 0) stage.send(piece(call, group.other(), part), i);
+  stage.use(*call.comm);
+  return Round::more;
+}
+
+size_t group_scratch(const Call& call) { return GroupReduction(call).scratch(); }
+
+/// Between the root and each rank of the other group.
+Round rooted(const Call& call, int round, Stage& stage) {
+  const bool gathers = call.what == Collective::gather || call.what == Collective::gatherv;
+  if (call.root >= 0) {
+    const p2p::Buffer mine = gathers ? call.send.whole() : call.recv.whole();
+    if (round > 0 || empty(mine)) return Round::done;
+    gathers ? stage.send(mine, call.root) : stage.receive(mine, call.root);
+    return Round::more;
+  }
+  const Window window(round, 0, call.comm->remote_size(), Stage::kTransfers);
+  if (call.root != kRoot || window.empty()) return Round::done;
+  for (int i = window.first; i < window.last; ++i) {
+    const p2p::Buffer block = gathers ? call.recv.block(i) : call.send.block(i);
+    if (!empty(block)) gathers ? stage.receive(block, i) : stage.send(block, i);
+  }
+  return Round::more;
+}
+
+/// Everyone to everyone on the other side: step k pairs the ranks whose sum is k modulo the larger group's
+/// size, on both sides alike, so that a window waits for windows of the same number only.
+Round exchange(const Call& call, int round, Stage& stage) {
+  const int others = call.comm->remote_size(), steps = std::max(call.size, others);
+  const bool same_to_all = call.what == Collective::allgather || call.what == Collective::allgatherv;
+  const Window window(round, 0, steps);
+  if (window.empty()) return Round::done;
+  const auto peer = [&](int step) { return (step - call.rank + steps) % steps; };
+  for (int step = window.first; step < window.last; ++step) {
+    const int source = peer(step);
+    if (source >= others) continue;
+    if (const p2p::Buffer block = call.recv.block(source); !empty(block)) stage.receive(block, source);
+  }
+  for (int step = window.first; step < window.last; ++step) {
+    const int dest = peer(step);
+    if (dest >= others) continue;
+    const p2p::Buffer block = same_to_all ? call.send.whole() : call.send.block(dest);
+    if (!empty(block)) stage.send(block, dest);
+  }
+  return Round::more;
+}
+
+constexpr Algorithm kBarrier{"leaders", barrier};
+constexpr Algorithm kBcast{"leaders", bcast, bcast_scratch};
+constexpr Algorithm kReduce{"leaders", reduce, reduce_scratch};
+constexpr Algorithm kAllreduce{"leaders", allreduce, allreduce_scratch};
+constexpr Algorithm kReduceScatter{"leaders", reduce_scatter, group_scratch};
+constexpr Algorithm kRooted{"linear", rooted};
+constexpr Algorithm kExchange{"exchange", exchange};
+
+}  // namespace
+
+const Algorithm& between_groups(Collective what) {
+  using enum Collective;
+  switch (what) {
+    case barrier:
+      return kBarrier;
+    case bcast:
+      return kBcast;
+    case reduce:
+      return kReduce;
+    case allreduce:
+      return kAllreduce;
+    case reduce_scatter:
+    case reduce_scatter_block:
+      return kReduceScatter;
+    case gather:
+    case gatherv:
+    case scatter:
+    case scatterv:
+      return kRooted;
+    default:  // the others need an intracommunicator
+      return kExchange;
+  }
+}
+
+}  // namespace weft::coll::algorithm
