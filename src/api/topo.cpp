@@ -108,8 +108,8 @@ Status Dims_create(int nnodes, int ndims, int* dims) {
 Status Cart_create(Communicator& comm_old, int ndims, const int* dims, const int* periods, int /*reorder*/,
                    MPI_Comm* comm_cart) {
   WEFT_TRY(refuse_inter(comm_old, "comm_old"));
-  return hand_out(topo::create_cartesian(comm_old, {dims, dims + ndims}, {periods, periods + ndims}),
-                  comm_cart);
+  std::vector<bool> wrapped(periods, periods + ndims);
+  return hand_out(topo::create_cartesian(comm_old, {dims, dims + ndims}, std::move(wrapped)), comm_cart);
 }
 
 Status Cartdim_get(Communicator& comm, int* ndims) {

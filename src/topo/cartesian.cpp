@@ -5,6 +5,7 @@
 #include <climits>
 #include <string>
 
+#include "p2p/transfer.hpp"
 #include "topo/create.hpp"
 
 namespace weft::topo {

@@ -48,6 +48,33 @@ void compose(void* in, void* inout, int* count, void** handle) {
   }
 }
 
+/// Every rank is every rank's neighbor: neighborhood collectives do what the others do.
+struct Complete final : core::Topology {
+  explicit Complete(int size) : Topology(Kind::distributed_graph) {
+    for (int rank = 0; rank < size; ++rank) sources.push_back(rank);
+    destinations = sources;
+  }
+  [[nodiscard]] std::unique_ptr<Topology> clone() const override { return std::make_unique<Complete>(*this); }
+};
+
+/// The collective that a neighborhood collective is on a complete graph.
+Collective on_complete_graph(Collective what) {
+  switch (what) {
+    case Collective::neighbor_allgather:
+      return Collective::allgather;
+    case Collective::neighbor_allgatherv:
+      return Collective::allgatherv;
+    case Collective::neighbor_alltoall:
+      return Collective::alltoall;
+    case Collective::neighbor_alltoallv:
+      return Collective::alltoallv;
+    case Collective::neighbor_alltoallw:
+      return Collective::alltoallw;
+    default:
+      return what;
+  }
+}
+
 /// What is varied.
 struct Case {
   Collective what;
@@ -56,6 +83,7 @@ struct Case {
   int root;
   bool in_place;
   Layout layout;
+  Collective neighbors;  // the neighborhood collective that runs, on a complete graph, or `what`
   [[nodiscard]] bool affine() const { return layout.words == 2; }
 };
 
@@ -200,6 +228,8 @@ class Simulation {
         out = row(r, true);
         in = row(r, false);
         break;
+      default:
+        FAIL() << coll::name(c_.what);
     }
     rank.send.shape(c_.layout, out, v() && out.size() > 1);
     rank.recv.shape(c_.layout, in, v() && in.size() > 1);
@@ -219,6 +249,11 @@ class Simulation {
     if (v() && c_.size == 1) {
       rank.send.describe(call.send, c_.what != Collective::gatherv && c_.what != Collective::allgatherv, w());
       rank.recv.describe(call.recv, c_.what != Collective::scatterv, w());
+    }
+    call.send.blocks = call.recv.blocks = c_.size;
+    if (c_.neighbors != c_.what) {
+      call.what = c_.neighbors;
+      call.comm->topology = std::make_unique<Complete>(c_.size);
     }
     if (reduction()) reduce(call);
     call.bytes = static_cast<uint64_t>(c_.n * type_of(c_.layout).size());
@@ -309,7 +344,10 @@ class Simulation {
         reference::fill(rank.expected, 0, count_of(c_, r, r), [&](int64_t k) {
           return reference::reduced(c_.size - 1, before * c_.layout.words + k, c_.affine());
         });
+        return;
       }
+      default:
+        FAIL() << coll::name(c_.what);
     }
   }
 
@@ -336,11 +374,13 @@ TEST_P(Algorithms, GiveWhatTheOracleSays) {
           if (n > 2000 && (size > 5 || row.what != Collective::bcast)) continue;  // segments
           if (row.needs == Needs::power_of_two && (size & (size - 1)) != 0) continue;
           if (row.needs == Needs::commutative && layout.words == 2) continue;
-          if (in_place && (row.needs == Needs::not_in_place || row.what == Collective::bcast)) continue;
+          const Collective what = on_complete_graph(row.what);
+          if (in_place && (row.needs == Needs::not_in_place || what == Collective::bcast || what != row.what))
+            continue;
           if (!in_place && row.needs == Needs::in_place) continue;
-          const Case c{row.what, size, n, static_cast<int>(seed * 5) % size, in_place, layout};
+          const Case c{what, size, n, static_cast<int>(seed * 5) % size, in_place, layout, row.what};
           ASSERT_EQ(Simulation(c, *row.algorithm)(seed++), "")
-              << coll::name(c.what) << " " << row.algorithm->name << " ranks " << size << " n " << n
+              << coll::name(row.what) << " " << row.algorithm->name << " ranks " << size << " n " << n
               << " root " << c.root << " in place " << in_place << " extent " << layout.extent;
         }
 }
@@ -368,6 +408,7 @@ TEST(Selection, FindsARowForEveryCall) {
         for (const bool in_place : {false, true}) {
           Call call;
           call.what = static_cast<Collective>(what);
+          call.comm = &job.comm(0);
           call.size = size;
           call.bytes = bytes;
           call.in_place = in_place;
