@@ -22,7 +22,8 @@ std::atomic<State> g_state{State::before_init};
 
 namespace {
 
-constexpr core::ContextId kWorldContext = 2, kSelfContext = 4;  // below any that new_contexts() makes
+constexpr core::ContextId kWorldContext = core::kContextStep,
+                          kSelfContext = 2 * core::kContextStep;  // below any that new_contexts() makes
 int thread_level = MPI_THREAD_SINGLE;
 pthread_t main_thread;
 

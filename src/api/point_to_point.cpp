@@ -14,14 +14,10 @@ namespace {
 
 using core::Communicator;
 using datatype::Datatype;
-using p2p::Buffer;
+using p2p::buffer_of;
 using p2p::SendMode;
 using p2p::Transfer;
 using Kind = core::Request::Kind;
-
-Buffer buffer_of(const void* address, MPI_Count count, const Datatype& type) {
-  return {const_cast<void*>(address), count, &type};
-}
 
 Status finish_blocking(Communicator& comm, Transfer& transfer) {
   core::wait(comm.instance, transfer);

@@ -91,8 +91,11 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
 Status Request_free(MPI_Request* handle) {
   auto request = some_request(*handle);
   if (!request) return std::move(request).error();
-  *handle = MPI_REQUEST_NULL;
   const bool running = (*request)->active && !(*request)->complete();
+  if (running && (*request)->kind == core::Request::Kind::partitioned)
+    return Error(Errc::request,
+                 "request is a partitioned operation under way: complete it before freeing it");
+  *handle = MPI_REQUEST_NULL;
   if (running)
     (*request)->detached = true;  // destroyed when it completes
   else

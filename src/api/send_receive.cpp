@@ -15,6 +15,7 @@ namespace {
 using core::Communicator;
 using datatype::Datatype;
 using p2p::Buffer;
+using p2p::buffer_of;
 using p2p::Transfer;
 using Kind = core::Request::Kind;
 
@@ -23,16 +24,6 @@ struct Half {
   Buffer buffer;
   int rank, tag;
 };
-
-Buffer buffer_of(const void* address, MPI_Count count, const Datatype& type) {
-  return {const_cast<void*>(address), count, &type};
-}
-
-/// The data that a replacing call sends, packed aside, as a buffer.
-Buffer packed_buffer(std::vector<std::byte>& data) {
-  static const device::Memory host;
-  return {data.data(), static_cast<MPI_Count>(data.size()), to_datatype(MPI_PACKED), &host};
-}
 
 class SendReceive final : public core::Request, private core::Poller {
  public:
@@ -106,8 +97,8 @@ Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, in
                         int recvtag, Communicator& comm, MPI_Status* status) {
   std::vector<std::byte> aside;
   WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
-  return blocking({packed_buffer(aside), dest, sendtag}, {buffer_of(buf, count, type), source, recvtag}, comm,
-                  status);
+  return blocking({p2p::host_bytes(aside.data(), aside.size()), dest, sendtag},
+                  {buffer_of(buf, count, type), source, recvtag}, comm, status);
 }
 
 Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
@@ -127,7 +118,8 @@ Status Isendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, i
   SendReceive* both = SendReceive::slab().create(comm);
   both->aside = std::move(aside);
   *request = handle_of(*both);
-  both->begin({packed_buffer(both->aside), dest, sendtag}, {buffer_of(buf, count, type), source, recvtag});
+  both->begin({p2p::host_bytes(both->aside.data(), both->aside.size()), dest, sendtag},
+              {buffer_of(buf, count, type), source, recvtag});
   return {};
 }
 

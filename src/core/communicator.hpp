@@ -18,13 +18,14 @@ namespace weft::core {
 
 class Instance;
 
-/// Unique for ever: (creator process + 1) << 33 | counter << 1. The low bit is the channel.
+/// Unique for ever: (creator process + 1) << 34 | counter << 2. The low two bits are the channel.
 using ContextId = uint64_t;
 /// Between this id and the next.
-inline constexpr ContextId kContextStep = 2;
+inline constexpr ContextId kContextStep = 4;
 
-/// The two message spaces of a communicator.
-enum class Channel : uint8_t { user = 0, collective = 1 };
+/// The message spaces of a communicator: `partitioned` is where both sides of such an operation find each
+/// other.
+enum class Channel : uint8_t { user = 0, collective = 1, partitioned = 2 };
 
 /// Base of Cartesian, graph and distributed-graph topologies (src/topo/). Immutable once it is attached.
 struct Topology {

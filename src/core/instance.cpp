@@ -80,7 +80,7 @@ void Instance::remove(Poller& poller) {
 
 ContextId Instance::new_contexts(uint32_t n) {
   const ContextId first =
-      (static_cast<ContextId>(self + 1) << 33) | (static_cast<ContextId>(next_context_) << 1);
+      (static_cast<ContextId>(self + 1) << 34) | (static_cast<ContextId>(next_context_) * kContextStep);
   next_context_ += n;
   return first;
 }

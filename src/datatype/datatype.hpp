@@ -178,6 +178,9 @@ struct DarrayShape {
 };
 [[nodiscard]] Made darray(const DarrayShape& shape, Datatype& old, Width width = Width::narrow);
 [[nodiscard]] Made resized(Datatype& old, Count lb, Count extent, Width width = Width::narrow);
+/// Bytes [offset, offset + n) of the packed stream of (type, count), which has them; the type has bytes. One
+/// element of it at the address of those elements.
+[[nodiscard]] Made slice(Datatype& type, Count count, Count offset, Count n);
 
 // The packed stream of (type, count): the elements' bytes in type-map order without gaps. `buf` may be null
 // (MPI_BOTTOM).

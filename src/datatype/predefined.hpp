@@ -82,6 +82,9 @@ namespace weft::datatype {
   X(0x2e3, "MPI_COMPLEX16", complex_float64)                   \
   X(0x2eb, "MPI_COMPLEX32", complex_float128)
 
+/// Handle values of MPI_PACKED and MPI_BYTE.
+inline constexpr uintptr_t kPacked = 0x207, kByte = 0x247;
+
 /// The predefined type with this handle value; nullptr when there is none.
 [[nodiscard]] Datatype* predefined(uintptr_t handle);
 /// All predefined types, in the order of their handle values.

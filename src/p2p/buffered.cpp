@@ -3,13 +3,11 @@
 // size is the budget; the copies are kept in memory of Weft's own, so that its layout stays Weft's business.
 #include <algorithm>
 
-#include "datatype/predefined.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
 
-constexpr int64_t kOverhead = 512;    // MPI_BSEND_OVERHEAD
-constexpr uintptr_t kPacked = 0x207;  // MPI_PACKED
+constexpr int64_t kOverhead = 512;  // MPI_BSEND_OVERHEAD
 
 struct BufferedCopy {
   Transfer transfer{core::Request::Kind::send};
@@ -46,10 +44,8 @@ void Engine::buffered_send(Transfer& t) {
   buffered.used += charge;
   buffered.copies.push_back(copy.get());
   BufferedCopy& kept = *copy.release();
-  static const device::Memory host;
-  post_send(kept.transfer,
-            {kept.data.data(), static_cast<int64_t>(kept.data.size()), datatype::predefined(kPacked), &host},
-            t.rank, t.tag, *t.comm, SendMode::standard, t.channel);
+  post_send(kept.transfer, host_bytes(kept.data.data(), kept.data.size()), t.rank, t.tag, *t.comm,
+            SendMode::standard, core::Channel::user);
   complete(t);
 }
 

@@ -96,7 +96,7 @@ void Engine::drain() {
 Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
   Header h{type};
   h.length = static_cast<uint32_t>(length);
-  h.context = t.comm->context(t.channel);
+  h.context = t.context;
   h.source = t.comm->rank();
   h.tag = t.tag;
   return h;
@@ -241,7 +241,6 @@ Message& Engine::store(uint32_t source, const Header& header, const std::byte* d
   Message& message = *Message::slab().create();
   message.peer = source;
   message.type = header.type;
-  message.context = header.context;
   message.completion = {header.source, header.tag, header.length, false};
   message.size = size;
   std::byte* room = message.inlined;

@@ -19,7 +19,6 @@ namespace weft::p2p {
 /// A message that came before its receive: an eager one with its data, or a ready-to-send with its header.
 struct Message : match::Entry {
   core::Completion completion;  ///< source and tag as the receiver sees them, bytes
-  core::ContextId context = 0;
   uint32_t peer = 0;
   Type type = Type::eager;
   uint64_t sender = 0;                 ///< the sender's transfer, for ready_to_send and eager_sync
@@ -41,7 +40,8 @@ class Engine final : public core::Poller, private transport::Receiver {
 
   // Called by p2p.cpp.
   static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
-                      core::Channel channel);
+                      core::ContextId context);
+  static void start(Transfer& t, const Buffer& buffer, int rank, int tag);
   void send(Transfer& t);
   [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
   void receive(Transfer& t);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/p2p.hpp"
 
+#include "datatype/predefined.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
 namespace {
 
-match::Key key_of(int source, int tag, core::Communicator& comm, core::Channel channel) {
-  return {comm.context(channel), source == kAnySource ? match::kAny : source,
-          tag == kAnyTag ? match::kAny : tag};
+match::Key key_of(int source, int tag, core::ContextId context) {
+  return {context, source == kAnySource ? match::kAny : source, tag == kAnyTag ? match::kAny : tag};
 }
 
 /// Describes the buffer: layout, size and memory kind.
@@ -51,6 +51,12 @@ bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
 
 }  // namespace
 
+Buffer host_bytes(const void* address, size_t bytes) {
+  static const datatype::Datatype* const byte = datatype::predefined(datatype::kByte);
+  static const device::Memory host;
+  return {const_cast<void*>(address), static_cast<int64_t>(bytes), byte, &host};
+}
+
 Transfer* create_transfer(core::Request::Kind kind) {
   Transfer* transfer = Transfer::slab().create(kind);
   transfer->owned = true;
@@ -58,21 +64,30 @@ Transfer* create_transfer(core::Request::Kind kind) {
 }
 
 void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
-                     core::Channel channel) {
+                     core::ContextId context) {
   t.hold(comm, type);
   t.mode = mode;
-  t.channel = channel;
+  t.context = context;
+}
+
+void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
+  if (!begin(t, buffer, rank, tag)) return;
+  Engine& engine = *t.comm->instance.engine;
+  if (t.kind == core::Request::Kind::receive) {
+    t.key = key_of(rank, tag, t.context);
+    return engine.receive(t);
+  }
+  t.peer = t.comm->process(rank);
+  if (t.mode == SendMode::buffered)
+    engine.buffered_send(t);
+  else
+    engine.send(t);
 }
 
 void post_send(Transfer& t, const Buffer& buffer, int dest, int tag, core::Communicator& comm, SendMode mode,
                core::Channel channel) {
-  Engine::prepare(t, comm, *buffer.type, mode, channel);
-  if (!begin(t, buffer, dest, tag)) return;
-  t.peer = comm.process(dest);
-  if (mode == SendMode::buffered)
-    comm.instance.engine->buffered_send(t);
-  else
-    comm.instance.engine->send(t);
+  Engine::prepare(t, comm, *buffer.type, mode, comm.context(channel));
+  Engine::start(t, buffer, dest, tag);
 }
 
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
@@ -82,14 +97,12 @@ bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm)
 
 void post_receive(Transfer& t, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, channel);
-  if (!begin(t, buffer, source, tag)) return;
-  t.key = key_of(source, tag, comm, channel);
-  comm.instance.engine->receive(t);
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(channel));
+  Engine::start(t, buffer, source, tag);
 }
 
 void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communicator& comm, SendMode mode) {
-  Engine::prepare(t, comm, *buffer.type, mode, core::Channel::user);
+  Engine::prepare(t, comm, *buffer.type, mode, comm.context(core::Channel::user));
   t.rank = rank;
   t.tag = tag;
   t.address = buffer.address;
@@ -99,7 +112,7 @@ void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communi
 }
 
 void post_matched_receive(Transfer& t, const Buffer& buffer, Message& message, core::Communicator& comm) {
-  Engine::prepare(t, comm, *buffer.type, SendMode::standard, core::Channel::user);
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
   if (!begin(t, buffer, message.completion.source, message.completion.tag)) {
     comm.instance.engine->discard(message);
     return;
@@ -108,11 +121,11 @@ void post_matched_receive(Transfer& t, const Buffer& buffer, Message& message, c
 }
 
 const Message* probe(int source, int tag, core::Communicator& comm) {
-  return comm.instance.engine->find(key_of(source, tag, comm, core::Channel::user));
+  return comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
 }
 
 Message* matched_probe(int source, int tag, core::Communicator& comm) {
-  Message* message = comm.instance.engine->find(key_of(source, tag, comm, core::Channel::user));
+  Message* message = comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
   if (message == nullptr) return nullptr;
   comm.instance.engine->take(*message);
   message->matched = true;

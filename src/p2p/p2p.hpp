@@ -22,6 +22,9 @@ struct Message;  ///< an unexpected message; MPI_Message handles name one after 
 /// Completes what is under way towards the peers, then closes the transports.
 void destroy(core::Instance& instance);
 
+/// Plain bytes in host memory.
+[[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);
+
 /// Starts a send. `dest` may be kProcNull. The buffer must stay until transfer.complete().
 void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core::Communicator& comm,
                SendMode mode = SendMode::standard, core::Channel channel = core::Channel::user);

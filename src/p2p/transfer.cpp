@@ -41,11 +41,7 @@ void Transfer::destroy() {
 
 Status Transfer::start() {
   rearm();
-  const Buffer buffer{address, count, type};
-  if (kind == Kind::send)
-    post_send(*this, buffer, rank, tag, *comm, mode, channel);
-  else
-    post_receive(*this, buffer, rank, tag, *comm, channel);
+  Engine::start(*this, {address, count, type}, rank, tag);
   return {};
 }
 

@@ -30,6 +30,11 @@ struct Buffer {
   const device::Memory* memory = nullptr;
 };
 
+/// The buffer argument of an MPI call; sends do not write to it.
+inline Buffer buffer_of(const void* address, int64_t count, const datatype::Datatype& type) {
+  return {const_cast<void*>(address), count, &type};
+}
+
 /// memcpy, without the call for the sizes of one number.
 inline void copy_small(void* to, const void* from, size_t n) {
   if (n == 8)
@@ -56,10 +61,10 @@ class Transfer : public core::Request, public match::Node {
 
   State state = State::idle;
   SendMode mode = SendMode::standard;
-  core::Channel channel = core::Channel::user;
-  bool owned = false;       ///< lives in slab(); holds references to its communicator and type
-  bool contiguous = false;  ///< the data are `bytes` bytes at `address`
-  int rank = kProcNull;     ///< destination or source argument
+  bool owned = false;           ///< lives in slab(); holds references to its communicator and type
+  bool contiguous = false;      ///< the data are `bytes` bytes at `address`
+  core::ContextId context = 0;  ///< what it is matched in
+  int rank = kProcNull;         ///< destination or source argument
   int tag = 0;
   uint32_t peer = 0;  ///< process, once known
   void* address = nullptr;

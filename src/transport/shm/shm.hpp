@@ -28,7 +28,6 @@ class Shm final : public Transport {
 
   /// Cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
-  [[nodiscard]] size_t segment_bytes() const { return Segment::bytes(ranks_); }
 
  private:
   struct Outgoing {             // to one peer

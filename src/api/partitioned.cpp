@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Partitioned communication (MPI 5.0 chapter 4). No info key is understood.
+#include "p2p/partitioned.hpp"
+
+#include <limits>
+#include <string>
+
+#include "api/handles.hpp"
+#include "api/impl.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+using core::Communicator;
+using datatype::Datatype;
+using p2p::Partitioned;
+
+Status init(bool sends, const void* buf, int partitions, MPI_Count count, Datatype& type, int rank, int tag,
+            Communicator& comm, MPI_Request* request) {
+  static const bool registered =
+      (register_request_slab([](const void* handle) { return Partitioned::slab().check(handle); }), true);
+  (void)registered;
+  datatype::Checked math;
+  if (!datatype::packed_size(type, math.mul(count, partitions)) || math.overflow())
+    return Error(Errc::value_too_large, "the size of " + std::to_string(partitions) + " partitions of " +
+                                            std::to_string(count) + " elements does not fit 64 bits");
+  Partitioned* made =
+      Partitioned::slab().create(sends, p2p::buffer_of(buf, count, type), partitions, rank, tag, comm);
+  if (made == nullptr) return Error(Errc::no_mem, "no room for another partitioned request: free some");
+  *request = handle_of(*made);
+  return {};
+}
+
+/// The partitioned request of a handle, of the wanted side.
+Result<Partitioned*> side(MPI_Request handle, bool sends) {
+  core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
+  if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
+  if (request->comm != nullptr) blame(*request->comm);
+  auto* found =
+      request->kind == core::Request::Kind::partitioned ? static_cast<Partitioned*>(request) : nullptr;
+  if (found == nullptr || found->sends != sends)
+    return Error(Errc::request,
+                 std::string("request is not of a partitioned ") +
+                     (sends ? "send: pass one of MPI_Psend_init" : "receive: pass one of MPI_Precv_init"));
+  return found;
+}
+
+Result<Partitioned*> started_send(MPI_Request handle) {
+  auto request = side(handle, true);
+  if (request && !(*request)->active)
+    return Error(Errc::request, "request is inactive: start it before its partitions are ready");
+  return request;
+}
+
+bool has(const Partitioned& request, int partition) {
+  return partition >= 0 && partition < request.partitions;
+}
+
+Status no_such(const Partitioned& request, const std::string& name, int partition) {
+  return Error(Errc::arg, name + " = " + std::to_string(partition) + ": the request has partitions 0 to " +
+                              std::to_string(request.partitions - 1));
+}
+
+}  // namespace
+
+Status Psend_init(const void* buf, int partitions, MPI_Count count, Datatype& type, int dest, int tag,
+                  Communicator& comm, core::Info* /*info*/, MPI_Request* request) {
+  return init(true, buf, partitions, count, type, dest, tag, comm, request);
+}
+
+Status Precv_init(void* buf, int partitions, MPI_Count count, Datatype& type, int source, int tag,
+                  Communicator& comm, core::Info* /*info*/, MPI_Request* request) {
+  return init(false, buf, partitions, count, type, source, tag, comm, request);
+}
+
+Status Pready(int partition, MPI_Request handle) {
+  auto request = started_send(handle);
+  if (!request) return std::move(request).error();
+  if (!has(**request, partition)) return no_such(**request, "partition", partition);
+  return (*request)->ready(partition);
+}
+
+Status Pready_range(int low, int high, MPI_Request handle) {
+  auto request = started_send(handle);
+  if (!request) return std::move(request).error();
+  if (!has(**request, low)) return no_such(**request, "partition_low", low);
+  if (!has(**request, high)) return no_such(**request, "partition_high", high);
+  if (low > high)
+    return Error(Errc::arg, "partition_low = " + std::to_string(low) +
+                                " is above partition_high = " + std::to_string(high));
+  for (int i = low; i <= high; ++i) WEFT_TRY((*request)->ready(i));
+  return {};
+}
+
+Status Pready_list(int length, const int* partitions, MPI_Request handle) {
+  auto request = started_send(handle);
+  if (!request) return std::move(request).error();
+  for (int i = 0; i < length; ++i)
+    if (!has(**request, partitions[i]))
+      return no_such(**request, "array_of_partitions[" + std::to_string(i) + "]", partitions[i]);
+  for (int i = 0; i < length; ++i) WEFT_TRY((*request)->ready(partitions[i]));
+  return {};
+}
+
+Status Parrived(MPI_Request handle, int partition, int* flag) {
+  *flag = 1;  // of null and inactive requests
+  if (handle == MPI_REQUEST_NULL) return {};
+  auto request = side(handle, false);
+  if (!request) return std::move(request).error();
+  if (!has(**request, partition)) return no_such(**request, "partition", partition);
+  if (!(*request)->active || (*request)->arrived(partition)) return {};
+  if (!g_instance->progress()) g_instance->yield_if_crowded();
+  *flag = (*request)->arrived(partition);
+  return {};
+}
+
+}  // namespace weft::api::impl
