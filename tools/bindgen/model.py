@@ -73,6 +73,8 @@ class Parameter:
         if self.kind == "VARARGS":
             return "..."
         constant = "const " if self.constant else ""
+        if self.kind == "WEIGHT" and self.is_array:  # MPI_UNWEIGHTED is no array: compilers would warn
+            return f"{constant}{self.base_type(large)} *{self.name}"
         stars = "*" * self.levels()
         return f"{constant}{self.base_type(large)} {stars}{self.name}{self.suffix()}"
 

@@ -45,7 +45,7 @@ def conditions(function):
         rule("sends", "sendbuf != MPI_IN_PLACE", send)
     elif name in ("Bcast", "Reduce"):
         rule("joins", "takes_part(*comm_object, root)", {"count", "datatype", "op"})
-    elif name == "Intercomm_create":
+    elif function.name == "Intercomm_create":
         rule("leads", "comm_object->rank() == local_leader", {"peer_comm"})
     return table, defined
 
@@ -64,5 +64,5 @@ def array_length(function, parameter):
         return "static_cast<size_t>(comm_object->remote_size())"
     if name.startswith("Neighbor_"):
         side = "outdegree" if parameter.name in SEND else "indegree"
-        return f"static_cast<size_t>({side}(*comm_object))"
+        return f"{side}(*comm_object)"
     return None

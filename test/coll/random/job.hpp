@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Job: one random collective on a team: its buffers, how it is called, and what has to come out. Every
+// process computes that alone, from what the others' inputs are by definition (reference/coll.hpp).
+#pragma once
+#include <mpi.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "coll/random/draw.hpp"
+#include "coll/random/team.hpp"
+#include "reference/coll.hpp"
+
+namespace randomized {
+
+/// Counts or displacements, as both twins of a call take them.
+class Numbers {
+ public:
+  void add(int64_t n) {
+    small_.push_back(static_cast<int>(n));
+    large_.push_back(n);
+  }
+  [[nodiscard]] int64_t operator[](size_t i) const { return large_[i]; }
+  struct View {
+    const Numbers* numbers;
+    operator const int*() const { return numbers->small_.data(); }  // NOLINT(google-explicit-constructor)
+    operator const MPI_Count*() const {
+      return numbers->large_.data();
+    }  // NOLINT(google-explicit-constructor)
+  };
+  [[nodiscard]] View view() const { return {this}; }
+
+ private:
+  std::vector<int> small_;
+  std::vector<MPI_Count> large_;
+};
+
+/// One side of a call: blocks in a buffer, each with its owner's input for one of the owner's blocks.
+struct Side {
+  struct Block {
+    int64_t words;
+    int owner;  ///< rank in MPI_COMM_WORLD, or kNobody
+    int number;
+  };
+  static constexpr int kNobody = -1;
+  reference::Layout layout = reference::kWord;
+  reference::Field field{reference::kWord, 0};
+  std::vector<Block> blocks;
+  Numbers counts, places;           ///< in elements
+  Numbers mixed_counts, addresses;  ///< w-forms: in elements of `types`, and in bytes
+  std::vector<MPI_Datatype> types;
+  bool significant = false;
+
+  /// Lays the blocks out: one behind the other, or backwards with holes.
+  void lay_out(reference::Layout with, std::vector<Block> of, bool scattered);
+  void fill(reference::Field& into, size_t block) const;
+  void fill(reference::Field& into) const;
+  [[nodiscard]] void* address() { return significant ? field.data() : nullptr; }
+  // Nonsense where MPI does not look at them.
+  [[nodiscard]] int count() const {
+    return !significant ? -1 : blocks.empty() ? 0 : static_cast<int>(counts[0]);
+  }
+  [[nodiscard]] MPI_Datatype type() const;
+};
+
+class Job {
+ public:
+  /// Draws what all members have to agree on. The team has to outlive the job.
+  Job(const Team& team, Draw& draw);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  /// Starts it, or runs it.
+  void begin();
+  /// Waits and compares; in any order.
+  void complete();
+  /// Persistent ones once more; in the same order everywhere.
+  void repeat();
+
+ private:
+  enum class Form { blocking, nonblocking, persistent };
+  void say() const;
+  void load();
+  void compare();
+
+  void choose(Draw& draw);
+  void choose_root(Draw& draw);
+  void barrier();
+  void bcast();
+  void gather(bool v);
+  void scatter(bool v);
+  void allgather(bool v);
+  void alltoall(int kind);
+  void neighbor_allgather(bool v);
+  void neighbor_alltoall(int kind);
+  void reduction(int64_t elements, int64_t results, int64_t first, std::vector<int> over);
+  void allreduce();
+  void reduce();
+  void reduce_scatter(bool v);
+  void scan(bool inclusive);
+
+  /// Words of the block from one process to another; uneven in v-forms.
+  [[nodiscard]] int64_t words(int from, int to, bool v) const;
+  /// The layout that a process chooses.
+  [[nodiscard]] reference::Layout layout(int side) const;
+  /// The sender's number of the edge that leads to this process's i-th source.
+  [[nodiscard]] int edge(size_t i) const;
+  /// What recv_ gets when all its blocks arrive.
+  void receive_blocks();
+  /// Word k of the result of some processes' inputs, in order.
+  [[nodiscard]] uint32_t reduced(const std::vector<int>& over, int64_t k) const;
+  [[nodiscard]] MPI_Op op() const;
+
+  template <class B, class N, class P, class BC, class NC, class PC, class... A>
+  void bind(const char* name, B blocking, N nonblocking, P persistent, BC blocking_c, NC nonblocking_c,
+            PC persistent_c, A... arguments);
+
+  const Team& team_;
+  std::string name_;
+  const int me_;
+  Form form_;
+  bool large_, in_place_;
+  bool symmetric_ = false;  // as much from a to b as from b to a
+  int64_t n_;               // pairs of words
+  uint64_t drawn_;          // for what differs by process
+  int operation_;           // 0 sum, 1 maximum, 2 exclusive or, 3 composition
+  int root_ = 0;            // as this process names it
+  int root_process_ = 0;
+  bool at_root_ = false, at_leaf_ = true;
+
+  Side send_, recv_;
+  Numbers shares_;                                           // of reduce_scatter
+  std::function<void(reference::Field&)> preload_, result_;  // of recv_
+  reference::Field expected_{reference::kWord, 0};
+  std::function<int()> start_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+}  // namespace randomized

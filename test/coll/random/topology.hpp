@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Teams with a topology: random grids and graphs, with their edges as the standard defines them.
+#pragma once
+#include "coll/random/team.hpp"
+
+namespace randomized {
+
+[[nodiscard]] Team with_topology(const Team& from, Draw& draw);
+
+}  // namespace randomized
