@@ -146,8 +146,11 @@ class Engine final : public core::Poller, private transport::Receiver {
   void on_clear_to_send(const ClearToSend& cts);
   bool stream(Transfer& t);
   void on_data(const Data& data, const std::byte* payload);
-  /// One fragment of at most `n` bytes at `offset`, filled in by fill(room, size). Returns its size; 0: no
-  /// room.
+  void abort_stream(Transfer& t, Error error);
+  void on_abort(Transfer& t);
+  static void settle(Transfer& t);
+  /// One fragment of at most `n` bytes at `offset`, filled in by fill(room, size), whose error makes it the
+  /// last one. Returns its size; 0: no room.
   template <class Fill>
   size_t send_fragment(Transfer& t, uint64_t offset, uint64_t n, Fill&& fill) {
     Peer& peer = peers_[t.peer];
@@ -160,7 +163,10 @@ class Engine final : public core::Poller, private transport::Receiver {
     data.length = static_cast<uint32_t>(size);
     data.receiver = t.remote;
     data.offset = offset;
-    fill(room + sizeof(Data), size);
+    if (Status filled = fill(room + sizeof(Data), size); !filled) [[unlikely]] {
+      data.flags = Data::kAborted;
+      t.outcome = std::move(filled);
+    }
     peer.transport->commit(t.peer, sizeof(Data) + size);
     return size;
   }

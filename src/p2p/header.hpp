@@ -56,6 +56,7 @@ struct ClearToSend : Header {
 };
 
 struct Data : Header {
+  static constexpr uint8_t kAborted = 1;  ///< the last fragment: the sender failed, these bytes do not count
   uint64_t receiver, offset;
 };
 

@@ -239,15 +239,14 @@ void Engine::device_self(Transfer& t, Transfer& sender) {
 bool Engine::stream_device(Transfer& t) {
   Staging& staging = *t.staging;
   const auto fail = [&](Error error) {
-    t.outcome = std::move(error);
-    t.state = Transfer::State::done;
+    abort_stream(t, std::move(error));
     return true;
   };
   for (unsigned k = 0; k < 2 && staging.next < t.bytes; ++k) {
     Staging::Chunk& chunk = staging.chunks[staging.turn ^ k];
     if (chunk.size != 0) continue;
     if (!lease(t, static_cast<int>(staging.turn ^ k))) {
-      if (!t.outcome) t.state = Transfer::State::done;
+      if (!t.outcome) return fail(std::move(t.outcome).error());
       break;
     }
     const size_t n = std::min<uint64_t>(chunk.pinned.size(), t.bytes - staging.next);
@@ -261,7 +260,7 @@ bool Engine::stream_device(Transfer& t) {
     staging.next += n;
   }
   Staging::Chunk& chunk = staging.chunks[staging.turn];
-  if (chunk.size == 0) return t.state == Transfer::State::streaming && stream_unpinned(t);
+  if (chunk.size == 0) return stream_unpinned(t);
   if (chunk.ticket.pending()) {
     auto ready = device::done(chunk.ticket);
     if (!ready) return fail(std::move(ready).error());
@@ -269,9 +268,11 @@ bool Engine::stream_device(Transfer& t) {
   }
   bool moved = false;
   while (chunk.sent < chunk.size) {
-    const size_t n = send_fragment(
-        t, chunk.offset + chunk.sent, chunk.size - chunk.sent,
-        [&](std::byte* room, size_t size) { std::memcpy(room, chunk.pinned.data() + chunk.sent, size); });
+    const size_t n = send_fragment(t, chunk.offset + chunk.sent, chunk.size - chunk.sent,
+                                   [&](std::byte* room, size_t size) {
+                                     std::memcpy(room, chunk.pinned.data() + chunk.sent, size);
+                                     return Status{};
+                                   });
     if (n == 0) return moved;
     chunk.sent += n;
     moved = true;
@@ -289,12 +290,11 @@ bool Engine::stream_unpinned(Transfer& t) {
   Staging& staging = *t.staging;
   const size_t n = send_fragment(t, staging.next, t.bytes - staging.next, [&](std::byte* room, size_t size) {
     auto ticket = submit_part_out({room, nullptr, 0, {}}, view_of(t), staging.next, size, Lane::out);
-    Status copied = ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
-    if (!copied && t.outcome) t.outcome = std::move(copied).error();
+    return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
   });
   staging.next += n;
   t.moved += n;
-  if (t.moved == t.bytes) t.state = Transfer::State::done;
+  if (t.moved == t.bytes || !t.outcome) t.state = Transfer::State::done;
   return n != 0;
 }
 

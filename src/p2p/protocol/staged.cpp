@@ -2,6 +2,8 @@
 // Staged: the receiver asks (CTS), the sender streams fragments through the transport, packing as it goes.
 // Works for every pair of buffers; what the faster protocols cannot move comes here.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "p2p/engine.hpp"
 
@@ -40,8 +42,10 @@ void Engine::on_clear_to_send(const ClearToSend& cts) {
 bool Engine::stream(Transfer& t) {
   bool moved = false;
   while (t.moved < t.bytes) {
-    const size_t n = send_fragment(t, t.moved, t.bytes - t.moved,
-                                   [&](std::byte* room, size_t size) { t.pack(t.moved, room, size); });
+    const size_t n = send_fragment(t, t.moved, t.bytes - t.moved, [&](std::byte* room, size_t size) {
+      t.pack(t.moved, room, size);
+      return Status{};
+    });
     if (n == 0) return moved;
     t.moved += n;
     moved = true;
@@ -50,8 +54,38 @@ bool Engine::stream(Transfer& t) {
   return true;
 }
 
+// Copies that are still running from or to the chunks end first.
+void Engine::settle(Transfer& t) {
+  if (!t.staging) return;
+  for (Staging::Chunk& chunk : t.staging->chunks)
+    if (chunk.ticket.pending()) (void)device::wait(chunk.ticket);
+}
+
+// The sender cannot go on: tells the receiver, which would wait for ever.
+void Engine::abort_stream(Transfer& t, Error error) {
+  Data data{};
+  data.type = Type::data;
+  data.flags = Data::kAborted;
+  data.receiver = t.remote;
+  post_control(t.peer, &data, sizeof data);
+  settle(t);
+  t.outcome = std::move(error);
+  t.state = Transfer::State::done;
+}
+
+void Engine::on_abort(Transfer& t) {
+  settle(t);
+  if (t.staging) --staged_receives_;
+  t.completion.bytes = t.moved;
+  complete(t, Error(Errc::other, "the sender (process " + std::to_string(t.peer) + ") failed after " +
+                                     std::to_string(t.moved) + " of " + std::to_string(t.expected) +
+                                     " bytes: its own error says why"));
+}
+
 void Engine::on_data(const Data& data, const std::byte* payload) {
   auto& t = *reinterpret_cast<Transfer*>(data.receiver);
+  if ((data.flags & Data::kAborted) != 0) [[unlikely]]
+    return on_abort(t);
   if (device_side(t)) return device_data(t, data.offset, payload, data.length);
   t.unpack(data.offset, payload, data.length);
   t.moved += data.length;
