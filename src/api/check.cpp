@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/handles.hpp"
+#include "api/objects.hpp"
 
 namespace weft::api {
 
@@ -40,6 +41,12 @@ size_t find_bad_datatype(const MPI_Datatype* handles, size_t n, bool committed) 
     if (type == nullptr || (committed && !type->committed())) break;
   }
   return i;
+}
+
+Status null_name(const char* handle, char* name, int* resultlen) {
+  if (name == nullptr || resultlen == nullptr) return null_pointer(name == nullptr ? "name" : "resultlen");
+  copy_text(handle, name, MPI_MAX_OBJECT_NAME, resultlen);
+  return {};
 }
 
 Error null_pointer(const char* name) {

@@ -55,6 +55,8 @@ size_t find_negative(const CountArray& values, size_t n);
 size_t find_bad_datatype(const MPI_Datatype* handles, size_t n, bool committed);
 
 [[gnu::cold]] Error null_pointer(const char* name);
+/// The answer of a call for the name of a null handle.
+[[gnu::cold]] Status null_name(const char* handle, char* name, int* resultlen);
 [[gnu::cold]] Error negative(Errc code, const char* name, MPI_Count value);
 [[gnu::cold]] Error negative_at(Errc code, const char* name, size_t index, MPI_Count value);
 [[gnu::cold]] Error bad_datatype_at(const char* name, size_t index, MPI_Datatype handle);

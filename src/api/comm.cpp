@@ -7,6 +7,7 @@
 #include "api/impl.hpp"
 #include "api/objects.hpp"
 #include "core/instance.hpp"
+#include "p2p/p2p.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -34,6 +35,7 @@ Status check_freeable(const core::Communicator& comm) {
 /// Delete callbacks run first: when one fails the communicator stays.
 Status give_up(core::Communicator& comm, MPI_Comm* handle) {
   WEFT_TRY(comm.attributes.clear(comm.instance, reinterpret_cast<void*>(comm.handle)));
+  p2p::forget_buffer(comm.instance, &comm);
   comm.freed = true;
   comm.release();
   *handle = MPI_COMM_NULL;

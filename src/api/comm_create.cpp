@@ -10,6 +10,7 @@
 #include "coll/construct.hpp"
 #include "coll/schedule.hpp"
 #include "core/instance.hpp"
+#include "p2p/p2p.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -117,6 +118,7 @@ Status Comm_create_group(Communicator& comm, core::Group& group, int tag, MPI_Co
 
 Status Comm_create_from_group(core::Group& group, const char* stringtag, core::Info* info,
                               core::Errhandler& errhandler, MPI_Comm* newcomm) {
+  if (group.size() > 1) WEFT_TRY(p2p::connect(*g_instance));
   return hand_out_orphan(coll::create_from_group(*g_instance, group, string_tag(stringtag)), info, errhandler,
                          newcomm);
 }
@@ -129,6 +131,7 @@ Status Intercomm_create_from_groups(core::Group& local_group, int local_leader, 
     return bad_member("local_leader", local_leader, local_group.size());
   if (!empty && !is_rank(remote_leader, remote_group.size()))
     return bad_member("remote_leader", remote_leader, remote_group.size());
+  WEFT_TRY(p2p::connect(*g_instance));
   return hand_out_orphan(
       coll::intercomm_create_from_groups(*g_instance, local_group, local_leader, remote_group, remote_leader,
                                          string_tag(stringtag)),

@@ -33,8 +33,10 @@ void Entry::unlock() {
 
 void Entry::refuse_outside() {
   const bool before = g_state.load() == State::before_init;
-  abort_job(MPI_ERR_OTHER, std::string(call_) + (before ? " was called before MPI_Init: call MPI_Init first"
-                                                        : " was called after MPI_Finalize: MPI has ended"));
+  abort_job(
+      MPI_ERR_OTHER,
+      std::string(call_) + (before ? " was called before MPI_Init: call MPI_Init or MPI_Session_init first"
+                                   : " was called after MPI_Finalize: MPI has ended"));
 }
 
 int Entry::fail(Error error) {
@@ -42,10 +44,19 @@ int Entry::fail(Error error) {
   // Held while the handler runs without the lock: another thread may free the communicator meanwhile.
   core::Ref<core::Communicator> comm = take_blamed();
   if (comm_ != nullptr) comm = core::Ref<core::Communicator>::share(comm_);
-  if (!comm && g_instance != nullptr && !file_) comm = g_instance->self_comm;
+  const auto session = core::Ref<core::Session>::share(session_);
+  if (!comm && !session && handler_ == nullptr && g_instance != nullptr && !file_)
+    comm = g_instance->self_comm;
   core::Ref<core::Errhandler> handler;
   void* handle = MPI_COMM_NULL;
-  if (comm) {
+  if (handler_ != nullptr) {
+    handler = core::Ref<core::Errhandler>::share(handler_);
+    handle = handler_->target == core::Errhandler::Target::session ? static_cast<void*>(MPI_SESSION_NULL)
+                                                                   : static_cast<void*>(MPI_COMM_NULL);
+  } else if (session) {
+    handler = session->errhandler;
+    handle = session.get();
+  } else if (comm) {
     handler = comm->errhandler;
     handle = reinterpret_cast<void*>(comm->handle);
   } else if (file_) {

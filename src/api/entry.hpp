@@ -18,9 +18,9 @@ namespace weft::api {
 
 enum class State : int { before_init, running, finalized };
 
-/// The one Instance of the process, null before MPI_Init and after MPI_Finalize. Defined in instance.cpp.
+/// The one Instance of the process, null until MPI_Init or the first session. Defined in instance.cpp.
 WEFT_HIDDEN extern core::Instance* g_instance;
-/// `running` from the return of MPI_Init (or the first session) until MPI_Finalize tears down.
+/// `running` while the world model or a session is open; `finalized` when all that were are closed.
 WEFT_HIDDEN extern std::atomic<State> g_state;
 
 /// One MPI call, on the stack of its entry point.
@@ -56,6 +56,9 @@ class Entry {
 
   /// Errors from here on belong to this communicator; without one, to MPI_COMM_SELF.
   void owner(core::Communicator& comm) { comm_ = &comm; }
+  void owner(core::Session& session) { session_ = &session; }
+  /// Errors of the call go to an error handler that is its argument: MPI_Session_init.
+  void owner(core::Errhandler& handler) { handler_ = &handler; }
   /// Errors belong to MPI_FILE_NULL's handler, MPI_ERRORS_RETURN unless changed.
   void owner_file() { file_ = true; }
 
@@ -75,6 +78,8 @@ class Entry {
   void unlock();
   const char* call_;
   core::Communicator* comm_ = nullptr;
+  core::Session* session_ = nullptr;
+  core::Errhandler* handler_ = nullptr;
   bool instance_locked_ = false;
   bool early_locked_ = false;
   bool file_ = false;

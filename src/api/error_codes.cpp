@@ -140,6 +140,12 @@ Error not_users(const char* name, int code) {
               " was not added by the program: only MPI_Add_error_class and MPI_Add_error_code make such"};
 }
 
+Status check_no_string(const char* name, const UserCode& user) {
+  if (user.text.empty()) return {};
+  return Error(Errc::arg, std::string(name) +
+                              " still has an error string: remove it first with MPI_Remove_error_string");
+}
+
 }  // namespace
 
 const ErrorClass* standard_class(int code) {
@@ -214,6 +220,7 @@ Status Remove_error_class(int errorclass) {
     if (&other != user && !other.removed && other.class_code == errorclass)
       return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) +
                                   " still has error codes: remove them first with MPI_Remove_error_code");
+  WEFT_TRY(check_no_string("errorclass", *user));
   user->removed = true;
   return {};
 }
@@ -221,6 +228,7 @@ Status Remove_error_class(int errorclass) {
 Status Remove_error_code(int errorcode) {
   UserCode* user = find_user(errorcode);
   if (user == nullptr || user->class_code == errorcode) return not_users("errorcode", errorcode);
+  WEFT_TRY(check_no_string("errorcode", *user));
   user->removed = true;
   return {};
 }

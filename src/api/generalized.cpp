@@ -2,6 +2,8 @@
 // Generalized requests (MPI 5.0 section 13.2): the user completes them and answers for their status.
 #include <mpi.h>
 
+#include <utility>
+
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
@@ -40,8 +42,15 @@ class Generalized final : public core::Request {
     if (code != MPI_SUCCESS) return mpi_error(code, "the cancel function of a generalized request failed");
     return {};
   }
+  Status conclude() override {
+    auto* const function = std::exchange(free_, nullptr);
+    const int code =
+        g_instance->unlocked([&] { return function != nullptr ? function(extra_) : MPI_SUCCESS; });
+    if (code != MPI_SUCCESS) return mpi_error(code, "the free function of a generalized request failed");
+    return {};
+  }
   void destroy() override {
-    g_instance->unlocked([&] { return free_ != nullptr ? free_(extra_) : MPI_SUCCESS; });
+    (void)conclude();  // nobody is left to tell when it was freed before it was complete
     slab().destroy(this);
   }
 
@@ -61,7 +70,9 @@ Status Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_f
   static const bool registered =
       (register_request_slab([](const void* handle) { return Generalized::slab().check(handle); }), true);
   (void)registered;
-  *request = handle_of(*Generalized::slab().create(query_fn, free_fn, cancel_fn, extra_state));
+  Generalized* made = Generalized::slab().create(query_fn, free_fn, cancel_fn, extra_state);
+  if (made == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  *request = handle_of(*made);
   return {};
 }
 

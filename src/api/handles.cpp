@@ -21,6 +21,7 @@ HandleTables::HandleTables()
       ops_slab(core::Op::slab()),
       infos(core::Info::slab()),
       errhandlers(core::Errhandler::slab()),
+      sessions(core::Session::slab()),
       transfers(p2p::Transfer::slab()) {
   for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
@@ -100,6 +101,8 @@ bool was_freed(HandleKind kind, const void* handle) {
       return inside(g_handles.infos);
     case HandleKind::errhandler:
       return inside(g_handles.errhandlers);
+    case HandleKind::session:
+      return inside(g_handles.sessions);
     case HandleKind::request:
       return inside(g_handles.transfers) || check_other_request(handle) != HandleState::foreign;
     default:

@@ -14,6 +14,7 @@
 #include "core/info.hpp"
 #include "core/op.hpp"
 #include "core/request.hpp"
+#include "core/session.hpp"
 #include "datatype/datatype.hpp"
 #include "p2p/transfer.hpp"
 
@@ -32,6 +33,7 @@ struct HandleTables {
   Slab<core::Op>& ops_slab;
   Slab<core::Info>& infos;
   Slab<core::Errhandler>& errhandlers;
+  Slab<core::Session>& sessions;
   Slab<p2p::Transfer>& transfers;
 };
 WEFT_HIDDEN extern const HandleTables g_handles;
@@ -49,7 +51,7 @@ T* live(const Slab<T>& slab, H handle) {
 }
 
 inline core::Communicator* to_communicator(MPI_Comm handle) {
-  if (handle == MPI_COMM_WORLD) return g_instance->world.get();
+  if (handle == MPI_COMM_WORLD) return g_instance->world.get();  // null outside the world model
   if (handle == MPI_COMM_SELF) return g_instance->self_comm.get();
   if (g_handles.communicators.check(handle) != HandleState::live) return nullptr;
   auto* comm = reinterpret_cast<core::Communicator*>(handle);
@@ -72,6 +74,7 @@ inline core::Info* to_info(MPI_Info handle) {
   return handle == MPI_INFO_ENV ? core::Info::environment() : live(g_handles.infos, handle);
 }
 core::Errhandler* to_errhandler(MPI_Errhandler handle);
+inline core::Session* to_session(MPI_Session handle) { return live(g_handles.sessions, handle); }
 
 /// Requests of other kinds than p2p::Transfer live in slabs of their own. core::Request must be the first
 /// base of their class. Call once for each class, before the first request exists.
@@ -93,6 +96,9 @@ inline MPI_Datatype handle_of(const datatype::Datatype& type) {
 inline MPI_Op handle_of(const core::Op& op) { return reinterpret_cast<MPI_Op>(op.handle); }
 inline MPI_Request handle_of(const core::Request& request) {
   return reinterpret_cast<MPI_Request>(reinterpret_cast<uintptr_t>(&request));
+}
+inline MPI_Session handle_of(const core::Session& session) {
+  return reinterpret_cast<MPI_Session>(reinterpret_cast<uintptr_t>(&session));
 }
 MPI_Group handle_of(const core::Group& group);
 MPI_Info handle_of(const core::Info& info);

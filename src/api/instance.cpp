@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Start and end of MPI (MPI 5.0 sections 11.2 to 11.4): the world model, and the one global Instance.
+// Start and end of MPI (MPI 5.0 sections 11.2 to 11.4): the one global Instance, made by the first view of it
+// (the world model or a session) and kept for the life of the process, and the world model.
+#include "api/instance.hpp"
+
 #include <mpi.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <mutex>
 #include <string>
 
 #include "api/entry.hpp"
@@ -24,8 +30,15 @@ namespace {
 
 constexpr core::ContextId kWorldContext = core::kContextStep,
                           kSelfContext = 2 * core::kContextStep;  // below any that new_contexts() makes
-int thread_level = MPI_THREAD_SINGLE;
+int world_thread_level = MPI_THREAD_SINGLE;
 pthread_t main_thread;
+
+/// The world model's part of the process's life; sessions have none.
+enum class World { before, running, finalized };
+std::atomic<World> world{World::before};
+
+std::mutex lifecycle;  // making the instance and counting its views; taken before the instance lock
+int views = 0;         // the world model and the open sessions
 
 core::Ref<core::Communicator> predefined(core::Instance& instance, core::ContextId id, uintptr_t handle,
                                          const char* name, std::vector<core::ProcessId> processes) {
@@ -45,46 +58,65 @@ void make_predefined(core::Instance& instance) {
                                   "MPI_COMM_SELF", {instance.self});
 }
 
-Status start(int required) {
-  if (g_state.load() == State::running) return Error(Errc::other, "MPI is initialised already");
-  if (g_state.load() == State::finalized)
-    return Error(Errc::other, "MPI was finalized: it cannot be initialised again in this process");
+/// Everything that works alone; the transports come with the first communicator that needs them.
+Result<std::unique_ptr<core::Instance>> make_instance() {
   WEFT_TRY(config::load());
   auto exchange = launch::connect();
   if (!exchange) return std::move(exchange).error();
   auto instance = std::make_unique<core::Instance>(std::move(*exchange));
   log::set_rank(static_cast<int>(instance->self));
   launch::scrub_environment();
-  WEFT_TRY(device::open());
-  make_predefined(*instance);
   WEFT_TRY(p2p::create(*instance));
-  instance->threaded = required == MPI_THREAD_MULTIPLE;
-  thread_level = required;
-  main_thread = ::pthread_self();
-  g_instance = instance.release();
-  g_state.store(State::running);
+  return instance;
+}
+
+/// The launcher takes leaving without a goodbye for a crash.
+void say_goodbye() {
+  static bool said = false;
+  if (std::exchange(said, true)) return;
+  const Status left = g_instance->exchange->finalize();
+  if (!left) log::write(log::Level::error, "leaving the job: %s", left.error().message().c_str());
+}
+
+/// A process that never communicated may still do so after its last session: it leaves the job when it ends.
+void leave_at_exit() {
+  static pid_t process = ::getpid();
+  std::atexit([] {
+    if (process == ::getpid() && g_state.load() == State::finalized) say_goodbye();
+  });
+}
+
+Status start_world(int required) {
+  if (world.load() == World::running) return Error(Errc::other, "MPI is initialised already");
+  if (world.load() == World::finalized)
+    return Error(Errc::other, "MPI was finalized: MPI_Init cannot be called again in this process");
+  auto instance = join(required);
+  if (!instance) return std::move(instance).error();
+  WEFT_TRY(p2p::connect(**instance));
+  make_predefined(**instance);
+  world_thread_level = required;
+  world.store(World::running);
   return {};
 }
 
 Status initialise(int required) {
-  Status started = start(required);
-  if (started) return started;
-  if (g_state.load() != State::before_init) return started;
+  Status started = start_world(required);
+  if (started || world.load() != World::before) return started;
   // No communicator and no error handler exist yet: MPI says that the start-up error handler is fatal.
   abort_job(MPI_ERR_OTHER, std::move(started).error().message());
 }
 
 /// All traffic of this process is over when the others say so too.
 void end_traffic(core::Instance& instance) {
-  p2p::flush_buffer(instance);
-  core::Communicator& world = *instance.world;
-  const int size = world.size(), rank = world.rank(), tag = world.next_collective_tag();
+  p2p::flush_buffers(instance);
+  core::Communicator& comm = *instance.world;
+  const int size = comm.size(), rank = comm.rank(), tag = comm.next_collective_tag();
   static const device::Memory host;
   for (int distance = 1; distance < size; distance *= 2) {  // dissemination barrier
     p2p::Transfer in(core::Request::Kind::receive), out(core::Request::Kind::send);
     const p2p::Buffer nothing{nullptr, 0, to_datatype(MPI_BYTE), &host};
-    p2p::post_receive(in, nothing, (rank - distance + size) % size, tag, world, core::Channel::collective);
-    p2p::post_send(out, nothing, (rank + distance) % size, tag, world, p2p::SendMode::standard,
+    p2p::post_receive(in, nothing, (rank - distance + size) % size, tag, comm, core::Channel::collective);
+    p2p::post_send(out, nothing, (rank + distance) % size, tag, comm, p2p::SendMode::standard,
                    core::Channel::collective);
     core::wait(instance, in);
     core::wait(instance, out);
@@ -92,6 +124,43 @@ void end_traffic(core::Instance& instance) {
 }
 
 }  // namespace
+
+std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
+  std::unique_lock<std::mutex> lock(instance.lock, std::defer_lock);
+  if (instance.threaded) lock.lock();
+  return lock;
+}
+
+Result<core::Instance*> join(int required) {
+  const std::lock_guard guard(lifecycle);
+  if (g_instance == nullptr) {
+    auto made = make_instance();
+    if (!made) return std::move(made).error();
+    g_instance = made->release();
+    main_thread = ::pthread_self();
+  }
+  WEFT_TRY(device::open());
+  const auto lock = lock_of(*g_instance);
+  if (required == MPI_THREAD_MULTIPLE) g_instance->threaded = true;
+  ++views;
+  g_state.store(State::running);
+  return g_instance;
+}
+
+void leave() {
+  const std::lock_guard guard(lifecycle);
+  core::Instance& instance = *g_instance;
+  const auto lock = lock_of(instance);
+  if (--views != 0) return;
+  p2p::flush_buffers(instance);
+  p2p::quiesce(instance);
+  device::close();
+  g_state.store(State::finalized);
+  if (p2p::connected(instance))
+    say_goodbye();
+  else
+    leave_at_exit();
+}
 
 namespace impl {
 
@@ -102,43 +171,40 @@ Status Init_thread(int*, char***, int required, int* provided) {
       required != MPI_THREAD_MULTIPLE)
     required = MPI_THREAD_MULTIPLE;
   Status started = initialise(required);
-  *provided = thread_level;
+  *provided = world_thread_level;
   return started;
 }
 
 Status Finalize() {
   core::Instance& instance = *g_instance;
+  if (world.load() != World::running)
+    return Error(Errc::other, "the world model is not initialised: only sessions are open");
   {
-    std::unique_lock<std::mutex> lock(instance.lock, std::defer_lock);
-    if (instance.threaded) lock.lock();
+    const auto lock = lock_of(instance);
     // Attributes of MPI_COMM_SELF go first, while MPI still works (MPI 5.0 section 11.2.3).
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
     end_traffic(instance);
-    p2p::destroy(instance);
+    instance.world = {};
+    instance.self_comm = {};
   }
-  instance.world = {};
-  instance.self_comm = {};
-  const Status left = instance.exchange->finalize();
-  device::close();
-  g_state.store(State::finalized);
-  delete std::exchange(g_instance, nullptr);
-  if (!left) log::write(log::Level::error, "leaving the job: %s", left.error().message().c_str());
+  world.store(World::finalized);
+  leave();
   return {};
 }
 
 Status Initialized(int* flag) {
-  *flag = g_state.load() != State::before_init;
+  *flag = world.load() != World::before;
   return {};
 }
 
 Status Finalized(int* flag) {
-  *flag = g_state.load() == State::finalized;
+  *flag = world.load() == World::finalized;
   return {};
 }
 
 Status Query_thread(int* provided) {
-  *provided = thread_level;
+  *provided = world_thread_level;
   return {};
 }
 

@@ -213,7 +213,8 @@ Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, 
   Transfer* transfer = nullptr;
   if (*message == MPI_MESSAGE_NO_PROC) {
     transfer = p2p::create_transfer(Kind::receive);
-    p2p::post_receive(*transfer, buffer_of(buf, count, type), MPI_PROC_NULL, MPI_ANY_TAG, *g_instance->world);
+    transfer->completion.source = MPI_PROC_NULL;
+    transfer->finish();
   } else {
     auto found = message_of(*message);
     if (!found) return std::move(found).error();
@@ -223,20 +224,6 @@ Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, 
   }
   *message = MPI_MESSAGE_NULL;
   *request = handle_of(*transfer);
-  return {};
-}
-
-Status Buffer_attach(void* buffer, MPI_Count size) { return p2p::attach_buffer(*g_instance, buffer, size); }
-Status Buffer_detach(void* buffer_addr, MPI_Count* size) {
-  void* address = nullptr;
-  int64_t attached = 0;
-  WEFT_TRY(p2p::detach_buffer(*g_instance, address, attached));
-  *static_cast<void**>(buffer_addr) = address;
-  *size = attached;
-  return {};
-}
-Status Buffer_flush() {
-  p2p::flush_buffer(*g_instance);
   return {};
 }
 

@@ -18,6 +18,8 @@ Status retire(MPI_Request* handle, core::Request& request, MPI_Status* status) {
     request.active = false;
   } else {
     *handle = MPI_REQUEST_NULL;
+    Status concluded = request.conclude();
+    if (outcome) outcome = std::move(concluded);
     request.destroy();
   }
   return outcome;
@@ -96,11 +98,13 @@ Status Request_free(MPI_Request* handle) {
     return Error(Errc::request,
                  "request is a partitioned operation under way: complete it before freeing it");
   *handle = MPI_REQUEST_NULL;
-  if (running)
+  if (running) {
     (*request)->detached = true;  // destroyed when it completes
-  else
-    (*request)->destroy();
-  return {};
+    return {};
+  }
+  Status concluded = (*request)->conclude();
+  (*request)->destroy();
+  return concluded;
 }
 
 Status Cancel(MPI_Request* handle) {

@@ -48,6 +48,8 @@ class Communicator final : public Counted {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool inter() const { return static_cast<bool>(remote_group); }
   [[nodiscard]] int remote_size() const { return inter() ? remote_group->size() : size_; }
+  /// The session it comes from; null: the world model.
+  [[nodiscard]] Session* session() const { return group->session.get(); }
   /// The process that a rank argument of a send or receive names.
   [[nodiscard]] ProcessId process(int rank) const { return peers_->process(rank); }
   [[nodiscard]] ContextId context(Channel channel) const { return id | static_cast<ContextId>(channel); }

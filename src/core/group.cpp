@@ -127,6 +127,7 @@ Result<Group*> Group::derive(std::vector<ProcessId> processes, const Group& othe
   if (processes.empty()) return Ref<Group>::share(empty()).detach();
   Group* group = create(std::move(processes), self_ != kNoProcess ? self_ : other.self_);
   if (group == nullptr) return Error(Errc::no_mem, "no room for another group: free some");
+  group->session = session ? session : other.session;
   return group;
 }
 

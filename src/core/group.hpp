@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "base/slab.hpp"
 #include "core/reference.hpp"
+#include "core/session.hpp"
 
 namespace weft::core {
 
@@ -47,6 +48,7 @@ class Group final : public Counted {
   [[nodiscard]] Result<Group*> subtract(const Group& other) const;
 
   static Group* create(std::vector<ProcessId> processes, ProcessId self);
+  Ref<Session> session;  ///< where its processes come from; null: the world model
   /// MPI_GROUP_EMPTY; never destroyed.
   static Group* empty();
   static Slab<Group>& slab();

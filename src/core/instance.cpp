@@ -53,12 +53,13 @@ void Instance::idle(unsigned& rounds) {
     if (rounds % 8 == 0) pause();
     return;
   }
-  if (threaded) lock.unlock();
+  const bool locked = threaded;  // MPI_Session_init may set it meanwhile
+  if (locked) lock.unlock();
   if (oversubscribed || rounds >= spin)
     ::sched_yield();
   else
     pause();
-  if (threaded) lock.lock();
+  if (locked) lock.lock();
 }
 
 void Instance::yield_if_crowded() const {

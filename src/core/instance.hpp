@@ -53,13 +53,14 @@ class Instance {
     return function();
   }
   struct Unlocked {
-    explicit Unlocked(Instance& owner) : instance(owner) {
-      if (instance.threaded) instance.lock.unlock();
+    explicit Unlocked(Instance& owner) : instance(owner), locked(owner.threaded) {
+      if (locked) instance.lock.unlock();
     }
     ~Unlocked() {
-      if (instance.threaded) instance.lock.lock();
+      if (locked) instance.lock.lock();
     }
     Instance& instance;
+    const bool locked;  // MPI_Session_init may set `threaded` meanwhile
   };
 
   std::unique_ptr<launch::Exchange> exchange;
@@ -68,8 +69,8 @@ class Instance {
   bool oversubscribed = false;  ///< more ranks than cores on this host
   bool threaded = false;        ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
   std::mutex lock;
-  Ref<Communicator> world, self_comm;
-  p2p::Engine* engine = nullptr;  ///< owned by p2p::create()/destroy()
+  Ref<Communicator> world, self_comm;  ///< null outside the world model
+  p2p::Engine* engine = nullptr;       ///< made by p2p::create()
 
  private:
   std::vector<Poller*> pollers_;

@@ -44,6 +44,8 @@ class Request {
   virtual Status cancel() { return {}; }
   /// Called by Wait/Test before the status is read (generalized requests run their query function here).
   virtual Status query() { return {}; }
+  /// Called once before destroy() (generalized requests run their free function here).
+  virtual Status conclude() { return {}; }
   /// Gives the object back to its slab; no-op for requests embedded in another object.
   virtual void destroy() {}
 

@@ -1,82 +1,167 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffered mode (MPI 5.0 section 3.6): the data are packed aside and sent from there. The attached buffer's
+// Buffered mode (MPI 5.0 section 3.6): the data are packed aside and sent from there. An attached buffer's
 // size is the budget; the copies are kept in memory of Weft's own, so that its layout stays Weft's business.
+#include "p2p/buffered.hpp"
+
 #include <algorithm>
 
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
+namespace {
 
 constexpr int64_t kOverhead = 512;  // MPI_BSEND_OVERHEAD
 
-struct BufferedCopy {
+struct Copy {
   Transfer transfer{core::Request::Kind::send};
   std::vector<std::byte> data;
   int64_t charge = 0;
+  uint64_t number = 0;  // counts up in the process
 };
 
-void Engine::reap_buffered() {
-  auto& copies = buffered.copies;
-  const auto finished = [&](BufferedCopy* copy) {
-    if (!copy->transfer.complete()) return false;
-    buffered.used -= copy->charge;
-    delete copy;
+/// What MPI_Buffer_iflush and its kin return: complete when all copies of its time are sent.
+class Flush final : public core::Request, private core::Poller {
+ public:
+  Flush(core::Instance& instance, const void* owner, uint64_t last)
+      : Request(Kind::none), instance_(instance), owner_(owner), last_(last) {
+    instance_.add(*this);
+    poll();
+  }
+  ~Flush() override = default;
+  static Slab<Flush>& slab() {
+    static auto& slab = *new Slab<Flush>(size_t{1} << 16);
+    return slab;
+  }
+  void destroy() override { slab().destroy(this); }
+
+ private:
+  bool poll() override {
+    if (instance_.engine->buffers.oldest(owner_) <= last_) return false;
+    instance_.remove(*this);
+    finish();
     return true;
-  };
-  copies.erase(std::remove_if(copies.begin(), copies.end(), finished), copies.end());
+  }
+  core::Instance& instance_;
+  const void* const owner_;
+  const uint64_t last_;
+};
+
+}  // namespace
+
+struct SendBuffer {
+  void* address;
+  int64_t size;
+  int64_t used = 0;
+  std::vector<std::unique_ptr<Copy>> copies;  // in order of their numbers
+
+  [[nodiscard]] bool automatic() const { return size == kAutomatic; }
+  void reap() {
+    std::erase_if(copies, [this](const std::unique_ptr<Copy>& copy) {
+      if (!copy->transfer.complete()) return false;
+      used -= copy->charge;
+      return true;
+    });
+  }
+};
+
+SendBuffers::SendBuffers() = default;
+SendBuffers::~SendBuffers() = default;
+
+SendBuffer* SendBuffers::find(const void* owner) {
+  const auto found = attached_.find(owner);
+  return found == attached_.end() ? nullptr : &found->second;
+}
+
+/// The communicator's, else its session's; without a session the process's.
+SendBuffer* SendBuffers::of(const core::Communicator& comm) {
+  if (SendBuffer* own = find(&comm)) return own;
+  return find(comm.session());
+}
+
+uint64_t SendBuffers::oldest(const void* owner) {
+  SendBuffer* buffer = find(owner);
+  if (buffer == nullptr) return UINT64_MAX;
+  buffer->reap();
+  return buffer->copies.empty() ? UINT64_MAX : buffer->copies.front()->number;
+}
+
+Status SendBuffers::attach(const void* owner, void* address, int64_t size) {
+  if (const SendBuffer* other = find(owner))
+    return Error(Errc::buffer,
+                 (other->automatic() ? std::string("MPI_BUFFER_AUTOMATIC")
+                                     : "a buffer of " + std::to_string(other->size) + " bytes") +
+                     " is attached already: detach it first");
+  attached_.emplace(owner, SendBuffer{address, size, 0, {}});
+  return {};
+}
+
+void SendBuffers::erase(const void* owner) { attached_.erase(owner); }
+
+bool SendBuffers::idle() {
+  return std::all_of(attached_.begin(), attached_.end(),
+                     [this](const auto& entry) { return oldest(entry.first) == UINT64_MAX; });
 }
 
 void Engine::buffered_send(Transfer& t) {
-  reap_buffered();
+  SendBuffer* buffer = buffers.of(*t.comm);
+  if (buffer == nullptr)
+    return complete(t, Error(Errc::buffer,
+                             "no buffer is attached for this communicator: attach one with MPI_Buffer_attach "
+                             "(MPI_Session_attach_buffer for communicators of a session)"));
+  buffer->reap();
   const auto charge = static_cast<int64_t>(t.bytes) + kOverhead;
-  if (buffered.size < 0 || buffered.used + charge > buffered.size) {
+  if (!buffer->automatic() && buffer->used + charge > buffer->size)
     return complete(
-        t, Error(Errc::buffer,
-                 "the message needs " + std::to_string(charge) + " bytes of buffer, but " +
-                     (buffered.size < 0 ? std::string("none is attached")
-                                        : std::to_string(buffered.size - buffered.used) + " are free") +
-                     ": attach more with MPI_Buffer_attach"));
-  }
-  auto copy = std::make_unique<BufferedCopy>();
-  copy->charge = charge;
-  copy->data.resize(t.bytes);
-  if (Status packed = pack_out(t, copy->data.data()); !packed) return complete(t, std::move(packed).error());
-  buffered.used += charge;
-  buffered.copies.push_back(copy.get());
-  BufferedCopy& kept = *copy.release();
-  post_send(kept.transfer, host_bytes(kept.data.data(), kept.data.size()), t.rank, t.tag, *t.comm,
+        t, Error(Errc::buffer, "the message needs " + std::to_string(charge) + " bytes of buffer, but " +
+                                   std::to_string(buffer->size - buffer->used) +
+                                   " are free: attach a larger one, or MPI_BUFFER_AUTOMATIC"));
+  auto made = std::make_unique<Copy>();
+  made->charge = charge;
+  made->number = buffers.next_number();
+  made->data.resize(t.bytes);
+  if (Status packed = pack_out(t, made->data.data()); !packed) return complete(t, std::move(packed).error());
+  buffer->used += charge;
+  Copy& copy = *made;
+  buffer->copies.push_back(std::move(made));
+  post_send(copy.transfer, host_bytes(copy.data.data(), copy.data.size()), t.rank, t.tag, *t.comm,
             SendMode::standard, core::Channel::user);
   complete(t);
 }
 
-void flush_buffer(core::Instance& instance) {
-  Engine& engine = *instance.engine;
-  for (unsigned rounds = 0;;) {
-    engine.reap_buffered();
-    if (engine.buffered.copies.empty()) return;
+Status attach_buffer(core::Instance& instance, const void* owner, void* address, int64_t size) {
+  return instance.engine->buffers.attach(owner, address, size);
+}
+
+void flush_buffer(core::Instance& instance, const void* owner) {
+  const uint64_t last = instance.engine->buffers.last_number();
+  for (unsigned rounds = 0; instance.engine->buffers.oldest(owner) <= last;)
     if (!instance.progress()) instance.idle(rounds);
-  }
 }
 
-Status attach_buffer(core::Instance& instance, void* address, int64_t size) {
-  auto& buffered = instance.engine->buffered;
-  if (buffered.size >= 0)
-    return Error(Errc::buffer, "a buffer of " + std::to_string(buffered.size) +
-                                   " bytes is attached already: detach it first");
-  buffered.address = address;
-  buffered.size = size;
-  return {};
+core::Request* start_flush(core::Instance& instance, const void* owner) {
+  return Flush::slab().create(instance, owner, instance.engine->buffers.last_number());
 }
 
-Status detach_buffer(core::Instance& instance, void*& address, int64_t& size) {
-  auto& buffered = instance.engine->buffered;
-  if (buffered.size < 0) return Error(Errc::buffer, "no buffer is attached");
-  flush_buffer(instance);
-  address = buffered.address;
-  size = buffered.size;
-  buffered.address = nullptr;
-  buffered.size = -1;
-  return {};
+HandleState check_flush(const void* handle) { return Flush::slab().check(handle); }
+
+Result<AttachedBuffer> detach_buffer(core::Instance& instance, const void* owner) {
+  if (instance.engine->buffers.find(owner) == nullptr) return Error(Errc::buffer, "no buffer is attached");
+  flush_buffer(instance, owner);
+  // While waiting another thread may have detached it.
+  const SendBuffer* buffer = instance.engine->buffers.find(owner);
+  if (buffer == nullptr) return Error(Errc::buffer, "no buffer is attached");
+  const AttachedBuffer attached{buffer->address, buffer->size};
+  instance.engine->buffers.erase(owner);
+  return attached;
+}
+
+void forget_buffer(core::Instance& instance, const void* owner) {
+  if (instance.engine->buffers.find(owner) != nullptr) (void)detach_buffer(instance, owner);
+}
+
+void flush_buffers(core::Instance& instance) {
+  for (unsigned rounds = 0; !instance.engine->buffers.idle();)
+    if (!instance.progress()) instance.idle(rounds);
 }
 
 }  // namespace weft::p2p

@@ -27,22 +27,24 @@ Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size) {}
 Engine::~Engine() { close_device(); }
 
 Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
-  std::unique_ptr<Engine> engine(new Engine(instance));
+  return std::unique_ptr<Engine>(new Engine(instance));
+}
+
+Status Engine::connect() {
+  if (connected()) return {};
   const auto& job = instance.exchange->job();
   if (job.local_size != job.size)
     return Error(Errc::unsupported, "the job spans several hosts (" + std::to_string(job.local_size) +
                                         " of " + std::to_string(job.size) +
                                         " ranks are here), but this build has no network transport: "
                                         "start all ranks on one host");
-  if (instance.size > 1) {
-    auto shm = transport::shm::Shm::create(*instance.exchange);
-    if (!shm) return std::move(shm).error();
-    engine->shm_ = std::move(*shm);
-    instance.oversubscribed = instance.size > engine->shm_->usable_cores();
-    for (uint32_t peer = 0; peer < instance.size; ++peer)
-      if (peer != instance.self) engine->peers_[peer].transport = engine->shm_.get();
-  }
-  return engine;
+  auto shm = transport::shm::Shm::create(*instance.exchange);
+  if (!shm) return std::move(shm).error();
+  shm_ = std::move(*shm);
+  instance.oversubscribed = instance.size > shm_->usable_cores();
+  for (uint32_t peer = 0; peer < instance.size; ++peer)
+    if (peer != instance.self) peers_[peer].transport = shm_.get();
+  return {};
 }
 
 bool Engine::poll() {

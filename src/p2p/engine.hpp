@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/instance.hpp"
+#include "p2p/buffered.hpp"
 #include "p2p/header.hpp"
 #include "p2p/match/queue.hpp"
 #include "p2p/p2p.hpp"
@@ -39,6 +40,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool poll() override;
 
   // Called by p2p.cpp.
+  [[nodiscard]] Status connect();
+  [[nodiscard]] bool connected() const { return shm_ != nullptr || instance.size == 1; }
   static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
                       core::ContextId context);
   static void start(Transfer& t, const Buffer& buffer, int rank, int tag);
@@ -58,14 +61,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   void drain();
   void close_device();
 
-  struct BufferedMode {
-    void* address = nullptr;
-    int64_t size = -1;  ///< -1: nothing attached
-    int64_t used = 0;
-    std::vector<struct BufferedCopy*> copies;
-  } buffered;
-  void reap_buffered();
-
+  SendBuffers buffers;
   core::Instance& instance;
 
  private:

@@ -160,11 +160,13 @@ Status create(core::Instance& instance) {
   return {};
 }
 
-void destroy(core::Instance& instance) {
-  if (instance.engine == nullptr) return;
+Status connect(core::Instance& instance) { return instance.engine->connect(); }
+
+bool connected(const core::Instance& instance) { return instance.engine->connected(); }
+
+void quiesce(core::Instance& instance) {
   instance.engine->drain();
-  instance.remove(*instance.engine);
-  delete std::exchange(instance.engine, nullptr);
+  instance.engine->close_device();
 }
 
 }  // namespace weft::p2p

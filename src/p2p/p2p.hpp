@@ -17,10 +17,13 @@ namespace weft::p2p {
 
 struct Message;  ///< an unexpected message; MPI_Message handles name one after a matched probe
 
-/// Makes the instance's engine and its transports (collective over the job); destroy() ends it.
+/// Makes the instance's engine, which lives as long as the process. Local: reaches this process only.
 [[nodiscard]] Status create(core::Instance& instance);
-/// Completes what is under way towards the peers, then closes the transports.
-void destroy(core::Instance& instance);
+/// Makes the transports to all processes of the job; nothing when that is done. Collective over the job.
+[[nodiscard]] Status connect(core::Instance& instance);
+[[nodiscard]] bool connected(const core::Instance& instance);
+/// Completes what is under way towards the peers and lets go of device memory; communication may start again.
+void quiesce(core::Instance& instance);
 
 /// Plain bytes in host memory.
 [[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);
@@ -57,11 +60,24 @@ void post_matched_receive(Transfer& transfer, const Buffer& buffer, Message& mes
 /// Packs a buffer of any memory kind into host memory; waits for device copies.
 [[nodiscard]] Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed);
 
-/// Buffered mode (MPI 5.0 section 3.6): the attached size bounds what is buffered.
-[[nodiscard]] Status attach_buffer(core::Instance& instance, void* address, int64_t size);
-/// Waits until all buffered messages are sent, then gives back what was attached.
-[[nodiscard]] Status detach_buffer(core::Instance& instance, void*& address, int64_t& size);
-/// Waits until all buffered messages are sent.
-void flush_buffer(core::Instance& instance);
+/// Buffered mode (MPI 5.0 section 3.6): an attached buffer's size bounds what is buffered. `owner`: the
+/// address of a communicator or session; null: the process.
+inline constexpr int64_t kAutomatic = -1;  ///< size of MPI_BUFFER_AUTOMATIC: no bound
+struct AttachedBuffer {
+  void* address;
+  int64_t size;
+};
+[[nodiscard]] Status attach_buffer(core::Instance& instance, const void* owner, void* address, int64_t size);
+/// Waits until the messages in the buffer are sent, then gives back what was attached.
+[[nodiscard]] Result<AttachedBuffer> detach_buffer(core::Instance& instance, const void* owner);
+/// Waits until the messages that are in the buffer now are sent.
+void flush_buffer(core::Instance& instance, const void* owner);
+/// The same as a request. check_flush(): whether a value is the handle of one.
+[[nodiscard]] core::Request* start_flush(core::Instance& instance, const void* owner);
+[[nodiscard]] HandleState check_flush(const void* handle);
+/// For an owner that ends: detaches its buffer, if it has one.
+void forget_buffer(core::Instance& instance, const void* owner);
+/// Waits until no buffer holds a message.
+void flush_buffers(core::Instance& instance);
 
 }  // namespace weft::p2p

@@ -12,6 +12,7 @@ OBJECTS = {
     "INFO": ("core::Info", "to_info", "info"),
     "ERRHANDLER": ("core::Errhandler", "to_errhandler", "errhandler"),
     "REQUEST": ("core::Request", "to_request", "request"),
+    "SESSION": ("core::Session", "to_session", "session"),
 }
 # What stands in for an object that does not count in this process.
 SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
@@ -114,6 +115,10 @@ class Plan:
         test = f"{variable} == nullptr"
         if parameter.kind == "INFO" and self.function.mpi_name not in self.api.overlay["info_needed"]:
             test += f" && {name} != MPI_INFO_NULL"
+        if self._listed("named_null", parameter):
+            text, length = self.function.parameters[1].name, self.function.parameters[2].name
+            null = self.api.overlay["named_null"][self._full_name(parameter)]
+            self.objects.append(f'if ({name} == {null}) return entry.finish(null_name("{null}", {text}, {length}));')
         self.objects.append(f"{c_type}* {variable} = {value};")
         if self.function.mpi_name in self.api.overlay["any_communicator"]:
             self.objects.append(f"if ({variable} == nullptr) {variable} = g_instance->world.get();")
@@ -126,6 +131,12 @@ class Plan:
         if parameter.kind == "COMMUNICATOR" and not self.owned:
             self.owned = True
             self.objects.append(f"entry.owner(*{variable});")
+        elif parameter.kind == "SESSION" or (parameter.kind == "ERRHANDLER" and self._makes_an_owner()):
+            self.objects.append(f"entry.owner(*{variable});")
+
+    def _makes_an_owner(self):
+        """The call's error handler is an argument: it will be that of the new session or communicator."""
+        return any(p.kind in ("SESSION", "COMMUNICATOR") and p.direction == "out" for p in self.function.parameters)
 
     def _resolve_inout(self, parameter):
         c_type, convert, kind = OBJECTS[parameter.kind]

@@ -166,6 +166,7 @@ def implementation_header(api):
 #include "core/group.hpp"
 #include "core/info.hpp"
 #include "core/op.hpp"
+#include "core/session.hpp"
 #include "datatype/datatype.hpp"
 
 namespace weft::api::impl {

@@ -39,7 +39,7 @@ class Client final : public Exchange {
   Result<std::string> get(std::string_view key) override;
   Status fence() override;
   void abort(int code, std::string_view message) override;
-  bool abort_is_reported() const override { return ours_; }
+  bool abort_is_reported() const override { return ours_ && fd_ >= 0; }
   Status finalize() override;
 
   /// PMI_FD: rank and size come from the environment.

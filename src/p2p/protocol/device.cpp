@@ -385,6 +385,8 @@ void Engine::finish_copy(DeviceCopy& copy, Status outcome) {
 void Engine::close_device() {
   if (importer_) importer_->close();
   if (exporter_) exporter_->close();
+  importer_.reset();
+  exporter_.reset();
 }
 
 }  // namespace weft::p2p

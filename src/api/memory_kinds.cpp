@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "api/memory_kinds.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "base/config.hpp"
+#include "device/info.hpp"
+
+namespace weft::api {
+namespace {
+
+config::Text at_start{"memory.alloc_kinds", "",
+                      "Memory allocation kinds asked for at start-up, as mpiexec -memory-alloc-kinds: a list "
+                      "of kind[:restrictor] with commas."};
+
+using Words = std::span<const std::string_view>;
+constexpr std::string_view kMpi[] = {"alloc_mem", "win_allocate", "win_allocate_shared"};
+constexpr std::string_view kCuda[] = {"host", "device", "managed"};
+
+bool cuda_found() {
+  if (!device::available()) return false;
+  auto devices = device::devices(device::Initialise::no);
+  return !devices.ok() || !devices->empty();  // not told before the application has called cuInit
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (end != 0) parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+bool contains(Words words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace
+
+bool is_memory_kind(std::string_view text) {
+  const auto words = split(text, ':');
+  if (words.empty()) return false;
+  Words restrictors;
+  if (words[0] == "mpi")
+    restrictors = kMpi;
+  else if (words[0] == "cuda" && cuda_found())
+    restrictors = kCuda;
+  else if (words[0] != "system")
+    return false;
+  return std::all_of(words.begin() + 1, words.end(), [&](auto word) { return contains(restrictors, word); });
+}
+
+std::string memory_kinds(std::optional<std::string_view> requested) {
+  if (!requested && !at_start.value().empty()) requested = at_start.value();
+  std::string kinds = "system,mpi";
+  if (!requested) {
+    if (cuda_found()) kinds += ",cuda,cuda:device,cuda:host,cuda:managed";
+    return kinds;
+  }
+  for (const std::string_view kind : split(*requested, ','))
+    if (is_memory_kind(kind) && kind != "system" && kind != "mpi") kinds += "," + std::string(kind);
+  return kinds;
+}
+
+}  // namespace weft::api

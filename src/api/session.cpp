@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sessions and their process sets (MPI 5.0 sections 11.3 and 7.3.2).
+#include "core/session.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "api/errors.hpp"
+#include "api/impl.hpp"
+#include "api/instance.hpp"
+#include "api/memory_kinds.hpp"
+#include "api/objects.hpp"
+#include "p2p/p2p.hpp"
+
+namespace weft::api::impl {
+namespace {
+
+using core::ProcessId;
+using core::Session;
+
+struct ThreadLevel {
+  const char* name;
+  int value;
+};
+constexpr ThreadLevel kThreadLevels[] = {{"MPI_THREAD_SINGLE", MPI_THREAD_SINGLE},
+                                         {"MPI_THREAD_FUNNELED", MPI_THREAD_FUNNELED},
+                                         {"MPI_THREAD_SERIALIZED", MPI_THREAD_SERIALIZED},
+                                         {"MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE}};
+
+/// What the hint thread_level asks for. Without it all threads may call: parts of a program that know nothing
+/// of one another open sessions.
+const ThreadLevel& thread_level(const core::Info* info) {
+  const auto wanted = info == nullptr ? std::nullopt : info->get("thread_level");
+  for (const ThreadLevel& level : kThreadLevels)
+    if (wanted == level.name) return level;
+  return kThreadLevels[3];
+}
+
+struct ProcessSet {
+  const char* name;
+  std::vector<ProcessId> (*members)(const core::Instance&);
+};
+
+std::vector<ProcessId> everyone(const core::Instance& instance) {
+  std::vector<ProcessId> processes(instance.size);
+  std::iota(processes.begin(), processes.end(), ProcessId{0});
+  return processes;
+}
+
+std::vector<ProcessId> just_me(const core::Instance& instance) { return {instance.self}; }
+
+/// The processes of this host. A launcher that does not say where the ranks are has one host, or the job
+/// cannot be wired up.
+std::vector<ProcessId> host_mates(const core::Instance& instance) {
+  const std::vector<int>& hosts = instance.exchange->job().host_of_rank;
+  std::vector<ProcessId> processes = everyone(instance);
+  if (!hosts.empty()) std::erase_if(processes, [&](ProcessId p) { return hosts[p] != hosts[instance.self]; });
+  return processes;
+}
+
+constexpr ProcessSet kProcessSets[] = {
+    {"mpi://WORLD", everyone}, {"mpi://SELF", just_me}, {"mpix://SHARED", host_mates}};
+
+Result<const ProcessSet*> find_set(const char* name) {
+  const std::string_view wanted(name, strnlen(name, MPI_MAX_PSET_NAME_LEN));
+  for (const ProcessSet& set : kProcessSets)
+    if (wanted == set.name) return &set;
+  return Error(Errc::arg, "pset_name = \"" + std::string(wanted) +
+                              "\" is no process set: MPI_Session_get_nth_pset names them");
+}
+
+Status check_kind(const core::Errhandler& errhandler) {
+  using Target = core::Errhandler::Target;
+  if (errhandler.target == Target::any || errhandler.target == Target::session) return {};
+  return Error(Errc::errhandler,
+               "errhandler is not one for sessions: make it with MPI_Session_create_errhandler");
+}
+
+Status open(core::Instance& instance, const ThreadLevel& level, const core::Info* info,
+            core::Errhandler& errhandler, MPI_Session* handle) {
+  const auto lock = lock_of(instance);
+  core::Ref<Session> session(Session::create(instance));
+  core::Ref<core::Info> hints(core::Info::create());
+  if (!session || !hints) return Error(Errc::no_mem, "no room for another session: finalize some");
+  hints->set("thread_level", level.name);
+  hints->set("mpi_memory_alloc_kinds",
+             memory_kinds(info == nullptr ? std::nullopt : info->get("mpi_memory_alloc_kinds")));
+  session->info = std::move(hints);
+  session->errhandler = core::Ref<core::Errhandler>::share(&errhandler);
+  publish(session.detach(), handle);
+  return {};
+}
+
+}  // namespace
+
+Status Session_init(core::Info* info, core::Errhandler& errhandler, MPI_Session* handle) {
+  WEFT_TRY(check_kind(errhandler));
+  const ThreadLevel& level = thread_level(info);
+  auto instance = join(level.value);
+  if (!instance) return std::move(instance).error();
+  Status opened = open(**instance, level, info, errhandler, handle);
+  if (!opened) leave();
+  return opened;
+}
+
+Status Session_finalize(MPI_Session* handle) {
+  {
+    const auto lock = lock_of(*g_instance);
+    Session& session = *to_session(*handle);
+    p2p::forget_buffer(session.instance, &session);
+    session.close_handle();
+  }
+  *handle = MPI_SESSION_NULL;
+  leave();
+  return {};
+}
+
+Status Session_get_info(Session& session, MPI_Info* info_used) {
+  return publish_new(core::Info::duplicate(*session.info), info_used);
+}
+
+Status Session_get_num_psets(Session&, core::Info*, int* npset_names) {
+  *npset_names = static_cast<int>(std::size(kProcessSets));
+  return {};
+}
+
+Status Session_get_nth_pset(Session&, core::Info*, int n, int* pset_len, char* pset_name) {
+  if (n < 0 || static_cast<size_t>(n) >= std::size(kProcessSets))
+    return Error(Errc::arg, "n = " + std::to_string(n) + ": there are " +
+                                std::to_string(std::size(kProcessSets)) + " process sets");
+  const std::string_view name = kProcessSets[n].name;
+  int length = 0;
+  if (*pset_len > 0) {
+    if (pset_name == nullptr) return Error(Errc::arg, "pset_name is a null pointer, but pset_len is not 0");
+    copy_text(name, pset_name, static_cast<size_t>(*pset_len), &length);
+  }
+  *pset_len = static_cast<int>(name.size()) + 1;
+  return {};
+}
+
+Status Session_get_pset_info(Session& session, const char* pset_name, MPI_Info* info) {
+  auto set = find_set(pset_name);
+  if (!set) return std::move(set).error();
+  core::Info* made = core::Info::create();
+  if (made != nullptr) made->set("mpi_size", std::to_string((*set)->members(session.instance).size()));
+  return publish_new(made, info);
+}
+
+Status Group_from_session_pset(Session& session, const char* pset_name, MPI_Group* newgroup) {
+  auto set = find_set(pset_name);
+  if (!set) return std::move(set).error();
+  core::Group* group = core::Group::create((*set)->members(session.instance), session.instance.self);
+  if (group != nullptr) group->session = core::Ref<Session>::share(&session);
+  return publish_new(group, newgroup);
+}
+
+Status Session_set_errhandler(Session& session, core::Errhandler& errhandler) {
+  WEFT_TRY(check_kind(errhandler));
+  session.errhandler = core::Ref<core::Errhandler>::share(&errhandler);
+  return {};
+}
+
+Status Session_get_errhandler(Session& session, MPI_Errhandler* errhandler) {
+  publish_shared(session.errhandler.get(), errhandler);
+  return {};
+}
+
+Status Session_call_errhandler(Session& session, int errorcode) {
+  const core::Ref<core::Errhandler> handler = session.errhandler;
+  const std::string message = "called by the application with " + code_name(errorcode);
+  session.instance.unlocked(
+      [&] { run_handler(*handler, &session, errorcode, "MPI_Session_call_errhandler", message); });
+  return {};
+}
+
+}  // namespace weft::api::impl
