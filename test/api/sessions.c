@@ -82,6 +82,7 @@ static void mistakes(MPI_Session session) {
   MPI_Info info;
   MPI_Errhandler handler, other;
   int count, length = 0;
+  handled = 0;
   EXPECT_ERROR(MPI_ERR_ARG, MPI_Group_from_session_pset(session, "mpi://NOBODY", &group));
   EXPECT_ERROR(MPI_ERR_ARG, MPI_Session_get_pset_info(session, "", &info));
   EXPECT_ERROR(MPI_ERR_ARG, MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 3, &length, NULL));
