@@ -84,6 +84,34 @@ Code fill(Stream handle, Address address, unsigned char value, size_t n) {
   return kSuccess;
 }
 
+/// The attributes of a batch: each for the copies from an index to the next one's.
+Code check_attributes(size_t count, const CopyAttributes* attributes, const size_t* from, size_t n) {
+  if (count == 0 || n == 0 || n > count || from[0] != 0) return kInvalidValue;
+  for (size_t i = 0; i < n; ++i)
+    if (attributes[i].access_order < 1 || attributes[i].access_order > 3 || from[i] >= count ||
+        (i != 0 && from[i] <= from[i - 1]))
+      return kInvalidValue;
+  return kSuccess;
+}
+
+/// The copies of a batch run in any order: the last first.
+Code start_batch(const Address* dsts, const Address* srcs, const size_t* sizes, size_t count, Stream handle,
+                 size_t* failed) {
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
+  if (stream == stream->context->legacy) return kInvalidHandle;
+  for (size_t i = 0; i < count; ++i) {
+    if (reach(dsts[i], sizes[i]) != nullptr && reach(srcs[i], sizes[i]) != nullptr) continue;
+    if (failed != nullptr) *failed = i;
+    return kInvalidValue;
+  }
+  for (size_t i = count; i-- != 0;)
+    if (const Code code = start(*stream, flat(dsts[i], srcs[i], sizes[i]), Wait::no); code != kSuccess)
+      return code;
+  return kSuccess;
+}
+
 Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 
 }  // namespace
@@ -118,6 +146,18 @@ Code cuMemcpyDtoDAsync_v2(Address dst, Address src, size_t n, Stream stream) {
 
 Code cuMemcpy2D_v2(const Memcpy2D* copy) { return start_in(nullptr, *copy, Wait::host_side); }
 Code cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) { return start_in(stream, *copy, Wait::no); }
+
+Code cuMemcpyBatchAsync(Address* dsts, Address* srcs, size_t* sizes, size_t count, CopyAttributes* attributes,
+                        size_t* from, size_t attribute_count, size_t* failed, Stream stream) {
+  if (failed != nullptr) *failed = SIZE_MAX;
+  if (const Code code = check_attributes(count, attributes, from, attribute_count); code != kSuccess)
+    return code;
+  return start_batch(dsts, srcs, sizes, count, stream, failed);
+}
+Code cuMemcpyBatchAsync_v2(Address* dsts, Address* srcs, size_t* sizes, size_t count,
+                           CopyAttributes* attributes, size_t* from, size_t attribute_count, Stream stream) {
+  return cuMemcpyBatchAsync(dsts, srcs, sizes, count, attributes, from, attribute_count, nullptr, stream);
+}
 
 Code cuMemsetD8_v2(Address address, unsigned char value, size_t n) {
   return fill(nullptr, address, value, n);

@@ -16,7 +16,6 @@ namespace emucuda {
 namespace {
 
 constexpr size_t kRegion = size_t{1} << 36;  // address space a device, reserved only
-constexpr int kVersion = 13000;
 
 thread_local std::vector<ContextObject*> stack;
 
@@ -86,6 +85,8 @@ World& world() {
     created->delay = number("EMUCUDA_DELAY_US", 30) * 1000;
     created->polls = static_cast<unsigned>(number("EMUCUDA_POLLS", 3));
     created->peer = number("EMUCUDA_PEER", 1) != 0;
+    created->kernels = static_cast<unsigned>(number("EMUCUDA_KERNELS", 128));
+    created->random = static_cast<uint32_t>(number("EMUCUDA_COPIER_EXITS", 0));
     const char* run = std::getenv("EMUCUDA_RUN");
     created->run_when_polled = run != nullptr && std::strcmp(run, "poll") == 0;
     return created;
@@ -169,7 +170,7 @@ Code cuInit(unsigned) {
 }
 
 Code cuDriverGetVersion(int* version) {
-  *version = kVersion;
+  *version = static_cast<int>(number("EMUCUDA_VERSION", 13000));
   return kSuccess;
 }
 
@@ -367,10 +368,15 @@ Code cuCtxGetId(Context handle, unsigned long long* id) {
   return kSuccess;
 }
 
-Code cuCtxEnablePeerAccess(Context, unsigned) {
+Code cuCtxEnablePeerAccess(Context handle, unsigned) {
   EMUCUDA_READY();
   forbid_weft("cuCtxEnablePeerAccess");
-  return world().peer ? kSuccess : kPeerAccessUnsupported;
+  ContextObject* context = nullptr;
+  if (const Code code = current(&context); code != kSuccess) return code;
+  auto* peer = static_cast<ContextObject*>(handle);
+  if (const Code code = usable(peer); code != kSuccess) return code;
+  if (!world().peer) return kPeerAccessUnsupported;
+  return context->peers.insert(peer).second ? kSuccess : kPeerAccessAlreadyEnabled;
 }
 
 Code cuMemGetInfo_v2(size_t* available, size_t* total) {

@@ -16,6 +16,13 @@ int emucuda_fail(const char* list);
 void emucuda_delay(unsigned microseconds);
 /// Whether devices can access each other.
 void emucuda_peer(int access);
+/// Times that a call of Weft's (weft: 1) or of the application's (0) had to wait for a running copier; the
+/// longest such wait since this was asked last, in ns of the kernels' own clock.
+unsigned long emucuda_copier_waits(int weft, unsigned long* longest);
+/// Lets copiers leave at random from now on, by this seed; 0: no more.
+void emucuda_copier_exits(unsigned seed);
+/// How many kernels run at a time on a device.
+void emucuda_kernels(unsigned count);
 /// Allocations and mappings that are live in this process.
 unsigned long emucuda_live(void);
 #ifdef __cplusplus

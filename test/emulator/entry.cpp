@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <type_traits>
+#include <utility>
 
 #include "emucuda.h"
 #include "world.hpp"
@@ -85,8 +85,15 @@ struct Watched<Function, Name> {
 
 struct Entry {
   const char* symbol;
+  const char* exported;
   void* function;
 };
+
+/// The interface version from which on cuGetProcAddress gives out a function.
+int since(const char* exported) {
+  if (std::strcmp(exported, "cuMemcpyBatchAsync") == 0) return 12080;
+  return std::strcmp(exported, "cuMemcpyBatchAsync_v2") == 0 ? 13000 : 11030;
+}
 
 #define EMUCUDA_NAME(name, symbol, parameters)   \
   struct Name_##name {                           \
@@ -95,13 +102,16 @@ struct Entry {
 EMUCUDA_FUNCTIONS(EMUCUDA_NAME)
 #undef EMUCUDA_NAME
 
-const Entry* find_entry(const char* symbol) {
+const Entry* find_entry(const char* symbol, int version) {
 #define EMUCUDA_ENTRY(name, symbol, parameters) \
-  {#symbol, reinterpret_cast<void*>(&Watched<&name, Name_##name>::call)},
+  {#symbol, #name, reinterpret_cast<void*>(&Watched<&name, Name_##name>::call)},
   static const Entry entries[] = {EMUCUDA_FUNCTIONS(EMUCUDA_ENTRY)};
+  const Entry* newest = nullptr;
   for (const Entry& entry : entries)
-    if (std::strcmp(entry.symbol, symbol) == 0) return &entry;
-  return nullptr;
+    if (std::strcmp(entry.symbol, symbol) == 0 && since(entry.exported) <= version &&
+        (newest == nullptr || since(entry.exported) > since(newest->exported)))
+      newest = &entry;
+  return newest;
 }
 
 }  // namespace
@@ -133,7 +143,9 @@ Code cuThreadExchangeStreamCaptureMode(int* mode) {
 
 __attribute__((visibility("default"))) Code cuGetProcAddress_v2(const char* symbol, void** function,
                                                                 int version, uint64_t, int* status) {
-  const Entry* entry = version >= 11030 ? find_entry(symbol) : nullptr;
+  int driver = 0;
+  cuDriverGetVersion(&driver);
+  const Entry* entry = version <= driver ? find_entry(symbol, version) : nullptr;
   *function = entry != nullptr ? entry->function : nullptr;
   if (status != nullptr) *status = entry != nullptr ? 0 : 1;
   return entry != nullptr ? kSuccess : 500;
@@ -164,6 +176,20 @@ EMUCUDA_CONTROL void emucuda_delay(unsigned microseconds) {
 EMUCUDA_CONTROL void emucuda_peer(int access) {
   const auto lock = lock_world();
   world().peer = access != 0;
+}
+EMUCUDA_CONTROL unsigned long emucuda_copier_waits(int weft, unsigned long* longest) {
+  const auto lock = lock_world();
+  CopierWaits& waits = world().waits[weft != 0 ? 1 : 0];
+  if (longest != nullptr) *longest = std::exchange(waits.longest, 0);
+  return waits.count;
+}
+EMUCUDA_CONTROL void emucuda_copier_exits(unsigned seed) {
+  const auto lock = lock_world();
+  world().random = seed;
+}
+EMUCUDA_CONTROL void emucuda_kernels(unsigned count) {
+  const auto lock = lock_world();
+  world().kernels = count;
 }
 EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();

@@ -194,6 +194,14 @@ char* reach(uintptr_t address, size_t n) {
   return allocation->alias + offset;
 }
 
+char* reach_from(const ContextObject& context, uintptr_t address, size_t n) {
+  const Allocation* allocation = find_allocation(address);
+  if (allocation == nullptr || n > allocation->size - (address - allocation->address)) return nullptr;
+  const bool seen = !on_device(allocation->kind) || allocation->context == &context ||
+                    allocation->device == context.device || context.peers.count(allocation->context) != 0;
+  return seen ? reach(address, n) : nullptr;
+}
+
 void free_allocation(std::map<uintptr_t, Allocation>::iterator at) {
   const Allocation allocation = at->second;
   world().allocations.erase(at);
@@ -213,6 +221,7 @@ extern "C" {
 Code cuMemAlloc_v2(Address* address, size_t size) {
   EMUCUDA_CONTEXT();
   forbid_unsafe("cuMemAlloc outside relaxed capture mode");
+  wait_for_kernels(context->device);
   return allocate_device(Kind::device, *context, size, address);
 }
 
@@ -229,6 +238,7 @@ Code cuMemFree_v2(Address address) {
 
 Code cuMemAllocManaged(Address* address, size_t size, unsigned) {
   EMUCUDA_CONTEXT();
+  wait_for_kernels(context->device);
   char* memory = nullptr;
   const Code code = allocate_host(Kind::managed, *context, size, &memory);
   *address = reinterpret_cast<Address>(memory);
@@ -254,6 +264,7 @@ Code cuMemFreeAsync(Address address, Stream handle) {
 Code cuMemHostAlloc(void** memory, size_t size, unsigned) {
   EMUCUDA_CONTEXT();
   forbid_unsafe("cuMemHostAlloc outside relaxed capture mode");
+  wait_for_kernels(context->device);
   char* result = nullptr;
   const Code code = allocate_host(Kind::pinned, *context, size, &result);
   *memory = result;
@@ -276,6 +287,7 @@ Code cuMemHostRegister_v2(void* memory, size_t size, unsigned) {
   EMUCUDA_CONTEXT();
   const auto address = reinterpret_cast<uintptr_t>(memory);
   if (size == 0) return kInvalidValue;
+  wait_for_kernels(context->device);
   if (find_allocation(address) != nullptr || find_allocation(address + size - 1) != nullptr)
     return kHostMemoryAlreadyRegistered;
   insert({Kind::registered,
@@ -361,6 +373,7 @@ Code cuIpcOpenMemHandle_v2(Address* address, IpcMemHandle raw, unsigned) {
   std::memcpy(&handle, &raw, sizeof handle);
   if (handle.magic != kMagic) return kInvalidHandle;
   if (handle.pid == ::getpid()) return kInvalidContext;
+  wait_for_kernels(context->device);
   const std::string bytes(reinterpret_cast<const char*>(&handle), sizeof handle);
   if (opened_already(bytes)) return kAlreadyMapped;
   const int ordinal = local_ordinal(handle.physical);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Streams, events and the operations in them. Operations run late: by a worker after EMUCUDA_DELAY_US, or
-// with EMUCUDA_RUN=poll only after EMUCUDA_POLLS queries; synchronising calls run them on the spot.
+// with EMUCUDA_RUN=poll only after EMUCUDA_POLLS queries; synchronising calls run them on the spot. A kernel
+// that has started gets turns from the worker, and from everybody who waits.
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -49,65 +52,107 @@ Code run(const Operation& operation) {
       operation.event->completed = std::max(operation.event->completed, operation.record);
       return kSuccess;
     case Operation::Type::wait:
-      while (operation.event->completed < operation.record && operation.event->stream != nullptr &&
-             !operation.event->stream->queue.empty())
-        drain(*operation.event->stream);
+    case Operation::Type::kernel:
       return kSuccess;
   }
   return kSuccess;
 }
 
-/// Runs the oldest operation of a stream; a fault ends everything in its context.
-void run_front(StreamObject& stream) {
-  const Operation operation = std::move(stream.queue.front());
-  stream.queue.pop_front();
-  Code code = stream.from_weft ? injected_operation_fault() : kSuccess;
-  if (code == kSuccess) code = run(operation);
-  if (code == kSuccess) return;
-  stream.context->sticky = code;
-  for (StreamObject* other : world().streams)
-    if (other->context == stream.context) other->queue.clear();
+/// The stream whose next operations the oldest one of this stream has to wait for, if any.
+StreamObject* blocker(const StreamObject& stream) {
+  const Operation& front = stream.queue.front();
+  if (front.type != Operation::Type::wait || front.event->completed >= front.record) return nullptr;
+  StreamObject* other = front.event->stream;
+  return other != nullptr && !other->queue.empty() ? other : nullptr;
 }
 
-/// The earliest time at which an operation is due; 0 when there is none.
-uint64_t run_due() {
-  uint64_t next = 0;
-  bool again = true;
-  while (again) {
-    again = false;
-    next = 0;
-    for (StreamObject* stream : world().streams) {
-      if (stream->queue.empty()) continue;
-      const uint64_t due = stream->queue.front().due;
-      if (due <= now()) {
-        run_front(*stream);
-        again = true;
-        break;  // the set of streams may have changed
-      }
-      next = next == 0 ? due : std::min(next, due);
-    }
+/// A fault ends everything in its context.
+void fault(ContextObject& context, Code code) {
+  context.sticky = code;
+  for (StreamObject* stream : world().streams)
+    if (stream->context == &context) stream->queue.clear();
+}
+
+/// A turn for the kernel at the front of a stream; whether it did something.
+bool give_turn(StreamObject& stream) {
+  const Kernel::Turn turn = stream.queue.front().kernel->turn(tick());
+  if (turn == Kernel::Turn::ended) stream.queue.pop_front();
+  if (turn == Kernel::Turn::illegal_address) fault(*stream.context, kIllegalAddress);
+  return turn != Kernel::Turn::idle;
+}
+
+/// Runs the oldest operation of a stream, or gives its kernel a turn; whether that did something.
+bool run_front(StreamObject& stream) {
+  if (StreamObject* other = blocker(stream); other != nullptr) return run_front(*other);
+  if (running(stream)) return give_turn(stream);
+  Operation& front = stream.queue.front();
+  if (front.kernel != nullptr && !has_place(stream)) return false;
+  Code code = stream.from_weft ? injected_operation_fault() : kSuccess;
+  if (code == kSuccess && front.kernel != nullptr) {
+    front.running = true;
+    return give_turn(stream);
   }
-  return next;
+  if (code == kSuccess) code = run(front);
+  stream.queue.pop_front();
+  if (code != kSuccess) fault(*stream.context, code);
+  return true;
+}
+
+/// Whether the worker can run the oldest operation of a stream once it is due.
+bool can_run(const StreamObject& stream) {
+  if (stream.queue.empty() || running(stream) || blocker(stream) != nullptr) return false;
+  return stream.queue.front().kernel == nullptr || has_place(stream);
+}
+
+/// Runs what is due, the oldest first. The earliest time at which more is; 0 when there is none.
+uint64_t run_due() {
+  for (;;) {
+    StreamObject* first = nullptr;
+    for (StreamObject* stream : world().streams)
+      if (can_run(*stream) && (first == nullptr || stream->queue.front().due < first->queue.front().due))
+        first = stream;
+    if (first == nullptr) return 0;
+    if (first->queue.front().due > now()) return first->queue.front().due;
+    run_front(*first);
+  }
 }
 
 void work() {
+  constexpr uint64_t kTurns = 20'000;  // ns between the turns of an idle kernel
+  ::prctl(PR_SET_TIMERSLACK, 1);
   auto lock = lock_world();
   for (;;) {
-    const uint64_t next = run_due();
+    const bool worked = give_turns();
+    uint64_t next = world().run_when_polled ? 0 : run_due();
+    const uint64_t time = now();
+    if (any_running() && (next == 0 || next > time + kTurns)) next = worked ? time : time + kTurns;
     if (next == 0) {
       world().wake.wait(lock);
+    } else if (next > time) {
+      world().wake.wait_for(lock, std::chrono::nanoseconds(next - time));
     } else {
-      const uint64_t time = now();
-      if (next > time) world().wake.wait_for(lock, std::chrono::nanoseconds(next - time));
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
     }
   }
+}
+
+void start_worker() {
+  if (!world().worker) {
+    world().worker = true;
+    std::thread(work).detach();
+  }
+  world().wake.notify_one();
 }
 
 /// A query was made: with EMUCUDA_RUN=poll this is what time is.
 void polled(StreamObject& stream) {
-  if (!world().run_when_polled || stream.queue.empty() || ++stream.polls < world().polls) return;
+  if (!world().run_when_polled || stream.queue.empty() || running(stream)) return;
+  if (++stream.polls < world().polls) return;
   stream.polls = 0;
   run_front(stream);
+  if (any_running()) start_worker();
 }
 
 Code create_stream(Stream* handle, unsigned flags) {
@@ -149,27 +194,31 @@ void enqueue(StreamObject& stream, Operation operation) {
       drain(*other);
   operation.due = now() + world().delay;
   stream.queue.push_back(std::move(operation));
-  if (world().run_when_polled) return;
-  if (!world().worker) {
-    world().worker = true;
-    std::thread(work).detach();
-  }
-  world().wake.notify_one();
+  if (!world().run_when_polled) start_worker();
 }
 
-void drain(StreamObject& stream) {
-  while (!stream.queue.empty()) run_front(stream);
+bool give_turns() {
+  bool worked = false;
+  for (StreamObject* stream : world().streams)
+    if (running(*stream)) worked = give_turn(*stream) || worked;
+  return worked;
 }
 
-void drain_context(ContextObject& context) {
-  for (bool again = true; again;) {
-    again = false;
-    for (StreamObject* stream : world().streams) {
-      if (stream->context != &context || stream->queue.empty()) continue;
-      drain(*stream);
-      again = true;
-      break;
-    }
+void drain(StreamObject& stream, Lock* released) {
+  const WaitMeter meter;
+  Patience patience(released);
+  while (!stream.queue.empty())
+    if (!run_front(stream) && !give_turns()) patience.wait();
+}
+
+void drain_context(ContextObject& context, Lock* released) {
+  const auto busy = [&](const StreamObject* stream) {
+    return stream->context == &context && !stream->queue.empty();
+  };
+  for (;;) {
+    const auto at = std::find_if(world().streams.begin(), world().streams.end(), busy);
+    if (at == world().streams.end()) return;
+    drain(**at, released);
   }
 }
 
@@ -179,11 +228,11 @@ void drain_all() {
 }
 
 #define EMUCUDA_STREAM(handle)    \
-  const auto lock = lock_world(); \
+  auto lock = lock_world();       \
   StreamObject* stream = nullptr; \
   if (const Code code = stream_of(handle, &stream); code != kSuccess) return code
 #define EMUCUDA_EVENT(handle)                                   \
-  const auto lock = lock_world();                               \
+  auto lock = lock_world();                                     \
   if (const Code code = ready(); code != kSuccess) return code; \
   auto* event = static_cast<EventObject*>(handle);              \
   if (world().events.count(event) == 0) return kInvalidHandle
@@ -212,16 +261,16 @@ Code cuStreamQuery(Stream handle) {
 Code cuStreamSynchronize(Stream handle) {
   forbid_weft("cuStreamSynchronize");
   EMUCUDA_STREAM(handle);
-  drain(*stream);
+  drain(*stream, &lock);
   return stream->context->sticky;
 }
 
 Code cuCtxSynchronize() {
   forbid_weft("cuCtxSynchronize");
-  const auto lock = lock_world();
+  auto lock = lock_world();
   ContextObject* context = nullptr;
   if (const Code code = current(&context); code != kSuccess) return code;
-  drain_context(*context);
+  drain_context(*context, &lock);
   return context->sticky;
 }
 
@@ -288,7 +337,10 @@ Code cuEventQuery(Event handle) {
 Code cuEventSynchronize(Event handle) {
   forbid_weft("cuEventSynchronize");
   EMUCUDA_EVENT(handle);
-  while (event->completed < event->recorded && !event->stream->queue.empty()) run_front(*event->stream);
+  const WaitMeter meter;
+  Patience patience(&lock);
+  while (event->completed < event->recorded && !event->stream->queue.empty())
+    if (!run_front(*event->stream) && !give_turns()) patience.wait();
   return event->context->sticky;
 }
 

@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "api.hpp"
+#include "kernel.hpp"
 
 namespace emucuda {
 
-inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kHostMemoryAlreadyRegistered = 712,
-                      kHostMemoryNotRegistered = 713;
+inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
+                      kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713;
 
 struct StreamObject;
 
@@ -29,6 +30,7 @@ struct ContextObject {
   int retains = 0;  // primary contexts only
   Code sticky = kSuccess;
   StreamObject* legacy = nullptr;  // stream 0
+  std::set<ContextObject*> peers;  // whose memory its kernels may touch
 };
 
 enum class Kind { device, pool, managed, pinned, registered, imported };
@@ -53,7 +55,7 @@ struct EventObject {
 };
 
 struct Operation {
-  enum class Type { copy, fill, write32, record, wait } type;
+  enum class Type { copy, fill, write32, record, wait, kernel } type;
   uintptr_t dst = 0, src = 0;
   size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
   uint32_t value = 0;
@@ -61,7 +63,9 @@ struct Operation {
   uint64_t record = 0;           // which record of the event
   std::vector<char> snapshot{};  // source bytes of pageable host memory
   bool use_snapshot = false;
-  uint64_t due = 0;  // ns
+  std::unique_ptr<Kernel> kernel{};
+  bool running = false;  // the kernel has had its first turn
+  uint64_t due = 0;      // ns
 };
 
 struct StreamObject {
@@ -79,6 +83,11 @@ struct Device {
   std::map<size_t, std::vector<uintptr_t>> freed;  // by rounded size, reused last in, first out
 };
 
+/// How often and for how long (ns of the kernels' clock) somebody waited for a copier.
+struct CopierWaits {
+  unsigned long count = 0, longest = 0;
+};
+
 struct World {
   std::recursive_mutex mutex;
   std::condition_variable_any wake;
@@ -86,6 +95,10 @@ struct World {
   bool peer = true, run_when_polled = false;
   uint64_t delay = 30'000;  // ns
   unsigned polls = 3;
+  unsigned kernels = 128;          // run at a time on a device
+  uint32_t random = 0;             // of the copiers' exits; 0: none
+  uint64_t clock = 0, clock_read;  // the kernels' clock (ns), and when it was read
+  CopierWaits waits[2];            // of the application, of Weft
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed
   std::map<uintptr_t, Allocation> allocations;
@@ -116,15 +129,56 @@ void release_context(ContextObject& context);
 [[nodiscard]] bool in_device_region(uintptr_t address);
 /// The emulator's pointer to [address, address + n); null when that is no live memory.
 [[nodiscard]] char* reach(uintptr_t address, size_t n);
+/// The same for a kernel of this context: null also for memory that its GPU does not see.
+[[nodiscard]] char* reach_from(const ContextObject& context, uintptr_t address, size_t n);
 void free_allocation(std::map<uintptr_t, Allocation>::iterator at);
 
 /// The stream a handle names in the current context (0 is the legacy stream).
 [[nodiscard]] Code stream_of(Stream handle, StreamObject** stream);
 void enqueue(StreamObject& stream, Operation operation);
-/// Runs everything queued, now.
-void drain(StreamObject& stream);
-void drain_context(ContextObject& context);
+/// Runs everything queued, now. Waits for kernels; with the lock released when it is given.
+void drain(StreamObject& stream, Lock* released = nullptr);
+void drain_context(ContextObject& context, Lock* released = nullptr);
 void drain_all();
+
+// kernel.cpp
+/// The stream's oldest operation is a kernel that has started.
+[[nodiscard]] inline bool running(const StreamObject& stream) {
+  return !stream.queue.empty() && stream.queue.front().running;
+}
+/// Whether another kernel can start beside those that run on the stream's device.
+[[nodiscard]] bool has_place(const StreamObject& stream);
+/// Advances the kernels' clock by the time since the last turn, a microsecond at most: a machine that is
+/// short of cores makes the emulated GPU slow, not impatient.
+uint64_t tick();
+/// What the implicit synchronisation of a real driver waits for: every kernel that runs on the device.
+void wait_for_kernels(int device);
+/// Counts a wait when copiers are running at its begin.
+class WaitMeter {
+ public:
+  WaitMeter();
+  ~WaitMeter();
+  WaitMeter(const WaitMeter&) = delete;
+  WaitMeter& operator=(const WaitMeter&) = delete;
+
+ private:
+  bool copier_ = false;
+  uint64_t begin_ = 0;
+};
+/// Gives every running kernel a turn; whether one of them did something.
+bool give_turns();
+[[nodiscard]] bool any_running();
+/// One round of waiting for kernels. Aborts after half a minute: nobody waits that long but in a deadlock.
+class Patience {
+ public:
+  explicit Patience(Lock* released) : released_(released) {}
+  void wait();
+
+ private:
+  Lock* released_;
+  unsigned rounds_ = 0;
+  uint64_t begin_ = 0;
+};
 
 // Weft's calls: those through the functions that cuGetProcAddress gave out.
 [[nodiscard]] bool called_by_weft();

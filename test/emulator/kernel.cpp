@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Modules, launches, and the running kernels: their places, their clock, and who waits for them.
+#include "kernel.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+constexpr uint64_t kTick = 1'000;               // ns
+constexpr uint64_t kDeadlock = 30'000'000'000;  // ns
+constexpr unsigned kImpatient = 1'000;          // rounds of waiting without a pause
+constexpr Code kNotFound = 500, kLaunchTooBig = 701;
+
+struct ModuleObject;
+
+struct FunctionObject {
+  const KernelEntry* entry;
+  ModuleObject* module;
+  bool loaded = false;  // as of the first launch
+};
+
+struct ModuleObject {
+  ContextObject* context;
+  std::vector<std::unique_ptr<FunctionObject>> functions;
+};
+
+std::map<ModuleObject*, std::unique_ptr<ModuleObject>>& modules() {
+  static auto& instance = *new std::map<ModuleObject*, std::unique_ptr<ModuleObject>>;
+  return instance;
+}
+
+FunctionObject* find_function(Function handle) {
+  for (const auto& [key, module] : modules())
+    for (const auto& function : module->functions)
+      if (function.get() == handle) return function.get();
+  return nullptr;
+}
+
+size_t running_on(int device) {
+  return static_cast<size_t>(std::count_if(
+      world().streams.begin(), world().streams.end(),
+      [&](const StreamObject* stream) { return stream->context->device == device && running(*stream); }));
+}
+
+bool fits(unsigned x, unsigned y, unsigned z, unsigned most) {
+  return x != 0 && y != 0 && z != 0 && uint64_t{x} * y * z <= most;
+}
+
+}  // namespace
+
+uint64_t tick() {
+  const uint64_t time = now();
+  world().clock += std::min(time - world().clock_read, kTick);
+  world().clock_read = time;
+  return world().clock;
+}
+
+bool has_place(const StreamObject& stream) { return running_on(stream.context->device) < world().kernels; }
+
+bool any_running() {
+  return std::any_of(world().streams.begin(), world().streams.end(),
+                     [](const StreamObject* stream) { return running(*stream); });
+}
+
+void wait_for_kernels(int device) {
+  const WaitMeter meter;
+  Patience patience(nullptr);
+  while (running_on(device) != 0)
+    if (!give_turns()) patience.wait();
+}
+
+WaitMeter::WaitMeter()
+    : copier_(std::any_of(world().streams.begin(), world().streams.end(),
+                          [](const StreamObject* stream) {
+                            return running(*stream) && stream->queue.front().kernel->is_copier();
+                          })),
+      begin_(world().clock) {}
+
+WaitMeter::~WaitMeter() {
+  if (!copier_) return;
+  CopierWaits& waits = world().waits[called_by_weft() ? 1 : 0];
+  ++waits.count;
+  waits.longest = std::max<unsigned long>(waits.longest, world().clock - begin_);
+}
+
+void Patience::wait() {
+  if (begin_ == 0) begin_ = now();
+  if (now() - begin_ > kDeadlock) {
+    std::fprintf(stderr, "emucuda: deadlock: a driver call has waited half a minute for a kernel to end\n");
+    std::abort();
+  }
+  if (released_ != nullptr) released_->unlock();
+  if (++rounds_ < kImpatient) {
+    ::sched_yield();
+  } else {
+    const timespec pause{0, 50'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  if (released_ != nullptr) released_->lock();
+}
+
+extern "C" {
+
+Code cuModuleLoadData(Module* handle, const void* image) {
+  const auto lock = lock_world();
+  ContextObject* context = nullptr;
+  if (const Code code = current(&context); code != kSuccess) return code;
+  forbid_unsafe("cuModuleLoadData outside relaxed capture mode");
+  if (image == nullptr) return kInvalidValue;
+  wait_for_kernels(context->device);
+  auto module = std::make_unique<ModuleObject>();
+  module->context = context;
+  *handle = module.get();
+  modules().emplace(module.get(), std::move(module));
+  return kSuccess;
+}
+
+Code cuModuleUnload(Module handle) {
+  const auto lock = lock_world();
+  ContextObject* context = nullptr;
+  if (const Code code = current(&context); code != kSuccess) return code;
+  forbid_unsafe("cuModuleUnload outside relaxed capture mode");
+  const auto at = modules().find(static_cast<ModuleObject*>(handle));
+  if (at == modules().end()) return kInvalidHandle;
+  wait_for_kernels(at->second->context->device);
+  modules().erase(at);
+  return kSuccess;
+}
+
+Code cuModuleGetFunction(Function* handle, Module module_handle, const char* name) {
+  const auto lock = lock_world();
+  if (const Code code = ready(); code != kSuccess) return code;
+  const auto at = modules().find(static_cast<ModuleObject*>(module_handle));
+  if (at == modules().end()) return kInvalidHandle;
+  const KernelEntry* entry = find_kernel(name);
+  if (entry == nullptr) return kNotFound;
+  auto& functions = at->second->functions;
+  auto known = std::find_if(functions.begin(), functions.end(),
+                            [&](const auto& function) { return function->entry == entry; });
+  if (known == functions.end())
+    known =
+        functions.insert(known, std::make_unique<FunctionObject>(FunctionObject{entry, at->second.get()}));
+  *handle = known->get();
+  return kSuccess;
+}
+
+Code cuLaunchKernel(Function handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                    unsigned block_y, unsigned block_z, unsigned, Stream stream_handle, void** parameters,
+                    void** extra) {
+  const auto lock = lock_world();
+  StreamObject* stream = nullptr;
+  if (const Code code = stream_of(stream_handle, &stream); code != kSuccess) return code;
+  FunctionObject* function = find_function(handle);
+  if (function == nullptr || function->module->context != stream->context) return kInvalidHandle;
+  if (parameters == nullptr || extra != nullptr) return kInvalidValue;
+  if (!fits(grid_x, grid_y, grid_z, 1u << 31) || !fits(block_x, block_y, block_z, 1024)) return kLaunchTooBig;
+  if (!function->loaded) {  // modules load lazily
+    forbid_unsafe("the first launch of a kernel outside relaxed capture mode");
+    wait_for_kernels(stream->context->device);
+    function->loaded = true;
+  }
+  Operation operation{Operation::Type::kernel};
+  operation.kernel = function->entry->create(*stream->context, parameters);
+  enqueue(*stream, std::move(operation));
+  return stream->context->sticky;
+}
+
+}  // extern "C"
+}  // namespace emucuda

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What runs on the emulated GPU: host functions that get turns, under the lock of the world, until they end.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+namespace emucuda {
+
+struct ContextObject;
+
+class Kernel {
+ public:
+  enum class Turn { idle, worked, ended, illegal_address };
+  virtual ~Kernel() = default;
+  /// One turn; `time` is the kernels' clock in ns.
+  virtual Turn turn(uint64_t time) = 0;
+  [[nodiscard]] virtual bool is_copier() const { return false; }
+};
+
+/// A kernel that modules have. `create` copies the parameters.
+struct KernelEntry {
+  const char* name;
+  std::unique_ptr<Kernel> (*create)(ContextObject& context, void** parameters);
+};
+[[nodiscard]] const KernelEntry* find_kernel(const char* name);
+
+}  // namespace emucuda
