@@ -22,6 +22,12 @@ Error no_such_key(int keyval) {
                                  ": pass one from MPI_Comm_create_keyval or MPI_Type_create_keyval");
 }
 
+/// Whether new attributes can be set with a key.
+bool is_settable(int keyval, Attributed kind) {
+  const core::Keyval* key = core::find_keyval(keyval, kind);
+  return key != nullptr && !key->freed;
+}
+
 bool is_predefined(int keyval) { return keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE; }
 
 /// One key for all of copy and delete functions: they differ in the type of the handle alone.
@@ -97,7 +103,7 @@ Status Comm_free_keyval(int* keyval) { return free_key(Attributed::communicator,
 
 Status Comm_set_attr(core::Communicator& comm, int keyval, void* value) {
   if (is_predefined(keyval)) return read_only(keyval);
-  if (core::find_keyval(keyval, Attributed::communicator) == nullptr) return no_such_key(keyval);
+  if (!is_settable(keyval, Attributed::communicator)) return no_such_key(keyval);
   return comm.attributes.set(comm.instance, pointer(comm.handle), keyval, value);
 }
 
@@ -123,7 +129,7 @@ Status Type_create_keyval(MPI_Type_copy_attr_function* copy, MPI_Type_delete_att
 Status Type_free_keyval(int* keyval) { return free_key(Attributed::datatype, keyval); }
 
 Status Type_set_attr(datatype::Datatype& type, int keyval, void* value) {
-  if (core::find_keyval(keyval, Attributed::datatype) == nullptr) return no_such_key(keyval);
+  if (!is_settable(keyval, Attributed::datatype)) return no_such_key(keyval);
   return core::attributes_of(type).set(*g_instance, pointer(type.handle()), keyval, value);
 }
 

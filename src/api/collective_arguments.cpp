@@ -12,6 +12,16 @@ namespace {
 
 using What = coll::Collective;
 
+/// Whether an operand has no bytes at all.
+bool is_empty(const coll::Operand& operand) {
+  if (!operand.counts) return operand.type == nullptr || operand.count * operand.type->size() == 0;
+  for (int i = 0; i < operand.blocks; ++i) {
+    const datatype::Datatype& type = operand.types != nullptr ? *operand.types[i] : *operand.type;
+    if (operand.counts[i] * type.size() != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Error not_allowed(const core::Op& op, const datatype::Datatype& type) {
@@ -73,14 +83,18 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
 void Collective::refuse_alias() {
   if (call.in_place || !checking()) return;
   const coll::Operand &send = call.send, &recv = call.recv;
-  if (send.address != recv.address || send.address == nullptr || send.types != nullptr) [[likely]]
-    return;
-  const auto empty = [&](const coll::Operand& operand) {
-    int64_t n = operand.count;
-    for (int i = 0; operand.counts && i < operand.blocks; ++i) n += operand.counts[i];
-    return operand.type == nullptr || n * operand.type->size() == 0;
+  if (send.address == nullptr || recv.address == nullptr) return;
+  // Where one side is a block for each rank, what this rank gives or gets is its own of them.
+  const What what = call.what;
+  const bool gathers =
+      what == What::gather || what == What::gatherv || what == What::allgather || what == What::allgatherv;
+  const bool scatters = what == What::scatter || what == What::scatterv;
+  const auto own = [&](const coll::Operand& operand, bool blocks) {
+    return blocks && !call.inter() ? operand.block(call.rank).address : operand.address;
   };
-  if (empty(send) || empty(recv)) return;
+  if (send.address != recv.address && own(send, scatters) != own(recv, gathers)) [[likely]]
+    return;
+  if (is_empty(send) || is_empty(recv)) return;
   fail(Error(Errc::buffer,
              std::string("sendbuf and recvbuf of ") + coll::name(call.what) +
                  " are the same buffer: give MPI_IN_PLACE as the one that the call allows it for"));

@@ -15,26 +15,15 @@ namespace weft::api {
 
 namespace {
 
-// Errc values beyond the enumeration carry an MPI code: a class directly, or "see t_code".
-constexpr int kDirect = 128;
-constexpr int kStashed = 255;
-
-thread_local int t_code = MPI_SUCCESS;
 thread_local std::string t_message;
 thread_local core::Ref<core::Communicator> t_blamed;
 
 }  // namespace
 
-Error mpi_error(int code, std::string message) {
-  if (code > 0 && code < kStashed - kDirect) return {static_cast<Errc>(kDirect + code), std::move(message)};
-  t_code = code;
-  return {static_cast<Errc>(kStashed), std::move(message)};
-}
+Error mpi_error(int code, std::string message) { return {Errc::other, std::move(message), code}; }
 
 int code_of(const Error& error) {
-  const int value = static_cast<int>(error.code());
-  if (value == kStashed) return t_code;
-  if (value >= kDirect) return value - kDirect;
+  if (error.mpi_code() != 0) return error.mpi_code();
   switch (error.code()) {
     case Errc::buffer:
       return MPI_ERR_BUFFER;

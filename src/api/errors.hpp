@@ -13,7 +13,6 @@
 namespace weft::api {
 
 /// An error with an MPI error class that Errc does not have, or with a code that a user's callback returned.
-/// To be returned at once: only one such error can be under way in a thread.
 [[nodiscard]] Error mpi_error(int code, std::string message);
 /// The MPI error code of an error.
 [[nodiscard]] int code_of(const Error& error);

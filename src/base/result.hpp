@@ -49,13 +49,18 @@ enum class Errc : unsigned char {
 /// An error: class, and the message for the user.
 class [[nodiscard]] Error {
  public:
-  Error(Errc code, std::string message) : data_(std::make_unique<Data>(Data{code, std::move(message)})) {}
+  /// `mpi_code`: the MPI error code, when Errc does not have it: what a user's callback returned.
+  Error(Errc code, std::string message, int mpi_code = 0)
+      : data_(std::make_unique<Data>(Data{code, mpi_code, std::move(message)})) {}
   [[nodiscard]] Errc code() const { return data_->code; }
+  /// 0: the one of code().
+  [[nodiscard]] int mpi_code() const { return data_->mpi_code; }
   [[nodiscard]] const std::string& message() const { return data_->message; }
 
  private:
   struct Data {
     Errc code;
+    int mpi_code;
     std::string message;
   };
   std::unique_ptr<Data> data_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "core/instance.hpp"
 
@@ -31,8 +32,10 @@ void release_keyval(int keyval) {
 }
 
 Error callback_failed(const char* which, int keyval, int code) {
-  return Error(Errc::other, std::string("the ") + which + " callback of attribute key " +
-                                std::to_string(keyval) + " returned code " + std::to_string(code));
+  return Error(Errc::other,
+               std::string("the ") + which + " callback of attribute key " + std::to_string(keyval) +
+                   " returned code " + std::to_string(code),
+               code);
 }
 
 /// Keeps a key's callbacks alive while they run unlocked.
@@ -64,15 +67,14 @@ int create_keyval(const Keyval& keyval) {
 
 Keyval* find_keyval(int keyval, Attributed kind) {
   const auto found = table().keys.find(keyval);
-  if (found == table().keys.end() || found->second.freed || found->second.kind != kind) return nullptr;
+  if (found == table().keys.end() || found->second.kind != kind) return nullptr;
   return &found->second;
 }
 
 Status free_keyval(int keyval, Attributed kind) {
   Keyval* key = find_keyval(keyval, kind);
   if (key == nullptr) return Error(Errc::keyval, "there is no attribute key " + std::to_string(keyval));
-  key->freed = true;
-  release_keyval(keyval);
+  if (!std::exchange(key->freed, true)) release_keyval(keyval);
   return {};
 }
 

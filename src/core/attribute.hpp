@@ -60,9 +60,10 @@ class AttributeSet {
 
 /// Keys. Predefined keys (MPI_TAG_UB, ...) are not here: api/ answers them.
 [[nodiscard]] int create_keyval(const Keyval& keyval);
-/// The key goes with its last attribute.
+/// The key goes with its last attribute; until then it can be freed again, to no effect.
 [[nodiscard]] Status free_keyval(int keyval, Attributed kind);
-/// nullptr when the user holds no such key of this kind.
+/// nullptr when there is no such key of this kind. One that was freed is there as long as it has attributes,
+/// which can be read and deleted with it (MPI 5.0 section 7.7.2).
 [[nodiscard]] Keyval* find_keyval(int keyval, Attributed kind);
 
 }  // namespace weft::core

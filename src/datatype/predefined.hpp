@@ -24,7 +24,7 @@ namespace weft::datatype {
   X(0x20e, "MPI_UNSIGNED_LONG", uint64)                        \
   X(0x20f, "MPI_UNSIGNED_LONG_LONG", uint64)                   \
   X(0x210, "MPI_FLOAT", float32)                               \
-  X(0x212, "MPI_C_FLOAT_COMPLEX", complex_float32)             \
+  X(0x212, "MPI_C_COMPLEX", complex_float32)                   \
   X(0x213, "MPI_CXX_FLOAT_COMPLEX", complex_float32)           \
   X(0x214, "MPI_DOUBLE", float64)                              \
   X(0x216, "MPI_C_DOUBLE_COMPLEX", complex_float64)            \

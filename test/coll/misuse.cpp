@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Wrong arguments of collectives: the error class, nothing sent, and the communicator usable afterwards.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -20,6 +21,8 @@ void expect_class(int wanted, int code, const char* call) {
 
 void local_errors() {
   int a[64] = {0}, b[64] = {0}, counts[8] = {1, 1, 1, 1, 1, 1, 1, 1}, places[8] = {0};
+  MPI_Datatype types[8];
+  std::fill_n(types, 8, MPI_INT);
   const MPI_Comm world = MPI_COMM_WORLD;
   MPI_Request request;
   EXPECT_CLASS(MPI_ERR_OP, MPI_Allreduce(a, b, 1, MPI_FLOAT, MPI_BAND, world));
@@ -31,6 +34,9 @@ void local_errors() {
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoall(a, 1, MPI_INT, a, 1, MPI_INT, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allgatherv(a, 1, MPI_INT, a, counts, places, MPI_INT, world));
+  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allgather(&a[rank], 1, MPI_INT, a, 1, MPI_INT, world));  // the own block
+  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoallw(a, counts, places, types, a, counts, places, types, world));
+  if (rank == 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Scatter(a, 1, MPI_INT, a, 1, MPI_INT, 0, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce_local(MPI_IN_PLACE, a, 1, MPI_INT, MPI_SUM));
   if (rank != 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, b, 1, MPI_INT, 0, world));
   if (rank != 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce(MPI_IN_PLACE, b, 1, MPI_INT, MPI_SUM, 0, world));

@@ -91,7 +91,7 @@ TEST_F(DatatypeApi, Names) {
   char name[MPI_MAX_OBJECT_NAME];
   int length = 0;
   MPI_Type_get_name(MPI_C_COMPLEX, name, &length);
-  EXPECT_EQ(std::string(name, static_cast<size_t>(length)), "MPI_C_FLOAT_COMPLEX");
+  EXPECT_EQ(std::string(name, static_cast<size_t>(length)), "MPI_C_COMPLEX");
   MPI_Datatype type;
   MPI_Type_contiguous(2, MPI_INT, &type);
   MPI_Type_get_name(type, name, &length);

@@ -14,6 +14,15 @@ OBJECTS = {
     "REQUEST": ("core::Request", "to_request", "request"),
     "SESSION": ("core::Session", "to_session", "session"),
 }
+# What an object that the call was to make is after a failure.
+NULL_HANDLES = {
+    "COMMUNICATOR": "MPI_COMM_NULL",
+    "DATATYPE": "MPI_DATATYPE_NULL",
+    "OPERATION": "MPI_OP_NULL",
+    "GROUP": "MPI_GROUP_NULL",
+    "INFO": "MPI_INFO_NULL",
+    "ERRHANDLER": "MPI_ERRHANDLER_NULL",
+}
 # What stands in for an object that does not count in this process.
 SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
 
@@ -69,6 +78,11 @@ class Plan:
                 self.passed.append(self._pass(parameter))
         if function.tells_twin:
             self.passed.append("true" if large else "false")
+        self.undone = [
+            f"*{p.name} = {NULL_HANDLES[p.kind]};"
+            for p in parameters
+            if p.kind in NULL_HANDLES and p.direction == "out" and not p.is_array and p.levels() == 1
+        ]
 
     def _full_name(self, parameter):
         return f"{self.function.mpi_name}.{parameter.raw['name']}"

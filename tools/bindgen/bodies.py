@@ -96,10 +96,13 @@ def _body(api, function, large):
         lines += ["if (checking()) [[likely]] {"] + ["  " + line for line in plan.checks] + ["}"]
     lines += plan.locals
     call = f"impl::{function.name}({', '.join(plan.passed)})"
-    if not plan.results:
+    if not plan.results and not plan.undone:
         return lines + [f"return entry.finish({call});"]
     lines.append(f"weft::Status outcome = {call};")
-    lines += ["if (outcome.ok()) [[likely]] {"] + ["  " + line for line in plan.results] + ["}"]
+    if plan.results:
+        lines += ["if (outcome.ok()) [[likely]] {"] + ["  " + line for line in plan.results] + ["}"]
+    if plan.undone:
+        lines += ["if (!outcome.ok()) [[unlikely]] {"] + ["  " + line for line in plan.undone] + ["}"]
     return lines + ["return entry.finish(std::move(outcome));"]
 
 
