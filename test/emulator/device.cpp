@@ -15,8 +15,6 @@
 namespace emucuda {
 namespace {
 
-constexpr size_t kRegion = size_t{1} << 36;  // address space a device, reserved only
-
 thread_local std::vector<ContextObject*> stack;
 
 unsigned long number(const char* variable, unsigned long standard) {
@@ -47,12 +45,13 @@ void add_device(World& world, int physical) {
   device->physical = physical;
   device->primary.device = static_cast<int>(world.devices.size());
   device->primary.primary = true;
-  void* region = ::mmap(nullptr, kRegion, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* region = ::mmap(nullptr, 2 * kRegion, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (region == MAP_FAILED) {
     std::fprintf(stderr, "emucuda: no address space for a device\n");
     std::abort();
   }
   device->region = reinterpret_cast<uintptr_t>(region);
+  device->mirror = device->region + kRegion;
   // No two processes of a job should see the same address for the same allocation.
   device->bump = device->region + (static_cast<uintptr_t>(::getpid()) % 977) * (size_t{2} << 20);
   world.devices.push_back(std::move(device));

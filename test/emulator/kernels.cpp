@@ -48,24 +48,33 @@ class CopyList : public Kernel {
 class Copier : public Kernel {
  public:
   Copier(ContextObject& context, void** parameters)
-      : context_(context), p_(parameter<contract::Copier>(parameters, 0)) {}
+      : context_(context), p_(parameter<contract::Copier>(parameters, 0)), next_(p_.first) {}
   [[nodiscard]] bool is_copier() const override { return true; }
 
   Turn turn(uint64_t time) override {
     ring_ = map<contract::Command>(p_.ring, contract::Copier::kSlots);
     status_ = map<uint64_t>(p_.status, 1);
-    memory_ = map<contract::Copier::Memory>(p_.memory, 1);
-    if (ring_ == nullptr || status_ == nullptr || memory_ == nullptr) return Turn::illegal_address;
-    if (begin_ == 0 && !arrive(time)) return leave();
-    if (time - begin_ >= p_.life || time - last_ >= p_.linger || leaves_at_random()) return leave();
-    contract::Item item{};
-    if (!take(item)) return Turn::idle;
-    if (!copy(context_, item.dst, item.src, item.bytes)) return Turn::illegal_address;
-    done_ = next_;
-    next_ = after(next_);
-    idle_ = false;
+    if (ring_ == nullptr || status_ == nullptr || map<contract::Copier::Memory>(p_.memory, 1) == nullptr)
+      return Turn::illegal_address;
+    if (begin_ == 0) {
+      begin_ = last_ = time;
+      publish(p_.generation - 1);
+    }
+    uint32_t words[8];
+    const bool taken = take(words);
+    const bool over =
+        taken ? words[contract::Command::blocks] == 0 : time - begin_ > p_.life || time - last_ > p_.linger;
+    if (over || leaves_at_random()) {
+      publish(p_.generation);
+      return Turn::ended;
+    }
+    if (!taken) return Turn::idle;
+    if (!copy(context_, address(words, contract::Command::dst_low),
+              address(words, contract::Command::src_low), words[contract::Command::bytes]))
+      return Turn::illegal_address;
+    ++next_;
     last_ = time;
-    report(gone_);
+    publish(p_.generation - 1);
     return Turn::worked;
   }
 
@@ -75,21 +84,12 @@ class Copier : public Kernel {
     return reinterpret_cast<T*>(reach_from(context_, address, count * sizeof(T)));
   }
 
-  static uint32_t after(uint32_t sequence) { return sequence + 1 != 0 ? sequence + 1 : 1; }
-
-  /// The first turn; false: there is nothing to stay for.
-  bool arrive(uint64_t time) {
-    begin_ = last_ = time;
-    const uint64_t status = __atomic_load_n(status_, __ATOMIC_ACQUIRE);
-    done_ = static_cast<uint32_t>(status);
-    gone_ = static_cast<uint32_t>(status >> 32);
-    next_ = p_.first != 0 ? p_.first : memory_->next;
-    return p_.first != 0 || memory_->idle == 0;
+  static uint64_t address(const uint32_t* words, size_t low) {
+    return words[low] | uint64_t{words[low + 1]} << 32;
   }
 
   /// The next command, if its whole line is there.
-  bool take(contract::Item& item) {
-    uint32_t words[8];
+  bool take(uint32_t* words) {
     const contract::Command& line = ring_[next_ % contract::Copier::kSlots];
     for (size_t i = 0; i < 8; ++i) {
       const uint64_t pair =
@@ -97,18 +97,13 @@ class Copier : public Kernel {
       if (static_cast<uint32_t>(pair >> 32) != next_) return false;
       words[i] = static_cast<uint32_t>(pair);
     }
-    item = {words[0] | uint64_t{words[1]} << 32, words[2] | uint64_t{words[3]} << 32, words[4]};
     return true;
   }
 
-  Turn leave() {
-    memory_->next = next_;
-    memory_->idle = idle_ ? 1 : 0;
-    report(p_.generation);
-    return Turn::ended;
+  void publish(uint32_t gone) {
+    const uint64_t word = uint64_t{p_.generation << 16 | (gone & 0xFFFF)} << 32 | (next_ - 1);
+    __atomic_store_n(status_, word, __ATOMIC_RELEASE);
   }
-
-  void report(uint32_t gone) { __atomic_store_n(status_, done_ | uint64_t{gone} << 32, __ATOMIC_RELEASE); }
 
   static bool leaves_at_random() {
     uint32_t& random = world().random;
@@ -123,10 +118,8 @@ class Copier : public Kernel {
   const contract::Copier p_;
   contract::Command* ring_ = nullptr;
   uint64_t* status_ = nullptr;
-  contract::Copier::Memory* memory_ = nullptr;
   uint64_t begin_ = 0, last_ = 0;
-  uint32_t next_ = 0, done_ = 0, gone_ = 0;
-  bool idle_ = true;
+  uint32_t next_;
 };
 
 class Spin : public Kernel {

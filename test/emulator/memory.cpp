@@ -29,46 +29,23 @@ static_assert(sizeof(Handle) == sizeof(IpcMemHandle));
 
 size_t rounded(size_t size) { return (size + kGranule - 1) / kGranule * kGranule; }
 
-uintptr_t take_address(Device& device, size_t reserved) {
-  auto& freed = device.freed[reserved];
-  if (!freed.empty()) {
-    const uintptr_t address = freed.back();
-    freed.pop_back();
-    return address;
-  }
-  const uintptr_t address = device.bump;
-  device.bump += reserved + kGranule;  // a gap, so that an overrun is seen
-  return address;
-}
-
-char* map_file(int fd, size_t size) {
-  void* alias = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return alias == MAP_FAILED ? nullptr : static_cast<char*>(alias);
-}
-
 char* map_private(size_t size) {
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
-}
-
-Allocation& insert(Allocation allocation) {
-  allocation.id = world().next_id++;
-  return world().allocations.emplace(allocation.address, std::move(allocation)).first->second;
 }
 
 Code allocate_device(Kind kind, ContextObject& context, size_t size, Address* address) {
   if (size == 0) return kInvalidValue;
   Device& device = *device_at(context.device);
   const size_t reserved = rounded(size);
-  const int fd = ::memfd_create("emucuda", MFD_CLOEXEC);
-  char* alias =
-      fd >= 0 && ::ftruncate(fd, static_cast<off_t>(reserved)) == 0 ? map_file(fd, reserved) : nullptr;
+  const int fd = create_memory(reserved);
+  if (fd < 0) return kOutOfMemory;
+  const uintptr_t at = take_address(device, reserved);
+  char* alias = map_alias(at, fd, 0, reserved);
   if (alias == nullptr) {
-    if (fd >= 0) ::close(fd);
+    ::close(fd);
     return kOutOfMemory;
   }
-  std::memset(alias, 0xA5, std::min(reserved, kPoisoned));  // uninitialised memory must show
-  const uintptr_t at = take_address(device, reserved);
   insert({kind, at, size, reserved, alias, fd, 0, context.device, &context, {}});
   *address = at;
   return kSuccess;
@@ -101,7 +78,9 @@ std::map<uintptr_t, Allocation>::iterator starting_at(uintptr_t address, std::in
   return world().allocations.end();
 }
 
-bool on_device(Kind kind) { return kind == Kind::device || kind == Kind::pool || kind == Kind::imported; }
+bool on_device(Kind kind) {
+  return kind == Kind::device || kind == Kind::pool || kind == Kind::imported || kind == Kind::mapped;
+}
 
 template <class T>
 void put(void* data, T value) {
@@ -115,7 +94,7 @@ bool write_attribute(const Allocation* allocation, int attribute, void* data) {
   const Allocation& a = known ? *allocation : none;
   switch (attribute) {
     case kAttributeContext:
-      put<Context>(data, a.kind == Kind::pool ? nullptr : a.context);
+      put<Context>(data, a.kind == Kind::pool || a.kind == Kind::mapped ? nullptr : a.context);
       return true;
     case kAttributeMemoryType:
       put<unsigned>(data, !known                                         ? 0
@@ -152,14 +131,15 @@ bool opened_already(const std::string& handle) {
 }
 
 /// Maps the exporter's file; null when it is gone or is another by now.
-char* map_exported(const Handle& handle) {
+char* map_exported(const Handle& handle, uintptr_t at) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return nullptr;
   struct stat status {};
-  char* alias =
-      ::fstat(fd, &status) == 0 && status.st_ino == handle.inode ? map_file(fd, handle.reserved) : nullptr;
+  char* alias = ::fstat(fd, &status) == 0 && status.st_ino == handle.inode
+                    ? map_alias(at, fd, 0, handle.reserved)
+                    : nullptr;
   ::close(fd);
   return alias;
 }
@@ -182,33 +162,104 @@ Allocation* find_allocation(uintptr_t address) {
 
 bool in_device_region(uintptr_t address) {
   for (const auto& device : world().devices)
-    if (address >= device->region && address < device->region + (size_t{1} << 36)) return true;
+    if (address >= device->region && address < device->region + kRegion) return true;
   return false;
 }
 
 char* reach(uintptr_t address, size_t n) {
   const Allocation* allocation = find_allocation(address);
   if (allocation == nullptr) return in_device_region(address) ? nullptr : reinterpret_cast<char*>(address);
-  const size_t offset = address - allocation->address;
-  if (n > allocation->size - offset && allocation->kind != Kind::registered) return nullptr;
-  return allocation->alias + offset;
+  char* alias = allocation->alias + (address - allocation->address);
+  if (allocation->kind == Kind::registered) return alias;
+  // A buffer may span allocations that are mapped side by side.
+  for (uintptr_t end = address; end < address + n; allocation = find_allocation(end)) {
+    if (allocation == nullptr || (allocation->kind == Kind::mapped && allocation->access == 0))
+      return nullptr;
+    end = allocation->address + allocation->size;
+  }
+  return alias;
 }
 
 char* reach_from(const ContextObject& context, uintptr_t address, size_t n) {
-  const Allocation* allocation = find_allocation(address);
-  if (allocation == nullptr || n > allocation->size - (address - allocation->address)) return nullptr;
-  const bool seen = !on_device(allocation->kind) || allocation->context == &context ||
-                    allocation->device == context.device || context.peers.count(allocation->context) != 0;
-  return seen ? reach(address, n) : nullptr;
+  for (uintptr_t at = address; at < address + n;) {
+    const Allocation* allocation = find_allocation(at);
+    if (allocation == nullptr) return nullptr;
+    const bool seen = allocation->kind == Kind::mapped ? (allocation->access >> context.device & 1) != 0
+                      : !on_device(allocation->kind)
+                          ? true
+                          : allocation->context == &context || allocation->device == context.device ||
+                                context.peers.count(allocation->context) != 0;
+    if (!seen) return nullptr;
+    at = allocation->address + allocation->size;
+  }
+  return reach(address, n);
+}
+
+uintptr_t take_address(Device& device, size_t reserved) {
+  auto& freed = device.freed[reserved];
+  if (!freed.empty()) {
+    const uintptr_t address = freed.back();
+    freed.pop_back();
+    return address;
+  }
+  const uintptr_t address = device.bump;
+  device.bump += reserved + kGranule;  // a gap, so that an overrun is seen
+  return address;
+}
+
+char* map_alias(uintptr_t address, int fd, size_t offset, size_t size) {
+  for (const auto& device : world().devices) {
+    if (address - device->region >= kRegion) continue;
+    void* at = reinterpret_cast<void*>(device->mirror + (address - device->region));
+    void* alias =
+        ::mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(offset));
+    return alias == MAP_FAILED ? nullptr : static_cast<char*>(alias);
+  }
+  return nullptr;
+}
+
+void unmap_alias(uintptr_t address, size_t size) {
+  for (const auto& device : world().devices)
+    if (address - device->region < kRegion)
+      ::mmap(reinterpret_cast<void*>(device->mirror + (address - device->region)), size, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+int create_memory(size_t size) {
+  const int fd = ::memfd_create("emucuda", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  const size_t poisoned = std::min(size, kPoisoned);  // uninitialised memory must show
+  void* begin = ::ftruncate(fd, static_cast<off_t>(size)) == 0
+                    ? ::mmap(nullptr, poisoned, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                    : MAP_FAILED;
+  if (begin == MAP_FAILED) {
+    ::close(fd);
+    return -1;
+  }
+  std::memset(begin, 0xA5, poisoned);
+  ::munmap(begin, poisoned);
+  return fd;
+}
+
+Allocation& insert(Allocation allocation) {
+  allocation.id = world().next_id++;
+  return world().allocations.emplace(allocation.address, std::move(allocation)).first->second;
 }
 
 void free_allocation(std::map<uintptr_t, Allocation>::iterator at) {
   const Allocation allocation = at->second;
   world().allocations.erase(at);
-  if (allocation.kind != Kind::registered) ::munmap(allocation.alias, allocation.reserved);
-  if (allocation.fd >= 0) ::close(allocation.fd);
   if (on_device(allocation.kind))
+    unmap_alias(allocation.address, allocation.reserved);
+  else if (allocation.kind != Kind::registered)
+    ::munmap(allocation.alias, allocation.reserved);
+  if (allocation.fd >= 0) ::close(allocation.fd);
+  if (allocation.kind == Kind::mapped) {
+    --allocation.physical->mappings;
+    release_physical(allocation.physical);
+  } else if (on_device(allocation.kind)) {
     device_at(allocation.device)->freed[allocation.reserved].push_back(allocation.address);
+  }
 }
 
 #define EMUCUDA_CONTEXT()           \
@@ -379,9 +430,12 @@ Code cuIpcOpenMemHandle_v2(Address* address, IpcMemHandle raw, unsigned) {
   const int ordinal = local_ordinal(handle.physical);
   if (ordinal < 0) return kInvalidDevice;
   if (ordinal != context->device && !world().peer) return kPeerAccessUnsupported;
-  char* alias = map_exported(handle);
-  if (alias == nullptr) return kInvalidHandle;
   const uintptr_t at = take_address(*device_at(ordinal), handle.reserved);
+  char* alias = map_exported(handle, at);
+  if (alias == nullptr) {
+    device_at(ordinal)->freed[handle.reserved].push_back(at);
+    return kInvalidHandle;
+  }
   insert({Kind::imported, at, handle.size, handle.reserved, alias, -1, 0, ordinal, context, bytes});
   *address = at;
   return kSuccess;

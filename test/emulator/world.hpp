@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Everything the emulated driver knows in one process, under one lock. Device memory is a memfd: host code
-// sees it at a PROT_NONE address, the emulator through an alias, other processes through /proc/<pid>/fd.
+// sees it at a PROT_NONE address, the emulator in a mirror of the address space, other processes through
+// /proc/<pid>/fd.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
@@ -18,6 +19,7 @@
 
 namespace emucuda {
 
+inline constexpr size_t kRegion = size_t{1} << 36;  // address space of a device, reserved only
 inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
                       kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713;
 
@@ -33,7 +35,16 @@ struct ContextObject {
   std::set<ContextObject*> peers;  // whose memory its kernels may touch
 };
 
-enum class Kind { device, pool, managed, pinned, registered, imported };
+enum class Kind { device, pool, managed, pinned, registered, imported, mapped };
+
+/// Memory of cuMemCreate: lives while a handle or a mapping of it does.
+struct PhysicalObject {
+  int fd;
+  size_t size;
+  int device;  // ordinal
+  bool exportable;
+  unsigned handles = 1, mappings = 0;
+};
 
 struct Allocation {
   Kind kind;
@@ -45,7 +56,9 @@ struct Allocation {
   uint64_t id;      // buffer id
   int device;       // ordinal
   ContextObject* context;
-  std::string handle;  // imported: the bytes it was opened by
+  std::string handle;                  // imported: the bytes it was opened by
+  PhysicalObject* physical = nullptr;  // mapped
+  uint32_t access = 0;                 // mapped: the devices that may touch it, a bit each
 };
 
 struct EventObject {
@@ -80,6 +93,7 @@ struct Device {
   int physical;  // index among the machine's devices
   ContextObject primary;
   uintptr_t region, bump;                          // reserved address space
+  uintptr_t mirror;                                // the same once more: where the emulator sees it
   std::map<size_t, std::vector<uintptr_t>> freed;  // by rounded size, reused last in, first out
 };
 
@@ -102,6 +116,7 @@ struct World {
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed
   std::map<uintptr_t, Allocation> allocations;
+  std::map<uintptr_t, size_t> reservations;  // of cuMemAddressReserve
   std::set<StreamObject*> streams;
   std::set<EventObject*> events;
   std::vector<StreamObject*> old_streams;  // destroyed ones stay: operations of others may name them
@@ -132,6 +147,16 @@ void release_context(ContextObject& context);
 /// The same for a kernel of this context: null also for memory that its GPU does not see.
 [[nodiscard]] char* reach_from(const ContextObject& context, uintptr_t address, size_t n);
 void free_allocation(std::map<uintptr_t, Allocation>::iterator at);
+Allocation& insert(Allocation allocation);
+/// Unused addresses of a device's: those freed last, before new ones.
+[[nodiscard]] uintptr_t take_address(Device& device, size_t reserved);
+/// Shows the emulator a file at a device address; null when that fails.
+[[nodiscard]] char* map_alias(uintptr_t address, int fd, size_t offset, size_t size);
+void unmap_alias(uintptr_t address, size_t size);
+/// An unnamed file that stands for device memory, its content not zero; -1 when there is no memory.
+[[nodiscard]] int create_memory(size_t size);
+/// The last handle or mapping may be gone.
+void release_physical(PhysicalObject* physical);
 
 /// The stream a handle names in the current context (0 is the legacy stream).
 [[nodiscard]] Code stream_of(Stream handle, StreamObject** stream);

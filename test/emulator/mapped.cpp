@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of cuMemCreate, mapped with cuMemMap: several allocations can lie side by side under one buffer.
+// Exported as file descriptors; never by legacy IPC.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+constexpr size_t kMappedGranule = 2 << 20;
+constexpr int kPosixDescriptor = 1, kOnDevice = 1, kReadWrite = 3;
+
+std::set<PhysicalObject*>& physicals() {
+  static auto& instance = *new std::set<PhysicalObject*>;
+  return instance;
+}
+
+PhysicalObject* find_physical(MemoryHandle handle) {
+  auto* physical = reinterpret_cast<PhysicalObject*>(handle);
+  return physicals().count(physical) != 0 && physical->handles != 0 ? physical : nullptr;
+}
+
+MemoryHandle add(PhysicalObject* physical) {
+  physicals().insert(physical);
+  return reinterpret_cast<MemoryHandle>(physical);
+}
+
+bool aligned(size_t value) { return value % kMappedGranule == 0; }
+
+/// The reservation that holds [address, address + size).
+bool reserved(uintptr_t address, size_t size) {
+  auto at = world().reservations.upper_bound(address);
+  if (at == world().reservations.begin()) return false;
+  --at;
+  return address - at->first <= at->second && size <= at->second - (address - at->first);
+}
+
+/// The mappings that fill [address, address + size) exactly; empty when there are gaps.
+std::vector<uintptr_t> mappings_in(uintptr_t address, size_t size) {
+  std::vector<uintptr_t> found;
+  for (uintptr_t at = address; at < address + size;) {
+    const auto mapping = world().allocations.find(at);
+    if (mapping == world().allocations.end() || mapping->second.kind != Kind::mapped ||
+        mapping->second.size > address + size - at)
+      return {};
+    found.push_back(at);
+    at += mapping->second.size;
+  }
+  return found;
+}
+
+Device& device_of(uintptr_t address) {
+  return **std::find_if(world().devices.begin(), world().devices.end(),
+                        [&](const auto& device) { return address - device->region < kRegion; });
+}
+
+}  // namespace
+
+void release_physical(PhysicalObject* physical) {
+  if (physical->handles != 0 || physical->mappings != 0) return;
+  ::close(physical->fd);
+  physicals().erase(physical);
+  delete physical;
+}
+
+#define EMUCUDA_CURRENT()           \
+  const auto lock = lock_world();   \
+  ContextObject* context = nullptr; \
+  if (const Code code = current(&context); code != kSuccess) return code
+#define EMUCUDA_PHYSICAL(handle)                    \
+  EMUCUDA_CURRENT();                                \
+  PhysicalObject* physical = find_physical(handle); \
+  if (physical == nullptr) return kInvalidValue
+
+extern "C" {
+
+Code cuMemAddressReserve(Address* address, size_t size, size_t alignment, Address, unsigned long long flags) {
+  EMUCUDA_CURRENT();
+  if (size == 0 || !aligned(size) || !aligned(alignment) || flags != 0) return kInvalidValue;
+  Device& device = *device_at(context->device);
+  if (device.freed[size].empty())
+    device.bump = (device.bump + kMappedGranule - 1) / kMappedGranule * kMappedGranule;
+  const uintptr_t at = take_address(device, size);
+  world().reservations[at] = size;
+  *address = at;
+  return kSuccess;
+}
+
+Code cuMemAddressFree(Address address, size_t size) {
+  EMUCUDA_CURRENT();
+  const auto at = world().reservations.find(address);
+  if (at == world().reservations.end() || at->second != size) return kInvalidValue;
+  const auto inside = world().allocations.lower_bound(address);
+  if (inside != world().allocations.end() && inside->first < address + size) return kInvalidValue;
+  world().reservations.erase(at);
+  device_of(address).freed[size].push_back(address);
+  return kSuccess;
+}
+
+Code cuMemCreate(MemoryHandle* handle, size_t size, const MemoryProperties* properties, unsigned long long) {
+  EMUCUDA_CURRENT();
+  if (size == 0 || !aligned(size) || properties->type != 1 || properties->location.type != kOnDevice ||
+      (properties->handle_types & ~kPosixDescriptor) != 0)
+    return kInvalidValue;
+  if (device_at(properties->location.id) == nullptr) return kInvalidDevice;
+  wait_for_kernels(context->device);
+  const int fd = create_memory(size);
+  if (fd < 0) return kOutOfMemory;
+  *handle = add(
+      new PhysicalObject{fd, size, properties->location.id, properties->handle_types == kPosixDescriptor});
+  return kSuccess;
+}
+
+Code cuMemRelease(MemoryHandle handle) {
+  EMUCUDA_PHYSICAL(handle);
+  --physical->handles;
+  release_physical(physical);
+  return kSuccess;
+}
+
+Code cuMemMap(Address address, size_t size, size_t offset, MemoryHandle handle, unsigned long long flags) {
+  EMUCUDA_PHYSICAL(handle);
+  // As the real driver: an allocation is mapped whole.
+  if (size != physical->size || offset != 0 || flags != 0 || !reserved(address, size)) return kInvalidValue;
+  const auto inside = world().allocations.lower_bound(address);
+  if (inside != world().allocations.end() && inside->first < address + size) return kInvalidValue;
+  char* alias = map_alias(address, physical->fd, 0, size);
+  if (alias == nullptr) return kMapFailed;
+  ++physical->mappings;
+  insert({Kind::mapped, address, size, size, alias, -1, 0, physical->device, nullptr, {}, physical});
+  return kSuccess;
+}
+
+Code cuMemUnmap(Address address, size_t size) {
+  EMUCUDA_CURRENT();
+  forbid_unsafe("cuMemUnmap outside relaxed capture mode");
+  drain_all();
+  const std::vector<uintptr_t> mappings = mappings_in(address, size);
+  if (mappings.empty()) return kInvalidValue;
+  for (const uintptr_t at : mappings) free_allocation(world().allocations.find(at));
+  return kSuccess;
+}
+
+Code cuMemSetAccess(Address address, size_t size, const MemoryAccess* access, size_t count) {
+  EMUCUDA_CURRENT();
+  const std::vector<uintptr_t> mappings = mappings_in(address, size);
+  if (mappings.empty() || count == 0) return kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (access[i].location.type != kOnDevice || device_at(access[i].location.id) == nullptr)
+      return kInvalidDevice;
+    const uint32_t bit = 1u << access[i].location.id;
+    for (const uintptr_t at : mappings) {
+      Allocation& mapping = world().allocations.find(at)->second;
+      if (mapping.device != access[i].location.id && !world().peer) return kPeerAccessUnsupported;
+      mapping.access = access[i].flags == kReadWrite ? mapping.access | bit : mapping.access & ~bit;
+    }
+  }
+  return kSuccess;
+}
+
+Code cuMemRetainAllocationHandle(MemoryHandle* handle, void* memory) {
+  EMUCUDA_CURRENT();
+  const Allocation* allocation = find_allocation(reinterpret_cast<uintptr_t>(memory));
+  if (allocation == nullptr || allocation->kind != Kind::mapped) return kInvalidValue;
+  ++allocation->physical->handles;
+  *handle = reinterpret_cast<MemoryHandle>(allocation->physical);
+  return kSuccess;
+}
+
+Code cuMemGetAllocationPropertiesFromHandle(MemoryProperties* properties, MemoryHandle handle) {
+  EMUCUDA_PHYSICAL(handle);
+  *properties = {1, physical->exportable ? kPosixDescriptor : 0, {kOnDevice, physical->device}, nullptr, {}};
+  return kSuccess;
+}
+
+Code cuMemExportToShareableHandle(void* result, MemoryHandle handle, int type, unsigned long long flags) {
+  EMUCUDA_PHYSICAL(handle);
+  if (type != kPosixDescriptor || flags != 0 || !physical->exportable) return kInvalidValue;
+  const int fd = ::fcntl(physical->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return kMapFailed;
+  std::memcpy(result, &fd, sizeof fd);
+  return kSuccess;
+}
+
+/// The descriptor is passed in place of a pointer, as to the real driver, and stays the caller's.
+Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int type) {
+  EMUCUDA_CURRENT();
+  if (type != kPosixDescriptor) return kInvalidValue;
+  struct stat status {};
+  const int fd = ::fcntl(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (fd >= 0) ::close(fd);
+    return kInvalidValue;
+  }
+  wait_for_kernels(context->device);
+  *handle = add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), context->device, true});
+  return kSuccess;
+}
+
+}  // extern "C"
+}  // namespace emucuda
