@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random nested datatypes against the oracle; a failure prints the seed that repeats it. Typed copies.
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -10,11 +12,21 @@ namespace {
 
 constexpr Count kLargest = 20000;  // bytes the oracle is asked to write out
 
+using Clock = std::chrono::steady_clock;
+
+/// For how long new seeds are tried; 0: some fixed ones.
+std::chrono::seconds property_seconds() {
+  const char* text = std::getenv("WEFT_PROPERTY_SECONDS");
+  return std::chrono::seconds(text == nullptr ? 0 : std::atol(text));
+}
+
 TEST(RandomTypes, AgreeWithTheOracle) {
   int checked = 0;
   const size_t live_at_start = datatype::live();
-  Random seeds(20240917);
-  for (int i = 0; i < 4000; ++i) {
+  const Clock::time_point end = Clock::now() + property_seconds();
+  const bool timed = property_seconds().count() != 0;
+  Random seeds(timed ? std::random_device()() : 20240917);
+  for (int i = 0; timed ? Clock::now() < end : i < 4000; ++i) {
     const uint64_t seed = seeds();
     Random random(seed);
     const Type type = random_type(random, static_cast<int>(between(random, 1, 4)));

@@ -167,6 +167,20 @@ void check_unpack(const Datatype& type, Count count, const std::vector<Count>& m
   ASSERT_EQ(memory.bytes, expected.bytes);
 }
 
+/// A slice is a type whose stream is that part of the whole.
+void check_slice(Datatype& type, Count count, const std::vector<Count>& map, Random& random) {
+  if (map.empty()) return;
+  const auto total = static_cast<Count>(map.size());
+  const Count from = between(random, 0, total), n = between(random, 0, total - from);
+  const Type slice = must(datatype::slice(type, count, from, n));
+  ASSERT_EQ(slice->size(), n);
+  std::vector<Count> visited;
+  datatype::for_each_run(*slice, 1, 0, n, [&](Count displacement, Count length) {
+    for (Count i = 0; i < length; ++i) visited.push_back(displacement + i);
+  });
+  ASSERT_EQ(visited, std::vector<Count>(map.begin() + from, map.begin() + from + n));
+}
+
 void check_runs(const Datatype& type, Count count, const std::vector<Count>& map, Random& random) {
   const auto total = static_cast<Count>(map.size());
   const Count from = between(random, 0, total), n = between(random, 0, total - from);
@@ -217,6 +231,7 @@ void check_against_oracle(Datatype& type, Count count, Random& random) {
   check_pack(type, count, bytes, random);
   check_unpack(type, count, bytes, random);
   check_runs(type, count, bytes, random);
+  check_slice(type, count, bytes, random);
   check_strided(type, count, bytes);
   check_elements(type, map, random);
 }

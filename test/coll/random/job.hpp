@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "coll/random/draw.hpp"
+#include "reference/draw.hpp"
 #include "coll/random/team.hpp"
 #include "reference/coll.hpp"
 

@@ -5,15 +5,13 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "coll/expect.hpp"
 #include "coll/random/job.hpp"
+#include "reference/rounds.hpp"
 
 namespace {
 
@@ -58,31 +56,9 @@ void round(uint64_t seed) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc < 3 || (std::strcmp(argv[1], "rounds") == 0 && argc < 4)) {
-    std::fprintf(stderr, "usage: random rounds COUNT SEED; random seconds TIME [SEED]\n");
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  const bool timed = std::strcmp(argv[1], "seconds") == 0;
-  const long limit = std::atol(argv[2]);
+  const long rounds = randomized::run_rounds(argc, argv, [](uint64_t seed) { round(seed); });
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  uint64_t seed = argc > 3
-                      ? std::strtoull(argv[3], nullptr, 10)
-                      : static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-  MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-  long rounds = 0;
-  for (int more = 1; more != 0; ++rounds) {
-    const uint64_t here = seed + static_cast<uint64_t>(rounds) * 1000000;
-    if (rank == 0 && (timed || rounds == 0)) {  // the last line is the round that failed
-      std::printf("round %ld: random rounds 1 %llu\n", rounds, static_cast<unsigned long long>(here));
-      std::fflush(stdout);
-    }
-    round(here);
-    more = timed ? Clock::now() - begin < std::chrono::seconds(limit) : rounds + 1 < limit;
-    MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  }
   if (rank == 0) std::printf("%ld rounds, %ld comparisons in rank 0\n", rounds, expect::checks);
   expect::close();
   MPI_Finalize();

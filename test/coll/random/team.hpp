@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coll/random/draw.hpp"
+#include "reference/draw.hpp"
 
 namespace randomized {
 

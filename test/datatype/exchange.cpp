@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Random datatypes sent round a ring, as themselves, packed, or into another layout of the same signature,
+// and compared byte by byte with the oracle's type map. usage: exchange rounds COUNT SEED; exchange seconds
+// TIME [SEED]
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "datatype/mirror.hpp"
+#include "datatype/support.hpp"
+#include "reference/rounds.hpp"
+
+namespace {
+
+using weft::datatype::Count;
+using weft::test::between;
+
+constexpr Count kLargest = 400000;  // bytes of a message
+int rank = 0, size = 0;
+long bytes_compared = 0;
+
+/// Some elements of a type: MPI's, and where the oracle says that the bytes are.
+struct Layout {
+  MPI_Datatype type;
+  Count count, low = 0, high = 0;
+  std::vector<Count> map;
+
+  Layout(MPI_Datatype made, Count n, std::vector<Count> bytes) : type(made), count(n), map(std::move(bytes)) {
+    for (const Count at : map) low = std::min(low, at), high = std::max(high, at + 1);
+    MPI_Type_commit(&type);
+  }
+  [[nodiscard]] bool overlaps() const {
+    std::vector<Count> sorted = map;
+    std::sort(sorted.begin(), sorted.end());
+    return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  }
+};
+
+/// Memory for a layout with 8 bytes around it.
+struct Memory {
+  std::vector<char> bytes;
+  Count origin;
+  explicit Memory(const Layout& layout)
+      : bytes(static_cast<size_t>(layout.high - layout.low + 16)), origin(8 - layout.low) {}
+  char* address() { return bytes.data() + origin; }
+};
+
+void fail(const std::string& what) {
+  std::fprintf(stderr, "rank %d: %s\n", rank, what.c_str());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+void fill(Memory& memory, int from, uint64_t seed) {
+  for (size_t i = 0; i < memory.bytes.size(); ++i)
+    memory.bytes[i] = static_cast<char>(static_cast<uint64_t>(from) * 37 + i * 13 + (i >> 8) + seed);
+}
+
+/// The bytes in the order of the map.
+std::vector<char> stream_of(const Memory& memory, const Layout& layout) {
+  std::vector<char> stream;
+  for (const Count at : layout.map) stream.push_back(memory.bytes[static_cast<size_t>(memory.origin + at)]);
+  return stream;
+}
+
+/// `count` elements with gaps between them: another layout of the same signature.
+Layout spread(const Layout& layout, const weft::reference::TypeMap& map, weft::test::Random& random) {
+  const Count stride = (map.true_ub() - map.true_lb()) * between(random, 1, 2) + between(random, 0, 9);
+  MPI_Datatype made;
+  MPI_Type_create_hvector_c(layout.count, 1, stride, layout.type, &made);
+  std::vector<Count> bytes;
+  for (Count i = 0; i < layout.count; ++i)
+    for (const Count at : byte_map(map, 1)) bytes.push_back(i * stride + at);
+  return {made, 1, std::move(bytes)};
+}
+
+Layout plain(Count n, MPI_Datatype type) {
+  std::vector<Count> bytes(static_cast<size_t>(n));
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<Count>(i);
+  return {type, n, std::move(bytes)};
+}
+
+void transfer(Memory& out, const Layout& sent, Memory& in, const Layout& received, Count mode,
+              MPI_Status& status) {
+  const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  if (mode == 0) {
+    MPI_Sendrecv_c(out.address(), sent.count, sent.type, right, 1, in.address(), received.count,
+                   received.type, left, 1, MPI_COMM_WORLD, &status);
+    return;
+  }
+  MPI_Request requests[2];
+  auto* const call = mode == 1 ? &MPI_Isend_c : &MPI_Issend_c;
+  call(out.address(), sent.count, sent.type, right, 1, MPI_COMM_WORLD, &requests[0]);
+  if (mode == 2) MPI_Probe(left, 1, MPI_COMM_WORLD, &status);
+  MPI_Irecv_c(in.address(), received.count, received.type, left, 1, MPI_COMM_WORLD, &requests[1]);
+  MPI_Wait(&requests[1], &status);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+}
+
+void exchange(const Layout& sent, const Layout& received, Count elements, Count mode, uint64_t seed) {
+  Memory out(sent), in(received), theirs(sent);
+  fill(out, rank, seed);
+  fill(theirs, (rank + size - 1) % size, seed);
+  fill(in, 99, seed);
+  Memory expected = in;
+  const auto stream = stream_of(theirs, sent);
+  for (size_t i = 0; i < stream.size(); ++i)
+    expected.bytes[static_cast<size_t>(expected.origin + received.map[i])] = stream[i];
+  MPI_Status status;
+  transfer(out, sent, in, received, mode, status);
+  if (in.bytes != expected.bytes) {
+    const auto at =
+        std::mismatch(in.bytes.begin(), in.bytes.end(), expected.bytes.begin()).first - in.bytes.begin();
+    fail("byte " + std::to_string(at - in.origin) + " of the receive buffer is wrong (mode " +
+         std::to_string(mode) + ", " + std::to_string(stream.size()) + " bytes)");
+  }
+  MPI_Count got = -1;
+  MPI_Get_elements_c(&status, received.type, &got);
+  if (elements >= 0 && got != elements)
+    fail(std::to_string(got) + " elements received, not " + std::to_string(elements));
+  bytes_compared += static_cast<long>(stream.size());
+}
+
+/// What MPI says about one element.
+void check_queries(MPI_Datatype type, const weft::reference::TypeMap& map) {
+  MPI_Count bytes, lb, extent, true_lb, true_extent;
+  MPI_Type_size_c(type, &bytes);
+  MPI_Type_get_extent_c(type, &lb, &extent);
+  MPI_Type_get_true_extent_c(type, &true_lb, &true_extent);
+  if (bytes != map.size() || lb != map.lb() || extent != map.extent() || true_lb != map.true_lb() ||
+      true_extent != map.true_ub() - map.true_lb())
+    fail("size or extent is wrong");
+}
+
+/// MPI_Pack in two steps.
+void check_pack(const Layout& layout, Count first, uint64_t seed) {
+  Memory memory(layout);
+  fill(memory, rank, seed);
+  MPI_Aint extent, lb;
+  MPI_Type_get_extent(layout.type, &lb, &extent);
+  MPI_Count room = 0, position = 0;
+  MPI_Pack_size_c(layout.count, layout.type, MPI_COMM_WORLD, &room);
+  std::vector<char> packed(static_cast<size_t>(room));
+  MPI_Pack_c(memory.address(), first, layout.type, packed.data(), room, &position, MPI_COMM_WORLD);
+  MPI_Pack_c(memory.address() + first * extent, layout.count - first, layout.type, packed.data(), room,
+             &position, MPI_COMM_WORLD);
+  if (position != room || packed != stream_of(memory, layout)) fail("MPI_Pack gives another stream");
+}
+
+void round(uint64_t seed) {
+  weft::test::Random random(seed);
+  const weft::test::Type type = weft::test::random_type(random, static_cast<int>(between(random, 1, 4)));
+  const auto map = weft::reference::typemap(*type);
+  const Count largest = std::max<Count>(1, kLargest / std::max<Count>(map.size(), 1));
+  const Count count =
+      std::min(largest, between(random, 0, 3) == 0 ? between(random, 100, 3000) : between(random, 0, 5));
+  if (map.size() > kLargest) return;
+  const Layout layout(weft::test::mirror(*type), count, byte_map(map, count));
+  check_queries(layout.type, map);
+  check_pack(layout, between(random, 0, count), seed);
+  const auto n = static_cast<Count>(layout.map.size()),
+             elements = static_cast<Count>(map.elements.size()) * count;
+  const Count mode = between(random, 0, 2);
+  const Layout packed = plain(n, MPI_PACKED);
+  exchange(layout, packed, n, mode, seed);
+  const Layout apart = spread(layout, map, random);
+  if (!layout.overlaps()) {
+    exchange(packed, layout, elements, mode, seed);
+    exchange(apart, layout, elements, mode, seed);
+    exchange(layout, layout, elements, mode, seed);
+  }
+  if (!apart.overlaps()) exchange(layout, apart, elements, mode, seed);
+  weft::test::free_mirror(apart.type);
+  weft::test::free_mirror(layout.type);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const long rounds = randomized::run_rounds(argc, argv, [](uint64_t seed) { round(seed); });
+  if (rank == 0) std::printf("%ld rounds, %ld bytes compared in rank 0\n", rounds, bytes_compared);
+  MPI_Finalize();
+  return 0;
+}
