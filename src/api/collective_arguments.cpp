@@ -2,6 +2,7 @@
 // Arguments of collectives: filling coll::Call.
 #include "api/collective_arguments.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -11,16 +12,6 @@ namespace weft::api::prepare {
 namespace {
 
 using What = coll::Collective;
-
-/// Whether an operand has no bytes at all.
-bool is_empty(const coll::Operand& operand) {
-  if (!operand.counts) return operand.type == nullptr || operand.count * operand.type->size() == 0;
-  for (int i = 0; i < operand.blocks; ++i) {
-    const datatype::Datatype& type = operand.types != nullptr ? *operand.types[i] : *operand.type;
-    if (operand.counts[i] * type.size() != 0) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -80,21 +71,48 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
     fail(not_allowed(op, type));
 }
 
-void Collective::refuse_alias() {
-  if (call.in_place || !checking()) return;
+// A block that is received where one is sent from is an error whatever the layouts are. Others than a rank's
+// own are looked at only when both buffers begin at one place, which is legal with displacements.
+bool Collective::aliased() const {
   const coll::Operand &send = call.send, &recv = call.recv;
-  if (send.address == nullptr || recv.address == nullptr) return;
-  // Where one side is a block for each rank, what this rank gives or gets is its own of them.
-  const What what = call.what;
-  const bool gathers =
-      what == What::gather || what == What::gatherv || what == What::allgather || what == What::allgatherv;
-  const bool scatters = what == What::scatter || what == What::scatterv;
-  const auto own = [&](const coll::Operand& operand, bool blocks) {
-    return blocks && !call.inter() ? operand.block(call.rank).address : operand.address;
+  const auto same = [](const p2p::Buffer& a, const p2p::Buffer& b) {
+    return a.address == b.address && !coll::empty(a) && !coll::empty(b);
   };
-  if (send.address != recv.address && own(send, scatters) != own(recv, gathers)) [[likely]]
+  const bool at_one_place = send.address == recv.address && send.address != nullptr;
+  switch (call.what) {
+    case What::gather:
+    case What::gatherv:
+    case What::allgather:
+    case What::allgatherv:
+    case What::neighbor_allgather:
+    case What::neighbor_allgatherv:
+      if (send.type == nullptr || recv.type == nullptr) return false;
+      if (call.rank < recv.blocks && same(send.whole(), recv.block(call.rank))) return true;
+      for (int i = 0; at_one_place && i < recv.blocks; ++i)
+        if (same(send.whole(), recv.block(i))) return true;
+      return false;
+    case What::scatter:
+    case What::scatterv:
+      if (send.type == nullptr || recv.type == nullptr) return false;
+      return call.rank < send.blocks && same(recv.whole(), send.block(call.rank));
+    case What::alltoall:
+    case What::alltoallv:
+    case What::alltoallw:
+    case What::neighbor_alltoall:
+    case What::neighbor_alltoallv:
+    case What::neighbor_alltoallw:
+      for (int i = 0; at_one_place && i < std::min(send.blocks, recv.blocks); ++i)
+        if (same(send.block(i), recv.block(i))) return true;
+      return false;
+    default:
+      return at_one_place && send.type != nullptr && recv.type != nullptr &&
+             same(send.whole(), recv.part(0, call.results));
+  }
+}
+
+void Collective::refuse_alias() {
+  if (call.in_place || !checking() || !aliased()) [[likely]]
     return;
-  if (is_empty(send) || is_empty(recv)) return;
   fail(Error(Errc::buffer,
              std::string("sendbuf and recvbuf of ") + coll::name(call.what) +
                  " are the same buffer: give MPI_IN_PLACE as the one that the call allows it for"));

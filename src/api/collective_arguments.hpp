@@ -32,6 +32,7 @@ class Collective {
   void set_reduction(const void* send, void* recv, int64_t count, datatype::Datatype& type, core::Op& op,
                      bool in_place_allowed = true);
   /// The buffers of a call must not be the same one.
+  [[nodiscard]] bool aliased() const;
   void refuse_alias();
   void classify();
   /// The ranks that blocks are for or from: the other group's on an intercommunicator.

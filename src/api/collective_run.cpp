@@ -46,6 +46,8 @@ Status Reduce_local(const void* inbuf, void* inoutbuf, MPI_Count count, datatype
                     core::Op& op) {
   if (inbuf == MPI_IN_PLACE || inoutbuf == MPI_IN_PLACE)
     return Error(Errc::buffer, "MPI_IN_PLACE is not allowed in reduce_local: give both buffers");
+  if (inbuf == inoutbuf && count * datatype.size() > 0)
+    return Error(Errc::buffer, "inbuf and inoutbuf of reduce_local are the same buffer: give two");
   if (!op.allows(datatype)) return prepare::not_allowed(op, datatype);
   return coll::reduce_local({const_cast<void*>(inbuf), count, &datatype}, {inoutbuf, count, &datatype}, op);
 }

@@ -3,6 +3,7 @@
 #include "coll/stage.hpp"
 
 #include <new>
+#include <string>
 #include <utility>
 
 #include "coll/copy.hpp"
@@ -19,7 +20,9 @@ p2p::Transfer* Stage::add(core::Request::Kind kind) {
 }
 
 void Stage::send(const p2p::Buffer& buffer, int dest) {
-  p2p::post_send(*add(core::Request::Kind::send), buffer, dest, call_.tag, *comm_, p2p::SendMode::standard,
+  // What came in was wrong: those that wait for what follows from it get nothing, and see that.
+  const p2p::Buffer data = outcome_.ok() ? buffer : packed(nullptr, 0);
+  p2p::post_send(*add(core::Request::Kind::send), data, dest, call_.tag, *comm_, p2p::SendMode::standard,
                  core::Channel::collective);
 }
 
@@ -48,9 +51,20 @@ void Stage::note(Status status) {
     outcome_ = std::move(status);
 }
 
+void Stage::take(p2p::Transfer& transfer) {
+  // Both sides know every size (MPI 5.0 section 6.5): less than awaited is as wrong as more.
+  if (transfer.kind == core::Request::Kind::receive && transfer.completion.bytes < transfer.bytes &&
+      transfer.outcome.ok()) [[unlikely]]
+    note(Error(Errc::truncate, "rank " + std::to_string(transfer.rank) + " sent " +
+                                   std::to_string(transfer.completion.bytes) + " bytes where " +
+                                   std::to_string(transfer.bytes) +
+                                   " were awaited: make counts and types of both sides agree"));
+  note(std::move(transfer.outcome));
+}
+
 void Stage::retire(int i) {
   p2p::Transfer* transfer = slot(i);
-  note(std::move(transfer->outcome));
+  take(*transfer);
   transfer->~Transfer();
 }
 
@@ -62,7 +76,7 @@ void Stage::wait() {
   started_ = done_ = 0;
   for (; !overflow_.empty(); overflow_.pop_front()) {
     core::wait(call_.comm->instance, overflow_.front());
-    note(std::move(overflow_.front().outcome));
+    take(overflow_.front());
   }
 }
 
@@ -73,7 +87,7 @@ bool Stage::complete() {
   }
   for (; !overflow_.empty(); overflow_.pop_front()) {
     if (!overflow_.front().complete()) return false;
-    note(std::move(overflow_.front().outcome));
+    take(overflow_.front());
   }
   started_ = done_ = 0;
   return true;

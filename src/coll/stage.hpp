@@ -46,6 +46,7 @@ class Stage {
   p2p::Transfer* add(core::Request::Kind kind);
   p2p::Transfer* slot(int i);
   void retire(int i);
+  void take(p2p::Transfer& transfer);
   void note(Status status);
 
   const Call& call_;

@@ -19,24 +19,51 @@ std::vector<int> divisors_of(int n) {
   return low;
 }
 
-/// Whether `base` to the power `exponent` is at least n.
-bool reaches(int base, size_t exponent, int n) {
+/// Whether `base` to the power `exponent` is more than n.
+bool exceeds(int64_t base, size_t exponent, int n) {
   int64_t power = 1;
-  while (exponent-- > 0 && power < n) power *= base;
-  return power >= n;
+  while (exponent-- > 0 && power <= n && base > 1) power *= base;
+  return power > n;
 }
 
-/// Factors of n into `factors`, none above `most` and none above the one before it, lexicographically least.
-bool factorize(int n, std::span<int> factors, int most, const std::vector<int>& divisors) {
-  if (factors.empty()) return n == 1;
-  for (const int divisor : divisors) {  // ascending
-    if (divisor > most) break;
-    if (n % divisor != 0 || !reaches(divisor, factors.size(), n)) continue;
-    factors[0] = divisor;
-    if (factorize(n / divisor, factors.subspan(1), divisor, divisors)) return true;
+/// Branch and bound over the non-increasing factorizations of n.
+class Balance {
+ public:
+  Balance(int n, size_t factors) : divisors_(divisors_of(n)), current_(factors) {
+    if (factors > 0) place(0, n);
   }
-  return false;
-}
+  [[nodiscard]] const std::vector<int>& best() const { return best_; }
+
+ private:
+  [[nodiscard]] int spread(const std::vector<int>& factors) const { return factors.front() - factors.back(); }
+  /// Less spread, or as much and the smallest larger, or then the second smallest, and so on.
+  [[nodiscard]] bool better() const {
+    if (best_.empty() || spread(current_) != spread(best_))
+      return best_.empty() || spread(current_) < spread(best_);
+    return std::lexicographical_compare(best_.rbegin(), best_.rend(), current_.rbegin(), current_.rend());
+  }
+  void place(size_t i, int rest) {
+    const size_t open = current_.size() - i;
+    if (open == 0) {
+      if (rest == 1 && better()) best_ = current_;
+      return;
+    }
+    for (const int divisor : divisors_) {  // ascending; the largest of those that are open
+      if (i > 0 && divisor > current_[i - 1]) break;
+      if (rest % divisor != 0 || !exceeds(divisor, open, rest - 1)) continue;
+      current_[i] = divisor;
+      // The least that the smallest factor may be, and whether `rest` is too small for that.
+      const int least = best_.empty() ? 1 : std::max(1, current_[0] - spread(best_));
+      if (exceeds(least, open, rest)) {
+        if (i == 0) break;  // larger ones want even more
+        continue;
+      }
+      if (divisor >= least) place(i + 1, rest / divisor);
+    }
+  }
+
+  std::vector<int> divisors_, current_, best_;
+};
 
 }  // namespace
 
@@ -53,10 +80,9 @@ Status balance(int size, std::span<int> dims) {
     return Error(Errc::dims, "nnodes = " + std::to_string(size) +
                                  (open == 0 ? " is not" : " is not a multiple of") +
                                  " the product of the dimensions given, " + std::to_string(fixed));
-  std::vector<int> factors(open);
   const int rest = static_cast<int>(size / fixed);
-  factorize(rest, factors, rest, divisors_of(rest));
-  auto next = factors.begin();
+  const Balance factors(rest, open);
+  auto next = factors.best().begin();
   for (int& dim : dims)
     if (dim == 0) dim = *next++;
   return {};

@@ -8,7 +8,7 @@
 namespace weft::topo {
 
 /// Replaces the zeros of `dims` so that the product is `size`. The new ones do not increase; of all ways the
-/// one whose largest is least, then whose second largest is least, and so on.
+/// one with the least difference of largest and smallest, then with the largest smallest, and so on.
 [[nodiscard]] Status balance(int size, std::span<int> dims);
 
 }  // namespace weft::topo

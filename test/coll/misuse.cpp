@@ -37,6 +37,8 @@ void local_errors() {
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allgather(&a[rank], 1, MPI_INT, a, 1, MPI_INT, world));  // the own block
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoallw(a, counts, places, types, a, counts, places, types, world));
   if (rank == 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Scatter(a, 1, MPI_INT, a, 1, MPI_INT, 0, world));
+  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoallv(a, counts, places, MPI_INT, a, counts, places, MPI_INT, world));
+  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce_local(a, a, 1, MPI_INT, MPI_SUM));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce_local(MPI_IN_PLACE, a, 1, MPI_INT, MPI_SUM));
   if (rank != 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, b, 1, MPI_INT, 0, world));
   if (rank != 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce(MPI_IN_PLACE, b, 1, MPI_INT, MPI_SUM, 0, world));
@@ -65,6 +67,40 @@ void truncation() {
   }
 }
 
+/// A block that is shorter than its place is reported.
+void too_short() {
+  if (size != 2) return;
+  int a[4] = {1, 2, 3, 4}, b[8] = {0}, counts[2] = {4, 4}, places[2] = {0, 4};
+  MPI_Request request;
+  if (rank == 0) {
+    EXPECT_CLASS(MPI_SUCCESS, MPI_Bcast(a, 2, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT_CLASS(MPI_ERR_TRUNCATE, MPI_Gatherv(a, 4, MPI_INT, b, counts, places, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT_CLASS(MPI_SUCCESS, MPI_Iscatter(a, 2, MPI_INT, b, 2, MPI_INT, 0, MPI_COMM_WORLD, &request));
+    EXPECT_CLASS(MPI_SUCCESS, MPI_Wait(&request, MPI_STATUS_IGNORE));
+  } else {
+    EXPECT_CLASS(MPI_ERR_TRUNCATE, MPI_Bcast(b, 4, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT_CLASS(MPI_SUCCESS,
+                 MPI_Gatherv(a, 3, MPI_INT, nullptr, nullptr, nullptr, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT_CLASS(MPI_SUCCESS, MPI_Iscatter(nullptr, 0, MPI_INT, b, 3, MPI_INT, 0, MPI_COMM_WORLD, &request));
+    EXPECT_CLASS(MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
+  }
+}
+
+/// One base address for both buffers is fine when the displacements keep them apart.
+void common_base() {
+  std::vector<int> all(static_cast<size_t>(2 * size)), counts(static_cast<size_t>(size), 1), out(counts),
+      in(counts);
+  for (int i = 0; i < size; ++i) {
+    all[static_cast<size_t>(i)] = rank;
+    out[static_cast<size_t>(i)] = i;
+    in[static_cast<size_t>(i)] = size + i;
+  }
+  EXPECT_CLASS(MPI_SUCCESS, MPI_Alltoallv(all.data(), counts.data(), out.data(), MPI_INT, all.data(),
+                                          counts.data(), in.data(), MPI_INT, MPI_COMM_WORLD));
+  for (int i = 0; i < size; ++i)
+    if (all[static_cast<size_t>(size + i)] != i) ++failures;
+}
+
 void zero_counts() {
   EXPECT_CLASS(MPI_SUCCESS, MPI_Bcast(nullptr, 0, MPI_INT, 0, MPI_COMM_WORLD));
   EXPECT_CLASS(MPI_SUCCESS, MPI_Allreduce(nullptr, nullptr, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
@@ -84,6 +120,8 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   local_errors();
   truncation();
+  too_short();
+  common_base();
   zero_counts();
   int all = 0;
   EXPECT_CLASS(MPI_SUCCESS, MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));

@@ -36,6 +36,7 @@ struct Network {
     const auto [from, to] = matched[at];
     matched.erase(matched.begin() + static_cast<ptrdiff_t>(at));
     weft::datatype::copy(from->address, from->count, *from->type, to->address, to->count, *to->type);
+    to->completion.bytes = from->bytes;
     if (from->bytes > to->bytes)
       to->finish(weft::Error(weft::Errc::truncate, "message too long"));
     else

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <numeric>
@@ -14,12 +15,19 @@ namespace {
 using weft::Errc;
 using weft::topo::balance;
 
-/// The lexicographically least of all non-increasing products, by trying every number.
+/// Least spread, then the largest smallest factor, the largest second smallest, and so on.
+bool more_even(const std::vector<int>& a, const std::vector<int>& b) {
+  const int first = a.front() - a.back(), second = b.front() - b.back();
+  if (first != second) return first < second;
+  return std::vector<int>(a.rbegin(), a.rend()) > std::vector<int>(b.rbegin(), b.rend());
+}
+
+/// The best of all non-increasing products, by trying every number.
 std::vector<int> search(int size, size_t n) {
   std::vector<int> best, current;
   const std::function<void(int, int)> go = [&](int rest, int most) {
     if (current.size() == n) {
-      if (rest == 1 && (best.empty() || current < best)) best = current;
+      if (rest == 1 && (best.empty() || more_even(current, best))) best = current;
       return;
     }
     for (int factor = 1; factor <= most; ++factor) {
@@ -34,12 +42,18 @@ std::vector<int> search(int size, size_t n) {
 }
 
 TEST(Dims, AreTheMostEvenOfAll) {
-  for (int size = 1; size <= 256; ++size)
+  for (int size = 1; size <= 360; ++size)
     for (size_t n = 1; n <= 4; ++n) {
       std::vector<int> dims(n);
       ASSERT_TRUE(balance(size, dims).ok());
       EXPECT_EQ(dims, search(size, n)) << size << " in " << n;
     }
+}
+
+TEST(Dims, OfAHardCase) {  // 20 18 14 has the same spread
+  std::vector<int> dims(3);
+  ASSERT_TRUE(balance(5040, dims).ok());
+  EXPECT_EQ(dims, (std::vector<int>{21, 16, 15}));
 }
 
 TEST(Dims, KeepWhatIsGiven) {
