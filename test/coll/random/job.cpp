@@ -142,9 +142,7 @@ void Job::compare() {
 
 void Job::begin() {
   say();
-  load();
   success(start_());
-  if (form_ == Form::blocking) compare();
   if (form_ == Form::persistent) success(MPI_Start(&request_));
 }
 
@@ -155,17 +153,13 @@ void Job::complete() {
   while (mix(drawn_, me_, 300000, 2) == 0 && done == 0)
     success(MPI_Test(&request_, &done, MPI_STATUS_IGNORE));
   if (done == 0) success(MPI_Wait(&request_, MPI_STATUS_IGNORE));
-  compare();
 }
 
-void Job::repeat() {
-  if (form_ != Form::persistent) return;
-  load();
+void Job::restart() {
   say();
   success(MPI_Start(&request_));
-  success(MPI_Wait(&request_, MPI_STATUS_IGNORE));
-  compare();
-  success(MPI_Request_free(&request_));
 }
+
+void Job::free() { success(MPI_Request_free(&request_)); }
 
 }  // namespace randomized

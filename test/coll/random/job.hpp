@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "reference/draw.hpp"
+#include "coll/place.hpp"
 #include "coll/random/team.hpp"
 #include "reference/coll.hpp"
+#include "reference/draw.hpp"
 
 namespace randomized {
 
@@ -56,7 +57,7 @@ struct Side {
   void lay_out(reference::Layout with, std::vector<Block> of, bool scattered);
   void fill(reference::Field& into, size_t block) const;
   void fill(reference::Field& into) const;
-  [[nodiscard]] void* address() { return significant ? field.data() : nullptr; }
+  [[nodiscard]] void* address() { return significant ? expect::place(field) : nullptr; }
   // Nonsense where MPI does not look at them.
   [[nodiscard]] int count() const {
     return !significant ? -1 : blocks.empty() ? 0 : static_cast<int>(counts[0]);
@@ -70,18 +71,21 @@ class Job {
   Job(const Team& team, Draw& draw);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
+  /// Fills the buffers, and knows what has to come out.
+  void load();
   /// Starts it, or runs it.
   void begin();
-  /// Waits and compares; in any order.
+  /// Waits; processes may do it in different orders.
   void complete();
-  /// Persistent ones once more; in the same order everywhere.
-  void repeat();
+  void compare();
+  [[nodiscard]] bool persistent() const { return form_ == Form::persistent; }
+  /// Starts it again.
+  void restart();
+  void free();
 
  private:
   enum class Form { blocking, nonblocking, persistent };
   void say() const;
-  void load();
-  void compare();
 
   void choose(Draw& draw);
   void choose_root(Draw& draw);

@@ -19,15 +19,31 @@ using randomized::Draw;
 using randomized::Job;
 using randomized::Team;
 
-void work(const Team& team, Draw& draw) {
-  std::vector<std::unique_ptr<Job>> jobs;
-  for (int n = 1 + draw.below(4); n > 0; --n) jobs.push_back(std::make_unique<Job>(team, draw));
-  for (const auto& job : jobs) job->begin();
-  std::vector<Job*> order;
-  for (const auto& job : jobs) order.push_back(job.get());
-  std::rotate(order.begin(), order.begin() + team.rank % static_cast<int>(order.size()), order.end());
+/// All at the same time; each process completes them in an order of its own.
+void run(const std::vector<Job*>& jobs, const expect::Places& places, int rank, void (Job::*begin)()) {
+  if (jobs.empty()) return;
+  std::vector<Job*> order = jobs;
+  std::rotate(order.begin(), order.begin() + rank % static_cast<int>(order.size()), order.end());
+  for (Job* job : jobs) job->load();
+  places.upload();
+  for (Job* job : jobs) (job->*begin)();
   for (Job* job : order) job->complete();
-  for (const auto& job : jobs) job->repeat();
+  places.download();
+  for (Job* job : jobs) job->compare();
+}
+
+void work(const Team& team, Draw& draw) {
+  const expect::Places places;  // of all their buffers
+  std::vector<std::unique_ptr<Job>> made;
+  std::vector<Job*> all, persistent;
+  for (int n = 1 + draw.below(4); n > 0; --n) {
+    made.push_back(std::make_unique<Job>(team, draw));
+    all.push_back(made.back().get());
+    if (made.back()->persistent()) persistent.push_back(made.back().get());
+  }
+  run(all, places, team.rank, &Job::begin);
+  run(persistent, places, team.rank, &Job::restart);
+  for (Job* job : persistent) job->free();
 }
 
 /// A chain of communicators, each made from the one before, and work on each.
@@ -55,6 +71,7 @@ void round(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  expect::open_places();
   MPI_Init(&argc, &argv);
   const long rounds = randomized::run_rounds(argc, argv, [](uint64_t seed) { round(seed); });
   int rank;
