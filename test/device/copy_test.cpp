@@ -16,7 +16,7 @@ namespace {
 
 using device::Lane;
 using Kind = Buffer::Kind;
-constexpr Kind kKinds[] = {Kind::host, Kind::pinned, Kind::device, Kind::managed, Kind::pool};
+constexpr Kind kKinds[] = {Kind::host, Kind::pinned, Kind::device, Kind::managed, Kind::pool, Kind::mapped};
 
 class CopyTest : public CudaTest {};
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,6 +12,11 @@
 
 namespace weft::test {
 namespace {
+
+constexpr size_t kMappedGranule = 2 << 20;
+
+/// Of the allocations under a mapped buffer, whose middle (or 2 MiB) lies on the first boundary.
+size_t mapped_size(size_t size) { return (size + 2 * kMappedGranule - 1) / kMappedGranule * kMappedGranule; }
 
 template <class F>
 bool find(void* library, const char* name, F& function) {
@@ -34,6 +40,7 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_delay", cuda.delay);
   find(library, "emucuda_peer", cuda.peer);
   find(library, "emucuda_live", cuda.live);
+  find(library, "emucuda_live_bytes", cuda.live_bytes);
   return complete;
 }
 
@@ -77,9 +84,13 @@ Buffer::Buffer(Kind kind, size_t size, int device) : kind_(kind), size_(size), d
       code = driver.cuMemAllocAsync(&address, size, nullptr);
       driver.cuStreamSynchronize(nullptr);
       break;
+    case Kind::mapped:
+      map();
+      break;
   }
   EXPECT_EQ(code, 0) << name(kind);
-  data_ = host != nullptr ? static_cast<char*>(host) : reinterpret_cast<char*>(address);
+  if (kind != Kind::mapped)
+    data_ = host != nullptr ? static_cast<char*>(host) : reinterpret_cast<char*>(address);
   if (kind != Kind::host) driver.cuCtxSetCurrent(driver.primary[0]);
 }
 
@@ -91,7 +102,9 @@ Buffer::~Buffer() {
     return;
   }
   driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
-  if (kind_ == Kind::pinned)
+  if (kind_ == Kind::mapped)
+    unmap();
+  else if (kind_ == Kind::pinned)
     driver.cuMemFreeHost(data_);
   else if (kind_ == Kind::pool)
     driver.cuMemFreeAsync(address, nullptr);
@@ -100,35 +113,58 @@ Buffer::~Buffer() {
   driver.cuCtxSetCurrent(driver.primary[0]);
 }
 
-void Buffer::write(const std::vector<char>& bytes) {
-  ASSERT_LE(bytes.size(), size_);
+void Buffer::map() {
+  Cuda& driver = cuda();
+  const size_t total = mapped_size(size_);
+  const AllocationProperties properties{.location = {1, device_}};
+  const AccessDescription access{{1, device_}};
+  Address base = 0;
+  EXPECT_EQ(driver.cuMemAddressReserve(&base, total, 0, 0, 0), 0);
+  for (size_t at = 0; at < total; at += kMappedGranule) {
+    unsigned long long handle = 0;
+    EXPECT_EQ(driver.cuMemCreate(&handle, kMappedGranule, &properties, 0), 0);
+    EXPECT_EQ(driver.cuMemMap(base + at, kMappedGranule, 0, handle, 0), 0);
+    EXPECT_EQ(driver.cuMemRelease(handle), 0);
+  }
+  EXPECT_EQ(driver.cuMemSetAccess(base, total, &access, 1), 0);
+  data_ = reinterpret_cast<char*>(base + kMappedGranule - std::min(size_ / 2, kMappedGranule) / 64 * 64);
+}
+
+void Buffer::unmap() {
+  const auto base = reinterpret_cast<Address>(data_) / kMappedGranule * kMappedGranule;
+  EXPECT_EQ(cuda().cuMemUnmap(base, mapped_size(size_)), 0);
+  EXPECT_EQ(cuda().cuMemAddressFree(base, mapped_size(size_)), 0);
+}
+
+void Buffer::write(const std::vector<char>& bytes, size_t offset) {
+  ASSERT_LE(offset + bytes.size(), size_);
   if (kind_ == Kind::host || kind_ == Kind::pinned) {
-    std::memcpy(data_, bytes.data(), bytes.size());
+    std::memcpy(data_ + offset, bytes.data(), bytes.size());
     return;
   }
   Cuda& driver = cuda();
   driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
-  EXPECT_EQ(driver.cuMemcpyHtoD_v2(reinterpret_cast<Address>(data_), bytes.data(), bytes.size()), 0);
+  EXPECT_EQ(driver.cuMemcpyHtoD_v2(reinterpret_cast<Address>(data_) + offset, bytes.data(), bytes.size()), 0);
   EXPECT_EQ(driver.cuCtxSynchronize(), 0);
   driver.cuCtxSetCurrent(driver.primary[0]);
 }
 
-std::vector<char> Buffer::read() const {
-  std::vector<char> bytes(size_);
+std::vector<char> Buffer::read(size_t offset, size_t n) const {
+  std::vector<char> bytes(n);
   if (kind_ == Kind::host || kind_ == Kind::pinned) {
-    std::memcpy(bytes.data(), data_, size_);
+    std::memcpy(bytes.data(), data_ + offset, n);
     return bytes;
   }
   // A stream of its own that nothing else synchronises: what Weft called complete must be visible to it.
   Cuda& driver = cuda();
   driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
-  EXPECT_EQ(driver.cuMemcpyDtoH_v2(bytes.data(), reinterpret_cast<Address>(data_), size_), 0);
+  EXPECT_EQ(driver.cuMemcpyDtoH_v2(bytes.data(), reinterpret_cast<Address>(data_) + offset, n), 0);
   driver.cuCtxSetCurrent(driver.primary[0]);
   return bytes;
 }
 
 const char* name(Buffer::Kind kind) {
-  constexpr const char* kNames[] = {"host", "pinned", "device", "managed", "pool"};
+  constexpr const char* kNames[] = {"host", "pinned", "device", "managed", "pool", "mapped"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -22,30 +22,52 @@ using device::cuda::Context;
 using device::cuda::Ordinal;
 using device::cuda::Stream;
 
-#define WEFT_TEST_CUDA(F)                                   \
-  F(cuInit, (unsigned))                                     \
-  F(cuDeviceGetCount, (int*))                               \
-  F(cuDevicePrimaryCtxRetain, (Context*, Ordinal))          \
-  F(cuDevicePrimaryCtxRelease_v2, (Ordinal))                \
-  F(cuDevicePrimaryCtxReset_v2, (Ordinal))                  \
-  F(cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*)) \
-  F(cuCtxCreate_v2, (Context*, unsigned, Ordinal))          \
-  F(cuCtxDestroy_v2, (Context))                             \
-  F(cuCtxSetCurrent, (Context))                             \
-  F(cuCtxGetCurrent, (Context*))                            \
-  F(cuCtxSynchronize, ())                                   \
-  F(cuMemAlloc_v2, (Address*, size_t))                      \
-  F(cuMemFree_v2, (Address))                                \
-  F(cuMemAllocManaged, (Address*, size_t, unsigned))        \
-  F(cuMemAllocAsync, (Address*, size_t, Stream))            \
-  F(cuMemFreeAsync, (Address, Stream))                      \
-  F(cuMemHostAlloc, (void**, size_t, unsigned))             \
-  F(cuMemFreeHost, (void*))                                 \
-  F(cuMemcpyHtoD_v2, (Address, const void*, size_t))        \
-  F(cuMemcpyDtoH_v2, (void*, Address, size_t))              \
-  F(cuMemsetD8_v2, (Address, unsigned char, size_t))        \
-  F(cuStreamCreate, (Stream*, unsigned))                    \
-  F(cuStreamDestroy_v2, (Stream))                           \
+/// CUmemLocation, CUmemAllocationProp, CUmemAccessDesc
+struct Location {
+  int type = 1, id = 0;  // a device
+};
+struct AllocationProperties {
+  int type = 1, handle_types = 1;  // pinned; exported as a file descriptor
+  Location location;
+  void* win32 = nullptr;
+  unsigned char flags[8] = {};
+};
+struct AccessDescription {
+  Location location;
+  int flags = 3;  // read and write
+};
+
+#define WEFT_TEST_CUDA(F)                                                                        \
+  F(cuInit, (unsigned))                                                                          \
+  F(cuDeviceGetCount, (int*))                                                                    \
+  F(cuDevicePrimaryCtxRetain, (Context*, Ordinal))                                               \
+  F(cuDevicePrimaryCtxRelease_v2, (Ordinal))                                                     \
+  F(cuDevicePrimaryCtxReset_v2, (Ordinal))                                                       \
+  F(cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))                                      \
+  F(cuCtxCreate_v2, (Context*, unsigned, Ordinal))                                               \
+  F(cuCtxDestroy_v2, (Context))                                                                  \
+  F(cuCtxSetCurrent, (Context))                                                                  \
+  F(cuCtxGetCurrent, (Context*))                                                                 \
+  F(cuCtxSynchronize, ())                                                                        \
+  F(cuMemAlloc_v2, (Address*, size_t))                                                           \
+  F(cuMemFree_v2, (Address))                                                                     \
+  F(cuMemAllocManaged, (Address*, size_t, unsigned))                                             \
+  F(cuMemAllocAsync, (Address*, size_t, Stream))                                                 \
+  F(cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                \
+  F(cuMemAddressFree, (Address, size_t))                                                         \
+  F(cuMemCreate, (unsigned long long*, size_t, const AllocationProperties*, unsigned long long)) \
+  F(cuMemRelease, (unsigned long long))                                                          \
+  F(cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                 \
+  F(cuMemUnmap, (Address, size_t))                                                               \
+  F(cuMemSetAccess, (Address, size_t, const AccessDescription*, size_t))                         \
+  F(cuMemFreeAsync, (Address, Stream))                                                           \
+  F(cuMemHostAlloc, (void**, size_t, unsigned))                                                  \
+  F(cuMemFreeHost, (void*))                                                                      \
+  F(cuMemcpyHtoD_v2, (Address, const void*, size_t))                                             \
+  F(cuMemcpyDtoH_v2, (void*, Address, size_t))                                                   \
+  F(cuMemsetD8_v2, (Address, unsigned char, size_t))                                             \
+  F(cuStreamCreate, (Stream*, unsigned))                                                         \
+  F(cuStreamDestroy_v2, (Stream))                                                                \
   F(cuStreamSynchronize, (Stream))
 
 /// The application's own view of the driver, and the emulator's controls where there are any.
@@ -60,6 +82,7 @@ struct Cuda {
   void (*delay)(unsigned) = nullptr;
   void (*peer)(int) = nullptr;
   unsigned long (*live)() = nullptr;
+  unsigned long (*live_bytes)() = nullptr;
 
   bool loaded = false;  // and initialised, with a device
   int devices = 0;
@@ -70,10 +93,10 @@ struct Cuda {
 /// Loads the driver; with `initialise`, cuInit and all primary contexts, device 0 current.
 [[nodiscard]] Cuda& cuda(bool initialise = true);
 
-/// Memory of one kind; freed with the object.
+/// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more.
 class Buffer {
  public:
-  enum class Kind { host, pinned, device, managed, pool };
+  enum class Kind { host, pinned, device, managed, pool, mapped };
   Buffer(Kind kind, size_t size, int device = 0);
   ~Buffer();
   Buffer(const Buffer&) = delete;
@@ -81,10 +104,14 @@ class Buffer {
   [[nodiscard]] char* data() const { return data_; }
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] Memory memory() const { return device::classify(data_); }
-  void write(const std::vector<char>& bytes);  ///< and waits
-  [[nodiscard]] std::vector<char> read() const;
+  void write(const std::vector<char>& bytes, size_t offset = 0);  ///< and waits
+  [[nodiscard]] std::vector<char> read() const { return read(0, size_); }
+  [[nodiscard]] std::vector<char> read(size_t offset, size_t n) const;
 
  private:
+  void map();
+  void unmap();
+
   Kind kind_;
   size_t size_;
   int device_;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -267,6 +268,42 @@ TEST_F(Emulator, AKernelDoesNotReachMemoryOfAnotherGpu) {
   EXPECT_EQ(attempt(false), device::cuda::kIllegalAddress);
   EXPECT_EQ(cuda().cuCtxDestroy_v2(own), 0);
   cuda().cuCtxSetCurrent(cuda().primary[0]);
+}
+
+TEST_F(Emulator, MappedMemoryIsSharedByDescriptor) {
+  Buffer source(Buffer::Kind::mapped, 3 << 20);
+  source.write(pattern(3 << 20, 5));
+  const auto at = address_of(source.data());
+  device::cuda::IpcMemHandle ipc;
+  EXPECT_EQ(call("cuIpcGetMemHandle", &ipc, at), device::cuda::kInvalidValue);
+  unsigned long long handle = 0, imported = 0, before = 0;
+  int fd = -1;
+  ASSERT_EQ(call("cuMemRetainAllocationHandle", &handle, static_cast<void*>(source.data())), 0);
+  ASSERT_EQ(call("cuMemExportToShareableHandle", static_cast<void*>(&fd), handle, 1, 0ull), 0);
+  ASSERT_EQ(call("cuMemImportFromShareableHandle", &imported, reinterpret_cast<void*>(intptr_t{fd}), 1), 0);
+  EXPECT_EQ(cuda().cuMemRelease(handle), 0);
+  EXPECT_EQ(::close(fd), 0);
+  constexpr size_t kSize = 2 << 20;
+  Address second = 0;
+  ASSERT_EQ(cuda().cuMemAddressReserve(&second, kSize, 0, 0, 0), 0);
+  ASSERT_EQ(cuda().cuMemMap(second, kSize, 0, imported, 0), 0);
+  std::vector<char> seen(1000);
+  const Address inside = second + at % kSize;
+  EXPECT_NE(cuda().cuMemcpyDtoH_v2(seen.data(), inside, 1000), 0);  // no access yet
+  const AccessDescription access;
+  ASSERT_EQ(cuda().cuMemSetAccess(second, kSize, &access, 1), 0);
+  EXPECT_EQ(cuda().cuMemcpyDtoH_v2(seen.data(), inside, 1000), 0);
+  EXPECT_EQ(seen, source.read(0, 1000));
+  constexpr int kBufferId = 7;
+  ASSERT_EQ(call("cuPointerGetAttribute", static_cast<void*>(&before), kBufferId, second), 0);
+  ASSERT_EQ(cuda().cuMemUnmap(second, kSize), 0);
+  ASSERT_EQ(cuda().cuMemMap(second, kSize, 0, imported, 0), 0);
+  unsigned long long after = 0;
+  ASSERT_EQ(call("cuPointerGetAttribute", static_cast<void*>(&after), kBufferId, second), 0);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(cuda().cuMemUnmap(second, kSize), 0);
+  EXPECT_EQ(cuda().cuMemRelease(imported), 0);
+  EXPECT_EQ(cuda().cuMemAddressFree(second, kSize), 0);
 }
 
 TEST_F(Emulator, BatchesByTheVersionOfTheInterface) {

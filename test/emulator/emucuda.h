@@ -25,6 +25,7 @@ void emucuda_copier_exits(unsigned seed);
 void emucuda_kernels(unsigned count);
 /// Allocations and mappings that are live in this process.
 unsigned long emucuda_live(void);
+unsigned long emucuda_live_bytes(void);
 #ifdef __cplusplus
 }
 #endif

@@ -195,6 +195,12 @@ EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();
   return world().allocations.size();
 }
+EMUCUDA_CONTROL unsigned long emucuda_live_bytes(void) {
+  const auto lock = lock_world();
+  unsigned long bytes = 0;
+  for (const auto& [address, allocation] : world().allocations) bytes += allocation.size;
+  return bytes;
+}
 
 }  // extern "C"
 }  // namespace emucuda

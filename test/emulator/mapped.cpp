@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "world.hpp"
@@ -53,6 +54,16 @@ std::vector<uintptr_t> mappings_in(uintptr_t address, size_t size) {
     at += mapping->second.size;
   }
   return found;
+}
+
+/// The local ordinal of the device that a file stands for memory of; -1 for any other file.
+int exporting_device(int fd) {
+  char link[64], name[64] = "";
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  int physical = -1;
+  if (::readlink(link, name, sizeof name - 1) < 0 || std::sscanf(name, "/memfd:emucuda%d", &physical) != 1)
+    return -1;
+  return local_ordinal(physical);
 }
 
 Device& device_of(uintptr_t address) {
@@ -108,9 +119,10 @@ Code cuMemCreate(MemoryHandle* handle, size_t size, const MemoryProperties* prop
   if (size == 0 || !aligned(size) || properties->type != 1 || properties->location.type != kOnDevice ||
       (properties->handle_types & ~kPosixDescriptor) != 0)
     return kInvalidValue;
-  if (device_at(properties->location.id) == nullptr) return kInvalidDevice;
+  const Device* device = device_at(properties->location.id);
+  if (device == nullptr) return kInvalidDevice;
   wait_for_kernels(context->device);
-  const int fd = create_memory(size);
+  const int fd = create_memory(size, *device);
   if (fd < 0) return kOutOfMemory;
   *handle = add(
       new PhysicalObject{fd, size, properties->location.id, properties->handle_types == kPosixDescriptor});
@@ -194,12 +206,13 @@ Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int 
   if (type != kPosixDescriptor) return kInvalidValue;
   struct stat status {};
   const int fd = ::fcntl(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0 || ::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+  const int device = exporting_device(fd);
+  if (device < 0 || ::fstat(fd, &status) != 0) {
     if (fd >= 0) ::close(fd);
     return kInvalidValue;
   }
   wait_for_kernels(context->device);
-  *handle = add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), context->device, true});
+  *handle = add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, true});
   return kSuccess;
 }
 

@@ -38,7 +38,7 @@ Code allocate_device(Kind kind, ContextObject& context, size_t size, Address* ad
   if (size == 0) return kInvalidValue;
   Device& device = *device_at(context.device);
   const size_t reserved = rounded(size);
-  const int fd = create_memory(reserved);
+  const int fd = create_memory(reserved, device);
   if (fd < 0) return kOutOfMemory;
   const uintptr_t at = take_address(device, reserved);
   char* alias = map_alias(at, fd, 0, reserved);
@@ -144,13 +144,6 @@ char* map_exported(const Handle& handle, uintptr_t at) {
   return alias;
 }
 
-/// The local ordinal of a device of the machine, or -1.
-int local_ordinal(int physical) {
-  for (size_t i = 0; i < world().devices.size(); ++i)
-    if (world().devices[i]->physical == physical) return static_cast<int>(i);
-  return -1;
-}
-
 }  // namespace
 
 Allocation* find_allocation(uintptr_t address) {
@@ -178,6 +171,12 @@ char* reach(uintptr_t address, size_t n) {
     end = allocation->address + allocation->size;
   }
   return alias;
+}
+
+int local_ordinal(int physical) {
+  for (size_t i = 0; i < world().devices.size(); ++i)
+    if (world().devices[i]->physical == physical) return static_cast<int>(i);
+  return -1;
 }
 
 char* reach_from(const ContextObject& context, uintptr_t address, size_t n) {
@@ -225,8 +224,10 @@ void unmap_alias(uintptr_t address, size_t size) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-int create_memory(size_t size) {
-  const int fd = ::memfd_create("emucuda", MFD_CLOEXEC);
+int create_memory(size_t size, const Device& device) {
+  char name[32];
+  std::snprintf(name, sizeof name, "emucuda%d", device.physical);
+  const int fd = ::memfd_create(name, MFD_CLOEXEC);
   if (fd < 0) return -1;
   const size_t poisoned = std::min(size, kPoisoned);  // uninitialised memory must show
   void* begin = ::ftruncate(fd, static_cast<off_t>(size)) == 0

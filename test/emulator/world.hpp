@@ -153,8 +153,10 @@ Allocation& insert(Allocation allocation);
 /// Shows the emulator a file at a device address; null when that fails.
 [[nodiscard]] char* map_alias(uintptr_t address, int fd, size_t offset, size_t size);
 void unmap_alias(uintptr_t address, size_t size);
-/// An unnamed file that stands for device memory, its content not zero; -1 when there is no memory.
-[[nodiscard]] int create_memory(size_t size);
+/// A file named by its device that stands for device memory, its content not zero; -1 without memory.
+[[nodiscard]] int create_memory(size_t size, const Device& device);
+/// The local ordinal of a device of the machine, or -1.
+[[nodiscard]] int local_ordinal(int physical);
 /// The last handle or mapping may be gone.
 void release_physical(PhysicalObject* physical);
 

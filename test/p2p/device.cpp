@@ -16,7 +16,7 @@ namespace {
 using weft::test::Buffer;
 using Kind = Buffer::Kind;
 
-constexpr Kind kKinds[] = {Kind::host, Kind::pinned, Kind::device, Kind::managed, Kind::pool};
+constexpr Kind kKinds[] = {Kind::host, Kind::pinned, Kind::device, Kind::managed, Kind::pool, Kind::mapped};
 constexpr size_t kSizes[] = {0, 1, 8, 4096, 65536, 300000, 3000000};
 int rank = 0, ranks = 0, failures = 0;
 
