@@ -9,9 +9,9 @@
 
 namespace weft::coll {
 
-/// Collective operations use the tags from 0 (Communicator::next_collective_tag), persistent ones
-/// kPersistentTags tags below the wildcards; calls in which only some processes of a communicator take part
-/// must not count along and use the tags below those. `user_tag`: 0 to 2^30 - 1.
+/// Collective operations use the tags from 0 (Communicator::next_collective_tag, next_nonblocking_tag),
+/// persistent ones kPersistentTags tags below the wildcards; calls in which only some processes of a
+/// communicator take part must not count along and use the tags below those. `user_tag`: 0 to 2^30 - 1.
 inline constexpr int kPersistentTags = 1 << 29;
 [[nodiscard]] constexpr int partial_tag(int user_tag) {
   return -3 - kPersistentTags - (user_tag & 0x3fffffff);

@@ -186,7 +186,7 @@ void Operation::close() {
 Result<core::Request*> start(const Call& call) { return start(call, select::choose(call)); }
 
 Result<core::Request*> start(const Call& call, const Algorithm& algorithm) {
-  auto made = Operation::create(call, call.comm->next_collective_tag(), algorithm);
+  auto made = Operation::create(call, call.comm->next_nonblocking_tag(), algorithm);
   if (!made) return std::move(made).error();
   Operation* operation = *made;
   operation->finish();  // an idle one, which start() makes active

@@ -56,6 +56,11 @@ class Communicator final : public Counted {
   /// The tag of the next collective operation on this communicator (the same on all ranks by MPI's order
   /// rule).
   [[nodiscard]] int next_collective_tag() { return collective_tag_ = (collective_tag_ + 1) & 0x3fffffff; }
+  /// The same for nonblocking ones, which never match blocking ones (MPI 5.0 section 6.12): programs that
+  /// call the two in another order on some ranks are wrong, yet they run elsewhere.
+  [[nodiscard]] int next_nonblocking_tag() {
+    return 0x40000000 | (nonblocking_tag_ = (nonblocking_tag_ + 1) & 0x3fffffff);
+  }
 
   static Communicator* create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote = {});
   static Slab<Communicator>& slab();
@@ -76,7 +81,7 @@ class Communicator final : public Counted {
   void destroy() override;
   const Group* peers_;
   int rank_, size_;
-  int collective_tag_ = 0;
+  int collective_tag_ = 0, nonblocking_tag_ = 0;
 };
 
 }  // namespace weft::core

@@ -1,30 +1,66 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs one module of mpi4py's tests with n ranks; fails as well when fewer tests ran than the module has.
-# usage: run.py SOURCE FOLDER RANKS MODULE; status 77 when mpi4py could not be built.
+# Runs mpi4py's tests with n ranks, except those of unsupported.txt. Fails as well when a rank ran none or others
+# than the rest, and when a test skips itself for want of what unsupported.txt is about.
+# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 when mpi4py could not be built.
 import os
 import re
 import subprocess
 import sys
 
 SKIPPED = 77
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def unsupported():
+    """Names of modules, and patterns of the other tests."""
+    with open(os.path.join(HERE, "unsupported.txt"), encoding="utf-8") as file:
+        names = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+    return [name for name in names if "." not in name], [name for name in names if "." in name]
+
+
+def command(source, folder, library, ranks, chosen):
+    """mpiexec with mpi4py's own runner."""
+    modules, tests = unsupported()
+    mpiexec = [os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec"), "-n", ranks, "-x", "LD_PRELOAD=" + library]
+    runner = [sys.executable, os.path.join(source, "test", "main.py"), "--no-builddir", "--no-cupy", "--path", folder]
+    options = ["-v", "-e", r"\b(%s)\.py$" % "|".join(modules)]
+    for test in tests:
+        options += ["-x", test]
+    for module in chosen:
+        options += ["-i", module + r"\.py$"]
+    return mpiexec + runner + options
+
+
+def problems(output, ranks):
+    """What is wrong with a run that succeeded."""
+    counts = [int(count) for count in re.findall(r"Ran (\d+) tests?", output)]
+    if len(counts) != ranks or min(counts) == 0 or min(counts) != max(counts):
+        yield "not every rank ran the same tests: %s" % counts
+    for line in output.splitlines():
+        if re.search(r"skipped '(mpi-(win|file|spawn)|Win|File)", line):
+            yield "not in unsupported.txt: " + line
 
 
 def main():
-    source, folder, ranks, module = sys.argv[1:5]
+    source, folder, library, ranks, *chosen = sys.argv[1:]
     if not os.path.exists(os.path.join(folder, "stamp")):
         print("skipped: mpi4py was not built")
         return SKIPPED
-    mpiexec = os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec")
-    runner = [sys.executable, os.path.join(source, "test", "main.py"), "--no-builddir", "--path", folder]
-    command = [mpiexec, "-n", ranks, *runner, "-f", "-i", module + r"\.py$"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    print(done.stdout)
-    ran = [int(count) for count in re.findall(r"Ran (\d+) tests?", done.stdout)]
-    if done.returncode == 0 and (len(ran) != int(ranks) or min(ran) == 0):
-        print("not every rank ran tests: %s" % ran)
-        return 1
-    return done.returncode
+    done = subprocess.run(
+        command(source, folder, library, ranks, chosen),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    passed = re.compile(r"\.\.\. (ok|skipped .*)$|^ok$|^$")
+    print("\n".join(line for line in done.stdout.splitlines() if not passed.search(line)))
+    if done.returncode != 0:
+        return done.returncode
+    found = list(problems(done.stdout, int(ranks)))
+    print("\n".join(found))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
