@@ -31,21 +31,23 @@ class Ticket {
       return_event();
   }
   /// False once done() has said so, and for a ticket of a copy that was complete at submission.
-  [[nodiscard]] bool pending() const { return stream_ != nullptr; }
+  [[nodiscard]] bool pending() const { return where_ != nullptr; }
 
  private:
   friend struct TicketAccess;
   void swap(Ticket& other) noexcept {
-    std::swap(stream_, other.stream_);
+    std::swap(where_, other.where_);
     std::swap(event_, other.event_);
     std::swap(check_at_, other.check_at_);
     std::swap(sequence_, other.sequence_);
+    std::swap(by_copier_, other.by_copier_);
   }
   void return_event();
-  void* stream_ = nullptr;  // the lane's stream object, owned by its context's state
-  void* event_ = nullptr;   // only with gpu.completion = event
-  uint64_t check_at_ = 0;   // when the stream is next asked for faults, ns of the monotonic clock
+  void* where_ = nullptr;  // the lane's stream object, or the state of the context whose copier has it
+  void* event_ = nullptr;  // only with gpu.completion = event
+  uint64_t check_at_ = 0;  // when the stream is next asked for faults, ns of the monotonic clock
   uint32_t sequence_ = 0;
+  bool by_copier_ = false;
 };
 
 /// One piece of a list of copies.
@@ -69,7 +71,8 @@ struct Copy2D {
 /// copies through lease_pinned(). Host to host is done at once. The ranges must not overlap.
 [[nodiscard]] Result<Ticket> copy_async(void* dst, const Memory& dst_memory, const void* src,
                                         const Memory& src_memory, size_t n, Lane lane);
-/// Starts many copies between the same two allocations with a single completion.
+/// Starts many copies with a single completion: all into allocations of one context, from memory of one kind.
+/// They run in no particular order, in as few submissions as possible.
 [[nodiscard]] Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory& dst_memory,
                                                const Memory& src_memory, Lane lane);
 /// Starts a strided copy. Errc::unsupported for a pitch that the hardware cannot do: use pieces then.
@@ -82,6 +85,15 @@ struct Copy2D {
 /// copy_async() and wait(), for small or cold uses.
 [[nodiscard]] Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
                           size_t n);
+
+/// Other processes of the job use this device too: no kernel of Weft stays resident on it.
+void note_shared(int device);
+
+/// What the copier of the context of `memory` has done: copies served, lives, copies taken back.
+struct CopierCounters {
+  uint64_t served = 0, lives = 0, taken_back = 0;
+};
+[[nodiscard]] CopierCounters copier_counters(const Memory& memory);
 
 /// How completion is seen in the context of `memory` now: "event", "flag", "query" or "hybrid"; "none" before
 /// its first copy.

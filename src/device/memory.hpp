@@ -19,6 +19,7 @@ enum class MemoryKind : uint8_t { host, host_pinned, cuda_device, cuda_managed }
 struct Memory {
   MemoryKind kind = MemoryKind::host;
   bool legacy_ipc = false;  ///< cuMemAlloc memory: a legacy IPC handle can be made
+  bool staging = false;     ///< a pinned chunk of Weft's own
   int fault = 0;            ///< driver error of the query itself: no path may touch the buffer
   int device = -1;          ///< ordinal in this process; -1 for host
   void* context = nullptr;  ///< CUcontext; null for host, pool and cuMemMap memory

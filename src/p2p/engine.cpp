@@ -11,7 +11,8 @@ namespace {
 
 config::Size credit{"p2p.credit", 1 << 20, 1 << 12, 1 << 30,
                     "Bytes of eager messages that one peer may have unreceived here; beyond, it announces."};
-constexpr size_t kPollLimit = 64;   // messages a round from one queue
+constexpr size_t kPollLimit = 64;      // messages a round from one queue
+constexpr uint32_t kPostsPerLook = 8;  // while receives are posted: asking the GPU takes longer than posting
 constexpr size_t kStagedSends = 4;  // from device memory, streaming at a time: each holds two pinned chunks
 constexpr uint64_t kEntryCharge = 128;  // what an unexpected message costs beside its data
 
@@ -48,10 +49,10 @@ Status Engine::connect() {
 }
 
 bool Engine::poll() {
-  receiving_ = true;
+  collecting_ = true;
   bool moved = shm_ != nullptr && shm_->poll(*this, kPollLimit) != 0;
-  receiving_ = false;
-  if (!gets_.empty()) submit_gets();
+  collecting_ = false;
+  if (!gets_.empty() && copies_.empty()) submit_gets();
   if (!backlog_.empty()) [[unlikely]] {
     for (size_t i = 0; i < backlog_.size();) {
       moved |= flush(backlog_[i]);
@@ -63,7 +64,11 @@ bool Engine::poll() {
   }
   if (!streaming_.empty()) [[unlikely]]
     moved |= poll_streams();
-  if (!copies_.empty()) moved |= poll_device();
+  if (!copies_.empty()) {
+    if (!posting_ || ++posts_ % kPostsPerLook == 0) moved |= poll_device();
+    if (!gets_.empty()) submit_gets();
+  }
+  if (!fetches_.empty()) moved |= poll_fetches();
   if (!starved_.empty()) [[unlikely]]
     moved |= poll_starved();
   return moved;
@@ -78,7 +83,7 @@ bool Engine::poll_streams() {
       ++i;
       continue;
     }
-    moved |= t->staging ? stream_device(*t) : stream(*t);
+    moved |= t->scratch ? stream_scratch(*t) : t->staging ? stream_device(*t) : stream(*t);
     if (t->state == Transfer::State::streaming) {
       ++i;
       continue;
@@ -90,7 +95,10 @@ bool Engine::poll_streams() {
 }
 
 void Engine::drain() {
-  const auto busy = [&] { return !backlog_.empty() || !streaming_.empty() || !copies_.empty(); };
+  const auto busy = [&] {
+    return !backlog_.empty() || !streaming_.empty() || !copies_.empty() || !gets_.empty() ||
+           !fetches_.empty();
+  };
   for (unsigned rounds = 0; busy();)
     if (!instance.progress()) instance.idle(rounds);
 }
@@ -148,12 +156,14 @@ bool Engine::flush(uint32_t to) {
 void Engine::complete(Transfer& t) {
   t.state = Transfer::State::done;
   t.staging.reset();
+  t.scratch.reset();
   t.finish();
 }
 
 void Engine::complete(Transfer& t, Error error) {
   t.state = Transfer::State::done;
   t.staging.reset();
+  t.scratch.reset();
   t.finish(std::move(error));
 }
 
@@ -200,7 +210,10 @@ void Engine::receive(Transfer& t) {
   t.state = Transfer::State::posted;
   posted_.add(t);
   // A copy engine can work while the application posts the rest of a window: let what has come start.
-  if (device_side(t)) instance.progress();
+  if (!device_side(t)) return;
+  posting_ = true;
+  instance.progress();
+  posting_ = false;
 }
 
 void Engine::receive_message(Transfer& t, Message& message) {
@@ -272,8 +285,8 @@ void Engine::arrived(uint32_t source, const Header& header, const std::byte* mes
   match::Node* node = posted_.take({header.context, header.source, header.tag});
   if (header.type == Type::ready_to_send) {
     const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
-    if ((rts.flags & ReadyToSend::kProbe) != 0) [[unlikely]]
-      learn_probe(source, rts);
+    if ((rts.flags & ReadyToSend::kRegion) != 0) [[unlikely]]
+      learn_region(source, rts);
     if (node == nullptr) {
       Message& kept = store(source, header, message, size);
       kept.sender = rts.sender;
@@ -312,6 +325,10 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::finish:
     case Type::acknowledge:
       return on_finish(reinterpret_cast<const Reply*>(message)->sender);
+    case Type::finish_many:
+      for (size_t i = 0; i < header.length; ++i)
+        on_finish(reinterpret_cast<const Finished*>(message)->senders[i]);
+      return;
     case Type::cancel:
       return on_cancel(source, *reinterpret_cast<const Reply*>(message));
     case Type::cancel_reply:
@@ -320,6 +337,10 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::credit:
       peers_[source].eager_credited = reinterpret_cast<const Credit*>(message)->bytes;
       return;
+    case Type::scratch_ready:
+      return on_scratch_ready(source, *reinterpret_cast<const ScratchChunk*>(message));
+    case Type::scratch_done:
+      return on_scratch_done(*reinterpret_cast<const ScratchChunk*>(message));
     case Type::drop_mapping:
       return on_drop(source, *reinterpret_cast<const DropMapping*>(message));
   }

@@ -138,7 +138,7 @@ class Engine final : public core::Poller, private transport::Receiver {
 
   // protocol/staged.cpp
   void ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts);
-  void clear_to_send(Transfer& t, uint32_t source, uint64_t sender);
+  void clear_to_send(Transfer& t, uint32_t source, uint64_t sender, uint8_t flags = 0);
   void on_clear_to_send(const ClearToSend& cts);
   bool stream(Transfer& t);
   void on_data(const Data& data, const std::byte* payload);
@@ -167,14 +167,37 @@ class Engine final : public core::Poller, private transport::Receiver {
     return size;
   }
 
+  // protocol/scratch.cpp
+  struct Fetch {  // of a chunk
+    device::Ticket ticket;
+    Transfer* receiver;
+    transport::cuda_ipc::Mapping* mapping;
+    uint32_t source;
+    ScratchChunk chunk;
+  };
+  bool get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  bool stream_scratch(Transfer& t);
+  void offer(const Transfer& t, ScratchSend::Chunk& chunk);
+  bool fail_scratch(Transfer& t, Error error);
+  void on_scratch_ready(uint32_t source, const ScratchChunk& chunk);
+  [[nodiscard]] bool fetching(const Transfer& t) const;
+  bool poll_fetches();
+  void finish_fetch(const Fetch& fetch, Status outcome);
+  static void on_scratch_done(const ScratchChunk& chunk);
+
   // protocol/device.cpp
   /// Moved by copy engines: device memory, and managed memory (which the CPU could touch, slowly).
   [[nodiscard]] static bool device_side(const Transfer& t) {
     return t.memory.kind == device::MemoryKind::cuda_device ||
            t.memory.kind == device::MemoryKind::cuda_managed;
   }
-  [[nodiscard]] size_t append_region(const Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
-  void learn_probe(uint32_t source, const ReadyToSend& rts);
+  [[nodiscard]] size_t append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
+  Result<size_t> append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts, std::byte* room);
+  void learn_region(uint32_t source, const ReadyToSend& rts);
+  static transport::cuda_ipc::RegionName name_of(const ReadyToSend& rts);
+  const transport::cuda_ipc::Region* region_of(uint32_t source, const ReadyToSend& rts);
+  static device::Memory mapping_side(const Transfer& t);
+  transport::cuda_ipc::Mapping* map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   void device_eager(Transfer& t, const std::byte* payload, size_t size);
   void device_self(Transfer& t, Transfer& sender);
@@ -190,7 +213,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   void submit_get(const Get& get, device::Lane lane);
   void submit_batch(const Get* gets, size_t count, device::Lane lane);
   void finish_get(const Get& get, Status outcome);
+  void finish_receiver(const Get& get, Status outcome);
   void finish_copy(DeviceCopy& copy, Status outcome);
+  void finish_senders(const DeviceCopy& copy);
   void sweep_exports();
   transport::cuda_ipc::Importer& importer();
 
@@ -200,12 +225,18 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Transfer*> streaming_;  // sends of fragments under way
   match::Posted posted_;
   match::Unexpected unexpected_;
-  std::vector<Get> gets_;   // matched in this round of polling, not submitted yet
-  bool receiving_ = false;  // the transport is being polled: gets are collected
+  std::vector<Get> gets_;    // matched, not submitted yet
+  std::vector<Get> round_;   // being submitted
+  bool collecting_ = false;  // more may come at once: gets wait for submit_gets()
   std::deque<DeviceCopy> copies_;
   std::vector<Starved> starved_;
+  ScratchPool scratch_;
+  std::vector<Fetch> fetches_;
+  bool posting_ = false;  // a receive is being posted: look at copies now and then only
+  uint32_t posts_ = 0;
   uint32_t staged_receives_ = 0;  // that hold pinned chunks
   uint32_t sends_since_sweep_ = 0;
+  size_t exported_ = 0;  // allocations known to peers at the last sweep
   bool odd_copy_ = false;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   std::unique_ptr<transport::cuda_ipc::Importer> importer_;

@@ -17,11 +17,14 @@ enum class Type : uint8_t {
   clear_to_send,  ///< send the data as fragments (CTS)
   data,           ///< one fragment
   finish,         ///< the receiver has everything (FIN)
+  finish_many,    ///< the same for several: `length` ids follow
   acknowledge,    ///< an eager_sync message was matched
   cancel,         ///< withdraw a ready-to-send that was not matched
   cancel_reply,   ///< whether it was
   credit,         ///< eager bytes consumed
-  drop_mapping    ///< an exported allocation is gone
+  drop_mapping,   ///< an exported allocation is gone
+  scratch_ready,  ///< a chunk lies in the sender's GPU scratch
+  scratch_done    ///< it was fetched
 };
 
 /// Starts every message. Matching reads context, source and tag.
@@ -42,16 +45,19 @@ struct EagerSync : Header {
 
 /// Ready to send. `flags` says what follows.
 struct ReadyToSend : Header {
-  static constexpr uint8_t kContiguous = 1;  ///< one run at `address` in the sender's address space
-  static constexpr uint8_t kDevice = 2;      ///< no CPU path may read it
-  static constexpr uint8_t kRegion = 4;      ///< a cuda_ipc::Region follows
-  static constexpr uint8_t kProbe = 8;       ///< and a cuda_ipc::Probe behind it
+  static constexpr uint8_t kContiguous = 1;   ///< one run at `address` in the sender's address space
+  static constexpr uint8_t kDevice = 2;       ///< no CPU path may read it
+  static constexpr uint8_t kRegion = 4;       ///< a cuda_ipc::Region follows
+  static constexpr uint8_t kRegionName = 16;  ///< or, when the peer was told before, a cuda_ipc::RegionName
+  static constexpr uint8_t kScratch = 32;     ///< the region is scratch: the data will be packed into it
+  static constexpr uint8_t kProbe = 8;        ///< and a cuda_ipc::Probe behind the region
   uint64_t sender;
   uint64_t bytes;
   uint64_t address;
 };
 
 struct ClearToSend : Header {
+  static constexpr uint8_t kThroughScratch = 1;  ///< not as fragments
   uint64_t sender, receiver;
 };
 
@@ -73,7 +79,25 @@ struct DropMapping : Header {
   uint64_t epoch, base, buffer_id;
 };
 
+/// scratch_ready, and back as scratch_done
+struct ScratchChunk : Header {
+  static constexpr uint8_t kFailed = 1;  ///< the sender gave up: no chunk
+  uint64_t sender, receiver;
+  uint64_t offset;   ///< of its first byte in the message
+  uint64_t address;  ///< in the sender's scratch
+  uint64_t size;
+  uint64_t number;  ///< the sender's
+};
+
+/// finish_many
+struct Finished : Header {
+  static constexpr size_t kMax = 32;
+  uint64_t senders[kMax];
+};
+
 inline constexpr size_t kMaxControl =
     sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) + sizeof(transport::cuda_ipc::Probe);
+
+static_assert(sizeof(Finished) <= kMaxControl);
 
 }  // namespace weft::p2p

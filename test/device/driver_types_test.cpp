@@ -46,6 +46,12 @@ static_assert(kWriteValueDefault == CU_STREAM_WRITE_VALUE_DEFAULT);
 static_assert(kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(sizeof(UuidBytes) == sizeof(CUuuid) && sizeof(IpcMemHandle) == sizeof(CUipcMemHandle));
 static_assert(sizeof(Memcpy2D) == sizeof(CUDA_MEMCPY2D));
+#if CUDA_VERSION >= 12080
+static_assert(kSourceOrderStream == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
+static_assert(sizeof(BatchAttributes) == sizeof(CUmemcpyAttributes));
+static_assert(offsetof(BatchAttributes, source_hint) == offsetof(CUmemcpyAttributes, srcLocHint));
+static_assert(offsetof(BatchAttributes, flags) == offsetof(CUmemcpyAttributes, flags));
+#endif
 #define WEFT_SAME(ours, theirs) static_assert(offsetof(Memcpy2D, ours) == offsetof(CUDA_MEMCPY2D, theirs))
 WEFT_SAME(src_x, srcXInBytes);
 WEFT_SAME(src_y, srcY);

@@ -99,10 +99,10 @@ class ExportServer {
   }
   bool describe(const Buffer& buffer, Answer& answer) {
     const Memory memory = buffer.memory();
-    auto region = exporter_.export_region(memory, kMe);
+    auto told = exporter_.export_region(memory, kMe);
     auto probe = exporter_.probe(memory);
-    if (!region || !probe) return false;
-    answer.region = *region;
+    if (!told || !probe) return false;
+    answer.region = *told->region;
     answer.probe = *probe;
     answer.probe_due = exporter_.probe_due(memory, kMe);
     exporter_.probe_sent(memory, kMe);

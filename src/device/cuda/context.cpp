@@ -63,6 +63,8 @@ Status fill(State& state) {
     lane.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(state.flags) + i * kFlagStride);
     lane.flag_address = address + i * kFlagStride;
   }
+  state.kernels = load_kernels();
+  state.copier.open(state);
   return {};
 }
 
@@ -92,6 +94,7 @@ void destroy(State& state) {
   const auto note = [&](Code code) {
     if (code != kSuccess && !gone(code)) worst = code;
   };
+  state.copier.close();
   for (LaneStream& lane : state.lanes) {
     const std::lock_guard lock(lane.mutex);
     if (lane.stream != nullptr) note(driver().stream_destroy(lane.stream));
@@ -102,6 +105,7 @@ void destroy(State& state) {
   for (Event event : state.free_events) note(driver().event_destroy(event));
   for (char* chunk : state.chunks) note(driver().mem_free_host(chunk));
   if (state.flags != nullptr) note(driver().mem_free_host(state.flags));
+  if (state.kernels.module != nullptr) note(driver().module_unload(state.kernels.module));
   if (worst != kSuccess)
     log::write(log::Level::warn, "GPU resources were not all freed (%s)", describe(worst).c_str());
 }

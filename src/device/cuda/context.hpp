@@ -10,7 +10,9 @@
 
 #include "base/result.hpp"
 #include "device/copy.hpp"
+#include "device/cuda/copier.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/kernels.hpp"
 #include "device/memory.hpp"
 
 namespace weft::device::cuda {
@@ -41,6 +43,8 @@ struct State {
   Ordinal device = -1;
   size_t max_pitch = 0;
   std::array<LaneStream, kLanes> lanes;
+  Kernels kernels;
+  Copier copier;
   void* flags = nullptr;  // pinned page of completion flags, a cache line a lane
   std::mutex mutex;       // for the vectors below
   std::vector<Event> free_events;

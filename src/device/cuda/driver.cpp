@@ -78,6 +78,10 @@ Status load(const std::string& path, Driver& driver) {
 #define WEFT_CUDA_FIND(member, symbol, parameters) \
   driver.member = reinterpret_cast<Code(*) parameters>(finder.find(#symbol, version));
   WEFT_CUDA_FUNCTIONS(WEFT_CUDA_FIND)
+#undef WEFT_CUDA_FIND
+#define WEFT_CUDA_FIND(member, symbol, since, parameters) \
+  if (driver.version >= (since))                          \
+    driver.member = reinterpret_cast<Code(*) parameters>(finder.find(#symbol, since));
   WEFT_CUDA_OPTIONAL_FUNCTIONS(WEFT_CUDA_FIND)
 #undef WEFT_CUDA_FIND
 #define WEFT_CUDA_CHECK(member, symbol, parameters)                                               \

@@ -11,57 +11,69 @@
 namespace weft::device::cuda {
 
 /// Every driver function Weft calls: member name, driver name, parameter types. All return CUresult.
-#define WEFT_CUDA_FUNCTIONS(F)                                                           \
-  F(init, cuInit, (unsigned))                                                            \
-  F(driver_get_version, cuDriverGetVersion, (int*))                                      \
-  F(get_error_name, cuGetErrorName, (Code, const char**))                                \
-  F(get_error_string, cuGetErrorString, (Code, const char**))                            \
-  F(device_get_count, cuDeviceGetCount, (int*))                                          \
-  F(device_get, cuDeviceGet, (Ordinal*, int))                                            \
-  F(device_get_name, cuDeviceGetName, (char*, int, Ordinal))                             \
-  F(device_get_uuid, cuDeviceGetUuid, (UuidBytes*, Ordinal))                             \
-  F(device_get_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                    \
-  F(device_total_mem, cuDeviceTotalMem, (size_t*, Ordinal))                              \
-  F(device_can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))             \
-  F(primary_ctx_retain, cuDevicePrimaryCtxRetain, (Context*, Ordinal))                   \
-  F(primary_ctx_release, cuDevicePrimaryCtxRelease, (Ordinal))                           \
-  F(primary_ctx_get_state, cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))       \
-  F(ctx_get_device, cuCtxGetDevice, (Ordinal*))                                          \
-  F(ctx_get_current, cuCtxGetCurrent, (Context*))                                        \
-  F(ctx_push_current, cuCtxPushCurrent, (Context))                                       \
-  F(ctx_pop_current, cuCtxPopCurrent, (Context*))                                        \
-  F(mem_alloc, cuMemAlloc, (Address*, size_t))                                           \
-  F(mem_free, cuMemFree, (Address))                                                      \
-  F(mem_host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                          \
-  F(mem_free_host, cuMemFreeHost, (void*))                                               \
-  F(mem_host_register, cuMemHostRegister, (void*, size_t, unsigned))                     \
-  F(mem_host_unregister, cuMemHostUnregister, (void*))                                   \
-  F(mem_host_get_device_pointer, cuMemHostGetDevicePointer, (Address*, void*, unsigned)) \
-  F(pointer_get_attribute, cuPointerGetAttribute, (void*, int, Address))                 \
-  F(pointer_get_attributes, cuPointerGetAttributes, (unsigned, int*, void**, Address))   \
-  F(ipc_get_mem_handle, cuIpcGetMemHandle, (IpcMemHandle*, Address))                     \
-  F(ipc_open_mem_handle, cuIpcOpenMemHandle, (Address*, IpcMemHandle, unsigned))         \
-  F(ipc_close_mem_handle, cuIpcCloseMemHandle, (Address))                                \
-  F(stream_create_with_priority, cuStreamCreateWithPriority, (Stream*, unsigned, int))   \
-  F(stream_destroy, cuStreamDestroy, (Stream))                                           \
-  F(stream_query, cuStreamQuery, (Stream))                                               \
-  F(stream_write_value32, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))   \
-  F(event_create, cuEventCreate, (Event*, unsigned))                                     \
-  F(event_destroy, cuEventDestroy, (Event))                                              \
-  F(event_record, cuEventRecord, (Event, Stream))                                        \
-  F(event_query, cuEventQuery, (Event))                                                  \
-  F(memcpy_async, cuMemcpyAsync, (Address, Address, size_t, Stream))                     \
-  F(memcpy_2d_async, cuMemcpy2DAsync, (const Memcpy2D*, Stream))                         \
+#define WEFT_CUDA_FUNCTIONS(F)                                                                       \
+  F(init, cuInit, (unsigned))                                                                        \
+  F(driver_get_version, cuDriverGetVersion, (int*))                                                  \
+  F(get_error_name, cuGetErrorName, (Code, const char**))                                            \
+  F(get_error_string, cuGetErrorString, (Code, const char**))                                        \
+  F(device_get_count, cuDeviceGetCount, (int*))                                                      \
+  F(device_get, cuDeviceGet, (Ordinal*, int))                                                        \
+  F(device_get_name, cuDeviceGetName, (char*, int, Ordinal))                                         \
+  F(device_get_uuid, cuDeviceGetUuid, (UuidBytes*, Ordinal))                                         \
+  F(device_get_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                                \
+  F(device_total_mem, cuDeviceTotalMem, (size_t*, Ordinal))                                          \
+  F(device_can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                         \
+  F(primary_ctx_retain, cuDevicePrimaryCtxRetain, (Context*, Ordinal))                               \
+  F(primary_ctx_release, cuDevicePrimaryCtxRelease, (Ordinal))                                       \
+  F(primary_ctx_get_state, cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))                   \
+  F(ctx_get_device, cuCtxGetDevice, (Ordinal*))                                                      \
+  F(ctx_get_current, cuCtxGetCurrent, (Context*))                                                    \
+  F(ctx_push_current, cuCtxPushCurrent, (Context))                                                   \
+  F(ctx_pop_current, cuCtxPopCurrent, (Context*))                                                    \
+  F(mem_alloc, cuMemAlloc, (Address*, size_t))                                                       \
+  F(mem_free, cuMemFree, (Address))                                                                  \
+  F(mem_host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
+  F(mem_free_host, cuMemFreeHost, (void*))                                                           \
+  F(mem_host_register, cuMemHostRegister, (void*, size_t, unsigned))                                 \
+  F(mem_host_unregister, cuMemHostUnregister, (void*))                                               \
+  F(mem_host_get_device_pointer, cuMemHostGetDevicePointer, (Address*, void*, unsigned))             \
+  F(pointer_get_attribute, cuPointerGetAttribute, (void*, int, Address))                             \
+  F(pointer_get_attributes, cuPointerGetAttributes, (unsigned, int*, void**, Address))               \
+  F(ipc_get_mem_handle, cuIpcGetMemHandle, (IpcMemHandle*, Address))                                 \
+  F(ipc_open_mem_handle, cuIpcOpenMemHandle, (Address*, IpcMemHandle, unsigned))                     \
+  F(ipc_close_mem_handle, cuIpcCloseMemHandle, (Address))                                            \
+  F(stream_create_with_priority, cuStreamCreateWithPriority, (Stream*, unsigned, int))               \
+  F(stream_destroy, cuStreamDestroy, (Stream))                                                       \
+  F(stream_query, cuStreamQuery, (Stream))                                                           \
+  F(stream_write_value32, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))               \
+  F(event_create, cuEventCreate, (Event*, unsigned))                                                 \
+  F(event_destroy, cuEventDestroy, (Event))                                                          \
+  F(event_record, cuEventRecord, (Event, Stream))                                                    \
+  F(event_query, cuEventQuery, (Event))                                                              \
+  F(memcpy_async, cuMemcpyAsync, (Address, Address, size_t, Stream))                                 \
+  F(memcpy_2d_async, cuMemcpy2DAsync, (const Memcpy2D*, Stream))                                     \
+  F(module_load_data, cuModuleLoadData, (Module*, const void*))                                      \
+  F(module_unload, cuModuleUnload, (Module))                                                         \
+  F(module_get_function, cuModuleGetFunction, (Function*, Module, const char*))                      \
+  F(launch_kernel, cuLaunchKernel,                                                                   \
+    (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, \
+     void**))                                                                                        \
   F(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))
 
-/// Functions that older drivers lack; null then.
-#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F) F(ctx_get_id, cuCtxGetId, (Context, unsigned long long*))
+/// Functions that older drivers lack, null then, with the CUDA version that brought their form.
+#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                            \
+  F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*)) \
+  F(func_load, cuFuncLoad, 12040, (Function))                      \
+  F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                 \
+    (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream))
 
 struct Driver {
 #define WEFT_CUDA_MEMBER(member, symbol, parameters) Code(*member) parameters = nullptr;
+#define WEFT_CUDA_OPTIONAL_MEMBER(member, symbol, since, parameters) Code(*member) parameters = nullptr;
   WEFT_CUDA_FUNCTIONS(WEFT_CUDA_MEMBER)
-  WEFT_CUDA_OPTIONAL_FUNCTIONS(WEFT_CUDA_MEMBER)
+  WEFT_CUDA_OPTIONAL_FUNCTIONS(WEFT_CUDA_OPTIONAL_MEMBER)
 #undef WEFT_CUDA_MEMBER
+#undef WEFT_CUDA_OPTIONAL_MEMBER
   int version = 0;
   std::string path;
 };

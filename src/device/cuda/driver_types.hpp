@@ -12,6 +12,8 @@ using Ordinal = int;  ///< CUdevice
 using Context = void*;
 using Stream = void*;
 using Event = void*;
+using Module = void*;
+using Function = void*;
 using Address = unsigned long long;  ///< CUdeviceptr
 
 inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
@@ -35,6 +37,15 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHost
                           kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,
                           kIpcLazyEnablePeerAccess = 1, kWriteValueDefault = 0;
 inline constexpr int kCaptureModeRelaxed = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
+
+inline constexpr int kSourceOrderStream = 1;  ///< CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
+struct BatchAttributes {                      ///< CUmemcpyAttributes
+  int source_access_order;
+  struct Location {
+    int type, id;
+  } source_hint, destination_hint;
+  unsigned flags;
+};
 
 struct UuidBytes {  ///< CUuuid
   char bytes[16];

@@ -74,6 +74,7 @@ Memory PinnedBuffer::memory() const {
   Memory memory;
   if (data_ == nullptr) return memory;
   memory.kind = MemoryKind::host_pinned;
+  memory.staging = true;
   memory.device = as_state(state_).device;
   memory.context = as_state(state_).context;
   memory.base = reinterpret_cast<uintptr_t>(data_);

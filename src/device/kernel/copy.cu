@@ -9,7 +9,7 @@ namespace {
 // A resident kernel must see what changed since its last command: its loads pass the first-level cache by.
 template <bool kFresh, class Word>
 __device__ __forceinline__ Word load(const Word* from) {
-  return kFresh ? __ldcv(from) : *from;
+  return kFresh ? __ldcv(from) : __ldcg(from);
 }
 
 /// Thread `self` of `all` copies its share of n words, four under way at a time.
@@ -55,13 +55,12 @@ __device__ void copy(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, 
     copy_by<kFresh, unsigned char>(dst, src, bytes, self, all);
 }
 
+/// A word and its number at once. Acquires: what the writer did before is seen by what is read behind a
+/// barrier.
 __device__ __forceinline__ Command::Pair load_pair(const Command::Pair* at) {
-  Command::Pair pair;
-  asm volatile("ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];"
-               : "=r"(pair.word), "=r"(pair.sequence)
-               : "l"(at)
-               : "memory");
-  return pair;
+  uint64_t both;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(both) : "l"(at) : "memory");
+  return {static_cast<uint32_t>(both), static_cast<uint32_t>(both >> 32)};
 }
 
 __device__ __forceinline__ void store_pair(Command::Pair* at, uint32_t word, uint32_t sequence) {
@@ -87,6 +86,13 @@ __device__ __forceinline__ uint32_t tag(uint32_t generation, uint32_t sequence) 
 struct Shared {
   uint32_t words[8];
   uint32_t leave;
+  Item items[Copier::kItems];
+  __device__ uint64_t dst() const {
+    return static_cast<uint64_t>(words[Command::dst_high]) << 32 | words[Command::dst_low];
+  }
+  __device__ uint64_t src() const {
+    return static_cast<uint64_t>(words[Command::src_high]) << 32 | words[Command::src_low];
+  }
 };
 
 /// First warp of the first block: the next command, or the end of this life.
@@ -151,6 +157,17 @@ __device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& sha
   if (threadIdx.x == 0) atomicSub(&memory.present, 1);
 }
 
+/// The first block: a command with a list, a warp an item.
+__device__ void copy_items(Shared& shared) {
+  const uint32_t count = min(shared.words[Command::items], Copier::kItems);
+  const auto* const from = reinterpret_cast<const uint64_t*>(shared.src());
+  auto* const to = reinterpret_cast<uint64_t*>(shared.items);
+  for (uint32_t i = threadIdx.x; i < count * (sizeof(Item) / 8); i += blockDim.x) to[i] = __ldcv(from + i);
+  __syncthreads();
+  for (uint32_t i = threadIdx.x / 32; i < count; i += blockDim.x / 32)
+    copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & 31, 32);
+}
+
 /// The first block: takes commands, shares the large ones, says when they are done.
 __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& shared) {
   const uint64_t born = nanoseconds();
@@ -177,9 +194,10 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
     __syncthreads();
     if (shared.leave) break;
     const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    copy<true>(static_cast<uint64_t>(shared.words[Command::dst_high]) << 32 | shared.words[Command::dst_low],
-               static_cast<uint64_t>(shared.words[Command::src_high]) << 32 | shared.words[Command::src_low],
-               shared.words[Command::bytes], threadIdx.x, blocks * blockDim.x);
+    if (shared.words[Command::items] != 0)
+      copy_items(shared);
+    else
+      copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes], threadIdx.x, blocks * blockDim.x);
     __syncthreads();
     if (threadIdx.x == 0) {
       if (blocks > 1) {
@@ -196,10 +214,9 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
 
 }  // namespace
 
-constexpr uint64_t kChunk = 16384;  // bytes that a block copies at a time
-
 /// The chunks of all items, dealt to the blocks in turn.
 extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_constant__ List list) {
+  constexpr uint64_t kChunk = List::kChunk;
   uint64_t mine = blockIdx.x, first = 0;
   for (uint32_t i = 0; i < list.count; ++i) {
     const Item& item = list.items[i];

@@ -13,7 +13,8 @@ struct Item {
 
 /// Parameter of `weft_copy_list(List)`: many copies in one launch. Bounded by the 4 KiB of kernel parameters.
 struct List {
-  static constexpr uint32_t kMax = 160;
+  static constexpr uint32_t kMax = 160, kThreads = 512;
+  static constexpr uint32_t kChunk = 16384;  ///< bytes that a block copies at a time
   uint32_t count;
   uint32_t reserved;
   Item items[kMax];
@@ -23,7 +24,9 @@ static_assert(sizeof(List) <= 4096);
 /// One command of the copier: the doorbell's line. Every word travels with the command's sequence number, so
 /// that one read over PCIe brings a whole command or shows that it is not there yet.
 struct alignas(64) Command {
-  enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks };  ///< blocks: how many share it; 0: leave
+  /// blocks: how many share it; 0: leave. items: 0 for one copy from src to dst; else src is an array of so
+  /// many Items in pinned host memory, each to be copied, by the first block alone.
+  enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items };
   struct Pair {
     uint32_t word, sequence;
   } pairs[8];
@@ -35,6 +38,7 @@ struct alignas(64) Command {
 struct Copier {
   static constexpr uint32_t kSlots = 16;
   static constexpr uint32_t kBlocks = 8, kThreads = 512;  ///< of a launch, at most
+  static constexpr uint32_t kItems = 64;                  ///< of a command, at most
   uint64_t ring;                                          ///< Command[kSlots], pinned host memory
   uint64_t status;      ///< one 64-bit word in pinned host memory, see Status
   uint64_t memory;      ///< Memory, device memory, zero before the first life

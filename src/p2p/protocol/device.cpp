@@ -2,6 +2,7 @@
 // Device memory inside a host. The receiver maps the sender's allocation (CUDA IPC) and copies once over
 // NVLink or PCIe; what cannot be mapped goes through pinned chunks: filled by a copy engine on one side, sent
 // as fragments or read by the kernel, emptied by a copy engine on the other.
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -17,9 +18,11 @@ namespace {
 using device::Lane;
 using transport::cuda_ipc::Probe;
 using transport::cuda_ipc::Region;
+using transport::cuda_ipc::RegionName;
 
-log::SlowPath no_export{"p2p.device_not_exportable",
-                        "staged through host memory, 5 to 50 times slower than NVLink"};
+log::SlowPath no_export{"p2p.device_not_exportable", "packed into GPU scratch first, up to 1.4 times slower"};
+log::SlowPath no_scratch{"p2p.device_without_scratch",
+                         "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned copy each"};
@@ -28,33 +31,56 @@ log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned
 // two. Receives ask (CTS) in the order of their turns and senders stream in the order they were asked, so the
 // oldest always moves on.
 constexpr uint32_t kStagedReceives = 4;
-constexpr size_t kBatch = 32;                          // copies in one submission
+constexpr size_t kBatch = 64;                          // copies in one submission
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: completions come at least as often
-constexpr size_t kPolled = 4;                          // copies looked at in one round, oldest first
+constexpr size_t kSubmissions = 2;     // under way at a time: what is matched meanwhile goes out together
+constexpr size_t kPolled = 4;          // copies looked at in one round, oldest first
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
 
 }  // namespace
 
-size_t Engine::append_region(const Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
-  if (t.memory.kind != device::MemoryKind::cuda_device || !t.contiguous) return 0;
+// What the receiver needs to fetch the message: the allocation it lies in, or else GPU scratch.
+size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
   if (!exporter_) exporter_ = std::make_unique<transport::cuda_ipc::Exporter>();
-  const size_t before = exporter_->exported();
-  Result<Region> region = t.memory.covers(t.address, t.bytes)
-                              ? exporter_->export_region(t.memory, to)
-                              : Error(Errc::unsupported, "the buffer spans several allocations");
-  if (exporter_->exported() != before || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
-  if (!region) {
-    no_export.hit(region.error().message());
+  if (exporter_->exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
+  if (t.memory.kind == device::MemoryKind::cuda_device && t.contiguous) {
+    auto size = t.memory.covers(t.address, t.bytes)
+                    ? append_export(t.memory, to, rts, room)
+                    : Error(Errc::unsupported, "the buffer spans several allocations");
+    if (size) return *size;
+    no_export.hit(size.error().message());
+  }
+  auto area = scratch_.area(t.memory);
+  auto size = area ? append_export((*area)->memory, to, rts, room) : std::move(area).error();
+  if (!size) {
+    no_scratch.hit(size.error().message());
     return 0;
   }
+  rts.flags |= ReadyToSend::kScratch;
+  t.scratch = std::make_unique<ScratchSend>();
+  t.scratch->area = *area;
+  return *size;
+}
+
+Result<size_t> Engine::append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts,
+                                     std::byte* room) {
+  auto told = exporter_->export_region(memory, to);
+  if (!told) return std::move(told).error();
+  const Region& region = *told->region;
+  if (told->before) {
+    rts.flags |= ReadyToSend::kRegionName;
+    const RegionName name{region.base, region.buffer_id, region.epoch};
+    std::memcpy(room, &name, sizeof name);
+    return sizeof name;
+  }
   rts.flags |= ReadyToSend::kRegion;
-  std::memcpy(room, &*region, sizeof(Region));
-  if (!exporter_->probe_due(t.memory, to)) return sizeof(Region);
-  auto probe = exporter_->probe(t.memory);
+  std::memcpy(room, &region, sizeof region);
+  if (!exporter_->probe_due(memory, to)) return sizeof(Region);
+  auto probe = exporter_->probe(memory);
   if (!probe) return sizeof(Region);
   rts.flags |= ReadyToSend::kProbe;
   std::memcpy(room + sizeof(Region), &*probe, sizeof(Probe));
-  exporter_->probe_sent(t.memory, to);
+  exporter_->probe_sent(memory, to);
   return sizeof(Region) + sizeof(Probe);
 }
 
@@ -68,17 +94,45 @@ void Engine::sweep_exports() {
     drop.buffer_id = gone.buffer_id;
     post_control(gone.peer, &drop, sizeof drop);
   }
+  exported_ = exporter_->exported();
 }
 
 void Engine::on_drop(uint32_t source, const DropMapping& drop) {
   if (importer_) importer_->drop(source, drop.epoch, drop.base, drop.buffer_id);
 }
 
-// On arrival, matched or not: a later message of this peer may be matched before this one.
-void Engine::learn_probe(uint32_t source, const ReadyToSend& rts) {
+// On arrival, matched or not: a later message of this peer, which only names the region, may be matched
+// before this one.
+void Engine::learn_region(uint32_t source, const ReadyToSend& rts) {
+  const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
+  Region region;
+  std::memcpy(&region, at, sizeof region);
+  importer().learn(source, region);
+  if ((rts.flags & ReadyToSend::kProbe) == 0) return;
   Probe probe;
-  std::memcpy(&probe, reinterpret_cast<const std::byte*>(&rts + 1) + sizeof(Region), sizeof probe);
+  std::memcpy(&probe, at + sizeof region, sizeof probe);
   importer().learn(source, probe);
+}
+
+/// Names the allocation that a ready-to-send offers: told now, or before.
+RegionName Engine::name_of(const ReadyToSend& rts) {
+  if ((rts.flags & ReadyToSend::kRegionName) != 0) {
+    RegionName name;
+    std::memcpy(&name, &rts + 1, sizeof name);
+    return name;
+  }
+  Region region;
+  std::memcpy(&region, &rts + 1, sizeof region);
+  return {region.base, region.buffer_id, region.epoch};
+}
+
+/// The sender's allocation; null when it has none to be mapped.
+const Region* Engine::region_of(uint32_t source, const ReadyToSend& rts) {
+  if ((rts.flags & (ReadyToSend::kRegionName | ReadyToSend::kRegion)) == 0) return nullptr;
+  const Region* region = importer().find(source, name_of(rts));
+  if (region == nullptr)
+    no_mapping.hit("the sender's allocation was dropped before its message was received");
+  return region;
 }
 
 transport::cuda_ipc::Importer& Engine::importer() {
@@ -86,45 +140,66 @@ transport::cuda_ipc::Importer& Engine::importer() {
   return *importer_;
 }
 
-// One copy from the mapped allocation of the sender. False: not possible for this message.
-bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  if ((rts.flags & ReadyToSend::kRegion) == 0) return false;
-  Region region;
-  std::memcpy(&region, &rts + 1, sizeof region);
+/// The local side as the importer wants it: a GPU of this process.
+device::Memory Engine::mapping_side(const Transfer& t) {
   device::Memory local = t.memory;
   if (local.kind == device::MemoryKind::host_pinned)
     local.device = device::only_active_device(), local.context = nullptr;
-  auto mapping = importer().open(source, region, nullptr, local);
+  return local;
+}
+
+/// Maps what the sender offers; null: not possible, by name.
+transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  const Region* region = region_of(source, rts);
+  if (region == nullptr) return nullptr;
+  auto mapping = importer().open(source, *region, nullptr, mapping_side(t));
   if (!mapping) {
     no_mapping.hit(mapping.error().message());
-    return false;
+    return nullptr;
   }
-  gets_.push_back({&t, source, rts.sender, *mapping, static_cast<std::byte*>((*mapping)->at(rts.address))});
-  if (!receiving_) submit_gets();
+  if ((*mapping)->memory().device == t.memory.device) device::note_shared(t.memory.device);
+  return *mapping;
+}
+
+// One copy from the mapped allocation of the sender. False: not possible for this message.
+bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  if ((rts.flags & ReadyToSend::kScratch) != 0) return get_through_scratch(t, source, rts);
+  auto* mapping = map_region(t, source, rts);
+  if (mapping == nullptr) return false;
+  gets_.push_back({&t, source, rts.sender, mapping, static_cast<std::byte*>(mapping->at(rts.address))});
+  if (!collecting_) submit_gets();
   return true;
 }
 
-// What was matched in one round goes out in as few submissions as possible, each with one completion; one
-// after another they take turns on two streams, so that the end of one overlaps the start of the next.
+// What is matched while two submissions are under way goes out together, as soon as one of them is done. They
+// take turns on two streams, so that the end of one overlaps the start of the next.
 void Engine::submit_gets() {
-  for (size_t first = 0, count = 1; first < gets_.size(); first += count) {
-    const Get& lead = gets_[first];
+  const bool was_collecting = std::exchange(collecting_, true);  // a failure may complete, and match, others
+  round_.swap(gets_);
+  size_t first = 0;
+  while (first < round_.size() && copies_.size() < kSubmissions) {
+    const Get& lead = round_[first];
     uint64_t bytes = lead.receiver->expected;
     const auto joins = [&](const Get& get) {
-      return get.mapping == lead.mapping &&
-             get.receiver->memory.buffer_id == lead.receiver->memory.buffer_id && get.receiver->contiguous &&
+      return get.mapping->memory().context == lead.mapping->memory().context &&
+             get.receiver->memory.kind == lead.receiver->memory.kind &&
+             get.receiver->memory.context == lead.receiver->memory.context && get.receiver->contiguous &&
              lead.receiver->contiguous && bytes + get.receiver->expected <= kBatchBytes;
     };
-    for (count = 1; first + count < gets_.size() && count < kBatch && joins(gets_[first + count]); ++count)
-      bytes += gets_[first + count].receiver->expected;
+    size_t count = 1;
+    for (; first + count < round_.size() && count < kBatch && joins(round_[first + count]); ++count)
+      bytes += round_[first + count].receiver->expected;
     odd_copy_ = !copies_.empty() && !odd_copy_;
     const Lane lane = odd_copy_ ? Lane::aux : Lane::in;
     if (count == 1)
       submit_get(lead, lane);
     else
       submit_batch(&lead, count, lane);
+    first += count;
   }
-  gets_.clear();
+  gets_.insert(gets_.begin(), round_.begin() + static_cast<ptrdiff_t>(first), round_.end());
+  round_.clear();
+  collecting_ = was_collecting;
 }
 
 void Engine::submit_get(const Get& get, Lane lane) {
@@ -135,7 +210,7 @@ void Engine::submit_get(const Get& get, Lane lane) {
 }
 
 void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
-  device::Piece pieces[kBatch];
+  device::Piece pieces[kBatch] = {};
   for (size_t i = 0; i < count; ++i)
     pieces[i] = {gets[i].receiver->address, gets[i].from, gets[i].receiver->expected};
   auto ticket =
@@ -370,21 +445,52 @@ bool Engine::poll_device() {
 }
 
 void Engine::finish_get(const Get& get, Status outcome) {
-  if (get.mapping != nullptr) importer_->release(get.mapping);
   if (get.sender != 0) finish_sender(get.source, get.sender);
+  finish_receiver(get, std::move(outcome));
+}
+
+void Engine::finish_receiver(const Get& get, Status outcome) {
+  if (get.mapping != nullptr) importer_->release(get.mapping);
   if (!outcome) get.receiver->outcome = std::move(outcome);
   complete(*get.receiver);
 }
 
+// The senders of a batch are told first: they are waiting.
 void Engine::finish_copy(DeviceCopy& copy, Status outcome) {
+  if (copy.more.empty()) return finish_get(copy.get, std::move(outcome));
+  finish_senders(copy);
   for (const Get& get : copy.more)
-    finish_get(get, outcome ? Status{} : Status(Error(outcome.error().code(), outcome.error().message())));
-  finish_get(copy.get, std::move(outcome));
+    finish_receiver(get,
+                    outcome ? Status{} : Status(Error(outcome.error().code(), outcome.error().message())));
+  finish_receiver(copy.get, std::move(outcome));
+}
+
+// One message for all of a peer's in a row.
+void Engine::finish_senders(const DeviceCopy& copy) {
+  Finished message;
+  static_cast<Header&>(message) = Header{Type::finish_many};
+  uint32_t to = copy.get.source;
+  const auto flush = [&] {
+    if (message.length == 1)
+      finish_sender(to, message.senders[0]);
+    else if (message.length > 1)
+      post_control(to, &message, sizeof(Header) + message.length * sizeof message.senders[0]);
+    message.length = 0;
+  };
+  const auto add = [&](const Get& get) {
+    if (get.source != to || message.length == Finished::kMax) flush();
+    to = get.source;
+    message.senders[message.length++] = get.sender;
+  };
+  add(copy.get);
+  for (const Get& get : copy.more) add(get);
+  flush();
 }
 
 void Engine::close_device() {
   if (importer_) importer_->close();
   if (exporter_) exporter_->close();
+  scratch_.close();
   importer_.reset();
   exporter_.reset();
 }

@@ -21,9 +21,10 @@ void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts)
   clear_to_send(t, source, rts.sender);
 }
 
-void Engine::clear_to_send(Transfer& t, uint32_t source, uint64_t sender) {
+void Engine::clear_to_send(Transfer& t, uint32_t source, uint64_t sender, uint8_t flags) {
   ClearToSend cts{};
   cts.type = Type::clear_to_send;
+  cts.flags = flags;
   cts.sender = sender;
   cts.receiver = reinterpret_cast<uint64_t>(&t);
   post_control(source, &cts, sizeof cts);
@@ -34,7 +35,10 @@ void Engine::on_clear_to_send(const ClearToSend& cts) {
   t.remote = cts.receiver;
   t.moved = 0;
   t.state = Transfer::State::streaming;
-  if (device_side(t)) t.staging = std::make_unique<Staging>();
+  if ((cts.flags & ClearToSend::kThroughScratch) == 0) {
+    t.scratch.reset();
+    if (device_side(t)) t.staging = std::make_unique<Staging>();
+  }
   streaming_.push_back(&t);
 }
 

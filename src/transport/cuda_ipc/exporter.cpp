@@ -46,7 +46,7 @@ Region describe(const device::Memory& memory, const device::IpcHandle& handle, c
 Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
-Result<Region> Exporter::export_region(const device::Memory& memory, Peer peer) {
+Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Peer peer) {
   auto at = exports_.find(memory.buffer_id);
   if (at == exports_.end()) {
     auto handle = device::export_ipc(memory);
@@ -58,9 +58,9 @@ Result<Region> Exporter::export_region(const device::Memory& memory, Peer peer) 
   }
   Export& entry = at->second;
   entry.used = ++clock_;
-  if (std::find(entry.peers.begin(), entry.peers.end(), peer) == entry.peers.end())
-    entry.peers.push_back(peer);
-  return entry.region;
+  const bool before = std::find(entry.peers.begin(), entry.peers.end(), peer) != entry.peers.end();
+  if (!before) entry.peers.push_back(peer);
+  return Told{&entry.region, before};
 }
 
 Result<Probe> Exporter::probe(const device::Memory& memory) {

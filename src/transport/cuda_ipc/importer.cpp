@@ -146,6 +146,13 @@ Status Importer::prove(Peer peer, const Region& region, const device::Memory& lo
   return Error(Errc::unsupported, verdict->second.reason);
 }
 
+const Region* Importer::find(Peer peer, const RegionName& name) const {
+  const auto at = regions_.find({peer, name.base});
+  const bool same =
+      at != regions_.end() && at->second.buffer_id == name.buffer_id && at->second.epoch == name.epoch;
+  return same ? &at->second : nullptr;
+}
+
 void Importer::release(Mapping* mapping) {
   if (--mapping->references_ != 0 || !mapping->retired_) return;
   close_mapping(*mapping);
@@ -153,6 +160,7 @@ void Importer::release(Mapping* mapping) {
 }
 
 void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id) {
+  if (find(peer, {base, buffer_id, epoch}) != nullptr) regions_.erase({peer, base});
   for (auto at = mappings_.lower_bound(Key{peer, base, -1});
        at != mappings_.end() && std::get<0>(at->first) == peer && std::get<1>(at->first) == base;) {
     if (at->second->epoch_ == epoch && at->second->buffer_id_ == buffer_id) {
@@ -172,6 +180,7 @@ void Importer::drop_peer(Peer peer) {
   }
   std::erase_if(verdicts_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
   std::erase_if(probes_, [&](const auto& entry) { return entry.first.first == peer; });
+  std::erase_if(regions_, [&](const auto& entry) { return entry.first.first == peer; });
 }
 
 void Importer::close() {
@@ -181,6 +190,7 @@ void Importer::close() {
   retired_.clear();
   verdicts_.clear();
   probes_.clear();
+  regions_.clear();
 }
 
 void Importer::close_mapping(Mapping& mapping) {

@@ -32,6 +32,11 @@ struct Region {
 };
 static_assert(sizeof(Region) == 112);
 
+/// Names a region that the peer was told about before.
+struct RegionName {
+  uint64_t base, buffer_id, epoch;
+};
+
 /// A few bytes of known content in the exporter's device memory, by which an importer proves the path.
 struct Probe {
   Region region;
@@ -50,9 +55,13 @@ class Exporter {
  public:
   Exporter();
   ~Exporter();
+  struct Told {
+    const Region* region;  ///< valid until the next sweep
+    bool before;           ///< the peer was told already: its name will do
+  };
   /// Describes the allocation of `memory` for a peer; one driver call the first time, a look-up afterwards.
   /// Errc::unsupported, with the reason, for memory without a legacy handle (pool, managed, cuMemMap).
-  [[nodiscard]] Result<Region> export_region(const device::Memory& memory, Peer peer);
+  [[nodiscard]] Result<Told> export_region(const device::Memory& memory, Peer peer);
   /// The probe for `memory`'s device; the caller sends it along with the first region of a (peer, device).
   [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
   /// True until probe_sent() was called for this peer and device.
@@ -120,6 +129,10 @@ class Importer {
   /// name.
   [[nodiscard]] Result<Mapping*> open(Peer peer, const Region& region, const Probe* probe,
                                       const device::Memory& local);
+  /// Keeps what a peer told about an allocation of its own, until its drop.
+  void learn(Peer peer, const Region& region) { regions_.insert_or_assign({peer, region.base}, region); }
+  /// What was learnt under this name; null when nothing was.
+  [[nodiscard]] const Region* find(Peer peer, const RegionName& name) const;
   /// Keeps a probe that came before its first open().
   void learn(Peer peer, const Probe& probe) { probes_.insert_or_assign({peer, probe.region.device}, probe); }
   /// Gives a reference back. No copy may still be using it.
@@ -154,6 +167,7 @@ class Importer {
   std::vector<std::unique_ptr<Mapping>> retired_;  // dropped while referenced
   std::map<PairKey, Verdict> verdicts_;
   std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
+  std::map<std::pair<Peer, uint64_t>, Region> regions_;  // by base
   Counters counters_;
   size_t bytes_ = 0;
   uint64_t clock_ = 0;

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/cuda/copier.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "device/cuda/context.hpp"
+
+namespace weft::device::cuda {
+namespace {
+
+config::Choice setting_copier("gpu.copier", 0, {"auto", "on", "off"},
+                              "Serve small GPU copies that come close together by a resident kernel: auto "
+                              "(not where it would do harm: CUDA_LAUNCH_BLOCKING, one connection, several "
+                              "ranks on a GPU), on, off");
+config::Size setting_max("gpu.copier_max", size_t{256} << 10, 0, size_t{1} << 20,
+                         "Largest GPU copy in bytes that the copier takes");
+config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
+                            "Nanoseconds without work after which the copier leaves, at most");
+config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
+                          "Nanoseconds after which the copier leaves in any case");
+
+log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us longer"};
+
+constexpr uint64_t kClose = 40'000;       // ns between small copies that are "close together"
+constexpr uint32_t kStart = 4;            // so many of them start the copier
+constexpr uint32_t kUseful = 4;           // commands in a life that was worth it
+constexpr uint64_t kBackOff = 1'000'000;  // ns asleep after two lives that were not; doubles
+constexpr uint64_t kLongestBackOff = 128'000'000;
+constexpr uint64_t kEndTime = 100'000'000;       // ns that close() waits for a life's end
+constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies as fast as several
+constexpr size_t kListBytes = size_t{32} << 10;  // that one block copies for a list
+constexpr int kHighestPriority = -100;           // the driver takes its nearest
+constexpr unsigned kSmallThreads = 128;          // of a life that serves what one block does best
+
+std::atomic<uint64_t> shared_gpus{0};  // bit n: device n has ranks of other processes
+
+uint64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
+}
+
+bool is_one(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
+bool wanted() {
+  if (setting_copier.is("on")) return true;
+  return setting_copier.is("auto") && !is_one("CUDA_LAUNCH_BLOCKING") &&
+         !is_one("CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
+bool reached(uint32_t done, uint32_t number) { return static_cast<int32_t>(done - number) >= 0; }
+
+uint32_t blocks_for(size_t bytes) {
+  return static_cast<uint32_t>(std::clamp<size_t>(bytes / kAlone, 1, kernel::Copier::kBlocks));
+}
+
+}  // namespace
+
+void note_shared_gpu(Ordinal device) {
+  if (device >= 0 && device < 64) shared_gpus.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+}
+
+bool Copier::disturbs_others() const {
+  return !setting_copier.is("on") && (shared_gpus.load(std::memory_order_relaxed) >> state_->device & 1) != 0;
+}
+
+void Copier::open(State& state) {
+  if (!wanted() || state.kernels.copier == nullptr) return;
+  using kernel::Copier;
+  constexpr size_t kRing = sizeof(kernel::Command) * Copier::kSlots, kStatus = sizeof(kernel::Command);
+  constexpr size_t kItems = sizeof(kernel::Item) * Copier::kItems;
+  constexpr size_t kPinned = kRing + kStatus + kItems * Copier::kSlots;
+  void* page = nullptr;
+  Address address = 0;
+  Code code = driver().mem_host_alloc(&page, kPinned, kHostAllocPortable | kHostAllocDeviceMap);
+  if (code == kSuccess) {
+    std::memset(page, 0, kPinned);
+    ring_ = static_cast<kernel::Command*>(page);
+    code = driver().mem_host_get_device_pointer(&address, page, 0);
+  }
+  if (code == kSuccess) code = driver().mem_alloc(&memory_, sizeof(Copier::Memory));
+  if (code == kSuccess)
+    code = driver().stream_create_with_priority(&stream_, kStreamNonBlocking, kHighestPriority);
+  if (code == kSuccess)  // zero, before the first life: the ring is zero, and the stream keeps order
+    code = driver().memcpy_async(memory_, address, sizeof(Copier::Memory), stream_);
+  if (code != kSuccess) {
+    no_copier.hit("its memory cannot be allocated (" + describe(code) + ")");
+    return close();
+  }
+  ring_address_ = address;
+  status_address_ = address + kRing;
+  status_ = reinterpret_cast<uint64_t*>(static_cast<char*>(page) + kRing);
+  items_address_ = address + kRing + kStatus;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].items =
+        reinterpret_cast<kernel::Item*>(static_cast<char*>(page) + kRing + kStatus + i * kItems);
+  state_ = &state;
+}
+
+void Copier::close() {
+  const std::lock_guard lock(mutex_);
+  if (state_ != nullptr && !ended_) {
+    write(++submitted_, {}, 0, 0);
+    for (const uint64_t until = now() + kEndTime; status().gone != generation_ && now() < until;)
+      ::sched_yield();
+  }
+  state_ = nullptr;
+  if (stream_ != nullptr) driver().stream_destroy(stream_);
+  if (memory_ != 0) driver().mem_free(memory_);
+  if (ring_ != nullptr) driver().mem_free_host(ring_);
+  stream_ = nullptr;
+  memory_ = 0;
+  ring_ = nullptr;
+}
+
+kernel::Status Copier::status() const {
+  const uint64_t word = __atomic_load_n(status_, __ATOMIC_ACQUIRE);
+  return {static_cast<uint32_t>(word), static_cast<uint16_t>(word >> 32), static_cast<uint16_t>(word >> 48)};
+}
+
+bool Copier::takes(size_t count, size_t bytes) const {
+  return state_ != nullptr && bytes <= setting_max &&
+         (count == 1 || (count <= kernel::Copier::kItems && bytes <= kListBytes));
+}
+
+/// Keeps account of how close together small copies come.
+void Copier::pace(size_t bytes) {
+  const uint64_t time = now(), gap = time - last_;
+  last_ = time;
+  largest_ = std::max(largest_, bytes);
+  if (gap > kClose) {
+    streak_ = 0;
+    gap_ = 0;
+    return;
+  }
+  gap_ = gap_ == 0 ? gap : (3 * gap_ + gap) / 4;
+  ++streak_;
+}
+
+uint32_t Copier::ring(const kernel::Item* items, size_t count, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr || disturbs_others()) return 0;
+  pace(bytes);
+  if (ended_) return 0;
+  const kernel::Status at = status();
+  if (at.gone == generation_) end_of_life(at);
+  if (ended_ || at.alive != generation_) return 0;
+  const uint32_t blocks = count == 1 ? blocks_for(bytes) : 1;
+  if (life_blocks_ == 1 && blocks > 2) return 0;
+  Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
+  if (slot.busy.load(std::memory_order_acquire) && !reached(at.done, slot.number)) return 0;
+  const uint32_t number = ++submitted_;
+  std::copy_n(items, count, slot.items);
+  slot.count = static_cast<uint32_t>(count);
+  slot.number = number;
+  slot.untouched.store(0, std::memory_order_relaxed);
+  slot.busy.store(true, std::memory_order_relaxed);
+  if (count == 1) {
+    write(number, items[0], std::min(blocks, life_blocks_), 0);
+  } else {
+    const size_t at = (number % slots_.size()) * sizeof(kernel::Item) * kernel::Copier::kItems;
+    write(number, {0, items_address_ + at, 0}, 1, slot.count);
+  }
+  ++counters_.rung;
+  return number;
+}
+
+void Copier::write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items) {
+  const uint32_t words[8] = {static_cast<uint32_t>(item.dst),
+                             static_cast<uint32_t>(item.dst >> 32),
+                             static_cast<uint32_t>(item.src),
+                             static_cast<uint32_t>(item.src >> 32),
+                             static_cast<uint32_t>(item.bytes),
+                             blocks,
+                             items};
+  auto* line = reinterpret_cast<uint64_t*>(ring_ + number % slots_.size());
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  for (size_t i = 0; i < 8; ++i)
+    __atomic_store_n(line + i, static_cast<uint64_t>(number) << 32 | words[i], __ATOMIC_RELAXED);
+}
+
+Copier::Outcome Copier::look(uint32_t number) {
+  Slot& slot = slots_[number % slots_.size()];
+  for (bool again = false;; again = true) {
+    if (slot.untouched.load(std::memory_order_acquire) == number) {
+      slot.busy.store(false, std::memory_order_release);
+      return Outcome::untouched;
+    }
+    if (status_ == nullptr) return Outcome::pending;
+    const kernel::Status at = status();
+    if (reached(at.done, number)) {
+      if (slot.untouched.load(std::memory_order_acquire) == number) continue;  // a later life's word
+      slot.busy.store(false, std::memory_order_release);
+      return Outcome::done;
+    }
+    if (again || at.gone != generation_.load(std::memory_order_relaxed)) return Outcome::pending;
+    const std::lock_guard lock(mutex_);
+    end_of_life(status());
+  }
+}
+
+std::span<const kernel::Item> Copier::items(uint32_t number) const {
+  const Slot& slot = slots_[number % slots_.size()];
+  return {slot.items, slot.count};
+}
+
+/// A life is over: what it left untouched is marked, and whether it was worth it is remembered.
+void Copier::end_of_life(const kernel::Status& at) {
+  if (ended_ || at.gone != generation_) return;
+  ended_ = true;
+  for (Slot& slot : slots_) {
+    if (!slot.busy.load(std::memory_order_relaxed) || reached(at.done, slot.number)) continue;
+    slot.untouched.store(slot.number, std::memory_order_release);
+    ++counters_.untouched;
+  }
+  if (at.done - before_life_ >= kUseful) {
+    idle_lives_ = 0;
+    back_off_ = 0;
+  } else if (++idle_lives_ >= 2) {
+    back_off_ = std::clamp(2 * back_off_, kBackOff, kLongestBackOff);
+    asleep_until_ = last_ + back_off_;
+  }
+}
+
+void Copier::consider_start() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr || !ended_ || streak_ < kStart || last_ < asleep_until_) return;
+  start();
+}
+
+void Copier::start() {
+  generation_ = static_cast<uint16_t>(generation_ % 0xffff + 1);
+  life_blocks_ = blocks_for(largest_) == 1 ? 1 : kernel::Copier::kBlocks;
+  largest_ = 0;
+  before_life_ = submitted_;
+  kernel::Copier arguments{};
+  arguments.ring = ring_address_;
+  arguments.status = status_address_;
+  arguments.memory = memory_;
+  arguments.first = submitted_ + 1;
+  arguments.generation = generation_;
+  arguments.linger =
+      static_cast<uint32_t>(std::min<uint64_t>(setting_linger, std::max<uint64_t>(5'000, 2 * gap_)));
+  arguments.life = static_cast<uint32_t>(setting_life);
+  void* parameters[] = {&arguments};
+  const RelaxedCapture relaxed;
+  const Code code = driver().launch_kernel(state_->kernels.copier, life_blocks_, 1, 1,
+                                           life_blocks_ == 1 ? kSmallThreads : kernel::Copier::kThreads, 1, 1,
+                                           0, stream_, parameters, nullptr);
+  if (code != kSuccess) {
+    no_copier.hit("it cannot be launched (" + describe(code) + ")");
+    asleep_until_ = last_ + kLongestBackOff;
+    return;
+  }
+  ended_ = false;
+  ++counters_.lives;
+}
+
+Code Copier::fault() const {
+  if (stream_ == nullptr) return kContextIsDestroyed;  // after close()
+  const CurrentContext current(state_->context);
+  if (current.code() != kSuccess) return current.code();
+  const RelaxedCapture relaxed;
+  const Code code = driver().stream_query(stream_);
+  return code == kNotReady ? kSuccess : code;
+}
+
+Copier::Counters Copier::counters() {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace weft::device::cuda

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Host side of the copier: the resident kernel that serves small copies that come close together. It is
+// started by their rate, rung by a line in pinned memory, and leaves by itself (kernel/copy.hpp).
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "base/result.hpp"
+#include "device/cuda/driver.hpp"
+#include "device/kernel/copy.hpp"
+
+namespace weft::device::cuda {
+
+struct State;
+
+/// Several processes use this GPU: without MPS they take turns, and a resident kernel wastes its process's.
+void note_shared_gpu(Ordinal device);
+
+class Copier {
+ public:
+  /// Allocates ring and status in the state's current context. Without kernels, or when switched off, it
+  /// stays asleep.
+  void open(State& state);
+  /// Ends a running life and frees everything. The context is current.
+  void close();
+
+  /// Whether so many copies of so many bytes together are for the copier.
+  [[nodiscard]] bool takes(size_t count, size_t bytes) const;
+  /// Hands copies over as one command when the copier is awake. Returns its number; 0: not now, use a copy
+  /// engine.
+  [[nodiscard]] uint32_t ring(const kernel::Item* items, size_t count, size_t bytes);
+  /// To be called after a copy engine got what ring() refused: starts a life when copies come close together.
+  void consider_start();
+
+  enum class Outcome { pending, done, untouched };
+  /// Where a command stands. `untouched`: its life ended first; give `items(number)` to a copy engine.
+  [[nodiscard]] Outcome look(uint32_t number);
+  /// What a command was to copy; valid until look() has said done, or the next ring() after it said
+  /// untouched.
+  [[nodiscard]] std::span<const kernel::Item> items(uint32_t number) const;
+  /// What its stream reports beyond "busy": kSuccess, or the fault.
+  [[nodiscard]] Code fault() const;
+
+  struct Counters {
+    uint64_t rung = 0, lives = 0, untouched = 0;
+  };
+  [[nodiscard]] Counters counters();
+
+ private:
+  struct Slot {
+    kernel::Item* items = nullptr;  ///< room for kItems, in pinned memory
+    uint32_t count = 0;
+    uint32_t number = 0;
+    std::atomic<uint32_t> untouched{0};  ///< the number, once its life ended without serving it
+    std::atomic<bool> busy{false};
+  };
+  [[nodiscard]] kernel::Status status() const;
+  [[nodiscard]] bool disturbs_others() const;
+  void pace(size_t bytes);
+  void end_of_life(const kernel::Status& now);
+  void start();
+  void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
+
+  std::mutex mutex_;  // ring, start, close
+  State* state_ = nullptr;
+  Stream stream_ = nullptr;
+  kernel::Command* ring_ = nullptr;
+  uint64_t* status_ = nullptr;
+  Address ring_address_ = 0, status_address_ = 0, items_address_ = 0, memory_ = 0;
+  std::array<Slot, kernel::Copier::kSlots> slots_;
+  uint32_t submitted_ = 0;
+  std::atomic<uint16_t> generation_{0};  ///< of the last life started; changed under the mutex
+  bool ended_ = true;                    ///< its end was seen and accounted for
+  uint32_t life_blocks_ = 1;
+  // Pace of the copies, and what the lives so far were good for.
+  uint64_t last_ = 0, gap_ = 0, asleep_until_ = 0, back_off_ = 0;
+  uint32_t streak_ = 0, before_life_ = 0, idle_lives_ = 0;
+  size_t largest_ = 0;  ///< bytes, of the copies since the last life began
+  Counters counters_;
+};
+
+}  // namespace weft::device::cuda

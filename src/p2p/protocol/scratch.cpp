@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device memory through GPU scratch: the sender packs chunks into memory that the receiver has mapped, the
+// receiver fetches each into its place and gives it back. Packing, fetching and giving back overlap.
+#include "p2p/scratch.hpp"
+
+#include <algorithm>
+
+#include "base/config.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/protocol/device_copy.hpp"
+
+namespace weft::p2p {
+namespace {
+
+config::Size setting_bytes(
+    "gpu.scratch_bytes", size_t{16} << 20, 0, size_t{4} << 30,
+    "GPU memory for packing messages that a peer cannot fetch as they lie, per GPU; allocated "
+    "on first use; 0: such messages are staged through the host");
+config::Size setting_chunk("gpu.scratch_chunk", size_t{2} << 20, size_t{64} << 10, size_t{1} << 30,
+                           "Bytes that are packed at a time");
+
+Error sender_failed() {
+  return Error(Errc::other, "the sender of this message could not pack it on its GPU: see its error");
+}
+
+}  // namespace
+
+Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
+  for (const auto& area : areas_)
+    if (area->memory.device == near.device &&
+        (near.context == nullptr || near.context == area->memory.context))
+      return area.get();
+  const size_t chunks = setting_bytes / setting_chunk;
+  if (chunks == 0) return Error(Errc::unsupported, "WEFT_GPU_SCRATCH_BYTES holds no chunk: raise it");
+  auto memory = device::allocate_scratch(near, chunks * setting_chunk);
+  if (!memory) return std::move(memory).error();
+  auto area = std::make_unique<Area>();
+  area->memory = *memory;
+  area->chunk = setting_chunk;
+  for (size_t i = chunks; i-- != 0;) area->free.push_back(static_cast<uint32_t>(i));
+  areas_.push_back(std::move(area));
+  return areas_.back().get();
+}
+
+void ScratchPool::close() {
+  for (const auto& area : areas_) device::free_scratch(area->memory);
+  areas_.clear();
+}
+
+// Receiver: maps the sender's scratch and asks for the first chunks. False: not possible for this message.
+bool Engine::get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  if (!device_side(t)) return false;
+  auto mapping = map_region(t, source, rts);
+  if (mapping == nullptr) return false;
+  importer_->release(mapping);  // each fetch takes it again: the cache decides when it is closed
+  t.moved = 0;
+  t.peer = source;
+  t.scratch_region = name_of(rts);
+  clear_to_send(t, source, rts.sender, ClearToSend::kThroughScratch);
+  return true;
+}
+
+// Sender: offers what is packed, packs what there is room for. True when something moved.
+bool Engine::stream_scratch(Transfer& t) {
+  ScratchSend& scratch = *t.scratch;
+  bool moved = false;
+  for (ScratchSend::Chunk& chunk : scratch.chunks) {
+    if (chunk.offered) continue;
+    auto packed = device::done(chunk.packed);
+    if (!packed) return fail_scratch(t, std::move(packed).error());
+    if (!*packed) break;  // in order: the receiver's copies then run in order, too
+    offer(t, chunk);
+    moved = true;
+  }
+  while (scratch.next < t.bytes && scratch.chunks.size() < ScratchSend::kChunks &&
+         !scratch.area->free.empty()) {
+    const uint32_t number = scratch.area->free.back();
+    const size_t n = std::min<uint64_t>(scratch.area->chunk, t.bytes - scratch.next);
+    const View to{scratch.area->at(number), nullptr, 0, scratch.area->memory};
+    auto ticket = submit_part_out(to, view_of(t), scratch.next, n, device::Lane::out);
+    if (!ticket) return fail_scratch(t, std::move(ticket).error());
+    scratch.area->free.pop_back();
+    scratch.chunks.push_back({number, scratch.next, n, std::move(*ticket)});
+    scratch.next += n;
+    moved = true;
+  }
+  if (t.moved == t.bytes) t.state = Transfer::State::done;
+  return moved;
+}
+
+void Engine::offer(const Transfer& t, ScratchSend::Chunk& chunk) {
+  chunk.offered = true;
+  ScratchChunk message{};
+  message.type = Type::scratch_ready;
+  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.receiver = t.remote;
+  message.offset = chunk.offset;
+  message.address = reinterpret_cast<uint64_t>(t.scratch->area->at(chunk.number));
+  message.size = chunk.size;
+  message.number = chunk.number;
+  post_control(t.peer, &message, sizeof message);
+}
+
+// The send fails; the receiver is told, and fetches nothing more. Chunks that it may be fetching come back as
+// usual.
+bool Engine::fail_scratch(Transfer& t, Error error) {
+  ScratchChunk message{};
+  message.type = Type::scratch_ready;
+  message.flags = ScratchChunk::kFailed;
+  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.receiver = t.remote;
+  post_control(t.peer, &message, sizeof message);
+  t.outcome = std::move(error);
+  t.scratch->next = t.bytes;
+  std::erase_if(t.scratch->chunks, [&](const ScratchSend::Chunk& chunk) {
+    if (chunk.offered) return false;
+    t.moved += chunk.size;  // never offered: nobody gives it back
+    t.scratch->area->free.push_back(chunk.number);
+    return true;
+  });
+  if (t.scratch->chunks.empty()) t.state = Transfer::State::done;
+  return true;
+}
+
+// Receiver: fetches a chunk into its place.
+void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
+  auto& t = *reinterpret_cast<Transfer*>(chunk.receiver);
+  if ((chunk.flags & ScratchChunk::kFailed) != 0) {
+    if (t.outcome) t.outcome = sender_failed();
+    t.expected = 0;
+    if (!fetching(t)) complete(t);
+    return;
+  }
+  const transport::cuda_ipc::Region* region = importer().find(source, t.scratch_region);
+  auto mapping = region == nullptr ? Result<transport::cuda_ipc::Mapping*>(Error(
+                                         Errc::intern, "the sender's scratch memory is not known any more"))
+                                   : importer().open(source, *region, nullptr, mapping_side(t));
+  Fetch fetch{{}, &t, mapping ? *mapping : nullptr, source, chunk};
+  if (mapping) {
+    const View from{static_cast<std::byte*>((*mapping)->at(chunk.address)), nullptr, 0, (*mapping)->memory()};
+    auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size, device::Lane::in);
+    if (ticket) {
+      fetch.ticket = std::move(*ticket);
+      fetches_.push_back(std::move(fetch));
+      return;
+    }
+    return finish_fetch(fetch, std::move(ticket).error());
+  }
+  finish_fetch(fetch, std::move(mapping).error());
+}
+
+bool Engine::fetching(const Transfer& t) const {
+  return std::any_of(fetches_.begin(), fetches_.end(),
+                     [&](const Fetch& fetch) { return fetch.receiver == &t; });
+}
+
+bool Engine::poll_fetches() {
+  bool moved = false;
+  for (size_t i = 0; i < fetches_.size();) {
+    auto ready = device::done(fetches_[i].ticket);
+    if (ready && !*ready) {
+      ++i;
+      continue;
+    }
+    Fetch fetch = std::move(fetches_[i]);
+    fetches_.erase(fetches_.begin() + static_cast<ptrdiff_t>(i));
+    finish_fetch(fetch, ready ? Status{} : Status(std::move(ready).error()));
+    moved = true;
+  }
+  return moved;
+}
+
+void Engine::finish_fetch(const Fetch& fetch, Status outcome) {
+  if (fetch.mapping != nullptr) importer_->release(fetch.mapping);
+  ScratchChunk reply = fetch.chunk;
+  reply.type = Type::scratch_done;
+  post_control(fetch.source, &reply, sizeof reply);
+  Transfer& t = *fetch.receiver;
+  if (!outcome && t.outcome) t.outcome = std::move(outcome);
+  t.moved += fetch.chunk.size;
+  if (t.moved >= t.expected && !fetching(t)) complete(t);
+}
+
+// Sender: a chunk came back.
+void Engine::on_scratch_done(const ScratchChunk& chunk) {
+  auto& t = *reinterpret_cast<Transfer*>(chunk.sender);
+  t.scratch->area->free.push_back(chunk.number);
+  std::erase_if(t.scratch->chunks,
+                [&](const ScratchSend::Chunk& used) { return used.number == chunk.number; });
+  t.moved += chunk.size;
+  if (!t.outcome && t.scratch->chunks.empty()) t.moved = t.bytes;  // after fail_scratch()
+}
+
+}  // namespace weft::p2p

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Scratch: GPU memory of Weft's own. Device memory that a peer cannot map (pools, cuMemMap, managed) or that
+// is not contiguous is packed into it, a chunk at a time, and fetched from there over NVLink or PCIe.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "device/copy.hpp"
+#include "device/memory.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+
+namespace weft::p2p {
+
+/// One allocation a GPU context, cut into chunks. Made on first use, freed at the end.
+class ScratchPool {
+ public:
+  struct Area {
+    device::Memory memory;
+    size_t chunk = 0;            ///< bytes
+    std::vector<uint32_t> free;  ///< numbers of the chunks that nobody uses
+    [[nodiscard]] std::byte* at(uint32_t number) const {
+      return reinterpret_cast<std::byte*>(memory.base) + number * chunk;
+    }
+  };
+  /// The area on the GPU of `near`. Errc::unsupported when switched off; else the driver's refusal.
+  [[nodiscard]] Result<Area*> area(const device::Memory& near);
+  void close();
+
+ private:
+  std::vector<std::unique_ptr<Area>> areas_;
+};
+
+/// A send through scratch.
+struct ScratchSend {
+  struct Chunk {
+    uint32_t number;
+    uint64_t offset;  ///< of its first byte in the message
+    size_t size;
+    device::Ticket packed;
+    bool offered = false;  ///< the receiver knows of it
+  };
+  static constexpr size_t kChunks = 3;  ///< in use by one message, at most
+  ScratchPool::Area* area = nullptr;
+  std::vector<Chunk> chunks;
+  uint64_t next = 0;  ///< first byte not yet packed
+};
+
+}  // namespace weft::p2p
