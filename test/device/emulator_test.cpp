@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
@@ -92,7 +93,13 @@ class Bell {
             most};
   }
   void ring(uint32_t sequence, const void* dst, const void* src, uint32_t bytes, uint32_t blocks = 1) {
-    const uint32_t words[8] = {low(dst), high(dst), low(src), high(src), bytes, blocks, 0, 0};
+    write(sequence, {low(dst), high(dst), low(src), high(src), bytes, blocks, 0, 0});
+  }
+  /// So many copies by one command; the items are in memory that the copier reaches.
+  void ring_list(uint32_t sequence, const void* items, uint32_t count) {
+    write(sequence, {0, 0, low(items), high(items), 0, 1, count, 0});
+  }
+  void write(uint32_t sequence, const std::array<uint32_t, 8>& words) {
     kernel::Command& line = shared().ring[sequence % kernel::Copier::kSlots];
     for (size_t i = 0; i < 8; ++i)
       __atomic_store_n(reinterpret_cast<uint64_t*>(&line.pairs[i]), words[i] | uint64_t{sequence} << 32,
@@ -179,6 +186,22 @@ TEST_F(Emulator, ACopierLeavesWhenIdleAndWhenTold) {
   bell.wait_gone();
   EXPECT_EQ(bell.status().done, 1u);
   EXPECT_EQ(to.read(), pattern(64, 7));
+}
+
+TEST_F(Emulator, ACommandMayBeAList) {
+  Bell bell;
+  Buffer from(Buffer::Kind::device, 256), to(Buffer::Kind::pinned, 256),
+      items(Buffer::Kind::pinned, 2 * sizeof(kernel::Item));
+  from.write(pattern(256, 3));
+  std::memset(to.data(), 0, 256);
+  auto* item = reinterpret_cast<kernel::Item*>(items.data());
+  item[0] = {address_of(to.data()), address_of(from.data()), 100};
+  item[1] = {address_of(to.data() + 100), address_of(from.data() + 100), 156};
+  bell.ring_list(1, items.data(), 2);
+  ASSERT_EQ(launch(stream_, "weft_copier", bell.life(1, 100'000, kLong)), 0);
+  bell.wait_gone();
+  EXPECT_EQ(bell.status().done, 1u);
+  EXPECT_EQ(to.read(), pattern(256, 3));
 }
 
 TEST_F(Emulator, AnAllocationWaitsForTheCopierAsLongAsItLives) {

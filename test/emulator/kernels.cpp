@@ -69,9 +69,7 @@ class Copier : public Kernel {
       return Turn::ended;
     }
     if (!taken) return Turn::idle;
-    if (!copy(context_, address(words, contract::Command::dst_low),
-              address(words, contract::Command::src_low), words[contract::Command::bytes]))
-      return Turn::illegal_address;
+    if (!serve(words)) return Turn::illegal_address;
     ++next_;
     last_ = time;
     publish(p_.generation - 1);
@@ -97,6 +95,18 @@ class Copier : public Kernel {
       if (static_cast<uint32_t>(pair >> 32) != next_) return false;
       words[i] = static_cast<uint32_t>(pair);
     }
+    return true;
+  }
+
+  bool serve(const uint32_t* words) {
+    const uint64_t src = address(words, contract::Command::src_low);
+    const uint32_t count = words[contract::Command::items];
+    if (count == 0)
+      return copy(context_, address(words, contract::Command::dst_low), src, words[contract::Command::bytes]);
+    const auto* items = map<contract::Item>(src, count);
+    if (items == nullptr || count > contract::Copier::kItems) return false;
+    for (uint32_t i = count; i-- != 0;)  // the warps of a real one take them in any order
+      if (!copy(context_, items[i].dst, items[i].src, items[i].bytes)) return false;
     return true;
   }
 

@@ -127,6 +127,7 @@ void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
   auto& t = *reinterpret_cast<Transfer*>(chunk.receiver);
   if ((chunk.flags & ScratchChunk::kFailed) != 0) {
     if (t.outcome) t.outcome = sender_failed();
+    t.completion.bytes = t.moved;
     t.expected = 0;
     if (!fetching(t)) complete(t);
     return;
