@@ -26,9 +26,9 @@ class CountArray {
   [[nodiscard]] bool wide() const { return wide_; }
   /// The first n values.
   [[nodiscard]] std::vector<MPI_Count> copy(size_t n) const {
-    std::vector<MPI_Count> values(empty() ? 0 : n);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = (*this)[i];
-    return values;
+    if (empty()) return {};
+    if (wide_) return {static_cast<const MPI_Count*>(data_), static_cast<const MPI_Count*>(data_) + n};
+    return {static_cast<const int*>(data_), static_cast<const int*>(data_) + n};
   }
 
  private:

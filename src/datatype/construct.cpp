@@ -55,20 +55,17 @@ Recorder& Recorder::count(Count value) {
 
 Recorder& Recorder::counts(Counts values) {
   if (contents_.width == Width::wide)
-    contents_.counts.reserve(contents_.counts.size() + values.size());
+    contents_.counts.insert(contents_.counts.end(), values.begin(), values.end());
   else
-    contents_.integers.reserve(contents_.integers.size() + values.size());
-  for (const Count value : values) count(value);
+    contents_.integers.insert(contents_.integers.end(), values.begin(), values.end());
   return *this;
 }
 
-Recorder& Recorder::address(Count value) {
-  (contents_.width == Width::wide ? contents_.counts : contents_.addresses).push_back(value);
-  return *this;
-}
+Recorder& Recorder::address(Count value) { return addresses({&value, 1}); }
 
 Recorder& Recorder::addresses(Counts values) {
-  for (const Count value : values) address(value);
+  auto& list = contents_.width == Width::wide ? contents_.counts : contents_.addresses;
+  list.insert(list.end(), values.begin(), values.end());
   return *this;
 }
 
@@ -90,30 +87,56 @@ Piece vector_piece(Count count, Count blocklength, Count stride, const Datatype&
   return result;
 }
 
+/// `length` elements of `type`, the first at `displacement`.
+struct Block {
+  const Datatype& type;
+  Count length, displacement;
+};
+
+/// The layout of blocks number 0 to n - 1, which at() gives.
+template <class At>
+NodePtr layout_of_blocks(size_t n, At&& at) {
+  std::vector<Run> runs;
+  runs.reserve(n);
+  size_t i = 0;
+  for (; i < n; ++i) {
+    const Block block = at(i);
+    const Node* node = block.type.layout().get();
+    if (node == nullptr || block.length == 0) continue;
+    if (node->kind != Node::Kind::run || (block.length != 1 && block.type.extent() != node->length)) break;
+    runs.push_back({block.displacement + node->first, block.length * node->length});
+  }
+  if (i == n) return make_runs(std::move(runs));
+  std::vector<Entry> entries;
+  entries.reserve(n);
+  for (i = 0; i < n; ++i) {
+    const Block block = at(i);
+    entries.push_back({block.displacement, block.length, block.type.extent(), block.type.layout()});
+  }
+  return make_list(std::move(entries));
+}
+
 /// Blocks of one old type: lengths in elements (one for all when `lengths` has one), displacements times
 /// `unit` bytes.
 Piece blocks_piece(Counts lengths, Counts displacements, Count unit, const Datatype& old, Checked& math) {
   const auto length = [&](size_t i) { return lengths.size() == 1 ? lengths[0] : lengths[i]; };
   const Count extent = old.extent();
-  Piece result;
-  for (size_t i = 0; i < displacements.size(); ++i)
-    place_block(result.bounds, old.bounds(), length(i), math.mul(displacements[i], unit), extent, math);
-  result.bounds.finish(math);
-  const Node* node = old.layout().get();
-  if (math.overflow() || node == nullptr) return result;
-  if (node->kind == Node::Kind::run && extent == node->length) {
-    std::vector<Run> runs;
-    runs.reserve(displacements.size());
-    for (size_t i = 0; i < displacements.size(); ++i)
-      runs.push_back({displacements[i] * unit + node->first, length(i) * extent});
-    result.layout = make_runs(runs);
-  } else {
-    std::vector<Entry> entries;
-    entries.reserve(displacements.size());
-    for (size_t i = 0; i < displacements.size(); ++i)
-      entries.push_back({displacements[i] * unit, length(i), extent, old.layout()});
-    result.layout = make_list(std::move(entries));
+  Count copies = 0, low = 0, high = 0;
+  for (size_t i = 0; i < displacements.size(); ++i) {
+    if (length(i) == 0) continue;
+    const Count first = math.mul(displacements[i], unit);
+    const Count last = math.add(first, math.mul(length(i) - 1, extent));
+    low = copies == 0 ? std::min(first, last) : std::min({low, first, last});
+    high = copies == 0 ? std::max(first, last) : std::max({high, first, last});
+    copies = math.add(copies, length(i));
   }
+  Piece result;
+  result.bounds.place(old.bounds(), copies, low, high, math);
+  result.bounds.finish(math);
+  if (!math.overflow())
+    result.layout = layout_of_blocks(displacements.size(), [&](size_t i) {
+      return Block{old, length(i), displacements[i] * unit};
+    });
   return result;
 }
 
@@ -208,12 +231,9 @@ Made struct_(Counts blocklengths, Counts displacements, std::span<Datatype* cons
                 math);
   piece.bounds.finish(math);
   if (math.overflow()) return too_large();
-  std::vector<Entry> entries;
-  entries.reserve(types.size());
-  for (size_t i = 0; i < types.size(); ++i)
-    entries.push_back(
-        {displacements[i], 1, 0, make_repeat(types[i]->layout(), blocklengths[i], types[i]->extent())});
-  piece.layout = make_list(std::move(entries));
+  piece.layout = layout_of_blocks(types.size(), [&](size_t i) {
+    return Block{*types[i], blocklengths[i], displacements[i]};
+  });
   Recorder record(Combiner::structure, width);
   record.count(static_cast<Count>(types.size())).counts(blocklengths).addresses(displacements);
   for (Datatype* type : types) record.type(*type);

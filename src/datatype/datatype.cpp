@@ -34,8 +34,7 @@ Bounds bounds_of(Basic basic) {
 
 NodePtr layout_of(Basic basic) {
   const BasicFacts& known = facts(basic);
-  const Run runs[] = {{0, known.first}, {known.second_at, known.size - known.first}};
-  return make_runs(runs);
+  return make_runs({{0, known.first}, {known.second_at, known.size - known.first}});
 }
 
 bool is_contiguous(const Bounds& bounds, const Node* layout) {

@@ -47,17 +47,16 @@ NodePtr make_repeat(const NodePtr& node, Count count, Count stride, Count shift)
 namespace {
 
 /// Merges runs that touch in memory and in packed order; drops empty ones.
-std::vector<Run> merge(std::span<const Run> runs) {
-  std::vector<Run> merged;
-  merged.reserve(runs.size());
-  for (const Run& run : runs) {
+void merge(std::vector<Run>& runs) {
+  size_t kept = 0;
+  for (const Run run : runs) {
     if (run.length == 0) continue;
-    if (!merged.empty() && merged.back().displacement + merged.back().length == run.displacement)
-      merged.back().length += run.length;
+    if (kept != 0 && runs[kept - 1].displacement + runs[kept - 1].length == run.displacement)
+      runs[kept - 1].length += run.length;
     else
-      merged.push_back(run);
+      runs[kept++] = run;
   }
-  return merged;
+  runs.resize(kept);
 }
 
 /// Whether all runs have one length, and whether they also are one stride apart.
@@ -124,17 +123,17 @@ NodePtr fold(std::span<const Entry> entries) {
 
 }  // namespace
 
-NodePtr make_runs(std::span<const Run> runs) {
-  const std::vector<Run> merged = merge(runs);
-  if (merged.empty()) return nullptr;
-  if (merged.size() == 1) return make_run(merged[0].displacement, merged[0].length);
-  const Regularity found = regularity(merged);
+NodePtr make_runs(std::vector<Run> runs) {
+  merge(runs);
+  if (runs.empty()) return nullptr;
+  if (runs.size() == 1) return make_run(runs[0].displacement, runs[0].length);
+  const Regularity found = regularity(runs);
   if (found.strided) {
-    const Count stride = merged[1].displacement - merged[0].displacement;
-    return make_repeat(make_run(0, merged[0].length), static_cast<Count>(merged.size()), stride,
-                       merged[0].displacement);
+    const Count stride = runs[1].displacement - runs[0].displacement;
+    return make_repeat(make_run(0, runs[0].length), static_cast<Count>(runs.size()), stride,
+                       runs[0].displacement);
   }
-  return make_table(merged, found.equal);
+  return make_table(runs, found.equal);
 }
 
 NodePtr make_list(std::vector<Entry> entries) {
@@ -147,7 +146,7 @@ NodePtr make_list(std::vector<Entry> entries) {
     if (!as_run(entry, run)) break;
     runs.push_back(run);
   }
-  if (runs.size() == entries.size()) return make_runs(runs);
+  if (runs.size() == entries.size()) return make_runs(std::move(runs));
   if (NodePtr folded = fold(entries)) return folded;
   auto table = std::make_shared<Table>();
   Count size = 0;

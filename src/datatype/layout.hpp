@@ -58,7 +58,7 @@ struct Run {
 /// `count` instances of node, `stride` bytes apart, the first shifted by `shift`.
 [[nodiscard]] NodePtr make_repeat(const NodePtr& node, Count count, Count stride, Count shift = 0);
 /// Runs in packed order; neighbours are merged, constant strides found. Takes empty runs.
-[[nodiscard]] NodePtr make_runs(std::span<const Run> runs);
+[[nodiscard]] NodePtr make_runs(std::vector<Run> runs);
 /// Entries in packed order; null children and zero counts are dropped.
 [[nodiscard]] NodePtr make_list(std::vector<Entry> entries);
 
