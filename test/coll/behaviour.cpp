@@ -196,6 +196,77 @@ void large_counts() {
     require(all[static_cast<size_t>(size - 1 - i)] == reference::input(i, 0, 0), "wrong word", i);
 }
 
+/// MPI_Comm_idup waits for nobody: rank 0 comes last, when it has heard that the others have returned.
+void duplicate_late(MPI_Comm parent) {
+  MPI_Comm child;
+  MPI_Request request;
+  if (rank != 0) {
+    success(MPI_Comm_idup(parent, &child, &request));
+    success(MPI_Send(nullptr, 0, MPI_INT, 0, 3, MPI_COMM_WORLD));
+  } else {
+    for (int other = 1; other < size; ++other)
+      success(MPI_Recv(nullptr, 0, MPI_INT, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    success(MPI_Comm_idup(parent, &child, &request));
+  }
+  success(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  uint32_t one = 1, sum = 0;
+  success(MPI_Allreduce(&one, &sum, 1, MPI_UINT32_T, MPI_SUM, child));
+  int wanted = size, inter;
+  success(MPI_Comm_test_inter(parent, &inter));
+  if (inter != 0) success(MPI_Comm_remote_size(parent, &wanted));
+  require(sum == static_cast<uint32_t>(wanted), "the duplicate sums", sum);
+  success(MPI_Comm_free(&child));
+}
+
+/// Two groups, ranks even and odd; rank 0 leads the even ones.
+MPI_Comm even_and_odd() {
+  MPI_Comm half, inter;
+  success(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half));
+  success(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 0, &inter));
+  success(MPI_Comm_free(&half));
+  return inter;
+}
+
+void late_duplicates() {
+  begin("duplicates that nobody waits for");
+  duplicate_late(MPI_COMM_WORLD);
+  if (size < 2) return;
+  MPI_Comm inter = even_and_odd();
+  duplicate_late(inter);
+  success(MPI_Comm_free(&inter));
+}
+
+/// Threads that make communicators and use them, each from one of its own.
+void threads_make_communicators() {
+  begin("threads that make communicators");
+  constexpr int kThreads = 3;
+  MPI_Comm comms[kThreads];
+  for (int t = 0; t < kThreads; ++t)
+    if (t == 2 && size > 1)
+      comms[t] = even_and_odd();
+    else
+      success(MPI_Comm_dup(MPI_COMM_WORLD, &comms[t]));
+  std::vector<std::thread> running;
+  for (int t = 0; t < kThreads; ++t)
+    running.emplace_back([comm = comms[t], t] {
+      for (int time = 0; time < 20; ++time) {
+        MPI_Comm child, part;
+        MPI_Request request;
+        success(MPI_Comm_idup(comm, &child, &request));
+        success(MPI_Barrier(comm));
+        success(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        success(MPI_Comm_split(child, 0, -rank, &part));
+        uint32_t mine = static_cast<uint32_t>(t), least = 100;
+        success(MPI_Allreduce(&mine, &least, 1, MPI_UINT32_T, MPI_MIN, part));
+        require(least == mine, "another thread's value", t, least);
+        success(MPI_Comm_free(&part));
+        success(MPI_Comm_free(&child));
+      }
+    });
+  for (std::thread& thread : running) thread.join();
+  for (MPI_Comm& comm : comms) success(MPI_Comm_free(&comm));
+}
+
 /// Each thread on a communicator of its own, user functions included, which run without the library's lock.
 void threads() {
   begin("threads");
@@ -239,7 +310,9 @@ int main(int argc, char** argv) {
   types_and_operations();
   same_bits_everywhere();
   large_counts();
+  late_duplicates();
   if (provided == MPI_THREAD_MULTIPLE) threads();
+  if (provided == MPI_THREAD_MULTIPLE) threads_make_communicators();
   expect::close();
   MPI_Finalize();
   return 0;
