@@ -174,7 +174,7 @@ Status prepare(LaneStream& lane) {
   const RelaxedCapture relaxed;
   Stream stream = nullptr;
   WEFT_CUDA_TRY(stream_create_with_priority, "a stream for MPI transfers cannot be created", &stream,
-                kStreamNonBlocking, 0);
+                kStreamNonBlocking, kHighestPriority);
   lane.method = static_cast<Completion>(setting_completion.index());
   if (lane.method == Completion::automatic || lane.method == Completion::flag) {
     const Code code = driver().stream_write_value32(stream, lane.flag_address, 0, kWriteValueDefault);

@@ -36,7 +36,6 @@ constexpr uint64_t kLongestBackOff = 128'000'000;
 constexpr uint64_t kEndTime = 100'000'000;       // ns that close() waits for a life's end
 constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies as fast as several
 constexpr size_t kListBytes = size_t{32} << 10;  // that one block copies for a list
-constexpr int kHighestPriority = -100;           // the driver takes its nearest
 constexpr unsigned kSmallThreads = 128;          // of a life that serves what one block does best
 
 std::atomic<uint64_t> shared_gpus{0};  // bit n: device n has ranks of other processes

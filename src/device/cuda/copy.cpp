@@ -50,6 +50,7 @@ config::Size setting_list_max(
 config::Size setting_blocks("gpu.list_blocks", 64, 1, 1024,
                             "Blocks of 512 threads that such a kernel uses, at most");
 
+constexpr size_t kMany = 4;                          // copies for which a kernel beats a batch of the engines
 constexpr size_t kBatch = 64;                        // copies handed to the engines in one call
 constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
 
@@ -201,7 +202,7 @@ Code issue_batch(const Piece* pieces, size_t count, cuda::Stream stream) {
 Code issue_pieces(State& state, const Piece* pieces, size_t count, bool reached, cuda::Stream stream) {
   size_t largest = 0;
   for (size_t i = 0; i < count; ++i) largest = std::max(largest, pieces[i].size);
-  if (reached && state.kernels.copy_list != nullptr && largest <= setting_list_max)
+  if (reached && state.kernels.copy_list != nullptr && count >= kMany && largest <= setting_list_max)
     return issue_list(state, pieces, count, stream);
   if (cuda::driver().memcpy_batch_async != nullptr) return issue_batch(pieces, count, stream);
   for (size_t i = 0; i < count; ++i) {

@@ -36,6 +36,7 @@ inline constexpr int kDeviceMaxPitch = 11, kDevicePciBus = 33, kDevicePciDevice 
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
                           kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,
                           kIpcLazyEnablePeerAccess = 1, kWriteValueDefault = 0;
+inline constexpr int kHighestPriority = -100;  ///< of a stream: the driver takes its nearest
 inline constexpr int kCaptureModeRelaxed = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
 
 inline constexpr int kSourceOrderStream = 1;  ///< CU_MEMCPY_SRC_ACCESS_ORDER_STREAM

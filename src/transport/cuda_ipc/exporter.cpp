@@ -47,6 +47,7 @@ Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
 Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Peer peer) {
+  if (latest_ != nullptr && latest_->memory.buffer_id == memory.buffer_id) return tell(*latest_, peer);
   auto at = exports_.find(memory.buffer_id);
   if (at == exports_.end()) {
     auto handle = device::export_ipc(memory);
@@ -56,7 +57,11 @@ Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Pee
     Export entry{describe(memory, *handle, *uuid, epoch_), memory, {}, 0};
     at = exports_.emplace(memory.buffer_id, std::move(entry)).first;
   }
-  Export& entry = at->second;
+  latest_ = &at->second;
+  return tell(at->second, peer);
+}
+
+Exporter::Told Exporter::tell(Export& entry, Peer peer) {
   entry.used = ++clock_;
   const bool before = std::find(entry.peers.begin(), entry.peers.end(), peer) != entry.peers.end();
   if (!before) entry.peers.push_back(peer);
@@ -100,6 +105,7 @@ void Exporter::probe_sent(const device::Memory& memory, Peer peer) {
 
 std::vector<Drop> Exporter::sweep_freed() {
   std::vector<Drop> drops;
+  latest_ = nullptr;
   const auto withdraw = [&](std::map<uint64_t, Export>::iterator at) {
     for (const Peer peer : at->second.peers)
       drops.push_back({peer, epoch_, at->second.region.base, at->second.region.buffer_id});
@@ -122,6 +128,7 @@ void Exporter::close() {
   for (const auto& [device, entry] : probes_) device::free_scratch(entry.second);
   probes_.clear();
   exports_.clear();
+  latest_ = nullptr;
   probes_sent_.clear();
 }
 

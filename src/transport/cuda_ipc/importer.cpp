@@ -86,9 +86,12 @@ Mapping* Importer::cached(const Key& key, const Region& region) {
   const auto same = [&](const Mapping& m) {
     return m.epoch_ == region.epoch && m.buffer_id_ == region.buffer_id && m.base_ == region.base;
   };
+  if (latest_ != nullptr && same(*latest_) && latest_->peer_ == std::get<0>(key) &&
+      latest_->local_device_ == std::get<2>(key))
+    return latest_;
   if (const auto at = mappings_.find(key); at != mappings_.end()) {
     if (same(*at->second)) [[likely]]
-      return at->second.get();
+      return latest_ = at->second.get();
     ++counters_.drops;
     retire(at);
   }
@@ -184,6 +187,7 @@ void Importer::drop_peer(Peer peer) {
 }
 
 void Importer::close() {
+  latest_ = nullptr;
   for (auto& [key, mapping] : mappings_) close_mapping(*mapping);
   for (auto& mapping : retired_) close_mapping(*mapping);
   mappings_.clear();
@@ -201,6 +205,7 @@ void Importer::close_mapping(Mapping& mapping) {
 
 /// Takes a mapping out of the cache: closed at once when idle, else with its last reference.
 Importer::Table::iterator Importer::retire(Table::iterator at) {
+  latest_ = nullptr;
   if (at->second->references_ == 0) {
     close_mapping(*at->second);
   } else {

@@ -83,7 +83,9 @@ class Exporter {
     std::vector<Peer> peers;
     uint64_t used;
   };
+  Told tell(Export& entry, Peer peer);
   std::map<uint64_t, Export> exports_;                      // by buffer id
+  Export* latest_ = nullptr;                                // the one described last, if it is still there
   std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
   uint64_t epoch_ = 0, clock_ = 0;
@@ -164,6 +166,7 @@ class Importer {
   void make_room(size_t bytes);
 
   Table mappings_;
+  Mapping* latest_ = nullptr;  // the one opened last, if it is in the cache: messages come in runs
   std::vector<std::unique_ptr<Mapping>> retired_;  // dropped while referenced
   std::map<PairKey, Verdict> verdicts_;
   std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
