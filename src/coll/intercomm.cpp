@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "coll/algorithm/algorithms.hpp"
 #include "coll/circle.hpp"
 #include "coll/construct.hpp"
 #include "coll/schedule.hpp"
-#include "coll/select/table.hpp"
 #include "core/instance.hpp"
 
 namespace weft::coll {
@@ -84,9 +84,7 @@ Round agree_on_context(const Call& call, int round, Stage& stage) {
   }
   Call inner = call;
   inner.comm = parent.local.get();
-  stage.use(*inner.comm);
-  const Round made = select::choose(inner).round(inner, round, stage);
-  stage.use(parent);
+  const Round made = algorithm::among_group(inner, call, round, stage);
   if (made == Round::done) {
     auto& child = *static_cast<Communicator*>(call.send.address);
     child.local->id = local_context(child.id, *child.group, *child.remote_group);

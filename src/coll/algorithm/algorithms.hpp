@@ -26,6 +26,9 @@ extern const Algorithm scan_recursive_doubling, exscan_recursive_doubling;
 
 extern const Algorithm neighbor_direct;
 
+/// A round of what the local group of the call's intercommunicator does by itself: `inner`, on its
+/// communicator.
+Round among_group(const Call& inner, const Call& call, int round, Stage& stage);
 /// The program of a collective on an intercommunicator.
 [[nodiscard]] const Algorithm& between_groups(Collective what);
 

@@ -12,7 +12,7 @@ namespace weft::coll::algorithm {
 namespace {
 
 /// The same call among the local group, with the leader as root.
-Call among_group(const Call& call, Collective what) {
+Call inner_call(const Call& call, Collective what) {
   Call inner = call;
   inner.what = what;
   inner.comm = call.comm->local.get();
@@ -20,15 +20,7 @@ Call among_group(const Call& call, Collective what) {
   return inner;
 }
 
-/// A round of a phase among the local group.
-Round among_group(const Call& inner, const Call& call, int round, Stage& stage) {
-  stage.use(*inner.comm);
-  const Round made = select::choose(inner).round(inner, round, stage);
-  stage.use(*call.comm);
-  return made;
-}
-
-/// The same for a phase that others follow.
+/// A round of a phase among the local group that others follow.
 Round first_among_group(const Call& inner, const Call& call, int round, Stage& stage) {
   const Round made = among_group(inner, call, round, stage);
   return made == Round::done ? Round::next : made;
@@ -42,7 +34,7 @@ size_t scratch_of(const Call& inner) {
 bool leader(const Call& call) { return call.rank == 0; }
 
 Round barrier(const Call& call, int round, Stage& stage) {
-  const Call inner = among_group(call, Collective::barrier);
+  const Call inner = inner_call(call, Collective::barrier);
   if (call.phase == 0) return first_among_group(inner, call, round, stage);
   if (call.phase == 2) return among_group(inner, call, round, stage);
   if (round > 0 || !leader(call)) return Round::next;
@@ -57,21 +49,21 @@ Round bcast(const Call& call, int round, Stage& stage) {
     stage.send(call.recv.whole(), 0);
     return Round::more;
   }
-  if (call.phase == 1) return among_group(among_group(call, Collective::bcast), call, round, stage);
+  if (call.phase == 1) return among_group(inner_call(call, Collective::bcast), call, round, stage);
   if (round > 0 || !leader(call)) return Round::next;
   stage.receive(call.recv.whole(), call.root);
   return Round::more;
 }
 
 size_t bcast_scratch(const Call& call) {
-  return call.root < 0 ? 0 : scratch_of(among_group(call, Collective::bcast));
+  return call.root < 0 ? 0 : scratch_of(inner_call(call, Collective::bcast));
 }
 
 /// Reductions: the group's result comes to the leader, in the first area of scratch; a second one holds the
 /// other group's.
 struct GroupReduction {
   explicit GroupReduction(const Call& of)
-      : call(of), areas(of, of.send.count), inner(among_group(of, Collective::reduce)) {
+      : call(of), areas(of, of.send.count), inner(inner_call(of, Collective::reduce)) {
     inner.recv.count = call.send.count;
     inner.recv.counts = {};
     inner.recv.classified = false;
@@ -116,7 +108,7 @@ bool swap_results(const GroupReduction& group, const p2p::Buffer& into, int roun
 }
 
 Call hand_on(const Call& call) {
-  Call inner = among_group(call, Collective::bcast);
+  Call inner = inner_call(call, Collective::bcast);
   inner.op = nullptr;
   return inner;
 }
@@ -200,6 +192,13 @@ constexpr Algorithm kRooted{"linear", rooted};
 constexpr Algorithm kExchange{"exchange", exchange};
 
 }  // namespace
+
+Round among_group(const Call& inner, const Call& call, int round, Stage& stage) {
+  stage.use(*inner.comm);
+  const Round made = select::choose(inner).round(inner, round, stage);
+  stage.use(*call.comm);
+  return made;
+}
 
 const Algorithm& between_groups(Collective what) {
   using enum Collective;
