@@ -18,7 +18,7 @@ namespace weft::datatype {
   X(0x208, "MPI_SHORT", int16)                                 \
   X(0x209, "MPI_INT", int32)                                   \
   X(0x20a, "MPI_LONG", int64)                                  \
-  X(0x20b, "MPI_LONG_LONG", int64)                             \
+  X(0x20b, "MPI_LONG_LONG_INT", int64)                         \
   X(0x20c, "MPI_UNSIGNED_SHORT", uint16)                       \
   X(0x20d, "MPI_UNSIGNED", uint32)                             \
   X(0x20e, "MPI_UNSIGNED_LONG", uint64)                        \

@@ -11,7 +11,8 @@
 
 namespace weft::datatype {
 
-/// MPI 5.0 section 6.9.2, table of operations and groups.
+/// MPI 5.0 section 6.9.2, table of operations and groups. One extension, as programs rely on it: logical
+/// operations on the multi-language types, which are integers in C.
 constexpr bool allowed(ReduceOp op, Group group) {
   const bool integer =
       group == Group::c_integer || group == Group::fortran_integer || group == Group::multi_language;
@@ -25,7 +26,7 @@ constexpr bool allowed(ReduceOp op, Group group) {
     case ReduceOp::land:
     case ReduceOp::lor:
     case ReduceOp::lxor:
-      return group == Group::c_integer || group == Group::logical;
+      return group == Group::c_integer || group == Group::multi_language || group == Group::logical;
     case ReduceOp::band:
     case ReduceOp::bor:
     case ReduceOp::bxor:
