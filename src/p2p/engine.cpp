@@ -3,6 +3,7 @@
 #include "p2p/engine.hpp"
 
 #include <cstring>
+#include <string>
 
 #include "base/config.hpp"
 
@@ -15,6 +16,12 @@ constexpr size_t kPollLimit = 64;      // messages a round from one queue
 constexpr uint32_t kPostsPerLook = 8;  // while receives are posted: asking the GPU takes longer than posting
 constexpr size_t kStagedSends = 4;  // from device memory, streaming at a time: each holds two pinned chunks
 constexpr uint64_t kEntryCharge = 128;  // what an unexpected message costs beside its data
+
+/// Whether a received message ends inside a number, so cannot be of the receive's type.
+bool ends_inside(const Transfer& t) {
+  return t.kind == core::Request::Kind::receive && t.completion.bytes < t.bytes &&
+         datatype::elements(*t.type, static_cast<int64_t>(t.completion.bytes)) == datatype::kUndefined;
+}
 
 }  // namespace
 
@@ -154,6 +161,11 @@ bool Engine::flush(uint32_t to) {
 }
 
 void Engine::complete(Transfer& t) {
+  if (ends_inside(t)) [[unlikely]]
+    return complete(t,
+                    Error(Errc::type, "the message has " + std::to_string(t.completion.bytes) +
+                                          " bytes and ends inside an element of the receive's datatype: make"
+                                          " the datatypes of both sides agree"));
   t.state = Transfer::State::done;
   t.staging.reset();
   t.scratch.reset();

@@ -43,6 +43,24 @@ static void handles(void) {
   EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Start(&request));
 }
 
+/// Less than a buffer holds is fine, a part of a number is not.
+static void cut_number(void) {
+  char three[3] = {1, 2, 3};
+  int data[4] = {0};
+  MPI_Status status;
+  MPI_Datatype ends;
+  CALL(MPI_Type_vector(2, 1, 3, MPI_INT, &ends));
+  CALL(MPI_Type_commit(&ends));
+  for (int i = 0; rank == 0 && i < 2; ++i) CALL(MPI_Send(three, 3, MPI_CHAR, 1, 2, MPI_COMM_WORLD));
+  if (rank == 0) CALL(MPI_Send(data, 1, MPI_INT, 1, 2, MPI_COMM_WORLD));
+  if (rank == 1) {
+    EXPECT_ERROR(MPI_ERR_TYPE, MPI_Recv(data, 4, MPI_INT, 0, 2, MPI_COMM_WORLD, &status));
+    EXPECT_ERROR(MPI_ERR_TYPE, MPI_Recv(data, 1, ends, 0, 2, MPI_COMM_WORLD, &status));
+    CALL(MPI_Recv(data, 1, ends, 0, 2, MPI_COMM_WORLD, &status));
+  }
+  CALL(MPI_Type_free(&ends));
+}
+
 static void truncation(int ints) {
   int* data = calloc((size_t)ints, sizeof *data);
   MPI_Request request;
@@ -71,6 +89,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   arguments();
   handles();
+  cut_number();
   truncation(4);
   truncation(100000);
   buffered();
