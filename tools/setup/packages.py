@@ -62,6 +62,36 @@ class Debian:
                 raise Missing("dpkg -x %s failed: %s" % (os.path.basename(deb), last_line(text)))
         shutil.rmtree(self.state, ignore_errors=True)
 
+    def fetch_source(self, name):
+        """Downloads the original source archive of a package into root; returns its path. Raises Missing."""
+        if not self.usable():
+            raise Missing("no apt-get here")
+        os.makedirs(self.root, exist_ok=True)
+        options = [*self._private_lists(), *self._source_lists()]
+        run(["apt-get", "-q", *options, "update"])
+        ok, text = run(["apt-get", "-q", *options, "source", "--download-only", name], cwd=self.root)
+        archives = glob.glob("%s/%s_*.orig.tar.*" % (self.root, name))
+        archives = [path for path in archives if not path.endswith(".asc")]
+        if not ok or not archives:
+            raise Missing("apt-get source %s failed: %s" % (name, last_line(text)))
+        shutil.rmtree(self.state, ignore_errors=True)
+        return archives[0]
+
+    def _source_lists(self):
+        """Options that name copies of this machine's package sources, for source packages."""
+        folder = os.path.join(self.state, "sources")
+        os.makedirs(folder, exist_ok=True)
+        for path in ["/etc/apt/sources.list", *glob.glob("/etc/apt/sources.list.d/*")]:
+            if not path.endswith((".list", ".sources")) or not os.path.exists(path):
+                continue
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            text = re.sub(r"^deb(?=[ \t])", "deb-src", text, flags=re.MULTILINE)
+            text = re.sub(r"^Types:.*$", "Types: deb-src", text, flags=re.MULTILINE)
+            with open(os.path.join(folder, os.path.basename(path)), "w", encoding="utf-8") as file:
+                file.write(text)
+        return ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts=" + folder]
+
     def _private_lists(self):
         for folder in ("lists/partial", "cache/archives/partial"):
             os.makedirs(os.path.join(self.state, folder), exist_ok=True)

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Linked into the tests of 2022: errors of calls without a communicator went to the handler of MPI_COMM_WORLD
+ * up to MPI 3.1; since then they go to that of MPI_COMM_SELF (MPI 5.0 section 9.3). So who sets one sets both. */
+#include <mpi.h>
+
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler) {
+  if (comm == MPI_COMM_WORLD) {
+    const int code = PMPI_Comm_set_errhandler(MPI_COMM_SELF, errhandler);
+    if (code != MPI_SUCCESS) return code;
+  }
+  return PMPI_Comm_set_errhandler(comm, errhandler);
+}

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Fetches, builds and runs MPICH's test suite on Weft, and on MPICH's own standard-ABI library beside it.
+# Status 0: every test was passed that is not in reasons.py; 77: the suite cannot be had here.
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import table
+from execute import PASSED, Mpi, Outcome, run_all
+from suite import HERE, Missing, Suite, fetch
+
+SKIPPED = 77
+
+
+def weft(prefix):
+    return Mpi("Weft", os.path.join(prefix, "bin", "mpiexec"), {})
+
+
+def mpich(prefix):
+    mpiexec = os.path.join(prefix, "bin", "mpiexec.hydra")
+    library = os.path.join(prefix, "lib")
+    version = subprocess.run(
+        [os.path.join(prefix, "bin", "mpichversion")], stdout=subprocess.PIPE, text=True, check=False
+    ).stdout
+    number = re.search(r"MPICH Version:\s*(\S+)", version)
+    return Mpi("MPICH " + (number.group(1) if number else "5"), mpiexec, {"LD_LIBRARY_PATH": library})
+
+
+def run_column(mpi, tests, arguments, known):
+    """The outcomes on one MPI, kept in a file: those of tests that are not run now are the last ones."""
+    path = os.path.join(arguments.build, "".join(mpi.name.split()).lower() + ".json")
+    kept = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            kept = {name: Outcome(**values) for name, values in json.load(file).items() if name in known}
+
+    def report(test, outcome):
+        print(
+            f"{mpi.name:12} {outcome.verdict:9} {outcome.seconds:6.1f} {test.name}  {outcome.reason[:120]}", flush=True
+        )
+
+    begin = time.monotonic()
+    outcomes = run_all(mpi, tests, jobs=arguments.jobs, report=report)
+    passed = sum(outcome.verdict == PASSED for outcome in outcomes.values())
+    print(f"{mpi.name}: {passed} of {len(tests)} passed in {time.monotonic() - begin:.0f} s")
+    kept.update(outcomes)
+    kept = {name: kept[name] for name in known if name in kept}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({name: vars(outcome) for name, outcome in kept.items()}, file, indent=1)
+    return outcomes, kept
+
+
+def parsed():
+    root = os.path.normpath(os.path.join(HERE, "..", ".."))
+    parser = argparse.ArgumentParser(description="Runs MPICH's test suite on Weft.")
+    parser.add_argument("--build", default=root + "/build/conformance", help="folder to work in (default: %(default)s)")
+    parser.add_argument("--prefix", default=os.environ.get("MPI_PREFIX", root + "/build/prefix"), help="Weft's prefix")
+    parser.add_argument("--mpich", metavar="PREFIX", help="run on this MPICH 5 too")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="only the tests whose names match")
+    parser.add_argument("--jobs", type=int, default=2, help="tests at a time (default: %(default)s)")
+    parser.add_argument("--update", action="store_true", help="write docs/conformance.md")
+    arguments = parser.parse_args()
+    arguments.build = os.path.abspath(arguments.build)
+    arguments.prefix = os.path.abspath(arguments.prefix)
+    arguments.page = root + "/docs/conformance.md"
+    return arguments
+
+
+def main():
+    arguments = parsed()
+    try:
+        source, version = fetch(arguments.build)
+    except Missing as error:
+        print(f"skipped: {error}")
+        return SKIPPED
+    tests = []
+    for folder, strict in (("all", False), ("strict", True)):
+        suite = Suite(source, os.path.join(arguments.build, folder), arguments.prefix, strict=strict)
+        suite.build(arguments.jobs)
+        tests += suite.tests()
+    known = [test.name for test in tests]
+    tests = [test for test in tests if re.search(arguments.only, test.name)]
+    outcomes, kept = run_column(weft(arguments.prefix), tests, arguments, known)
+    columns = {"Weft": kept}
+    if arguments.mpich:
+        other = mpich(os.path.abspath(arguments.mpich))
+        columns[other.name] = run_column(other, tests, arguments, known)[1]
+    if arguments.update:
+        with open(arguments.page, "w", encoding="utf-8") as file:
+            file.write(table.text(version, columns))
+    bad = table.unexplained(outcomes)
+    for name in bad:
+        print(f"should be passed: {name}: {outcomes[name].verdict} {outcomes[name].reason}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

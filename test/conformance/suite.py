@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# MPICH's test suite: fetches its source, builds it with Weft's mpicc, reads its lists of tests.
+import dataclasses
+import glob
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "setup"))
+from packages import Debian, Missing  # noqa: E402
+
+FOLDERS = "attr coll comm datatype errhan group info init pt2pt threads topo part errors".split()
+# Parts of them that are left out: other languages, and measurements.
+WITHOUT = ("errors/cxx", "errors/f77", "errors/f90", "errors/f08", "threads/perf")
+OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "--without-cuda"]
+STRICT = "--enable-strictmpi"
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """One line of a testlist."""
+
+    name: str
+    program: str
+    ranks: int
+    arguments: tuple
+    environment: dict
+    rule: str  # resultTest: how the result is judged
+    time_limit: int
+
+
+def fetch(folder):
+    """Unpacks the source of Debian's mpich; returns (its test/mpi, version). Raises Missing."""
+    if not glob.glob(os.path.join(folder, "mpich-*", "test", "mpi", "configure")):
+        os.makedirs(folder, exist_ok=True)
+        archive = Debian(os.path.join(folder, "download")).fetch_source("mpich")
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder)
+    found = glob.glob(os.path.join(folder, "mpich-*", "test", "mpi", "configure"))
+    if not found:
+        raise Missing("there is no test/mpi/configure in the source of mpich")
+    suite = os.path.dirname(found[0])
+    version = re.search(r"mpich-([^/]+)/test/mpi$", suite).group(1)
+    return suite, version
+
+
+class Suite:
+    """One configured copy of the suite; `strict`: only what the standard defines."""
+
+    def __init__(self, source, tree, prefix, *, strict):
+        self.source = source
+        self.tree = tree
+        self.prefix = prefix
+        self.strict = strict
+
+    def build(self, jobs):
+        """Configures and builds what can be built, once for an mpi.h; the rest stays without a program."""
+        stamp = os.path.join(self.tree, "stamp")
+        if os.path.exists(stamp):
+            with open(stamp, encoding="utf-8") as file:
+                if file.read() == self._fingerprint():
+                    return
+        shutil.rmtree(self.tree, ignore_errors=True)
+        os.makedirs(self.tree)
+        with open(os.path.join(self.tree, "build.log"), "w", encoding="utf-8") as log:
+            self._configure(log)
+            for folder in ("util", "dtpools"):
+                self._run(["make", "-j", str(jobs), "-C", folder], log, check=True)
+            for folder, programs in self._goals().items():
+                self._run(["make", "-k", "-j", str(jobs), "-C", folder, *programs], log)
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write(self._fingerprint())
+
+    def _goals(self):
+        """What to make, by folder: everything, or of the strict copy its tests."""
+        if not self.strict:
+            return {folder: [] for folder in FOLDERS}
+        goals = {}
+        for test in self.tests():
+            folder, program = os.path.split(os.path.relpath(test.program, self.tree))
+            goals.setdefault(folder, set()).add(program)
+        return {folder: sorted(programs) for folder, programs in goals.items()}
+
+    def _configure(self, log):
+        mpicc = os.path.join(self.prefix, "bin", "mpicc")
+        self._run([mpicc, "-O1", "-c", os.path.join(HERE, "mpi3.c"), "-o", "mpi3.o"], log, check=True)
+        self._run(["ar", "rcs", "libmpi3.a", "mpi3.o"], log, check=True)
+        command = [os.path.join(self.source, "configure"), f"--with-mpi={self.prefix}", *OPTIONS]
+        command += [STRICT] if self.strict else []
+        command += [f"CC={mpicc}", f"MPICC={mpicc}", "CFLAGS=-O1 -w", f"LDFLAGS=-L{self.tree}", "LIBS=-lmpi3"]
+        command += [f"CPPFLAGS=-include {HERE}/mpi3.h", "--disable-dependency-tracking"]
+        self._run(command, log, check=True)
+
+    def _run(self, command, log, *, check=False):
+        subprocess.run(command, cwd=self.tree, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=check)
+
+    def _fingerprint(self):
+        digest = hashlib.sha256(" ".join([self.prefix, self.source, *OPTIONS]).encode())
+        for path in (os.path.join(self.prefix, "include", "mpi.h"), HERE + "/mpi3.h", HERE + "/mpi3.c"):
+            with open(path, "rb") as file:
+                digest.update(file.read())
+        return digest.hexdigest()
+
+    def tests(self):
+        """The tests of FOLDERS in the order of the lists; of the strict copy those that are not the same."""
+        tests = [test for folder in FOLDERS for test in self._list(folder)]
+        return [test for test in tests if self._differs(test)] if self.strict else tests
+
+    def _differs(self, test):
+        source = os.path.join(self.source, os.path.relpath(test.program, self.tree)) + ".c"
+        if not os.path.exists(source):
+            return False
+        with open(source, encoding="utf-8") as file:
+            return "USE_STRICT_MPI" in file.read()
+
+    def _list(self, folder):
+        places = [os.path.join(root, folder, "testlist") for root in (self.tree, self.source)]
+        path = next((place for place in places if os.path.exists(place)), None)
+        if path is None or folder in WITHOUT:
+            return
+        with open(path, encoding="utf-8") as file:
+            lines = [line.split("#")[0].strip() for line in file]
+        for line in lines:
+            if not line or line.startswith("!"):
+                continue
+            inner = f"{folder}/{line.split()[0]}"
+            if os.path.isdir(os.path.join(self.tree, inner)):
+                yield from self._list(inner)
+            elif not (self.strict and re.search(r"\bstrict=false\b", line, re.IGNORECASE)):
+                yield self._test(line, folder)
+
+    def _test(self, line, folder):
+        """A Test of one line `program ranks key=value...`."""
+        words = shlex.split(line)
+        options = [word.split("=", 1) for word in words[2:] if "=" in word]
+        values = dict(options)
+        ranks = int(words[1]) if len(words) > 1 else 2
+        arguments = tuple(value for key, value in options if key == "arg")
+        environment = dict(value.split("=", 1) for key, value in options if key == "env")
+        shown = [f"{folder}/{words[0]}", str(ranks), *arguments, *(f"{k}={v}" for k, v in environment.items())]
+        return Test(
+            name=" ".join(shown) + (" (strict)" if self.strict else ""),
+            program=os.path.join(self.tree, folder, words[0]),
+            ranks=ranks,
+            arguments=arguments,
+            environment=environment,
+            rule=values.get("resultTest", ""),
+            time_limit=int(values.get("timeLimit", 0)),
+        )

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Writes docs/conformance.md: how many tests of each folder each MPI passes, and why the others are not passed.
+import re
+
+import reasons
+from execute import LATE, NOT_BUILT, PASSED
+
+TOP = """\
+# MPICH's test suite
+
+Written by `test/conformance/run --mpich PREFIX --update`, which fetches the source of Debian's `mpich` ({version}),
+builds the C tests of the folders below with Weft's `mpicc` and runs the same programs on Weft and on the standard-ABI
+library of MPICH 5 (Python package `mpich`). A line of a test list is a test. The copy configured with
+`--enable-strictmpi` differs in some sources; those are run too. `make nightly` runs it on Weft and fails when a test
+fails that is not named here. "Late" is a test that was not finished after 120 s, twice; MPICH spins where there are
+more ranks than cores.
+
+The suite is older than the standard ABI: `test/conformance/mpi3.h` names what was renamed, and `mpi3.c` lets the error
+handler of `MPI_COMM_WORLD` serve `MPI_COMM_SELF` too, whose errors of calls without a communicator are since MPI 4.0.
+"""
+
+
+def reason_for(name, table):
+    """The reason that is on record for a test, or None."""
+    return next((reason for pattern, reason in table if re.search(pattern, name + " ")), None)
+
+
+def unexplained(outcomes):
+    """The tests that should have been passed, or built."""
+    tables = {NOT_BUILT: reasons.NOT_BUILT}
+    return [
+        name
+        for name, outcome in outcomes.items()
+        if outcome.verdict != PASSED and reason_for(name, tables.get(outcome.verdict, reasons.NOT_PASSED)) is None
+    ]
+
+
+def _row(*cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _summary(columns):
+    weft = columns["Weft"]
+    rows = [_row("folder", "tests", *columns, "not built"), _row("---", *["---:"] * (len(columns) + 2))]
+    folders = {}
+    for name in weft:
+        folder = name.split("/")[0] + (" (strict)" if name.endswith("(strict)") else "")
+        folders.setdefault(folder, []).append(name)
+    folders["**all**"] = list(weft)
+    for folder, names in folders.items():
+        passed = [sum(o[n].verdict == PASSED for n in names if n in o) for o in columns.values()]
+        missing = sum(weft[n].verdict == NOT_BUILT for n in names)
+        rows.append(_row(folder, len(names) - missing, *passed, missing))
+    return rows
+
+
+def _say(outcome):
+    if outcome is None:
+        return "not run"
+    return {PASSED: "passed", LATE: "late"}.get(outcome.verdict, "failed")
+
+
+def _not_passed(columns):
+    weft, others = columns["Weft"], [outcomes for name, outcomes in columns.items() if name != "Weft"]
+    rows = [_row("test", *columns, "reason"), _row(*["---"] * (len(columns) + 2))]
+    for name, outcome in weft.items():
+        if outcome.verdict in (PASSED, NOT_BUILT):
+            continue
+        reason = reason_for(name, reasons.NOT_PASSED) or outcome.reason[:120]
+        rows.append(_row(f"`{name}`", _say(outcome), *(_say(o.get(name)) for o in others), reason))
+    return rows
+
+
+def _passed_by_weft_alone(columns):
+    lines = []
+    for mpi, outcomes in columns.items():
+        if mpi == "Weft":
+            continue
+        names = [n for n, o in columns["Weft"].items() if o.verdict == PASSED and outcomes[n].verdict != PASSED]
+        lines += ["", f"## Passed by Weft, not by {mpi}", ""]
+        lines += [f"- `{name}`" + (" (late)" if outcomes[name].verdict == LATE else "") for name in names]
+    return lines
+
+
+def text(version, columns):
+    """The page; `columns` maps the name of an MPI to its outcomes, Weft first."""
+    lines = [TOP.format(version=version), *_summary(columns), "", "## Not passed", "", *_not_passed(columns)]
+    lines += ["", "## Not built", "", _row("test", "reason"), _row("---", "---")]
+    for name, outcome in columns["Weft"].items():
+        if outcome.verdict == NOT_BUILT:
+            lines.append(_row(f"`{name}`", reason_for(name, reasons.NOT_BUILT) or "?"))
+    return "\n".join(lines + _passed_by_weft_alone(columns)) + "\n"
