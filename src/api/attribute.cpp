@@ -48,7 +48,7 @@ Status free_key(Attributed kind, int* keyval) {
 /// The application gets a pointer to the value (MPI 5.0 section 9.1.2), which must stay.
 Status get_predefined(int keyval, void** attribute, int* flag) {
   static int tag_ub = kTagUpperBound, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, wtime_is_global,
-             universe_size, last_code;
+             universe_size, last_code, appnum;
   *flag = 1;
   const launch::Job& job = g_instance->exchange->job();
   switch (keyval) {
@@ -73,8 +73,10 @@ Status get_predefined(int keyval, void** attribute, int* flag) {
       last_code = last_used_code();
       *attribute = &last_code;
       break;
-    default:  // MPI_APPNUM: the launcher does not say
-      *flag = 0;
+    default:  // MPI_APPNUM
+      appnum = job.program;
+      *attribute = &appnum;
+      *flag = appnum >= 0;
   }
   return {};
 }

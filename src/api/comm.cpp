@@ -111,9 +111,7 @@ Status Comm_get_name(core::Communicator& comm, char* name, int* resultlen) {
 
 Status Comm_set_info(core::Communicator& comm, core::Info* info) { return apply_hints(comm, info); }
 
-Status Comm_get_info(core::Communicator& comm, MPI_Info* info) {
-  return publish_new(comm.info ? core::Info::duplicate(*comm.info) : core::Info::create(), info);
-}
+Status Comm_get_info(core::Communicator& comm, MPI_Info* info) { return publish_new(hints_of(comm), info); }
 
 Status Comm_free(MPI_Comm* handle) {
   core::Communicator& comm = *to_communicator(*handle);

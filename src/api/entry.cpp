@@ -63,7 +63,8 @@ int Entry::fail(Error error) {
     handler = core::Ref<core::Errhandler>::share(core::Errhandler::ret());
     handle = MPI_FILE_NULL;
   }
-  if (!handler) handler = core::Ref<core::Errhandler>::share(core::Errhandler::fatal());
+  if (!handler)
+    handler = core::Ref<core::Errhandler>::share(comm ? core::Errhandler::fatal() : initial_errhandler());
   remember_error(std::string(call_) + ": " + error.message());
   const bool relock = instance_locked_;
   unlock();

@@ -9,11 +9,17 @@
 
 #include "api/entry.hpp"
 #include "api/error_codes.hpp"
+#include "base/config.hpp"
 #include "launch/launch.hpp"
 
 namespace weft::api {
 
 namespace {
+
+config::Choice initial{"errors.initial",
+                       0,
+                       {"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
+                       "The error handler at start-up, as mpiexec -initial-errhandler."};
 
 thread_local std::string t_message;
 thread_local core::Ref<core::Communicator> t_blamed;
@@ -118,6 +124,13 @@ void run_handler(const core::Errhandler& handler, void* handle, int code, const 
               "). Errors are fatal here; MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) returns them.");
   }
 }
+
+core::Errhandler* initial_errhandler() {
+  if (initial.is("mpi_errors_abort")) return core::Errhandler::abort();
+  return initial.is("mpi_errors_return") ? core::Errhandler::ret() : core::Errhandler::fatal();
+}
+
+std::string initial_errhandler_name() { return initial.value_text(); }
 
 void abort_job(int code, const std::string& message) {
   // Only the low 8 bits reach the parent; a failure must not look like success.

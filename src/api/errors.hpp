@@ -37,6 +37,11 @@ void remember_error(std::string message);
 void run_handler(const core::Errhandler& handler, void* handle, int code, const char* call,
                  const std::string& message);
 
+/// The handler of MPI_COMM_WORLD and MPI_COMM_SELF at first, and of errors that belong to nothing (MPI 5.0
+/// section 9.3): mpiexec -initial-errhandler.
+[[nodiscard]] core::Errhandler* initial_errhandler();
+[[nodiscard]] std::string initial_errhandler_name();
+
 /// Ends the job: reports `message`, asks the launcher to end all processes, exits with `code`.
 [[noreturn]] void abort_job(int code, const std::string& message);
 

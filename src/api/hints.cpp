@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "api/memory_kinds.hpp"
+
 namespace weft::api {
 namespace {
 
@@ -11,7 +13,26 @@ constexpr std::string_view kAssertions[] = {"mpi_assert_no_any_tag", "mpi_assert
                                             "mpi_assert_exact_length", "mpi_assert_allow_overtaking",
                                             "mpi_assert_strict_persistent_collective_ordering"};
 
+constexpr const char* kKinds = "mpi_memory_alloc_kinds";
+constexpr const char* kAssertedKinds = "mpi_assert_memory_alloc_kinds";
+
+Status set_hint(core::Communicator& comm, std::string_view key, std::string_view value) {
+  if (!comm.info) comm.info = core::Ref<core::Info>(core::Info::create());
+  if (!comm.info) return Error(Errc::no_mem, "no room for another info object: free some");
+  comm.info->set(key, value);
+  return {};
+}
+
 }  // namespace
+
+core::Info* hints_of(const core::Communicator& comm) {
+  core::Info* hints = comm.info ? core::Info::duplicate(*comm.info) : core::Info::create();
+  if (hints == nullptr) return nullptr;
+  const core::Session* session = comm.session();
+  const auto kinds = session == nullptr ? std::nullopt : session->info->get(kKinds);
+  hints->set(kKinds, kinds ? std::string(*kinds) : memory_kinds(std::nullopt));
+  return hints;
+}
 
 Status apply_hints(core::Communicator& comm, const core::Info* info) {
   if (info == nullptr) return {};
@@ -21,10 +42,11 @@ Status apply_hints(core::Communicator& comm, const core::Info* info) {
     if (*value != "true" && *value != "false")
       return Error(Errc::info_value, "the hint " + std::string(key) + " = \"" + std::string(*value) +
                                          "\" is neither \"true\" nor \"false\"");
-    if (!comm.info) comm.info = core::Ref<core::Info>(core::Info::create());
-    if (!comm.info) return Error(Errc::no_mem, "no room for another info object: free some");
-    comm.info->set(key, *value);
+    WEFT_TRY(set_hint(comm, key, *value));
   }
+  // An assertion about kinds that are not there cannot be relied on: it is ignored like an unknown hint.
+  if (const auto kinds = info->get(kAssertedKinds); kinds && are_memory_kinds(*kinds))
+    WEFT_TRY(set_hint(comm, kAssertedKinds, *kinds));
   return {};
 }
 

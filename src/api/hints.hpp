@@ -7,6 +7,8 @@
 
 namespace weft::api {
 
+/// The hints in use and what Weft says of its own, as a new info object; null: no room.
+[[nodiscard]] core::Info* hints_of(const core::Communicator& comm);
 /// Takes over the known hints of `info`, which may be null. Errc::info_value: one has a bad value.
 [[nodiscard]] Status apply_hints(core::Communicator& comm, const core::Info* info);
 

@@ -15,6 +15,7 @@
 #include "api/entry.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/memory_kinds.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/memory.hpp"
@@ -46,6 +47,7 @@ core::Ref<core::Communicator> predefined(core::Instance& instance, core::Context
   core::Ref<core::Communicator> comm(core::Communicator::create(instance, id, std::move(group)));
   comm->handle = handle;
   comm->name = name;
+  comm->errhandler = core::Ref<core::Errhandler>::share(initial_errhandler());
   return comm;
 }
 
@@ -58,6 +60,14 @@ void make_predefined(core::Instance& instance) {
                                   "MPI_COMM_SELF", {instance.self});
 }
 
+/// What MPI_INFO_ENV says beside what the process sees itself (MPI 5.0 section 11.2.1).
+void describe_start(const launch::Job& job) {
+  core::Info& info = *core::Info::environment();
+  if (job.program_size != 0) info.set("maxprocs", std::to_string(job.program_size));
+  info.set("mpi_initial_errhandler", initial_errhandler_name());
+  if (!memory_kinds_at_start().empty()) info.set("mpi_memory_alloc_kinds", memory_kinds(std::nullopt));
+}
+
 /// Everything that works alone; the transports come with the first communicator that needs them.
 Result<std::unique_ptr<core::Instance>> make_instance() {
   WEFT_TRY(config::load());
@@ -67,6 +77,7 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
   log::set_rank(static_cast<int>(instance->self));
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
+  describe_start(instance->exchange->job());
   return instance;
 }
 
@@ -95,6 +106,7 @@ Status start_world(int required) {
   WEFT_TRY(p2p::connect(**instance));
   make_predefined(**instance);
   world_thread_level = required;
+  core::Info::environment()->set("thread_level", thread_level_name(required));
   world.store(World::running);
   return {};
 }
@@ -124,6 +136,19 @@ void end_traffic(core::Instance& instance) {
 }
 
 }  // namespace
+
+const char* thread_level_name(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
+  }
+}
 
 std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
   std::unique_lock<std::mutex> lock(instance.lock, std::defer_lock);

@@ -9,6 +9,8 @@
 
 namespace weft::api {
 
+/// "MPI_THREAD_SINGLE" and so on, as info values have it.
+[[nodiscard]] const char* thread_level_name(int level);
 /// Opens a view: makes the instance if it is the first one of the process. Local. `required`: the thread
 /// level.
 [[nodiscard]] Result<core::Instance*> join(int required);

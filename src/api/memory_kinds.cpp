@@ -39,8 +39,6 @@ bool contains(Words words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-}  // namespace
-
 bool is_memory_kind(std::string_view text) {
   const auto words = split(text, ':');
   if (words.empty()) return false;
@@ -53,6 +51,15 @@ bool is_memory_kind(std::string_view text) {
     return false;
   return std::all_of(words.begin() + 1, words.end(), [&](auto word) { return contains(restrictors, word); });
 }
+
+}  // namespace
+
+bool are_memory_kinds(std::string_view list) {
+  const auto kinds = split(list, ',');
+  return std::all_of(kinds.begin(), kinds.end(), is_memory_kind);
+}
+
+const std::string& memory_kinds_at_start() { return at_start.value(); }
 
 std::string memory_kinds(std::optional<std::string_view> requested) {
   if (!requested && !at_start.value().empty()) requested = at_start.value();

@@ -11,7 +11,9 @@ namespace weft::api {
 /// The value of mpi_memory_alloc_kinds for a request; without one, for what start-up was asked for, else all.
 /// system and mpi are always there; cuda when its driver was found.
 [[nodiscard]] std::string memory_kinds(std::optional<std::string_view> requested);
-/// The part of the assertion mpi_assert_memory_alloc_kinds that names known kinds.
-[[nodiscard]] bool is_memory_kind(std::string_view kind);
+/// Whether a list names kinds of memory_kinds() only.
+[[nodiscard]] bool are_memory_kinds(std::string_view list);
+/// What start-up was asked for; empty: nothing.
+[[nodiscard]] const std::string& memory_kinds_at_start();
 
 }  // namespace weft::api

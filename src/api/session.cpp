@@ -22,22 +22,13 @@ namespace {
 using core::ProcessId;
 using core::Session;
 
-struct ThreadLevel {
-  const char* name;
-  int value;
-};
-constexpr ThreadLevel kThreadLevels[] = {{"MPI_THREAD_SINGLE", MPI_THREAD_SINGLE},
-                                         {"MPI_THREAD_FUNNELED", MPI_THREAD_FUNNELED},
-                                         {"MPI_THREAD_SERIALIZED", MPI_THREAD_SERIALIZED},
-                                         {"MPI_THREAD_MULTIPLE", MPI_THREAD_MULTIPLE}};
-
 /// What the hint thread_level asks for. Without it all threads may call: parts of a program that know nothing
 /// of one another open sessions.
-const ThreadLevel& thread_level(const core::Info* info) {
+int thread_level(const core::Info* info) {
   const auto wanted = info == nullptr ? std::nullopt : info->get("thread_level");
-  for (const ThreadLevel& level : kThreadLevels)
-    if (wanted == level.name) return level;
-  return kThreadLevels[3];
+  for (const int level : {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED})
+    if (wanted == thread_level_name(level)) return level;
+  return MPI_THREAD_MULTIPLE;
 }
 
 struct ProcessSet {
@@ -80,13 +71,13 @@ Status check_kind(const core::Errhandler& errhandler) {
                "errhandler is not one for sessions: make it with MPI_Session_create_errhandler");
 }
 
-Status open(core::Instance& instance, const ThreadLevel& level, const core::Info* info,
-            core::Errhandler& errhandler, MPI_Session* handle) {
+Status open(core::Instance& instance, int level, const core::Info* info, core::Errhandler& errhandler,
+            MPI_Session* handle) {
   const auto lock = lock_of(instance);
   core::Ref<Session> session(Session::create(instance));
   core::Ref<core::Info> hints(core::Info::create());
   if (!session || !hints) return Error(Errc::no_mem, "no room for another session: finalize some");
-  hints->set("thread_level", level.name);
+  hints->set("thread_level", thread_level_name(level));
   hints->set("mpi_memory_alloc_kinds",
              memory_kinds(info == nullptr ? std::nullopt : info->get("mpi_memory_alloc_kinds")));
   session->info = std::move(hints);
@@ -99,8 +90,8 @@ Status open(core::Instance& instance, const ThreadLevel& level, const core::Info
 
 Status Session_init(core::Info* info, core::Errhandler& errhandler, MPI_Session* handle) {
   WEFT_TRY(check_kind(errhandler));
-  const ThreadLevel& level = thread_level(info);
-  auto instance = join(level.value);
+  const int level = thread_level(info);
+  auto instance = join(level);
   if (!instance) return std::move(instance).error();
   Status opened = open(**instance, level, info, errhandler, handle);
   if (!opened) leave();

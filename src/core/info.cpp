@@ -25,13 +25,15 @@ std::vector<std::string> command_line() {
   return arguments;
 }
 
-void describe_process(Info& info, const std::vector<std::string>& arguments) {
-  if (!arguments.empty()) {
-    info.set("command", arguments.front());
-    std::string rest;
-    for (size_t n = 1; n < arguments.size(); ++n) rest += (n > 1 ? " " : "") + arguments[n];
-    info.set("argv", rest);
-  }
+void describe_command(Info& info, const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return;
+  info.set("command", arguments.front());
+  std::string rest;
+  for (size_t n = 1; n < arguments.size(); ++n) rest += (n > 1 ? " " : "") + arguments[n];
+  info.set("argv", rest);
+}
+
+void describe_process(Info& info) {
   utsname system{};
   if (uname(&system) == 0) {
     info.set("host", system.nodename);
@@ -73,15 +75,16 @@ Info* Info::duplicate(const Info& other) {
 Info* Info::environment() {
   static Info* const info = [] {
     auto* made = new Info;
-    describe_process(*made, command_line());
+    describe_command(*made, command_line());
+    describe_process(*made);
     return made;
   }();
   return info;
 }
 
 Info* Info::create_environment(const std::vector<std::string>& arguments) {
-  Info* info = create();
-  if (info != nullptr) describe_process(*info, arguments.empty() ? command_line() : arguments);
+  Info* info = duplicate(*environment());
+  if (info != nullptr) describe_command(*info, arguments);
   return info;
 }
 

@@ -23,9 +23,9 @@ class Info final : public Counted {
   static Info* create();
   static Info* duplicate(const Info& other);
   /// MPI_INFO_ENV: how the program was started (MPI 5.0 section 11.5.2), as far as this process can tell;
-  /// start-up adds what only it knows (maxprocs, thread_level). Never destroyed.
+  /// start-up adds what only it knows (maxprocs, thread_level, mpi_initial_errhandler). Never destroyed.
   static Info* environment();
-  /// The same from a given argument vector (MPI_Info_create_env); all of it may be empty.
+  /// A copy with the command from a given argument vector (MPI_Info_create_env), if that is not empty.
   static Info* create_environment(const std::vector<std::string>& arguments);
   static Slab<Info>& slab();
 

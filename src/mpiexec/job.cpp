@@ -27,6 +27,12 @@ std::vector<int> pmi_sockets(const std::vector<Channels>& channels) {
   return fds;
 }
 
+std::vector<int> program_sizes(const std::vector<RankPlan>& plans) {
+  std::vector<int> sizes(static_cast<size_t>(plans.back().program) + 1);
+  for (const RankPlan& plan : plans) ++sizes[static_cast<size_t>(plan.program)];
+  return sizes;
+}
+
 }  // namespace
 
 Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channels, const std::string& job_id,
@@ -36,7 +42,7 @@ Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channe
       sentinel_(sentinel),
       input_(input),
       output_(output),
-      server_(pmi_sockets(channels), job_id, *this),
+      server_(pmi_sockets(channels), program_sizes(plans), job_id, *this),
       ranks_(plans.size()),
       living_(plans.size()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),

@@ -55,6 +55,15 @@ Status set_variable(State& state, const std::string& name, const std::string& va
   return {};
 }
 
+Status set_errhandler(State& state, const std::string& name, const std::string& value) {
+  for (const char* valid : {"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"})
+    if (value == valid) {
+      state.program.variables.emplace_back("WEFT_ERRORS_INITIAL", value);
+      return {};
+    }
+  return bad_value(name, value, "mpi_errors_are_fatal, mpi_errors_abort, mpi_errors_return");
+}
+
 Status set_timeout(State& state, const std::string& name, const std::string& value) {
   double seconds = 0;
   auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
@@ -100,6 +109,17 @@ const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"n", "np", "c"}, "N", "start N processes of the program (default 1)", set_ranks},
       {{"x"}, "NAME[=VALUE]", "set an environment variable for the program", set_variable},
+      {{"memory-alloc-kinds"},
+       "LIST",
+       "ask for these memory allocation kinds, as system,mpi,cuda:device",
+       [](State& state, const std::string&, const std::string& value) -> Status {
+         state.program.variables.emplace_back("WEFT_MEMORY_ALLOC_KINDS", value);
+         return {};
+       }},
+      {{"initial-errhandler"},
+       "HANDLER",
+       "mpi_errors_are_fatal (default), mpi_errors_abort, mpi_errors_return",
+       set_errhandler},
       {{"wdir", "wd"},
        "DIR",
        "start the program in this directory",

@@ -113,7 +113,8 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
   for (const Program& program : options.programs) {
     Variables variables = inherited(environment);
     for (const auto& [name, value] : program.variables) variables[name] = value;
-    RankPlan plan{program.argv, {}, program.directory, {}};
+    const auto number = static_cast<int>(&program - options.programs.data());
+    RankPlan plan{program.argv, {}, program.directory, {}, number};
     prefer_our_library(variables, plan, library_directory);
     for (int i = 0; i < program.ranks; ++i) {
       const int rank = static_cast<int>(plans.size());

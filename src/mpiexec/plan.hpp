@@ -15,6 +15,7 @@ struct RankPlan {
   std::vector<std::string> environment;  ///< "NAME=VALUE"
   std::string directory;                 ///< empty: the current one
   std::vector<int> cpus;                 ///< empty: as inherited
+  int program = 0;                       ///< which of the job's programs
 };
 
 /// Descriptors of one rank: ours, and those it gets as 0, 1, 2 and kPmiFd. All close on exec.

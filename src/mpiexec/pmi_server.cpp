@@ -12,8 +12,8 @@ namespace weft::mpiexec {
 
 namespace pmi = launch::pmi;
 
-PmiServer::PmiServer(std::vector<int> fds, std::string job_id, Listener& listener)
-    : job_id_(std::move(job_id)), listener_(listener) {
+PmiServer::PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener)
+    : programs_(std::move(programs)), job_id_(std::move(job_id)), listener_(listener) {
   for (int fd : fds) ranks_.push_back(Rank{fd});
 }
 
@@ -61,7 +61,7 @@ void PmiServer::serve(int rank, const Message& request) {
                            .add("kvsname_max", pmi::kNameMax)
                            .add("keylen_max", pmi::kKeyMax)
                            .add("vallen_max", pmi::kValueMax));
-  if (command == "get_appnum") return reply(rank, Message("appnum").add("appnum", 0));
+  if (command == "get_appnum") return reply(rank, program_of(rank));
   if (command == "get_my_kvsname")
     return reply(rank, Message("my_kvsname").add("kvsname", space_name(self.round)));
   if (command == "get_universe_size")
@@ -79,6 +79,12 @@ void PmiServer::serve(int rank, const Message& request) {
   if (command == "spawn")
     return reply(rank, Message("spawn_result").add("rc", -1).add("status", "not_supported"));
   listener_.on_failure(rank, "sent the unknown PMI command '" + command + "'");
+}
+
+PmiServer::Message PmiServer::program_of(int rank) const {
+  size_t program = 0;
+  for (int end = programs_[0]; rank >= end; end += programs_[program]) ++program;
+  return Message("appnum").add("appnum", static_cast<int>(program)).add("maxprocs", programs_[program]);
 }
 
 PmiServer::Message PmiServer::greet(int rank) {

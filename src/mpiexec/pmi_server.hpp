@@ -25,7 +25,8 @@ class PmiServer {
   };
 
   /// fds[rank] is the socket to that rank; the caller owns them and calls read() when one is readable.
-  PmiServer(std::vector<int> fds, std::string job_id, Listener& listener);
+  /// `programs`: how many ranks each program of the job has, in rank order.
+  PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener);
 
   /// Serves what has arrived, without blocking. False: the rank's side is closed, stop watching.
   bool read(int rank);
@@ -48,6 +49,7 @@ class PmiServer {
   };
 
   void serve(int rank, const Message& request);
+  [[nodiscard]] Message program_of(int rank) const;
   [[nodiscard]] Message greet(int rank);
   [[nodiscard]] Message put(int rank, const Message& request);
   [[nodiscard]] Message get(int rank, const Message& request);
@@ -60,6 +62,7 @@ class PmiServer {
   [[nodiscard]] Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   [[nodiscard]] std::string space_name(int round) const;
 
+  std::vector<int> programs_;
   std::string job_id_;
   Listener& listener_;
   std::vector<Rank> ranks_;

@@ -20,7 +20,7 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
       rank_ends_.push_back(ends[1]);
     }
     server_ends_ = server_ends;
-    server_ = std::make_unique<PmiServer>(server_ends, "job", *this);
+    server_ = std::make_unique<PmiServer>(server_ends, std::vector<int>{1, 1}, "job", *this);
   }
   ~Launcher() override {
     for (int fd : server_ends_) ::close(fd);
@@ -58,7 +58,7 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
 TEST_F(Launcher, AnswersTheOpening) {
   init(0);
   EXPECT_EQ(say(0, "cmd=get_maxes\n"), "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n");
-  EXPECT_EQ(say(0, "cmd=get_appnum\n"), "cmd=appnum appnum=0\n");
+  EXPECT_EQ(say(0, "cmd=get_appnum\n"), "cmd=appnum appnum=0 maxprocs=1\n");
   EXPECT_EQ(say(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job\n");
   EXPECT_EQ(say(0, "cmd=get_universe_size\n"), "cmd=universe_size size=2\n");
   EXPECT_EQ(say(0, "cmd=get kvsname=job key=PMI_process_mapping\n"),

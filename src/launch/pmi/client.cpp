@@ -236,6 +236,10 @@ Status Client::open_job(const Lookup& lookup) {
   const std::string* id = name->find("kvsname");
   if (id == nullptr || id->empty()) return Error(Errc::other, "the launcher gave the job no name");
   job_.id = *id;
+  auto program = ask(Message("get_appnum"), "appnum");
+  if (!program) return std::move(program).error();
+  job_.program = program->find_int("appnum").value_or(-1);
+  job_.program_size = program->find_int("maxprocs").value_or(0);  // only Weft's mpiexec says this
   return find_neighbours(lookup);
 }
 
