@@ -141,8 +141,7 @@ static void reverse(int size, long i) {
   (void)size, (void)i;
   if (!requests) MPI_Abort(MPI_COMM_WORLD, 3);
   if (rank == 1) {
-    for (int n = 0; n < POSTED; ++n)
-      MPI_Irecv(in, 8, MPI_CHAR, 0, ACK + n, MPI_COMM_WORLD, &requests[n]);
+    for (int n = 0; n < POSTED; ++n) MPI_Irecv(in, 8, MPI_CHAR, 0, ACK + n, MPI_COMM_WORLD, &requests[n]);
     MPI_Send(&go, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
     MPI_Waitall(POSTED, requests, MPI_STATUSES_IGNORE);
   } else if (rank == 0) {

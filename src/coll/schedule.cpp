@@ -8,6 +8,7 @@
 
 #include "coll/circle.hpp"
 #include "coll/select/table.hpp"
+#include "coll/shared/shared.hpp"
 
 namespace weft::coll {
 namespace {
@@ -71,6 +72,9 @@ Status Schedule::end() {
 }
 
 Status run(const Call& call) {
+  Status leased;
+  if (shared::Channel* channel = shared::channel_for(call, leased)) return shared::run(call, *channel);
+  WEFT_TRY(std::move(leased));
   Schedule schedule(call, call.comm->next_collective_tag());
   WEFT_TRY(schedule.begin());
   schedule.run();

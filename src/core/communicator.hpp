@@ -39,6 +39,11 @@ struct Topology {
   std::vector<int> sources, destinations;
 };
 
+/// Base of what coll/ keeps with a communicator (coll/shared).
+struct CollectiveState {
+  virtual ~CollectiveState() = default;
+};
+
 class Communicator final : public Counted {
  public:
   /// `remote` is null for an intracommunicator.
@@ -74,6 +79,7 @@ class Communicator final : public Counted {
   AttributeSet attributes;
   std::string name;
   std::unique_ptr<Topology> topology;
+  std::unique_ptr<CollectiveState> collective;
   bool freed = false;  ///< MPI_Comm_free was called; pending operations keep the object
   uintptr_t handle;    ///< the MPI_Comm value: the object's address, or a predefined handle's value
 

@@ -19,6 +19,10 @@ namespace weft::p2p {
 class Engine;
 }
 
+namespace weft::transport::shm {
+class Shm;
+}
+
 namespace weft::core {
 
 /// Something that advances when it is polled: transports, device copies, running schedules.
@@ -71,6 +75,7 @@ class Instance {
   std::mutex lock;
   Ref<Communicator> world, self_comm;  ///< null outside the world model
   p2p::Engine* engine = nullptr;       ///< made by p2p::create()
+  transport::shm::Shm* shm = nullptr;  ///< of the ranks of this host, owned by the engine
 
  private:
   std::vector<Poller*> pollers_;

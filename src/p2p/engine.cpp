@@ -32,7 +32,10 @@ Slab<Message>& Message::slab() {
 
 Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size) {}
 
-Engine::~Engine() { close_device(); }
+Engine::~Engine() {
+  instance.shm = nullptr;
+  close_device();
+}
 
 Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
   return std::unique_ptr<Engine>(new Engine(instance));
@@ -49,6 +52,7 @@ Status Engine::connect() {
   auto shm = transport::shm::Shm::create(*instance.exchange);
   if (!shm) return std::move(shm).error();
   shm_ = std::move(*shm);
+  instance.shm = shm_.get();
   instance.oversubscribed = instance.size > shm_->usable_cores();
   for (uint32_t peer = 0; peer < instance.size; ++peer)
     if (peer != instance.self) peers_[peer].transport = shm_.get();

@@ -145,11 +145,16 @@ bool fits(const Row& row, const Call& call) {
          meets(row.needs, call);
 }
 
+bool forced(Collective what) {
+  const auto& setting = menus.of(what).setting;
+  return setting != nullptr && setting->index() > 0;
+}
+
 const Algorithm& choose(const Call& call) {
   if (call.inter()) [[unlikely]]
     return between_groups(call.what);
   const Menu& menu = menus.of(call.what);
-  if (menu.setting != nullptr && menu.setting->index() > 0) [[unlikely]] {
+  if (forced(call.what)) [[unlikely]] {
     const Row& wanted = *menu.distinct[static_cast<size_t>(menu.setting->index() - 1)];
     if (meets(wanted.needs, call)) return *wanted.algorithm;
   }

@@ -27,6 +27,8 @@ struct Row {
 
 [[nodiscard]] std::span<const Row> table();
 [[nodiscard]] bool fits(const Row& row, const Call& call);
+/// Whether the setting coll.<collective> names an algorithm.
+[[nodiscard]] bool forced(Collective what);
 /// The setting coll.<collective> where it names an algorithm that can do the call, else by the table.
 [[nodiscard]] const Algorithm& choose(const Call& call);
 

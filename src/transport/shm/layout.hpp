@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The shared segment of one host: a header, then one area a rank holding what others send to it: an inbox
-// (many writers, one reader) and a few boxes (one writer, one reader) that busy pairs take on demand.
-// Memory: header + ranks * area; 792 KiB a rank, touched as it is used.
+// (many writers, one reader) and a few boxes (one writer, one reader) that busy pairs take on demand; and
+// lanes, where a rank shows the others what it has in a collective. Memory: header + ranks * area, touched as
+// it is used.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -38,6 +39,26 @@ struct Box {
 };
 inline constexpr uint32_t kWrap = UINT32_MAX;  ///< size word: the rest of the ring is unused
 
+inline constexpr size_t kLanes = 8;  ///< communicators in which a rank may have one at a time
+inline constexpr uint32_t kSlots = 32, kPages = 8;
+inline constexpr size_t kSlotBytes = 48, kPageBytes = 16 * 1024;
+
+/// What a rank shows in one step of a collective; `sequence`, the step's number, is stored last. More than
+/// kSlotBytes are in the step's page.
+struct Slot {
+  alignas(kLine) std::atomic<uint32_t> sequence;
+  uint32_t size;
+  alignas(16) std::byte data[kSlotBytes];
+};
+
+/// Written by its owner, read by the other ranks of one communicator. Steps use slots and pages in turn.
+struct Lane {
+  alignas(kLine) std::atomic<uint32_t> done;  ///< steps in which the owner has read all that it reads
+  alignas(kLine) std::atomic<uint32_t> left;  ///< ranks that will never look at this lane again
+  Slot slots[kSlots];
+  alignas(4096) std::byte pages[kPages][kPageBytes];
+};
+
 struct alignas(4096) Area {
   alignas(kLine) std::atomic<uint64_t> tail;  ///< inbox tickets handed to producers
   alignas(kLine) std::atomic<int32_t> pid;
@@ -46,6 +67,7 @@ struct alignas(4096) Area {
   std::atomic<uint64_t> probe_value;
   Cell cells[kCells];
   Box boxes[kBoxes];
+  Lane lanes[kLanes];
 };
 
 struct alignas(4096) Header {

@@ -187,6 +187,19 @@ void Shm::commit(Peer peer, size_t size) {
   ++out.messages;
 }
 
+std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
+  for (uint32_t index = 0; index < kLanes; ++index) {
+    Lane& lane = area_->lanes[index];
+    if (lane.left.load(std::memory_order_acquire) != lane_users_[index]) continue;
+    lane.done.store(0, std::memory_order_relaxed);
+    lane.left.store(0, std::memory_order_relaxed);
+    for (Slot& slot : lane.slots) slot.sequence.store(0, std::memory_order_relaxed);
+    lane_users_[index] = ranks;
+    return index;
+  }
+  return std::nullopt;
+}
+
 size_t Shm::poll(Receiver& receiver, size_t limit) {
   size_t delivered = 0;
   for (size_t i = 0; i < in_.size(); ++i) delivered += poll_box(in_[i], receiver, limit);

@@ -4,6 +4,7 @@
 // Peers are local ranks here; the caller's process ids equal them on a single host.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class Shm final : public Transport {
 
   /// Cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
+  /// A lane of this rank's, empty, until `ranks` ranks have counted themselves in Lane::left; nullopt: all
+  /// are in use.
+  [[nodiscard]] std::optional<uint32_t> lease_lane(uint32_t ranks);
+  [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return segment_.area(peer).lanes[index]; }
 
  private:
   struct Outgoing {             // to one peer
@@ -63,6 +68,7 @@ class Shm final : public Transport {
   uint64_t probe_word_;  // peers read it to prove process_vm_readv
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;
+  uint32_t lane_users_[kLanes] = {};  // ranks that our lanes were leased for; 0: never
 };
 
 }  // namespace weft::transport::shm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Channel: leasing lanes, and waiting.
+#include "coll/shared/channel.hpp"
+
+#include <algorithm>
+
+#include "coll/circle.hpp"
+#include "device/memory.hpp"
+
+namespace weft::coll::shared {
+namespace {
+
+constexpr int kSpins = 200;  // looks at a word before anything else is progressed
+
+bool reached(const std::atomic<uint32_t>& word, uint32_t value) {
+  return static_cast<int32_t>(word.load(std::memory_order_acquire) - value) >= 0;
+}
+
+}  // namespace
+
+Channel::Channel(core::Communicator& comm) : instance_(comm.instance), comm_(comm), shm_(instance_.shm) {}
+
+Channel::~Channel() {
+  if (instance_.shm != shm_) return;  // the segment is gone
+  for (transport::shm::Lane* lane : lanes_) lane->left.fetch_add(1, std::memory_order_acq_rel);
+}
+
+Status Channel::connect() {
+  constexpr uint32_t kNone = UINT32_MAX;
+  struct Offer {
+    uint32_t lane, readable, devices;
+  };
+  const auto size = static_cast<uint32_t>(comm_.size());
+  std::vector<Offer> offers(size);
+  Offer& mine = offers[static_cast<size_t>(comm_.rank())];
+  mine = {shm_->lease_lane(size).value_or(kNone), 1, device::available() ? 1u : 0u};
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (rank != comm_.rank() && !shm_->can_get(comm_.process(rank)).ok()) mine.readable = 0;
+  if (mine.lane != kNone) own_ = &shm_->lane(instance_.self, mine.lane);
+  const Circle circle(comm_, comm_.next_collective_tag());
+  Status told = circle.gather_all(offers.data(), sizeof mine);
+  const auto all = [&](auto&& good) { return std::all_of(offers.begin(), offers.end(), good); };
+  if (!told.ok() || !all([](const Offer& offer) { return offer.lane != kNone; })) {
+    if (own_ != nullptr) own_->left.store(size, std::memory_order_release);
+    return told;
+  }
+  direct_ = all([](const Offer& offer) { return offer.readable != 0; });
+  mixed_ = !all([](const Offer& offer) { return offer.devices == 0; });
+  for (uint32_t rank = 0; rank < size; ++rank)
+    lanes_.push_back(&shm_->lane(comm_.process(static_cast<int>(rank)), offers[rank].lane));
+  return {};
+}
+
+Status Channel::get(int rank, void* to, uint64_t from, size_t n) {
+  const transport::Piece local{reinterpret_cast<uint64_t>(to), n}, remote{from, n};
+  return shm_->get(comm_.process(rank), {&local, 1}, {&remote, 1});
+}
+
+void Channel::reach(const std::atomic<uint32_t>& word, uint32_t value) {
+  for (int spins = instance_.oversubscribed ? 1 : kSpins; spins > 0; --spins)
+    if (reached(word, value)) return;
+  for (unsigned rounds = 0; !reached(word, value);) {
+    if (instance_.progress())
+      rounds = 0;
+    else
+      instance_.idle(rounds);
+  }
+}
+
+void Channel::await_done(uint32_t step) {
+  uint32_t further = INT32_MAX;  // what all have done beyond `step`
+  for (const transport::shm::Lane* lane : lanes_) {
+    if (lane == own_) continue;
+    reach(lane->done, step);
+    further = std::min(further, lane->done.load(std::memory_order_acquire) - step);
+  }
+  all_done_ = step + further;
+}
+
+}  // namespace weft::coll::shared
