@@ -41,7 +41,11 @@ class Request {
   /// Starts a persistent request (MPI_Start); `active` is set and `complete` cleared by rearm().
   virtual Status start() { return Error(Errc::request, "MPI_Start on a request that is not persistent"); }
   /// Asks for cancellation (MPI_Cancel); may have no effect.
-  virtual Status cancel() { return {}; }
+  virtual Status cancel() {
+    return Error(
+        Errc::request,
+        "request is not of a send, a receive or a generalized operation: only those can be cancelled");
+  }
   /// Called by Wait/Test before the status is read (generalized requests run their query function here).
   virtual Status query() { return {}; }
   /// Called once before destroy() (generalized requests run their free function here).

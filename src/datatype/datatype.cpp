@@ -131,13 +131,6 @@ Datatype* find(uintptr_t handle) {
 
 size_t live() { return slab().live(); }
 
-std::optional<Count> packed_size(const Datatype& type, Count count) {
-  Checked math;
-  const Count size = math.mul(type.size(), count);
-  if (math.overflow()) return std::nullopt;
-  return size;
-}
-
 Count whole_count(const Datatype& type, Count bytes) {
   if (type.size() == 0) return bytes == 0 ? 0 : kUndefined;
   return bytes % type.size() == 0 ? bytes / type.size() : kUndefined;

@@ -185,7 +185,11 @@ struct DarrayShape {
 // The packed stream of (type, count): the elements' bytes in type-map order without gaps. `buf` may be null
 // (MPI_BOTTOM).
 /// Bytes of the packed stream; nullopt when 64 bits do not suffice.
-[[nodiscard]] std::optional<Count> packed_size(const Datatype& type, Count count);
+[[nodiscard]] inline std::optional<Count> packed_size(const Datatype& type, Count count) {
+  Count bytes;
+  if (__builtin_mul_overflow(type.size(), count, &bytes)) return std::nullopt;
+  return bytes;
+}
 /// Writes bytes [offset, offset + n) of the stream to out; returns how many there were.
 size_t pack(const Datatype& type, Count count, const void* buf, Count offset, void* out, size_t n);
 /// Puts bytes [offset, offset + n) of the stream where they belong; returns how many there were room for.

@@ -252,6 +252,7 @@ Message* Engine::find(const match::Key& wanted) const {
 }
 
 void Engine::discard(Message& message) {
+  if (message.type == Type::eager_sync) acknowledge(message.peer, message.sender);
   if (message.type == Type::ready_to_send)
     finish_sender(message.peer, message.sender);
   else

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/p2p.hpp"
 
+#include <string>
+#include <utility>
+
 #include "datatype/predefined.hpp"
 #include "p2p/engine.hpp"
 
@@ -12,10 +15,14 @@ match::Key key_of(int source, int tag, core::ContextId context) {
 }
 
 /// Describes the buffer: layout, size and memory kind.
-void describe(Transfer& t, const Buffer& buffer) {
+Status describe(Transfer& t, const Buffer& buffer) {
+  const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
+  if (!bytes) [[unlikely]]
+    return Error(Errc::count, "count = " + std::to_string(buffer.count) + " elements of " +
+                                  std::to_string(buffer.type->size()) + " bytes do not fit 64 bits");
   t.address = buffer.address;
   t.count = buffer.count;
-  t.bytes = static_cast<uint64_t>(buffer.count) * static_cast<uint64_t>(buffer.type->size());
+  t.bytes = static_cast<uint64_t>(*bytes);
   t.contiguous = buffer.type->contiguous();
   if (buffer.memory != nullptr) {
     t.memory = *buffer.memory;
@@ -24,6 +31,11 @@ void describe(Transfer& t, const Buffer& buffer) {
   } else {
     t.memory = {};
   }
+  if (t.memory.fault == 0) [[likely]]
+    return {};
+  return Error(Errc::buffer,
+               "the CUDA driver refused to classify the buffer (its device may be unusable from this "
+               "process): check the device and CUDA_VISIBLE_DEVICES");
 }
 
 /// Fills in what both directions share. False: the transfer is complete already.
@@ -31,7 +43,7 @@ bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
   t.rank = rank;
   t.tag = tag;
   t.moved = t.remote = 0;
-  describe(t, buffer);
+  Status described = describe(t, buffer);
   if (rank == kProcNull) {
     t.completion.source = kProcNull;
     t.completion.tag = kAnyTag;
@@ -39,11 +51,9 @@ bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
     t.finish();
     return false;
   }
-  if (t.memory.fault != 0) {
+  if (!described) [[unlikely]] {
     t.state = Transfer::State::done;
-    t.finish(Error(Errc::buffer,
-                   "the CUDA driver refused to classify the buffer (its device may be unusable from "
-                   "this process): check the device and CUDA_VISIBLE_DEVICES"));
+    t.finish(std::move(described).error());
     return false;
   }
   return true;
@@ -137,7 +147,7 @@ Message* matched_probe(int source, int tag, core::Communicator& comm) {
 Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed) {
   Transfer t(core::Request::Kind::send);
   t.type = buffer.type;
-  describe(t, buffer);
+  WEFT_TRY(describe(t, buffer));
   packed.resize(t.bytes);
   return Engine::pack_out(t, packed.data());
 }

@@ -77,10 +77,6 @@ Status Partitioned::start() {
   return {};
 }
 
-Status Partitioned::cancel() {
-  return Error(Errc::request, "a partitioned operation cannot be cancelled: complete it");
-}
-
 // The offer is answered or sent however long that takes: until then the request stays, and keeps its place in
 // the order of matching.
 void Partitioned::destroy() {

@@ -22,7 +22,6 @@ class Partitioned final : public core::Request, private core::Poller {
   static Slab<Partitioned>& slab();
 
   Status start() override;
-  Status cancel() override;
   void destroy() override;
 
   /// MPI_Pready of an active send.

@@ -89,6 +89,26 @@ void strided(Kind from, Kind to, int words) {
   MPI_Type_free(&third);
 }
 
+// Partitions of device memory, cut differently on both sides, ready in reverse.
+void partitioned(Kind from, Kind to) {
+  constexpr size_t kBytes = 240000;
+  const int device = rank % weft::test::cuda().devices;
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  Buffer out(from, kBytes, device), in(to, kBytes, device);
+  MPI_Request requests[2];
+  MPI_Psend_init(out.data(), 6, kBytes / 6, MPI_BYTE, right, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+  MPI_Precv_init(in.data(), 4, kBytes / 4, MPI_BYTE, left, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+  for (int round = 0; round < 2; ++round) {
+    out.write(pattern(kBytes, rank, round));
+    MPI_Startall(2, requests);
+    for (int i = 5; i >= 0; --i) MPI_Pready(i, requests[0]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    expect(in.read() == pattern(kBytes, left, round), describe(from, to, kBytes, "partitioned"));
+  }
+  MPI_Request_free(&requests[0]);
+  MPI_Request_free(&requests[1]);
+}
+
 // A freed allocation's address comes back with other data: no mapping may survive it.
 void reuse() {
   const int device = rank % weft::test::cuda().devices;
@@ -166,6 +186,7 @@ int main(int argc, char** argv) {
       }
       strided(from, to, 1);
       strided(from, to, 300);
+      partitioned(from, to);
     }
   reuse();
   window();

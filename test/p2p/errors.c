@@ -77,6 +77,28 @@ static void truncation(int ints) {
   free(data);
 }
 
+static void too_many(void) {
+  MPI_Count count = (MPI_Count)1 << 61;  // times 16 bytes is 0 in 64 bits
+  MPI_Datatype type;
+  int data[4];
+  MPI_Type_contiguous(4, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  EXPECT_ERROR(MPI_ERR_COUNT, MPI_Send_c(data, count, type, 1 - rank, 3, MPI_COMM_WORLD));
+  EXPECT_ERROR(MPI_ERR_COUNT, MPI_Recv_c(data, count, type, 1 - rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  MPI_Type_free(&type);
+}
+
+/// Only what the standard names can be cancelled; the request goes on.
+static void cancelling(void) {
+  MPI_Request request;
+  CALL(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+  EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Cancel(&request));
+  CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  CALL(MPI_Recv_init(NULL, 0, MPI_INT, 1 - rank, 4, MPI_COMM_WORLD, &request));
+  EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Cancel(&request));  // inactive
+  CALL(MPI_Request_free(&request));
+}
+
 static void buffered(void) {
   int value = 0;
   EXPECT_ERROR(MPI_ERR_BUFFER, MPI_Bsend(&value, 1, MPI_INT, 1 - rank, 2, MPI_COMM_WORLD));
@@ -92,6 +114,8 @@ int main(int argc, char** argv) {
   cut_number();
   truncation(4);
   truncation(100000);
+  too_many();
+  cancelling();
   buffered();
   int sum = 0, one = 1, all = 0;
   CALL(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));

@@ -27,7 +27,9 @@ size_t Engine::eager_limit() { return eager_max; }
 bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
   if (to == instance.self) return false;
   Peer& peer = peers_[to];
-  const auto bytes = static_cast<uint64_t>(buffer.count) * static_cast<uint64_t>(buffer.type->size());
+  const auto whole = datatype::packed_size(*buffer.type, buffer.count);
+  if (!whole) return false;
+  const auto bytes = static_cast<uint64_t>(*whole);
   if (blocked(peer) || !has_credit(to, bytes, peer)) return false;
   std::byte* room = peer.transport->reserve(to, sizeof(Header) + bytes);
   if (room == nullptr) return false;
