@@ -24,7 +24,7 @@ help:
 	@echo "make test       every test that needs no GPU, in a few minutes"
 	@echo "make nightly    those, and the long ones"
 	@echo "make gpu-test   the tests that need GPUs;  make gpu-bench  the measurements that need GPUs"
-	@echo "make bench-host host latency and bandwidth beside Open MPI"
+	@echo "make bench-host host speed beside Open MPI and MPICH"
 	@echo "make wheel      a wheel in dist/;  make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
 
@@ -63,7 +63,7 @@ gpu-bench: install
 	@sh bench/gpu.sh $(PREFIX)
 
 bench-host: install
-	@python3 bench/host_vs_openmpi.py
+	@python3 bench/host.py
 
 wheel: $(TOOLS)/ready
 	@python3 tools/setup/wheel.py

