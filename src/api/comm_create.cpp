@@ -52,29 +52,6 @@ Status furnish(Communicator& parent, Communicator& child, const core::Info* info
   return status;
 }
 
-enum class Part { none, host, strict_host, nothing_known };
-
-/// What MPI_Comm_split_type is asked to divide by (MPI 5.0 section 7.4.2). Of the hardware, hosts are known.
-Result<Part> part_of(int split_type, const core::Info* info) {
-  switch (split_type) {
-    case MPI_UNDEFINED:
-      return Part::none;
-    case MPI_COMM_TYPE_SHARED:
-      return Part::host;
-    case MPI_COMM_TYPE_HW_UNGUIDED:
-      return Part::strict_host;
-    case MPI_COMM_TYPE_HW_GUIDED:
-    case MPI_COMM_TYPE_RESOURCE_GUIDED: {
-      const auto resource = info == nullptr ? std::nullopt : info->get("mpi_hw_resource_type");
-      return resource == "mpi_shared_memory" ? Part::host : Part::nothing_known;
-    }
-    default:
-      return Error(Errc::arg, "split_type = " + std::to_string(split_type) +
-                                  ": use MPI_COMM_TYPE_SHARED, _HW_GUIDED, _HW_UNGUIDED, _RESOURCE_GUIDED or "
-                                  "MPI_UNDEFINED");
-  }
-}
-
 HandleState check_operation(const void* handle) { return coll::Operation::slab().check(handle); }
 
 }  // namespace
@@ -142,19 +119,6 @@ Status Comm_split(Communicator& comm, int color, int key, MPI_Comm* newcomm) {
   if (color < 0 && color != MPI_UNDEFINED)
     return Error(Errc::arg, "color = " + std::to_string(color) + ": use 0 or more, or MPI_UNDEFINED");
   return hand_out(coll::split(comm, color, key), newcomm);
-}
-
-Status Comm_split_type(Communicator& comm, int split_type, int key, core::Info* info, MPI_Comm* newcomm) {
-  auto part = part_of(split_type, info);
-  if (!part) return std::move(part).error();
-  const bool by_host = *part == Part::host || *part == Part::strict_host;
-  // Processes that say MPI_UNDEFINED cannot know what the others say, so all take part in the same exchange.
-  const int64_t color = by_host ? coll::host_color(comm.instance) : -1;
-  if (*part != Part::strict_host) return hand_out(coll::split(comm, color, key), newcomm);
-  auto child = coll::split_strictly(comm, color, key);
-  if (child.ok() && *child != nullptr && info != nullptr && info != core::Info::environment())
-    info->set("mpi_hw_resource_type", "mpi_shared_memory");
-  return hand_out(std::move(child), newcomm);
 }
 
 Status Intercomm_create(Communicator& local_comm, int local_leader, Communicator& peer_comm,

@@ -106,13 +106,6 @@ Status Get_processor_name(char* name, int* resultlen) {
   return {};
 }
 
-Status Get_hw_resource_info(MPI_Info* hw_info) {
-  // The resources that MPI_Comm_split_type can divide by; "true": a process does not leave its host.
-  core::Info* made = core::Info::create();
-  if (made != nullptr) made->set("mpi_shared_memory", "true");
-  return publish_new(made, hw_info);
-}
-
 Status Pcontrol(int) { return {}; }  // for profiling libraries to override
 
 Status Abi_get_version(int* abi_major, int* abi_minor) {

@@ -4,11 +4,8 @@
 #include <dirent.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <tuple>
 
 #include "launch/environment.hpp"
@@ -17,17 +14,8 @@ namespace weft::mpiexec {
 
 namespace {
 
-constexpr int kMostCpus = 1 << 20;
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 std::optional<int> read_number(const std::string& path) {
-  return launch::parse_int(first_line(path), -1, kMostCpus);
+  return launch::parse_int(first_line(path), -1, launch::kMostCpus);
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
@@ -46,7 +34,7 @@ std::map<int, int> read_numa_nodes(const std::string& sys) {
   const std::string root = sys + "/devices/system/node";
   for (const std::string& name : list_directory(root)) {
     if (!name.starts_with("node")) continue;
-    auto node = launch::parse_int(std::string_view(name).substr(4), 0, kMostCpus);
+    auto node = launch::parse_int(std::string_view(name).substr(4), 0, launch::kMostCpus);
     auto cpus = parse_cpu_list(first_line(root + "/" + name + "/cpulist"));
     if (!node || !cpus) continue;
     for (int cpu : *cpus) node_of_cpu[cpu] = *node;
@@ -88,48 +76,6 @@ Topology read_topology(const std::string& sys, const std::vector<int>& allowed) 
   for (auto& [key, core] : cores) topology.cores.push_back(std::move(core));
   topology.gpus = read_gpus(sys);
   return topology;
-}
-
-std::vector<int> allowed_cpus() {
-  // The kernel refuses sets smaller than its own: grow until it accepts.
-  for (int most = 1024; most <= kMostCpus; most *= 4) {
-    std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<size_t>(most)),
-                                                         [](cpu_set_t* s) { CPU_FREE(s); });
-    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(most));
-    if (::sched_getaffinity(0, bytes, set.get()) != 0) continue;
-    std::vector<int> cpus;
-    for (int cpu = 0; cpu < most; ++cpu)
-      if (CPU_ISSET_S(static_cast<size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);
-    return cpus;
-  }
-  return {};
-}
-
-std::optional<std::vector<int>> parse_cpu_list(const std::string& text) {
-  std::vector<int> cpus;
-  std::stringstream stream(text);
-  for (std::string range; std::getline(stream, range, ',');) {
-    const size_t dash = range.find('-');
-    auto first = launch::parse_int(std::string_view(range).substr(0, dash), 0, kMostCpus);
-    auto last = dash == range.npos ? first : launch::parse_int(range.substr(dash + 1), 0, kMostCpus);
-    if (!first || !last || *last < *first) return std::nullopt;
-    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-std::string format_cpu_list(std::vector<int> cpus) {
-  std::sort(cpus.begin(), cpus.end());
-  std::string text;
-  for (size_t i = 0; i < cpus.size();) {
-    size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += std::to_string(cpus[i]);
-    if (last > i) text += '-' + std::to_string(cpus[last]);
-    i = last + 1;
-  }
-  return text;
 }
 
 }  // namespace weft::mpiexec

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Topology: the cores this process may use and the NVIDIA GPUs of the host, read from sysfs.
 #pragma once
-#include <sched.h>
-
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "launch/cpus.hpp"
+
 namespace weft::mpiexec {
+
+using launch::allowed_cpus;
+using launch::first_line;
+using launch::format_cpu_list;
+using launch::parse_cpu_list;
 
 /// A physical core: its hardware threads that this process may use.
 struct Core {
@@ -28,12 +32,5 @@ struct Topology {
 
 /// `sys` is "/sys", or a copy of it in tests; `allowed` the CPUs to consider.
 [[nodiscard]] Topology read_topology(const std::string& sys, const std::vector<int>& allowed);
-
-/// CPUs this process may run on, ascending.
-[[nodiscard]] std::vector<int> allowed_cpus();
-
-/// "0-2,5" as sysfs writes it. Nothing: not such a list.
-[[nodiscard]] std::optional<std::vector<int>> parse_cpu_list(const std::string& text);
-[[nodiscard]] std::string format_cpu_list(std::vector<int> cpus);
 
 }  // namespace weft::mpiexec
