@@ -3,6 +3,7 @@
 #include "core/session.hpp"
 
 #include <mpi.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <numeric>
@@ -56,12 +57,13 @@ std::vector<ProcessId> host_mates(const core::Instance& instance) {
 constexpr ProcessSet kProcessSets[] = {
     {"mpi://WORLD", everyone}, {"mpi://SELF", just_me}, {"mpix://SHARED", host_mates}};
 
+/// In any case of letters: programs write mpi://world too.
 Result<const ProcessSet*> find_set(const char* name) {
-  const std::string_view wanted(name, strnlen(name, MPI_MAX_PSET_NAME_LEN));
+  const std::string wanted(name, strnlen(name, MPI_MAX_PSET_NAME_LEN));
   for (const ProcessSet& set : kProcessSets)
-    if (wanted == set.name) return &set;
-  return Error(Errc::arg, "pset_name = \"" + std::string(wanted) +
-                              "\" is no process set: MPI_Session_get_nth_pset names them");
+    if (strcasecmp(wanted.c_str(), set.name) == 0) return &set;
+  return Error(Errc::arg,
+               "pset_name = \"" + wanted + "\" is no process set: MPI_Session_get_nth_pset names them");
 }
 
 Status check_kind(const core::Errhandler& errhandler) {

@@ -241,7 +241,7 @@ static void around_the_world(int* argc, char*** argv) {
 static void partly(void) {
   for (int n = 0; n < 3; ++n) {
     MPI_Session session = open_session(NULL);
-    MPI_Comm self = comm_of(session, "mpi://SELF", "self");
+    MPI_Comm self = comm_of(session, "mpi://self", "self");
     talk(self);
     CALL(MPI_Comm_free(&self));
     CALL(MPI_Session_finalize(&session));

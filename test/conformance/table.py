@@ -12,8 +12,7 @@ Written by `test/conformance/run --mpich PREFIX --update`, which fetches the sou
 builds the C tests of the folders below with Weft's `mpicc` and runs the same programs on Weft and on the standard-ABI
 library of MPICH 5 (Python package `mpich`). A line of a test list is a test. The copy configured with
 `--enable-strictmpi` differs in some sources; those are run too. `make nightly` runs it on Weft and fails when a test
-fails that is not named here. "Late" is a test that was not finished after 120 s, twice; MPICH spins where there are
-more ranks than cores.
+fails that is not named here. "Late": not finished in time; MPICH spins where there are more ranks than cores.
 
 The suite is older than the standard ABI: `test/conformance/mpi3.h` names what was renamed, and `mpi3.c` lets the error
 handler of `MPI_COMM_WORLD` serve `MPI_COMM_SELF` too, whose errors of calls without a communicator are since MPI 4.0.
