@@ -15,10 +15,16 @@ NOT_PASSED = (
     (r"errors/faults/", LATER % "fault tolerance"),
     # MPICH's own
     (
-        r"coll/(op(land|lor|lxor|band|bor|bxor|prod|sum|min|max)) \d+$",
+        r"coll/(op(land|lor|lxor|band|bor|bxor|prod|sum|min|max)) \d+ $",
         INTERNAL + "reductions of MPI_CHAR, which the standard excludes (section 6.9.2); the strict ones pass",
     ),
     (r"errors/comm/too_many_", INTERNAL + "expects communicators to run out; Weft's context ids do not"),
+    # what is slow
+    (
+        r"threads/pt2pt/multisend4 5 ",
+        "slow: five threads of each rank spin in the test's own barrier; with more of them than cores Weft's waiting"
+        " threads get too few turns",
+    ),
     # wrong tests
     (r"coll/nonblocking[23] ", WRONG + "it fills arrays of datatypes as arrays of int, half of a handle"),
     (r"threads/pt2pt/mt_improbe_", WRONG + "it compares messages with MPI_REQUEST_NULL, another handle in this ABI"),
@@ -27,6 +33,10 @@ NOT_PASSED = (
     (
         r"errors/comm/comm_(create|create_group|split|split_type)_nullarg ",
         WRONG + "the error belongs to a communicator that was made when errors were fatal (section 9.3)",
+    ),
+    (
+        r"errors/coll/i?(reduceop|allgatherlength) ",
+        WRONG + "each rank expects to see a mismatch of others, which need not be detected (section 2.8)",
     ),
     (r"pt2pt/p?scancel( |_unmatch )", WRONG + "it wants sends to be cancelled, which may fail (section 3.8.4)"),
 )
