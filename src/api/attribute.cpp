@@ -146,6 +146,13 @@ Status Type_delete_attr(datatype::Datatype& type, int keyval) {
   return core::attributes_of(type).erase(*g_instance, pointer(type.handle()), keyval);
 }
 
+Status Win_create_keyval(MPI_Win_copy_attr_function* copy, MPI_Win_delete_attr_function* remove, int* keyval,
+                         void* extra_state) {
+  return create_key(Attributed::window, copy, remove, keyval, extra_state);
+}
+
+Status Win_free_keyval(int* keyval) { return free_key(Attributed::window, keyval); }
+
 // Deprecated.
 
 Status Keyval_create(MPI_Copy_function* copy, MPI_Delete_function* remove, int* keyval, void* extra_state) {

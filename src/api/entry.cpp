@@ -6,6 +6,7 @@
 #include <string>
 
 #include "api/error_codes.hpp"
+#include "api/file_errhandler.hpp"
 
 namespace weft::api {
 
@@ -60,7 +61,7 @@ int Entry::fail(Error error) {
     handler = comm->errhandler;
     handle = reinterpret_cast<void*>(comm->handle);
   } else if (file_) {
-    handler = core::Ref<core::Errhandler>::share(core::Errhandler::ret());
+    handler = file_null_errhandler();
     handle = MPI_FILE_NULL;
   }
   if (!handler)

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Error handlers (MPI 5.0 section 9.3). Those of windows and files can be made; they are set with windows and
-// files.
+// Error handlers (MPI 5.0 section 9.3). Those of windows can be made; they are set with windows.
 #include "core/errhandler.hpp"
 
 #include "api/errors.hpp"
+#include "api/file_errhandler.hpp"
 #include "api/impl.hpp"
 #include "api/objects.hpp"
 
-namespace weft::api::impl {
+namespace weft::api {
+
+core::Ref<core::Errhandler>& file_null_errhandler() {
+  static auto* const handler = new core::Ref<core::Errhandler>(core::Errhandler::ret());
+  return *handler;
+}
+
+namespace impl {
 namespace {
 
 using core::Errhandler;
@@ -61,6 +68,23 @@ Status Comm_call_errhandler(core::Communicator& comm, int errorcode) {
   return {};
 }
 
+// Files cannot be opened yet, so the only one is MPI_FILE_NULL.
+
+Status File_set_errhandler(MPI_File file, Errhandler& errhandler) {
+  if (file != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", file);
+  if (errhandler.target != Target::any && errhandler.target != Target::file)
+    return Error(Errc::errhandler,
+                 "errhandler is not one for files: make it with MPI_File_create_errhandler");
+  file_null_errhandler() = core::Ref<Errhandler>::share(&errhandler);
+  return {};
+}
+
+Status File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
+  if (file != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", file);
+  publish_shared(file_null_errhandler().get(), errhandler);
+  return {};
+}
+
 Status Errhandler_free(MPI_Errhandler* handle) {
   Errhandler& errhandler = *to_errhandler(*handle);
   // MPI_Comm_get_errhandler's result is to be freed, and may be predefined; freeing the constant does no
@@ -73,4 +97,5 @@ Status Errhandler_free(MPI_Errhandler* handle) {
   return {};
 }
 
-}  // namespace weft::api::impl
+}  // namespace impl
+}  // namespace weft::api

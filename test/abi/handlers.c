@@ -13,6 +13,14 @@ static void handler(MPI_Comm* comm, int* code, ...) {
   EXPECT(MPI_Comm_rank(*comm, &rank) == MPI_SUCCESS && rank == 0);
 }
 
+static MPI_File seen_file = (MPI_File)1;
+
+static void file_handler(MPI_File* file, int* code, ...) {
+  seen_file = *file;
+  seen_code = *code;
+  ++calls;
+}
+
 int main(int argc, char** argv) {
   int value, provided;
   MPI_Comm first, second;
@@ -60,6 +68,20 @@ int main(int argc, char** argv) {
   MPI_File file;
   EXPECT(MPI_File_open(first, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_ERR_UNSUPPORTED_OPERATION);
   EXPECT(calls == 6);
+  EXPECT(MPI_File_get_errhandler(MPI_FILE_NULL, &got) == MPI_SUCCESS && got == MPI_ERRORS_RETURN);
+  MPI_File_create_errhandler((MPI_File_errhandler_function*)file_handler, &mine);
+  EXPECT(MPI_File_set_errhandler(MPI_FILE_NULL, mine) == MPI_SUCCESS);
+  EXPECT(MPI_File_open(first, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_ERR_UNSUPPORTED_OPERATION);
+  EXPECT(calls == 7 && seen_file == MPI_FILE_NULL && seen_code == MPI_ERR_UNSUPPORTED_OPERATION);
+  EXPECT(MPI_Comm_set_errhandler(second, mine) == MPI_ERR_ERRHANDLER && calls == 7);
+  EXPECT(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN) == MPI_SUCCESS);
+  MPI_Errhandler_free(&mine);
+
+  /* Keys of windows are there before windows are; those of communicators do not take them. */
+  int key = MPI_KEYVAL_INVALID;
+  EXPECT(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &key, NULL) == MPI_SUCCESS);
+  EXPECT(MPI_Comm_set_attr(second, key, NULL) == MPI_ERR_KEYVAL);
+  EXPECT(MPI_Win_free_keyval(&key) == MPI_SUCCESS && key == MPI_KEYVAL_INVALID);
   MPI_Comm_free(&first);
   MPI_Comm_free(&second);
   MPI_Finalize();
