@@ -127,7 +127,8 @@ void Buffer::map() {
     EXPECT_EQ(driver.cuMemRelease(handle), 0);
   }
   EXPECT_EQ(driver.cuMemSetAccess(base, total, &access, 1), 0);
-  data_ = reinterpret_cast<char*>(base + kMappedGranule - std::min(size_ / 2, kMappedGranule) / 64 * 64);
+  const size_t before = std::clamp<size_t>(size_ / 128 * 64, 64, kMappedGranule);
+  data_ = reinterpret_cast<char*>(base + kMappedGranule - before);
 }
 
 void Buffer::unmap() {
