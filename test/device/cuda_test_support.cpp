@@ -41,6 +41,8 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_peer", cuda.peer);
   find(library, "emucuda_live", cuda.live);
   find(library, "emucuda_live_bytes", cuda.live_bytes);
+  find(library, "emucuda_copier_waits", cuda.copier_waits);
+  find(library, "emucuda_copier_commands", cuda.copier_commands);
   return complete;
 }
 

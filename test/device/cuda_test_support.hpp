@@ -83,6 +83,8 @@ struct Cuda {
   void (*peer)(int) = nullptr;
   unsigned long (*live)() = nullptr;
   unsigned long (*live_bytes)() = nullptr;
+  unsigned long (*copier_waits)(int, unsigned long*) = nullptr;
+  unsigned long (*copier_commands)() = nullptr;
 
   bool loaded = false;  // and initialised, with a device
   int devices = 0;

@@ -19,6 +19,8 @@ void emucuda_peer(int access);
 /// Times that a call of Weft's (weft: 1) or of the application's (0) had to wait for a running copier; the
 /// longest such wait since this was asked last, in ns of the kernels' own clock.
 unsigned long emucuda_copier_waits(int weft, unsigned long* longest);
+/// Commands that copiers have served.
+unsigned long emucuda_copier_commands(void);
 /// Lets copiers leave at random from now on, by this seed; 0: no more.
 void emucuda_copier_exits(unsigned seed);
 /// How many kernels run at a time on a device.

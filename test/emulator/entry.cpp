@@ -183,6 +183,10 @@ EMUCUDA_CONTROL unsigned long emucuda_copier_waits(int weft, unsigned long* long
   if (longest != nullptr) *longest = std::exchange(waits.longest, 0);
   return waits.count;
 }
+EMUCUDA_CONTROL unsigned long emucuda_copier_commands(void) {
+  const auto lock = lock_world();
+  return world().copier_commands;
+}
 EMUCUDA_CONTROL void emucuda_copier_exits(unsigned seed) {
   const auto lock = lock_world();
   world().random = seed;

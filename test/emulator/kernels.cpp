@@ -71,6 +71,7 @@ class Copier : public Kernel {
     if (!taken) return Turn::idle;
     if (!serve(words)) return Turn::illegal_address;
     ++next_;
+    ++world().copier_commands;
     last_ = time;
     publish(p_.generation - 1);
     return Turn::worked;

@@ -37,6 +37,9 @@ struct Message {
   uint64_t seed;  // of its content and of what only one side decides
 };
 
+/// Which buffers and pairs the messages of a round have.
+enum class Theme { any, devices, burst };  // every kind; GPU memory near its rank; the same, small, one pair
+
 /// What one side does with a message.
 struct Side {
   Kind kind;
@@ -54,11 +57,16 @@ size_t draw_size(Draw& draw) {
   return draw.one_in(4) ? size / kBlock * kBlock : size;  // the latter can be strided
 }
 
-Side side_of(const Message& m, int which, int devices) {
+Side side_of(const Message& m, int which, Theme theme, int devices) {
   const auto pick = [&](int what, int below) { return mix(m.seed, which, what, below); };
   Side side{};
-  side.kind = static_cast<Kind>(pick(0, kKinds));
-  side.device = pick(1, devices);
+  if (theme == Theme::any) {
+    side.kind = static_cast<Kind>(pick(0, kKinds));
+    side.device = pick(1, devices);
+  } else {
+    side.kind = pick(0, 8) == 0 ? Kind::pool : Kind::device;
+    side.device = (which == 0 ? m.source : m.destination) % devices;
+  }
   side.arena = pick(2, 2) == 0;
   side.strided = m.size != 0 && m.size % kBlock == 0 && pick(3, 2) == 0;
   side.mode = pick(4, 4);
@@ -195,10 +203,17 @@ class Traffic {
 
   void draw_messages() {
     messages_.clear();
-    const int count = draw_.of({1, 4, 12, 30});
+    theme_ = draw_.of({Theme::any, Theme::any, Theme::devices, Theme::burst});
+    const int count = theme_ == Theme::burst ? 60 : draw_.of({1, 4, 12, 30});
+    const int pair[] = {draw_.below(ranks), draw_.below(ranks)};
     size_t budget = 12 << 20;
     for (int i = 0; i < count; ++i) {
       Message m{i, draw_.below(ranks), draw_.below(ranks), draw_.below(3), draw_size(draw_), draw_.number()};
+      if (theme_ == Theme::burst) {
+        m.source = pair[i % 2];
+        m.destination = pair[1 - i % 2];
+        m.size %= 8192;
+      }
       if (m.size > budget) m.size %= 4096;
       budget -= m.size;
       messages_.push_back(m);
@@ -210,7 +225,7 @@ class Traffic {
   void post_sends() {
     for (const Message& m : messages_) {
       if (m.source != rank) continue;
-      const Side side = side_of(m, 0, devices_);
+      const Side side = side_of(m, 0, theme_, devices_);
       const auto memory = lay_out(m, side);
       sends_.push_back(find_place(arenas_, side, memory.size()));
       Place& place = sends_.back();
@@ -240,7 +255,7 @@ class Traffic {
   void post_receives(bool wild) {
     for (const Message& m : messages_) {
       if (m.destination != rank) continue;
-      Side side = side_of(m, 1, devices_);
+      Side side = side_of(m, 1, theme_, devices_);
       Message posted = m;
       posted.size = room(m, wild);
       if (wild) side.strided = false;
@@ -307,6 +322,7 @@ class Traffic {
 
   Draw draw_;
   int devices_, number_ = 0;
+  Theme theme_ = Theme::any;
   Arenas arenas_;
   MPI_Comm comms_[3];
   std::vector<Message> messages_;
@@ -324,6 +340,18 @@ bool goes_on(int round, int rounds, double until) {
   int more = MPI_Wtime() < until ? 1 : 0;
   MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return more != 0;
+}
+
+void report(int round, uint64_t seed) {
+  if (rank != 0) return;
+  std::printf("%d rounds, seed %llu", round, static_cast<unsigned long long>(seed));
+  if (cuda().emulated()) {
+    unsigned long longest = 0;
+    const unsigned long waits = cuda().copier_waits(1, &longest);
+    std::printf(": %lu launches, %lu copier commands, %lu waits for the copier by Weft (longest %lu us)",
+                cuda().calls("cuLaunchKernel"), cuda().copier_commands(), waits, longest / 1000);
+  }
+  std::printf("\n");
 }
 
 }  // namespace
@@ -348,7 +376,7 @@ int main(int argc, char** argv) {
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   MPI_Finalize();
-  if (rank == 0) std::printf("%d rounds, seed %llu\n", round, static_cast<unsigned long long>(seed));
+  report(round, seed);
   if (cuda().emulated() && cuda().live() != 0) {
     std::fprintf(stderr, "rank %d: %lu allocations are left\n", rank, cuda().live());
     return 1;
