@@ -242,6 +242,22 @@ TEST_F(Emulator, OneKernelAtATime) {
   EXPECT_EQ(cuda().cuStreamDestroy_v2(second), 0);
 }
 
+// What a full GPU keeps from starting must not keep a message from arriving.
+TEST_F(Emulator, AFullGpuDoesNotHoldUpSingleCopies) {
+  Buffer flag(Buffer::Kind::pinned, 4), from(Buffer::Kind::device, 4096), to(Buffer::Kind::device, 4096);
+  flag.write({0, 0, 0, 0});
+  from.write(pattern(4096, 7));
+  const Memory dst = to.memory(), src = from.memory();
+  EXPECT_OK(device::copy(to.data(), dst, from.data(), src, 8));  // what is made on first use is there
+  ASSERT_EQ(launch(stream_, "emucuda_spin", address_of(flag.data()), uint32_t{1}), 0);
+  exported<void (*)(unsigned)>("emucuda_kernels")(1);
+  for (int i = 0; i < 200; ++i) EXPECT_OK(device::copy(to.data(), dst, from.data(), src, 4096));
+  EXPECT_EQ(call("cuStreamQuery", stream_), device::cuda::kNotReady);
+  __atomic_store_n(reinterpret_cast<uint32_t*>(flag.data()), 1u, __ATOMIC_RELEASE);
+  EXPECT_EQ(cuda().cuStreamSynchronize(stream_), 0);
+  EXPECT_EQ(to.read(), pattern(4096, 7));
+}
+
 TEST_F(Emulator, CopiersLeaveAtRandomBetweenCommands) {
   exported<void (*)(unsigned)>("emucuda_copier_exits")(12345);
   constexpr uint32_t kCommands = 200;

@@ -157,7 +157,11 @@ uint32_t Copier::ring(const kernel::Item* items, size_t count, size_t bytes) {
   const uint32_t blocks = count == 1 ? blocks_for(bytes) : 1;
   if (life_blocks_ == 1 && blocks > 2) return 0;
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
-  if (slot.busy.load(std::memory_order_acquire) && !reached(at.done, slot.number)) return 0;
+  // A command that a life left untouched keeps its slot until its ticket has been told: by the next life's
+  // word it looks done.
+  if (slot.busy.load(std::memory_order_acquire) &&
+      (!reached(at.done, slot.number) || slot.untouched.load(std::memory_order_acquire) == slot.number))
+    return 0;
   const uint32_t number = ++submitted_;
   std::copy_n(items, count, slot.items);
   slot.count = static_cast<uint32_t>(count);
@@ -198,8 +202,8 @@ Copier::Outcome Copier::look(uint32_t number) {
     if (status_ == nullptr) return Outcome::pending;
     const kernel::Status at = status();
     if (reached(at.done, number)) {
-      if (slot.untouched.load(std::memory_order_acquire) == number) continue;  // a later life's word
-      slot.busy.store(false, std::memory_order_release);
+      if (slot.untouched.load(std::memory_order_acquire) == number) continue;        // a later life's word
+      if (slot.number == number) slot.busy.store(false, std::memory_order_release);  // else: taken since
       return Outcome::done;
     }
     if (again || at.gone != generation_.load(std::memory_order_relaxed)) return Outcome::pending;

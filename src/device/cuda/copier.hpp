@@ -53,7 +53,7 @@ class Copier {
   struct Slot {
     kernel::Item* items = nullptr;  ///< room for kItems, in pinned memory
     uint32_t count = 0;
-    uint32_t number = 0;
+    std::atomic<uint32_t> number{0};
     std::atomic<uint32_t> untouched{0};  ///< the number, once its life ended without serving it
     std::atomic<bool> busy{false};
   };

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Small copies that come close together, by the copier and around it: sources that change between bells,
+// lives that end at any time.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "../reference/draw.hpp"
+#include "cuda_test_support.hpp"
+
+namespace weft::test {
+namespace {
+
+using Kind = Buffer::Kind;
+
+constexpr size_t kSlots = 200, kMost = 512;
+
+class CopierTest : public CudaTest {};
+
+/// Up to kSlots copies under way, each from its own part of one buffer to its own part of another.
+class Window {
+ public:
+  Window() : from_(Kind::device, kSlots * kMost), to_(Kind::device, kSlots * kMost) {}
+
+  /// New content for all parts, then all copies, close together; every byte is looked at.
+  void round(unsigned seed, randomized::Draw& draw) {
+    const auto sent = pattern(kSlots * kMost, seed);
+    from_.write(sent);
+    auto expected = to_.read();
+    const Memory dst = to_.memory(), src = from_.memory();
+    std::vector<device::Ticket> tickets;
+    for (size_t i = 0; i < kSlots; ++i) {
+      const size_t n = 1 + draw.number() % kMost, at = i * kMost;
+      auto ticket = device::copy_async(to_.data() + at, dst, from_.data() + at, src, n, device::Lane::in);
+      ASSERT_OK(ticket);
+      tickets.push_back(std::move(*ticket));
+      std::copy_n(sent.begin() + static_cast<long>(at), n, expected.begin() + static_cast<long>(at));
+    }
+    for (device::Ticket& ticket : tickets) ASSERT_OK(device::wait(ticket));
+    EXPECT_EQ(to_.read(), expected) << "round " << seed;
+  }
+  [[nodiscard]] device::CopierCounters counters() const { return device::copier_counters(to_.memory()); }
+
+ private:
+  Buffer from_, to_;
+};
+
+TEST_F(CopierTest, CopiesCloseTogether) {
+  Window window;
+  randomized::Draw draw(1);
+  for (unsigned i = 0; i < 100; ++i) window.round(i, draw);
+  const auto counters = window.counters();
+  RecordProperty("served", std::to_string(counters.served));
+  RecordProperty("lives", std::to_string(counters.lives));
+  if (cuda().emulated() && std::getenv("WEFT_GPU_COPIER") != nullptr) {
+    EXPECT_GT(counters.lives, 0u);
+    EXPECT_GT(cuda().copier_commands(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
