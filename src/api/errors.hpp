@@ -24,8 +24,13 @@ namespace weft::api {
 [[nodiscard]] int last_used_code();
 
 /// Names the communicator whose error handler gets the next error of this call, when the arguments do not
-/// say: the communicator of a request. Call before returning the error.
+/// say: the communicator of a request. Only right before the error is returned: until then it is kept alive.
 void blame(core::Communicator& comm);
+/// The status; its error, if it is one, is this communicator's (null: nobody's).
+[[nodiscard]] inline Status blaming(core::Communicator* comm, Status status) {
+  if (!status && comm != nullptr) blame(*comm);
+  return status;
+}
 
 /// The message of the last error in this thread ("MPI_Send: dest = 7 ..."); empty when there was none.
 [[nodiscard]] const std::string& last_error_message();

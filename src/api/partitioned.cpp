@@ -31,13 +31,17 @@ Status init(bool sends, const void* buf, int partitions, MPI_Count count, Dataty
   return {};
 }
 
-/// The partitioned request of a handle, of the wanted side.
-Result<Partitioned*> side(MPI_Request handle, bool sends) {
+/// The request of a handle, whatever it is.
+Result<core::Request*> existing(MPI_Request handle) {
   core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
-  if (request->comm != nullptr) blame(*request->comm);
+  return request;
+}
+
+/// The same as a partitioned request of the wanted side.
+Result<Partitioned*> side(core::Request& request, bool sends) {
   auto* found =
-      request->kind == core::Request::Kind::partitioned ? static_cast<Partitioned*>(request) : nullptr;
+      request.kind == core::Request::Kind::partitioned ? static_cast<Partitioned*>(&request) : nullptr;
   if (found == nullptr || found->sends != sends)
     return Error(Errc::request,
                  std::string("request is not of a partitioned ") +
@@ -45,11 +49,23 @@ Result<Partitioned*> side(MPI_Request handle, bool sends) {
   return found;
 }
 
-Result<Partitioned*> started_send(MPI_Request handle) {
-  auto request = side(handle, true);
-  if (request && !(*request)->active)
-    return Error(Errc::request, "request is inactive: start it before its partitions are ready");
-  return request;
+/// Runs `work` on the partitioned request of a handle; errors are its communicator's.
+template <class Work>
+Status with(MPI_Request handle, bool sends, Work&& work) {
+  auto request = existing(handle);
+  if (!request) return std::move(request).error();
+  auto found = side(**request, sends);
+  return blaming((*request)->comm, found ? work(**found) : Status(std::move(found).error()));
+}
+
+/// The same on a send that is started.
+template <class Work>
+Status with_started_send(MPI_Request handle, Work&& work) {
+  return with(handle, true, [&](Partitioned& request) -> Status {
+    if (!request.active)
+      return Error(Errc::request, "request is inactive: start it before its partitions are ready");
+    return work(request);
+  });
 }
 
 bool has(const Partitioned& request, int partition) {
@@ -74,44 +90,44 @@ Status Precv_init(void* buf, int partitions, MPI_Count count, Datatype& type, in
 }
 
 Status Pready(int partition, MPI_Request handle) {
-  auto request = started_send(handle);
-  if (!request) return std::move(request).error();
-  if (!has(**request, partition)) return no_such(**request, "partition", partition);
-  return (*request)->ready(partition);
+  return with_started_send(handle, [&](Partitioned& request) {
+    if (!has(request, partition)) return no_such(request, "partition", partition);
+    return request.ready(partition);
+  });
 }
 
 Status Pready_range(int low, int high, MPI_Request handle) {
-  auto request = started_send(handle);
-  if (!request) return std::move(request).error();
-  if (!has(**request, low)) return no_such(**request, "partition_low", low);
-  if (!has(**request, high)) return no_such(**request, "partition_high", high);
-  if (low > high)
-    return Error(Errc::arg, "partition_low = " + std::to_string(low) +
-                                " is above partition_high = " + std::to_string(high));
-  for (int i = low; i <= high; ++i) WEFT_TRY((*request)->ready(i));
-  return {};
+  return with_started_send(handle, [&](Partitioned& request) -> Status {
+    if (!has(request, low)) return no_such(request, "partition_low", low);
+    if (!has(request, high)) return no_such(request, "partition_high", high);
+    if (low > high)
+      return Error(Errc::arg, "partition_low = " + std::to_string(low) +
+                                  " is above partition_high = " + std::to_string(high));
+    for (int i = low; i <= high; ++i) WEFT_TRY(request.ready(i));
+    return {};
+  });
 }
 
 Status Pready_list(int length, const int* partitions, MPI_Request handle) {
-  auto request = started_send(handle);
-  if (!request) return std::move(request).error();
-  for (int i = 0; i < length; ++i)
-    if (!has(**request, partitions[i]))
-      return no_such(**request, "array_of_partitions[" + std::to_string(i) + "]", partitions[i]);
-  for (int i = 0; i < length; ++i) WEFT_TRY((*request)->ready(partitions[i]));
-  return {};
+  return with_started_send(handle, [&](Partitioned& request) -> Status {
+    for (int i = 0; i < length; ++i)
+      if (!has(request, partitions[i]))
+        return no_such(request, "array_of_partitions[" + std::to_string(i) + "]", partitions[i]);
+    for (int i = 0; i < length; ++i) WEFT_TRY(request.ready(partitions[i]));
+    return {};
+  });
 }
 
 Status Parrived(MPI_Request handle, int partition, int* flag) {
   *flag = 1;  // of null and inactive requests
   if (handle == MPI_REQUEST_NULL) return {};
-  auto request = side(handle, false);
-  if (!request) return std::move(request).error();
-  if (!has(**request, partition)) return no_such(**request, "partition", partition);
-  if (!(*request)->active || (*request)->arrived(partition)) return {};
-  if (!g_instance->progress()) g_instance->yield_if_crowded();
-  *flag = (*request)->arrived(partition);
-  return {};
+  return with(handle, false, [&](Partitioned& request) -> Status {
+    if (!has(request, partition)) return no_such(request, "partition", partition);
+    if (!request.active || request.arrived(partition)) return {};
+    if (!g_instance->progress()) g_instance->yield_if_crowded();
+    *flag = request.arrived(partition);
+    return {};
+  });
 }
 
 }  // namespace weft::api::impl

@@ -199,14 +199,15 @@ Status Mrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, M
   if (*message == MPI_MESSAGE_NO_PROC) return receive_nothing(message, status);
   auto found = message_of(*message);
   if (!found) return std::move(found).error();
-  Communicator& comm = *p2p::communicator_of(**found);
+  // The message's own reference ends with the transfer.
+  const auto held = core::Ref<Communicator>::share(p2p::communicator_of(**found));
+  Communicator& comm = *held;
   *message = MPI_MESSAGE_NULL;
-  blame(comm);
   Transfer transfer(Kind::receive);
   p2p::post_matched_receive(transfer, buffer_of(buf, count, type), **found, comm);
   core::wait(comm.instance, transfer);
   fill(status, transfer.completion);
-  return std::move(transfer.outcome);
+  return blaming(&comm, std::move(transfer.outcome));
 }
 
 Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, MPI_Request* request) {

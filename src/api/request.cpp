@@ -13,7 +13,7 @@ Status retire(MPI_Request* handle, core::Request& request, MPI_Status* status) {
   Status outcome = request.query();
   if (outcome) outcome = std::move(request.outcome);
   fill(status, request.completion);
-  if (!outcome && request.comm != nullptr) blame(*request.comm);
+  outcome = blaming(request.comm, std::move(outcome));
   if (request.persistent) {
     request.active = false;
   } else {
@@ -42,15 +42,17 @@ Result<core::Request*> some_request(MPI_Request handle) {
   return request;
 }
 
+Status start(core::Request& request) {
+  if (!request.persistent) return Error(Errc::request, "request is not persistent: only *_init makes such");
+  if (request.active)
+    return Error(Errc::request, "request is active already: complete it before starting it again");
+  return request.start();
+}
+
 Status start(MPI_Request handle) {
   auto request = some_request(handle);
   if (!request) return std::move(request).error();
-  if ((*request)->comm != nullptr) blame(*(*request)->comm);
-  if (!(*request)->persistent)
-    return Error(Errc::request, "request is not persistent: only *_init makes such");
-  if ((*request)->active)
-    return Error(Errc::request, "request is active already: complete it before starting it again");
-  return (*request)->start();
+  return blaming((*request)->comm, start(**request));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void Places::upload() const {
 void Places::download() const {
   for (const auto& [field, twin] : twins) {
     const std::vector<char> bytes = twin->read();
-    if (!bytes.empty()) std::memcpy(field->data(), bytes.data(), field->bytes());
+    if (field->bytes() != 0) std::memcpy(field->data(), bytes.data(), field->bytes());
   }
 }
 

@@ -141,6 +141,7 @@ void Buffer::unmap() {
 
 void Buffer::write(const std::vector<char>& bytes, size_t offset) {
   ASSERT_LE(offset + bytes.size(), size_);
+  if (bytes.empty()) return;
   if (kind_ == Kind::host || kind_ == Kind::pinned) {
     std::memcpy(data_ + offset, bytes.data(), bytes.size());
     return;
