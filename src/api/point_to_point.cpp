@@ -34,8 +34,13 @@ Status send(const void* buf, MPI_Count count, Datatype& type, int dest, int tag,
 Status isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              SendMode mode, MPI_Request* request) {
   Transfer* transfer = p2p::create_transfer(Kind::send);
-  p2p::post_send(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
   *request = handle_of(*transfer);
+  if (mode == SendMode::standard && p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) {
+    transfer->state = Transfer::State::done;
+    transfer->finish();
+  } else {
+    p2p::post_send(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
+  }
   return {};
 }
 

@@ -50,7 +50,7 @@ void Instance::idle(unsigned& rounds) {
   // A pause takes some 25 ns, a good part of a small message's latency: only now and then, for a sibling
   // thread.
   if (!oversubscribed && rounds < spin && !threaded) [[likely]] {
-    if (rounds % 8 == 0) pause();
+    if (rounds % 64 == 0) pause();
     return;
   }
   const bool locked = threaded;  // MPI_Session_init may set it meanwhile
