@@ -171,7 +171,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   struct Fetch {  // of a chunk
     device::Ticket ticket;
     Transfer* receiver;
-    transport::cuda_ipc::Mapping* mapping;
     uint32_t source;
     ScratchChunk chunk;
   };
@@ -183,6 +182,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] bool fetching(const Transfer& t) const;
   bool poll_fetches();
   void finish_fetch(const Fetch& fetch, Status outcome);
+  void finish_through_scratch(Transfer& t);
   static void on_scratch_done(const ScratchChunk& chunk);
 
   // protocol/device.cpp

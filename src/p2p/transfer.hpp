@@ -76,9 +76,9 @@ class Transfer : public core::Request, public match::Node {
   uint64_t expected = 0;  ///< receive: bytes that the matched message has
   uint64_t remote = 0;    ///< the other side's transfer
   device::Memory memory;
-  std::unique_ptr<Staging> staging;                  ///< device memory moved through pinned chunks
-  std::unique_ptr<ScratchSend> scratch;              ///< device memory sent through GPU scratch
-  transport::cuda_ipc::RegionName scratch_region{};  ///< receive through scratch: the sender's
+  std::unique_ptr<Staging> staging;                        ///< device memory moved through pinned chunks
+  std::unique_ptr<ScratchSend> scratch;                    ///< device memory sent through GPU scratch
+  transport::cuda_ipc::Mapping* sender_scratch = nullptr;  ///< receive through scratch: held until complete
 
   /// Copies bytes [offset, offset + n) of the packed stream; host-accessible buffers only.
   void pack(uint64_t offset, std::byte* out, size_t n) const;

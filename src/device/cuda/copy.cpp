@@ -44,9 +44,12 @@ using cuda::Completion;
 using cuda::LaneStream;
 using cuda::State;
 
-config::Size setting_list_max(
-    "gpu.list_max", size_t{512} << 10, 0, size_t{1} << 30,
-    "Several GPU copies of at most this size each go out as one kernel, larger ones to the copy engines");
+config::Size setting_list_max("gpu.list_max", 0, 0, size_t{1} << 30,
+                              "Four and more GPU copies of at most this size each go out as one kernel: "
+                              "quicker than copy engines below "
+                              "1m. 0, never: a kernel needs a free place on the GPU, and one of the "
+                              "application that fills it and waits "
+                              "for the message would wait for ever");
 config::Size setting_blocks("gpu.list_blocks", 64, 1, 1024,
                             "Blocks of 512 threads that such a kernel uses, at most");
 

@@ -47,15 +47,14 @@ void ScratchPool::close() {
   areas_.clear();
 }
 
-// Receiver: maps the sender's scratch and asks for the first chunks. False: not possible for this message.
+// Receiver: maps the sender's scratch, for as long as the message takes, and asks for the first chunks.
+// False: not possible for this message.
 bool Engine::get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if (!device_side(t)) return false;
-  auto mapping = map_region(t, source, rts);
-  if (mapping == nullptr) return false;
-  importer_->release(mapping);  // each fetch takes it again: the cache decides when it is closed
+  t.sender_scratch = map_region(t, source, rts);
+  if (t.sender_scratch == nullptr) return false;
   t.moved = 0;
   t.peer = source;
-  t.scratch_region = name_of(rts);
   clear_to_send(t, source, rts.sender, ClearToSend::kThroughScratch);
   return true;
 }
@@ -129,25 +128,22 @@ void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
     if (t.outcome) t.outcome = sender_failed();
     t.completion.bytes = t.moved;
     t.expected = 0;
-    if (!fetching(t)) complete(t);
+    if (!fetching(t)) finish_through_scratch(t);
     return;
   }
-  const transport::cuda_ipc::Region* region = importer().find(source, t.scratch_region);
-  auto mapping = region == nullptr ? Result<transport::cuda_ipc::Mapping*>(Error(
-                                         Errc::intern, "the sender's scratch memory is not known any more"))
-                                   : importer().open(source, *region, nullptr, mapping_side(t));
-  Fetch fetch{{}, &t, mapping ? *mapping : nullptr, source, chunk};
-  if (mapping) {
-    const View from{static_cast<std::byte*>((*mapping)->at(chunk.address)), nullptr, 0, (*mapping)->memory()};
-    auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size, device::Lane::in);
-    if (ticket) {
-      fetch.ticket = std::move(*ticket);
-      fetches_.push_back(std::move(fetch));
-      return;
-    }
-    return finish_fetch(fetch, std::move(ticket).error());
-  }
-  finish_fetch(fetch, std::move(mapping).error());
+  const View from{static_cast<std::byte*>(t.sender_scratch->at(chunk.address)), nullptr, 0,
+                  t.sender_scratch->memory()};
+  auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size, device::Lane::in);
+  Fetch fetch{{}, &t, source, chunk};
+  if (!ticket) return finish_fetch(fetch, std::move(ticket).error());
+  fetch.ticket = std::move(*ticket);
+  fetches_.push_back(std::move(fetch));
+}
+
+void Engine::finish_through_scratch(Transfer& t) {
+  importer_->release(t.sender_scratch);
+  t.sender_scratch = nullptr;
+  complete(t);
 }
 
 bool Engine::fetching(const Transfer& t) const {
@@ -172,14 +168,13 @@ bool Engine::poll_fetches() {
 }
 
 void Engine::finish_fetch(const Fetch& fetch, Status outcome) {
-  if (fetch.mapping != nullptr) importer_->release(fetch.mapping);
   ScratchChunk reply = fetch.chunk;
   reply.type = Type::scratch_done;
   post_control(fetch.source, &reply, sizeof reply);
   Transfer& t = *fetch.receiver;
   if (!outcome && t.outcome) t.outcome = std::move(outcome);
   t.moved += fetch.chunk.size;
-  if (t.moved >= t.expected && !fetching(t)) complete(t);
+  if (t.moved >= t.expected && !fetching(t)) finish_through_scratch(t);
 }
 
 // Sender: a chunk came back.
