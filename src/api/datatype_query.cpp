@@ -9,8 +9,8 @@
 #include "api/impl.hpp"
 #include "api/objects.hpp"
 #include "api/status.hpp"
+#include "datatype/f90.hpp"
 #include "datatype/predefined.hpp"
-#include "datatype/unnamed.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -161,12 +161,9 @@ Status Type_get_value_index(Datatype& value, Datatype& index, MPI_Datatype* pair
       {MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION, MPI_2DOUBLE_PRECISION},
       {MPI_INTEGER, MPI_INTEGER, MPI_2INTEGER},
   };
+  *pair = MPI_DATATYPE_NULL;
   for (const auto& known : kPairs)
-    if (known.value == handle_of(value) && known.index == handle_of(index))
-      return *pair = known.pair, Status{};
-  auto unnamed = datatype::value_index(value, index);
-  if (!unnamed) return std::move(unnamed).error();
-  *pair = *unnamed == nullptr ? MPI_DATATYPE_NULL : handle_of(**unnamed);
+    if (known.value == handle_of(value) && known.index == handle_of(index)) *pair = known.pair;
   return {};
 }
 

@@ -91,14 +91,6 @@ enum class Group : uint8_t {
   X(two_real, WEFT_PAIR(float, float), pair)               \
   X(two_double_precision, WEFT_PAIR(double, double), pair) \
   X(two_integer, WEFT_PAIR(int, int), pair)                \
-  X(int32_int64, WEFT_PAIR(int32_t, int64_t), pair)        \
-  X(int64_int64, WEFT_PAIR(int64_t, int64_t), pair)        \
-  X(uint32_int32, WEFT_PAIR(uint32_t, int32_t), pair)      \
-  X(uint32_int64, WEFT_PAIR(uint32_t, int64_t), pair)      \
-  X(uint64_int32, WEFT_PAIR(uint64_t, int32_t), pair)      \
-  X(uint64_int64, WEFT_PAIR(uint64_t, int64_t), pair)      \
-  X(float32_int64, WEFT_PAIR(float, int64_t), pair)        \
-  X(float64_int64, WEFT_PAIR(double, int64_t), pair)       \
   X(character, char, unreduced)                            \
   X(wide_character, wchar_t, unreduced)                    \
   X(packed, uint8_t, unreduced)                            \

@@ -141,7 +141,7 @@ Count elements(const Datatype& type, Count bytes) {
   Count found = bytes / type.size() * type.basic_elements();
   Count rest = bytes % type.size();
   if (rest == 0) return found;
-  if (type.predefined()) {  // only a pair can be cut at an element
+  if (type.contents().types.empty()) {  // a basic type: only a pair can be cut at an element
     const BasicFacts& known = facts(type.bounds().basic);
     return known.group == Group::pair && rest == known.first ? found + 1 : kUndefined;
   }
@@ -160,7 +160,7 @@ Count bytes_of_elements(const Datatype& type, Count count) {
   Count bytes = count / type.basic_elements() * type.size();
   Count rest = count % type.basic_elements();
   if (rest == 0) return bytes;
-  if (type.predefined()) return bytes + facts(type.bounds().basic).first;
+  if (type.contents().types.empty()) return bytes + facts(type.bounds().basic).first;
   for_each_part(type, [&](const Datatype& part, Count copies) {
     const Count inside = std::min(rest, part.basic_elements() * copies);
     bytes += bytes_of_elements(part, inside);

@@ -57,8 +57,6 @@ struct FormatOf<Pair<V, I>> {
 constexpr uintptr_t kLong = 0x20a, kUnsignedLong = 0x20e, kLongInt = 0x22a;
 
 Format format_of(const Datatype& type) {
-  if (type.contents().combiner == Combiner::value_index)
-    return {format_of(*type.contents().types[0]).first, format_of(*type.contents().types[1]).first};
   const Number long_outside = {sizeof(long), 4, Number::Kind::integer};
   switch (type.handle()) {
     case kLong:

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Choosing among the machine's kinds as Fortran compilers here do: the smallest that reaches both wishes.
-#include <limits>
-#include <string>
-#include <utility>
+#include "datatype/f90.hpp"
 
-#include "datatype/unnamed.hpp"
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "datatype/store.hpp"
 
 namespace weft::datatype {
 namespace {
@@ -30,19 +33,36 @@ constexpr IntegerKind kIntegers[] = {{2, Basic::integer1},
                                      {18, Basic::integer8},
                                      {38, Basic::integer16}};
 
-Made kind(Basic basic, Combiner combiner, std::vector<int> arguments) {
+/// All that were made, by their arguments; destroyed when the library goes.
+struct Registry {
+  std::map<std::tuple<Combiner, std::vector<int>>, Datatype*> types;
+  ~Registry() {
+    for (const auto& [arguments, type] : types)
+      if (type != nullptr) slab().destroy(type);
+  }
+};
+
+/// The one type for these arguments.
+Made unique(Basic basic, Combiner combiner, std::vector<int> arguments) {
+  static Registry made;
+  Datatype*& type = made.types[{combiner, arguments}];
+  if (type != nullptr) return type;
   Contents contents;
   contents.combiner = combiner;
   contents.integers = std::move(arguments);
-  return unnamed(basic, std::move(contents));
+  type = slab().create(basic, std::move(contents));
+  if (type == nullptr)
+    return Error(Errc::no_mem,
+                 "no datatype can be made (all handles are in use): free some with MPI_Type_free");
+  return type;
 }
 
 Made real_or_complex(Combiner combiner, int precision, int range) {
   if (precision == kUndefined && range == kUndefined)
     return Error(Errc::arg, "p and r are both MPI_UNDEFINED: give one of them");
-  for (const RealKind& known : kReals)
-    if (precision <= known.precision && range <= known.range)
-      return kind(combiner == Combiner::f90_real ? known.real : known.complex, combiner, {precision, range});
+  for (const RealKind& kind : kReals)
+    if (precision <= kind.precision && range <= kind.range)
+      return unique(combiner == Combiner::f90_real ? kind.real : kind.complex, combiner, {precision, range});
   return Error(Errc::arg, "p = " + std::to_string(precision) + ", r = " + std::to_string(range) +
                               ": no real type here has this precision and range (33 digits, exponent 4931)");
 }
@@ -56,8 +76,8 @@ Made f90_complex(int precision, int range) {
 }
 
 Made f90_integer(int range) {
-  for (const IntegerKind& known : kIntegers)
-    if (range <= known.range) return kind(known.integer, Combiner::f90_integer, {range});
+  for (const IntegerKind& kind : kIntegers)
+    if (range <= kind.range) return unique(kind.integer, Combiner::f90_integer, {range});
   return Error(Errc::arg,
                "r = " + std::to_string(range) + ": no integer type here has this range (38 digits)");
 }

@@ -246,51 +246,6 @@ TEST_F(DatatypeApi, TypesBySizeAndByModel) {
   EXPECT_EQ(type, MPI_DOUBLE_INT);
   MPI_Type_get_value_index(MPI_CHAR, MPI_INT, &type);
   EXPECT_EQ(type, MPI_DATATYPE_NULL);
-  MPI_Type_get_value_index(MPI_FLOAT, MPI_FLOAT, &type);
-  EXPECT_EQ(type, MPI_DATATYPE_NULL);
-}
-
-TEST_F(DatatypeApi, UnnamedPairs) {
-  struct Pair {
-    float value;
-    int64_t index;
-  };
-  MPI_Datatype type, same, parts[2];
-  ASSERT_EQ(MPI_Type_get_value_index(MPI_FLOAT, MPI_INT64_T, &type), MPI_SUCCESS);
-  ASSERT_NE(type, MPI_DATATYPE_NULL);
-  MPI_Type_get_value_index(MPI_FLOAT, MPI_INT64_T, &same);
-  EXPECT_EQ(type, same);
-  MPI_Type_get_value_index(MPI_FLOAT, MPI_LONG, &same);
-  EXPECT_NE(type, same);  // the same numbers, but other types
-  int integers, addresses, datatypes, combiner, size = 0;
-  MPI_Type_get_envelope(type, &integers, &addresses, &datatypes, &combiner);
-  EXPECT_EQ(combiner, MPI_COMBINER_VALUE_INDEX);
-  EXPECT_EQ(integers + addresses, 0);
-  ASSERT_EQ(datatypes, 2);
-  MPI_Type_get_contents(type, 0, 0, 2, nullptr, nullptr, parts);
-  EXPECT_EQ(parts[0], MPI_FLOAT);
-  EXPECT_EQ(parts[1], MPI_INT64_T);
-  MPI_Aint lb, extent;
-  MPI_Type_get_extent(type, &lb, &extent);
-  EXPECT_EQ(extent, static_cast<MPI_Aint>(sizeof(Pair)));
-  MPI_Type_size(type, &size);
-  EXPECT_EQ(size, 12);
-  EXPECT_EQ(error_class(MPI_Type_free(&type)), MPI_ERR_TYPE);
-  const Pair in[] = {{2, 7}, {1, int64_t{1} << 40}};
-  Pair inout[] = {{2, 5}, {4, 9}};
-  ASSERT_EQ(MPI_Reduce_local(in, inout, 2, type, MPI_MINLOC), MPI_SUCCESS);
-  EXPECT_EQ(inout[0].index, 5);
-  EXPECT_EQ(inout[1].value, 1);
-  EXPECT_EQ(inout[1].index, int64_t{1} << 40);
-  MPI_Status status{};
-  MPI_Status_set_elements(&status, type, 3);  // a pair and a value
-  MPI_Count count = 0;
-  MPI_Get_elements_x(&status, type, &count);
-  EXPECT_EQ(count, 3);
-  MPI_Type_get_value_index(MPI_LONG, MPI_LONG, &same);
-  MPI_Aint room = 0;
-  MPI_Pack_external_size("external32", 1, same, &room);
-  EXPECT_EQ(room, 8);  // a long has 4 bytes outside
 }
 
 TEST_F(DatatypeApi, TypedMessageToMyself) {

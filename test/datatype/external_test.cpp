@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "datatype/f90.hpp"
 #include "datatype/support.hpp"
-#include "datatype/unnamed.hpp"
 
 namespace weft::test {
 namespace {

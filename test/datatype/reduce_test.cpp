@@ -56,8 +56,7 @@ TEST(Reduce, AllowedPairs) {
   EXPECT_EQ(allowed_on(Basic::byte), byte);
   for (const Basic b :
        {Basic::float_int, Basic::double_int, Basic::long_int, Basic::two_int, Basic::short_int,
-        Basic::long_double_int, Basic::two_real, Basic::two_double_precision, Basic::two_integer,
-        Basic::int32_int64, Basic::uint64_int32})
+        Basic::long_double_int, Basic::two_real, Basic::two_double_precision, Basic::two_integer})
     EXPECT_EQ(allowed_on(b), pair) << facts(b).name;
   for (const Basic b :
        {Basic::character, Basic::wide_character, Basic::packed, Basic::float16, Basic::bfloat16})
@@ -264,14 +263,6 @@ TEST(Reduce, Pairs) {
   check_pairs<float, float>(Basic::two_real);
   check_pairs<double, double>(Basic::two_double_precision);
   check_pairs<int, int>(Basic::two_integer);
-  check_pairs<int32_t, int64_t>(Basic::int32_int64);
-  check_pairs<int64_t, int64_t>(Basic::int64_int64);
-  check_pairs<uint32_t, int32_t>(Basic::uint32_int32);
-  check_pairs<uint32_t, int64_t>(Basic::uint32_int64);
-  check_pairs<uint64_t, int32_t>(Basic::uint64_int32);
-  check_pairs<uint64_t, int64_t>(Basic::uint64_int64);
-  check_pairs<float, int64_t>(Basic::float32_int64);
-  check_pairs<double, int64_t>(Basic::float64_int64);
 }
 
 TEST(Reduce, NoOpAndEmptyArraysChangeNothing) {
