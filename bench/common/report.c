@@ -7,7 +7,7 @@
 #include <string.h>
 
 // Column widths of the Ohio State programs.
-enum { SIZE_WIDTH = 10, FIELD_WIDTH = 18, ITERATIONS_WIDTH = 12 };
+enum { SIZE_COLUMN = 10, FIELD_COLUMN = 18, ITERATIONS_COLUMN = 12 };
 
 static const char* unit(const char* column) { return strchr(column, '('); }
 
@@ -26,23 +26,23 @@ void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) 
   } else {
     snprintf(text, sizeof text, "%s", program->column);
   }
-  printf("# %-*s%*s", SIZE_WIDTH - 2, "Size", FIELD_WIDTH, text);
+  printf("# %-*s%*s", SIZE_COLUMN - 2, "Size", FIELD_COLUMN, text);
   if (run->options.full) {
-    printf("%*s%*s%*s", FIELD_WIDTH, "Min Latency(us)", FIELD_WIDTH, "Max Latency(us)", ITERATIONS_WIDTH,
+    printf("%*s%*s%*s", FIELD_COLUMN, "Min Latency(us)", FIELD_COLUMN, "Max Latency(us)", ITERATIONS_COLUMN,
            "Iterations");
   }
-  if (run->options.validate) printf("%*s", FIELD_WIDTH, "Validation");
+  if (run->options.validate) printf("%*s", FIELD_COLUMN, "Validation");
   printf("\n");
   fflush(stdout);
 }
 
 void bench_report_row(const struct bench_run* run, const struct bench_row* row) {
-  printf("%-*zu%*.2f", SIZE_WIDTH, row->size, FIELD_WIDTH, row->average);
+  printf("%-*zu%*.2f", SIZE_COLUMN, row->size, FIELD_COLUMN, row->average);
   if (run->options.full) {
-    printf("%*.2f%*.2f%*ld", FIELD_WIDTH, row->minimum, FIELD_WIDTH, row->maximum, ITERATIONS_WIDTH,
+    printf("%*.2f%*.2f%*ld", FIELD_COLUMN, row->minimum, FIELD_COLUMN, row->maximum, ITERATIONS_COLUMN,
            row->iterations);
   }
-  if (run->options.validate) printf("%*s", FIELD_WIDTH, row->valid ? "Pass" : "Fail");
+  if (run->options.validate) printf("%*s", FIELD_COLUMN, row->valid ? "Pass" : "Fail");
   printf("\n");
   fflush(stdout);
 }
