@@ -3,7 +3,6 @@
 // is not contiguous is packed into it, a chunk at a time, and fetched from there over NVLink or PCIe.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 

@@ -2,17 +2,30 @@
 #include "device/cuda/copier.hpp"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 
-namespace weft::device::cuda {
+namespace weft::device {
+namespace {
+
+// Bit n: ranks of other processes use device n. Without MPS processes take turns on a GPU, and a resident
+// kernel wastes its process's.
+std::atomic<uint64_t> shared_gpus{0};
+
+}  // namespace
+
+void note_shared(int device) {
+  if (device >= 0 && device < 64) shared_gpus.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+}
+
+namespace cuda {
 namespace {
 
 config::Choice setting_copier("gpu.copier", 0, {"auto", "on", "off"},
@@ -38,14 +51,6 @@ constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies 
 constexpr size_t kListBytes = size_t{32} << 10;  // that one block copies for a list
 constexpr unsigned kSmallThreads = 128;          // of a life that serves what one block does best
 
-std::atomic<uint64_t> shared_gpus{0};  // bit n: device n has ranks of other processes
-
-uint64_t now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
-}
-
 bool is_one(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && std::strcmp(value, "1") == 0;
@@ -64,10 +69,6 @@ uint32_t blocks_for(size_t bytes) {
 }
 
 }  // namespace
-
-void note_shared_gpu(Ordinal device) {
-  if (device >= 0 && device < 64) shared_gpus.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
-}
 
 bool Copier::disturbs_others() const {
   return !setting_copier.is("on") && (shared_gpus.load(std::memory_order_relaxed) >> state_->device & 1) != 0;
@@ -110,7 +111,8 @@ void Copier::close() {
   const std::lock_guard lock(mutex_);
   if (state_ != nullptr && !ended_) {
     write(++submitted_, {}, 0, 0);
-    for (const uint64_t until = now() + kEndTime; status().gone != generation_ && now() < until;)
+    for (const uint64_t until = monotonic_ns() + kEndTime;
+         status().gone != generation_ && monotonic_ns() < until;)
       ::sched_yield();
   }
   state_ = nullptr;
@@ -134,7 +136,7 @@ bool Copier::takes(size_t count, size_t bytes) const {
 
 /// Keeps account of how close together small copies come.
 void Copier::pace(size_t bytes) {
-  const uint64_t time = now(), gap = time - last_;
+  const uint64_t time = monotonic_ns(), gap = time - last_;
   last_ = time;
   largest_ = std::max(largest_, bytes);
   if (gap > kClose) {
@@ -283,4 +285,5 @@ Copier::Counters Copier::counters() {
   return counters_;
 }
 
-}  // namespace weft::device::cuda
+}  // namespace cuda
+}  // namespace weft::device

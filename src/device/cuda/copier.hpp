@@ -16,9 +16,6 @@ namespace weft::device::cuda {
 
 struct State;
 
-/// Several processes use this GPU: without MPS they take turns, and a resident kernel wastes its process's.
-void note_shared_gpu(Ordinal device);
-
 class Copier {
  public:
   /// Allocates ring and status in the state's current context. Without kernels, or when switched off, it

@@ -4,11 +4,11 @@
 #include "device/copy.hpp"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "device/cuda/context.hpp"
 
@@ -56,12 +56,6 @@ config::Size setting_blocks("gpu.list_blocks", 64, 1, 1024,
 constexpr size_t kMany = 4;                          // copies for which a kernel beats a batch of the engines
 constexpr size_t kBatch = 64;                        // copies handed to the engines in one call
 constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
-
-uint64_t now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
-}
 
 cuda::Address address(const void* p) { return reinterpret_cast<cuda::Address>(p); }
 
@@ -234,7 +228,7 @@ cuda::Code ask_driver(const LaneStream& lane, cuda::Event event) {
 
 /// A stream that is long over what it does may have faulted: true when it is time to ask.
 bool time_to_ask(uint64_t& check_at) {
-  const uint64_t time = now();
+  const uint64_t time = monotonic_ns();
   const bool due = check_at != 0 && time >= check_at;
   if (check_at == 0 || due) check_at = time + kFaultCheckInterval;
   return due;
@@ -385,8 +379,6 @@ Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& 
   if (!ticket) return std::move(ticket).error();
   return wait(*ticket);
 }
-
-void note_shared(int device) { cuda::note_shared_gpu(device); }
 
 CopierCounters copier_counters(const Memory& memory) {
   if (!available() || !memory.known_to_driver()) return {};
