@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Host reduction loops, one function for each allowed (operation, type) of reduce_table.hpp.
+// Host reduction loops, one function for each allowed (operation, type) of base/element/reduce.hpp.
 // Compiled with -O3: the loops are written for the vectoriser.
 #include "datatype/reduce.hpp"
 
@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "datatype/reduce_table.hpp"
-
 namespace weft::datatype {
 namespace {
+
+using element::Apply;
 
 template <class T>
 struct IsPair : std::false_type {};
@@ -28,7 +28,8 @@ template <ReduceOp op, class T>
 void loop(const void* in, void* inout, size_t count) {
   const auto* __restrict a = static_cast<const Anywhere<T>*>(in);
   auto* __restrict b = static_cast<Anywhere<T>*>(inout);
-  for (size_t i = 0; i < count; ++i) b[i].value = Apply<op>::template of<T>(a[i].value, b[i].value);
+  for (size_t i = 0; i < count; ++i)
+    b[i].value = element::narrow<T>(Apply<op>::of(element::widen(a[i].value), element::widen(b[i].value)));
 }
 
 template <class T>
@@ -63,7 +64,9 @@ void pair_loop(const void* in, void* inout, size_t count) {
     if constexpr (op == ReduceOp::replace) {
       put_pair<P>(b, a);
     } else {
-      if (Apply<op>::takes_first(load_pair<P>(a), load_pair<P>(b))) put_pair<P>(b, a);
+      const P first = load_pair<P>(a), second = load_pair<P>(b);
+      if (op == ReduceOp::minloc ? element::takes_lower(first, second) : element::takes_higher(first, second))
+        put_pair<P>(b, a);
     }
   }
 }

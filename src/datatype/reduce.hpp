@@ -5,27 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/element/reduce.hpp"
 #include "datatype/basic.hpp"
 
 namespace weft::datatype {
 
-enum class ReduceOp : uint8_t {
-  sum,
-  min,
-  max,
-  prod,
-  band,
-  bor,
-  bxor,
-  land,
-  lor,
-  lxor,
-  minloc,
-  maxloc,
-  replace,
-  no_op
-};
-constexpr int kReduceOps = 14;
+using element::kReduceOps;
+using element::ReduceOp;
 
 /// inout[i] = in[i] op inout[i]; the arrays must not overlap.
 using ReduceFn = void (*)(const void* in, void* inout, size_t count);

@@ -45,10 +45,11 @@ TEST(Reduce, AllowedPairs) {
     EXPECT_EQ(allowed_on(b), c_integer) << facts(b).name;
   for (const Basic b : {Basic::integer1, Basic::integer2, Basic::integer4, Basic::integer8, Basic::integer16})
     EXPECT_EQ(allowed_on(b), other_integer) << facts(b).name;
-  for (const Basic b : {Basic::float32, Basic::float64, Basic::long_double, Basic::float128})
-    EXPECT_EQ(allowed_on(b), floating) << facts(b).name;
   for (const Basic b :
-       {Basic::complex_float32, Basic::complex_float64, Basic::complex_long_double, Basic::complex_float128})
+       {Basic::float16, Basic::bfloat16, Basic::float32, Basic::float64, Basic::long_double, Basic::float128})
+    EXPECT_EQ(allowed_on(b), floating) << facts(b).name;
+  for (const Basic b : {Basic::complex_float16, Basic::complex_float32, Basic::complex_float64,
+                        Basic::complex_long_double, Basic::complex_float128})
     EXPECT_EQ(allowed_on(b), complex) << facts(b).name;
   for (const Basic b :
        {Basic::c_bool, Basic::logical1, Basic::logical2, Basic::logical4, Basic::logical8, Basic::logical16})
@@ -58,8 +59,7 @@ TEST(Reduce, AllowedPairs) {
        {Basic::float_int, Basic::double_int, Basic::long_int, Basic::two_int, Basic::short_int,
         Basic::long_double_int, Basic::two_real, Basic::two_double_precision, Basic::two_integer})
     EXPECT_EQ(allowed_on(b), pair) << facts(b).name;
-  for (const Basic b :
-       {Basic::character, Basic::wide_character, Basic::packed, Basic::float16, Basic::bfloat16})
+  for (const Basic b : {Basic::character, Basic::wide_character, Basic::packed})
     EXPECT_EQ(allowed_on(b), none) << facts(b).name;
 }
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an element is computed in: binary16 and bfloat16 in float, everything else in itself. Rounds to
+// nearest even; the host and the GPU give the same bits.
+#pragma once
+#include <cstring>
+
+#include "base/element/type.hpp"
+
+namespace weft::element {
+namespace detail {
+
+template <class To, class From>
+WEFT_HOST_DEVICE inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "the sizes must be equal");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+constexpr uint16_t kNan16 = 0x7fff;  // what GPUs make of every NaN
+
+WEFT_HOST_DEVICE inline uint32_t round_shift(uint32_t bits, int shift) {
+  const uint32_t half = (1u << (shift - 1)) - 1 + ((bits >> shift) & 1);
+  return (bits + half) >> shift;
+}
+
+/// By IEEE 754 section 4.3.1, on the bits.
+WEFT_HOST_DEVICE inline uint16_t half_bits(float value) {
+  const auto bits = bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return kNan16;
+  if (magnitude >= 0x47800000) return sign | 0x7c00;  // 65536 and above
+  if (magnitude >= 0x38800000)                        // normal; rounding may carry up to infinity
+    return static_cast<uint16_t>(sign | (round_shift(magnitude, 13) - (112u << 10)));
+  if (magnitude < 0x33000000) return sign;  // below half of the least subnormal
+  const int shift = 126 - static_cast<int>(magnitude >> 23);
+  return static_cast<uint16_t>(sign | round_shift((magnitude & 0x7fffff) | 0x800000, shift));
+}
+
+WEFT_HOST_DEVICE inline float float_of_half(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16, rest = half & 0x7fff;
+  if (rest >= 0x7c00) return bit_cast<float>(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+  if (rest >= 0x400) return bit_cast<float>(sign | ((rest << 13) + (112u << 23)));
+  const float magnitude = static_cast<float>(rest) * (1.0f / (1 << 24));
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+}  // namespace detail
+
+WEFT_HOST_DEVICE inline float widen(Half x) {
+#ifdef __CUDA_ARCH__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#else
+  return detail::float_of_half(x.bits);
+#endif
+}
+WEFT_HOST_DEVICE inline float widen(BFloat16 x) {
+  return detail::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+}
+template <class T>
+WEFT_HOST_DEVICE constexpr T widen(T x) {
+  return x;
+}
+WEFT_HOST_DEVICE inline Complex<float> widen(Complex<Half> x) { return {widen(x.re), widen(x.im)}; }
+
+/// The type that widen() gives.
+template <class T>
+using Wide = decltype(widen(T{}));
+
+template <class T>
+struct Narrow {
+  WEFT_HOST_DEVICE static constexpr T of(T x) { return x; }
+};
+template <>
+struct Narrow<Half> {
+  WEFT_HOST_DEVICE static Half of(float x) {
+#ifdef __CUDA_ARCH__
+    Half narrow;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow.bits) : "f"(x));
+    return narrow;
+#else
+    return {detail::half_bits(x)};
+#endif
+  }
+};
+template <>
+struct Narrow<BFloat16> {
+  WEFT_HOST_DEVICE static BFloat16 of(float x) {
+    const auto bits = detail::bit_cast<uint32_t>(x);
+    if ((bits & 0x7fffffff) > 0x7f800000) return {detail::kNan16};
+    return {static_cast<uint16_t>(detail::round_shift(bits, 16))};
+  }
+};
+template <>
+struct Narrow<Complex<Half>> {
+  WEFT_HOST_DEVICE static Complex<Half> of(Complex<float> x) {
+    return {Narrow<Half>::of(x.re), Narrow<Half>::of(x.im)};
+  }
+};
+/// Back from widen().
+template <class T>
+WEFT_HOST_DEVICE T narrow(Wide<T> x) {
+  return Narrow<T>::of(x);
+}
+
+}  // namespace weft::element

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The machine types behind MPI's predefined datatypes, with the group that says which reductions are allowed
+// (MPI 5.0 section 6.9.2). One X-macro, shared by the host loops, the GPU kernels and the tests. C++17.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define WEFT_HOST_DEVICE __host__ __device__
+#else
+#define WEFT_HOST_DEVICE
+#endif
+
+namespace weft::element {
+
+__extension__ typedef __int128 Int128;  // INTEGER*16, LOGICAL*16
+__extension__ typedef unsigned __int128 UInt128;
+#if defined(__SIZEOF_FLOAT128__) && !defined(__CUDACC__)
+__extension__ typedef __float128 Float128;  // REAL*16
+#else
+typedef long double Float128;  // aarch64: long double is IEEE binary128; GPU code does not use it
+#endif
+
+/// IEEE binary16 and bfloat16 by their bits; element/convert.hpp computes with them in float.
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+/// Complex number with C's and Fortran's layout; plain arithmetic, so that loops vectorise.
+template <class T>
+struct Complex {
+  T re, im;
+};
+
+/// Value and index, laid out as C lays out the struct {value; index}.
+template <class T, class I>
+struct Pair {
+  T value;
+  I index;
+};
+
+/// Which of the standard's groups a basic type belongs to. `unreduced`: a group that no arithmetic is defined
+/// on here.
+enum class Group : uint8_t {
+  c_integer,
+  fortran_integer,
+  floating,
+  complex,
+  logical,
+  byte,
+  multi_language,
+  pair,
+  unreduced
+};
+
+// X(enumerator, C++ type, group)
+#define WEFT_BASIC_TYPES(X)                                         \
+  X(int8, int8_t, c_integer)                                        \
+  X(int16, int16_t, c_integer)                                      \
+  X(int32, int32_t, c_integer)                                      \
+  X(int64, int64_t, c_integer)                                      \
+  X(uint8, uint8_t, c_integer)                                      \
+  X(uint16, uint16_t, c_integer)                                    \
+  X(uint32, uint32_t, c_integer)                                    \
+  X(uint64, uint64_t, c_integer)                                    \
+  X(integer1, int8_t, fortran_integer)                              \
+  X(integer2, int16_t, fortran_integer)                             \
+  X(integer4, int32_t, fortran_integer)                             \
+  X(integer8, int64_t, fortran_integer)                             \
+  X(integer16, element::Int128, fortran_integer)                    \
+  X(float16, element::Half, floating)                               \
+  X(bfloat16, element::BFloat16, floating)                          \
+  X(float32, float, floating)                                       \
+  X(float64, double, floating)                                      \
+  X(long_double, long double, floating)                             \
+  X(float128, element::Float128, floating)                          \
+  X(complex_float16, element::Complex<element::Half>, complex)      \
+  X(complex_float32, element::Complex<float>, complex)              \
+  X(complex_float64, element::Complex<double>, complex)             \
+  X(complex_long_double, element::Complex<long double>, complex)    \
+  X(complex_float128, element::Complex<element::Float128>, complex) \
+  X(c_bool, uint8_t, logical)                                       \
+  X(logical1, int8_t, logical)                                      \
+  X(logical2, int16_t, logical)                                     \
+  X(logical4, int32_t, logical)                                     \
+  X(logical8, int64_t, logical)                                     \
+  X(logical16, element::Int128, logical)                            \
+  X(byte, uint8_t, byte)                                            \
+  X(aint, int64_t, multi_language)                                  \
+  X(count, int64_t, multi_language)                                 \
+  X(offset, int64_t, multi_language)                                \
+  X(float_int, WEFT_PAIR(float, int), pair)                         \
+  X(double_int, WEFT_PAIR(double, int), pair)                       \
+  X(long_int, WEFT_PAIR(long, int), pair)                           \
+  X(two_int, WEFT_PAIR(int, int), pair)                             \
+  X(short_int, WEFT_PAIR(short, int), pair)                         \
+  X(long_double_int, WEFT_PAIR(long double, int), pair)             \
+  X(two_real, WEFT_PAIR(float, float), pair)                        \
+  X(two_double_precision, WEFT_PAIR(double, double), pair)          \
+  X(two_integer, WEFT_PAIR(int, int), pair)                         \
+  X(character, char, unreduced)                                     \
+  X(wide_character, wchar_t, unreduced)                             \
+  X(packed, uint8_t, unreduced)
+
+// Keeps the comma of Pair<T, I> away from the preprocessor.
+#define WEFT_PAIR(T, I) element::Pair<T, I>
+
+enum class Basic : uint8_t {
+#define WEFT_X(name, type, group) name,
+  WEFT_BASIC_TYPES(WEFT_X)
+#undef WEFT_X
+};
+constexpr int kBasics = 0
+#define WEFT_X(name, type, group) +1
+    WEFT_BASIC_TYPES(WEFT_X)
+#undef WEFT_X
+    ;
+
+}  // namespace weft::element

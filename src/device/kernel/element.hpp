@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reductions as the kernels compute them: on granules, 16 bytes of elements that lie one behind the other.
+// Made from the table of base/element/reduce.hpp; the emulated driver's kernels and the tests call the same
+// functions. A kernel gets its Reduction at run time, the same for all threads: one branch a granule. C++17.
+#pragma once
+#include <type_traits>
+
+#include "base/element/reduce.hpp"
+
+#ifdef __CUDACC__
+#define WEFT_INLINE __host__ __device__ __forceinline__
+#define WEFT_UNROLL _Pragma("unroll")
+#define WEFT_DO_NOT_UNROLL _Pragma("unroll 1")
+#else
+#define WEFT_INLINE inline
+#define WEFT_UNROLL
+#define WEFT_DO_NOT_UNROLL
+#endif
+
+namespace weft::device::kernel {
+
+using element::ReduceOp;
+
+/// The machine types that kernels compute with. Basic types that are computed alike share one: see
+/// reduction_of(). All sizes divide 16.
+#define WEFT_KERNEL_ELEMENTS(X)                       \
+  X(int8, int8_t)                                     \
+  X(int16, int16_t)                                   \
+  X(int32, int32_t)                                   \
+  X(int64, int64_t)                                   \
+  X(int128, element::Int128)                          \
+  X(uint8, uint8_t)                                   \
+  X(uint16, uint16_t)                                 \
+  X(uint32, uint32_t)                                 \
+  X(uint64, uint64_t)                                 \
+  X(float16, element::Half)                           \
+  X(bfloat16, element::BFloat16)                      \
+  X(float32, float)                                   \
+  X(float64, double)                                  \
+  X(complex_float16, element::Complex<element::Half>) \
+  X(complex_float32, element::Complex<float>)         \
+  X(complex_float64, element::Complex<double>)        \
+  X(float_int, WEFT_PAIR(float, int))                 \
+  X(double_int, WEFT_PAIR(double, int))               \
+  X(long_int, WEFT_PAIR(long, int))                   \
+  X(two_int, WEFT_PAIR(int, int))                     \
+  X(short_int, WEFT_PAIR(short, int))                 \
+  X(two_real, WEFT_PAIR(float, float))                \
+  X(two_double_precision, WEFT_PAIR(double, double))
+
+enum class Element : uint8_t {
+#define WEFT_X(name, type) name,
+  WEFT_KERNEL_ELEMENTS(WEFT_X)
+#undef WEFT_X
+      none
+};
+
+/// An operation on a type, as kernel parameter: what they agree on by value.
+struct Reduction {
+  ReduceOp op = ReduceOp::no_op;
+  Element element = Element::none;
+  /// False: not for kernels (`long double`, quadruple precision), or not defined at all.
+  [[nodiscard]] WEFT_HOST_DEVICE constexpr bool defined() const { return element != Element::none; }
+};
+
+struct alignas(16) Granule {
+  uint32_t words[4];
+};
+
+namespace detail {
+
+enum class Family : uint8_t { signed_integer, unsigned_integer, floating, complex, pair };
+template <class T>
+struct FamilyOf {
+  static constexpr Family value = T(-1) < T(0) ? Family::signed_integer : Family::unsigned_integer;
+};
+template <>
+struct FamilyOf<element::Half> {
+  static constexpr Family value = Family::floating;
+};
+template <>
+struct FamilyOf<element::BFloat16> : FamilyOf<element::Half> {};
+template <>
+struct FamilyOf<float> : FamilyOf<element::Half> {};
+template <>
+struct FamilyOf<double> : FamilyOf<element::Half> {};
+template <class T>
+struct FamilyOf<element::Complex<T>> {
+  static constexpr Family value = Family::complex;
+};
+template <class V, class I>
+struct FamilyOf<element::Pair<V, I>> {
+  static constexpr Family value = Family::pair;
+};
+
+/// Operations that do not look at the elements: they are computed on words.
+WEFT_HOST_DEVICE constexpr bool bitwise(ReduceOp op) {
+  return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor || op == ReduceOp::replace ||
+         op == ReduceOp::no_op;
+}
+
+/// Which combinations kernels have, after what reduction_of() makes alike.
+template <ReduceOp op, class T>
+WEFT_HOST_DEVICE constexpr bool compiled() {
+  constexpr Family family = FamilyOf<T>::value;
+  constexpr bool byte = std::is_same<T, uint8_t>::value;
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::prod:
+      return family == Family::signed_integer || family == Family::floating || family == Family::complex;
+    case ReduceOp::min:
+    case ReduceOp::max:
+      return family != Family::complex && family != Family::pair;
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::lxor:
+      return family == Family::signed_integer;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      return byte;
+    case ReduceOp::minloc:
+    case ReduceOp::maxloc:
+      return family == Family::pair;
+    case ReduceOp::replace:
+    case ReduceOp::no_op:
+      return byte || family == Family::pair;
+  }
+  return false;
+}
+
+/// The type in which an operation is computed.
+template <ReduceOp op, class T, bool = bitwise(op)>
+struct LaneOf {
+  using type = T;
+};
+template <ReduceOp op, class T>
+struct LaneOf<op, T, true> {
+  using type = uint64_t;
+};
+
+template <class T>
+constexpr Element element_of() {
+#define WEFT_X(name, type) \
+  if (std::is_same<T, type>::value) return Element::name;
+  WEFT_KERNEL_ELEMENTS(WEFT_X)
+#undef WEFT_X
+  return Element::none;
+}
+
+constexpr Element signed_of(size_t size) {
+  return size == 1   ? Element::int8
+         : size == 2 ? Element::int16
+         : size == 4 ? Element::int32
+         : size == 8 ? Element::int64
+                     : Element::int128;
+}
+
+constexpr Reduction make_reduction(ReduceOp op, element::Group group, Element exact, size_t size) {
+  using element::Group;
+  if (!element::allowed(op, group)) return {};
+  const bool integer = group != Group::floating && group != Group::complex && group != Group::pair;
+  if (bitwise(op)) return {op, group == Group::pair ? exact : Element::uint8};
+  if (integer && op != ReduceOp::min && op != ReduceOp::max) return {op, signed_of(size)};
+  return {op, exact};
+}
+
+}  // namespace detail
+
+/// What a kernel computes for an operation of MPI on a basic type.
+constexpr Reduction reduction_of(ReduceOp op, element::Basic basic) {
+  switch (basic) {
+#define WEFT_X(name, type, group) \
+  case element::Basic::name:      \
+    return detail::make_reduction(op, element::Group::group, detail::element_of<type>(), sizeof(type));
+    WEFT_BASIC_TYPES(WEFT_X)
+#undef WEFT_X
+  }
+  return {};
+}
+
+namespace detail {
+
+/// Lanes are taken out of the words and put back by value, so that a granule stays in registers.
+template <class Lane>
+WEFT_INLINE Lane lane_of(const Granule& granule, int i) {
+  constexpr int kSize = sizeof(Lane);
+  Lane lane;
+  if constexpr (kSize < 4) {
+    const uint32_t word = granule.words[i * kSize / 4] >> (i * kSize % 4 * 8);
+    typename std::conditional<kSize == 1, uint8_t, uint16_t>::type bits = word;
+    memcpy(&lane, &bits, kSize);
+  } else {
+    uint32_t words[kSize / 4];
+    for (int k = 0; k < kSize / 4; ++k) words[k] = granule.words[i * kSize / 4 + k];
+    memcpy(&lane, words, kSize);
+  }
+  return lane;
+}
+
+/// Lanes of less than a word are put into words that were zero before.
+template <class Lane>
+WEFT_INLINE void put_lane(Granule& granule, int i, const Lane& lane) {
+  constexpr int kSize = sizeof(Lane);
+  if constexpr (kSize < 4) {
+    typename std::conditional<kSize == 1, uint8_t, uint16_t>::type bits;
+    memcpy(&bits, &lane, kSize);
+    granule.words[i * kSize / 4] |= static_cast<uint32_t>(bits) << (i * kSize % 4 * 8);
+  } else {
+    uint32_t words[kSize / 4];
+    memcpy(words, &lane, kSize);
+    for (int k = 0; k < kSize / 4; ++k) granule.words[i * kSize / 4 + k] = words[k];
+  }
+}
+
+}  // namespace detail
+
+/// One operation on one type: a granule at a time, or many terms with one rounding at the end.
+template <ReduceOp op, class T>
+struct Term {
+  using Lane = typename detail::LaneOf<op, T>::type;
+  using Wide = element::Wide<Lane>;
+  static constexpr int kLanes = 16 / sizeof(Lane);
+
+  /// acc = acc op term; the accumulator of binary16 and bfloat16 is float.
+  struct Accumulator {
+    Wide values[kLanes];
+    WEFT_INLINE void set(const Granule& first) {
+      WEFT_UNROLL
+      for (int i = 0; i < kLanes; ++i) values[i] = element::widen(detail::lane_of<Lane>(first, i));
+    }
+    WEFT_INLINE void add(const Granule& term) {
+      WEFT_UNROLL
+      for (int i = 0; i < kLanes; ++i)
+        values[i] = element::Apply<op>::of(values[i], element::widen(detail::lane_of<Lane>(term, i)));
+    }
+    WEFT_INLINE Granule get() const {
+      Granule granule{};
+      WEFT_UNROLL
+      for (int i = 0; i < kLanes; ++i) detail::put_lane<Lane>(granule, i, element::narrow<Lane>(values[i]));
+      return granule;
+    }
+  };
+};
+
+namespace detail {
+
+template <ReduceOp op, class Do>
+WEFT_INLINE void visit_element(Element element, Do&& act) {
+  switch (element) {
+#define WEFT_X(name, type)                                     \
+  case Element::name:                                          \
+    if constexpr (compiled<op, type>()) act(Term<op, type>{}); \
+    break;
+    WEFT_KERNEL_ELEMENTS(WEFT_X)
+#undef WEFT_X
+    case Element::none:
+      break;
+  }
+}
+
+}  // namespace detail
+
+/// act(Term<op, type>{}) for the operation and type of `reduction`: hoists the branch out of a loop.
+template <class Do>
+WEFT_INLINE void visit(Reduction reduction, Do&& act) {
+  switch (reduction.op) {
+#define WEFT_X(name)                                               \
+  case ReduceOp::name:                                             \
+    detail::visit_element<ReduceOp::name>(reduction.element, act); \
+    break;
+    WEFT_X(sum)
+    WEFT_X(min)
+    WEFT_X(max)
+    WEFT_X(prod)
+    WEFT_X(band)
+    WEFT_X(bor)
+    WEFT_X(bxor)
+    WEFT_X(land)
+    WEFT_X(lor)
+    WEFT_X(lxor)
+    WEFT_X(minloc)
+    WEFT_X(maxloc)
+    WEFT_X(replace)
+    WEFT_X(no_op)
+#undef WEFT_X
+  }
+}
+
+/// fetch(0) op fetch(1) op ... op fetch(terms - 1), in this order: terms of rank 0, 1, ... make MPI's result.
+template <class Fetch>
+WEFT_INLINE Granule fold(Reduction reduction, int terms, Fetch&& fetch) {
+  Granule result{};
+  visit(reduction, [&](auto term) {
+    typename decltype(term)::Accumulator accumulator;
+    accumulator.set(fetch(0));
+    WEFT_DO_NOT_UNROLL
+    for (int i = 1; i < terms; ++i) accumulator.add(fetch(i));
+    result = accumulator.get();
+  });
+  return result;
+}
+
+/// The same with terms that are in registers already: kMost of them at most, all loads under way at once.
+template <int kMost>
+WEFT_INLINE Granule fold_loaded(Reduction reduction, int terms, const Granule (&loaded)[kMost]) {
+  Granule result{};
+  visit(reduction, [&](auto term) {
+    typename decltype(term)::Accumulator accumulator;
+    accumulator.set(loaded[0]);
+    WEFT_UNROLL
+    for (int i = 1; i < kMost; ++i)
+      if (i < terms) accumulator.add(loaded[i]);
+    result = accumulator.get();
+  });
+  return result;
+}
+
+/// a op b.
+WEFT_INLINE Granule combine(Reduction reduction, const Granule& a, const Granule& b) {
+  const Granule both[] = {a, b};
+  return fold_loaded(reduction, 2, both);
+}
+
+WEFT_HOST_DEVICE constexpr uint32_t element_size(Element element) {
+  switch (element) {
+#define WEFT_X(name, type) \
+  case Element::name:      \
+    return sizeof(type);
+    WEFT_KERNEL_ELEMENTS(WEFT_X)
+#undef WEFT_X
+    case Element::none:
+      break;
+  }
+  return 0;
+}
+
+/// Which bytes of a granule are data: bit i for byte i. A pair's padding must not be written.
+WEFT_HOST_DEVICE constexpr uint32_t data_bytes(Element element) {
+  return element == Element::short_int                                    ? 0xf3f3
+         : element == Element::double_int || element == Element::long_int ? 0x0fff
+                                                                          : 0xffff;
+}
+WEFT_HOST_DEVICE constexpr bool padded(Element element) { return data_bytes(element) != 0xffff; }
+
+}  // namespace weft::device::kernel
