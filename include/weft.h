@@ -17,9 +17,9 @@ int MPIX_Query_cuda_support(void);
    1 characters. *length, if not null, gets its whole length; 0 when there was no error. */
 int MPIX_Last_error_message(char* message, int size, int* length);
 
-/* All settings, a line each: variable, value, default, "environment" or "default", range, help, separated by tabs. Read
-   from the environment as MPI_Init would; when that refuses one, MPI_ERR_ARG and its message instead. size and length
-   as above. Before MPI_Init or at any time after it. */
+/* All settings, a line each: variable, value, default, "environment" or "default", range, help, separated by
+   tabs. Read from the environment as MPI_Init would; when that refuses one, MPI_ERR_ARG and its message
+   instead. size and length as above. Before MPI_Init or at any time after it. */
 int MPIX_Settings(char* text, int size, int* length);
 
 /* The same under the names that profiling libraries call. */

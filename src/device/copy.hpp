@@ -40,14 +40,15 @@ class Ticket {
     std::swap(event_, other.event_);
     std::swap(check_at_, other.check_at_);
     std::swap(sequence_, other.sequence_);
-    std::swap(by_copier_, other.by_copier_);
+    std::swap(by_, other.by_);
   }
   void return_event();
-  void* where_ = nullptr;  // the lane's stream object, or the state of the context whose copier has it
+  enum class By : uint8_t { engine, copier, list };
+  void* where_ = nullptr;  // the lane's stream object, or the state of the context whose kernels have it
   void* event_ = nullptr;  // only with gpu.completion = event
   uint64_t check_at_ = 0;  // when the stream is next asked for faults, ns of the monotonic clock
   uint32_t sequence_ = 0;
-  bool by_copier_ = false;
+  By by_ = By::engine;
 };
 
 /// One piece of a list of copies.
@@ -94,6 +95,11 @@ struct CopierCounters {
   uint64_t served = 0, lives = 0, taken_back = 0;
 };
 [[nodiscard]] CopierCounters copier_counters(const Memory& memory);
+/// The same for lists of copies that went out as one kernel.
+struct ListCounters {
+  uint64_t launched = 0, taken_back = 0;
+};
+[[nodiscard]] ListCounters list_counters(const Memory& memory);
 
 /// How completion is seen in the context of `memory` now: "event", "flag", "query" or "hybrid"; "none" before
 /// its first copy.

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "base/config.hpp"
 
@@ -43,6 +45,8 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_live_bytes", cuda.live_bytes);
   find(library, "emucuda_copier_waits", cuda.copier_waits);
   find(library, "emucuda_copier_commands", cuda.copier_commands);
+  find(library, "emucuda_lists", cuda.lists);
+  find(library, "emucuda_kernels", cuda.kernels);
   return complete;
 }
 
@@ -165,6 +169,91 @@ std::vector<char> Buffer::read(size_t offset, size_t n) const {
   EXPECT_EQ(driver.cuMemcpyDtoH_v2(bytes.data(), reinterpret_cast<Address>(data_) + offset, n), 0);
   driver.cuCtxSetCurrent(driver.primary[0]);
   return bytes;
+}
+
+namespace {
+
+// Waits until the word at its first parameter has the value of its second. The emulated driver has it built
+// in.
+constexpr char kSpin[] = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry emucuda_spin(.param .u64 flag, .param .u32 value) {
+  .reg .pred %p<2>;
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [flag];
+  ld.param.u32 %r1, [value];
+again:
+  ld.volatile.u32 %r2, [%rd1];
+  setp.ne.s32 %p1, %r2, %r1;
+  @%p1 bra again;
+  ret;
+}
+)";
+constexpr int kMultiprocessors = 16;                   // CUdevice_attribute
+constexpr unsigned kNonBlocking = 1, kThreads = 1024;  // two blocks fill a multiprocessor
+
+}  // namespace
+
+FullGpu::FullGpu(int device) : flag_(Buffer::Kind::pinned, 4, device) {
+  Cuda& driver = cuda();
+  context_ = driver.primary[static_cast<size_t>(device)];
+  driver.cuCtxSetCurrent(context_);
+  EXPECT_EQ(driver.cuModuleLoadData(&module_, kSpin), 0);
+  EXPECT_EQ(driver.cuModuleGetFunction(&function_, module_, "emucuda_spin"), 0);
+  EXPECT_EQ(driver.cuStreamCreate(&stream_, kNonBlocking), 0);
+  const Code known =
+      driver.emulated() ? 0 : driver.cuDeviceGetAttribute(&processors_, kMultiprocessors, device);
+  EXPECT_EQ(known, 0);
+  *reinterpret_cast<uint32_t*>(flag_.data()) = 1;
+  launch(1);  // once, so that it is loaded
+  release();
+}
+
+FullGpu::~FullGpu() {
+  release();
+  Cuda& driver = cuda();
+  driver.cuCtxSetCurrent(context_);
+  EXPECT_EQ(driver.cuStreamDestroy_v2(stream_), 0);
+  EXPECT_EQ(driver.cuModuleUnload(module_), 0);
+  driver.cuCtxSetCurrent(driver.primary[0]);
+}
+
+void FullGpu::launch(unsigned blocks) {
+  Cuda& driver = cuda();
+  driver.cuCtxSetCurrent(context_);
+  auto flag = reinterpret_cast<Address>(flag_.data());
+  uint32_t value = 1;
+  void* parameters[] = {&flag, &value};
+  EXPECT_EQ(driver.cuLaunchKernel(function_, blocks, 1, 1, kThreads, 1, 1, 0, stream_, parameters, nullptr),
+            0);
+  driver.cuCtxSetCurrent(driver.primary[0]);
+}
+
+void FullGpu::fill() {
+  __atomic_store_n(reinterpret_cast<uint32_t*>(flag_.data()), 0u, __ATOMIC_RELEASE);
+  launch(static_cast<unsigned>(processors_) * 4);  // twice what fits
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (cuda().emulated()) cuda().kernels(1);
+}
+
+bool FullGpu::full() const {
+  Cuda& driver = cuda();
+  driver.cuCtxSetCurrent(context_);
+  const Code code = driver.cuStreamQuery(stream_);
+  driver.cuCtxSetCurrent(driver.primary[0]);
+  return code == device::cuda::kNotReady;
+}
+
+void FullGpu::release() {
+  Cuda& driver = cuda();
+  driver.cuCtxSetCurrent(context_);
+  __atomic_store_n(reinterpret_cast<uint32_t*>(flag_.data()), 1u, __ATOMIC_RELEASE);
+  EXPECT_EQ(driver.cuStreamSynchronize(stream_), 0);
+  if (driver.emulated()) driver.kernels(128);
+  driver.cuCtxSetCurrent(driver.primary[0]);
 }
 
 const char* name(Buffer::Kind kind) {

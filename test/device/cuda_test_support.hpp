@@ -37,37 +37,44 @@ struct AccessDescription {
   int flags = 3;  // read and write
 };
 
-#define WEFT_TEST_CUDA(F)                                                                        \
-  F(cuInit, (unsigned))                                                                          \
-  F(cuDeviceGetCount, (int*))                                                                    \
-  F(cuDevicePrimaryCtxRetain, (Context*, Ordinal))                                               \
-  F(cuDevicePrimaryCtxRelease_v2, (Ordinal))                                                     \
-  F(cuDevicePrimaryCtxReset_v2, (Ordinal))                                                       \
-  F(cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))                                      \
-  F(cuCtxCreate_v2, (Context*, unsigned, Ordinal))                                               \
-  F(cuCtxDestroy_v2, (Context))                                                                  \
-  F(cuCtxSetCurrent, (Context))                                                                  \
-  F(cuCtxGetCurrent, (Context*))                                                                 \
-  F(cuCtxSynchronize, ())                                                                        \
-  F(cuMemAlloc_v2, (Address*, size_t))                                                           \
-  F(cuMemFree_v2, (Address))                                                                     \
-  F(cuMemAllocManaged, (Address*, size_t, unsigned))                                             \
-  F(cuMemAllocAsync, (Address*, size_t, Stream))                                                 \
-  F(cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                \
-  F(cuMemAddressFree, (Address, size_t))                                                         \
-  F(cuMemCreate, (unsigned long long*, size_t, const AllocationProperties*, unsigned long long)) \
-  F(cuMemRelease, (unsigned long long))                                                          \
-  F(cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                 \
-  F(cuMemUnmap, (Address, size_t))                                                               \
-  F(cuMemSetAccess, (Address, size_t, const AccessDescription*, size_t))                         \
-  F(cuMemFreeAsync, (Address, Stream))                                                           \
-  F(cuMemHostAlloc, (void**, size_t, unsigned))                                                  \
-  F(cuMemFreeHost, (void*))                                                                      \
-  F(cuMemcpyHtoD_v2, (Address, const void*, size_t))                                             \
-  F(cuMemcpyDtoH_v2, (void*, Address, size_t))                                                   \
-  F(cuMemsetD8_v2, (Address, unsigned char, size_t))                                             \
-  F(cuStreamCreate, (Stream*, unsigned))                                                         \
-  F(cuStreamDestroy_v2, (Stream))                                                                \
+#define WEFT_TEST_CUDA(F)                                                                                  \
+  F(cuInit, (unsigned))                                                                                    \
+  F(cuDeviceGetCount, (int*))                                                                              \
+  F(cuDevicePrimaryCtxRetain, (Context*, Ordinal))                                                         \
+  F(cuDevicePrimaryCtxRelease_v2, (Ordinal))                                                               \
+  F(cuDevicePrimaryCtxReset_v2, (Ordinal))                                                                 \
+  F(cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))                                                \
+  F(cuCtxCreate_v2, (Context*, unsigned, Ordinal))                                                         \
+  F(cuCtxDestroy_v2, (Context))                                                                            \
+  F(cuCtxSetCurrent, (Context))                                                                            \
+  F(cuCtxGetCurrent, (Context*))                                                                           \
+  F(cuCtxSynchronize, ())                                                                                  \
+  F(cuMemAlloc_v2, (Address*, size_t))                                                                     \
+  F(cuMemFree_v2, (Address))                                                                               \
+  F(cuMemAllocManaged, (Address*, size_t, unsigned))                                                       \
+  F(cuMemAllocAsync, (Address*, size_t, Stream))                                                           \
+  F(cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                          \
+  F(cuMemAddressFree, (Address, size_t))                                                                   \
+  F(cuMemCreate, (unsigned long long*, size_t, const AllocationProperties*, unsigned long long))           \
+  F(cuMemRelease, (unsigned long long))                                                                    \
+  F(cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                           \
+  F(cuMemUnmap, (Address, size_t))                                                                         \
+  F(cuMemSetAccess, (Address, size_t, const AccessDescription*, size_t))                                   \
+  F(cuMemFreeAsync, (Address, Stream))                                                                     \
+  F(cuMemHostAlloc, (void**, size_t, unsigned))                                                            \
+  F(cuMemFreeHost, (void*))                                                                                \
+  F(cuMemcpyHtoD_v2, (Address, const void*, size_t))                                                       \
+  F(cuMemcpyDtoH_v2, (void*, Address, size_t))                                                             \
+  F(cuMemsetD8_v2, (Address, unsigned char, size_t))                                                       \
+  F(cuModuleLoadData, (void**, const void*))                                                               \
+  F(cuModuleUnload, (void*))                                                                               \
+  F(cuModuleGetFunction, (void**, void*, const char*))                                                     \
+  F(cuLaunchKernel,                                                                                        \
+    (void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)) \
+  F(cuDeviceGetAttribute, (int*, int, Ordinal))                                                            \
+  F(cuStreamCreate, (Stream*, unsigned))                                                                   \
+  F(cuStreamQuery, (Stream))                                                                               \
+  F(cuStreamDestroy_v2, (Stream))                                                                          \
   F(cuStreamSynchronize, (Stream))
 
 /// The application's own view of the driver, and the emulator's controls where there are any.
@@ -85,6 +92,8 @@ struct Cuda {
   unsigned long (*live_bytes)() = nullptr;
   unsigned long (*copier_waits)(int, unsigned long*) = nullptr;
   unsigned long (*copier_commands)() = nullptr;
+  unsigned long (*lists)() = nullptr;
+  void (*kernels)(unsigned) = nullptr;
 
   bool loaded = false;  // and initialised, with a device
   int devices = 0;
@@ -120,6 +129,27 @@ class Buffer {
   char* data_ = nullptr;
 };
 [[nodiscard]] const char* name(Buffer::Kind kind);
+
+/// An application's kernel that fills a GPU until it is told to end.
+class FullGpu {
+ public:
+  explicit FullGpu(int device);
+  ~FullGpu();
+  FullGpu(const FullGpu&) = delete;
+  FullGpu& operator=(const FullGpu&) = delete;
+  void fill();     ///< starts the kernel
+  void release();  ///< ends it, and waits
+  [[nodiscard]] bool full() const;
+
+ private:
+  void launch(unsigned blocks);
+
+  Context context_ = nullptr;
+  Buffer flag_;
+  void *module_ = nullptr, *function_ = nullptr;
+  Stream stream_ = nullptr;
+  int processors_ = 1;
+};
 
 /// Bytes that differ by seed and place.
 [[nodiscard]] std::vector<char> pattern(size_t n, unsigned seed);

@@ -132,20 +132,72 @@ class Bell {
 
 constexpr uint32_t kLong = 2'000'000'000;  // ns
 
+/// A list's line and words, and the host's side of them.
+class Listed {
+ public:
+  Listed() : line_(Buffer::Kind::pinned, sizeof(kernel::List::Line)), words_(Buffer::Kind::device, 64) {
+    std::memset(line_.data(), 0, line_.size());
+    words_.write(std::vector<char>(words_.size(), 0));
+  }
+  [[nodiscard]] kernel::List of(std::initializer_list<kernel::Item> items) {
+    kernel::List list{};
+    list.line = address_of(line_.data());
+    list.memory = address_of(words_.data());
+    list.number = ++number_;
+    list.chunk = 512;
+    for (const kernel::Item& item : items) {
+      list.items[list.count++] = item;
+      list.chunks += static_cast<uint32_t>(kernel::List::chunks_of(item.bytes, list.chunk));
+    }
+    return list;
+  }
+  void take_back(uint32_t number) { __atomic_store_n(&line().cancel, number, __ATOMIC_SEQ_CST); }
+  [[nodiscard]] uint32_t done() { return __atomic_load_n(&line().done, __ATOMIC_ACQUIRE); }
+  [[nodiscard]] uint64_t state() { return __atomic_load_n(&line().state, __ATOMIC_ACQUIRE); }
+
+ private:
+  [[nodiscard]] kernel::List::Line& line() const {
+    return *reinterpret_cast<kernel::List::Line*>(line_.data());
+  }
+  Buffer line_, words_;
+  uint32_t number_ = 0;
+};
+
 TEST_F(Emulator, ACopyListIsDoneInOneLaunch) {
   Buffer from(Buffer::Kind::device, 4096), pinned(Buffer::Kind::pinned, 4096), to(Buffer::Kind::device, 4096);
   from.write(pattern(4096, 1));
   pinned.write(pattern(4096, 2));
-  kernel::List list{};
-  list.items[list.count++] = {address_of(to.data()), address_of(from.data()), 1000};
-  list.items[list.count++] = {address_of(to.data() + 1000), address_of(pinned.data() + 1000), 3096};
-  list.items[list.count++] = {0, 0, 0};
-  ASSERT_EQ(launch(stream_, "weft_copy_list", list), 0);
-  ASSERT_EQ(cuda().cuStreamSynchronize(stream_), 0);
+  Listed listed;
   auto expected = pattern(4096, 1);
   const auto rest = pattern(4096, 2);
   std::copy(rest.begin() + 1000, rest.end(), expected.begin() + 1000);
-  EXPECT_EQ(to.read(), expected);
+  for (uint32_t number = 1; number < 4; ++number) {
+    to.write(std::vector<char>(4096, 0));
+    const auto list = listed.of({{address_of(to.data()), address_of(from.data()), 1000},
+                                 {address_of(to.data() + 1000), address_of(pinned.data() + 1000), 3096}});
+    ASSERT_EQ(launch(stream_, "weft_copy_list", list), 0);
+    ASSERT_EQ(cuda().cuStreamSynchronize(stream_), 0);
+    EXPECT_EQ(to.read(), expected);
+    EXPECT_EQ(listed.done(), number);
+  }
+}
+
+TEST_F(Emulator, AListThatWasTakenBackDoesNothing) {
+  Buffer from(Buffer::Kind::device, 4096), to(Buffer::Kind::device, 4096);
+  from.write(pattern(4096, 1));
+  to.write(pattern(4096, 2));
+  Listed listed;
+  const auto list = listed.of({{address_of(to.data()), address_of(from.data()), 4096}});
+  listed.take_back(1);
+  ASSERT_EQ(launch(stream_, "weft_copy_list", list), 0);
+  ASSERT_EQ(cuda().cuStreamSynchronize(stream_), 0);
+  EXPECT_EQ(to.read(), pattern(4096, 2));
+  EXPECT_EQ(listed.done(), 0u);
+  EXPECT_EQ(listed.state(), uint64_t{1} << 32 | kernel::List::left);
+  const auto next = listed.of({{address_of(to.data()), address_of(from.data()), 4096}});
+  ASSERT_EQ(launch(stream_, "weft_copy_list", next), 0);
+  ASSERT_EQ(cuda().cuStreamSynchronize(stream_), 0);
+  EXPECT_EQ(to.read(), pattern(4096, 1));
 }
 
 TEST_F(Emulator, ACopierServesCommandsInOrderAndLeaves) {
@@ -293,8 +345,9 @@ TEST_F(Emulator, AKernelDoesNotReachMemoryOfAnotherGpu) {
     EXPECT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>("an image")), 0);
     EXPECT_EQ(call("cuModuleGetFunction", &function, module, "weft_copy_list"), 0);
     EXPECT_EQ(call("cuStreamCreate", &stream, 1u), 0);
-    kernel::List list{};
-    list.items[list.count++] = {here, address_of(there.data()), 64};
+    Listed listed;
+    cuda().cuCtxSetCurrent(own);
+    kernel::List list = listed.of({{here, address_of(there.data()), 64}});
     void* parameters[] = {&list};
     EXPECT_EQ(call("cuLaunchKernel", function, 1u, 1u, 1u, 32u, 1u, 1u, 0u, stream,
                    static_cast<void**>(parameters), static_cast<void**>(nullptr)),

@@ -108,6 +108,7 @@ struct MemoryAccess {  ///< CUmemAccessDesc
     (Address*, Address*, size_t*, size_t, CopyAttributes*, size_t*, size_t, size_t*, Stream))          \
   F(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync,                                                         \
     (Address*, Address*, size_t*, size_t, CopyAttributes*, size_t*, size_t, Stream))                   \
+  F(emucudaKernelImage, emucudaKernelImage, (const void**))                                            \
   F(cuModuleLoadData, cuModuleLoadData, (Module*, const void*))                                        \
   F(cuModuleUnload, cuModuleUnload, (Module))                                                          \
   F(cuModuleGetFunction, cuModuleGetFunction, (Function*, Module, const char*))                        \

@@ -21,6 +21,8 @@ void emucuda_peer(int access);
 unsigned long emucuda_copier_waits(int weft, unsigned long* longest);
 /// Commands that copiers have served.
 unsigned long emucuda_copier_commands(void);
+/// Lists that copy kernels have copied.
+unsigned long emucuda_lists(void);
 /// Lets copiers leave at random from now on, by this seed; 0: no more.
 void emucuda_copier_exits(unsigned seed);
 /// How many kernels run at a time on a device.

@@ -187,6 +187,10 @@ EMUCUDA_CONTROL unsigned long emucuda_copier_commands(void) {
   const auto lock = lock_world();
   return world().copier_commands;
 }
+EMUCUDA_CONTROL unsigned long emucuda_lists(void) {
+  const auto lock = lock_world();
+  return world().lists;
+}
 EMUCUDA_CONTROL void emucuda_copier_exits(unsigned seed) {
   const auto lock = lock_world();
   world().random = seed;

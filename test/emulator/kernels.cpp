@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernels of the emulated GPU: those of Weft, by the contract of device/kernel/copy.hpp, and
 // `emucuda_spin(flag, value)`, which runs until the 32-bit word at `flag` has the value.
+#include <algorithm>
 #include <cstring>
 
 #include "device/kernel/copy.hpp"
@@ -27,22 +28,60 @@ bool copy(const ContextObject& context, uint64_t dst, uint64_t src, uint64_t byt
   return true;
 }
 
+/// A list by one block, some chunks a turn.
 class CopyList : public Kernel {
  public:
+  using List = contract::List;
   CopyList(ContextObject& context, void** parameters)
-      : context_(context), list_(parameter<contract::List>(parameters, 0)) {}
+      : context_(context), list_(parameter<List>(parameters, 0)) {}
   Turn turn(uint64_t) override {
-    if (list_.count > contract::List::kMax) return Turn::illegal_address;
-    // The blocks of a real launch take the list in any order.
-    for (uint32_t i = list_.count; i-- != 0;)
-      if (!copy(context_, list_.items[i].dst, list_.items[i].src, list_.items[i].bytes))
-        return Turn::illegal_address;
+    auto* line = map<List::Line>(list_.line);
+    auto* memory = map<List::Memory>(list_.memory);
+    if (line == nullptr || memory == nullptr || list_.count > List::kMax) return Turn::illegal_address;
+    List::Memory::Words& words = memory->words[list_.number & 1];
+    if (words.next == 0) {  // the first turn decides, the second begins
+      words.next = 1;
+      __atomic_store_n(&line->state, state(List::entered), __ATOMIC_SEQ_CST);
+      const bool cancelled = __atomic_load_n(&line->cancel, __ATOMIC_SEQ_CST) == list_.number;
+      words.state = cancelled ? List::left : List::runs;
+      memory->words[~list_.number & 1] = {};
+      __atomic_store_n(&line->state, state(words.state), __ATOMIC_RELEASE);
+      return cancelled ? Turn::ended : Turn::worked;
+    }
+    for (uint32_t i = 0; i < kChunksATurn && words.copied < list_.chunks; ++i)
+      if (!copy_chunk(list_.chunks - 1 - words.copied++)) return Turn::illegal_address;
+    if (words.copied < list_.chunks) return Turn::worked;
+    __atomic_store_n(&line->done, list_.number, __ATOMIC_RELEASE);
+    ++world().lists;
     return Turn::ended;
   }
 
  private:
+  static constexpr uint32_t kChunksATurn = 16;
+  template <class T>
+  T* map(uint64_t address) {
+    return reinterpret_cast<T*>(reach_from(context_, address, sizeof(T)));
+  }
+  [[nodiscard]] uint64_t state(uint32_t now) const { return uint64_t{list_.number} << 32 | now; }
+
+  /// The blocks of a real launch take the chunks in any order: here from the end.
+  bool copy_chunk(uint32_t chunk) {
+    for (uint32_t i = 0; i < list_.count; ++i) {
+      const contract::Item& item = list_.items[i];
+      const auto chunks = static_cast<uint32_t>(List::chunks_of(item.bytes, list_.chunk));
+      if (chunk >= chunks) {
+        chunk -= chunks;
+        continue;
+      }
+      const uint64_t offset = uint64_t{chunk} * list_.chunk;
+      return copy(context_, item.dst + offset, item.src + offset,
+                  std::min<uint64_t>(list_.chunk, item.bytes - offset));
+    }
+    return false;
+  }
+
   ContextObject& context_;
-  contract::List list_;
+  List list_;
 };
 
 class Copier : public Kernel {

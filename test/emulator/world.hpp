@@ -114,6 +114,7 @@ struct World {
   uint64_t clock = 0, clock_read;     // the kernels' clock (ns), and when it was read
   CopierWaits waits[2];               // of the application, of Weft
   unsigned long copier_commands = 0;  // served
+  unsigned long lists = 0;            // copied
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed
   std::map<uintptr_t, Allocation> allocations;

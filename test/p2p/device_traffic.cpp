@@ -348,8 +348,9 @@ void report(int round, uint64_t seed) {
   if (cuda().emulated()) {
     unsigned long longest = 0;
     const unsigned long waits = cuda().copier_waits(1, &longest);
-    std::printf(": %lu launches, %lu copier commands, %lu waits for the copier by Weft (longest %lu us)",
-                cuda().calls("cuLaunchKernel"), cuda().copier_commands(), waits, longest / 1000);
+    std::printf(
+        ": %lu launches, %lu lists, %lu copier commands, %lu waits for the copier by Weft (longest %lu us)",
+        cuda().calls("cuLaunchKernel"), cuda().lists(), cuda().copier_commands(), waits, longest / 1000);
   }
   std::printf("\n");
 }

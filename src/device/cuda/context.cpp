@@ -65,6 +65,7 @@ Status fill(State& state) {
   }
   state.kernels = load_kernels();
   state.copier.open(state);
+  state.lists.open(state);
   return {};
 }
 
@@ -95,6 +96,7 @@ void destroy(State& state) {
     if (code != kSuccess && !gone(code)) worst = code;
   };
   state.copier.close();
+  state.lists.close();
   for (LaneStream& lane : state.lanes) {
     const std::lock_guard lock(lane.mutex);
     if (lane.stream != nullptr) note(driver().stream_destroy(lane.stream));

@@ -13,6 +13,7 @@
 #include "device/cuda/copier.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/kernels.hpp"
+#include "device/cuda/lists.hpp"
 #include "device/memory.hpp"
 
 namespace weft::device::cuda {
@@ -45,6 +46,7 @@ struct State {
   std::array<LaneStream, kLanes> lanes;
   Kernels kernels;
   Copier copier;
+  Lists lists;
   void* flags = nullptr;  // pinned page of completion flags, a cache line a lane
   std::mutex mutex;       // for the vectors below
   std::vector<Event> free_events;

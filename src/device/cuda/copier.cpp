@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -12,20 +11,7 @@
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 
-namespace weft::device {
-namespace {
-
-// Bit n: ranks of other processes use device n. Without MPS processes take turns on a GPU, and a resident
-// kernel wastes its process's.
-std::atomic<uint64_t> shared_gpus{0};
-
-}  // namespace
-
-void note_shared(int device) {
-  if (device >= 0 && device < 64) shared_gpus.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
-}
-
-namespace cuda {
+namespace weft::device::cuda {
 namespace {
 
 config::Choice setting_copier("gpu.copier", 0, {"auto", "on", "off"},
@@ -39,9 +25,11 @@ config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
 config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
 
+config::Size setting_close("gpu.copier_close", 40'000, 1'000, 1'000'000'000,
+                           "Nanoseconds between small GPU copies that are close together");
+
 log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us longer"};
 
-constexpr uint64_t kClose = 40'000;       // ns between small copies that are "close together"
 constexpr uint32_t kStart = 4;            // so many of them start the copier
 constexpr uint32_t kUseful = 4;           // commands in a life that was worth it
 constexpr uint64_t kBackOff = 1'000'000;  // ns asleep after two lives that were not; doubles
@@ -51,15 +39,9 @@ constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies 
 constexpr size_t kListBytes = size_t{32} << 10;  // that one block copies for a list
 constexpr unsigned kSmallThreads = 128;          // of a life that serves what one block does best
 
-bool is_one(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && std::strcmp(value, "1") == 0;
-}
-
 bool wanted() {
   if (setting_copier.is("on")) return true;
-  return setting_copier.is("auto") && !is_one("CUDA_LAUNCH_BLOCKING") &&
-         !is_one("CUDA_DEVICE_MAX_CONNECTIONS");
+  return setting_copier.is("auto") && launches_return();
 }
 
 bool reached(uint32_t done, uint32_t number) { return static_cast<int32_t>(done - number) >= 0; }
@@ -70,9 +52,7 @@ uint32_t blocks_for(size_t bytes) {
 
 }  // namespace
 
-bool Copier::disturbs_others() const {
-  return !setting_copier.is("on") && (shared_gpus.load(std::memory_order_relaxed) >> state_->device & 1) != 0;
-}
+bool Copier::disturbs_others() const { return !setting_copier.is("on") && shared(state_->device); }
 
 void Copier::open(State& state) {
   if (!wanted() || state.kernels.copier == nullptr) return;
@@ -122,6 +102,7 @@ void Copier::close() {
   stream_ = nullptr;
   memory_ = 0;
   ring_ = nullptr;
+  status_ = nullptr;
 }
 
 kernel::Status Copier::status() const {
@@ -139,7 +120,7 @@ void Copier::pace(size_t bytes) {
   const uint64_t time = monotonic_ns(), gap = time - last_;
   last_ = time;
   largest_ = std::max(largest_, bytes);
-  if (gap > kClose) {
+  if (gap > setting_close) {
     streak_ = 0;
     gap_ = 0;
     return;
@@ -161,15 +142,13 @@ uint32_t Copier::ring(const kernel::Item* items, size_t count, size_t bytes) {
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
   // A command that a life left untouched keeps its slot until its ticket has been told: by the next life's
   // word it looks done.
-  if (slot.busy.load(std::memory_order_acquire) &&
-      (!reached(at.done, slot.number) || slot.untouched.load(std::memory_order_acquire) == slot.number))
-    return 0;
+  if (slot.busy && (slot.untouched || !reached(at.done, slot.number))) return 0;
   const uint32_t number = ++submitted_;
   std::copy_n(items, count, slot.items);
   slot.count = static_cast<uint32_t>(count);
   slot.number = number;
-  slot.untouched.store(0, std::memory_order_relaxed);
-  slot.busy.store(true, std::memory_order_relaxed);
+  slot.untouched = false;
+  slot.busy = true;
   if (count == 1) {
     write(number, items[0], std::min(blocks, life_blocks_), 0);
   } else {
@@ -194,24 +173,23 @@ void Copier::write(uint32_t number, const kernel::Item& item, uint32_t blocks, u
     __atomic_store_n(line + i, static_cast<uint64_t>(number) << 32 | words[i], __ATOMIC_RELAXED);
 }
 
-Copier::Outcome Copier::look(uint32_t number) {
+Outcome Copier::look(uint32_t number) {
+  if (status_ == nullptr) return Outcome::pending;
+  const kernel::Status at = status();
+  if (!reached(at.done, number) && at.gone != generation_.load(std::memory_order_relaxed))
+    return Outcome::pending;
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr) return Outcome::pending;
+  end_of_life(status());
   Slot& slot = slots_[number % slots_.size()];
-  for (bool again = false;; again = true) {
-    if (slot.untouched.load(std::memory_order_acquire) == number) {
-      slot.busy.store(false, std::memory_order_release);
-      return Outcome::untouched;
-    }
-    if (status_ == nullptr) return Outcome::pending;
-    const kernel::Status at = status();
-    if (reached(at.done, number)) {
-      if (slot.untouched.load(std::memory_order_acquire) == number) continue;        // a later life's word
-      if (slot.number == number) slot.busy.store(false, std::memory_order_release);  // else: taken since
-      return Outcome::done;
-    }
-    if (again || at.gone != generation_.load(std::memory_order_relaxed)) return Outcome::pending;
-    const std::lock_guard lock(mutex_);
-    end_of_life(status());
+  if (slot.number != number) return Outcome::done;  // and the slot was taken since
+  if (slot.untouched) {
+    slot.busy = false;
+    return Outcome::untouched;
   }
+  if (!reached(status().done, number)) return Outcome::pending;
+  slot.busy = false;
+  return Outcome::done;
 }
 
 std::span<const kernel::Item> Copier::items(uint32_t number) const {
@@ -224,8 +202,8 @@ void Copier::end_of_life(const kernel::Status& at) {
   if (ended_ || at.gone != generation_) return;
   ended_ = true;
   for (Slot& slot : slots_) {
-    if (!slot.busy.load(std::memory_order_relaxed) || reached(at.done, slot.number)) continue;
-    slot.untouched.store(slot.number, std::memory_order_release);
+    if (!slot.busy || slot.untouched || reached(at.done, slot.number)) continue;
+    slot.untouched = true;
     ++counters_.untouched;
   }
   if (at.done - before_life_ >= kUseful) {
@@ -285,5 +263,4 @@ Copier::Counters Copier::counters() {
   return counters_;
 }
 
-}  // namespace cuda
-}  // namespace weft::device
+}  // namespace weft::device::cuda

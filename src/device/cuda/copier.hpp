@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/outcome.hpp"
 #include "device/kernel/copy.hpp"
 
 namespace weft::device::cuda {
@@ -32,7 +33,6 @@ class Copier {
   /// To be called after a copy engine got what ring() refused: starts a life when copies come close together.
   void consider_start();
 
-  enum class Outcome { pending, done, untouched };
   /// Where a command stands. `untouched`: its life ended first; give `items(number)` to a copy engine.
   [[nodiscard]] Outcome look(uint32_t number);
   /// What a command was to copy; valid until look() has said done, or the next ring() after it said
@@ -50,9 +50,9 @@ class Copier {
   struct Slot {
     kernel::Item* items = nullptr;  ///< room for kItems, in pinned memory
     uint32_t count = 0;
-    std::atomic<uint32_t> number{0};
-    std::atomic<uint32_t> untouched{0};  ///< the number, once its life ended without serving it
-    std::atomic<bool> busy{false};
+    uint32_t number = 0;     ///< the last command in it
+    bool busy = false;       ///< its ticket has not been told
+    bool untouched = false;  ///< its life ended without serving it
   };
   [[nodiscard]] kernel::Status status() const;
   [[nodiscard]] bool disturbs_others() const;
@@ -61,7 +61,7 @@ class Copier {
   void start();
   void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
 
-  std::mutex mutex_;  // ring, start, close
+  std::mutex mutex_;  // for what follows, but generation_
   State* state_ = nullptr;
   Stream stream_ = nullptr;
   kernel::Command* ring_ = nullptr;

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/clock.hpp"
-#include "base/config.hpp"
 #include "device/cuda/context.hpp"
 
 namespace weft::device {
@@ -20,14 +20,15 @@ struct TicketAccess {
     ticket.sequence_ = sequence;
     ticket.event_ = event;
   }
-  static Ticket by_copier(cuda::State& state, uint32_t number) {
+  using By = Ticket::By;
+  static Ticket make(By by, cuda::State& state, uint32_t number) {
     Ticket ticket;
     ticket.where_ = &state;
     ticket.sequence_ = number;
-    ticket.by_copier_ = true;
+    ticket.by_ = by;
     return ticket;
   }
-  static bool is_by_copier(const Ticket& ticket) { return ticket.by_copier_; }
+  static By by(const Ticket& ticket) { return ticket.by_; }
   static cuda::State& state(const Ticket& ticket) { return *static_cast<cuda::State*>(ticket.where_); }
   static cuda::LaneStream& lane(const Ticket& ticket) {
     return *static_cast<cuda::LaneStream*>(ticket.where_);
@@ -44,17 +45,8 @@ using cuda::Completion;
 using cuda::LaneStream;
 using cuda::State;
 
-config::Size setting_list_max("gpu.list_max", 0, 0, size_t{1} << 30,
-                              "Four and more GPU copies of at most this size each go out as one kernel: "
-                              "quicker than copy engines below "
-                              "1m. 0, never: a kernel needs a free place on the GPU, and one of the "
-                              "application that fills it and waits "
-                              "for the message would wait for ever");
-config::Size setting_blocks("gpu.list_blocks", 64, 1, 1024,
-                            "Blocks of 512 threads that such a kernel uses, at most");
-
-constexpr size_t kMany = 4;                          // copies for which a kernel beats a batch of the engines
 constexpr size_t kBatch = 64;                        // copies handed to the engines in one call
+constexpr size_t kMost = kernel::List::kMax;         // that a kernel takes
 constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
 
 cuda::Address address(const void* p) { return reinterpret_cast<cuda::Address>(p); }
@@ -150,64 +142,32 @@ bool kernel_reaches(const State& state, const Memory& memory) {
   return memory.context == state.context && (memory.on_device() || memory.staging);
 }
 
-/// Copies in as few kernel launches as hold their list.
-Code issue_list(State& state, const Piece* pieces, size_t count, cuda::Stream stream) {
-  const cuda::RelaxedCapture relaxed;  // a first launch may load
-  kernel::List list{};
-  size_t chunks = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (pieces[i].size != 0) {
-      list.items[list.count++] = {address(pieces[i].dst), address(pieces[i].src), pieces[i].size};
-      chunks += (pieces[i].size + kernel::List::kChunk - 1) / kernel::List::kChunk;
-    }
-    if (list.count == 0 || (list.count < kernel::List::kMax && i + 1 < count)) continue;
-    void* parameters[] = {&list};
-    const auto blocks = static_cast<unsigned>(std::min<size_t>(chunks, setting_blocks));
-    const Code code = cuda::driver().launch_kernel(
-        state.kernels.copy_list, blocks, 1, 1, kernel::List::kThreads, 1, 1, 0, stream, parameters, nullptr);
-    if (code != cuda::kSuccess) return code;
-    list.count = 0;
-    chunks = 0;
-  }
-  return cuda::kSuccess;
-}
-
 /// Copies as one batch for the copy engines.
-Code issue_batch(const Piece* pieces, size_t count, cuda::Stream stream) {
+Code issue_batch(std::span<const kernel::Item> items, cuda::Stream stream) {
   cuda::Address to[kBatch], from[kBatch];
-  size_t sizes[kBatch], first = 0, filled = 0;
+  size_t sizes[kBatch];
   cuda::BatchAttributes attributes{};
   attributes.source_access_order = cuda::kSourceOrderStream;
-  for (size_t i = 0; i < count; ++i) {
-    if (pieces[i].size != 0) {
-      to[filled] = address(pieces[i].dst);
-      from[filled] = address(pieces[i].src);
-      sizes[filled++] = pieces[i].size;
-    }
-    if (filled == 0 || (filled < kBatch && i + 1 < count)) continue;
-    size_t failed = 0;
+  while (!items.empty()) {
+    const size_t count = std::min(items.size(), kBatch);
+    for (size_t i = 0; i < count; ++i)
+      to[i] = items[i].dst, from[i] = items[i].src, sizes[i] = items[i].bytes;
+    size_t first = 0, failed = 0;
     const Code code =
-        cuda::driver().memcpy_batch_async(to, from, sizes, filled, &attributes, &first, 1, &failed, stream);
+        cuda::driver().memcpy_batch_async(to, from, sizes, count, &attributes, &first, 1, &failed, stream);
     if (code != cuda::kSuccess) return code;
-    filled = 0;
+    items = items.subspan(count);
   }
   return cuda::kSuccess;
 }
 
-/// Several copies: a kernel while they are small (the gap between two copies of an engine would dominate),
-/// else the copy engines, as a batch where the driver has batches.
-Code issue_pieces(State& state, const Piece* pieces, size_t count, bool reached, cuda::Stream stream) {
-  size_t largest = 0;
-  for (size_t i = 0; i < count; ++i) largest = std::max(largest, pieces[i].size);
-  if (reached && state.kernels.copy_list != nullptr && count >= kMany && largest <= setting_list_max)
-    return issue_list(state, pieces, count, stream);
-  if (cuda::driver().memcpy_batch_async != nullptr) return issue_batch(pieces, count, stream);
-  for (size_t i = 0; i < count; ++i) {
-    if (pieces[i].size == 0) continue;
-    const Code code =
-        cuda::driver().memcpy_async(address(pieces[i].dst), address(pieces[i].src), pieces[i].size, stream);
-    if (code != cuda::kSuccess) return code;
-  }
+/// Copies by the copy engines, several as a batch where the driver has batches.
+Code issue(std::span<const kernel::Item> items, cuda::Stream stream) {
+  if (items.size() > 1 && cuda::driver().memcpy_batch_async != nullptr) return issue_batch(items, stream);
+  for (const kernel::Item& item : items)
+    if (const Code code = cuda::driver().memcpy_async(item.dst, item.src, item.bytes, stream);
+        code != cuda::kSuccess)
+      return code;
   return cuda::kSuccess;
 }
 
@@ -234,34 +194,73 @@ bool time_to_ask(uint64_t& check_at) {
   return due;
 }
 
-Result<bool> copier_done(Ticket& ticket) {
+/// Copies that a kernel left untouched, by a copy engine.
+Result<bool> submit_again(Ticket& ticket, State& state, std::span<const kernel::Item> items) {
+  auto again = submit(state, {}, {}, Lane::aux, "cuMemcpyAsync",
+                      [&](cuda::Stream stream) { return issue(items, stream); });
+  if (!again) return std::move(again).error();
+  ticket = std::move(*again);
+  return false;
+}
+
+/// done() for what a kernel has.
+Result<bool> kernel_done(Ticket& ticket) {
   State& state = TicketAccess::state(ticket);
   const uint32_t number = TicketAccess::sequence(ticket);
-  const cuda::Copier::Outcome outcome = state.copier.look(number);
-  if (outcome == cuda::Copier::Outcome::done) [[likely]] {
+  const bool list = TicketAccess::by(ticket) == TicketAccess::By::list;
+  const cuda::Outcome outcome = list ? state.lists.look(number) : state.copier.look(number);
+  if (outcome == cuda::Outcome::done) [[likely]] {
     ticket = Ticket();
     return true;
   }
-  if (outcome == cuda::Copier::Outcome::untouched) {
-    auto again = submit(state, {}, {}, Lane::aux, "cuMemcpyAsync", [&](cuda::Stream stream) {
-      for (const kernel::Item& copy : state.copier.items(number))
-        if (const Code code = cuda::driver().memcpy_async(copy.dst, copy.src, copy.bytes, stream);
-            code != cuda::kSuccess)
-          return code;
-      return cuda::kSuccess;
-    });
-    if (!again) return std::move(again).error();
-    start_copier(state);
-    ticket = std::move(*again);
-    return false;
+  if (outcome == cuda::Outcome::untouched) {
+    if (list) return submit_again(ticket, state, state.lists.items(number));
+    auto again = submit_again(ticket, state, state.copier.items(number));
+    if (again) start_copier(state);
+    return again;
   }
   if (!time_to_ask(TicketAccess::check_at(ticket))) return false;
-  const Code code = state.copier.fault();
+  const Code code = list ? state.lists.fault(number) : state.copier.fault();
   if (code == cuda::kSuccess) return false;
   ticket = Ticket();
   return cuda::failure(code, "cuStreamQuery",
                        "a GPU transfer failed, or an earlier GPU operation of this program did");
 }
+
+/// By a kernel, if one is for it and takes it now; else an empty ticket. `small`: it is for the copier.
+Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, bool& small) {
+  size_t bytes = 0, largest = 0;
+  for (const kernel::Item& item : items) {
+    bytes += item.bytes;
+    largest = std::max<size_t>(largest, item.bytes);
+  }
+  small = state.copier.takes(items.size(), bytes);
+  if (small)
+    if (const uint32_t number = state.copier.ring(items.data(), items.size(), bytes))
+      return TicketAccess::make(TicketAccess::By::copier, state, number);
+  if (state.lists.takes(items.size(), largest))
+    if (const uint32_t number = state.lists.launch(items))
+      return TicketAccess::make(TicketAccess::By::list, state, number);
+  return {};
+}
+
+/// Pieces that are not empty, as many at a time as a kernel takes.
+class Parts {
+ public:
+  Parts(const Piece* pieces, size_t count) : at_(pieces), end_(pieces + count) {}
+  /// The next ones; empty at the end.
+  [[nodiscard]] std::span<const kernel::Item> next() {
+    size_t filled = 0;
+    for (; at_ != end_ && filled < kMost; ++at_)
+      if (at_->size != 0) items_[filled++] = {address(at_->dst), address(at_->src), at_->size};
+    return {items_, filled};
+  }
+  [[nodiscard]] bool more() const { return at_ != end_; }
+
+ private:
+  const Piece *at_, *end_;
+  kernel::Item items_[kMost];
+};
 
 }  // namespace
 
@@ -283,27 +282,20 @@ Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory
       if (pieces[i].size != 0) std::memcpy(pieces[i].dst, pieces[i].src, pieces[i].size);
     return Ticket();
   }
-  kernel::Item items[kBatch];  // what is not empty, as far as it is for the copier
-  size_t filled = 0, bytes = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (pieces[i].size == 0) continue;
-    if (filled < kBatch) items[filled] = {address(pieces[i].dst), address(pieces[i].src), pieces[i].size};
-    ++filled;
-    bytes += pieces[i].size;
-  }
-  if (filled == 0) return Ticket();
+  Parts parts(pieces, count);
+  auto part = parts.next();
+  if (part.empty()) return Ticket();
   auto found = state_for(dst_memory, src_memory);
   if (!found) return std::move(found).error();
   State& state = **found;
-  const bool reached = kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
-  const bool small = reached && filled <= kBatch && state.copier.takes(filled, bytes);
-  if (small)
-    if (const uint32_t number = state.copier.ring(items, filled, bytes))
-      return TicketAccess::by_copier(state, number);
-  const char* call = filled == 1 ? "cuMemcpyAsync" : "a list of copies";
+  bool small = false;
+  if (!parts.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory))
+    if (Ticket taken = give_to_kernel(state, part, small); taken.pending()) return taken;
+  const char* call = part.size() == 1 ? "cuMemcpyAsync" : "a list of copies";
   auto ticket = submit(state, dst_memory, src_memory, lane, call, [&](cuda::Stream stream) {
-    if (filled == 1) return cuda::driver().memcpy_async(items[0].dst, items[0].src, items[0].bytes, stream);
-    return issue_pieces(state, pieces, count, reached, stream);
+    Code code = cuda::kSuccess;
+    for (; code == cuda::kSuccess && !part.empty(); part = parts.next()) code = issue(part, stream);
+    return code;
   });
   if (small && ticket) start_copier(state);
   return ticket;
@@ -339,7 +331,7 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
 
 Result<bool> done(Ticket& ticket) {
   if (!ticket.pending()) return true;
-  if (TicketAccess::is_by_copier(ticket)) return copier_done(ticket);
+  if (TicketAccess::by(ticket) != TicketAccess::By::engine) return kernel_done(ticket);
   LaneStream& lane = TicketAccess::lane(ticket);
   const bool last = lane.method == Completion::hybrid &&
                     TicketAccess::sequence(ticket) == lane.submitted.load(std::memory_order_acquire);
@@ -386,6 +378,14 @@ CopierCounters copier_counters(const Memory& memory) {
   if (!state) return {};
   const cuda::Copier::Counters counters = (*state)->copier.counters();
   return {counters.rung - counters.untouched, counters.lives, counters.untouched};
+}
+
+ListCounters list_counters(const Memory& memory) {
+  if (!available() || !memory.known_to_driver()) return {};
+  auto state = cuda::state_of(memory);
+  if (!state) return {};
+  const cuda::Lists::Counters counters = (*state)->lists.counters();
+  return {counters.launched, counters.taken_back};
 }
 
 const char* completion_method(const Memory& memory) {

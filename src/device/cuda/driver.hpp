@@ -60,12 +60,14 @@ namespace weft::device::cuda {
      void**))                                                                                        \
   F(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))
 
-/// Functions that older drivers lack, null then, with the CUDA version that brought their form.
-#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                            \
-  F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*)) \
-  F(func_load, cuFuncLoad, 12040, (Function))                      \
-  F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                 \
-    (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream))
+/// Functions that older drivers lack, null then, with the CUDA version that brought their form; the last one
+/// is of the emulated driver only, which has Weft's kernels and takes this as their image.
+#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                                                        \
+  F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*))                             \
+  F(func_load, cuFuncLoad, 12040, (Function))                                                  \
+  F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                                             \
+    (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream)) \
+  F(kernel_image, emucudaKernelImage, 11030, (const void**))
 
 struct Driver {
 #define WEFT_CUDA_MEMBER(member, symbol, parameters) Code(*member) parameters = nullptr;

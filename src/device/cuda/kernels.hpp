@@ -15,4 +15,10 @@ struct Kernels {
 /// Loads them into the current context.
 [[nodiscard]] Kernels load_kernels();
 
+/// A launch returns at once and waits for no other stream's work: not under CUDA_LAUNCH_BLOCKING=1 or
+/// CUDA_DEVICE_MAX_CONNECTIONS=1.
+[[nodiscard]] bool launches_return();
+/// Ranks of other processes use the device: kernels of Weft would take turns with theirs.
+[[nodiscard]] bool shared(Ordinal device);
+
 }  // namespace weft::device::cuda

@@ -24,6 +24,12 @@ __device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self
     dst[i + 2ull * all] = c;
     dst[i + 3ull * all] = d;
   }
+  if (i + all < n) {
+    const Word a = load<kFresh>(src + i), b = load<kFresh>(src + i + all);
+    dst[i] = a;
+    dst[i + all] = b;
+    i += 2ull * all;
+  }
   for (; i < n; i += all) dst[i] = load<kFresh>(src + i);
 }
 
@@ -212,22 +218,70 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
   if (threadIdx.x == 0) publish(copier.status, next - 1, copier.generation, copier.generation);
 }
 
+/// The first block of a list: it may have been taken back. True when it runs.
+__device__ bool enter(const List& list, List::Memory& memory) {
+  auto* const line = reinterpret_cast<List::Line*>(list.line);
+  const uint64_t number = static_cast<uint64_t>(list.number) << 32;
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&line->state), "l"(number | List::entered)
+               : "memory");
+  asm volatile("fence.sc.sys;" ::: "memory");
+  uint32_t cancelled;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(cancelled) : "l"(&line->cancel) : "memory");
+  const uint32_t state = cancelled == list.number ? List::left : List::runs;
+  memory.words[~list.number & 1] = {};
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&memory.words[list.number & 1].state), "r"(state)
+               : "memory");
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&line->state), "l"(number | state) : "memory");
+  return state == List::runs;
+}
+
+/// Another block: what the first has found.
+__device__ bool follow(const List::Memory::Words& words) {
+  uint32_t state;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(state) : "l"(&words.state) : "memory");
+  } while (state == 0);
+  return state == List::runs;
+}
+
+/// Thread 0 of a block that has copied so many chunks: the last one says that the list is done.
+__device__ void account(const List& list, List::Memory::Words& words, uint32_t copied) {
+  __threadfence_system();
+  if (atomicAdd(&words.copied, copied) + copied != list.chunks) return;
+  __threadfence_system();
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(&reinterpret_cast<List::Line*>(list.line)->done),
+               "r"(list.number)
+               : "memory");
+}
+
 }  // namespace
 
-/// The chunks of all items, dealt to the blocks in turn.
 extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_constant__ List list) {
-  constexpr uint64_t kChunk = List::kChunk;
-  uint64_t mine = blockIdx.x, first = 0;
-  for (uint32_t i = 0; i < list.count; ++i) {
-    const Item& item = list.items[i];
-    const uint64_t chunks = (item.bytes + kChunk - 1) / kChunk;
-    for (; mine < first + chunks; mine += gridDim.x) {
-      const uint64_t offset = (mine - first) * kChunk, rest = item.bytes - offset;
-      copy<false>(item.dst + offset, item.src + offset, rest < kChunk ? rest : kChunk, threadIdx.x,
-                  blockDim.x);
-    }
-    first += chunks;
+  __shared__ uint32_t dealt[2];
+  auto& memory = *reinterpret_cast<List::Memory*>(list.memory);
+  List::Memory::Words& words = memory.words[list.number & 1];
+  if (threadIdx.x == 0) {
+    const uint32_t first = atomicAdd(&words.next, 1);
+    const bool runs = first == 0 ? enter(list, memory) : first < list.chunks && follow(words);
+    dealt[0] = runs ? first : ~0u;
   }
+  __syncthreads();
+  uint32_t copied = 0, item = 0;
+  uint64_t before = 0;  // chunks of the items before `item`
+  for (uint32_t mine = dealt[0]; mine < list.chunks; ++copied) {
+    uint32_t upcoming = 0;  // asked for early: its way to memory overlaps the copy
+    if (threadIdx.x == 0) upcoming = atomicAdd(&words.next, 1);
+    for (uint64_t n; mine >= before + (n = List::chunks_of(list.items[item].bytes, list.chunk)); ++item)
+      before += n;
+    const Item& of = list.items[item];
+    const uint64_t offset = (mine - before) * list.chunk, rest = of.bytes - offset;
+    copy<false>(of.dst + offset, of.src + offset, rest < list.chunk ? rest : list.chunk, threadIdx.x,
+                blockDim.x);
+    if (threadIdx.x == 0) dealt[~copied & 1] = upcoming;
+    __syncthreads();
+    mine = dealt[~copied & 1];
+  }
+  if (threadIdx.x == 0 && copied != 0) account(list, words, copied);
 }
 
 extern "C" __global__ void __launch_bounds__(512) weft_copier(const __grid_constant__ Copier copier) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Host side of the list kernel: many copies in one launch, which is taken back when the GPU gives it no place
+// in time (kernel/copy.hpp). Each slot has a stream of its own, so that nothing else waits behind a launch.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "device/cuda/driver.hpp"
+#include "device/cuda/outcome.hpp"
+#include "device/kernel/copy.hpp"
+
+namespace weft::device::cuda {
+
+struct State;
+
+class Lists {
+ public:
+  static constexpr size_t kSlots = 4;  ///< launches under way at a time
+
+  /// Allocates what the launches need in the state's current context. Without kernels, or where a launch
+  /// would block, there are no lists.
+  void open(State& state);
+  /// Waits a while for launches under way and frees everything. The context is current.
+  void close();
+
+  /// Whether copies like these are for a list.
+  [[nodiscard]] bool takes(size_t count, size_t largest) const;
+  /// Launches the copies; its number. 0: not now, use the copy engines.
+  [[nodiscard]] uint32_t launch(std::span<const kernel::Item> items);
+  /// Where a launch stands. `untouched`: it was taken back; give `items(number)` to the copy engines.
+  [[nodiscard]] Outcome look(uint32_t number);
+  /// What a launch was to copy; valid until the next launch() after look() has said untouched.
+  [[nodiscard]] std::span<const kernel::Item> items(uint32_t number) const;
+  /// What the stream of a launch reports beyond "busy": kSuccess, or the fault.
+  [[nodiscard]] Code fault(uint32_t number) const;
+
+  struct Counters {
+    uint64_t launched = 0, taken_back = 0;
+  };
+  [[nodiscard]] Counters counters();
+
+ private:
+  struct Slot {
+    Stream stream = nullptr;
+    kernel::List::Line* line = nullptr;
+    kernel::List list{};  ///< of the launch under way, or the last one
+    uint64_t launched = 0;
+    bool taken_back = false;  ///< it does nothing, and its ticket knows
+  };
+  [[nodiscard]] Code allocate();
+  [[nodiscard]] Slot* free_slot();
+  [[nodiscard]] static uint32_t state_of(const Slot& slot);
+  [[nodiscard]] static bool over(const Slot& slot);
+  [[nodiscard]] Outcome take_back(Slot& slot);
+  [[nodiscard]] Outcome untouched(Slot& slot);
+  Code run(Slot& slot, std::span<const kernel::Item> items);
+
+  std::mutex mutex_;
+  State* state_ = nullptr;
+  char* lines_ = nullptr;  // pinned: a Line a slot
+  Address memory_ = 0;     // a Memory a slot
+  std::array<Slot, kSlots> slots_;
+  Counters counters_;
+};
+
+}  // namespace weft::device::cuda
