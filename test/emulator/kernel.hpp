@@ -22,6 +22,8 @@ struct KernelEntry {
   const char* name;
   std::unique_ptr<Kernel> (*create)(ContextObject& context, void** parameters);
 };
+/// Those that work on data: data_kernels.cpp.
+[[nodiscard]] std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);
 
 }  // namespace emucuda

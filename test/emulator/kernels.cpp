@@ -199,8 +199,10 @@ std::unique_ptr<Kernel> create(ContextObject& context, void** parameters) {
 }  // namespace
 
 const KernelEntry* find_kernel(const char* name) {
-  static const KernelEntry entries[] = {
-      {"weft_copy_list", create<CopyList>}, {"weft_copier", create<Copier>}, {"emucuda_spin", create<Spin>}};
+  static const KernelEntry entries[] = {{"weft_copy_list", create<CopyList>},
+                                        {"weft_copier", create<Copier>},
+                                        {"weft_reduce", create_reduce},
+                                        {"emucuda_spin", create<Spin>}};
   for (const KernelEntry& entry : entries)
     if (std::strcmp(entry.name, name) == 0) return &entry;
   return nullptr;

@@ -63,6 +63,7 @@ Status fill(State& state) {
     lane.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(state.flags) + i * kFlagStride);
     lane.flag_address = address + i * kFlagStride;
   }
+  state.data = load_data_kernels();
   state.kernels = load_kernels();
   state.copier.open(state);
   state.lists.open(state);
@@ -108,6 +109,7 @@ void destroy(State& state) {
   for (char* chunk : state.chunks) note(driver().mem_free_host(chunk));
   if (state.flags != nullptr) note(driver().mem_free_host(state.flags));
   if (state.kernels.module != nullptr) note(driver().module_unload(state.kernels.module));
+  unload(state.data);
   if (worst != kSuccess)
     log::write(log::Level::warn, "GPU resources were not all freed (%s)", describe(worst).c_str());
 }

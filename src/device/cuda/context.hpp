@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "device/copy.hpp"
 #include "device/cuda/copier.hpp"
+#include "device/cuda/data_kernels.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/kernels.hpp"
 #include "device/cuda/lists.hpp"
@@ -52,6 +53,7 @@ struct State {
   std::vector<Event> free_events;
   std::vector<char*> free_chunks;  // staging
   std::vector<char*> chunks;       // all staging chunks allocated so far
+  DataKernels data;
 };
 
 /// Whether a context still exists, by an allocation of ours in it: asking about the handle itself is not

@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/submit.hpp"
 
 namespace weft::device {
 
@@ -327,6 +328,17 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
   description.height = copy.height;
   return submit(**state, dst_memory, src_memory, lane, "cuMemcpy2DAsync",
                 [&](cuda::Stream stream) { return cuda::driver().memcpy_2d_async(&description, stream); });
+}
+
+Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& src, Lane lane,
+                                 const char* call, Issue issue) {
+  return submit(state, dst, src, lane, call, issue);
+}
+
+bool cuda::reaches(const State& state, const Memory& memory) {
+  if (memory.kind == MemoryKind::cuda_managed) return true;
+  if (!memory.on_device()) return false;
+  return memory.context != nullptr ? memory.context == state.context : memory.device == state.device;
 }
 
 Result<bool> done(Ticket& ticket) {

@@ -179,68 +179,98 @@ constexpr Reduction reduction_of(ReduceOp op, element::Basic basic) {
   return {};
 }
 
+/// Elements of a granule while terms are added: binary16 and bfloat16 as float, all others as they are, in
+/// the first half.
+struct Accumulator {
+  uint32_t words[8];
+};
+
 namespace detail {
 
-/// Lanes are taken out of the words and put back by value, so that a granule stays in registers.
+/// Lanes are taken out of words and put back by value, so that everything stays in registers.
 template <class Lane>
-WEFT_INLINE Lane lane_of(const Granule& granule, int i) {
+WEFT_INLINE Lane lane_of(const uint32_t* words, int i) {
   constexpr int kSize = sizeof(Lane);
   Lane lane;
   if constexpr (kSize < 4) {
-    const uint32_t word = granule.words[i * kSize / 4] >> (i * kSize % 4 * 8);
-    typename std::conditional<kSize == 1, uint8_t, uint16_t>::type bits = word;
+    using Bits = typename std::conditional<kSize == 1, uint8_t, uint16_t>::type;
+    const Bits bits = static_cast<Bits>(words[i * kSize / 4] >> (i * kSize % 4 * 8));
     memcpy(&lane, &bits, kSize);
   } else {
-    uint32_t words[kSize / 4];
-    for (int k = 0; k < kSize / 4; ++k) words[k] = granule.words[i * kSize / 4 + k];
-    memcpy(&lane, words, kSize);
+    uint32_t own[kSize / 4];
+    for (int k = 0; k < kSize / 4; ++k) own[k] = words[i * kSize / 4 + k];
+    memcpy(&lane, own, kSize);
   }
   return lane;
 }
 
 /// Lanes of less than a word are put into words that were zero before.
 template <class Lane>
-WEFT_INLINE void put_lane(Granule& granule, int i, const Lane& lane) {
+WEFT_INLINE void put_lane(uint32_t* words, int i, const Lane& lane) {
   constexpr int kSize = sizeof(Lane);
   if constexpr (kSize < 4) {
     typename std::conditional<kSize == 1, uint8_t, uint16_t>::type bits;
     memcpy(&bits, &lane, kSize);
-    granule.words[i * kSize / 4] |= static_cast<uint32_t>(bits) << (i * kSize % 4 * 8);
+    words[i * kSize / 4] |= static_cast<uint32_t>(bits) << (i * kSize % 4 * 8);
   } else {
-    uint32_t words[kSize / 4];
-    memcpy(words, &lane, kSize);
-    for (int k = 0; k < kSize / 4; ++k) granule.words[i * kSize / 4 + k] = words[k];
+    uint32_t own[kSize / 4];
+    memcpy(own, &lane, kSize);
+    for (int k = 0; k < kSize / 4; ++k) words[i * kSize / 4 + k] = own[k];
   }
+}
+
+template <class Lane>
+WEFT_INLINE Accumulator widen_lanes(const Granule& granule) {
+  Accumulator wide{};
+  WEFT_UNROLL
+  for (int i = 0; i < 8; ++i) put_lane(wide.words, i, element::widen(lane_of<Lane>(granule.words, i)));
+  return wide;
+}
+
+template <class Lane>
+WEFT_INLINE Granule narrow_lanes(const Accumulator& wide) {
+  Granule granule{};
+  WEFT_UNROLL
+  for (int i = 0; i < 8; ++i)
+    put_lane(granule.words, i, element::narrow<Lane>(lane_of<float>(wide.words, i)));
+  return granule;
 }
 
 }  // namespace detail
 
-/// One operation on one type: a granule at a time, or many terms with one rounding at the end.
+/// The first term.
+WEFT_INLINE Accumulator start(Element element, const Granule& first) {
+  if (element == Element::float16 || element == Element::complex_float16)
+    return detail::widen_lanes<element::Half>(first);
+  if (element == Element::bfloat16) return detail::widen_lanes<element::BFloat16>(first);
+  return {{first.words[0], first.words[1], first.words[2], first.words[3], 0, 0, 0, 0}};
+}
+
+/// The result, rounded.
+WEFT_INLINE Granule finish(Element element, const Accumulator& sum) {
+  if (element == Element::float16 || element == Element::complex_float16)
+    return detail::narrow_lanes<element::Half>(sum);
+  if (element == Element::bfloat16) return detail::narrow_lanes<element::BFloat16>(sum);
+  return {{sum.words[0], sum.words[1], sum.words[2], sum.words[3]}};
+}
+
+/// One operation on one type.
 template <ReduceOp op, class T>
 struct Term {
   using Lane = typename detail::LaneOf<op, T>::type;
   using Wide = element::Wide<Lane>;
   static constexpr int kLanes = 16 / sizeof(Lane);
 
-  /// acc = acc op term; the accumulator of binary16 and bfloat16 is float.
-  struct Accumulator {
-    Wide values[kLanes];
-    WEFT_INLINE void set(const Granule& first) {
-      WEFT_UNROLL
-      for (int i = 0; i < kLanes; ++i) values[i] = element::widen(detail::lane_of<Lane>(first, i));
-    }
-    WEFT_INLINE void add(const Granule& term) {
-      WEFT_UNROLL
-      for (int i = 0; i < kLanes; ++i)
-        values[i] = element::Apply<op>::of(values[i], element::widen(detail::lane_of<Lane>(term, i)));
-    }
-    WEFT_INLINE Granule get() const {
-      Granule granule{};
-      WEFT_UNROLL
-      for (int i = 0; i < kLanes; ++i) detail::put_lane<Lane>(granule, i, element::narrow<Lane>(values[i]));
-      return granule;
-    }
-  };
+  /// acc = acc op term.
+  WEFT_INLINE static void add(Accumulator& acc, const Granule& term) {
+    Accumulator result{};
+    WEFT_UNROLL
+    for (int i = 0; i < kLanes; ++i)
+      detail::put_lane<Wide>(result.words, i,
+                             element::Apply<op>::of(detail::lane_of<Wide>(acc.words, i),
+                                                    element::widen(detail::lane_of<Lane>(term.words, i))));
+    acc = result;
+  }
 };
 
 namespace detail {
@@ -261,7 +291,8 @@ WEFT_INLINE void visit_element(Element element, Do&& act) {
 
 }  // namespace detail
 
-/// act(Term<op, type>{}) for the operation and type of `reduction`: hoists the branch out of a loop.
+/// act(Term<op, type>{}) for the operation and type of `reduction`. Every use is compiled 86 times: keep
+/// `act` small, loads and stores outside, and have one use a kernel.
 template <class Do>
 WEFT_INLINE void visit(Reduction reduction, Do&& act) {
   switch (reduction.op) {
@@ -287,33 +318,38 @@ WEFT_INLINE void visit(Reduction reduction, Do&& act) {
   }
 }
 
+/// accumulators[i] = accumulators[i] op terms[i], with one branch for all.
+template <int n>
+WEFT_INLINE void add(Reduction reduction, Accumulator (&accumulators)[n], const Granule (&terms)[n]) {
+  visit(reduction, [&](auto term) {
+    WEFT_UNROLL
+    for (int i = 0; i < n; ++i) decltype(term)::add(accumulators[i], terms[i]);
+  });
+}
+
 /// fetch(0) op fetch(1) op ... op fetch(terms - 1), in this order: terms of rank 0, 1, ... make MPI's result.
+/// Terms are fetched one after the other: batch granules with add() where that matters.
 template <class Fetch>
 WEFT_INLINE Granule fold(Reduction reduction, int terms, Fetch&& fetch) {
-  Granule result{};
-  visit(reduction, [&](auto term) {
-    typename decltype(term)::Accumulator accumulator;
-    accumulator.set(fetch(0));
-    WEFT_DO_NOT_UNROLL
-    for (int i = 1; i < terms; ++i) accumulator.add(fetch(i));
-    result = accumulator.get();
-  });
-  return result;
+  Accumulator sum[1] = {start(reduction.element, fetch(0))};
+  WEFT_DO_NOT_UNROLL
+  for (int i = 1; i < terms; ++i) {
+    const Granule term[1] = {fetch(i)};
+    add(reduction, sum, term);
+  }
+  return finish(reduction.element, sum[0]);
 }
 
 /// The same with terms that are in registers already: kMost of them at most, all loads under way at once.
 template <int kMost>
 WEFT_INLINE Granule fold_loaded(Reduction reduction, int terms, const Granule (&loaded)[kMost]) {
-  Granule result{};
+  Accumulator sum = start(reduction.element, loaded[0]);
   visit(reduction, [&](auto term) {
-    typename decltype(term)::Accumulator accumulator;
-    accumulator.set(loaded[0]);
     WEFT_UNROLL
     for (int i = 1; i < kMost; ++i)
-      if (i < terms) accumulator.add(loaded[i]);
-    result = accumulator.get();
+      if (i < terms) decltype(term)::add(sum, loaded[i]);
   });
-  return result;
+  return finish(reduction.element, sum);
 }
 
 /// a op b.

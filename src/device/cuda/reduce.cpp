@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launching the reduction kernel.
+#include "device/reduce.hpp"
+
+#include <algorithm>
+
+#include "device/cuda/submit.hpp"
+
+namespace weft::device {
+namespace {
+
+using cuda::Code;
+using kernel::Reduce;
+
+uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
+
+Code launch(cuda::State& state, Reduce& reduce, cuda::Stream stream) {
+  constexpr uint64_t kItems = uint64_t{Reduce::kThreads} * Reduce::kBatch;  // of a block
+  kernel::align(reduce);
+  void* parameters[] = {&reduce};
+  const auto blocks =
+      static_cast<unsigned>(std::clamp<uint64_t>((reduce.items() + kItems - 1) / kItems, 1, Reduce::kBlocks));
+  return cuda::driver().launch_kernel(state.data.reduce, blocks, 1, 1, Reduce::kThreads, 1, 1, 0, stream,
+                                      parameters, nullptr);
+}
+
+}  // namespace
+
+bool can_reduce(const Memory& dst, const Memory& src) {
+  if (!dst.on_device() && dst.kind != MemoryKind::cuda_managed) return false;
+  const auto state = cuda::state_of(dst);
+  return state && (*state)->data.reduce != nullptr && cuda::reaches(**state, dst) &&
+         cuda::reaches(**state, src);
+}
+
+Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_memory,
+                            std::span<const void* const> sources, size_t bytes, Lane lane) {
+  if (bytes == 0) return Ticket();
+  auto state = cuda::state_of(dst_memory);
+  if (!state) return std::move(state).error();
+  auto issue = [&](cuda::Stream stream) {
+    const cuda::RelaxedCapture relaxed;  // a first launch may load
+    size_t used = 0;
+    while (used < sources.size()) {
+      Reduce part{};
+      part.dst = address(dst);
+      part.bytes = bytes;
+      part.reduction = reduction;
+      if (used != 0) part.sources[part.terms++] = part.dst;  // what came out so far
+      while (part.terms < Reduce::kTerms && used < sources.size())
+        part.sources[part.terms++] = address(sources[used++]);
+      if (const Code code = launch(**state, part, stream); code != cuda::kSuccess) return code;
+    }
+    return cuda::kSuccess;
+  };
+  return cuda::submit_work(**state, dst_memory, dst_memory, lane, "a reduction kernel", cuda::Issue(issue));
+}
+
+}  // namespace weft::device
