@@ -27,7 +27,7 @@ Entry::Entry(const char* call, AnyTime) : call_(call) {
 }
 
 void Entry::unlock() {
-  if (instance_locked_) g_instance->lock.unlock();
+  if (instance_locked_) g_instance->release();
   if (early_locked_) early_lock.unlock();
   instance_locked_ = early_locked_ = false;
 }

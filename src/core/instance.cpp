@@ -5,7 +5,11 @@
 
 #include <algorithm>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/futex.hpp"
+#include "device/memory.hpp"
+#include "transport/shm/shm.hpp"
 
 namespace weft::core {
 namespace {
@@ -13,6 +17,10 @@ namespace {
 config::Size spin{
     "progress.spin", 2000, 0, 1 << 30,
     "Idle rounds of waiting before the core is offered to others; 0 with more ranks than cores."};
+
+constexpr long kLongestSleep = 1'000'000;  // ns; for what rings no bell, such as room in a full inbox
+constexpr uint64_t kLongYield = 200'000;   // ns
+constexpr unsigned kArmed = 1u << 31;      // rounds: beyond, the bell is armed
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -42,10 +50,11 @@ bool Instance::progress() {
     removed_ = false;
   }
   polling_ = false;
+  stirred_ |= moved;
   return moved;
 }
 
-void Instance::idle(unsigned& rounds) {
+void Instance::idle(unsigned& rounds, Waiting waiting) {
   ++rounds;
   // A pause takes some 25 ns, a good part of a small message's latency: only now and then, for a sibling
   // thread.
@@ -54,12 +63,62 @@ void Instance::idle(unsigned& rounds) {
     return;
   }
   const bool locked = threaded;  // MPI_Session_init may set it meanwhile
-  if (locked) lock.unlock();
+  if (rounds > kArmed) {
+    rounds = 0;
+    return locked ? sleep_as_thread(waiting) : static_cast<void>(shm->sleep(kLongestSleep));
+  }
+  if (locked) release();
   if (oversubscribed || rounds >= spin)
-    ::sched_yield();
+    offer_core(rounds);
   else
     pause();
   if (locked) lock.lock();
+}
+
+/// Among ranks that wait this takes less than a microsecond, much less than to sleep and be woken. Where it
+/// takes long, others compute, and a rank that offers its core again and again gets less and less of it: the
+/// next round sleeps until another rank has something for this one. The end of a copy on a GPU wakes nobody.
+void Instance::offer_core(unsigned& rounds) const {
+  const uint64_t before = monotonic_ns();
+  ::sched_yield();
+  if (!oversubscribed || device::available() || monotonic_ns() - before < kLongYield) return;
+  shm->bell(self).arm();  // the caller looks once more
+  rounds = kArmed;
+}
+
+/// One of the threads sleeps on the bell; it polls for all when it wakes, and tells the others.
+void Instance::sleep_as_thread(Waiting waiting) {
+  if (!leading_) {
+    leading_ = true;
+    release();
+    const bool rung = shm->sleep(kLongestSleep);
+    lock.lock();
+    leading_ = false;
+    stirred_ |= rung;
+    return;
+  }
+  const uint32_t seen = wake_ups_.load(std::memory_order_relaxed);
+  const uint32_t anything = waiting == Waiting::anything ? 1 : 0;
+  ++followers_;
+  followers_of_anything_ += anything;
+  release();
+  futex_wait(wake_ups_, seen, kLongestSleep);
+  lock.lock();
+  --followers_;
+  followers_of_anything_ -= anything;
+}
+
+void Instance::wake_waiting() {
+  const uint64_t finished = Request::finished();
+  const bool leaderless = !leading_;
+  if (finished == told_ && !leaderless && !(stirred_ && followers_of_anything_ != 0)) return;
+  told_ = finished;
+  stirred_ = false;
+  if (followers_ != 0) {
+    wake_ups_.fetch_add(1, std::memory_order_relaxed);
+    futex_wake(wake_ups_);
+  }
+  if (leading_ && oversubscribed && shm != nullptr) shm->bell(self).ring();
 }
 
 void Instance::yield_if_crowded() const {

@@ -41,8 +41,12 @@ class Instance {
 
   /// Advances everything once. Returns true when anything moved. Never recursive.
   bool progress();
-  /// Waits a little: spins first, yields the core when ranks outnumber cores or the wait is long.
-  void idle(unsigned& idle_rounds);
+  /// What a wait looks for decides who has to wake it: another thread that polls sees requests complete.
+  enum class Waiting { request, anything };
+  /// Waits a little, after a look that found nothing: spins first, offers the core when the wait is long or
+  /// ranks outnumber cores. Where others then keep the core it sleeps until another rank has something for
+  /// this one.
+  void idle(unsigned& idle_rounds, Waiting waiting = Waiting::anything);
   /// For calls that poll once (MPI_Test, MPI_Iprobe): gives the core away when ranks outnumber cores.
   void yield_if_crowded() const;
   void add(Poller& poller);
@@ -58,7 +62,7 @@ class Instance {
   }
   struct Unlocked {
     explicit Unlocked(Instance& owner) : instance(owner), locked(owner.threaded) {
-      if (locked) instance.lock.unlock();
+      if (locked) instance.release();
     }
     ~Unlocked() {
       if (locked) instance.lock.lock();
@@ -66,6 +70,13 @@ class Instance {
     Instance& instance;
     const bool locked;  // MPI_Session_init may set `threaded` meanwhile
   };
+
+  /// Gives the lock back, and wakes the threads whose requests have completed meanwhile.
+  void release() {
+    if (followers_ != 0 || leading_) [[unlikely]]
+      wake_waiting();
+    lock.unlock();
+  }
 
   std::unique_ptr<launch::Exchange> exchange;
   ProcessId self;
@@ -78,9 +89,18 @@ class Instance {
   transport::shm::Shm* shm = nullptr;  ///< of the ranks of this host, owned by the engine
 
  private:
+  void offer_core(unsigned& idle_rounds) const;
+  void sleep_as_thread(Waiting waiting);
+  void wake_waiting();
   std::vector<Poller*> pollers_;
   bool polling_ = false, removed_ = false;
   uint32_t next_context_ = 1;
+  // Of the threads that wait for long, one leads: it polls for all. The others sleep. Under the lock.
+  bool leading_ = false;
+  uint32_t followers_ = 0, followers_of_anything_ = 0;
+  uint64_t told_ = 0;     ///< Request::finished() when followers were woken last
+  bool stirred_ = false;  ///< something moved since: for those that wait for anything
+  std::atomic<uint32_t> wake_ups_{0};
 };
 
 /// Progresses until the request is complete.
@@ -89,7 +109,7 @@ inline void wait(Instance& instance, const Request& request) {
     if (instance.progress())
       idle_rounds = 0;
     else
-      instance.idle(idle_rounds);
+      instance.idle(idle_rounds, Instance::Waiting::request);
   }
 }
 

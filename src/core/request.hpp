@@ -31,6 +31,7 @@ class Request {
   [[nodiscard]] bool complete() const { return complete_.load(std::memory_order_acquire); }
   /// Marks it complete; a request the user has freed meanwhile is given back to its slab at once.
   void finish() {
+    ++finished_;
     complete_.store(true, std::memory_order_release);
     if (detached) destroy();
   }
@@ -38,6 +39,8 @@ class Request {
     outcome = std::move(error);
     finish();
   }
+  /// How many have been completed so far.
+  [[nodiscard]] static uint64_t finished() { return finished_; }
   /// Starts a persistent request (MPI_Start); `active` is set and `complete` cleared by rearm().
   virtual Status start() { return Error(Errc::request, "MPI_Start on a request that is not persistent"); }
   /// Asks for cancellation (MPI_Cancel); may have no effect.
@@ -70,6 +73,9 @@ class Request {
     complete_.store(false, std::memory_order_relaxed);
   }
   std::atomic<bool> complete_{false};
+
+ private:
+  inline static uint64_t finished_ = 0;
 };
 
 }  // namespace weft::core

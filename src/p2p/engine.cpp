@@ -54,6 +54,7 @@ Status Engine::connect() {
   shm_ = std::move(*shm);
   instance.shm = shm_.get();
   instance.oversubscribed = instance.size > shm_->usable_cores();
+  if (instance.oversubscribed) shm_->ring_bells();
   for (uint32_t peer = 0; peer < instance.size; ++peer)
     if (peer != instance.self) peers_[peer].transport = shm_.get();
   return {};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs the suite's tests under one MPI's launcher and judges them by the rules of the suite's own runtests.
 import concurrent.futures
+import ctypes
 import dataclasses
 import os
 import re
@@ -50,6 +51,11 @@ def judge(rule, status, output):
     return "" if status == 0 else f"exit status {status}"
 
 
+def die_with_parent():
+    """In the child: a launcher does not outlive this program."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+
+
 def run_test(mpi, test):
     """One test in a process group of its own, which is killed when the time is up."""
     if not os.access(test.program, os.X_OK):
@@ -65,6 +71,7 @@ def run_test(mpi, test):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=die_with_parent,
     ) as process:
         timer = threading.Timer(limit, end_group, [process.pid])
         timer.start()

@@ -19,11 +19,6 @@ NOT_PASSED = (
         INTERNAL + "reductions of MPI_CHAR, which the standard excludes (section 6.9.2); the strict ones pass",
     ),
     (r"errors/comm/too_many_", INTERNAL + "expects communicators to run out; Weft's context ids do not"),
-    # what is slow
-    (
-        r"threads/pt2pt/multisend4 5 ",
-        "slow: 25 threads, most of them spinning in the test's own barrier; on 2 busy cores MPICH is 10 times as fast",
-    ),
     # wrong tests
     (r"coll/nonblocking[23] ", WRONG + "it fills arrays of datatypes as arrays of int, half of a handle"),
     (r"threads/pt2pt/mt_improbe_", WRONG + "it compares messages with MPI_REQUEST_NULL, another handle in this ABI"),

@@ -67,6 +67,11 @@ void Channel::reach(const std::atomic<uint32_t>& word, uint32_t value) {
   }
 }
 
+void Channel::ring() {
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (rank != comm_.rank()) shm_->bell(comm_.process(rank)).ring();
+}
+
 void Channel::await_done(uint32_t step) {
   uint32_t further = INT32_MAX;  // what all have done beyond `step`
   for (const transport::shm::Lane* lane : lanes_) {

@@ -54,6 +54,7 @@ class Channel final : public core::CollectiveState {
     auto& slot = own().slots[step % transport::shm::kSlots];
     slot.size = static_cast<uint32_t>(size);
     slot.sequence.store(step, std::memory_order_release);
+    tell();
   }
   /// Waits until rank `rank` has shown something in this step.
   Shown await(int rank, uint32_t step) {
@@ -65,7 +66,10 @@ class Channel final : public core::CollectiveState {
   /// This rank has seen something of all others in this step: they have read everything before it.
   void met(uint32_t step) { all_done_ = step - 1; }
   /// This rank has read what it reads in this step and before. Unnecessary where all meet.
-  void done(uint32_t step) { own().done.store(step, std::memory_order_release); }
+  void done(uint32_t step) {
+    own().done.store(step, std::memory_order_release);
+    tell();
+  }
   /// Waits until that rank, or all, are done() with a step.
   void await_done(int rank, uint32_t step) { reach(lanes_[static_cast<size_t>(rank)]->done, step); }
   void await_done(uint32_t step);
@@ -80,6 +84,12 @@ class Channel final : public core::CollectiveState {
   }
   [[nodiscard]] transport::shm::Lane& own() const { return *own_; }
   void reach(const std::atomic<uint32_t>& word, uint32_t value);
+  /// Wakes the ranks that may be waiting for what was just stored.
+  void tell() {
+    if (instance_.oversubscribed && shm_->anyone_sleeps()) [[unlikely]]
+      ring();
+  }
+  void ring();
 
   core::Instance& instance_;
   core::Communicator& comm_;

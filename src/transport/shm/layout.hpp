@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/shm/bell.hpp"
+
 namespace weft::transport::shm {
 
 inline constexpr size_t kLine = 64;
@@ -61,6 +63,7 @@ struct Lane {
 
 struct alignas(4096) Area {
   alignas(kLine) std::atomic<uint64_t> tail;  ///< inbox tickets handed to producers
+  alignas(kLine) Bell bell;                   ///< of this rank, where ranks outnumber cores
   alignas(kLine) std::atomic<int32_t> pid;
   std::atomic<uint64_t> cores[kMaxCores / 64];  ///< cores this rank may run on
   std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
@@ -74,6 +77,7 @@ struct alignas(4096) Header {
   uint64_t magic;
   uint32_t ranks;
   std::atomic<uint32_t> attached;
+  alignas(kLine) std::atomic<uint32_t> sleepers;  ///< ranks that sleep on their bells, about
 };
 
 }  // namespace weft::transport::shm

@@ -177,7 +177,7 @@ void Shm::commit(Peer peer, size_t size) {
   if (out.box != nullptr) {
     word_at(*out.box, out.position).store(static_cast<uint32_t>(size), std::memory_order_release);
     out.position += record_bytes(size);
-    return;
+    return ring(peer);
   }
   const uint64_t index = out.ticket & (kCells - 1);
   Cell& cell = segment_.area(peer).cells[index];
@@ -185,6 +185,7 @@ void Shm::commit(Peer peer, size_t size) {
   cell.size = static_cast<uint32_t>(size);
   cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
   ++out.messages;
+  ring(peer);
 }
 
 std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
@@ -198,6 +199,14 @@ std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
     return index;
   }
   return std::nullopt;
+}
+
+bool Shm::sleep(long nanoseconds) const {
+  auto& sleepers = segment_.header().sleepers;
+  sleepers.fetch_add(1, std::memory_order_relaxed);
+  const bool rung = area_->bell.sleep(nanoseconds);
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+  return rung;
 }
 
 size_t Shm::poll(Receiver& receiver, size_t limit) {
@@ -231,6 +240,7 @@ void Shm::give_back(Incoming& in) {
   for (; in.published != in.position; in.published += kLine)
     word_at(*in.box, in.published).store(0, std::memory_order_relaxed);
   in.box->consumed.store(in.position, std::memory_order_release);
+  ring(in.source);
 }
 
 size_t Shm::poll_inbox(Receiver& receiver, size_t limit) {

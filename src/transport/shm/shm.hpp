@@ -33,6 +33,14 @@ class Shm final : public Transport {
   /// are in use.
   [[nodiscard]] std::optional<uint32_t> lease_lane(uint32_t ranks);
   [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return segment_.area(peer).lanes[index]; }
+  /// From now on ranks may sleep on their bells: to be called by all, before the first message.
+  void ring_bells() { bells_ = true; }
+  [[nodiscard]] Bell& bell(Peer peer) const { return segment_.area(peer).bell; }
+  /// Sleeps on this rank's bell, which is armed: Bell::sleep().
+  [[nodiscard]] bool sleep(long nanoseconds) const;
+  [[nodiscard]] bool anyone_sleeps() const {
+    return segment_.header().sleepers.load(std::memory_order_relaxed) != 0;
+  }
 
  private:
   struct Outgoing {             // to one peer
@@ -57,12 +65,17 @@ class Shm final : public Transport {
   std::byte* reserve_cell(Peer peer, Outgoing& out);
   static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_box(Incoming& in, Receiver& receiver, size_t limit);
-  static void give_back(Incoming& in);
+  void give_back(Incoming& in);
+  void ring(Peer peer) {
+    if (bells_) [[unlikely]]
+      bell(peer).ring();
+  }
   size_t poll_inbox(Receiver& receiver, size_t limit);
   Status probe(Peer peer);
 
   Segment segment_;
   uint32_t self_, ranks_;
+  bool bells_ = false;
   Area* area_;           // ours
   uint64_t head_ = 0;    // next inbox ticket to read
   uint64_t probe_word_;  // peers read it to prove process_vm_readv
