@@ -18,6 +18,7 @@
 #include "api/memory_kinds.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "coll/workspace.hpp"
 #include "device/memory.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
@@ -179,6 +180,7 @@ void leave() {
   if (--views != 0) return;
   p2p::flush_buffers(instance);
   p2p::quiesce(instance);
+  coll::Workspace::close();
   device::close();
   g_state.store(State::finalized);
   if (p2p::connected(instance))

@@ -59,6 +59,16 @@ void Operand::classify() {
   classified = true;
 }
 
+const device::Memory& Call::memory_at(const void* address) const {
+  const auto within = [&](const void* begin, size_t bytes) {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(begin) < bytes;
+  };
+  if (within(scratch, scratch_bytes)) return gpu;
+  const auto extent = static_cast<size_t>(recv.type->extent());
+  if (!in_place && within(send.address, static_cast<size_t>(send.count) * extent)) return send.memory;
+  return recv.memory;
+}
+
 p2p::Buffer packed(void* address, uint64_t n) {
   static const datatype::Datatype* const byte = datatype::predefined(kByteHandle);
   return {address, static_cast<int64_t>(n), byte, &kHost};

@@ -102,10 +102,15 @@ struct Call {
   int tag = 0;
   int phase = 0;                 ///< of the program: see Round::next
   std::byte* scratch = nullptr;  ///< as much as the algorithm asked for
+  size_t scratch_bytes = 0;
+  bool on_gpu = false;  ///< a reduction whose operands and scratch are memory of one GPU, computed by kernels
+  device::Memory gpu;   ///< that GPU's: the scratch, else an operand
 
   [[nodiscard]] bool inter() const { return comm->inter(); }
   [[nodiscard]] bool reduction() const { return op != nullptr; }
   [[nodiscard]] bool commutative() const { return op->commutative; }
+  /// Of operands and scratch, at an address in one of them, while on_gpu.
+  [[nodiscard]] const device::Memory& memory_at(const void* address) const;
   /// Rank relative to the root.
   [[nodiscard]] int relative() const { return rank >= root ? rank - root : rank - root + size; }
   [[nodiscard]] int absolute(int relative_rank) const { return (relative_rank + root) % size; }

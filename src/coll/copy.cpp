@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "coll/workspace.hpp"
 #include "device/copy.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
@@ -40,6 +41,15 @@ Status device_copy(const p2p::Buffer& to, const device::Memory& to_memory, const
   return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
 }
 
+Status reduce_by_kernel(device::Reduction reduction, const p2p::Buffer& in, const p2p::Buffer& inout,
+                        const device::Memory& memory) {
+  const void* const terms[] = {in.address, inout.address};
+  auto ticket =
+      device::reduce_async(reduction, inout.address, memory, terms,
+                           static_cast<size_t>(inout.count * inout.type->extent()), device::Lane::local);
+  return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
+}
+
 }  // namespace
 
 Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
@@ -67,7 +77,11 @@ Status reduce_local(const p2p::Buffer& in, const p2p::Buffer& inout, const core:
     op.apply(in.address, inout.address, inout.count, *inout.type);
     return {};
   }
-  staged_reduction.hit("reduce_local on device memory");
+  const device::Reduction reduction = reduction_of(op, *inout.type);
+  if (reduction.defined() && device::can_reduce(inout_memory, in_memory))
+    return reduce_by_kernel(reduction, in, inout, inout_memory);
+  staged_reduction.hit(
+      "reduce_local on device memory: no kernel has this operation on this type, or reaches both");
   const Span span(*inout.type, inout.count);
   const std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[2 * span.bytes]);
   if (memory == nullptr)
@@ -81,13 +95,13 @@ Status reduce_local(const p2p::Buffer& in, const p2p::Buffer& inout, const core:
   return local_copy(inout, host_inout);
 }
 
-Status HostMirror::enter(Call& call) {
+Status HostMirror::enter(Call& call, const char* why) {
   active_ = false;
   if (!call.reduction()) return {};
   const bool send = !call.in_place && call.send.on_device();
   const bool recv = call.recv.on_device();
   if (!send && !recv) return {};
-  staged_reduction.hit(std::string(name(call.what)) + " on device memory");
+  if (*why != 0) staged_reduction.hit(std::string(name(call.what)) + " on device memory: " + why);
 
   const int64_t held = call.in_place ? std::max(call.send.count, call.results) : call.results;
   const Span send_span(*call.recv.type, send ? call.send.count : 0),

@@ -19,8 +19,9 @@ namespace weft::coll {
 /// Host copies of the device operands of a reduction: host code computes on them.
 class HostMirror {
  public:
-  /// Points the operands that lie on a device to host copies of them. No-op for everything else.
-  [[nodiscard]] Status enter(Call& call);
+  /// Points the operands that lie on a device to host copies of them. No-op for everything else. `why`
+  /// kernels do not reduce them where they lie; empty: it is quicker so.
+  [[nodiscard]] Status enter(Call& call, const char* why);
   /// Copies the result back to the device.
   [[nodiscard]] Status leave(const Call& call);
 

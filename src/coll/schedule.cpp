@@ -33,15 +33,36 @@ Status Schedule::begin() {
   const int tag = call_.tag;
   call_ = user_;
   call_.tag = tag;
-  WEFT_TRY(mirror_.enter(call_));
+  const char* why_not = choose_gpu(call_);
+  if (!call_.on_gpu) WEFT_TRY(mirror_.enter(call_, why_not));
+  return take_scratch();
+}
+
+Status Schedule::take_scratch() {
   call_.scratch = inline_;
   const size_t scratch = algorithm_->scratch != nullptr ? algorithm_->scratch(call_) : 0;
+  call_.scratch_bytes = scratch;
+  if (call_.on_gpu && scratch != 0) {
+    auto leased = Workspace::lease(call_.gpu, scratch);
+    if (!leased) return leave_gpu(leased.error());
+    workspace_ = std::move(*leased);
+    call_.gpu = workspace_.memory();
+    call_.scratch = reinterpret_cast<std::byte*>(call_.gpu.base);
+    return {};
+  }
   if (scratch <= kInlineScratch) return {};
   if (heap_ == nullptr) heap_.reset(new (std::nothrow) std::byte[scratch]);
   call_.scratch = heap_.get();
   if (heap_ != nullptr) return {};
   return Error(Errc::no_mem, std::string(name(call_.what)) + " needs " + std::to_string(scratch) +
                                  " bytes of memory (algorithm " + algorithm_->name + ")");
+}
+
+/// Without GPU memory to work in: on the host.
+Status Schedule::leave_gpu(const Error& why) {
+  call_.on_gpu = false;
+  WEFT_TRY(mirror_.enter(call_, why.message().c_str()));
+  return take_scratch();
 }
 
 Round Schedule::make_round() {
@@ -67,6 +88,7 @@ bool Schedule::advance() {
 
 Status Schedule::end() {
   Status outcome = stage_.take_outcome();
+  workspace_ = Workspace();
   Status left = mirror_.leave(call_);
   return outcome.ok() ? std::move(left) : std::move(outcome);
 }

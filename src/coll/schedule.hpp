@@ -11,6 +11,7 @@
 #include "coll/call.hpp"
 #include "coll/copy.hpp"
 #include "coll/stage.hpp"
+#include "coll/workspace.hpp"
 #include "core/instance.hpp"
 #include "core/request.hpp"
 
@@ -27,7 +28,7 @@ struct Algorithm {
   /// Adds the steps of round 0, 1, 2, ... of call.phase; each is called when the transfers of the one before
   /// are complete.
   Round (*round)(const Call& call, int round, Stage& stage);
-  /// Bytes of host memory that the rounds share; nullptr: none.
+  /// Bytes of memory that the rounds share, of the host or where Call::on_gpu says; nullptr: none.
   size_t (*scratch)(const Call& call) = nullptr;
 };
 
@@ -55,11 +56,14 @@ class Schedule {
   Call call_;         // with the addresses that the steps use
   const Call& user_;  // as the application gave it; the owner keeps it
   Round make_round();
+  [[nodiscard]] Status take_scratch();
+  [[nodiscard]] Status leave_gpu(const Error& why);
   const Algorithm* algorithm_;
   int round_ = 0;
   int phase_start_ = 0;
   bool over_ = false;
   HostMirror mirror_;
+  Workspace workspace_;
   std::unique_ptr<std::byte[]> heap_;
   Stage stage_;
   alignas(64) std::byte inline_[kInlineScratch];

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coll/copy.hpp"
+#include "coll/workspace.hpp"
 #include "core/instance.hpp"
 
 namespace weft::coll {
@@ -19,7 +20,13 @@ p2p::Transfer* Stage::add(core::Request::Kind kind) {
   return new (storage_[started_++]) p2p::Transfer(kind);
 }
 
+/// What kernels compute is there before anything else looks at it.
+void Stage::settle() {
+  if (kernel_.pending()) note(device::wait(kernel_));
+}
+
 void Stage::send(const p2p::Buffer& buffer, int dest) {
+  settle();
   // What came in was wrong: those that wait for what follows from it get nothing, and see that.
   const p2p::Buffer data = outcome_.ok() ? buffer : packed(nullptr, 0);
   p2p::post_send(*add(core::Request::Kind::send), data, dest, call_.tag, *comm_, p2p::SendMode::standard,
@@ -27,17 +34,40 @@ void Stage::send(const p2p::Buffer& buffer, int dest) {
 }
 
 void Stage::receive(const p2p::Buffer& buffer, int source) {
+  settle();
   p2p::post_receive(*add(core::Request::Kind::receive), buffer, source, call_.tag, *comm_,
                     core::Channel::collective);
 }
 
-void Stage::copy(const p2p::Buffer& to, const p2p::Buffer& from) { note(local_copy(to, from)); }
+void Stage::copy(const p2p::Buffer& to, const p2p::Buffer& from) {
+  settle();
+  note(local_copy(to, from));
+}
+
+void Stage::reduce(void* target, std::span<const void* const> inputs, int64_t n) {
+  if (!outcome_.ok() || n == 0) return;
+  const datatype::Datatype& type = *call_.recv.type;
+  auto ticket = device::reduce_async(reduction_of(*call_.op, type), target, call_.gpu, inputs,
+                                     static_cast<size_t>(n * type.extent()), device::Lane::local);
+  if (ticket)
+    kernel_ = std::move(*ticket);
+  else
+    note(std::move(ticket).error());
+}
 
 void Stage::fold_left(const void* theirs, void* mine, int64_t n) {
+  if (call_.on_gpu) {
+    const void* const inputs[] = {theirs, mine};
+    return reduce(mine, inputs, n);
+  }
   call_.op->apply(theirs, mine, n, *call_.recv.type);
 }
 
 void Stage::fold_right(void* theirs, void* mine, int64_t n) {
+  if (call_.on_gpu) {
+    const void* const inputs[] = {mine, theirs};
+    return reduce(mine, inputs, n);
+  }
   call_.op->apply(mine, theirs, n, *call_.recv.type);
   datatype::copy(theirs, n, *call_.recv.type, mine, n, *call_.recv.type);
 }
@@ -69,6 +99,7 @@ void Stage::retire(int i) {
 }
 
 void Stage::wait() {
+  settle();
   for (; done_ < started_; ++done_) {
     core::wait(call_.comm->instance, *slot(done_));
     retire(done_);
@@ -93,6 +124,9 @@ bool Stage::complete() {
   return true;
 }
 
-Status Stage::take_outcome() { return std::exchange(outcome_, Status()); }
+Status Stage::take_outcome() {
+  settle();
+  return std::exchange(outcome_, Status());
+}
 
 }  // namespace weft::coll

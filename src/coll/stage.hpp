@@ -5,9 +5,11 @@
 #pragma once
 #include <cstddef>
 #include <list>
+#include <span>
 
 #include "base/result.hpp"
 #include "coll/call.hpp"
+#include "device/copy.hpp"
 #include "p2p/p2p.hpp"
 
 namespace weft::coll {
@@ -28,14 +30,17 @@ class Stage {
   void receive(const p2p::Buffer& buffer, int source);
   /// Done on return.
   void copy(const p2p::Buffer& to, const p2p::Buffer& from);
-  /// mine = theirs op mine, on `n` elements of the call's type in host memory; theirs come from lower ranks.
+  /// mine = theirs op mine, on `n` elements of the call's type, in host memory or on_gpu; theirs come from
+  /// lower ranks.
   void fold_left(const void* theirs, void* mine, int64_t n);
   /// mine = mine op theirs; theirs come from higher ranks and are overwritten.
   void fold_right(void* theirs, void* mine, int64_t n);
+  /// target = inputs[0] op inputs[1] op ..., by a kernel (Call::on_gpu). The target may be one of the inputs.
+  void reduce(void* target, std::span<const void* const> inputs, int64_t n);
   /// As the order allows: fold_left() for commutative operations, else fold_right().
   void fold_any(void* theirs, void* mine, int64_t n);
 
-  /// Waits for the round's transfers.
+  /// Waits for the kernels and the round's transfers.
   void wait();
   /// True when the round's transfers are complete.
   [[nodiscard]] bool complete();
@@ -48,12 +53,14 @@ class Stage {
   void retire(int i);
   void take(p2p::Transfer& transfer);
   void note(Status status);
+  void settle();
 
   const Call& call_;
   core::Communicator* comm_;
   int started_ = 0;
   int done_ = 0;
   Status outcome_;
+  device::Ticket kernel_;  ///< the last one; those before end before it
   alignas(p2p::Transfer) std::byte storage_[kTransfers][sizeof(p2p::Transfer)];
   std::list<p2p::Transfer> overflow_;
 };

@@ -4,11 +4,11 @@
 #include "device/reduce.hpp"
 
 #include <cstring>
-#include <random>
 #include <string>
 
 #include "cuda_test_support.hpp"
 #include "datatype/reduce.hpp"
+#include "numbers.hpp"
 
 namespace weft::test {
 namespace {
@@ -19,41 +19,6 @@ using device::Lane;
 using Kind = Buffer::Kind;
 
 class ReduceTest : public CudaTest {};
-
-/// Values whose sums and products of some terms are exact in every type.
-template <class T>
-void set(T& value, int number) {
-  value = static_cast<T>(number);
-}
-void set(element::Half& value, int number) {
-  value = element::narrow<element::Half>(static_cast<float>(number));
-}
-void set(element::BFloat16& value, int number) {
-  value = element::narrow<element::BFloat16>(static_cast<float>(number));
-}
-template <class T>
-void set(element::Complex<T>& value, int number) {
-  set(value.re, number);
-  set(value.im, number / 2);
-}
-template <class V, class I>
-void set(element::Pair<V, I>& value, int number) {
-  value.value = static_cast<V>(number % 2);
-  value.index = static_cast<I>(number);
-}
-
-template <class T>
-std::vector<char> numbers(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<char> bytes(count * sizeof(T), '\x5a');
-  for (size_t i = 0; i < count; ++i) {
-    T value;
-    std::memset(&value, 0x5a, sizeof value);
-    set(value, static_cast<int>(random() % 5) - (std::is_same_v<T, uint8_t> ? 0 : 2));
-    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof value);
-  }
-  return bytes;
-}
 
 struct Case {
   size_t count;
@@ -87,6 +52,7 @@ template <class T>
 void check(ReduceOp op, Basic basic, const Case& c, Kind kind) {
   const device::Reduction reduction = device::reduction_of(op, basic);
   if (!reduction.defined()) return;
+  if (op == ReduceOp::prod && c.terms > 4) return;  // it would overflow, and NaNs have no bits to compare
   const size_t step = std::min<size_t>(sizeof(T), alignof(T) * (c.offset % 16 == 0 ? 1 : 0));
   const size_t at = c.offset + step * (c.count % 3), bytes = c.count * sizeof(T), room = bytes + at + 64;
   const std::string what = std::string(datatype::name(op)) + ' ' + datatype::facts(basic).name + ", " +

@@ -2,9 +2,17 @@
 // Phases of reductions.
 #include "coll/algorithm/reduction.hpp"
 
+#include <vector>
+
+#include "device/reduce.hpp"
+
 namespace weft::coll::algorithm {
 p2p::Buffer piece(const Call& call, const void* vector, int64_t first, int64_t n) {
   p2p::Buffer buffer = host_buffer(element(call, vector, first), n, *call.recv.type);
+  if (call.on_gpu) {
+    buffer.memory = &call.memory_at(buffer.address);
+    return buffer;
+  }
   if (vector == call.send.address && call.send.classified) buffer.memory = &call.send.memory;
   if (vector == call.recv.address && call.recv.classified) buffer.memory = &call.recv.memory;
   return buffer;
@@ -68,11 +76,19 @@ void SpreadPhase::exchange(int round, Stage& stage) const {
 void SpreadPhase::reduce(void* target, Stage& stage) const {
   if (mine_.count == 0) return;
   void* own = element(call_, call_.send.address, mine_.first);
-  if (call_.in_place) {  // the target may be where the own input is
+  const auto input = [&](int rank) { return rank == call_.rank ? own : slots_.at(rank); };
+  // A kernel may write to where it reads, if that is exactly the same place and it takes all terms at once.
+  const bool same_place =
+      call_.on_gpu && target == own && call_.size <= static_cast<int>(device::kernel::Reduce::kTerms);
+  if (call_.in_place && !same_place) {  // the target may be where the own input is
     stage.copy(piece(call_, slots_.at(call_.rank), 0, mine_.count), piece(call_, own, 0, mine_.count));
     own = slots_.at(call_.rank);
   }
-  const auto input = [&](int rank) { return rank == call_.rank ? own : slots_.at(rank); };
+  if (call_.on_gpu) {
+    std::vector<const void*> inputs;
+    for (int rank = 0; rank < call_.size; ++rank) inputs.push_back(input(rank));
+    return stage.reduce(target, inputs, mine_.count);
+  }
   // Blocks that stay in the cache while all inputs are added; a user's function gets everything at once.
   constexpr int64_t kBlockBytes = 32 << 10;
   const int64_t size = std::max<int64_t>(1, call_.recv.type->size());

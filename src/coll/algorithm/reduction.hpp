@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What reduction algorithms share: typed pieces of vectors, typed scratch, and two phases used by several.
-// All operands are host memory here: coll/copy.hpp mirrors those on a device.
+// All operands are host memory here, or all are memory of one GPU (Call::on_gpu): coll/copy.hpp mirrors
+// others.
 #pragma once
 #include <bit>
 
