@@ -179,7 +179,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void offer(const Transfer& t, ScratchSend::Chunk& chunk);
   bool fail_scratch(Transfer& t, Error error);
   void on_scratch_ready(uint32_t source, const ScratchChunk& chunk);
-  [[nodiscard]] bool fetching(const Transfer& t) const;
   bool poll_fetches();
   void finish_fetch(const Fetch& fetch, Status outcome);
   void finish_through_scratch(Transfer& t);

@@ -79,6 +79,7 @@ class Transfer : public core::Request, public match::Node {
   std::unique_ptr<Staging> staging;                        ///< device memory moved through pinned chunks
   std::unique_ptr<ScratchSend> scratch;                    ///< device memory sent through GPU scratch
   transport::cuda_ipc::Mapping* sender_scratch = nullptr;  ///< receive through scratch: held until complete
+  uint32_t fetches = 0;                                    ///< chunks of scratch being fetched
 
   /// Copies bytes [offset, offset + n) of the packed stream; host-accessible buffers only.
   void pack(uint64_t offset, std::byte* out, size_t n) const;

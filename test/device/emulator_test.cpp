@@ -398,6 +398,17 @@ TEST_F(Emulator, MappedMemoryIsSharedByDescriptor) {
   EXPECT_EQ(cuda().cuMemAddressFree(second, kSize), 0);
 }
 
+// Addresses come back to whoever asks for their size, but a reservation is aligned.
+TEST_F(Emulator, AReservationIsAlignedAlsoAtFreedAddresses) {
+  constexpr size_t kSize = 4 << 20;
+  Address odd[3] = {}, reserved = 0;
+  for (Address& address : odd) ASSERT_EQ(cuda().cuMemAlloc_v2(&address, kSize), 0);
+  for (Address& address : odd) EXPECT_EQ(cuda().cuMemFree_v2(address), 0);
+  ASSERT_EQ(cuda().cuMemAddressReserve(&reserved, kSize, 0, 0, 0), 0);
+  EXPECT_EQ(reserved % (2 << 20), 0u);
+  EXPECT_EQ(cuda().cuMemAddressFree(reserved, kSize), 0);
+}
+
 TEST_F(Emulator, BatchesByTheVersionOfTheInterface) {
   Buffer from(Buffer::Kind::device, 4096), to(Buffer::Kind::device, 4096);
   from.write(pattern(4096, 3));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "world.hpp"
 
@@ -95,8 +96,15 @@ Code cuMemAddressReserve(Address* address, size_t size, size_t alignment, Addres
   EMUCUDA_CURRENT();
   if (size == 0 || !aligned(size) || !aligned(alignment) || flags != 0) return kInvalidValue;
   Device& device = *device_at(context->device);
-  if (device.freed[size].empty())
+  // What was freed last comes first, if it is aligned: plain allocations of this size may not be.
+  auto& freed = device.freed[size];
+  const auto last = std::find_if(freed.rbegin(), freed.rend(), aligned);
+  if (last != freed.rend()) {
+    std::iter_swap(last, freed.rbegin());
+  } else {
     device.bump = (device.bump + kMappedGranule - 1) / kMappedGranule * kMappedGranule;
+    freed.push_back(std::exchange(device.bump, device.bump + size));
+  }
   const uintptr_t at = take_address(device, size);
   world().reservations[at] = size;
   *address = at;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "../device/cuda_test_support.hpp"
+#include "device_main.hpp"
 
 namespace {
 
@@ -60,13 +60,7 @@ bool grew(const char* what, unsigned long before, unsigned long after) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 1000;
-  if (!cuda().loaded) {
-    std::fprintf(stderr, "no CUDA driver\n");
-    return 1;
-  }
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  weft::test::start(argc, argv, rank, ranks);
   int failures = 0;
   Held early;
   for (int number = 0; number < rounds; ++number) {
@@ -77,8 +71,5 @@ int main(int argc, char** argv) {
   const Held late = held();
   failures += grew("resident memory", early.resident, late.resident) ? 1 : 0;
   failures += grew("GPU memory", early.device, late.device) ? 1 : 0;
-  int all = 0;
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return all != 0;
+  return weft::test::finish(failures);
 }

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "../device/cuda_test_support.hpp"
+#include "device_main.hpp"
 
 namespace {
 
@@ -15,7 +15,7 @@ using weft::test::cuda;
 
 constexpr int kWindow = 40, kRounds = 4;
 constexpr size_t kSizes[] = {8, 1000, 65536, 300000, 1 << 20};
-int rank = 0, failures = 0;
+int rank = 0, ranks = 0, failures = 0;
 
 void expect(bool good, const char* what, size_t size) {
   if (good) return;
@@ -55,19 +55,11 @@ void test(weft::test::FullGpu& gpu, size_t size, int device) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!cuda().loaded) {
-    std::fprintf(stderr, "no CUDA driver\n");
-    return 1;
-  }
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  weft::test::start(argc, argv, rank, ranks);
   const int device = rank % cuda().devices;
   {
     weft::test::FullGpu gpu(device);
     for (size_t size : kSizes) test(gpu, size, device);
   }
-  int all = 0;
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return all != 0;
+  return weft::test::finish(failures);
 }

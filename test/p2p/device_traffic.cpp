@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "../device/cuda_test_support.hpp"
 #include "../reference/draw.hpp"
+#include "device_main.hpp"
 
 namespace {
 
@@ -361,26 +361,18 @@ int main(int argc, char** argv) {
   const uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 40;
   const double seconds = argc > 3 ? std::atof(argv[3]) : 0;
-  if (!cuda().loaded) {
-    std::fprintf(stderr, "no CUDA driver\n");
-    return 1;
-  }
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  weft::test::start(argc, argv, rank, ranks);
   const double until = seconds > 0 ? MPI_Wtime() + seconds : 0;
   int round = 0;
   {
     Traffic traffic(seed, cuda().devices);
     for (; goes_on(round, rounds, until); ++round) traffic.round(round);
   }
-  int all = 0;
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Finalize();
+  const int code = weft::test::finish(failures);
   report(round, seed);
   if (cuda().emulated() && cuda().live() != 0) {
     std::fprintf(stderr, "rank %d: %lu allocations are left\n", rank, cuda().live());
     return 1;
   }
-  return all != 0;
+  return code;
 }

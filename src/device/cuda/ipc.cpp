@@ -25,8 +25,7 @@ const char* why_no_handle(const Memory& memory) {
 Result<IpcHandle> export_ipc(const Memory& memory) {
   if (!memory.legacy_ipc)
     return Error(Errc::unsupported, std::string("the GPU buffer cannot be mapped by another process (") +
-                                        why_no_handle(memory) +
-                                        "): its transfers are staged; cudaMalloc memory is not");
+                                        why_no_handle(memory) + "): cudaMalloc memory can");
   auto context = cuda::context_of(memory);
   if (!context) return std::move(context).error();
   const cuda::CurrentContext current(*context);
@@ -34,8 +33,8 @@ Result<IpcHandle> export_ipc(const Memory& memory) {
   cuda::IpcMemHandle raw{};
   const cuda::Code code = cuda::driver().ipc_get_mem_handle(&raw, memory.base);
   if (code != cuda::kSuccess)
-    return Error(Errc::unsupported, "the GPU buffer cannot be shared (cuIpcGetMemHandle: " +
-                                        cuda::describe(code) + "): its transfers are staged");
+    return Error(Errc::unsupported,
+                 "the GPU buffer cannot be shared (cuIpcGetMemHandle: " + cuda::describe(code) + ")");
   IpcHandle handle;
   std::memcpy(handle.data(), raw.reserved, handle.size());
   return handle;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/copy.hpp"
 
@@ -28,6 +29,9 @@ void note_shared(int device) {
 
 namespace cuda {
 namespace {
+
+config::Choice setting_shared("gpu.shared_kernels", 0, {"off", "on"},
+                              "Copy by kernels also on a GPU that several ranks use: good under MPS");
 
 log::SlowPath no_kernels{"gpu.no_kernels", "small GPU messages take about twice as long"};
 

@@ -128,13 +128,14 @@ void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
     if (t.outcome) t.outcome = sender_failed();
     t.completion.bytes = t.moved;
     t.expected = 0;
-    if (!fetching(t)) finish_through_scratch(t);
+    if (t.fetches == 0) finish_through_scratch(t);
     return;
   }
   const View from{static_cast<std::byte*>(t.sender_scratch->at(chunk.address)), nullptr, 0,
                   t.sender_scratch->memory()};
   auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size, device::Lane::in);
   Fetch fetch{{}, &t, source, chunk};
+  ++t.fetches;
   if (!ticket) return finish_fetch(fetch, std::move(ticket).error());
   fetch.ticket = std::move(*ticket);
   fetches_.push_back(std::move(fetch));
@@ -144,11 +145,6 @@ void Engine::finish_through_scratch(Transfer& t) {
   importer_->release(t.sender_scratch);
   t.sender_scratch = nullptr;
   complete(t);
-}
-
-bool Engine::fetching(const Transfer& t) const {
-  return std::any_of(fetches_.begin(), fetches_.end(),
-                     [&](const Fetch& fetch) { return fetch.receiver == &t; });
 }
 
 bool Engine::poll_fetches() {
@@ -174,7 +170,8 @@ void Engine::finish_fetch(const Fetch& fetch, Status outcome) {
   Transfer& t = *fetch.receiver;
   if (!outcome && t.outcome) t.outcome = std::move(outcome);
   t.moved += fetch.chunk.size;
-  if (t.moved >= t.expected && !fetching(t)) finish_through_scratch(t);
+  --t.fetches;
+  if (t.moved >= t.expected && t.fetches == 0) finish_through_scratch(t);
 }
 
 // Sender: a chunk came back.
