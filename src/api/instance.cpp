@@ -181,6 +181,7 @@ void leave() {
   p2p::flush_buffers(instance);
   p2p::quiesce(instance);
   coll::Workspace::close();
+  instance.gpu_scratch.reset();
   device::close();
   g_state.store(State::finalized);
   if (p2p::connected(instance))

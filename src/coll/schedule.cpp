@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coll/circle.hpp"
+#include "coll/gpu/domain.hpp"
 #include "coll/select/table.hpp"
 #include "coll/shared/shared.hpp"
 
@@ -94,9 +95,11 @@ Status Schedule::end() {
 }
 
 Status run(const Call& call) {
-  Status leased;
-  if (shared::Channel* channel = shared::channel_for(call, leased)) return shared::run(call, *channel);
-  WEFT_TRY(std::move(leased));
+  Status failed;
+  const shared::Way way = shared::way_for(call, failed);
+  if (way.domain != nullptr) return way.domain->run(call, way.largest, *way.channel);
+  if (way.channel != nullptr) return shared::run(call, *way.channel);
+  WEFT_TRY(std::move(failed));
   Schedule schedule(call, call.comm->next_collective_tag());
   WEFT_TRY(schedule.begin());
   schedule.run();

@@ -33,6 +33,11 @@ class Poller {
   virtual bool poll() = 0;
 };
 
+/// Base of what an upper layer keeps with the process until its traffic is over and its mappings are closed.
+struct Kept {
+  virtual ~Kept() = default;
+};
+
 class Instance {
  public:
   explicit Instance(std::unique_ptr<launch::Exchange> exchange);
@@ -87,6 +92,7 @@ class Instance {
   Ref<Communicator> world, self_comm;  ///< null outside the world model
   p2p::Engine* engine = nullptr;       ///< made by p2p::create()
   transport::shm::Shm* shm = nullptr;  ///< of the ranks of this host, owned by the engine
+  std::unique_ptr<Kept> gpu_scratch;   ///< of collectives: coll/gpu
 
  private:
   void offer_core(unsigned& idle_rounds) const;

@@ -60,6 +60,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   /// Progresses until nothing of ours is on its way out.
   void drain();
   void close_device();
+  [[nodiscard]] transport::cuda_ipc::Exporter& exporter();
+  [[nodiscard]] transport::cuda_ipc::Importer& importer();
 
   SendBuffers buffers;
   core::Instance& instance;
@@ -216,7 +218,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_copy(DeviceCopy& copy, Status outcome);
   void finish_senders(const DeviceCopy& copy);
   void sweep_exports();
-  transport::cuda_ipc::Importer& importer();
 
   std::unique_ptr<transport::shm::Shm> shm_;
   std::vector<Peer> peers_;

@@ -174,6 +174,9 @@ Status connect(core::Instance& instance) { return instance.engine->connect(); }
 
 bool connected(const core::Instance& instance) { return instance.engine->connected(); }
 
+transport::cuda_ipc::Exporter& exporter(core::Instance& instance) { return instance.engine->exporter(); }
+transport::cuda_ipc::Importer& importer(core::Instance& instance) { return instance.engine->importer(); }
+
 void quiesce(core::Instance& instance) {
   instance.engine->drain();
   instance.engine->close_device();

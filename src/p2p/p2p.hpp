@@ -13,6 +13,11 @@
 #include "core/request.hpp"
 #include "p2p/transfer.hpp"
 
+namespace weft::transport::cuda_ipc {
+class Exporter;
+class Importer;
+}  // namespace weft::transport::cuda_ipc
+
 namespace weft::p2p {
 
 struct Message;  ///< an unexpected message; MPI_Message handles name one after a matched probe
@@ -24,6 +29,10 @@ struct Message;  ///< an unexpected message; MPI_Message handles name one after 
 [[nodiscard]] bool connected(const core::Instance& instance);
 /// Completes what is under way towards the peers and lets go of device memory; communication may start again.
 void quiesce(core::Instance& instance);
+/// The caches of GPU memory that this process shows and maps: one of each, since an allocation may be opened
+/// once.
+[[nodiscard]] transport::cuda_ipc::Exporter& exporter(core::Instance& instance);
+[[nodiscard]] transport::cuda_ipc::Importer& importer(core::Instance& instance);
 
 /// Plain bytes in host memory.
 [[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "coll/simulator.hpp"
 
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <random>
@@ -151,5 +152,9 @@ void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag,
   simulator::network.receives[key].push_back(&transfer);
   simulator::network.match(key);
 }
+
+// Simulated ranks have no GPUs.
+transport::cuda_ipc::Exporter& exporter(core::Instance&) { std::abort(); }
+transport::cuda_ipc::Importer& importer(core::Instance&) { std::abort(); }
 
 }  // namespace weft::p2p

@@ -93,6 +93,7 @@ struct Cuda {
   unsigned long (*copier_waits)(int, unsigned long*) = nullptr;
   unsigned long (*copier_commands)() = nullptr;
   unsigned long (*lists)() = nullptr;
+  unsigned long (*collectives)(unsigned long*) = nullptr;
   void (*kernels)(unsigned) = nullptr;
 
   bool loaded = false;  // and initialised, with a device

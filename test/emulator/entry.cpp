@@ -187,6 +187,11 @@ EMUCUDA_CONTROL unsigned long emucuda_copier_commands(void) {
   const auto lock = lock_world();
   return world().copier_commands;
 }
+EMUCUDA_CONTROL unsigned long emucuda_collectives(unsigned long* late) {
+  const auto lock = lock_world();
+  *late = world().late_collectives;
+  return world().collectives;
+}
 EMUCUDA_CONTROL unsigned long emucuda_lists(void) {
   const auto lock = lock_world();
   return world().lists;

@@ -26,4 +26,11 @@ struct KernelEntry {
 [[nodiscard]] std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);
 
+// collective.cpp
+std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void** parameters);
+std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters);
+
+/// By EMUCUDA_COPIER_EXITS: whether a kernel that may leave does so now.
+[[nodiscard]] bool leaves_at_random();
+
 }  // namespace emucuda

@@ -155,15 +155,6 @@ class Copier : public Kernel {
     __atomic_store_n(status_, word, __ATOMIC_RELEASE);
   }
 
-  static bool leaves_at_random() {
-    uint32_t& random = world().random;
-    if (random == 0) return false;
-    random ^= random << 13;
-    random ^= random >> 17;
-    random ^= random << 5;
-    return random % 16 == 0;
-  }
-
   ContextObject& context_;
   const contract::Copier p_;
   contract::Command* ring_ = nullptr;
@@ -198,10 +189,21 @@ std::unique_ptr<Kernel> create(ContextObject& context, void** parameters) {
 
 }  // namespace
 
+bool leaves_at_random() {
+  uint32_t& random = world().random;
+  if (random == 0) return false;
+  random ^= random << 13;
+  random ^= random >> 17;
+  random ^= random << 5;
+  return random % 16 == 0;
+}
+
 const KernelEntry* find_kernel(const char* name) {
   static const KernelEntry entries[] = {{"weft_copy_list", create<CopyList>},
                                         {"weft_copier", create<Copier>},
                                         {"weft_reduce", create_reduce},
+                                        {"weft_collective_packets", create_collective_packets},
+                                        {"weft_collective_blocks", create_collective_blocks},
                                         {"emucuda_spin", create<Spin>}};
   for (const KernelEntry& entry : entries)
     if (std::strcmp(entry.name, name) == 0) return &entry;

@@ -109,12 +109,14 @@ struct World {
   bool peer = true, run_when_polled = false;
   uint64_t delay = 30'000;  // ns
   unsigned polls = 3;
-  unsigned kernels = 128;             // run at a time on a device
-  uint32_t random = 0;                // of the copiers' exits; 0: none
-  uint64_t clock = 0, clock_read;     // the kernels' clock (ns), and when it was read
-  CopierWaits waits[2];               // of the application, of Weft
-  unsigned long copier_commands = 0;  // served
-  unsigned long lists = 0;            // copied
+  unsigned kernels = 128;              // run at a time on a device
+  uint32_t random = 0;                 // of the copiers' exits; 0: none
+  uint64_t clock = 0, clock_read;      // the kernels' clock (ns), and when it was read
+  CopierWaits waits[2];                // of the application, of Weft
+  unsigned long copier_commands = 0;   // served
+  unsigned long lists = 0;             // copied
+  unsigned long collectives = 0;       // done
+  unsigned long late_collectives = 0;  // left early
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed
   std::map<uintptr_t, Allocation> allocations;

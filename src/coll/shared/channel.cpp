@@ -72,6 +72,14 @@ void Channel::ring() {
     if (rank != comm_.rank()) shm_->bell(comm_.process(rank)).ring();
 }
 
+void Channel::meet() {
+  const uint32_t step = begin(1);
+  claim(step, 0);
+  show(step, 0);
+  for (int rank = 0; rank < comm_.size(); ++rank) static_cast<void>(await(rank, step));
+  met(step);
+}
+
 void Channel::await_done(uint32_t step) {
   uint32_t further = INT32_MAX;  // what all have done beyond `step`
   for (const transport::shm::Lane* lane : lanes_) {

@@ -63,6 +63,8 @@ class Channel final : public core::CollectiveState {
     reach(slot.sequence, step);
     return {slot.size <= transport::shm::kSlotBytes ? slot.data : page(lane, step), slot.size};
   }
+  /// Shows nothing and waits for all to do so.
+  void meet();
   /// This rank has seen something of all others in this step: they have read everything before it.
   void met(uint32_t step) { all_done_ = step - 1; }
   /// This rank has read what it reads in this step and before. Unnecessary where all meet.

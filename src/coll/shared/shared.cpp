@@ -9,6 +9,8 @@
 
 #include "base/config.hpp"
 #include "coll/algorithm/tree.hpp"
+#include "coll/gpu/agreement.hpp"
+#include "coll/gpu/plan.hpp"
 #include "coll/select/table.hpp"
 #include "coll/shared/channel.hpp"
 #include "coll/shared/stream.hpp"
@@ -552,46 +554,46 @@ bool suits(const Call& call) {
   }
 }
 
-/// One step in which every rank says where its operands are, since all have to go the same way.
-bool on_some_device(const Call& call, Channel& channel) {
-  if (call.what == Collective::barrier) return false;
-  const uint32_t step = channel.begin(1);
-  bool found = call.send.on_device() || call.recv.on_device();
-  *channel.claim(step, 1) = std::byte{found};
-  channel.show(step, 1);
-  for (int rank = 0; rank < call.size; ++rank) found |= channel.await(rank, step).data[0] != std::byte{0};
-  channel.met(step);
-  return found;
-}
-
 /// What a communicator keeps: a count, then a channel.
 struct State final : core::CollectiveState {
-  explicit State(core::Communicator& comm) : channel(comm) {}
+  explicit State(core::Communicator& comm) : channel(comm), domain(comm) {}
   Channel channel;
+  gpu::Domain domain;
   uint32_t calls = 0;
   bool settled = false;  // the channel is open, or never will be
 };
 
+/// Where operands may be in GPU memory all ranks say where theirs are.
+Way way_among_gpus(const Call& call, bool here, State& state, Status& failed) {
+  const gpu::Agreement agreed = gpu::agree(call, state.channel, state.domain);
+  if (agreed.way == gpu::Way::host) return {here ? &state.channel : nullptr};
+  if (agreed.way == gpu::Way::messages) return {};
+  if (state.domain.state() == gpu::Domain::State::unknown) failed = state.domain.connect(agreed.memory);
+  if (state.domain.state() != gpu::Domain::State::open) return {};
+  return {&state.channel, &state.domain, agreed.largest};
+}
+
 }  // namespace
 
-Channel* channel_for(const Call& call, Status& leased) {
-  if (!suits(call) || enabled.index() != 0 || select::forced(call.what)) return nullptr;
+Way way_for(const Call& call, Status& failed) {
+  const bool here = suits(call);
+  if ((!here && !gpu::suits(call)) || enabled.index() != 0 || select::forced(call.what)) return {};
   core::Communicator& comm = *call.comm;
   auto* state = static_cast<State*>(comm.collective.get());
   if (state == nullptr) [[unlikely]] {
-    if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks) return nullptr;
+    if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks) return {};
     state = new State(comm);
     comm.collective.reset(state);
   }
   if (!state->settled) [[unlikely]] {
-    if (state->calls++ < after) return nullptr;
+    if (state->calls++ < after) return {};
     state->settled = true;
-    leased = state->channel.connect();
+    failed = state->channel.connect();
   }
   Channel& channel = state->channel;
-  if (!channel.open()) return nullptr;
-  if (channel.mixed() && (call.bytes > max_copied || on_some_device(call, channel))) return nullptr;
-  return &channel;
+  if (!channel.open()) return {};
+  if (!channel.mixed() || call.what == Collective::barrier) return {here ? &channel : nullptr};
+  return way_among_gpus(call, here, *state, failed);
 }
 
 Status run(const Call& call, Channel& channel) { return Run(call, channel)(); }

@@ -5,14 +5,23 @@
 #include "base/result.hpp"
 #include "coll/call.hpp"
 
+namespace weft::coll::gpu {
+class Domain;
+}
+
 namespace weft::coll::shared {
 
 class Channel;
 
-/// The channel by which this blocking call is to be run; null: by messages. Equal on all ranks. Counts the
-/// calls, and leases lanes once a communicator has made some (collectively; its errors are in `leased`).
-/// Operands in GPU memory on any rank: by messages.
-[[nodiscard]] Channel* channel_for(const Call& call, Status& leased);
+/// How a blocking call is to be run.
+struct Way {
+  Channel* channel = nullptr;     ///< null: by messages
+  gpu::Domain* domain = nullptr;  ///< by kernels; null: by the channel
+  uint64_t largest = 0;           ///< for the domain
+};
+/// Equal on all ranks. Counts the calls; leases lanes once a communicator has made some, and opens its domain
+/// when operands are in GPU memory (collectively; errors are in `failed`).
+[[nodiscard]] Way way_for(const Call& call, Status& failed);
 /// Runs the call to its end.
 [[nodiscard]] Status run(const Call& call, Channel& channel);
 

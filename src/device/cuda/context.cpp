@@ -98,6 +98,7 @@ void destroy(State& state) {
   };
   state.copier.close();
   state.lists.close();
+  state.ports.close();
   for (LaneStream& lane : state.lanes) {
     const std::lock_guard lock(lane.mutex);
     if (lane.stream != nullptr) note(driver().stream_destroy(lane.stream));

@@ -15,6 +15,7 @@
 #include "device/cuda/driver.hpp"
 #include "device/cuda/kernels.hpp"
 #include "device/cuda/lists.hpp"
+#include "device/cuda/ports.hpp"
 #include "device/memory.hpp"
 
 namespace weft::device::cuda {
@@ -48,6 +49,7 @@ struct State {
   Kernels kernels;
   Copier copier;
   Lists lists;
+  Ports ports;
   void* flags = nullptr;  // pinned page of completion flags, a cache line a lane
   std::mutex mutex;       // for the vectors below
   std::vector<Event> free_events;

@@ -41,8 +41,7 @@ constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for fr
 
 // What the receiver needs to fetch the message: the allocation it lies in, or else GPU scratch.
 size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
-  if (!exporter_) exporter_ = std::make_unique<transport::cuda_ipc::Exporter>();
-  if (exporter_->exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
+  if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
   if (t.memory.kind == device::MemoryKind::cuda_device && t.contiguous) {
     auto size = t.memory.covers(t.address, t.bytes)
                     ? append_export(t.memory, to, rts, room)
@@ -133,6 +132,11 @@ const Region* Engine::region_of(uint32_t source, const ReadyToSend& rts) {
   if (region == nullptr)
     no_mapping.hit("the sender's allocation was dropped before its message was received");
   return region;
+}
+
+transport::cuda_ipc::Exporter& Engine::exporter() {
+  if (!exporter_) exporter_ = std::make_unique<transport::cuda_ipc::Exporter>();
+  return *exporter_;
 }
 
 transport::cuda_ipc::Importer& Engine::importer() {

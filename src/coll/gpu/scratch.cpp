@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "coll/gpu/scratch.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "base/config.hpp"
+#include "device/copy.hpp"
+#include "device/ipc.hpp"
+#include "device/kernel/collective.hpp"
+
+namespace weft::coll::gpu {
+namespace {
+
+using device::kernel::Area;
+
+config::Size capacity{"coll.device_scratch", 128 << 20, 0, size_t{64} << 30,
+                      "GPU memory into which other ranks write in collectives on device buffers, of all "
+                      "communicators together; 20 MiB for each, allocated on first use"};
+
+}  // namespace
+
+Scratch::~Scratch() {
+  for (const auto& area : areas_) device::free_scratch(area->memory);
+}
+
+Scratch& Scratch::of(core::Instance& instance) {
+  if (instance.gpu_scratch == nullptr) instance.gpu_scratch = std::make_unique<Scratch>();
+  return static_cast<Scratch&>(*instance.gpu_scratch);
+}
+
+Result<ScratchArea*> Scratch::lease(const device::Memory& near) {
+  for (const auto& area : areas_) {
+    const device::Memory& memory = area->memory;
+    if (area->leased || memory.device != near.device ||
+        (near.context != nullptr && near.context != memory.context) || !device::alive(memory))
+      continue;
+    area->leased = true;
+    return area.get();
+  }
+  if ((areas_.size() + 1) * Area::kBytes > capacity)
+    return Error(Errc::again, "all scratch for collectives is in use by other communicators (" +
+                                  std::to_string(areas_.size()) + "): raise WEFT_COLL_DEVICE_SCRATCH");
+  auto memory = device::allocate_scratch(near, Area::kBytes);
+  if (!memory) return std::move(memory).error();
+  auto area = std::make_unique<ScratchArea>();
+  area->memory = *memory;
+  area->leased = true;
+  areas_.push_back(std::move(area));
+  if (Status cleared = clear(*areas_.back()); !cleared) {
+    device::free_scratch(areas_.back()->memory);
+    areas_.pop_back();
+    return std::move(cleared).error();
+  }
+  return areas_.back().get();
+}
+
+Status clear(const ScratchArea& area) {
+  constexpr size_t kStep = 256 << 10;
+  const std::vector<std::byte> zeros(kStep);
+  for (size_t at = 0; at < Area::kCleared; at += kStep)
+    WEFT_TRY(device::copy(reinterpret_cast<void*>(area.memory.base + at), area.memory, zeros.data(),
+                          device::Memory{}, std::min(kStep, Area::kCleared - at)));
+  return {};
+}
+
+}  // namespace weft::coll::gpu

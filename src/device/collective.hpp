@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launching collective kernels (kernel/collective.hpp) and seeing their end. Threading: any thread; one
+// port's calls are serialised by its owner.
+#pragma once
+#include <cstdint>
+#include <utility>
+
+#include "base/result.hpp"
+#include "device/kernel/collective.hpp"
+#include "device/memory.hpp"
+
+namespace weft::device {
+
+/// How a collective's data travel: packets with flags beside the data, or pieces with flags behind them.
+enum class Wire : uint8_t { packets, blocks };
+
+/// Where the calls of one communicator start on one GPU, one at a time. Goes back to its context on
+/// destruction.
+class CollectivePort {
+ public:
+  CollectivePort() = default;
+  CollectivePort(CollectivePort&& other) noexcept { swap(other); }
+  CollectivePort& operator=(CollectivePort&& other) noexcept {
+    CollectivePort(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~CollectivePort();
+  /// A port in the context of `near`. Errc::unsupported, with the reason, where kernels that wait for each
+  /// other cannot run; Errc::again when all are taken.
+  [[nodiscard]] static Result<CollectivePort> open(const Memory& near);
+
+  /// Starts `call`, whose places and status are filled in here.
+  [[nodiscard]] Status launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads);
+  enum class Outcome : uint8_t { running, complete, late };
+  /// How the last launch stands. `late`: it has waited too long for other ranks; launch it again with the
+  /// next number. An error when the GPU faulted.
+  [[nodiscard]] Result<Outcome> look();
+  /// Buffers of this kind of memory can be worked on.
+  [[nodiscard]] bool reaches(const Memory& memory) const;
+
+ private:
+  void swap(CollectivePort& other) noexcept {
+    std::swap(state_, other.state_);
+    std::swap(number_, other.number_);
+    std::swap(expected_, other.expected_);
+    std::swap(check_at_, other.check_at_);
+  }
+  void* state_ = nullptr;
+  uint32_t number_ = 0;
+  uint64_t expected_ = 0;  // the status word of the last launch, without its lowest bit
+  uint64_t check_at_ = 0;  // when the stream is next asked for faults
+};
+
+}  // namespace weft::device

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/collective.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "device/cuda/context.hpp"
+
+#ifdef WEFT_HAVE_KERNELS
+extern "C" const unsigned char weft_fatbin_collective[];
+#endif
+
+namespace weft::device {
+namespace cuda {
+namespace {
+
+Error no_port(const char* reason) {
+  return Error(Errc::unsupported, std::string("collectives cannot run as GPU kernels (") + reason + ")");
+}
+
+/// Loaded now: a lazy load would wait for running kernels later.
+Status find(Module module, const char* name, Function& function) {
+  WEFT_CUDA_TRY(module_get_function, "a kernel for collectives is missing", &function, module, name);
+  if (driver().func_load == nullptr) return {};
+  WEFT_CUDA_TRY(func_load, "a kernel for collectives cannot be loaded", function);
+  return {};
+}
+
+}  // namespace
+
+Status Ports::load() {
+  const void* image = nullptr;
+#ifdef WEFT_HAVE_KERNELS
+  image = weft_fatbin_collective;
+#else
+  if (driver().kernel_image != nullptr) driver().kernel_image(&image);
+  if (image == nullptr) return no_port("this build has no kernels: there was no nvcc");
+#endif
+  WEFT_CUDA_TRY(module_load_data, "the kernels for collectives cannot be loaded", &module_, image);
+  WEFT_TRY(find(module_, "weft_collective_packets", by_packets_));
+  return find(module_, "weft_collective_blocks", by_blocks_);
+}
+
+Status Ports::make() {
+  WEFT_TRY(load());
+  constexpr size_t kPinned = std::max(kPorts * kLine, kPorts * sizeof(kernel::Collective::Places));
+  void* page = nullptr;
+  WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for collectives cannot be allocated", &page, kPinned,
+                kHostAllocPortable | kHostAllocDeviceMap);
+  std::memset(page, 0, kPinned);
+  status_ = static_cast<uint64_t*>(page);
+  WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &status_address_,
+                page, 0);
+  constexpr size_t kPlaces = kPorts * sizeof(kernel::Collective::Places);
+  WEFT_CUDA_TRY(mem_alloc, "GPU memory for collectives cannot be allocated", &places_, kPlaces);
+  Stream stream = nullptr;
+  WEFT_CUDA_TRY(stream_create_with_priority, "a stream for collectives cannot be created", &stream,
+                kStreamNonBlocking, kHighestPriority);
+  // Zero, before the first launch: the page is zero, and the stream keeps order.
+  const Code code = driver().memcpy_async(places_, status_address_, kPlaces, stream);
+  if (code != kSuccess) {
+    driver().stream_destroy(stream);
+    return failure(code, "cuMemcpyAsync", "GPU memory for collectives cannot be cleared");
+  }
+  stream_ = stream;
+  return {};
+}
+
+Result<uint32_t> Ports::take() {
+  const std::lock_guard lock(mutex_);
+  if (stream_ == nullptr) {
+    const RelaxedCapture relaxed;
+    if (Status made = make(); !made) {
+      close();
+      return std::move(made).error();
+    }
+  }
+  const auto at = std::find(taken_.begin(), taken_.end(), false);
+  if (at == taken_.end())
+    return Error(Errc::again,
+                 "all places for collectives of a GPU are taken (" + std::to_string(kPorts) + ")");
+  *at = true;
+  return static_cast<uint32_t>(at - taken_.begin());
+}
+
+void Ports::give(uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  taken_[number] = false;
+}
+
+void Ports::close() {
+  if (stream_ != nullptr) driver().stream_destroy(stream_);
+  if (module_ != nullptr) driver().module_unload(module_);
+  if (places_ != 0) driver().mem_free(places_);
+  if (status_ != nullptr) driver().mem_free_host(status_);
+  stream_ = nullptr;
+  module_ = nullptr;
+  places_ = 0;
+  status_ = nullptr;
+}
+
+}  // namespace cuda
+
+namespace {
+
+constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
+
+cuda::State& as_state(void* state) { return *static_cast<cuda::State*>(state); }
+
+}  // namespace
+
+CollectivePort::~CollectivePort() {
+  if (state_ != nullptr) as_state(state_).ports.give(number_);
+}
+
+Result<CollectivePort> CollectivePort::open(const Memory& near) {
+  if (!cuda::launches_return())
+    return cuda::no_port("CUDA_LAUNCH_BLOCKING=1 or CUDA_DEVICE_MAX_CONNECTIONS=1 is set");
+  auto found = cuda::state_of(near);
+  if (!found) return std::move(found).error();
+  cuda::State& state = **found;
+  const cuda::CurrentContext current(state.context);
+  if (current.code() != cuda::kSuccess)
+    return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
+  auto number = state.ports.take();
+  if (!number) return std::move(number).error();
+  CollectivePort port;
+  port.state_ = &state;
+  port.number_ = *number;
+  return port;
+}
+
+Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads) {
+  cuda::State& state = as_state(state_);
+  call.places = state.ports.places(number_);
+  call.status = state.ports.status_address(number_);
+  call.blocks = blocks;
+  expected_ = kernel::Collective::outcome(call.epoch, call.launch, false);
+  check_at_ = 0;
+  const cuda::CurrentContext current(state.context);
+  if (current.code() != cuda::kSuccess)
+    return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
+  const cuda::RelaxedCapture relaxed;
+  void* parameters[] = {&call};
+  const cuda::Function function = wire == Wire::packets ? state.ports.by_packets() : state.ports.by_blocks();
+  WEFT_CUDA_TRY(launch_kernel, "a collective cannot be started on the GPU", function, blocks, 1, 1, threads,
+                1, 1, 0, state.ports.stream(), parameters, nullptr);
+  return {};
+}
+
+Result<CollectivePort::Outcome> CollectivePort::look() {
+  cuda::State& state = as_state(state_);
+  const uint64_t word = __atomic_load_n(state.ports.status(number_), __ATOMIC_ACQUIRE);
+  if ((word & ~uint64_t{1}) == expected_) return (word & 1) != 0 ? Outcome::late : Outcome::complete;
+  const uint64_t now = monotonic_ns();
+  if (check_at_ == 0) check_at_ = now + kFaultCheckInterval;
+  if (now < check_at_) return Outcome::running;
+  check_at_ = now + kFaultCheckInterval;
+  const cuda::CurrentContext current(state.context);
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code =
+      current.code() != cuda::kSuccess ? current.code() : cuda::driver().stream_query(state.ports.stream());
+  if (code == cuda::kSuccess || code == cuda::kNotReady) return Outcome::running;
+  return cuda::failure(code, "cuStreamQuery",
+                       "a collective failed on the GPU, or an earlier GPU operation of this program did");
+}
+
+bool CollectivePort::reaches(const Memory& memory) const {
+  const cuda::State& state = as_state(state_);
+  return memory.on_device() && memory.fault == 0 && memory.device == state.device &&
+         (memory.context == nullptr || memory.context == state.context);
+}
+
+}  // namespace weft::device

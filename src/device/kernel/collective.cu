@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Collective kernels: by packets (small data), and by blocks that push pieces and raise flags behind them.
+#include "device/kernel/collective_device.cuh"
+
+namespace weft::device::kernel {
+namespace {
+
+__device__ __forceinline__ void raise(uint64_t flag, uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ uint64_t look(uint64_t flag) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
+  return value;
+}
+
+/// The end of a block's launch; the last block tells the host.
+__device__ void end(const Collective& c, bool late) {
+  late = __syncthreads_or(late);
+  if (threadIdx.x != 0) return;
+  auto& places = *reinterpret_cast<Collective::Places*>(c.places);
+  if (gridDim.x > 1) {
+    if (late) atomicOr(&places.late, 1u);
+    __threadfence_system();
+    if (atomicAdd(&places.ticket, 1u) != gridDim.x - 1) return;
+    atomicExch(&places.ticket, 0u);
+    late = atomicExch(&places.late, 0u) != 0;
+  }
+  __threadfence_system();
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
+               "l"(Collective::outcome(c.epoch, c.launch, late))
+               : "memory");
+}
+
+__device__ __forceinline__ uint4 load(uint64_t from) { return __ldcg(reinterpret_cast<const uint4*>(from)); }
+__device__ __forceinline__ void store(uint64_t to, uint4 words) { *reinterpret_cast<uint4*>(to) = words; }
+
+/// All threads of the block copy n bytes.
+__device__ void move(uint64_t dst, uint64_t src, uint64_t bytes) {
+  const uint64_t whole = bytes / 16, step = blockDim.x;
+  uint64_t i = threadIdx.x;
+  if (((dst | src) & 15) == 0) {
+    for (; i + 3 * step < whole; i += 4 * step) {
+      const uint4 a = load(src + 16 * i), b = load(src + 16 * (i + step)),
+                  c = load(src + 16 * (i + 2 * step)), d = load(src + 16 * (i + 3 * step));
+      store(dst + 16 * i, a);
+      store(dst + 16 * (i + step), b);
+      store(dst + 16 * (i + 2 * step), c);
+      store(dst + 16 * (i + 3 * step), d);
+    }
+    for (; i < whole; i += step) store(dst + 16 * i, load(src + 16 * i));
+  } else {
+    for (; i < whole; i += step) store_granule(dst + 16 * i, load_granule(src + 16 * i, 16), 16);
+  }
+  if (threadIdx.x == 0 && bytes % 16 != 0)
+    store_granule(dst + 16 * whole, load_granule(src + 16 * whole, bytes % 16), bytes % 16);
+}
+
+/// One block of a call by blocks.
+class Block {
+ public:
+  __device__ explicit Block(const Collective& collective) : c_(collective) {}
+  /// Where it stopped; kEnded: nowhere.
+  __device__ uint64_t run(uint64_t place, bool resumed) {
+    uint32_t stage = place & 1;
+    for (uint32_t round = place / 2; round < c_.rounds; ++round, stage = 0, resumed = false) {
+      if (stage == 0) {
+        if (!resumed) send(round);
+        if (!wait(0, round)) return 2ull * round;
+        receive(round);
+      }
+      if (c_.form != Collective::two_shot) continue;
+      if (!wait(1, round)) return 2ull * round + 1;
+      collect(round);
+    }
+    return Collective::kEnded;
+  }
+
+ private:
+  __device__ uint32_t set(uint32_t round) const { return round & 1; }
+  __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
+    return Area::piece(c_, c_.areas[at], gridDim.x, step, set(round), blockIdx.x, source);
+  }
+  __device__ uint32_t after(uint32_t d) const {
+    return c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;
+  }
+
+  /// All that this block has stored is there when its flag is.
+  __device__ void signal(uint32_t step, uint32_t round) {
+    __syncthreads();
+    const uint32_t to = threadIdx.x;
+    if (to < c_.size && to != c_.rank)
+      raise(Area::flag(c_.areas[to], step, set(round), blockIdx.x, c_.rank), mark(c_, round));
+  }
+  __device__ bool wait(uint32_t step, uint32_t round) {
+    const uint32_t from = threadIdx.x;
+    bool late = false;
+    if (from < c_.size && from != c_.rank) {
+      Waiter waiter(c_.patience);
+      const uint64_t flag = Area::flag(c_.areas[c_.rank], step, set(round), blockIdx.x, from);
+      while (!late && look(flag) < mark(c_, round)) late = waiter.over();
+    }
+    return !__syncthreads_or(late);
+  }
+
+  __device__ Range range(uint64_t bytes, uint32_t round) const {
+    return piece(c_, bytes, round, blockIdx.x, gridDim.x);
+  }
+  __device__ Range range_of_part(uint32_t d, uint32_t round) const {
+    return piece_of_part(c_, d, round, blockIdx.x, gridDim.x);
+  }
+
+  __device__ void send(uint32_t round) {
+    for (uint32_t d = 1; d < c_.size; ++d) {
+      const uint32_t to = after(d);
+      if (c_.form == Collective::two_shot) {
+        const Range r = range_of_part(to, round);
+        if (member(c_.sources, c_.rank))
+          move(slot(to, 0, round, c_.rank), c_.send[0].address + r.first, r.count);
+      } else {
+        const Range r = range(c_.send[to].bytes, round);
+        move(slot(to, 0, round, c_.rank), c_.send[to].address + r.first, r.count);
+      }
+    }
+    signal(0, round);
+    if (c_.form != Collective::exchange) return;
+    const Range own = range(c_.send[c_.rank].bytes, round);
+    move(c_.recv[c_.rank].address + own.first, c_.send[c_.rank].address + own.first, own.count);
+  }
+
+  __device__ void receive(uint32_t round) {
+    if (c_.form == Collective::exchange) {
+      for (uint32_t d = 1; d < c_.size; ++d) {
+        const uint32_t from = after(d);
+        const Range r = range(c_.recv[from].bytes, round);
+        move(c_.recv[from].address + r.first, slot(c_.rank, 0, round, from), r.count);
+      }
+      return;
+    }
+    if (c_.form == Collective::reduce) {
+      uint32_t sources = 0;
+      Collective::Message out{};
+      for (uint32_t j = 0; j < c_.size; ++j)
+        if (c_.recv[j].bytes != 0) sources |= 1u << j, out = c_.recv[j];
+      const Range r = range(out.bytes, round);
+      reduce(sources, 0, out.address + r.first, c_.send[c_.rank].address + r.first, r.count, round);
+      return;
+    }
+    const Range r = range_of_part(c_.rank, round);
+    reduce(c_.sources, c_.targets, c_.recv[0].address + r.first, c_.send[0].address + r.first, r.count,
+           round);
+    signal(1, round);
+  }
+
+  /// Pieces of some ranks, this one's from its input, combined in rank order: into `out`, and for others.
+  __device__ void reduce(uint32_t sources, uint32_t targets, uint64_t out, uint64_t own, uint64_t bytes,
+                         uint32_t round) {
+    constexpr uint32_t kBatch = 4;
+    const bool keeps = targets == 0 || member(targets, c_.rank);
+    for (uint64_t g = threadIdx.x; g < granules(bytes); g += blockDim.x) {
+      Terms terms(c_.reduction);
+      for (uint32_t from = 0; from < c_.size; from += kBatch) {
+        Granule loaded[kBatch];
+#pragma unroll
+        for (uint32_t i = 0; i < kBatch; ++i) {
+          if (from + i >= c_.size || !member(sources, from + i)) continue;
+          loaded[i] = from + i == c_.rank ? load_granule(own + 16 * g, valid(bytes, g))
+                                          : granule_of(load(slot(c_.rank, 0, round, from + i) + 16 * g));
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < kBatch; ++i)
+          if (from + i < c_.size && member(sources, from + i)) terms.add(loaded[i]);
+      }
+      const Granule result = terms.get();
+      for (uint32_t d = 1; d < c_.size; ++d)
+        if (member(targets, after(d))) store(slot(after(d), 1, round, c_.rank) + 16 * g, words_of(result));
+      if (keeps) store_granule(out + 16 * g, result, valid(bytes, g));
+    }
+  }
+
+  __device__ void collect(uint32_t round) {
+    if (!member(c_.targets, c_.rank)) return;
+    for (uint32_t d = 1; d < c_.size; ++d) {
+      const uint32_t from = after(d);
+      const Range r = range_of_part(from, round);
+      move(c_.recv[0].address + r.first, slot(c_.rank, 1, round, from), r.count);
+    }
+  }
+
+  const Collective& c_;
+};
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+    weft_collective_packets(const __grid_constant__ Collective c) {
+  end(c, !run_packets(c, blockIdx.x, gridDim.x));
+}
+
+extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+    weft_collective_blocks(const __grid_constant__ Collective c) {
+  auto& place = reinterpret_cast<Collective::Places*>(c.places)->blocks[blockIdx.x];
+  const bool resumed = c.launch != 0;
+  const uint64_t from = resumed ? *static_cast<volatile uint64_t*>(&place) : 0;
+  const uint64_t stopped = from == Collective::kEnded ? from : Block(c).run(from, resumed);
+  if (threadIdx.x == 0) place = stopped;
+  end(c, stopped != Collective::kEnded);
+}
+
+}  // namespace weft::device::kernel

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What host code, the kernels of collective.cu and the emulated driver agree on: the parameter of a
+// collective kernel, the scratch area that every rank has, and how data are cut. Methods and hazards:
+// docs/gpu.md.
+//
+// Data are cut into granules (kernel/element.hpp), whose 16 bytes are a multiple of every element's size.
+// Every rank pushes into the others' areas and reads its own only. All ranks are in the call before one of
+// them launches (coll/device), so everything of the call before is complete and an area is free. A kernel
+// that waits longer than `patience` leaves; launched again it goes on: nothing is pushed twice, nothing is
+// written that others still need.
+#pragma once
+#include <cstdint>
+
+#include "device/kernel/element.hpp"
+
+namespace weft::device::kernel {
+
+/// 8 bytes of data, with a flag beside each half: stored and loaded as a whole, so no fence is needed. The
+/// flag is the call's epoch. Areas of packets never hold anything else (docs: "False flags").
+struct alignas(16) Packet {
+  uint32_t low, low_flag, high, high_flag;
+};
+
+/// Parameter of `weft_collective_packets(Collective)` and `weft_collective_blocks(Collective)`.
+struct Collective {
+  static constexpr uint32_t kRanks = 16;   ///< of a communicator, at most
+  static constexpr uint32_t kBlocks = 64;  ///< of a launch, at most
+  static constexpr uint32_t kThreads = 512;
+
+  /// exchange: send[j] goes to rank j, recv[j] comes from it.
+  /// reduce: the same, but what comes is combined in rank order into recv[j].address, the same for all j.
+  /// two_shot: part d of send[0] goes to rank d, which combines those of `sources` and gives the result to
+  /// `targets`, whose recv[0] it becomes a part of. One source: a copy.
+  enum Form : uint32_t { exchange, reduce, two_shot };
+
+  struct Message {
+    uint64_t address, bytes;
+  };
+  uint64_t areas[kRanks];  ///< of all ranks, as this GPU sees them
+  Message send[kRanks], recv[kRanks];
+  uint64_t places;    ///< Places, device memory
+  uint64_t status;    ///< a word in pinned memory: see outcome()
+  uint64_t patience;  ///< ns that a wait may take
+  uint32_t rank, size;
+  uint32_t epoch;   ///< of this call: grows, never 0
+  uint32_t launch;  ///< 0, then 1, 2, ... after leaving early
+  Form form;
+  Reduction reduction;
+  uint32_t sources, targets;  ///< bits by rank
+  uint32_t piece;             ///< blocks: bytes of a piece, a multiple of 16
+  uint32_t rounds;            ///< blocks: the same on all ranks, as are `piece` and `blocks`
+  uint32_t blocks;            ///< of the launch
+
+  /// In device memory, for one call at a time.
+  struct Places {
+    uint32_t ticket;           ///< blocks that have ended
+    uint32_t late;             ///< one of them has left early
+    uint64_t blocks[kBlocks];  ///< where a block goes on: 2 * round + stage, after launch 0
+  };
+  static constexpr uint64_t kEnded = UINT64_MAX;  ///< a place: this block is done
+
+  /// The status word at a launch's end.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t outcome(uint32_t epoch, uint32_t launch, bool late) {
+    return static_cast<uint64_t>(epoch) << 32 | (launch & 0x7fffffffu) << 1 | (late ? 1u : 0u);
+  }
+};
+static_assert(sizeof(Collective) <= 1024);
+
+/// A rank's scratch: packets of the first step, packets of the second, flags of blocks, data of blocks.
+struct Area {
+  static constexpr uint64_t kPackets = uint64_t{2} << 20;  ///< bytes, of one step
+  static constexpr uint64_t kFlags = uint64_t{64} << 10;
+  static constexpr uint64_t kCleared = 2 * kPackets + kFlags;  ///< zero before first use
+  static constexpr uint64_t kData = uint64_t{16} << 20;
+  static constexpr uint64_t kBytes = kCleared + kData;
+
+  /// Bytes of data that a rank's packets may carry in one step.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t packet_room(uint32_t size) {
+    return kPackets / 2 / size / 64 * 64;
+  }
+  /// Packets of rank `source` in a step, two a granule.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t packets(uint64_t area, uint32_t step, uint32_t source,
+                                                         uint32_t size) {
+    return area + step * kPackets + source * 2 * packet_room(size);
+  }
+  /// The word by which block `block` of rank `source` says how far it is in step 0 or 1.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t flag(uint64_t area, uint32_t step, uint32_t set,
+                                                      uint32_t block, uint32_t source) {
+    return area + 2 * kPackets +
+           (((step * 2 + set) * Collective::kBlocks + block) * Collective::kRanks + source) * 8;
+  }
+  /// The largest piece when so many blocks of so many ranks share the data, in two sets and two steps.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece_room(uint32_t blocks, uint32_t size) {
+    return kData / (4 * blocks * size) / 128 * 128;
+  }
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece(const Collective& c, uint64_t area, uint32_t blocks,
+                                                       uint32_t step, uint32_t set, uint32_t block,
+                                                       uint32_t source) {
+    return area + kCleared +
+           (((step * 2ull + set) * blocks + block) * c.size + source) * piece_room(blocks, c.size);
+  }
+};
+static_assert(4 * Collective::kBlocks * Collective::kRanks * 8 <= Area::kFlags);
+
+/// Some granules of a message, or a piece of it in bytes.
+struct Range {
+  uint64_t first, count;
+};
+
+[[nodiscard]] WEFT_HOST_DEVICE inline uint64_t granules(uint64_t bytes) { return (bytes + 15) / 16; }
+/// Share i of n of so many granules.
+[[nodiscard]] WEFT_HOST_DEVICE inline Range share(uint64_t total, uint32_t i, uint32_t n) {
+  const uint64_t first = total * i / n;
+  return {first, total * (i + 1) / n - first};
+}
+/// two_shot by packets: the granules of part d.
+[[nodiscard]] WEFT_HOST_DEVICE inline Range part(const Collective& c, uint32_t d) {
+  return share(granules(c.send[0].bytes), d, c.size);
+}
+[[nodiscard]] WEFT_HOST_DEVICE inline Range within(uint64_t first, uint64_t count, uint64_t total) {
+  const uint64_t rest = first < total ? total - first : 0;
+  return {first, rest < count ? rest : count};
+}
+/// Blocks: the bytes that a block moves of a message in a round, or of part d of the vector.
+[[nodiscard]] WEFT_HOST_DEVICE inline Range piece(const Collective& c, uint64_t bytes, uint32_t round,
+                                                  uint32_t block, uint32_t blocks) {
+  return within((static_cast<uint64_t>(round) * blocks + block) * c.piece, c.piece, bytes);
+}
+[[nodiscard]] WEFT_HOST_DEVICE inline Range piece_of_part(const Collective& c, uint32_t d, uint32_t round,
+                                                          uint32_t block, uint32_t blocks) {
+  const uint64_t index = (static_cast<uint64_t>(round) * blocks + block) * c.size + d;
+  return within(index * c.piece, c.piece, c.send[0].bytes);
+}
+
+[[nodiscard]] WEFT_HOST_DEVICE inline bool member(uint32_t ranks, uint32_t rank) {
+  return (ranks >> rank & 1) != 0;
+}
+/// What a flag word holds in a round; grows from call to call.
+[[nodiscard]] WEFT_HOST_DEVICE inline uint64_t mark(const Collective& c, uint32_t round) {
+  return static_cast<uint64_t>(c.epoch) << 32 | round;
+}
+
+}  // namespace weft::device::kernel

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Blocking collectives on GPU buffers, as kernels do them where every rank has a GPU: every form, operations
+// and types, counts that divide badly, buffers at odd places and in place, communicators side by side, all
+// against what the processes compute alone. Arguments: rounds of random calls, their seed.
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "device/cuda_test_support.hpp"
+#include "reference/draw.hpp"
+
+namespace {
+
+using Bytes = std::vector<char>;
+using randomized::Draw;
+using randomized::mix;
+using weft::test::Buffer;
+
+constexpr size_t kRoom = 9 << 20;
+
+struct Type {
+  MPI_Datatype type;
+  const char* name;
+  size_t size;
+  void (*write)(char* to, int value);
+  std::vector<MPI_Op> ops;
+};
+
+template <class T>
+void write(char* to, int value) {
+  const T converted = static_cast<T>(value);
+  std::memcpy(to, &converted, sizeof converted);
+}
+template <class T>
+void write_two(char* to, int value) {
+  write<T>(to, value);
+  write<T>(to + sizeof(T), 10 * value);  // no complex product is zero, which has two signs
+}
+
+std::vector<Type> types() {
+  const std::vector<MPI_Op> integer{MPI_SUM,  MPI_PROD, MPI_MIN, MPI_MAX,
+                                    MPI_BXOR, MPI_BAND, MPI_LOR, MPI_LXOR},
+      floating{MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX}, complex{MPI_SUM, MPI_PROD};
+  return {{MPI_FLOAT, "float", 4, write<float>, floating},
+          {MPI_INT, "int", 4, write<int>, integer},
+          {MPI_DOUBLE, "double", 8, write<double>, floating},
+          {MPI_INT8_T, "int8", 1, write<int8_t>, integer},
+          {MPI_UINT16_T, "uint16", 2, write<uint16_t>, integer},
+          {MPI_UINT64_T, "uint64", 8, write<uint64_t>, integer},
+          {MPI_C_FLOAT_COMPLEX, "float complex", 8, write_two<float>, complex},
+          {MPI_C_DOUBLE_COMPLEX, "double complex", 16, write_two<double>, complex},
+          {MPI_2INT, "2int", 8, write_two<int>, {MPI_MINLOC, MPI_MAXLOC}}};
+}
+
+/// What rank `rank` has at element i of its block `block`.
+int value(uint64_t seed, int rank, int block, size_t i) {
+  const uint64_t mixed =
+      (seed * 31 + static_cast<uint64_t>(rank) * 1009 + static_cast<uint64_t>(block) * 97 + i * 7919) *
+      0x9e3779b97f4a7c15ULL;
+  return static_cast<int>(mixed >> 61) % 5 + 1;
+}
+
+/// One communicator, and the call that is tried on it.
+class Trial {
+ public:
+  Trial(MPI_Comm comm, Buffer& send, Buffer& recv) : comm_(comm), send_(send), recv_(recv) {
+    MPI_Comm_rank(comm, &rank_);
+    MPI_Comm_size(comm, &size_);
+  }
+  void draw(uint64_t seed, const std::vector<size_t>& counts) {
+    Draw draw(seed);
+    seed_ = seed;
+    static const std::vector<Type> all = types();
+    type_ = &all[static_cast<size_t>(draw.below(static_cast<int>(all.size())))];
+    if (draw.one_in(3)) type_ = &all[0];
+    op_ = type_->ops[static_cast<size_t>(draw.below(static_cast<int>(type_->ops.size())))];
+    n_ = counts[static_cast<size_t>(draw.below(static_cast<int>(counts.size())))];
+    root_ = draw.below(size_);
+    in_place_ = draw.one_in(3);
+    offset_ = type_->size * static_cast<size_t>(draw.below(5));
+    uneven_ = draw.number();
+    run(draw.below(kKinds));
+  }
+
+ private:
+  static constexpr int kKinds = 15;
+  void run(int kind);
+  void reduction(int kind);
+  void movement(int kind);
+
+  [[nodiscard]] Bytes block(int rank, int number, size_t n) const {
+    Bytes bytes(n * type_->size);
+    for (size_t i = 0; i < n; ++i)
+      type_->write(bytes.data() + i * type_->size, value(seed_, rank, number, i));
+    return bytes;
+  }
+  [[nodiscard]] Bytes folded(const std::vector<Bytes>& terms) const {
+    Bytes result = terms.back();
+    for (size_t i = terms.size() - 1; i-- > 0;)
+      MPI_Reduce_local(terms[i].data(), result.data(), static_cast<int>(result.size() / type_->size),
+                       type_->type, op_);
+    return result;
+  }
+  /// Elements from one rank to another in v-forms.
+  [[nodiscard]] size_t uneven(int from, int to) const {
+    if (n_ == 0) return 0;
+    return static_cast<size_t>(
+        mix(uneven_, std::min(from, to), std::max(from, to), static_cast<int>(2 * n_ + 1)));
+  }
+  void* at(Buffer& buffer) const { return buffer.data() + offset_; }
+  void put(Buffer& buffer, const Bytes& bytes) const {
+    if (!bytes.empty()) buffer.write(bytes, offset_);
+  }
+  void poison(size_t n) { recv_.write(Bytes(std::min(kRoom - offset_, n + 64), char(0x5a)), offset_); }
+  void expect(const Bytes& wanted, const char* what) {
+    Bytes got = recv_.read(offset_, std::min(kRoom - offset_, wanted.size() + 64));
+    Bytes all = wanted;
+    all.resize(got.size(), char(0x5a));
+    if (got == all) return;
+    const auto at = std::mismatch(got.begin(), got.end(), all.begin());
+    std::fprintf(
+        stderr,
+        "rank %d of %d: %s of %s, n=%zu, root %d%s, offset %zu, seed %llu: byte %ld of %zu is %d, not %d\n",
+        rank_, size_, what, type_->name, n_, root_, in_place_ ? ", in place" : "", offset_,
+        static_cast<unsigned long long>(seed_), static_cast<long>(at.first - got.begin()), wanted.size(),
+        *at.first, *at.second);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  void check(int code, const char* what) {
+    if (code == MPI_SUCCESS) return;
+    std::fprintf(stderr, "rank %d: %s: error code %d\n", rank_, what, code);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+  MPI_Comm comm_;
+  Buffer &send_, &recv_;
+  int rank_, size_;
+  uint64_t seed_ = 0, uneven_ = 0;
+  const Type* type_ = nullptr;
+  MPI_Op op_ = MPI_SUM;
+  size_t n_ = 0, offset_ = 0;
+  int root_ = 0;
+  bool in_place_ = false;
+};
+
+void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+void Trial::run(int kind) {
+  const size_t blocks = static_cast<size_t>(size_) * (2 * n_ + 1) * type_->size;
+  if (blocks + 256 > kRoom) n_ = 1000;
+  kind < 6 ? reduction(kind) : movement(kind);
+}
+
+void Trial::reduction(int kind) {
+  const char* const kNames[] = {"allreduce",      "reduce", "reduce_scatter_block",
+                                "reduce_scatter", "scan",   "exscan"};
+  const bool scattered = kind == 2 || kind == 3;
+  std::vector<int> counts(static_cast<size_t>(size_), static_cast<int>(n_));
+  if (kind == 3)
+    for (int i = 0; i < size_; ++i) counts[static_cast<size_t>(i)] = static_cast<int>(uneven(i, i));
+  const auto total = static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), 0));
+  const size_t n = scattered ? total : n_;
+  const bool replaces = in_place_ && (kind != 1 || rank_ == root_);
+  const Bytes mine = block(rank_, 0, n);
+  poison(n * type_->size);
+  put(replaces ? recv_ : send_, mine);
+  std::vector<Bytes> terms;
+  const int last = kind == 4 ? rank_ : kind == 5 ? rank_ - 1 : size_ - 1;
+  for (int rank = 0; rank <= last; ++rank) terms.push_back(block(rank, 0, n));
+  Bytes wanted = replaces ? mine : Bytes();
+  if (!terms.empty() && (kind != 1 || rank_ == root_)) {
+    Bytes result = folded(terms);
+    if (scattered) {
+      const int before = std::accumulate(counts.begin(), counts.begin() + rank_, 0);
+      const auto first = result.begin() + static_cast<long>(static_cast<size_t>(before) * type_->size);
+      result = Bytes(
+          first,
+          first + static_cast<long>(static_cast<size_t>(counts[static_cast<size_t>(rank_)]) * type_->size));
+    }
+    if (wanted.size() < result.size()) wanted.resize(result.size());
+    std::copy(result.begin(), result.end(), wanted.begin());
+  }
+  const void* in = replaces ? MPI_IN_PLACE : at(send_);
+  const int count = static_cast<int>(n_);
+  int code = MPI_SUCCESS;
+  switch (kind) {
+    case 0:
+      code = MPI_Allreduce(in, at(recv_), count, type_->type, op_, comm_);
+      break;
+    case 1:
+      code = MPI_Reduce(in, at(recv_), count, type_->type, op_, root_, comm_);
+      break;
+    case 2:
+      code = MPI_Reduce_scatter_block(in, at(recv_), count, type_->type, op_, comm_);
+      break;
+    case 3:
+      code = MPI_Reduce_scatter(in, at(recv_), counts.data(), type_->type, op_, comm_);
+      break;
+    case 4:
+      code = MPI_Scan(in, at(recv_), count, type_->type, op_, comm_);
+      break;
+    default:
+      code = MPI_Exscan(in, at(recv_), count, type_->type, op_, comm_);
+  }
+  check(code, kNames[kind]);
+  expect(wanted, kNames[kind]);
+}
+
+void Trial::movement(int kind) {
+  const char* const kNames[] = {"bcast",     "gather",     "gatherv",  "scatter",  "scatterv",
+                                "allgather", "allgatherv", "alltoall", "alltoallv"};
+  const int which = kind - 6, n = static_cast<int>(n_);
+  const bool v = which == 2 || which == 4 || which == 6 || which == 8, root = rank_ == root_;
+  const auto ranks = static_cast<size_t>(size_);
+  std::vector<int> counts(ranks, n), places(ranks);
+  for (int i = 0; i < size_; ++i) {
+    if (v) counts[static_cast<size_t>(i)] = static_cast<int>(which == 8 ? uneven(i, rank_) : uneven(i, i));
+    if (i > 0)
+      places[static_cast<size_t>(i)] =
+          places[static_cast<size_t>(i - 1)] + counts[static_cast<size_t>(i - 1)];
+  }
+  const auto count_of = [&](int i) { return static_cast<size_t>(counts[static_cast<size_t>(i)]); };
+  const size_t own = count_of(rank_);
+  Bytes all_in, all_out, wanted;  // blocks of the ranks for this one, blocks of this one, the receive buffer
+  for (int i = 0; i < size_; ++i) {
+    append(all_in, block(i, which >= 7 ? rank_ : 0, count_of(i)));
+    append(all_out, block(rank_, i, count_of(i)));
+  }
+  const size_t size = type_->size;
+  const bool gathers = which == 1 || which == 2, scatters = which == 3 || which == 4;
+  const bool replaces = in_place_ && which != 0 && (root || (!gathers && !scatters));
+  poison(all_in.size());
+  if (which == 0) {
+    const Bytes data = block(root_, 0, n_);
+    if (root) put(recv_, data);
+    wanted = data;
+  } else if (gathers) {
+    if (!replaces) put(send_, block(rank_, 0, own));
+    if (root) wanted = all_in;
+    if (replaces)
+      recv_.write(block(rank_, 0, own),
+                  offset_ + static_cast<size_t>(places[static_cast<size_t>(rank_)]) * size);
+  } else if (scatters) {
+    if (root) put(send_, all_out);
+    if (!replaces) wanted = block(root_, rank_, own);
+  } else if (which == 5 || which == 6) {
+    wanted = all_in;
+    if (replaces)
+      recv_.write(block(rank_, 0, own),
+                  offset_ + static_cast<size_t>(places[static_cast<size_t>(rank_)]) * size);
+    else
+      put(send_, block(rank_, 0, own));
+  } else {
+    wanted = all_in;
+    put(replaces ? recv_ : send_, all_out);
+  }
+  const void* in = replaces && !scatters ? MPI_IN_PLACE : at(send_);
+  void* out = replaces && scatters ? MPI_IN_PLACE : at(recv_);
+  const MPI_Datatype t = type_->type;
+  const int *c = counts.data(), *d = places.data(), mine = static_cast<int>(own);
+  int code = MPI_SUCCESS;
+  switch (which) {
+    case 0:
+      code = MPI_Bcast(at(recv_), n, t, root_, comm_);
+      break;
+    case 1:
+      code = MPI_Gather(in, n, t, out, n, t, root_, comm_);
+      break;
+    case 2:
+      code = MPI_Gatherv(in, mine, t, out, c, d, t, root_, comm_);
+      break;
+    case 3:
+      code = MPI_Scatter(in, n, t, out, n, t, root_, comm_);
+      break;
+    case 4:
+      code = MPI_Scatterv(in, c, d, t, out, mine, t, root_, comm_);
+      break;
+    case 5:
+      code = MPI_Allgather(in, n, t, out, n, t, comm_);
+      break;
+    case 6:
+      code = MPI_Allgatherv(in, mine, t, out, c, d, t, comm_);
+      break;
+    case 7:
+      code = MPI_Alltoall(in, n, t, out, n, t, comm_);
+      break;
+    default:
+      code = MPI_Alltoallv(in, c, d, t, out, c, d, t, comm_);
+  }
+  check(code, kNames[which]);
+  expect(wanted, kNames[which]);
+}
+
+int device_of_this_rank() {
+  const char* rank = std::getenv("LOCAL_RANK");
+  if (rank == nullptr || !weft::test::cuda().loaded) std::exit(77);
+  const char* needed = std::getenv("TEST_GPUS");
+  if (needed != nullptr && weft::test::cuda().devices < std::atoi(needed)) std::exit(77);
+  const int device = std::atoi(rank) % weft::test::cuda().devices;
+  weft::test::cuda().cuCtxSetCurrent(weft::test::cuda().primary[static_cast<size_t>(device)]);
+  return device;
+}
+
+/// On the emulator: that kernels did it, and that some left early where TEST_LATE says so.
+void check_use(int ranks) {
+  if (weft::test::cuda().collectives == nullptr) return;
+  unsigned long late = 0;
+  const unsigned long done = weft::test::cuda().collectives(&late);
+  const bool wanted = std::getenv("TEST_NO_KERNELS") == nullptr && ranks > 1;
+  if ((done > 20) != wanted || (std::getenv("TEST_LATE") != nullptr && late == 0)) {
+    std::fprintf(stderr, "kernels did %lu collectives, %lu launches left early\n", done, late);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int device = device_of_this_rank();
+  MPI_Init(&argc, &argv);
+  const long rounds = argc > 1 ? std::atol(argv[1]) : 100;
+  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm reversed, halves;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+  MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &halves);  // side by side
+  {
+    Buffer send(Buffer::Kind::device, kRoom, device), recv(Buffer::Kind::device, kRoom, device);
+    std::vector<Trial> trials;
+    for (MPI_Comm comm : {MPI_COMM_WORLD, reversed, halves}) trials.emplace_back(comm, send, recv);
+    const std::vector<size_t> usual{0, 1, 1, 2, 3, 17, 255, 1000, 4099, 20000}, large{70001, 150000};
+    for (long i = 0; i < rounds; ++i) {
+      const uint64_t number = seed * 1'000'003 + static_cast<uint64_t>(i);
+      const size_t which = Draw(number).one_in(2) ? 0 : 1 + static_cast<size_t>(i) % 2;
+      // The halves draw differently.
+      const uint64_t own = which == 2 ? number + static_cast<uint64_t>(rank / 2) * 7'000'000 : number;
+      trials[which].draw(own, i % 8 == 7 ? large : usual);
+    }
+  }
+  check_use(size);
+  MPI_Comm_free(&reversed);
+  MPI_Comm_free(&halves);
+  if (rank == 0) std::printf("%ld rounds\n", rounds);
+  MPI_Finalize();
+  return 0;
+}

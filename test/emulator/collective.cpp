@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The collective kernels of the emulated GPU, by the contract of device/kernel/collective.hpp: pushing in the
+// first turn, then taking what has come, a turn at a time, until all is there or patience is over.
+#include "device/kernel/collective.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+using namespace weft::device::kernel;
+
+/// What both wires share: memory as the GPU of the context sees it, and the end of a launch.
+class CollectiveKernel : public Kernel {
+ public:
+  CollectiveKernel(ContextObject& context, void** parameters) : context_(context) {
+    std::memcpy(&c_, parameters[0], sizeof c_);
+  }
+  Turn turn(uint64_t time) final {
+    failed_ = false;
+    for (uint32_t rank = 0; rank < c_.size; ++rank) areas_[rank] = at(c_.areas[rank], Area::kBytes);
+    if (since_ == 0) since_ = time;
+    moved_ = false;
+    const bool over = !failed_ && step();
+    if (failed_) return Turn::illegal_address;
+    if (moved_) since_ = time;
+    if (!over && time - since_ <= c_.patience && !leaves_at_random())
+      return moved_ ? Turn::worked : Turn::idle;
+    auto* status = reinterpret_cast<uint64_t*>(at(c_.status, sizeof(uint64_t)));
+    if (status == nullptr || !leave(over)) return Turn::illegal_address;
+    ++(over ? world().collectives : world().late_collectives);
+    __atomic_store_n(status, Collective::outcome(c_.epoch, c_.launch, !over), __ATOMIC_RELEASE);
+    return Turn::ended;
+  }
+
+ protected:
+  /// As much as can be done now; true: all is done.
+  virtual bool step() = 0;
+  virtual bool leave(bool) { return true; }
+
+  char* at(uint64_t address, uint64_t bytes) {
+    char* here = bytes == 0 ? nullptr : reach_from(context_, address, bytes);
+    if (here == nullptr && bytes != 0) failed_ = true;
+    return here;
+  }
+  Granule load(uint64_t address, uint64_t bytes) {
+    Granule granule{};
+    if (const char* from = at(address, bytes); from != nullptr) std::memcpy(&granule, from, bytes);
+    return granule;
+  }
+  void store(uint64_t address, const Granule& granule, uint64_t bytes) {
+    if (char* to = at(address, bytes); to != nullptr) std::memcpy(to, &granule, bytes);
+  }
+  /// Where an address inside a rank's area is.
+  char* in_area(uint32_t rank, uint64_t address) { return areas_[rank] + (address - c_.areas[rank]); }
+  [[nodiscard]] uint32_t sources() const {
+    uint32_t ranks = 0;
+    for (uint32_t rank = 0; rank < c_.size; ++rank)
+      if (c_.recv[rank].bytes != 0) ranks |= 1u << rank;
+    return ranks;
+  }
+  [[nodiscard]] Collective::Message result() const {
+    for (uint32_t rank = 0; rank < c_.size; ++rank)
+      if (c_.recv[rank].bytes != 0) return c_.recv[rank];
+    return {};
+  }
+  static uint64_t valid(uint64_t bytes, uint64_t g) { return std::min<uint64_t>(16, bytes - 16 * g); }
+
+  ContextObject& context_;
+  Collective c_{};
+  char* areas_[Collective::kRanks] = {};
+  bool failed_ = false, moved_ = false;
+  uint64_t since_ = 0;
+};
+
+class Packets : public CollectiveKernel {
+ public:
+  using CollectiveKernel::CollectiveKernel;
+
+ private:
+  bool step() override {
+    if (!pushed_ && c_.launch == 0) c_.form == Collective::two_shot ? push_parts() : push_messages();
+    pushed_ = true;
+    if (failed_) return false;
+    if (c_.form == Collective::exchange) return take_messages();
+    if (c_.form == Collective::reduce) return reduce_messages();
+    return reduce_part() && take_parts();
+  }
+
+  void put(uint32_t to, uint32_t step, uint64_t g, const Granule& granule) {
+    auto* words = reinterpret_cast<uint64_t*>(
+        in_area(to, Area::packets(c_.areas[to], step, c_.rank, c_.size) + 32 * g));
+    for (int i = 0; i < 4; ++i)
+      __atomic_store_n(words + i, uint64_t{c_.epoch} << 32 | granule.words[i], __ATOMIC_RELEASE);
+  }
+  bool take(uint32_t from, uint32_t step, uint64_t g, Granule& granule) {
+    const auto* words = reinterpret_cast<const uint64_t*>(
+        in_area(c_.rank, Area::packets(c_.areas[c_.rank], step, from, c_.size) + 32 * g));
+    for (int i = 0; i < 4; ++i) {
+      const uint64_t word = __atomic_load_n(words + i, __ATOMIC_ACQUIRE);
+      if (word >> 32 != c_.epoch) return false;
+      granule.words[i] = static_cast<uint32_t>(word);
+    }
+    return true;
+  }
+  bool reduce(uint32_t ranks, uint64_t g, Granule& reduced) {
+    Granule terms[Collective::kRanks];
+    int count = 0;
+    for (uint32_t rank = 0; rank < c_.size; ++rank)
+      if (member(ranks, rank) && !take(rank, 0, g, terms[count++])) return false;
+    reduced = count == 1 ? terms[0] : fold(c_.reduction, count, [&](int i) { return terms[i]; });
+    return true;
+  }
+
+  void push_messages() {
+    for (uint32_t to = 0; to < c_.size; ++to)
+      for (uint64_t g = 0; g < granules(c_.send[to].bytes); ++g)
+        put(to, 0, g, load(c_.send[to].address + 16 * g, valid(c_.send[to].bytes, g)));
+  }
+  void push_parts() {
+    if (!member(c_.sources, c_.rank)) return;
+    for (uint32_t to = 0; to < c_.size; ++to) {
+      const Range whole = part(c_, to);
+      for (uint64_t g = 0; g < whole.count; ++g)
+        put(to, 0, g,
+            load(c_.send[0].address + 16 * (whole.first + g), valid(c_.send[0].bytes, whole.first + g)));
+    }
+  }
+  bool take_messages() {
+    bool all = true;
+    for (uint32_t from = 0; from < c_.size; ++from) {
+      const Collective::Message& message = c_.recv[from];
+      Granule granule;
+      for (uint64_t& g = taken_[from]; g < granules(message.bytes) && take(from, 0, g, granule); ++g) {
+        store(message.address + 16 * g, granule, valid(message.bytes, g));
+        moved_ = true;
+      }
+      all = all && taken_[from] == granules(message.bytes);
+    }
+    return all;
+  }
+  bool reduce_messages() {
+    const Collective::Message out = result();
+    Granule granule;
+    for (; reduced_ < granules(out.bytes) && reduce(sources(), reduced_, granule); ++reduced_) {
+      store(out.address + 16 * reduced_, granule, valid(out.bytes, reduced_));
+      moved_ = true;
+    }
+    return reduced_ == granules(out.bytes);
+  }
+  bool reduce_part() {
+    Granule granule;
+    for (; reduced_ < part(c_, c_.rank).count; ++reduced_) {
+      if (c_.launch != 0 && take(c_.rank, 1, reduced_, granule)) continue;
+      if (!reduce(c_.sources, reduced_, granule)) return false;
+      for (uint32_t to = 0; to < c_.size; ++to)
+        if (to != c_.rank && member(c_.targets, to)) put(to, 1, reduced_, granule);
+      put(c_.rank, 1, reduced_, granule);
+      moved_ = true;
+    }
+    return true;
+  }
+  bool take_parts() {
+    bool all = true;
+    for (uint32_t from = 0; from < c_.size && member(c_.targets, c_.rank); ++from) {
+      const Range whole = part(c_, from);
+      Granule granule;
+      for (uint64_t& g = taken_[from]; g < whole.count && take(from, 1, g, granule); ++g) {
+        const uint64_t place = whole.first + g;
+        store(c_.recv[0].address + 16 * place, granule, valid(c_.send[0].bytes, place));
+        moved_ = true;
+      }
+      all = all && taken_[from] == whole.count;
+    }
+    return all;
+  }
+
+  bool pushed_ = false;
+  uint64_t reduced_ = 0, taken_[Collective::kRanks] = {};
+};
+
+class Blocks : public CollectiveKernel {
+ public:
+  Blocks(ContextObject& context, void** parameters)
+      : CollectiveKernel(context, parameters), blocks_(c_.blocks), places_(blocks_), sent_(blocks_) {}
+
+ private:
+  Collective::Places* places() {
+    return reinterpret_cast<Collective::Places*>(at(c_.places, sizeof(Collective::Places)));
+  }
+  bool step() override {
+    if (!entered_) {
+      if (const Collective::Places* saved = places(); c_.launch != 0 && saved != nullptr) {
+        std::copy_n(saved->blocks, blocks_, places_.begin());
+        std::fill(sent_.begin(), sent_.end(), true);
+      }
+      entered_ = true;
+    }
+    bool all = true;
+    for (uint32_t block = 0; block < blocks_ && !failed_; ++block) all = run(block) && all;
+    return all && !failed_;
+  }
+  bool leave(bool) override {
+    Collective::Places* saved = places();
+    if (saved != nullptr) std::copy_n(places_.begin(), blocks_, saved->blocks);
+    return saved != nullptr;
+  }
+
+  /// One block, as far as it comes.
+  bool run(uint32_t block) {
+    uint64_t& place = places_[block];
+    while (place != Collective::kEnded && !failed_) {
+      const auto round = static_cast<uint32_t>(place / 2);
+      if (round == c_.rounds) {
+        place = Collective::kEnded;
+        break;
+      }
+      if (place % 2 == 0) {
+        if (!sent_[block]) send(block, round);
+        sent_[block] = true;
+        if (!arrived(0, block, round)) return false;
+        receive(block, round);
+        ++place;
+      }
+      if (c_.form == Collective::two_shot) {
+        if (!arrived(1, block, round)) return false;
+        collect(block, round);
+      }
+      ++place;
+      sent_[block] = false;
+      moved_ = true;
+    }
+    return !failed_;
+  }
+
+  char* slot(uint32_t in, uint32_t step, uint32_t block, uint32_t round, uint32_t source) {
+    return in_area(in, Area::piece(c_, c_.areas[in], blocks_, step, round & 1, block, source));
+  }
+  void signal(uint32_t step, uint32_t block, uint32_t round) {
+    for (uint32_t to = 0; to < c_.size; ++to)
+      if (to != c_.rank)
+        __atomic_store_n(reinterpret_cast<uint64_t*>(
+                             in_area(to, Area::flag(c_.areas[to], step, round & 1, block, c_.rank))),
+                         mark(c_, round), __ATOMIC_RELEASE);
+  }
+  bool arrived(uint32_t step, uint32_t block, uint32_t round) {
+    for (uint32_t from = 0; from < c_.size; ++from) {
+      if (from == c_.rank) continue;
+      const auto* flag = reinterpret_cast<const uint64_t*>(
+          in_area(c_.rank, Area::flag(c_.areas[c_.rank], step, round & 1, block, from)));
+      if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < mark(c_, round)) return false;
+    }
+    return true;
+  }
+  void copy(char* to, uint64_t from, uint64_t bytes) {
+    if (const char* data = at(from, bytes); data != nullptr) std::memmove(to, data, bytes);
+  }
+  void copy_out(uint64_t to, const char* from, uint64_t bytes) {
+    if (char* place = at(to, bytes); place != nullptr) std::memmove(place, from, bytes);
+  }
+
+  void send(uint32_t block, uint32_t round) {
+    for (uint32_t to = 0; to < c_.size; ++to) {
+      if (to == c_.rank) continue;
+      if (c_.form == Collective::two_shot) {
+        const Range r = piece_of_part(c_, to, round, block, blocks_);
+        if (member(c_.sources, c_.rank))
+          copy(slot(to, 0, block, round, c_.rank), c_.send[0].address + r.first, r.count);
+      } else {
+        const Range r = piece(c_, c_.send[to].bytes, round, block, blocks_);
+        copy(slot(to, 0, block, round, c_.rank), c_.send[to].address + r.first, r.count);
+      }
+    }
+    signal(0, block, round);
+    if (c_.form != Collective::exchange) return;
+    const Range own = piece(c_, c_.send[c_.rank].bytes, round, block, blocks_);
+    if (const char* from = at(c_.send[c_.rank].address + own.first, own.count); from != nullptr)
+      copy_out(c_.recv[c_.rank].address + own.first, from, own.count);
+  }
+  void receive(uint32_t block, uint32_t round) {
+    if (c_.form == Collective::exchange) {
+      for (uint32_t from = 0; from < c_.size; ++from) {
+        if (from == c_.rank) continue;
+        const Range r = piece(c_, c_.recv[from].bytes, round, block, blocks_);
+        copy_out(c_.recv[from].address + r.first, slot(c_.rank, 0, block, round, from), r.count);
+      }
+    } else if (c_.form == Collective::reduce) {
+      const Collective::Message out = result();
+      const Range r = piece(c_, out.bytes, round, block, blocks_);
+      reduce(block, round, sources(), 0, out.address + r.first, c_.send[c_.rank].address + r.first, r.count);
+    } else {
+      const Range r = piece_of_part(c_, c_.rank, round, block, blocks_);
+      reduce(block, round, c_.sources, c_.targets, c_.recv[0].address + r.first, c_.send[0].address + r.first,
+             r.count);
+      signal(1, block, round);
+    }
+  }
+  void reduce(uint32_t block, uint32_t round, uint32_t ranks, uint32_t targets, uint64_t out, uint64_t own,
+              uint64_t bytes) {
+    for (uint64_t g = 0; g < granules(bytes) && !failed_; ++g) {
+      Granule terms[Collective::kRanks];
+      int count = 0;
+      for (uint32_t rank = 0; rank < c_.size; ++rank) {
+        if (!member(ranks, rank)) continue;
+        if (rank == c_.rank)
+          terms[count++] = load(own + 16 * g, valid(bytes, g));
+        else
+          std::memcpy(&terms[count++], slot(c_.rank, 0, block, round, rank) + 16 * g, 16);
+      }
+      const Granule reduced =
+          count == 1 ? terms[0] : fold(c_.reduction, count, [&](int i) { return terms[i]; });
+      for (uint32_t to = 0; to < c_.size; ++to)
+        if (to != c_.rank && member(targets, to))
+          std::memcpy(slot(to, 1, block, round, c_.rank) + 16 * g, &reduced, 16);
+      if (targets == 0 || member(targets, c_.rank)) store(out + 16 * g, reduced, valid(bytes, g));
+    }
+  }
+  void collect(uint32_t block, uint32_t round) {
+    for (uint32_t from = 0; from < c_.size && member(c_.targets, c_.rank); ++from) {
+      if (from == c_.rank) continue;
+      const Range r = piece_of_part(c_, from, round, block, blocks_);
+      copy_out(c_.recv[0].address + r.first, slot(c_.rank, 1, block, round, from), r.count);
+    }
+  }
+
+  const uint32_t blocks_;
+  bool entered_ = false;
+  std::vector<uint64_t> places_;
+  std::vector<bool> sent_;  // this round's pieces have gone out
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void** parameters) {
+  return std::make_unique<Packets>(context, parameters);
+}
+std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters) {
+  return std::make_unique<Blocks>(context, parameters);
+}
+
+}  // namespace emucuda
