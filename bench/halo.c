@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Work on data in GPU memory: reductions, packing and unpacking inside a GPU, and between two GPUs the column
+// of a matrix and the faces of a cube, each beside the contiguous message of the same size. 1 or 2 ranks.
+// Usage: halo [-s] [-v]    -s: small sizes, for a trial; -v: check what arrives
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/device.h"
+
+static int rank, ranks;
+static bool small, check;
+
+static void stop(const char* what) {
+  fprintf(stderr, "halo: rank %d: %s\n", rank, what);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static char* allocate(size_t bytes) {
+  char error[256];
+  char* memory = bench_device_allocate(BENCH_DEVICE_PLAIN, bytes, error, sizeof error);
+  if (!memory) stop(error);
+  return memory;
+}
+
+static void release(char* memory) { bench_device_free(BENCH_DEVICE_PLAIN, memory); }
+
+static void row(const char* what, double bytes, double seconds, double reference) {
+  if (rank == 0)
+    printf("%-44s %12.1f us %10.1f GB/s %8.2f\n", what, seconds * 1e6, bytes / seconds * 1e-9,
+           reference > 0 ? bytes / seconds / reference : 1.0);
+}
+
+// --- inside one GPU: the last column is the rate divided by that of a copy ---
+
+typedef void (*work)(void* state);
+
+static double time_of(work run, void* state) {
+  run(state);
+  run(state);
+  double best = 1e9;
+  for (int i = 0; i < 10; ++i) {
+    const double start = MPI_Wtime();
+    run(state);
+    const double seconds = MPI_Wtime() - start;
+    if (seconds < best) best = seconds;
+  }
+  return best;
+}
+
+struct packing {
+  char *data, *packed;
+  MPI_Datatype type;
+  MPI_Count count, bytes;
+};
+
+static void pack(void* state) {
+  const struct packing* p = state;
+  MPI_Count position = 0;
+  MPI_Pack_c(p->data, p->count, p->type, p->packed, p->bytes, &position, MPI_COMM_SELF);
+}
+
+static void unpack(void* state) {
+  const struct packing* p = state;
+  MPI_Count position = 0;
+  MPI_Unpack_c(p->packed, p->bytes, &position, p->data, p->count, p->type, MPI_COMM_SELF);
+}
+
+struct reduction {
+  char *in, *inout;
+  MPI_Datatype type;
+  MPI_Op op;
+  MPI_Count count;
+};
+
+static void reduce(void* state) {
+  const struct reduction* r = state;
+  MPI_Reduce_local_c(r->in, r->inout, r->count, r->type, r->op);
+}
+
+static void inside(void) {
+  const size_t bytes = small ? 1 << 20 : 1 << 30;
+  char *data = allocate(2 * bytes), *packed = allocate(bytes);
+  struct packing plain = {data, packed, MPI_BYTE, (MPI_Count)bytes, (MPI_Count)bytes};
+  const double seconds = time_of(pack, &plain), copy = 2.0 * (double)bytes / seconds;
+  row("copy 1 GiB", 2.0 * (double)bytes, seconds, 0);
+
+  struct packing strided = {data, packed, MPI_DATATYPE_NULL, 1, (MPI_Count)bytes};
+  MPI_Type_vector((int)(bytes / 8), 1, 2, MPI_DOUBLE, &strided.type);
+  MPI_Type_commit(&strided.type);
+  row("pack 1 GiB, blocks of 8 B, stride 16 B", 3.0 * (double)bytes, time_of(pack, &strided), copy);
+  row("unpack the same", 3.0 * (double)bytes, time_of(unpack, &strided), copy);
+  MPI_Type_free(&strided.type);
+
+  const struct {
+    const char* name;
+    MPI_Datatype type;
+    MPI_Op op;
+    int size;
+  } kinds[] = {{"float sum", MPI_FLOAT, MPI_SUM, 4},
+               {"double sum", MPI_DOUBLE, MPI_SUM, 8},
+               {"half sum", MPI_REAL2, MPI_SUM, 2},
+               {"int32 max", MPI_INT32_T, MPI_MAX, 4},
+               {"int8 sum", MPI_INT8_T, MPI_SUM, 1},
+               {"complex product", MPI_C_DOUBLE_COMPLEX, MPI_PROD, 16},
+               {"float_int minloc", MPI_FLOAT_INT, MPI_MINLOC, 8}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+    for (size_t n = bytes / 1024; n <= bytes / 2; n *= 16) {
+      struct reduction r = {data, packed, kinds[i].type, kinds[i].op, (MPI_Count)(n / (size_t)kinds[i].size)};
+      char name[64];
+      snprintf(name, sizeof name, "reduce_local %s, %zu KiB", kinds[i].name, n >> 10);
+      row(name, 3.0 * (double)n, time_of(reduce, &r), copy);
+    }
+  release(packed);
+  release(data);
+}
+
+// --- between two GPUs: the last column is the rate divided by that of the contiguous message ---
+
+struct message {
+  char* buffer;
+  MPI_Count count;
+  MPI_Datatype type;
+};
+
+/// One way, as half of a ping-pong.
+static double latency(const struct message* m) {
+  const int other = 1 - rank, rounds = 200;
+  double start = 0;
+  for (int i = -20; i < rounds; ++i) {
+    if (i == 0) start = MPI_Wtime();
+    if (rank == 0) MPI_Send_c(m->buffer, m->count, m->type, other, 0, MPI_COMM_WORLD);
+    MPI_Recv_c(m->buffer, m->count, m->type, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1) MPI_Send_c(m->buffer, m->count, m->type, other, 0, MPI_COMM_WORLD);
+  }
+  return (MPI_Wtime() - start) / (2 * rounds);
+}
+
+/// A message in a window of messages from rank 0 to rank 1.
+static double windowed(const struct message* m) {
+  enum { kWindow = 16 };
+  MPI_Request requests[kWindow];
+  double start = 0;
+  const int rounds = 20;
+  for (int round = -3; round < rounds; ++round) {
+    if (round == 0) start = MPI_Wtime();
+    for (int i = 0; i < kWindow; ++i)
+      if (rank == 0)
+        MPI_Isend_c(m->buffer, m->count, m->type, 1, i, MPI_COMM_WORLD, &requests[i]);
+      else
+        MPI_Irecv_c(m->buffer, m->count, m->type, 0, i, MPI_COMM_WORLD, &requests[i]);
+    MPI_Waitall(kWindow, requests, MPI_STATUSES_IGNORE);
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, 1 - rank, 99, NULL, 0, MPI_BYTE, 1 - rank, 99, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+  }
+  return (MPI_Wtime() - start) / (rounds * kWindow);
+}
+
+/// Rank 0's data must come to the same places of rank 1, and nothing else may change there.
+static void validate(const struct message* m, size_t room, const char* what) {
+  char error[256];
+  unsigned char *mine = malloc(room), *got = malloc(room);
+  if (!mine || !got) stop("no memory");
+  for (size_t i = 0; i < room; ++i) mine[i] = (unsigned char)(i * 2654435761u >> 13);
+  unsigned char* wanted = malloc(room);
+  memset(wanted, 0x77, room);
+  MPI_Count bytes = 0, position = 0;
+  MPI_Type_size_c(m->type, &bytes);
+  bytes *= m->count;
+  char* stream = malloc((size_t)bytes);
+  MPI_Pack_c(mine, m->count, m->type, stream, bytes, &position, MPI_COMM_SELF);
+  position = 0;
+  MPI_Unpack_c(stream, bytes, &position, wanted, m->count, m->type, MPI_COMM_SELF);
+  memset(got, 0x77, room);
+  if (!bench_device_write(m->buffer, rank == 0 ? mine : got, room, error, sizeof error)) stop(error);
+  if (rank == 0)
+    MPI_Send_c(m->buffer, m->count, m->type, 1, 0, MPI_COMM_WORLD);
+  else
+    MPI_Recv_c(m->buffer, m->count, m->type, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (!bench_device_read(got, m->buffer, room, error, sizeof error)) stop(error);
+  if (rank == 1 && memcmp(got, wanted, room) != 0) {
+    fprintf(stderr, "halo: %s: wrong bytes\n", what);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  free(stream);
+  free(wanted);
+  free(got);
+  free(mine);
+}
+
+struct reference {
+  double latency, window;
+};
+
+static struct reference contiguous(char* buffer, size_t bytes) {
+  const struct message m = {buffer, (MPI_Count)bytes, MPI_BYTE};
+  const struct reference seconds = {latency(&m), windowed(&m)};
+  char name[64];
+  snprintf(name, sizeof name, "contiguous %zu KiB", bytes >> 10);
+  row(name, (double)bytes, seconds.latency, 0);
+  snprintf(name, sizeof name, "contiguous %zu KiB, in a window", bytes >> 10);
+  row(name, (double)bytes, seconds.window, 0);
+  return seconds;
+}
+
+static void strided(const char* what, char* buffer, MPI_Datatype type, size_t bytes, size_t room,
+                    struct reference reference) {
+  MPI_Type_commit(&type);
+  const struct message m = {buffer, 1, type};
+  if (check) validate(&m, room, what);
+  char name[64];
+  row(what, (double)bytes, latency(&m), (double)bytes / reference.latency);
+  snprintf(name, sizeof name, "%s, in a window", what);
+  row(name, (double)bytes, windowed(&m), (double)bytes / reference.window);
+  MPI_Type_free(&type);
+}
+
+static void column(void) {
+  const int blocks = small ? 1024 : 16384, pitch = small ? 4096 : 65536;
+  const size_t room = (size_t)blocks * (size_t)pitch;
+  char* matrix = allocate(room);
+  const struct reference reference = contiguous(matrix, (size_t)blocks * 4);
+  MPI_Datatype type;
+  MPI_Type_vector(blocks, 1, pitch / 4, MPI_FLOAT, &type);
+  strided("column of 4 B blocks, stride 64 KiB", matrix, type, (size_t)blocks * 4, room, reference);
+  release(matrix);
+}
+
+static void faces(void) {
+  const int n = small ? 64 : 512;
+  const size_t bytes = (size_t)n * (size_t)n * 8, room = bytes * (size_t)n;
+  char* cube = allocate(room);
+  const struct reference reference = contiguous(cube, bytes);
+  const char* const names[] = {"z face of a cube of doubles", "y face", "x face"};
+  for (int axis = 0; axis < 3; ++axis) {
+    int sizes[3] = {n, n, n}, parts[3] = {n, n, n}, starts[3] = {0, 0, 0};
+    parts[axis] = 1;
+    starts[axis] = n / 2;
+    MPI_Datatype type;
+    MPI_Type_create_subarray(3, sizes, parts, starts, MPI_ORDER_C, MPI_DOUBLE, &type);
+    strided(names[axis], cube, type, bytes, room, reference);
+  }
+  release(cube);
+}
+
+int main(int argc, char** argv) {
+  char error[256];
+  struct bench_device_info info;
+  for (int i = 1; i < argc; ++i) {
+    if (!strcmp(argv[i], "-s")) small = true;
+    if (!strcmp(argv[i], "-v")) check = true;
+  }
+  if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
+    fprintf(stderr, "halo: %s\n", error);
+    return 3;
+  }
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (rank == 0) printf("%-44s %15s %15s %8s\n", "# work", "time", "rate", "of ref.");
+  if (rank == 0) inside();
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (ranks == 2) {
+    column();
+    faces();
+  }
+  MPI_Finalize();
+  bench_device_close();
+  return 0;
+}
