@@ -108,14 +108,26 @@ def fetch(name, folder):
     return target
 
 
-def one_round(library, extra, number, seconds):
-    """All figures of one configuration; what takes others very long is measured in the first round only. What another
-    library cannot do in time is left out."""
+def parts_of_round(first, only):
+    """(ranks, points, label, timeout) of each run; what takes others very long is in their first round only. `only`:
+    the points to measure as they are reported; empty: all."""
     crowd = "%%s, %d ranks" % CROWD_RANKS
-    parts = [(2, PAIR, "%s", 120), (CROWD_RANKS, CROWD, crowd, 120), (2, (), "%s", 120)]
-    if library.name == "Weft" or number == 0:
+    parts = [(2, PAIR, "%s", 120), (CROWD_RANKS, CROWD, crowd, 120)]
+    if first:
         parts.append((2, ("reverse_100k",), "%s", 30))
+    if not only:
+        return [*parts, (2, (), "%s", 120)]
+    chosen = [(ranks, [p for p in points if label % p in only], label, t) for ranks, points, label, t in parts]
+    chosen = [part for part in chosen if part[1]]
+    if "start and end, ms" in only:
+        chosen.append((2, (), "%s", 120))
+    return chosen
+
+
+def one_round(library, extra, number, seconds, only):
+    """The figures of one configuration. What another library cannot do in time is left out."""
     figures = {}
+    parts = parts_of_round(library.name == "Weft" or number == 0, only)
     for ranks, points, label, timeout in parts:
         try:
             measured = library.measure(ranks, extra, points, seconds, timeout)
@@ -129,13 +141,13 @@ def one_round(library, extra, number, seconds):
     return figures
 
 
-def run_rounds(libraries, rounds, seconds, quiet):
+def run_rounds(libraries, rounds, seconds, only, quiet):
     """{(library, configuration): {point: [figures]}}; the order turns round each time."""
     runs = [(library, name, extra) for library in libraries for name, extra in library.configurations().items()]
     figures = {(library.name, name): {} for library, name, _ in runs}
     for number in range(rounds):
         for library, name, extra in runs if number % 2 == 0 else reversed(runs):
-            for point, value in one_round(library, extra, number, seconds).items():
+            for point, value in one_round(library, extra, number, seconds, only).items():
                 figures[library.name, name].setdefault(point, []).append(value)
         if not quiet:
             print("round %d of %d" % (number + 1, rounds), file=sys.stderr)
@@ -168,7 +180,7 @@ def compare(table):
         elif point in ABSOLUTE_BARS:
             row.update(bar="<= %g" % ABSOLUTE_BARS[point], met=weft <= ABSOLUTE_BARS[point])
         for mine, base, limit in OWN_BARS:
-            if point == mine:
+            if point == mine and base in table["Weft"]:
                 row.update(bar="<= %g x %s" % (limit, base), met=weft <= limit * table["Weft"][base])
         rows.append(row)
     return rows
@@ -212,12 +224,20 @@ def arguments():
     parser.add_argument("--mpich", metavar="PREFIX", help="MPICH 5 (fetched from PyPI into build/)")
     parser.add_argument("--rounds", type=int, default=5, help="times that each point is measured (5)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (0.1)")
-    parser.add_argument("--json", metavar="FILE", default=RESULT, help="result file (bench/results/)")
+    parser.add_argument("--rows", metavar="ROW;ROW...", default="",
+                        help="measure these rows of the report only; without --json nothing is kept")  # fmt: skip
+    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/)")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     chosen = parser.parse_args()
     if chosen.rounds < 1:
         parser.error("--rounds %d: expected at least 1" % chosen.rounds)
+    chosen.rows = {row.strip() for row in chosen.rows.split(";") if row.strip()}
+    known = {*PAIR, *("%s, %d ranks" % (name, CROWD_RANKS) for name in CROWD), "reverse_100k", "start and end, ms"}
+    if chosen.rows - known:
+        parser.error("--rows %s: no such row" % "; ".join(sorted(chosen.rows - known)))
+    if not chosen.rows and not chosen.json:
+        chosen.json = RESULT
     return chosen
 
 
@@ -234,7 +254,7 @@ def main():
         for library in libraries:
             library.compile()
         before = machine()
-        figures = run_rounds(libraries, chosen.rounds, chosen.seconds, chosen.quiet)
+        figures = run_rounds(libraries, chosen.rounds, chosen.seconds, chosen.rows, chosen.quiet)
     except Failure as error:
         print("bench: %s" % error, file=sys.stderr)
         return 2
@@ -245,10 +265,11 @@ def main():
         print("Note: the machine was busy (load %.2f): measure again when it is not" % before["load"])
     facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rounds": chosen.rounds,
              "rows": rows, "figures": {"%s, %s" % key: value for key, value in figures.items()}}  # fmt: skip
-    with open(chosen.json, "w", encoding="utf-8") as file:
-        json.dump(facts, file, indent=2)
-        file.write("\n")
-    print("figures: %s" % os.path.relpath(chosen.json))
+    if chosen.json:
+        with open(chosen.json, "w", encoding="utf-8") as file:
+            json.dump(facts, file, indent=2)
+            file.write("\n")
+        print("figures: %s" % os.path.relpath(chosen.json))
     return 1 if chosen.check and not all(row["met"] for row in rows if "met" in row) else 0
 
 

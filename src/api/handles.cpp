@@ -22,7 +22,8 @@ HandleTables::HandleTables()
       infos(core::Info::slab()),
       errhandlers(core::Errhandler::slab()),
       sessions(core::Session::slab()),
-      transfers(p2p::Transfer::slab()) {
+      transfers(p2p::Transfer::slab()),
+      sent(p2p::Sent::slab()) {
   for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
 }
@@ -104,7 +105,8 @@ bool was_freed(HandleKind kind, const void* handle) {
     case HandleKind::session:
       return inside(g_handles.sessions);
     case HandleKind::request:
-      return inside(g_handles.transfers) || check_other_request(handle) != HandleState::foreign;
+      return inside(g_handles.transfers) || inside(g_handles.sent) ||
+             check_other_request(handle) != HandleState::foreign;
     default:
       return false;
   }

@@ -35,12 +35,7 @@ Status isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
              SendMode mode, MPI_Request* request) {
   Transfer* transfer = p2p::create_transfer(Kind::send);
   *request = handle_of(*transfer);
-  if (mode == SendMode::standard && p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) {
-    transfer->state = Transfer::State::done;
-    transfer->finish();
-  } else {
-    p2p::post_send(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
-  }
+  p2p::post_send(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
   return {};
 }
 
@@ -99,6 +94,10 @@ Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 
 Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              MPI_Request* request) {
+  if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
+    *request = handle_of(*p2p::Sent::slab().create());
+    return {};
+  }
   return isend(buf, count, type, dest, tag, comm, SendMode::standard, request);
 }
 Status Ibsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,

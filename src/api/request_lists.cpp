@@ -42,6 +42,11 @@ bool pending(MPI_Request handle) {
 
 /// Retires one and writes its own code to the status; false when it failed.
 bool retire_into(MPI_Request* handle, core::Request& request, MPI_Status* status, std::string& first_error) {
+  if (status == MPI_STATUS_IGNORE && ends_plainly(request)) [[likely]] {
+    *handle = MPI_REQUEST_NULL;
+    request.destroy();
+    return true;
+  }
   const Status outcome = retire(handle, request, status);
   if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = outcome ? MPI_SUCCESS : code_of(outcome.error());
   if (!outcome && first_error.empty()) first_error = outcome.error().message();

@@ -14,6 +14,11 @@ namespace weft::api {
 /// ended with.
 [[nodiscard]] Status retire(MPI_Request* handle, core::Request& request, MPI_Status* status);
 
+/// A request whose end needs nothing but its status: no callback, no error, not to be started again.
+inline bool ends_plainly(const core::Request& request) {
+  return request.kind != core::Request::Kind::generalized && !request.persistent && request.outcome.ok();
+}
+
 /// The request of a handle: null for MPI_REQUEST_NULL and inactive persistent requests, an error for bad
 /// handles.
 [[nodiscard]] Result<core::Request*> active_request(MPI_Request handle);

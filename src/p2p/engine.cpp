@@ -23,6 +23,12 @@ bool ends_inside(const Transfer& t) {
          datatype::elements(*t.type, static_cast<int64_t>(t.completion.bytes)) == datatype::kUndefined;
 }
 
+[[gnu::cold]] Error end_inside_error(const Transfer& t) {
+  return Error(Errc::type, "the message has " + std::to_string(t.completion.bytes) +
+                               " bytes and ends inside an element of the receive's datatype: make"
+                               " the datatypes of both sides agree");
+}
+
 }  // namespace
 
 Slab<Message>& Message::slab() {
@@ -167,10 +173,7 @@ bool Engine::flush(uint32_t to) {
 
 void Engine::complete(Transfer& t) {
   if (ends_inside(t)) [[unlikely]]
-    return complete(t,
-                    Error(Errc::type, "the message has " + std::to_string(t.completion.bytes) +
-                                          " bytes and ends inside an element of the receive's datatype: make"
-                                          " the datatypes of both sides agree"));
+    return complete(t, end_inside_error(t));
   t.state = Transfer::State::done;
   t.staging.reset();
   t.scratch.reset();
@@ -204,8 +207,9 @@ bool Engine::fits_eager(const Transfer& t, Peer& peer) const {
 
 /// Small enough for the peer's transport, and within what it may keep of ours unreceived.
 bool Engine::has_credit(uint32_t to, uint64_t bytes, Peer& peer) {
-  return bytes <= eager_limit() && bytes + sizeof(EagerSync) <= peer.transport->max_message(to) &&
-         peer.eager_sent + bytes + kEntryCharge - peer.eager_credited <= credit;
+  if (bytes > peer.eager_max && bytes > eager_limit(to, peer)) [[unlikely]]
+    return false;
+  return peer.eager_sent + bytes + kEntryCharge - peer.eager_credited <= credit;
 }
 
 void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEntryCharge; }
@@ -218,16 +222,14 @@ void Engine::send(Transfer& t) {
   if (blocked(peer) || !try_eager(t)) enqueue(t.peer, t);
 }
 
-void Engine::receive(Transfer& t) {
-  if (match::Entry* entry = unexpected_.find(t.key)) {
-    auto& message = *static_cast<Message*>(entry);
-    unexpected_.remove(message);
-    return receive_message(t, message);
-  }
-  t.state = Transfer::State::posted;
-  posted_.add(t);
-  // A copy engine can work while the application posts the rest of a window: let what has come start.
-  if (!device_side(t)) return;
+void Engine::receive_stored(Transfer& t, match::Entry& entry) {
+  auto& message = static_cast<Message&>(entry);
+  unexpected_.remove(message);
+  receive_message(t, message);
+}
+
+// A copy engine can work while the application posts the rest of a window: let what has come start.
+void Engine::look_while_posting() {
   posting_ = true;
   instance.progress();
   posting_ = false;
@@ -298,44 +300,47 @@ void Engine::acknowledge(uint32_t to, uint64_t sender) {
   post_control(to, &reply, sizeof reply);
 }
 
-// An eager message or a ready-to-send: match it, or keep it.
-void Engine::arrived(uint32_t source, const Header& header, const std::byte* message, size_t size) {
-  match::Node* node = posted_.take({header.context, header.source, header.tag});
-  if (header.type == Type::ready_to_send) {
-    const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
-    if ((rts.flags & ReadyToSend::kRegion) != 0) [[unlikely]]
-      learn_region(source, rts);
-    if (node == nullptr) {
-      Message& kept = store(source, header, message, size);
-      kept.sender = rts.sender;
-      kept.completion.bytes = rts.bytes;
-      return;
-    }
-    auto& t = *static_cast<Transfer*>(node);
-    matched(t, source, header.source, header.tag, rts.bytes);
-    return start_rendezvous(t, source, rts);
-  }
+// Matched, or kept.
+inline void Engine::eager_arrived(uint32_t source, const Header& header, const std::byte* message) {
   const bool sync = header.type == Type::eager_sync;
   const std::byte* payload = message + (sync ? sizeof(EagerSync) : sizeof(Header));
   const uint64_t sender = sync ? reinterpret_cast<const EagerSync*>(message)->sender : 0;
+  match::Node* node = posted_.take({header.context, header.source, header.tag});
   if (node == nullptr) {
     store(source, header, payload, header.length).sender = sender;
     return;
   }
   auto& t = *static_cast<Transfer*>(node);
   matched(t, source, header.source, header.tag, header.length);
-  if (sync) acknowledge(source, sender);
+  if (sync) [[unlikely]]
+    acknowledge(source, sender);
   consumed(source, header.length);
   take_eager(t, payload, header.length);
 }
 
+void Engine::announcement_arrived(uint32_t source, const ReadyToSend& rts, size_t size) {
+  if ((rts.flags & ReadyToSend::kRegion) != 0) [[unlikely]]
+    learn_region(source, rts);
+  if (match::Node* node = posted_.take({rts.context, rts.source, rts.tag})) {
+    auto& t = *static_cast<Transfer*>(node);
+    matched(t, source, rts.source, rts.tag, rts.bytes);
+    return start_rendezvous(t, source, rts);
+  }
+  Message& kept = store(source, rts, reinterpret_cast<const std::byte*>(&rts), size);
+  kept.sender = rts.sender;
+  kept.completion.bytes = rts.bytes;
+}
+
 void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
   const auto& header = *reinterpret_cast<const Header*>(message);
+  if (header.type == Type::eager) [[likely]]
+    return eager_arrived(source, header, message);
   switch (header.type) {
     case Type::eager:
     case Type::eager_sync:
+      return eager_arrived(source, header, message);
     case Type::ready_to_send:
-      return arrived(source, header, message, size);
+      return announcement_arrived(source, *reinterpret_cast<const ReadyToSend*>(message), size);
     case Type::clear_to_send:
       return on_clear_to_send(*reinterpret_cast<const ClearToSend*>(message));
     case Type::data:

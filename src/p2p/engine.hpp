@@ -47,7 +47,13 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void start(Transfer& t, const Buffer& buffer, int rank, int tag);
   void send(Transfer& t);
   [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
-  void receive(Transfer& t);
+  void receive(Transfer& t) {
+    if (match::Entry* entry = unexpected_.find(t.key)) return receive_stored(t, *entry);
+    t.state = Transfer::State::posted;
+    posted_.add(t);
+    if (device_side(t)) [[unlikely]]
+      look_while_posting();
+  }
   void receive_message(Transfer& t, Message& message);
   void cancel(Transfer& t);
   [[nodiscard]] Message* find(const match::Key& wanted) const;
@@ -74,6 +80,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   };
   struct Peer {
     transport::Transport* transport = nullptr;    // null: this process
+    uint64_t eager_max = 0;                       // as known now: payload that its transport takes at once
     uint64_t eager_sent = 0, eager_credited = 0;  // unexpected bytes that the peer may hold for us
     uint64_t consumed = 0, reported = 0;          // the same, of theirs here
     std::deque<Pending> pending;
@@ -110,8 +117,11 @@ class Engine final : public core::Poller, private transport::Receiver {
   void consumed(uint32_t from, uint64_t bytes);
   Message& store(uint32_t source, const Header& header, const std::byte* data, size_t size);
   void dispose(Message& message);
-  void arrived(uint32_t source, const Header& header, const std::byte* message, size_t size);
-  static size_t eager_limit();
+  void receive_stored(Transfer& t, match::Entry& entry);
+  void look_while_posting();
+  void eager_arrived(uint32_t source, const Header& header, const std::byte* message);
+  void announcement_arrived(uint32_t source, const ReadyToSend& rts, size_t size);
+  static uint64_t eager_limit(uint32_t to, Peer& peer);
   static void charge(Peer& peer, uint64_t bytes);
   void acknowledge(uint32_t to, uint64_t sender);
   void on_withdrawn(uint64_t sender);
@@ -124,7 +134,13 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] bool fits_eager(const Transfer& t, Peer& peer) const;
   [[nodiscard]] static bool has_credit(uint32_t to, uint64_t bytes, Peer& peer);
   bool try_eager(Transfer& t);
-  void take_eager(Transfer& t, const std::byte* payload, size_t size);
+  void take_eager(Transfer& t, const std::byte* payload, size_t size) {
+    if (!t.contiguous || size > t.bytes || device_side(t)) [[unlikely]]
+      return take_odd_eager(t, payload, size);
+    copy_small(t.data(), payload, size);
+    complete(t);
+  }
+  void take_odd_eager(Transfer& t, const std::byte* payload, size_t size);
   void send_to_self(Transfer& t);
 
   // protocol/rendezvous.cpp

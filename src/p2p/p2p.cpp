@@ -14,28 +14,52 @@ match::Key key_of(int source, int tag, core::ContextId context) {
   return {context, source == kAnySource ? match::kAny : source, tag == kAnyTag ? match::kAny : tag};
 }
 
-/// Describes the buffer: layout, size and memory kind.
-Status describe(Transfer& t, const Buffer& buffer) {
-  const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
-  if (!bytes) [[unlikely]]
-    return Error(Errc::count, "count = " + std::to_string(buffer.count) + " elements of " +
-                                  std::to_string(buffer.type->size()) + " bytes do not fit 64 bits");
-  t.address = buffer.address;
-  t.count = buffer.count;
-  t.bytes = static_cast<uint64_t>(*bytes);
-  t.contiguous = buffer.type->contiguous();
-  if (buffer.memory != nullptr) {
-    t.memory = *buffer.memory;
-  } else if (t.bytes != 0 && device::available()) {
-    t.memory = device::classify(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()));
-  } else {
-    t.memory = {};
-  }
-  if (t.memory.fault == 0) [[likely]]
-    return {};
+[[gnu::cold]] Error too_large(const Buffer& buffer) {
+  return Error(Errc::count, "count = " + std::to_string(buffer.count) + " elements of " +
+                                std::to_string(buffer.type->size()) + " bytes do not fit 64 bits");
+}
+
+[[gnu::cold]] Error unclassified() {
   return Error(Errc::buffer,
                "the CUDA driver refused to classify the buffer (its device may be unusable from this "
                "process): check the device and CUDA_VISIBLE_DEVICES");
+}
+
+/// Layout, size and memory kind. False: fault_of() says what is wrong.
+bool fill_in(Transfer& t, const Buffer& buffer) {
+  t.address = buffer.address;
+  t.count = buffer.count;
+  t.contiguous = buffer.type->contiguous();
+  const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
+  t.bytes = static_cast<uint64_t>(bytes.value_or(0));
+  if (buffer.memory != nullptr)
+    t.memory = *buffer.memory;
+  else if (!device::available() || t.bytes == 0) [[likely]]
+    t.memory = {};
+  else
+    t.memory = device::classify(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()));
+  return bytes.has_value() && t.memory.fault == 0;
+}
+
+[[gnu::cold]] Error fault_of(const Transfer& t, const Buffer& buffer) {
+  return t.memory.fault != 0 ? unclassified() : too_large(buffer);
+}
+
+Status describe(Transfer& t, const Buffer& buffer) {
+  if (fill_in(t, buffer)) [[likely]]
+    return {};
+  return fault_of(t, buffer);
+}
+
+/// A transfer that ends where it begins: of no process, or of a buffer that cannot be described.
+[[gnu::cold]] void end_at_once(Transfer& t, const Buffer& buffer, bool good) {
+  t.state = Transfer::State::done;
+  if (t.rank == kProcNull) {
+    t.completion.source = kProcNull;
+    t.completion.tag = kAnyTag;
+    return t.finish();
+  }
+  if (!good) t.finish(fault_of(t, buffer));
 }
 
 /// Fills in what both directions share. False: the transfer is complete already.
@@ -43,20 +67,11 @@ bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
   t.rank = rank;
   t.tag = tag;
   t.moved = t.remote = 0;
-  Status described = describe(t, buffer);
-  if (rank == kProcNull) {
-    t.completion.source = kProcNull;
-    t.completion.tag = kAnyTag;
-    t.state = Transfer::State::done;
-    t.finish();
-    return false;
-  }
-  if (!described) [[unlikely]] {
-    t.state = Transfer::State::done;
-    t.finish(std::move(described).error());
-    return false;
-  }
-  return true;
+  const bool good = fill_in(t, buffer);
+  if (good && rank != kProcNull) [[likely]]
+    return true;
+  end_at_once(t, buffer, good);
+  return false;
 }
 
 }  // namespace
@@ -71,6 +86,11 @@ Transfer* create_transfer(core::Request::Kind kind) {
   Transfer* transfer = Transfer::slab().create(kind);
   transfer->owned = true;
   return transfer;
+}
+
+Slab<Sent>& Sent::slab() {
+  static auto& slab = *new Slab<Sent>;
+  return slab;
 }
 
 void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,

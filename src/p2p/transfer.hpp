@@ -46,6 +46,15 @@ inline void copy_small(void* to, const void* from, size_t n) {
     std::memcpy(to, from, n);
 }
 
+/// The request of a send that was complete when its call returned.
+class Sent final : public core::Request {
+ public:
+  Sent() : Request(Kind::send) { complete_.store(true, std::memory_order_relaxed); }
+  Status cancel() override { return {}; }
+  void destroy() override { slab().destroy(this); }
+  static Slab<Sent>& slab();
+};
+
 class Transfer : public core::Request, public match::Node {
  public:
   /// Where it stands. A send: idle -> queued (no room in the transport) -> announced (RTS out) -> streaming

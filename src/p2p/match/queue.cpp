@@ -3,35 +3,6 @@
 
 namespace weft::p2p::match {
 
-void Chains::link(Node& node) {
-  Chain& at = chain(node.key);
-  node.next = nullptr;
-  node.previous = at.tail;
-  (at.tail != nullptr ? at.tail->next : at.head) = &node;
-  at.tail = &node;
-}
-
-void Chains::append(Node& node) {
-  if (size_ >= heads_.size() * 2) grow();
-  link(node);
-  node.queued = true;
-  ++size_;
-}
-
-void Chains::remove(Node& node) {
-  Chain& at = chain(node.key);
-  (node.previous != nullptr ? node.previous->next : at.head) = node.next;
-  (node.next != nullptr ? node.next->previous : at.tail) = node.previous;
-  node.queued = false;
-  --size_;
-}
-
-Node* Chains::first(const Key& key) const {
-  Node* node = heads_[hash(key) & (heads_.size() - 1)].head;
-  while (node != nullptr && !(node->key == key)) node = node->next;
-  return node;
-}
-
 Node* Chains::next(const Node& node) {
   Node* other = node.next;
   while (other != nullptr && !(other->key == node.key)) other = other->next;
@@ -54,19 +25,7 @@ size_t& Posted::wildcards(const Key& key) {
   return key.tag != kAny ? any_source_ : any_both_;
 }
 
-void Posted::add(Node& node) {
-  node.stamp = stamp_++;
-  if (node.key.source == kAny || node.key.tag == kAny) ++wildcards(node.key);
-  chains_.append(node);
-}
-
-void Posted::remove(Node& node) {
-  if (node.key.source == kAny || node.key.tag == kAny) --wildcards(node.key);
-  chains_.remove(node);
-}
-
-Node* Posted::take(const Key& message) {
-  if (chains_.size() == 0) return nullptr;
+Node* Posted::take_among_wildcards(const Key& message) {
   Node* best = chains_.first(message);
   const auto consider = [&](size_t present, const Key& key) {
     if (present == 0) return;
@@ -92,8 +51,7 @@ void Unexpected::remove(Entry& entry) {
   order_.remove(static_cast<OrderNode&>(entry));
 }
 
-Entry* Unexpected::find(const Key& wanted) const {
-  if (exact_.size() == 0) return nullptr;
+Entry* Unexpected::find_among(const Key& wanted) const {
   if (wanted.source != kAny && wanted.tag != kAny) {
     Node* node = exact_.first(wanted);
     return node == nullptr ? nullptr : static_cast<Entry*>(static_cast<ExactNode*>(node));

@@ -36,9 +36,22 @@ struct Node {
 class Chains {
  public:
   Chains() : heads_(64) {}
-  void append(Node& node);
-  void remove(Node& node);
-  [[nodiscard]] Node* first(const Key& key) const;
+  void append(Node& node) {
+    if (size_ >= heads_.size() * 2) [[unlikely]]
+      grow();
+    link(node);
+    node.queued = true;
+    ++size_;
+  }
+  void remove(Node& node) { unlink(node, chain(node.key)); }
+  [[nodiscard]] Node* first(const Key& key) const { return first_in(heads_[place(key)], key); }
+  /// Takes out the first node of a key; nullptr: there is none.
+  [[nodiscard]] Node* take(const Key& key) {
+    Chain& at = chain(key);
+    Node* node = first_in(at, key);
+    if (node != nullptr) unlink(*node, at);
+    return node;
+  }
   /// The next node of the same key.
   [[nodiscard]] static Node* next(const Node& node);
   [[nodiscard]] size_t size() const { return size_; }
@@ -55,8 +68,26 @@ class Chains {
          0xc2b2ae3d27d4eb4fULL);
     return static_cast<size_t>(mixed ^ (mixed >> 29));
   }
-  [[nodiscard]] Chain& chain(const Key& key) { return heads_[hash(key) & (heads_.size() - 1)]; }
-  void link(Node& node);
+  [[nodiscard]] size_t place(const Key& key) const { return hash(key) & (heads_.size() - 1); }
+  [[nodiscard]] Chain& chain(const Key& key) { return heads_[place(key)]; }
+  [[nodiscard]] static Node* first_in(const Chain& chain, const Key& key) {
+    Node* node = chain.head;
+    while (node != nullptr && !(node->key == key)) node = node->next;
+    return node;
+  }
+  void unlink(Node& node, Chain& at) {
+    (node.previous != nullptr ? node.previous->next : at.head) = node.next;
+    (node.next != nullptr ? node.next->previous : at.tail) = node.previous;
+    node.queued = false;
+    --size_;
+  }
+  void link(Node& node) {
+    Chain& at = chain(node.key);
+    node.next = nullptr;
+    node.previous = at.tail;
+    (at.tail != nullptr ? at.tail->next : at.head) = &node;
+    at.tail = &node;
+  }
   void grow();
   std::vector<Chain> heads_;  // a power of two
   size_t size_ = 0;
@@ -65,14 +96,28 @@ class Chains {
 /// Receives that wait for a message.
 class Posted {
  public:
-  void add(Node& node);
-  void remove(Node& node);
+  void add(Node& node) {
+    node.stamp = stamp_++;
+    if (wild(node.key)) [[unlikely]]
+      ++wildcards(node.key);
+    chains_.append(node);
+  }
+  void remove(Node& node) {
+    if (wild(node.key)) [[unlikely]]
+      --wildcards(node.key);
+    chains_.remove(node);
+  }
   /// Takes out the receive that was posted first among those that accept the message; nullptr: none.
-  [[nodiscard]] Node* take(const Key& message);
+  [[nodiscard]] Node* take(const Key& message) {
+    if (any_source_ + any_tag_ + any_both_ != 0) return take_among_wildcards(message);
+    return chains_.size() == 0 ? nullptr : chains_.take(message);
+  }
   [[nodiscard]] size_t size() const { return chains_.size(); }
 
  private:
+  [[nodiscard]] static bool wild(const Key& key) { return key.source == kAny || key.tag == kAny; }
   [[nodiscard]] size_t& wildcards(const Key& key);
+  [[nodiscard]] Node* take_among_wildcards(const Key& message);
   Chains chains_;
   uint64_t stamp_ = 0;
   size_t any_source_ = 0, any_tag_ = 0, any_both_ = 0;
@@ -91,7 +136,9 @@ class Unexpected {
   void add(Entry& entry, const Key& key);
   void remove(Entry& entry);
   /// The message that came first among those that `wanted` accepts; it stays in the queue.
-  [[nodiscard]] Entry* find(const Key& wanted) const;
+  [[nodiscard]] Entry* find(const Key& wanted) const {
+    return exact_.size() == 0 ? nullptr : find_among(wanted);
+  }
   [[nodiscard]] size_t size() const { return exact_.size(); }
   /// Calls f(Entry&) for all messages of a context; f returns false to stop.
   template <class F>
@@ -101,6 +148,7 @@ class Unexpected {
   }
 
  private:
+  [[nodiscard]] Entry* find_among(const Key& wanted) const;
   Chains exact_, order_;
 };
 

@@ -22,7 +22,11 @@ Error truncation_error(const Transfer& t) {
                                    std::to_string(t.bytes) + ": receive with a larger count");
 }
 
-size_t Engine::eager_limit() { return eager_max; }
+/// Asks the transport anew: it may take larger messages than before.
+uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
+  peer.eager_max = std::min<uint64_t>(eager_max, peer.transport->max_message(to) - sizeof(EagerSync));
+  return peer.eager_max;
+}
 
 bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
   if (to == instance.self) return false;
@@ -58,7 +62,7 @@ bool Engine::try_eager(Transfer& t) {
   return true;
 }
 
-void Engine::take_eager(Transfer& t, const std::byte* payload, size_t size) {
+void Engine::take_odd_eager(Transfer& t, const std::byte* payload, size_t size) {
   if (size > t.bytes) [[unlikely]] {
     t.completion.bytes = t.bytes;
     return complete(t, truncation_error(t));

@@ -19,7 +19,7 @@ inline constexpr size_t kCells = 64;  ///< inbox cells; a power of two
 inline constexpr size_t kCellPayload = 4096;
 inline constexpr size_t kBoxes = 8;
 inline constexpr size_t kBoxBytes = 64 * 1024;    ///< ring of one box; a power of two
-inline constexpr size_t kBoxMessage = 24 * 1024;  ///< largest message in a box
+inline constexpr size_t kBoxMessage = 24 * 1024;  ///< largest message in a box; fits a mark
 inline constexpr uint64_t kMagic = 0x7765'6674'2d73'686dULL;
 
 /// Bounded queue of many producers and one consumer; a cell's sequence number says whose turn it is
@@ -32,14 +32,25 @@ struct alignas(kLine) Cell {
 };
 inline constexpr uint32_t kOpenBox = UINT32_MAX;
 
-/// Ring of records in whole cache lines. A record starts with its size word, stored last; the reader zeroes
-/// the first word of every line it has consumed, so a non-zero word always is a size.
+/// Ring of records in whole cache lines. A record starts with its mark, stored last: the lap of the ring and the
+/// record's size. The reader writes nothing into the ring; before a record is published, its writer makes sure
+/// that what an earlier lap left where the next one will start does not look like a mark of this lap.
 struct Box {
   alignas(kLine) std::atomic<uint64_t> consumed;  ///< written by the reader, in bytes, monotonic
   alignas(kLine) std::atomic<uint32_t> owner;     ///< writer's local rank + 1; 0: free
   alignas(kLine) std::byte ring[kBoxBytes];
 };
-inline constexpr uint32_t kWrap = UINT32_MAX;  ///< size word: the rest of the ring is unused
+inline constexpr uint32_t kWrap = UINT16_MAX;  ///< size in a mark: the rest of the ring is unused
+
+/// Mark of a record of `size` bytes at `position` (bytes since the box was opened).
+constexpr uint32_t mark_of(uint64_t position, uint32_t size) {
+  return static_cast<uint32_t>(position / kBoxBytes + 1) << 16 | size;
+}
+/// The size in a mark; 0: `word` is none of this lap.
+constexpr uint32_t size_in(uint32_t word, uint64_t position) {
+  const uint32_t size = word ^ mark_of(position, 0);
+  return size <= UINT16_MAX ? size : 0;
+}
 
 inline constexpr size_t kLanes = 8;  ///< communicators in which a rank may have one at a time
 inline constexpr uint32_t kSlots = 32, kPages = 8;

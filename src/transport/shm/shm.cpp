@@ -21,6 +21,8 @@ config::Size box_after{
 
 constexpr uint64_t kRingMask = kBoxBytes - 1;
 constexpr size_t kRecordHeader = 8;
+/// Room is given back in large steps: the writer looks at that word when it has run out of room only.
+constexpr size_t kGiveBack = kBoxBytes / 4;
 
 size_t record_bytes(size_t message) { return (message + kRecordHeader + kLine - 1) & ~(kLine - 1); }
 std::atomic<uint32_t>& word_at(Box& box, uint64_t position) {
@@ -96,8 +98,7 @@ uint32_t Shm::usable_cores() const {
 
 size_t Shm::max_message(Peer peer) {
   Outgoing& out = out_[peer];
-  if (out.box == nullptr && !out.no_box && (ranks_ <= kBoxes + 1 || out.messages >= box_after))
-    open_box(peer, out);
+  if (out.box == nullptr) want_box(peer, out);
   return out.box != nullptr ? kBoxMessage : kCellPayload;
 }
 
@@ -105,6 +106,10 @@ size_t Shm::max_message(Peer peer) {
 uint32_t Shm::patience() const {
   if (ranks_ <= kBoxes + 1 && box_after.origin == config::Origin::standard) return 0;
   return static_cast<uint32_t>(static_cast<size_t>(box_after));
+}
+
+void Shm::want_box(Peer peer, Outgoing& out) {
+  if (!out.no_box && out.messages >= patience()) open_box(peer, out);
 }
 
 void Shm::open_box(Peer peer, Outgoing& out) {
@@ -151,6 +156,15 @@ std::byte* Shm::reserve_cell(Peer peer, Outgoing& out) {
   }
 }
 
+/// Stores a mark, behind which `next` is where the reader looks next.
+void Shm::publish(Outgoing& out, uint32_t size, uint64_t next) {
+  auto& following = word_at(*out.box, next);
+  if (size_in(following.load(std::memory_order_relaxed), next) != 0) [[unlikely]]
+    following.store(0, std::memory_order_relaxed);
+  word_at(*out.box, out.position).store(mark_of(out.position, size), std::memory_order_release);
+  out.position = next;
+}
+
 std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
   Box& box = *out.box;
   const size_t need = record_bytes(size);
@@ -160,23 +174,23 @@ std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
     out.consumed = box.consumed.load(std::memory_order_acquire);
     if (out.position + total - out.consumed > kBoxBytes) return nullptr;
   }
-  if (need > to_end) {
-    word_at(box, out.position).store(kWrap, std::memory_order_release);
-    out.position += to_end;
-  }
+  if (need > to_end) publish(out, kWrap, out.position + to_end);
   return box.ring + (out.position & kRingMask) + kRecordHeader;
 }
 
 std::byte* Shm::reserve(Peer peer, size_t size) {
   Outgoing& out = out_[peer];
-  return out.box != nullptr ? reserve_record(out, size) : reserve_cell(peer, out);
+  if (out.box == nullptr) [[unlikely]] {
+    want_box(peer, out);
+    if (out.box == nullptr) return reserve_cell(peer, out);
+  }
+  return reserve_record(out, size);
 }
 
 void Shm::commit(Peer peer, size_t size) {
   Outgoing& out = out_[peer];
   if (out.box != nullptr) {
-    word_at(*out.box, out.position).store(static_cast<uint32_t>(size), std::memory_order_release);
-    out.position += record_bytes(size);
+    publish(out, static_cast<uint32_t>(size), out.position + record_bytes(size));
     return ring(peer);
   }
   const uint64_t index = out.ticket & (kCells - 1);
@@ -219,8 +233,7 @@ size_t Shm::poll_box(Incoming& in, Receiver& receiver, size_t limit) {
   Box& box = *in.box;
   size_t delivered = 0;
   while (delivered < limit) {
-    auto& word = word_at(box, in.position);
-    const uint32_t size = word.load(std::memory_order_acquire);
+    const uint32_t size = size_in(word_at(box, in.position).load(std::memory_order_acquire), in.position);
     if (size == 0) break;
     if (size == kWrap) {
       in.position += kBoxBytes - (in.position & kRingMask);
@@ -228,19 +241,14 @@ size_t Shm::poll_box(Incoming& in, Receiver& receiver, size_t limit) {
     }
     receiver.deliver(in.source, box.ring + (in.position & kRingMask) + kRecordHeader, size);
     in.position += record_bytes(size);
-    if (in.position - in.published >= kBoxBytes / 4) give_back(in);
+    if (in.position - in.published >= kGiveBack) [[unlikely]] {
+      in.published = in.position;
+      box.consumed.store(in.position, std::memory_order_release);
+      ring(in.source);
+    }
     ++delivered;
   }
   return delivered;
-}
-
-// Clears the words of all consumed lines, then lets the writer have them: in large steps, so that the stores
-// to lines that the writer's core still shares do not delay the reply to each message.
-void Shm::give_back(Incoming& in) {
-  for (; in.published != in.position; in.published += kLine)
-    word_at(*in.box, in.published).store(0, std::memory_order_relaxed);
-  in.box->consumed.store(in.position, std::memory_order_release);
-  ring(in.source);
 }
 
 size_t Shm::poll_inbox(Receiver& receiver, size_t limit) {

@@ -61,11 +61,12 @@ class Shm final : public Transport {
 
   Shm(Segment segment, uint32_t self, uint32_t ranks);
   [[nodiscard]] uint32_t patience() const;
+  void want_box(Peer peer, Outgoing& out);
   void open_box(Peer peer, Outgoing& out);
   std::byte* reserve_cell(Peer peer, Outgoing& out);
+  static void publish(Outgoing& out, uint32_t size, uint64_t next);
   static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_box(Incoming& in, Receiver& receiver, size_t limit);
-  void give_back(Incoming& in);
   void ring(Peer peer) {
     if (bells_) [[unlikely]]
       bell(peer).ring();
