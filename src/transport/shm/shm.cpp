@@ -23,6 +23,7 @@ constexpr uint64_t kRingMask = kBoxBytes - 1;
 constexpr size_t kRecordHeader = 8;
 /// Room is given back in large steps: the writer looks at that word when it has run out of room only.
 constexpr size_t kGiveBack = kBoxBytes / 4;
+constexpr size_t kFetchAhead = 8 * kLine;
 
 size_t record_bytes(size_t message) { return (message + kRecordHeader + kLine - 1) & ~(kLine - 1); }
 std::atomic<uint32_t>& word_at(Box& box, uint64_t position) {
@@ -163,6 +164,8 @@ void Shm::publish(Outgoing& out, uint32_t size, uint64_t next) {
     following.store(0, std::memory_order_relaxed);
   word_at(*out.box, out.position).store(mark_of(out.position, size), std::memory_order_release);
   out.position = next;
+  // The reader has read those lines a lap ago: they are fetched back for writing while nobody waits for them.
+  __builtin_prefetch(&word_at(*out.box, next + kFetchAhead), 1);
 }
 
 std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
