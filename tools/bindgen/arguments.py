@@ -176,7 +176,7 @@ class Plan:
             self._check_array(parameter)
         elif parameter.is_out and parameter.levels():
             self._check_pointer(parameter)
-        elif parameter.kind in kinds.FUNCTION_KINDS or parameter.kind in ("STRING", "STATUS"):
+        elif parameter.kind in kinds.FUNCTION_KINDS or parameter.kind in ("STRING", "STATUS", "LOGICAL_VOID"):
             self._check_pointer(parameter)
         elif parameter.kind in kinds.NOT_NEGATIVE:
             self._check_count(parameter)
