@@ -22,10 +22,88 @@ int MPIX_Last_error_message(char* message, int size, int* length);
    instead. size and length as above. Before MPI_Init or at any time after it. */
 int MPIX_Settings(char* text, int size, int* length);
 
+/* A stream of a GPU, or of nothing in particular. */
+typedef struct MPIX_ABI_Stream* MPIX_Stream;
+#define MPIX_STREAM_NULL ((MPIX_Stream)0)
+
+/* Stores value_size bytes under a key, two hexadecimal digits each: how a stream gets into an info object. */
+int MPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
+
+/* Makes a stream. Hints: "type" = "cudaStream_t" and "value" = the cudaStream_t (or CUstream), set by
+   MPIX_Info_set_hex. It must not be a default stream, and must live until the communicators made with it are
+   freed. Without "type" (or with MPI_INFO_NULL) it is a stream of no GPU. */
+int MPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
+int MPIX_Stream_free(MPIX_Stream* stream);
+
+/* Duplicates comm (collective) and gives this rank's side the stream. Either all ranks give a GPU stream or
+   none. With GPU streams the communicator takes enqueued operations; MPI_ERR_UNSUPPORTED_OPERATION on all
+   ranks when some GPUs cannot map each other's memory. Free it (collective; waits for the streams) before the
+   stream's end. */
+int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
+/* Several streams a rank: not supported, MPI_ERR_UNSUPPORTED_OPERATION. */
+int MPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
+                                      MPI_Comm* newcomm);
+/* The stream comm was made with; MPIX_STREAM_NULL without one. idx: 0. */
+int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
+
+/* Sends and receives that run in the stream of comm: the call returns at once, the stream does the operation
+   after what was put into it before, and what is put into it later finds it done. They may be captured into a
+   CUDA graph, which then does them each time it is launched. They match each other only, by source and tag;
+   source must not be MPI_ANY_SOURCE. buf: contiguous data in memory of the stream's GPU, managed or pinned
+   memory. A status has to be MPI_STATUS_IGNORE or lie in pinned or managed memory, where the GPU writes it. A
+   message that is too long for its receive is cut; a later call on comm returns MPI_ERR_TRUNCATE. The
+   nonblocking ones are complete after a wait in the stream; their requests must be given to MPIX_Wait_enqueue
+   or MPIX_Waitall_enqueue, within the same capture if there is one, and to no other call. */
+int MPIX_Send_enqueue(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
+int MPIX_Recv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                      MPI_Status* status);
+int MPIX_Isend_enqueue(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                       MPI_Request* request);
+int MPIX_Irecv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                       MPI_Request* request);
+/* The stream waits for the operation; the request becomes MPI_REQUEST_NULL. All requests of one call: of one
+ * comm. */
+int MPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status);
+int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses);
+
+/* The same with large counts. */
+int MPIX_Send_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                        MPI_Comm comm);
+int MPIX_Recv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                        MPI_Status* status);
+int MPIX_Isend_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                         MPI_Comm comm, MPI_Request* request);
+int MPIX_Irecv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                         MPI_Comm comm, MPI_Request* request);
+
 /* The same under the names that profiling libraries call. */
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Last_error_message(char* message, int size, int* length);
 int PMPIX_Settings(char* text, int size, int* length);
+int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
+int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
+int PMPIX_Stream_free(MPIX_Stream* stream);
+int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
+int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
+                                       MPI_Comm* newcomm);
+int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
+int PMPIX_Send_enqueue(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
+int PMPIX_Recv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                       MPI_Status* status);
+int PMPIX_Isend_enqueue(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                        MPI_Request* request);
+int PMPIX_Irecv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                        MPI_Request* request);
+int PMPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status);
+int PMPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses);
+int PMPIX_Send_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                         MPI_Comm comm);
+int PMPIX_Recv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                         MPI_Comm comm, MPI_Status* status);
+int PMPIX_Isend_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                          MPI_Comm comm, MPI_Request* request);
+int PMPIX_Irecv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                          MPI_Comm comm, MPI_Request* request);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include "api/objects.hpp"
 #include "core/instance.hpp"
 #include "p2p/p2p.hpp"
+#include "stream/queue.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -35,6 +36,7 @@ Status check_freeable(const core::Communicator& comm) {
 /// Delete callbacks run first: when one fails the communicator stays.
 Status give_up(core::Communicator& comm, MPI_Comm* handle) {
   WEFT_TRY(comm.attributes.clear(comm.instance, reinterpret_cast<void*>(comm.handle)));
+  WEFT_TRY(stream::detach(comm));
   p2p::forget_buffer(comm.instance, &comm);
   comm.freed = true;
   comm.release();

@@ -22,6 +22,7 @@
 #include "device/memory.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
+#include "stream/queue.hpp"
 
 namespace weft::api {
 
@@ -179,6 +180,7 @@ void leave() {
   const auto lock = lock_of(instance);
   if (--views != 0) return;
   p2p::flush_buffers(instance);
+  stream::abandon_all();
   p2p::quiesce(instance);
   coll::Workspace::close();
   instance.gpu_scratch.reset();
@@ -212,6 +214,7 @@ Status Finalize() {
     // Attributes of MPI_COMM_SELF go first, while MPI still works (MPI 5.0 section 11.2.3).
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
+    stream::settle_all();
     end_traffic(instance);
     instance.world = {};
     instance.self_comm = {};

@@ -6,6 +6,7 @@
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
+#include "api/stream.hpp"
 
 namespace weft::api {
 
@@ -35,6 +36,7 @@ Result<core::Request*> active_request(MPI_Request handle) {
   if (handle == MPI_REQUEST_NULL) return static_cast<core::Request*>(nullptr);
   core::Request* request = to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
+  WEFT_TRY(blaming(request->comm, refuse_enqueued(*request)));
   return request->active ? request : nullptr;
 }
 
@@ -45,6 +47,7 @@ namespace {
 Result<core::Request*> some_request(MPI_Request handle) {
   core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
+  WEFT_TRY(blaming(request->comm, refuse_enqueued(*request)));
   return request;
 }
 

@@ -7,6 +7,7 @@
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
+#include "api/stream.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -23,6 +24,7 @@ Result<int> count_active(int count, const MPI_Request* handles) {
     core::Request* request = to_request(handles[i]);
     if (request == nullptr || request->detached)
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
+    WEFT_TRY(blaming(request->comm, refuse_enqueued(*request)));
     active += request->active ? 1 : 0;
   }
   return active;

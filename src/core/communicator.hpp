@@ -44,6 +44,11 @@ struct CollectiveState {
   virtual ~CollectiveState() = default;
 };
 
+/// Base of what stream/ keeps with a communicator that has a GPU stream.
+struct StreamState {
+  virtual ~StreamState() = default;
+};
+
 class Communicator final : public Counted {
  public:
   /// `remote` is null for an intracommunicator.
@@ -80,6 +85,7 @@ class Communicator final : public Counted {
   std::string name;
   std::unique_ptr<Topology> topology;
   std::unique_ptr<CollectiveState> collective;
+  std::unique_ptr<StreamState> stream;
   bool freed = false;  ///< MPI_Comm_free was called; pending operations keep the object
   uintptr_t handle;    ///< the MPI_Comm value: the object's address, or a predefined handle's value
 

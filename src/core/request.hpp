@@ -22,7 +22,7 @@ struct Completion {
 
 class Request {
  public:
-  enum class Kind : uint8_t { send, receive, collective, generalized, partitioned, none };
+  enum class Kind : uint8_t { send, receive, collective, generalized, partitioned, enqueued, none };
 
   explicit Request(Kind request_kind) : kind(request_kind) {}
   Request(const Request&) = delete;

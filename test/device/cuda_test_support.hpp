@@ -75,7 +75,14 @@ struct AccessDescription {
   F(cuStreamCreate, (Stream*, unsigned))                                                                   \
   F(cuStreamQuery, (Stream))                                                                               \
   F(cuStreamDestroy_v2, (Stream))                                                                          \
-  F(cuStreamSynchronize, (Stream))
+  F(cuStreamSynchronize, (Stream))                                                                         \
+  F(cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                                              \
+  F(cuStreamBeginCapture_v2, (Stream, int))                                                                \
+  F(cuStreamEndCapture, (Stream, void**))                                                                  \
+  F(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long))                                      \
+  F(cuGraphLaunch, (void*, Stream))                                                                        \
+  F(cuGraphDestroy, (void*))                                                                               \
+  F(cuGraphExecDestroy, (void*))
 
 /// The application's own view of the driver, and the emulator's controls where there are any.
 struct Cuda {

@@ -9,6 +9,8 @@ using namespace weft::device::cuda;  // handle and value types only
 
 using Module = void*;
 using Function = void*;
+using Graph = void*;
+using GraphExec = void*;
 
 struct CopyAttributes {  ///< CUmemcpyAttributes
   int access_order;      // 1 in stream order, 2 during the call, 3 any
@@ -85,6 +87,14 @@ struct MemoryAccess {  ///< CUmemAccessDesc
   F(cuStreamDestroy_v2, cuStreamDestroy, (Stream))                                                     \
   F(cuStreamQuery, cuStreamQuery, (Stream))                                                            \
   F(cuStreamSynchronize, cuStreamSynchronize, (Stream))                                                \
+  F(cuStreamGetCtx, cuStreamGetCtx, (Stream, Context*))                                                \
+  F(cuStreamIsCapturing, cuStreamIsCapturing, (Stream, int*))                                          \
+  F(cuStreamBeginCapture_v2, cuStreamBeginCapture, (Stream, int))                                      \
+  F(cuStreamEndCapture, cuStreamEndCapture, (Stream, Graph*))                                          \
+  F(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (GraphExec*, Graph, unsigned long long)) \
+  F(cuGraphLaunch, cuGraphLaunch, (GraphExec, Stream))                                                 \
+  F(cuGraphDestroy, cuGraphDestroy, (Graph))                                                           \
+  F(cuGraphExecDestroy, cuGraphExecDestroy, (GraphExec))                                               \
   F(cuStreamWaitEvent, cuStreamWaitEvent, (Stream, Event, unsigned))                                   \
   F(cuStreamWriteValue32_v2, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))              \
   F(cuEventCreate, cuEventCreate, (Event*, unsigned))                                                  \

@@ -49,6 +49,7 @@ Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
   if (reach(operation.dst, dst_span) == nullptr || reach(operation.src, src_span) == nullptr)
     return kInvalidValue;
   const bool to_pageable = pageable(operation.dst), from_pageable = pageable(operation.src);
+  if (stream.capture != nullptr && (to_pageable || from_pageable)) return kCaptureUnsupported;
   if (from_pageable) {
     const auto* bytes = reinterpret_cast<const char*>(operation.src);
     operation.snapshot.assign(bytes, bytes + src_span);

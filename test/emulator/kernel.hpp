@@ -15,6 +15,8 @@ class Kernel {
   /// One turn; `time` is the kernels' clock in ns.
   virtual Turn turn(uint64_t time) = 0;
   [[nodiscard]] virtual bool is_copier() const { return false; }
+  /// The same launch once more, for a graph that is replayed; null: not to be had in graphs.
+  [[nodiscard]] virtual std::unique_ptr<Kernel> again() const { return nullptr; }
 };
 
 /// A kernel that modules have. `create` copies the parameters.
@@ -25,6 +27,8 @@ struct KernelEntry {
 /// Those that work on data: data_kernels.cpp.
 [[nodiscard]] std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);
+/// `weft_enqueue(Batch)`, by the contract of device/kernel/enqueue.hpp.
+[[nodiscard]] std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters);
 
 // collective.cpp
 std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void** parameters);

@@ -34,6 +34,7 @@ class CopyList : public Kernel {
   using List = contract::List;
   CopyList(ContextObject& context, void** parameters)
       : context_(context), list_(parameter<List>(parameters, 0)) {}
+  [[nodiscard]] std::unique_ptr<Kernel> again() const override { return std::make_unique<CopyList>(*this); }
   Turn turn(uint64_t) override {
     auto* line = map<List::Line>(list_.line);
     auto* memory = map<List::Memory>(list_.memory);
@@ -169,6 +170,7 @@ class Spin : public Kernel {
       : context_(context),
         flag_(parameter<Address>(parameters, 0)),
         value_(parameter<uint32_t>(parameters, 1)) {}
+  [[nodiscard]] std::unique_ptr<Kernel> again() const override { return std::make_unique<Spin>(*this); }
   Turn turn(uint64_t) override {
     const char* flag = reach_from(context_, flag_, sizeof(uint32_t));
     if (flag == nullptr) return Turn::illegal_address;
@@ -204,6 +206,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_reduce", create_reduce},
                                         {"weft_collective_packets", create_collective_packets},
                                         {"weft_collective_blocks", create_collective_blocks},
+                                        {"weft_enqueue", create_enqueue},
                                         {"emucuda_spin", create<Spin>}};
   for (const KernelEntry& entry : entries)
     if (std::strcmp(entry.name, name) == 0) return &entry;

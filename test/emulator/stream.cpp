@@ -161,7 +161,7 @@ Code create_stream(Stream* handle, unsigned flags) {
   if (const Code code = current(&context); code != kSuccess) return code;
   if ((flags & kStreamNonBlocking) == 0) forbid_weft("a stream that blocks stream 0");
   forbid_unsafe("cuStreamCreate outside relaxed capture mode");
-  auto* stream = new StreamObject{context, (flags & kStreamNonBlocking) == 0, called_by_weft(), 0, {}};
+  auto* stream = new StreamObject{context, (flags & kStreamNonBlocking) == 0, called_by_weft(), 0, {}, {}};
   world().streams.insert(stream);
   *handle = stream;
   return kSuccess;
@@ -186,6 +186,10 @@ Code stream_of(Stream handle, StreamObject** stream) {
 }
 
 void enqueue(StreamObject& stream, Operation operation) {
+  if (stream.capture != nullptr) {
+    stream.capture->push_back(std::move(operation));
+    return;
+  }
   const bool legacy = stream.context->legacy == &stream;
   // Stream 0 waits for the blocking streams of its context, and they for it.
   for (StreamObject* other : world().streams)
@@ -253,6 +257,7 @@ Code cuStreamDestroy_v2(Stream handle) {
 Code cuStreamQuery(Stream handle) {
   EMUCUDA_STREAM(handle);
   forbid_unsafe("cuStreamQuery outside relaxed capture mode");
+  if (stream->capture != nullptr) return kCaptureUnsupported;
   polled(*stream);
   if (stream->context->sticky != kSuccess) return stream->context->sticky;
   return stream->queue.empty() ? kSuccess : kNotReady;
@@ -261,6 +266,7 @@ Code cuStreamQuery(Stream handle) {
 Code cuStreamSynchronize(Stream handle) {
   forbid_weft("cuStreamSynchronize");
   EMUCUDA_STREAM(handle);
+  if (stream->capture != nullptr) return kCaptureUnsupported;
   drain(*stream, &lock);
   return stream->context->sticky;
 }
@@ -276,6 +282,7 @@ Code cuCtxSynchronize() {
 
 Code cuStreamWaitEvent(Stream handle, Event event_handle, unsigned) {
   EMUCUDA_STREAM(handle);
+  if (stream->capture != nullptr) return kCaptureUnsupported;
   auto* event = static_cast<EventObject*>(event_handle);
   if (world().events.count(event) == 0) return kInvalidHandle;
   Operation operation{Operation::Type::wait};
@@ -318,6 +325,7 @@ Code cuEventRecord(Event handle, Stream stream_handle) {
   StreamObject* stream = nullptr;
   if (const Code code = stream_of(stream_handle, &stream); code != kSuccess) return code;
   if (event->context != stream->context) return kInvalidHandle;
+  if (stream->capture != nullptr) return kCaptureUnsupported;
   event->stream = stream;
   Operation operation{Operation::Type::record};
   operation.event = event;

@@ -21,9 +21,13 @@ namespace emucuda {
 
 inline constexpr size_t kRegion = size_t{1} << 36;  // address space of a device, reserved only
 inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
-                      kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713;
+                      kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713,
+                      kCaptureUnsupported = 900;
 
 struct StreamObject;
+struct Operation;
+/// What a capture recorded, in order: one stream's operations.
+using Recording = std::vector<Operation>;
 
 struct ContextObject {
   int device = 0;  // ordinal
@@ -79,6 +83,8 @@ struct Operation {
   std::unique_ptr<Kernel> kernel{};
   bool running = false;  // the kernel has had its first turn
   uint64_t due = 0;      // ns
+  /// The same once more, as a graph's replay queues it.
+  [[nodiscard]] Operation again() const;
 };
 
 struct StreamObject {
@@ -87,6 +93,7 @@ struct StreamObject {
   bool from_weft;  // created by Weft
   unsigned polls = 0;
   std::deque<Operation> queue;
+  std::unique_ptr<Recording> capture{};  // while it is captured
 };
 
 struct Device {

@@ -111,6 +111,7 @@ void destroy(State& state) {
   if (state.flags != nullptr) note(driver().mem_free_host(state.flags));
   if (state.kernels.module != nullptr) note(driver().module_unload(state.kernels.module));
   unload(state.data);
+  if (state.enqueue.module != nullptr) note(driver().module_unload(state.enqueue.module));
   if (worst != kSuccess)
     log::write(log::Level::warn, "GPU resources were not all freed (%s)", describe(worst).c_str());
 }
@@ -171,6 +172,15 @@ Result<State*> state_of(Context context) {
   WEFT_TRY(install(state.get()));
   every_state.push_back(std::move(state));
   return every_state.back().get();
+}
+
+Status load_enqueue(State& state) {
+  const std::lock_guard lock(state.mutex);
+  if (state.enqueue.function != nullptr) return {};
+  auto loaded = load_enqueue_kernel();
+  if (!loaded) return std::move(loaded).error();
+  state.enqueue = *loaded;
+  return {};
 }
 
 Status prepare(LaneStream& lane) {

@@ -47,6 +47,7 @@ struct State {
   size_t max_pitch = 0;
   std::array<LaneStream, kLanes> lanes;
   Kernels kernels;
+  EnqueueKernel enqueue;  ///< after load_enqueue()
   Copier copier;
   Lists lists;
   Ports ports;
@@ -98,6 +99,8 @@ class RelaxedCapture {
   if (!context) return std::move(context).error();
   return state_of(*context);
 }
+/// Loads the kernel of enqueued operations, once. The state's context must be current.
+[[nodiscard]] Status load_enqueue(State& state);
 /// The lane's stream, created on first use. The state's context must be current.
 [[nodiscard]] Status prepare(LaneStream& lane);
 

@@ -45,6 +45,8 @@ namespace weft::device::cuda {
   F(stream_create_with_priority, cuStreamCreateWithPriority, (Stream*, unsigned, int))               \
   F(stream_destroy, cuStreamDestroy, (Stream))                                                       \
   F(stream_query, cuStreamQuery, (Stream))                                                           \
+  F(stream_get_ctx, cuStreamGetCtx, (Stream, Context*))                                              \
+  F(stream_is_capturing, cuStreamIsCapturing, (Stream, int*))                                        \
   F(stream_write_value32, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))               \
   F(event_create, cuEventCreate, (Event*, unsigned))                                                 \
   F(event_destroy, cuEventDestroy, (Event))                                                          \

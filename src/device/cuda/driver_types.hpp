@@ -38,6 +38,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHost
                           kIpcLazyEnablePeerAccess = 1, kWriteValueDefault = 0;
 inline constexpr int kHighestPriority = -100;  ///< of a stream: the driver takes its nearest
 inline constexpr int kCaptureModeRelaxed = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
+inline constexpr int kCaptureNone = 0;         ///< CU_STREAM_CAPTURE_STATUS_NONE
 
 inline constexpr int kSourceOrderStream = 1;  ///< CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
 struct BatchAttributes {                      ///< CUmemcpyAttributes

@@ -21,4 +21,11 @@ struct Kernels {
 /// Ranks of other processes use the device: kernels of Weft would take turns with theirs.
 [[nodiscard]] bool shared(Ordinal device);
 
+struct EnqueueKernel {
+  Module module = nullptr;
+  Function function = nullptr;
+};
+/// Loads the kernel of enqueued operations into the current context, when the first stream is given to Weft.
+[[nodiscard]] Result<EnqueueKernel> load_enqueue_kernel();
+
 }  // namespace weft::device::cuda

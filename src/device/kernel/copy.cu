@@ -2,64 +2,10 @@
 // Copy kernels: a list of copies in one launch, and the copier, which stays for a while and takes its
 // commands from pinned memory. Methods and hazards: docs/gpu.md.
 #include "device/kernel/copy.hpp"
+#include "device/kernel/copy_device.cuh"
 
 namespace weft::device::kernel {
 namespace {
-
-// A resident kernel must see what changed since its last command: its loads pass the first-level cache by.
-template <bool kFresh, class Word>
-__device__ __forceinline__ Word load(const Word* from) {
-  return kFresh ? __ldcv(from) : __ldcg(from);
-}
-
-/// Thread `self` of `all` copies its share of n words, four under way at a time.
-template <bool kFresh, class Word>
-__device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self, uint32_t all) {
-  uint64_t i = self;
-  for (; i + 3ull * all < n; i += 4ull * all) {
-    const Word a = load<kFresh>(src + i), b = load<kFresh>(src + i + all);
-    const Word c = load<kFresh>(src + i + 2ull * all), d = load<kFresh>(src + i + 3ull * all);
-    dst[i] = a;
-    dst[i + all] = b;
-    dst[i + 2ull * all] = c;
-    dst[i + 3ull * all] = d;
-  }
-  if (i + all < n) {
-    const Word a = load<kFresh>(src + i), b = load<kFresh>(src + i + all);
-    dst[i] = a;
-    dst[i + all] = b;
-    i += 2ull * all;
-  }
-  for (; i < n; i += all) dst[i] = load<kFresh>(src + i);
-}
-
-/// The same for bytes, by words where both sides have the same offset in a word.
-template <bool kFresh, class Word>
-__device__ void copy_by(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
-  using Byte = unsigned char;
-  const uint64_t to_boundary = -dst & (sizeof(Word) - 1);
-  const uint64_t head = to_boundary < bytes ? to_boundary : bytes;
-  const uint64_t words = (bytes - head) / sizeof(Word), tail = head + words * sizeof(Word);
-  auto* const to = reinterpret_cast<Byte*>(dst);
-  const auto* const from = reinterpret_cast<const Byte*>(src);
-  copy_words<kFresh>(reinterpret_cast<Word*>(dst + head), reinterpret_cast<const Word*>(src + head), words,
-                     self, all);
-  if (self < head) to[self] = load<kFresh>(from + self);
-  if (self < bytes - tail) to[tail + self] = load<kFresh>(from + tail + self);
-}
-
-template <bool kFresh>
-__device__ void copy(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
-  const uint64_t offset = dst ^ src;
-  if ((offset & 15) == 0)
-    copy_by<kFresh, uint4>(dst, src, bytes, self, all);
-  else if ((offset & 7) == 0)
-    copy_by<kFresh, uint2>(dst, src, bytes, self, all);
-  else if ((offset & 3) == 0)
-    copy_by<kFresh, uint32_t>(dst, src, bytes, self, all);
-  else
-    copy_by<kFresh, unsigned char>(dst, src, bytes, self, all);
-}
 
 /// A word and its number at once. Acquires: what the writer did before is seen by what is read behind a
 /// barrier.

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Enqueued sends and receives between two ranks, in the stream of each rank's GPU: microseconds for each
+// exchange, many one behind the other. Columns: a send on one side and a receive on the other; both on each
+// side; both on each side, nonblocking; the same three in a replayed CUDA graph. Weft only (weft.h).
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft.h>
+
+#include "common/device.h"
+
+enum { TAG = 1, NON_BLOCKING = 1, GRAPH_LENGTH = 20, MODES = 3 };
+
+static struct {
+  int (*stream_create)(void**, unsigned);
+  int (*stream_synchronize)(void*);
+  int (*begin_capture)(void*, int);
+  int (*end_capture)(void*, void**);
+  int (*instantiate)(void**, void*, unsigned long long);
+  int (*launch)(void*, void*);
+  int (*graph_destroy)(void*);
+  int (*exec_destroy)(void*);
+} cuda;
+
+static void* stream;
+static MPI_Comm comm;
+static int rank, failures;
+static char *out, *in;
+
+static void check(int code, const char* what) {
+  if (code == 0) return;
+  char message[512] = "";
+  MPIX_Last_error_message(message, sizeof message, NULL);
+  fprintf(stderr, "rank %d: %s failed (%d) %s\n", rank, what, code, message);
+  exit(1);
+}
+
+static void load(void) {
+  const char* name = getenv("WEFT_CUDA_DRIVER");
+  void* library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
+  const struct {
+    const char* name;
+    void* function;
+  } table[] = {{"cuStreamCreate", &cuda.stream_create},
+               {"cuStreamSynchronize", &cuda.stream_synchronize},
+               {"cuStreamBeginCapture_v2", &cuda.begin_capture},
+               {"cuStreamEndCapture", &cuda.end_capture},
+               {"cuGraphInstantiateWithFlags", &cuda.instantiate},
+               {"cuGraphLaunch", &cuda.launch},
+               {"cuGraphDestroy", &cuda.graph_destroy},
+               {"cuGraphExecDestroy", &cuda.exec_destroy}};
+  for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
+    void* symbol = library ? dlsym(library, table[i].name) : NULL;
+    check(symbol == NULL, table[i].name);
+    memcpy(table[i].function, &symbol, sizeof symbol);
+  }
+}
+
+// One exchange of `size` bytes.
+static void exchange(int mode, size_t size) {
+  const int peer = 1 - rank, count = (int)size;
+  if (mode == 0 || mode == 1) {
+    for (int turn = 0; turn <= mode; ++turn)
+      if (rank == turn)
+        check(MPIX_Send_enqueue(out, count, MPI_CHAR, peer, TAG, comm), "MPIX_Send_enqueue");
+      else
+        check(MPIX_Recv_enqueue(in, count, MPI_CHAR, peer, TAG, comm, MPI_STATUS_IGNORE),
+              "MPIX_Recv_enqueue");
+    return;
+  }
+  MPI_Request requests[2];
+  check(MPIX_Irecv_enqueue(in, count, MPI_CHAR, peer, TAG, comm, &requests[0]), "MPIX_Irecv_enqueue");
+  check(MPIX_Isend_enqueue(out, count, MPI_CHAR, peer, TAG, comm, &requests[1]), "MPIX_Isend_enqueue");
+  check(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
+}
+
+static double measure(int mode, size_t size, int iterations) {
+  double start = 0;
+  for (int i = -10; i < iterations; ++i) {
+    if (i == 0) {
+      check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+      MPI_Barrier(MPI_COMM_WORLD);
+      start = MPI_Wtime();
+    }
+    exchange(mode, size);
+  }
+  check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+  return (MPI_Wtime() - start) * 1e6 / iterations;
+}
+
+static double measure_graph(int mode, size_t size, int iterations) {
+  void *graph = NULL, *executable = NULL;
+  check(cuda.begin_capture(stream, 0), "cuStreamBeginCapture");
+  for (int i = 0; i < GRAPH_LENGTH; ++i) exchange(mode, size);
+  check(cuda.end_capture(stream, &graph), "cuStreamEndCapture");
+  check(cuda.instantiate(&executable, graph, 0), "cuGraphInstantiate");
+  const int launches = (iterations + GRAPH_LENGTH - 1) / GRAPH_LENGTH;
+  double start = 0;
+  for (int i = -2; i < launches; ++i) {
+    if (i == 0) {
+      check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+      MPI_Barrier(MPI_COMM_WORLD);
+      start = MPI_Wtime();
+    }
+    check(cuda.launch(executable, stream), "cuGraphLaunch");
+  }
+  check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+  const double time = (MPI_Wtime() - start) * 1e6 / (launches * GRAPH_LENGTH);
+  cuda.exec_destroy(executable);
+  cuda.graph_destroy(graph);
+  return time;
+}
+
+// What arrives is what was sent, for each mode.
+static void validate(size_t size) {
+  char error[256];
+  char* host = malloc(size);
+  for (int mode = 0; mode < MODES; ++mode) {
+    memset(host, rank == 0 ? 17 + mode : 91 + mode, size);
+    if (!bench_device_write(out, host, size, error, sizeof error)) check(1, error);
+    memset(host, 0, size);
+    if (!bench_device_write(in, host, size, error, sizeof error)) check(1, error);
+    MPI_Barrier(MPI_COMM_WORLD);
+    exchange(mode, size);
+    check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+    if (!bench_device_read(host, in, size, error, sizeof error)) check(1, error);
+    const char wanted = (char)(rank == 0 ? (mode == 0 ? 0 : 91 + mode) : 17 + mode);
+    for (size_t i = 0; i < size; ++i)
+      if (host[i] != wanted) {
+        ++failures;
+        break;
+      }
+  }
+  free(host);
+}
+
+static void make_comm(void) {
+  MPI_Info info;
+  MPIX_Stream mpi_stream;
+  check(cuda.stream_create(&stream, NON_BLOCKING), "cuStreamCreate");
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "type", "cudaStream_t");
+  MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
+  check(MPIX_Stream_create(info, &mpi_stream), "MPIX_Stream_create");
+  check(MPIX_Stream_comm_create(MPI_COMM_WORLD, mpi_stream, &comm), "MPIX_Stream_comm_create");
+  MPIX_Stream_free(&mpi_stream);
+  MPI_Info_free(&info);
+}
+
+int main(int argc, char** argv) {
+  const size_t largest = argc > 1 ? (size_t)atol(argv[1]) : 4 << 20;
+  const int most = argc > 2 ? atoi(argv[2]) : 2000;
+  struct bench_device_info info;
+  char error[256];
+  if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
+    fprintf(stderr, "enqueue: %s\n", error);
+    return 3;
+  }
+  int ranks;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks != 2) {
+    fprintf(stderr, "enqueue: needs 2 ranks\n");
+    return 2;
+  }
+  load();
+  make_comm();
+  out = bench_device_allocate(BENCH_DEVICE_PLAIN, largest, error, sizeof error);
+  in = bench_device_allocate(BENCH_DEVICE_PLAIN, largest, error, sizeof error);
+  check(out == NULL || in == NULL, "cuMemAlloc");
+  if (rank == 0)
+    printf(
+        "# Weft MPI Enqueued send and receive, us per exchange (%s)\n# %8s %10s %10s %10s %10s %10s %10s\n",
+        info.name, "size", "one way", "both", "nonblock.", "graph 1w", "graph both", "graph nb.");
+  for (size_t size = 8; size <= largest; size *= size < 4096 ? 8 : 4) {
+    validate(size);
+    const int iterations = size <= 65536 ? most : most / 10 + 1;
+    double time[2 * MODES];
+    for (int mode = 0; mode < MODES; ++mode) {
+      time[mode] = measure(mode, size, iterations);
+      time[MODES + mode] = measure_graph(mode, size, iterations);
+    }
+    if (rank == 0)
+      printf("%10zu %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f\n", size, time[0], time[1], time[2], time[3],
+             time[4], time[5]);
+  }
+  bench_device_free(BENCH_DEVICE_PLAIN, out);
+  bench_device_free(BENCH_DEVICE_PLAIN, in);
+  MPI_Comm_free(&comm);
+  int all = 0;
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0 && all != 0) printf("# %d exchanges brought wrong data\n", all);
+  MPI_Finalize();
+  bench_device_close();
+  return all != 0;
+}

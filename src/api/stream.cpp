@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Streams and enqueued operations: the calls of weft.h that programs know from MPICH.
+#include "api/stream.hpp"
+
+#include <mpi.h>
+#include <weft.h>
+
+#include <string>
+#include <vector>
+
+#include "api/check.hpp"
+#include "api/errors.hpp"
+#include "api/handles.hpp"
+#include "api/objects.hpp"
+#include "coll/construct.hpp"
+#include "device/memory.hpp"
+#include "stream/queue.hpp"
+
+#define WEFT_EXPORT __attribute__((visibility("default")))
+/// PMPIX_X is defined; MPIX_X is its weak alias.
+#define WEFT_ALIAS(name, parameters) __attribute__((weak, alias("P" #name))) WEFT_EXPORT int name parameters
+
+namespace weft::api {
+namespace {
+
+using core::Communicator;
+using datatype::Datatype;
+using stream::Queue;
+using stream::Stream;
+
+Stream* to_stream(MPIX_Stream handle) {
+  const auto* value = reinterpret_cast<const void*>(handle);
+  if (Stream::slab().check(value) != HandleState::live) return nullptr;
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  return stream->has_handle() ? stream : nullptr;
+}
+MPIX_Stream stream_handle(const Stream* stream) {
+  return reinterpret_cast<MPIX_Stream>(reinterpret_cast<uintptr_t>(stream));
+}
+Error bad_stream(const char* name) {
+  return Error(Errc::arg, std::string(name) +
+                              " is no stream: pass one of MPIX_Stream_create, or MPIX_STREAM_NULL "
+                              "where a communicator is made");
+}
+
+Status stream_create(core::Info* info, MPIX_Stream* handle) {
+  auto stream = Stream::create(info);
+  if (!stream) return std::move(stream).error();
+  (*stream)->open_handle();
+  *handle = stream_handle(*stream);
+  return {};
+}
+
+Status set_hex(core::Info& info, const char* key, const void* value, int size) {
+  if (key == nullptr || *key == '\0') return Error(Errc::info_key, "key is empty");
+  if (size < 0 || (value == nullptr && size != 0))
+    return Error(Errc::arg, "value_size = " + std::to_string(size));
+  if (2 * static_cast<size_t>(size) >= MPI_MAX_INFO_VAL)
+    return Error(Errc::info_value, "value is longer than an info value can hold in hexadecimal digits");
+  if (&info == core::Info::environment())
+    return Error(Errc::info, "info is MPI_INFO_ENV, which cannot be changed");
+  std::string text;
+  for (int i = 0; i < size; ++i) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    const unsigned byte = static_cast<const unsigned char*>(value)[i];
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  info.set(key, text);
+  return {};
+}
+
+Status comm_create(Communicator& parent, MPIX_Stream handle, MPI_Comm* newcomm) {
+  if (parent.inter()) return Error(Errc::comm, "comm is an intercommunicator: pass an intracommunicator");
+  Stream* stream = handle == MPIX_STREAM_NULL ? nullptr : to_stream(handle);
+  if (handle != MPIX_STREAM_NULL && stream == nullptr) return bad_stream("stream");
+  auto child = coll::duplicate(parent);
+  if (!child) return std::move(child).error();
+  if (Status attached = stream::attach(**child, core::Ref<Stream>::share(stream)); !attached.ok()) {
+    (*child)->freed = true;
+    (*child)->release();
+    return attached;
+  }
+  *newcomm = api::handle_of(**child);
+  return {};
+}
+
+/// What all enqueued operations check.
+struct Arguments {
+  Communicator* comm = nullptr;
+  Datatype* type = nullptr;
+  Queue* queue = nullptr;
+};
+
+/// Resolves the handles of a send or receive and checks its numbers.
+Result<Arguments> check(Entry& entry, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
+                        MPI_Comm comm, bool receives) {
+  Arguments found;
+  found.comm = to_communicator(comm);
+  if (found.comm == nullptr) return bad_handle(HandleKind::communicator, "comm", comm);
+  entry.owner(*found.comm);
+  found.type = to_datatype(datatype);
+  if (found.type == nullptr) return bad_handle(HandleKind::datatype, "datatype", datatype);
+  if (count < 0) return negative(Errc::count, "count", count);
+  if (!found.type->committed()) return uncommitted("datatype", *found.type);
+  const char* const name = receives ? "source" : "dest";
+  if (receives && rank == MPI_ANY_SOURCE)
+    return Error(Errc::unsupported,
+                 "source is MPI_ANY_SOURCE: an enqueued receive names its source (MPI_ANY_TAG is allowed)");
+  if (rank != MPI_PROC_NULL && !is_rank(rank, found.comm->size()))
+    return bad_rank(name, rank, found.comm->size(), false);
+  if (!is_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
+  auto queue = stream::queue_of(*found.comm);
+  if (!queue) return std::move(queue).error();
+  found.queue = *queue;
+  return found;
+}
+
+/// The GPU writes statuses, so they have to be where it can.
+Result<stream::StatusAddress> status_address(MPI_Status* status) {
+  if (status == MPI_STATUS_IGNORE) return stream::StatusAddress{nullptr};
+  const device::Memory memory = device::classify(status);
+  if (memory.known_to_driver() && !memory.on_device()) return stream::StatusAddress{status};
+  return Error(
+      Errc::arg,
+      "status is not in memory that host and GPU both reach: pass MPI_STATUS_IGNORE, or a status in pinned "
+      "or managed memory (cudaMallocHost), which is valid once the stream has got there");
+}
+
+int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+         MPI_Comm comm) {
+  Entry entry(call);
+  auto checked = check(entry, count, datatype, dest, tag, comm, false);
+  if (!checked) return entry.fail(std::move(checked).error());
+  return entry.finish(checked->queue->send(p2p::buffer_of(buf, count, *checked->type), dest, tag));
+}
+
+int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+            MPI_Comm comm, MPI_Status* status) {
+  Entry entry(call);
+  auto checked = check(entry, count, datatype, source, tag, comm, true);
+  if (!checked) return entry.fail(std::move(checked).error());
+  auto address = status_address(status);
+  if (!address) return entry.fail(std::move(address).error());
+  return entry.finish(
+      checked->queue->receive(p2p::buffer_of(buf, count, *checked->type), source, tag, *address));
+}
+
+HandleState check_request(const void* handle) { return stream::Request::slab().check(handle); }
+
+int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
+          MPI_Comm comm, MPI_Request* request, bool receives) {
+  Entry entry(call);
+  auto checked = check(entry, count, datatype, rank, tag, comm, receives);
+  if (!checked) return entry.fail(std::move(checked).error());
+  if (request == nullptr) return entry.fail(null_pointer("request"));
+  const p2p::Buffer buffer = p2p::buffer_of(buf, count, *checked->type);
+  register_request_slab(check_request);
+  auto started = receives ? checked->queue->start_receive(buffer, rank, tag)
+                          : checked->queue->start_send(buffer, rank, tag);
+  if (!started) return entry.fail(std::move(started).error());
+  *request = api::handle_of(**started);
+  return MPI_SUCCESS;
+}
+
+/// The enqueued operation of a handle; null for MPI_REQUEST_NULL.
+Result<stream::Request*> enqueued(MPI_Request handle, size_t index) {
+  if (handle == MPI_REQUEST_NULL) return static_cast<stream::Request*>(nullptr);
+  if (check_request(handle) != HandleState::live) {
+    if (to_request(handle) == nullptr)
+      return bad_handle_at(HandleKind::request, "array_of_requests", index, handle);
+    return Error(Errc::request, "array_of_requests[" + std::to_string(index) +
+                                    "] is not of an enqueued operation: complete it by MPI_Wait");
+  }
+  return reinterpret_cast<stream::Request*>(handle);
+}
+
+/// Requests of one communicator each time: its queue waits for all of them with one launch.
+Status wait(Entry& entry, int count, MPI_Request* handles, MPI_Status* statuses) {
+  std::vector<stream::Request*> requests;
+  std::vector<stream::StatusAddress> addresses;
+  for (int i = 0; i < count; ++i) {
+    auto request = enqueued(handles[i], static_cast<size_t>(i));
+    if (!request) return std::move(request).error();
+    auto address = status_address(statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i);
+    if (!address) return std::move(address).error();
+    if (*request == nullptr) continue;
+    requests.push_back(*request);
+    addresses.push_back(*address);
+  }
+  for (stream::Request* request : requests)
+    if (request->comm != requests.front()->comm)
+      return Error(Errc::request, "the requests are of several communicators: wait for each one's apart");
+  if (requests.empty()) return {};
+  entry.owner(*requests.front()->comm);
+  auto queue = stream::queue_of(*requests.front()->comm);
+  if (!queue) return std::move(queue).error();
+  WEFT_TRY((*queue)->wait(requests, addresses));
+  for (int i = 0; i < count; ++i) handles[i] = MPI_REQUEST_NULL;
+  return {};
+}
+
+}  // namespace
+
+Status refuse_enqueued(const core::Request& request) {
+  if (request.kind != core::Request::Kind::enqueued) [[likely]]
+    return {};
+  return Error(
+      Errc::request,
+      "request is of an enqueued operation, whose end the host does not see: complete it in its stream by "
+      "MPIX_Wait_enqueue");
+}
+
+}  // namespace weft::api
+
+using namespace weft::api;  // the entry points below
+using weft::Errc;
+using weft::Error;
+
+extern "C" {
+
+WEFT_EXPORT int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size) {
+  Entry entry("MPIX_Info_set_hex", Entry::AnyTime{});
+  weft::core::Info* object = to_info(info);
+  if (object == nullptr) return entry.fail(bad_handle(HandleKind::info, "info", info));
+  return entry.finish(set_hex(*object, key, value, value_size));
+}
+WEFT_ALIAS(MPIX_Info_set_hex, (MPI_Info info, const char* key, const void* value, int value_size));
+
+WEFT_EXPORT int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream) {
+  Entry entry("MPIX_Stream_create");
+  if (stream == nullptr) return entry.fail(null_pointer("stream"));
+  weft::core::Info* object = info == MPI_INFO_NULL ? nullptr : to_info(info);
+  if (info != MPI_INFO_NULL && object == nullptr)
+    return entry.fail(bad_handle(HandleKind::info, "info", info));
+  return entry.finish(stream_create(object, stream));
+}
+WEFT_ALIAS(MPIX_Stream_create, (MPI_Info info, MPIX_Stream* stream));
+
+WEFT_EXPORT int PMPIX_Stream_free(MPIX_Stream* stream) {
+  Entry entry("MPIX_Stream_free");
+  if (stream == nullptr) return entry.fail(null_pointer("stream"));
+  Stream* object = to_stream(*stream);
+  if (object == nullptr) return entry.fail(bad_stream("stream"));
+  object->close_handle();
+  *stream = MPIX_STREAM_NULL;
+  return MPI_SUCCESS;
+}
+WEFT_ALIAS(MPIX_Stream_free, (MPIX_Stream * stream));
+
+WEFT_EXPORT int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm) {
+  Entry entry("MPIX_Stream_comm_create");
+  Communicator* object = to_communicator(comm);
+  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+  entry.owner(*object);
+  if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
+  return entry.finish(comm_create(*object, stream, newcomm));
+}
+WEFT_ALIAS(MPIX_Stream_comm_create, (MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm));
+
+WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int, MPIX_Stream*, MPI_Comm*) {
+  Entry entry("MPIX_Stream_comm_create_multiplex");
+  Communicator* object = to_communicator(comm);
+  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+  entry.owner(*object);
+  return entry.fail(
+      Error(Errc::unsupported,
+            "several streams of a rank in one communicator are not supported: make a communicator "
+            "for each (MPIX_Stream_comm_create)"));
+}
+WEFT_ALIAS(MPIX_Stream_comm_create_multiplex,
+           (MPI_Comm comm, int count, MPIX_Stream* array_of_streams, MPI_Comm* newcomm));
+
+WEFT_EXPORT int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream) {
+  Entry entry("MPIX_Comm_get_stream");
+  Communicator* object = to_communicator(comm);
+  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+  entry.owner(*object);
+  if (stream == nullptr) return entry.fail(null_pointer("stream"));
+  if (idx != 0)
+    return entry.fail(
+        Error(Errc::arg, "idx = " + std::to_string(idx) + ": a communicator has one stream, number 0"));
+  Stream* found = weft::stream::stream_of(*object);
+  *stream = found == nullptr || !found->has_handle() ? MPIX_STREAM_NULL : stream_handle(found);
+  return MPI_SUCCESS;
+}
+WEFT_ALIAS(MPIX_Comm_get_stream, (MPI_Comm comm, int idx, MPIX_Stream* stream));
+
+#define WEFT_ENQUEUE(suffix, Count)                                                                          \
+  WEFT_EXPORT int PMPIX_Send_enqueue##suffix(const void* buf, Count count, MPI_Datatype datatype, int dest,  \
+                                             int tag, MPI_Comm comm) {                                       \
+    return send("MPIX_Send_enqueue" #suffix, buf, count, datatype, dest, tag, comm);                         \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Send_enqueue##suffix,                                                                      \
+             (const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm));       \
+  WEFT_EXPORT int PMPIX_Recv_enqueue##suffix(void* buf, Count count, MPI_Datatype datatype, int source,      \
+                                             int tag, MPI_Comm comm, MPI_Status* status) {                   \
+    return receive("MPIX_Recv_enqueue" #suffix, buf, count, datatype, source, tag, comm, status);            \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Recv_enqueue##suffix, (void* buf, Count count, MPI_Datatype datatype, int source, int tag, \
+                                         MPI_Comm comm, MPI_Status* status));                                \
+  WEFT_EXPORT int PMPIX_Isend_enqueue##suffix(const void* buf, Count count, MPI_Datatype datatype, int dest, \
+                                              int tag, MPI_Comm comm, MPI_Request* request) {                \
+    return start("MPIX_Isend_enqueue" #suffix, buf, count, datatype, dest, tag, comm, request, false);       \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Isend_enqueue##suffix, (const void* buf, Count count, MPI_Datatype datatype, int dest,     \
+                                          int tag, MPI_Comm comm, MPI_Request* request));                    \
+  WEFT_EXPORT int PMPIX_Irecv_enqueue##suffix(void* buf, Count count, MPI_Datatype datatype, int source,     \
+                                              int tag, MPI_Comm comm, MPI_Request* request) {                \
+    return start("MPIX_Irecv_enqueue" #suffix, buf, count, datatype, source, tag, comm, request, true);      \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Irecv_enqueue##suffix, (void* buf, Count count, MPI_Datatype datatype, int source,         \
+                                          int tag, MPI_Comm comm, MPI_Request* request))
+WEFT_ENQUEUE(, int);
+WEFT_ENQUEUE(_c, MPI_Count);
+
+WEFT_EXPORT int PMPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status) {
+  Entry entry("MPIX_Wait_enqueue");
+  if (request == nullptr) return entry.fail(null_pointer("request"));
+  return entry.finish(weft::api::wait(entry, 1, request, status));
+}
+WEFT_ALIAS(MPIX_Wait_enqueue, (MPI_Request * request, MPI_Status* status));
+
+WEFT_EXPORT int PMPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[],
+                                      MPI_Status* array_of_statuses) {
+  Entry entry("MPIX_Waitall_enqueue");
+  if (count < 0) return entry.fail(negative(Errc::count, "count", count));
+  if (array_of_requests == nullptr && count != 0) return entry.fail(null_pointer("array_of_requests"));
+  return entry.finish(weft::api::wait(entry, count, array_of_requests, array_of_statuses));
+}
+WEFT_ALIAS(MPIX_Waitall_enqueue, (int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses));
+
+}  // extern "C"

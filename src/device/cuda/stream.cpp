@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/stream.hpp"
+
+#include <cstring>
+#include <string>
+
+#include "device/cuda/context.hpp"
+
+namespace weft::device {
+namespace {
+
+using cuda::driver;
+
+Error no_context(cuda::Code code) {
+  return cuda::failure(code, "cuCtxPushCurrent", "the context of the GPU stream cannot be used");
+}
+
+/// cudaStreamLegacy and cudaStreamPerThread are the values 1 and 2.
+bool is_default(void* handle) { return reinterpret_cast<uintptr_t>(handle) <= 2; }
+
+unsigned blocks_of(const kernel::enqueue::Batch& batch) { return batch.count + batch.helpers; }
+
+unsigned threads_of(const kernel::enqueue::Batch& batch) {
+  for (uint32_t i = 0; i < batch.count; ++i)
+    if (batch.ops[i].bytes > kernel::enqueue::kInline) return kernel::enqueue::kThreads;
+  return kernel::enqueue::kSmallThreads;
+}
+
+}  // namespace
+
+Result<UserStream> adopt_stream(void* handle) {
+  if (!available()) return Error(Errc::unsupported, "GPU streams cannot be used here (" + absence() + ")");
+  if (is_default(handle))
+    return Error(Errc::unsupported,
+                 "the stream is a default stream, which synchronises with others: create one "
+                 "(cudaStreamCreateWithFlags)");
+  UserStream stream;
+  stream.handle = handle;
+  WEFT_CUDA_TRY(stream_get_ctx, "the value is no CUDA stream of this process", handle, &stream.context);
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU stream cannot be found", &stream.device);
+  auto state = cuda::state_of(stream.context);
+  if (!state) return std::move(state).error();
+  WEFT_TRY(cuda::load_enqueue(**state));
+  return stream;
+}
+
+Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
+  auto state = cuda::state_of(stream.context);
+  if (!state) return std::move(state).error();
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
+  void* parameters[] = {const_cast<kernel::enqueue::Batch*>(&batch)};
+  WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", (*state)->enqueue.function,
+                blocks_of(batch), 1, 1, threads_of(batch), 1, 1, 0, stream.handle, parameters, nullptr);
+  return {};
+}
+
+Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n) {
+  if (n == 0) return {};
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  WEFT_CUDA_TRY(memcpy_async, "a copy cannot be enqueued", reinterpret_cast<cuda::Address>(dst),
+                reinterpret_cast<cuda::Address>(src), n, stream.handle);
+  return {};
+}
+
+Result<bool> capturing(const UserStream& stream) {
+  int status = 0;
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  WEFT_CUDA_TRY(stream_is_capturing, "a GPU stream cannot be asked whether it is captured", stream.handle,
+                &status);
+  return status != cuda::kCaptureNone;
+}
+
+Result<bool> idle(const UserStream& stream) {
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  const cuda::Code code = driver().stream_query(stream.handle);
+  if (code == cuda::kSuccess || code == cuda::kNotReady) return code == cuda::kSuccess;
+  return cuda::failure(code, "cuStreamQuery", "the GPU stream of a communicator failed");
+}
+
+Result<void*> allocate_pinned(const UserStream& stream, size_t bytes) {
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  void* memory = nullptr;
+  WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for a communicator cannot be allocated", &memory, bytes,
+                cuda::kHostAllocPortable | cuda::kHostAllocDeviceMap);
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void free_pinned(const UserStream& stream, void* memory) {
+  if (!available() || memory == nullptr ||
+      !cuda::exists(stream.context, reinterpret_cast<cuda::Address>(memory)))
+    return;
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return;
+  const cuda::RelaxedCapture relaxed;
+  driver().mem_free_host(memory);
+}
+
+}  // namespace weft::device

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernel of enqueued sends and receives: blocks that lead an operation each, and blocks that help to
+// stream.
+#include "device/kernel/copy_device.cuh"
+#include "device/kernel/enqueue.hpp"
+#include "device/kernel/enqueue_protocol.hpp"
+
+namespace weft::device::kernel::enqueue {
+namespace {
+
+/// How the protocol reaches memory on a GPU.
+struct Env {
+  template <class T>
+  __device__ T* at(uint64_t address) const {
+    return reinterpret_cast<T*>(address);
+  }
+  __device__ uint32_t load(const uint32_t* from) const {
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+  }
+  /// For other blocks of this GPU.
+  __device__ void store(uint32_t* to, uint32_t value) const {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+  }
+  /// For the peer: everything that the block did before is seen first.
+  __device__ void publish(uint32_t* to, uint32_t value) const {
+    asm volatile("fence.acq_rel.sys; st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+  }
+  __device__ void fence() const { __threadfence_system(); }
+  __device__ void put(Packet* to, uint32_t flag, uint64_t data) const {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %3, %2, %3};" ::"l"(to),
+                 "r"(static_cast<uint32_t>(data)), "r"(static_cast<uint32_t>(data >> 32)), "r"(flag)
+                 : "memory");
+  }
+  __device__ bool get(const Packet* from, uint32_t flag, uint64_t& data) const {
+    Packet packet;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(packet.low), "=r"(packet.low_flag), "=r"(packet.high), "=r"(packet.high_flag)
+                 : "l"(from)
+                 : "memory");
+    data = static_cast<uint64_t>(packet.high) << 32 | packet.low;
+    return packet.low_flag == flag && packet.high_flag == flag;
+  }
+  __device__ uint32_t add(uint32_t* to, uint32_t value) const {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(to), "r"(value)
+                 : "memory");
+    return before;
+  }
+  __device__ bool exchange(uint32_t* at, uint32_t expected, uint32_t value) const {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], %2, %3;"
+                 : "=r"(before)
+                 : "l"(at), "r"(expected), "r"(value)
+                 : "memory");
+    return before == expected;
+  }
+};
+
+/// 8 bytes at any alignment, the last ones of a message possibly fewer.
+__device__ uint64_t gather(uint64_t from, uint64_t bytes) {
+  if (bytes >= 8 && (from & 7) == 0) return __ldcg(reinterpret_cast<const unsigned long long*>(from));
+  uint64_t data = 0;
+  for (uint32_t i = 0; i < 8 && i < bytes; ++i)
+    data |= static_cast<uint64_t>(__ldcg(reinterpret_cast<const unsigned char*>(from) + i)) << 8 * i;
+  return data;
+}
+__device__ void scatter(uint64_t to, uint64_t bytes, uint64_t data) {
+  if (bytes >= 8 && (to & 7) == 0) {
+    *reinterpret_cast<unsigned long long*>(to) = data;
+    return;
+  }
+  for (uint32_t i = 0; i < 8 && i < bytes; ++i)
+    reinterpret_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(data >> 8 * i);
+}
+
+__device__ void write_inline(const Env& env, const Step& step) {
+  auto* const packets = reinterpret_cast<Packet*>(step.packets);
+  for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x)
+    env.put(packets + i, step.flag, gather(step.from + 8 * i, step.bytes - 8 * i));
+}
+
+__device__ void read_inline(const Env& env, const Step& step) {
+  const auto* const packets = reinterpret_cast<const Packet*>(step.packets);
+  for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x) {
+    uint64_t data;
+    while (!env.get(packets + i, step.flag, data)) {
+    }
+    scatter(step.to + 8 * i, step.bytes - 8 * i, data);
+  }
+}
+
+/// One thread: the next step, once there is one.
+__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i) {
+  for (;;) {
+    Step step = leads ? protocol.next(i) : protocol.help();
+    if (step.what == Step::finish) protocol.count(i);
+    if (step.what != Step::nothing) return step;
+    if (leads ? protocol.over(i) : protocol.all_finished()) {
+      step.what = Step::finish;
+      return step;
+    }
+    if (!leads) __nanosleep(200);
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(512) weft_enqueue(const __grid_constant__ Batch batch) {
+  __shared__ Step step;
+  Env env;
+  Protocol<Env> protocol(env, batch);
+  const bool leads = blockIdx.x < batch.count;
+  const uint32_t i = blockIdx.x;
+  if (threadIdx.x == 0 && leads) protocol.begin(i);
+  for (;;) {
+    if (threadIdx.x == 0) {
+      step = await(protocol, leads, i);
+      if (step.what == Step::write_inline) protocol.write_header(step);
+    }
+    __syncthreads();
+    if (step.what == Step::finish) break;
+    if (step.what == Step::write_inline) write_inline(env, step);
+    if (step.what == Step::read_inline) read_inline(env, step);
+    // Chunks come and go while the kernel runs: nothing of them may be taken from the first-level cache.
+    if (step.what == Step::move) copy<true>(step.to, step.from, step.bytes, threadIdx.x, blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0) protocol.performed(step);
+  }
+  if (threadIdx.x == 0) protocol.leave();
+}
+
+}  // namespace weft::device::kernel::enqueue

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Mailbox: a rank's area in GPU memory for the messages of one communicator, and the areas of the other ranks
+// mapped here. Made and closed by all ranks together. Threading: under the instance lock.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "core/communicator.hpp"
+#include "device/stream.hpp"
+
+namespace weft::stream {
+
+class Mailbox {
+ public:
+  /// Collective over `comm`; every rank has the same outcome. Errc::unsupported, with the rank and its
+  /// reason, when some rank's GPU cannot map the areas of all others.
+  [[nodiscard]] static Result<std::unique_ptr<Mailbox>> create(core::Communicator& comm,
+                                                               const device::UserStream& stream);
+  ~Mailbox();  ///< lets go of the peers' areas only: they may use the own one still
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+  /// Collective: nobody's kernels use the areas any more. Lets go of the peers' areas, then of the own one.
+  [[nodiscard]] Status close(core::Communicator& comm);
+
+  /// What kernels report, pinned host memory.
+  [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }
+  /// The area's address.
+  [[nodiscard]] uint64_t area() const { return area_.base; }
+  /// Room that no message of a peer uses, for messages to oneself.
+  [[nodiscard]] uint64_t own_room(uint32_t rank) const;
+  static constexpr uint64_t kOwnRoom = sizeof(device::kernel::enqueue::Inbox::payload);
+
+ private:
+  Mailbox(uint32_t ranks, const device::UserStream& stream) : ranks_(ranks), stream_(stream), peers_(ranks) {}
+  [[nodiscard]] Status allocate(core::Communicator& comm);
+  struct Card;
+  [[nodiscard]] Status describe(Card& card) const;
+  [[nodiscard]] Status map(uint32_t peer, const Card& card);
+  [[nodiscard]] Status tell_kernels();
+  void unmap();
+  void release();
+
+  const uint32_t ranks_;
+  const device::UserStream stream_;
+  device::kernel::enqueue::Fault* fault_ = nullptr;
+  device::Memory area_;
+  std::vector<device::Memory> peers_;  // base 0: not mapped
+};
+
+}  // namespace weft::stream

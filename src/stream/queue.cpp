@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/queue.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "datatype/datatype.hpp"
+
+namespace weft::stream {
+
+namespace contract = device::kernel::enqueue;
+using contract::Batch;
+
+namespace {
+
+config::Size setting_blocks(
+    "stream.blocks", 16, 1, contract::kMostHelpers + 1,
+    "Blocks of a GPU kernel that stream an enqueued message of 2 MiB or more; smaller ones "
+    "take fewer");
+
+constexpr uint64_t kBytesPerBlock = 128 << 10;
+constexpr uint64_t kLookAgain = 100'000;  // ns between launches on behalf of what is only under way
+
+/// Blocks beside the leading one that are worth their launch.
+uint32_t helpers_of(const contract::Op& op) {
+  return static_cast<uint32_t>(std::min<uint64_t>(setting_blocks - 1, op.bytes / kBytesPerBlock));
+}
+
+}  // namespace
+
+Slab<Request>& Request::slab() {
+  static Slab<Request> requests(size_t{1} << 20);
+  return requests;
+}
+
+Queue::Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr<Mailbox> mailbox)
+    : comm_(comm),
+      stream_(std::move(stream)),
+      mailbox_(std::move(mailbox)),
+      own_(*stream_->gpu, mailbox_->own_room(static_cast<uint32_t>(comm.rank())), Mailbox::kOwnRoom,
+           comm.rank()) {}
+
+Queue::~Queue() {
+  if (watched_) comm_.instance.remove(*this);
+}
+
+/// What the kernels can move: contiguous memory that the stream's GPU sees.
+Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
+  const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
+  if (!bytes)
+    return Error(Errc::count, "count = " + std::to_string(buffer.count) + " elements do not fit 64 bits");
+  Side side{buffer.address, static_cast<uint64_t>(*bytes), tag};
+  if (side.bytes == 0) return side;
+  if (!buffer.type->contiguous())
+    return Error(Errc::unsupported,
+                 "datatype is not contiguous: enqueued operations take contiguous data (pack it in the "
+                 "stream before)");
+  const device::Memory memory = device::classify(buffer.address);
+  if (memory.fault != 0) return Error(Errc::buffer, "the CUDA driver refused to classify the buffer");
+  if (!memory.known_to_driver())
+    return Error(
+        Errc::buffer,
+        "buf is pageable host memory, which a GPU stream does not reach: use GPU, managed or pinned memory");
+  if (memory.on_device() && memory.device != stream_->gpu->device)
+    return Error(Errc::buffer, "buf is memory of GPU " + std::to_string(memory.device) +
+                                   ", the stream is of GPU " + std::to_string(stream_->gpu->device));
+  return side;
+}
+
+/// There are as many as operations of a launch, so one is free.
+uint16_t Queue::take_state(bool captured) {
+  size_t i = captured ? contract::kOps : 0;
+  while (states_[i]) ++i;
+  states_[i] = true;
+  return static_cast<uint16_t>(i);
+}
+
+/// Operations begin and end either all inside a capture or all outside.
+Status Queue::same_capture(bool now) const {
+  for (const UnderWay& entry : under_way_)
+    if (entry.captured != now)
+      return Error(Errc::other,
+                   now ? "the stream is captured, but nonblocking operations from before are under way: "
+                         "enqueue their wait before the capture begins"
+                       : "nonblocking operations of a capture that has ended have no wait in it: "
+                         "enqueue it before the capture ends");
+  return {};
+}
+
+Status Queue::add(Op::Kind kind, const Side& side, int peer, Request* request, StatusAddress status) {
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
+  WEFT_TRY(same_capture(*captured));
+  if (request != nullptr && under_way_.size() + 1 >= contract::kOps)  // one place is for blocking calls
+    return Error(Errc::no_mem,
+                 std::to_string(contract::kOps - 1) +
+                     " nonblocking enqueued operations are under way on this communicator: enqueue a "
+                     "wait for some");
+  Op op{};
+  op.address = reinterpret_cast<uint64_t>(side.address);
+  op.bytes = side.bytes;
+  op.status = reinterpret_cast<uint64_t>(status);
+  op.tag = side.tag;
+  op.peer = static_cast<uint16_t>(peer);
+  op.state = take_state(*captured);
+  op.kind = kind;
+  under_way_.push_back({op, request, false, *captured});
+  return {};
+}
+
+/// One launch with everything that is under way; the required operations end.
+Status Queue::launch(const Chosen& required) {
+  Batch batch;
+  batch.area = mailbox_->area();
+  batch.fault = reinterpret_cast<uint64_t>(&mailbox_->fault());
+  batch.count = static_cast<uint32_t>(under_way_.size());
+  batch.required = static_cast<uint32_t>(required.count());
+  batch.helpers = batch.reserved = 0;
+  for (uint32_t i = 0; i < batch.count; ++i) {
+    Op& op = batch.ops[i] = under_way_[i].op;
+    op.flags = static_cast<uint8_t>((under_way_[i].launched ? 0 : Op::is_fresh) |
+                                    (required[i] ? Op::is_required : 0));
+    op.before = Op::kNone;
+    for (uint32_t j = i; op.kind == Op::send && j-- != 0;)
+      if (batch.ops[j].kind == Op::send && batch.ops[j].peer == op.peer) {
+        op.before = static_cast<uint16_t>(j);
+        break;
+      }
+    if (required[i]) batch.helpers += helpers_of(op);
+  }
+  batch.helpers = std::min(batch.helpers, contract::kMostHelpers);
+  WEFT_TRY(device::enqueue(*stream_->gpu, batch));
+  used_ = true;
+  size_t kept = 0;
+  for (size_t i = 0; i < under_way_.size(); ++i) {
+    under_way_[i].launched = true;
+    if (required[i])
+      states_[under_way_[i].op.state] = false;
+    else
+      under_way_[kept++] = under_way_[i];
+  }
+  under_way_.resize(kept);
+  return {};
+}
+
+/// A blocking call: the operation that was added last is complete for what follows in the stream.
+Status Queue::complete_last() {
+  Chosen required;
+  required[under_way_.size() - 1] = true;
+  Status launched = launch(required);
+  if (!launched.ok()) {
+    states_[under_way_.back().op.state] = false;
+    under_way_.pop_back();
+    return launched;
+  }
+  return report_fault();
+}
+
+Status Queue::send(const p2p::Buffer& buffer, int dest, int tag) {
+  if (dest == p2p::kProcNull) return {};
+  auto side = describe(buffer, tag);
+  if (!side) return std::move(side).error();
+  if (dest == comm_.rank()) {
+    auto captured = capturing();
+    if (!captured) return std::move(captured).error();
+    return own_.send(*side, *captured);
+  }
+  WEFT_TRY(add(Op::send, *side, dest, nullptr, nullptr));
+  return complete_last();
+}
+
+Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddress status) {
+  if (source == p2p::kProcNull) return write_status(status, {p2p::kProcNull, p2p::kAnyTag, 0, false});
+  auto side = describe(buffer, tag);
+  if (!side) return std::move(side).error();
+  if (source == comm_.rank()) {
+    auto completion = own_.receive(*side);
+    if (!completion) return std::move(completion).error();
+    return write_status(status, *completion);
+  }
+  WEFT_TRY(add(Op::receive, *side, source, nullptr, status));
+  return complete_last();
+}
+
+Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, int tag) {
+  auto side = describe(buffer, tag);
+  if (!side) return std::move(side).error();
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
+  Request* request = Request::slab().create(comm_);
+  if (request == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  Status started;
+  if (dest == comm_.rank()) {
+    own_.start_send(*side, *request, *captured);
+    started = own_.meet();
+  } else if (dest != p2p::kProcNull) {
+    started = add(Op::send, *side, dest, request, nullptr);
+    watch();
+  }
+  if (started.ok()) return request;
+  request->destroy();
+  return std::move(started).error();
+}
+
+Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int source, int tag) {
+  auto side = describe(buffer, tag);
+  if (!side) return std::move(side).error();
+  Request* request = Request::slab().create(comm_);
+  if (request == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};
+  Status started;
+  if (source == comm_.rank()) {
+    own_.start_receive(*side, *request);
+    started = own_.meet();
+  } else if (source != p2p::kProcNull) {
+    started = add(Op::receive, *side, source, request, nullptr);
+    watch();
+  }
+  if (started.ok()) return request;
+  request->destroy();
+  return std::move(started).error();
+}
+
+Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses) {
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
+  WEFT_TRY(same_capture(*captured));
+  Chosen required;
+  Status first;
+  for (size_t r = 0; r < requests.size(); ++r) {
+    const StatusAddress status = statuses.empty() ? nullptr : statuses[r];
+    const auto entry = std::find_if(under_way_.begin(), under_way_.end(),
+                                    [&](const UnderWay& e) { return e.request == requests[r]; });
+    if (entry != under_way_.end()) {
+      if (entry->op.kind == Op::receive) entry->op.status = reinterpret_cast<uint64_t>(status);
+      required[static_cast<size_t>(entry - under_way_.begin())] = true;
+      continue;
+    }
+    core::Completion completion = requests[r]->completion;  // of MPI_PROC_NULL
+    Status outcome;
+    if (own_.holds(*requests[r])) {
+      auto finished = own_.finish(*requests[r]);
+      if (finished.ok())
+        completion = *finished;
+      else
+        outcome = std::move(finished).error();
+    }
+    if (outcome.ok()) outcome = write_status(status, completion);
+    if (first.ok()) first = std::move(outcome);
+  }
+  if (required.any()) {
+    Status launched = launch(required);
+    if (!launched.ok()) return launched;
+  }
+  for (Request* request : requests) request->destroy();
+  if (!first.ok()) return first;
+  return report_fault();
+}
+
+/// A status that the host knows already. Layout: api/status.hpp.
+Status Queue::write_status(StatusAddress status, const core::Completion& completion) const {
+  if (status == nullptr) return {};
+  const auto bytes = completion.bytes;
+  const int32_t words[8] = {completion.source, completion.tag, static_cast<int32_t*>(status)[2],
+                            static_cast<int32_t>(bytes), static_cast<int32_t>(bytes >> 32)};
+  std::memcpy(status, words, sizeof words);
+  return {};
+}
+
+/// What a kernel had to report since the last call.
+Status Queue::report_fault() {
+  contract::Fault& reported = mailbox_->fault();
+  if (__atomic_load_n(&reported.seen, __ATOMIC_ACQUIRE) == 0) [[likely]]
+    return {};
+  const contract::Fault fault = reported;
+  __atomic_store_n(&reported.seen, 0, __ATOMIC_RELEASE);
+  return Error(Errc::truncate, "a message of " + std::to_string(fault.bytes) + " bytes with tag " +
+                                   std::to_string(fault.tag) + " from rank " + std::to_string(fault.peer) +
+                                   " was longer than the " + std::to_string(fault.room) +
+                                   " bytes of its enqueued receive, in an earlier call");
+}
+
+void Queue::watch() {
+  if (watched_) return;
+  watched_ = true;
+  comm_.instance.add(*this);
+}
+
+/// While the host waits in MPI, what is under way proceeds when the stream has nothing else to do.
+bool Queue::poll() {
+  if (under_way_.empty()) {
+    watched_ = false;
+    comm_.instance.remove(*this);
+    return false;
+  }
+  const uint64_t now = monotonic_ns();
+  if (now < look_at_) return false;
+  look_at_ = now + kLookAgain;
+  auto captured = capturing();
+  if (!captured.ok() || *captured || under_way_.front().captured) return false;
+  auto idle = device::idle(*stream_->gpu);
+  if (!idle.ok() || !*idle) return false;
+  return launch({}).ok();
+}
+
+Status Queue::settle() {
+  for (unsigned rounds = 0; used_;) {
+    auto captured = capturing();
+    if (!captured) return std::move(captured).error();
+    if (*captured)
+      return Error(Errc::comm, "the communicator's stream is being captured: end the capture first");
+    auto idle = device::idle(*stream_->gpu);
+    if (!idle) return std::move(idle).error();
+    if (*idle)
+      used_ = false;
+    else if (!comm_.instance.progress())
+      comm_.instance.idle(rounds);
+  }
+  return {};
+}
+
+Status Queue::close() {
+  if (!under_way_.empty() || !own_.idle())
+    return Error(Errc::comm,
+                 "enqueued operations of the communicator have no wait or no counterpart yet: enqueue it "
+                 "before MPI_Comm_free");
+  WEFT_TRY(settle());
+  WEFT_TRY(mailbox_->close(comm_));
+  return report_fault();
+}
+
+}  // namespace weft::stream

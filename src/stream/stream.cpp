@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/stream.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace weft::stream {
+namespace {
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+/// The bytes of a pointer, two digits each, in the order of memory.
+Result<void*> parse_pointer(std::string_view text) {
+  unsigned char bytes[sizeof(void*)];
+  bool good = text.size() == 2 * sizeof bytes;
+  for (size_t i = 0; good && i < sizeof bytes; ++i) {
+    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    good = high >= 0 && low >= 0;
+    bytes[i] = static_cast<unsigned char>(high << 4 | low);
+  }
+  if (!good)
+    return Error(Errc::info_value, "the hint value = " + std::string(text) +
+                                       " is no stream: set it by MPIX_Info_set_hex(info, \"value\", &stream, "
+                                       "sizeof stream)");
+  void* pointer;
+  std::memcpy(&pointer, bytes, sizeof pointer);
+  return pointer;
+}
+
+}  // namespace
+
+Result<Stream*> Stream::create(const core::Info* info) {
+  std::optional<device::UserStream> gpu;
+  const auto type = info != nullptr ? info->get("type") : std::nullopt;
+  if (type.has_value()) {
+    if (*type != "cudaStream_t")
+      return Error(Errc::unsupported, "the hint type = " + std::string(*type) + ": Weft knows cudaStream_t");
+    const auto value = info->get("value");
+    if (!value) return Error(Errc::info_value, "the hint value is missing: it holds the stream");
+    auto handle = parse_pointer(*value);
+    if (!handle) return std::move(handle).error();
+    auto adopted = device::adopt_stream(*handle);
+    if (!adopted) return std::move(adopted).error();
+    gpu = *adopted;
+  }
+  Stream* stream = slab().create();
+  if (stream == nullptr) return Error(Errc::no_mem, "no room for another stream: free some");
+  stream->gpu = gpu;
+  return stream;
+}
+
+Slab<Stream>& Stream::slab() {
+  static Slab<Stream> streams(size_t{1} << 16);
+  return streams;
+}
+
+void Stream::destroy() { slab().destroy(this); }
+
+}  // namespace weft::stream

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The kernel of enqueued sends and receives: the protocol of device/kernel/enqueue_protocol.hpp, its blocks
+// taking a step each in turn.
+#include <cstring>
+
+#include "device/kernel/enqueue_protocol.hpp"
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+namespace contract = weft::device::kernel::enqueue;
+using contract::Packet;
+using contract::Step;
+
+/// How the protocol reaches memory here. Memory that is gone is noted and replaced by a page of nothing.
+struct Env {
+  const ContextObject& context;
+  bool fault = false;
+
+  char* reach(uint64_t address, uint64_t bytes) {
+    alignas(256) static char nothing[1 << 20];
+    char* at = bytes == 0 ? nothing : reach_from(context, address, bytes);
+    fault = fault || at == nullptr;
+    return at != nullptr ? at : nothing;
+  }
+  template <class T>
+  T* at(uint64_t address) {
+    return reinterpret_cast<T*>(reach(address, sizeof(T)));
+  }
+  static uint32_t load(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
+  static void store(uint32_t* to, uint32_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+  static void publish(uint32_t* to, uint32_t value) { store(to, value); }
+  static void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+  static void put(Packet* to, uint32_t flag, uint64_t data) {
+    auto* words = reinterpret_cast<uint64_t*>(to);
+    __atomic_store_n(words, uint64_t{flag} << 32 | static_cast<uint32_t>(data), __ATOMIC_RELEASE);
+    __atomic_store_n(words + 1, uint64_t{flag} << 32 | data >> 32, __ATOMIC_RELEASE);
+  }
+  static bool get(const Packet* from, uint32_t flag, uint64_t& data) {
+    const auto* words = reinterpret_cast<const uint64_t*>(from);
+    const uint64_t low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+    const uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+    data = high << 32 | static_cast<uint32_t>(low);
+    return low >> 32 == flag && high >> 32 == flag;
+  }
+  static uint32_t add(uint32_t* to, uint32_t value) {
+    return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+  }
+  static bool exchange(uint32_t* at, uint32_t expected, uint32_t value) {
+    return __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  }
+};
+
+using Protocol = contract::Protocol<Env>;
+
+class Enqueue : public Kernel {
+ public:
+  Enqueue(ContextObject& context, const contract::Batch& batch) : context_(context), batch_(batch) {}
+  [[nodiscard]] std::unique_ptr<Kernel> again() const override {
+    return std::make_unique<Enqueue>(context_, batch_);
+  }
+
+  Turn turn(uint64_t) override {
+    Env env{context_};
+    Protocol protocol(env, batch_);
+    const uint32_t blocks = batch_.count + batch_.helpers;
+    bool worked = false;
+    first_ = (first_ * 5 + 3) % blocks;  // blocks run in no particular order
+    for (uint32_t b = 0; b < blocks && !env.fault; ++b)
+      worked = run((first_ + b) % blocks, env, protocol) || worked;
+    if (env.fault) return Turn::illegal_address;
+    return left_ == blocks ? Turn::ended : worked ? Turn::worked : Turn::idle;
+  }
+
+ private:
+  enum class Block : uint8_t { fresh, runs, left };
+
+  /// One step of a block; whether it did something.
+  bool run(uint32_t block, Env& env, Protocol& protocol) {
+    if (blocks_[block] == Block::left) return false;
+    const bool leads = block < batch_.count;
+    if (blocks_[block] == Block::fresh && leads) protocol.begin(block);
+    blocks_[block] = Block::runs;
+    const Step step = leads ? protocol.next(block) : protocol.help();
+    if (step.what == Step::finish) protocol.count(block);
+    const bool over = step.what == Step::finish || (step.what == Step::nothing &&
+                                                    (leads ? protocol.over(block) : protocol.all_finished()));
+    if (over) {
+      blocks_[block] = Block::left;
+      ++left_;
+      protocol.leave();
+      return true;
+    }
+    if (step.what == Step::nothing) return false;
+    perform(step, env, protocol);
+    protocol.performed(step);
+    return true;
+  }
+
+  static void perform(const Step& step, Env& env, Protocol& protocol) {
+    if (step.what == Step::move) {
+      const char* from = env.reach(step.from, step.bytes);
+      std::memmove(env.reach(step.to, step.bytes), from, step.bytes);
+      return;
+    }
+    auto* packets = reinterpret_cast<Packet*>(env.reach(step.packets, contract::kInline * 2));
+    if (step.what == Step::write_inline) protocol.write_header(step);
+    char* user = env.reach(step.what == Step::write_inline ? step.from : step.to, step.bytes);
+    for (uint64_t at = 0; at < step.bytes && !env.fault; at += 8) {
+      const uint64_t n = std::min<uint64_t>(8, step.bytes - at);
+      uint64_t data = 0;
+      if (step.what == Step::write_inline) {
+        std::memcpy(&data, user + at, n);
+        Env::put(&packets[at / 8], step.flag, data);
+      } else {
+        while (!Env::get(&packets[at / 8], step.flag, data)) {
+        }
+        std::memcpy(user + at, &data, n);
+      }
+    }
+  }
+
+  ContextObject& context_;
+  const contract::Batch batch_;
+  Block blocks_[contract::kOps + contract::kMostHelpers] = {};
+  uint32_t left_ = 0, first_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters) {
+  contract::Batch batch;
+  std::memcpy(&batch, parameters[0], sizeof batch);
+  return std::make_unique<Enqueue>(context, batch);
+}
+
+}  // namespace emucuda

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Graphs: what one captured stream was given, replayed in order. Events in a capture are refused.
+#include <set>
+
+#include "world.hpp"
+
+namespace emucuda {
+namespace {
+
+/// A graph and its executable form are the same thing here.
+std::set<Recording*>& recordings() {
+  static auto& instance = *new std::set<Recording*>;
+  return instance;
+}
+
+Recording* find(void* handle) {
+  const auto at = recordings().find(static_cast<Recording*>(handle));
+  return at == recordings().end() ? nullptr : *at;
+}
+
+Recording* copy_of(const Recording& other) {
+  auto* copy = new Recording;
+  for (const Operation& operation : other) copy->push_back(operation.again());
+  recordings().insert(copy);
+  return copy;
+}
+
+Code destroy(void* handle) {
+  Recording* recording = find(handle);
+  if (recording == nullptr) return kInvalidValue;
+  recordings().erase(recording);
+  delete recording;
+  return kSuccess;
+}
+
+bool replayable(const Recording& recording) {
+  for (const Operation& operation : recording)
+    if (operation.type == Operation::Type::kernel && operation.kernel->again() == nullptr) return false;
+  return true;
+}
+
+}  // namespace
+
+Operation Operation::again() const {
+  Operation copy{type};
+  copy.dst = dst;
+  copy.src = src;
+  copy.dst_pitch = dst_pitch;
+  copy.src_pitch = src_pitch;
+  copy.width = width;
+  copy.height = height;
+  copy.value = value;
+  if (kernel != nullptr) copy.kernel = kernel->again();
+  return copy;
+}
+
+#define EMUCUDA_STREAM(handle)    \
+  const auto lock = lock_world(); \
+  StreamObject* stream = nullptr; \
+  if (const Code code = stream_of(handle, &stream); code != kSuccess) return code
+
+extern "C" {
+
+Code cuStreamGetCtx(Stream handle, Context* context) {
+  const auto lock = lock_world();
+  if (const Code code = ready(); code != kSuccess) return code;
+  auto* stream = static_cast<StreamObject*>(handle);
+  if (world().streams.count(stream) == 0) return kInvalidHandle;
+  *context = stream->context;
+  return kSuccess;
+}
+
+Code cuStreamIsCapturing(Stream handle, int* status) {
+  EMUCUDA_STREAM(handle);
+  *status = stream->capture != nullptr ? 1 : 0;
+  return kSuccess;
+}
+
+Code cuStreamBeginCapture_v2(Stream handle, int) {
+  EMUCUDA_STREAM(handle);
+  if (stream->capture != nullptr || stream == stream->context->legacy) return kCaptureUnsupported;
+  stream->capture = std::make_unique<Recording>();
+  return kSuccess;
+}
+
+Code cuStreamEndCapture(Stream handle, Graph* graph) {
+  EMUCUDA_STREAM(handle);
+  if (stream->capture == nullptr) return kInvalidValue;
+  const auto recording = std::move(stream->capture);
+  if (!replayable(*recording)) return kCaptureUnsupported;
+  *graph = copy_of(*recording);
+  return kSuccess;
+}
+
+Code cuGraphInstantiateWithFlags(GraphExec* executable, Graph graph, unsigned long long) {
+  const auto lock = lock_world();
+  const Recording* recording = find(graph);
+  if (recording == nullptr) return kInvalidValue;
+  *executable = copy_of(*recording);
+  return kSuccess;
+}
+
+Code cuGraphLaunch(GraphExec executable, Stream handle) {
+  EMUCUDA_STREAM(handle);
+  const Recording* recording = find(executable);
+  if (recording == nullptr) return kInvalidValue;
+  for (const Operation& operation : *recording) enqueue(*stream, operation.again());
+  return stream->context->sticky;
+}
+
+Code cuGraphDestroy(Graph graph) {
+  const auto lock = lock_world();
+  return destroy(graph);
+}
+
+Code cuGraphExecDestroy(GraphExec executable) {
+  const auto lock = lock_world();
+  return destroy(executable);
+}
+
+}  // extern "C"
+}  // namespace emucuda

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Enqueued sends and receives: sizes, tags out of order, more than the slots hold, graphs, streams and
+// communicators side by side, messages to oneself, statuses, what the host does meanwhile. On the emulated
+// driver, and unchanged on GPUs.
+#include <weft.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../device/cuda_test_support.hpp"
+
+namespace {
+
+using weft::test::Buffer;
+using weft::test::Stream;
+using Kind = Buffer::Kind;
+
+int rank = 0, ranks = 0, device = 0, failures = 0;
+/// With the context of this rank's GPU current, where a test's calls belong.
+weft::test::Cuda& driver() {
+  auto& cuda = weft::test::cuda();
+  cuda.cuCtxSetCurrent(cuda.primary[static_cast<size_t>(device)]);
+  return cuda;
+}
+int right() { return (rank + 1) % ranks; }
+int left() { return (rank + ranks - 1) % ranks; }
+
+std::vector<char> pattern(size_t n, int from, int salt) {
+  std::vector<char> bytes(n);
+  for (size_t i = 0; i < n; ++i)
+    bytes[i] =
+        static_cast<char>(static_cast<size_t>(from) * 31 + i * 7 + (i >> 9) + static_cast<size_t>(salt) * 13);
+  return bytes;
+}
+
+void expect(bool good, const std::string& what) {
+  if (good) return;
+  if (++failures < 20) std::fprintf(stderr, "rank %d: wrong: %s\n", rank, what.c_str());
+}
+void expect_class(int code, int wanted, const std::string& what) {
+  int error_class = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  char message[400] = "";
+  if (error_class != wanted) MPIX_Last_error_message(message, sizeof message, nullptr);
+  expect(error_class == wanted, what + ": class " + std::to_string(error_class) + " " + message);
+}
+
+/// A stream of this rank's GPU with its communicator.
+class Lane {
+ public:
+  explicit Lane(MPI_Comm parent = MPI_COMM_WORLD) {
+    driver().cuStreamCreate(&stream, 1);
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "type", "cudaStream_t");
+    MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
+    expect_class(MPIX_Stream_create(info, &mpi_stream), MPI_SUCCESS, "MPIX_Stream_create");
+    MPI_Info_free(&info);
+    expect_class(MPIX_Stream_comm_create(parent, mpi_stream, &comm), MPI_SUCCESS, "MPIX_Stream_comm_create");
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  }
+  ~Lane() {
+    expect_class(MPI_Comm_free(&comm), MPI_SUCCESS, "MPI_Comm_free");
+    MPIX_Stream_free(&mpi_stream);
+    driver().cuStreamDestroy_v2(stream);
+  }
+  void synchronize() const { expect(driver().cuStreamSynchronize(stream) == 0, "cuStreamSynchronize"); }
+  Stream stream = nullptr;
+  MPIX_Stream mpi_stream = MPIX_STREAM_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+};
+
+/// What a stream is given between begin and end, launched any number of times.
+class Graph {
+ public:
+  explicit Graph(Stream stream) : stream_(stream) {
+    expect(driver().cuStreamBeginCapture_v2(stream, 0) == 0, "cuStreamBeginCapture");
+  }
+  void end() {
+    expect(driver().cuStreamEndCapture(stream_, &graph_) == 0, "cuStreamEndCapture");
+    expect(driver().cuGraphInstantiateWithFlags(&executable_, graph_, 0) == 0, "cuGraphInstantiate");
+  }
+  void launch() const { expect(driver().cuGraphLaunch(executable_, stream_) == 0, "cuGraphLaunch"); }
+  ~Graph() {
+    driver().cuGraphExecDestroy(executable_);
+    driver().cuGraphDestroy(graph_);
+  }
+
+ private:
+  Stream stream_;
+  void *graph_ = nullptr, *executable_ = nullptr;
+};
+
+void fill(Buffer& buffer, int from, int salt) { buffer.write(pattern(buffer.size(), from, salt)); }
+
+/// Round the ring, nonblocking; one byte off alignment and nothing written past the end.
+void ring(const Lane& lane, Kind from, Kind to, size_t n) {
+  Buffer out(from, n + 17, device), in(to, n + 17, device);
+  fill(out, rank, 1);
+  in.write(std::vector<char>(n + 17, 0x55));
+  MPI_Request requests[2];
+  const int count = static_cast<int>(n);
+  MPIX_Irecv_enqueue(in.data() + 1, count, MPI_BYTE, left(), 4, lane.comm, &requests[0]);
+  MPIX_Isend_enqueue(out.data() + (n % 2), count, MPI_BYTE, right(), 4, lane.comm, &requests[1]);
+  expect_class(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "MPIX_Waitall_enqueue");
+  expect(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL, "requests are null");
+  lane.synchronize();
+  const auto got = in.read(), sent = pattern(n + 17, left(), 1);
+  const std::string what = std::to_string(n) + " bytes, kinds " + std::to_string(static_cast<int>(from)) +
+                           " to " + std::to_string(static_cast<int>(to));
+  expect(std::equal(got.begin() + 1, got.begin() + 1 + static_cast<long>(n),
+                    sent.begin() + static_cast<long>(n % 2)),
+         "ring of " + what);
+  bool untouched = got[0] == 0x55;
+  for (size_t i = n + 1; i < n + 17; ++i) untouched = untouched && got[i] == 0x55;
+  expect(untouched, "written past the end, " + what);
+}
+
+void sizes(const Lane& lane) {
+  for (const size_t n :
+       {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{100}, size_t{4095}, size_t{4096}, size_t{4097},
+        size_t{32768}, size_t{65537}, size_t{1} << 20, (size_t{3} << 20) + 5, size_t{16} << 20})
+    ring(lane, Kind::device, Kind::device, n);
+  for (const Kind kind : {Kind::pinned, Kind::managed, Kind::pool, Kind::mapped})
+    for (const size_t n : {size_t{9}, size_t{300000}}) {
+      ring(lane, kind, Kind::device, n);
+      ring(lane, Kind::device, kind, n);
+    }
+}
+
+/// Blocking calls, evens first; more messages than there are slots.
+void blocking(const Lane& lane, size_t n, int times) {
+  if (ranks % 2 != 0) return;
+  Buffer out(Kind::device, n * static_cast<size_t>(times), device),
+      in(Kind::device, n * static_cast<size_t>(times), device);
+  fill(out, rank, 2);
+  const int count = static_cast<int>(n), peer = rank ^ 1;
+  for (int turn = 0; turn < 2; ++turn)
+    for (int i = 0; i < times; ++i) {
+      const size_t at = n * static_cast<size_t>(i);
+      if (rank % 2 == turn)
+        MPIX_Send_enqueue(out.data() + at, count, MPI_BYTE, peer, i % 3, lane.comm);
+      else
+        MPIX_Recv_enqueue(in.data() + at, count, MPI_BYTE, peer, i % 3, lane.comm, MPI_STATUS_IGNORE);
+    }
+  lane.synchronize();
+  expect(in.read() == pattern(in.size(), peer, 2), std::to_string(times) + " blocking messages");
+}
+
+/// All at once, received in reverse, large and small mixed, several with one tag.
+void out_of_order(const Lane& lane) {
+  constexpr int kMessages = 20;
+  const size_t room = 100000;
+  Buffer out(Kind::device, room * kMessages, device), in(Kind::device, room * kMessages, device);
+  fill(out, rank, 3);
+  in.write(std::vector<char>(in.size(), 0));
+  std::vector<MPI_Request> requests;
+  const auto bytes = [](int i) { return i % 3 == 0 ? 90000 : 16 + i; };
+  for (int i = 0; i < kMessages; ++i)
+    MPIX_Isend_enqueue(out.data() + room * static_cast<size_t>(i), bytes(i), MPI_BYTE, right(), i / 2,
+                       lane.comm, &requests.emplace_back());
+  // Tags from the last to the first; the two messages of a tag in the order they were sent.
+  for (int tag = kMessages / 2 - 1; tag >= 0; --tag)
+    for (int i = 2 * tag; i < 2 * tag + 2; ++i)
+      MPIX_Recv_enqueue(in.data() + room * static_cast<size_t>(i), bytes(i), MPI_BYTE, left(), tag, lane.comm,
+                        MPI_STATUS_IGNORE);
+  MPIX_Waitall_enqueue(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+  lane.synchronize();
+  const auto got = in.read(), sent = pattern(in.size(), left(), 3);
+  for (int i = 0; i < kMessages; ++i) {
+    const auto at = static_cast<long>(room) * i;
+    expect(std::equal(got.begin() + at, got.begin() + at + bytes(i), sent.begin() + at),
+           "out of order, message " + std::to_string(i));
+  }
+}
+
+/// A window of nonblocking messages to every rank, several times.
+void window(const Lane& lane) {
+  if (ranks == 1) return;
+  const int each = 40 / (ranks - 1);
+  const size_t n = 5000;
+  const size_t total = n * static_cast<size_t>(each * ranks);
+  Buffer out(Kind::device, total, device), in(Kind::device, total, device);
+  for (int round = 0; round < 3; ++round) {
+    fill(out, rank, round);
+    std::vector<MPI_Request> requests;
+    for (int i = 0; i < each; ++i)
+      for (int peer = 0; peer < ranks; ++peer) {
+        if (peer == rank) continue;
+        const size_t at = n * static_cast<size_t>(peer * each + i);
+        const int count = i % 2 == 0 ? static_cast<int>(n) : 64;
+        MPIX_Irecv_enqueue(in.data() + at, count, MPI_BYTE, peer, 7, lane.comm, &requests.emplace_back());
+        MPIX_Isend_enqueue(out.data() + at, count, MPI_BYTE, peer, 7, lane.comm, &requests.emplace_back());
+      }
+    MPIX_Waitall_enqueue(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
+    lane.synchronize();
+    const auto got = in.read();
+    for (int peer = 0; peer < ranks; ++peer) {
+      const auto sent = pattern(total, peer, round);
+      for (int i = 0; i < each && peer != rank; ++i) {
+        const auto to = static_cast<long>(n) * (peer * each + i),
+                   from = static_cast<long>(n) * (rank * each + i);
+        expect(std::equal(got.begin() + to, got.begin() + to + (i % 2 == 0 ? static_cast<long>(n) : 64),
+                          sent.begin() + from),
+               "window, from " + std::to_string(peer));
+      }
+    }
+  }
+}
+
+/// A captured ring, small and large messages, launched again and again with other data, and back to back.
+void graphs(const Lane& lane, size_t n) {
+  Buffer a(Kind::device, n, device), b(Kind::device, n, device);
+  Graph graph(lane.stream);
+  MPI_Request requests[2];
+  const int count = static_cast<int>(n);
+  expect_class(MPIX_Irecv_enqueue(b.data(), count, MPI_BYTE, left(), 5, lane.comm, &requests[0]), MPI_SUCCESS,
+               "captured");
+  MPIX_Isend_enqueue(a.data(), count, MPI_BYTE, right(), 5, lane.comm, &requests[1]);
+  expect_class(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "captured wait");
+  driver().cuMemcpyDtoDAsync_v2(reinterpret_cast<weft::test::Address>(a.data()),
+                                reinterpret_cast<weft::test::Address>(b.data()), n, lane.stream);
+  graph.end();
+  for (int i = 0; i < 100; ++i) {
+    fill(a, rank, i);
+    graph.launch();
+    if (i % 10 == 5) ring(lane, Kind::device, Kind::device, 64);  // between two launches
+    lane.synchronize();
+    expect(b.read() == pattern(n, left(), i), "launch " + std::to_string(i) + " of a graph");
+  }
+  fill(a, rank, 77);
+  for (int i = 0; i < 100; ++i) graph.launch();
+  lane.synchronize();
+  expect(b.read() == pattern(n, ((rank - 100) % ranks + ranks) % ranks, 77), "100 launches back to back");
+}
+
+/// A captured pair of blocking calls, evens first.
+void blocking_graph(const Lane& lane) {
+  if (ranks % 2 != 0) return;
+  Buffer out(Kind::device, 8, device), in(Kind::device, 8, device);
+  const int peer = rank ^ 1;
+  Graph graph(lane.stream);
+  for (int turn = 0; turn < 2; ++turn)
+    if (rank % 2 == turn)
+      MPIX_Send_enqueue(out.data(), 8, MPI_BYTE, peer, 6, lane.comm);
+    else
+      MPIX_Recv_enqueue(in.data(), 8, MPI_BYTE, peer, 6, lane.comm, MPI_STATUS_IGNORE);
+  graph.end();
+  for (int i = 0; i < 100; ++i) {
+    fill(out, rank, i);
+    graph.launch();
+    lane.synchronize();
+    expect(in.read() == pattern(8, peer, i), "blocking calls in a graph");
+  }
+}
+
+/// Two streams and two communicators whose operations are called in opposite orders on the two sides.
+void side_by_side() {
+  if (ranks % 2 != 0) return;
+  const Lane one, two;
+  Buffer out(Kind::device, 2000, device), in(Kind::device, 2000, device);
+  fill(out, rank, 8);
+  const int peer = rank ^ 1;
+  for (int i = 0; i < 2; ++i) {
+    const Lane& lane = (i == 0) == (rank % 2 == 0) ? one : two;
+    const size_t at = &lane == &one ? 0 : 1000;
+    if (rank % 2 == 0) MPIX_Send_enqueue(out.data() + at, 1000, MPI_BYTE, peer, 1, lane.comm);
+    MPIX_Recv_enqueue(in.data() + at, 1000, MPI_BYTE, peer, 1, lane.comm, MPI_STATUS_IGNORE);
+    if (rank % 2 != 0) MPIX_Send_enqueue(out.data() + at, 1000, MPI_BYTE, peer, 1, lane.comm);
+  }
+  one.synchronize();
+  two.synchronize();
+  expect(in.read() == pattern(2000, peer, 8), "two streams");
+  MPIX_Stream found = MPIX_STREAM_NULL;
+  MPIX_Comm_get_stream(two.comm, 0, &found);
+  expect(found == two.mpi_stream, "MPIX_Comm_get_stream");
+}
+
+void to_oneself(const Lane& lane) {
+  Buffer out(Kind::device, 100000, device), in(Kind::device, 100000, device);
+  fill(out, rank, 9);
+  MPIX_Send_enqueue(out.data(), 1000, MPI_BYTE, rank, 1, lane.comm);
+  MPIX_Send_enqueue(out.data() + 1000, 99000, MPI_BYTE, rank, 2, lane.comm);
+  MPIX_Recv_enqueue(in.data() + 1000, 99000, MPI_BYTE, rank, 2, lane.comm, MPI_STATUS_IGNORE);
+  expect_class(MPIX_Recv_enqueue(in.data(), 1000, MPI_BYTE, rank, 1, lane.comm, MPI_STATUS_IGNORE),
+               MPI_SUCCESS, "self");
+  lane.synchronize();
+  expect(in.read() == pattern(100000, rank, 9), "send to oneself before the receive");
+  MPI_Request requests[2];
+  fill(out, rank, 10);
+  MPIX_Irecv_enqueue(in.data(), 100000, MPI_BYTE, rank, 3, lane.comm, &requests[0]);
+  MPIX_Isend_enqueue(out.data(), 100000, MPI_BYTE, rank, 3, lane.comm, &requests[1]);
+  expect_class(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "self, nonblocking");
+  lane.synchronize();
+  expect(in.read() == pattern(100000, rank, 10), "receive from oneself before the send");
+  expect_class(MPIX_Recv_enqueue(in.data(), 1, MPI_BYTE, rank, 3, lane.comm, MPI_STATUS_IGNORE),
+               MPI_ERR_OTHER, "a receive from oneself without a send");
+}
+
+/// Statuses in pinned memory; any tag takes messages in the order they were sent; messages that are too long.
+void statuses(const Lane& lane) {
+  Buffer out(Kind::device, 10000, device), in(Kind::device, 10000, device),
+      pinned(Kind::pinned, 4 * sizeof(MPI_Status), 0);
+  auto* status = reinterpret_cast<MPI_Status*>(pinned.data());
+  fill(out, rank, 11);
+  MPI_Request requests[4];
+  MPIX_Isend_enqueue(out.data(), 100, MPI_BYTE, right(), 8, lane.comm, &requests[0]);
+  MPIX_Isend_enqueue(out.data(), 9000, MPI_BYTE, right(), 9, lane.comm, &requests[1]);
+  MPIX_Irecv_enqueue(in.data(), 10000, MPI_BYTE, left(), MPI_ANY_TAG, lane.comm, &requests[2]);
+  MPIX_Irecv_enqueue(in.data(), 10000, MPI_BYTE, left(), MPI_ANY_TAG, lane.comm, &requests[3]);
+  expect_class(MPIX_Waitall_enqueue(4, requests, status), MPI_SUCCESS, "wait with statuses");
+  lane.synchronize();
+  for (int i = 0; i < 2; ++i) {
+    int count = 0;
+    MPI_Get_count(&status[2 + i], MPI_BYTE, &count);
+    expect(status[2 + i].MPI_SOURCE == left() && status[2 + i].MPI_TAG == 8 + i &&
+               count == (i == 0 ? 100 : 9000),
+           "status " + std::to_string(i));
+  }
+  if (ranks == 1) return;
+  for (const int n : {50, 9000}) {
+    in.write(std::vector<char>(in.size(), 0));
+    MPIX_Isend_enqueue(out.data(), n, MPI_BYTE, right(), 8, lane.comm, &requests[0]);
+    int codes[3];
+    codes[0] = MPIX_Recv_enqueue(in.data(), n - 10, MPI_BYTE, left(), 8, lane.comm, MPI_STATUS_IGNORE);
+    codes[1] = MPIX_Wait_enqueue(&requests[0], MPI_STATUS_IGNORE);
+    lane.synchronize();
+    MPIX_Irecv_enqueue(in.data(), 0, MPI_BYTE, left(), 8, lane.comm, &requests[1]);
+    MPIX_Isend_enqueue(out.data(), 0, MPI_BYTE, right(), 8, lane.comm, &requests[2]);
+    codes[2] = MPIX_Waitall_enqueue(2, requests + 1, MPI_STATUSES_IGNORE);
+    int reported = 0;
+    for (const int code : codes) {
+      if (code != MPI_SUCCESS) expect_class(code, MPI_ERR_TRUNCATE, "a message that is too long");
+      reported += code != MPI_SUCCESS ? 1 : 0;
+    }
+    expect(reported == 1, "a message that is too long is reported once");
+    lane.synchronize();
+    const auto got = in.read(), sent = pattern(in.size(), left(), 11);
+    expect(
+        std::equal(got.begin(), got.begin() + n - 10, sent.begin()) && got[static_cast<size_t>(n - 10)] == 0,
+        "what fits of it");
+  }
+}
+
+/// A send that nobody waits for yet proceeds while the host is in MPI.
+void host_meanwhile(const Lane& lane) {
+  if (ranks % 2 != 0) return;
+  Buffer data(Kind::device, 300000, device);
+  const int peer = rank ^ 1;
+  int word = 0;
+  if (rank % 2 == 0) {
+    fill(data, rank, 12);
+    MPI_Request request;
+    MPIX_Isend_enqueue(data.data(), 300000, MPI_BYTE, peer, 1, lane.comm, &request);
+    MPI_Recv(&word, 1, MPI_INT, peer, 2, lane.comm, MPI_STATUS_IGNORE);
+    MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE);
+    lane.synchronize();
+  } else {
+    MPIX_Recv_enqueue(data.data(), 300000, MPI_BYTE, peer, 1, lane.comm, MPI_STATUS_IGNORE);
+    lane.synchronize();
+    expect(data.read() == pattern(300000, peer, 12), "a send while the host waits");
+    MPI_Send(&word, 1, MPI_INT, peer, 2, lane.comm);
+  }
+}
+
+void misuse(const Lane& lane) {
+  Buffer data(Kind::device, 64, device);
+  char host[64];
+  const MPI_Comm comm = lane.comm;
+  MPI_Status status;
+  MPI_Request request;
+  expect_class(MPIX_Send_enqueue(host, 64, MPI_BYTE, right(), 1, comm), MPI_ERR_BUFFER, "pageable memory");
+  expect_class(MPIX_Recv_enqueue(data.data(), 64, MPI_BYTE, MPI_ANY_SOURCE, 1, comm, MPI_STATUS_IGNORE),
+               MPI_ERR_UNSUPPORTED_OPERATION, "MPI_ANY_SOURCE");
+  expect_class(MPIX_Recv_enqueue(data.data(), 64, MPI_BYTE, left(), 1, comm, &status), MPI_ERR_ARG,
+               "status on the stack");
+  expect_class(MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, ranks, 1, comm), MPI_ERR_RANK,
+               "a rank that is none");
+  expect_class(MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, MPI_PROC_NULL, 1, comm), MPI_SUCCESS,
+               "MPI_PROC_NULL");
+  expect_class(MPIX_Send_enqueue(data.data(), -1, MPI_BYTE, right(), 1, comm), MPI_ERR_COUNT,
+               "a negative count");
+  MPI_Datatype strided;
+  MPI_Type_vector(4, 1, 2, MPI_INT, &strided);
+  MPI_Type_commit(&strided);
+  expect_class(MPIX_Send_enqueue(data.data(), 1, strided, right(), 1, comm), MPI_ERR_UNSUPPORTED_OPERATION,
+               "a strided type");
+  MPI_Type_free(&strided);
+  MPI_Comm plain;
+  MPI_Comm_dup(MPI_COMM_SELF, &plain);
+  MPI_Comm_set_errhandler(plain, MPI_ERRORS_RETURN);
+  expect_class(MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, 0, 1, plain), MPI_ERR_COMM,
+               "a communicator without a stream");
+  MPI_Comm_free(&plain);
+  MPIX_Irecv_enqueue(data.data(), 64, MPI_BYTE, MPI_PROC_NULL, 1, comm, &request);
+  int flag;
+  expect_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "MPI_Wait on an enqueued request");
+  expect_class(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST,
+               "MPI_Test on an enqueued request");
+  expect_class(MPI_Waitall(1, &request, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+               "MPI_Waitall on an enqueued request");
+  expect_class(MPI_Request_free(&request), MPI_ERR_REQUEST, "MPI_Request_free on an enqueued request");
+  expect_class(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "a receive from MPI_PROC_NULL");
+  MPI_Comm several;
+  expect_class(MPIX_Stream_comm_create_multiplex(comm, 0, nullptr, &several), MPI_ERR_UNSUPPORTED_OPERATION,
+               "multiplex");
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "type", "cudaStream_t");
+  MPIX_Stream stream;
+  expect_class(MPIX_Stream_create(info, &stream), MPI_ERR_INFO_VALUE, "a stream without its value");
+  void* null = nullptr;
+  MPIX_Info_set_hex(info, "value", &null, sizeof null);
+  expect_class(MPIX_Stream_create(info, &stream), MPI_ERR_UNSUPPORTED_OPERATION, "the default stream");
+  MPI_Info_free(&info);
+  expect_class(MPIX_Stream_create(MPI_INFO_NULL, &stream), MPI_SUCCESS, "a stream of no GPU");
+  expect_class(MPIX_Stream_comm_create(MPI_COMM_WORLD, stream, &plain), MPI_SUCCESS, "its communicator");
+  MPI_Comm_set_errhandler(plain, MPI_ERRORS_RETURN);
+  expect_class(MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, right(), 1, plain), MPI_ERR_COMM,
+               "no GPU stream");
+  MPI_Comm_free(&plain);
+  if (ranks > 1) {
+    const MPIX_Stream mixed = rank == 0 ? stream : lane.mpi_stream;
+    expect_class(MPIX_Stream_comm_create(MPI_COMM_WORLD, mixed, &plain), MPI_ERR_ARG,
+                 "a GPU stream on some ranks only");
+  }
+  MPIX_Stream_free(&stream);
+  if (ranks == 1) return;
+  MPIX_Irecv_enqueue(data.data(), 64, MPI_BYTE, left(), 1, comm, &request);
+  MPI_Comm still = comm;
+  expect_class(MPI_Comm_free(&still), MPI_ERR_COMM, "MPI_Comm_free with a request under way");
+  driver().cuStreamBeginCapture_v2(lane.stream, 0);
+  expect_class(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE), MPI_ERR_OTHER,
+               "a wait in a capture, begun before it");
+  void* graph = nullptr;
+  driver().cuStreamEndCapture(lane.stream, &graph);
+  driver().cuGraphDestroy(graph);
+  MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, right(), 1, comm);
+  MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE);
+  lane.synchronize();
+}
+
+void come_and_go() {
+  unsigned long before = 0;
+  for (int round = 0; round < 4; ++round) {
+    {
+      const Lane lane;
+      ring(lane, Kind::device, Kind::device, 50000);
+    }
+    if (driver().live == nullptr) continue;
+    if (round > 0) expect(driver().live() == before, "memory left after MPI_Comm_free");
+    before = driver().live();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* local = std::getenv("LOCAL_RANK");
+  auto& cuda = weft::test::cuda();
+  if (!cuda.loaded) {
+    std::fprintf(stderr, "no CUDA driver\n");
+    return 1;
+  }
+  device = (local != nullptr ? std::atoi(local) : 0) % cuda.devices;
+  cuda.cuCtxSetCurrent(cuda.primary[static_cast<size_t>(device)]);
+  MPI_Init(&argc, &argv);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const char* only = argc > 1 ? argv[1] : "";
+  const auto part = [&](const char* name, auto&& run) {
+    if (*only != '\0' && std::strcmp(only, name) != 0) return;
+    run();
+    if (std::getenv("TEST_VERBOSE") != nullptr && rank == 0)
+      std::fprintf(stderr, "%s done, %d failures\n", name, failures);
+  };
+  {
+    const Lane lane;
+    part("sizes", [&] { sizes(lane); });
+    part("blocking", [&] { blocking(lane, 8, 300), blocking(lane, 10000, 100); });
+    part("order", [&] { out_of_order(lane); });
+    part("window", [&] { window(lane); });
+    part("graphs", [&] { graphs(lane, 8), graphs(lane, 200000); });
+    part("blocking_graph", [&] { blocking_graph(lane); });
+    part("self", [&] { to_oneself(lane); });
+    part("statuses", [&] { statuses(lane); });
+    part("host", [&] { host_meanwhile(lane); });
+    part("misuse", [&] { misuse(lane); });
+    part("streams", [&] { side_by_side(); });
+    part("come_and_go", [&] { come_and_go(); });
+  }
+  int all = 0;
+  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Finalize();
+  if (cuda.forbidden != nullptr && cuda.forbidden() != 0) {
+    std::fprintf(stderr, "rank %d: a forbidden driver call was made: %s\n", rank, cuda.last_forbidden());
+    return 1;
+  }
+  return all != 0;
+}
