@@ -168,9 +168,8 @@ void Copier::write(uint32_t number, const kernel::Item& item, uint32_t blocks, u
                              blocks,
                              items};
   auto* line = reinterpret_cast<uint64_t*>(ring_ + number % slots_.size());
-  __atomic_thread_fence(__ATOMIC_RELEASE);
   for (size_t i = 0; i < 8; ++i)
-    __atomic_store_n(line + i, static_cast<uint64_t>(number) << 32 | words[i], __ATOMIC_RELAXED);
+    __atomic_store_n(line + i, static_cast<uint64_t>(number) << 32 | words[i], __ATOMIC_RELEASE);
 }
 
 Outcome Copier::look(uint32_t number) {
