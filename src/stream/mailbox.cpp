@@ -136,13 +136,10 @@ Status Mailbox::map(uint32_t peer, const Card& card) {
   return Error(Errc::unsupported, "it reads wrong data in the GPU memory of rank " + std::to_string(peer));
 }
 
-/// Where the peers' areas are, and with which numbers messages begin.
+/// With which numbers messages begin.
 Status Mailbox::tell_kernels() {
   std::vector<Peer> peers(ranks_);
-  for (uint32_t rank = 0; rank < ranks_; ++rank) {
-    peers[rank].area = peers_[rank].base;
-    peers[rank].next_send = peers[rank].next_receive = kFirstNumber;
-  }
+  for (Peer& peer : peers) peer.next_send = peer.next_receive = kFirstNumber;
   return device::copy(pointer(area_.base + Area::peer(0)), area_, peers.data(), {},
                       peers.size() * sizeof(Peer));
 }

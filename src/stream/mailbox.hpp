@@ -28,6 +28,8 @@ class Mailbox {
   [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }
   /// The area's address.
   [[nodiscard]] uint64_t area() const { return area_.base; }
+  /// A peer's area as it is mapped here.
+  [[nodiscard]] uint64_t area_of(int peer) const { return peers_[static_cast<size_t>(peer)].base; }
   /// Room that no message of a peer uses, for messages to oneself.
   [[nodiscard]] uint64_t own_room(uint32_t rank) const;
   static constexpr uint64_t kOwnRoom = sizeof(device::kernel::enqueue::Inbox::payload);

@@ -29,6 +29,24 @@ uint32_t helpers_of(const contract::Op& op) {
   return static_cast<uint32_t>(std::min<uint64_t>(setting_blocks - 1, op.bytes / kBytesPerBlock));
 }
 
+/// Whether operation i has to wait for its turn behind earlier ones: sends to one rank go out in order, and a
+/// receive leaves to earlier ones what they take.
+bool take_turn(Batch& batch, uint32_t i) {
+  contract::Op& op = batch.ops[i];
+  op.before = contract::Op::kNone;
+  bool waits = false;
+  for (uint32_t j = i; j-- != 0;) {
+    contract::Op& earlier = batch.ops[j];
+    if (earlier.peer != op.peer || earlier.kind != op.kind) continue;
+    earlier.flags |= contract::Op::is_watched;
+    waits = true;
+    if (op.kind == contract::Op::receive) continue;
+    op.before = static_cast<uint16_t>(j);
+    break;
+  }
+  return waits;
+}
+
 }  // namespace
 
 Slab<Request>& Request::slab() {
@@ -104,6 +122,7 @@ Status Queue::add(Op::Kind kind, const Side& side, int peer, Request* request, S
   op.bytes = side.bytes;
   op.status = reinterpret_cast<uint64_t>(status);
   op.tag = side.tag;
+  op.remote = mailbox_->area_of(peer);
   op.peer = static_cast<uint16_t>(peer);
   op.state = take_state(*captured);
   op.kind = kind;
@@ -114,24 +133,26 @@ Status Queue::add(Op::Kind kind, const Side& side, int peer, Request* request, S
 /// One launch with everything that is under way; the required operations end.
 Status Queue::launch(const Chosen& required) {
   Batch batch;
-  batch.area = mailbox_->area();
-  batch.fault = reinterpret_cast<uint64_t>(&mailbox_->fault());
-  batch.count = static_cast<uint32_t>(under_way_.size());
-  batch.required = static_cast<uint32_t>(required.count());
-  batch.helpers = batch.reserved = 0;
-  for (uint32_t i = 0; i < batch.count; ++i) {
-    Op& op = batch.ops[i] = under_way_[i].op;
+  contract::Head& head = batch.head;
+  head = {};
+  head.area = mailbox_->area();
+  head.fault = reinterpret_cast<uint64_t>(&mailbox_->fault());
+  head.rank = static_cast<uint16_t>(comm_.rank());
+  head.ranks = static_cast<uint16_t>(comm_.size());
+  head.count = static_cast<uint16_t>(under_way_.size());
+  head.required = static_cast<uint16_t>(required.count());
+  bool watched = false;
+  uint32_t helpers = 0;
+  for (uint32_t i = 0; i < head.count; ++i) {
+    batch.ops[i] = under_way_[i].op;
+    Op& op = batch.ops[i];
     op.flags = static_cast<uint8_t>((under_way_[i].launched ? 0 : Op::is_fresh) |
                                     (required[i] ? Op::is_required : 0));
-    op.before = Op::kNone;
-    for (uint32_t j = i; op.kind == Op::send && j-- != 0;)
-      if (batch.ops[j].kind == Op::send && batch.ops[j].peer == op.peer) {
-        op.before = static_cast<uint16_t>(j);
-        break;
-      }
-    if (required[i]) batch.helpers += helpers_of(op);
+    watched = take_turn(batch, i) || watched;
+    if (required[i]) helpers += helpers_of(op);
   }
-  batch.helpers = std::min(batch.helpers, contract::kMostHelpers);
+  head.helpers = static_cast<uint16_t>(std::min(helpers, contract::kMostHelpers));
+  head.quiet = head.required == head.count && !watched && head.helpers == 0;
   WEFT_TRY(device::enqueue(*stream_->gpu, batch));
   used_ = true;
   size_t kept = 0;

@@ -28,8 +28,10 @@ struct Env {
   T* at(uint64_t address) {
     return reinterpret_cast<T*>(reach(address, sizeof(T)));
   }
+  static uint32_t peek(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
   static uint32_t load(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
   static void store(uint32_t* to, uint32_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+  static void signal(uint32_t* to, uint32_t value) { store(to, value); }
   static void publish(uint32_t* to, uint32_t value) { store(to, value); }
   static void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
   static void put(Packet* to, uint32_t flag, uint64_t data) {
@@ -63,8 +65,8 @@ class Enqueue : public Kernel {
 
   Turn turn(uint64_t) override {
     Env env{context_};
-    Protocol protocol(env, batch_);
-    const uint32_t blocks = batch_.count + batch_.helpers;
+    Protocol protocol(env, batch_.head, batch_.ops);
+    const uint32_t blocks = uint32_t{batch_.head.count} + batch_.head.helpers;
     bool worked = false;
     first_ = (first_ * 5 + 3) % blocks;  // blocks run in no particular order
     for (uint32_t b = 0; b < blocks && !env.fault; ++b)
@@ -79,10 +81,10 @@ class Enqueue : public Kernel {
   /// One step of a block; whether it did something.
   bool run(uint32_t block, Env& env, Protocol& protocol) {
     if (blocks_[block] == Block::left) return false;
-    const bool leads = block < batch_.count;
-    if (blocks_[block] == Block::fresh && leads) protocol.begin(block);
+    const bool leads = block < batch_.head.count;
+    if (blocks_[block] == Block::fresh && leads) phases_[block] = protocol.begin(block);
     blocks_[block] = Block::runs;
-    const Step step = leads ? protocol.next(block) : protocol.help();
+    const Step step = leads ? protocol.next(block, phases_[block]) : protocol.help();
     if (step.what == Step::finish) protocol.count(block);
     const bool over = step.what == Step::finish || (step.what == Step::nothing &&
                                                     (leads ? protocol.over(block) : protocol.all_finished()));
@@ -95,6 +97,7 @@ class Enqueue : public Kernel {
     if (step.what == Step::nothing) return false;
     perform(step, env, protocol);
     protocol.performed(step);
+    phases_[block] = Protocol::phase_after(step);
     return true;
   }
 
@@ -124,6 +127,7 @@ class Enqueue : public Kernel {
   ContextObject& context_;
   const contract::Batch batch_;
   Block blocks_[contract::kOps + contract::kMostHelpers] = {};
+  uint32_t phases_[contract::kOps + contract::kMostHelpers] = {};
   uint32_t left_ = 0, first_ = 0;
 };
 
@@ -132,6 +136,12 @@ class Enqueue : public Kernel {
 std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters) {
   contract::Batch batch;
   std::memcpy(&batch, parameters[0], sizeof batch);
+  return std::make_unique<Enqueue>(context, batch);
+}
+
+std::unique_ptr<Kernel> create_enqueue_few(ContextObject& context, void** parameters) {
+  contract::Batch batch;
+  std::memcpy(&batch, parameters[0], sizeof(contract::Few));
   return std::make_unique<Enqueue>(context, batch);
 }
 

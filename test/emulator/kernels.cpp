@@ -207,6 +207,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_collective_packets", create_collective_packets},
                                         {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_enqueue", create_enqueue},
+                                        {"weft_enqueue_few", create_enqueue_few},
                                         {"emucuda_spin", create<Spin>}};
   for (const KernelEntry& entry : entries)
     if (std::strcmp(entry.name, name) == 0) return &entry;

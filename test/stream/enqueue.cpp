@@ -181,7 +181,7 @@ void out_of_order(const Lane& lane) {
 /// A window of nonblocking messages to every rank, several times.
 void window(const Lane& lane) {
   if (ranks == 1) return;
-  const int each = 40 / (ranks - 1);
+  const int each = 36 / (ranks - 1);
   const size_t n = 5000;
   const size_t total = n * static_cast<size_t>(each * ranks);
   Buffer out(Kind::device, total, device), in(Kind::device, total, device);
@@ -405,6 +405,14 @@ void misuse(const Lane& lane) {
                "MPI_Waitall on an enqueued request");
   expect_class(MPI_Request_free(&request), MPI_ERR_REQUEST, "MPI_Request_free on an enqueued request");
   expect_class(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE), MPI_SUCCESS, "a receive from MPI_PROC_NULL");
+  std::vector<MPI_Request> many(79);
+  for (MPI_Request& one : many) MPIX_Irecv_enqueue(data.data(), 0, MPI_BYTE, left(), 1, comm, &one);
+  if (ranks > 1)
+    expect_class(MPIX_Irecv_enqueue(data.data(), 0, MPI_BYTE, left(), 1, comm, &request), MPI_ERR_NO_MEM,
+                 "too many at a time");
+  for (int i = 0; i < 79; ++i) MPIX_Send_enqueue(data.data(), 0, MPI_BYTE, right(), 1, comm);
+  expect_class(MPIX_Waitall_enqueue(79, many.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS,
+               "as many as there may be");
   MPI_Comm several;
   expect_class(MPIX_Stream_comm_create_multiplex(comm, 0, nullptr, &several), MPI_ERR_UNSUPPORTED_OPERATION,
                "multiplex");

@@ -176,7 +176,7 @@ Result<State*> state_of(Context context) {
 
 Status load_enqueue(State& state) {
   const std::lock_guard lock(state.mutex);
-  if (state.enqueue.function != nullptr) return {};
+  if (state.enqueue.few != nullptr) return {};
   auto loaded = load_enqueue_kernel();
   if (!loaded) return std::move(loaded).error();
   state.enqueue = *loaded;

@@ -70,7 +70,8 @@ Result<EnqueueKernel> load_enqueue_kernel() {
   EnqueueKernel kernel;
   WEFT_CUDA_TRY(module_load_data, "the kernel of enqueued operations cannot be loaded", &kernel.module,
                 image);
-  const Code code = find(kernel.module, "weft_enqueue", kernel.function);
+  Code code = find(kernel.module, "weft_enqueue", kernel.any);
+  if (code == kSuccess) code = find(kernel.module, "weft_enqueue_few", kernel.few);
   if (code == kSuccess) return kernel;
   driver().module_unload(kernel.module);
   return failure(code, "cuModuleGetFunction", "the kernel of enqueued operations cannot be loaded");

@@ -23,7 +23,7 @@ struct Kernels {
 
 struct EnqueueKernel {
   Module module = nullptr;
-  Function function = nullptr;
+  Function any = nullptr, few = nullptr;
 };
 /// Loads the kernel of enqueued operations into the current context, when the first stream is given to Weft.
 [[nodiscard]] Result<EnqueueKernel> load_enqueue_kernel();

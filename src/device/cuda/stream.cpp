@@ -18,10 +18,12 @@ Error no_context(cuda::Code code) {
 /// cudaStreamLegacy and cudaStreamPerThread are the values 1 and 2.
 bool is_default(void* handle) { return reinterpret_cast<uintptr_t>(handle) <= 2; }
 
-unsigned blocks_of(const kernel::enqueue::Batch& batch) { return batch.count + batch.helpers; }
+unsigned blocks_of(const kernel::enqueue::Batch& batch) {
+  return unsigned{batch.head.count} + batch.head.helpers;
+}
 
 unsigned threads_of(const kernel::enqueue::Batch& batch) {
-  for (uint32_t i = 0; i < batch.count; ++i)
+  for (uint32_t i = 0; i < batch.head.count; ++i)
     if (batch.ops[i].bytes > kernel::enqueue::kInline) return kernel::enqueue::kThreads;
   return kernel::enqueue::kSmallThreads;
 }
@@ -54,8 +56,10 @@ Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
   void* parameters[] = {const_cast<kernel::enqueue::Batch*>(&batch)};
-  WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", (*state)->enqueue.function,
-                blocks_of(batch), 1, 1, threads_of(batch), 1, 1, 0, stream.handle, parameters, nullptr);
+  const cuda::EnqueueKernel& loaded = (*state)->enqueue;
+  const cuda::Function function = batch.head.count <= kernel::enqueue::kFewOps ? loaded.few : loaded.any;
+  WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", function, blocks_of(batch), 1, 1,
+                threads_of(batch), 1, 1, 0, stream.handle, parameters, nullptr);
   return {};
 }
 

@@ -14,6 +14,11 @@ struct Env {
   __device__ T* at(uint64_t address) const {
     return reinterpret_cast<T*>(address);
   }
+  __device__ uint32_t peek(const uint32_t* from) const {
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+  }
   __device__ uint32_t load(const uint32_t* from) const {
     uint32_t value;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -22,6 +27,9 @@ struct Env {
   /// For other blocks of this GPU.
   __device__ void store(uint32_t* to, uint32_t value) const {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+  }
+  __device__ void signal(uint32_t* to, uint32_t value) const {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
   }
   /// For the peer: everything that the block did before is seen first.
   __device__ void publish(uint32_t* to, uint32_t value) const {
@@ -94,9 +102,9 @@ __device__ void read_inline(const Env& env, const Step& step) {
 }
 
 /// One thread: the next step, once there is one.
-__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i) {
+__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t& phase) {
   for (;;) {
-    Step step = leads ? protocol.next(i) : protocol.help();
+    Step step = leads ? protocol.next(i, phase) : protocol.help();
     if (step.what == Step::finish) protocol.count(i);
     if (step.what != Step::nothing) return step;
     if (leads ? protocol.over(i) : protocol.all_finished()) {
@@ -107,18 +115,16 @@ __device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i) {
   }
 }
 
-}  // namespace
-
-extern "C" __global__ void __launch_bounds__(512) weft_enqueue(const __grid_constant__ Batch batch) {
+__device__ void run(const Head& head, const Op* ops) {
   __shared__ Step step;
   Env env;
-  Protocol<Env> protocol(env, batch);
-  const bool leads = blockIdx.x < batch.count;
+  Protocol<Env> protocol(env, head, ops);
+  const bool leads = blockIdx.x < head.count;
   const uint32_t i = blockIdx.x;
-  if (threadIdx.x == 0 && leads) protocol.begin(i);
+  uint32_t phase = threadIdx.x == 0 && leads ? protocol.begin(i) : 0;
   for (;;) {
     if (threadIdx.x == 0) {
-      step = await(protocol, leads, i);
+      step = await(protocol, leads, i, phase);
       if (step.what == Step::write_inline) protocol.write_header(step);
     }
     __syncthreads();
@@ -128,9 +134,22 @@ extern "C" __global__ void __launch_bounds__(512) weft_enqueue(const __grid_cons
     // Chunks come and go while the kernel runs: nothing of them may be taken from the first-level cache.
     if (step.what == Step::move) copy<true>(step.to, step.from, step.bytes, threadIdx.x, blockDim.x);
     __syncthreads();
-    if (threadIdx.x == 0) protocol.performed(step);
+    if (threadIdx.x == 0) {
+      protocol.performed(step);
+      phase = Protocol<Env>::phase_after(step);
+    }
   }
   if (threadIdx.x == 0) protocol.leave();
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(512) weft_enqueue(const __grid_constant__ Batch batch) {
+  run(batch.head, batch.ops);
+}
+
+extern "C" __global__ void __launch_bounds__(512) weft_enqueue_few(const __grid_constant__ Few few) {
+  run(few.head, few.ops);
 }
 
 }  // namespace weft::device::kernel::enqueue

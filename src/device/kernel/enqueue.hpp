@@ -18,8 +18,9 @@ inline constexpr uint32_t kSlots = 64;     ///< messages that a rank can be ahea
 inline constexpr uint32_t kInline = 4096;  ///< bytes; larger messages are announced, then streamed
 inline constexpr uint32_t kLanes = 4;      ///< announced messages that a rank takes in at a time
 inline constexpr uint32_t kChunks = 32, kChunk = 32768;  ///< of a lane, and their size
-inline constexpr uint32_t kOps = 96;                     ///< operations of a launch, at most
+inline constexpr uint32_t kOps = 80;                     ///< operations of a launch, at most
 inline constexpr uint32_t kStates = 2 * kOps;            ///< the second half for captured operations
+inline constexpr uint32_t kFewOps = 4;                   ///< of the kernel with small parameters
 inline constexpr uint32_t kMostHelpers = 31;             ///< blocks of a launch beyond those
 inline constexpr uint32_t kThreads = 512, kSmallThreads = 128;
 inline constexpr int32_t kAnyTag = -2;
@@ -47,9 +48,8 @@ struct Inbox {
                   [kChunks];  ///< number + 1 of the last chunk that was taken out, of the peer's lanes
 };
 
-/// What a rank knows of a peer; only its own kernels touch it.
+/// How far a rank is with a peer; only its own kernels touch it.
 struct Peer {
-  uint64_t area;           ///< the peer's area as mapped here
   uint32_t next_send;      ///< message number
   uint32_t next_receive;   ///< all before it are taken
   uint32_t sent[kSlots];   ///< flag of the last message put into the peer's slot
@@ -105,32 +105,47 @@ static_assert(sizeof(Inbox) % 16 == 0 && sizeof(Peer) % 8 == 0);
 /// One send or receive of contiguous memory.
 struct Op {
   enum Kind : uint8_t { send, receive };
-  enum Flags : uint8_t { is_fresh = 1, is_required = 2 };
+  /// is_watched: a later operation of the launch takes its turn behind it.
+  enum Flags : uint8_t { is_fresh = 1, is_required = 2, is_watched = 4 };
   uint64_t address;
   uint64_t bytes;   ///< of a receive: room
   uint64_t status;  ///< address of an MPI_Status; 0: none
+  uint64_t remote;  ///< the peer's area as mapped here
   int32_t tag;      ///< kAnyTag: any, of a receive
   uint16_t peer;    ///< rank
   uint16_t state;   ///< index in Area::states
   uint16_t before;  ///< the send to the same peer before this one in the launch; kNone
   uint8_t kind, flags;
+  uint32_t reserved;
   static constexpr uint16_t kNone = 0xffff;
 };
-static_assert(sizeof(Op) == 40);
+static_assert(sizeof(Op) == 48);
+
+/// What holds for all operations of a launch.
+struct Head {
+  uint64_t area;
+  uint64_t fault;  ///< Fault, pinned host memory
+  uint16_t rank, ranks;
+  uint16_t count, required;
+  uint16_t helpers;
+  uint16_t quiet;  ///< no block has anything to say to another: all are required, none is watched, none helps
+  uint32_t reserved;
+};
+static_assert(sizeof(Head) == 32);
 
 /// Parameter of `weft_enqueue(Batch)`: the operations of a communicator that are under way, in the order of
 /// the calls. Block i does operation i, blocks beyond help with whatever streams. The launch ends when all
 /// required operations are complete; the others go on as far as they can until then.
 struct Batch {
-  uint64_t area;
-  uint64_t fault;  ///< Fault, pinned host memory
-  uint32_t count;
-  uint32_t required;
-  uint32_t helpers;
-  uint32_t reserved;
+  Head head;
   Op ops[kOps];
 };
 static_assert(sizeof(Batch) <= 4096);
+/// The same, of `weft_enqueue_few(Few)`: a launch carries its parameters along, so small ones are quicker.
+struct Few {
+  Head head;
+  Op ops[kFewOps];
+};
 
 /// A message that was longer than its receive, for the next call on the communicator to report.
 struct Fault {
