@@ -150,6 +150,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool get_host(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   Status get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  Status get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n);
   void finish_sender(uint32_t source, uint64_t sender);
   void on_finish(uint64_t sender);
   void on_cancel(uint32_t source, const Reply& request);
@@ -219,7 +220,10 @@ class Engine final : public core::Poller, private transport::Receiver {
   void device_eager(Transfer& t, const std::byte* payload, size_t size);
   void device_self(Transfer& t, Transfer& sender);
   bool stream_device(Transfer& t);
+  bool offer(Transfer& t, unsigned number);
   bool stream_unpinned(Transfer& t);
+  void read_offer(Transfer& t, uint32_t source, const ScratchChunk& chunk);
+  static void on_offer_done(Transfer& t, const ScratchChunk& chunk);
   void device_data(Transfer& t, uint64_t offset, const std::byte* payload, size_t size);
   bool poll_device();
   bool poll_starved();

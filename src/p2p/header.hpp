@@ -23,7 +23,7 @@ enum class Type : uint8_t {
   cancel_reply,   ///< whether it was
   credit,         ///< eager bytes consumed
   drop_mapping,   ///< an exported allocation is gone
-  scratch_ready,  ///< a chunk lies in the sender's GPU scratch
+  scratch_ready,  ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
   scratch_done    ///< it was fetched
 };
 
@@ -58,6 +58,7 @@ struct ReadyToSend : Header {
 
 struct ClearToSend : Header {
   static constexpr uint8_t kThroughScratch = 1;  ///< not as fragments
+  static constexpr uint8_t kOffer = 2;           ///< device memory: by pinned chunks that we read
   uint64_t sender, receiver;
 };
 
@@ -81,7 +82,8 @@ struct DropMapping : Header {
 
 /// scratch_ready, and back as scratch_done
 struct ScratchChunk : Header {
-  static constexpr uint8_t kFailed = 1;  ///< the sender gave up: no chunk
+  static constexpr uint8_t kFailed = 1;  ///< ready: the sender gave up, no chunk; done: it could not be read
+  static constexpr uint8_t kPinned = 2;  ///< it lies in host memory
   uint64_t sender, receiver;
   uint64_t offset;   ///< of its first byte in the message
   uint64_t address;  ///< in the sender's scratch

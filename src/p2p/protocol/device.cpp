@@ -25,6 +25,8 @@ log::SlowPath no_scratch{"p2p.device_without_scratch",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
+log::SlowPath no_reading{"p2p.device_not_read",
+                         "two copies through shared memory, about half the bandwidth"};
 log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned copy each"};
 
 // Pinned chunks are few: so many staged receives and so many staged sends hold some at a time, each at most
@@ -168,6 +170,7 @@ transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t sou
 // One copy from the mapped allocation of the sender. False: not possible for this message.
 bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if ((rts.flags & ReadyToSend::kScratch) != 0) return get_through_scratch(t, source, rts);
+  if (t.memory.kind == device::MemoryKind::host) return false;  // no GPU reaches it: a CPU copies
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
   gets_.push_back({&t, source, rts.sender, mapping, static_cast<std::byte*>(mapping->at(rts.address))});
@@ -317,8 +320,13 @@ void Engine::device_self(Transfer& t, Transfer& sender) {
 // Sender's side: fills one chunk while the other goes out as fragments.
 bool Engine::stream_device(Transfer& t) {
   Staging& staging = *t.staging;
+  if (!t.outcome || t.moved == t.bytes) {  // it failed, or the receiver has everything
+    if (!staging.any_offered()) t.state = Transfer::State::done;
+    return !staging.any_offered();
+  }
   const auto fail = [&](Error error) {
     abort_stream(t, std::move(error));
+    if (staging.any_offered()) t.state = Transfer::State::streaming;  // they come back
     return true;
   };
   for (unsigned k = 0; k < 2 && staging.next < t.bytes; ++k) {
@@ -338,13 +346,16 @@ bool Engine::stream_device(Transfer& t) {
     chunk.sent = 0;
     staging.next += n;
   }
+  if (staging.chunks[staging.turn].size == 0 && staging.chunks[staging.turn ^ 1].size != 0) staging.turn ^= 1;
   Staging::Chunk& chunk = staging.chunks[staging.turn];
   if (chunk.size == 0) return stream_unpinned(t);
+  if (chunk.offered) return false;
   if (chunk.ticket.pending()) {
     auto ready = device::done(chunk.ticket);
     if (!ready) return fail(std::move(ready).error());
     if (!*ready) return false;
   }
+  if (staging.offers) return offer(t, staging.turn);
   bool moved = false;
   while (chunk.sent < chunk.size) {
     const size_t n = send_fragment(t, chunk.offset + chunk.sent, chunk.size - chunk.sent,
@@ -363,6 +374,50 @@ bool Engine::stream_device(Transfer& t) {
   return true;
 }
 
+// The receiver reads the chunk where it lies, while the other one is filled.
+bool Engine::offer(Transfer& t, unsigned number) {
+  Staging::Chunk& chunk = t.staging->chunks[number];
+  chunk.offered = true;
+  t.staging->turn ^= 1;
+  ScratchChunk message{};
+  message.type = Type::scratch_ready;
+  message.flags = ScratchChunk::kPinned;
+  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.receiver = t.remote;
+  message.offset = chunk.offset;
+  message.address = reinterpret_cast<uint64_t>(chunk.pinned.data());
+  message.size = chunk.size;
+  message.number = number;
+  post_control(t.peer, &message, sizeof message);
+  return true;
+}
+
+// Receiver: what cannot be read comes as fragments, and so does the rest.
+void Engine::read_offer(Transfer& t, uint32_t source, const ScratchChunk& chunk) {
+  ScratchChunk reply = chunk;
+  reply.type = Type::scratch_done;
+  if (auto read = get_part(t, source, chunk.address, chunk.offset, chunk.size); !read) {
+    no_reading.hit(read.error().message());
+    reply.flags |= ScratchChunk::kFailed;
+    return post_control(source, &reply, sizeof reply);
+  }
+  post_control(source, &reply, sizeof reply);
+  t.moved += chunk.size;
+  if (t.moved == t.expected) complete(t);
+}
+
+// Sender: a chunk was read, or will go as fragments.
+void Engine::on_offer_done(Transfer& t, const ScratchChunk& chunk) {
+  Staging::Chunk& offered = t.staging->chunks[chunk.number];
+  offered.offered = false;
+  if ((chunk.flags & ScratchChunk::kFailed) != 0) {
+    t.staging->offers = false;
+    return;
+  }
+  t.moved += offered.size;
+  offered.size = 0;
+}
+
 // No pinned chunk is to be had: one fragment at a time, waiting for each copy, so that the transfer moves on.
 bool Engine::stream_unpinned(Transfer& t) {
   no_chunk.hit("all pinned chunks are in use: raise WEFT_GPU_STAGING_BYTES");
@@ -373,7 +428,7 @@ bool Engine::stream_unpinned(Transfer& t) {
   });
   staging.next += n;
   t.moved += n;
-  if (t.moved == t.bytes || !t.outcome) t.state = Transfer::State::done;
+  if ((t.moved == t.bytes || !t.outcome) && !staging.any_offered()) t.state = Transfer::State::done;
   return n != 0;
 }
 

@@ -87,9 +87,7 @@ bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if (device_side(t)) {
     return get_host_to_device(t, source, rts);
   } else if (t.contiguous) {
-    const auto local = piece(t.address, rts.bytes),
-               remote = piece(reinterpret_cast<void*>(rts.address), rts.bytes);
-    got = transport.get(source, {&local, 1}, {&remote, 1});
+    got = get_part(t, source, rts.address, 0, rts.bytes);
   } else {
     got = get_scattered(t, source, rts);
   }
@@ -117,13 +115,23 @@ Status Engine::get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rt
     const auto remote = piece(reinterpret_cast<void*>(rts.address), rts.bytes);
     return transport.get(source, local, {&remote, 1});
   }
-  std::vector<std::byte> bounce(kBounce);
-  for (uint64_t offset = 0; offset < rts.bytes; offset += kBounce) {
-    const size_t n = std::min<uint64_t>(kBounce, rts.bytes - offset);
-    const auto local = piece(bounce.data(), n),
-               remote = piece(reinterpret_cast<void*>(rts.address + offset), n);
+  return get_part(t, source, rts.address, 0, rts.bytes);
+}
+
+// The peer's host memory at `address` into bytes [offset, offset + n) of the message.
+Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n) {
+  transport::Transport& transport = *peers_[source].transport;
+  if (t.contiguous) {
+    const auto local = piece(t.data() + offset, n), remote = piece(reinterpret_cast<void*>(address), n);
+    return transport.get(source, {&local, 1}, {&remote, 1});
+  }
+  std::vector<std::byte> bounce(std::min<uint64_t>(kBounce, n));
+  for (uint64_t at = 0; at < n; at += bounce.size()) {
+    const size_t length = std::min<uint64_t>(bounce.size(), n - at);
+    const auto local = piece(bounce.data(), length),
+               remote = piece(reinterpret_cast<void*>(address + at), length);
     WEFT_TRY(transport.get(source, {&local, 1}, {&remote, 1}));
-    t.unpack(offset, bounce.data(), n);
+    t.unpack(offset + at, bounce.data(), length);
   }
   return {};
 }

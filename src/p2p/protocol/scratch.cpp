@@ -131,6 +131,7 @@ void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
     if (t.fetches == 0) finish_through_scratch(t);
     return;
   }
+  if ((chunk.flags & ScratchChunk::kPinned) != 0) return read_offer(t, source, chunk);
   const View from{static_cast<std::byte*>(t.sender_scratch->at(chunk.address)), nullptr, 0,
                   t.sender_scratch->memory()};
   auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size, device::Lane::in);
@@ -177,6 +178,7 @@ void Engine::finish_fetch(const Fetch& fetch, Status outcome) {
 // Sender: a chunk came back.
 void Engine::on_scratch_done(const ScratchChunk& chunk) {
   auto& t = *reinterpret_cast<Transfer*>(chunk.sender);
+  if ((chunk.flags & ScratchChunk::kPinned) != 0) return on_offer_done(t, chunk);
   t.scratch->area->free.push_back(chunk.number);
   std::erase_if(t.scratch->chunks,
                 [&](const ScratchSend::Chunk& used) { return used.number == chunk.number; });

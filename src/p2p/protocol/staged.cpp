@@ -5,9 +5,17 @@
 #include <string>
 #include <utility>
 
+#include "base/config.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
+namespace {
+
+config::Size setting_read_min("gpu.staged_read_min", size_t{32} << 10, 0, size_t{1} << 40,
+                              "From so many bytes on a receiver in host memory reads the sender's staging chunks "
+                              "itself; smaller messages come as fragments");
+
+}  // namespace
 
 void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   t.moved = 0;
@@ -18,7 +26,9 @@ void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts)
     poll_starved();
     return;
   }
-  clear_to_send(t, source, rts.sender);
+  const bool reads = (rts.flags & ReadyToSend::kDevice) != 0 && rts.bytes >= setting_read_min &&
+                     peers_[source].transport->can_get(source);
+  clear_to_send(t, source, rts.sender, reads ? ClearToSend::kOffer : 0);
 }
 
 void Engine::clear_to_send(Transfer& t, uint32_t source, uint64_t sender, uint8_t flags) {
@@ -38,6 +48,7 @@ void Engine::on_clear_to_send(const ClearToSend& cts) {
   if ((cts.flags & ClearToSend::kThroughScratch) == 0) {
     t.scratch.reset();
     if (device_side(t)) t.staging = std::make_unique<Staging>();
+    if (t.staging) t.staging->offers = (cts.flags & ClearToSend::kOffer) != 0;
   }
   streaming_.push_back(&t);
 }
