@@ -58,5 +58,47 @@ TEST_F(CopierTest, CopiesCloseTogether) {
   }
 }
 
+/// Lists of copies of all sizes and alignments, one after the other without waiting.
+class Lists {
+ public:
+  Lists() : from_(Kind::device, kBytes), to_(Kind::device, kBytes) {}
+
+  void round(unsigned seed, randomized::Draw& draw) {
+    const auto sent = pattern(kBytes, seed);
+    from_.write(sent);
+    auto expected = to_.read();
+    const Memory dst = to_.memory(), src = from_.memory();
+    std::vector<device::Ticket> tickets;
+    for (size_t list = 0, at = 0; list < 4; ++list) {
+      const size_t most = draw.of({size_t{64}, size_t{2000}, size_t{16384}, size_t{70'000}});
+      std::vector<device::Piece> pieces;
+      for (size_t i = 2 + draw.number() % 62; i != 0 && at + most + 64 < kBytes; --i) {
+        const size_t n = 1 + draw.number() % most, shift = draw.one_in(3) ? draw.number() % 17 : 0;
+        pieces.push_back({to_.data() + at, from_.data() + at + shift, n});
+        std::copy_n(sent.begin() + static_cast<long>(at + shift), n,
+                    expected.begin() + static_cast<long>(at));
+        at += (n + 31) / 16 * 16;
+      }
+      auto ticket = device::copy_pieces_async(pieces.data(), pieces.size(), dst, src, device::Lane::in);
+      ASSERT_OK(ticket);
+      tickets.push_back(std::move(*ticket));
+    }
+    for (device::Ticket& ticket : tickets) ASSERT_OK(device::wait(ticket));
+    EXPECT_EQ(to_.read(), expected) << "round " << seed;
+  }
+  [[nodiscard]] device::CopierCounters counters() const { return device::copier_counters(to_.memory()); }
+
+ private:
+  static constexpr size_t kBytes = 8 << 20;
+  Buffer from_, to_;
+};
+
+TEST_F(CopierTest, ListsCloseTogether) {
+  Lists lists;
+  randomized::Draw draw(2);
+  for (unsigned i = 0; i < 40; ++i) lists.round(i, draw);
+  RecordProperty("served", std::to_string(lists.counters().served));
+}
+
 }  // namespace
 }  // namespace weft::test

@@ -20,6 +20,8 @@ config::Choice setting_copier("gpu.copier", 0, {"auto", "on", "off"},
                               "ranks on a GPU), on, off");
 config::Size setting_max("gpu.copier_max", size_t{256} << 10, 0, size_t{1} << 20,
                          "Largest GPU copy in bytes that the copier takes");
+config::Size setting_list("gpu.copier_list", size_t{4} << 20, 0, size_t{1} << 30,
+                          "Most bytes of a list of GPU copies that the copier takes");
 config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
 config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
@@ -36,7 +38,7 @@ constexpr uint64_t kBackOff = 1'000'000;  // ns asleep after two lives that were
 constexpr uint64_t kLongestBackOff = 128'000'000;
 constexpr uint64_t kEndTime = 100'000'000;       // ns that close() waits for a life's end
 constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies as fast as several
-constexpr size_t kListBytes = size_t{32} << 10;  // that one block copies for a list
+constexpr size_t kListAlone = size_t{32} << 10;  // the same for a list, a warp an item
 constexpr unsigned kSmallThreads = 128;          // of a life that serves what one block does best
 
 bool wanted() {
@@ -46,7 +48,14 @@ bool wanted() {
 
 bool reached(uint32_t done, uint32_t number) { return static_cast<int32_t>(done - number) >= 0; }
 
-uint32_t blocks_for(size_t bytes) {
+size_t bytes_of(std::span<const kernel::Item> items) {
+  size_t bytes = 0;
+  for (const kernel::Item& item : items) bytes += item.bytes;
+  return bytes;
+}
+
+uint32_t blocks_for(size_t count, size_t bytes) {
+  if (count > 1) return bytes <= kListAlone ? 1 : kernel::Copier::kBlocks;
   return static_cast<uint32_t>(std::clamp<size_t>(bytes / kAlone, 1, kernel::Copier::kBlocks));
 }
 
@@ -110,41 +119,43 @@ kernel::Status Copier::status() const {
   return {static_cast<uint32_t>(word), static_cast<uint16_t>(word >> 32), static_cast<uint16_t>(word >> 48)};
 }
 
-bool Copier::takes(size_t count, size_t bytes) const {
-  return state_ != nullptr && bytes <= setting_max &&
-         (count == 1 || (count <= kernel::Copier::kItems && bytes <= kListBytes));
+bool Copier::takes(std::span<const kernel::Item> items) const {
+  if (state_ == nullptr) return false;
+  const size_t count = items.size(), bytes = bytes_of(items);
+  return count == 1 ? bytes <= setting_max : count <= kernel::Copier::kItems && bytes <= setting_list;
 }
 
 /// Keeps account of how close together small copies come.
-void Copier::pace(size_t bytes) {
+void Copier::pace(size_t count, size_t bytes) {
   const uint64_t time = monotonic_ns(), gap = time - last_;
   last_ = time;
-  largest_ = std::max(largest_, bytes);
+  blocks_ = std::max(blocks_, blocks_for(count, bytes));
   if (gap > setting_close) {
     streak_ = 0;
     gap_ = 0;
     return;
   }
-  gap_ = gap_ == 0 ? gap : (3 * gap_ + gap) / 4;
+  gap_ = std::max(gap, gap_ - gap_ / 8);  // the longer ones count: windows come in bursts
   ++streak_;
 }
 
-uint32_t Copier::ring(const kernel::Item* items, size_t count, size_t bytes) {
+uint32_t Copier::ring(std::span<const kernel::Item> items) {
+  const size_t count = items.size(), bytes = bytes_of(items);
   const std::lock_guard lock(mutex_);
   if (state_ == nullptr || disturbs_others()) return 0;
-  pace(bytes);
+  pace(count, bytes);
   if (ended_) return 0;
   const kernel::Status at = status();
   if (at.gone == generation_) end_of_life(at);
   if (ended_ || at.alive != generation_) return 0;
-  const uint32_t blocks = count == 1 ? blocks_for(bytes) : 1;
+  const uint32_t blocks = blocks_for(count, bytes);
   if (life_blocks_ == 1 && blocks > 2) return 0;
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
   // A command that a life left untouched keeps its slot until its ticket has been told: by the next life's
   // word it looks done.
   if (slot.busy && (slot.untouched || !reached(at.done, slot.number))) return 0;
   const uint32_t number = ++submitted_;
-  std::copy_n(items, count, slot.items);
+  std::copy_n(items.data(), count, slot.items);
   slot.count = static_cast<uint32_t>(count);
   slot.number = number;
   slot.untouched = false;
@@ -153,7 +164,7 @@ uint32_t Copier::ring(const kernel::Item* items, size_t count, size_t bytes) {
     write(number, items[0], std::min(blocks, life_blocks_), 0);
   } else {
     const size_t at = (number % slots_.size()) * sizeof(kernel::Item) * kernel::Copier::kItems;
-    write(number, {0, items_address_ + at, 0}, 1, slot.count);
+    write(number, {0, items_address_ + at, 0}, std::min(blocks, life_blocks_), slot.count);
   }
   ++counters_.rung;
   return number;
@@ -222,8 +233,8 @@ void Copier::consider_start() {
 
 void Copier::start() {
   generation_ = static_cast<uint16_t>(generation_ % 0xffff + 1);
-  life_blocks_ = blocks_for(largest_) == 1 ? 1 : kernel::Copier::kBlocks;
-  largest_ = 0;
+  life_blocks_ = blocks_ == 1 ? 1 : kernel::Copier::kBlocks;
+  blocks_ = 1;
   before_life_ = submitted_;
   kernel::Copier arguments{};
   arguments.ring = ring_address_;
@@ -232,7 +243,7 @@ void Copier::start() {
   arguments.first = submitted_ + 1;
   arguments.generation = generation_;
   arguments.linger =
-      static_cast<uint32_t>(std::min<uint64_t>(setting_linger, std::max<uint64_t>(5'000, 2 * gap_)));
+      static_cast<uint32_t>(std::min<uint64_t>(setting_linger, std::max<uint64_t>(5'000, 3 * gap_ / 2)));
   arguments.life = static_cast<uint32_t>(setting_life);
   void* parameters[] = {&arguments};
   const RelaxedCapture relaxed;

@@ -25,11 +25,11 @@ class Copier {
   /// Ends a running life and frees everything. The context is current.
   void close();
 
-  /// Whether so many copies of so many bytes together are for the copier.
-  [[nodiscard]] bool takes(size_t count, size_t bytes) const;
+  /// Whether these copies are for the copier.
+  [[nodiscard]] bool takes(std::span<const kernel::Item> items) const;
   /// Hands copies over as one command when the copier is awake. Returns its number; 0: not now, use a copy
   /// engine.
-  [[nodiscard]] uint32_t ring(const kernel::Item* items, size_t count, size_t bytes);
+  [[nodiscard]] uint32_t ring(std::span<const kernel::Item> items);
   /// To be called after a copy engine got what ring() refused: starts a life when copies come close together.
   void consider_start();
 
@@ -56,7 +56,7 @@ class Copier {
   };
   [[nodiscard]] kernel::Status status() const;
   [[nodiscard]] bool disturbs_others() const;
-  void pace(size_t bytes);
+  void pace(size_t count, size_t bytes);
   void end_of_life(const kernel::Status& now);
   void start();
   void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
@@ -75,7 +75,7 @@ class Copier {
   // Pace of the copies, and what the lives so far were good for.
   uint64_t last_ = 0, gap_ = 0, asleep_until_ = 0, back_off_ = 0;
   uint32_t streak_ = 0, before_life_ = 0, idle_lives_ = 0;
-  size_t largest_ = 0;  ///< bytes, of the copies since the last life began
+  uint32_t blocks_ = 1;  ///< that copies since the last life began would have used, at most
   Counters counters_;
 };
 

@@ -228,18 +228,12 @@ Result<bool> kernel_done(Ticket& ticket) {
                        "a GPU transfer failed, or an earlier GPU operation of this program did");
 }
 
-/// By a kernel, if one is for it and takes it now; else an empty ticket. `small`: it is for the copier.
-Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, bool& small) {
-  size_t bytes = 0, largest = 0;
-  for (const kernel::Item& item : items) {
-    bytes += item.bytes;
-    largest = std::max<size_t>(largest, item.bytes);
-  }
-  small = state.copier.takes(items.size(), bytes);
-  if (small)
-    if (const uint32_t number = state.copier.ring(items.data(), items.size(), bytes))
+/// By a kernel, if one is for it and takes it now; else an empty ticket.
+Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, bool for_copier) {
+  if (for_copier)
+    if (const uint32_t number = state.copier.ring(items))
       return TicketAccess::make(TicketAccess::By::copier, state, number);
-  if (state.lists.takes(items.size(), largest))
+  if (state.lists.takes(items))
     if (const uint32_t number = state.lists.launch(items))
       return TicketAccess::make(TicketAccess::By::list, state, number);
   return {};
@@ -289,16 +283,21 @@ Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory
   auto found = state_for(dst_memory, src_memory);
   if (!found) return std::move(found).error();
   State& state = **found;
-  bool small = false;
-  if (!parts.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory))
-    if (Ticket taken = give_to_kernel(state, part, small); taken.pending()) return taken;
+  const bool reached =
+      !parts.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
+  const bool for_copier = reached && state.copier.takes(part);
+  if (reached) {
+    Ticket taken = give_to_kernel(state, part, for_copier);
+    if (for_copier && TicketAccess::by(taken) == TicketAccess::By::list) start_copier(state);
+    if (taken.pending()) return taken;
+  }
   const char* call = part.size() == 1 ? "cuMemcpyAsync" : "a list of copies";
   auto ticket = submit(state, dst_memory, src_memory, lane, call, [&](cuda::Stream stream) {
     Code code = cuda::kSuccess;
     for (; code == cuda::kSuccess && !part.empty(); part = parts.next()) code = issue(part, stream);
     return code;
   });
-  if (small && ticket) start_copier(state);
+  if (for_copier && ticket) start_copier(state);
   return ticket;
 }
 

@@ -97,8 +97,10 @@ void Lists::close() {
   lines_ = nullptr;
 }
 
-bool Lists::takes(size_t count, size_t largest) const {
-  return state_ != nullptr && count >= setting_min && count <= kernel::List::kMax && largest <= setting_max;
+bool Lists::takes(std::span<const kernel::Item> items) const {
+  return state_ != nullptr && items.size() >= setting_min && items.size() <= kernel::List::kMax &&
+         std::all_of(items.begin(), items.end(),
+                     [](const kernel::Item& item) { return item.bytes <= setting_max; });
 }
 
 /// What the GPU has said about the slot's last launch: a kernel::List::State; 0: nothing yet.

@@ -26,7 +26,7 @@ class Lists {
   void close();
 
   /// Whether copies like these are for a list.
-  [[nodiscard]] bool takes(size_t count, size_t largest) const;
+  [[nodiscard]] bool takes(std::span<const kernel::Item> items) const;
   /// Launches the copies; its number. 0: not now, use the copy engines.
   [[nodiscard]] uint32_t launch(std::span<const kernel::Item> items);
   /// Where a launch stands. `untouched`: it was taken back; give `items(number)` to the copy engines.

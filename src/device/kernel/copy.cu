@@ -75,6 +75,40 @@ __device__ void relay(const Copier& copier, Copier::Memory& memory, const Shared
                tag(copier.generation, sequence));
 }
 
+/// One of the blocks that share a command with a list. Small items: a warp each; large ones: their chunks by
+/// blocks in turn.
+__device__ void copy_items(Shared& shared, uint32_t blocks) {
+  constexpr uint32_t kSmall = 16384, kChunk = 65536;  // bytes
+  const uint32_t count = min(shared.words[Command::items], Copier::kItems);
+  const auto* const from = reinterpret_cast<const uint64_t*>(shared.src());
+  auto* const to = reinterpret_cast<uint64_t*>(shared.items);
+  for (uint32_t i = threadIdx.x; i < count * (sizeof(Item) / 8); i += blockDim.x) to[i] = __ldcv(from + i);
+  __syncthreads();
+  const uint32_t warps = blockDim.x / 32, warp = blockIdx.x + threadIdx.x / 32 * blocks;
+  for (uint32_t i = warp; i < count; i += warps * blocks)
+    if (shared.items[i].bytes <= kSmall)
+      copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & 31, 32);
+  uint32_t turn = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Item& item = shared.items[i];
+    if (item.bytes <= kSmall) continue;
+    for (uint64_t at = 0; at < item.bytes; at += kChunk, ++turn)
+      if (turn % blocks == blockIdx.x)
+        copy<true>(item.dst + at, item.src + at, min(item.bytes - at, uint64_t{kChunk}), threadIdx.x,
+                   blockDim.x);
+  }
+}
+
+/// A block's part of a command that `blocks` share.
+__device__ void serve(Shared& shared, uint32_t blocks) {
+  if (shared.words[Command::items] != 0)
+    copy_items(shared, blocks);
+  else
+    copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes],
+               blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x);
+  __syncthreads();
+}
+
 /// A block other than the first: its part of what is relayed, until it is told to leave.
 __device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& shared) {
   const uint32_t lane = threadIdx.x & 31;
@@ -95,29 +129,17 @@ __device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& sha
     __syncthreads();
     const uint32_t blocks = shared.words[Command::blocks];
     if (blocks == 0) break;
-    if (blockIdx.x < blocks)
-      copy<true>(
-          static_cast<uint64_t>(shared.words[Command::dst_high]) << 32 | shared.words[Command::dst_low],
-          static_cast<uint64_t>(shared.words[Command::src_high]) << 32 | shared.words[Command::src_low],
-          shared.words[Command::bytes], blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x);
-    __syncthreads();
-    if (threadIdx.x == 0 && blockIdx.x < blocks) {
+    if (blockIdx.x >= blocks) {
+      __syncthreads();
+      continue;
+    }
+    serve(shared, blocks);
+    if (threadIdx.x == 0) {
       __threadfence_system();
       atomicAdd(&memory.arrived, 1);
     }
   }
   if (threadIdx.x == 0) atomicSub(&memory.present, 1);
-}
-
-/// The first block: a command with a list, a warp an item.
-__device__ void copy_items(Shared& shared) {
-  const uint32_t count = min(shared.words[Command::items], Copier::kItems);
-  const auto* const from = reinterpret_cast<const uint64_t*>(shared.src());
-  auto* const to = reinterpret_cast<uint64_t*>(shared.items);
-  for (uint32_t i = threadIdx.x; i < count * (sizeof(Item) / 8); i += blockDim.x) to[i] = __ldcv(from + i);
-  __syncthreads();
-  for (uint32_t i = threadIdx.x / 32; i < count; i += blockDim.x / 32)
-    copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & 31, 32);
 }
 
 /// The first block: takes commands, shares the large ones, says when they are done.
@@ -146,11 +168,7 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
     __syncthreads();
     if (shared.leave) break;
     const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    if (shared.words[Command::items] != 0)
-      copy_items(shared);
-    else
-      copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes], threadIdx.x, blocks * blockDim.x);
-    __syncthreads();
+    serve(shared, blocks);
     if (threadIdx.x == 0) {
       if (blocks > 1) {
         while (*static_cast<volatile uint32_t*>(&memory.arrived) != blocks - 1) {

@@ -11,25 +11,26 @@ __device__ __forceinline__ Word load(const Word* from) {
   return kFresh ? __ldcv(from) : __ldcg(from);
 }
 
-/// Thread `self` of `all` copies its share of n words, four under way at a time.
+/// kDepth words of a thread's share at once: so many loads are under way before the first store.
+template <bool kFresh, int kDepth, class Word>
+__device__ __forceinline__ void copy_step(Word* dst, const Word* src, uint64_t stride) {
+  Word words[kDepth];
+#pragma unroll
+  for (int k = 0; k < kDepth; ++k) words[k] = load<kFresh>(src + k * stride);
+#pragma unroll
+  for (int k = 0; k < kDepth; ++k) dst[k * stride] = words[k];
+}
+
+/// Thread `self` of `all` copies its share of n words. Eight blocks need eight 16-byte loads a thread under
+/// way to fill NVLink.
 template <bool kFresh, class Word>
 __device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self, uint32_t all) {
+  const uint64_t stride = all;
   uint64_t i = self;
-  for (; i + 3ull * all < n; i += 4ull * all) {
-    const Word a = load<kFresh>(src + i), b = load<kFresh>(src + i + all);
-    const Word c = load<kFresh>(src + i + 2ull * all), d = load<kFresh>(src + i + 3ull * all);
-    dst[i] = a;
-    dst[i + all] = b;
-    dst[i + 2ull * all] = c;
-    dst[i + 3ull * all] = d;
-  }
-  if (i + all < n) {
-    const Word a = load<kFresh>(src + i), b = load<kFresh>(src + i + all);
-    dst[i] = a;
-    dst[i + all] = b;
-    i += 2ull * all;
-  }
-  for (; i < n; i += all) dst[i] = load<kFresh>(src + i);
+  for (; i + 7 * stride < n; i += 8 * stride) copy_step<kFresh, 8>(dst + i, src + i, stride);
+  if (i + 3 * stride < n) copy_step<kFresh, 4>(dst + i, src + i, stride), i += 4 * stride;
+  if (i + stride < n) copy_step<kFresh, 2>(dst + i, src + i, stride), i += 2 * stride;
+  if (i < n) copy_step<kFresh, 1>(dst + i, src + i, stride);
 }
 
 /// The same for bytes, by words where both sides have the same offset in a word.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/copy.hpp"
 #include "device/pinned.hpp"
@@ -25,8 +26,7 @@ log::SlowPath no_scratch{"p2p.device_without_scratch",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
-log::SlowPath no_reading{"p2p.device_not_read",
-                         "two copies through shared memory, about half the bandwidth"};
+log::SlowPath no_reading{"p2p.device_not_read", "two copies through shared memory, about half the bandwidth"};
 log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned copy each"};
 
 // Pinned chunks are few: so many staged receives and so many staged sends hold some at a time, each at most
@@ -35,9 +35,13 @@ log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned
 constexpr uint32_t kStagedReceives = 4;
 constexpr size_t kBatch = 64;                          // copies in one submission
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: completions come at least as often
-constexpr size_t kSubmissions = 2;     // under way at a time: what is matched meanwhile goes out together
-constexpr size_t kPolled = 4;          // copies looked at in one round, oldest first
+constexpr size_t kPolled = 4;                          // copies looked at in one round, oldest first
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
+
+config::Size setting_submissions(
+    "gpu.submissions", 2, 1, 64,
+    "Lists of GPU copies under way at a time; what is matched meanwhile goes out "
+    "together");
 
 }  // namespace
 
@@ -184,7 +188,7 @@ void Engine::submit_gets() {
   const bool was_collecting = std::exchange(collecting_, true);  // a failure may complete, and match, others
   round_.swap(gets_);
   size_t first = 0;
-  while (first < round_.size() && copies_.size() < kSubmissions) {
+  while (first < round_.size() && copies_.size() < setting_submissions) {
     const Get& lead = round_[first];
     uint64_t bytes = lead.receiver->expected;
     const auto joins = [&](const Get& get) {

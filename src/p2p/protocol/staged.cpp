@@ -11,9 +11,10 @@
 namespace weft::p2p {
 namespace {
 
-config::Size setting_read_min("gpu.staged_read_min", size_t{32} << 10, 0, size_t{1} << 40,
-                              "From so many bytes on a receiver in host memory reads the sender's staging chunks "
-                              "itself; smaller messages come as fragments");
+config::Size setting_read_min(
+    "gpu.staged_read_min", size_t{32} << 10, 0, size_t{1} << 40,
+    "From so many bytes on a receiver in host memory reads the sender's staging chunks "
+    "itself; smaller messages come as fragments");
 
 }  // namespace
 
