@@ -72,34 +72,60 @@ class Mover {
   bool grid(Count displacement, Count length, Count stride, Count count, Count outer_stride,
             Count outer_count) {
     return by_length(length, [&](auto fixed) {
-      const auto n = static_cast<size_t>(length);
-      char* stream = stream_;  // locals: the bytes moved could alias the members
-      for (uintptr_t row = place(displacement); outer_count > 0;
-           --outer_count, row += as_address(outer_stride)) {
-        uintptr_t at = row;
-#pragma GCC unroll 4
-        for (Count i = 0; i < count; ++i, at += as_address(stride)) stream = move(at, stream, n, fixed);
-      }
-      stream_ = stream;
+      stream_ = rows(place(displacement), stream_, static_cast<size_t>(length), fixed, {stride, count},
+                     {outer_stride, outer_count});
       return true;
     });
   }
   bool scattered(Count base, const Count* displacements, Count count, Count length, Count outer_stride,
                  Count outer_count) {
     return by_length(length, [&](auto fixed) {
-      const auto n = static_cast<size_t>(length);
-      char* stream = stream_;
-      for (uintptr_t row = place(base); outer_count > 0; --outer_count, row += as_address(outer_stride))
-        for (Count i = 0; i < count; ++i) stream = move(row + as_address(displacements[i]), stream, n, fixed);
-      stream_ = stream;
+      stream_ = lists(place(base), stream_, static_cast<size_t>(length), fixed, {displacements, count},
+                      {outer_stride, outer_count});
       return true;
     });
   }
 
  private:
+  static constexpr Count kLine = 64, kFetchAhead = 16;
+
   // The buffer may be MPI_BOTTOM: integers, not pointers, are added.
   static uintptr_t as_address(Count displacement) { return static_cast<uintptr_t>(displacement); }
   uintptr_t place(Count displacement) const { return buffer_ + as_address(displacement); }
+
+  struct Steps {
+    Count stride, count;
+  };
+  struct List {
+    const Count* displacements;
+    Count count;
+  };
+
+  // Arguments by value: the bytes moved could alias anything that is kept in memory.
+  template <size_t fixed>
+  static char* rows(uintptr_t row, char* stream, size_t n, Fixed<fixed> length, Steps inner, Steps outer) {
+    for (; outer.count > 0; --outer.count, row += as_address(outer.stride)) {
+      uintptr_t at = row;
+      Count i = 0;
+      if (inner.stride >= kLine) {  // each run has a line of its own, too many for the processor to foresee
+#pragma GCC unroll 4
+        for (; i < inner.count - kFetchAhead; ++i, at += as_address(inner.stride)) {
+          __builtin_prefetch(reinterpret_cast<const void*>(at + as_address(kFetchAhead * inner.stride)));
+          stream = move(at, stream, n, length);
+        }
+      }
+#pragma GCC unroll 4
+      for (; i < inner.count; ++i, at += as_address(inner.stride)) stream = move(at, stream, n, length);
+    }
+    return stream;
+  }
+  template <size_t fixed>
+  static char* lists(uintptr_t row, char* stream, size_t n, Fixed<fixed> length, List inner, Steps outer) {
+    for (; outer.count > 0; --outer.count, row += as_address(outer.stride))
+      for (Count i = 0; i < inner.count; ++i)
+        stream = move(row + as_address(inner.displacements[i]), stream, n, length);
+    return stream;
+  }
 
   /// Moves one run and returns the stream's next position.
   template <size_t fixed>

@@ -38,6 +38,35 @@ void barrier_holds() {
   }
 }
 
+/// Roots and leaves that go on while others are late, as far as there is room, then meet: nothing that is not
+/// read yet is written over.
+void run_ahead() {
+  begin("running ahead");
+  constexpr int kLargest = 5000, kSizes[] = {2, 2, 2, 12, 13, 2, kLargest, 1};
+  std::vector<uint32_t> data(kLargest), sum(kLargest);
+  const auto place = [](int i, int k) { return int64_t{i} * kLargest + k; };
+  const auto word = [&](int of, int i, int k) { return reference::input(of, 0, place(i, k)); };
+  for (int ahead = 26; ahead < 75; ++ahead) {
+    const int root = ahead % size, late = (root + 1 + ahead / size % (size - 1)) % size;
+    const bool reduces = ahead % 3 == 0, mixed = ahead % 5 == 4;
+    if (rank == late) ::usleep(ahead % 2 == 0 ? 3000 : 1000);
+    for (int i = 0; i < ahead; ++i) {
+      const int n = mixed ? kSizes[i % 8] : 2;
+      for (int k = 0; k < n; ++k) data[static_cast<size_t>(k)] = word(rank, i, k);
+      if (reduces) {
+        success(MPI_Reduce(data.data(), sum.data(), n, MPI_UINT32_T, MPI_SUM, root, MPI_COMM_WORLD));
+        for (int k = 0; rank == root && k < n; ++k)
+          require(sum[static_cast<size_t>(k)] == reference::reduced(size - 1, place(i, k), false), "sum", i,
+                  k);
+      } else {
+        success(MPI_Bcast(data.data(), n, MPI_UINT32_T, root, MPI_COMM_WORLD));
+        for (int k = 0; k < n; ++k) require(data[static_cast<size_t>(k)] == word(root, i, k), "word", i, k);
+      }
+    }
+    if (ahead % 2 == 0) success(MPI_Barrier(MPI_COMM_WORLD));
+  }
+}
+
 /// Many at once, on two communicators, with blocking ones between, completed backwards.
 void overlap() {
   begin("overlapping nonblocking collectives");
@@ -304,6 +333,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   barrier_holds();
+  if (size > 1) run_ahead();
   overlap();
   start_in_any_order();
   free_early();

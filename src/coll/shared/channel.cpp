@@ -57,7 +57,10 @@ Status Channel::get(int rank, void* to, uint64_t from, size_t n) {
 }
 
 void Channel::reach(const std::atomic<uint32_t>& word, uint32_t value) {
-  for (int spins = instance_.oversubscribed ? 1 : kSpins; spins > 0; --spins)
+  if (reached(word, value)) [[likely]]
+    return;
+  if (told_ != done_) done(done_);  // others may wait for that, and this rank for them
+  for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
   for (unsigned rounds = 0; !reached(word, value);) {
     if (instance_.progress())

@@ -42,12 +42,13 @@ class Channel final : public core::CollectiveState {
     return first;
   }
   /// Room to show `size` bytes (kPageBytes at most) in a step; waits until nobody reads what was there
-  /// before.
+  /// before. When slots have run out, until half of them are free: the words that say so change hands once
+  /// for many steps.
   std::byte* claim(uint32_t step, size_t size) {
     const bool small = size <= transport::shm::kSlotBytes;
     const uint32_t before = step - (small ? transport::shm::kSlots : transport::shm::kPages);
     if (static_cast<int32_t>(all_done_ - before) < 0) [[unlikely]]
-      await_done(before);
+      await_done(small ? step - transport::shm::kSlots / 2 : before);
     return small ? own().slots[step % transport::shm::kSlots].data : page(own(), step);
   }
   void show(uint32_t step, size_t size) {
@@ -69,8 +70,15 @@ class Channel final : public core::CollectiveState {
   void met(uint32_t step) { all_done_ = step - 1; }
   /// This rank has read what it reads in this step and before. Unnecessary where all meet.
   void done(uint32_t step) {
+    done_ = told_ = step;
     own().done.store(step, std::memory_order_release);
     tell();
+  }
+  /// The same for a step of `size` bytes that nobody awaits in particular: of small ones the others are told
+  /// once for some steps, and before this rank waits for anything.
+  void passed(uint32_t step, size_t size) {
+    done_ = step;
+    if (step - told_ >= kUntold || size > transport::shm::kSlotBytes) done(step);
   }
   /// Waits until that rank, or all, are done() with a step.
   void await_done(int rank, uint32_t step) { reach(lanes_[static_cast<size_t>(rank)]->done, step); }
@@ -99,7 +107,10 @@ class Channel final : public core::CollectiveState {
   transport::shm::Lane* own_ = nullptr;
   std::vector<transport::shm::Lane*> lanes_;  // by rank; empty: closed
   bool direct_ = false, mixed_ = false;
-  uint32_t next_ = 1;      // step
+  static constexpr uint32_t kUntold = transport::shm::kPages;  // claim() counts on it
+  uint32_t next_ = 1;                                          // step
+  uint32_t done_ = 0;                                          // what this rank has read
+  uint32_t told_ = 0;                                          // as the others see it
   uint32_t all_done_ = 0;  // all ranks are known to have read up to this step
 };
 

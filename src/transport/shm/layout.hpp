@@ -32,9 +32,9 @@ struct alignas(kLine) Cell {
 };
 inline constexpr uint32_t kOpenBox = UINT32_MAX;
 
-/// Ring of records in whole cache lines. A record starts with its mark, stored last: the lap of the ring and the
-/// record's size. The reader writes nothing into the ring; before a record is published, its writer makes sure
-/// that what an earlier lap left where the next one will start does not look like a mark of this lap.
+/// Ring of records in whole cache lines. A record starts with its mark, stored last: the lap of the ring and
+/// the record's size. The reader writes nothing into the ring; before a record is published, its writer makes
+/// sure that what an earlier lap left where the next one will start does not look like a mark of this lap.
 struct Box {
   alignas(kLine) std::atomic<uint64_t> consumed;  ///< written by the reader, in bytes, monotonic
   alignas(kLine) std::atomic<uint32_t> owner;     ///< writer's local rank + 1; 0: free

@@ -30,6 +30,14 @@ std::atomic<uint32_t>& word_at(Box& box, uint64_t position) {
   return *reinterpret_cast<std::atomic<uint32_t>*>(box.ring + (position & kRingMask));
 }
 
+/// The compiler's prefetch for writing is one for reading on processors that it does not know to have the
+/// other.
+inline void fetch_to_write([[maybe_unused]] void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
+#endif
+}
+
 }  // namespace
 
 Shm::Shm(Segment segment, uint32_t self, uint32_t ranks)
@@ -165,7 +173,7 @@ void Shm::publish(Outgoing& out, uint32_t size, uint64_t next) {
   word_at(*out.box, out.position).store(mark_of(out.position, size), std::memory_order_release);
   out.position = next;
   // The reader has read those lines a lap ago: they are fetched back for writing while nobody waits for them.
-  __builtin_prefetch(&word_at(*out.box, next + kFetchAhead), 1);
+  fetch_to_write(&word_at(*out.box, next + kFetchAhead));
 }
 
 std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
