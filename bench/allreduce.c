@@ -21,7 +21,11 @@ static double measure(struct bench_run* run, size_t size, long iterations, long 
   for (long i = -warmup; i < iterations; ++i) {
     double start = MPI_Wtime();
     reduce(run, size);
-    if (i >= 0) total += MPI_Wtime() - start;
+    const double taken = MPI_Wtime() - start;
+    if (i >= 0) {
+      total += taken;
+      bench_sample(run, taken * 1e6);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
   }
   return total * 1e6 / (double)iterations;
@@ -65,13 +69,14 @@ int main(int argc, char** argv) {
                                                .title = "Allreduce Latency Test",
                                                .column = "Latency (us)",
                                                .field = "latency_us",
-                                               .collective = true,
+                                               .shape = BENCH_COLLECTIVE,
                                                .defaults = {.min_size = 4,
                                                             .max_size = 1 << 20,
                                                             .iterations = 1000,
                                                             .warmup = 200,
                                                             .iterations_large = 100,
                                                             .warmup_large = 10,
+                                                            .samples = true,
                                                             .element = sizeof(float)},
                                                .capacity = capacity,
                                                .measure = measure,

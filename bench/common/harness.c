@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "common/harness.h"
 
+#include <float.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static int check_usage(const struct bench_run* run) {
   }
   if (options->help) {
     char text[HELP_BYTES];
-    bench_options_help(&program->defaults, program->name, program->collective, text, sizeof text);
+    bench_options_help(&program->defaults, program->name, program->shape, text, sizeof text);
     if (speaker) fputs(text, stdout);
     return 0;
   }
@@ -73,11 +74,16 @@ static int check_usage(const struct bench_run* run) {
     if (speaker) printf("Weft MPI %s v%s\n", program->title, BENCH_VERSION);
     return 0;
   }
-  if (!program->collective && run->ranks != 2) {
+  if (program->shape == BENCH_PAIRS && run->ranks % 2 != 0) {
+    if (speaker) fprintf(stderr, "%s: needs an even number of ranks, not %d\n", program->name, run->ranks);
+    return 2;
+  }
+  if (program->shape == BENCH_TWO && run->ranks != 2) {
     if (speaker) fprintf(stderr, "%s: needs exactly 2 ranks, not %d\n", program->name, run->ranks);
     return 2;
   }
-  if (program->collective && program->capacity(run, options->min_size) > options->memory_limit) {
+  if (program->shape == BENCH_COLLECTIVE &&
+      program->capacity(run, options->min_size) > options->memory_limit) {
     if (speaker)
       fprintf(stderr, "%s: a buffer of %zu bytes is above the limit; raise it with -M\n", program->name,
               program->capacity(run, options->min_size));
@@ -91,7 +97,7 @@ static size_t next_size(size_t size) { return size ? 2 * size : 1; }
 // The largest size whose buffer stays within -M.
 static size_t largest_size(const struct bench_run* run) {
   const struct bench_options* options = &run->options;
-  if (!run->program->collective) return options->max_size;
+  if (run->program->shape != BENCH_COLLECTIVE) return options->max_size;
   size_t largest = options->min_size;
   for (size_t size = largest; size <= options->max_size; size = next_size(size)) {
     if (run->program->capacity(run, size) > options->memory_limit) {
@@ -113,13 +119,26 @@ static bool validate(struct bench_run* run, size_t size) {
   return all != 0;
 }
 
+// From messages/s of single pairs to those of all, which last as long as the slowest, and to MB/s.
+static void spread_rate(const struct bench_run* run, struct bench_row* row) {
+  const double megabytes = (double)row->size / 1e6;
+  row->rate = row->minimum * (run->ranks / 2);
+  row->average = row->rate * megabytes;
+  row->minimum *= megabytes;
+  row->maximum *= megabytes;
+}
+
 static void reduce_figures(const struct bench_run* run, double figure, struct bench_row* row) {
   row->average = row->minimum = row->maximum = figure;
-  if (!run->program->collective) return;
-  MPI_Reduce(&figure, &row->average, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-  MPI_Reduce(&figure, &row->minimum, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
-  MPI_Reduce(&figure, &row->maximum, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  row->average /= run->ranks;
+  if (run->program->shape == BENCH_TWO) return;
+  const bool pairs = run->program->shape == BENCH_PAIRS;
+  const bool counts = !pairs || run->sender;
+  double sum = counts ? figure : 0, least = counts ? figure : DBL_MAX, most = counts ? figure : 0;
+  MPI_Reduce(&sum, &row->average, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&least, &row->minimum, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&most, &row->maximum, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  row->average /= pairs ? run->ranks / 2 : run->ranks;
+  if (run->program->rate) spread_rate(run, row);
 }
 
 static struct bench_row one_size(struct bench_run* run, struct bench_kinds kinds, size_t size) {
@@ -127,17 +146,19 @@ static struct bench_row one_size(struct bench_run* run, struct bench_kinds kinds
   const bool large = size > BENCH_LARGE;
   struct bench_row row = {.kinds = kinds, .size = size, .valid = true};
   row.iterations = large ? options->iterations_large : options->iterations;
+  bench_samples_begin(run, row.iterations);
   MPI_Barrier(MPI_COMM_WORLD);
   double figure =
       run->program->measure(run, size, row.iterations, large ? options->warmup_large : options->warmup);
   reduce_figures(run, figure, &row);
+  bench_samples_end(run, row.percentiles);
   if (options->validate) row.valid = validate(run, size);
   return row;
 }
 
 static bool one_kind(struct bench_run* run, struct bench_kinds kinds, struct rows* rows) {
-  const bool pair = !run->program->collective;
-  const enum bench_kind mine = run->rank == 0 ? kinds.first : kinds.second;
+  const bool pair = run->program->shape != BENCH_COLLECTIVE;
+  const enum bench_kind mine = run->sender ? kinds.first : kinds.second;
   if (run->rank == 0) bench_report_header(run, kinds);
   const size_t largest = largest_size(run);
   const size_t capacity = run->program->capacity(run, largest);
@@ -169,6 +190,7 @@ static int run_all(struct bench_run* run, int argc, char** argv) {
     written = bench_report_json(run, argc, argv, rows.data, rows.count);
   MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
   free(rows.data);
+  bench_samples_free(run);
   if (!good && run->rank == 0) fprintf(stderr, "%s: validation failed\n", run->program->name);
   return good && written ? 0 : 1;
 }
@@ -180,11 +202,13 @@ int bench_main(const struct bench_program* program, int argc, char** argv) {
       malloc((size_t)(argc + 1) * sizeof *words);  // getopt reorders argv; the report wants it as typed
   if (!words) return 3;
   for (int i = 0; i <= argc; ++i) words[i] = argv[i];
-  bench_options_parse(&run.options, &program->defaults, program->collective, argc, argv);
+  bench_options_parse(&run.options, &program->defaults, program->shape, argc, argv);
   open_device(&run, false, error, sizeof error);
   if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 3;
   MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &run.ranks);
+  run.sender = run.rank < run.ranks / 2;
+  run.peer = (run.rank + run.ranks / 2) % run.ranks;
   int code = check_usage(&run);
   if (code < 0) {
     bool good = open_device(&run, true, error, sizeof error);

@@ -9,6 +9,7 @@
 #include "common/buffer.h"
 #include "common/device.h"
 #include "common/options.h"
+#include "common/samples.h"
 
 struct bench_run;
 
@@ -17,11 +18,12 @@ struct bench_program {
   const char* title;   ///< first line of the output: "# Weft MPI <title> v..."
   const char* column;  ///< "Latency (us)"
   const char* field;   ///< the same in JSON: latency_us
-  bool collective;     ///< any number of ranks, statistics over them; else exactly 2 ranks
+  enum bench_shape shape;
+  bool rate;  ///< measure() returns messages/s of this sender; bandwidth and rate of all pairs are printed
   struct bench_defaults defaults;
   /// Bytes that the send and the receive buffer must have for messages of `size` bytes.
   size_t (*capacity)(const struct bench_run* run, size_t size);
-  /// This rank's figure for `size` bytes, in the unit of `column`. Pair programs: rank 0's is printed.
+  /// This rank's figure for `size` bytes, in the unit of `column`. Pair programs: only senders' count.
   double (*measure)(struct bench_run* run, size_t size, long iterations, long warmup);
   /// Sends known bytes and checks what arrives here; `iteration` makes them differ.
   bool (*validate)(struct bench_run* run, size_t size, long iteration);
@@ -32,6 +34,9 @@ struct bench_run {
   struct bench_options options;
   struct bench_device_info device;
   int rank, ranks;
+  int peer;     ///< pair programs: the other rank of the pair
+  bool sender;  ///< pair programs: this rank is in the first half
+  struct bench_samples samples;
   struct bench_buffer send, receive;
 };
 

@@ -153,6 +153,22 @@ static void parse_accelerator(struct bench_options* options, const char* text) {
   if (options->kind_count == 0) add_kinds(options, kind, kind);
 }
 
+// Percentages above 0 and up to 100, separated by commas: 50,90,99.9.
+static void parse_percentiles(struct bench_options* options, char option, const char* text) {
+  options->percentile_count = 0;
+  for (const char* at = text;;) {
+    char* end = NULL;
+    double value = strtod(at, &end);
+    bool good = end != at && (*end == ',' || *end == '\0') && value > 0 && value <= 100;
+    if (!good || options->percentile_count == BENCH_MAX_PERCENTILES) break;
+    options->percentiles[options->percentile_count++] = value;
+    if (*end == '\0') return;
+    at = end + 1;
+  }
+  fail(options, "-%c %s: expected at most %d percentages above 0 such as 50,90,99", option, text,
+       BENCH_MAX_PERCENTILES);
+}
+
 static const struct option long_options[] = {{"accelerator", required_argument, NULL, 'd'},
                                              {"buffer-kinds", required_argument, NULL, 's'},
                                              {"message-size", required_argument, NULL, 'm'},
@@ -162,13 +178,15 @@ static const struct option long_options[] = {{"accelerator", required_argument, 
                                              {"window-size", required_argument, NULL, 'W'},
                                              {"full", no_argument, NULL, 'f'},
                                              {"validation", no_argument, NULL, 'c'},
+                                             {"percentiles", required_argument, NULL, 'P'},
+                                             {"tail-lat", optional_argument, NULL, 'z'},
                                              {"json", required_argument, NULL, 'j'},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'v'},
                                              {NULL, 0, NULL, 0}};
 
-static void apply(struct bench_options* options, const struct bench_defaults* defaults, bool collective,
-                  int letter, char** argv) {
+static void apply(struct bench_options* options, const struct bench_defaults* defaults,
+                  enum bench_shape shape, int letter, char** argv) {
   const char* end = NULL;
   switch (letter) {
     case 'd':
@@ -195,11 +213,16 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       options->window = (int)parse_count(options, 'W', optarg, 1, 65536);
       break;
     case 'f':
-      if (!collective) fail(options, "-f: only the collective programs have it");
+      if (shape == BENCH_TWO) fail(options, "-f: only the programs of more than two ranks have it");
       options->full = true;
       break;
     case 'c':
       options->validate = true;
+      break;
+    case 'P':
+    case 'z':
+      if (!defaults->samples) fail(options, "-%c: this program has no percentiles", letter);
+      parse_percentiles(options, (char)letter, optarg ? optarg : "50,90,99");
       break;
     case 'j':
       options->json = optarg;
@@ -223,7 +246,7 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
 }
 
 void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,
-                         bool collective, int argc, char** argv) {
+                         enum bench_shape shape, int argc, char** argv) {
   *options = (struct bench_options){.min_size = defaults->min_size,
                                     .max_size = defaults->max_size,
                                     .memory_limit = (size_t)1 << 30,
@@ -235,8 +258,8 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
   opterr = 0;
   optind = 1;
   int letter;
-  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:fcj:hv", long_options, NULL)) != -1)
-    apply(options, defaults, collective, letter, argv);
+  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:fcP:z::j:hv", long_options, NULL)) != -1)
+    apply(options, defaults, shape, letter, argv);
   parse_letters(options, argc - optind, argv + optind);
   if (options->kind_count == 0) add_kinds(options, BENCH_HOST, BENCH_HOST);
   for (int i = 0; i < options->kind_count; ++i)
@@ -252,8 +275,9 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
     fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
 }
 
-void bench_options_help(const struct bench_defaults* defaults, const char* program, bool collective,
+void bench_options_help(const struct bench_defaults* defaults, const char* program, enum bench_shape shape,
                         char* text, size_t size) {
+  const bool collective = shape == BENCH_COLLECTIVE;
   char window[128] = "";
   if (defaults->window)
     snprintf(window, sizeof window, "  -W, --window-size N        messages in flight (%d)\n",
@@ -269,14 +293,20 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
       "%s"
       "  -i, --iterations N         timed iterations a size (%ld; %ld above %d bytes)\n"
       "  -x, --warmup N             untimed iterations before them (%ld; %ld above %d bytes)\n"
-      "%s%s"
+      "%s%s%s"
       "  -c, --validation           check every byte; the exit code is 1 when one is wrong\n"
       "      --json FILE            write the results to FILE too\n"
       "  -h, --help                 this text\n"
       "  -v, --version              the version\n",
-      program, collective ? "the send and the receive buffer" : "rank 0's and rank 1's buffers",
+      program,
+      collective             ? "the send and the receive buffer"
+      : shape == BENCH_PAIRS ? "the senders' and the receivers' buffers"
+                             : "rank 0's and rank 1's buffers",
       defaults->min_size, defaults->max_size,
       collective ? "  -M, --mem-limit BYTES      most bytes for one buffer (1G)\n" : "", defaults->iterations,
       defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large, BENCH_LARGE, window,
-      collective ? "  -f, --full                 minimum, maximum and iterations too\n" : "");
+      shape != BENCH_TWO ? "  -f, --full                 minimum, maximum and iterations too\n" : "",
+      defaults->samples ? "  -P, --percentiles LIST     percentiles over the iterations, such as 50,90,99.9\n"
+                          "  -z[LIST]                   the same; without a list 50,90,99\n"
+                        : "");
 }

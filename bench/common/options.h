@@ -14,14 +14,21 @@ enum bench_kind {
   BENCH_MANAGED = 'M',  ///< CUDA managed memory
 };
 
-/// One combination of kinds. Pair programs: rank 0's and rank 1's buffers; collectives: send and receive
-/// buffer.
+/// One combination of kinds. Pair programs: the sender's and the receiver's buffers; collectives: send and
+/// receive buffer.
 struct bench_kinds {
   enum bench_kind first;
   enum bench_kind second;
 };
 
-enum { BENCH_MAX_KINDS = 16 };
+enum { BENCH_MAX_KINDS = 16, BENCH_MAX_PERCENTILES = 8 };
+
+/// Who takes part in a program.
+enum bench_shape {
+  BENCH_TWO,         ///< exactly two ranks: rank 0 is the sender, its figure is printed
+  BENCH_PAIRS,       ///< an even number: rank r of the first half sends to rank r of the second
+  BENCH_COLLECTIVE,  ///< any number of ranks, statistics over them
+};
 
 /// Defaults of one program.
 struct bench_defaults {
@@ -32,6 +39,7 @@ struct bench_defaults {
   long iterations_large;  ///< the same above BENCH_LARGE bytes
   long warmup_large;
   int window;      ///< messages in flight; 0: the program has no window
+  bool samples;    ///< single iterations can be timed: percentiles
   size_t element;  ///< sizes are multiples of this many bytes
 };
 
@@ -47,6 +55,8 @@ struct bench_options {
   bool full;      ///< print minimum, maximum and iterations too
   bool validate;  ///< check every byte of what arrives
   bool help, version;
+  double percentiles[BENCH_MAX_PERCENTILES];
+  int percentile_count;
   const char* json;  ///< file for the results, or NULL
   struct bench_kinds kinds[BENCH_MAX_KINDS];
   int kind_count;
@@ -55,10 +65,10 @@ struct bench_options {
 
 /// Parses `argv`; every field of `options` is set. Look at `options->error` first.
 void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,
-                         bool collective, int argc, char** argv);
+                         enum bench_shape shape, int argc, char** argv);
 
 /// The text of --help; `size` bytes at `text` receive it.
-void bench_options_help(const struct bench_defaults* defaults, const char* program, bool collective,
+void bench_options_help(const struct bench_defaults* defaults, const char* program, enum bench_shape shape,
                         char* text, size_t size);
 
 /// "HOST", "PINNED", "DEVICE" or "MANAGED".

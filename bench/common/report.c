@@ -14,22 +14,32 @@ static const char* unit(const char* column) { return strchr(column, '('); }
 void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) {
   const struct bench_program* program = run->program;
   printf("# Weft MPI %s v%s\n", program->title, BENCH_VERSION);
+  static const char* const owners[][2] = {[BENCH_TWO] = {"Rank 0 Buffers", "Rank 1 Buffers"},
+                                          [BENCH_PAIRS] = {"Send Buffers", "Receive Buffers"},
+                                          [BENCH_COLLECTIVE] = {"Send Buffer", "Receive Buffer"}};
   if (run->options.cuda) {
-    printf("# %s on %s (%c) and %s on %s (%c)\n", program->collective ? "Send Buffer" : "Rank 0 Buffers",
-           bench_kind_name(kinds.first), kinds.first,
-           program->collective ? "Receive Buffer" : "Rank 1 Buffers", bench_kind_name(kinds.second),
-           kinds.second);
+    printf("# %s on %s (%c) and %s on %s (%c)\n", owners[program->shape][0], bench_kind_name(kinds.first),
+           kinds.first, owners[program->shape][1], bench_kind_name(kinds.second), kinds.second);
   }
+  if (program->rate) printf("# [ pairs: %d ] [ window size: %d ]\n", run->ranks / 2, run->options.window);
+  if (run->options.percentile_count)
+    printf("# Percentiles over single iterations: reading the clock adds %.3f us to each\n",
+           bench_clock_cost());
   char text[64];
-  if (program->collective) {
+  if (program->shape == BENCH_COLLECTIVE) {
     snprintf(text, sizeof text, "Avg Latency%s", unit(program->column));
   } else {
     snprintf(text, sizeof text, "%s", program->column);
   }
   printf("# %-*s%*s", SIZE_COLUMN - 2, "Size", FIELD_COLUMN, text);
+  if (program->rate) printf("%*s", FIELD_COLUMN, "Messages/s");
   if (run->options.full) {
-    printf("%*s%*s%*s", FIELD_COLUMN, "Min Latency(us)", FIELD_COLUMN, "Max Latency(us)", ITERATIONS_COLUMN,
-           "Iterations");
+    printf("%*s%*s%*s", FIELD_COLUMN, program->rate ? "Min MB/s" : "Min Latency(us)", FIELD_COLUMN,
+           program->rate ? "Max MB/s" : "Max Latency(us)", ITERATIONS_COLUMN, "Iterations");
+  }
+  for (int i = 0; i < run->options.percentile_count; ++i) {
+    snprintf(text, sizeof text, "P%g Tail Lat(us)", run->options.percentiles[i]);
+    printf(" %*s", FIELD_COLUMN - 1, text);
   }
   if (run->options.validate) printf("%*s", FIELD_COLUMN, "Validation");
   printf("\n");
@@ -38,10 +48,12 @@ void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) 
 
 void bench_report_row(const struct bench_run* run, const struct bench_row* row) {
   printf("%-*zu%*.2f", SIZE_COLUMN, row->size, FIELD_COLUMN, row->average);
+  if (run->program->rate) printf("%*.2f", FIELD_COLUMN, row->rate);
   if (run->options.full) {
     printf("%*.2f%*.2f%*ld", FIELD_COLUMN, row->minimum, FIELD_COLUMN, row->maximum, ITERATIONS_COLUMN,
            row->iterations);
   }
+  for (int i = 0; i < run->options.percentile_count; ++i) printf("%*.2f", FIELD_COLUMN, row->percentiles[i]);
   if (run->options.validate) printf("%*s", FIELD_COLUMN, row->valid ? "Pass" : "Fail");
   printf("\n");
   fflush(stdout);
@@ -70,11 +82,21 @@ static void put_library(FILE* file) {
   put_string(file, text);
 }
 
+static void put_percentiles(FILE* file, const struct bench_run* run, const struct bench_row* row) {
+  fputs(", \"percentiles_us\": {", file);
+  for (int i = 0; i < run->options.percentile_count; ++i)
+    fprintf(file, "%s\"%g\": %.4f", i ? ", " : "", run->options.percentiles[i], row->percentiles[i]);
+  fputc('}', file);
+}
+
 static void put_row(FILE* file, const struct bench_run* run, const struct bench_row* row) {
   fprintf(file, "{\"kinds\": \"%c %c\", \"size\": %zu, \"%s\": %.4f, \"iterations\": %ld", row->kinds.first,
           row->kinds.second, row->size, run->program->field, row->average, row->iterations);
-  if (run->program->collective)
-    fprintf(file, ", \"min_us\": %.4f, \"max_us\": %.4f", row->minimum, row->maximum);
+  const char* unit_of = run->program->rate ? "mb_s" : "us";
+  if (run->program->shape != BENCH_TWO)
+    fprintf(file, ", \"min_%s\": %.4f, \"max_%s\": %.4f", unit_of, row->minimum, unit_of, row->maximum);
+  if (run->program->rate) fprintf(file, ", \"messages_per_s\": %.1f", row->rate);
+  if (run->options.percentile_count) put_percentiles(file, run, row);
   if (run->options.validate) fprintf(file, ", \"valid\": %s", row->valid ? "true" : "false");
   fputc('}', file);
 }
@@ -100,6 +122,7 @@ bool bench_report_json(const struct bench_run* run, int argc, char** argv, const
     fprintf(file, ",\n  \"devices\": %d,\n  \"driver\": \"%d.%d\"", run->device.count,
             run->device.driver / 1000, run->device.driver % 1000 / 10);
   }
+  if (run->options.percentile_count) fprintf(file, ",\n  \"clock_cost_us\": %.4f", bench_clock_cost());
   fprintf(file, ",\n  \"ranks\": %d,\n  \"kinds\": [", run->ranks);
   for (int i = 0; i < run->options.kind_count; ++i)
     fprintf(file, "%s\"%c %c\"", i ? ", " : "", run->options.kinds[i].first, run->options.kinds[i].second);

@@ -9,7 +9,9 @@
 struct bench_row {
   struct bench_kinds kinds;
   size_t size;
-  double average, minimum, maximum;  ///< pair programs: all three are rank 0's figure
+  double average, minimum, maximum;  ///< programs of two ranks: all three are rank 0's figure
+  double rate;                       ///< messages/s, programs with `rate` only
+  double percentiles[BENCH_MAX_PERCENTILES];
   long iterations;
   bool valid;  ///< meaningful with --validation only
 };

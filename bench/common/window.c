@@ -26,9 +26,9 @@ size_t bench_window_capacity(const struct bench_run* run, size_t size) {
 // One window: `stride` is the distance between the places of two messages (0: the same place).
 static void window(struct bench_run* run, size_t size, int count, size_t stride,
                    enum bench_direction direction, MPI_Request* requests) {
-  const int peer = 1 - run->rank, bytes = (int)size;
-  const bool sends = run->rank == 0 || direction == BENCH_BOTH_WAYS;
-  const bool receives = run->rank == 1 || direction == BENCH_BOTH_WAYS;
+  const int peer = run->peer, bytes = (int)size;
+  const bool sends = run->sender || direction == BENCH_BOTH_WAYS;
+  const bool receives = !run->sender || direction == BENCH_BOTH_WAYS;
   int posted = 0;
   for (int i = 0; receives && i < count; ++i)
     MPI_Irecv(run->receive.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
@@ -41,10 +41,10 @@ static void window(struct bench_run* run, size_t size, int count, size_t stride,
 
 // The sender may not run ahead of the receiver by more than one window.
 static void acknowledge(struct bench_run* run) {
-  if (run->rank == 0) {
-    MPI_Recv(run->receive.data, ACK_BYTES, MPI_CHAR, 1, ACK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (run->sender) {
+    MPI_Recv(run->receive.data, ACK_BYTES, MPI_CHAR, run->peer, ACK_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   } else {
-    MPI_Send(run->send.data, ACK_BYTES, MPI_CHAR, 0, ACK_TAG, MPI_COMM_WORLD);
+    MPI_Send(run->send.data, ACK_BYTES, MPI_CHAR, run->peer, ACK_TAG, MPI_COMM_WORLD);
   }
 }
 
@@ -54,26 +54,33 @@ static MPI_Request* allocate_requests(int window) {
   return requests;
 }
 
-double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,
-                            enum bench_direction direction) {
+double bench_window_rate(struct bench_run* run, size_t size, long iterations, long warmup,
+                         enum bench_direction direction) {
   const int count = run->options.window;
   MPI_Request* requests = allocate_requests(count);
   double start = 0;
   for (long i = -warmup; i < iterations; ++i) {
-    if (i == 0) start = MPI_Wtime();
+    if (i == 0) {
+      if (run->ranks > 2) MPI_Barrier(MPI_COMM_WORLD);  // the pairs compete from the first window on
+      start = MPI_Wtime();
+    }
     window(run, size, count, 0, direction, requests);
     acknowledge(run);
   }
   double seconds = MPI_Wtime() - start;
   free(requests);
-  double bytes = (double)size * (double)iterations * count * (direction == BENCH_BOTH_WAYS ? 2 : 1);
-  return bytes / 1e6 / seconds;
+  return (double)iterations * count * (direction == BENCH_BOTH_WAYS ? 2 : 1) / seconds;
+}
+
+double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,
+                            enum bench_direction direction) {
+  return bench_window_rate(run, size, iterations, warmup, direction) * (double)size / 1e6;
 }
 
 bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
                            enum bench_direction direction) {
-  const int count = slots(run, size), peer = 1 - run->rank;
-  const bool receives = run->rank == 1 || direction == BENCH_BOTH_WAYS;
+  const int count = slots(run, size), peer = run->peer;
+  const bool receives = !run->sender || direction == BENCH_BOTH_WAYS;
   MPI_Request* requests = allocate_requests(count);
   for (int i = 0; i < count; ++i) {
     bench_buffer_fill(&run->send, (size_t)i * size, size, bench_seed(run->rank, peer, size, iteration, i));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of nonblocking messages between two ranks: what bw and bibw share.
+// Windows of nonblocking messages between the ranks of a pair: what bw, bibw and mbw_mr share.
 // Timing uses one buffer for the whole window, as usual; validation gives each message its own place.
 #ifndef BENCH_COMMON_WINDOW_H
 #define BENCH_COMMON_WINDOW_H
@@ -8,6 +8,10 @@
 enum bench_direction { BENCH_ONE_WAY, BENCH_BOTH_WAYS };
 
 size_t bench_window_capacity(const struct bench_run* run, size_t size);
+
+/// Messages/s of this pair, all directions together.
+double bench_window_rate(struct bench_run* run, size_t size, long iterations, long warmup,
+                         enum bench_direction direction);
 
 /// MB/s (1e6 bytes), all directions together.
 double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,

@@ -10,6 +10,7 @@ import sys
 from weft import prefix
 
 PAIRS = ("latency", "bw", "bibw")
+MANY_PAIRS = ("multi_lat", "mbw_mr")
 COLLECTIVES = ("alltoall", "allreduce")
 USAGE = "weft bench PROGRAM [-n RANKS] [--mpiexec OPTIONS] [options of the program] [KIND KIND]"
 
@@ -22,11 +23,11 @@ def add_parser(subparsers):
         description="Measures MPI calls on host and GPU memory.",
         epilog="`weft bench PROGRAM -h` lists the options of a program. Example: weft bench latency -d cuda D D",
     )
-    parser.add_argument("program", choices=PAIRS + COLLECTIVES, help="what to measure")
+    parser.add_argument("program", choices=PAIRS + MANY_PAIRS + COLLECTIVES, help="what to measure")
     parser.add_argument(
         "options",
         nargs=argparse.REMAINDER,
-        help="-n RANKS (default: 2, or for collectives all GPUs or cores), "
+        help="-n RANKS (default: 2, or for collectives and many pairs all GPUs or cores), "
         "--mpiexec OPTIONS (one string, for mpiexec), and what the program takes",
     )
     return parser
@@ -72,7 +73,7 @@ def default_ranks(program, options):
     if program in PAIRS:
         return 2
     units = count_gpus() if wants_gpu(options) else len(os.sched_getaffinity(0))
-    return max(2, units)
+    return max(2, units - units % 2 if program in MANY_PAIRS else units)
 
 
 def command(root, program, words):

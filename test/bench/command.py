@@ -24,6 +24,9 @@ class Bench(unittest.TestCase):
         status, out, err = bench("alltoall", "-n", "3", "-m", "1:4", "-i", "2", "--mpiexec", "--bind-to none")
         self.assertEqual(status, 0, err)
         self.assertEqual(len(out.splitlines()), 5)
+        status, out, err = bench("mbw_mr", "-m", "8:8", "-i", "2")  # a rank a core, of two cores at least
+        self.assertEqual(status, 0, err)
+        self.assertIn("# [ pairs: %d ]" % max(1, len(os.sched_getaffinity(0)) // 2), out)
 
     def test_passes_the_status_on(self):
         self.assertEqual(bench("latency", "-m", "8:4")[0], 2)

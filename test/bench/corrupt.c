@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Preloaded into a benchmark by programs.py: spoils one byte of what arrives, in host memory. CORRUPT says
-// where: "last" (of the message) or "behind" (it).
+// where: "last" (of the message) or "behind" (it). "late": spoils nothing, but the 10th receive takes 30 ms.
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static char* posted;
 static int posted_bytes;
 
 static void spoil(void* buffer, long bytes) {
   const char* where = getenv("CORRUPT");
+  if (where && strcmp(where, "late") == 0) return;
   char* at = (char*)buffer + bytes - (where && strcmp(where, "behind") == 0 ? 0 : 1);
   if (bytes >= 64) *at ^= 1;
+}
+
+static void dawdle(void) {
+  static int receives;
+  const char* how = getenv("CORRUPT");
+  const struct timespec time = {.tv_nsec = 30000000};
+  if (how && strcmp(how, "late") == 0 && ++receives == 10) nanosleep(&time, NULL);
 }
 
 int MPI_Recv(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
              MPI_Status* status) {
   int code = PMPI_Recv(buffer, count, type, source, tag, comm, status);
   if (type == MPI_CHAR) spoil(buffer, count);
+  dawdle();
   return code;
 }
 

@@ -12,9 +12,9 @@ LARGEST = int(os.environ.get("KINDS_MAX", str(64 << 20)))
 
 
 class Kinds(unittest.TestCase):
-    def check(self, program, low, high):
+    def check(self, program, low, high, ranks=2):
         high = min(high, LARGEST)
-        words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", "2", "-s", "all"]
+        words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", str(ranks), "-s", "all"]
         words += ["-m", "%d:%d" % (low, high), "-c", "-i", "5", "-x", "1"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -29,6 +29,12 @@ class Kinds(unittest.TestCase):
 
     def test_bibw(self):
         self.check("bibw", 1, 16 << 20)
+
+    def test_multi_lat(self):
+        self.check("multi_lat", 8 << 10, 64 << 10, ranks=4)
+
+    def test_mbw_mr(self):
+        self.check("mbw_mr", 8 << 10, 64 << 10, ranks=4)
 
     def test_alltoall(self):
         self.check("alltoall", 1, 4 << 20)

@@ -19,6 +19,8 @@ HEADERS = {
     "latency": ("# Weft MPI Latency Test v", "# Size          Latency (us)"),
     "bw": ("# Weft MPI Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
     "bibw": ("# Weft MPI Bi-Directional Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
+    "multi_lat": ("# Weft MPI Multi Latency Test v", "# Size          Latency (us)"),
+    "mbw_mr": ("# Weft MPI Multiple Bandwidth / Message Rate Test v", "# Size                  MB/s        Messages/s"),
     "alltoall": ("# Weft MPI All-to-All Personalized Exchange Latency Test v", "# Size       Avg Latency(us)"),
     "allreduce": ("# Weft MPI Allreduce Latency Test v", "# Size       Avg Latency(us)"),
 }
@@ -37,12 +39,21 @@ def rows(out):
     return [line.split() for line in out.splitlines() if line.strip() and not line.startswith("#")]
 
 
+def corrupting_library(folder):
+    """corrupt.c, built."""
+    library = os.path.join(folder, "corrupt.so")
+    subprocess.run([MPICC, "-shared", "-fPIC", "-o", library, os.path.join(HERE, "corrupt.c")], check=True)
+    return library
+
+
 class Programs(unittest.TestCase):
     def test_columns_and_validation(self):
         for program, (title, columns) in HEADERS.items():
             status, out, err = start(program, *QUICK, "-m", "4:64K", "--validation")
             self.assertEqual(status, 0, err)
             lines = out.splitlines()
+            if program == "mbw_mr":
+                self.assertEqual(lines.pop(1), "# [ pairs: 1 ] [ window size: 64 ]")
             self.assertTrue(lines[0].startswith(title), out)
             self.assertTrue(lines[1].startswith(columns), out)
             self.assertEqual(lines[1].split()[-1], "Validation")
@@ -51,7 +62,7 @@ class Programs(unittest.TestCase):
             for row in found:
                 self.assertRegex(row[1], r"^\d+\.\d\d$")
                 self.assertGreaterEqual(float(row[1]), 0)
-                self.assertEqual(row[2], "Pass")
+                self.assertEqual(row[-1], "Pass")
 
     def test_plain_columns(self):
         _, out, err = start("latency", *QUICK, "-m", "8:8")
@@ -70,6 +81,69 @@ class Programs(unittest.TestCase):
                     self.assertLessEqual(float(least), float(average) + 0.01)
                     self.assertLessEqual(float(average), float(most) + 0.01)
                     self.assertEqual((iterations, valid), ("5", "Pass"), size)
+
+    def test_many_pairs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            options = (*QUICK, "-m", "8:4K", "-W", "4", "-f", "-c", "--json", path)
+            status, out, err = start("mbw_mr", *options, ranks=4)
+            self.assertEqual(status, 0, err)
+            self.assertIn("# [ pairs: 2 ] [ window size: 4 ]", out)
+            for size, total, rate, least, most, iterations, valid in rows(out):
+                self.assertAlmostEqual(float(total), float(rate) * int(size) / 1e6, delta=0.01)
+                self.assertAlmostEqual(float(total), 2 * float(least), delta=0.02)  # the slowest pair's time
+                self.assertLessEqual(float(least), float(most))
+                self.assertEqual((iterations, valid), ("5", "Pass"), size)
+            with open(path, encoding="utf-8") as file:
+                facts = json.load(file)
+        for row, printed in zip(facts["rows"], rows(out)):
+            self.assertAlmostEqual(row["messages_per_s"], float(printed[2]), delta=0.1)
+            self.assertLessEqual(row["min_mb_s"], row["max_mb_s"])
+        status, out, err = start("multi_lat", *QUICK, "-m", "8:4K", "-f", "-c", ranks=4)
+        self.assertEqual(status, 0, err)
+        for _, average, least, most, _, valid in rows(out):
+            self.assertAlmostEqual(float(average), (float(least) + float(most)) / 2, delta=0.02)
+            self.assertEqual(valid, "Pass")
+        for program in ("multi_lat", "mbw_mr"):
+            status, _, err = start(program, ranks=3)
+            self.assertEqual(status, 2)
+            self.assertIn("%s: needs an even number of ranks, not 3" % program, err)
+
+    def test_percentiles(self):
+        for program, ranks in (("latency", 2), ("multi_lat", 4), ("alltoall", 3), ("allreduce", 2)):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "out.json")
+                options = ("-i", "200", "-x", "1", "-m", "8:64", "-P", "1,50,99.5,100", "--json", path)
+                status, out, err = start(program, *options, ranks=ranks)
+                self.assertEqual(status, 0, err)
+                with open(path, encoding="utf-8") as file:
+                    facts = json.load(file)
+            self.assertIn("P50 Tail Lat(us) P99.5 Tail Lat(us)", out)
+            cost = float(re.search(r"# Percentiles .* adds ([\d.]+) us to each", out).group(1))
+            self.assertGreater(cost, 0.001)
+            self.assertAlmostEqual(cost, facts["clock_cost_us"], delta=0.001)
+            for row in facts["rows"]:
+                values = [row["percentiles_us"][name] for name in ("1", "50", "99.5", "100")]
+                self.assertEqual(values, sorted(values))
+                self.assertGreater(values[0], 0)
+                # The mean lies between the least and the greatest; a little is lost between two clocks.
+                self.assertGreater(row["latency_us"], 0.5 * values[0] - cost)
+                self.assertLess(row["latency_us"], 1.5 * values[3] + 1)
+        out = start("latency", *QUICK, "-m", "8:8", "-z")[1]
+        self.assertIn("P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)", out)
+        self.assertEqual(len(rows(start("latency", *QUICK, "-m", "8:8", "-z75")[1])[0]), 3)
+
+    def test_percentiles_see_a_straggler(self):
+        # One iteration of 20 waits 30 ms in the preloaded library: the mean shows it diluted, P100 in full, P90 not.
+        with tempfile.TemporaryDirectory() as folder:
+            library = corrupting_library(folder)
+            before = ("env", "LD_PRELOAD=" + library, "CORRUPT=late")
+            status, out, err = start("latency", "-i", "20", "-x", "2", "-m", "64:64", "-P", "50,100", before=before)
+        self.assertEqual(status, 0, err)
+        _, mean, middle, most = rows(out)[0]
+        self.assertGreater(float(most), 14000)
+        self.assertLess(float(middle), 5000)
+        self.assertLess(float(mean), 0.5 * float(most))
 
     def test_odd_sizes(self):
         status, out, err = start("latency", *QUICK, "-m", "0:5", "-c")
@@ -104,13 +178,17 @@ class Programs(unittest.TestCase):
 
     def test_refusals(self):
         for program, options, says in (
-            ("latency", ("-z",), "-z: unknown option"),
+            ("latency", ("-q",), "-q: unknown option"),
+            ("latency", ("-P", "0,50"), "-P 0,50: expected at most 8 percentages"),
+            ("latency", ("-z101",), "-z 101: expected at most 8 percentages"),
+            ("latency", ("-P", "50,"), "-P 50,: expected at most 8 percentages"),
+            ("bw", ("-z",), "-z: this program has no percentiles"),
             ("latency", ("--frob",), "--frob: unknown option"),
             ("latency", ("-i", "0"), "-i 0: expected a whole number from 1 to 1000000000"),
             ("latency", ("-m", "8:4"), "-m: the largest size, 4, is below the smallest, 8"),
             ("latency", ("-m", "x"), "-m x: expected [MIN:]MAX"),
             ("latency", ("-m", "4G"), "is above 2147483647"),
-            ("latency", ("-f",), "-f: only the collective programs have it"),
+            ("latency", ("-f",), "-f: only the programs of more than two ranks have it"),
             ("latency", ("-W", "4"), "-W: this program has no window"),
             ("bw", ("-W", "0"), "-W 0: expected a whole number from 1 to 65536"),
             ("bw", ("-d", "rocm"), "-d rocm: expected cuda or managed"),
@@ -144,16 +222,14 @@ class Programs(unittest.TestCase):
 
     def test_validation_finds_a_wrong_byte(self):
         with tempfile.TemporaryDirectory() as folder:
-            library = os.path.join(folder, "corrupt.so")
-            source = os.path.join(HERE, "corrupt.c")
-            subprocess.run([MPICC, "-shared", "-fPIC", "-o", library, source], check=True)
+            library = corrupting_library(folder)
             for program in HEADERS:
                 for where, says in (("last", "instead of"), ("behind", "written behind the message")):
                     before = ("env", "LD_PRELOAD=" + library, "CORRUPT=" + where)
                     window = ("-W", "4") if "bw" in program else ()
                     status, out, err = start(program, *QUICK, "-m", "32:128", "-c", *window, before=before)
                     self.assertEqual(status, 1, (program, where, out, err))
-                    self.assertEqual([row[2] for row in rows(out)], ["Pass", "Fail", "Fail"], (program, where))
+                    self.assertEqual([row[-1] for row in rows(out)], ["Pass", "Fail", "Fail"], (program, where))
                     self.assertTrue(re.search(says, err), err)
                     self.assertIn("%s: validation failed" % program, err)
 
