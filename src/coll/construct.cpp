@@ -103,23 +103,26 @@ Result<PendingChild> start_duplicate(Communicator& parent) {
   const ContextId offer = parent.rank() == 0 ? parent.instance.new_contexts() : 0;
   Made child = inherit(parent, Communicator::create(parent.instance, offer, parent.group));
   if (!child) return std::move(child).error();
+  if (parent.topology) (*child)->topology = parent.topology->clone();
+  return await_context(parent, **child);
+}
+
+Result<PendingChild> await_context(Communicator& parent, Communicator& child, const Algorithm* algorithm) {
   Call call;
   call.what = Collective::bcast;
   call.comm = &parent;
   call.rank = parent.rank();
   call.size = parent.size();
-  const p2p::Buffer id = packed(&(*child)->id, sizeof(ContextId));
+  const p2p::Buffer id = packed(&child.id, sizeof(ContextId));
+  if (algorithm != nullptr) call.send.address = &child;
   call.recv.address = id.address;
   call.recv.count = id.count;
   call.recv.type = id.type;
   call.recv.classified = true;  // host memory
   call.bytes = sizeof(ContextId);
-  auto request = start(call);
-  if (request.ok()) {
-    if (parent.topology) (*child)->topology = parent.topology->clone();
-    return PendingChild{*child, *request};
-  }
-  (*child)->release();
+  auto request = algorithm != nullptr ? start(call, *algorithm) : start(call);
+  if (request.ok()) return PendingChild{&child, *request};
+  child.release();
   return std::move(request).error();
 }
 

@@ -13,6 +13,8 @@
 
 namespace weft::coll {
 
+struct Algorithm;
+
 /// Context of messages between processes that share no communicator yet (create_from_group). Ids below
 /// 2^33 belong to no creator.
 inline constexpr core::ContextId kBootstrapContext = 0x100;
@@ -74,6 +76,10 @@ struct Wish {
 /// Errc::group when `group` holds a process that `whole` does not.
 [[nodiscard]] Status check_subset(const core::Group& group, const core::Group& whole);
 
+/// Starts telling all of the parent the child's context id; `algorithm`: a broadcast unless given, which gets
+/// the child as its operand to send.
+[[nodiscard]] Result<PendingChild> await_context(core::Communicator& parent, core::Communicator& child,
+                                                 const Algorithm* algorithm = nullptr);
 /// Gives a fresh communicator what every child inherits of its parent; errors when it could not be made.
 [[nodiscard]] Made inherit(core::Communicator& parent, core::Communicator* child);
 

@@ -162,20 +162,7 @@ Result<PendingChild> intercomm_start_duplicate(Communicator& parent) {
   const ContextId offer = makes ? parent.instance.new_contexts(kIdsEach) : 0;
   Made child = inherit(parent, assemble(parent.instance, offer, parent.group, parent.remote_group));
   if (!child) return std::move(child).error();
-  Call call;
-  call.what = Collective::bcast;
-  call.comm = &parent;
-  call.rank = parent.rank();
-  call.size = parent.size();
-  call.send.address = *child;
-  call.recv.address = &(*child)->id;
-  call.recv.count = call.bytes = sizeof(ContextId);
-  call.recv.type = packed(nullptr, 0).type;
-  call.recv.classified = true;  // host memory
-  auto request = start(call, kContextAgreement);
-  if (request.ok()) return PendingChild{*child, *request};
-  (*child)->release();
-  return std::move(request).error();
+  return await_context(parent, **child, &kContextAgreement);
 }
 
 Made intercomm_split(Communicator& parent, int64_t color, int key) {
