@@ -18,8 +18,8 @@
 #include "api/memory_kinds.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "coll/workspace.hpp"
 #include "device/memory.hpp"
+#include "device/workspace.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"
@@ -182,7 +182,7 @@ void leave() {
   p2p::flush_buffers(instance);
   stream::abandon_all();
   p2p::quiesce(instance);
-  coll::Workspace::close();
+  device::Workspace::close();
   instance.gpu_scratch.reset();
   device::close();
   g_state.store(State::finalized);

@@ -9,18 +9,21 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "coll/workspace.hpp"
+#include "coll/gpu_reduction.hpp"
 #include "device/copy.hpp"
+#include "device/pack.hpp"
+#include "device/workspace.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
 namespace weft::coll {
 namespace {
 
-log::SlowPath scattered_copy("coll.scattered_device_copy",
-                             "about 2 us for each run of bytes of the datatype");
 log::SlowPath staged_reduction(
     "coll.host_reduction",
     "the operands cross PCIe and the CPU reduces them: 10x to 100x slower than a kernel");
+
+constexpr uint64_t kPart = 8 << 20;   // packed at a time on the way between GPU and host
+constexpr uint64_t kSmallPart = 256;  // below, runs are copied one by one
 
 device::Memory memory_of(const p2p::Buffer& buffer) {
   if (buffer.memory != nullptr) return *buffer.memory;
@@ -32,13 +35,41 @@ p2p::View view_of(const p2p::Buffer& buffer, const device::Memory& memory) {
           buffer.count, memory};
 }
 
-Status device_copy(const p2p::Buffer& to, const device::Memory& to_memory, const p2p::Buffer& from,
-                   const device::Memory& from_memory, int64_t n) {
-  if (!to.type->contiguous() || !from.type->contiguous())
-    scattered_copy.hit("a collective copied noncontiguous elements in device memory inside one process");
-  auto ticket = p2p::submit(view_of(to, to_memory), view_of(from, from_memory), static_cast<uint64_t>(n),
-                            device::Lane::local);
+Status finish(Result<device::Ticket> ticket) {
   return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
+}
+
+/// Between noncontiguous device memory and host memory that kernels do not reach: packed on the GPU, copied
+/// in parts.
+Status copy_through_workspace(const p2p::View& to, const p2p::View& from, uint64_t n) {
+  const bool packs = from.memory.on_device();
+  auto leased = device::Workspace::lease(packs ? from.memory : to.memory, std::min(n, kPart));
+  if (!leased) return std::move(leased).error();
+  const device::Memory& memory = leased->memory();
+  const p2p::View room{reinterpret_cast<std::byte*>(memory.base), nullptr, 0, memory};
+  for (uint64_t at = 0; at < n; at += kPart) {
+    const size_t part = std::min(kPart, n - at);
+    const p2p::View host{(packs ? to.address : from.address) + at, nullptr, 0,
+                         packs ? to.memory : from.memory};
+    if (packs) {
+      WEFT_TRY(finish(p2p::submit_part_out(room, from, at, part, device::Lane::local)));
+      WEFT_TRY(device::copy(host.address, host.memory, room.address, room.memory, part));
+    } else {
+      WEFT_TRY(device::copy(room.address, room.memory, host.address, host.memory, part));
+      WEFT_TRY(finish(p2p::submit_part(to, at, room, part, device::Lane::local)));
+    }
+  }
+  return {};
+}
+
+Status device_copy(const p2p::View& to, const p2p::View& from, uint64_t n) {
+  const bool one_typed = (to.type == nullptr) != (from.type == nullptr);
+  const p2p::View& typed = to.type != nullptr ? to : from;
+  if (one_typed && typed.memory.on_device() && n > kSmallPart && !device::can_pack(to.memory, from.memory))
+    if (Status copied = copy_through_workspace(to, from, n);
+        copied.ok() || copied.error().code() != Errc::unsupported)
+      return copied;
+  return finish(p2p::submit(to, from, n, device::Lane::local));
 }
 
 Status reduce_by_kernel(device::Reduction reduction, const p2p::Buffer& in, const p2p::Buffer& inout,
@@ -62,7 +93,7 @@ Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
   if (device::available()) [[unlikely]] {
     const device::Memory to_memory = memory_of(to), from_memory = memory_of(from);
     if (to_memory.on_device() || from_memory.on_device())
-      return device_copy(to, to_memory, from, from_memory, n);
+      return device_copy(view_of(to, to_memory), view_of(from, from_memory), static_cast<uint64_t>(n));
   }
   if (to.type->contiguous() && from.type->contiguous())
     std::memcpy(to.address, from.address, static_cast<size_t>(n));

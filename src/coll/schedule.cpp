@@ -2,12 +2,14 @@
 // Schedules: the loop over rounds, and the requests that keep it.
 #include "coll/schedule.hpp"
 
+#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "coll/circle.hpp"
 #include "coll/gpu/domain.hpp"
+#include "coll/gpu_reduction.hpp"
 #include "coll/select/table.hpp"
 #include "coll/shared/shared.hpp"
 
@@ -44,7 +46,7 @@ Status Schedule::take_scratch() {
   const size_t scratch = algorithm_->scratch != nullptr ? algorithm_->scratch(call_) : 0;
   call_.scratch_bytes = scratch;
   if (call_.on_gpu && scratch != 0) {
-    auto leased = Workspace::lease(call_.gpu, scratch);
+    auto leased = device::Workspace::lease(call_.gpu, std::max(scratch, device::Workspace::kMappable));
     if (!leased) return leave_gpu(leased.error());
     workspace_ = std::move(*leased);
     call_.gpu = workspace_.memory();
@@ -89,7 +91,7 @@ bool Schedule::advance() {
 
 Status Schedule::end() {
   Status outcome = stage_.take_outcome();
-  workspace_ = Workspace();
+  workspace_ = device::Workspace();
   Status left = mirror_.leave(call_);
   return outcome.ok() ? std::move(left) : std::move(outcome);
 }

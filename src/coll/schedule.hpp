@@ -11,9 +11,9 @@
 #include "coll/call.hpp"
 #include "coll/copy.hpp"
 #include "coll/stage.hpp"
-#include "coll/workspace.hpp"
 #include "core/instance.hpp"
 #include "core/request.hpp"
+#include "device/workspace.hpp"
 
 namespace weft::coll {
 
@@ -63,7 +63,7 @@ class Schedule {
   int phase_start_ = 0;
   bool over_ = false;
   HostMirror mirror_;
-  Workspace workspace_;
+  device::Workspace workspace_;
   std::unique_ptr<std::byte[]> heap_;
   Stage stage_;
   alignas(64) std::byte inline_[kInlineScratch];

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "coll/copy.hpp"
-#include "coll/workspace.hpp"
+#include "coll/gpu_reduction.hpp"
 #include "core/instance.hpp"
 
 namespace weft::coll {

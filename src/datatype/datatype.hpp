@@ -17,6 +17,7 @@
 #include "datatype/checked.hpp"
 #include "datatype/layout.hpp"
 #include "datatype/walk.hpp"
+#include "device/pack.hpp"
 
 namespace weft::datatype {
 
@@ -125,6 +126,9 @@ class Datatype {
   /// `count` elements as one strided block, when they are.
   [[nodiscard]] std::optional<Strided> strided(Count count = 1) const;
 
+  /// The runs of one element in the memory of the GPU of `near`, made on first use: see shape_of().
+  [[nodiscard]] Result<const device::SegmentTable*> table(const device::Memory& near) const;
+
   std::shared_ptr<void> attributes;  ///< owned by core
 
  private:
@@ -138,6 +142,8 @@ class Datatype {
   bool predefined_ = false;
   bool committed_ = false;
   bool contiguous_ = false;
+  mutable bool tabulated_ = true;  // no table has been refused
+  mutable std::vector<std::unique_ptr<device::SegmentTable>> tables_;
 };
 
 /// The type behind a handle value; nullptr when it is not a live handle (foreign, freed, MPI_DATATYPE_NULL).

@@ -25,6 +25,15 @@ match::Key key_of(int source, int tag, core::ContextId context) {
                "process): check the device and CUDA_VISIBLE_DEVICES");
 }
 
+/// One run of bytes, wherever it begins in its elements, is as good as a contiguous type.
+[[gnu::cold]] void join_run(Transfer& t, const Buffer& buffer) {
+  const auto block = buffer.type->strided(buffer.count);
+  if (!block || block->dimensions != 0) return;
+  t.shift = block->displacement;
+  t.address = t.data() + t.shift;
+  t.contiguous = true;
+}
+
 /// Layout, size and memory kind. False: fault_of() says what is wrong.
 bool fill_in(Transfer& t, const Buffer& buffer) {
   t.address = buffer.address;
@@ -38,6 +47,8 @@ bool fill_in(Transfer& t, const Buffer& buffer) {
     t.memory = {};
   else
     t.memory = device::classify(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()));
+  if (t.memory.on_device() && !t.contiguous && t.bytes != 0) [[unlikely]]
+    join_run(t, buffer);
   return bytes.has_value() && t.memory.fault == 0;
 }
 

@@ -41,7 +41,8 @@ void Transfer::destroy() {
 
 Status Transfer::start() {
   rearm();
-  Engine::start(*this, {address, count, type}, rank, tag);
+  std::byte* const given = data() - std::exchange(shift, 0);
+  Engine::start(*this, {given, count, type}, rank, tag);
   return {};
 }
 

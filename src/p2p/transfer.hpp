@@ -78,6 +78,7 @@ class Transfer : public core::Request, public match::Node {
   int tag = 0;
   uint32_t peer = 0;  ///< process, once known
   void* address = nullptr;
+  int64_t shift = 0;  ///< from the buffer that the application gave to `address`: see join_run()
   int64_t count = 0;
   const datatype::Datatype* type = nullptr;
   uint64_t bytes = 0;     ///< size of the send, room of the receive

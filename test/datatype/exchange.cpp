@@ -12,6 +12,7 @@
 
 #include "datatype/mirror.hpp"
 #include "datatype/support.hpp"
+#include "datatype/twin.hpp"
 #include "reference/rounds.hpp"
 
 namespace {
@@ -46,7 +47,6 @@ struct Memory {
   Count origin;
   explicit Memory(const Layout& layout)
       : bytes(static_cast<size_t>(layout.high - layout.low + 16)), origin(8 - layout.low) {}
-  char* address() { return bytes.data() + origin; }
 };
 
 void fail(const std::string& what) {
@@ -83,19 +83,19 @@ Layout plain(Count n, MPI_Datatype type) {
   return {type, n, std::move(bytes)};
 }
 
-void transfer(Memory& out, const Layout& sent, Memory& in, const Layout& received, Count mode,
+void transfer(char* out, const Layout& sent, char* in, const Layout& received, Count mode,
               MPI_Status& status) {
   const int right = (rank + 1) % size, left = (rank + size - 1) % size;
   if (mode == 0) {
-    MPI_Sendrecv_c(out.address(), sent.count, sent.type, right, 1, in.address(), received.count,
-                   received.type, left, 1, MPI_COMM_WORLD, &status);
+    MPI_Sendrecv_c(out, sent.count, sent.type, right, 1, in, received.count, received.type, left, 1,
+                   MPI_COMM_WORLD, &status);
     return;
   }
   MPI_Request requests[2];
   auto* const call = mode == 1 ? &MPI_Isend_c : &MPI_Issend_c;
-  call(out.address(), sent.count, sent.type, right, 1, MPI_COMM_WORLD, &requests[0]);
+  call(out, sent.count, sent.type, right, 1, MPI_COMM_WORLD, &requests[0]);
   if (mode == 2) MPI_Probe(left, 1, MPI_COMM_WORLD, &status);
-  MPI_Irecv_c(in.address(), received.count, received.type, left, 1, MPI_COMM_WORLD, &requests[1]);
+  MPI_Irecv_c(in, received.count, received.type, left, 1, MPI_COMM_WORLD, &requests[1]);
   MPI_Wait(&requests[1], &status);
   MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
 }
@@ -110,7 +110,9 @@ void exchange(const Layout& sent, const Layout& received, Count elements, Count 
   for (size_t i = 0; i < stream.size(); ++i)
     expected.bytes[static_cast<size_t>(expected.origin + received.map[i])] = stream[i];
   MPI_Status status;
-  transfer(out, sent, in, received, mode, status);
+  const weft::test::Twin from(out.bytes), to(in.bytes);
+  transfer(from.data() + out.origin, sent, to.data() + in.origin, received, mode, status);
+  to.download();
   if (in.bytes != expected.bytes) {
     const auto at =
         std::mismatch(in.bytes.begin(), in.bytes.end(), expected.bytes.begin()).first - in.bytes.begin();
@@ -135,7 +137,7 @@ void check_queries(MPI_Datatype type, const weft::reference::TypeMap& map) {
     fail("size or extent is wrong");
 }
 
-/// MPI_Pack in two steps.
+/// MPI_Pack in two steps, and MPI_Unpack.
 void check_pack(const Layout& layout, Count first, uint64_t seed) {
   Memory memory(layout);
   fill(memory, rank, seed);
@@ -144,10 +146,25 @@ void check_pack(const Layout& layout, Count first, uint64_t seed) {
   MPI_Count room = 0, position = 0;
   MPI_Pack_size_c(layout.count, layout.type, MPI_COMM_WORLD, &room);
   std::vector<char> packed(static_cast<size_t>(room));
-  MPI_Pack_c(memory.address(), first, layout.type, packed.data(), room, &position, MPI_COMM_WORLD);
-  MPI_Pack_c(memory.address() + first * extent, layout.count - first, layout.type, packed.data(), room,
-             &position, MPI_COMM_WORLD);
+  const weft::test::Twin from(memory.bytes), to(packed);
+  char* const elements = from.data() + memory.origin;
+  MPI_Pack_c(elements, first, layout.type, to.data(), room, &position, MPI_COMM_WORLD);
+  MPI_Pack_c(elements + first * extent, layout.count - first, layout.type, to.data(), room, &position,
+             MPI_COMM_WORLD);
+  to.download();
   if (position != room || packed != stream_of(memory, layout)) fail("MPI_Pack gives another stream");
+  if (layout.overlaps()) return;
+  Memory expected(layout);
+  expected.bytes.assign(expected.bytes.size(), '\x66');
+  Memory unpacked = expected;
+  for (size_t i = 0; i < packed.size(); ++i)
+    expected.bytes[static_cast<size_t>(expected.origin + layout.map[i])] = packed[i];
+  const weft::test::Twin stream(packed), back(unpacked.bytes);
+  position = 0;
+  MPI_Unpack_c(stream.data(), room, &position, back.data() + unpacked.origin, layout.count, layout.type,
+               MPI_COMM_WORLD);
+  back.download();
+  if (position != room || unpacked.bytes != expected.bytes) fail("MPI_Unpack puts bytes elsewhere");
 }
 
 void round(uint64_t seed) {
@@ -180,6 +197,7 @@ void round(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  weft::test::open_twins();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);

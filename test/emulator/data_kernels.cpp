@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
 #include "world.hpp"
 
@@ -52,7 +53,80 @@ class Reduce : public Kernel {
   uint64_t next_ = 0;
 };
 
+/// Addresses of one side of a copy, as host code sees them.
+class Side {
+ public:
+  Side(ContextObject& context, const contract::Layout& layout) : context_(context), layout_(layout) {}
+
+  /// The table, if there is one.
+  bool map() {
+    if (layout_.segments == 0) return true;
+    layout_.prefix = host(layout_.prefix, (layout_.segments + uint64_t{1}) * sizeof(uint32_t));
+    layout_.displacement = host(layout_.displacement, layout_.segments * sizeof(int64_t));
+    return layout_.prefix != 0 && layout_.displacement != 0;
+  }
+  /// A word, null when the GPU could not reach it or it is not aligned.
+  char* word(uint32_t index, uint32_t size, uint32_t begin, uint32_t end) {
+    const uint64_t at =
+        contract::locate(layout_, index, size, contract::segments_of(layout_, begin, end, size));
+    if (at % size != 0) return nullptr;
+    if (at - page_ >= kPage || at - page_ + size > kPage) {  // a look-up a page is slow enough
+      page_ = at / kPage * kPage;
+      mapped_ = reinterpret_cast<char*>(host(page_, kPage));
+      if (mapped_ == nullptr) {  // the allocation ends in it
+        page_ = ~uint64_t{0};
+        return reinterpret_cast<char*>(host(at, size));
+      }
+    }
+    return mapped_ + (at - page_);
+  }
+
+ private:
+  static constexpr uint64_t kPage = 4096;
+  uint64_t host(uint64_t address, uint64_t bytes) const {
+    return reinterpret_cast<uint64_t>(reach_from(context_, address, bytes));
+  }
+  ContextObject& context_;
+  contract::Layout layout_;
+  uint64_t page_ = ~uint64_t{0};
+  char* mapped_ = nullptr;
+};
+
+class Pack : public Kernel {
+ public:
+  Pack(ContextObject& context, void** parameters)
+      : p_(*static_cast<const contract::Pack*>(parameters[0])),
+        dst_(context, p_.dst),
+        src_(context, p_.src) {}
+
+  Turn turn(uint64_t) override {
+    if (!mapped_ && (!dst_.map() || !src_.map())) return Turn::illegal_address;
+    mapped_ = true;
+    const auto end = static_cast<uint32_t>(std::min<uint64_t>(p_.words, uint64_t{next_} + kItemsATurn));
+    for (; next_ < end; ++next_) {
+      const uint32_t begin = next_ / contract::Pack::kTile * contract::Pack::kTile;
+      const auto tile_end =
+          static_cast<uint32_t>(std::min<uint64_t>(p_.words, uint64_t{begin} + contract::Pack::kTile));
+      char* to = dst_.word(next_, p_.size, begin, tile_end);
+      const char* from = src_.word(next_, p_.size, begin, tile_end);
+      if (to == nullptr || from == nullptr) return Turn::illegal_address;
+      std::memcpy(to, from, p_.size);
+    }
+    return next_ < p_.words ? Turn::worked : Turn::ended;
+  }
+
+ private:
+  const contract::Pack p_;
+  Side dst_, src_;
+  bool mapped_ = false;
+  uint32_t next_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters) {
+  return std::make_unique<Pack>(context, parameters);
+}
 
 std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters) {
   return std::make_unique<Reduce>(context, parameters);

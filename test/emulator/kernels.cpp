@@ -204,6 +204,7 @@ const KernelEntry* find_kernel(const char* name) {
   static const KernelEntry entries[] = {{"weft_copy_list", create<CopyList>},
                                         {"weft_copier", create<Copier>},
                                         {"weft_reduce", create_reduce},
+                                        {"weft_pack", create_pack},
                                         {"weft_collective_packets", create_collective_packets},
                                         {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_enqueue", create_enqueue},

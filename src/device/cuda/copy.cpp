@@ -336,6 +336,7 @@ Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& 
 
 bool cuda::reaches(const State& state, const Memory& memory) {
   if (memory.kind == MemoryKind::cuda_managed) return true;
+  if (memory.staging) return memory.context == state.context;
   if (!memory.on_device()) return false;
   return memory.context != nullptr ? memory.context == state.context : memory.device == state.device;
 }

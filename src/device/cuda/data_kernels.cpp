@@ -5,6 +5,7 @@
 
 #ifdef WEFT_HAVE_KERNELS
 extern "C" const unsigned char weft_fatbin_reduce[];
+extern "C" const unsigned char weft_fatbin_pack[];
 #define WEFT_IMAGE(name) weft_fatbin_##name
 #else
 #define WEFT_IMAGE(name) nullptr
@@ -37,6 +38,8 @@ DataKernels load_data_kernels() {
   DataKernels kernels;
   Code code = load(kernels.modules[0], WEFT_IMAGE(reduce));
   if (code == kSuccess) code = find(kernels.modules[0], "weft_reduce", kernels.reduce);
+  if (code == kSuccess) code = load(kernels.modules[1], WEFT_IMAGE(pack));
+  if (code == kSuccess) code = find(kernels.modules[1], "weft_pack", kernels.pack);
   if (code == kSuccess) return kernels;
   no_kernels.hit(code == kNoBinary ? "this build has none (no nvcc when it was built)"
                                    : "the driver did not load them (" + describe(code) + ")");

@@ -9,8 +9,9 @@
 namespace weft::device::cuda {
 
 struct DataKernels {
-  std::array<Module, 1> modules{};
+  std::array<Module, 2> modules{};
   Function reduce = nullptr;  ///< null, all of them: not to be had
+  Function pack = nullptr;
 };
 
 /// Loads them into the current context.

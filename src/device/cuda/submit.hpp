@@ -25,7 +25,8 @@ class Issue {
 [[nodiscard]] Result<Ticket> submit_work(State& state, const Memory& dst, const Memory& src, Lane lane,
                                          const char* call, Issue issue);
 
-/// A kernel in the state's context may touch the memory: its own, what was mapped into it, managed memory.
+/// A kernel in the state's context may touch the memory: its own, what was mapped into it, managed memory,
+/// staging chunks.
 [[nodiscard]] bool reaches(const State& state, const Memory& memory);
 
 }  // namespace weft::device::cuda

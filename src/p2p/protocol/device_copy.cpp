@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/protocol/device_copy.hpp"
 
+#include <optional>
 #include <vector>
+
+#include "base/log.hpp"
+#include "datatype/shape.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -24,11 +28,42 @@ std::vector<Run> runs_of(const View& view, uint64_t offset, uint64_t n) {
   return runs;
 }
 
+/// A view for kernels in the context of `near`.
+Result<device::Shape> shape_of(const View& view, uint64_t offset, const device::Memory& near) {
+  if (view.type == nullptr) return device::plain(view.address + offset);
+  return datatype::shape_of(*view.type, view.count, view.address, static_cast<Count>(offset), near);
+}
+
+log::SlowPath scattered{"gpu.scattered_copy", "about 2 us for each run of bytes of the datatype"};
+constexpr size_t kManyPieces = 64;
+
+/// Copy engines are as good for runs of this size.
+constexpr uint64_t kLongRun = 256 << 10;
+
+bool has_short_runs(const View& view, const device::Shape& shape) {
+  const bool many = shape.dimensions > 0 || shape.table != nullptr;
+  return view.type != nullptr && many && datatype::run_length(shape) < kLongRun;
+}
+
+/// By the pack kernel, where it can and is quicker; an empty optional where not.
+std::optional<Result<device::Ticket>> submit_kernel(const View& to, uint64_t to_offset, const View& from,
+                                                    uint64_t from_offset, uint64_t n, device::Lane lane) {
+  if (!device::can_pack(to.memory, from.memory)) return std::nullopt;
+  const device::Memory& near = to.memory.on_device() ? to.memory : from.memory;
+  const auto target = shape_of(to, to_offset, near), source = shape_of(from, from_offset, near);
+  if (!target || !source || (!has_short_runs(to, *target) && !has_short_runs(from, *source)))
+    return std::nullopt;
+  auto ticket = device::pack_async(*target, to.memory, *source, from.memory, n, lane);
+  if (!ticket && ticket.error().code() == Errc::unsupported) return std::nullopt;
+  return ticket;
+}
+
 Result<device::Ticket> submit_ranges(const View& to, uint64_t to_offset, const View& from,
                                      uint64_t from_offset, uint64_t n, device::Lane lane) {
   if (to.type == nullptr && from.type == nullptr)
     return device::copy_async(to.address + to_offset, to.memory, from.address + from_offset, from.memory, n,
                               lane);
+  if (auto packed = submit_kernel(to, to_offset, from, from_offset, n, lane)) return std::move(*packed);
   const auto targets = runs_of(to, to_offset, n), sources = runs_of(from, from_offset, n);
   std::vector<device::Piece> pieces;
   pieces.reserve(std::max(targets.size(), sources.size()));
@@ -39,6 +74,7 @@ Result<device::Ticket> submit_ranges(const View& to, uint64_t to_offset, const V
     if ((i_used += length) == targets[i].length) ++i, i_used = 0;
     if ((j_used += length) == sources[j].length) ++j, j_used = 0;
   }
+  if (pieces.size() > kManyPieces) scattered.hit("no kernel reaches both sides, or describes the datatype");
   return device::copy_pieces_async(pieces.data(), pieces.size(), to.memory, from.memory, lane);
 }
 

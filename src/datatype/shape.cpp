@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "datatype/shape.hpp"
+
+namespace weft::datatype {
+namespace {
+
+constexpr size_t kMostRuns = size_t{1} << 22;  // a table of 48 MiB
+
+static_assert(Strided::kMaxDimensions == device::Shape::kDimensions);
+
+device::Shape shape_of(const Strided& block, void* address) {
+  device::Shape shape = device::plain(address);
+  shape.address += static_cast<uint64_t>(block.displacement);
+  shape.length = block.length;
+  shape.dimensions = block.dimensions;
+  for (int i = 0; i < block.dimensions; ++i) {
+    shape.count[i] = block.count[i];
+    shape.stride[i] = block.stride[i];
+  }
+  return shape;
+}
+
+Result<std::unique_ptr<device::SegmentTable>> make_table(const Datatype& type, const device::Memory& near) {
+  std::vector<device::Segment> runs;
+  for_each_run(type, 1, 0, type.size(), [&](Count displacement, Count length) {
+    runs.push_back({displacement, length});
+    return runs.size() <= kMostRuns;
+  });
+  if (runs.size() > kMostRuns)
+    return Error(Errc::unsupported, "an element of the datatype has more than 2^22 runs of bytes");
+  return device::SegmentTable::create(runs, near);
+}
+
+}  // namespace
+
+Result<const device::SegmentTable*> Datatype::table(const device::Memory& near) const {
+  std::erase_if(tables_, [](const auto& table) { return !table->memory.alive(); });
+  for (const auto& table : tables_)
+    if (table->serves(near)) return table.get();
+  if (!tabulated_) return Error(Errc::unsupported, "no table could be made before");
+  auto made = make_table(*this, near);
+  tabulated_ = made.ok();
+  if (!made) return std::move(made).error();
+  tables_.push_back(std::move(*made));
+  return tables_.back().get();
+}
+
+Result<device::Shape> shape_of(const Datatype& type, Count count, void* address, Count offset,
+                               const device::Memory& near) {
+  device::Shape shape;
+  if (const auto block = type.strided(count)) {
+    shape = shape_of(*block, address);
+  } else {
+    auto table = type.table(near);
+    if (!table) return std::move(table).error();
+    shape = device::plain(address);
+    shape.table = *table;
+    shape.stride[0] = type.extent();
+  }
+  shape.offset = static_cast<uint64_t>(offset);
+  return shape;
+}
+
+}  // namespace weft::datatype
