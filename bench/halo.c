@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Work on data in GPU memory: reductions, packing and unpacking inside a GPU, and between two GPUs the column
 // of a matrix and the faces of a cube, each beside the contiguous message of the same size. 1 or 2 ranks.
-// Usage: halo [-s] [-v]    -s: small sizes, for a trial; -v: check what arrives
+// Usage: halo [-s] [-v] [-p]    -s: small sizes, for a trial; -v: check what arrives; -p: only between two
+// GPUs
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,7 +13,7 @@
 #include "common/device.h"
 
 static int rank, ranks;
-static bool small, check;
+static bool small, check, pairs_only;
 
 static void stop(const char* what) {
   fprintf(stderr, "halo: rank %d: %s\n", rank, what);
@@ -252,6 +253,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "-s")) small = true;
     if (!strcmp(argv[i], "-v")) check = true;
+    if (!strcmp(argv[i], "-p")) pairs_only = true;
   }
   if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
     fprintf(stderr, "halo: %s\n", error);
@@ -261,7 +263,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (rank == 0) printf("%-44s %15s %15s %8s\n", "# work", "time", "rate", "of ref.");
-  if (rank == 0) inside();
+  if (rank == 0 && !pairs_only) inside();
   MPI_Barrier(MPI_COMM_WORLD);
   if (ranks == 2) {
     column();

@@ -2,6 +2,7 @@
 #include "p2p/transfer.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "p2p/engine.hpp"
 
