@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/instance.hpp"
@@ -26,7 +27,7 @@ struct Message : match::Entry {
   size_t size = 0;                     ///< bytes stored: payload (eager) or header (ready_to_send)
   bool matched = false;                ///< taken by a matched probe
   core::Communicator* comm = nullptr;  ///< set by a matched probe
-  alignas(8) std::byte inlined[320];
+  alignas(8) std::byte inlined[384];
   std::unique_ptr<std::byte[]> heap;
   [[nodiscard]] const std::byte* data() const { return heap ? heap.get() : inlined; }
   static Slab<Message>& slab();
@@ -216,6 +217,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   const transport::cuda_ipc::Region* region_of(uint32_t source, const ReadyToSend& rts);
   static device::Memory mapping_side(const Transfer& t);
   transport::cuda_ipc::Mapping* map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts);
+  [[nodiscard]] std::optional<size_t> append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
+                                                     std::byte* room);
+  bool get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   void device_eager(Transfer& t, const std::byte* payload, size_t size);
   void device_self(Transfer& t, Transfer& sender);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "device/memory.hpp"
+#include "device/pack.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
@@ -51,9 +52,18 @@ struct ReadyToSend : Header {
   static constexpr uint8_t kRegionName = 16;  ///< or, when the peer was told before, a cuda_ipc::RegionName
   static constexpr uint8_t kScratch = 32;     ///< the region is scratch: the data will be packed into it
   static constexpr uint8_t kProbe = 8;        ///< and a cuda_ipc::Probe behind the region
+  static constexpr uint8_t kStrided = 64;     ///< and a Strides: how the data lie, from `address` on
   uint64_t sender;
   uint64_t bytes;
   uint64_t address;
+};
+
+/// Behind a ready-to-send: runs of `length` bytes along up to three dimensions, innermost first.
+struct Strides {
+  int64_t length;
+  int64_t dimensions;
+  int64_t count[device::Shape::kDimensions];
+  int64_t stride[device::Shape::kDimensions];
 };
 
 struct ClearToSend : Header {
@@ -97,8 +107,8 @@ struct Finished : Header {
   uint64_t senders[kMax];
 };
 
-inline constexpr size_t kMaxControl =
-    sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) + sizeof(transport::cuda_ipc::Probe);
+inline constexpr size_t kMaxControl = sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) +
+                                      sizeof(transport::cuda_ipc::Probe) + sizeof(Strides);
 
 static_assert(sizeof(Finished) <= kMaxControl);
 

@@ -55,6 +55,8 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
     if (size) return *size;
     no_export.hit(size.error().message());
   }
+  if (t.memory.kind == device::MemoryKind::cuda_device && !t.contiguous)
+    if (const auto size = append_strides(t, to, rts, room)) return *size;
   auto area = scratch_.area(t.memory);
   auto size = area ? append_export((*area)->memory, to, rts, room) : std::move(area).error();
   if (!size) {
@@ -175,6 +177,7 @@ transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t sou
 bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if ((rts.flags & ReadyToSend::kScratch) != 0) return get_through_scratch(t, source, rts);
   if (t.memory.kind == device::MemoryKind::host) return false;  // no GPU reaches it: a CPU copies
+  if ((rts.flags & ReadyToSend::kStrided) != 0) return get_strided(t, source, rts);
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
   gets_.push_back({&t, source, rts.sender, mapping, static_cast<std::byte*>(mapping->at(rts.address))});

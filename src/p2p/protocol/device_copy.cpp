@@ -91,6 +91,15 @@ Result<device::Ticket> submit_part(const View& to, uint64_t offset, const View& 
   return submit_ranges(to, offset, from, 0, n, lane);
 }
 
+Result<device::Ticket> submit_from(const View& to, const device::Shape& from,
+                                   const device::Memory& from_memory, uint64_t bytes, device::Lane lane) {
+  if (!device::can_pack(to.memory, from_memory))
+    return Error(Errc::unsupported, "no kernel reaches both sides");
+  auto target = shape_of(to, 0, to.memory);
+  if (!target) return std::move(target).error();
+  return device::pack_async(*target, to.memory, from, from_memory, bytes, lane);
+}
+
 Result<device::Ticket> submit_part_out(const View& to, const View& from, uint64_t offset, size_t n,
                                        device::Lane lane) {
   return submit_ranges(to, 0, from, offset, n, lane);

@@ -5,6 +5,7 @@
 
 #include "datatype/datatype.hpp"
 #include "device/copy.hpp"
+#include "device/pack.hpp"
 #include "p2p/transfer.hpp"
 
 namespace weft::p2p {
@@ -23,6 +24,11 @@ struct View {
                                             device::Lane lane);
 /// Plain bytes `from` to bytes [offset, offset + n) of the stream of `to`.
 [[nodiscard]] Result<device::Ticket> submit_part(const View& to, uint64_t offset, const View& from, size_t n,
+                                                 device::Lane lane);
+/// The first `bytes` of a packed stream that lies elsewhere as `from` says, by a kernel. Errc::unsupported:
+/// it cannot.
+[[nodiscard]] Result<device::Ticket> submit_from(const View& to, const device::Shape& from,
+                                                 const device::Memory& from_memory, uint64_t bytes,
                                                  device::Lane lane);
 /// Bytes [offset, offset + n) of the stream of `from` to plain bytes `to`.
 [[nodiscard]] Result<device::Ticket> submit_part_out(const View& to, const View& from, uint64_t offset,

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Strided blocks of device memory, read by a kernel of the receiver where they lie: one kernel instead of
+// packing, fetching and unpacking. For blocks whose runs are long enough for NVLink, or which are small.
+#include <algorithm>
+#include <cstring>
+
+#include "device/pack.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/protocol/device_copy.hpp"
+
+namespace weft::p2p {
+namespace {
+
+using transport::cuda_ipc::Probe;
+using transport::cuda_ipc::Region;
+using transport::cuda_ipc::RegionName;
+
+constexpr uint64_t kSector = 32;         // bytes that cross NVLink for each run, at least
+constexpr uint64_t kOverhead = 3 << 20;  // bytes more that may cross it for two kernels less: 10 us
+
+/// The bytes that a block takes in memory, from its first run on.
+struct Extent {
+  int64_t low = 0, high = 0;
+};
+Extent extent_of(const datatype::Strided& block) {
+  Extent extent{0, block.length};
+  for (int i = 0; i < block.dimensions; ++i) {
+    const int64_t reach = (block.count[i] - 1) * block.stride[i];
+    (reach < 0 ? extent.low : extent.high) += reach;
+  }
+  return extent;
+}
+
+/// Reading the runs over NVLink is quicker than packing them first.
+bool reads_well(const datatype::Strided& block, uint64_t bytes) {
+  const auto length = static_cast<uint64_t>(block.length);
+  const uint64_t crossing = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
+  return crossing <= bytes + std::max(bytes / 4, kOverhead);
+}
+
+/// Where the Strides of a ready-to-send are.
+const std::byte* strides_of(const ReadyToSend& rts) {
+  const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
+  at += (rts.flags & ReadyToSend::kRegionName) != 0 ? sizeof(RegionName) : sizeof(Region);
+  return at + ((rts.flags & ReadyToSend::kProbe) != 0 ? sizeof(Probe) : 0);
+}
+
+}  // namespace
+
+// Sender: nullopt when the data have to be packed here first.
+std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
+                                             std::byte* room) {
+  const auto block = t.type->strided(t.count);
+  if (!block || !reads_well(*block, t.bytes) || !device::can_pack(t.memory, t.memory)) return std::nullopt;
+  const Extent extent = extent_of(*block);
+  const std::byte* const first = t.data() + block->displacement;
+  if (!t.memory.covers(first + extent.low, static_cast<size_t>(extent.high - extent.low)))
+    return std::nullopt;
+  const auto size = append_export(t.memory, to, rts, room);
+  if (!size) return std::nullopt;
+  rts.flags |= ReadyToSend::kStrided;
+  rts.address = reinterpret_cast<uint64_t>(first);
+  Strides strides{block->length, block->dimensions, {}, {}};
+  std::copy(std::begin(block->count), std::end(block->count), strides.count);
+  std::copy(std::begin(block->stride), std::end(block->stride), strides.stride);
+  std::memcpy(room + *size, &strides, sizeof strides);
+  return *size + sizeof strides;
+}
+
+// Receiver: reads the sender's block and writes to the places of the receive. False: not possible for this
+// message.
+bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  if (!device_side(t)) return false;
+  auto* mapping = map_region(t, source, rts);
+  if (mapping == nullptr) return false;
+  Strides strides;
+  std::memcpy(&strides, strides_of(rts), sizeof strides);
+  device::Shape from = device::plain(mapping->at(rts.address));
+  from.length = strides.length;
+  from.dimensions = static_cast<int>(strides.dimensions);
+  std::copy(std::begin(strides.count), std::end(strides.count), from.count);
+  std::copy(std::begin(strides.stride), std::end(strides.stride), from.stride);
+  auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, device::Lane::in);
+  if (!ticket) {
+    importer().release(mapping);
+    return false;
+  }
+  copies_.push_back({std::move(*ticket), {&t, source, rts.sender, mapping, nullptr}, {}});
+  return true;
+}
+
+}  // namespace weft::p2p
