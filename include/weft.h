@@ -13,6 +13,13 @@ extern "C" {
    otherwise, also before MPI_Init. Known under this name to programs written for other MPI libraries. */
 int MPIX_Query_cuda_support(void);
 
+/* Half precision: IEEE binary16 (_Float16, __half) and bfloat16 (__bf16, __nv_bfloat16), 2 bytes each. Sums,
+   products, minima and maxima are computed in float. The names are those of
+   other MPI libraries. */
+#define MPIX_C_FLOAT16 ((MPI_Datatype)0x0000024a)
+#define MPIX_BFLOAT16 ((MPI_Datatype)0x0000024b)
+#define MPIX_C_BF16 MPIX_BFLOAT16
+
 /* The message of the last error of an MPI call in this thread, "MPI_Send: dest = 7 (...): ...", cut to size -
    1 characters. *length, if not null, gets its whole length; 0 when there was no error. */
 int MPIX_Last_error_message(char* message, int size, int* length);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Predefined datatypes: the standard ABI's handle values, names and machine types (x86-64 and aarch64, LP64).
+// Predefined datatypes: the standard ABI's handle values, names and machine types (x86-64 and aarch64, LP64), and
+// those of weft.h.
 // Fortran's default kinds are those of compilers without -i8/-r8: 4-byte INTEGER, REAL and LOGICAL.
 #pragma once
 #include <cstdint>
@@ -59,6 +60,8 @@ namespace weft::datatype {
   X(0x247, "MPI_BYTE", byte)                                   \
   X(0x248, "MPI_INT16_T", int16)                               \
   X(0x249, "MPI_UINT16_T", uint16)                             \
+  X(0x24a, "MPIX_C_FLOAT16", float16)                          \
+  X(0x24b, "MPIX_BFLOAT16", bfloat16)                          \
   X(0x250, "MPI_INT32_T", int32)                               \
   X(0x251, "MPI_UINT32_T", uint32)                             \
   X(0x258, "MPI_INT64_T", int64)                               \

@@ -36,6 +36,9 @@ CHECK(MPI_MAX_ERROR_STRING == 512 && MPI_MAX_PROCESSOR_NAME == 256 && MPI_MAX_OB
 CHECK(MPI_MAX_LIBRARY_VERSION_STRING == 8192 && MPI_MAX_INFO_KEY == 256 && MPI_BSEND_OVERHEAD == 512);
 CHECK(MPI_F_STATUS_SIZE == 8 && MPI_F_SOURCE == 0 && MPI_F_TAG == 1 && MPI_F_ERROR == 2);
 CHECK(MPIX_CUDA_AWARE_SUPPORT == 1);
+#if !defined MPIX_C_FLOAT16 || !defined MPIX_BFLOAT16 || !defined MPIX_C_BF16
+#error "programs ask for half precision by these macros"
+#endif
 
 #define VALUE(handle) ((uintptr_t)(handle))
 int handle_values(void);

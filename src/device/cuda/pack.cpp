@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "base/config.hpp"
 #include "device/cuda/submit.hpp"
 #include "device/kernel/pack.hpp"
 
@@ -16,6 +17,11 @@ namespace {
 using kernel::Divisor;
 using kernel::Layout;
 using kernel::Pack;
+
+config::Choice setting_pack(
+    "gpu.pack", 0, {"on", "off"},
+    "Noncontiguous GPU memory is packed and copied by a kernel; off: by copy engines, run by run, "
+    "which a kernel of the application that fills the GPU and waits for the message does not stop");
 
 constexpr uint64_t kMostWords = uint64_t{1} << 31;  // of a launch, and of a slab
 constexpr uint32_t kFew = 1 << 16;                  // words up to which small blocks spread them over the GPU
@@ -132,7 +138,7 @@ Shape plain(void* address) {
 }
 
 bool can_pack(const Memory& dst, const Memory& src) {
-  if (!dst.on_device() && !src.on_device()) return false;
+  if (setting_pack.index() != 0 || (!dst.on_device() && !src.on_device())) return false;
   const auto state = cuda::state_of(side(dst, src));
   return state && (*state)->data.pack != nullptr && cuda::reaches(**state, dst) &&
          cuda::reaches(**state, src);
