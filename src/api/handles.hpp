@@ -77,16 +77,15 @@ inline core::Info* to_info(MPI_Info handle) {
 core::Errhandler* to_errhandler(MPI_Errhandler handle);
 inline core::Session* to_session(MPI_Session handle) { return live(g_handles.sessions, handle); }
 
-/// Requests of other kinds than p2p::Transfer and p2p::Sent live in slabs of their own. core::Request must be the first
-/// base of their class. Call once for each class, before the first request exists.
+/// Requests of other kinds than p2p::Transfer and p2p::Sent live in slabs of their own. core::Request must be
+/// the first base of their class. Call once for each class, before the first request exists.
 using RequestCheck = HandleState (*)(const void* handle);
 void register_request_slab(RequestCheck check);
 [[nodiscard]] HandleState check_other_request(const void* handle);
 /// MPI_REQUEST_NULL gives null too: ask before.
 inline core::Request* to_request(MPI_Request handle) {
   if (g_handles.transfers.check(handle) == HandleState::live ||
-      g_handles.sent.check(handle) == HandleState::live ||
-      check_other_request(handle) == HandleState::live)
+      g_handles.sent.check(handle) == HandleState::live || check_other_request(handle) == HandleState::live)
     return reinterpret_cast<core::Request*>(handle);
   return nullptr;
 }

@@ -41,6 +41,7 @@ struct Memory {
 namespace detail {
 extern std::atomic<bool> driver_open;
 [[nodiscard]] Memory query(const void* p);
+[[nodiscard]] bool plainly_host(const void* p);
 }  // namespace detail
 
 /// Opens the driver as the settings `cuda` and `cuda.driver` say; never calls cuInit, creates no context.
@@ -60,5 +61,9 @@ void close();
     return {};
   return detail::query(p);
 }
+
+/// Whether it is host memory, found without a query: the caller's stack, the program's static data, its brk
+/// heap. It may be registered, so this is for buffers whose pinning makes no difference.
+[[nodiscard]] inline bool plainly_host(const void* p) { return !available() || detail::plainly_host(p); }
 
 }  // namespace weft::device

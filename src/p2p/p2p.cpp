@@ -10,6 +10,8 @@
 namespace weft::p2p {
 namespace {
 
+constexpr uint64_t kSmall = 8 << 10;  // bytes: whether host memory is pinned makes no difference
+
 match::Key key_of(int source, int tag, core::ContextId context) {
   return {context, source == kAnySource ? match::kAny : source, tag == kAnyTag ? match::kAny : tag};
 }
@@ -23,6 +25,11 @@ match::Key key_of(int source, int tag, core::ContextId context) {
   return Error(Errc::buffer,
                "the CUDA driver refused to classify the buffer (its device may be unusable from this "
                "process): check the device and CUDA_VISIBLE_DEVICES");
+}
+
+device::Memory kind_of(const void* first, uint64_t bytes) {
+  if (bytes <= kSmall && device::plainly_host(first)) return {};
+  return device::classify(first);
 }
 
 /// One run of bytes, wherever it begins in its elements, is as good as a contiguous type.
@@ -46,7 +53,7 @@ bool fill_in(Transfer& t, const Buffer& buffer) {
   else if (!device::available() || t.bytes == 0) [[likely]]
     t.memory = {};
   else
-    t.memory = device::classify(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()));
+    t.memory = kind_of(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()), t.bytes);
   if (t.memory.on_device() && !t.contiguous && t.bytes != 0) [[unlikely]]
     join_run(t, buffer);
   return bytes.has_value() && t.memory.fault == 0;
@@ -132,7 +139,7 @@ void post_send(Transfer& t, const Buffer& buffer, int dest, int tag, core::Commu
 }
 
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
-  if (dest == kProcNull || !buffer.type->contiguous() || device::available()) return false;
+  if (dest == kProcNull || !buffer.type->contiguous() || !device::plainly_host(buffer.address)) return false;
   return comm.instance.engine->send_now(buffer, comm.process(dest), tag, comm);
 }
 

@@ -9,7 +9,6 @@ import sys
 import table
 
 
-
 def extensions():
     """What weft.h declares; there too each function has both names."""
     with open(os.path.join(os.environ["MPI_PREFIX"], "include", "weft.h"), encoding="utf-8") as file:

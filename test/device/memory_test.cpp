@@ -66,6 +66,26 @@ TEST_F(MemoryTest, ThreadWithoutContextClassifiesTheSame) {
   EXPECT_EQ(on_host.kind, MemoryKind::host);
 }
 
+char static_data[64];
+
+// Whatever the driver allocates is never taken for the program's own memory.
+TEST_F(MemoryTest, ThePlainMemoryOfTheProgramNeedsNoQuery) {
+  const auto small = std::make_unique<char[]>(100);  // from brk
+  static char local_static[64];
+  const unsigned long before = cuda().emulated() ? cuda().calls("cuPointerGetAttributes") : 0;
+  EXPECT_TRUE(device::plainly_host(static_data));
+  EXPECT_TRUE(device::plainly_host(local_static));
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_TRUE(device::plainly_host(small.get()));
+#endif
+  EXPECT_EQ(cuda().emulated() ? cuda().calls("cuPointerGetAttributes") : 0, before);
+  for (const Kind kind : {Kind::pinned, Kind::device, Kind::managed, Kind::pool, Kind::mapped}) {
+    const Buffer buffer(kind, 10000);
+    EXPECT_FALSE(device::plainly_host(buffer.data())) << name(kind);
+    EXPECT_FALSE(device::plainly_host(buffer.data() + 9999)) << name(kind);
+  }
+}
+
 TEST_F(MemoryTest, StackIsHostWithoutAQuery) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "locals are not on the stack";

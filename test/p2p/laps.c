@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Data that look like the marks of records in a box (src/transport/shm/layout.hpp), for every lap of its ring:
-// what they leave behind must never be taken for a message.
+// Data that look like the marks of records in a box (src/transport/shm/layout.hpp), for every lap of its
+// ring: what they leave behind must never be taken for a message.
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -2,7 +2,14 @@
 // Classification of buffers: one plural attribute query, and answers that need none.
 #include "device/memory.hpp"
 
+#include <link.h>
 #include <pthread.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include "device/cuda/driver.hpp"
 
@@ -51,7 +58,49 @@ bool on_own_stack(const void* p) {
          at < bounds.high;
 }
 
+struct Range {
+  uintptr_t low = 0, high = 0;
+  [[nodiscard]] bool has(uintptr_t at) const { return at >= low && at < high; }
+};
+
+/// The main program's writable data: mapped as long as the process lives.
+Range program_data() {
+  Range range;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* result) {
+        auto& found = *static_cast<Range*>(result);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
+          found = {info->dlpi_addr + segment.p_vaddr, info->dlpi_addr + segment.p_vaddr + segment.p_memsz};
+        }
+        return 1;  // the first is the program
+      },
+      &range);
+  return range;
+}
+
+/// Where the heap that grows by brk begins: field 47 of the process's status; 0: unknown.
+uintptr_t heap_begin() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/stat", "r"), std::fclose);
+  char line[2048];
+  if (file == nullptr || std::fgets(line, sizeof line, file.get()) == nullptr) return 0;
+  const char* at = std::strrchr(line, ')');  // the second field may contain anything
+  for (int field = 2; at != nullptr && field < 47; ++field) at = std::strchr(at + 1, ' ');
+  return at != nullptr ? std::strtoull(at, nullptr, 10) : 0;
+}
+
+/// Static data of the program, and what malloc takes from brk: the driver never places its memory there.
+bool in_program(const void* p) {
+  static const Range data = program_data();
+  static const uintptr_t heap = heap_begin();
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  return data.has(at) || (heap != 0 && at >= heap && at < reinterpret_cast<uintptr_t>(::sbrk(0)));
+}
+
 }  // namespace
+
+bool detail::plainly_host(const void* p) { return in_program(p) || on_own_stack(p); }
 
 Memory detail::query(const void* p) {
   Memory memory;
