@@ -31,9 +31,15 @@ class CollectivePort {
 
   /// Starts `call`, whose places and status are filled in here.
   [[nodiscard]] Status launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads);
-  enum class Outcome : uint8_t { running, complete, late };
-  /// How the last launch stands. `late`: it has waited too long for other ranks; launch it again with the
-  /// next number. An error when the GPU faulted.
+  /// What holds for all calls: areas, rank, size and patience; before the first ring().
+  void settle(const kernel::Collective& home);
+  /// Starts a small call by the copier, when it is awake. False: launch it.
+  [[nodiscard]] bool ring(const kernel::Regular& call, uint32_t epoch);
+  /// After launching what ring() refused: the next ones may be for the copier.
+  void wake_copier();
+  enum class Outcome : uint8_t { running, complete, late, untouched };
+  /// How the last start stands. `late`: it has waited too long for other ranks; launch it again with the next
+  /// number. `untouched`: the copier left without it; launch it with number 0. An error when the GPU faulted.
   [[nodiscard]] Result<Outcome> look();
   /// Buffers of this kind of memory can be worked on.
   [[nodiscard]] bool reaches(const Memory& memory) const;
@@ -44,10 +50,12 @@ class CollectivePort {
     std::swap(number_, other.number_);
     std::swap(expected_, other.expected_);
     std::swap(check_at_, other.check_at_);
+    std::swap(rung_, other.rung_);
   }
   void* state_ = nullptr;
   uint32_t number_ = 0;
   uint64_t expected_ = 0;  // the status word of the last launch, without its lowest bit
+  uint32_t rung_ = 0;      // the copier's number of the last call; 0: it was launched
   uint64_t check_at_ = 0;  // when the stream is next asked for faults
 };
 

@@ -299,6 +299,36 @@ void Trial::movement(int kind) {
   expect(wanted, kNames[which]);
 }
 
+/// Small calls close together, as the copier takes them: values grow by the number of ranks, blocks go round.
+void burst(MPI_Comm comm, Buffer& buffer, int calls) {
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  std::vector<uint64_t> values(static_cast<size_t>(size)), wanted(values);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i + 1;
+  wanted = values;
+  Bytes bytes(values.size() * 8);
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  buffer.write(bytes);
+  for (int i = 0; i < calls; ++i) {
+    MPI_Allreduce(MPI_IN_PLACE, buffer.data(), size, MPI_UINT64_T, MPI_SUM, comm);
+    MPI_Alltoall(MPI_IN_PLACE, 1, MPI_UINT64_T, buffer.data(), 1, MPI_UINT64_T, comm);
+    for (uint64_t& value : wanted) value *= static_cast<uint64_t>(size);
+    std::fill(wanted.begin(), wanted.end(), wanted[static_cast<size_t>(rank)]);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer.data(), 1, MPI_UINT64_T, comm);
+    // Block j is rank j's own by now.
+    for (size_t j = 0; j < wanted.size(); ++j) {
+      uint64_t own = j + 1;
+      for (int n = 0; n <= i; ++n) own *= static_cast<uint64_t>(size);
+      wanted[j] = own;
+    }
+  }
+  const Bytes got = buffer.read(0, bytes.size());
+  if (std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
+  std::fprintf(stderr, "rank %d of %d: wrong values after %d small calls\n", rank, size, calls);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 int device_of_this_rank() {
   const char* rank = std::getenv("LOCAL_RANK");
   if (rank == nullptr || !weft::test::cuda().loaded) std::exit(77);
@@ -315,6 +345,10 @@ void check_use(int ranks) {
   unsigned long late = 0;
   const unsigned long done = weft::test::cuda().collectives(&late);
   const bool wanted = std::getenv("TEST_NO_KERNELS") == nullptr && ranks > 1;
+  if (std::getenv("TEST_BELLS") != nullptr && weft::test::cuda().copier_calls() == 0) {
+    std::fprintf(stderr, "the copier did no collective\n");
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   if ((done > 20) != wanted || (std::getenv("TEST_LATE") != nullptr && late == 0)) {
     std::fprintf(stderr, "kernels did %lu collectives, %lu launches left early\n", done, late);
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -340,6 +374,7 @@ int main(int argc, char** argv) {
     for (MPI_Comm comm : {MPI_COMM_WORLD, reversed, halves}) trials.emplace_back(comm, send, recv);
     const std::vector<size_t> usual{0, 1, 1, 2, 3, 17, 255, 1000, 4099, 20000}, large{70001, 150000};
     for (long i = 0; i < rounds; ++i) {
+      if (i % 50 == 0) burst(i % 100 == 0 ? MPI_COMM_WORLD : reversed, recv, 40);
       const uint64_t number = seed * 1'000'003 + static_cast<uint64_t>(i);
       const size_t which = Draw(number).one_in(2) ? 0 : 1 + static_cast<size_t>(i) % 2;
       // The halves draw differently.

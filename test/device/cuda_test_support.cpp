@@ -47,6 +47,7 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_copier_commands", cuda.copier_commands);
   find(library, "emucuda_lists", cuda.lists);
   find(library, "emucuda_collectives", cuda.collectives);
+  find(library, "emucuda_copier_calls", cuda.copier_calls);
   find(library, "emucuda_kernels", cuda.kernels);
   return complete;
 }

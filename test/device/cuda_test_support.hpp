@@ -101,6 +101,7 @@ struct Cuda {
   unsigned long (*copier_commands)() = nullptr;
   unsigned long (*lists)() = nullptr;
   unsigned long (*collectives)(unsigned long*) = nullptr;
+  unsigned long (*copier_calls)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
 
   bool loaded = false;  // and initialised, with a device

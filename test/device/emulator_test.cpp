@@ -90,7 +90,8 @@ class Bell {
             first,
             ++generation_,
             linger,
-            most};
+            most,
+            0};
   }
   void ring(uint32_t sequence, const void* dst, const void* src, uint32_t bytes, uint32_t blocks = 1) {
     write(sequence, {low(dst), high(dst), low(src), high(src), bytes, blocks, 0, 0});

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/kernel/copy.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -22,7 +23,8 @@ class CollectiveKernel : public Kernel {
   }
   Turn turn(uint64_t time) final {
     failed_ = false;
-    for (uint32_t rank = 0; rank < c_.size; ++rank) areas_[rank] = at(c_.areas[rank], Area::kBytes);
+    for (uint32_t rank = 0; rank < c_.size; ++rank)
+      areas_[rank] = at(c_.areas[rank], Area::kCleared + Area::data(c_.piece, c_.blocks, c_.size));
     if (since_ == 0) since_ = time;
     moved_ = false;
     const bool over = !failed_ && step();
@@ -186,7 +188,7 @@ class Packets : public CollectiveKernel {
 class Blocks : public CollectiveKernel {
  public:
   Blocks(ContextObject& context, void** parameters)
-      : CollectiveKernel(context, parameters), blocks_(c_.blocks), places_(blocks_), sent_(blocks_) {}
+      : CollectiveKernel(context, parameters), blocks_(c_.blocks), places_(blocks_) {}
 
  private:
   Collective::Places* places() {
@@ -194,10 +196,9 @@ class Blocks : public CollectiveKernel {
   }
   bool step() override {
     if (!entered_) {
-      if (const Collective::Places* saved = places(); c_.launch != 0 && saved != nullptr) {
+      if (const Collective::Places* saved = places(); c_.launch != 0 && saved != nullptr)
         std::copy_n(saved->blocks, blocks_, places_.begin());
-        std::fill(sent_.begin(), sent_.end(), true);
-      }
+      for (uint32_t block = 0; c_.launch == 0 && c_.rounds != 0 && block < blocks_; ++block) send(block, 0);
       entered_ = true;
     }
     bool all = true;
@@ -220,10 +221,9 @@ class Blocks : public CollectiveKernel {
         break;
       }
       if (place % 2 == 0) {
-        if (!sent_[block]) send(block, round);
-        sent_[block] = true;
         if (!arrived(0, block, round)) return false;
         receive(block, round);
+        if (round + 1 < c_.rounds) send(block, round + 1);
         ++place;
       }
       if (c_.form == Collective::two_shot) {
@@ -231,14 +231,13 @@ class Blocks : public CollectiveKernel {
         collect(block, round);
       }
       ++place;
-      sent_[block] = false;
       moved_ = true;
     }
     return !failed_;
   }
 
   char* slot(uint32_t in, uint32_t step, uint32_t block, uint32_t round, uint32_t source) {
-    return in_area(in, Area::piece(c_, c_.areas[in], blocks_, step, round & 1, block, source));
+    return in_area(in, Area::piece(c_, c_.areas[in], step, round & 1, block, source));
   }
   void signal(uint32_t step, uint32_t block, uint32_t round) {
     for (uint32_t to = 0; to < c_.size; ++to)
@@ -330,7 +329,6 @@ class Blocks : public CollectiveKernel {
   const uint32_t blocks_;
   bool entered_ = false;
   std::vector<uint64_t> places_;
-  std::vector<bool> sent_;  // this round's pieces have gone out
 };
 
 }  // namespace
@@ -340,6 +338,23 @@ std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void**
 }
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters) {
   return std::make_unique<Blocks>(context, parameters);
+}
+
+std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, const uint32_t* words) {
+  const CallWord word = CallWord::unpacked(words[Command::items]);
+  const char* home = reach_from(context, homes + word.port * sizeof(Collective), sizeof(Collective));
+  if (homes == 0 || home == nullptr) return nullptr;
+  Collective call;
+  std::memcpy(&call, home, sizeof call);
+  const auto address = [&](size_t low) { return uint64_t{words[low + 1]} << 32 | words[low]; };
+  const Regular regular{
+      word.shape,    word.root, address(Command::src_low), address(Command::dst_low), words[Command::bytes],
+      word.reduction};
+  for (uint32_t rank = 0; rank < call.size; ++rank) regular.messages(call, rank);
+  call.epoch = words[Command::epoch];
+  call.reduction = word.reduction;
+  void* parameters[] = {&call};
+  return create_collective_packets(context, parameters);
 }
 
 }  // namespace emucuda

@@ -23,6 +23,8 @@ unsigned long emucuda_copier_waits(int weft, unsigned long* longest);
 unsigned long emucuda_copier_commands(void);
 /// Lists that copy kernels have copied.
 unsigned long emucuda_lists(void);
+/// Collectives that copiers have done, well or late.
+unsigned long emucuda_copier_calls(void);
 /// Collectives that kernels have done; launches of such kernels that left early.
 unsigned long emucuda_collectives(unsigned long* late);
 /// Lets copiers leave at random from now on, by this seed; 0: no more.

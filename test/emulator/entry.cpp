@@ -187,6 +187,10 @@ EMUCUDA_CONTROL unsigned long emucuda_copier_commands(void) {
   const auto lock = lock_world();
   return world().copier_commands;
 }
+EMUCUDA_CONTROL unsigned long emucuda_copier_calls(void) {
+  const auto lock = lock_world();
+  return world().copier_calls;
+}
 EMUCUDA_CONTROL unsigned long emucuda_collectives(unsigned long* late) {
   const auto lock = lock_world();
   *late = world().late_collectives;

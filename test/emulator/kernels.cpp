@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/kernel/collective.hpp"
 #include "device/kernel/copy.hpp"
 #include "world.hpp"
 
@@ -100,6 +101,7 @@ class Copier : public Kernel {
       begin_ = last_ = time;
       publish(p_.generation - 1);
     }
+    if (call_ != nullptr) return go_on(time);
     uint32_t words[8];
     const bool taken = take(words);
     const bool over =
@@ -109,7 +111,24 @@ class Copier : public Kernel {
       return Turn::ended;
     }
     if (!taken) return Turn::idle;
+    if ((words[contract::Command::items] & contract::CallWord::kCall) != 0) {
+      call_ = create_call(context_, p_.homes, words);
+      return call_ != nullptr ? go_on(time) : Turn::illegal_address;
+    }
     if (!serve(words)) return Turn::illegal_address;
+    return finish(time);
+  }
+
+ private:
+  /// A collective, which takes several turns.
+  Turn go_on(uint64_t time) {
+    const Turn turn = call_->turn(time);
+    if (turn != Turn::ended) return turn;
+    call_.reset();
+    ++world().copier_calls;
+    return finish(time);
+  }
+  Turn finish(uint64_t time) {
     ++next_;
     ++world().copier_commands;
     last_ = time;
@@ -117,7 +136,6 @@ class Copier : public Kernel {
     return Turn::worked;
   }
 
- private:
   template <class T>
   T* map(uint64_t address, size_t count) {
     return reinterpret_cast<T*>(reach_from(context_, address, count * sizeof(T)));
@@ -162,6 +180,7 @@ class Copier : public Kernel {
   uint64_t* status_ = nullptr;
   uint64_t begin_ = 0, last_ = 0;
   uint32_t next_;
+  std::unique_ptr<Kernel> call_;  // under way
 };
 
 class Spin : public Kernel {

@@ -122,6 +122,7 @@ struct World {
   CopierWaits waits[2];                // of the application, of Weft
   unsigned long copier_commands = 0;   // served
   unsigned long lists = 0;             // copied
+  unsigned long copier_calls = 0;      // collectives among them
   unsigned long collectives = 0;       // done
   unsigned long late_collectives = 0;  // left early
   std::vector<std::unique_ptr<Device>> devices;

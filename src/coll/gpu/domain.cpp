@@ -86,6 +86,8 @@ Status Domain::map(const std::vector<Offer>& offers) {
     const Offer& offer = offers[static_cast<size_t>(rank)];
     if (offer.good == 0)
       return Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot: see its log");
+    if (offer.region.size != area_->memory.size)
+      return Error(Errc::unsupported, "WEFT_COLL_DEVICE_AREA differs between ranks: set it alike");
     for (int other = 0; other < rank; ++other)
       if (offers[static_cast<size_t>(other)].device == offer.device)
         return Error(Errc::unsupported, "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
@@ -122,8 +124,19 @@ Status Domain::connect(const device::Memory& near) {
     return {};
   }
   for (const Offer& offer : offers) epoch_ = std::max(epoch_, offer.epoch);
+  settle();
   state_ = State::open;
   return {};
+}
+
+void Domain::settle() {
+  device::kernel::Collective home{};
+  std::copy(areas_.begin(), areas_.end(), home.areas);
+  home.rank = static_cast<uint32_t>(comm_.rank());
+  home.size = static_cast<uint32_t>(comm_.size());
+  home.blocks = 1;
+  home.patience = patience;
+  port_.settle(home);
 }
 
 /// Flags of 32 bits come round: before that all areas are cleared, while nobody writes there.
@@ -136,14 +149,13 @@ Status Domain::next_epoch(shared::Channel& channel) {
   return cleared;
 }
 
-/// Waits for the last launch; false: it has left early.
-Result<bool> Domain::finish() {
+/// Waits for what was started last.
+Result<CollectivePort::Outcome> Domain::finish() {
   core::Instance& instance = comm_.instance;
   int spins = instance.oversubscribed ? 1 : kSpins;
   for (unsigned rounds = 0;;) {
     auto outcome = port_.look();
-    if (!outcome) return std::move(outcome).error();
-    if (*outcome != CollectivePort::Outcome::running) return *outcome == CollectivePort::Outcome::complete;
+    if (!outcome || *outcome != CollectivePort::Outcome::running) return outcome;
     if (spins > 0) {
       --spins;
     } else if (instance.progress()) {
@@ -158,16 +170,25 @@ Status Domain::run(const Call& call, uint64_t largest, shared::Channel& channel)
   if (largest == 0) return {};
   WEFT_TRY(next_epoch(channel));
   Plan plan = make_plan(call, largest);
+  uint32_t launches = 0;
+  for (bool rung = plan.small && port_.ring(*plan.small, epoch_);; rung = false) {
+    if (!rung) WEFT_TRY(launch(plan, launches));
+    auto outcome = finish();
+    if (!outcome) return std::move(outcome).error();
+    if (*outcome == CollectivePort::Outcome::complete) return {};
+    if (*outcome == CollectivePort::Outcome::late) ++launches;
+  }
+}
+
+Status Domain::launch(Plan& plan, uint32_t number) {
   device::kernel::Collective& collective = plan.collective;
   std::copy(areas_.begin(), areas_.end(), collective.areas);
   collective.epoch = epoch_;
   collective.patience = patience;
-  for (collective.launch = 0;; ++collective.launch) {
-    WEFT_TRY(port_.launch(collective, plan.wire, plan.blocks, plan.threads));
-    auto finished = finish();
-    if (!finished) return std::move(finished).error();
-    if (*finished) return {};
-  }
+  collective.launch = number;
+  WEFT_TRY(port_.launch(collective, plan.wire, plan.blocks, plan.threads));
+  if (plan.small) port_.wake_copier();
+  return {};
 }
 
 }  // namespace weft::coll::gpu

@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "coll/call.hpp"
+#include "coll/gpu/plan.hpp"
 #include "coll/gpu/scratch.hpp"
 #include "coll/shared/channel.hpp"
 #include "device/collective.hpp"
@@ -41,7 +42,9 @@ class Domain {
   [[nodiscard]] Status map(const std::vector<Offer>& offers);
   void refuse(const std::string& reason);
   [[nodiscard]] Status next_epoch(shared::Channel& channel);
-  [[nodiscard]] Result<bool> finish();
+  void settle();
+  [[nodiscard]] Status launch(Plan& plan, uint32_t number);
+  [[nodiscard]] Result<device::CollectivePort::Outcome> finish();
 
   core::Communicator& comm_;
   State state_ = State::unknown;

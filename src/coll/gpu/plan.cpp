@@ -3,8 +3,10 @@
 #include "coll/gpu/plan.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/config.hpp"
+#include "coll/gpu/scratch.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -30,13 +32,17 @@ config::Size message_packets_max{
     "coll.device_message_packets_max", 32 << 10, 0, 2 << 20,
     "device buffers: the same for a block of allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
+config::Size bell_max{
+    "coll.device_bell_max", 4 << 10, 0, 64 << 10,
+    "device buffers: bytes of a vector or block up to which the copier does it when it is awake"};
 config::Size moved_max{
     "coll.device_moved_max", 4 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
     "kernels move it; beyond, copy engines do"};
-config::Size max_blocks{"coll.device_blocks", 32, 1, Collectives::kBlocks,
+config::Size max_blocks{"coll.device_blocks", 64, 1, Collectives::kBlocks,
                         "blocks of a collective's kernel, at most"};
 
+constexpr size_t kPacketBlocks = 32;       // that packets gain by
 constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
 
 device::kernel::Reduction reduction_of(const Call& call) {
@@ -77,110 +83,123 @@ bool uses_recv(const Call& call) {
   }
 }
 
-/// Elements that rank `i` gets of a reduction that is scattered, and those before them.
-struct Share {
-  int64_t first = 0, count = 0;
-  Share(const Call& call, int i) : count(call.recv.counts ? call.recv.counts[i] : call.recv.count) {
-    for (int before = 0; before < i; ++before)
-      first += call.recv.counts ? call.recv.counts[before] : call.recv.count;
-  }
-};
+using Shape = device::kernel::Regular::Shape;
 
-/// Builds the lists of messages.
-class Maker {
+std::optional<Shape> shape_of(const Call& call) {
+  switch (call.what) {
+    case allreduce:
+      return Shape::allreduce;
+    case Collective::reduce:
+      return Shape::reduce;
+    case reduce_scatter_block:
+      return Shape::reduce_scatter;
+    case scan:
+      return Shape::scan;
+    case exscan:
+      return Shape::exscan;
+    case bcast:
+      return Shape::bcast;
+    case allgather:
+      return Shape::allgather;
+    case alltoall:
+      return Shape::alltoall;
+    case gather:
+      return Shape::gather;
+    case scatter:
+      return Shape::scatter;
+    default:
+      return {};
+  }
+}
+
+uint64_t first_byte(const Operand& operand) {
+  if (operand.type == nullptr) return 0;
+  return reinterpret_cast<uint64_t>(advance(operand.address, operand.type->true_lb()));
+}
+
+device::kernel::Regular regular(const Call& call, Shape shape) {
+  device::kernel::Regular result{};
+  result.shape = shape;
+  result.root = static_cast<uint32_t>(call.root);
+  result.bytes = call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
+  result.out = first_byte(call.recv);
+  const bool own_block = call.in_place && (shape == Shape::allgather || shape == Shape::gather);
+  result.in = own_block ? result.out + result.bytes * static_cast<uint64_t>(call.rank)
+              : !uses_send(call) && call.op == nullptr ? result.out
+                                                       : first_byte(call.send);
+  if (call.op != nullptr) result.reduction = reduction_of(call);
+  return result;
+}
+
+/// The messages of collectives with blocks of different lengths.
+class Irregular {
  public:
-  Maker(const Call& call, Collectives& collective) : call_(call), c_(collective) {}
-  void exchange();
-  void reduce();
-  void two_shot();
+  Irregular(const Call& call, Collectives& collective) : call_(call), c_(collective) {}
+  void make() {
+    c_.form = call_.op != nullptr ? Collectives::reduce : Collectives::exchange;
+    for (int peer = 0; peer < call_.size; ++peer) between(peer);
+  }
 
  private:
   void send(int to, const p2p::Buffer& buffer) { c_.send[to] = message(buffer); }
   void receive(int from, const p2p::Buffer& buffer) { c_.recv[from] = message(buffer); }
-  template <class F>
-  void all(F&& f) {
-    for (int rank = 0; rank < call_.size; ++rank) f(rank);
-  }
+  void between(int peer);
   const Call& call_;
   Collectives& c_;
 };
 
-void Maker::exchange() {
-  c_.form = Collectives::exchange;
-  const Operand& recv = call_.recv;
+void Irregular::between(int peer) {
+  const Operand &in = call_.send, &out = call_.recv;
   switch (call_.what) {
-    case bcast:
-      if (!rooted(call_)) return receive(call_.root, recv.whole());
-      return all([&](int to) {
-        if (to != call_.rank) send(to, recv.whole());
-      });
-    case gather:
     case gatherv:
-      if (!call_.in_place) send(call_.root, call_.send.whole());
-      if (rooted(call_))
-        all([&](int from) {
-          if (from != call_.rank || !call_.in_place) receive(from, recv.block(from));
-        });
+      if (peer == call_.root && !call_.in_place) send(peer, in.whole());
+      if (rooted(call_)) receive(peer, out.block(peer));
       return;
-    case scatter:
     case scatterv:
-      if (!call_.in_place) receive(call_.root, recv.whole());
-      if (rooted(call_))
-        all([&](int to) {
-          if (to != call_.rank || !call_.in_place) send(to, call_.send.block(to));
-        });
+      if (rooted(call_)) send(peer, in.block(peer));
+      if (peer == call_.root && !call_.in_place) receive(peer, out.whole());
       return;
-    case allgather:
     case allgatherv:
-      return all([&](int peer) {
-        if (peer == call_.rank && call_.in_place) return;
-        send(peer, call_.in_place ? recv.block(call_.rank) : call_.send.whole());
-        receive(peer, recv.block(peer));
-      });
-    default:  // alltoall, alltoallv
-      return all([&](int peer) {
-        if (peer == call_.rank && call_.in_place) return;
-        send(peer, call_.in_place ? recv.block(peer) : call_.send.block(peer));
-        receive(peer, recv.block(peer));
-      });
+      send(peer, call_.in_place ? out.block(call_.rank) : in.whole());
+      return receive(peer, out.block(peer));
+    case alltoallv:
+      send(peer, call_.in_place ? out.block(peer) : in.block(peer));
+      return receive(peer, out.block(peer));
+    default: {  // reduce_scatter
+      int64_t first = 0;
+      for (int before = 0; before < peer; ++before) first += out.counts[before];
+      send(peer, in.part(first, out.counts[peer]));
+      return receive(peer, out.part(0, out.counts[call_.rank]));
+    }
   }
 }
 
-void Maker::reduce() {
-  c_.form = Collectives::reduce;
-  all([&](int peer) {
-    switch (call_.what) {
-      case Collective::reduce:
-        if (peer == call_.root) send(peer, call_.send.whole());
-        if (rooted(call_)) receive(peer, call_.recv.whole());
-        return;
-      case reduce_scatter_block:
-      case reduce_scatter: {
-        const Share theirs(call_, peer), mine(call_, call_.rank);
-        send(peer, call_.send.part(theirs.first, theirs.count));
-        return receive(peer, call_.recv.part(0, mine.count));
-      }
-      case scan:
-      case exscan: {
-        const int own = call_.what == exscan ? 1 : 0;
-        if (peer >= call_.rank + own) send(peer, call_.send.whole());
-        if (peer <= call_.rank - own) receive(peer, call_.recv.whole());
-        return;
-      }
-      default:  // allreduce
-        send(peer, call_.send.whole());
-        return receive(peer, call_.recv.whole());
-    }
-  });
+void make_messages(const Call& call, Collectives& collective) {
+  const auto rank = static_cast<uint32_t>(call.rank);
+  if (const auto shape = shape_of(call)) {
+    const device::kernel::Regular all = regular(call, *shape);
+    for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
+  } else {
+    Irregular(call, collective).make();
+  }
+  // In place, a rank's own block is where it belongs.
+  if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
 }
 
-void Maker::two_shot() {
-  c_.form = Collectives::two_shot;
-  const uint32_t everyone = (1u << call_.size) - 1, root = 1u << call_.root;
-  c_.sources = call_.what == bcast ? root : everyone;
-  c_.targets = call_.what == Collective::reduce ? root : everyone;
-  c_.send[0] = message(call_.what == bcast ? call_.recv.whole() : call_.send.whole());
-  if (uses_recv(call_)) c_.recv[0] = message(call_.recv.whole());
+void two_shot(const Call& call, Collectives& collective) {
+  const uint32_t everyone = (1u << call.size) - 1, root = 1u << call.root;
+  collective.form = Collectives::two_shot;
+  collective.sources = call.what == bcast ? root : everyone;
+  collective.targets = call.what == Collective::reduce ? root : everyone;
+  collective.send[0] = message(call.what == bcast ? call.recv.whole() : call.send.whole());
+  if (uses_recv(call)) collective.recv[0] = message(call.recv.whole());
+}
+
+Collectives start_of(const Call& call) {
+  Collectives collective{};
+  collective.rank = static_cast<uint32_t>(call.rank);
+  collective.size = static_cast<uint32_t>(call.size);
+  return collective;
 }
 
 bool goes_in_parts(const Call& call, uint64_t largest) {
@@ -196,7 +215,7 @@ void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
   const uint64_t granules = device::kernel::granules(largest), all = parts ? granules : granules * size;
   plan.wire = Wire::packets;
   plan.threads = all <= 128 ? 128 : Collectives::kThreads;
-  plan.blocks = upto(all / plan.threads, max_blocks);
+  plan.blocks = upto(all / plan.threads, std::min<size_t>(max_blocks, kPacketBlocks));
 }
 
 void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
@@ -204,8 +223,10 @@ void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
   plan.wire = Wire::blocks;
   plan.threads = Collectives::kThreads;
   plan.blocks = upto(each / kBlockBytes, max_blocks);
-  const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + 15) / 16 * 16;
-  const uint64_t piece = std::clamp<uint64_t>(wanted, 16, Area::piece_room(plan.blocks, size));
+  constexpr uint64_t kGrain = 128;
+  const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
+  const uint64_t room = area_data() / Area::data(1, plan.blocks, size) / kGrain * kGrain;
+  const uint64_t piece = std::clamp(wanted, kGrain, room);
   plan.collective.piece = static_cast<uint32_t>(piece);
   const uint64_t a_round = piece * plan.blocks * (parts ? size : 1);
   plan.collective.rounds = static_cast<uint32_t>((largest + a_round - 1) / a_round);
@@ -257,15 +278,13 @@ Side side_of(const Call& call) {
 }
 
 uint64_t largest_message(const Call& call) {
-  Plan plan;
-  Maker maker(call, plan.collective);
-  if (call.op != nullptr)
-    maker.reduce();
-  else
-    maker.exchange();
+  if (shape_of(call))
+    return call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
+  Collectives collective = start_of(call);
+  make_messages(call, collective);
   uint64_t most = 0;
   for (int rank = 0; rank < call.size; ++rank)
-    most = std::max({most, plan.collective.send[rank].bytes, plan.collective.recv[rank].bytes});
+    most = std::max({most, collective.send[rank].bytes, collective.recv[rank].bytes});
   return most;
 }
 
@@ -280,17 +299,13 @@ bool pays(const Call& call, uint64_t largest) {
 
 Plan make_plan(const Call& call, uint64_t largest) {
   Plan plan;
-  Maker maker(call, plan.collective);
+  plan.collective = start_of(call);
   const bool parts = goes_in_parts(call, largest);
   if (parts)
-    maker.two_shot();
-  else if (call.op != nullptr)
-    maker.reduce();
+    two_shot(call, plan.collective);
   else
-    maker.exchange();
+    make_messages(call, plan.collective);
   if (call.op != nullptr) plan.collective.reduction = reduction_of(call);
-  plan.collective.rank = static_cast<uint32_t>(call.rank);
-  plan.collective.size = static_cast<uint32_t>(call.size);
   const uint32_t size = plan.collective.size;
   const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
   const uint64_t most = vector ? packets_max : message_packets_max;
@@ -299,6 +314,10 @@ Plan make_plan(const Call& call, uint64_t largest) {
     by_packets(plan, largest, size, parts);
   else
     by_blocks(plan, largest, size, parts);
+  // A root's own block of scatter in place lies in a buffer that is not to be written.
+  const bool writes_input = call.in_place && call.what == scatter;
+  if (const auto shape = shape_of(call); shape && !parts && largest <= bell_max && !writes_input)
+    plan.small = regular(call, *shape);
   return plan;
 }
 

@@ -3,6 +3,7 @@
 // from what all ranks know, so that the plans of all ranks fit together. Threading: under the instance lock.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "coll/call.hpp"
 #include "device/collective.hpp"
@@ -30,6 +31,7 @@ struct Plan {
   device::kernel::Collective collective{};  ///< without areas, epoch and launch
   device::Wire wire = device::Wire::packets;
   uint32_t blocks = 1, threads = 0;
+  std::optional<device::kernel::Regular> small;  ///< the same call for a copier, when it is small enough
 };
 [[nodiscard]] Plan make_plan(const Call& call, uint64_t largest);
 

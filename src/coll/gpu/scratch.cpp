@@ -14,11 +14,18 @@ namespace {
 
 using device::kernel::Area;
 
-config::Size capacity{"coll.device_scratch", 128 << 20, 0, size_t{64} << 30,
+config::Size capacity{"coll.device_scratch", 256 << 20, 0, size_t{64} << 30,
                       "GPU memory into which other ranks write in collectives on device buffers, of all "
-                      "communicators together; 20 MiB for each, allocated on first use"};
+                      "communicators together; allocated on first use"};
+config::Size data{
+    "coll.device_area", 32 << 20, 2 << 20, size_t{1} << 30,
+    "bytes of it for the large messages of one communicator; 4 MiB more are for the small ones"};
+
+size_t area_bytes() { return Area::kCleared + data; }
 
 }  // namespace
+
+size_t area_data() { return data; }
 
 Scratch::~Scratch() {
   for (const auto& area : areas_) device::free_scratch(area->memory);
@@ -38,10 +45,10 @@ Result<ScratchArea*> Scratch::lease(const device::Memory& near) {
     area->leased = true;
     return area.get();
   }
-  if ((areas_.size() + 1) * Area::kBytes > capacity)
+  if ((areas_.size() + 1) * area_bytes() > capacity)
     return Error(Errc::again, "all scratch for collectives is in use by other communicators (" +
                                   std::to_string(areas_.size()) + "): raise WEFT_COLL_DEVICE_SCRATCH");
-  auto memory = device::allocate_scratch(near, Area::kBytes);
+  auto memory = device::allocate_scratch(near, area_bytes());
   if (!memory) return std::move(memory).error();
   auto area = std::make_unique<ScratchArea>();
   area->memory = *memory;

@@ -30,6 +30,8 @@ class Scratch final : public core::Kept {
   std::vector<std::unique_ptr<ScratchArea>> areas_;
 };
 
+/// Bytes of an area behind what is kept zero: for pieces.
+[[nodiscard]] size_t area_data();
 /// Zero where flags lie.
 [[nodiscard]] Status clear(const ScratchArea& area);
 

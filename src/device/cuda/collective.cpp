@@ -44,7 +44,9 @@ Status Ports::load() {
 
 Status Ports::make() {
   WEFT_TRY(load());
-  constexpr size_t kPinned = std::max(kPorts * kLine, kPorts * sizeof(kernel::Collective::Places));
+  constexpr size_t kPlaces = kPorts * sizeof(kernel::Collective::Places);
+  constexpr size_t kHomes = std::max(kPorts * kLine, kPlaces),
+                   kPinned = kHomes + kPorts * sizeof(kernel::Collective);
   void* page = nullptr;
   WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for collectives cannot be allocated", &page, kPinned,
                 kHostAllocPortable | kHostAllocDeviceMap);
@@ -52,7 +54,6 @@ Status Ports::make() {
   status_ = static_cast<uint64_t*>(page);
   WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &status_address_,
                 page, 0);
-  constexpr size_t kPlaces = kPorts * sizeof(kernel::Collective::Places);
   WEFT_CUDA_TRY(mem_alloc, "GPU memory for collectives cannot be allocated", &places_, kPlaces);
   Stream stream = nullptr;
   WEFT_CUDA_TRY(stream_create_with_priority, "a stream for collectives cannot be created", &stream,
@@ -64,6 +65,8 @@ Status Ports::make() {
     return failure(code, "cuMemcpyAsync", "GPU memory for collectives cannot be cleared");
   }
   stream_ = stream;
+  homes_ = reinterpret_cast<kernel::Collective*>(static_cast<std::byte*>(page) + kHomes);
+  homes_address_.store(status_address_ + kHomes, std::memory_order_release);
   return {};
 }
 
@@ -81,7 +84,9 @@ Result<uint32_t> Ports::take() {
     return Error(Errc::again,
                  "all places for collectives of a GPU are taken (" + std::to_string(kPorts) + ")");
   *at = true;
-  return static_cast<uint32_t>(at - taken_.begin());
+  const auto number = static_cast<uint32_t>(at - taken_.begin());
+  ++versions_[number];
+  return number;
 }
 
 void Ports::give(uint32_t number) {
@@ -90,6 +95,7 @@ void Ports::give(uint32_t number) {
 }
 
 void Ports::close() {
+  homes_address_.store(0, std::memory_order_release);
   if (stream_ != nullptr) driver().stream_destroy(stream_);
   if (module_ != nullptr) driver().module_unload(module_);
   if (places_ != 0) driver().mem_free(places_);
@@ -131,11 +137,43 @@ Result<CollectivePort> CollectivePort::open(const Memory& near) {
   return port;
 }
 
+void CollectivePort::settle(const kernel::Collective& home) {
+  cuda::Ports& ports = as_state(state_).ports;
+  kernel::Collective& kept = ports.home(number_);
+  kept = home;
+  kept.status = ports.status_address(number_);
+}
+
+bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch) {
+  cuda::State& state = as_state(state_);
+  const kernel::CallWord word{number_, state.ports.version(number_), call.shape, call.root, call.reduction};
+  const uint32_t words[8] = {static_cast<uint32_t>(call.out),
+                             static_cast<uint32_t>(call.out >> 32),
+                             static_cast<uint32_t>(call.in),
+                             static_cast<uint32_t>(call.in >> 32),
+                             static_cast<uint32_t>(call.bytes),
+                             1,
+                             word.packed(),
+                             epoch};
+  rung_ = state.copier.ring_call(words, call.bytes);
+  if (rung_ == 0) return false;
+  expected_ = kernel::Collective::outcome(epoch, 0, false);
+  check_at_ = 0;
+  return true;
+}
+
+void CollectivePort::wake_copier() {
+  cuda::State& state = as_state(state_);
+  const cuda::CurrentContext current(state.context);
+  if (current.code() == cuda::kSuccess) state.copier.consider_start();
+}
+
 Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads) {
   cuda::State& state = as_state(state_);
   call.places = state.ports.places(number_);
   call.status = state.ports.status_address(number_);
   call.blocks = blocks;
+  rung_ = 0;
   expected_ = kernel::Collective::outcome(call.epoch, call.launch, false);
   check_at_ = 0;
   const cuda::CurrentContext current(state.context);
@@ -152,15 +190,21 @@ Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t bloc
 Result<CollectivePort::Outcome> CollectivePort::look() {
   cuda::State& state = as_state(state_);
   const uint64_t word = __atomic_load_n(state.ports.status(number_), __ATOMIC_ACQUIRE);
-  if ((word & ~uint64_t{1}) == expected_) return (word & 1) != 0 ? Outcome::late : Outcome::complete;
+  if ((word & ~uint64_t{1}) == expected_) {
+    if (rung_ != 0)
+      static_cast<void>(state.copier.look(rung_));  // frees its slot; its own word may come later
+    return (word & 1) != 0 ? Outcome::late : Outcome::complete;
+  }
+  if (rung_ != 0 && state.copier.look(rung_) == cuda::Outcome::untouched) return Outcome::untouched;
   const uint64_t now = monotonic_ns();
   if (check_at_ == 0) check_at_ = now + kFaultCheckInterval;
   if (now < check_at_) return Outcome::running;
   check_at_ = now + kFaultCheckInterval;
   const cuda::CurrentContext current(state.context);
   const cuda::RelaxedCapture relaxed;
-  const cuda::Code code =
-      current.code() != cuda::kSuccess ? current.code() : cuda::driver().stream_query(state.ports.stream());
+  const cuda::Code code = current.code() != cuda::kSuccess ? current.code()
+                          : rung_ != 0                     ? state.copier.fault()
+                                       : cuda::driver().stream_query(state.ports.stream());
   if (code == cuda::kSuccess || code == cuda::kNotReady) return Outcome::running;
   return cuda::failure(code, "cuStreamQuery",
                        "a collective failed on the GPU, or an earlier GPU operation of this program did");

@@ -139,45 +139,60 @@ void Copier::pace(size_t count, size_t bytes) {
   ++streak_;
 }
 
-uint32_t Copier::ring(std::span<const kernel::Item> items) {
-  const size_t count = items.size(), bytes = bytes_of(items);
-  const std::lock_guard lock(mutex_);
-  if (state_ == nullptr || disturbs_others()) return 0;
+/// The slot of the next command, when the copier is awake and has blocks enough; null: not now.
+Copier::Slot* Copier::claim(size_t count, size_t bytes, uint32_t blocks) {
+  if (state_ == nullptr || disturbs_others()) return nullptr;
   pace(count, bytes);
-  if (ended_) return 0;
+  if (ended_) return nullptr;
   const kernel::Status at = status();
   if (at.gone == generation_) end_of_life(at);
-  if (ended_ || at.alive != generation_) return 0;
-  const uint32_t blocks = blocks_for(count, bytes);
-  if (life_blocks_ == 1 && blocks > 2) return 0;
+  if (ended_ || at.alive != generation_) return nullptr;
+  if (life_blocks_ == 1 && blocks > 2) return nullptr;
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
   // A command that a life left untouched keeps its slot until its ticket has been told: by the next life's
   // word it looks done.
-  if (slot.busy && (slot.untouched || !reached(at.done, slot.number))) return 0;
-  const uint32_t number = ++submitted_;
-  std::copy_n(items.data(), count, slot.items);
-  slot.count = static_cast<uint32_t>(count);
-  slot.number = number;
+  if (slot.busy && (slot.untouched || !reached(at.done, slot.number))) return nullptr;
+  slot.number = ++submitted_;
+  slot.count = 0;
   slot.untouched = false;
   slot.busy = true;
-  if (count == 1) {
-    write(number, items[0], std::min(blocks, life_blocks_), 0);
-  } else {
-    const size_t at = (number % slots_.size()) * sizeof(kernel::Item) * kernel::Copier::kItems;
-    write(number, {0, items_address_ + at, 0}, std::min(blocks, life_blocks_), slot.count);
-  }
   ++counters_.rung;
-  return number;
+  return &slot;
+}
+
+uint32_t Copier::ring(std::span<const kernel::Item> items) {
+  const size_t count = items.size(), bytes = bytes_of(items);
+  const std::lock_guard lock(mutex_);
+  const uint32_t blocks = blocks_for(count, bytes);
+  Slot* slot = claim(count, bytes, blocks);
+  if (slot == nullptr) return 0;
+  std::copy_n(items.data(), count, slot->items);
+  slot->count = static_cast<uint32_t>(count);
+  if (count == 1) {
+    write(slot->number, items[0], std::min(blocks, life_blocks_), 0);
+  } else {
+    const size_t at = (slot->number % slots_.size()) * sizeof(kernel::Item) * kernel::Copier::kItems;
+    write(slot->number, {0, items_address_ + at, 0}, std::min(blocks, life_blocks_), slot->count);
+  }
+  return slot->number;
+}
+
+uint32_t Copier::ring_call(const uint32_t (&words)[8], size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_ && !takes_calls_) return 0;
+  const Slot* slot = claim(1, bytes, 1);
+  if (slot == nullptr) return 0;
+  write(slot->number, words);
+  return slot->number;
 }
 
 void Copier::write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items) {
-  const uint32_t words[8] = {static_cast<uint32_t>(item.dst),
-                             static_cast<uint32_t>(item.dst >> 32),
-                             static_cast<uint32_t>(item.src),
-                             static_cast<uint32_t>(item.src >> 32),
-                             static_cast<uint32_t>(item.bytes),
-                             blocks,
-                             items};
+  write(number, {static_cast<uint32_t>(item.dst), static_cast<uint32_t>(item.dst >> 32),
+                 static_cast<uint32_t>(item.src), static_cast<uint32_t>(item.src >> 32),
+                 static_cast<uint32_t>(item.bytes), blocks, items, 0});
+}
+
+void Copier::write(uint32_t number, const uint32_t (&words)[8]) {
   auto* line = reinterpret_cast<uint64_t*>(ring_ + number % slots_.size());
   for (size_t i = 0; i < 8; ++i)
     __atomic_store_n(line + i, static_cast<uint64_t>(number) << 32 | words[i], __ATOMIC_RELEASE);
@@ -240,6 +255,7 @@ void Copier::start() {
   arguments.ring = ring_address_;
   arguments.status = status_address_;
   arguments.memory = memory_;
+  arguments.homes = state_->ports.homes_address();
   arguments.first = submitted_ + 1;
   arguments.generation = generation_;
   arguments.linger =
@@ -256,6 +272,7 @@ void Copier::start() {
     return;
   }
   ended_ = false;
+  takes_calls_ = arguments.homes != 0;
   ++counters_.lives;
 }
 

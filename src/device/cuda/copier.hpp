@@ -30,7 +30,11 @@ class Copier {
   /// Hands copies over as one command when the copier is awake. Returns its number; 0: not now, use a copy
   /// engine.
   [[nodiscard]] uint32_t ring(std::span<const kernel::Item> items);
-  /// To be called after a copy engine got what ring() refused: starts a life when copies come close together.
+  /// Hands over a collective in a command's words (kernel/collective.hpp), `bytes` in all. Returns its
+  /// number; 0: not now, launch a kernel.
+  [[nodiscard]] uint32_t ring_call(const uint32_t (&words)[8], size_t bytes);
+  /// To be called after a copy engine or a kernel got what was refused: starts a life when copies come close
+  /// together.
   void consider_start();
 
   /// Where a command stands. `untouched`: its life ended first; give `items(number)` to a copy engine.
@@ -59,7 +63,9 @@ class Copier {
   void pace(size_t count, size_t bytes);
   void end_of_life(const kernel::Status& now);
   void start();
+  [[nodiscard]] Slot* claim(size_t count, size_t bytes, uint32_t blocks);
   void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
+  void write(uint32_t number, const uint32_t (&words)[8]);
 
   std::mutex mutex_;  // for what follows, but generation_
   State* state_ = nullptr;
@@ -72,6 +78,7 @@ class Copier {
   std::atomic<uint16_t> generation_{0};  ///< of the last life started; changed under the mutex
   bool ended_ = true;                    ///< its end was seen and accounted for
   uint32_t life_blocks_ = 1;
+  bool takes_calls_ = false;  ///< this life knows where homes are
   // Pace of the copies, and what the lives so far were good for.
   uint64_t last_ = 0, gap_ = 0, asleep_until_ = 0, back_off_ = 0;
   uint32_t streak_ = 0, before_life_ = 0, idle_lives_ = 0;

@@ -3,6 +3,7 @@
 // pinned memory and places in device memory. Made when the first port is opened.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -26,6 +27,10 @@ class Ports {
   [[nodiscard]] Address places(uint32_t number) const {
     return places_ + number * sizeof(kernel::Collective::Places);
   }
+  /// What holds for all calls of a port, for copiers; 0 before the first port is opened.
+  [[nodiscard]] Address homes_address() const { return homes_address_.load(std::memory_order_acquire); }
+  [[nodiscard]] kernel::Collective& home(uint32_t number) { return homes_[number]; }
+  [[nodiscard]] uint32_t version(uint32_t number) const { return versions_[number]; }
   [[nodiscard]] Address status_address(uint32_t number) const { return status_address_ + number * kLine; }
   [[nodiscard]] const uint64_t* status(uint32_t number) const { return status_ + number * kLine / 8; }
 
@@ -39,7 +44,10 @@ class Ports {
   Function by_packets_ = nullptr, by_blocks_ = nullptr;
   Stream stream_ = nullptr;
   uint64_t* status_ = nullptr;
+  kernel::Collective* homes_ = nullptr;  // in the same page
   Address status_address_ = 0, places_ = 0;
+  std::atomic<Address> homes_address_{0};
+  std::array<uint8_t, kPorts> versions_{};  // differ between the owners of a port
   std::array<bool, kPorts> taken_{};
 };
 

@@ -61,14 +61,16 @@ __device__ void move(uint64_t dst, uint64_t src, uint64_t bytes) {
 class Block {
  public:
   __device__ explicit Block(const Collective& collective) : c_(collective) {}
-  /// Where it stopped; kEnded: nowhere.
+  /// Where it stopped; kEnded: nowhere. The pieces of the next round go out before the second step of a round
+  /// is awaited: who has raised its flag of this round has read what it got in the one before.
   __device__ uint64_t run(uint64_t place, bool resumed) {
     uint32_t stage = place & 1;
-    for (uint32_t round = place / 2; round < c_.rounds; ++round, stage = 0, resumed = false) {
+    if (!resumed && c_.rounds != 0) send(0);
+    for (uint32_t round = place / 2; round < c_.rounds; ++round, stage = 0) {
       if (stage == 0) {
-        if (!resumed) send(round);
         if (!wait(0, round)) return 2ull * round;
         receive(round);
+        if (round + 1 < c_.rounds) send(round + 1);
       }
       if (c_.form != Collective::two_shot) continue;
       if (!wait(1, round)) return 2ull * round + 1;
@@ -80,7 +82,7 @@ class Block {
  private:
   __device__ uint32_t set(uint32_t round) const { return round & 1; }
   __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
-    return Area::piece(c_, c_.areas[at], gridDim.x, step, set(round), blockIdx.x, source);
+    return Area::piece(c_, c_.areas[at], step, set(round), blockIdx.x, source);
   }
   __device__ uint32_t after(uint32_t d) const {
     return c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;

@@ -23,8 +23,8 @@ struct alignas(16) Packet {
 
 /// Parameter of `weft_collective_packets(Collective)` and `weft_collective_blocks(Collective)`.
 struct Collective {
-  static constexpr uint32_t kRanks = 16;   ///< of a communicator, at most
-  static constexpr uint32_t kBlocks = 64;  ///< of a launch, at most
+  static constexpr uint32_t kRanks = 16;    ///< of a communicator, at most
+  static constexpr uint32_t kBlocks = 128;  ///< of a launch, at most
   static constexpr uint32_t kThreads = 512;
 
   /// exchange: send[j] goes to rank j, recv[j] comes from it.
@@ -66,14 +66,96 @@ struct Collective {
 };
 static_assert(sizeof(Collective) <= 1024);
 
+/// A regular collective of contiguous blocks, or of one vector, in few words: what a copier is told of a
+/// small one, the rest of which it knows from the home of the port.
+struct Regular {
+  enum Shape : uint32_t {
+    allreduce,
+    reduce,
+    reduce_scatter,
+    scan,
+    exscan,
+    bcast,
+    allgather,
+    alltoall,
+    gather,
+    scatter
+  };
+  Shape shape;
+  uint32_t root;
+  uint64_t in, out;  ///< the first blocks; in place: the same
+  uint64_t bytes;    ///< of a block, or of the vector
+  Reduction reduction;
+
+  /// The messages to and from rank j of one.
+  WEFT_HOST_DEVICE void messages(Collective& c, uint32_t j) const {
+    const bool rooted = c.rank == root, to_root = j == root;
+    const Collective::Message none{0, 0}, whole_in{in, bytes}, whole_out{out, bytes};
+    const Collective::Message block_in{in + j * bytes, bytes}, block_out{out + j * bytes, bytes};
+    c.form = shape < bcast ? Collective::reduce : Collective::exchange;
+    switch (shape) {
+      case allreduce:
+        return set(c, j, whole_in, whole_out);
+      case reduce:
+        return set(c, j, to_root ? whole_in : none, rooted ? whole_out : none);
+      case reduce_scatter:
+        return set(c, j, block_in, whole_out);
+      case scan:
+        return set(c, j, j >= c.rank ? whole_in : none, j <= c.rank ? whole_out : none);
+      case exscan:
+        return set(c, j, j > c.rank ? whole_in : none, j < c.rank ? whole_out : none);
+      case bcast:
+        return set(c, j, rooted && !to_root ? whole_in : none, to_root && !rooted ? whole_out : none);
+      case allgather:
+        return set(c, j, whole_in, block_out);
+      case alltoall:
+        return set(c, j, block_in, block_out);
+      case gather:
+        return set(c, j, to_root ? whole_in : none, rooted ? block_out : none);
+      case scatter:
+        return set(c, j, rooted ? block_in : none, to_root ? whole_out : none);
+    }
+  }
+
+ private:
+  WEFT_HOST_DEVICE static void set(Collective& c, uint32_t j, Collective::Message send,
+                                   Collective::Message recv) {
+    c.send[j] = send;
+    c.recv[j] = recv;
+  }
+};
+
+/// A small collective as a copier's command: `dst` and `src` are Regular::out and in, `bytes` its bytes, the
+/// rest is in the word `items` and in the port's home, a Collective in pinned memory whose areas, rank, size,
+/// patience and status hold for all calls of a port. It goes by packets, and ends as a launch 0 would.
+struct CallWord {
+  static constexpr uint32_t kCall = 1u << 31;
+  uint32_t port, version;  ///< a port's version differs between its owners
+  Regular::Shape shape;
+  uint32_t root;
+  Reduction reduction;
+
+  [[nodiscard]] WEFT_HOST_DEVICE uint32_t packed() const {
+    return kCall | (version & 0xff) << 23 | root << 19 | shape << 15 |
+           static_cast<uint32_t>(reduction.element) << 10 | static_cast<uint32_t>(reduction.op) << 6 | port;
+  }
+  [[nodiscard]] WEFT_HOST_DEVICE static CallWord unpacked(uint32_t word) {
+    CallWord call{};
+    call.port = word & 0x3f;
+    call.reduction.op = static_cast<ReduceOp>(word >> 6 & 0xf);
+    call.reduction.element = static_cast<Element>(word >> 10 & 0x1f);
+    call.shape = static_cast<Regular::Shape>(word >> 15 & 0xf);
+    call.root = word >> 19 & 0xf;
+    call.version = word >> 23 & 0xff;
+    return call;
+  }
+};
+
 /// A rank's scratch: packets of the first step, packets of the second, flags of blocks, data of blocks.
 struct Area {
   static constexpr uint64_t kPackets = uint64_t{2} << 20;  ///< bytes, of one step
   static constexpr uint64_t kFlags = uint64_t{64} << 10;
   static constexpr uint64_t kCleared = 2 * kPackets + kFlags;  ///< zero before first use
-  static constexpr uint64_t kData = uint64_t{16} << 20;
-  static constexpr uint64_t kBytes = kCleared + kData;
-
   /// Bytes of data that a rank's packets may carry in one step.
   [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t packet_room(uint32_t size) {
     return kPackets / 2 / size / 64 * 64;
@@ -89,15 +171,15 @@ struct Area {
     return area + 2 * kPackets +
            (((step * 2 + set) * Collective::kBlocks + block) * Collective::kRanks + source) * 8;
   }
-  /// The largest piece when so many blocks of so many ranks share the data, in two sets and two steps.
-  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece_room(uint32_t blocks, uint32_t size) {
-    return kData / (4 * blocks * size) / 128 * 128;
+  /// Bytes that the data of blocks need: two sets of two steps, where each rank has a piece for every block.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t data(uint64_t piece, uint32_t blocks,
+                                                                uint32_t size) {
+    return 4 * piece * blocks * size;
   }
-  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece(const Collective& c, uint64_t area, uint32_t blocks,
-                                                       uint32_t step, uint32_t set, uint32_t block,
-                                                       uint32_t source) {
-    return area + kCleared +
-           (((step * 2ull + set) * blocks + block) * c.size + source) * piece_room(blocks, c.size);
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece(const Collective& c, uint64_t area, uint32_t step,
+                                                       uint32_t set, uint32_t block, uint32_t source) {
+    const uint64_t index = ((step * 2ull + set) * c.blocks + block) * c.size + source;
+    return area + kCleared + index * c.piece;
   }
 };
 static_assert(4 * Collective::kBlocks * Collective::kRanks * 8 <= Area::kFlags);

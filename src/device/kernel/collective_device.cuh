@@ -291,4 +291,41 @@ __device__ inline bool run_packets(const Collective& c, uint32_t block, uint32_t
   return take_parts(c, block, blocks) && given;
 }
 
+/// What a copier keeps of the port that rang last; in shared memory.
+struct Home {
+  Collective call;
+  uint32_t owner;  ///< port and version; 0: none
+};
+
+/// A call that came as a command, by one block. The host is told as by a launch.
+__device__ inline void serve_call(uint64_t homes, const uint32_t* words, Home& home) {
+  const CallWord word = CallWord::unpacked(words[6]);
+  const uint32_t owner = 1u << 16 | word.port << 8 | word.version;
+  if (home.owner != owner) {
+    const auto* from = reinterpret_cast<const uint64_t*>(homes + word.port * sizeof(Collective));
+    for (uint32_t i = threadIdx.x; i < sizeof(Collective) / 8; i += blockDim.x)
+      reinterpret_cast<uint64_t*>(&home.call)[i] = __ldcv(from + i);
+  }
+  __syncthreads();
+  if (threadIdx.x < home.call.size) {
+    const auto address = [&](uint32_t low) {
+      return static_cast<uint64_t>(words[low + 1]) << 32 | words[low];
+    };
+    Regular{word.shape, word.root, address(2), address(0), words[4], word.reduction}.messages(home.call,
+                                                                                              threadIdx.x);
+  }
+  if (threadIdx.x == 0) {
+    home.owner = owner;
+    home.call.epoch = words[7];
+    home.call.reduction = word.reduction;
+  }
+  __syncthreads();
+  const bool late = __syncthreads_or(!run_packets(home.call, 0, 1));
+  if (threadIdx.x != 0) return;
+  __threadfence_system();
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(home.call.status),
+               "l"(Collective::outcome(home.call.epoch, 0, late))
+               : "memory");
+}
+
 }  // namespace weft::device::kernel

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copy kernels: a list of copies in one launch, and the copier, which stays for a while and takes its
 // commands from pinned memory. Methods and hazards: docs/gpu.md.
+#include "device/kernel/collective_device.cuh"
 #include "device/kernel/copy.hpp"
 #include "device/kernel/copy_device.cuh"
 
@@ -39,6 +40,7 @@ struct Shared {
   uint32_t words[8];
   uint32_t leave;
   Item items[Copier::kItems];
+  Home home;
   __device__ uint64_t dst() const {
     return static_cast<uint64_t>(words[Command::dst_high]) << 32 | words[Command::dst_low];
   }
@@ -149,6 +151,7 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
   uint32_t next = copier.first;
   if (threadIdx.x == 0) {
     shared.leave = 0;
+    shared.home.owner = 0;
     publish(copier.status, next - 1, before, copier.generation);
   }
   for (;; ++next) {
@@ -168,7 +171,12 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
     __syncthreads();
     if (shared.leave) break;
     const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    serve(shared, blocks);
+    if ((shared.words[Command::items] & CallWord::kCall) != 0) {
+      serve_call(copier.homes, shared.words, shared.home);
+      __syncthreads();
+    } else {
+      serve(shared, blocks);
+    }
     if (threadIdx.x == 0) {
       if (blocks > 1) {
         while (*static_cast<volatile uint32_t*>(&memory.arrived) != blocks - 1) {

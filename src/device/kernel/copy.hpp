@@ -61,8 +61,9 @@ static_assert(sizeof(List) <= 4096);
 /// that one read over PCIe brings a whole command or shows that it is not there yet.
 struct alignas(64) Command {
   /// blocks: how many share it; 0: leave. items: 0 for one copy from src to dst; else src is an array of so
-  /// many Items in pinned host memory, each to be copied.
-  enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items };
+  /// many Items in pinned host memory, each to be copied; or a CallWord of kernel/collective.hpp, whose epoch
+  /// is in `epoch`: a collective, by the first block alone.
+  enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
   struct Pair {
     uint32_t word, sequence;
   } pairs[8];
@@ -82,6 +83,7 @@ struct Copier {
   uint32_t generation;  ///< this life's number: 1 to 65535
   uint32_t linger;      ///< ns without a command after which it leaves
   uint32_t life;        ///< ns after which it leaves in any case, between two commands
+  uint64_t homes;       ///< of ports for collectives, pinned host memory; 0: no such commands come
 
   /// Between the blocks of one launch.
   struct Memory {
