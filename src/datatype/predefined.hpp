@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Predefined datatypes: the standard ABI's handle values, names and machine types (x86-64 and aarch64, LP64), and
-// those of weft.h.
-// Fortran's default kinds are those of compilers without -i8/-r8: 4-byte INTEGER, REAL and LOGICAL.
+// Predefined datatypes: the standard ABI's handle values, names and machine types (x86-64 and aarch64, LP64),
+// and those of weft.h. Fortran's default kinds are those of compilers without -i8/-r8: 4-byte INTEGER, REAL
+// and LOGICAL.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/protocol/device_copy.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -37,12 +38,14 @@ Result<device::Shape> shape_of(const View& view, uint64_t offset, const device::
 log::SlowPath scattered{"gpu.scattered_copy", "about 2 us for each run of bytes of the datatype"};
 constexpr size_t kManyPieces = 64;
 
-/// Copy engines are as good for runs of this size.
-constexpr uint64_t kLongRun = 256 << 10;
+/// Copy engines are as good for runs of this size, and lists, which the copier may take, for a few short
+/// ones.
+constexpr uint64_t kLongRun = 256 << 10, kFewRuns = 32, kFewBytes = 32 << 10;
 
-bool has_short_runs(const View& view, const device::Shape& shape) {
-  const bool many = shape.dimensions > 0 || shape.table != nullptr;
-  return view.type != nullptr && many && datatype::run_length(shape) < kLongRun;
+bool wants_kernel(const View& view, const device::Shape& shape, uint64_t n) {
+  if (view.type == nullptr || (shape.dimensions == 0 && shape.table == nullptr)) return false;
+  const uint64_t length = std::max<uint64_t>(datatype::run_length(shape), 1);
+  return length < kLongRun && (n > kFewBytes || n / length > kFewRuns);
 }
 
 /// By the pack kernel, where it can and is quicker; an empty optional where not.
@@ -51,7 +54,7 @@ std::optional<Result<device::Ticket>> submit_kernel(const View& to, uint64_t to_
   if (!device::can_pack(to.memory, from.memory)) return std::nullopt;
   const device::Memory& near = to.memory.on_device() ? to.memory : from.memory;
   const auto target = shape_of(to, to_offset, near), source = shape_of(from, from_offset, near);
-  if (!target || !source || (!has_short_runs(to, *target) && !has_short_runs(from, *source)))
+  if (!target || !source || (!wants_kernel(to, *target, n) && !wants_kernel(from, *source, n)))
     return std::nullopt;
   auto ticket = device::pack_async(*target, to.memory, *source, from.memory, n, lane);
   if (!ticket && ticket.error().code() == Errc::unsupported) return std::nullopt;

@@ -51,7 +51,7 @@ const std::byte* strides_of(const ReadyToSend& rts) {
 std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
                                              std::byte* room) {
   const auto block = t.type->strided(t.count);
-  if (!block || !reads_well(*block, t.bytes) || !device::can_pack(t.memory, t.memory)) return std::nullopt;
+  if (t.bytes == 0 || !block || !reads_well(*block, t.bytes) || !device::can_pack(t.memory, t.memory)) return std::nullopt;
   const Extent extent = extent_of(*block);
   const std::byte* const first = t.data() + block->displacement;
   if (!t.memory.covers(first + extent.low, static_cast<size_t>(extent.high - extent.low)))
