@@ -53,7 +53,7 @@ p2p::Buffer Operand::part(int64_t first, int64_t n) const {
   return {advance(address, first * type->extent()), n, type, classified ? &memory : nullptr};
 }
 
-void Operand::classify() {
+void Operand::ask_driver() {
   if (types != nullptr || type == nullptr || (counts && address == nullptr)) return;
   memory = device::classify(advance(address, type->true_lb()));
   classified = true;

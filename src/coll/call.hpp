@@ -74,7 +74,13 @@ struct Operand {
   [[nodiscard]] p2p::Buffer whole() const { return part(0, count); }
   [[nodiscard]] bool on_device() const { return classified && memory.on_device(); }
   /// Asks the driver what the operand is. Left to the transfers when one answer does not hold for all blocks.
-  void classify();
+  void classify() {
+    if (device::available()) [[unlikely]]
+      ask_driver();
+    else
+      classified = true;  // host memory
+  }
+  void ask_driver();
 };
 
 /// Address arithmetic that is defined for MPI_BOTTOM too.

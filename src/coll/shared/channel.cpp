@@ -79,18 +79,19 @@ void Channel::meet() {
   const uint32_t step = begin(1);
   claim(step, 0);
   show(step, 0);
-  for (int rank = 0; rank < comm_.size(); ++rank) static_cast<void>(await(rank, step));
+  for (int rank = comm_.rank() + 1; rank < comm_.size(); ++rank) static_cast<void>(await(rank, step));
+  for (int rank = 0; rank < comm_.rank(); ++rank) static_cast<void>(await(rank, step));
   met(step);
 }
 
-void Channel::await_done(uint32_t step) {
-  uint32_t further = INT32_MAX;  // what all have done beyond `step`
+void Channel::await_done(uint32_t step, uint32_t further) {
+  uint32_t beyond = INT32_MAX;  // what all have done beyond `step`
   for (const transport::shm::Lane* lane : lanes_) {
     if (lane == own_) continue;
-    reach(lane->done, step);
-    further = std::min(further, lane->done.load(std::memory_order_acquire) - step);
+    if (!reached(lane->done, step)) reach(lane->done, step + further);
+    beyond = std::min(beyond, lane->done.load(std::memory_order_acquire) - step);
   }
-  all_done_ = step + further;
+  all_done_ = step + beyond;
 }
 
 }  // namespace weft::coll::shared

@@ -48,7 +48,7 @@ class Channel final : public core::CollectiveState {
     const bool small = size <= transport::shm::kSlotBytes;
     const uint32_t before = step - (small ? transport::shm::kSlots : transport::shm::kPages);
     if (static_cast<int32_t>(all_done_ - before) < 0) [[unlikely]]
-      await_done(small ? step - transport::shm::kSlots / 2 : before);
+      await_done(before, small && !instance_.oversubscribed ? transport::shm::kSlots / 2 : 0);
     return small ? own().slots[step % transport::shm::kSlots].data : page(own(), step);
   }
   void show(uint32_t step, size_t size) {
@@ -78,11 +78,11 @@ class Channel final : public core::CollectiveState {
   /// once for some steps, and before this rank waits for anything.
   void passed(uint32_t step, size_t size) {
     done_ = step;
-    if (step - told_ >= kUntold || size > transport::shm::kSlotBytes) done(step);
+    if (step - told_ >= kUntold || size > transport::shm::kSlotBytes || instance_.oversubscribed) done(step);
   }
-  /// Waits until that rank, or all, are done() with a step.
+  /// Waits until that rank, or all, are done() with a step; those that are not yet, with so many more.
   void await_done(int rank, uint32_t step) { reach(lanes_[static_cast<size_t>(rank)]->done, step); }
-  void await_done(uint32_t step);
+  void await_done(uint32_t step, uint32_t further = 0);
   /// This rank's pages as one room: when all have met.
   [[nodiscard]] std::byte* pages() const { return own().pages[0]; }
   /// Copies `n` bytes at `from` in rank `rank`'s memory.
