@@ -60,7 +60,7 @@ gpu-test: tests
 	@$(CTEST) -L gpu -j 1
 
 gpu-bench: install
-	@sh bench/gpu.sh $(PREFIX)
+	@PEERS="$(PEERS)" sh bench/gpu.sh $(PREFIX)
 
 bench-host: install
 	@python3 bench/host.py

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first.
+# PEERS="--openmpi PREFIX --ucx PREFIX --nccl FOLDER": those are measured beside Weft too (peers.py), as far as named.
 # Usage: gpu.sh PREFIX [FOLDER]     results as JSON and CSV in FOLDER (bench/results/<GPUs>)
 set -eu
 [ $# -ge 1 ] || { echo "usage: gpu.sh PREFIX [FOLDER]" >&2; exit 2; }
@@ -62,4 +63,9 @@ while [ "$ranks" -le "$gpus" ]; do
   done
   ranks=$((ranks * 2))
 done
+if [ "$gpus" -ge 2 ] && [ -n "${PEERS:-}" ]; then
+  echo "== peers: $PEERS"
+  # shellcheck disable=SC2086
+  python3 "$(dirname "$0")/peers.py" --weft "$prefix" $PEERS --json "$folder/peers.json"
+fi
 echo "Results are in $folder"

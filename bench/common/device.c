@@ -38,6 +38,11 @@ static struct {
   result_t (*error_string)(result_t, const char**);
 } cuda;
 
+static struct {  // of a preloaded library
+  int (*allocate)(void**, size_t);
+  int (*release)(void*);
+} hooks;
+
 static bool check(result_t result, const char* call, char* error, size_t size) {
   if (result == 0) return true;
   const char* text = NULL;
@@ -97,6 +102,14 @@ static bool load(char* error, size_t size) {
   return true;
 }
 
+static void find_hooks(void) {
+  void* allocate = dlsym(RTLD_DEFAULT, "bench_allocate_device");
+  void* release = dlsym(RTLD_DEFAULT, "bench_free_device");
+  if (!allocate || !release) return;
+  memcpy(&hooks.allocate, &allocate, sizeof allocate);
+  memcpy(&hooks.release, &release, sizeof release);
+}
+
 bool bench_device_open(int local_rank, struct bench_device_info* info, char* error, size_t size) {
   if (!load(error, size)) return false;
   if (!check(cuda.init(0), "cuInit", error, size)) return false;
@@ -112,6 +125,7 @@ bool bench_device_open(int local_rank, struct bench_device_info* info, char* err
   if (!check(cuda.device_name(info->name, sizeof info->name, cuda.device), "cuDeviceGetName", error, size))
     return false;
   if (!check(cuda.retain(&cuda.context, cuda.device), "cuDevicePrimaryCtxRetain", error, size)) return false;
+  find_hooks();
   return check(cuda.set_current(cuda.context), "cuCtxSetCurrent", error, size);
 }
 
@@ -125,6 +139,7 @@ void* bench_device_allocate(enum bench_device_memory kind, size_t bytes, char* e
   void* host = NULL;
   switch (kind) {
     case BENCH_DEVICE_PLAIN:
+      if (hooks.allocate && hooks.allocate(&host, bytes) == 0) return host;
       if (!check(cuda.alloc(&address, bytes), "cuMemAlloc", error, size)) return NULL;
       break;
     case BENCH_DEVICE_MANAGED:
@@ -140,7 +155,7 @@ void* bench_device_allocate(enum bench_device_memory kind, size_t bytes, char* e
 void bench_device_free(enum bench_device_memory kind, void* pointer) {
   if (kind == BENCH_DEVICE_HOST) {
     cuda.host_free(pointer);
-  } else {
+  } else if (kind != BENCH_DEVICE_PLAIN || !hooks.release || hooks.release(pointer) != 0) {
     cuda.free((address_t)(uintptr_t)pointer);
   }
 }

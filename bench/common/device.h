@@ -23,7 +23,9 @@ void bench_device_close(void);
 
 enum bench_device_memory { BENCH_DEVICE_PLAIN, BENCH_DEVICE_MANAGED, BENCH_DEVICE_HOST };
 
-/// NULL on failure, with the reason in `error`.
+/// NULL on failure, with the reason in `error`. A preloaded library may supply device memory by
+///   int bench_allocate_device(void** pointer, size_t bytes);   0: done; -1: the driver's, please
+///   int bench_free_device(void* pointer);                      0: done; -1: not one of its own
 void* bench_device_allocate(enum bench_device_memory kind, size_t bytes, char* error, size_t size);
 void bench_device_free(enum bench_device_memory kind, void* pointer);
 

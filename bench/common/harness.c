@@ -92,23 +92,18 @@ static int check_usage(const struct bench_run* run) {
   return -1;
 }
 
-static size_t next_size(size_t size) { return size ? 2 * size : 1; }
-
-// The largest size whose buffer stays within -M.
-static size_t largest_size(const struct bench_run* run) {
+// How many of the sizes have buffers within -M.
+static int count_sizes(const struct bench_run* run) {
   const struct bench_options* options = &run->options;
-  if (run->program->shape != BENCH_COLLECTIVE) return options->max_size;
-  size_t largest = options->min_size;
-  for (size_t size = largest; size <= options->max_size; size = next_size(size)) {
-    if (run->program->capacity(run, size) > options->memory_limit) {
-      if (run->rank == 0)
-        printf("# Stops at %zu bytes: one buffer is limited to %zu bytes (-M)\n", largest,
-               options->memory_limit);
-      break;
-    }
-    largest = size;
+  if (run->program->shape != BENCH_COLLECTIVE) return options->size_count;
+  for (int i = 0; i < options->size_count; ++i) {
+    if (run->program->capacity(run, options->sizes[i]) <= options->memory_limit) continue;
+    if (run->rank == 0)
+      printf("# Stops at %zu bytes: one buffer is limited to %zu bytes (-M)\n", options->sizes[i - 1],
+             options->memory_limit);
+    return i;
   }
-  return largest;
+  return options->size_count;
 }
 
 static bool validate(struct bench_run* run, size_t size) {
@@ -160,13 +155,13 @@ static bool one_kind(struct bench_run* run, struct bench_kinds kinds, struct row
   const bool pair = run->program->shape != BENCH_COLLECTIVE;
   const enum bench_kind mine = run->sender ? kinds.first : kinds.second;
   if (run->rank == 0) bench_report_header(run, kinds);
-  const size_t largest = largest_size(run);
-  const size_t capacity = run->program->capacity(run, largest);
+  const int count = count_sizes(run);
+  const size_t capacity = run->program->capacity(run, run->options.sizes[count - 1]);
   bench_buffer_create(&run->send, pair ? mine : kinds.first, capacity, 1);
   bench_buffer_create(&run->receive, pair ? mine : kinds.second, capacity, 0);
   bool good = true;
-  for (size_t size = run->options.min_size; size <= largest; size = next_size(size)) {
-    struct bench_row row = one_size(run, kinds, size);
+  for (int i = 0; i < count; ++i) {
+    struct bench_row row = one_size(run, kinds, run->options.sizes[i]);
     if (!row.valid) good = false;
     if (run->rank != 0) continue;
     bench_report_row(run, &row);

@@ -72,19 +72,45 @@ static long parse_count(struct bench_options* options, char option, const char* 
   return value;
 }
 
-// [MIN:]MAX or MIN: as the Ohio State programs have it.
+// Sizes separated by commas, rising.
+static bool parse_sizes(struct bench_options* options, const char* text) {
+  const char* end = text;
+  for (options->size_count = 0; options->size_count < BENCH_MAX_SIZES; text = end + 1) {
+    size_t* size = &options->sizes[options->size_count];
+    if (!parse_bytes(text, &end, size) || (options->size_count && size[0] <= size[-1])) return false;
+    ++options->size_count;
+    options->min_size = options->sizes[0];
+    options->max_size = *size;
+    if (*end == '\0') return true;
+    if (*end != ',') return false;
+  }
+  return false;
+}
+
+static void double_sizes(struct bench_options* options) {
+  if (options->size_count) return;
+  for (size_t size = options->min_size; size <= options->max_size; size = size ? 2 * size : 1)
+    options->sizes[options->size_count++] = size;
+}
+
+// [MIN:]MAX or MIN: as the Ohio State programs have it; or a list.
 static void parse_range(struct bench_options* options, const char* text) {
   const char* colon = strchr(text, ':');
   const char* end = text;
   bool good = true;
-  if (colon) {
+  options->size_count = 0;
+  if (strchr(text, ',')) {
+    good = parse_sizes(options, text);
+  } else if (colon) {
     good = parse_bytes(text, &end, &options->min_size) && end == colon;
     if (good && colon[1]) good = parse_bytes(colon + 1, &end, &options->max_size) && *end == '\0';
   } else {
     good = parse_bytes(text, &end, &options->max_size) && *end == '\0';
   }
   if (!good)
-    fail(options, "-m %s: expected [MIN:]MAX in bytes (suffix K, M or G allowed), such as 8:64M", text);
+    fail(options,
+         "-m %s: expected [MIN:]MAX or a rising list in bytes (suffix K, M or G allowed), such as 8:64M",
+         text);
 }
 
 static bool parse_kind(char letter, enum bench_kind* kind) {
@@ -273,6 +299,10 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
          options->min_size);
   if (options->max_size > INT32_MAX)
     fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
+  for (int i = 0; i < options->size_count; ++i)
+    if (options->sizes[i] % defaults->element != 0)
+      fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], defaults->element);
+  if (!options->error[0]) double_sizes(options);
 }
 
 void bench_options_help(const struct bench_defaults* defaults, const char* program, enum bench_shape shape,
@@ -289,7 +319,7 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
       "                             H host, P pinned host, D device, M managed (H H; with -d cuda: D D)\n"
       "  -d, --accelerator NAME     cuda or managed\n"
       "  -s, --buffer-kinds LIST    several combinations in one run: DD,HD,... or all\n"
-      "  -m, --message-size RANGE   [MIN:]MAX bytes, suffix K, M or G allowed (%zu:%zu)\n"
+      "  -m, --message-size RANGE   [MIN:]MAX bytes, or a list 8,1K,..., suffix K, M or G allowed (%zu:%zu)\n"
       "%s"
       "  -i, --iterations N         timed iterations a size (%ld; %ld above %d bytes)\n"
       "  -x, --warmup N             untimed iterations before them (%ld; %ld above %d bytes)\n"

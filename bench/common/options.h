@@ -21,7 +21,7 @@ struct bench_kinds {
   enum bench_kind second;
 };
 
-enum { BENCH_MAX_KINDS = 16, BENCH_MAX_PERCENTILES = 8 };
+enum { BENCH_MAX_KINDS = 16, BENCH_MAX_PERCENTILES = 8, BENCH_MAX_SIZES = 64 };
 
 /// Who takes part in a program.
 enum bench_shape {
@@ -48,6 +48,9 @@ enum { BENCH_LARGE = 8192 };
 
 struct bench_options {
   size_t min_size, max_size;
+  size_t
+      sizes[BENCH_MAX_SIZES];  ///< bytes, in the order measured: as listed, else doubling from the smallest
+  int size_count;
   size_t memory_limit;  ///< most bytes for one buffer of a collective
   long iterations, warmup, iterations_large, warmup_large;
   int window;

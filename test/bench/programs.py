@@ -151,6 +151,8 @@ class Programs(unittest.TestCase):
     def test_odd_sizes(self):
         status, out, err = start("latency", *QUICK, "-m", "0:5", "-c")
         self.assertEqual([row[0] for row in rows(out)], ["0", "1", "2", "4"], err)
+        status, out, err = start("allreduce", *QUICK, "-m", "8,1K,12K", "-c")
+        self.assertEqual([row[0] for row in rows(out)], ["8", "1024", "12288"], err)
         status, out, err = start("bw", *QUICK, "-m", "1001:70000", "-W", "3", "-c")
         self.assertEqual(status, 0, err)
         self.assertEqual([row[0] for row in rows(out)], [str(1001 << n) for n in range(7)])
@@ -190,6 +192,9 @@ class Programs(unittest.TestCase):
             ("latency", ("-i", "0"), "-i 0: expected a whole number from 1 to 1000000000"),
             ("latency", ("-m", "8:4"), "-m: the largest size, 4, is below the smallest, 8"),
             ("latency", ("-m", "x"), "-m x: expected [MIN:]MAX"),
+            ("latency", ("-m", "8,4"), "-m 8,4: expected [MIN:]MAX or a rising list"),
+            ("latency", ("-m", "8,16,"), "-m 8,16,: expected [MIN:]MAX or a rising list"),
+            ("allreduce", ("-m", "8,10"), "-m: 10 is not a multiple of 4"),
             ("latency", ("-m", "4G"), "is above 2147483647"),
             ("latency", ("-f",), "-f: only the programs of more than two ranks have it"),
             ("latency", ("-W", "4"), "-W: this program has no window"),
