@@ -129,13 +129,16 @@ Status Domain::connect(const device::Memory& near) {
   return {};
 }
 
+/// Differs between ranks: kernels that have started in another order on every GPU would else take turns in step.
+uint64_t Domain::own_patience() const { return patience + patience / 8 * static_cast<uint64_t>(comm_.rank()); }
+
 void Domain::settle() {
   device::kernel::Collective home{};
   std::copy(areas_.begin(), areas_.end(), home.areas);
   home.rank = static_cast<uint32_t>(comm_.rank());
   home.size = static_cast<uint32_t>(comm_.size());
   home.blocks = 1;
-  home.patience = patience;
+  home.patience = own_patience();
   port_.settle(home);
 }
 
@@ -184,7 +187,7 @@ Status Domain::launch(Plan& plan, uint32_t number) {
   device::kernel::Collective& collective = plan.collective;
   std::copy(areas_.begin(), areas_.end(), collective.areas);
   collective.epoch = epoch_;
-  collective.patience = patience;
+  collective.patience = own_patience();
   collective.launch = number;
   WEFT_TRY(port_.launch(collective, plan.wire, plan.blocks, plan.threads));
   if (plan.small) port_.wake_copier();

@@ -42,6 +42,7 @@ class Domain {
   [[nodiscard]] Status map(const std::vector<Offer>& offers);
   void refuse(const std::string& reason);
   [[nodiscard]] Status next_epoch(shared::Channel& channel);
+  [[nodiscard]] uint64_t own_patience() const;
   void settle();
   [[nodiscard]] Status launch(Plan& plan, uint32_t number);
   [[nodiscard]] Result<device::CollectivePort::Outcome> finish();
