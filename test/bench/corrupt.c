@@ -58,8 +58,8 @@ int MPI_Allreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_
   return code;
 }
 
-int MPI_Allgather(const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type,
-                  MPI_Comm comm) {
+int MPI_Allgather(const void* from, int count, MPI_Datatype type, void* to, int to_count,
+                  MPI_Datatype to_type, MPI_Comm comm) {
   int ranks = 0, code = PMPI_Allgather(from, count, type, to, to_count, to_type, comm);
   PMPI_Comm_size(comm, &ranks);
   if (to_count >= 64) spoil(to, (long)to_count * ranks);
@@ -72,7 +72,8 @@ int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm com
   return code;
 }
 
-int MPI_Reduce_scatter_block(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+int MPI_Reduce_scatter_block(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm) {
   int code = PMPI_Reduce_scatter_block(from, to, count, type, op, comm);
   if (type == MPI_FLOAT) spoil(to, (long)count * (long)sizeof(float));
   return code;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads of a process in collectives on GPU buffers at the same time, each on communicators of its own, whose ranks
-// are in another order: kernels of one GPU may start in another order than those of the next one, and have to let
-// each other pass.
+// Threads of a process in collectives on GPU buffers at the same time, each on communicators of its own,
+// whose ranks are in another order: kernels of one GPU may start in another order than those of the next one,
+// and have to let each other pass.
 #include <mpi.h>
 
 #include <cstdio>

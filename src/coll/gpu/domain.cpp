@@ -129,8 +129,11 @@ Status Domain::connect(const device::Memory& near) {
   return {};
 }
 
-/// Differs between ranks: kernels that have started in another order on every GPU would else take turns in step.
-uint64_t Domain::own_patience() const { return patience + patience / 8 * static_cast<uint64_t>(comm_.rank()); }
+/// Differs between ranks: kernels that have started in another order on every GPU would else take turns in
+/// step.
+uint64_t Domain::own_patience() const {
+  return patience + patience / 8 * static_cast<uint64_t>(comm_.rank());
+}
 
 void Domain::settle() {
   device::kernel::Collective home{};

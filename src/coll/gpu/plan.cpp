@@ -22,9 +22,10 @@ config::Choice enabled{
     {"on", "off"},
     "blocking collectives on device buffers by kernels, where every rank has a GPU of its own"};
 config::Size one_shot_max{
-    "coll.device_one_shot_max", 16 << 10, 0, 1 << 20,
-    "device buffers: bytes up to which every rank sends its whole vector of a reduction "
-    "to all, and the root of a broadcast its to all; beyond, a part to each rank"};
+    "coll.device_one_shot_max", 384 << 10, 0, 16 << 20,
+    "device buffers: bytes that a rank sends in all up to which every rank sends its whole "
+    "vector of a reduction, and the root of a broadcast its, to all others; beyond, a part "
+    "to each rank"};
 config::Size packets_max{"coll.device_packets_max", 512 << 10, 0, 2 << 20,
                          "device buffers: bytes of a vector up to which it travels in packets with flags "
                          "beside the data, where there is room"};
@@ -33,15 +34,18 @@ config::Size message_packets_max{
     "device buffers: the same for a block of allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
-    "coll.device_bell_max", 4 << 10, 0, 64 << 10,
-    "device buffers: bytes of a vector or block up to which the copier does it when it is awake"};
+    "coll.device_bell_max", 16 << 10, 0, 64 << 10,
+    "device buffers: bytes of a vector or block up to which the copier does it when it is awake, "
+    "if the blocks of all ranks are not above 64 KiB"};
 config::Size moved_max{
-    "coll.device_moved_max", 4 << 20, 0, size_t{1} << 40,
+    "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
     "kernels move it; beyond, copy engines do"};
-config::Size max_blocks{"coll.device_blocks", 64, 1, Collectives::kBlocks,
-                        "blocks of a collective's kernel, at most"};
+config::Size max_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
+                        "blocks of a collective's kernel, at most; 0: by size, 64 or 128"};
 
+constexpr uint64_t kBellBytes = 64 << 10;  // of all ranks, that one block does well
+constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
 constexpr size_t kPacketBlocks = 32;       // that packets gain by
 constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
 
@@ -204,7 +208,7 @@ Collectives start_of(const Call& call) {
 
 bool goes_in_parts(const Call& call, uint64_t largest) {
   return (call.what == bcast || call.what == Collective::reduce || call.what == allreduce) &&
-         largest > one_shot_max;
+         largest * static_cast<uint64_t>(call.size - 1) > one_shot_max;
 }
 
 uint32_t upto(uint64_t wanted, uint64_t most) {
@@ -215,14 +219,15 @@ void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
   const uint64_t granules = device::kernel::granules(largest), all = parts ? granules : granules * size;
   plan.wire = Wire::packets;
   plan.threads = all <= 128 ? 128 : Collectives::kThreads;
-  plan.blocks = upto(all / plan.threads, std::min<size_t>(max_blocks, kPacketBlocks));
+  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : size_t{max_blocks});
 }
 
 void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
   const uint64_t each = parts ? (largest + size - 1) / size : largest;  // what goes to one rank
   plan.wire = Wire::blocks;
   plan.threads = Collectives::kThreads;
-  plan.blocks = upto(each / kBlockBytes, max_blocks);
+  const size_t most = max_blocks != 0 ? size_t{max_blocks} : largest < kMany ? 64 : 128;
+  plan.blocks = upto(each / kBlockBytes, most);
   constexpr uint64_t kGrain = 128;
   const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
   const uint64_t room = area_data() / Area::data(1, plan.blocks, size) / kGrain * kGrain;
@@ -288,13 +293,21 @@ uint64_t largest_message(const Call& call) {
   return most;
 }
 
+namespace {
+
+bool rings(const Call& call, uint64_t largest) {
+  // A root's own block of scatter in place lies in a buffer that is not to be written.
+  const bool writes_input = call.in_place && call.what == scatter;
+  return shape_of(call) && !writes_input && largest <= bell_max &&
+         largest * static_cast<uint64_t>(call.size) <= kBellBytes && !goes_in_parts(call, largest);
+}
+
+}  // namespace
+
 bool pays(const Call& call, uint64_t largest) {
-  switch (call.what) {
-    case Collective::bcast:
-      return true;
-    default:
-      return call.op != nullptr || largest <= moved_max;
-  }
+  if (call.what == Collective::bcast)  // between two ranks it is one message, whose sender does not wait
+    return call.size > 2 || rings(call, largest);
+  return call.op != nullptr || largest <= moved_max;
 }
 
 Plan make_plan(const Call& call, uint64_t largest) {
@@ -314,10 +327,8 @@ Plan make_plan(const Call& call, uint64_t largest) {
     by_packets(plan, largest, size, parts);
   else
     by_blocks(plan, largest, size, parts);
-  // A root's own block of scatter in place lies in a buffer that is not to be written.
-  const bool writes_input = call.in_place && call.what == scatter;
-  if (const auto shape = shape_of(call); shape && !parts && largest <= bell_max && !writes_input)
-    plan.small = regular(call, *shape);
+  // Some ranks may ring and others launch, so both go by packets.
+  if (plan.wire == Wire::packets && rings(call, largest)) plan.small = regular(call, *shape_of(call));
   return plan;
 }
 

@@ -14,11 +14,11 @@ namespace {
 
 using device::kernel::Area;
 
-config::Size capacity{"coll.device_scratch", 256 << 20, 0, size_t{64} << 30,
+config::Size capacity{"coll.device_scratch", 320 << 20, 0, size_t{64} << 30,
                       "GPU memory into which other ranks write in collectives on device buffers, of all "
                       "communicators together; allocated on first use"};
 config::Size data{
-    "coll.device_area", 32 << 20, 2 << 20, size_t{1} << 30,
+    "coll.device_area", 60 << 20, 2 << 20, size_t{1} << 30,
     "bytes of it for the large messages of one communicator; 4 MiB more are for the small ones"};
 
 size_t area_bytes() { return Area::kCleared + data; }

@@ -155,7 +155,7 @@ bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch) {
                              1,
                              word.packed(),
                              epoch};
-  rung_ = state.copier.ring_call(words, call.bytes);
+  rung_ = state.copier.ring_call(words, call.bytes * state.ports.home(number_).size);
   if (rung_ == 0) return false;
   expected_ = kernel::Collective::outcome(epoch, 0, false);
   check_at_ = 0;
