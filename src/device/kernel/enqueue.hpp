@@ -17,7 +17,7 @@ namespace weft::device::kernel::enqueue {
 inline constexpr uint32_t kSlots = 64;     ///< messages that a rank can be ahead of the receiver, a pair
 inline constexpr uint32_t kInline = 4096;  ///< bytes; larger messages are announced, then streamed
 inline constexpr uint32_t kLanes = 4;      ///< announced messages that a rank takes in at a time
-inline constexpr uint32_t kChunks = 32, kChunk = 32768;  ///< of a lane, and their size
+inline constexpr uint32_t kChunks = 32, kChunk = 65536;  ///< of a lane, and their size
 inline constexpr uint32_t kOps = 80;                     ///< operations of a launch, at most
 inline constexpr uint32_t kStates = 2 * kOps;            ///< the second half for captured operations
 inline constexpr uint32_t kFewOps = 4;                   ///< of the kernel with small parameters
