@@ -35,6 +35,9 @@ JOBS = (
     Job("allreduce", "allreduce", 0, "8,32K,256K,1M", (), "latency_us"),
     Job("large allreduce", "allreduce", 0, "16M,256M", ("-i", "20", "-x", "3"), "latency_us"),
     Job("alltoall", "alltoall", 0, "8,64K,1M,16M", (), "latency_us"),
+    Job("allgather", "allgather", 0, "8,1M", (), "latency_us"),
+    Job("bcast", "bcast", 0, "8,1M", (), "latency_us"),
+    Job("reduce_scatter", "reduce_scatter", 0, "8,1M", (), "latency_us"),
 )
 PAIR_JOBS = ("latency", "window", "both ways", "rate")
 HIGHER_IS_BETTER = ("bandwidth_mb_s", "messages_per_s")
@@ -48,7 +51,7 @@ BARS = {
     ("Weft", "both ways 4M"): 620e3, ("Weft", "both ways 16M"): 700e3, ("Weft", "rate 8"): 1.5e6,
     ("Weft", "allreduce 8"): 6, ("Weft", "allreduce 32K"): 15, ("Weft", "allreduce 256K"): 19,
     ("Weft", "allreduce 1M"): 24, ("Weft", "alltoall 8"): 7, ("Weft", "alltoall 64K"): 15,
-    ("Weft", "alltoall 1M"): 35,
+    ("Weft", "alltoall 1M"): 35, ("Weft", "allgather 8"): 7, ("Weft", "bcast 8"): 7, ("Weft", "reduce_scatter 8"): 7,
 }  # fmt: skip
 
 
@@ -278,7 +281,10 @@ def compile_programs(mpicc, folder, environment):
 
     def build(program):
         source = os.path.join(BENCH, program + ".c")
-        words = [mpicc, "-std=c99", "-O2", "-I" + BENCH, source, *common, "-ldl", "-o", os.path.join(folder, program)]
+        if not os.path.exists(source):
+            source = os.path.join(BENCH, "coll.c")
+        words = [mpicc, "-std=c99", "-O2", "-I" + BENCH, '-DBENCH_NAME="%s"' % program, source, *common, "-ldl"]
+        words += ["-o", os.path.join(folder, program)]
         execute(words, environment, 60)
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -305,7 +311,7 @@ def nccl_peers(weft, folder):
         peer = weft_peer(name, weft, preload=words)
         peer.read = lambda facts, job, peer=peer: named_nccl(peer, facts, job, library)
         peers.append(peer)
-    peers[1].jobs = tuple(job.name for job in JOBS if job.name not in PAIR_JOBS)
+    peers[1].jobs = ("allreduce", "large allreduce", "allgather", "reduce_scatter")  # it has symmetric kernels
     return peers
 
 

@@ -132,7 +132,7 @@ class Runs(unittest.TestCase):
             path = os.path.join(folder, "out.json")
             openmpi, ucx = (make(os.path.join(folder, name)) for make, name in ((fake_openmpi, "o"), (fake_ucx, "u")))
             status, out, err = run("--openmpi", openmpi, "--ucx", ucx, "--rounds", "2", "--sizes", "8K", "--ranks", "2",
-                                   "--jobs", "latency,rate,allreduce,alltoall", "--json", path)  # fmt: skip
+                                   "--jobs", "latency,rate,allreduce,bcast", "--json", path)  # fmt: skip
             self.assertEqual((status, err), (0, ""), out)
             with open(path, encoding="utf-8") as file:
                 facts = json.load(file)
@@ -142,7 +142,7 @@ class Runs(unittest.TestCase):
         self.assertIn("Weft", facts["libraries"]["Open MPI"])  # the stand-in
         self.assertEqual(facts["libraries"]["UCX"], "UCX 9.8.7")
         rows = {row["point"]: row for row in facts["rows"]}
-        self.assertEqual(set(rows), {"latency 8", "latency 1K", "latency 8K", "rate 8", "allreduce 8", "alltoall 8"})
+        self.assertEqual(set(rows), {"latency 8", "latency 1K", "latency 8K", "rate 8", "allreduce 8", "bcast 8"})
         for point, row in rows.items():
             for peer, value in row["figures"].items():
                 self.assertEqual(value, statistics.median(facts["figures"][peer][point]))
@@ -207,14 +207,15 @@ class Nccl(unittest.TestCase):
 
     def test_programs(self):
         for program, ranks, sends in (("latency", 2, 7), ("bw", 2, 1), ("bibw", 2, 1), ("mbw_mr", 4, 1),
-                                      ("alltoall", 3, 21), ("allreduce", 3, 0)):  # fmt: skip
+                                      ("alltoall", 3, 21), ("allreduce", 3, 0), ("allgather", 3, 0),
+                                      ("bcast", 3, 0), ("reduce_scatter", 3, 0)):  # fmt: skip
             for windows in ("0", "1"):
                 done = self.start(program, ranks, "-m", "8,16K", "-c", windows=windows)
                 self.assertEqual(done.returncode, 0, (program, done.stdout, done.stderr))
                 self.assertEqual(done.stdout.count("Pass"), 2, done.stdout)
                 words = done.stderr[done.stderr.index("fake NCCL:") :].split()
                 self.assertGreaterEqual(int(words[2]), sends, done.stderr)  # it did take this way
-                self.assertEqual(int(words[4]), 14 if program == "allreduce" else 0, done.stderr)
+                self.assertEqual(int(words[4]), 0 if sends else 14, done.stderr)
                 self.assertEqual(int(words[6]), 2 * int(windows), done.stderr)
 
     def test_failures_are_named(self):
