@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft bench: finds the programs, passes options and exit status on, refuses what it does not know.
 import os
+import re
 import subprocess
 import unittest
 
 PREFIX = os.environ["MPI_PREFIX"]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def bench(*options):
@@ -33,6 +35,16 @@ class Bench(unittest.TestCase):
         status, _, err = bench("latency", "-n", "3")
         self.assertEqual(status, 2)
         self.assertIn("needs exactly 2 ranks, not 3", err)
+
+    def test_documented_settings_exist(self):
+        # docs/gpu.md names settings, also beside those of other libraries: each one is a setting of this build.
+        words = [os.path.join(PREFIX, "bin", "weft"), "info", "--config"]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True, timeout=50).stdout
+        known = set(re.findall(r"^(WEFT_[A-Z0-9_]+) = ", listed, re.MULTILINE))
+        with open(os.path.join(ROOT, "docs", "gpu.md"), encoding="utf-8") as file:
+            named = set(re.findall(r"`(WEFT_[A-Z0-9_]*[A-Z0-9])(?:=\w+)?`", file.read()))
+        self.assertGreater(len(named), 20)
+        self.assertEqual(named - known, set())
 
     def test_refusals(self):
         for options in (("-n", "0"), ("-n", "x"), ("-n",), ("--mpiexec",)):
