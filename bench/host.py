@@ -114,7 +114,7 @@ def parts_of_round(first, only):
     crowd = "%%s, %d ranks" % CROWD_RANKS
     parts = [(2, PAIR, "%s", 120), (CROWD_RANKS, CROWD, crowd, 120)]
     if first:
-        parts.append((2, ("reverse_100k",), "%s", 10))
+        parts.append((2, ("reverse_100k",), "%s", 5))
     if not only:
         return [*parts, (2, (), "%s", 120)]
     chosen = [(ranks, [p for p in points if label % p in only], label, t) for ranks, points, label, t in parts]
