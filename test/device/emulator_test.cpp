@@ -66,6 +66,13 @@ class Emulator : public CudaTest {
                 static_cast<void**>(nullptr));
   }
 
+  /// As of now a launch of it waits for nothing.
+  void load(const char* name) {
+    Function function = nullptr;
+    EXPECT_EQ(call("cuModuleGetFunction", &function, module_, name), 0) << name;
+    EXPECT_EQ(call("cuFuncLoad", function), 0) << name;
+  }
+
   static unsigned long waits(unsigned long* longest) {
     return exported<unsigned long (*)(int, unsigned long*)>("emucuda_copier_waits")(0, longest);
   }
@@ -282,6 +289,7 @@ TEST_F(Emulator, OneKernelAtATime) {
     __atomic_store_n(reinterpret_cast<uint32_t*>(flag.data()), value, __ATOMIC_RELEASE);
   };
   set(0);
+  load("weft_copier");
   Stream second = nullptr;
   ASSERT_EQ(call("cuStreamCreate", &second, 1u), 0);
   ASSERT_EQ(launch(stream_, "emucuda_spin", address_of(flag.data()), uint32_t{1}), 0);

@@ -120,6 +120,7 @@ struct MemoryAccess {  ///< CUmemAccessDesc
     (Address*, Address*, size_t*, size_t, CopyAttributes*, size_t*, size_t, Stream))                   \
   F(emucudaKernelImage, emucudaKernelImage, (const void**))                                            \
   F(cuModuleLoadData, cuModuleLoadData, (Module*, const void*))                                        \
+  F(cuFuncLoad, cuFuncLoad, (Function))                                                                \
   F(cuModuleUnload, cuModuleUnload, (Module))                                                          \
   F(cuModuleGetFunction, cuModuleGetFunction, (Function*, Module, const char*))                        \
   F(cuLaunchKernel, cuLaunchKernel,                                                                    \

@@ -91,6 +91,7 @@ struct Entry {
 
 /// The interface version from which on cuGetProcAddress gives out a function.
 int since(const char* exported) {
+  if (std::strcmp(exported, "cuFuncLoad") == 0) return 12040;
   if (std::strcmp(exported, "cuMemcpyBatchAsync") == 0) return 12080;
   return std::strcmp(exported, "cuMemcpyBatchAsync_v2") == 0 ? 13000 : 11030;
 }

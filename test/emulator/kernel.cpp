@@ -159,6 +159,17 @@ Code cuModuleGetFunction(Function* handle, Module module_handle, const char* nam
   return kSuccess;
 }
 
+Code cuFuncLoad(Function handle) {
+  const auto lock = lock_world();
+  FunctionObject* function = find_function(handle);
+  if (function == nullptr) return kInvalidHandle;
+  if (function->loaded) return kSuccess;
+  forbid_unsafe("cuFuncLoad outside relaxed capture mode");
+  wait_for_kernels(function->module->context->device);
+  function->loaded = true;
+  return kSuccess;
+}
+
 Code cuLaunchKernel(Function handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                     unsigned block_y, unsigned block_z, unsigned, Stream stream_handle, void** parameters,
                     void** extra) {

@@ -20,7 +20,7 @@ config::Choice setting_copier("gpu.copier", 0, {"auto", "on", "off"},
                               "ranks on a GPU), on, off");
 config::Size setting_max("gpu.copier_max", size_t{256} << 10, 0, size_t{1} << 20,
                          "Largest GPU copy in bytes that the copier takes");
-config::Size setting_list("gpu.copier_list", size_t{4} << 20, 0, size_t{1} << 30,
+config::Size setting_list("gpu.copier_list", size_t{32} << 10, 0, size_t{1} << 30,
                           "Most bytes of a list of GPU copies that the copier takes");
 config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
@@ -30,8 +30,12 @@ config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
 config::Size setting_close("gpu.copier_close", 40'000, 1'000, 1'000'000'000,
                            "Nanoseconds between small GPU copies that are close together");
 
+config::Size setting_first("gpu.copier_first", 0, 0, 0xffff'ffff,
+                           "Where the numbers of the copier's commands and lives begin: for tests of their wrap");
+
 log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us longer"};
 
+constexpr uint32_t kLastFirst = 0xffff'0000;  // of a life's first commands: none lasts so long that they wrap
 constexpr uint32_t kStart = 4;            // so many of them start the copier
 constexpr uint32_t kUseful = 4;           // commands in a life that was worth it
 constexpr uint64_t kBackOff = 1'000'000;  // ns asleep after two lives that were not; doubles
@@ -93,6 +97,8 @@ void Copier::open(State& state) {
   for (size_t i = 0; i < slots_.size(); ++i)
     slots_[i].items =
         reinterpret_cast<kernel::Item*>(static_cast<char*>(page) + kRing + kStatus + i * kItems);
+  submitted_ = static_cast<uint32_t>(setting_first);
+  generation_ = static_cast<uint16_t>(setting_first);
   state_ = &state;
 }
 
@@ -247,6 +253,7 @@ void Copier::consider_start() {
 }
 
 void Copier::start() {
+  if (submitted_ > kLastFirst) submitted_ = 0;  // which is no command's number
   generation_ = static_cast<uint16_t>(generation_ % 0xffff + 1);
   life_blocks_ = blocks_ == 1 ? 1 : kernel::Copier::kBlocks;
   blocks_ = 1;

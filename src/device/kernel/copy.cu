@@ -159,7 +159,8 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
     if (threadIdx.x < 32) {
       take(copier, shared, next, born);
       __syncwarp();
-      if (gridDim.x > 1 && (shared.leave || shared.words[Command::blocks] > 1)) {
+      // The end is relayed also by a block that is alone: what a life finds there is from the one before it.
+      if (shared.leave || (gridDim.x > 1 && shared.words[Command::blocks] > 1)) {
         // Blocks that have not been given a place yet must not be waited for.
         const bool all = *static_cast<volatile uint32_t*>(&memory.present) == gridDim.x - 1;
         __syncwarp();
