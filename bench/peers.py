@@ -33,7 +33,7 @@ JOBS = (
     Job("both ways", "bibw", 2, "4M,16M", (), "bandwidth_mb_s"),
     Job("rate", "mbw_mr", 2, "8", ("-W", "64"), "messages_per_s"),
     Job("allreduce", "allreduce", 0, "8,32K,256K,1M", (), "latency_us"),
-    Job("large allreduce", "allreduce", 0, "16M,256M", ("-i", "20", "-x", "3"), "latency_us"),
+    Job("large allreduce", "allreduce", 0, "16M,256M", ("-i", "20", "-x", "12"), "latency_us"),
     Job("alltoall", "alltoall", 0, "8,64K,1M,16M", (), "latency_us"),
     Job("allgather", "allgather", 0, "8,1M", (), "latency_us"),
     Job("bcast", "bcast", 0, "8,1M", (), "latency_us"),
