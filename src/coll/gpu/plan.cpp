@@ -267,6 +267,11 @@ bool suits(const Call& call) {
 }
 
 Side side_of(const Call& call) {
+  // In place, with parts of different lengths, a block would write what another one has yet to send.
+  if (call.what == reduce_scatter && call.in_place) {
+    const bool on_gpu = call.send.on_device() || call.recv.on_device();
+    return on_gpu ? Side::other : Side::host;
+  }
   Side side = Side::nothing;
   const auto look = [&](const Operand& operand, bool used) {
     if (!used || !has_data(operand)) return;
