@@ -19,6 +19,9 @@ config::Size setting_bytes(
 config::Size setting_chunk("gpu.scratch_chunk", size_t{2} << 20, size_t{64} << 10, size_t{1} << 30,
                            "Bytes that are packed at a time");
 
+/// Chunks take turns on two streams, so that the end of one overlaps the start of the next.
+device::Lane lane_of(uint64_t chunk, device::Lane lane) { return chunk % 2 == 0 ? lane : device::Lane::aux; }
+
 Error sender_failed() {
   return Error(Errc::other, "the sender of this message could not pack it on its GPU: see its error");
 }
@@ -76,7 +79,7 @@ bool Engine::stream_scratch(Transfer& t) {
     const uint32_t number = scratch.area->free.back();
     const size_t n = std::min<uint64_t>(scratch.area->chunk, t.bytes - scratch.next);
     const View to{scratch.area->at(number), nullptr, 0, scratch.area->memory};
-    auto ticket = submit_part_out(to, view_of(t), scratch.next, n, device::Lane::out);
+    auto ticket = submit_part_out(to, view_of(t), scratch.next, n, lane_of(number, device::Lane::out));
     if (!ticket) return fail_scratch(t, std::move(ticket).error());
     scratch.area->free.pop_back();
     scratch.chunks.push_back({number, scratch.next, n, std::move(*ticket)});
@@ -134,7 +137,8 @@ void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
   if ((chunk.flags & ScratchChunk::kPinned) != 0) return read_offer(t, source, chunk);
   const View from{static_cast<std::byte*>(t.sender_scratch->at(chunk.address)), nullptr, 0,
                   t.sender_scratch->memory()};
-  auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size, device::Lane::in);
+  auto ticket =
+      submit_part(view_of(t), chunk.offset, from, chunk.size, lane_of(chunk.number, device::Lane::in));
   Fetch fetch{{}, &t, source, chunk};
   ++t.fetches;
   if (!ticket) return finish_fetch(fetch, std::move(ticket).error());

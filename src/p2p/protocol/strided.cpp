@@ -51,7 +51,8 @@ const std::byte* strides_of(const ReadyToSend& rts) {
 std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
                                              std::byte* room) {
   const auto block = t.type->strided(t.count);
-  if (t.bytes == 0 || !block || !reads_well(*block, t.bytes) || !device::can_pack(t.memory, t.memory)) return std::nullopt;
+  if (t.bytes == 0 || !block || !reads_well(*block, t.bytes) || !device::can_pack(t.memory, t.memory))
+    return std::nullopt;
   const Extent extent = extent_of(*block);
   const std::byte* const first = t.data() + block->displacement;
   if (!t.memory.covers(first + extent.low, static_cast<size_t>(extent.high - extent.low)))
@@ -80,7 +81,9 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   from.dimensions = static_cast<int>(strides.dimensions);
   std::copy(std::begin(strides.count), std::end(strides.count), from.count);
   std::copy(std::begin(strides.stride), std::end(strides.stride), from.stride);
-  auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, device::Lane::in);
+  odd_copy_ = !copies_.empty() && !odd_copy_;  // the end of one overlaps the start of the next
+  const device::Lane lane = odd_copy_ ? device::Lane::aux : device::Lane::in;
+  auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, lane);
   if (!ticket) {
     importer().release(mapping);
     return false;
