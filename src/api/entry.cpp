@@ -17,7 +17,7 @@ std::mutex early_lock;
 
 }  // namespace
 
-Entry::Entry(const char* call, AnyTime) : call_(call) {
+Entry::Entry(const char* call, AnyTime) : call_(call), range_(call) {
   early_lock.lock();
   early_locked_ = true;
   if (g_instance != nullptr && g_instance->threaded) {

@@ -9,6 +9,7 @@
 
 #include "api/errors.hpp"
 #include "base/result.hpp"
+#include "base/trace.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 
@@ -27,7 +28,7 @@ WEFT_HIDDEN extern std::atomic<State> g_state;
 class Entry {
  public:
   /// A call that needs MPI to be running.
-  explicit Entry(const char* call) : call_(call) {
+  explicit Entry(const char* call) : call_(call), range_(call) {
     if (g_state.load(std::memory_order_relaxed) != State::running) [[unlikely]]
       refuse_outside();
     if (g_instance->threaded) [[unlikely]] {
@@ -43,7 +44,7 @@ class Entry {
   struct Unlocked {
     bool allow_outside;
   };
-  Entry(const char* call, Unlocked mode) : call_(call) {
+  Entry(const char* call, Unlocked mode) : call_(call), range_(call) {
     if (!mode.allow_outside && g_state.load(std::memory_order_relaxed) != State::running) [[unlikely]]
       refuse_outside();
   }
@@ -77,6 +78,7 @@ class Entry {
   [[noreturn]] void refuse_outside();
   void unlock();
   const char* call_;
+  const trace::Range range_;
   core::Communicator* comm_ = nullptr;
   core::Session* session_ = nullptr;
   core::Errhandler* handler_ = nullptr;

@@ -18,6 +18,7 @@
 #include "api/memory_kinds.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "device/memory.hpp"
 #include "device/workspace.hpp"
 #include "launch/launch.hpp"
@@ -73,6 +74,7 @@ void describe_start(const launch::Job& job) {
 /// Everything that works alone; the transports come with the first communicator that needs them.
 Result<std::unique_ptr<core::Instance>> make_instance() {
   WEFT_TRY(config::load());
+  WEFT_TRY(trace::open());
   auto exchange = launch::connect();
   if (!exchange) return std::move(exchange).error();
   auto instance = std::make_unique<core::Instance>(std::move(*exchange));

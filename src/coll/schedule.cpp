@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/trace.hpp"
 #include "coll/circle.hpp"
 #include "coll/gpu/domain.hpp"
 #include "coll/gpu_reduction.hpp"
@@ -69,6 +70,7 @@ Status Schedule::leave_gpu(const Error& why) {
 }
 
 Round Schedule::make_round() {
+  const trace::Range range(algorithm_->name);
   const Round made = algorithm_->round(call_, round_++ - phase_start_, stage_);
   if (made == Round::next) {
     ++call_.phase;

@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/trace.hpp"
 #include "datatype/datatype.hpp"
 
 namespace weft::stream {
@@ -132,6 +133,7 @@ Status Queue::add(Op::Kind kind, const Side& side, int peer, Request* request, S
 
 /// One launch with everything that is under way; the required operations end.
 Status Queue::launch(const Chosen& required) {
+  const trace::Range range("stream.launch");
   Batch batch;
   contract::Head& head = batch.head;
   head = {};

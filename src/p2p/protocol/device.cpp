@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "device/copy.hpp"
 #include "device/pinned.hpp"
 #include "p2p/engine.hpp"
@@ -175,6 +176,7 @@ transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t sou
 
 // One copy from the mapped allocation of the sender. False: not possible for this message.
 bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  const trace::Range range("p2p.get_device");
   if ((rts.flags & ReadyToSend::kScratch) != 0) return get_through_scratch(t, source, rts);
   if (t.memory.kind == device::MemoryKind::host) return false;  // no GPU reaches it: a CPU copies
   if ((rts.flags & ReadyToSend::kStrided) != 0) return get_strided(t, source, rts);
@@ -217,6 +219,7 @@ void Engine::submit_gets() {
 }
 
 void Engine::submit_get(const Get& get, Lane lane) {
+  const trace::Range range("p2p.submit_get");
   const View from{get.from, nullptr, 0, get.mapping->memory()};
   auto ticket = submit(view_of(*get.receiver), from, get.receiver->expected, lane);
   if (!ticket) return finish_get(get, std::move(ticket).error());
@@ -224,6 +227,7 @@ void Engine::submit_get(const Get& get, Lane lane) {
 }
 
 void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
+  const trace::Range range("p2p.submit_batch");
   device::Piece pieces[kBatch] = {};
   for (size_t i = 0; i < count; ++i)
     pieces[i] = {gets[i].receiver->address, gets[i].from, gets[i].receiver->expected};
@@ -238,6 +242,7 @@ void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
 
 // The peer's host memory, read by the kernel into pinned chunks and copied up from there, two in turn.
 bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  const trace::Range range("p2p.get_host_to_device");
   transport::Transport& transport = *peers_[source].transport;
   t.staging = std::make_unique<Staging>();
   if (!lease(t, 0)) return false;
@@ -298,6 +303,7 @@ void Engine::follow(Transfer& t, device::Ticket ticket) { copies_.push_back({std
 
 // An eager message into device memory. Its bytes are valid during this call only.
 void Engine::device_eager(Transfer& t, const std::byte* payload, size_t size) {
+  const trace::Range range("p2p.upload_eager");
   if (size == 0) return complete(t);
   t.staging = std::make_unique<Staging>();
   if (lease(t, 0) && t.staging->chunks[0].pinned.size() >= size) {
@@ -511,6 +517,7 @@ bool Engine::poll_device() {
 }
 
 void Engine::finish_get(const Get& get, Status outcome) {
+  const trace::Range range("p2p.finish_get");
   if (get.sender != 0) finish_sender(get.source, get.sender);
   finish_receiver(get, std::move(outcome));
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/config.hpp"
+#include "base/trace.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/truncation.hpp"
 
@@ -29,6 +30,7 @@ uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
 }
 
 bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
+  const trace::Range range("p2p.eager");
   if (to == instance.self) return false;
   Peer& peer = peers_[to];
   const auto whole = datatype::packed_size(*buffer.type, buffer.count);
@@ -46,6 +48,7 @@ bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communic
 }
 
 bool Engine::try_eager(Transfer& t) {
+  const trace::Range range("p2p.eager");
   Peer& peer = peers_[t.peer];
   const bool sync = t.mode == SendMode::synchronous;
   const size_t head = sync ? sizeof(EagerSync) : sizeof(Header);
@@ -76,6 +79,7 @@ void Engine::take_odd_eager(Transfer& t, const std::byte* payload, size_t size) 
 // To this process: straight into a posted receive; kept as an eager message when small, else as an
 // announcement.
 void Engine::send_to_self(Transfer& t) {
+  const trace::Range range("p2p.self");
   const Header h = header(t, Type::ready_to_send, 0);
   match::Node* node = posted_.take({h.context, h.source, h.tag});
   if (node != nullptr) {

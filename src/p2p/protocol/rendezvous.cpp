@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/truncation.hpp"
 
@@ -26,6 +27,7 @@ transport::Piece piece(const void* address, size_t length) {
 }  // namespace
 
 void Engine::announce(Transfer& t) {
+  const trace::Range range("p2p.announce");
   alignas(8) std::byte room[kMaxControl];
   auto& rts = *new (room) ReadyToSend{};
   static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
@@ -77,6 +79,7 @@ void Engine::copy_from_self(Transfer& t, Transfer& sender) {
 
 // One copy by the kernel, from the sender's memory into ours. False: not possible for this message.
 bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  const trace::Range range("p2p.get_host");
   if ((rts.flags & ReadyToSend::kContiguous) == 0) return false;
   transport::Transport& transport = *peers_[source].transport;
   if (auto usable = transport.can_get(source); !usable) {
@@ -137,6 +140,7 @@ Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t
 }
 
 void Engine::finish_sender(uint32_t source, uint64_t sender) {
+  const trace::Range range("p2p.finish_sender");
   if (source == instance.self) return complete(*reinterpret_cast<Transfer*>(sender));
   Reply reply{};
   reply.type = Type::finish;

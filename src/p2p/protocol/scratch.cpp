@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/config.hpp"
+#include "base/trace.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
@@ -53,6 +54,7 @@ void ScratchPool::close() {
 // Receiver: maps the sender's scratch, for as long as the message takes, and asks for the first chunks.
 // False: not possible for this message.
 bool Engine::get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  const trace::Range range("p2p.get_through_scratch");
   if (!device_side(t)) return false;
   t.sender_scratch = map_region(t, source, rts);
   if (t.sender_scratch == nullptr) return false;
@@ -91,6 +93,7 @@ bool Engine::stream_scratch(Transfer& t) {
 }
 
 void Engine::offer(const Transfer& t, ScratchSend::Chunk& chunk) {
+  const trace::Range range("p2p.offer_scratch");
   chunk.offered = true;
   ScratchChunk message{};
   message.type = Type::scratch_ready;
@@ -126,6 +129,7 @@ bool Engine::fail_scratch(Transfer& t, Error error) {
 
 // Receiver: fetches a chunk into its place.
 void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
+  const trace::Range range("p2p.fetch_scratch");
   auto& t = *reinterpret_cast<Transfer*>(chunk.receiver);
   if ((chunk.flags & ScratchChunk::kFailed) != 0) {
     if (t.outcome) t.outcome = sender_failed();

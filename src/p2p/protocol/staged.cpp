@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/trace.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
@@ -19,6 +20,7 @@ config::Size setting_read_min(
 }  // namespace
 
 void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  const trace::Range range("p2p.ask_fragments");
   t.moved = 0;
   t.peer = source;
   if (device_side(t)) {
@@ -99,6 +101,7 @@ void Engine::on_abort(Transfer& t) {
 }
 
 void Engine::on_data(const Data& data, const std::byte* payload) {
+  const trace::Range range("p2p.fragment");
   auto& t = *reinterpret_cast<Transfer*>(data.receiver);
   if ((data.flags & Data::kAborted) != 0) [[unlikely]]
     return on_abort(t);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranges for profilers: one for each call and protocol step, closed when it ends; none without a profiler or
+   when they are switched off. Argument: "ranges" or "none". */
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures;
+
+static void expect(long got, long wanted, const char* what) {
+  if (got == wanted) return;
+  fprintf(stderr, "%s: %ld, not %ld\n", what, got, wanted);
+  ++failures;
+}
+
+int main(int argc, char** argv) {
+  static char large[1 << 20], other[1 << 20];
+  int rank, ranks, word = 1;
+  const int ranges = argc > 1 && strcmp(argv[1], "ranges") == 0;
+  MPI_Init(NULL, NULL);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const int peer = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
+  for (int i = 0; i < 10; ++i) {
+    MPI_Request request;
+    MPI_Irecv(&word, 1, MPI_INT, from, 1, MPI_COMM_WORLD, &request);
+    MPI_Send(&i, 1, MPI_INT, peer, 1, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  MPI_Sendrecv(large, sizeof large, MPI_CHAR, peer, 2, other, sizeof other, MPI_CHAR, from, 2, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  const char* path = getenv("NVTX_INJECTION64_PATH");
+  void* tool = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+  expect(tool != NULL, ranges, "the profiler is loaded");
+  if (tool != NULL) {
+    long (*count)(const char*);
+    long (*number)(void);
+    *(void**)&count = dlsym(tool, "tool_count");
+    expect(count("MPI_Send"), 10, "ranges of MPI_Send");
+    expect(count("MPI_Irecv"), 10, "ranges of MPI_Irecv");
+    expect(count("MPI_Barrier"), 1, "ranges of MPI_Barrier");
+    expect(count("MPI_Bcast"), 0, "ranges of a call that was not made");
+    expect(count("p2p.eager") >= (ranks > 1 ? 10 : 0), 1, "ranges of eager messages");
+    expect(count("p2p.self") > 0, ranks == 1, "ranges of messages to oneself");
+    expect(count("p2p.announce") > 0, ranks > 1, "ranges of announced messages");
+    *(void**)&number = dlsym(tool, "tool_open");
+    expect(number(), 0, "ranges that are open");
+    *(void**)&number = dlsym(tool, "tool_wrong");
+    expect(number(), 0, "what the profiler did not expect");
+  }
+  MPI_Finalize();
+  return failures != 0;
+}
