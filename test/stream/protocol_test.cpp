@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The protocol of enqueued operations with a thread for every block, so that blocks interleave anywhere, as
+// they do on a GPU and not on the emulated one: two ranks in plain memory, windows of messages, what is left
+// for the next launch.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "device/kernel/enqueue_protocol.hpp"
+
+namespace weft::device::kernel::enqueue {
+namespace {
+
+struct Env {
+  template <class T>
+  static T* at(uint64_t address) {
+    return reinterpret_cast<T*>(address);
+  }
+  static uint32_t peek(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
+  static uint32_t load(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
+  static void store(uint32_t* to, uint32_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
+  static void signal(uint32_t* to, uint32_t value) { store(to, value); }
+  static void publish(uint32_t* to, uint32_t value) { store(to, value); }
+  static void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+  static void put(Packet* to, uint32_t flag, uint64_t data) {
+    auto* words = reinterpret_cast<uint64_t*>(to);
+    __atomic_store_n(words, uint64_t{flag} << 32 | static_cast<uint32_t>(data), __ATOMIC_RELEASE);
+    __atomic_store_n(words + 1, uint64_t{flag} << 32 | data >> 32, __ATOMIC_RELEASE);
+  }
+  static bool get(const Packet* from, uint32_t flag, uint64_t& data) {
+    const auto* words = reinterpret_cast<const uint64_t*>(from);
+    const uint64_t low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
+    const uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
+    data = high << 32 | static_cast<uint32_t>(low);
+    return low >> 32 == flag && high >> 32 == flag;
+  }
+  static uint32_t add(uint32_t* to, uint32_t value) {
+    return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+  }
+  static bool exchange(uint32_t* at, uint32_t expected, uint32_t value) {
+    return __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  }
+};
+
+void perform(const Step& step, Protocol<Env>& protocol) {
+  auto* packets = reinterpret_cast<Packet*>(step.packets);
+  auto* to = reinterpret_cast<char*>(step.to);
+  const auto* from = reinterpret_cast<const char*>(step.from);
+  if (step.what == Step::move) {
+    std::memcpy(to, from, step.bytes);
+    return;
+  }
+  if (step.what == Step::write_inline) protocol.write_header(step);
+  for (uint64_t at = 0; at < step.bytes; at += 8) {
+    const uint64_t n = std::min<uint64_t>(8, step.bytes - at);
+    uint64_t data = 0;
+    if (step.what == Step::write_inline) {
+      std::memcpy(&data, from + at, n);
+      Env::put(&packets[at / 8], step.flag, data);
+      continue;
+    }
+    while (!Env::get(&packets[at / 8], step.flag, data)) std::this_thread::yield();
+    std::memcpy(to + at, &data, n);
+  }
+}
+
+/// What a block of the kernel does, as in enqueue.cu.
+void block(const Batch& batch, uint32_t i) {
+  Env env;
+  Protocol<Env> protocol(env, batch.head, batch.ops);
+  const bool leads = i < batch.head.count;
+  uint32_t phase = leads ? protocol.begin(i) : 0;
+  for (;;) {
+    const Step step = leads ? protocol.next(i, phase) : protocol.help();
+    if (step.what == Step::finish) {
+      protocol.count(i);
+      break;
+    }
+    if (step.what == Step::nothing) {
+      if (leads ? protocol.over(i) : protocol.all_finished()) break;
+      std::this_thread::yield();
+      continue;
+    }
+    perform(step, protocol);
+    protocol.performed(step);
+    phase = Protocol<Env>::phase_after(step);
+  }
+  protocol.leave();
+}
+
+void launch(const Batch& batch) {
+  std::vector<std::thread> blocks;
+  for (uint32_t i = 0; i < uint32_t{batch.head.count} + batch.head.helpers; ++i)
+    blocks.emplace_back([&batch, i] { block(batch, i); });
+  for (std::thread& one : blocks) one.join();
+}
+
+/// The area of a rank of two.
+class Rank {
+ public:
+  explicit Rank(uint32_t rank) : memory_(Area::bytes(2) + 256), rank_(rank) {
+    for (uint32_t peer = 0; peer < 2; ++peer) {
+      auto* at = reinterpret_cast<Peer*>(area() + Area::peer(peer));
+      at->next_send = at->next_receive = kFirstNumber;
+    }
+  }
+  [[nodiscard]] uint64_t area() const {
+    return (reinterpret_cast<uint64_t>(memory_.data()) + 255) / 256 * 256;
+  }
+  Batch begin(const Rank& peer) {
+    Batch batch{};
+    batch.head.area = area();
+    batch.head.fault = reinterpret_cast<uint64_t>(&fault);
+    batch.head.rank = static_cast<uint16_t>(rank_);
+    batch.head.ranks = 2;
+    remote_ = peer.area();
+    return batch;
+  }
+  /// As Queue::launch does it.
+  void add(Batch& batch, Op::Kind kind, void* address, uint64_t bytes, int32_t tag) const {
+    const uint32_t i = batch.head.count++;
+    ++batch.head.required;
+    Op& op = batch.ops[i];
+    op = {};
+    op.address = reinterpret_cast<uint64_t>(address);
+    op.bytes = bytes;
+    op.remote = remote_;
+    op.tag = tag;
+    op.peer = static_cast<uint16_t>(1 - rank_);
+    op.state = static_cast<uint16_t>(i);
+    op.before = Op::kNone;
+    op.kind = kind;
+    op.flags = Op::is_fresh | Op::is_required;
+    for (uint32_t j = i; j-- != 0;) {
+      if (batch.ops[j].kind != kind) continue;
+      batch.ops[j].flags |= Op::is_watched;
+      if (kind == Op::receive) continue;
+      op.before = static_cast<uint16_t>(j);
+      break;
+    }
+  }
+  Fault fault{};
+
+ private:
+  std::vector<char> memory_;
+  const uint32_t rank_;
+  uint64_t remote_ = 0;
+};
+
+/// Both sides send and receive `count` messages at once, large ones among small ones, again and again.
+void windows(int count, uint16_t helpers, size_t large, int rounds) {
+  Rank ranks[2] = {Rank(0), Rank(1)};
+  const auto size = [&](int i) { return i % 2 == 0 ? large : size_t{64}; };
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::vector<char>> out[2], in[2];
+    Batch batches[2];
+    for (int r = 0; r < 2; ++r) {
+      batches[r] = ranks[r].begin(ranks[1 - r]);
+      batches[r].head.helpers = helpers;
+      out[r].resize(static_cast<size_t>(count));
+      in[r].resize(static_cast<size_t>(count));
+      for (int i = 0; i < count; ++i) {
+        auto& sent = out[r][static_cast<size_t>(i)];
+        sent.resize(size(i));
+        for (size_t b = 0; b < sent.size(); ++b)
+          sent[b] = static_cast<char>(round * 7 + i * 3 + r + static_cast<int>(b));
+        in[r][static_cast<size_t>(i)].resize(size(i));
+        ranks[r].add(batches[r], Op::receive, in[r][static_cast<size_t>(i)].data(), size(i), 7);
+        ranks[r].add(batches[r], Op::send, sent.data(), size(i), 7);
+      }
+    }
+    std::thread other([&] { launch(batches[1]); });
+    launch(batches[0]);
+    other.join();
+    for (int r = 0; r < 2; ++r)
+      for (int i = 0; i < count; ++i)
+        ASSERT_EQ(in[r][static_cast<size_t>(i)], out[1 - r][static_cast<size_t>(i)])
+            << "round " << round << ", message " << i << " to rank " << r;
+  }
+}
+
+TEST(EnqueueProtocol, WindowsOfSmallMessages) { windows(8, 0, 100, 200); }
+TEST(EnqueueProtocol, WindowsWithAnnouncedMessages) { windows(30, 0, 5000, 60); }
+TEST(EnqueueProtocol, WindowsWithBlocksThatHelp) { windows(4, 6, 3000000, 20); }
+
+}  // namespace
+}  // namespace weft::device::kernel::enqueue
