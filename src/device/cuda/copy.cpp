@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "base/clock.hpp"
+#include "base/log.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/submit.hpp"
+#include "device/pinned.hpp"
 
 namespace weft::device {
 
@@ -50,6 +53,9 @@ constexpr size_t kBatch = 64;                        // copies handed to the eng
 constexpr size_t kMost = kernel::List::kMax;         // that a kernel takes
 constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
 
+log::SlowPath far_memory{"gpu.far_memory",
+                         "through host memory, some 10 times slower than between plain allocations"};
+
 cuda::Address address(const void* p) { return reinterpret_cast<cuda::Address>(p); }
 
 Error copy_failure(cuda::Code code, const char* call, const Memory& dst, const Memory& src) {
@@ -69,6 +75,34 @@ bool cpu_copies(const Memory& dst, const Memory& src) {
 Result<State*> state_for(const Memory& dst, const Memory& src) {
   const bool at_dst = dst.on_device() || (!src.on_device() && dst.kind == MemoryKind::cuda_managed);
   return cuda::state_of(at_dst ? dst : src);
+}
+
+/// Memory of pools and of cuMemMap is open to its own GPU, and to others only where the program says so,
+/// which nobody can ask: no stream is known to reach both sides of a copy to or from another GPU.
+bool no_common_stream(const Memory& dst, const Memory& src) {
+  if (!dst.on_device() || !src.on_device() || (dst.context != nullptr && src.context != nullptr))
+    return false;
+  const auto to = cuda::context_of(dst), from = cuda::context_of(src);
+  return to && from && *to != *from;
+}
+
+/// Such a copy, at once: through host memory.
+Status bounce(std::span<const Piece> pieces, const Memory& dst, const Memory& src) {
+  far_memory.hit("pool or cuMemMap memory is copied between two GPUs of one process");
+  constexpr size_t kUnpinned = size_t{256} << 10;
+  auto pinned = lease_pinned(src);  // none left: ordinary memory does
+  std::vector<char> unpinned(pinned ? 0 : kUnpinned);
+  char* const room = pinned ? pinned->data() : unpinned.data();
+  const size_t most = pinned ? pinned->size() : kUnpinned;
+  const Memory between = pinned ? pinned->memory() : Memory();
+  for (const Piece& piece : pieces) {
+    for (size_t at = 0; at < piece.size; at += most) {
+      const size_t n = std::min(most, piece.size - at);
+      WEFT_TRY(copy(room, between, static_cast<const char*>(piece.src) + at, src, n));
+      WEFT_TRY(copy(static_cast<char*>(piece.dst) + at, dst, room, between, n));
+    }
+  }
+  return {};
 }
 
 /// Waits for what is in flight after a failed submission, so that the buffers are free on return.
@@ -277,6 +311,10 @@ Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory
       if (pieces[i].size != 0) std::memcpy(pieces[i].dst, pieces[i].src, pieces[i].size);
     return Ticket();
   }
+  if (no_common_stream(dst_memory, src_memory)) [[unlikely]] {
+    WEFT_TRY(bounce({pieces, count}, dst_memory, src_memory));
+    return Ticket();
+  }
   Parts parts(pieces, count);
   auto part = parts.next();
   if (part.empty()) return Ticket();
@@ -310,6 +348,9 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
                   static_cast<const char*>(copy.src) + row * copy.src_pitch, copy.width);
     return Ticket();
   }
+  if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
+    return Error(Errc::unsupported,
+                 "a strided copy between GPUs that cannot reach each other's memory: copy it in pieces");
   auto state = state_for(dst_memory, src_memory);
   if (!state) return std::move(state).error();
   if (copy.dst_pitch > (*state)->max_pitch || copy.src_pitch > (*state)->max_pitch ||
