@@ -30,15 +30,16 @@ config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
 config::Size setting_close("gpu.copier_close", 40'000, 1'000, 1'000'000'000,
                            "Nanoseconds between small GPU copies that are close together");
 
-config::Size setting_first("gpu.copier_first", 0, 0, 0xffff'ffff,
-                           "Where the numbers of the copier's commands and lives begin: for tests of their wrap");
+config::Size setting_first(
+    "gpu.copier_first", 0, 0, 0xffff'ffff,
+    "Where the numbers of the copier's commands and lives begin: for tests of their wrap");
 
 log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us longer"};
 
 constexpr uint32_t kLastFirst = 0xffff'0000;  // of a life's first commands: none lasts so long that they wrap
-constexpr uint32_t kStart = 4;            // so many of them start the copier
-constexpr uint32_t kUseful = 4;           // commands in a life that was worth it
-constexpr uint64_t kBackOff = 1'000'000;  // ns asleep after two lives that were not; doubles
+constexpr uint32_t kStart = 4;                // so many of them start the copier
+constexpr uint32_t kUseful = 4;               // commands in a life that was worth it
+constexpr uint64_t kBackOff = 1'000'000;      // ns asleep after two lives that were not; doubles
 constexpr uint64_t kLongestBackOff = 128'000'000;
 constexpr uint64_t kEndTime = 100'000'000;       // ns that close() waits for a life's end
 constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies as fast as several

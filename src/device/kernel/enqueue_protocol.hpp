@@ -250,7 +250,8 @@ class Protocol {
       if (!first || !second) break;
       const auto its_tag = static_cast<int32_t>(static_cast<uint32_t>(tag));
       if (!fits(op, its_tag)) continue;
-      // Which of the messages the earlier one takes is not known yet: what lies behind may not be taken either.
+      // Which of the messages the earlier one takes is not known yet: what lies behind may not be taken
+      // either.
       if (belongs_to_earlier(i, op, its_tag)) break;
       if (!claim(&from.taken[slot], before, flag)) return false;  // another block was quicker
       if (n == oldest) claim(&from.next_receive, begin, next_number(n));
