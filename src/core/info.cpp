@@ -83,8 +83,10 @@ Info* Info::environment() {
 }
 
 Info* Info::create_environment(const std::vector<std::string>& arguments) {
-  Info* info = duplicate(*environment());
-  if (info != nullptr) describe_command(*info, arguments);
+  Info* info = create();
+  if (info == nullptr) return nullptr;
+  describe_command(*info, arguments);
+  describe_process(*info);
   return info;
 }
 
