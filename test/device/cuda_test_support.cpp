@@ -149,7 +149,7 @@ void Buffer::write(const std::vector<char>& bytes, size_t offset) {
   ASSERT_LE(offset + bytes.size(), size_);
   if (bytes.empty()) return;
   if (kind_ == Kind::host || kind_ == Kind::pinned) {
-    std::memcpy(data_ + offset, bytes.data(), bytes.size());
+    std::ranges::copy(bytes, data_ + offset);
     return;
   }
   Cuda& driver = cuda();
@@ -162,7 +162,7 @@ void Buffer::write(const std::vector<char>& bytes, size_t offset) {
 std::vector<char> Buffer::read(size_t offset, size_t n) const {
   std::vector<char> bytes(n);
   if (kind_ == Kind::host || kind_ == Kind::pinned) {
-    std::memcpy(bytes.data(), data_ + offset, n);
+    std::copy_n(data_ + offset, n, bytes.data());
     return bytes;
   }
   // A stream of its own that nothing else synchronises: what Weft called complete must be visible to it.
