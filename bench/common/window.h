@@ -5,6 +5,13 @@
 #define BENCH_COMMON_WINDOW_H
 #include "common/harness.h"
 
+/// Sizes, repetitions and window without options.
+#define BENCH_WINDOW_DEFAULTS                                                                    \
+  {                                                                                              \
+    .min_size = 1, .max_size = 4 << 20, .iterations = 100, .warmup = 10, .iterations_large = 20, \
+    .warmup_large = 2, .window = 64, .element = 1                                                \
+  }
+
 enum bench_direction { BENCH_ONE_WAY, BENCH_BOTH_WAYS };
 
 size_t bench_window_capacity(const struct bench_run* run, size_t size);

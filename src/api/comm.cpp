@@ -125,12 +125,7 @@ Status Comm_disconnect(MPI_Comm* handle) {
   core::Communicator& comm = *to_communicator(*handle);
   WEFT_TRY(check_freeable(comm));
   // Pending operations hold references; when only ours is left all communication is over.
-  for (unsigned idle_rounds = 0; comm.references() > 1;) {
-    if (comm.instance.progress())
-      idle_rounds = 0;
-    else
-      comm.instance.idle(idle_rounds);
-  }
+  core::wait_until(comm.instance, [&] { return comm.references() <= 1; });
   return give_up(comm, handle);
 }
 

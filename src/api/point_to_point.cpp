@@ -50,13 +50,9 @@ Status send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int
 /// Polls until `look()` finds something.
 template <class Look>
 auto wait_for(Communicator& comm, Look&& look) {
-  for (unsigned rounds = 0;;) {
-    if (auto* found = look()) return found;
-    if (comm.instance.progress())
-      rounds = 0;
-    else
-      comm.instance.idle(rounds);
-  }
+  decltype(look()) found = nullptr;
+  core::wait_until(comm.instance, [&] { return (found = look()) != nullptr; });
+  return found;
 }
 
 core::Completion no_process() { return {MPI_PROC_NULL, MPI_ANY_TAG, 0, false}; }

@@ -102,16 +102,6 @@ void advance_once() {
   if (!g_instance->progress()) g_instance->yield_if_crowded();
 }
 
-template <class Done>
-void wait_until(Done&& done) {
-  for (unsigned rounds = 0; !done();) {
-    if (g_instance->progress())
-      rounds = 0;
-    else
-      g_instance->idle(rounds);
-  }
-}
-
 /// The status of a complete, null or inactive request, which stays as it is.
 Status look(MPI_Request handle, MPI_Status* status) {
   core::Request* request = completed(handle);
@@ -153,7 +143,7 @@ Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) 
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, nullptr, status);
-  wait_until([&] { return (*index = find_completed(count, handles)) >= 0; });
+  core::wait_until(*g_instance, [&] { return (*index = find_completed(count, handles)) >= 0; });
   return retire(&handles[*index], *completed(handles[*index]), status);
 }
 
@@ -176,7 +166,7 @@ Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  wait_until([&] { return find_completed(incount, handles) >= 0; });
+  core::wait_until(*g_instance, [&] { return find_completed(incount, handles) >= 0; });
   return retire_some(incount, handles, outcount, indices, statuses);
 }
 

@@ -109,14 +109,21 @@ class Instance {
   std::atomic<uint32_t> wake_ups_{0};
 };
 
-/// Progresses until the request is complete.
-inline void wait(Instance& instance, const Request& request) {
-  for (unsigned idle_rounds = 0; !request.complete();) {
+/// Progresses until `done()`.
+template <class Done>
+void wait_until(Instance& instance, Done&& done, Instance::Waiting waiting = Instance::Waiting::anything) {
+  for (unsigned idle_rounds = 0; !done();) {
     if (instance.progress())
       idle_rounds = 0;
     else
-      instance.idle(idle_rounds, Instance::Waiting::request);
+      instance.idle(idle_rounds, waiting);
   }
+}
+
+/// Progresses until the request is complete.
+inline void wait(Instance& instance, const Request& request) {
+  wait_until(
+      instance, [&] { return request.complete(); }, Instance::Waiting::request);
 }
 
 }  // namespace weft::core

@@ -134,8 +134,7 @@ Status attach_buffer(core::Instance& instance, const void* owner, void* address,
 
 void flush_buffer(core::Instance& instance, const void* owner) {
   const uint64_t last = instance.engine->buffers.last_number();
-  for (unsigned rounds = 0; instance.engine->buffers.oldest(owner) <= last;)
-    if (!instance.progress()) instance.idle(rounds);
+  core::wait_until(instance, [&] { return instance.engine->buffers.oldest(owner) > last; });
 }
 
 core::Request* start_flush(core::Instance& instance, const void* owner) {
@@ -160,8 +159,7 @@ void forget_buffer(core::Instance& instance, const void* owner) {
 }
 
 void flush_buffers(core::Instance& instance) {
-  for (unsigned rounds = 0; !instance.engine->buffers.idle();)
-    if (!instance.progress()) instance.idle(rounds);
+  core::wait_until(instance, [&] { return instance.engine->buffers.idle(); });
 }
 
 }  // namespace weft::p2p

@@ -113,12 +113,9 @@ bool Engine::poll_streams() {
 }
 
 void Engine::drain() {
-  const auto busy = [&] {
-    return !backlog_.empty() || !streaming_.empty() || !copies_.empty() || !gets_.empty() ||
-           !fetches_.empty();
-  };
-  for (unsigned rounds = 0; busy();)
-    if (!instance.progress()) instance.idle(rounds);
+  core::wait_until(instance, [&] {
+    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && fetches_.empty();
+  });
 }
 
 Header Engine::header(const Transfer& t, Type type, uint64_t length) const {

@@ -329,16 +329,6 @@ void burst(MPI_Comm comm, Buffer& buffer, int calls) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-int device_of_this_rank() {
-  const char* rank = std::getenv("LOCAL_RANK");
-  if (rank == nullptr || !weft::test::cuda().loaded) std::exit(77);
-  const char* needed = std::getenv("TEST_GPUS");
-  if (needed != nullptr && weft::test::cuda().devices < std::atoi(needed)) std::exit(77);
-  const int device = std::atoi(rank) % weft::test::cuda().devices;
-  weft::test::cuda().cuCtxSetCurrent(weft::test::cuda().primary[static_cast<size_t>(device)]);
-  return device;
-}
-
 /// On the emulator: that kernels did it, and that some left early where TEST_LATE says so.
 void check_use(int ranks) {
   if (weft::test::cuda().collectives == nullptr) return;
@@ -358,7 +348,7 @@ void check_use(int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int device = device_of_this_rank();
+  const int device = weft::test::own_device();
   MPI_Init(&argc, &argv);
   const long rounds = argc > 1 ? std::atol(argv[1]) : 100;
   const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;

@@ -44,12 +44,7 @@ void work(MPI_Comm comm, int device, int number, int calls) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* local = std::getenv("LOCAL_RANK");
-  if (local == nullptr || !weft::test::cuda().loaded) return 77;
-  const char* needed = std::getenv("TEST_GPUS");
-  if (needed != nullptr && weft::test::cuda().devices < std::atoi(needed)) return 77;
-  const int device = std::atoi(local) % weft::test::cuda().devices;
-  weft::test::cuda().cuCtxSetCurrent(weft::test::cuda().primary[static_cast<size_t>(device)]);
+  const int device = weft::test::own_device();
   int provided, rank;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   if (provided != MPI_THREAD_MULTIPLE) return 77;

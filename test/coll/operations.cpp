@@ -208,10 +208,7 @@ void check(uintptr_t handle, const char* type_name, Basic basic, const std::vect
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* local_rank = std::getenv("LOCAL_RANK");
-  auto& cuda = weft::test::cuda();
-  if (local_rank == nullptr || !cuda.loaded) return 77;
-  cuda.cuCtxSetCurrent(cuda.primary[static_cast<size_t>(std::atoi(local_rank) % cuda.devices)]);
+  (void)weft::test::own_device();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -28,12 +28,7 @@ Buffer::Kind kind_of(const std::string& name, unsigned turn) {
 
 }  // namespace
 
-void open_places() {
-  const char* rank = std::getenv("LOCAL_RANK");
-  if (rank == nullptr || !weft::test::cuda().loaded) std::exit(77);
-  device = std::atoi(rank) % weft::test::cuda().devices;
-  weft::test::cuda().cuCtxSetCurrent(weft::test::cuda().primary[static_cast<size_t>(device)]);
-}
+void open_places() { device = weft::test::own_device(); }
 
 void* place(reference::Field& field) {
   static const char* const name = std::getenv("TEST_MEMORY");

@@ -33,11 +33,8 @@ char* Twin::data() const { return impl_->buffer.data(); }
 void Twin::download() const { impl_->bytes = impl_->buffer.read(0, impl_->bytes.size()); }
 
 void open_twins() {
-  const char* rank = std::getenv("LOCAL_RANK");
-  if (rank == nullptr || !cuda().loaded) std::exit(77);
-  device = std::atoi(rank) % cuda().devices;
+  device = own_device();
   turn = static_cast<unsigned>(device);
-  cuda().cuCtxSetCurrent(cuda().primary[static_cast<size_t>(device)]);
 }
 
 }  // namespace weft::test

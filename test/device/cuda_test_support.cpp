@@ -69,6 +69,17 @@ Cuda& cuda(bool initialise) {
   return instance;
 }
 
+int own_device() {
+  const char* const local = std::getenv("LOCAL_RANK");
+  const char* const needed = std::getenv("TEST_GPUS");
+  Cuda& driver = cuda();
+  if (!driver.loaded) std::exit(std::getenv("WEFT_CUDA_DRIVER") != nullptr ? 1 : 77);
+  if (local == nullptr || (needed != nullptr && driver.devices < std::atoi(needed))) std::exit(77);
+  const int device = std::atoi(local) % driver.devices;
+  driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device)]);
+  return device;
+}
+
 Buffer::Buffer(Kind kind, size_t size, int device) : kind_(kind), size_(size), device_(device) {
   Cuda& driver = cuda();
   if (kind != Kind::host) driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device)]);

@@ -113,6 +113,11 @@ struct Cuda {
 /// Loads the driver; with `initialise`, cuInit and all primary contexts, device 0 current.
 [[nodiscard]] Cuda& cuda(bool initialise = true);
 
+/// For programs of several ranks: makes the GPU of this rank current, LOCAL_RANK counted round the GPUs there
+/// are, and returns its number. Ends the program as skipped (77) without a driver, without a launcher, or
+/// with fewer GPUs than TEST_GPUS; as failed when WEFT_CUDA_DRIVER promised a driver.
+[[nodiscard]] int own_device();
+
 /// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more.
 class Buffer {
  public:

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "device/kernel/enqueue_protocol.hpp"
+#include "enqueue_memory.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -14,7 +15,8 @@ using contract::Packet;
 using contract::Step;
 
 /// How the protocol reaches memory here. Memory that is gone is noted and replaced by a page of nothing.
-struct Env {
+struct Env : EnqueueMemory {
+  explicit Env(const ContextObject& of) : context(of) {}
   const ContextObject& context;
   bool fault = false;
 
@@ -28,30 +30,6 @@ struct Env {
   T* at(uint64_t address) {
     return reinterpret_cast<T*>(reach(address, sizeof(T)));
   }
-  static uint32_t peek(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
-  static uint32_t load(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
-  static void store(uint32_t* to, uint32_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
-  static void signal(uint32_t* to, uint32_t value) { store(to, value); }
-  static void publish(uint32_t* to, uint32_t value) { store(to, value); }
-  static void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-  static void put(Packet* to, uint32_t flag, uint64_t data) {
-    auto* words = reinterpret_cast<uint64_t*>(to);
-    __atomic_store_n(words, uint64_t{flag} << 32 | static_cast<uint32_t>(data), __ATOMIC_RELEASE);
-    __atomic_store_n(words + 1, uint64_t{flag} << 32 | data >> 32, __ATOMIC_RELEASE);
-  }
-  static bool get(const Packet* from, uint32_t flag, uint64_t& data) {
-    const auto* words = reinterpret_cast<const uint64_t*>(from);
-    const uint64_t low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
-    const uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);
-    data = high << 32 | static_cast<uint32_t>(low);
-    return low >> 32 == flag && high >> 32 == flag;
-  }
-  static uint32_t add(uint32_t* to, uint32_t value) {
-    return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
-  }
-  static bool exchange(uint32_t* at, uint32_t expected, uint32_t value) {
-    return __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-  }
 };
 
 using Protocol = contract::Protocol<Env>;
@@ -64,7 +42,7 @@ class Enqueue : public Kernel {
   }
 
   Turn turn(uint64_t) override {
-    Env env{context_};
+    Env env(context_);
     Protocol protocol(env, batch_.head, batch_.ops);
     const uint32_t blocks = uint32_t{batch_.head.count} + batch_.head.helpers;
     bool worked = false;

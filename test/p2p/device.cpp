@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../device/cuda_test_support.hpp"
+#include "device/mpi_main.hpp"
 
 namespace {
 
@@ -167,17 +167,8 @@ void collectives() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* local = std::getenv("LOCAL_RANK");
-  auto& cuda = weft::test::cuda();
-  if (!cuda.loaded) {
-    std::fprintf(stderr, "no CUDA driver\n");
-    return 1;
-  }
-  cuda.cuCtxSetCurrent(
-      cuda.primary[static_cast<size_t>((local != nullptr ? std::atoi(local) : 0) % cuda.devices)]);
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  (void)weft::test::own_device();
+  weft::test::start(argc, argv, rank, ranks);
   for (Kind from : kKinds)
     for (Kind to : kKinds) {
       // Managed and pinned memory meet mapped memory in device_traffic.
@@ -195,12 +186,5 @@ int main(int argc, char** argv) {
   reuse();
   window();
   collectives();
-  int all = 0;
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Finalize();
-  if (cuda.forbidden != nullptr && cuda.forbidden() != 0) {
-    std::fprintf(stderr, "rank %d: a forbidden driver call was made: %s\n", rank, cuda.last_forbidden());
-    return 1;
-  }
-  return all != 0;
+  return weft::test::finish(failures);
 }

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "device_main.hpp"
+#include "device/mpi_main.hpp"
 
 namespace {
 

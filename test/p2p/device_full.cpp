@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "device_main.hpp"
+#include "device/mpi_main.hpp"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "../reference/draw.hpp"
-#include "device_main.hpp"
+#include "device/mpi_main.hpp"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "../device/cuda_test_support.hpp"
+#include "device/mpi_main.hpp"
 
 namespace {
 
@@ -468,19 +468,10 @@ void come_and_go() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* local = std::getenv("LOCAL_RANK");
-  auto& cuda = weft::test::cuda();
-  if (!cuda.loaded) {
-    std::fprintf(stderr, "no CUDA driver\n");
-    return 1;
-  }
-  device = (local != nullptr ? std::atoi(local) : 0) % cuda.devices;
-  cuda.cuCtxSetCurrent(cuda.primary[static_cast<size_t>(device)]);
-  MPI_Init(&argc, &argv);
+  device = weft::test::own_device();
+  weft::test::start(argc, argv, rank, ranks);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char* only = argc > 1 ? argv[1] : "";
   const auto part = [&](const char* name, auto&& run) {
     if (*only != '\0' && std::strcmp(only, name) != 0) return;
@@ -503,12 +494,5 @@ int main(int argc, char** argv) {
     part("streams", [&] { side_by_side(); });
     part("come_and_go", [&] { come_and_go(); });
   }
-  int all = 0;
-  MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Finalize();
-  if (cuda.forbidden != nullptr && cuda.forbidden() != 0) {
-    std::fprintf(stderr, "rank %d: a forbidden driver call was made: %s\n", rank, cuda.last_forbidden());
-    return 1;
-  }
-  return all != 0;
+  return weft::test::finish(failures);
 }

@@ -62,12 +62,7 @@ void Channel::reach(const std::atomic<uint32_t>& word, uint32_t value) {
   if (told_ != done_) done(done_);  // others may wait for that, and this rank for them
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
-  for (unsigned rounds = 0; !reached(word, value);) {
-    if (instance_.progress())
-      rounds = 0;
-    else
-      instance_.idle(rounds);
-  }
+  core::wait_until(instance_, [&] { return reached(word, value); });
 }
 
 void Channel::ring() {

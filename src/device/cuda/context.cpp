@@ -209,6 +209,14 @@ Status prepare(LaneStream& lane) {
   return {};
 }
 
+Code stream_fault(Context context, Stream stream) {
+  const CurrentContext current(context);
+  if (current.code() != kSuccess) return current.code();
+  const RelaxedCapture relaxed;
+  const Code code = driver().stream_query(stream);
+  return code == kNotReady ? kSuccess : code;
+}
+
 Result<Event> take_event(State& state) {
   {
     const std::lock_guard lock(state.mutex);

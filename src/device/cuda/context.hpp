@@ -104,6 +104,9 @@ class RelaxedCapture {
 /// The lane's stream, created on first use. The state's context must be current.
 [[nodiscard]] Status prepare(LaneStream& lane);
 
+/// What ended a stream of Weft's; kSuccess while it runs and when all went well.
+[[nodiscard]] Code stream_fault(Context context, Stream stream);
+
 [[nodiscard]] Result<Event> take_event(State& state);
 void give_event(State& state, Event event);
 void close_all_states();

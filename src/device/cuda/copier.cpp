@@ -286,11 +286,7 @@ void Copier::start() {
 
 Code Copier::fault() const {
   if (stream_ == nullptr) return kContextIsDestroyed;  // after close()
-  const CurrentContext current(state_->context);
-  if (current.code() != kSuccess) return current.code();
-  const RelaxedCapture relaxed;
-  const Code code = driver().stream_query(stream_);
-  return code == kNotReady ? kSuccess : code;
+  return stream_fault(state_->context, stream_);
 }
 
 Copier::Counters Copier::counters() {

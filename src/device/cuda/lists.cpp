@@ -208,11 +208,7 @@ std::span<const kernel::Item> Lists::items(uint32_t number) const {
 Code Lists::fault(uint32_t number) const {
   const Stream stream = slots_[number % kSlots].stream;
   if (stream == nullptr) return kContextIsDestroyed;  // after close()
-  const CurrentContext current(state_->context);
-  if (current.code() != kSuccess) return current.code();
-  const RelaxedCapture relaxed;
-  const Code code = driver().stream_query(stream);
-  return code == kNotReady ? kSuccess : code;
+  return stream_fault(state_->context, stream);
 }
 
 Lists::Counters Lists::counters() {

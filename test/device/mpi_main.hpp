@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "../device/cuda_test_support.hpp"
+#include "device/cuda_test_support.hpp"
 
 namespace weft::test {
 
@@ -21,11 +21,16 @@ inline void start(int& argc, char**& argv, int& rank, int& ranks) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 }
 
-/// Ends MPI; the program's exit code: whether any rank has failures.
+/// Ends MPI; the program's exit code: whether any rank has failures, or this one made a forbidden driver
+/// call.
 inline int finish(int failures) {
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   MPI_Finalize();
+  if (cuda().forbidden != nullptr && cuda().forbidden() != 0) {
+    std::fprintf(stderr, "a forbidden driver call was made: %s\n", cuda().last_forbidden());
+    return 1;
+  }
   return all != 0 ? 1 : 0;
 }
 
