@@ -34,9 +34,13 @@ class Exchange {
   [[nodiscard]] virtual const Job& job() const = 0;
   /// Publishes a value. A key is put once in a job; convention: "<what>.<rank>".
   [[nodiscard]] virtual Status put(std::string_view key, std::string_view value) = 0;
-  /// Reads what any process put before the last fence(). Errc::arg: nobody did.
-  [[nodiscard]] virtual Result<std::string> get(std::string_view key) = 0;
-  /// Collective: what was put before it is readable after it.
+  /// Reads what process `owner` put before share(). A launcher that asks the owner on demand waits for it,
+  /// for launch.get_timeout seconds at most. Errc::arg: nobody put it.
+  [[nodiscard]] virtual Result<std::string> get(std::string_view key, int owner) = 0;
+  /// Collective: what was put before it is readable after it. Returns at once where get() asks the owner on
+  /// demand, which costs no message to the other hosts; else it is a fence. It is no barrier.
+  [[nodiscard]] virtual Status share() { return fence(); }
+  /// Collective: a barrier of the job, and what share() does.
   [[nodiscard]] virtual Status fence() = 0;
   /// Asks the launcher to end all processes of the job; returns at once, the caller then leaves by
   /// _exit(code).

@@ -64,7 +64,7 @@ class Alone final : public weft::launch::Exchange {
  public:
   [[nodiscard]] const weft::launch::Job& job() const override { return job_; }
   weft::Status put(std::string_view, std::string_view) override { return {}; }
-  weft::Result<std::string> get(std::string_view) override { return std::string(); }
+  weft::Result<std::string> get(std::string_view, int) override { return std::string(); }
   weft::Status fence() override { return {}; }
   void abort(int code, std::string_view) override { ::_Exit(code); }
   weft::Status finalize() override { return {}; }

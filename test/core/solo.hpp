@@ -11,7 +11,7 @@ class SoloExchange final : public launch::Exchange {
  public:
   [[nodiscard]] const launch::Job& job() const override { return job_; }
   [[nodiscard]] Status put(std::string_view, std::string_view) override { return {}; }
-  [[nodiscard]] Result<std::string> get(std::string_view) override {
+  [[nodiscard]] Result<std::string> get(std::string_view, int) override {
     return Error(Errc::arg, "nobody put it");
   }
   [[nodiscard]] Status fence() override { return {}; }

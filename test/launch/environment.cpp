@@ -106,8 +106,8 @@ TEST(Singleton, IsAlone) {
   EXPECT_TRUE((*first)->put("key", "value"));
   EXPECT_FALSE((*first)->put("key", "value"));
   EXPECT_TRUE((*first)->fence());
-  EXPECT_EQ(*(*first)->get("key"), "value");
-  EXPECT_FALSE((*first)->get("other"));
+  EXPECT_EQ(*(*first)->get("key", 0), "value");
+  EXPECT_FALSE((*first)->get("other", 0));
 }
 
 }  // namespace

@@ -32,8 +32,9 @@ std::string long_value(int rank, int round) {
   return value;
 }
 
-void expect_value(launch::Exchange& exchange, const std::string& key, const std::string& expected) {
-  auto value = exchange.get(key);
+void expect_value(launch::Exchange& exchange, const std::string& key, int owner,
+                  const std::string& expected) {
+  auto value = exchange.get(key, owner);
   if (!value) give_up("get", value.error());
   if (*value == expected) return;
   std::fprintf(stderr, "the value of %s is wrong\n", key.c_str());
@@ -48,11 +49,11 @@ int exchange_all(launch::Exchange& exchange) {
     must("put", exchange.put("empty" + suffix + std::to_string(job.rank), ""));
     must("fence", exchange.fence());
     for (int rank = 0; rank < job.size; ++rank) {
-      expect_value(exchange, "long" + suffix + std::to_string(rank), long_value(rank, round));
-      expect_value(exchange, "empty" + suffix + std::to_string(rank), "");
+      expect_value(exchange, "long" + suffix + std::to_string(rank), rank, long_value(rank, round));
+      expect_value(exchange, "empty" + suffix + std::to_string(rank), rank, "");
     }
   }
-  if (exchange.get("missing").ok()) return 3;
+  if (exchange.get("missing", 0).ok()) return 3;
   if (exchange.put("bad key", "value").ok()) return 3;
   std::printf("rank %d/%d local %d/%d hosts %zu by %s id %s\n", job.rank, job.size, job.local_rank,
               job.local_size, job.host_of_rank.size(), job.launcher.c_str(), job.id.c_str());

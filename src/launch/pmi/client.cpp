@@ -36,7 +36,7 @@ class Client final : public Exchange {
 
   const Job& job() const override { return job_; }
   Status put(std::string_view key, std::string_view value) override;
-  Result<std::string> get(std::string_view key) override;
+  Result<std::string> get(std::string_view key, int owner) override;
   Status fence() override;
   void abort(int code, std::string_view message) override;
   bool abort_is_reported() const override { return ours_ && fd_ >= 0; }
@@ -148,7 +148,7 @@ Result<std::string> Client::get_raw(const std::string& key) {
   return *value;
 }
 
-Result<std::string> Client::get(std::string_view key) {
+Result<std::string> Client::get(std::string_view key, int) {
   std::string text;
   for (size_t part = 0;; ++part) {
     auto piece = get_raw(part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
@@ -219,7 +219,6 @@ Status Client::set_rank_by_port(const std::string& id) {
 
 Status Client::open_job(const Lookup& lookup) {
   ours_ = lookup("WEFT_JOB_ID") != nullptr;
-  job_.launcher = ours_ ? "weft mpiexec" : lookup("HYDI_CONTROL_FD") ? "hydra" : "pmi-1";
   auto hello = ask(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
   if (!hello) return std::move(hello).error();
   if (hello->find_int("rc").value_or(0) != 0 || hello->find_int("pmi_version").value_or(1) != 1)
@@ -236,6 +235,8 @@ Status Client::open_job(const Lookup& lookup) {
   const std::string* id = name->find("kvsname");
   if (id == nullptr || id->empty()) return Error(Errc::other, "the launcher gave the job no name");
   job_.id = *id;
+  // Hydra names its spaces so; it sets a variable of its own on the first host only.
+  job_.launcher = ours_ ? "weft mpiexec" : job_.id.starts_with("kvs_") ? "hydra" : "pmi-1";
   auto program = ask(Message("get_appnum"), "appnum");
   if (!program) return std::move(program).error();
   job_.program = program->find_int("appnum").value_or(-1);

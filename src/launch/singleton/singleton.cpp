@@ -39,7 +39,7 @@ class Singleton final : public Exchange {
     return {};
   }
 
-  Result<std::string> get(std::string_view key) override {
+  Result<std::string> get(std::string_view key, int) override {
     auto where = values_.find(key);
     if (where == values_.end()) return Error(Errc::arg, "no process put the key '" + std::string(key) + "'");
     return where->second;

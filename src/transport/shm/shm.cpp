@@ -67,17 +67,17 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange) {
     auto made = Server::create(ranks);
     if (!made) return std::move(made).error();
     server = std::move(*made);
-    if (ranks > 1) WEFT_TRY(exchange.put("shm-0", server.name()));
+    if (ranks > 1) WEFT_TRY(exchange.put("shm.0", server.name()));
   }
   Segment segment;
-  if (ranks > 1) WEFT_TRY(exchange.fence());
+  if (ranks > 1) WEFT_TRY(exchange.share());
   if (self == 0) {
     WEFT_TRY(server.serve(timeout_ms));
     auto mapped = Segment::map(server.memory(), ranks);
     if (!mapped) return std::move(mapped).error();
     segment = std::move(*mapped);
   } else {
-    auto name = exchange.get("shm-0");
+    auto name = exchange.get("shm.0", 0);
     if (!name) return std::move(name).error();
     auto attached = Segment::attach(*name, ranks, timeout_ms);
     if (!attached) return std::move(attached).error();
