@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WINDOW = 64, BATCHES = 5, LARGE = 64 << 10, POSTED = 100000 };
+enum { WINDOW = 64, BATCHES = 5, LARGE = 64 << 10, POSTED = 100000, CALLS = 1000 };
 enum { BLOCKS = 128 << 10, STRIDE = 8 };  // a vector of doubles: 1 MiB of data in 8 MiB
 enum { TAG = 1, ACK = 2 };
 
@@ -151,6 +151,13 @@ static void reverse(int size, long i) {
   free(requests);
 }
 
+// The least that a call can cost: entry, thread support, one argument, exit.
+static void short_calls(int size, long i) {
+  int value;
+  (void)size, (void)i;
+  for (int n = 0; n < CALLS; ++n) MPI_Comm_rank(MPI_COMM_WORLD, &value);
+}
+
 enum unit { MICROSECONDS, MESSAGES_PER_SECOND, MB_PER_SECOND };
 
 // `parts`: what one step does so many times.
@@ -184,6 +191,7 @@ static const struct point {
     {"unpack_vector", unpack_vector, 0, MICROSECONDS, 1, 0},
     {"vector_send", vector_there_and_back, 0, MICROSECONDS, 2, 0},
     {"hand_packed_send", hand_packed_there_and_back, 0, MICROSECONDS, 2, 0},
+    {"call", short_calls, 0, MICROSECONDS, CALLS, 0},
     {"reverse_100k", reverse, 0, MICROSECONDS, 1, 1},
 };
 
