@@ -5,12 +5,16 @@ PRESET ?= release
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 CTEST_ARGS ?=
+CUDA12 ?=
 
 TOOLS  := build/tools
 BUILD  := build/$(PRESET)
 PREFIX := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)
 ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
-SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt
+# Stamps differ by what was fetched.
+OLDER  := $(if $(CUDA12),--cuda12)
+READY  := $(TOOLS)/ready$(if $(CUDA12),-cuda12)
+SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/cuda12.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
 .PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel
@@ -27,16 +31,17 @@ help:
 	@echo "make bench-host host speed beside Open MPI and MPICH"
 	@echo "make wheel      a wheel in dist/;  make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
+	@echo "           CUDA12=1: GPU kernels also for drivers older than 580"
 
-$(TOOLS)/ready: $(SETUP)
+$(READY): $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) --stamp $@
+	@python3 tools/setup/setup.py --tools $(TOOLS) $(OLDER) --stamp $@
 
-$(TOOLS)/ready-tests: $(SETUP)
+$(READY)-tests: $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) --tests --stamp $@
+	@python3 tools/setup/setup.py --tools $(TOOLS) --tests $(OLDER) --stamp $@
 
-configure: $(TOOLS)/ready
+configure: $(READY)
 	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE $(CMAKE_ARGS)
 
 install: configure
@@ -44,7 +49,7 @@ install: configure
 	@$(ENV) cmake --install $(BUILD) >$(BUILD)/install.log || { cat $(BUILD)/install.log; exit 1; }
 	@echo "Weft is in $(PREFIX): put $(CURDIR)/$(PREFIX)/bin on your PATH"
 
-tests: $(TOOLS)/ready-tests install
+tests: $(READY)-tests install
 	@$(ENV) cmake --build $(BUILD) -j $(JOBS) --target weft_tests
 
 demo: install
@@ -65,7 +70,7 @@ gpu-bench: install
 bench-host: install
 	@python3 bench/host.py
 
-wheel: $(TOOLS)/ready
+wheel: $(READY)
 	@python3 tools/setup/wheel.py
 
 format:

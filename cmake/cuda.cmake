@@ -5,6 +5,10 @@
 # For kernels.cu the target gets `extern const unsigned char weft_fatbin_kernels[]`, `extern const size_t
 # weft_fatbin_kernels_size` (C linkage) and the definition WEFT_HAVE_KERNELS=1. Without nvcc the target has
 # none of them: code that embeds kernels asks `#ifdef WEFT_HAVE_KERNELS`.
+#
+# weft_cuda_cubins(target file.cu): the same kernels for drivers older than CUDA 13 (525 and newer) and for Volta, compiled
+# by the run-time compiler of CUDA 12, where set-up has fetched it (`make CUDA12=1`). The target gets the table
+# `weft_cubins_kernels` (src/device/cuda/image.cpp) and the definition WEFT_HAVE_CUBINS=1.
 set(WEFT_CUDA_CODE "75;80;90;100;120" CACHE STRING "GPU generations to compile machine code for")
 set(WEFT_CUDA_PTX "90" CACHE STRING "Oldest generation served by the PTX that is kept for later GPUs")
 
@@ -40,6 +44,36 @@ if(WEFT_NVCC_FLAGS)
 else()
   message(NOTICE "GPU kernels: left out (no usable nvcc); everything runs on host memory")
 endif()
+
+set(WEFT_CUBIN_CODE "70;80;90" CACHE STRING "GPU generations to compile machine code of CUDA 12 for")
+set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Where NVRTC and the runtime headers of CUDA 12 are")
+set(WEFT_NVRTC12 "")
+if(WEFT_CUDA_KERNELS AND EXISTS ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12)
+  set(WEFT_NVRTC12 ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12)
+  message(STATUS "GPU kernels for older drivers: ${WEFT_NVRTC12}")
+endif()
+
+function(weft_cuda_cubins target source)
+  if(NOT WEFT_NVRTC12)
+    return()
+  endif()
+  get_filename_component(folder ${source} DIRECTORY)
+  get_filename_component(name ${source} NAME_WE)
+  set(stem ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.cubins)
+  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*.cuh ${CMAKE_SOURCE_DIR}/src/base/element/*.hpp)
+  string(REPLACE ";" "," generations "${WEFT_CUBIN_CODE}")
+  add_custom_command(
+    OUTPUT ${stem}.c
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py --nvrtc ${WEFT_NVRTC12} --generations
+            ${generations} -I ${CMAKE_SOURCE_DIR}/src -I ${WEFT_CUDA12_DIR}/cuda_runtime/include ${source}
+            weft_cubins_${name} ${stem}.c
+    DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py
+    COMMENT "Compiling GPU kernels ${name}.cu for older drivers"
+    VERBATIM)
+  set_source_files_properties(${stem}.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w")
+  target_sources(${target} PRIVATE ${stem}.c)
+  target_compile_definitions(${target} PRIVATE WEFT_HAVE_CUBINS=1)
+endfunction()
 
 function(weft_cuda_fatbin target source)
   cmake_parse_arguments(ARG "" "" "OPTIONS" ${ARGN})

@@ -9,7 +9,7 @@ import sys
 
 from weft import prefix
 
-PAIRS = ("latency", "bw", "bibw")
+PAIRS = ("latency", "persistent", "bw", "bibw")
 MANY_PAIRS = ("multi_lat", "mbw_mr")
 COLLECTIVES = ("alltoall", "allreduce", "allgather", "bcast", "reduce_scatter")
 USAGE = "weft bench PROGRAM [-n RANKS] [--mpiexec OPTIONS] [options of the program] [KIND KIND]"

@@ -67,6 +67,8 @@ Status Engine::connect() {
 }
 
 bool Engine::poll() {
+  if (!posting_ && row_.now != 0) [[unlikely]]
+    row_ = {0, row_.now};
   collecting_ = true;
   bool moved = shm_ != nullptr && shm_->poll(*this, kPollLimit) != 0;
   collecting_ = false;
@@ -222,11 +224,17 @@ void Engine::send(Transfer& t) {
 void Engine::receive_stored(Transfer& t, match::Entry& entry) {
   auto& message = static_cast<Message&>(entry);
   unexpected_.remove(message);
+  if (!device_side(t)) [[likely]]
+    return receive_message(t, message);
+  ++row_.now;
+  posting_ = true;
   receive_message(t, message);
+  posting_ = false;
 }
 
 // A copy engine can work while the application posts the rest of a window: let what has come start.
 void Engine::look_while_posting() {
+  ++row_.now;
   posting_ = true;
   instance.progress();
   posting_ = false;

@@ -46,6 +46,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
                       core::ContextId context);
   static void start(Transfer& t, const Buffer& buffer, int rank, int tag);
+  /// A persistent request again whose buffer was described when it was made.
+  static void start_resolved(Transfer& t);
   void send(Transfer& t);
   [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
   void receive(Transfer& t) {
@@ -106,6 +108,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   };
 
   explicit Engine(core::Instance& owner);
+  static void go(Transfer& t);
   void deliver(uint32_t source, const std::byte* message, size_t size) override;
 
   // engine.cpp: messages out and in.
@@ -211,6 +214,9 @@ class Engine final : public core::Poller, private transport::Receiver {
            t.memory.kind == device::MemoryKind::cuda_managed;
   }
   [[nodiscard]] size_t append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
+  [[nodiscard]] std::optional<size_t> append_resolved(Transfer& t, ReadyToSend& rts, std::byte* room);
+  void remember_export(Transfer& t);
+  transport::cuda_ipc::Mapping* mapped_before(const Transfer& t, uint32_t source, const ReadyToSend& rts);
   Result<size_t> append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts, std::byte* room);
   void learn_region(uint32_t source, const ReadyToSend& rts);
   static transport::cuda_ipc::RegionName name_of(const ReadyToSend& rts);
@@ -221,19 +227,10 @@ class Engine final : public core::Poller, private transport::Receiver {
                                                      std::byte* room);
   bool get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
-  void device_eager(Transfer& t, const std::byte* payload, size_t size);
   void device_self(Transfer& t, Transfer& sender);
-  bool stream_device(Transfer& t);
-  bool offer(Transfer& t, unsigned number);
-  bool stream_unpinned(Transfer& t);
-  void read_offer(Transfer& t, uint32_t source, const ScratchChunk& chunk);
-  static void on_offer_done(Transfer& t, const ScratchChunk& chunk);
-  void device_data(Transfer& t, uint64_t offset, const std::byte* payload, size_t size);
   bool poll_device();
-  bool poll_starved();
-  bool lease(Transfer& t, int chunk);
-  Status upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n);
   void follow(Transfer& t, device::Ticket ticket);
+  [[nodiscard]] bool holds() const;
   void submit_gets();
   void submit_get(const Get& get, device::Lane lane);
   void submit_batch(const Get* gets, size_t count, device::Lane lane);
@@ -242,6 +239,18 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_copy(DeviceCopy& copy, Status outcome);
   void finish_senders(const DeviceCopy& copy);
   void sweep_exports();
+
+  // protocol/device_staged.cpp
+  void device_eager(Transfer& t, const std::byte* payload, size_t size);
+  bool stream_device(Transfer& t);
+  bool offer(Transfer& t, unsigned number);
+  bool stream_unpinned(Transfer& t);
+  void read_offer(Transfer& t, uint32_t source, const ScratchChunk& chunk);
+  static void on_offer_done(Transfer& t, const ScratchChunk& chunk);
+  void device_data(Transfer& t, uint64_t offset, const std::byte* payload, size_t size);
+  bool poll_starved();
+  bool lease(Transfer& t, int chunk);
+  Status upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n);
 
   std::unique_ptr<transport::shm::Shm> shm_;
   std::vector<Peer> peers_;
@@ -258,6 +267,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Fetch> fetches_;
   bool posting_ = false;  // a receive is being posted: look at copies now and then only
   uint32_t posts_ = 0;
+  struct Row {  // receives into device memory, posted one after the other
+    uint32_t now = 0, last = 0;
+  } row_;
   uint32_t staged_receives_ = 0;  // that hold pinned chunks
   uint32_t sends_since_sweep_ = 0;
   size_t exported_ = 0;  // allocations known to peers at the last sweep

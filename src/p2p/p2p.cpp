@@ -4,11 +4,17 @@
 #include <string>
 #include <utility>
 
+#include "base/config.hpp"
 #include "datatype/predefined.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
 namespace {
+
+config::Choice setting_persistent("gpu.persistent", 0, {"init", "start"},
+                                  "When the buffer of a persistent request on GPU memory is looked at: once, "
+                                  "when the request is made, or at "
+                                  "each start");
 
 constexpr uint64_t kSmall = 8 << 10;  // bytes: whether host memory is pinned makes no difference
 
@@ -69,6 +75,17 @@ Status describe(Transfer& t, const Buffer& buffer) {
   return fault_of(t, buffer);
 }
 
+/// Of a persistent request: its starts need not look at the buffer any more. False: they do.
+bool resolve(Transfer& t, const Buffer& buffer) {
+  t.resolved.reset();
+  if (!device::available() || t.rank == kProcNull || !setting_persistent.is("init")) return false;
+  if (!fill_in(t, buffer) || t.bytes == 0) return false;
+  if (t.memory.kind != device::MemoryKind::cuda_device && t.memory.kind != device::MemoryKind::cuda_managed)
+    return false;  // what lies at a host address may change, and is asked quickly
+  t.resolved = std::make_unique<Resolved>();
+  return true;
+}
+
 /// A transfer that ends where it begins: of no process, or of a buffer that cannot be described.
 [[gnu::cold]] void end_at_once(Transfer& t, const Buffer& buffer, bool good) {
   t.state = Transfer::State::done;
@@ -119,13 +136,21 @@ void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Data
 }
 
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
-  if (!begin(t, buffer, rank, tag)) return;
+  if (begin(t, buffer, rank, tag)) go(t);
+}
+
+void Engine::start_resolved(Transfer& t) {
+  t.moved = t.remote = 0;
+  go(t);
+}
+
+void Engine::go(Transfer& t) {
   Engine& engine = *t.comm->instance.engine;
   if (t.kind == core::Request::Kind::receive) {
-    t.key = key_of(rank, tag, t.context);
+    t.key = key_of(t.rank, t.tag, t.context);
     return engine.receive(t);
   }
-  t.peer = t.comm->process(rank);
+  t.peer = t.comm->process(t.rank);
   if (t.mode == SendMode::buffered)
     engine.buffered_send(t);
   else
@@ -153,10 +178,12 @@ void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communi
   Engine::prepare(t, comm, *buffer.type, mode, comm.context(core::Channel::user));
   t.rank = rank;
   t.tag = tag;
-  t.address = buffer.address;
-  t.count = buffer.count;
   t.persistent = true;
   t.active = false;
+  if (resolve(t, buffer)) return;
+  t.address = buffer.address;
+  t.count = buffer.count;
+  t.shift = 0;
 }
 
 void post_matched_receive(Transfer& t, const Buffer& buffer, Message& message, core::Communicator& comm) {

@@ -14,6 +14,7 @@
 #include "p2p/match/queue.hpp"
 #include "p2p/scratch.hpp"
 #include "p2p/staging.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
 
@@ -55,6 +56,17 @@ class Sent final : public core::Request {
   static Slab<Sent>& slab();
 };
 
+/// What a persistent request on device memory keeps from one start to the next: its buffer stays classified,
+/// and what the first start found holds until the caches say otherwise.
+struct Resolved {
+  transport::cuda_ipc::RegionName name{};           ///< the sender's allocation
+  uint64_t withdrawals = 0;                         ///< sender: Exporter::withdrawals() when `name` was told
+  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< receiver: of `name`, sent by `source`
+  uint64_t closures = 0;                            ///< receiver: Importer::closures() when it was opened
+  uint32_t source = 0;
+  bool told = false;  ///< sender: the peer knows `name`
+};
+
 class Transfer : public core::Request, public match::Node {
  public:
   /// Where it stands. A send: idle -> queued (no room in the transport) -> announced (RTS out) -> streaming
@@ -90,6 +102,7 @@ class Transfer : public core::Request, public match::Node {
   std::unique_ptr<ScratchSend> scratch;                    ///< device memory sent through GPU scratch
   transport::cuda_ipc::Mapping* sender_scratch = nullptr;  ///< receive through scratch: held until complete
   uint32_t fetches = 0;                                    ///< chunks of scratch being fetched
+  std::unique_ptr<Resolved> resolved;                      ///< persistent, device memory: see there
 
   /// Copies bytes [offset, offset + n) of the packed stream; host-accessible buffers only.
   void pack(uint64_t offset, std::byte* out, size_t n) const;

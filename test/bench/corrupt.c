@@ -38,6 +38,24 @@ int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int source, int tag, M
   return PMPI_Irecv(buffer, count, type, source, tag, comm, request);
 }
 
+static MPI_Request receive = MPI_REQUEST_NULL;
+
+int MPI_Recv_init(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+                  MPI_Request* request) {
+  int code = PMPI_Recv_init(buffer, count, type, source, tag, comm, request);
+  posted = buffer;
+  posted_bytes = count;
+  receive = *request;
+  return code;
+}
+
+int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  const int received = receive != MPI_REQUEST_NULL && *request == receive;
+  int code = PMPI_Wait(request, status);
+  if (received) spoil(posted, posted_bytes);
+  return code;
+}
+
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   int code = PMPI_Waitall(count, requests, statuses);
   if (posted) spoil(posted, posted_bytes);

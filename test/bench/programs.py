@@ -17,6 +17,7 @@ MPICC = os.environ.get("MPICC") or os.path.join(PREFIX, "bin", "mpicc")
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEADERS = {
     "latency": ("# Weft MPI Latency Test v", "# Size          Latency (us)"),
+    "persistent": ("# Weft MPI Persistent Latency Test v", "# Size          Latency (us)"),
     "bw": ("# Weft MPI Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
     "bibw": ("# Weft MPI Bi-Directional Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
     "multi_lat": ("# Weft MPI Multi Latency Test v", "# Size          Latency (us)"),

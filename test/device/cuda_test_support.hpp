@@ -103,6 +103,7 @@ struct Cuda {
   unsigned long (*collectives)(unsigned long*) = nullptr;
   unsigned long (*copier_calls)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
+  unsigned long (*images)(unsigned long*) = nullptr;
 
   bool loaded = false;  // and initialised, with a device
   int devices = 0;

@@ -78,6 +78,9 @@ bool known(ContextObject* context) {
 
 }  // namespace
 
+int driver_version() { return static_cast<int>(number("EMUCUDA_VERSION", 13000)); }
+int capability() { return static_cast<int>(number("EMUCUDA_CAPABILITY", 90)); }
+
 World& world() {
   static World& instance = *[] {
     auto* created = new World;
@@ -169,7 +172,7 @@ Code cuInit(unsigned) {
 }
 
 Code cuDriverGetVersion(int* version) {
-  *version = static_cast<int>(number("EMUCUDA_VERSION", 13000));
+  *version = driver_version();
   return kSuccess;
 }
 
@@ -240,7 +243,8 @@ Code cuDeviceGetAttribute(int* value, int attribute, Ordinal ordinal) {
                                      {16, 132},
                                      {kDevicePciBus, 16 + device->physical},
                                      {41, 1},  // unified addressing
-                                     {kDeviceCapabilityMajor, 9},
+                                     {kDeviceCapabilityMajor, capability() / 10},
+                                     {kDeviceCapabilityMinor, capability() % 10},
                                      {83, 1},  // managed memory
                                      {89, 1},
                                      {115, 1},

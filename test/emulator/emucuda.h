@@ -31,6 +31,8 @@ unsigned long emucuda_collectives(unsigned long* late);
 void emucuda_copier_exits(unsigned seed);
 /// How many kernels run at a time on a device.
 void emucuda_kernels(unsigned count);
+/// Fat binaries, and machine code of one generation, that were loaded.
+unsigned long emucuda_images(unsigned long* cubins);
 /// Allocations and mappings that are live in this process.
 unsigned long emucuda_live(void);
 unsigned long emucuda_live_bytes(void);

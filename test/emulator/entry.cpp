@@ -209,6 +209,11 @@ EMUCUDA_CONTROL void emucuda_kernels(unsigned count) {
   const auto lock = lock_world();
   world().kernels = count;
 }
+EMUCUDA_CONTROL unsigned long emucuda_images(unsigned long* cubins) {
+  const auto lock = lock_world();
+  *cubins = world().cubins;
+  return world().fat_binaries;
+}
 EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();
   return world().allocations.size();

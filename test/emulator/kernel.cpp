@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "world.hpp"
 
@@ -17,7 +18,9 @@ namespace {
 constexpr uint64_t kTick = 1'000;               // ns
 constexpr uint64_t kDeadlock = 30'000'000'000;  // ns
 constexpr unsigned kImpatient = 1'000;          // rounds of waiting without a pause
-constexpr Code kNotFound = 500, kLaunchTooBig = 701;
+constexpr Code kNotFound = 500, kLaunchTooBig = 701, kNoBinary = 209, kUnsupportedPtx = 222;
+constexpr uint32_t kFatBinary = 0xba55ed50, kElf = 0x464c457f;
+constexpr size_t kElfFlags = 48;  // in the header of a 64-bit ELF file
 
 struct ModuleObject;
 
@@ -48,6 +51,25 @@ size_t running_on(int device) {
   return static_cast<size_t>(std::count_if(
       world().streams.begin(), world().streams.end(),
       [&](const StreamObject* stream) { return stream->context->device == device && running(*stream); }));
+}
+
+/// Whether a driver of this version takes an image for these devices: a fat binary of CUDA 13, or machine
+/// code (an ELF file that names its generation). Anything else is for tests.
+Code accept(const void* image) {
+  uint32_t magic = 0;
+  std::memcpy(&magic, image, sizeof magic);
+  if (magic == kFatBinary) {
+    if (driver_version() < 13000) return kUnsupportedPtx;
+    if (capability() < 75) return kNoBinary;
+    ++world().fat_binaries;
+  } else if (magic == kElf) {
+    uint32_t flags = 0;
+    std::memcpy(&flags, static_cast<const char*>(image) + kElfFlags, sizeof flags);
+    const int generation = static_cast<int>(flags & 0xff);
+    if (generation / 10 != capability() / 10 || generation > capability()) return kNoBinary;
+    ++world().cubins;
+  }
+  return kSuccess;
 }
 
 bool fits(unsigned x, unsigned y, unsigned z, unsigned most) {
@@ -111,7 +133,7 @@ extern "C" {
 
 // The emulated GPU runs host functions: every image has them all.
 Code emucudaKernelImage(const void** image) {
-  static const char any = 0;
+  static const uint32_t any = 0;
   *image = &any;
   return kSuccess;
 }
@@ -122,6 +144,7 @@ Code cuModuleLoadData(Module* handle, const void* image) {
   if (const Code code = current(&context); code != kSuccess) return code;
   forbid_unsafe("cuModuleLoadData outside relaxed capture mode");
   if (image == nullptr) return kInvalidValue;
+  if (const Code code = accept(image); code != kSuccess) return code;
   wait_for_kernels(context->device);
   auto module = std::make_unique<ModuleObject>();
   module->context = context;

@@ -203,6 +203,30 @@ class Spin : public Kernel {
   uint32_t value_;
 };
 
+/// `weft_bench_work` of bench/interference.cu: so many rounds, then a flag.
+class Work : public Kernel {
+ public:
+  Work(ContextObject& context, void** parameters)
+      : context_(context),
+        flag_(parameter<Address>(parameters, 0)),
+        value_(parameter<uint32_t>(parameters, 1)),
+        rounds_(parameter<uint64_t>(parameters, 2)) {}
+  Turn turn(uint64_t) override {
+    if (rounds_ != 0) return --rounds_, Turn::worked;
+    if (flag_ == 0) return Turn::ended;
+    const char* flag = reach_from(context_, flag_, sizeof(uint32_t));
+    if (flag == nullptr) return Turn::illegal_address;
+    const uint32_t seen = __atomic_load_n(reinterpret_cast<const uint32_t*>(flag), __ATOMIC_ACQUIRE);
+    return seen == value_ ? Turn::ended : Turn::idle;
+  }
+
+ private:
+  ContextObject& context_;
+  Address flag_;
+  uint32_t value_;
+  uint64_t rounds_;
+};
+
 template <class K>
 std::unique_ptr<Kernel> create(ContextObject& context, void** parameters) {
   return std::make_unique<K>(context, parameters);
@@ -228,7 +252,8 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_enqueue", create_enqueue},
                                         {"weft_enqueue_few", create_enqueue_few},
-                                        {"emucuda_spin", create<Spin>}};
+                                        {"emucuda_spin", create<Spin>},
+                                        {"weft_bench_work", create<Work>}};
   for (const KernelEntry& entry : entries)
     if (std::strcmp(entry.name, name) == 0) return &entry;
   return nullptr;

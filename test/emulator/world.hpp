@@ -24,6 +24,10 @@ inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerA
                       kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713,
                       kCaptureUnsupported = 900;
 
+/// The driver's version, and the devices' compute capability: 90 is 9.0.
+[[nodiscard]] int driver_version();
+[[nodiscard]] int capability();
+
 struct StreamObject;
 struct Operation;
 /// What a capture recorded, in order: one stream's operations.
@@ -116,15 +120,16 @@ struct World {
   bool peer = true, run_when_polled = false;
   uint64_t delay = 30'000;  // ns
   unsigned polls = 3;
-  unsigned kernels = 128;              // run at a time on a device
-  uint32_t random = 0;                 // of the copiers' exits; 0: none
-  uint64_t clock = 0, clock_read;      // the kernels' clock (ns), and when it was read
-  CopierWaits waits[2];                // of the application, of Weft
-  unsigned long copier_commands = 0;   // served
-  unsigned long lists = 0;             // copied
-  unsigned long copier_calls = 0;      // collectives among them
-  unsigned long collectives = 0;       // done
-  unsigned long late_collectives = 0;  // left early
+  unsigned kernels = 128;                      // run at a time on a device
+  unsigned long fat_binaries = 0, cubins = 0;  // loaded
+  uint32_t random = 0;                         // of the copiers' exits; 0: none
+  uint64_t clock = 0, clock_read;              // the kernels' clock (ns), and when it was read
+  CopierWaits waits[2];                        // of the application, of Weft
+  unsigned long copier_commands = 0;           // served
+  unsigned long lists = 0;                     // copied
+  unsigned long copier_calls = 0;              // collectives among them
+  unsigned long collectives = 0;               // done
+  unsigned long late_collectives = 0;          // left early
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed
   std::map<uintptr_t, Allocation> allocations;

@@ -109,6 +109,28 @@ void partitioned(Kind from, Kind to) {
   MPI_Request_free(&requests[1]);
 }
 
+// Receives posted in rows of several lengths, waited for first to last or last to first.
+void rows() {
+  const int device = rank % weft::test::cuda().devices;
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  constexpr size_t kEach = 1000;
+  int round = 0;
+  for (const size_t length : {64, 64, 20, 64, 3, 64, 100}) {
+    Buffer out(Kind::device, length * kEach, device), in(Kind::device, length * kEach, device);
+    out.write(pattern(length * kEach, rank, ++round));
+    std::vector<MPI_Request> requests(2 * length);
+    for (size_t i = 0; i < length; ++i)
+      MPI_Isend(out.data() + i * kEach, kEach, MPI_BYTE, right, 6, MPI_COMM_WORLD, &requests[length + i]);
+    if (round % 2 == 0) MPI_Barrier(MPI_COMM_WORLD);
+    for (size_t i = 0; i < length; ++i)
+      MPI_Irecv(in.data() + i * kEach, kEach, MPI_BYTE, left, 6, MPI_COMM_WORLD, &requests[i]);
+    for (size_t i = 0; i < length; ++i)
+      MPI_Wait(&requests[round % 3 == 0 ? length - 1 - i : i], MPI_STATUS_IGNORE);
+    MPI_Waitall(static_cast<int>(2 * length), requests.data(), MPI_STATUSES_IGNORE);
+    expect(in.read() == pattern(length * kEach, left, round), "row of " + std::to_string(length));
+  }
+}
+
 // A freed allocation's address comes back with other data: no mapping may survive it.
 void reuse() {
   const int device = rank % weft::test::cuda().devices;
@@ -183,6 +205,7 @@ int main(int argc, char** argv) {
       strided(from, to, 300);
       partitioned(from, to);
     }
+  rows();
   reuse();
   window();
   collectives();

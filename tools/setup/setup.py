@@ -88,6 +88,15 @@ class Tools:
         if problem:
             raise Missing("the fetched nvcc does not work: " + problem)
 
+    def nvrtc12(self):
+        """The run-time compiler of CUDA 12, which compiles the kernels for drivers older than CUDA 13."""
+        if os.path.exists(self.path("cuda12", "nvidia", "cuda_nvrtc", "lib", "libnvrtc.so.12")):
+            return
+        if os.uname().machine not in ("x86_64", "aarch64"):
+            raise Missing("there is no NVRTC for %s" % os.uname().machine)
+        say("fetching NVRTC of CUDA 12 (Python packages, 90 MB) into build/tools")
+        self.pip.install(["-r", os.path.join(HERE, "cuda12.txt")], self.path("cuda12"))
+
     def compiles_kernels(self, nvcc):
         """None, or why this nvcc cannot make the fat binaries Weft needs."""
         source = self.path("probe.cu")
@@ -160,6 +169,7 @@ def main():
     parser.add_argument("--tools", default="build/tools", help="folder to fill (default: build/tools)")
     parser.add_argument("--tests", action="store_true", help="also what the tests need")
     parser.add_argument("--no-cuda", action="store_true", help="do without nvcc")
+    parser.add_argument("--cuda12", action="store_true", help="also a compiler for drivers older than CUDA 13")
     parser.add_argument("--stamp", help="file to write when nothing is missing")
     arguments = parser.parse_args()
     if sys.version_info < (3, 9):
@@ -176,6 +186,8 @@ def main():
     complete = True
     if not arguments.no_cuda:
         complete &= wanted(tools.nvcc, "GPU kernels are left out, everything else is built")
+    if arguments.cuda12:
+        complete &= wanted(tools.nvrtc12, "there are no GPU kernels for drivers older than 580")
     if arguments.tests:
         complete &= wanted(tools.googletest, "CMake will try to fetch the source of GoogleTest")
         complete &= wanted(tools.mpich, "the tests with its programs and its launcher are skipped")

@@ -6,40 +6,24 @@
 
 #include "base/clock.hpp"
 #include "device/cuda/context.hpp"
-
-#ifdef WEFT_HAVE_KERNELS
-extern "C" const unsigned char weft_fatbin_collective[];
-#endif
+#include "device/cuda/image.hpp"
 
 namespace weft::device {
 namespace cuda {
 namespace {
 
-Error no_port(const char* reason) {
-  return Error(Errc::unsupported, std::string("collectives cannot run as GPU kernels (") + reason + ")");
-}
-
-/// Loaded now: a lazy load would wait for running kernels later.
-Status find(Module module, const char* name, Function& function) {
-  WEFT_CUDA_TRY(module_get_function, "a kernel for collectives is missing", &function, module, name);
-  if (driver().func_load == nullptr) return {};
-  WEFT_CUDA_TRY(func_load, "a kernel for collectives cannot be loaded", function);
-  return {};
+Error no_port(const std::string& reason) {
+  return Error(Errc::unsupported, "collectives cannot run as GPU kernels (" + reason + ")");
 }
 
 }  // namespace
 
 Status Ports::load() {
-  const void* image = nullptr;
-#ifdef WEFT_HAVE_KERNELS
-  image = weft_fatbin_collective;
-#else
-  if (driver().kernel_image != nullptr) driver().kernel_image(&image);
-  if (image == nullptr) return no_port("this build has no kernels: there was no nvcc");
-#endif
-  WEFT_CUDA_TRY(module_load_data, "the kernels for collectives cannot be loaded", &module_, image);
-  WEFT_TRY(find(module_, "weft_collective_packets", by_packets_));
-  return find(module_, "weft_collective_blocks", by_blocks_);
+  Code code = load_module(Source::collective, module_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_packets", by_packets_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", by_blocks_);
+  if (code == kSuccess) return {};
+  return no_port(why_not_loaded(code));
 }
 
 Status Ports::make() {

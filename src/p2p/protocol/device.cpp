@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Device memory inside a host. The receiver maps the sender's allocation (CUDA IPC) and copies once over
-// NVLink or PCIe; what cannot be mapped goes through pinned chunks: filled by a copy engine on one side, sent
-// as fragments or read by the kernel, emptied by a copy engine on the other.
+// NVLink or PCIe. What cannot be mapped: device_staged.cpp.
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "device/copy.hpp"
-#include "device/pinned.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
@@ -27,13 +25,7 @@ log::SlowPath no_scratch{"p2p.device_without_scratch",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
-log::SlowPath no_reading{"p2p.device_not_read", "two copies through shared memory, about half the bandwidth"};
-log::SlowPath no_chunk{"p2p.staging_exhausted", "fragments wait for one unpinned copy each"};
 
-// Pinned chunks are few: so many staged receives and so many staged sends hold some at a time, each at most
-// two. Receives ask (CTS) in the order of their turns and senders stream in the order they were asked, so the
-// oldest always moves on.
-constexpr uint32_t kStagedReceives = 4;
 constexpr size_t kBatch = 64;                          // copies in one submission
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: completions come at least as often
 constexpr size_t kPolled = 4;                          // copies looked at in one round, oldest first
@@ -43,17 +35,29 @@ config::Size setting_submissions(
     "gpu.submissions", 2, 1, 64,
     "Lists of GPU copies under way at a time; what is matched meanwhile goes out "
     "together");
+config::Size setting_hold(
+    "gpu.hold", 32, 1, kBatch,
+    "While a program posts receives in a row as long as its last one, so many copies are "
+    "collected before they go out; 1: none waits");
+config::Size setting_hold_max("gpu.hold_max", size_t{64} << 10, 0, size_t{1} << 30,
+                              "Largest GPU message in bytes that is collected so");
+constexpr uint32_t kRow = 8;  // receives that make a row
 
 }  // namespace
 
 // What the receiver needs to fetch the message: the allocation it lies in, or else GPU scratch.
 size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
   if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
+  if (t.resolved)
+    if (const auto size = append_resolved(t, rts, room)) return *size;
   if (t.memory.kind == device::MemoryKind::cuda_device && t.contiguous) {
     auto size = t.memory.covers(t.address, t.bytes)
                     ? append_export(t.memory, to, rts, room)
                     : Error(Errc::unsupported, "the buffer spans several allocations");
-    if (size) return *size;
+    if (size) {
+      if (t.resolved) remember_export(t);
+      return *size;
+    }
     no_export.hit(size.error().message());
   }
   if (t.memory.kind == device::MemoryKind::cuda_device && !t.contiguous)
@@ -68,6 +72,26 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
   t.scratch = std::make_unique<ScratchSend>();
   t.scratch->area = *area;
   return *size;
+}
+
+// A persistent send whose region the peer knows. Nullopt: it does not, or not any more; then the buffer is
+// looked at again, since its memory may have been freed.
+std::optional<size_t> Engine::append_resolved(Transfer& t, ReadyToSend& rts, std::byte* room) {
+  if (!t.resolved->told) return std::nullopt;
+  if (t.resolved->withdrawals != exporter_->withdrawals() || t.resolved->name.epoch != exporter_->epoch()) {
+    t.resolved->told = false;
+    t.memory = device::classify(t.address);
+    return std::nullopt;
+  }
+  rts.flags |= ReadyToSend::kRegionName;
+  std::memcpy(room, &t.resolved->name, sizeof t.resolved->name);
+  return sizeof t.resolved->name;
+}
+
+void Engine::remember_export(Transfer& t) {
+  t.resolved->name = {t.memory.base, t.memory.buffer_id, exporter_->epoch()};
+  t.resolved->withdrawals = exporter_->withdrawals();
+  t.resolved->told = true;
 }
 
 Result<size_t> Engine::append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts,
@@ -161,8 +185,22 @@ device::Memory Engine::mapping_side(const Transfer& t) {
   return local;
 }
 
+/// What the last start of a persistent receive mapped, when the sender offers it again; else null.
+transport::cuda_ipc::Mapping* Engine::mapped_before(const Transfer& t, uint32_t source,
+                                                    const ReadyToSend& rts) {
+  if (!t.resolved || t.resolved->mapping == nullptr || (rts.flags & ReadyToSend::kRegionName) == 0)
+    return nullptr;
+  const RegionName name = name_of(rts);
+  const Resolved& known = *t.resolved;
+  const bool same = known.source == source && known.name == name && known.closures == importer().closures();
+  if (!same) return nullptr;
+  importer().retain(*known.mapping);
+  return known.mapping;
+}
+
 /// Maps what the sender offers; null: not possible, by name.
 transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  if (auto* before = mapped_before(t, source, rts)) return before;
   const Region* region = region_of(source, rts);
   if (region == nullptr) return nullptr;
   auto mapping = importer().open(source, *region, nullptr, mapping_side(t));
@@ -171,6 +209,12 @@ transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t sou
     return nullptr;
   }
   if ((*mapping)->memory().device == t.memory.device) device::note_shared(t.memory.device);
+  if (t.resolved) {
+    t.resolved->name = name_of(rts);
+    t.resolved->source = source;
+    t.resolved->mapping = *mapping;
+    t.resolved->closures = importer().closures();
+  }
   return *mapping;
 }
 
@@ -187,9 +231,18 @@ bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   return true;
 }
 
+// A submission costs the CPU as much as posting ten receives, and the GPU more than several small copies. So
+// while a program posts a window as it did before, its small messages are collected; with the last receive of
+// the row, or when the program waits, all that was matched goes out.
+bool Engine::holds() const {
+  return posting_ && row_.last >= kRow && row_.now < row_.last && gets_.size() < setting_hold &&
+         gets_.back().receiver->expected <= setting_hold_max;
+}
+
 // What is matched while two submissions are under way goes out together, as soon as one of them is done. They
 // take turns on two streams, so that the end of one overlaps the start of the next.
 void Engine::submit_gets() {
+  if (holds()) return;
   const bool was_collecting = std::exchange(collecting_, true);  // a failure may complete, and match, others
   round_.swap(gets_);
   size_t first = 0;
@@ -240,84 +293,7 @@ void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
   copies_.push_back({std::move(*ticket), gets[0], {gets + 1, gets + count}});
 }
 
-// The peer's host memory, read by the kernel into pinned chunks and copied up from there, two in turn.
-bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  const trace::Range range("p2p.get_host_to_device");
-  transport::Transport& transport = *peers_[source].transport;
-  t.staging = std::make_unique<Staging>();
-  if (!lease(t, 0)) return false;
-  const bool two = rts.bytes > t.staging->chunks[0].pinned.size() && lease(t, 1);
-  device::Ticket last;
-  for (uint64_t offset = 0, step = 0; offset < rts.bytes; ++step) {
-    Staging::Chunk& chunk = t.staging->chunks[two ? step & 1 : 0];
-    const size_t n = std::min<uint64_t>(chunk.pinned.size(), rts.bytes - offset);
-    const transport::Piece local{reinterpret_cast<uint64_t>(chunk.pinned.data()), n};
-    const transport::Piece remote{rts.address + offset, n};
-    Status moved = chunk.ticket.pending() ? device::wait(chunk.ticket) : Status{};
-    if (moved) moved = transport.get(source, {&local, 1}, {&remote, 1});
-    if (moved) moved = upload(t, chunk, offset, n);
-    if (!moved) {
-      if (offset == 0) return false;
-      finish_sender(source, rts.sender);
-      complete(t, std::move(moved).error());
-      return true;
-    }
-    offset += n;
-    if (offset == rts.bytes) last = std::move(chunk.ticket);
-  }
-  finish_sender(source, rts.sender);
-  follow(t, std::move(last));
-  return true;
-}
-
-bool Engine::lease(Transfer& t, int chunk) {
-  auto& pinned = t.staging->chunks[chunk].pinned;
-  if (pinned) return true;
-  auto leased = device::lease_pinned(t.memory);
-  if (!leased) {
-    if (leased.error().code() != Errc::again) t.outcome = std::move(leased).error();
-    return false;
-  }
-  pinned = std::move(*leased);
-  return true;
-}
-
-// From a pinned chunk to bytes [offset, offset + n) of the receiver's message.
-Status Engine::upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n) {
-  const View from{reinterpret_cast<std::byte*>(chunk.pinned.data()), nullptr, 0, chunk.pinned.memory()};
-  auto ticket = submit_part(view_of(t), offset, from, n, Lane::in);
-  if (!ticket) return std::move(ticket).error();
-  chunk.ticket = std::move(*ticket);
-  return {};
-}
-
-Status Engine::pack_out(const Transfer& t, std::byte* to) {
-  if (t.bytes == 0) return {};
-  if (!device_side(t)) return t.pack(0, to, t.bytes), Status{};
-  auto ticket = submit_part_out({to, nullptr, 0, {}}, view_of(t), 0, t.bytes, Lane::out);
-  if (!ticket) return std::move(ticket).error();
-  return device::wait(*ticket);
-}
-
 void Engine::follow(Transfer& t, device::Ticket ticket) { copies_.push_back({std::move(ticket), {&t}, {}}); }
-
-// An eager message into device memory. Its bytes are valid during this call only.
-void Engine::device_eager(Transfer& t, const std::byte* payload, size_t size) {
-  const trace::Range range("p2p.upload_eager");
-  if (size == 0) return complete(t);
-  t.staging = std::make_unique<Staging>();
-  if (lease(t, 0) && t.staging->chunks[0].pinned.size() >= size) {
-    Staging::Chunk& chunk = t.staging->chunks[0];
-    std::memcpy(chunk.pinned.data(), payload, size);
-    if (auto sent = upload(t, chunk, 0, size); !sent) return complete(t, std::move(sent).error());
-    return follow(t, std::move(chunk.ticket));
-  }
-  const View from{const_cast<std::byte*>(payload), nullptr, 0, {}};
-  auto ticket = submit_part(view_of(t), 0, from, size, Lane::in);
-  if (!ticket) return complete(t, std::move(ticket).error());
-  if (auto copied = device::wait(*ticket); !copied) return complete(t, std::move(copied).error());
-  complete(t);
-}
 
 void Engine::device_self(Transfer& t, Transfer& sender) {
   if (sender.bytes == 0) {
@@ -328,172 +304,6 @@ void Engine::device_self(Transfer& t, Transfer& sender) {
   const Get get{&t, instance.self, reinterpret_cast<uint64_t>(&sender)};
   if (!ticket) return finish_get(get, std::move(ticket).error());
   copies_.push_back({std::move(*ticket), get, {}});
-}
-
-// Sender's side: fills one chunk while the other goes out as fragments.
-bool Engine::stream_device(Transfer& t) {
-  Staging& staging = *t.staging;
-  if (!t.outcome || t.moved == t.bytes) {  // it failed, or the receiver has everything
-    if (!staging.any_offered()) t.state = Transfer::State::done;
-    return !staging.any_offered();
-  }
-  const auto fail = [&](Error error) {
-    abort_stream(t, std::move(error));
-    if (staging.any_offered()) t.state = Transfer::State::streaming;  // they come back
-    return true;
-  };
-  for (unsigned k = 0; k < 2 && staging.next < t.bytes; ++k) {
-    Staging::Chunk& chunk = staging.chunks[staging.turn ^ k];
-    if (chunk.size != 0) continue;
-    if (!lease(t, static_cast<int>(staging.turn ^ k))) {
-      if (!t.outcome) return fail(std::move(t.outcome).error());
-      break;
-    }
-    const size_t n = std::min<uint64_t>(chunk.pinned.size(), t.bytes - staging.next);
-    const View to{reinterpret_cast<std::byte*>(chunk.pinned.data()), nullptr, 0, chunk.pinned.memory()};
-    auto ticket = submit_part_out(to, view_of(t), staging.next, n, Lane::out);
-    if (!ticket) return fail(std::move(ticket).error());
-    chunk.ticket = std::move(*ticket);
-    chunk.offset = staging.next;
-    chunk.size = n;
-    chunk.sent = 0;
-    staging.next += n;
-  }
-  if (staging.chunks[staging.turn].size == 0 && staging.chunks[staging.turn ^ 1].size != 0) staging.turn ^= 1;
-  Staging::Chunk& chunk = staging.chunks[staging.turn];
-  if (chunk.size == 0) return stream_unpinned(t);
-  if (chunk.offered) return false;
-  if (chunk.ticket.pending()) {
-    auto ready = device::done(chunk.ticket);
-    if (!ready) return fail(std::move(ready).error());
-    if (!*ready) return false;
-  }
-  if (staging.offers) return offer(t, staging.turn);
-  bool moved = false;
-  while (chunk.sent < chunk.size) {
-    const size_t n = send_fragment(t, chunk.offset + chunk.sent, chunk.size - chunk.sent,
-                                   [&](std::byte* room, size_t size) {
-                                     std::memcpy(room, chunk.pinned.data() + chunk.sent, size);
-                                     return Status{};
-                                   });
-    if (n == 0) return moved;
-    chunk.sent += n;
-    moved = true;
-  }
-  t.moved += chunk.size;
-  chunk.size = 0;
-  staging.turn ^= 1;
-  if (t.moved == t.bytes) t.state = Transfer::State::done;
-  return true;
-}
-
-// The receiver reads the chunk where it lies, while the other one is filled.
-bool Engine::offer(Transfer& t, unsigned number) {
-  Staging::Chunk& chunk = t.staging->chunks[number];
-  chunk.offered = true;
-  t.staging->turn ^= 1;
-  ScratchChunk message{};
-  message.type = Type::scratch_ready;
-  message.flags = ScratchChunk::kPinned;
-  message.sender = reinterpret_cast<uint64_t>(&t);
-  message.receiver = t.remote;
-  message.offset = chunk.offset;
-  message.address = reinterpret_cast<uint64_t>(chunk.pinned.data());
-  message.size = chunk.size;
-  message.number = number;
-  post_control(t.peer, &message, sizeof message);
-  return true;
-}
-
-// Receiver: what cannot be read comes as fragments, and so does the rest.
-void Engine::read_offer(Transfer& t, uint32_t source, const ScratchChunk& chunk) {
-  ScratchChunk reply = chunk;
-  reply.type = Type::scratch_done;
-  if (auto read = get_part(t, source, chunk.address, chunk.offset, chunk.size); !read) {
-    no_reading.hit(read.error().message());
-    reply.flags |= ScratchChunk::kFailed;
-    return post_control(source, &reply, sizeof reply);
-  }
-  post_control(source, &reply, sizeof reply);
-  t.moved += chunk.size;
-  if (t.moved == t.expected) complete(t);
-}
-
-// Sender: a chunk was read, or will go as fragments.
-void Engine::on_offer_done(Transfer& t, const ScratchChunk& chunk) {
-  Staging::Chunk& offered = t.staging->chunks[chunk.number];
-  offered.offered = false;
-  if ((chunk.flags & ScratchChunk::kFailed) != 0) {
-    t.staging->offers = false;
-    return;
-  }
-  t.moved += offered.size;
-  offered.size = 0;
-}
-
-// No pinned chunk is to be had: one fragment at a time, waiting for each copy, so that the transfer moves on.
-bool Engine::stream_unpinned(Transfer& t) {
-  no_chunk.hit("all pinned chunks are in use: raise WEFT_GPU_STAGING_BYTES");
-  Staging& staging = *t.staging;
-  const size_t n = send_fragment(t, staging.next, t.bytes - staging.next, [&](std::byte* room, size_t size) {
-    auto ticket = submit_part_out({room, nullptr, 0, {}}, view_of(t), staging.next, size, Lane::out);
-    return ticket ? device::wait(*ticket) : Status(std::move(ticket).error());
-  });
-  staging.next += n;
-  t.moved += n;
-  if ((t.moved == t.bytes || !t.outcome) && !staging.any_offered()) t.state = Transfer::State::done;
-  return n != 0;
-}
-
-// Receiver's side of fragments into device memory.
-void Engine::device_data(Transfer& t, uint64_t offset, const std::byte* payload, size_t size) {
-  Staging& staging = *t.staging;
-  while (size != 0) {
-    Staging::Chunk& chunk = staging.chunks[staging.turn];
-    if (chunk.ticket.pending())
-      if (auto waited = device::wait(chunk.ticket); !waited && t.outcome)
-        t.outcome = std::move(waited).error();
-    if (chunk.size == 0) chunk.offset = offset;
-    const size_t n = std::min(size, chunk.pinned.size() - chunk.size);
-    std::memcpy(chunk.pinned.data() + chunk.size, payload, n);
-    chunk.size += n;
-    offset += n;
-    payload += n;
-    size -= n;
-    t.moved += n;
-    const bool last = t.moved == t.expected;
-    if (chunk.size < chunk.pinned.size() && !last) continue;
-    if (auto sent = upload(t, chunk, chunk.offset, chunk.size); !sent && t.outcome)
-      t.outcome = std::move(sent).error();
-    chunk.size = 0;
-    if (last) {
-      --staged_receives_;
-      return follow(t, std::move(chunk.ticket));
-    }
-    if (lease(t, static_cast<int>(staging.turn ^ 1))) staging.turn ^= 1;
-  }
-}
-
-bool Engine::poll_starved() {
-  bool moved = false;
-  for (size_t i = 0; i < starved_.size();) {
-    if (staged_receives_ == kStagedReceives) break;
-    const Starved waiting = starved_[i];
-    if (!lease(*waiting.receiver, 0)) {
-      if (waiting.receiver->outcome) {
-        ++i;
-        continue;
-      }
-      finish_sender(waiting.source, waiting.sender);
-      complete(*waiting.receiver);  // outcome holds the error
-    } else {
-      ++staged_receives_;
-      clear_to_send(*waiting.receiver, waiting.source, waiting.sender);
-    }
-    starved_.erase(starved_.begin() + static_cast<ptrdiff_t>(i));
-    moved = true;
-  }
-  return moved;
 }
 
 bool Engine::poll_device() {
@@ -564,7 +374,6 @@ void Engine::close_device() {
   if (importer_) importer_->close();
   if (exporter_) exporter_->close();
   scratch_.close();
-  importer_.reset();
   exporter_.reset();
 }
 

@@ -109,6 +109,7 @@ std::vector<Drop> Exporter::sweep_freed() {
   const auto withdraw = [&](std::map<uint64_t, Export>::iterator at) {
     for (const Peer peer : at->second.peers)
       drops.push_back({peer, epoch_, at->second.region.base, at->second.region.buffer_id});
+    ++withdrawals_;
     return exports_.erase(at);
   };
   for (auto at = exports_.begin(); at != exports_.end();)
@@ -120,11 +121,13 @@ std::vector<Drop> Exporter::sweep_freed() {
 }
 
 void Exporter::forget_peer(Peer peer) {
+  ++withdrawals_;
   for (auto& [id, entry] : exports_) std::erase(entry.peers, peer);
   std::erase_if(probes_sent_, [&](const auto& sent) { return sent.first == peer; });
 }
 
 void Exporter::close() {
+  ++withdrawals_;
   for (const auto& [device, entry] : probes_) device::free_scratch(entry.second);
   probes_.clear();
   exports_.clear();

@@ -188,6 +188,7 @@ void Importer::drop_peer(Peer peer) {
 
 void Importer::close() {
   latest_ = nullptr;
+  ++closures_;
   for (auto& [key, mapping] : mappings_) close_mapping(*mapping);
   for (auto& mapping : retired_) close_mapping(*mapping);
   mappings_.clear();
@@ -206,6 +207,7 @@ void Importer::close_mapping(Mapping& mapping) {
 /// Takes a mapping out of the cache: closed at once when idle, else with its last reference.
 Importer::Table::iterator Importer::retire(Table::iterator at) {
   latest_ = nullptr;
+  ++closures_;
   if (at->second->references_ == 0) {
     close_mapping(*at->second);
   } else {

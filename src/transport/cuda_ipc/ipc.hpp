@@ -35,6 +35,7 @@ static_assert(sizeof(Region) == 112);
 /// Names a region that the peer was told about before.
 struct RegionName {
   uint64_t base, buffer_id, epoch;
+  bool operator==(const RegionName&) const = default;
 };
 
 /// A few bytes of known content in the exporter's device memory, by which an importer proves the path.
@@ -75,6 +76,8 @@ class Exporter {
   void close();  ///< frees the probes; call after the peers have closed theirs
   [[nodiscard]] uint64_t epoch() const { return epoch_; }
   [[nodiscard]] size_t exported() const { return exports_.size(); }
+  /// Changes whenever something that a peer was told does not hold any more.
+  [[nodiscard]] uint64_t withdrawals() const { return withdrawals_; }
 
  private:
   struct Export {
@@ -88,7 +91,7 @@ class Exporter {
   Export* latest_ = nullptr;                                // the one described last, if it is still there
   std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
-  uint64_t epoch_ = 0, clock_ = 0;
+  uint64_t epoch_ = 0, clock_ = 0, withdrawals_ = 0;
 };
 
 /// One mapping of a peer's allocation here. Valid while referenced.
@@ -137,6 +140,14 @@ class Importer {
   [[nodiscard]] const Region* find(Peer peer, const RegionName& name) const;
   /// Keeps a probe that came before its first open().
   void learn(Peer peer, const Probe& probe) { probes_.insert_or_assign({peer, probe.region.device}, probe); }
+  /// Adds a reference to a mapping that open() gave, while closures() has not changed since.
+  void retain(Mapping& mapping) {
+    ++mapping.references_;
+    mapping.used_ = ++clock_;
+    ++counters_.hits;
+  }
+  /// Changes whenever a mapping leaves the cache.
+  [[nodiscard]] uint64_t closures() const { return closures_; }
   /// Gives a reference back. No copy may still be using it.
   void release(Mapping* mapping);
   /// The exporter's word: closes the mapping, or marks it to be closed with its last reference.
@@ -173,7 +184,7 @@ class Importer {
   std::map<std::pair<Peer, uint64_t>, Region> regions_;  // by base
   Counters counters_;
   size_t bytes_ = 0;
-  uint64_t clock_ = 0;
+  uint64_t clock_ = 0, closures_ = 0;
 };
 
 }  // namespace weft::transport::cuda_ipc

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How much messages in GPU memory disturb a program's own kernels, on 2 ranks with a GPU each:
+//   compute   a kernel of many waves of blocks that fills the GPU, alone and while messages go to and fro
+//   sync      cuCtxSynchronize right after a message, which waits for whatever of the library runs, and idle
+//   full      messages while a kernel holds every processor until they have arrived: a deadlock ends with 1
+// With WEFT_GPU_COPIER=off the same without the resident kernel. Usage: interference [-s] [-j FILE]
+//   -s: short, for a trial; -j: the figures as JSON
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/device.h"
+
+#ifdef WEFT_HAVE_KERNELS
+extern const unsigned char weft_fatbin_interference[];
+#define IMAGE weft_fatbin_interference
+#else
+#define IMAGE NULL
+#endif
+
+enum {
+  THREADS = 256,
+  TRIALS = 15,
+  MOST = 4 << 20,
+  PATIENCE = 20,
+  SMS = 16,
+  NON_BLOCKING = 1,
+  NOT_READY = 600
+};
+
+static struct {
+  int (*get_attribute)(int*, int, int);
+  int (*load)(void**, const void*);
+  int (*find)(void**, void*, const char*);
+  int (*stream)(void**, unsigned);
+  int (*query)(void*);
+  int (*synchronize)(void);
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                void**);
+} cuda;
+
+static int rank, peer, processors = 1;
+static void *kernel, *stream;
+static char *out, *in;
+static const char* doing = "starting";
+
+static void stop(const char* what) {
+  fprintf(stderr, "interference: rank %d: %s\n", rank, what);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void check(int code, const char* call) {
+  char text[128];
+  if (code == 0) return;
+  snprintf(text, sizeof text, "%s failed (CUDA error %d)", call, code);
+  stop(text);
+}
+
+static void load_driver(void) {
+  const char* name = getenv("WEFT_CUDA_DRIVER");
+  void* library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
+  const struct {
+    const char* name;
+    void* function;
+  } table[] = {{"cuDeviceGetAttribute", &cuda.get_attribute},
+               {"cuModuleLoadData", &cuda.load},
+               {"cuModuleGetFunction", &cuda.find},
+               {"cuStreamCreate", &cuda.stream},
+               {"cuStreamQuery", &cuda.query},
+               {"cuCtxSynchronize", &cuda.synchronize},
+               {"cuLaunchKernel", &cuda.launch}};
+  for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
+    void* symbol = library ? dlsym(library, table[i].name) : NULL;
+    if (!symbol) stop("the CUDA driver lacks a function");
+    memcpy(table[i].function, &symbol, sizeof symbol);
+  }
+}
+
+static void load_kernel(int device) {
+  static const uint64_t nothing = 0;  // the emulated driver has the kernel itself
+  void* module = NULL;
+  check(cuda.get_attribute(&processors, SMS, device), "cuDeviceGetAttribute");
+  check(cuda.load(&module, IMAGE ? (const void*)IMAGE : &nothing), "cuModuleLoadData");
+  check(cuda.find(&kernel, module, "weft_bench_work"), "cuModuleGetFunction");
+  check(cuda.stream(&stream, NON_BLOCKING), "cuStreamCreate");
+}
+
+static void launch(unsigned blocks, uint32_t* flag, unsigned value, unsigned long long rounds) {
+  uint64_t address = (uint64_t)(uintptr_t)flag, sink = (uint64_t)(uintptr_t)out;
+  void* parameters[] = {&address, &value, &rounds, &sink};
+  check(cuda.launch(kernel, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+}
+
+static bool running(void) {
+  const int code = cuda.query(stream);
+  if (code != 0 && code != NOT_READY) check(code, "cuStreamQuery");
+  return code == NOT_READY;
+}
+
+static void ping_pong(int count, int bytes) {
+  for (int i = 0; i < count; ++i) {
+    if (rank == 0) {
+      MPI_Send(out, bytes, MPI_CHAR, peer, 1, MPI_COMM_WORLD);
+      MPI_Recv(in, bytes, MPI_CHAR, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Recv(in, bytes, MPI_CHAR, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(out, bytes, MPI_CHAR, peer, 1, MPI_COMM_WORLD);
+    }
+  }
+}
+
+static int by_size(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+static double percentile(double* values, int count, double percent) {
+  qsort(values, (size_t)count, sizeof *values, by_size);
+  int at = (int)(percent / 100 * count);
+  return values[at < count ? at : count - 1];
+}
+
+static double worst(double mine) {
+  double both = 0;
+  MPI_Allreduce(&mine, &both, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return both;
+}
+
+// --- compute ---
+
+/// One run of the kernel, ms; with messages to and fro for as long as it runs on either side.
+static double compute(unsigned long long rounds, bool busy, long* messages) {
+  const unsigned blocks = (unsigned)processors * 8 * 64;
+  double end = 0;
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = MPI_Wtime();
+  launch(blocks, NULL, 0, rounds);
+  for (int mine = 1, theirs = 1; mine || theirs;) {
+    if (busy) {
+      ping_pong(5, 8);
+      *messages += 10;
+      MPI_Sendrecv(&mine, 1, MPI_INT, peer, 2, &theirs, 1, MPI_INT, peer, 2, MPI_COMM_WORLD,
+                   MPI_STATUS_IGNORE);
+    } else {
+      theirs = 0;
+    }
+    if (mine && !running()) {
+      end = MPI_Wtime();
+      mine = 0;
+    }
+  }
+  return (end - start) * 1e3;
+}
+
+struct figures {
+  double quiet, busy, loss, sync_idle, sync_after, sync_after_99, sync_after_most;
+  double full[3];
+  long messages;
+};
+
+static void measure_compute(struct figures* f, unsigned long long rounds) {
+  double quiet[TRIALS], busy[TRIALS];
+  long warm = 0;
+  doing = "computing";
+  compute(rounds, true, &warm);
+  for (int i = 0; i < TRIALS; ++i) {
+    quiet[i] = compute(rounds, false, &warm);
+    busy[i] = compute(rounds, true, &f->messages);
+  }
+  f->quiet = percentile(quiet, TRIALS, 50);
+  f->busy = percentile(busy, TRIALS, 50);
+  f->loss = worst(100 * (f->busy / f->quiet - 1));
+}
+
+// --- sync ---
+
+static double synchronize(void) {
+  const double start = MPI_Wtime();
+  check(cuda.synchronize(), "cuCtxSynchronize");
+  return (MPI_Wtime() - start) * 1e6;
+}
+
+static void measure_sync(struct figures* f, int count) {
+  double* times = malloc(sizeof *times * (size_t)count);
+  if (!times) stop("no memory");
+  doing = "synchronising";
+  for (int i = 0; i < count; ++i) {
+    usleep(1000);
+    times[i] = synchronize();
+  }
+  f->sync_idle = percentile(times, count, 50);
+  for (int i = 0; i < count; ++i) {
+    ping_pong(10, 8);
+    times[i] = synchronize();
+  }
+  f->sync_after = worst(percentile(times, count, 50));
+  f->sync_after_99 = worst(percentile(times, count, 99));
+  f->sync_after_most = worst(times[count - 1]);
+  free(times);
+}
+
+// --- full ---
+
+static void measure_full(struct figures* f) {
+  static const int sizes[] = {8, 64 << 10, MOST};
+  char error[256];
+  uint32_t* flag = bench_device_allocate(BENCH_DEVICE_HOST, sizeof *flag, error, sizeof error);
+  if (!flag) stop(error);
+  *flag = 0;
+  for (int i = 0; i < 3; ++i) ping_pong(5, sizes[i]);  // kernels are loaded and allocations mapped
+  doing = "exchanging messages while a kernel of the program fills both GPUs";
+  for (unsigned i = 0; i < 3; ++i) {
+    usleep(2000);  // so that nothing of the library is left on the GPU
+    MPI_Barrier(MPI_COMM_WORLD);
+    launch((unsigned)processors * 16, flag, i + 1, 0);
+    usleep(5000);
+    if (!running()) stop("the kernel that fills the GPU did not stay");
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = MPI_Wtime();
+    ping_pong(10, sizes[i]);
+    f->full[i] = worst((MPI_Wtime() - start) * 1e6 / 20);
+    __atomic_store_n(flag, i + 1, __ATOMIC_RELEASE);
+    while (running()) usleep(100);
+  }
+  bench_device_free(BENCH_DEVICE_HOST, flag);
+}
+
+static void on_alarm(int number) {
+  (void)number;
+  fprintf(stderr, "interference: rank %d: nothing moves since %d s while %s: a deadlock\n", rank, PATIENCE,
+          doing);
+  _exit(1);
+}
+
+static void report(FILE* file, const struct figures* f, const char* device) {
+  const char* copier = getenv("WEFT_GPU_COPIER");
+  fprintf(file,
+          "{\"program\": \"interference\", \"device\": \"%s\", \"copier\": \"%s\",\n"
+          " \"compute_alone_ms\": %.3f, \"compute_with_messages_ms\": %.3f, \"loss_percent\": %.3f,"
+          " \"messages\": %ld,\n"
+          " \"sync_idle_us\": %.2f, \"sync_after_message_us\": %.2f, \"sync_after_message_99_us\": %.2f,"
+          " \"sync_after_message_most_us\": %.2f,\n"
+          " \"full_gpu_one_way_us\": {\"8\": %.1f, \"65536\": %.1f, \"4194304\": %.1f}}\n",
+          device, copier ? copier : "auto", f->quiet, f->busy, f->loss, f->messages, f->sync_idle,
+          f->sync_after, f->sync_after_99, f->sync_after_most, f->full[0], f->full[1], f->full[2]);
+}
+
+int main(int argc, char** argv) {
+  bool quick = false;
+  const char* json = NULL;
+  for (int option; (option = getopt(argc, argv, "sj:")) != -1;) {
+    if (option == 's') quick = true;
+    if (option == 'j') json = optarg;
+    if (option == '?') return 2;
+  }
+  char error[256];
+  struct bench_device_info info;
+  int ranks = 0;
+  if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
+    fprintf(stderr, "interference: %s\n", error);
+    return 77;
+  }
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks != 2) stop("2 ranks are needed");
+  peer = 1 - rank;
+  signal(SIGALRM, on_alarm);
+  alarm(PATIENCE * 3);
+  load_driver();
+  load_kernel(info.ordinal);
+  out = bench_device_allocate(BENCH_DEVICE_PLAIN, MOST, error, sizeof error);
+  in = bench_device_allocate(BENCH_DEVICE_PLAIN, MOST, error, sizeof error);
+  if (!out || !in) stop(error);
+  ping_pong(100, 8);
+  struct figures figures = {0};
+  measure_compute(&figures, quick ? 100 : 60000);
+  alarm(PATIENCE);
+  measure_sync(&figures, quick ? 20 : 1000);
+  alarm(PATIENCE);
+  measure_full(&figures);
+  alarm(0);
+  if (rank == 0) report(stdout, &figures, info.name);
+  FILE* file = rank == 0 && json ? fopen(json, "w") : NULL;
+  if (file) report(file, &figures, info.name);
+  if (file) fclose(file);
+  bench_device_free(BENCH_DEVICE_PLAIN, out);
+  bench_device_free(BENCH_DEVICE_PLAIN, in);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The compute kernel of interference.c: arithmetic in registers, and, when there is a flag, waiting for it.
+
+extern "C" __global__ void __launch_bounds__(256)
+    weft_bench_work(const unsigned* flag, unsigned value, unsigned long long rounds, float* sink) {
+  float a = static_cast<float>(threadIdx.x), b = static_cast<float>(blockIdx.x);
+  for (unsigned long long i = 0; i < rounds; ++i) {
+    a = fmaf(a, 1.000001f, b);
+    b = fmaf(b, 0.999999f, a);
+  }
+  if (a == 0.5f && b == 0.25f) *sink = a;  // so that the compiler keeps the loop
+  if (flag == nullptr) return;
+  while (*static_cast<const volatile unsigned*>(flag) != value) {
+  }
+}

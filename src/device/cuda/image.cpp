@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/cuda/image.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/config.hpp"
+
+namespace weft::device::cuda {
+namespace {
+
+/// Machine code for one generation of GPUs; a table ends with generation 0 (tools/setup/cubins.py).
+struct Cubin {
+  int generation;
+  const void* code;
+};
+
+}  // namespace
+
+#ifdef WEFT_HAVE_KERNELS
+extern "C" const unsigned char weft_fatbin_copy[], weft_fatbin_enqueue[], weft_fatbin_reduce[],
+    weft_fatbin_pack[], weft_fatbin_collective[];
+#define WEFT_FATBIN(name) weft_fatbin_##name
+#else
+#define WEFT_FATBIN(name) nullptr
+#endif
+#ifdef WEFT_HAVE_CUBINS
+extern "C" const Cubin weft_cubins_copy[], weft_cubins_enqueue[], weft_cubins_reduce[], weft_cubins_pack[],
+    weft_cubins_collective[];
+#define WEFT_CUBINS(name) weft_cubins_##name
+#else
+#define WEFT_CUBINS(name) nullptr
+#endif
+
+namespace {
+
+config::Choice setting_kernels("gpu.kernels", 0, {"auto", "cuda13", "cuda12", "off"},
+                               "Which build of the GPU kernels is loaded: auto (that of CUDA 13; where "
+                               "driver or GPU is too old for it, that "
+                               "of CUDA 12), one of them, off (none)");
+
+constexpr int kCuda12 = 12000, kCuda13 = 13000;
+
+struct Builds {
+  const void* fatbin;
+  const Cubin* cubins;
+};
+const Builds& builds_of(Source source) {
+  static const Builds all[] = {{WEFT_FATBIN(copy), WEFT_CUBINS(copy)},
+                               {WEFT_FATBIN(enqueue), WEFT_CUBINS(enqueue)},
+                               {WEFT_FATBIN(reduce), WEFT_CUBINS(reduce)},
+                               {WEFT_FATBIN(pack), WEFT_CUBINS(pack)},
+                               {WEFT_FATBIN(collective), WEFT_CUBINS(collective)}};
+  return all[static_cast<size_t>(source)];
+}
+
+/// Machine code runs on later minor generations of its major one.
+const void* fitting(const Cubin* cubins) {
+  Ordinal device = 0;
+  int major = 0, minor = 0;
+  if (cubins == nullptr || driver().ctx_get_device(&device) != kSuccess ||
+      driver().device_get_attribute(&major, kDeviceCapabilityMajor, device) != kSuccess ||
+      driver().device_get_attribute(&minor, kDeviceCapabilityMinor, device) != kSuccess)
+    return nullptr;
+  const void* best = nullptr;
+  for (; cubins->generation != 0; ++cubins)
+    if (cubins->generation / 10 == major && cubins->generation % 10 <= minor) best = cubins->code;
+  return best;
+}
+
+/// What to try, in this order; null: not to be had. Without any, those of a driver that has kernels itself.
+std::array<const void*, 3> images_of(Source source) {
+  if (setting_kernels.is("off")) return {};
+  const Builds& builds = builds_of(source);
+  std::array<const void*, 3> images{};
+  if (driver().version >= kCuda13 && !setting_kernels.is("cuda12")) images[0] = builds.fatbin;
+  if (driver().version >= kCuda12 && !setting_kernels.is("cuda13")) images[1] = fitting(builds.cubins);
+  if (images[0] == nullptr && images[1] == nullptr && driver().kernel_image != nullptr)
+    driver().kernel_image(&images[2]);
+  return images;
+}
+
+}  // namespace
+
+Code load_module(Source source, Module& module) {
+  Code code = kNoBinary;
+  for (const void* image : images_of(source)) {
+    if (image == nullptr) continue;
+    code = driver().module_load_data(&module, image);
+    if (code == kSuccess) break;
+    module = nullptr;
+  }
+  return code;
+}
+
+Code find_function(Module module, const char* name, Function& function) {
+  const Code code = driver().module_get_function(&function, module, name);
+  if (code != kSuccess || driver().func_load == nullptr) return code;
+  return driver().func_load(function);
+}
+
+std::string why_not_loaded(Code code) {
+  if (code != kNoBinary) return "the driver did not load them (" + describe(code) + ")";
+  if (setting_kernels.is("off")) return "switched off by WEFT_GPU_KERNELS=off";
+  return "this build has none for this driver and GPU: its kernels need driver 580 or newer, or a build with "
+         "those of CUDA 12";
+}
+
+}  // namespace weft::device::cuda
