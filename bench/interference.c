@@ -22,7 +22,7 @@
 extern const unsigned char weft_fatbin_interference[];
 #define IMAGE weft_fatbin_interference
 #else
-#define IMAGE NULL
+static const uint64_t IMAGE[1];  // the emulated driver has the kernel itself
 #endif
 
 enum {
@@ -84,10 +84,9 @@ static void load_driver(void) {
 }
 
 static void load_kernel(int device) {
-  static const uint64_t nothing = 0;  // the emulated driver has the kernel itself
   void* module = NULL;
   check(cuda.get_attribute(&processors, SMS, device), "cuDeviceGetAttribute");
-  check(cuda.load(&module, IMAGE ? (const void*)IMAGE : &nothing), "cuModuleLoadData");
+  check(cuda.load(&module, IMAGE), "cuModuleLoadData");
   check(cuda.find(&kernel, module, "weft_bench_work"), "cuModuleGetFunction");
   check(cuda.stream(&stream, NON_BLOCKING), "cuStreamCreate");
 }

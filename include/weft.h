@@ -29,6 +29,11 @@ int MPIX_Last_error_message(char* message, int size, int* length);
    instead. size and length as above. Before MPI_Init or at any time after it. */
 int MPIX_Settings(char* text, int size, int* length);
 
+/* Which way a message to another process of this host would take, at each size up to one, as JSON. query:
+   such as "kind=cuda to=cuda bytes=1048576"; kinds: host, pinned, cuda, pool, managed. For tools: it
+   initialises the CUDA driver. What is wrong with the query, and MPI_ERR_ARG. size and length as above. */
+int MPIX_Explain_send(const char* query, char* text, int size, int* length);
+
 /* A stream of a GPU, or of nothing in particular. */
 typedef struct MPIX_ABI_Stream* MPIX_Stream;
 #define MPIX_STREAM_NULL ((MPIX_Stream)0)
@@ -87,6 +92,7 @@ int MPIX_Irecv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int 
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Last_error_message(char* message, int size, int* length);
 int PMPIX_Settings(char* text, int size, int* length);
+int PMPIX_Explain_send(const char* query, char* text, int size, int* length);
 int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int PMPIX_Stream_free(MPIX_Stream* stream);

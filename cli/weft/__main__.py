@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from weft import __version__, bench, info
+from weft import __version__, bench, explain, info
 
-COMMANDS = (info, bench)
+COMMANDS = (info, bench, explain)
 
 
 def main(argv=None):

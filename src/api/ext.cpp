@@ -10,6 +10,7 @@
 #include "api/errors.hpp"
 #include "base/config.hpp"
 #include "device/memory.hpp"
+#include "p2p/p2p.hpp"
 
 #define WEFT_EXPORT __attribute__((visibility("default")))
 
@@ -56,5 +57,23 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
 }
 __attribute__((weak, alias("PMPIX_Settings"))) WEFT_EXPORT int MPIX_Settings(char* text, int size,
                                                                              int* length);
+
+WEFT_EXPORT int PMPIX_Explain_send(const char* query, char* text, int size, int* length) {
+  if (weft::api::g_state.load() == weft::api::State::before_init)
+    if (auto read = weft::config::load(); !read) {
+      hand_out(read.error().message(), text, size, length);
+      return MPI_ERR_ARG;
+    }
+  weft::Result<std::string> answer = weft::Error(weft::Errc::arg, "no query");
+  if (auto opened = weft::device::open(); !opened)
+    answer = std::move(opened).error();
+  else if (query != nullptr)
+    answer = weft::p2p::explain_send(query);
+  const int copied = hand_out(answer ? *answer : answer.error().message(), text, size, length);
+  return answer ? copied : MPI_ERR_ARG;
+}
+__attribute__((weak, alias("PMPIX_Explain_send"))) WEFT_EXPORT int MPIX_Explain_send(const char* query,
+                                                                                     char* text, int size,
+                                                                                     int* length);
 
 }  // extern "C"

@@ -90,6 +90,15 @@ struct Copy2D {
 /// Other processes of the job use this device too: no kernel of Weft stays resident on it.
 void note_shared(int device);
 
+/// Who may carry one copy of this size between places that a kernel reaches, by the settings: the copier
+/// while copies come close together, by so many blocks (0: never); a list kernel when several go out
+/// together.
+struct Carriers {
+  uint32_t copier_blocks;
+  bool list;
+};
+[[nodiscard]] Carriers carriers_of(size_t bytes);
+
 /// What the copier of the context of `memory` has done: copies served, lives, copies taken back.
 struct CopierCounters {
   uint64_t served = 0, lives = 0, taken_back = 0;

@@ -13,6 +13,7 @@
 #include "p2p/header.hpp"
 #include "p2p/match/queue.hpp"
 #include "p2p/p2p.hpp"
+#include "p2p/protocol/choice.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -151,6 +152,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   void announce(Transfer& t);
   void start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts);
   void copy_from_self(Transfer& t, Transfer& sender);
+  [[nodiscard]] bool readable(uint32_t source);
+  bool get(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_host(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   Status get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts);
@@ -208,11 +211,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void on_scratch_done(const ScratchChunk& chunk);
 
   // protocol/device.cpp
-  /// Moved by copy engines: device memory, and managed memory (which the CPU could touch, slowly).
-  [[nodiscard]] static bool device_side(const Transfer& t) {
-    return t.memory.kind == device::MemoryKind::cuda_device ||
-           t.memory.kind == device::MemoryKind::cuda_managed;
-  }
+  [[nodiscard]] static bool device_side(const Transfer& t) { return p2p::device_side(t.memory.kind); }
   [[nodiscard]] size_t append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
   [[nodiscard]] std::optional<size_t> append_resolved(Transfer& t, ReadyToSend& rts, std::byte* room);
   void remember_export(Transfer& t);

@@ -7,6 +7,7 @@
 
 #include "device/memory.hpp"
 #include "device/pack.hpp"
+#include "p2p/protocol/choice.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
@@ -57,6 +58,17 @@ struct ReadyToSend : Header {
   uint64_t bytes;
   uint64_t address;
 };
+
+/// What choices are made by.
+[[nodiscard]] inline Announced announced(const ReadyToSend& rts) {
+  const auto has = [&](int flags) { return (rts.flags & flags) != 0; };
+  return {has(ReadyToSend::kDevice),
+          has(ReadyToSend::kContiguous),
+          has(ReadyToSend::kRegion | ReadyToSend::kRegionName),
+          has(ReadyToSend::kScratch),
+          has(ReadyToSend::kStrided),
+          rts.bytes};
+}
 
 /// Behind a ready-to-send: runs of `length` bytes along up to three dimensions, innermost first.
 struct Strides {

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/communicator.hpp"
@@ -61,6 +62,10 @@ void post_matched_receive(Transfer& transfer, const Buffer& buffer, Message& mes
                           core::Communicator& comm);
 /// Source, tag and size of a probed message.
 [[nodiscard]] core::Completion describe(const Message& message);
+/// Which way a message to another process of this host would take, at each size up to one, as JSON. `query`:
+/// words such as "kind=cuda to=cuda bytes=1048576"; kinds: host, pinned, cuda, pool, managed.
+[[nodiscard]] Result<std::string> explain_send(const std::string& query);
+
 /// Whether a value is a live message handle.
 [[nodiscard]] HandleState check_message(const void* handle);
 /// The communicator a matched message came on; null when it is gone.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "device_main.hpp"
+#include "device/mpi_main.hpp"
 
 namespace {
 

@@ -126,6 +126,8 @@ kernel::Status Copier::status() const {
   return {static_cast<uint32_t>(word), static_cast<uint16_t>(word >> 32), static_cast<uint16_t>(word >> 48)};
 }
 
+uint32_t Copier::suits(size_t bytes) { return wanted() && bytes <= setting_max ? blocks_for(1, bytes) : 0; }
+
 bool Copier::takes(std::span<const kernel::Item> items) const {
   if (state_ == nullptr) return false;
   const size_t count = items.size(), bytes = bytes_of(items);

@@ -25,6 +25,8 @@ class Copier {
   /// Ends a running life and frees everything. The context is current.
   void close();
 
+  /// Blocks that one copy of this size would use; 0: it is not for the copier.
+  [[nodiscard]] static uint32_t suits(size_t bytes);
   /// Whether these copies are for the copier.
   [[nodiscard]] bool takes(std::span<const kernel::Item> items) const;
   /// Hands copies over as one command when the copier is awake. Returns its number; 0: not now, use a copy

@@ -425,6 +425,8 @@ Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& 
   return wait(*ticket);
 }
 
+Carriers carriers_of(size_t bytes) { return {cuda::Copier::suits(bytes), cuda::Lists::suits(bytes)}; }
+
 CopierCounters copier_counters(const Memory& memory) {
   if (!available() || !memory.known_to_driver()) return {};
   auto state = cuda::state_of(memory);

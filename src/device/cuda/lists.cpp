@@ -33,6 +33,8 @@ log::SlowPath starved{"gpu.list_starved", "copy engines did what a kernel would 
 constexpr uint64_t kEndTime = 100'000'000;  // ns that close() waits for launches to end
 constexpr size_t kLeastChunk = size_t{8} << 10, kMostChunk = size_t{32} << 10;  // bytes
 
+bool fits(size_t bytes) { return bytes <= setting_max; }
+
 /// Chunks that keep all blocks busy, but not smaller than what a block copies at a time.
 uint32_t chunk_for(uint64_t bytes) {
   const uint64_t even = bytes / setting_blocks / kLeastChunk * kLeastChunk;
@@ -97,10 +99,11 @@ void Lists::close() {
   lines_ = nullptr;
 }
 
+bool Lists::suits(size_t bytes) { return setting_max != 0 && fits(bytes) && launches_return(); }
+
 bool Lists::takes(std::span<const kernel::Item> items) const {
   return state_ != nullptr && items.size() >= setting_min && items.size() <= kernel::List::kMax &&
-         std::all_of(items.begin(), items.end(),
-                     [](const kernel::Item& item) { return item.bytes <= setting_max; });
+         std::all_of(items.begin(), items.end(), [](const kernel::Item& item) { return fits(item.bytes); });
 }
 
 /// What the GPU has said about the slot's last launch: a kernel::List::State; 0: nothing yet.

@@ -25,6 +25,8 @@ class Lists {
   /// Waits a while for launches under way and frees everything. The context is current.
   void close();
 
+  /// Whether copies of this size are, when there are several.
+  [[nodiscard]] static bool suits(size_t bytes);
   /// Whether copies like these are for a list.
   [[nodiscard]] bool takes(std::span<const kernel::Item> items) const;
   /// Launches the copies; its number. 0: not now, use the copy engines.

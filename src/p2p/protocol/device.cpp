@@ -50,18 +50,23 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
   if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
   if (t.resolved)
     if (const auto size = append_resolved(t, rts, room)) return *size;
-  if (t.memory.kind == device::MemoryKind::cuda_device && t.contiguous) {
-    auto size = t.memory.covers(t.address, t.bytes)
-                    ? append_export(t.memory, to, rts, room)
-                    : Error(Errc::unsupported, "the buffer spans several allocations");
-    if (size) {
-      if (t.resolved) remember_export(t);
-      return *size;
+  switch (offer_of(t.memory.kind, t.contiguous, t.memory.covers(t.address, t.bytes))) {
+    case Offer::as_it_lies: {
+      auto size = append_export(t.memory, to, rts, room);
+      if (size) {
+        if (t.resolved) remember_export(t);
+        return *size;
+      }
+      no_export.hit(size.error().message());
+      break;
     }
-    no_export.hit(size.error().message());
+    case Offer::strides:
+      if (const auto size = append_strides(t, to, rts, room)) return *size;
+      break;
+    case Offer::scratch:
+      if (t.memory.on_device()) no_export.hit("the buffer spans several allocations");
+      break;
   }
-  if (t.memory.kind == device::MemoryKind::cuda_device && !t.contiguous)
-    if (const auto size = append_strides(t, to, rts, room)) return *size;
   auto area = scratch_.area(t.memory);
   auto size = area ? append_export((*area)->memory, to, rts, room) : std::move(area).error();
   if (!size) {
@@ -221,9 +226,6 @@ transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t sou
 // One copy from the mapped allocation of the sender. False: not possible for this message.
 bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_device");
-  if ((rts.flags & ReadyToSend::kScratch) != 0) return get_through_scratch(t, source, rts);
-  if (t.memory.kind == device::MemoryKind::host) return false;  // no GPU reaches it: a CPU copies
-  if ((rts.flags & ReadyToSend::kStrided) != 0) return get_strided(t, source, rts);
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
   gets_.push_back({&t, source, rts.sender, mapping, static_cast<std::byte*>(mapping->at(rts.address))});

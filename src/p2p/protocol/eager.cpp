@@ -23,9 +23,13 @@ Error truncation_error(const Transfer& t) {
                                    std::to_string(t.bytes) + ": receive with a larger count");
 }
 
+uint64_t eager_limit_of(uint64_t max_message) {
+  return std::min<uint64_t>(eager_max, max_message - sizeof(EagerSync));
+}
+
 /// Asks the transport anew: it may take larger messages than before.
 uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
-  peer.eager_max = std::min<uint64_t>(eager_max, peer.transport->max_message(to) - sizeof(EagerSync));
+  peer.eager_max = eager_limit_of(peer.transport->max_message(to));
   return peer.eager_max;
 }
 

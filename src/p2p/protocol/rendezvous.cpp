@@ -56,9 +56,34 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
     finish_sender(source, rts.sender);
     return complete(t);
   }
-  const bool taken =
-      (rts.flags & ReadyToSend::kDevice) != 0 ? get_device(t, source, rts) : get_host(t, source, rts);
-  if (!taken) ask_fragments(t, source, rts);
+  if (!get(t, source, rts)) ask_fragments(t, source, rts);
+}
+
+/// Whether the sender's host memory can be read; if not, by name.
+bool Engine::readable(uint32_t source) {
+  auto usable = peers_[source].transport->can_get(source);
+  if (!usable) no_single_copy.hit(usable.error().message());
+  return usable.ok();
+}
+
+// The quickest way. False: it is not possible for this message, and nothing was done.
+bool Engine::get(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+  switch (way_of(t.memory.kind, announced(rts), [&] { return readable(source); })) {
+    case Way::single_copy:
+      return get_host(t, source, rts);
+    case Way::upload:
+      return get_host_to_device(t, source, rts);
+    case Way::mapped:
+      return get_device(t, source, rts);
+    case Way::strided:
+      return get_strided(t, source, rts);
+    case Way::scratch:
+      return get_through_scratch(t, source, rts);
+    case Way::offered:
+    case Way::fragments:
+      break;
+  }
+  return false;
 }
 
 void Engine::copy_from_self(Transfer& t, Transfer& sender) {
@@ -80,20 +105,7 @@ void Engine::copy_from_self(Transfer& t, Transfer& sender) {
 // One copy by the kernel, from the sender's memory into ours. False: not possible for this message.
 bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_host");
-  if ((rts.flags & ReadyToSend::kContiguous) == 0) return false;
-  transport::Transport& transport = *peers_[source].transport;
-  if (auto usable = transport.can_get(source); !usable) {
-    no_single_copy.hit(usable.error().message());
-    return false;
-  }
-  Status got;
-  if (device_side(t)) {
-    return get_host_to_device(t, source, rts);
-  } else if (t.contiguous) {
-    got = get_part(t, source, rts.address, 0, rts.bytes);
-  } else {
-    got = get_scattered(t, source, rts);
-  }
+  Status got = t.contiguous ? get_part(t, source, rts.address, 0, rts.bytes) : get_scattered(t, source, rts);
   if (!got) {
     unreadable.hit(got.error().message());
     return false;

@@ -55,7 +55,6 @@ void ScratchPool::close() {
 // False: not possible for this message.
 bool Engine::get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_through_scratch");
-  if (!device_side(t)) return false;
   t.sender_scratch = map_region(t, source, rts);
   if (t.sender_scratch == nullptr) return false;
   t.moved = 0;

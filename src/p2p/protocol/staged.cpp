@@ -19,6 +19,8 @@ config::Size setting_read_min(
 
 }  // namespace
 
+uint64_t staged_read_min() { return setting_read_min; }
+
 void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.ask_fragments");
   t.moved = 0;
@@ -29,9 +31,9 @@ void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts)
     poll_starved();
     return;
   }
-  const bool reads = (rts.flags & ReadyToSend::kDevice) != 0 && rts.bytes >= setting_read_min &&
-                     peers_[source].transport->can_get(source);
-  clear_to_send(t, source, rts.sender, reads ? ClearToSend::kOffer : 0);
+  const auto readable = [&] { return peers_[source].transport->can_get(source).ok(); };
+  const Way way = staged_way(t.memory.kind, announced(rts), readable);
+  clear_to_send(t, source, rts.sender, way == Way::offered ? ClearToSend::kOffer : 0);
 }
 
 void Engine::clear_to_send(Transfer& t, uint32_t source, uint64_t sender, uint8_t flags) {

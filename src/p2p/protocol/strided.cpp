@@ -71,7 +71,6 @@ std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, Rea
 // Receiver: reads the sender's block and writes to the places of the receive. False: not possible for this
 // message.
 bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  if (!device_side(t)) return false;
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
   Strides strides;
