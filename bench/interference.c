@@ -141,14 +141,15 @@ static double compute(unsigned long long rounds, bool busy, long* messages) {
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
   launch(blocks, NULL, 0, rounds);
-  for (int mine = 1, theirs = 1; mine || theirs;) {
-    if (busy) {
+  for (int mine = 1, goes_on = 1; goes_on;) {
+    goes_on = mine;
+    if (busy) {  // both ends stop after the same exchange: the first in which neither's kernel runs
+      int theirs = 0;
       ping_pong(5, 8);
       *messages += 10;
       MPI_Sendrecv(&mine, 1, MPI_INT, peer, 2, &theirs, 1, MPI_INT, peer, 2, MPI_COMM_WORLD,
                    MPI_STATUS_IGNORE);
-    } else {
-      theirs = 0;
+      goes_on = mine || theirs;
     }
     if (mine && !running()) {
       end = MPI_Wtime();
