@@ -216,6 +216,8 @@ void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEn
 void Engine::send(Transfer& t) {
   if (t.peer == instance.self) return send_to_self(t);
   Peer& peer = peers_[t.peer];
+  if (device_side(t) && send_through_bar(t, peer)) [[unlikely]]
+    return;
   if (!fits_eager(t, peer)) return announce(t);
   charge(peer, t.bytes);
   if (blocked(peer) || !try_eager(t)) enqueue(t.peer, t);

@@ -139,6 +139,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] bool fits_eager(const Transfer& t, Peer& peer) const;
   [[nodiscard]] static bool has_credit(uint32_t to, uint64_t bytes, Peer& peer);
   bool try_eager(Transfer& t);
+  bool send_through_bar(Transfer& t, Peer& peer);
   void take_eager(Transfer& t, const std::byte* payload, size_t size) {
     if (!t.contiguous || size > t.bytes || device_side(t)) [[unlikely]]
       return take_odd_eager(t, payload, size);

@@ -33,6 +33,8 @@ void emucuda_copier_exits(unsigned seed);
 void emucuda_kernels(unsigned count);
 /// Fat binaries, and machine code of one generation, that were loaded.
 unsigned long emucuda_images(unsigned long* cubins);
+/// The emulator's own view of device memory, and the buffer's id; null: there is none.
+void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id);
 /// Allocations and mappings that are live in this process.
 unsigned long emucuda_live(void);
 unsigned long emucuda_live_bytes(void);

@@ -214,6 +214,13 @@ EMUCUDA_CONTROL unsigned long emucuda_images(unsigned long* cubins) {
   *cubins = world().cubins;
   return world().fat_binaries;
 }
+EMUCUDA_CONTROL void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id) {
+  const auto lock = lock_world();
+  const Allocation* allocation = find_allocation(address);
+  if (allocation == nullptr || allocation->kind != Kind::device) return nullptr;
+  *buffer_id = allocation->id;
+  return reach(address, size);
+}
 EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();
   return world().allocations.size();

@@ -26,7 +26,9 @@ STANDARD = {
     "cstddef": """
         #pragma once
         namespace std { using size_t = decltype(sizeof(0)); using ptrdiff_t = long; }
-        #define offsetof(type, member) (reinterpret_cast<std::size_t>(&reinterpret_cast<const volatile char&>(static_cast<type*>(nullptr)->member)))
+        #define offsetof(type, member) \\
+            (reinterpret_cast<std::size_t>( \\
+                &reinterpret_cast<const volatile char&>(static_cast<type*>(nullptr)->member)))
         """,
     "cstring": "#pragma once\n#include <cstddef>\n",
     "type_traits": """

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "device/cuda/bar.hpp"
 #include "device/info.hpp"
 #include "device/memory.hpp"
 
@@ -150,6 +151,7 @@ Status open() {
 void close() {
   const std::lock_guard lock(cuda::open_mutex);
   if (!available()) return;
+  cuda::close_bar();
   cuda::close_all_states();
   detail::driver_open.store(false, std::memory_order_release);
   cuda::why_absent = "device::close() was called";

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "device/bar.hpp"
 #include "device/copy.hpp"
 #include "device/pinned.hpp"
 #include "p2p/engine.hpp"
@@ -88,7 +89,8 @@ Status Engine::pack_out(const Transfer& t, std::byte* to) {
 // An eager message into device memory. Its bytes are valid during this call only.
 void Engine::device_eager(Transfer& t, const std::byte* payload, size_t size) {
   const trace::Range range("p2p.upload_eager");
-  if (size == 0) return complete(t);
+  if (size == 0 || (t.contiguous && device::bar_write(t.address, t.memory, payload, size)))
+    return complete(t);
   t.staging = std::make_unique<Staging>();
   if (lease(t, 0) && t.staging->chunks[0].pinned.size() >= size) {
     Staging::Chunk& chunk = t.staging->chunks[0];

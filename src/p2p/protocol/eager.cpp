@@ -4,6 +4,7 @@
 
 #include "base/config.hpp"
 #include "base/trace.hpp"
+#include "device/bar.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/truncation.hpp"
 
@@ -13,6 +14,8 @@ namespace {
 config::Size eager_max{
     "p2p.eager_max", 16 << 10, 0, 16 << 10,
     "Largest host message in bytes that is sent at once, without waiting for its receive."};
+
+constexpr size_t kMostBar = 4096;  // bytes of a message that the CPU reads from device memory
 
 }  // namespace
 
@@ -66,6 +69,24 @@ bool Engine::try_eager(Transfer& t) {
     t.state = Transfer::State::announced;  // complete when acknowledged
   else
     complete(t);
+  return true;
+}
+
+// A few bytes of device memory that the CPU reads itself. False: not this message, and nothing was done.
+bool Engine::send_through_bar(Transfer& t, Peer& peer) {
+  const trace::Range range("p2p.eager_bar");
+  std::byte copied[kMostBar];
+  if (!t.contiguous || t.bytes == 0 || t.bytes > sizeof copied || t.mode == SendMode::synchronous ||
+      blocked(peer) || !has_credit(t.peer, t.bytes, peer) ||
+      !device::bar_read(t.address, t.memory, copied, t.bytes))
+    return false;
+  std::byte* room = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
+  if (room == nullptr) return false;
+  charge(peer, t.bytes);
+  *reinterpret_cast<Header*>(room) = header(t, Type::eager, t.bytes);
+  std::memcpy(room + sizeof(Header), copied, t.bytes);
+  peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
+  complete(t);
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "device/bar.hpp"
 #include "device/copy.hpp"
 #include "device/info.hpp"
 #include "p2p/p2p.hpp"
@@ -105,7 +106,8 @@ struct Answer {
 
 Answer answer(const Question& question, const Machine& machine, uint64_t bytes) {
   Answer result;
-  result.eager = sends_eagerly(question.from.kind, bytes, eager_limit_of(UINT64_MAX));
+  result.eager = sends_eagerly(question.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
+                 (question.from.exportable && bytes <= device::bar_limits().read);
   if (result.eager) return result;
   Announced message;
   message.device = device_side(question.from.kind);
