@@ -22,7 +22,7 @@ config::Size setting_blocks(
     "Blocks of a GPU kernel that stream an enqueued message of 2 MiB or more; smaller ones "
     "take fewer");
 
-constexpr uint64_t kBytesPerBlock = 128 << 10;
+constexpr uint64_t kBytesPerBlock = 64 << 10;
 constexpr uint64_t kLookAgain = 100'000;  // ns between launches on behalf of what is only under way
 
 /// Blocks beside the leading one that are worth their launch.

@@ -62,7 +62,8 @@ class Enqueue : public Kernel {
     const bool leads = block < batch_.head.count;
     if (blocks_[block] == Block::fresh && leads) phases_[block] = protocol.begin(block);
     blocks_[block] = Block::runs;
-    const Step step = leads ? protocol.next(block, phases_[block]) : protocol.help();
+    const Step step =
+        leads ? protocol.next(block, phases_[block], held_[block]) : protocol.help(held_[block]);
     if (step.what == Step::finish) protocol.count(block);
     const bool over = step.what == Step::finish || (step.what == Step::nothing &&
                                                     (leads ? protocol.over(block) : protocol.all_finished()));
@@ -106,6 +107,7 @@ class Enqueue : public Kernel {
   const contract::Batch batch_;
   Block blocks_[contract::kOps + contract::kMostHelpers] = {};
   uint32_t phases_[contract::kOps + contract::kMostHelpers] = {};
+  contract::Held held_[contract::kOps + contract::kMostHelpers] = {};
   uint32_t left_ = 0, first_ = 0;
 };
 

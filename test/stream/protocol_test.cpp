@@ -50,8 +50,9 @@ void block(const Batch& batch, uint32_t i) {
   Protocol<Env> protocol(env, batch.head, batch.ops);
   const bool leads = i < batch.head.count;
   uint32_t phase = leads ? protocol.begin(i) : 0;
+  Held held;
   for (;;) {
-    const Step step = leads ? protocol.next(i, phase) : protocol.help();
+    const Step step = leads ? protocol.next(i, phase, held) : protocol.help(held);
     if (step.what == Step::finish) {
       protocol.count(i);
       break;

@@ -102,16 +102,16 @@ __device__ void read_inline(const Env& env, const Step& step) {
 }
 
 /// One thread: the next step, once there is one.
-__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t& phase) {
+__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t& phase, Held& held) {
   for (;;) {
-    Step step = leads ? protocol.next(i, phase) : protocol.help();
+    Step step = leads ? protocol.next(i, phase, held) : protocol.help(held);
     if (step.what == Step::finish) protocol.count(i);
     if (step.what != Step::nothing) return step;
     if (leads ? protocol.over(i) : protocol.all_finished()) {
       step.what = Step::finish;
       return step;
     }
-    if (!leads) __nanosleep(200);
+    if (!leads && held.op == Held::kNone) __nanosleep(200);
   }
 }
 
@@ -122,9 +122,10 @@ __device__ void run(const Head& head, const Op* ops) {
   const bool leads = blockIdx.x < head.count;
   const uint32_t i = blockIdx.x;
   uint32_t phase = threadIdx.x == 0 && leads ? protocol.begin(i) : 0;
+  Held held;
   for (;;) {
     if (threadIdx.x == 0) {
-      step = await(protocol, leads, i, phase);
+      step = await(protocol, leads, i, phase, held);
       if (step.what == Step::write_inline) protocol.write_header(step);
     }
     __syncthreads();

@@ -20,6 +20,12 @@ struct Step {
   uint64_t to = 0, from = 0, bytes = 0;
 };
 
+/// A chunk that a block has drawn and will copy as soon as that is possible.
+struct Held {
+  static constexpr uint32_t kNone = ~0u;
+  uint32_t op = kNone, chunk = 0;
+};
+
 [[nodiscard]] WEFT_BOTH constexpr uint32_t next_number(uint32_t n) { return n + 1 == kNumbers ? 0 : n + 1; }
 
 template <class Env>
@@ -46,21 +52,22 @@ class Protocol {
   }
 
   /// The next step of the block that leads operation i, which stands at `phase`.
-  WEFT_BOTH Step next(uint32_t i, uint32_t& phase) {
+  WEFT_BOTH Step next(uint32_t i, uint32_t& phase, Held& held) {
     const Op& op = ops_[i];
     State& state = area_.states[op.state];
     if (phase == State::moving) phase = env_.load(&state.phase);  // blocks that help may have ended it
     if (phase == State::done) return only(Step::finish);
-    if (phase == State::moving) return take_chunk(i);
-    return op.kind == Op::send ? next_send(i, op, state, phase) : next_receive(i, op, state, phase);
+    if (phase == State::moving) return take_chunk(i, held);
+    return op.kind == Op::send ? next_send(i, op, state, phase, held) : next_receive(i, op, state, phase);
   }
 
   /// The next step of a block that helps.
-  WEFT_BOTH Step help() {
+  WEFT_BOTH Step help(Held& held) {
+    if (held.op != Held::kNone) return take_chunk(held.op, held);
     for (uint32_t i = 0; i < head_.count; ++i) {
       if (env_.load(&area_.board.moving[i]) == 0) continue;
-      const Step step = take_chunk(i);
-      if (step.what != Step::nothing) return step;
+      const Step step = take_chunk(i, held);
+      if (step.what != Step::nothing || held.op != Held::kNone) return step;
     }
     return {};
   }
@@ -175,14 +182,14 @@ class Protocol {
     env_.fence();
   }
 
-  WEFT_BOTH Step next_send(uint32_t i, const Op& op, State& state, uint32_t& phase) {
+  WEFT_BOTH Step next_send(uint32_t i, const Op& op, State& state, uint32_t& phase, Held& held) {
     if (phase == State::announced) {
       uint64_t grant;
       if (!env_.get(&inbox(op).granted[state.number % kSlots], state.number + 1, grant)) return {};
       state.lane = static_cast<uint32_t>(grant);
       state.first = static_cast<uint32_t>(grant >> 32);
       start_moving(i, state, phase);
-      return take_chunk(i);
+      return take_chunk(i, held);
     }
     if (op.before != Op::kNone && env_.load(&area_.board.settled[op.before]) == 0) return {};
     Peer& to = peer(op);
@@ -290,20 +297,39 @@ class Protocol {
     return {};
   }
 
-  /// The next chunk of operation i, if it can be copied now without waiting.
-  WEFT_BOTH Step take_chunk(uint32_t i) {
+  /// Whether a chunk of a message can be copied: it has come, or its place at the receiver is free.
+  WEFT_BOTH bool ready(const Op& op, const State& state, uint32_t chunk) {
+    const uint32_t number = state.first + chunk, at = number % kChunks;
+    if (op.kind == Op::receive) return env_.load(&area_.arrived[state.lane][at]) == number + 1;
+    return chunk < kChunks || env_.load(&inbox(op).drained[state.lane][at]) == number + 1 - kChunks;
+  }
+
+  /// The next chunk of operation i, if it can be copied now. Chunks of a required operation are drawn, many
+  /// at a time by as many blocks: the one that has drawn a chunk copies it, so it may have to wait for it
+  /// (`held`). Nobody stays for an operation that is not required, so its chunks are taken when they are
+  /// ready, one after the other.
+  WEFT_BOTH Step take_chunk(uint32_t i, Held& held) {
     const Op& op = ops_[i];
     State& state = area_.states[op.state];
-    const uint32_t chunk = env_.load(&state.next);
-    if (chunk >= state.chunks) return {};
-    const uint32_t number = state.first + chunk, at = number % kChunks;
-    if (op.kind == Op::send) {
-      if (chunk >= kChunks && env_.load(&inbox(op).drained[state.lane][at]) != number + 1 - kChunks)
-        return {};
-    } else if (env_.load(&area_.arrived[state.lane][at]) != number + 1) {
-      return {};
+    if (held.op != Held::kNone) {
+      if (!ready(op, state, held.chunk)) return {};
+      held.op = Held::kNone;
+      return move(i, op, state, held.chunk);
     }
-    if (!env_.exchange(&state.next, chunk, chunk + 1)) return {};
+    const uint32_t chunk = env_.load(&state.next);
+    if (chunk >= state.chunks || !ready(op, state, chunk)) return {};
+    if ((op.flags & Op::is_required) == 0)
+      return env_.exchange(&state.next, chunk, chunk + 1) ? move(i, op, state, chunk) : Step{};
+    const uint32_t drawn = env_.add(&state.next, 1);
+    if (drawn >= state.chunks) return {};
+    if (drawn == chunk || ready(op, state, drawn)) return move(i, op, state, drawn);
+    held.op = i;
+    held.chunk = drawn;
+    return {};
+  }
+
+  WEFT_BOTH Step move(uint32_t i, const Op& op, const State& state, uint32_t chunk) {
+    const uint32_t number = state.first + chunk;
     Step step = only(Step::move);
     step.op = i;
     step.chunk = chunk;
