@@ -50,6 +50,8 @@ if [ "$gpus" -ge 2 ]; then
   bench bcast bcast -n "$gpus" -d cuda -m 1:64M -f
   echo "== halo: reductions, packing, columns and faces"
   "$prefix/bin/mpiexec" -n 2 "$prefix/libexec/weft/bench/halo" -v | tee "$folder/halo.txt"
+  echo "== interference: what messages cost a program's own kernels"
+  "$prefix/bin/mpiexec" -n 2 "$prefix/libexec/weft/bench/interference" -j "$folder/interference.json"
   for variant in cuda_aware overlap host_staged; do
     solve 2 -nx 16384 -ny 128 -niter 10000 -variant $variant
   done
