@@ -14,7 +14,8 @@ ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
 # Stamps differ by what was fetched.
 OLDER  := $(if $(CUDA12),--cuda12)
 READY  := $(TOOLS)/ready$(if $(CUDA12),-cuda12)
-SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/cuda12.txt
+SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/cuda12.txt \
+          tools/setup/python.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
 .PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel

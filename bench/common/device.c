@@ -13,7 +13,11 @@
 typedef int result_t;
 typedef uint64_t address_t;
 
-enum { MEM_ATTACH_GLOBAL = 1, HOST_PORTABLE = 1 };
+enum { MEM_ATTACH_GLOBAL = 1, HOST_PORTABLE = 1, IPC_LAZY_PEER_ACCESS = 1 };
+
+typedef struct {
+  char bytes[BENCH_HANDLE_BYTES];
+} handle_t;  // CUipcMemHandle, passed by value
 
 static struct {
   void* library;
@@ -35,6 +39,10 @@ static struct {
   result_t (*host_free)(void*);
   result_t (*to_device)(address_t, const void*, size_t);
   result_t (*to_host)(void*, address_t, size_t);
+  result_t (*within)(address_t, address_t, size_t);
+  result_t (*ipc_export)(handle_t*, address_t);
+  result_t (*ipc_open)(address_t*, handle_t, unsigned);
+  result_t (*ipc_close)(address_t);
   result_t (*error_string)(result_t, const char**);
 } cuda;
 
@@ -90,7 +98,11 @@ static bool load(char* error, size_t size) {
                {"cuMemHostAlloc", &cuda.host_alloc},
                {"cuMemFreeHost", &cuda.host_free},
                {"cuMemcpyHtoD_v2", &cuda.to_device},
-               {"cuMemcpyDtoH_v2", &cuda.to_host}};
+               {"cuMemcpyDtoH_v2", &cuda.to_host},
+               {"cuMemcpyDtoD_v2", &cuda.within},
+               {"cuIpcGetMemHandle", &cuda.ipc_export},
+               {"cuIpcOpenMemHandle_v2", &cuda.ipc_open},
+               {"cuIpcCloseMemHandle", &cuda.ipc_close}};
   for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
     void* symbol = dlsym(cuda.library, table[i].name);
     if (!symbol) {
@@ -168,4 +180,29 @@ bool bench_device_write(void* device, const void* host, size_t bytes, char* erro
 
 bool bench_device_read(void* host, const void* device, size_t bytes, char* error, size_t size) {
   return check(cuda.to_host(host, (address_t)(uintptr_t)device, bytes), "cuMemcpyDtoH", error, size);
+}
+
+bool bench_device_export(void* pointer, char handle[BENCH_HANDLE_BYTES], char* error, size_t size) {
+  handle_t name;
+  memset(&name, 0, sizeof name);
+  bool good = check(cuda.ipc_export(&name, (address_t)(uintptr_t)pointer), "cuIpcGetMemHandle", error, size);
+  memcpy(handle, name.bytes, BENCH_HANDLE_BYTES);
+  return good;
+}
+
+void* bench_device_import(const char handle[BENCH_HANDLE_BYTES], char* error, size_t size) {
+  handle_t name;
+  address_t address = 0;
+  memcpy(name.bytes, handle, BENCH_HANDLE_BYTES);
+  if (!check(cuda.ipc_open(&address, name, IPC_LAZY_PEER_ACCESS), "cuIpcOpenMemHandle", error, size))
+    return NULL;
+  return (void*)(uintptr_t)address;
+}
+
+void bench_device_unimport(void* pointer) { cuda.ipc_close((address_t)(uintptr_t)pointer); }
+
+bool bench_device_copy(void* to, const void* from, size_t bytes, char* error, size_t size) {
+  return check(cuda.within((address_t)(uintptr_t)to, (address_t)(uintptr_t)from, bytes), "cuMemcpyDtoD",
+               error, size) &&
+         check(cuda.synchronize(), "cuCtxSynchronize", error, size);
 }

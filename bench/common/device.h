@@ -29,6 +29,16 @@ enum bench_device_memory { BENCH_DEVICE_PLAIN, BENCH_DEVICE_MANAGED, BENCH_DEVIC
 void* bench_device_allocate(enum bench_device_memory kind, size_t bytes, char* error, size_t size);
 void bench_device_free(enum bench_device_memory kind, void* pointer);
 
+enum { BENCH_HANDLE_BYTES = 64 };
+
+/// CUDA IPC: a name for an allocation of this process, the mapping of another process's, and its end.
+bool bench_device_export(void* pointer, char handle[BENCH_HANDLE_BYTES], char* error, size_t size);
+void* bench_device_import(const char handle[BENCH_HANDLE_BYTES], char* error, size_t size);
+void bench_device_unimport(void* pointer);
+
+/// Copies within device memory, mapped memory included, and waits until the copy is done.
+bool bench_device_copy(void* to, const void* from, size_t bytes, char* error, size_t size);
+
 /// Copies between host memory and device or managed memory, and waits until the copy is done.
 bool bench_device_write(void* device, const void* host, size_t bytes, char* error, size_t size);
 bool bench_device_read(void* host, const void* device, size_t bytes, char* error, size_t size);

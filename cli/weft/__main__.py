@@ -1,27 +1,57 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Entry point: `weft <command>`. A command is a module with add_parser(subparsers) and run(arguments).
 import argparse
+import os
 import sys
 
-from weft import __version__, bench, explain, info
+from weft import __version__, bench, doctor, explain, info
+from weft.output import Failure, Refusal
 
-COMMANDS = (info, bench, explain)
+COMMANDS = (info, doctor, explain, bench)
+EPILOG = (
+    "Exit status: 0 done, all is well; 1 tried, and something is wrong; 2 bad input, or something needed is missing."
+)
 
 
-def main(argv=None):
-    """Runs one command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="weft", description="The Weft MPI library's command line.")
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message):
+        self.exit(2, "%s: %s; see `%s --help`\n" % (self.prog, message, self.prog))
+
+
+def make_parser():
+    """The parser of the whole command line; completion and man pages are made from it, too."""
+    parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version="weft " + __version__)
-    subparsers = parser.add_subparsers(dest="command", metavar="command")
+    subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     for module in COMMANDS:
         added = module.add_parser(subparsers)
         if added is not None:
             added.set_defaults(weft_run=module.run)
+    return parser
+
+
+def main(argv=None):
+    """Runs one command; returns its exit status."""
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.command is None:
         parser.print_help()
         return 2
-    return arguments.weft_run(arguments) or 0
+    try:
+        status = arguments.weft_run(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except (Refusal, Failure) as problem:
+        sys.stdout.flush()
+        print("weft %s: %s" % (arguments.command, problem), file=sys.stderr)
+        return 2 if isinstance(problem, Refusal) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `weft ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 if __name__ == "__main__":

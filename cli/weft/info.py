@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft info: what is installed here, as asked from the library and the machine itself.
 import ctypes
-import json
+import ctypes.util
+import itertools
 import os
-import subprocess
-import sys
 
-from weft import __version__, prefix
+from weft import __version__, children, library, output, prefix
+from weft.machine import cuda, nvml, pci, system
 
-MAX_LIBRARY_VERSION = 8192  # MPI_MAX_LIBRARY_VERSION_STRING of the standard ABI
+# Libraries of network transports: name, file, the function that tells its version.
+NETWORK_LIBRARIES = (("ucx", "libucp.so.0", "ucp_get_version_string"), ("ofi", "libfabric.so.1", None))
 
 
 def add_parser(subparsers):
@@ -22,101 +23,178 @@ def add_parser(subparsers):
 
 
 def run(arguments):
-    """Prints the version, the prefix, what the library says of itself and whether there is a CUDA driver."""
-    try:
-        if arguments.config:
-            return show_settings(settings(), arguments)
-        facts = collect()
-    except (prefix.NotInstalled, OSError, ValueError) as error:
-        print("weft info: %s" % error, file=sys.stderr)
-        return 1
+    """Prints the version, the prefix, what the library says of itself, GPU support as found here, devices and how they
+    are connected, network adapters, transports and the launcher."""
+    if arguments.config:
+        show_settings(library.settings(), arguments)
+        return 0
+    facts = collect()
     if arguments.json:
-        print(json.dumps(facts, indent=2))
+        print(output.json_text(facts), end="")
     elif arguments.parsable:
-        for key, value in facts.items():
+        for key, value in flattened(facts):
             print("weft:%s:%s" % (key, value))
     else:
-        for key, value in facts.items():
-            print("%-16s %s" % (key.replace("_", " "), value))
+        show(facts)
     return 0
 
 
 def collect():
     """The facts, in the order they are printed."""
     root = prefix.find()
-    path = os.path.join(root, "lib", prefix.LIBRARY)
-    library = ctypes.CDLL(path)
+    loaded = library.load()
     return {
         "weft": __version__,
         "prefix": root,
-        "library": path,
-        "library_says": library_version(library),
-        "mpi_standard": mpi_version(library),
-        "c_compiler": wrapped_compiler(root, "mpicc"),
-        "cxx_compiler": wrapped_compiler(root, "mpicxx"),
-        "cuda_driver": cuda_driver(),
+        "library": library.path(),
+        "library_says": library.version_text(loaded),
+        "mpi_standard": library.standard(loaded),
+        "abi": library.abi(loaded),
+        "c_compiler": first_line([os.path.join(root, "bin", "mpicc"), "-showme:command"]),
+        "cxx_compiler": first_line([os.path.join(root, "bin", "mpicxx"), "-showme:command"]),
+        "launcher": first_line([prefix.mpiexec(), "--version"]),
+        **gpu_facts(),
+        "transports": transports(),
+        "nics": [nic._asdict() for nic in pci.nics()],
+        "processor": system.processor(),
+        "cores": system.cores(),
     }
 
 
-def settings():
-    """Every setting of the library, one dictionary each. ValueError: a variable in the environment is refused."""
-    library = ctypes.CDLL(os.path.join(prefix.find(), "lib", prefix.LIBRARY))
-    length = ctypes.c_int()
-    library.MPIX_Settings(None, 0, ctypes.byref(length))
-    text = ctypes.create_string_buffer(length.value + 1)
-    status = library.MPIX_Settings(text, length.value + 1, None)
-    if status != 0:
-        raise ValueError(text.value.decode())
-    names = ("variable", "value", "default", "origin", "range", "help")
-    return [dict(zip(names, line.split("\t"))) for line in text.value.decode().splitlines()]
+def first_line(words):
+    """What a program of the prefix answers, or why it does not."""
+    outcome = children.run(words, 20)
+    text = (outcome.out or outcome.err).strip().splitlines()
+    return text[0] if outcome.good and text else "unusable: " + outcome.reason()
+
+
+def gpu_facts():
+    """GPU support as found at run time. Every build has it; the driver decides."""
+    driver, why = cuda.open_driver()
+    facts = {
+        "mpi_built_with_cuda_support": True,
+        "cuda_usable": driver is not None,
+        "cuda_driver": "%s, CUDA %s" % (driver.name, driver.version) if driver else "none (%s)" % why,
+        "devices": [],
+        "device_matrix": [],
+    }
+    if driver:
+        try:
+            facts["devices"] = driver.devices()
+        except cuda.Unavailable as problem:
+            facts["cuda_usable"], facts["cuda_driver"] = False, "%s, unusable (%s)" % (driver.name, problem)
+        facts["device_matrix"] = matrix(driver, facts["devices"])
+    return facts
+
+
+def matrix(driver, devices):
+    """How each pair of devices is connected: peer access, NVLink, PCIe distance. And each device's distance to NICs."""
+    manager, _ = nvml.open_nvml()
+    handles = {device["ordinal"]: manager.device(device["pci"]) if manager else None for device in devices}
+    for device in devices:
+        device["numa_node"] = pci.numa_node(device["pci"])
+        device["nics"] = {nic.name: pci.distance(device["pci"], nic.pci) for nic in pci.nics() if nic.pci}
+        if handles[device["ordinal"]]:
+            device["nvlinks"], _, device["nvlink_gb_s"] = manager.links(handles[device["ordinal"]])
+    rows = []
+    for one, other in itertools.permutations(devices, 2):
+        a, b = handles[one["ordinal"]], handles[other["ordinal"]]
+        rows.append({
+            "from": one["ordinal"],
+            "to": other["ordinal"],
+            "peer_access": driver.peer_access(one["ordinal"], other["ordinal"]),
+            "nvlink": manager.nvlink_between(a, b) if a and b else None,
+            "pcie": (manager.ancestor(a, b) if a and b else None) or pci.distance(one["pci"], other["pci"]),
+        })  # fmt: skip
+    return rows
+
+
+def transports():
+    """What can carry messages here, and the version of the library that a network transport would open."""
+    found = {"shm": "built in", "cuda_ipc": "built in"}
+    for name, file, question in NETWORK_LIBRARIES:
+        try:
+            opened = ctypes.CDLL(file)
+        except OSError:
+            found[name] = "%s is not installed" % file
+            continue
+        version = ""
+        if question and hasattr(opened, question):
+            function = getattr(opened, question)
+            function.restype = ctypes.c_char_p
+            version = " " + (function() or b"").decode()
+        found[name] = file + version
+    return found
+
+
+def flattened(value, path=""):
+    """(key, text) of every leaf: lists by number, words in lower case, keys joined by colons."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from flattened(part, "%s:%s" % (path, key) if path else key)
+    elif isinstance(value, list):
+        for at, part in enumerate(value):
+            yield from flattened(part, "%s:%d" % (path, at))
+    elif path == "mpi_built_with_cuda_support":  # the line that scripts written for ompi_info look for
+        yield path + ":value", "true" if value else "false"
+    else:
+        yield path, str(value).lower() if isinstance(value, bool) or value is None else value
+
+
+def show(facts):
+    """For people."""
+    special = ("devices", "device_matrix", "nics", "transports", "mpi_built_with_cuda_support")
+    for key, value in facts.items():
+        if key not in special:
+            print("%-16s %s" % (key.replace("_", " "), "yes" if value is True else "no" if value is False else value))
+    for name, about in facts["transports"].items():
+        print("%-16s %s" % ("transport " + name, about))
+    if facts["devices"]:
+        print()
+        show_devices(facts)
+    if facts["nics"]:
+        print()
+        output.table(
+            ["adapter", "PCI", "driver", "state", "rate", "link", "NUMA"],
+            [[nic[key] for key in ("name", "pci", "driver", "state", "rate", "link", "numa")] for nic in facts["nics"]],
+        )
+
+
+def show_devices(facts):
+    devices = facts["devices"]
+    output.table(
+        ["GPU", "name", "PCI", "memory", "capability", "NUMA"],
+        [[device["ordinal"], device["name"], device["pci"], "%.0f GiB" % (device["memory_bytes"] / 2**30),
+          device["compute_capability"], device.get("numa_node")] for device in devices],
+    )  # fmt: skip
+    between = {(row["from"], row["to"]): connection(row, devices[row["from"]]) for row in facts["device_matrix"]}
+    adapters = sorted({name for device in devices for name in device.get("nics", {})})
+    if len(devices) > 1 or adapters:
+        print()
+        rows = []
+        for one in devices:
+            cells = [between.get((one["ordinal"], other["ordinal"]), "-") for other in devices]
+            rows.append(["GPU%d" % one["ordinal"], *cells, *(one["nics"].get(name, "?") for name in adapters)])
+        output.table(["", *("GPU%d" % device["ordinal"] for device in devices), *adapters], rows)
+        print("NVn: n NVLinks; " + "; ".join("%s: %s" % item for item in pci.DISTANCES.items()) + "; !: no peer access")
+
+
+def connection(row, device):
+    """A cell of the matrix, in the words of `nvidia-smi topo -m`."""
+    text = "NV%d" % device["nvlinks"] if row["nvlink"] and device.get("nvlinks") else row["pcie"] or "?"
+    return text if row["peer_access"] else text + "!"
 
 
 def show_settings(found, arguments):
     """Prints the settings in the form asked for."""
     if arguments.json:
-        print(json.dumps(found, indent=2))
-        return 0
+        print(output.json_text(found), end="")
+        return
     for setting in found:
         if arguments.parsable:
             print("weft:config:%(variable)s:value:%(value)s" % setting)
             continue
-        print("%(variable)s = %(value)s" % setting + ("" if setting["origin"] == "default" else "   (environment)"))
+        changed = "" if setting["origin"] == "default" else "   (%s)" % setting["origin"]
+        print("%(variable)s = %(value)s" % setting + changed)
         print("    %(help)s" % setting)
         print("    %(range)s; default %(default)s" % setting)
-    return 0
-
-
-def library_version(library):
-    """What MPI_Get_library_version answers (legal before MPI_Init)."""
-    text = ctypes.create_string_buffer(MAX_LIBRARY_VERSION)
-    length = ctypes.c_int()
-    library.MPI_Get_library_version(text, ctypes.byref(length))
-    return text.value.decode().splitlines()[0]
-
-
-def mpi_version(library):
-    """What MPI_Get_version answers, e.g. 5.0."""
-    version, subversion = ctypes.c_int(), ctypes.c_int()
-    library.MPI_Get_version(ctypes.byref(version), ctypes.byref(subversion))
-    return "%d.%d" % (version.value, subversion.value)
-
-
-def wrapped_compiler(root, wrapper):
-    """The compiler that the wrapper starts, or why it starts none."""
-    command = [os.path.join(root, "bin", wrapper), "-showme:command"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return done.stdout.strip()
-
-
-def cuda_driver():
-    """The CUDA version of the driver that the library would open, or why there is none."""
-    name = os.environ.get("WEFT_CUDA_DRIVER") or "libcuda.so.1"
-    try:
-        driver = ctypes.CDLL(name)
-    except OSError as error:
-        return "none (%s)" % error
-    version = ctypes.c_int()
-    status = driver.cuDriverGetVersion(ctypes.byref(version))
-    if status != 0:
-        return "%s, unusable (cuDriverGetVersion: error %d)" % (name, status)
-    return "%s, CUDA %d.%d" % (name, version.value // 1000, version.value % 1000 // 10)

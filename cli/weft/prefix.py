@@ -4,10 +4,12 @@ import os
 import sys
 import sysconfig
 
+from weft.output import Refusal
+
 LIBRARY = "libmpi_abi.so.1"
 
 
-class NotInstalled(Exception):
+class NotInstalled(Refusal):
     """No library belongs to this Python package; the text says what to do."""
 
 
@@ -24,3 +26,23 @@ def find():
         if os.path.exists(os.path.join(prefix, "lib", LIBRARY)):
             return prefix
     raise NotInstalled("%s is not in any of %s: run `make`, or `pip install .`" % (LIBRARY, ", ".join(candidates)))
+
+
+def mpiexec():
+    return os.path.join(find(), "bin", "mpiexec")
+
+
+def program(name):
+    """The path of a program that only `weft` starts; raises NotInstalled."""
+    path = os.path.join(find(), "libexec", "weft", name)
+    if not os.access(path, os.X_OK):
+        raise NotInstalled("%s is missing: this prefix was installed without the benchmarks" % path)
+    return path
+
+
+def sources():
+    """The folder with the sources of the benchmarks, to be built with other MPI libraries; raises NotInstalled."""
+    path = os.path.join(find(), "share", "weft", "bench")
+    if not os.path.isdir(path):
+        raise NotInstalled("%s is missing: this prefix was installed without the benchmarks' sources" % path)
+    return path

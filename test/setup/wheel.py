@@ -27,7 +27,7 @@ class Wheel(unittest.TestCase):
             environment = os.path.join(folder, "venv")
             self.check(sys.executable, "-m", "venv", "--without-pip", environment)
             python = os.path.join(environment, "bin", "python")
-            self.check(*pip, "--python", python, "install", "-q", "--no-index", wheel)
+            self.check(*pip, "--python", python, "install", "-q", "--no-index", "--no-deps", wheel)
 
             variables = {"PATH": os.path.join(environment, "bin") + ":/usr/bin:/bin", "HOME": folder}
             program = os.path.join(folder, "hello")

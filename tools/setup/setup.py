@@ -134,6 +134,13 @@ class Tools:
         say("fetching the source of mpi4py (Python package) into build/tools, to test with")
         self.pip.unpack_source("mpi4py==4.1.2", self.path("mpi4py"))
 
+    def python_packages(self):
+        """What the tests of the command line need, and what makes its output better where it is there."""
+        if os.path.exists(self.path("python", "pytest", "__init__.py")):
+            return
+        say("fetching pytest, coverage, rich, matplotlib and shtab (Python packages) into build/tools, to test with")
+        self.pip.install(["-r", os.path.join(HERE, "python.txt")], self.path("python"))
+
     def link(self, name, target):
         """A start script in build/tools/bin."""
         script = os.path.join(self.bin, name)
@@ -192,6 +199,7 @@ def main():
         complete &= wanted(tools.googletest, "CMake will try to fetch the source of GoogleTest")
         complete &= wanted(tools.mpich, "the tests with its programs and its launcher are skipped")
         complete &= wanted(tools.mpi4py, "its tests are skipped")
+        complete &= wanted(tools.python_packages, "the tests of the command line are skipped")
     if complete and arguments.stamp:  # an incomplete set-up is tried again the next time
         with open(arguments.stamp, "w", encoding="utf-8") as file:
             file.write("complete\n")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Checks of the network and of GPUDirect: adapters, registration of GPU memory, gdrcopy, UCX, libfabric.
+import json
+import os
+import shutil
+import sys
+
+from weft import children
+from weft.doctor.finding import broken, ok, slow, unchecked
+from weft.machine import cuda, files, pci
+
+RDMA_REMEDY = ("as root: modprobe nvidia_peermem; or use a kernel (5.12) and adapter driver with dma-buf and NVIDIA's "
+               "open kernel module")  # fmt: skip
+HIDING = ("UCX_TLS", "UCX_IB_GPU_DIRECT_RDMA", "FI_HMEM_CUDA_USE_GDRCOPY", "FI_HMEM")
+
+
+def checks():
+    adapters = pci.nics()
+    gpus = cuda.visible_count()
+    yield check_adapters(adapters)
+    yield check_affinity(adapters)
+    yield check_registration(adapters, gpus)
+    yield check_gdrcopy(gpus)
+    yield check_ucx(gpus)
+    yield check_libfabric(gpus)
+    yield check_variables()
+
+
+def check_adapters(adapters):
+    if not adapters:
+        return unchecked("network adapters", "no InfiniBand, RoCE, EFA or Slingshot adapter is visible")
+    down = [nic.name for nic in adapters if nic.state not in ("ACTIVE", "?")]
+    text = ", ".join("%s (%s%s)" % (nic.name, nic.link or nic.driver, " " + nic.rate if nic.rate else "")
+                     for nic in adapters)  # fmt: skip
+    if len(down) == len(adapters):
+        return broken("network adapters", text + "; none is active", "ibstat; look at cables and the subnet manager")
+    if down:
+        return slow("network adapters", "%s; down: %s" % (text, ", ".join(down)), "ibstat; look at its cable, or leave "
+                    "it out with UCX_NET_DEVICES")  # fmt: skip
+    if not files.usable("/dev/infiniband/uverbs0") and files.exists("/sys/class/infiniband"):
+        return broken("network adapters", text + "; /dev/infiniband/uverbs0 cannot be opened",
+                      "load ib_uverbs; in a container: --device=/dev/infiniband")  # fmt: skip
+    return ok("network adapters", text)
+
+
+def check_affinity(adapters):
+    gpus, placed = pci.gpus(), [nic for nic in adapters if nic.pci]
+    if not gpus or not placed:
+        return unchecked("GPU to adapter distance", "needs GPUs and adapters whose place the kernel shows")
+    order = list(pci.DISTANCES)
+    best = {}
+    for gpu in gpus:
+        known = [(pci.distance(gpu, nic.pci), nic.name) for nic in placed if pci.distance(gpu, nic.pci)]
+        best[gpu] = min(known, key=lambda pair: order.index(pair[0]), default=(None, None))
+    text = ", ".join("%s: %s %s" % (gpu, name or "?", how or "unknown") for gpu, (how, name) in best.items())
+    far = [gpu for gpu, (how, _) in best.items() if how in ("NODE", "SYS")]
+    if far:
+        return slow("GPU to adapter distance", text, "GPUDirect is slow across the processor: bind ranks so that each "
+                    "GPU uses the adapter nearest to it (UCX_NET_DEVICES), or move the adapter")  # fmt: skip
+    return ok("GPU to adapter distance", text)
+
+
+def probe(name):
+    """What the probe of that name found, in a process of its own: {"error": ...} or its facts."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = children.clean_environment(PYTHONPATH=os.pathsep.join(paths))
+    outcome = children.run([sys.executable, "-m", "weft.doctor.probe", name], 40, environment)
+    if not outcome.good:
+        return {"error": outcome.reason()}
+    try:
+        return json.loads(outcome.out.splitlines()[-1])
+    except (ValueError, IndexError):
+        return {"error": "the probe printed nothing"}
+
+
+def check_registration(adapters, gpus):
+    """GPU memory is registered with each adapter, as a transfer would: by nvidia_peermem and by dma-buf."""
+    name = "GPUDirect RDMA"
+    loaded = [module for module in ("nvidia_peermem", "nv_peer_mem") if files.exists("/sys/module/" + module)]
+    modules = "module %s" % " and ".join(loaded) if loaded else "neither nvidia_peermem nor nv_peer_mem is loaded"
+    if not adapters or not gpus:
+        lacking = "no adapter" if not adapters else "no GPU"
+        return unchecked(name, "%s to register memory with (%s)" % (lacking, modules))
+    if all(nic.link == "Slingshot" for nic in adapters):
+        return unchecked(name, "Slingshot registers by libfabric; see the check of libfabric")
+    found = probe("register")
+    if "error" in found:
+        return broken(name, "%s; %s" % (found["error"], modules), "install rdma-core (libibverbs.so.1)")
+    working = {device: ways for device, ways in found["devices"].items() if ways["peermem"] or ways["dmabuf"]}
+    text = "; ".join("%s: %s" % (device, describe_ways(ways)) for device, ways in found["devices"].items())
+    if not working:
+        return broken(name, "%s; %s: messages of GPU memory go through host memory" % (text, modules), RDMA_REMEDY)
+    if loaded == ["nv_peer_mem"]:
+        return slow(name, text + "; nv_peer_mem is outdated", "replace it by nvidia_peermem of the driver")
+    return ok(name, "%s (%s)" % (text, modules))
+
+
+def describe_ways(ways):
+    words = [word for word, key in (("peer memory", "peermem"), ("dma-buf", "dmabuf")) if ways[key]]
+    return "1 MiB of GPU memory registered by " + " and ".join(words) if words else "refused (%s)" % ways["why"]
+
+
+def check_gdrcopy(gpus):
+    """Module, library, and copies through a mapping of GPU memory, timed."""
+    name, module = "gdrcopy", files.exists("/sys/module/gdrdrv")
+    if not gpus:
+        return unchecked(name, "no GPU to copy to (module gdrdrv %s)" % ("loaded" if module else "not loaded"))
+    if not module and not files.exists("/dev/gdrdrv"):
+        return unchecked(name, "the module gdrdrv is not loaded; between the GPUs of one host Weft does not need it",
+                         "for small messages over a network: install gdrcopy and `modprobe gdrdrv`")  # fmt: skip
+    if not files.usable("/dev/gdrdrv"):
+        return broken(name, "/dev/gdrdrv cannot be opened", "chmod 666 /dev/gdrdrv (gdrcopy's installer does); in a "
+                      "container: --device=/dev/gdrdrv")  # fmt: skip
+    found = probe("gdrcopy")
+    if "error" in found:
+        return broken(name, found["error"], "install libgdrapi.so.2 of the version of the module gdrdrv")
+    text = "8 bytes to the GPU in %.2f us; read back as written" % found["write_us"]
+    if found["write_us"] > 5:
+        return slow(name, text, "the mapping is slow: is the process bound to the GPU's NUMA node?")
+    return ok(name, text)
+
+
+def check_ucx(gpus):
+    tool = shutil.which("ucx_info")
+    if not tool:
+        return unchecked("UCX", "ucx_info is not on the PATH")
+    outcome = children.run([tool, "-d"], 30)
+    version = children.run([tool, "-v"], 30).out
+    text = next((line.strip("# \n") for line in version.splitlines() if "ersion" in line), "UCX")
+    if not outcome.good:
+        return broken("UCX", outcome.reason(), "run `ucx_info -d` and read its message")
+    transports = {line.split(":", 1)[1].strip() for line in outcome.out.splitlines() if "Transport:" in line}
+    with_cuda = sorted(name for name in transports if name.startswith(("cuda", "gdr")))
+    if with_cuda:
+        return ok("UCX", "%s with %s" % (text, ", ".join(with_cuda)))
+    if not gpus:
+        return unchecked("UCX", "%s; without a GPU it shows no CUDA transport even if it has them" % text)
+    return slow("UCX", text + ", built without CUDA: GPU memory goes through host memory on its way to the network",
+                "install a UCX that is configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and "
+                "put its lib folder first in LD_LIBRARY_PATH")  # fmt: skip
+
+
+def check_libfabric(gpus):
+    tool = shutil.which("fi_info")
+    if not tool:
+        return unchecked("libfabric", "fi_info is not on the PATH")
+    outcome = children.run([tool, "-l"], 30)
+    if not outcome.good:
+        return broken("libfabric", outcome.reason(), "run `fi_info -l` and read its message")
+    providers = [line.strip().rstrip(":") for line in outcome.out.splitlines() if line.strip().endswith(":")]
+    text = "providers: " + ", ".join(providers)
+    if not gpus:
+        return unchecked("libfabric", text + "; no GPU whose memory it could be asked to take")
+    takes = children.run([tool, "-c", "FI_HMEM"], 30)
+    named = sorted({line.split()[-1] for line in takes.out.splitlines() if line.startswith("provider:")})
+    if takes.good and named:
+        return ok("libfabric", "%s; GPU memory: %s" % (text, ", ".join(named)))
+    return slow("libfabric", text + "; none takes GPU memory (FI_HMEM)", "install a libfabric that is configured with "
+                "--with-cuda, and on Slingshot the provider cxi or lnx")  # fmt: skip
+
+
+def check_variables():
+    """Settings of UCX and libfabric that switch GPU support off without a word."""
+    hiding = []
+    transports = os.environ.get("UCX_TLS", "")
+    if transports and not transports.startswith("^") and transports != "all" and "cuda" not in transports:
+        hiding.append("UCX_TLS=%s has no cuda" % transports)
+    if transports.startswith("^") and "cuda" in transports:
+        hiding.append("UCX_TLS=%s leaves cuda out" % transports)
+    if os.environ.get("UCX_IB_GPU_DIRECT_RDMA", "").lower() in ("0", "n", "no", "off"):
+        hiding.append("UCX_IB_GPU_DIRECT_RDMA=" + os.environ["UCX_IB_GPU_DIRECT_RDMA"])
+    if os.environ.get("FI_HMEM", "").lower() == "system":
+        hiding.append("FI_HMEM=system")
+    if hiding:
+        return slow("environment", "; ".join(hiding), "unset these variables, or add cuda_copy,cuda_ipc to UCX_TLS")
+    found = [name for name in HIDING if name in os.environ]
+    return ok("environment", "set here: %s" % ", ".join(found) if found else "nothing switches GPU support off")

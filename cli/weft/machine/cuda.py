@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The CUDA driver, by its own interface: no toolkit and no Python package is needed. No context is made unless asked.
+import contextlib
+import ctypes
+import os
+
+UNIFIED_ADDRESSING, MAJOR, MINOR, CLOCK_RATE = 41, 75, 76, 13  # CUdevice_attribute
+
+
+class Unavailable(Exception):
+    """There is no usable driver; the text says why."""
+
+
+def library_name():
+    return os.environ.get("WEFT_CUDA_DRIVER") or "libcuda.so.1"
+
+
+class Driver:
+    """The driver after cuInit; raises Unavailable."""
+
+    def __init__(self):
+        self.name = library_name()
+        try:
+            self.library = ctypes.CDLL(self.name)
+        except OSError as error:
+            raise Unavailable("no driver (%s)" % error) from None
+        self.check("cuInit", 0)
+        version = ctypes.c_int()
+        self.check("cuDriverGetVersion", ctypes.byref(version))
+        self.version = "%d.%d" % (version.value // 1000, version.value % 1000 // 10)
+
+    def call(self, name, *arguments):
+        """(CUDA's result, its text)."""
+        try:
+            result = getattr(self.library, name)(*arguments)
+        except AttributeError:
+            return -1, "%s has no %s" % (self.name, name)
+        return result, self.error_text(result) if result else ""
+
+    def error_text(self, result):
+        text = ctypes.c_char_p()
+        with contextlib.suppress(AttributeError):
+            self.library.cuGetErrorName(result, ctypes.byref(text))
+        return text.value.decode() if text.value else "error %d" % result
+
+    def check(self, name, *arguments):
+        result, text = self.call(name, *arguments)
+        if result != 0:
+            raise Unavailable("%s: %s" % (name, text))
+
+    def count(self):
+        count = ctypes.c_int()
+        self.check("cuDeviceGetCount", ctypes.byref(count))
+        return count.value
+
+    def devices(self):
+        """One dictionary a visible device."""
+        return [self.describe(ordinal) for ordinal in range(self.count())]
+
+    def handle(self, ordinal):
+        device = ctypes.c_int()
+        self.check("cuDeviceGet", ctypes.byref(device), ordinal)
+        return device
+
+    def describe(self, ordinal):
+        device = self.handle(ordinal)
+        name, pci = ctypes.create_string_buffer(128), ctypes.create_string_buffer(32)
+        uuid, memory = (ctypes.c_ubyte * 16)(), ctypes.c_size_t()
+        self.check("cuDeviceGetName", name, 128, device)
+        self.check("cuDeviceGetPCIBusId", pci, 32, device)
+        self.check("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+        if self.call("cuDeviceGetUuid_v2", uuid, device)[0] != 0:
+            self.check("cuDeviceGetUuid", uuid, device)
+        return {
+            "ordinal": ordinal,
+            "name": name.value.decode(),
+            "pci": pci.value.decode().lower(),
+            "uuid": bytes(uuid).hex(),
+            "memory_bytes": memory.value,
+            "compute_capability": "%s.%s" % (self.attribute(device, MAJOR), self.attribute(device, MINOR)),
+        }
+
+    def attribute(self, device, which):
+        value = ctypes.c_int()
+        result, _ = self.call("cuDeviceGetAttribute", ctypes.byref(value), which, device)
+        return value.value if result == 0 else "?"
+
+    def peer_access(self, one, other):
+        """Whether the driver lets device `one` reach the memory of `other`."""
+        can = ctypes.c_int()
+        self.check("cuDeviceCanAccessPeer", ctypes.byref(can), self.handle(one), self.handle(other))
+        return bool(can.value)
+
+    @contextlib.contextmanager
+    def memory(self, ordinal, size):
+        """Address of `size` bytes of device memory, with the device's primary context current."""
+        device, context = self.handle(ordinal), ctypes.c_void_p()
+        self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        address = ctypes.c_uint64()
+        try:
+            self.check("cuCtxSetCurrent", context)
+            self.check("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+            yield address.value
+        finally:
+            if address.value:
+                self.call("cuMemFree_v2", address)
+            self.call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+def open_driver():
+    """(Driver or None, why not)."""
+    try:
+        return Driver(), ""
+    except Unavailable as reason:
+        return None, str(reason)
+
+
+def visible_count():
+    """Devices that CUDA shows to this process; 0 without a driver."""
+    driver, _ = open_driver()
+    try:
+        return driver.count() if driver else 0
+    except Unavailable:
+        return 0

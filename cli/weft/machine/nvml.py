@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# NVML, NVIDIA's management library: what CUDA does not tell (NVLink, throttling, ECC, MIG). Optional everywhere.
+import ctypes
+
+LIBRARY = "libnvidia-ml.so.1"
+MAX_LINKS = 18
+LINK_GB_S = {1: 20, 2: 25, 3: 25, 4: 25, 5: 50, 6: 50}  # one link, one direction, by NVLink version
+COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+# nvml.h, nvmlClocksEventReasons: those that cost speed.
+SLOWDOWNS = {
+    0x08: "hardware slowdown", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake", 0x04: "power cap",
+}  # fmt: skip
+ANCESTORS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+
+
+class Nvml:
+    """NVML after nvmlInit; raises OSError with the reason."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL(LIBRARY)
+        status = self.library.nvmlInit_v2()
+        if status != 0:
+            raise OSError("%s: nvmlInit: error %d" % (LIBRARY, status))
+
+    def driver_version(self):
+        text = ctypes.create_string_buffer(80)
+        return text.value.decode() if self._call("nvmlSystemGetDriverVersion", text, 80) else None
+
+    def count(self):
+        return self._number(ctypes.c_uint, "nvmlDeviceGetCount_v2") or 0
+
+    def device(self, pci):
+        """The handle of the device at a PCI address; None when NVML does not know it."""
+        handle = ctypes.c_void_p()
+        known = self._call("nvmlDeviceGetHandleByPciBusId_v2", pci.encode(), ctypes.byref(handle))
+        return handle if known else None
+
+    def links(self, device):
+        """(active links, links, GB/s of one in one direction)."""
+        states = [self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkState", device, link) for link in range(MAX_LINKS)]
+        known = [state for state in states if state is not None]
+        version = self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkVersion", device, 0) if known else None
+        return sum(known), len(known), LINK_GB_S.get(version, 25)
+
+    def nvlink_between(self, one, other):
+        """Whether the driver copies between two devices by NVLink (nvmlDeviceGetP2PStatus, NVLINK)."""
+        return self._number(ctypes.c_uint, "nvmlDeviceGetP2PStatus", one, other, 2) == 0
+
+    def ancestor(self, one, other):
+        """How two devices are connected by PCIe: a word of `nvidia-smi topo -m`."""
+        level = self._number(ctypes.c_uint, "nvmlDeviceGetTopologyCommonAncestor", one, other)
+        return ANCESTORS.get(level)
+
+    def slowdowns(self, device):
+        """Why the clocks are lower than they could be."""
+        reasons = self._number(ctypes.c_ulonglong, "nvmlDeviceGetCurrentClocksThrottleReasons", device) or 0
+        return [name for bit, name in SLOWDOWNS.items() if reasons & bit]
+
+    def uncorrected_errors(self, device):
+        """Of memory, since the driver was loaded; None without ECC."""
+        return self._number(ctypes.c_ulonglong, "nvmlDeviceGetTotalEccErrors", device, 1, 0)
+
+    def ecc_enabled(self, device):
+        now, later = ctypes.c_uint(), ctypes.c_uint()
+        return bool(now.value) if self._call("nvmlDeviceGetEccMode", device, ctypes.byref(now), ctypes.byref(later)) \
+            else None  # fmt: skip
+
+    def mig(self, device):
+        """Whether the device is split into instances; None where it cannot be."""
+        now, later = ctypes.c_uint(), ctypes.c_uint()
+        return bool(now.value) if self._call("nvmlDeviceGetMigMode", device, ctypes.byref(now), ctypes.byref(later)) \
+            else None  # fmt: skip
+
+    def compute_mode(self, device):
+        return COMPUTE_MODES.get(self._number(ctypes.c_uint, "nvmlDeviceGetComputeMode", device))
+
+    def temperature(self, device):
+        return self._number(ctypes.c_uint, "nvmlDeviceGetTemperature", device, 0)
+
+    def pcie(self, device):
+        """(generation, width, largest generation, largest width) of the device's PCIe link."""
+        calls = ("CurrPcieLinkGeneration", "CurrPcieLinkWidth", "MaxPcieLinkGeneration", "MaxPcieLinkWidth")
+        return tuple(self._number(ctypes.c_uint, "nvmlDeviceGet" + call, device) for call in calls)
+
+    def _call(self, name, *arguments):
+        function = getattr(self.library, name, None)
+        return function is not None and function(*arguments) == 0
+
+    def _number(self, kind, name, *arguments):
+        value = kind()
+        return value.value if self._call(name, *arguments, ctypes.byref(value)) else None
+
+
+def open_nvml():
+    """(Nvml or None, why not)."""
+    try:
+        return Nvml(), ""
+    except (OSError, AttributeError) as error:
+        return None, str(error)

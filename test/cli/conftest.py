@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Fixtures: the command line in this process, from the source tree, on the prefix under test; made-up machines.
+import os
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "cli"))
+sys.dont_write_bytecode = True
+
+from weft import prefix  # noqa: E402
+from weft.__main__ import main  # noqa: E402
+from weft.machine import cuda, files, nvml  # noqa: E402
+
+PREFIX = os.environ["MPI_PREFIX"]
+
+
+class Result:
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture(autouse=True)
+def on_prefix(monkeypatch):
+    monkeypatch.setattr(prefix, "find", lambda: PREFIX)
+    for name in list(os.environ):
+        if name.startswith(("PMI_", "PMIX_", "SLURM_", "OMPI_", "UCX_", "FI_")) or name in ("CUDA_VISIBLE_DEVICES",):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def weft(capfd):
+    """weft(words...): the command's Result."""
+
+    def call(*words):
+        capfd.readouterr()
+        try:
+            status = main(list(words))
+        except SystemExit as end:
+            status = end.code
+        sys.stdout.flush()
+        captured = capfd.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """Two emulated GPUs."""
+    monkeypatch.setenv("WEFT_CUDA_DRIVER", os.environ["EMUCUDA"])
+
+
+@pytest.fixture
+def no_driver(monkeypatch):
+    """No GPU, whatever this machine has."""
+    monkeypatch.delenv("WEFT_CUDA_DRIVER", raising=False)
+    monkeypatch.setattr(cuda, "library_name", lambda: "libnot-there.so")
+    monkeypatch.setattr(nvml, "LIBRARY", "libnot-there.so")
+
+
+class Machine:
+    """A tree in place of the kernel's file systems."""
+
+    def __init__(self, root):
+        self.root = str(root)
+
+    def write(self, name, text=""):
+        path = os.path.join(self.root, name.lstrip("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        mode = "wb" if isinstance(text, bytes) else "w"
+        with open(path, mode) as file:
+            file.write(text)
+
+    def link(self, name, target):
+        path = os.path.join(self.root, name.lstrip("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.makedirs(os.path.join(self.root, target.lstrip("/")), exist_ok=True)
+        os.symlink(os.path.relpath(os.path.join(self.root, target.lstrip("/")), os.path.dirname(path)), path)
+
+    def pci(self, place, vendor, kind, numa=0, config=b""):
+        """A device at a place such as pci0000:00/0000:00:01.0/0000:10:00.0."""
+        folder, address = "/sys/devices/" + place, place.rsplit("/", 1)[-1]
+        self.write(folder + "/vendor", "0x%04x\n" % vendor)
+        self.write(folder + "/class", "0x%06x\n" % kind)
+        self.write(folder + "/numa_node", "%d\n" % numa)
+        self.write(folder + "/config", config)
+        self.link("/sys/bus/pci/devices/" + address, folder)
+        return folder
+
+    def gpu(self, place, numa=0):
+        return self.pci(place, 0x10DE, 0x030200, numa)
+
+    def nic(self, name, place, state="4: ACTIVE", numa=0, driver="mlx5_core"):
+        folder = self.pci(place, 0x15B3, 0x020700, numa)
+        self.link("/sys/class/infiniband/%s/device" % name, folder)
+        self.link(folder.rstrip("/") + "/driver", "/sys/bus/pci/drivers/" + driver)
+        port = "/sys/class/infiniband/%s/ports/1/" % name
+        self.write(port + "state", state + "\n")
+        self.write(port + "rate", "400 Gb/sec (4X NDR)\n")
+        self.write(port + "link_layer", "InfiniBand\n")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    root = tmp_path / "root"
+    root.mkdir()
+    monkeypatch.setattr(files, "ROOT", str(root))
+    return Machine(root)
+
+
+@pytest.fixture
+def fake_nvml(monkeypatch):
+    """NVML of two GPUs with 18 NVLinks each; the environment's FAKE_NVML_* make them ill."""
+    monkeypatch.setattr(nvml, "LIBRARY", os.path.join(os.environ["FAKES"], "libcli_fake_nvml.so"))

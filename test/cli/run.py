@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs pytest on this folder in this process and measures how much of cli/ is run. Words are passed to pytest; with
+# any, the coverage is only printed.
+import importlib.util
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CLI = os.path.join(os.path.dirname(os.path.dirname(HERE)), "cli")
+LEAST = 90  # percent of the lines
+
+
+def main(words):
+    for package in ("pytest", "coverage"):
+        if importlib.util.find_spec(package) is None:
+            print("skipped: needs the Python package %s" % package)
+            return 77
+    import coverage
+    import pytest
+
+    sys.dont_write_bytecode = True
+    measured = coverage.Coverage(source=[os.path.join(CLI, "weft")])
+    measured.start()
+    status = pytest.main(["-q", "-p", "no:cacheprovider", *(words or [HERE])])
+    measured.stop()
+    measured.save()
+    percent = measured.report(skip_covered=True, show_missing=True)
+    if status == 0 and not words and percent < LEAST:
+        print("coverage of cli/: %.1f percent, at least %d are asked for" % (percent, LEAST))
+        return 1
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

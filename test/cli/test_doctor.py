@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft doctor on made-up machines: every check in each of its states, and real runs on host and emulated memory.
+import json
+import os
+import stat
+import struct
+import subprocess
+
+import pytest
+from weft import library, output
+from weft.doctor import cluster, gpu, host, network, other, probe
+from weft.doctor.finding import BROKEN, OK, SLOW, UNCHECKED, Finding, worst
+from weft.machine import cuda, pci, system
+
+PREFIX = os.environ["MPI_PREFIX"]
+
+
+def script(path, text):
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def by_check(text):
+    (findings,) = json.loads(text)["nodes"].values()
+    return {finding["check"]: finding for finding in findings}
+
+
+def test_without_a_gpu(weft, no_driver, machine):
+    found = weft("doctor", "--json")
+    assert found.status == 0, found.err
+    checks = by_check(found.out)
+    assert (
+        checks["mpiexec and messages"]["status"] == OK
+        and "us for 8 bytes" in checks["mpiexec and messages"]["evidence"]
+    )
+    assert {checks[name]["status"] for name in gpu.ALL_CHECKS} == {UNCHECKED}
+    assert checks["gdrcopy"]["status"] == UNCHECKED
+    assert all(finding["evidence"] for finding in checks.values())
+    assert "not checked" in weft("doctor", "--only", "gpu").out
+
+
+def test_emulated_gpus(weft, emulated, fake_nvml, monkeypatch):
+    monkeypatch.setattr(gpu, "PAIR_BYTES", 1 << 20)
+    checks = by_check(weft("doctor", "--only", "gpu", "--json").out)
+    assert checks["driver and device files"]["status"] == OK
+    assert checks["peer access"]["status"] == OK
+    assert checks["CUDA IPC"]["status"] == SLOW  # an emulated GPU does not copy at the speed of 18 NVLinks
+    assert "18 NVLinks of 25 GB/s" in checks["CUDA IPC"]["evidence"]
+    found = weft("doctor", "--only", "gpu", "--strict")
+    assert found.status == 1 and "see 1" in found.out and "1. nvidia-smi topo" in found.out
+    driver = cuda.Driver()
+    monkeypatch.setattr(driver, "peer_access", lambda one, other: False)
+    assert gpu.check_peer_access(driver, driver.devices()).status == SLOW
+    assert gpu.check_peer_access(driver, driver.devices()[:1]).status == UNCHECKED
+
+
+def test_a_program_that_fails(emulated, monkeypatch):
+    monkeypatch.setenv("EMUCUDA_FAIL", "cuMemAlloc_v2:1:2")
+    monkeypatch.setattr(host.prefix, "program", lambda name: "/bin/false")
+    findings = list(gpu.check_pairs(cuda.Driver().devices(), None, {}))
+    assert [finding.status for finding in findings] == [BROKEN, UNCHECKED]
+    assert [finding.status for finding in host.check_messages()] == [BROKEN, UNCHECKED]
+
+
+@pytest.mark.parametrize("variable,value,check,status", [
+    ("FAKE_NVML_MIG", "1", gpu.check_mode, SLOW),
+    ("FAKE_NVML_MODE", "2", gpu.check_mode, BROKEN),
+    ("FAKE_NVML_MODE", "3", gpu.check_mode, SLOW),
+    ("FAKE_NVML_MODE", "0", gpu.check_mode, OK),
+    ("FAKE_NVML_ECC", "3", gpu.check_ecc, BROKEN),
+    ("FAKE_NVML_ECC", "0", gpu.check_ecc, OK),
+    ("FAKE_NVML_NO_ECC", "1", gpu.check_ecc, UNCHECKED),
+    ("FAKE_NVML_THROTTLE", "0x40", gpu.check_clocks, SLOW),
+    ("FAKE_NVML_THROTTLE", "0", gpu.check_clocks, OK),
+    ("FAKE_NVML_WIDTH", "8", gpu.check_pcie, SLOW),
+    ("FAKE_NVML_WIDTH", "16", gpu.check_pcie, OK),
+])  # fmt: skip
+def test_health(fake_nvml, monkeypatch, variable, value, check, status):
+    monkeypatch.setenv(variable, value)
+    manager, _ = gpu.nvml.open_nvml()
+    finding = check(manager, {0: manager.device("0000:10:00.0")}, "")
+    assert finding.status == status and bool(finding.remedy) == (status in (SLOW, BROKEN))
+    assert check(None, {}, "no NVML").status == UNCHECKED
+
+
+def test_nvml_that_does_not_start(fake_nvml, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML_INIT", "9")
+    assert gpu.nvml.open_nvml() == (None, gpu.nvml.LIBRARY + ": nvmlInit: error 9")
+
+
+def test_driver_and_files(machine, monkeypatch):
+    monkeypatch.delenv("WEFT_CUDA_DRIVER", raising=False)
+    machine.gpu("pci0000:00/0000:00:01.0/0000:10:00.0")
+    assert gpu.check_driver()[1].status == BROKEN and "/dev/nvidiactl" in gpu.check_driver()[1].evidence
+    machine.write("/dev/nvidiactl")
+    machine.write("/dev/nvidia-uvm")
+    monkeypatch.setattr(cuda, "library_name", lambda: "libnot-there.so")
+    assert "libnot-there" in gpu.check_driver()[1].evidence
+
+
+def test_old_driver(emulated, monkeypatch):
+    monkeypatch.setenv("EMUCUDA_VERSION", "11000")
+    driver, finding = gpu.check_driver()
+    assert driver and finding.status == BROKEN and "11.3" in finding.remedy
+
+
+def test_slurm_hides_gpus(machine, emulated, monkeypatch):
+    for slot in range(4):
+        machine.gpu("pci0000:00/0000:00:0%d.0/0000:1%d:00.0" % (slot, slot))
+    devices = [{"name": "GPU", "ordinal": 0}]
+    assert gpu.check_visible(devices).status == OK
+    monkeypatch.setenv("SLURM_GPUS_PER_TASK", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    finding = gpu.check_visible(devices)
+    assert finding.status == SLOW and "--gpu-bind=none" in finding.remedy and "1 of 4" in finding.evidence
+
+
+def test_judged_pairs(fake_nvml, monkeypatch):
+    manager, _ = gpu.nvml.open_nvml()
+    handles = {0: manager.device("a"), 1: manager.device("b")}
+    good = {"from": 0, "to": 1, "error": "", "ipc_gb_s": 380, "latency_us": 5, "message_gb_s": 370}
+    assert gpu.judge_mappings([good], [0, 1], manager, handles).status == OK
+    assert gpu.judge_mappings([{**good, "error": "invalid handle"}], [0, 1], manager, handles).status == BROKEN
+    assert gpu.judge_mappings([{**good, "ipc_gb_s": 50}], [0, 1], manager, handles).status == SLOW
+    monkeypatch.setenv("FAKE_NVML_LINKS", "0")
+    found = gpu.judge_mappings([{**good, "ipc_gb_s": 50}], [0, 1], manager, handles)
+    assert found.status == OK and "PCIe gen 5 x16" in found.evidence
+    assert gpu.judge_messages([good], ["slow path p2p.device_not_mapped (why): half"]).status == SLOW
+    assert gpu.judge_messages([good], []).status == OK
+    assert host.slow_paths("weft[0]: slow path a (b): c\nweft[1]: slow path a (b): c\nother\n") == [
+        "slow path a (b): c"
+    ]
+
+
+def test_host_limits(machine, monkeypatch):
+    assert host.check_ptrace().status == OK
+    machine.write("/proc/sys/kernel/yama/ptrace_scope", "1\n")
+    assert host.check_ptrace().status == OK
+    machine.write("/proc/sys/kernel/yama/ptrace_scope", "2\n")
+    assert host.check_ptrace().status == SLOW
+    assert host.check_shm().evidence.startswith("not there")
+    monkeypatch.setattr(system, "shm_bytes", lambda: (64 << 20, 1 << 20))
+    assert host.check_shm().status == SLOW and "--shm-size" in host.check_shm().remedy
+    monkeypatch.setattr(system, "memlock_bytes", lambda: 65536)
+    assert host.check_memlock().status == OK
+    machine.nic("mlx5_0", "pci0000:00/0000:00:01.0/0000:12:00.0")
+    assert host.check_memlock().status == BROKEN
+    monkeypatch.setattr(system, "memlock_bytes", lambda: None)
+    assert host.check_memlock().status == OK
+    machine.write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]")
+    machine.write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0")
+    assert host.check_hugepages().status == SLOW
+    machine.write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "8")
+    assert host.check_hugepages().status == OK and "8 of 2048 KiB" in host.check_hugepages().evidence
+    assert host.check_governor().status == UNCHECKED
+    machine.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+    assert host.check_governor().status == SLOW
+    machine.write("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
+    assert host.check_governor().status == OK
+
+
+def test_a_broken_setting(monkeypatch):
+    monkeypatch.setenv("WEFT_P2P_CREDIT", "many")
+    assert host.check_library().status == BROKEN and "WEFT_P2P_CREDIT" in host.check_library().evidence
+
+
+def test_copied_twice(monkeypatch):
+    line = {"from": 0, "to": 1, "error": "", "latency_us": 1, "message_gb_s": 2}
+    outcome = host.children.Outcome(0, None, False, "", "")
+    monkeypatch.setattr(
+        host, "run_pairs", lambda *_: (outcome, [line], ["slow path p2p.no_single_copy (EPERM): twice"])
+    )
+    assert [finding.status for finding in host.check_messages()] == [OK, SLOW]
+
+
+def extended(capability, control):
+    """A configuration space with one extended capability."""
+    space = bytearray(4096)
+    struct.pack_into("<IHH", space, 0x100, capability | 1 << 16, 0, control)
+    return bytes(space)
+
+
+def test_iommu_and_acs(machine):
+    assert host.check_iommu().status == UNCHECKED
+    bridge = machine.pci("pci0000:00/0000:00:01.0", 0x8086, 0x060400, config=extended(0x000D, 0))
+    machine.gpu("pci0000:00/0000:00:01.0/0000:10:00.0")
+    assert host.check_iommu().status == OK
+    machine.write(bridge + "/config", extended(0x000D, 0x0004))
+    assert host.check_iommu().status == SLOW and "0000:00:01.0" in host.check_iommu().evidence
+    machine.write(bridge + "/config", b"short")
+    assert host.check_iommu().status == UNCHECKED
+    machine.write(bridge + "/config", extended(0x0001, 0x0004))
+    machine.write("/sys/kernel/iommu_groups/0/type", "identity\n")
+    assert host.check_iommu().status == OK and "passthrough" in host.check_iommu().evidence
+    machine.write("/sys/kernel/iommu_groups/1/type", "DMA-FQ\n")
+    assert host.check_iommu().status == SLOW
+
+
+def test_containers(machine, monkeypatch):
+    assert system.container() is None
+    monkeypatch.setenv("APPTAINER_NAME", "x")
+    assert system.container() == "apptainer"
+    machine.write("/run/.containerenv")
+    assert system.container() == "podman"
+    machine.write("/.dockerenv")
+    assert "docker" in host.check_pid_namespace().evidence
+
+
+def test_distances(machine):
+    machine.gpu("pci0000:00/0000:00:01.0/0000:02:00.0/0000:03:00.0/0000:10:00.0", numa=0)
+    machine.nic("a", "pci0000:00/0000:00:01.0/0000:02:00.0/0000:03:00.0/0000:11:00.0")
+    machine.nic("b", "pci0000:00/0000:00:01.0/0000:05:00.0/0000:06:00.0/0000:12:00.0")
+    machine.nic("c", "pci0000:00/0000:00:05.0/0000:13:00.0")
+    machine.nic("d", "pci0000:80/0000:80:01.0/0000:81:00.0", numa=0)
+    machine.nic("e", "pci0000:c0/0000:c0:01.0/0000:c1:00.0", numa=1)
+    far = {nic.name: pci.distance("00000000:10:00.0", nic.pci) for nic in pci.nics()}
+    assert far == {"a": "PIX", "b": "PXB", "c": "PHB", "d": "NODE", "e": "SYS"}
+    assert pci.distance("0000:10:00.0", "0000:99:00.0") is None
+    assert network.check_affinity(pci.nics()).status == OK
+    only_far = [nic for nic in pci.nics() if nic.name == "e"]
+    assert network.check_affinity(only_far).status == SLOW
+    assert network.check_affinity([]).status == UNCHECKED
+
+
+def test_adapters(machine):
+    assert network.check_adapters([]).status == UNCHECKED
+    machine.nic("mlx5_0", "pci0000:00/0000:00:01.0/0000:12:00.0", state="1: DOWN")
+    assert network.check_adapters(pci.nics()).status == BROKEN
+    machine.nic("mlx5_1", "pci0000:00/0000:00:02.0/0000:13:00.0")
+    assert network.check_adapters(pci.nics()).status == SLOW
+    active = [nic for nic in pci.nics() if nic.name == "mlx5_1"]
+    assert network.check_adapters(active).status == BROKEN  # /dev/infiniband is missing
+    machine.write("/dev/infiniband/uverbs0")
+    assert network.check_adapters(active).status == OK
+    machine.link("/sys/class/cxi/cxi0/device", machine.pci("pci0000:40/0000:40:01.0/0000:41:00.0", 0x1590, 0x020000))
+    assert pci.nics()[-1].link == "Slingshot"
+
+
+def fakes(monkeypatch):
+    monkeypatch.setattr(probe, "GDRAPI", os.path.join(os.environ["FAKES"], "libcli_fake_gdrapi.so"))
+    monkeypatch.setattr(probe, "VERBS", os.path.join(os.environ["FAKES"], "libcli_fake_verbs.so"))
+
+
+def run_in_process(name):
+    try:
+        return {"gdrcopy": probe.gdrcopy, "register": probe.register}[name]()
+    except cuda.Unavailable as reason:
+        return {"error": str(reason)}
+
+
+def test_gdrcopy(machine, emulated, monkeypatch):
+    assert network.check_gdrcopy(0).status == UNCHECKED
+    assert network.check_gdrcopy(1).status == UNCHECKED
+    machine.write("/sys/module/gdrdrv/version")
+    assert network.check_gdrcopy(1).status == BROKEN and "/dev/gdrdrv" in network.check_gdrcopy(1).evidence
+    machine.write("/dev/gdrdrv")
+    assert network.check_gdrcopy(1).status == BROKEN  # in a child: the library is not installed
+    fakes(monkeypatch)
+    monkeypatch.setattr(network, "probe", run_in_process)
+    assert network.check_gdrcopy(1).status == OK
+    for illness in ("open", "pin", "map", "lost"):
+        monkeypatch.setenv("FAKE_GDR", illness)
+        assert network.check_gdrcopy(1).status == BROKEN
+    monkeypatch.setattr(network, "probe", lambda name: {"write_us": 50})
+    assert network.check_gdrcopy(1).status == SLOW
+
+
+def test_registration(machine, emulated, monkeypatch):
+    machine.nic("mlx5_0", "pci0000:00/0000:00:01.0/0000:12:00.0")
+    adapters = pci.nics()
+    assert network.check_registration([], 1).status == UNCHECKED
+    fakes(monkeypatch)
+    monkeypatch.setattr(network, "probe", run_in_process)
+    found = network.check_registration(adapters, 1)
+    assert found.status == OK and "peer memory" in found.evidence and "neither" in found.evidence
+    machine.write("/sys/module/nv_peer_mem/version")
+    assert network.check_registration(adapters, 1).status == SLOW
+    for illness in ("none", "closed", "refuse"):
+        monkeypatch.setenv("FAKE_VERBS", illness)
+        assert network.check_registration(adapters, 1).status == BROKEN
+    slingshot = [adapters[0]._replace(link="Slingshot")]
+    assert network.check_registration(slingshot, 1).status == UNCHECKED
+
+
+def test_probe_in_a_child(emulated):
+    words = ["python3", "-m", "weft.doctor.probe", "register"]
+    environment = dict(os.environ, PYTHONPATH=os.path.join(PREFIX, "share", "weft", "python"))
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert "devices" in json.loads(done.stdout) or "error" in json.loads(done.stdout)
+    assert "error" in network.probe("gdrcopy")
+    assert "error" in network.probe("nonsense")
+
+
+def test_ucx_and_libfabric(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path) + ":/usr/bin:/bin")
+    monkeypatch.setattr(network.shutil, "which", lambda name: next(
+        (str(tmp_path / name) for _ in [0] if (tmp_path / name).exists()), None))  # fmt: skip
+    assert network.check_ucx(1).status == UNCHECKED and network.check_libfabric(1).status == UNCHECKED
+    script(tmp_path / "ucx_info", 'if [ $1 = -v ]; then echo "# Library version: 1.17.0"; else\n'
+           'echo "#      Transport: rc_mlx5"; echo "#      Transport: $EXTRA"; fi')  # fmt: skip
+    monkeypatch.setenv("EXTRA", "cuda_copy")
+    assert network.check_ucx(1).status == OK and "1.17.0" in network.check_ucx(1).evidence
+    monkeypatch.setenv("EXTRA", "tcp")
+    assert network.check_ucx(1).status == SLOW and network.check_ucx(0).status == UNCHECKED
+    script(tmp_path / "ucx_info", "exit 1")
+    assert network.check_ucx(1).status == BROKEN
+    script(tmp_path / "fi_info", 'if [ $1 = -l ]; then echo "tcp:"; else [ "$EXTRA" = tcp ] || exit 1; '
+           'echo "provider: verbs"; fi')  # fmt: skip
+    assert network.check_libfabric(1).status == OK and network.check_libfabric(0).status == UNCHECKED
+    monkeypatch.setenv("EXTRA", "none")
+    assert network.check_libfabric(1).status == SLOW
+    script(tmp_path / "fi_info", "exit 1")
+    assert network.check_libfabric(1).status == BROKEN
+
+
+@pytest.mark.parametrize("variable,value,status", [
+    ("UCX_TLS", "rc,sm", SLOW), ("UCX_TLS", "^cuda_ipc", SLOW), ("UCX_TLS", "rc,cuda_copy", OK), ("UCX_TLS", "all", OK),
+    ("UCX_IB_GPU_DIRECT_RDMA", "n", SLOW), ("FI_HMEM", "system", SLOW), ("FI_HMEM", "cuda", OK),
+])  # fmt: skip
+def test_variables(monkeypatch, variable, value, status):
+    assert network.check_variables().status == OK
+    monkeypatch.setenv(variable, value)
+    assert network.check_variables().status == status
+
+
+def nodes():
+    good, bad = Finding("shm", OK, "fine", ""), Finding("shm", BROKEN, "full", "empty it")
+    return {**{"n%d" % at: [good] for at in range(5)}, "n5": [bad], "n6": [good, Finding("gpu", UNCHECKED, "none", "")]}
+
+
+def test_merge():
+    rows = cluster.merge(nodes())
+    assert rows[0][:3] == ("shm", OK, "6 nodes") and rows[1][:3] == ("", BROKEN, "n5")
+    assert rows[2][:3] == ("gpu", UNCHECKED, "n6")
+    assert cluster.merge({"a": [Finding("x", OK, "", "")], "b": [Finding("x", OK, "", "")]})[0][2] == "all 2"
+    assert worst([]) == OK and cluster.unused("a", {"a": 1}) == "a (1)"
+
+
+def test_agreement():
+    one = {"node": "n", "boot": "b", "pid": "1", "ipc": "1", "visible": None}
+    assert {finding.status for finding in cluster.agreement([one, one])} == {OK}
+    assert {finding.status for finding in cluster.agreement([one, {**one, "pid": "2", "visible": "1"}])} == {BROKEN}
+
+
+class Solo:
+    """A job of made-up ranks, seen from rank 0."""
+
+    rank, size = 0, 2
+
+    def __init__(self, others):
+        self.others = others
+
+    def gather(self, value):
+        return [value, self.others[type(value)](value)]
+
+    def share(self, value):
+        return value
+
+    def end(self):
+        pass
+
+
+def test_survey_and_job(weft, monkeypatch, machine):
+    job = Solo(
+        {
+            dict: lambda place: {**place, "boot": "other", "node": "far"},
+            list: lambda found: [*found, ["x", SLOW, "e", "r"]],
+        }
+    )
+    found = cluster.survey(job, lambda: [Finding("x", OK, "e", "")])
+    assert list(found)[1] == "far" and found["far"][1].status == SLOW
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv("PMI_SIZE", "2")
+    assert cluster.started_by_launcher()
+    monkeypatch.setattr(cluster, "Job", lambda: job)
+    shown = weft("doctor", "--only", "host")
+    assert shown.status == 0 and "all 2" in shown.out and "far" in shown.out
+
+    def refuse():
+        raise OSError("MPI_Init fails")
+
+    monkeypatch.setattr(cluster, "Job", refuse)
+    assert weft("doctor").status == 1
+
+
+def test_under_mpiexec():
+    words = [
+        os.path.join(PREFIX, "bin", "mpiexec"),
+        "-n",
+        "2",
+        os.path.join(PREFIX, "bin", "weft"),
+        "doctor",
+        "--only",
+        "host",
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "the same for 2 ranks" in done.stdout and done.stdout.count("mpiexec and messages") == 1
+
+
+def fake_mpi(tmp_path, mpiexec='exec "%s/bin/mpiexec" "$@"' % PREFIX, mpicc='exec "%s/bin/mpicc" "$@"' % PREFIX):
+    """An installation whose programs are Weft's, as far as the scripts leave them."""
+    (tmp_path / "bin").mkdir()
+    if mpiexec:
+        script(tmp_path / "bin" / "mpiexec", mpiexec)
+    return script(tmp_path / "bin" / "mpicc", mpicc)
+
+
+def test_another_mpi(weft, emulated, tmp_path):
+    checks = by_check(weft("doctor", "--json", "--mpi", fake_mpi(tmp_path)).out)
+    assert checks["library"]["evidence"].startswith("Weft")
+    assert "cuda" in checks["what it says of itself"]["evidence"]
+    assert checks["small messages of GPU memory"]["status"] == OK
+    assert checks["reductions of GPU memory"]["status"] == OK
+
+
+def test_another_mpi_without_a_gpu(weft, no_driver, tmp_path):
+    found = weft("doctor", "--mpi", fake_mpi(tmp_path))
+    assert found.status == 0 and "no GPU is usable" in found.out
+
+
+def test_another_mpi_that_crashes(weft, emulated, tmp_path):
+    crash = 'case "$*" in *cuda*) kill -SEGV $$;; *latency*) exit 3;; esac; exec "%s/bin/mpiexec" "$@"' % PREFIX
+    found = weft("doctor", "--json", "--mpi", fake_mpi(tmp_path, crash))
+    assert found.status == 1
+    checks = by_check(found.out)
+    assert checks["large messages of GPU memory"]["evidence"].startswith("it crashed (SIGSEGV)")
+    assert checks["host messages"]["status"] == BROKEN
+
+
+def test_mpicc_that_does_not_work(weft, tmp_path):
+    (tmp_path / "a").mkdir()
+    for mpicc, reason in (
+        ("/not/there", "is not a program"),
+        (fake_mpi(tmp_path, mpicc="exit 1"), "does not compile"),
+        (fake_mpi(tmp_path / "a", mpiexec=None), "no mpiexec"),
+    ):
+        refused = weft("doctor", "--mpi", mpicc)
+        assert refused.status == 2 and reason in refused.err and len(refused.err.splitlines()) == 1
+
+
+def test_slow_large_messages(tmp_path):
+    class Slow:
+        folder, name, mpicc, mpiexec = str(tmp_path), "X", "mpicc", "mpiexec"
+
+        def build(self, program):
+            return program
+
+        def run(self, ranks, program, options, seconds):
+            output.write_file(options[-1], output.json_text({"rows": [{"size": 1 << 20, "latency_us": 9000}]}))
+            return host.children.Outcome(0, None, False, "", "")
+
+    assert other.try_out(Slow(), "large", "latency", ["-d", "cuda"], "yes").status == SLOW
+    assert library.path().startswith(PREFIX)

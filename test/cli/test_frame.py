@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The frame: entry point, output on a terminal and elsewhere, files, children.
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from weft import children, output, prefix
+
+PREFIX = os.environ["MPI_PREFIX"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_version_and_refusals(weft):
+    assert weft("--version").out.startswith("weft ")
+    assert weft().status == 2
+    for words in (("nonsense",), ("info", "--nonsense"), ("doctor", "--only", "nonsense")):
+        refused = weft(*words)
+        assert refused.status == 2
+        assert len(refused.err.splitlines()) == 1 and "--help" in refused.err
+    assert "doctor" in weft("--help").out
+
+
+def test_the_installed_command():
+    for words in ([os.path.join(PREFIX, "bin", "weft")], [sys.executable, "-m", "weft"]):
+        environment = dict(os.environ, PYTHONPATH=os.path.join(PREFIX, "share", "weft", "python"))
+        done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True, env=environment)
+        assert done.stdout.split()[1][0].isdigit()
+    piped = "'%s/bin/weft' info --config | head -n 1" % PREFIX
+    assert subprocess.run(piped, shell=True, capture_output=True, text=True, check=True).stderr == ""
+
+
+def test_plain_table(capsys):
+    output.table(["name", "us"], [["a", "1.5"], ["longer", 22]], numbers=("us",))
+    assert capsys.readouterr().out == "name     us\na       1.5\nlonger   22\n"
+
+
+def test_rich_table(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    pytest.importorskip("rich")
+    output.table(["name", "us"], [["a", "1.5"]], numbers=("us",), style=lambda row: "green")
+    assert "\x1b[" in stream.getvalue() and "1.5" in stream.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not output.fancy(stream)
+
+
+def test_without_rich(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    assert output.rich_or_none() is None
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with output.progress(2, "work") as step:
+        step("first")
+    assert sys.stderr.getvalue() == "work: first (1 of 2)\n"
+
+
+def test_progress_on_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with output.progress(2, "work") as step:
+        step("first")
+    assert "first" in sys.stderr.getvalue()
+
+
+def test_files_are_whole_or_not_there(tmp_path):
+    path = tmp_path / "a.json"
+    output.write_file(str(path), output.json_text({"a": 1}))
+    assert output.read_json(str(path), "a result") == {"a": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+    with pytest.raises(output.Refusal, match="cannot be written"):
+        output.write_file(str(tmp_path / "no" / "a"), "x")
+    with pytest.raises(output.Refusal, match="cannot be written"):
+        output.check_writable(str(tmp_path))
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(output.Refusal):
+        output.write_file(str(tmp_path / "folder"), b"x")
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "folder"]
+    for text, reason in (("{", "no JSON"), ("[]", "JSON object")):
+        path.write_text(text)
+        with pytest.raises(output.Refusal, match=reason):
+            output.read_json(str(path), "a result")
+    with pytest.raises(output.Refusal, match="cannot be read"):
+        output.read_json(str(tmp_path / "none"), "a result")
+
+
+def test_children():
+    assert children.run(["sh", "-c", "echo a; exit 3"], 10).status == 3
+    assert children.run(["sh", "-c", "echo Error: no >&2; exit 3"], 10).reason() == "exit status 3: Error: no"
+    assert children.run(["sh", "-c", "kill -SEGV $$"], 10).reason() == "it crashed (SIGSEGV)"
+    assert children.run(["sh", "-c", "exit 134"], 10).signal == "SIGABRT"
+    assert children.run(["/not/there"], 10).status == 127
+    hung = children.run(["sh", "-c", "sleep 77 & sleep 78"], 0.3)
+    assert hung.timed_out and hung.reason() == "it hung and was killed"
+    assert children.signal_of(15, "BAD TERMINATION: Segmentation fault (signal 11)") == "SIGSEGV"
+    assert children.signal_of(-signal.SIGKILL, "") == "SIGKILL"
+
+
+def test_clean_environment(monkeypatch):
+    monkeypatch.setenv("PMI_RANK", "1")
+    monkeypatch.setenv("KEPT", "x")
+    environment = children.clean_environment(ADDED="y", KEPT=None)
+    assert "PMI_RANK" not in environment and "KEPT" not in environment and environment["ADDED"] == "y"
+
+
+def test_prefix(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    monkeypatch.setattr(prefix, "LIBRARY", "libnot-there.so")
+    with pytest.raises(prefix.NotInstalled, match="run `make`"):
+        prefix.find()
+    monkeypatch.setattr(prefix, "find", lambda: str(tmp_path))
+    for call in (lambda: prefix.program("x"), prefix.sources):
+        with pytest.raises(prefix.NotInstalled, match="missing"):
+            call()
