@@ -6,6 +6,7 @@
 #include "launch/environment.hpp"
 #include "launch/launch.hpp"
 #include "launch/pmi/client.hpp"
+#include "launch/pmix/client.hpp"
 #include "launch/singleton/singleton.hpp"
 
 namespace weft::launch {
@@ -13,6 +14,7 @@ namespace weft::launch {
 Result<std::unique_ptr<Exchange>> connect() {
   Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); };
   if (pmi::offered(lookup)) return pmi::connect(lookup);
+  if (pmix::offered(lookup)) return pmix::connect(lookup);
   WEFT_TRY(refuse_broken_promise(lookup));
   return singleton::create();
 }

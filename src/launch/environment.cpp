@@ -26,7 +26,8 @@ bool is_one_of(std::string_view text, std::span<const std::string_view> names) {
 }
 
 constexpr const char* kRemedy =
-    "Start the program with Weft's mpiexec or Hydra's, or, to run one process alone, unset the variable.";
+    "Start the program with mpiexec, srun --mpi=pmix or prterun, or, to run one process alone, unset the "
+    "variable.";
 
 Error broken_promise(const std::string& variable, const char* value, const char* why) {
   return Error(Errc::other, variable + "=" + value +
@@ -55,15 +56,14 @@ Status refuse_broken_promise(const Lookup& lookup) {
   if (const char* value = more_than_one("PMI_SIZE"))
     return broken_promise("PMI_SIZE", value, "neither PMI_FD nor PMI_PORT is set");
   if (const char* value = lookup("PMIX_RANK"))
-    return Error(
-        Errc::unsupported,
-        std::string("PMIX_RANK=") + value +
-            " is set (a PMIx launcher such as prterun, Open MPI's mpirun or srun --mpi=pmix started this "
-            "process, and this version of Weft does not speak PMIx). " +
-            kRemedy);
+    return Error(Errc::other,
+                 std::string("PMIX_RANK=") + value +
+                     " is set, but PMIX_NAMESPACE is not: was it changed after the launcher set it? " +
+                     kRemedy);
   if (const char* value = more_than_one("SLURM_STEP_NUM_TASKS"))
     return broken_promise("SLURM_STEP_NUM_TASKS", value,
-                          "srun started this step without a PMI that Weft speaks");
+                          "srun started this step without a PMI: srun --mpi=pmix or srun --mpi=pmi2 does; "
+                          "srun --mpi=list shows what there is");
   return {};
 }
 

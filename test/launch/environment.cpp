@@ -33,7 +33,7 @@ std::string refusal(const Variables& variables) {
 TEST(Promise, ManyProcessesOutOfReachAreAnError) {
   for (const Variables& variables :
        {Variables{{"PMI_SIZE", "4"}, {"PMI_RANK", "1"}}, Variables{{"SLURM_STEP_NUM_TASKS", "2"}},
-        Variables{{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}}) {
+        Variables{{"PMIX_RANK", "0"}}}) {
     const std::string text = refusal(variables);
     const std::string name = variables.count("PMI_SIZE") ? "PMI_SIZE=4" : variables.rbegin()->first;
     if (variables.count("PMIX_RANK"))

@@ -93,6 +93,7 @@ class Alone(unittest.TestCase):
             {"SLURM_STEP_NUM_TASKS": "2"},
             {"PMI_SIZE": "2", "PMI_RANK": "0"},
             {"PMIX_RANK": "0"},
+            {"PMIX_NAMESPACE": "nobody", "PMIX_RANK": "0"},
             {"PMI_FD": "200", "PMI_SIZE": "2", "PMI_RANK": "1"},
             {"PMI_PORT": "nowhere", "PMI_ID": "0"},
         ):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A process of a job that uses only weft::launch; mpiexec.py and hydra.py run it. Its first argument says
 // what it does, its exit code and output whether that worked.
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
+#include "base/config.hpp"
 #include "launch/launch.hpp"
 
 using namespace weft;
@@ -76,6 +79,7 @@ int time_fences(launch::Exchange& exchange, int count) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "exchange";
   const std::string argument = argc > 2 ? argv[2] : "";
+  must("settings", config::load());
   auto connected = launch::connect();
   if (!connected) give_up("connect", connected.error());
   launch::Exchange& exchange = **connected;
@@ -104,7 +108,17 @@ int main(int argc, char** argv) {
     std::puts("others go on");
     return 0;
   }
-  if (mode != "abort" && mode != "quit") return 6;
+  if (mode == "die") {
+    must("fence", exchange.fence());
+    if (chosen) ::raise(SIGKILL);
+    std::thread([] {
+      ::sleep(5);
+      std::puts("still here");
+      std::fflush(stdout);
+      ::_exit(7);
+    }).detach();
+  }
+  if (mode != "abort" && mode != "quit" && mode != "die") return 6;
   must("fence", exchange.fence());  // the last rank never comes
   must("finalize", exchange.finalize());
   return 0;

@@ -13,6 +13,7 @@
 #include <functional>
 #include <set>
 
+#include "launch/hosts.hpp"
 #include "launch/key.hpp"
 #include "launch/pmi/mapping.hpp"
 #include "launch/pmi/wire.hpp"
@@ -22,6 +23,8 @@ namespace weft::launch::pmi {
 namespace {
 
 constexpr int kMostRanks = 1 << 30;
+// Slurm reads 1023 bytes of a request and takes the rest for another one.
+constexpr size_t kRequestMax = 1023;
 // First character of every part: another one follows, or none.
 constexpr char kMore = '+', kLast = '.';
 
@@ -53,8 +56,10 @@ class Client final : public Exchange {
   Status send(const std::string& line);
   Result<Message> receive(std::string_view command);
   Result<Message> ask(const Message& request, std::string_view reply);
+  [[nodiscard]] const char* launcher_name(const Lookup& lookup) const;
   /// Sets host_of_rank, local_rank and local_size.
-  Status find_neighbours(const Lookup& lookup);
+  Status find_neighbours();
+  [[nodiscard]] size_t room_for_value(const Message& request) const;
   Result<std::string> get_raw(const std::string& key);
   void close() {
     if (fd_ >= 0) ::close(fd_);
@@ -110,19 +115,24 @@ Result<Message> Client::ask(const Message& request, std::string_view reply) {
   return receive(reply);
 }
 
+/// Bytes of a value that a put may still carry, beside its mark and the closing NUL of C servers.
+size_t Client::room_for_value(const Message& request) const {
+  const size_t line = request.line().size() + std::strlen(" value=");
+  return std::min(value_max_, kRequestMax - line) - 2;
+}
+
 Status Client::put(std::string_view key, std::string_view value) {
   WEFT_TRY(check_key(key));
   // Hydra takes a second value without a word.
   if (!put_keys_.emplace(key).second) return Error(Errc::arg, "key '" + std::string(key) + "' was put twice");
   const std::string text = escape(value);
-  const size_t part_max = value_max_ - 2;  // the marker, and the closing NUL of C servers
   size_t part = 0, begin = 0;
   do {
-    const size_t length = std::min(part_max, text.size() - begin);
-    const bool last = begin + length == text.size();
     Message request("put");
     request.add("kvsname", job_.id);
     request.add("key", part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
+    const size_t length = std::min(room_for_value(request), text.size() - begin);
+    const bool last = begin + length == text.size();
     request.add("value", (last ? kLast : kMore) + text.substr(begin, length));
     auto reply = ask(request, "put_result");
     if (!reply) return std::move(reply).error();
@@ -235,35 +245,30 @@ Status Client::open_job(const Lookup& lookup) {
   const std::string* id = name->find("kvsname");
   if (id == nullptr || id->empty()) return Error(Errc::other, "the launcher gave the job no name");
   job_.id = *id;
-  // Hydra names its spaces so; it sets a variable of its own on the first host only.
-  job_.launcher = ours_ ? "weft mpiexec" : job_.id.starts_with("kvs_") ? "hydra" : "pmi-1";
+  job_.launcher = launcher_name(lookup);
+  job_.launcher_version = "PMI-1";
   auto program = ask(Message("get_appnum"), "appnum");
   if (!program) return std::move(program).error();
   job_.program = program->find_int("appnum").value_or(-1);
   job_.program_size = program->find_int("maxprocs").value_or(0);  // only Weft's mpiexec says this
-  return find_neighbours(lookup);
+  return find_neighbours();
 }
 
-Status Client::find_neighbours(const Lookup& lookup) {
+const char* Client::launcher_name(const Lookup& lookup) const {
+  if (ours_) return "weft mpiexec";
+  if (job_.id.starts_with("kvs_")) return "hydra";  // which sets a variable of its own on the first host only
+  return lookup("SLURM_STEP_ID") != nullptr ? "slurm" : "pmi-1";
+}
+
+Status Client::find_neighbours() {
   if (auto mapping = get_raw(kMappingKey)) {
     if (auto hosts = parse_mapping(*mapping, job_.size)) job_.host_of_rank = *std::move(hosts);
   } else if (mapping.error().code() != Errc::arg) {
     return std::move(mapping).error();
   }
   if (job_.size == 1) job_.host_of_rank = {0};
-  if (!job_.host_of_rank.empty()) {
-    const auto begin = job_.host_of_rank.begin();
-    const int mine = job_.host_of_rank[static_cast<size_t>(job_.rank)];
-    job_.local_rank = static_cast<int>(std::count(begin, begin + job_.rank, mine));
-    job_.local_size = static_cast<int>(std::count(begin, job_.host_of_rank.end(), mine));
-    return {};
-  }
-  auto local_rank = read_int(lookup, "MPI_LOCALRANKID", 0, job_.size - 1);
-  if (!local_rank) return std::move(local_rank).error();
-  auto local_size = read_int(lookup, "MPI_LOCALNRANKS", 1, job_.size);
-  if (!local_size) return std::move(local_size).error();
-  job_.local_rank = local_rank->value_or(0);
-  job_.local_size = local_size->value_or(1);
+  if (job_.host_of_rank.empty()) return exchange_hosts(*this, job_);
+  place_among_neighbours(job_);
   return {};
 }
 

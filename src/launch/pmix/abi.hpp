@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PMIx ABI: the part of libpmix.so.2's interface that Weft uses, as the PMIx Standard (versions 3 to 5) has
+// it. Declared here because users have no headers of it; test/launch/pmix_abi.cpp compares with them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::launch::pmix {
+
+inline constexpr size_t kNameBytes = 256, kKeyBytes = 512;
+inline constexpr uint32_t kEveryRank = UINT32_MAX - 1;  // PMIX_RANK_WILDCARD
+
+struct Proc {
+  char space[kNameBytes];
+  uint32_t rank;
+};
+
+struct ByteObject {
+  char* bytes;
+  size_t size;
+};
+
+enum class Type : uint16_t {
+  boolean = 1,
+  string = 3,
+  integer = 6,
+  uint16 = 13,
+  uint32 = 14,
+  bytes = 27,
+  rank = 40
+};
+
+struct Value {
+  Type type;
+  union {
+    bool flag;
+    char* string;
+    int integer;
+    uint16_t uint16;
+    uint32_t uint32;
+    ByteObject bytes;
+    char room[24];  // the largest member of PMIx
+  } data;
+};
+
+struct Info {
+  char key[kKeyBytes];
+  uint32_t flags;
+  Value value;
+};
+
+static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && sizeof(Info) == 552);
+
+enum : int { kSuccess = 0, kTimeout = -24, kUnreachable = -25, kNotFound = -46 };
+inline constexpr uint8_t kGlobal = 3;  // scope of a put: every process of the job
+
+/// The functions of libpmix, by their own names.
+struct Functions {
+  int (*PMIx_Init)(Proc* self, Info info[], size_t infos);
+  int (*PMIx_Finalize)(const Info info[], size_t infos);
+  int (*PMIx_Abort)(int status, const char* message, Proc procs[], size_t count);
+  int (*PMIx_Put)(uint8_t scope, const char* key, Value* value);
+  int (*PMIx_Commit)();
+  int (*PMIx_Fence)(const Proc procs[], size_t count, const Info info[], size_t infos);
+  int (*PMIx_Get)(const Proc* proc, const char* key, const Info info[], size_t infos, Value** value);
+  int (*PMIx_Resolve_peers)(const char* node, const char* space, Proc** procs, size_t* count);
+  int (*PMIx_Resolve_nodes)(const char* space, char** nodes);
+  const char* (*PMIx_Error_string)(int status);
+  const char* (*PMIx_Get_version)();
+};
+
+}  // namespace weft::launch::pmix

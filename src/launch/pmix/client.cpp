@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "launch/pmix/client.hpp"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <sstream>
+
+#include "base/config.hpp"
+#include "launch/hosts.hpp"
+#include "launch/key.hpp"
+#include "launch/pmix/library.hpp"
+
+namespace weft::launch::pmix {
+
+namespace {
+
+config::Size get_timeout{"launch.get_timeout", 60, 1, 3600,
+                         "Seconds that a process waits for a value of another one under PMIx."};
+
+constexpr uint32_t kMostRanks = 1u << 30;
+
+/// What PMIx returns, freed as its macros do.
+struct FreeValue {
+  void operator()(Value* value) const {
+    if (value->type == Type::string) std::free(value->data.string);
+    if (value->type == Type::bytes) std::free(value->data.bytes.bytes);
+    std::free(value);
+  }
+};
+using OwnedValue = std::unique_ptr<Value, FreeValue>;
+
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+Info timeout_info(int seconds) {
+  Info info{};
+  std::strcpy(info.key, "pmix.timeout");
+  info.value.type = Type::integer;
+  info.value.data.integer = seconds;
+  return info;
+}
+
+std::optional<uint32_t> number_in(const Value& value) {
+  switch (value.type) {
+    case Type::uint16:
+      return value.data.uint16;
+    case Type::uint32:
+    case Type::rank:
+      return value.data.uint32;
+    case Type::integer:
+      return static_cast<uint32_t>(value.data.integer);
+    default:
+      return std::nullopt;
+  }
+}
+
+time_t seconds_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+class Client final : public Exchange {
+ public:
+  explicit Client(Library library) : library_(std::move(library)), call_(library_.call) {}
+
+  const Job& job() const override { return job_; }
+  Status put(std::string_view key, std::string_view value) override;
+  Result<std::string> get(std::string_view key, int owner) override;
+  Status share() override;
+  Status fence() override;
+  void abort(int code, std::string_view message) override;
+  Status finalize() override;
+
+  Status open_job(const Lookup& lookup);
+
+ private:
+  [[nodiscard]] Error failure(const std::string& what, int status) const {
+    return Error(Errc::other, "PMIx: " + what + " failed (" + call_.PMIx_Error_string(status) + ", library " +
+                                  library_.path + " " + library_.version + ")");
+  }
+  [[nodiscard]] Proc process(uint32_t rank) const {
+    Proc proc = self_;
+    proc.rank = rank;
+    return proc;
+  }
+  /// A number that the launcher gives about the job (kEveryRank) or a process.
+  [[nodiscard]] std::optional<uint32_t> number(const char* key, uint32_t rank) const;
+  /// Sets host_of_rank as the launcher's node list gives it; leaves it empty when that is incomplete.
+  void read_hosts();
+  Status find_neighbours();
+
+  Library library_;
+  const Functions& call_;
+  Proc self_{};
+  Job job_;
+  std::set<std::string, std::less<>> put_keys_;
+  bool committed_ = true, open_ = false;
+};
+
+std::optional<uint32_t> Client::number(const char* key, uint32_t rank) const {
+  const Proc proc = process(rank);
+  Value* raw = nullptr;
+  if (call_.PMIx_Get(&proc, key, nullptr, 0, &raw) != kSuccess || raw == nullptr) return std::nullopt;
+  return number_in(*OwnedValue(raw));
+}
+
+Status Client::put(std::string_view key, std::string_view value) {
+  WEFT_TRY(check_key(key));
+  if (!put_keys_.emplace(key).second) return Error(Errc::arg, "key '" + std::string(key) + "' was put twice");
+  // An empty byte object counts as missing: a mark goes before the value.
+  std::string marked = "=" + std::string(value);
+  Value packed{};
+  packed.type = Type::bytes;
+  packed.data.bytes = {marked.data(), marked.size()};
+  if (int status = call_.PMIx_Put(kGlobal, std::string(key).c_str(), &packed); status != kSuccess)
+    return failure("putting '" + std::string(key) + "'", status);
+  committed_ = false;
+  return {};
+}
+
+Status Client::share() {
+  if (committed_) return {};
+  if (int status = call_.PMIx_Commit(); status != kSuccess) return failure("committing values", status);
+  committed_ = true;
+  return {};
+}
+
+Status Client::fence() {
+  WEFT_TRY(share());
+  // Without data collection: a barrier only.
+  if (int status = call_.PMIx_Fence(nullptr, 0, nullptr, 0); status != kSuccess)
+    return failure("a fence", status);
+  return {};
+}
+
+Result<std::string> Client::get(std::string_view key, int owner) {
+  if (!open_)
+    return Error(Errc::other, "the launcher was asked for '" + std::string(key) + "' after finalize");
+  const Proc proc = process(static_cast<uint32_t>(owner));
+  const auto patience = static_cast<time_t>(get_timeout);
+  const time_t deadline = seconds_now() + patience;
+  int status = kSuccess;
+  // The owner may have committed other values and not yet this one: then PMIx says at once that it is not
+  // there.
+  for (useconds_t pause = 500;; pause = std::min<useconds_t>(pause * 2, 50'000)) {
+    const Info info = timeout_info(static_cast<int>(std::max<time_t>(deadline - seconds_now(), 1)));
+    Value* raw = nullptr;
+    status = call_.PMIx_Get(&proc, std::string(key).c_str(), &info, 1, &raw);
+    if (status == kSuccess && raw != nullptr) {
+      const OwnedValue value(raw);
+      if (value->type != Type::bytes || value->data.bytes.size == 0 || value->data.bytes.bytes[0] != '=')
+        return Error(Errc::other, "the value of '" + std::string(key) + "' was damaged by the launcher");
+      return std::string(value->data.bytes.bytes + 1, value->data.bytes.size - 1);
+    }
+    if ((status != kNotFound && status != kTimeout) || seconds_now() >= deadline) break;
+    ::usleep(pause);
+  }
+  return Error(status == kNotFound || status == kTimeout ? Errc::arg : Errc::other,
+               "process " + std::to_string(owner) + " has not put the key '" + std::string(key) + "' (" +
+                   call_.PMIx_Error_string(status) + ", waited for " + std::to_string(patience) + " s)");
+}
+
+void Client::abort(int code, std::string_view message) {
+  if (open_) call_.PMIx_Abort(code, std::string(message.substr(0, 4096)).c_str(), nullptr, 0);
+}
+
+Status Client::finalize() {
+  if (!open_) return Error(Errc::other, "the launcher was told goodbye twice");
+  open_ = false;
+  if (int status = call_.PMIx_Finalize(nullptr, 0); status != kSuccess)
+    return failure("leaving the job", status);
+  return {};
+}
+
+/// A name for a human, from the job's own name: "prterun-host-4711@1", "slurm.pmix.7.0".
+std::string launcher_name(const std::string& space) {
+  if (space.starts_with("slurm.")) return "slurm";
+  if (space.starts_with("prte")) return "prrte";
+  return "pmix";
+}
+
+Status Client::open_job(const Lookup& lookup) {
+  if (int status = call_.PMIx_Init(&self_, nullptr, 0); status != kSuccess)
+    return failure(
+        std::string("reaching the launcher's daemon (PMIX_NAMESPACE=") + lookup("PMIX_NAMESPACE") + ")",
+        status);
+  open_ = true;
+  const auto size = number("pmix.job.size", kEveryRank);
+  if (!size || *size < 1 || *size > kMostRanks || self_.rank >= *size)
+    return Error(Errc::other, "PMIx: the launcher did not tell the size of the job");
+  job_.rank = static_cast<int>(self_.rank);
+  job_.size = static_cast<int>(*size);
+  job_.id = self_.space;
+  job_.launcher = launcher_name(job_.id);
+  const char* server = lookup("PMIX_VERSION");
+  job_.launcher_version = "PMIx " + (server != nullptr ? std::string(server) : library_.version) +
+                          ", library " + library_.version;
+  if (auto program = number("pmix.appnum", self_.rank)) job_.program = static_cast<int>(*program);
+  return find_neighbours();
+}
+
+void Client::read_hosts() {
+  char* raw_nodes = nullptr;
+  if (call_.PMIx_Resolve_nodes(self_.space, &raw_nodes) != kSuccess || raw_nodes == nullptr) return;
+  const std::unique_ptr<char, Free> nodes(raw_nodes);
+  std::vector<int> hosts(static_cast<size_t>(job_.size), -1);
+  std::istringstream list(nodes.get());
+  int host = 0;
+  for (std::string node; std::getline(list, node, ','); ++host) {
+    Proc* raw_procs = nullptr;
+    size_t count = 0;
+    if (call_.PMIx_Resolve_peers(node.c_str(), self_.space, &raw_procs, &count) != kSuccess) return;
+    const std::unique_ptr<Proc, Free> procs(raw_procs);
+    for (size_t i = 0; i < count; ++i)
+      if (raw_procs[i].rank < hosts.size()) hosts[raw_procs[i].rank] = host;
+  }
+  if (std::find(hosts.begin(), hosts.end(), -1) == hosts.end()) job_.host_of_rank = std::move(hosts);
+}
+
+Status Client::find_neighbours() {
+  read_hosts();
+  if (job_.host_of_rank.empty()) return exchange_hosts(*this, job_);
+  place_among_neighbours(job_);
+  return {};
+}
+
+}  // namespace
+
+bool offered(const Lookup& lookup) {
+  return lookup("PMIX_NAMESPACE") != nullptr && lookup("PMIX_RANK") != nullptr;
+}
+
+Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup) {
+  auto library = open_library();
+  if (!library) return std::move(library).error();
+  auto client = std::make_unique<Client>(*std::move(library));
+  WEFT_TRY(client->open_job(lookup));
+  return std::unique_ptr<Exchange>(std::move(client));
+}
+
+}  // namespace weft::launch::pmix

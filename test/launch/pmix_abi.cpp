@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Weft's declarations of PMIx against the headers of PMIx, where the machine has them.
+#include <gtest/gtest.h>
+
+#include "launch/pmix/abi.hpp"
+#include "launch/pmix/library.hpp"
+
+#ifdef HAVE_PMIX_HEADERS
+#include <pmix.h>
+
+#include <type_traits>
+
+namespace weft::launch::pmix {
+namespace {
+
+static_assert(sizeof(Proc) == sizeof(pmix_proc_t) && offsetof(Proc, rank) == offsetof(pmix_proc_t, rank));
+static_assert(sizeof(Value) == sizeof(pmix_value_t) && offsetof(Value, data) == offsetof(pmix_value_t, data));
+static_assert(sizeof(Value::type) == sizeof(pmix_data_type_t));
+static_assert(sizeof(Info) == sizeof(pmix_info_t) && offsetof(Info, flags) == offsetof(pmix_info_t, flags) &&
+              offsetof(Info, value) == offsetof(pmix_info_t, value));
+static_assert(sizeof(ByteObject) == sizeof(pmix_byte_object_t) &&
+              offsetof(ByteObject, size) == offsetof(pmix_byte_object_t, size));
+static_assert(kEveryRank == PMIX_RANK_WILDCARD && kGlobal == PMIX_GLOBAL);
+static_assert(kSuccess == PMIX_SUCCESS && kTimeout == PMIX_ERR_TIMEOUT && kUnreachable == PMIX_ERR_UNREACH &&
+              kNotFound == PMIX_ERR_NOT_FOUND);
+static_assert(static_cast<int>(Type::boolean) == PMIX_BOOL && static_cast<int>(Type::string) == PMIX_STRING &&
+              static_cast<int>(Type::integer) == PMIX_INT && static_cast<int>(Type::uint16) == PMIX_UINT16 &&
+              static_cast<int>(Type::uint32) == PMIX_UINT32 &&
+              static_cast<int>(Type::bytes) == PMIX_BYTE_OBJECT &&
+              static_cast<int>(Type::rank) == PMIX_PROC_RANK);
+
+/// The number of arguments and the size of each: types differ in their names only.
+template <class R, class... A>
+constexpr bool same(R (*)(A...), auto* theirs) {
+  return []<class R2, class... B>(R2 (*)(B...)) {
+    if constexpr (sizeof...(A) == sizeof...(B)) {
+      return ((sizeof(A) == sizeof(B)) && ... && (sizeof(R) == sizeof(R2)));
+    } else {
+      return false;
+    }
+  }(theirs);
+}
+
+#define SAME(name) \
+  static_assert(same(decltype(Functions::name){nullptr}, static_cast<decltype(&::name)>(nullptr)))
+SAME(PMIx_Init);
+SAME(PMIx_Finalize);
+SAME(PMIx_Abort);
+SAME(PMIx_Put);
+SAME(PMIx_Commit);
+SAME(PMIx_Fence);
+SAME(PMIx_Get);
+SAME(PMIx_Resolve_peers);
+SAME(PMIx_Resolve_nodes);
+SAME(PMIx_Error_string);
+SAME(PMIx_Get_version);
+
+TEST(Keys, AreThoseOfTheStandard) {
+  EXPECT_STREQ(PMIX_JOB_SIZE, "pmix.job.size");
+  EXPECT_STREQ(PMIX_APPNUM, "pmix.appnum");
+  EXPECT_STREQ(PMIX_TIMEOUT, "pmix.timeout");
+}
+
+}  // namespace
+}  // namespace weft::launch::pmix
+#endif
+
+namespace weft::launch::pmix {
+namespace {
+
+TEST(Library, IsFoundAmongTheMappingsOfTheLauncher) {
+  const std::string maps =
+      "7f00-7f01 r--p 00000000 fe:00 1 /usr/lib/libpmix.so.22\n"
+      "7f02-7f03 r-xp 00000000 fe:00 2                          /opt/a b/libpmix.so.2.6.2\n"
+      "7f04-7f05 rw-p 00000000 00:00 0 [heap]\n";
+  EXPECT_EQ(find_mapped(maps, "libpmix.so.2"), "/opt/a b/libpmix.so.2.6.2");
+  EXPECT_EQ(find_mapped("7f00-7f01 r--p 0 fe:00 1 /x/libpmix.so.2\n", "libpmix.so.2"), "/x/libpmix.so.2");
+  EXPECT_EQ(find_mapped("", "libpmix.so.2"), "");
+}
+
+}  // namespace
+}  // namespace weft::launch::pmix
