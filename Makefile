@@ -18,7 +18,7 @@ SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tool
           tools/setup/python.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
-.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel
+.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel docs
 .NOTPARALLEL:
 
 all: install
@@ -30,6 +30,7 @@ help:
 	@echo "make nightly    those, and the long ones"
 	@echo "make gpu-test   the tests that need GPUs;  make gpu-bench  the measurements that need GPUs"
 	@echo "make bench-host host speed beside Open MPI and MPICH"
+	@echo "make docs       the documents as a site in build/docs"
 	@echo "make wheel      a wheel in dist/;  make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
 	@echo "           CUDA12=1: GPU kernels also for drivers older than 580"
@@ -71,6 +72,11 @@ gpu-bench: install
 bench-host: install
 	@python3 bench/host.py
 
+docs:
+	@python3 tools/setup/setup.py --tools $(TOOLS) --docs --no-cuda
+	@PYTHONPATH=$(TOOLS)/mkdocs python3 -m mkdocs build --strict -q
+	@echo "The documents are in build/docs/index.html"
+
 wheel:  # with kernels for older drivers, whoever builds it
 	@$(MAKE) --no-print-directory CUDA12=1 $(TOOLS)/ready-cuda12
 	@python3 tools/setup/wheel.py
@@ -82,6 +88,7 @@ lint:
 	@python3 tools/format.py --check
 	@python3 tools/check_layers.py
 	@python3 tools/check_sources.py
+	@python3 tools/docs/blocks.py
 
 clean:
 	rm -rf build dist

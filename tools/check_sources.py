@@ -10,7 +10,7 @@ import sys
 LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
 MOST_LINES = 600
 SOURCES = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".in", "CMakeLists.txt", "Makefile")
-FOLDERS = ("src", "include", "tools", "cli", "bench", "examples", "test", "cmake", "spec")
+FOLDERS = ("src", "include", "tools", "cli", "bench", "examples", "test", "cmake", "spec", "packaging")
 GENERATED = {"include/mpi.h"}
 SKIPPED = {"build", "dist", ".git", "__pycache__", "shared"}
 CITED = re.compile(r"`((?:%s|docs)/[A-Za-z0-9_./-]+)`" % "|".join(FOLDERS))

@@ -141,6 +141,12 @@ class Tools:
         say("fetching pytest, coverage, rich, matplotlib and shtab (Python packages) into build/tools, to test with")
         self.pip.install(["-r", os.path.join(HERE, "python.txt")], self.path("python"))
 
+    def mkdocs(self):
+        """What builds the documents as a site."""
+        if not os.path.isdir(self.path("mkdocs", "material")):
+            say("fetching mkdocs-material (Python package) into build/tools")
+            self.pip.install(["mkdocs-material>=9.5,<10"], self.path("mkdocs"))
+
     def link(self, name, target):
         """A start script in build/tools/bin."""
         script = os.path.join(self.bin, name)
@@ -175,6 +181,7 @@ def main():
     parser = argparse.ArgumentParser(description="Fetches what the build of Weft needs and this machine lacks.")
     parser.add_argument("--tools", default="build/tools", help="folder to fill (default: build/tools)")
     parser.add_argument("--tests", action="store_true", help="also what the tests need")
+    parser.add_argument("--docs", action="store_true", help="also what builds the documents")
     parser.add_argument("--no-cuda", action="store_true", help="do without nvcc")
     parser.add_argument("--cuda12", action="store_true", help="also a compiler for drivers older than CUDA 13")
     parser.add_argument("--stamp", help="file to write when nothing is missing")
@@ -200,6 +207,8 @@ def main():
         complete &= wanted(tools.mpich, "the tests with its programs and its launcher are skipped")
         complete &= wanted(tools.mpi4py, "its tests are skipped")
         complete &= wanted(tools.python_packages, "the tests of the command line are skipped")
+    if arguments.docs:
+        complete &= wanted(tools.mkdocs, "the site of the documents cannot be built")
     if complete and arguments.stamp:  # an incomplete set-up is tried again the next time
         with open(arguments.stamp, "w", encoding="utf-8") as file:
             file.write("complete\n")

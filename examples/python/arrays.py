@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Arrays of NumPy, CuPy or PyTorch straight into MPI calls: a ring, a sum and a gather, each checked.
+# mpiexec -n 2 python3 arrays.py --library cupy
+import argparse
+import sys
+
+from mpi4py import MPI
+
+COUNT = 100_000
+
+
+class Numpy:
+    """Host memory: what MPI gets is there when the call is made."""
+
+    def __init__(self, local_rank):
+        import numpy
+
+        self.module, self.device = numpy, "host"
+
+    def full(self, count, value):
+        return self.module.full(count, value, dtype="float32")
+
+    def ready(self):
+        """Returns when the arrays may be given to MPI."""
+
+    def all_equal(self, array, value):
+        return bool((array == value).all())
+
+
+class Cupy(Numpy):
+    """GPU memory. Kernels run behind Python's back, so ready() waits for the stream that fills the arrays."""
+
+    def __init__(self, local_rank):
+        import cupy
+
+        self.module = cupy
+        number = local_rank % cupy.cuda.runtime.getDeviceCount()
+        cupy.cuda.Device(number).use()
+        self.device = "GPU %d" % number
+
+    def ready(self):
+        self.module.cuda.get_current_stream().synchronize()
+
+
+class Torch(Numpy):
+    """GPU memory where there is a GPU, host memory elsewhere."""
+
+    def __init__(self, local_rank):
+        import torch
+
+        self.module, self.device = torch, "cpu"
+        if torch.cuda.is_available():
+            number = local_rank % torch.cuda.device_count()
+            torch.cuda.set_device(number)
+            self.device = "cuda:%d" % number
+
+    def full(self, count, value):
+        return self.module.full((count,), float(value), dtype=self.module.float32, device=self.device)
+
+    def ready(self):
+        if self.device != "cpu":
+            self.module.cuda.current_stream().synchronize()
+
+
+LIBRARIES = {"numpy": Numpy, "cupy": Cupy, "torch": Torch}
+
+
+def ring(comm, arrays):
+    """Every rank's array goes to its right neighbour."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    mine, theirs = arrays.full(COUNT, rank), arrays.full(COUNT, -1)
+    arrays.ready()
+    comm.Sendrecv(mine, dest=(rank + 1) % size, recvbuf=theirs, source=(rank - 1) % size)
+    return arrays.all_equal(theirs, (rank - 1) % size)
+
+
+def total(comm, arrays):
+    """The sum over the ranks, once into another array and once in place."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    mine, result = arrays.full(COUNT, rank), arrays.full(COUNT, -1)
+    arrays.ready()
+    comm.Allreduce(mine, result, op=MPI.SUM)
+    comm.Allreduce(MPI.IN_PLACE, mine, op=MPI.SUM)
+    expected = size * (size - 1) // 2
+    return arrays.all_equal(result, expected) and arrays.all_equal(mine, expected)
+
+
+def gather(comm, arrays):
+    """Blocks of all ranks, one after the other, on every rank."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    mine, all_of_them = arrays.full(COUNT, rank), arrays.full(COUNT * size, -1)
+    arrays.ready()
+    comm.Allgather(mine, all_of_them)
+    blocks = [all_of_them[r * COUNT : (r + 1) * COUNT] for r in range(size)]
+    return all(arrays.all_equal(block, r) for r, block in enumerate(blocks))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Sends arrays of a library through MPI and checks what arrives.")
+    parser.add_argument("--library", choices=LIBRARIES, default="numpy")
+    comm = MPI.COMM_WORLD
+    host = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    try:
+        arrays = LIBRARIES[parser.parse_args().library](host.Get_rank())
+    except ImportError as error:
+        sys.exit("arrays.py: %s" % error)
+    wrong = [check.__name__ for check in (ring, total, gather) if not check(comm, arrays)]
+    places = comm.gather((arrays.device, wrong), root=0)
+    if comm.Get_rank() == 0:
+        for rank, (device, failed) in enumerate(places):
+            print("rank %d, %s: %s" % (rank, device, "wrong: " + ", ".join(failed) if failed else "all as expected"))
+    sys.exit(1 if comm.allreduce(len(wrong)) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+-- SPDX-License-Identifier: BSD-3-Clause
+-- Weft for Lmod. Set the prefix; name the file after the version: weft/0.1.0.lua
+local prefix = os.getenv("WEFT_MODULE_PREFIX") or "/apps/weft/0.1.0"
+
+whatis("Name: Weft")
+whatis("Description: CUDA-aware MPI with the MPI 5.0 standard ABI")
+help([[
+mpicc, mpicxx, mpiexec and weft. `weft info` says what is there; `weft bench latency -d cuda D D` measures.
+No CUDA module is needed to run.
+]])
+
+family("mpi")
+conflict("openmpi", "mpich", "mvapich2", "intel-mpi", "impi", "cray-mpich")
+
+prepend_path("PATH", pathJoin(prefix, "bin"))
+prepend_path("CMAKE_PREFIX_PATH", prefix)
+setenv("MPI_HOME", prefix)
+setenv("MPICC", pathJoin(prefix, "bin", "mpicc"))
+setenv("MPICXX", pathJoin(prefix, "bin", "mpicxx"))

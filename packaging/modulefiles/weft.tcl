@@ -1,0 +1,19 @@
+#%Module1.0
+# SPDX-License-Identifier: BSD-3-Clause
+# Weft for Environment Modules (and Lmod). Set the prefix; name the file after the version: weft/0.1.0
+set prefix /apps/weft/0.1.0
+if {[info exists env(WEFT_MODULE_PREFIX)]} { set prefix $env(WEFT_MODULE_PREFIX) }
+
+proc ModulesHelp {} {
+  puts stderr "mpicc, mpicxx, mpiexec and weft. `weft info` says what is there;"
+  puts stderr "`weft bench latency -d cuda D D` measures. No CUDA module is needed to run."
+}
+
+module-whatis "Weft: CUDA-aware MPI with the MPI 5.0 standard ABI"
+conflict openmpi mpich mvapich2 intel-mpi impi cray-mpich
+
+prepend-path PATH $prefix/bin
+prepend-path CMAKE_PREFIX_PATH $prefix
+setenv MPI_HOME $prefix
+setenv MPICC $prefix/bin/mpicc
+setenv MPICXX $prefix/bin/mpicxx

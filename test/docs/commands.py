@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs the commands of one document that are marked as runnable, as a reader would: in their order, in one shell,
+# with the prefix first on PATH, in a folder that looks like the root of the source tree.
+# usage: commands.py --list | PAGE [--driver EMULATED_DRIVER] [--mpi4py FOLDER] [--numpy FOLDER]
+# Exit status 77 when none of them can run here.
+import argparse
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tools", "docs"))
+import blocks as marks  # noqa: E402
+
+SKIPPED = 77
+FOREIGN = re.compile(r"^(WEFT_|EMUCUDA_|OMPI_|PMI|MPI_|SLURM_)")
+
+
+def capabilities(arguments):
+    """What this machine offers to a block, and the environment that gives it."""
+    found = {}
+    if arguments.driver and os.path.exists(arguments.driver):
+        found["emulated GPUs"] = {"WEFT_CUDA_DRIVER": arguments.driver}
+    if arguments.mpi4py and os.path.isdir(os.path.join(arguments.mpi4py, "mpi4py")):
+        found["mpi4py"] = {}
+    if arguments.numpy and os.path.isdir(os.path.join(arguments.numpy, "numpy")) or importlib.util.find_spec("numpy"):
+        found["numpy"] = {}
+    folders = [folder for folder in (arguments.mpi4py, arguments.numpy) if folder and os.path.isdir(folder)]
+    for name in {"mpi4py", "numpy"} & set(found):
+        found[name] = {"PYTHONPATH": os.pathsep.join(folders)}
+    return found
+
+
+def environment(folder, prefix):
+    """The reader's environment: the prefix first, this Python as python3, nothing left of another job."""
+    tools = os.path.join(folder, ".bin")
+    os.mkdir(tools)
+    os.symlink(sys.executable, os.path.join(tools, "python3"))
+    kept = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    path = os.pathsep.join([tools, os.path.join(prefix, "bin"), os.environ["PATH"]])
+    return dict(kept, PATH=path, HOME=folder, PYTHONDONTWRITEBYTECODE="1")
+
+
+def lay_out(folder, prefix):
+    """Makes the folder look like the root of the source tree after `make`."""
+    for name in os.listdir(ROOT):
+        if name not in ("build", "dist", "shared") and not name.startswith("."):
+            os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
+    os.mkdir(os.path.join(folder, "build"))
+    os.symlink(prefix, os.path.join(folder, "build", "prefix"))
+
+
+def script(chosen, offered, folder):
+    """The shell script of the chosen blocks; each one's output goes to <its line>.out of the folder."""
+    lines = ["set -e -o pipefail"]
+    for block in chosen:
+        output = os.path.join(folder, ".out", "%d" % block.line)
+        if block.mark == "file":
+            lines.append("cat >'%s' <<'WEFT_END_OF_FILE'\n%sWEFT_END_OF_FILE" % (block.value, block.text))
+            continue
+        for capability in sorted(block.wants):
+            lines += ["export %s='%s'" % item for item in offered[capability].items()]
+        lines.append("{\n%s} >'%s' 2>&1" % (block.text, output))
+        lines += ["unset %s" % name for capability in sorted(block.wants) for name in offered[capability]]
+    return "\n".join(lines) + "\n"
+
+
+def matches(expected, output):
+    """None, or the first line of the expected output that does not follow in the real one."""
+    rest = iter(output.splitlines())
+    for line in expected.splitlines():
+        if line.strip() in ("", "..."):
+            continue
+        pattern = re.compile(
+            r"\s*" + r"\s+".join(map(re.escape, line.split())).replace(re.escape("..."), ".*") + r"\s*"
+        )
+        if not any(pattern.fullmatch(real) for real in rest):
+            return line
+    return None
+
+
+def run_page(found, prefix, offered):
+    """Runs what can be run of a page; returns (number of blocks run, reasons of skips, failures)."""
+    skips, chosen = [], []
+    for block in found:
+        missing = block.wants - set(offered)
+        if missing:
+            skips.append("%s: skipped: needs %s" % (block.where, ", ".join(sorted(missing))))
+        elif block.mark in ("run", "file"):
+            chosen.append(block)
+    if not any(block.mark == "run" for block in chosen):
+        return 0, skips, []
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(folder, prefix)
+        os.mkdir(os.path.join(folder, ".out"))
+        text = script(chosen, offered, folder)
+        done = subprocess.run(
+            ["bash", "-c", text], cwd=folder, env=environment(folder, prefix), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return judge(found, chosen, done, os.path.join(folder, ".out"), skips)
+
+
+def judge(found, chosen, done, folder, skips):
+    """Compares what ran with what the page says."""
+    failures, outputs = [], {}
+    for block in chosen:
+        path = os.path.join(folder, "%d" % block.line)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                outputs[block.line] = file.read()
+    if done.returncode != 0:
+        last = max(outputs, default=0)
+        said = outputs.get(last, "") + done.stderr
+        failures.append("%s:%d: exit status %d:\n%s" % (found[0].page, last, done.returncode, said))
+    before = None
+    for block in found:
+        before = block if block.mark == "run" else before
+        if block.mark == "output" and before.line in outputs:
+            line = matches(block.text, outputs[before.line])
+            if line is not None:
+                failures.append("%s: not printed: %s\nit was:\n%s" % (block.where, line, outputs[before.line]))
+    return len([block for block in chosen if block.mark == "run"]), skips, failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs the runnable commands of a document.")
+    parser.add_argument("page", nargs="?", help="relative to the root of the tree")
+    parser.add_argument("--list", action="store_true", help="print the pages that have something to run")
+    parser.add_argument("--driver", help="the emulated CUDA driver")
+    parser.add_argument("--mpi4py", help="folder with an mpi4py built on the prefix")
+    parser.add_argument("--numpy", help="folder with NumPy, if Python has none")
+    arguments = parser.parse_args()
+    if arguments.list:
+        for page in marks.pages(ROOT):
+            if any(block.mark == "run" for block in marks.read(ROOT, page)):
+                print(page)
+        return 0
+    found = marks.read(ROOT, arguments.page)
+    prefix = os.environ["MPI_PREFIX"]
+    count, skips, failures = run_page(found, prefix, capabilities(arguments))
+    print("\n".join(skips + failures))
+    print("%s: %d blocks run, %d skipped" % (arguments.page, count, len(skips)))
+    if failures:
+        return 1
+    return 0 if count else SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The tests of the documents find what they are for: each is shown a small document with one fault.
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
+sys.path[:0] = [HERE, os.path.join(ROOT, "tools", "docs")]
+import blocks  # noqa: E402
+import commands  # noqa: E402
+
+PREFIX = os.environ["MPI_PREFIX"]
+
+
+def page(*parts):
+    """The blocks of a document; a part is (mark, language, text)."""
+    text = ""
+    for mark, language, body in parts:
+        text += "words\n\n%s```%s\n%s\n```\n" % (mark and mark + "\n", language, body)
+    return blocks.parse(text, "page.md")
+
+
+class Marks(unittest.TestCase):
+    def complaints(self, *parts):
+        return list(blocks.complaints(page(*parts), ROOT))
+
+    def test_good(self):
+        good = [
+            ("<!-- run -->", "sh", "true"),
+            ("<!-- output -->", "text", "x"),
+            ("<!-- run: emulated GPUs, mpi4py -->", "bash", "true"),
+            ("<!-- needs: 2 GPUs -->", "console", "$ true"),
+            ("<!-- tested: test/setup/wheel.py -->", "sh", "true"),
+            ("<!-- file: a.c -->", "c", "int a;"),
+            ("", "text", "anything"),
+        ]
+        self.assertEqual(self.complaints(*good), [])
+
+    def test_faults(self):
+        faults = [
+            ("", "sh", "true"),
+            ("", "", "true"),
+            ("<!-- needs -->", "sh", "true"),
+            ("<!-- tested: test/setup/gone.py -->", "sh", "true"),
+            ("<!-- run: a unicorn -->", "sh", "true"),
+            ("<!-- output -->", "text", "x"),
+            ("<!-- run -->\nwords between", "sh", "true"),
+        ]
+        for fault in faults:
+            self.assertEqual(len(self.complaints(fault)), 1, fault)
+
+    def test_places(self):
+        found = blocks.parse("1. item\n\n   <!-- run -->\n   ```sh\n   echo a\n     b\n   ```\n", "page.md")
+        self.assertEqual([(block.line, block.text) for block in found], [(4, "echo a\n  b\n")])
+
+
+class Commands(unittest.TestCase):
+    def run_page(self, *parts, offered=None):
+        return commands.run_page(page(*parts), PREFIX, offered or {})
+
+    def test_runs_in_one_shell(self):
+        parts = [
+            ("<!-- file: words -->", "text", "alpha\nbeta"),
+            ("<!-- run -->", "sh", "cat words; X=1"),
+            ("<!-- output -->", "text", "alpha\n...\nb..."),
+            ("<!-- run -->", "sh", 'test "$X" = 1; test -f Makefile; command -v mpiexec'),
+            ("<!-- output -->", "text", PREFIX + "/bin/mpiexec"),
+        ]
+        self.assertEqual(self.run_page(*parts), (2, [], []))
+
+    def test_failures(self):
+        count, _, failures = self.run_page(("<!-- run -->", "sh", "echo said; false\ntrue"))
+        self.assertEqual((count, len(failures)), (1, 1))
+        self.assertRegex(failures[0], r"^page.md:4: exit status 1:\nsaid\n")
+        wrong = [("<!-- run -->", "sh", "echo beta; echo alpha"), ("<!-- output -->", "text", "alpha\nbeta")]
+        self.assertIn("not printed: beta", self.run_page(*wrong)[2][0])
+
+    def test_skips(self):
+        parts = [("<!-- run: numpy -->", "sh", "false")]
+        self.assertEqual(self.run_page(*parts), (0, ["page.md:4: skipped: needs numpy"], []))
+        parts = [("<!-- run: numpy -->", "sh", 'test "$A" = b'), ("<!-- run -->", "sh", 'test -z "$A"')]
+        self.assertEqual(self.run_page(*parts, offered={"numpy": {"A": "b"}}), (2, [], []))
+
+
+class Settings(unittest.TestCase):
+    def test_stale_page(self):
+        def run(root, *options):
+            tool = os.path.join(ROOT, "tools", "docs", "settings.py")
+            command = [sys.executable, tool, PREFIX, "--root", root, *options]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            return done.returncode, done.stdout
+
+        with tempfile.TemporaryDirectory() as root:
+            os.mkdir(os.path.join(root, "docs"))
+            self.assertEqual(run(root)[0], 0)
+            self.assertEqual(run(root, "--check")[0], 0)
+            path = os.path.join(root, "docs", "settings.md")
+            with open(path, encoding="utf-8") as file:
+                lines = file.readlines()
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(line for line in lines if "`WEFT_P2P_CREDIT`" not in line)
+            status, said = run(root, "--check")
+            self.assertEqual(status, 1)
+            self.assertIn("+ | `WEFT_P2P_CREDIT` |", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

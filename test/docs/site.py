@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Builds the site of the documents strictly, so that a broken link fails, and looks at what came out.
+# usage: site.py FOLDER, where set-up has put mkdocs; status 77 without it.
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SKIPPED = 77
+
+
+def main():
+    folder = sys.argv[1]
+    environment = dict(os.environ)
+    if os.path.isdir(os.path.join(folder, "mkdocs")):
+        environment["PYTHONPATH"] = folder
+    elif not (importlib.util.find_spec("mkdocs") and importlib.util.find_spec("material")):
+        print("skipped: needs mkdocs (make docs fetches it into build/tools)")
+        return SKIPPED
+    with tempfile.TemporaryDirectory() as site:
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", os.path.join(ROOT, "mkdocs.yml")]
+        done = subprocess.run([*command, "-d", site], cwd=ROOT, env=environment, check=False)
+        if done.returncode != 0:
+            return done.returncode
+        with open(os.path.join(site, "performance.html"), encoding="utf-8") as file:
+            assert 'href="source/bench/results/' in file.read(), "no figure of performance.html leads to its data"
+        with open(os.path.join(site, "index.html"), encoding="utf-8") as file:
+            assert "fonts.googleapis" not in file.read(), "the site fetches fonts"
+        assert os.path.exists(os.path.join(site, "source", "bench", "results", "host.json")), "no copy of host.json"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The fenced blocks of a Markdown page and the marks before them: which commands run in CI and which need what.
+#
+# A mark is an HTML comment on the line before the fence:
+#   <!-- run -->                      test/docs runs the block; `run: emulated GPUs, mpi4py` where it needs something
+#   <!-- needs: 2 GPUs -->            not run in CI, and what it needs
+#   <!-- tested: test/setup/wheel.py -->  this file runs the same
+#   <!-- file: hello.c -->            the block is a file that the page's later commands use
+#   <!-- output -->                   lines of the output of the run block before, in their order; `...` is anything
+import argparse
+import os
+import re
+import sys
+
+SHELL = {"sh", "bash", "shell", "console"}
+MARK = re.compile(r"^\s*<!--\s*(run|needs|tested|file|output)(?::\s*(.*?))?\s*-->\s*$")
+FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*(\S*)\s*$")
+CAPABILITIES = {"emulated GPUs", "mpi4py", "numpy"}
+FOLDERS = ("docs", "packaging", "examples")
+PAGES = ("README.md", "CONTRIBUTING.md")
+
+
+class Block:
+    """One fenced block: where it is, its language, text, and mark."""
+
+    def __init__(self, page, line, language, text, mark, value):
+        self.page, self.line, self.language, self.text = page, line, language, text
+        self.mark, self.value = mark, value
+
+    @property
+    def where(self):
+        return "%s:%d" % (self.page, self.line)
+
+    @property
+    def wants(self):
+        """What a block that is run asks of the machine."""
+        return {word.strip() for word in self.value.split(",") if word.strip()} if self.mark == "run" else set()
+
+
+def parse(text, page):
+    """The blocks of a page, in order."""
+    blocks, mark, value, opened = [], None, "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = FENCE.match(line)
+        if opened is not None:
+            indent, ticks, start, language, lines = opened
+            if fence and fence.group(2).startswith(ticks) and not fence.group(3):
+                blocks.append(Block(page, start, language, "".join(lines), mark, value))
+                mark, value, opened = None, "", None
+            else:
+                lines.append((line[len(indent) :] if line.startswith(indent) else line.lstrip()) + "\n")
+        elif fence:
+            opened = (fence.group(1), fence.group(2), number, fence.group(3), [])
+        elif MARK.match(line):
+            mark, value = MARK.match(line).group(1), MARK.match(line).group(2) or ""
+        elif line.strip():
+            mark, value = None, ""
+    return blocks
+
+
+def complaints(blocks, root):
+    """What is wrong with the marks of a page."""
+    ran = False
+    for block in blocks:
+        if not block.language:
+            yield "%s: the block has no language (text, if it is none)" % block.where
+        elif block.language in SHELL and block.mark not in ("run", "needs", "tested", "file"):
+            yield (
+                "%s: these commands have no mark: put <!-- run -->, <!-- needs: WHAT --> or <!-- tested: TEST -->"
+                " on the line before (tools/docs/blocks.py)" % block.where
+            )
+        if block.mark in ("needs", "file") and not block.value:
+            yield "%s: <!-- %s: --> of what?" % (block.where, block.mark)
+        if block.mark == "tested" and not os.path.isfile(os.path.join(root, block.value)):
+            yield "%s: %s, which is said to test this, does not exist" % (block.where, block.value or "nothing")
+        unknown = block.wants - CAPABILITIES
+        if unknown:
+            yield "%s: nothing provides %s" % (block.where, ", ".join(sorted(unknown)))
+        if block.mark == "output" and not ran:
+            yield "%s: there is no run block before this output" % block.where
+        ran = ran or block.mark == "run"
+
+
+def pages(root):
+    """The documents whose commands are marked, relative to root."""
+    found = [page for page in PAGES if os.path.exists(os.path.join(root, page))]
+    for folder in FOLDERS:
+        for where, _, names in os.walk(os.path.join(root, folder)):
+            found += [os.path.relpath(os.path.join(where, name), root) for name in names if name.endswith(".md")]
+    return sorted(found)
+
+
+def read(root, page):
+    """The blocks of one page of the tree."""
+    with open(os.path.join(root, page), encoding="utf-8") as file:
+        return parse(file.read(), page)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks that every command of the documents is marked.")
+    parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    root = parser.parse_args().root
+    found, count = [], 0
+    for page in pages(root):
+        blocks = read(root, page)
+        count += len(blocks)
+        found.extend(complaints(blocks, root))
+    print("\n".join(found) or "documents: %d blocks, each marked" % count)
+    return 1 if found or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Writes the tables of docs/performance.md from the results in bench/results, between its marks `<!-- figures: NAME -->`
+# and `<!-- end of figures -->`. With --check it writes nothing and fails when a table is stale.
+import argparse
+import json
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join("docs", "performance.md")
+MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+
+
+def load(root, name):
+    """One file of results."""
+    with open(os.path.join(root, "bench", "results", name), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def number(value):
+    """Three significant digits, without an exponent."""
+    if value is None:
+        return "-"
+    if value >= 1000:
+        return "{:,.0f}".format(float("%.3g" % value)).replace(",", " ")
+    return "%.3g" % value
+
+
+def table(head, rows):
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def host(root):
+    """Host memory beside Open MPI and MPICH."""
+    found = load(root, "host.json")
+    machine = found["machine"]
+    libraries = list(found["libraries"])
+    rows = []
+    for row in found["rows"]:
+        if row["ratio"] is not None:
+            rows.append([row["point"], *(number(row[library]) for library in libraries), number(row["ratio"])])
+    source = "%s, %s cores, %s; medians of %d rounds ([host.json](../bench/results/host.json)).\n\n" % (
+        machine["processor"], machine["cores"], found["date"], found["rounds"],
+    )  # fmt: skip
+    return source + table(["row", *libraries, "Weft : better of the others"], rows)
+
+
+def peers(root):
+    """GPU memory beside Open MPI, UCX and NCCL."""
+    found = load(root, "peers-2.json")
+    columns = list(found["libraries"])
+    rows = []
+    for row in found["rows"]:
+        figures = [number(row["figures"].get(column)) for column in columns]
+        rows.append(["%s (%s)" % (row["point"], row["unit"]), *figures, number(row["ratio"])])
+    link = "[peers-2.json](../bench/results/peers-2.json)"
+    source = "%d x %s, driver %s, %s, commit %s; medians of %d rounds (%s).\n\n" % (
+        found["gpus"], found["gpu"], found["driver"], found["date"], found["commit"], found["rounds"], link,
+    )  # fmt: skip
+    return source + table(["row", *columns, "Weft : best of the others"], rows)
+
+
+def jacobi(root):
+    """The solver on several GPUs beside one: of each case, the latest solve that was done on one GPU too."""
+    found = load(root, "h200.json")
+    rows = {}
+    for run in found["runs"]:
+        for solve in run.get("jacobi", []):
+            alone = solve.get("one_gpu_s", solve.get("seconds_one_gpu"))
+            together = solve.get("time_s", solve.get("seconds"))
+            gpus = solve.get("gpus", solve.get("ranks"))
+            if alone is None or together is None or solve["ny"] < 16384:
+                continue
+            grid = "%d x %d" % (solve["nx"], solve["ny"])
+            efficiency = "%.1f %%" % (100 * alone / together / gpus)
+            case = [solve["variant"], grid, str(gpus)]
+            rows[tuple(case)] = [*case, number(alone), number(together), efficiency, run["commit"]]
+    source = "%s, %s ([h200.json](../bench/results/h200.json)).\n\n" % (found["gpu"], found["date"])
+    return source + table(["variant", "grid", "GPUs", "one GPU, s", "all, s", "efficiency", "commit"], rows.values())
+
+
+TABLES = {"host": host, "peers": peers, "jacobi": jacobi}
+
+
+def rewrite(text, root):
+    """The page with its tables as the results are now. KeyError: a mark names no table."""
+    return MARKED.sub(lambda match: match.group(1) + "\n" + TABLES[match.group(2)](root) + "\n" + match.group(3), text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes the tables of docs/performance.md from bench/results.")
+    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--root", default=ROOT)
+    arguments = parser.parse_args()
+    path = os.path.join(arguments.root, PAGE)
+    with open(path, encoding="utf-8") as file:
+        committed = file.read()
+    if len(MARKED.findall(committed)) != len(TABLES):
+        print("%s: it should have a mark for each of: %s" % (PAGE, ", ".join(TABLES)))
+        return 1
+    text = rewrite(committed, arguments.root)
+    if arguments.check:
+        if text != committed:
+            print("%s is stale: python3 tools/docs/figures.py" % PAGE)
+        return int(text != committed)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Writes docs/settings.md from what the library of a prefix says of its settings (`weft info --config --json`).
+# usage: settings.py PREFIX [--check]; with --check it writes nothing and fails when the page is stale.
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join("docs", "settings.md")
+
+HEAD = """\
+# Settings
+
+<!-- Written by tools/docs/settings.py from the library; do not edit. -->
+
+Every setting of the library is a variable of the environment. `weft info --config` prints this list with the values
+that hold in your shell and where they come from; a name that Weft does not know, or a value out of range, ends
+`MPI_Init` with a message that names it. Sizes take the suffixes K, M and G.
+
+"""
+
+GROUPS = {
+    "COLL": "Collectives",
+    "CUDA": "CUDA",
+    "GPU": "GPU memory",
+    "LAUNCH": "Start-up",
+    "LOG": "Messages",
+    "NET": "Networks",
+    "OFI": "libfabric",
+    "P2P": "Point to point",
+    "SHM": "Shared memory",
+    "STREAM": "Enqueued operations",
+    "TRACE": "Profilers",
+    "UCX": "UCX",
+}
+
+
+def settings(prefix):
+    """What the library says, in an environment without any setting."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    command = [os.path.join(prefix, "bin", "weft"), "info", "--config", "--json"]
+    return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def title(variable):
+    """The heading that a variable belongs under."""
+    return GROUPS.get(variable.split("_")[1], "Others")
+
+
+def cell(text):
+    """Text as it can stand in a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def page(found):
+    """The whole page."""
+    groups = {}
+    for setting in sorted(found, key=lambda setting: setting["variable"]):
+        groups.setdefault(title(setting["variable"]), []).append(setting)
+    text = HEAD
+    for name in sorted(groups, key=lambda name: (name == "Others", name)):
+        text += "## %s\n\n| variable | default | range | |\n|---|---|---|---|\n" % name
+        for setting in groups[name]:
+            row = "| `%(variable)s` | " % setting
+            text += row + " | ".join(cell(setting[key]) for key in ("default", "range", "help")) + " |\n"
+        text += "\n"
+    return text.rstrip("\n") + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes docs/settings.md from the library of a prefix.")
+    parser.add_argument("prefix")
+    parser.add_argument("--check", action="store_true", help="only compare")
+    parser.add_argument("--root", default=ROOT, help="the tree whose page it is")
+    arguments = parser.parse_args()
+    path = os.path.join(arguments.root, PAGE)
+    text = page(settings(arguments.prefix))
+    if not arguments.check:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return 0
+    with open(path, encoding="utf-8") as file:
+        committed = file.read()
+    if committed == text:
+        return 0
+    for line in sorted(set(committed.splitlines()) ^ set(text.splitlines())):
+        print(("+ " if line in text.splitlines() else "- ") + line)
+    print("%s is stale: python3 tools/docs/settings.py build/prefix" % PAGE)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
