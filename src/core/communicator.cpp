@@ -25,6 +25,12 @@ Slab<Communicator>& Communicator::slab() {
   return communicators;
 }
 
+signed char Communicator::find_hosts() const {
+  for (const ProcessId process : group->processes())
+    if (!instance.same_host(process)) return 0;
+  return 1;
+}
+
 void Communicator::destroy() { slab().destroy(this); }
 
 }  // namespace weft::core

@@ -60,6 +60,12 @@ class Communicator final : public Counted {
   [[nodiscard]] int remote_size() const { return inter() ? remote_group->size() : size_; }
   /// The session it comes from; null: the world model.
   [[nodiscard]] Session* session() const { return group->session.get(); }
+  /// All processes of the (local) group are on this host.
+  [[nodiscard]] bool on_one_host() const {
+    if (on_one_host_ < 0) [[unlikely]]
+      on_one_host_ = find_hosts();
+    return on_one_host_ != 0;
+  }
   /// The process that a rank argument of a send or receive names.
   [[nodiscard]] ProcessId process(int rank) const { return peers_->process(rank); }
   [[nodiscard]] ContextId context(Channel channel) const { return id | static_cast<ContextId>(channel); }
@@ -91,7 +97,9 @@ class Communicator final : public Counted {
 
  private:
   void destroy() override;
+  [[nodiscard]] signed char find_hosts() const;
   const Group* peers_;
+  mutable signed char on_one_host_ = -1;  // -1: not known yet
   int rank_, size_;
   int collective_tag_ = 0, nonblocking_tag_ = 0;
 };

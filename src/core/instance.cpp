@@ -81,7 +81,7 @@ void Instance::idle(unsigned& rounds, Waiting waiting) {
 void Instance::offer_core(unsigned& rounds) const {
   const uint64_t before = monotonic_ns();
   ::sched_yield();
-  if (!oversubscribed || device::available() || monotonic_ns() - before < kLongYield) return;
+  if (!sleeps || device::available() || monotonic_ns() - before < kLongYield) return;
   shm->bell(self).arm();  // the caller looks once more
   rounds = kArmed;
 }
@@ -118,7 +118,7 @@ void Instance::wake_waiting() {
     wake_ups_.fetch_add(1, std::memory_order_relaxed);
     futex_wake(wake_ups_);
   }
-  if (leading_ && oversubscribed && shm != nullptr) shm->bell(self).ring();
+  if (leading_ && sleeps) shm->bell(self).ring();
 }
 
 void Instance::yield_if_crowded() const {

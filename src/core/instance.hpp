@@ -57,6 +57,12 @@ class Instance {
   void add(Poller& poller);
   void remove(Poller& poller);
 
+  /// Whether a process is on this host: then there is shared memory with it.
+  [[nodiscard]] bool same_host(ProcessId process) const {
+    const auto& hosts = exchange->job().host_of_rank;
+    return hosts.empty() || hosts[process] == hosts[self];
+  }
+
   /// Reserves `n` consecutive context ids that no other process will ever make.
   ContextId new_contexts(uint32_t n = 1);
   /// Runs `function` without the instance lock (user callbacks).
@@ -87,6 +93,7 @@ class Instance {
   ProcessId self;
   uint32_t size;                ///< processes in MPI_COMM_WORLD
   bool oversubscribed = false;  ///< more ranks than cores on this host
+  bool sleeps = false;          ///< then ranks that wait for long sleep until one of this host rings
   bool threaded = false;        ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
   std::mutex lock;
   Ref<Communicator> world, self_comm;  ///< null outside the world model

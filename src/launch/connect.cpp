@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "launch/environment.hpp"
+#include "launch/fake_hosts.hpp"
 #include "launch/launch.hpp"
 #include "launch/pmi/client.hpp"
 #include "launch/pmix/client.hpp"
@@ -11,12 +12,22 @@
 
 namespace weft::launch {
 
-Result<std::unique_ptr<Exchange>> connect() {
+namespace {
+
+Result<std::unique_ptr<Exchange>> find_launcher() {
   Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); };
   if (pmi::offered(lookup)) return pmi::connect(lookup);
   if (pmix::offered(lookup)) return pmix::connect(lookup);
   WEFT_TRY(refuse_broken_promise(lookup));
   return singleton::create();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Exchange>> connect() {
+  auto exchange = find_launcher();
+  if (!exchange) return exchange;
+  return split_hosts(std::move(*exchange));
 }
 
 void scrub_environment() {

@@ -15,9 +15,10 @@ namespace weft::launch {
 struct Job {
   int rank = 0;
   int size = 1;
-  std::string id;      ///< unique among the jobs alive on these hosts; at most 64 bytes under our mpiexec
-  int local_rank = 0;  ///< rank among the processes of this host
-  int local_size = 1;  ///< processes of this job on this host
+  std::string id;        ///< unique among the jobs alive on these hosts; at most 64 bytes under our mpiexec
+  int local_rank = 0;    ///< rank among the processes of this host
+  int local_size = 1;    ///< processes of this job on this host
+  int machine_size = 0;  ///< with fake hosts: processes of this job on the machine; else 0
   /// Host number of every rank (equal number, same host). Empty: the launcher did not say.
   std::vector<int> host_of_rank;
   bool singleton = false;  ///< started without a launcher

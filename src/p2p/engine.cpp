@@ -2,17 +2,22 @@
 // Messages out and in: room in the transport, the backlog when there is none, matching on arrival.
 #include "p2p/engine.hpp"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "base/config.hpp"
+#include "launch/cpus.hpp"
 
 namespace weft::p2p {
 namespace {
 
 config::Size credit{"p2p.credit", 1 << 20, 1 << 12, 1 << 30,
                     "Bytes of eager messages that one peer may have unreceived here; beyond, it announces."};
-constexpr size_t kPollLimit = 64;      // messages a round from one queue
+constexpr size_t kPollLimit = 64;  // messages a round from one queue
+constexpr uint32_t kRoundsPerNetwork = 8;
 constexpr uint32_t kPostsPerLook = 8;  // while receives are posted: asking the GPU takes longer than posting
 constexpr size_t kStagedSends = 4;  // from device memory, streaming at a time: each holds two pinned chunks
 constexpr uint64_t kEntryCharge = 128;  // what an unexpected message costs beside its data
@@ -47,23 +52,62 @@ Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
   return std::unique_ptr<Engine>(new Engine(instance));
 }
 
+// The ranks of this host and the network are published, shared once with all, and reached then.
 Status Engine::connect() {
   if (connected()) return {};
-  const auto& job = instance.exchange->job();
-  if (job.local_size != job.size)
-    return Error(Errc::unsupported, "the job spans several hosts (" + std::to_string(job.local_size) +
-                                        " of " + std::to_string(job.size) +
-                                        " ranks are here), but this build has no network transport: "
-                                        "start all ranks on one host");
-  auto shm = transport::shm::Shm::create(*instance.exchange);
-  if (!shm) return std::move(shm).error();
-  shm_ = std::move(*shm);
-  instance.shm = shm_.get();
-  instance.oversubscribed = instance.size > shm_->usable_cores();
-  if (instance.oversubscribed) shm_->ring_bells();
-  for (uint32_t peer = 0; peer < instance.size; ++peer)
-    if (peer != instance.self) peers_[peer].transport = shm_.get();
+  launch::Exchange& exchange = *instance.exchange;
+  const auto& job = exchange.job();
+  const bool mates = job.local_size > 1, hosts = job.local_size != job.size;
+  if (hosts && job.host_of_rank.empty())
+    return Error(Errc::other,
+                 "the launcher (" + job.launcher +
+                     ") says that the job spans several hosts, but not "
+                     "which rank is where: use one that does (Weft's mpiexec, Hydra, Slurm, PRRTE)");
+  transport::shm::Server server;
+  if (mates) {
+    auto published = transport::shm::Shm::publish(exchange);
+    if (!published) return std::move(published).error();
+    server = std::move(*published);
+  }
+  if (hosts) {
+    auto network = transport::open_network(exchange);
+    if (!network) return std::move(network).error();
+    network_ = std::move(*network);
+  }
+  WEFT_TRY(exchange.share());
+  if (mates) {
+    auto shm = transport::shm::Shm::create(exchange, std::move(server));
+    if (!shm) return std::move(shm).error();
+    shm_ = std::move(*shm);
+    instance.shm = shm_.get();
+  }
+  if (hosts) WEFT_TRY(transport::start_network(*network_, exchange, directory_));
+  assign_peers();
   return {};
+}
+
+void Engine::assign_peers() {
+  const auto& job = instance.exchange->job();
+  const size_t cores = shm_ != nullptr ? shm_->usable_cores() : launch::allowed_cpus().size();
+  instance.oversubscribed =
+      static_cast<size_t>(job.local_size) > cores || job.machine_size > ::sysconf(_SC_NPROCESSORS_ONLN);
+  // What comes from another host rings no bell.
+  instance.sleeps = instance.oversubscribed && shm_ != nullptr && network_ == nullptr;
+  if (instance.sleeps) shm_->ring_bells();
+  for (uint32_t peer = 0; peer < instance.size; ++peer) {
+    if (peer == instance.self) continue;
+    peers_[peer].remote = !instance.same_host(peer);
+    peers_[peer].transport =
+        peers_[peer].remote ? static_cast<transport::Transport*>(network_.get()) : shm_.get();
+  }
+}
+
+// While the ranks of this host talk, the network is looked at now and then.
+bool Engine::poll_network(bool moved) {
+  if (moved && ++network_rounds_ % kRoundsPerNetwork != 0) return false;
+  bool progressed = network_->poll(*this, kPollLimit) != 0;
+  if (!pulls_.empty()) progressed |= poll_pulls();
+  return progressed;
 }
 
 bool Engine::poll() {
@@ -72,6 +116,8 @@ bool Engine::poll() {
   collecting_ = true;
   bool moved = shm_ != nullptr && shm_->poll(*this, kPollLimit) != 0;
   collecting_ = false;
+  if (network_ != nullptr) [[unlikely]]
+    moved |= poll_network(moved);
   if (!gets_.empty() && copies_.empty()) submit_gets();
   if (!backlog_.empty()) [[unlikely]] {
     for (size_t i = 0; i < backlog_.size();) {
@@ -94,16 +140,23 @@ bool Engine::poll() {
   return moved;
 }
 
+bool Engine::move_stream(Transfer& t) {
+  if (t.crossing && t.crossing->piped) return stream_offers(t);
+  if (t.scratch) return stream_scratch(t);
+  return t.staging ? stream_device(t) : stream(t);
+}
+
 bool Engine::poll_streams() {
   bool moved = false;
   size_t staged = 0;
   for (size_t i = 0; i < streaming_.size();) {
     Transfer* t = streaming_[i];
-    if (t->staging && ++staged > kStagedSends) {
+    const bool piped = t->crossing && t->crossing->piped;
+    if ((t->staging || piped) && ++staged > kStagedSends) {
       ++i;
       continue;
     }
-    moved |= t->scratch ? stream_scratch(*t) : t->staging ? stream_device(*t) : stream(*t);
+    moved |= move_stream(*t);
     if (t->state == Transfer::State::streaming) {
       ++i;
       continue;
@@ -116,8 +169,20 @@ bool Engine::poll_streams() {
 
 void Engine::drain() {
   core::wait_until(instance, [&] {
-    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && fetches_.empty();
+    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && fetches_.empty() &&
+           (network_ == nullptr || network_->idle());
   });
+}
+
+void Engine::leave_network() {
+  if (network_ == nullptr) return;
+  network_->leave();
+  static Engine* closing = nullptr;
+  static pid_t process = ::getpid();
+  if (std::exchange(closing, this) == nullptr)
+    std::atexit([] {
+      if (process == ::getpid()) closing->network_->close();
+    });
 }
 
 Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
@@ -138,23 +203,26 @@ void Engine::post_control(uint32_t to, const void* message, size_t size) {
       return;
     }
   }
-  Pending& item = peer.pending.emplace_back(Pending{nullptr, size, {}});
-  std::memcpy(item.control, message, size);
+  std::memcpy(wait_for_room(to, Pending{nullptr, size, {}}).control, message, size);
+}
+
+Engine::Pending& Engine::wait_for_room(uint32_t to, Pending item) {
+  Peer& peer = peers_[to];
+  if (!peer.pending) peer.pending = std::make_unique<std::deque<Pending>>();
   if (!peer.listed) peer.listed = true, backlog_.push_back(to);
+  return peer.pending->emplace_back(std::move(item));
 }
 
 void Engine::enqueue(uint32_t to, Transfer& t) {
-  Peer& peer = peers_[to];
   t.state = Transfer::State::queued;
-  peer.pending.push_back(Pending{&t, 0, {}});
-  if (!peer.listed) peer.listed = true, backlog_.push_back(to);
+  wait_for_room(to, Pending{&t, 0, {}});
 }
 
 bool Engine::flush(uint32_t to) {
   Peer& peer = peers_[to];
   bool moved = false;
-  while (!peer.pending.empty()) {
-    Pending& item = peer.pending.front();
+  while (blocked(peer) && !peer.pending->empty()) {
+    Pending& item = peer.pending->front();
     if (item.transfer != nullptr) {
       if (!try_eager(*item.transfer)) return moved;
     } else {
@@ -163,26 +231,31 @@ bool Engine::flush(uint32_t to) {
       std::memcpy(room, item.control, item.size);
       peer.transport->commit(to, item.size);
     }
-    peer.pending.pop_front();
+    peer.pending->pop_front();
     moved = true;
   }
+  peer.pending.reset();
   peer.listed = false;
   return moved;
+}
+
+inline void Engine::end(Transfer& t) {
+  t.state = Transfer::State::done;
+  t.staging.reset();
+  t.scratch.reset();
+  if (t.crossing) [[unlikely]]
+    t.comm->instance.engine->uncross(t);
 }
 
 void Engine::complete(Transfer& t) {
   if (ends_inside(t)) [[unlikely]]
     return complete(t, end_inside_error(t));
-  t.state = Transfer::State::done;
-  t.staging.reset();
-  t.scratch.reset();
+  end(t);
   t.finish();
 }
 
 void Engine::complete(Transfer& t, Error error) {
-  t.state = Transfer::State::done;
-  t.staging.reset();
-  t.scratch.reset();
+  end(t);
   t.finish(std::move(error));
 }
 
@@ -373,6 +446,12 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
       return on_scratch_done(*reinterpret_cast<const ScratchChunk*>(message));
     case Type::drop_mapping:
       return on_drop(source, *reinterpret_cast<const DropMapping*>(message));
+    case Type::proof_ask:
+      return on_proof_ask(source, *reinterpret_cast<const Proof*>(message));
+    case Type::proof_answer:
+      return on_proof_answer(source, *reinterpret_cast<const Proof*>(message));
+    case Type::proof_done:
+      return on_proof_done(*reinterpret_cast<const Proof*>(message));
   }
 }
 

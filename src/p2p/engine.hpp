@@ -13,8 +13,10 @@
 #include "p2p/header.hpp"
 #include "p2p/match/queue.hpp"
 #include "p2p/p2p.hpp"
+#include "p2p/proof.hpp"
 #include "p2p/protocol/choice.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
+#include "transport/network.hpp"
 #include "transport/shm/shm.hpp"
 
 namespace weft::p2p {
@@ -43,7 +45,9 @@ class Engine final : public core::Poller, private transport::Receiver {
 
   // Called by p2p.cpp.
   [[nodiscard]] Status connect();
-  [[nodiscard]] bool connected() const { return shm_ != nullptr || instance.size == 1; }
+  [[nodiscard]] bool connected() const {
+    return shm_ != nullptr || network_ != nullptr || instance.size == 1;
+  }
   static void prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
                       core::ContextId context);
   static void start(Transfer& t, const Buffer& buffer, int rank, int tag);
@@ -53,6 +57,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
   void receive(Transfer& t) {
     if (match::Entry* entry = unexpected_.find(t.key)) return receive_stored(t, *entry);
+    if (network_ != nullptr && !awaits_living(t)) [[unlikely]]
+      return;
     t.state = Transfer::State::posted;
     posted_.add(t);
     if (device_side(t)) [[unlikely]]
@@ -70,6 +76,10 @@ class Engine final : public core::Poller, private transport::Receiver {
   /// Progresses until nothing of ours is on its way out.
   void drain();
   void close_device();
+  /// No traffic for now: peers may see this process end. It closes the network when it does.
+  void leave_network();
+  /// The network between hosts; null on one host.
+  [[nodiscard]] const transport::Network* network() const { return network_.get(); }
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter();
   [[nodiscard]] transport::cuda_ipc::Importer& importer();
 
@@ -84,10 +94,12 @@ class Engine final : public core::Poller, private transport::Receiver {
   };
   struct Peer {
     transport::Transport* transport = nullptr;    // null: this process
+    bool remote = false;                          // on another host: the transport is the network
+    bool lost = false;                            // and it is gone
     uint64_t eager_max = 0;                       // as known now: payload that its transport takes at once
     uint64_t eager_sent = 0, eager_credited = 0;  // unexpected bytes that the peer may hold for us
     uint64_t consumed = 0, reported = 0;          // the same, of theirs here
-    std::deque<Pending> pending;
+    std::unique_ptr<std::deque<Pending>> pending;
     bool listed = false;  // in backlog_
   };
   struct Get {  // one receive served by a copy engine
@@ -111,13 +123,18 @@ class Engine final : public core::Poller, private transport::Receiver {
   explicit Engine(core::Instance& owner);
   static void go(Transfer& t);
   void deliver(uint32_t source, const std::byte* message, size_t size) override;
+  void lost(uint32_t peer, const Error& why) override;
 
   // engine.cpp: messages out and in.
-  [[nodiscard]] bool blocked(const Peer& peer) const { return !peer.pending.empty(); }
+  [[nodiscard]] static bool blocked(const Peer& peer) { return peer.pending != nullptr; }
+  void assign_peers();
+  bool poll_network(bool moved);
+  Pending& wait_for_room(uint32_t to, Pending item);
   void post_control(uint32_t to, const void* message, size_t size);
   void enqueue(uint32_t to, Transfer& t);
   bool flush(uint32_t to);
   bool poll_streams();
+  bool move_stream(Transfer& t);
   Header header(const Transfer& t, Type type, uint64_t length) const;
   void consumed(uint32_t from, uint64_t bytes);
   Message& store(uint32_t source, const Header& header, const std::byte* data, size_t size);
@@ -131,6 +148,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   void acknowledge(uint32_t to, uint64_t sender);
   void on_withdrawn(uint64_t sender);
   void on_drop(uint32_t source, const DropMapping& drop);
+  static void end(Transfer& t);
   static void complete(Transfer& t);
   static void complete(Transfer& t, Error error);
   void matched(Transfer& t, uint32_t source, int rank, int tag, uint64_t bytes);
@@ -211,6 +229,46 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_through_scratch(Transfer& t);
   static void on_scratch_done(const ScratchChunk& chunk);
 
+  // protocol/remote.cpp
+  void announce_remote(Transfer& t);
+  [[nodiscard]] bool pack_small(Transfer& t, Peer& peer);
+  bool get_remote(Transfer& t, const ReadyToSend& rts);
+  void ask_offers(Transfer& t, uint64_t sender);
+  void activate(Transfer& t);
+  void activate_waiting();
+  void pull(Transfer& t);
+  void read(Transfer& t, uint64_t offset, size_t size, const Key& key, uint64_t key_offset,
+            const KeyedChunk* offer);
+  static void reading_done(transport::Completion& self, Status outcome);
+  void arrived(Reading& reading, Status outcome);
+  void drop_reading(Reading& reading);
+  void finish_pull(Transfer& t);
+  bool poll_pulls();
+  void on_offer(Transfer& t, const KeyedChunk& offer);
+  bool stream_offers(Transfer& t);
+  Status fill_offerings(Transfer& t, bool& moved);
+  Status tell_offer(Transfer& t, Offering& offering);
+  bool fail_offers(Transfer& t, Error error);
+  static void on_offer_fetched(Transfer& t, const ScratchChunk& chunk);
+
+  // protocol/loss.cpp
+  void cross(Transfer& t);
+  void uncross(Transfer& t);
+  [[nodiscard]] bool awaits_living(Transfer& t);
+  void give_up(Transfer& t);
+  void fail_posted(uint32_t peer);
+  Error loss_of(uint32_t peer) const;
+
+  // protocol/proof.cpp
+  [[nodiscard]] bool direct(const device::Memory& memory, uint32_t peer);
+  void start_proof(const device::Memory& memory, uint32_t peer);
+  void on_proof_ask(uint32_t source, const Proof& ask);
+  void on_proof_answer(uint32_t source, const Proof& answer);
+  void on_proof_done(const Proof& done);
+  static void proof_read(transport::Completion& self, Status outcome);
+  void answer_proof(ProofHelp& help, Status outcome);
+  void end_proof(DirectProof& proof, Status outcome);
+
   // protocol/device.cpp
   [[nodiscard]] static bool device_side(const Transfer& t) { return p2p::device_side(t.memory.kind); }
   [[nodiscard]] size_t append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
@@ -252,7 +310,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool lease(Transfer& t, int chunk);
   Status upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_t n);
 
-  std::unique_ptr<transport::shm::Shm> shm_;
+  std::unique_ptr<transport::shm::Shm> shm_;         // null: alone on this host
+  std::unique_ptr<transport::Directory> directory_;  // of the network
+  std::unique_ptr<transport::Network> network_;      // null: all on one host
   std::vector<Peer> peers_;
   std::vector<uint32_t> backlog_;     // peers with pending messages
   std::vector<Transfer*> streaming_;  // sends of fragments under way
@@ -276,6 +336,13 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool odd_copy_ = false;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   std::unique_ptr<transport::cuda_ipc::Importer> importer_;
+  Transfer* crossings_ = nullptr;  // all transfers with other hosts, that the engine knows by address only
+  std::vector<Transfer*> pulls_;   // receives that hold rooms
+  std::deque<Transfer*> waiting_pulls_;                   // and those that will
+  std::vector<std::pair<uint32_t, std::string>> losses_;  // why peers were lost
+  std::vector<std::unique_ptr<DirectProof>> proofs_;      // by device
+  std::vector<std::unique_ptr<ProofHelp>> proof_helps_;
+  uint32_t network_rounds_ = 0;  // since the network was polled last
 };
 
 }  // namespace weft::p2p

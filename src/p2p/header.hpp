@@ -9,6 +9,7 @@
 #include "device/pack.hpp"
 #include "p2p/protocol/choice.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
+#include "transport/network.hpp"
 
 namespace weft::p2p {
 
@@ -26,7 +27,10 @@ enum class Type : uint8_t {
   credit,         ///< eager bytes consumed
   drop_mapping,   ///< an exported allocation is gone
   scratch_ready,  ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
-  scratch_done    ///< it was fetched
+  scratch_done,   ///< it was fetched
+  proof_ask,      ///< fetch my GPU's test block, and show me one of yours: does the network reach GPU memory?
+  proof_answer,   ///< what was fetched, and the block
+  proof_done      ///< the block may go
 };
 
 /// Starts every message. Matching reads context, source and tag.
@@ -54,6 +58,7 @@ struct ReadyToSend : Header {
   static constexpr uint8_t kScratch = 32;     ///< the region is scratch: the data will be packed into it
   static constexpr uint8_t kProbe = 8;        ///< and a cuda_ipc::Probe behind the region
   static constexpr uint8_t kStrided = 64;     ///< and a Strides: how the data lie, from `address` on
+  static constexpr uint8_t kKey = 128;        ///< a Key follows: between hosts, the buffer as it is
   uint64_t sender;
   uint64_t bytes;
   uint64_t address;
@@ -78,9 +83,17 @@ struct Strides {
   int64_t stride[device::Shape::kDimensions];
 };
 
+/// Between hosts, behind a message: what lets the other side fetch a buffer. Sent up to its last byte.
+struct Key {
+  uint64_t size;
+  std::byte bytes[transport::kMaxKey];
+  [[nodiscard]] size_t sent_size() const { return sizeof size + size; }
+};
+
 struct ClearToSend : Header {
   static constexpr uint8_t kThroughScratch = 1;  ///< not as fragments
   static constexpr uint8_t kOffer = 2;           ///< device memory: by pinned chunks that we read
+  static constexpr uint8_t kPiped = 4;           ///< the same between hosts: by chunks that we fetch
   uint64_t sender, receiver;
 };
 
@@ -113,6 +126,19 @@ struct ScratchChunk : Header {
   uint64_t number;  ///< the sender's
 };
 
+/// scratch_ready between hosts
+struct KeyedChunk : ScratchChunk {
+  Key key;
+};
+
+/// proof_ask, proof_answer (`flags`: it was right), proof_done
+struct Proof : Header {
+  int64_t device;  ///< the asker's
+  uint64_t seed;   ///< of the block's content
+  uint64_t id;     ///< the answerer's, for proof_done
+  Key key;
+};
+
 /// finish_many
 struct Finished : Header {
   static constexpr size_t kMax = 32;
@@ -122,6 +148,7 @@ struct Finished : Header {
 inline constexpr size_t kMaxControl = sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) +
                                       sizeof(transport::cuda_ipc::Probe) + sizeof(Strides);
 
-static_assert(sizeof(Finished) <= kMaxControl);
+static_assert(sizeof(Finished) <= kMaxControl && sizeof(KeyedChunk) <= kMaxControl &&
+              sizeof(ReadyToSend) + sizeof(Key) <= kMaxControl && sizeof(Proof) <= kMaxControl);
 
 }  // namespace weft::p2p

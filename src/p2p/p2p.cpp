@@ -244,6 +244,7 @@ transport::cuda_ipc::Importer& importer(core::Instance& instance) { return insta
 
 void quiesce(core::Instance& instance) {
   instance.engine->drain();
+  instance.engine->leave_network();
   instance.engine->close_device();
 }
 

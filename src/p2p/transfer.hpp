@@ -11,6 +11,7 @@
 #include "core/request.hpp"
 #include "datatype/datatype.hpp"
 #include "device/memory.hpp"
+#include "p2p/crossing.hpp"
 #include "p2p/match/queue.hpp"
 #include "p2p/scratch.hpp"
 #include "p2p/staging.hpp"
@@ -100,6 +101,7 @@ class Transfer : public core::Request, public match::Node {
   device::Memory memory;
   std::unique_ptr<Staging> staging;                        ///< device memory moved through pinned chunks
   std::unique_ptr<ScratchSend> scratch;                    ///< device memory sent through GPU scratch
+  std::unique_ptr<Crossing> crossing;                      ///< with a process of another host
   transport::cuda_ipc::Mapping* sender_scratch = nullptr;  ///< receive through scratch: held until complete
   uint32_t fetches = 0;                                    ///< chunks of scratch being fetched
   std::unique_ptr<Resolved> resolved;                      ///< persistent, device memory: see there

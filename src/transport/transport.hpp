@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transport: moves active messages and bulk data between processes. Knows nothing of MPI.
-// Threading: all calls are serialised by the caller (the instance lock).
+// Transport: moves active messages between processes. Knows nothing of MPI. Bulk data: shm/shm.hpp inside a
+// host, network.hpp between hosts. Threading: all calls are serialised by the caller (the instance lock).
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/result.hpp"
 
 namespace weft::transport {
 
-using Peer = uint32_t;  ///< index into the job's process table
+using Peer = uint32_t;  ///< a process of the job: its rank in MPI_COMM_WORLD
 
 /// One piece of memory, here or in a peer's address space.
 struct Piece {
@@ -23,6 +22,9 @@ class Receiver {
  public:
   /// `message` is 8-byte aligned and valid during the call only.
   virtual void deliver(Peer source, const std::byte* message, size_t size) = 0;
+  /// The peer has died or cannot be reached any more: told once a peer, by networks only. Its fetches have
+  /// ended with an error before.
+  virtual void lost(Peer peer, const Error& why) = 0;
 
  protected:
   ~Receiver() = default;
@@ -40,14 +42,6 @@ class Transport {
   virtual void commit(Peer peer, size_t size) = 0;
   /// Delivers up to `limit` messages; returns how many.
   virtual size_t poll(Receiver& receiver, size_t limit) = 0;
-
-  /// Whether get() works for this peer. Proved by moving bytes at the first call; the reason when it does
-  /// not.
-  [[nodiscard]] virtual Status can_get(Peer peer) = 0;
-  /// Copies the peer's memory `remote` into `local` (equal total lengths), at once. Errc::buffer: some of
-  /// that memory cannot be read this way (device or protected memory); the caller falls back by name.
-  [[nodiscard]] virtual Status get(Peer peer, std::span<const Piece> local,
-                                   std::span<const Piece> remote) = 0;
 };
 
 }  // namespace weft::transport

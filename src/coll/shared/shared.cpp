@@ -83,7 +83,8 @@ Way way_for(const Call& call, Status& failed) {
   core::Communicator& comm = *call.comm;
   auto* state = static_cast<State*>(comm.collective.get());
   if (state == nullptr) [[unlikely]] {
-    if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks) return {};
+    if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks || !comm.on_one_host())
+      return {};
     state = new State(comm);
     comm.collective.reset(state);
   }

@@ -7,6 +7,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "device/current.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -244,3 +245,19 @@ void close_all_states() {
 }
 
 }  // namespace weft::device::cuda
+
+namespace weft::device {
+
+void Current::push(const Memory& memory) {
+  const auto context = cuda::context_of(memory);
+  cuda::Context current = nullptr;
+  if (!context || cuda::driver().ctx_get_current(&current) != cuda::kSuccess || current == *context) return;
+  pushed_ = cuda::driver().ctx_push_current(*context) == cuda::kSuccess;
+}
+
+void Current::pop() {
+  cuda::Context popped = nullptr;
+  cuda::driver().ctx_pop_current(&popped);
+}
+
+}  // namespace weft::device

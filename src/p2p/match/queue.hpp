@@ -55,6 +55,11 @@ class Chains {
   /// The next node of the same key.
   [[nodiscard]] static Node* next(const Node& node);
   [[nodiscard]] size_t size() const { return size_; }
+  template <class F>
+  void for_each(F&& f) const {
+    for (const Chain& chain : heads_)
+      for (Node* node = chain.head; node != nullptr; node = node->next) f(*node);
+  }
 
  private:
   struct Chain {
@@ -113,6 +118,11 @@ class Posted {
     return chains_.size() == 0 ? nullptr : chains_.take(message);
   }
   [[nodiscard]] size_t size() const { return chains_.size(); }
+  /// Calls f(Node&) for all receives, in no order; f changes nothing.
+  template <class F>
+  void for_each(F&& f) const {
+    chains_.for_each(f);
+  }
 
  private:
   [[nodiscard]] static bool wild(const Key& key) { return key.source == kAny || key.tag == kAny; }

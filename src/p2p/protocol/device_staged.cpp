@@ -30,7 +30,6 @@ constexpr uint32_t kStagedReceives = 4;
 // The peer's host memory, read by the kernel into pinned chunks and copied up from there, two in turn.
 bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_host_to_device");
-  transport::Transport& transport = *peers_[source].transport;
   t.staging = std::make_unique<Staging>();
   if (!lease(t, 0)) return false;
   const bool two = rts.bytes > t.staging->chunks[0].pinned.size() && lease(t, 1);
@@ -41,7 +40,7 @@ bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend&
     const transport::Piece local{reinterpret_cast<uint64_t>(chunk.pinned.data()), n};
     const transport::Piece remote{rts.address + offset, n};
     Status moved = chunk.ticket.pending() ? device::wait(chunk.ticket) : Status{};
-    if (moved) moved = transport.get(source, {&local, 1}, {&remote, 1});
+    if (moved) moved = shm_->get(source, {&local, 1}, {&remote, 1});
     if (moved) moved = upload(t, chunk, offset, n);
     if (!moved) {
       if (offset == 0) return false;

@@ -15,6 +15,9 @@ config::Size eager_max{
     "p2p.eager_max", 16 << 10, 0, 16 << 10,
     "Largest host message in bytes that is sent at once, without waiting for its receive."};
 
+config::Size remote_eager_max{
+    "net.eager_max", 16 << 10, 0, 1 << 20,
+    "Largest message in bytes to another host that is sent at once, if the network takes it."};
 constexpr size_t kMostBar = 4096;  // bytes of a message that the CPU reads from device memory
 
 }  // namespace
@@ -32,7 +35,9 @@ uint64_t eager_limit_of(uint64_t max_message) {
 
 /// Asks the transport anew: it may take larger messages than before.
 uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
-  peer.eager_max = eager_limit_of(peer.transport->max_message(to));
+  const size_t most = peer.transport->max_message(to);
+  peer.eager_max =
+      peer.remote ? std::min<uint64_t>(remote_eager_max, most - sizeof(EagerSync)) : eager_limit_of(most);
   return peer.eager_max;
 }
 
@@ -63,12 +68,14 @@ bool Engine::try_eager(Transfer& t) {
   if (room == nullptr) return false;
   *reinterpret_cast<Header*>(room) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
   if (sync) reinterpret_cast<EagerSync*>(room)->sender = reinterpret_cast<uint64_t>(&t);
-  if (t.bytes != 0) t.pack(0, room + head, t.bytes);
+  if (t.crossing) [[unlikely]]
+    std::memcpy(room + head, t.crossing->packed.get(), t.bytes);
+  else if (t.bytes != 0)
+    t.pack(0, room + head, t.bytes);
   peer.transport->commit(t.peer, head + t.bytes);
-  if (sync)
-    t.state = Transfer::State::announced;  // complete when acknowledged
-  else
-    complete(t);
+  if (!sync) return complete(t), true;
+  t.state = Transfer::State::announced;  // complete when acknowledged
+  if (peer.remote) cross(t);
   return true;
 }
 

@@ -28,6 +28,7 @@ transport::Piece piece(const void* address, size_t length) {
 
 void Engine::announce(Transfer& t) {
   const trace::Range range("p2p.announce");
+  if (peers_[t.peer].remote) return announce_remote(t);
   alignas(8) std::byte room[kMaxControl];
   auto& rts = *new (room) ReadyToSend{};
   static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
@@ -56,12 +57,13 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
     finish_sender(source, rts.sender);
     return complete(t);
   }
-  if (!get(t, source, rts)) ask_fragments(t, source, rts);
+  const bool taken = peers_[source].remote ? get_remote(t, rts) : get(t, source, rts);
+  if (!taken) ask_fragments(t, source, rts);
 }
 
 /// Whether the sender's host memory can be read; if not, by name.
 bool Engine::readable(uint32_t source) {
-  auto usable = peers_[source].transport->can_get(source);
+  auto usable = shm_->can_get(source);
   if (!usable) no_single_copy.hit(usable.error().message());
   return usable.ok();
 }
@@ -117,7 +119,6 @@ bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
 
 // Long runs: the kernel scatters. Short ones: through a bounce buffer that stays in the cache.
 Status Engine::get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  transport::Transport& transport = *peers_[source].transport;
   size_t runs = 0;
   const auto sample = static_cast<datatype::Count>(std::min<uint64_t>(rts.bytes, kBounce));
   datatype::for_each_run(*t.type, t.count, 0, sample, [&](datatype::Count, datatype::Count) { ++runs; });
@@ -128,24 +129,23 @@ Status Engine::get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rt
                              local.push_back(piece(t.data() + at, static_cast<size_t>(length)));
                            });
     const auto remote = piece(reinterpret_cast<void*>(rts.address), rts.bytes);
-    return transport.get(source, local, {&remote, 1});
+    return shm_->get(source, local, {&remote, 1});
   }
   return get_part(t, source, rts.address, 0, rts.bytes);
 }
 
 // The peer's host memory at `address` into bytes [offset, offset + n) of the message.
 Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n) {
-  transport::Transport& transport = *peers_[source].transport;
   if (t.contiguous) {
     const auto local = piece(t.data() + offset, n), remote = piece(reinterpret_cast<void*>(address), n);
-    return transport.get(source, {&local, 1}, {&remote, 1});
+    return shm_->get(source, {&local, 1}, {&remote, 1});
   }
   std::vector<std::byte> bounce(std::min<uint64_t>(kBounce, n));
   for (uint64_t at = 0; at < n; at += bounce.size()) {
     const size_t length = std::min<uint64_t>(bounce.size(), n - at);
     const auto local = piece(bounce.data(), length),
                remote = piece(reinterpret_cast<void*>(address + at), length);
-    WEFT_TRY(transport.get(source, {&local, 1}, {&remote, 1}));
+    WEFT_TRY(shm_->get(source, {&local, 1}, {&remote, 1}));
     t.unpack(offset + at, bounce.data(), length);
   }
   return {};

@@ -130,6 +130,7 @@ bool Engine::fail_scratch(Transfer& t, Error error) {
 void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
   const trace::Range range("p2p.fetch_scratch");
   auto& t = *reinterpret_cast<Transfer*>(chunk.receiver);
+  if (t.crossing) return on_offer(t, static_cast<const KeyedChunk&>(chunk));
   if ((chunk.flags & ScratchChunk::kFailed) != 0) {
     if (t.outcome) t.outcome = sender_failed();
     t.completion.bytes = t.moved;
@@ -185,6 +186,7 @@ void Engine::finish_fetch(const Fetch& fetch, Status outcome) {
 // Sender: a chunk came back.
 void Engine::on_scratch_done(const ScratchChunk& chunk) {
   auto& t = *reinterpret_cast<Transfer*>(chunk.sender);
+  if (t.crossing) return on_offer_fetched(t, chunk);
   if ((chunk.flags & ScratchChunk::kPinned) != 0) return on_offer_done(t, chunk);
   t.scratch->area->free.push_back(chunk.number);
   std::erase_if(t.scratch->chunks,

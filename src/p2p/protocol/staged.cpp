@@ -25,13 +25,16 @@ void Engine::ask_fragments(Transfer& t, uint32_t source, const ReadyToSend& rts)
   const trace::Range range("p2p.ask_fragments");
   t.moved = 0;
   t.peer = source;
+  const bool remote = peers_[source].remote;
+  if (remote && (rts.flags & ReadyToSend::kDevice) != 0) return ask_offers(t, rts.sender);
+  if (remote) cross(t);
   if (device_side(t)) {
     if (!t.staging) t.staging = std::make_unique<Staging>();
     starved_.push_back({&t, source, rts.sender});  // asked for once it has a pinned chunk
     poll_starved();
     return;
   }
-  const auto readable = [&] { return peers_[source].transport->can_get(source).ok(); };
+  const auto readable = [&] { return shm_->can_get(source).ok(); };
   const Way way = staged_way(t.memory.kind, announced(rts), readable);
   clear_to_send(t, source, rts.sender, way == Way::offered ? ClearToSend::kOffer : 0);
 }
@@ -50,7 +53,9 @@ void Engine::on_clear_to_send(const ClearToSend& cts) {
   t.remote = cts.receiver;
   t.moved = 0;
   t.state = Transfer::State::streaming;
-  if ((cts.flags & ClearToSend::kThroughScratch) == 0) {
+  if ((cts.flags & ClearToSend::kPiped) != 0) {
+    t.crossing->piped = true;
+  } else if ((cts.flags & ClearToSend::kThroughScratch) == 0) {
     t.scratch.reset();
     if (device_side(t)) t.staging = std::make_unique<Staging>();
     if (t.staging) t.staging->offers = (cts.flags & ClearToSend::kOffer) != 0;

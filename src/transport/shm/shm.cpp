@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <ctime>
 
@@ -25,6 +26,17 @@ constexpr size_t kRecordHeader = 8;
 constexpr size_t kGiveBack = kBoxBytes / 4;
 constexpr size_t kFetchAhead = 8 * kLine;
 
+std::string key_of(Peer leader) { return "shm." + std::to_string(leader); }
+
+/// The job's processes on this host.
+std::vector<Peer> members_of(const launch::Job& job) {
+  std::vector<Peer> members;
+  const auto host = [&](int rank) { return job.host_of_rank[static_cast<size_t>(rank)]; };
+  for (int rank = 0; rank < job.size; ++rank)
+    if (job.host_of_rank.empty() || host(rank) == host(job.rank)) members.push_back(static_cast<Peer>(rank));
+  return members;
+}
+
 size_t record_bytes(size_t message) { return (message + kRecordHeader + kLine - 1) & ~(kLine - 1); }
 std::atomic<uint32_t>& word_at(Box& box, uint64_t position) {
   return *reinterpret_cast<std::atomic<uint32_t>*>(box.ring + (position & kRingMask));
@@ -40,8 +52,13 @@ inline void fetch_to_write([[maybe_unused]] void* line) {
 
 }  // namespace
 
-Shm::Shm(Segment segment, uint32_t self, uint32_t ranks)
-    : segment_(std::move(segment)), self_(self), ranks_(ranks), area_(&segment_.area(self)), out_(ranks) {
+Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
+    : segment_(std::move(segment)),
+      self_(self),
+      members_(std::move(members)),
+      contiguous_(members_.back() - members_.front() + 1 == members_.size()),
+      area_(&segment_.area(self)),
+      out_(members_.size()) {
   probe_word_ = kMagic ^ (reinterpret_cast<uint64_t>(this) << 8) ^ static_cast<uint64_t>(::getpid());
   area_->pid.store(::getpid(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
@@ -57,33 +74,39 @@ Shm::Shm(Segment segment, uint32_t self, uint32_t ranks)
 
 Shm::~Shm() = default;
 
-Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange) {
+uint32_t Shm::search(Peer peer) const {
+  return static_cast<uint32_t>(std::lower_bound(members_.begin(), members_.end(), peer) - members_.begin());
+}
+
+Result<Server> Shm::publish(launch::Exchange& exchange) {
   const auto& job = exchange.job();
-  const auto ranks = static_cast<uint32_t>(job.local_size);
+  if (job.local_rank != 0) return Server();
+  auto server = Server::create(static_cast<uint32_t>(job.local_size));
+  if (!server) return server;
+  WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), server->name()));
+  return server;
+}
+
+Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server server) {
+  const auto& job = exchange.job();
   const auto self = static_cast<uint32_t>(job.local_rank);
   const int timeout_ms = static_cast<int>(connect_timeout * 1000);
-  Server server;
-  if (self == 0) {
-    auto made = Server::create(ranks);
-    if (!made) return std::move(made).error();
-    server = std::move(*made);
-    if (ranks > 1) WEFT_TRY(exchange.put("shm.0", server.name()));
-  }
+  std::vector<Peer> members = members_of(job);
+  const auto ranks = static_cast<uint32_t>(members.size());
   Segment segment;
-  if (ranks > 1) WEFT_TRY(exchange.share());
   if (self == 0) {
     WEFT_TRY(server.serve(timeout_ms));
     auto mapped = Segment::map(server.memory(), ranks);
     if (!mapped) return std::move(mapped).error();
     segment = std::move(*mapped);
   } else {
-    auto name = exchange.get("shm.0", 0);
+    auto name = exchange.get(key_of(members.front()), static_cast<int>(members.front()));
     if (!name) return std::move(name).error();
     auto attached = Segment::attach(*name, ranks, timeout_ms);
     if (!attached) return std::move(attached).error();
     segment = std::move(*attached);
   }
-  std::unique_ptr<Shm> shm(new Shm(std::move(segment), self, ranks));
+  std::unique_ptr<Shm> shm(new Shm(std::move(segment), self, std::move(members)));
   auto& attached = shm->segment_.header().attached;
   attached.fetch_add(1, std::memory_order_acq_rel);
   const time_t deadline = ::time(nullptr) + static_cast<time_t>(connect_timeout);
@@ -99,21 +122,22 @@ uint32_t Shm::usable_cores() const {
   uint32_t count = 0;
   for (uint32_t word = 0; word < kMaxCores / 64; ++word) {
     uint64_t together = 0;
-    for (uint32_t rank = 0; rank < ranks_; ++rank) together |= segment_.area(rank).cores[word].load();
+    for (uint32_t rank = 0; rank < members_.size(); ++rank)
+      together |= segment_.area(rank).cores[word].load();
     count += static_cast<uint32_t>(std::popcount(together));
   }
   return count;
 }
 
 size_t Shm::max_message(Peer peer) {
-  Outgoing& out = out_[peer];
+  Outgoing& out = out_[local(peer)];
   if (out.box == nullptr) want_box(peer, out);
   return out.box != nullptr ? kBoxMessage : kCellPayload;
 }
 
 // Where there is a box for everybody it is taken at once.
 uint32_t Shm::patience() const {
-  if (ranks_ <= kBoxes + 1 && box_after.origin == config::Origin::standard) return 0;
+  if (members_.size() <= kBoxes + 1 && box_after.origin == config::Origin::standard) return 0;
   return static_cast<uint32_t>(static_cast<size_t>(box_after));
 }
 
@@ -122,7 +146,7 @@ void Shm::want_box(Peer peer, Outgoing& out) {
 }
 
 void Shm::open_box(Peer peer, Outgoing& out) {
-  Area& area = segment_.area(peer);
+  Area& area = this->area(peer);
   uint32_t index = 0;
   if (out.claimed == nullptr) {
     for (; index < kBoxes; ++index) {
@@ -149,7 +173,7 @@ void Shm::open_box(Peer peer, Outgoing& out) {
 
 // A cell's turn is sequence + index, so that zeroed memory is a valid empty inbox.
 std::byte* Shm::reserve_cell(Peer peer, Outgoing& out) {
-  Area& area = segment_.area(peer);
+  Area& area = this->area(peer);
   uint64_t ticket = area.tail.load(std::memory_order_relaxed);
   for (;;) {
     const uint64_t index = ticket & (kCells - 1);
@@ -190,7 +214,7 @@ std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
 }
 
 std::byte* Shm::reserve(Peer peer, size_t size) {
-  Outgoing& out = out_[peer];
+  Outgoing& out = out_[local(peer)];
   if (out.box == nullptr) [[unlikely]] {
     want_box(peer, out);
     if (out.box == nullptr) return reserve_cell(peer, out);
@@ -199,13 +223,13 @@ std::byte* Shm::reserve(Peer peer, size_t size) {
 }
 
 void Shm::commit(Peer peer, size_t size) {
-  Outgoing& out = out_[peer];
+  Outgoing& out = out_[local(peer)];
   if (out.box != nullptr) {
     publish(out, static_cast<uint32_t>(size), out.position + record_bytes(size));
     return ring(peer);
   }
   const uint64_t index = out.ticket & (kCells - 1);
-  Cell& cell = segment_.area(peer).cells[index];
+  Cell& cell = area(peer).cells[index];
   cell.source = self_;
   cell.size = static_cast<uint32_t>(size);
   cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
@@ -269,9 +293,9 @@ size_t Shm::poll_inbox(Receiver& receiver, size_t limit) {
     Cell& cell = area_->cells[index];
     if (cell.sequence.load(std::memory_order_acquire) + index != head_ + 1) break;
     if (cell.size == kOpenBox)
-      in_.push_back({&area_->boxes[*reinterpret_cast<const uint32_t*>(cell.payload)], cell.source});
+      in_.push_back({&area_->boxes[*reinterpret_cast<const uint32_t*>(cell.payload)], members_[cell.source]});
     else
-      receiver.deliver(cell.source, cell.payload, cell.size);
+      receiver.deliver(members_[cell.source], cell.payload, cell.size);
     cell.sequence.store(head_ + kCells - index, std::memory_order_release);
     ++head_;
   }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared memory transport: messages through inboxes and boxes (layout.hpp), bulk data by process_vm_readv.
 // Polling cost does not depend on the number of ranks: one inbox and at most kBoxes boxes.
-// Peers are local ranks here; the caller's process ids equal them on a single host.
+// Peers are processes of the job; the areas of the segment go by local rank: local() and in_ are where the
+// two meet.
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,26 +18,32 @@ namespace weft::transport::shm {
 
 class Shm final : public Transport {
  public:
-  /// Collective over the ranks of the host: makes, passes round and maps the segment. Two fences at most.
-  [[nodiscard]] static Result<std::unique_ptr<Shm>> create(launch::Exchange& exchange);
+  /// On the host's first rank: makes the segment and publishes where it is. Exchange::share() has to follow.
+  [[nodiscard]] static Result<Server> publish(launch::Exchange& exchange);
+  /// Collective over the ranks of the host: passes round and maps the segment.
+  [[nodiscard]] static Result<std::unique_ptr<Shm>> create(launch::Exchange& exchange, Server server);
   ~Shm() override;
 
   [[nodiscard]] size_t max_message(Peer peer) override;
   [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
   void commit(Peer peer, size_t size) override;
   size_t poll(Receiver& receiver, size_t limit) override;
-  [[nodiscard]] Status can_get(Peer peer) override;
-  [[nodiscard]] Status get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote) override;
+  /// Whether get() works for this peer. Proved by moving bytes at the first call; the reason when it does
+  /// not.
+  [[nodiscard]] Status can_get(Peer peer);
+  /// Copies the peer's memory `remote` into `local` (equal total lengths), at once. Errc::buffer: some of
+  /// that memory cannot be read this way (device or protected memory); the caller falls back by name.
+  [[nodiscard]] Status get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote);
 
   /// Cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
   /// A lane of this rank's, empty, until `ranks` ranks have counted themselves in Lane::left; nullopt: all
   /// are in use.
   [[nodiscard]] std::optional<uint32_t> lease_lane(uint32_t ranks);
-  [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return segment_.area(peer).lanes[index]; }
+  [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return area(peer).lanes[index]; }
   /// From now on ranks may sleep on their bells: to be called by all, before the first message.
   void ring_bells() { bells_ = true; }
-  [[nodiscard]] Bell& bell(Peer peer) const { return segment_.area(peer).bell; }
+  [[nodiscard]] Bell& bell(Peer peer) const { return area(peer).bell; }
   /// Sleeps on this rank's bell, which is armed: Bell::sleep().
   [[nodiscard]] bool sleep(long nanoseconds) const;
   [[nodiscard]] bool anyone_sleeps() const {
@@ -59,7 +67,12 @@ class Shm final : public Transport {
     uint64_t position = 0, published = 0;
   };
 
-  Shm(Segment segment, uint32_t self, uint32_t ranks);
+  Shm(Segment segment, uint32_t self, std::vector<Peer> members);
+  [[nodiscard]] uint32_t local(Peer peer) const {
+    return contiguous_ ? peer - members_.front() : search(peer);
+  }
+  [[nodiscard]] uint32_t search(Peer peer) const;
+  [[nodiscard]] Area& area(Peer peer) const { return segment_.area(local(peer)); }
   [[nodiscard]] uint32_t patience() const;
   void want_box(Peer peer, Outgoing& out);
   void open_box(Peer peer, Outgoing& out);
@@ -75,12 +88,14 @@ class Shm final : public Transport {
   Status probe(Peer peer);
 
   Segment segment_;
-  uint32_t self_, ranks_;
+  uint32_t self_;              // local rank
+  std::vector<Peer> members_;  // by local rank, ascending
+  bool contiguous_;
   bool bells_ = false;
-  Area* area_;           // ours
-  uint64_t head_ = 0;    // next inbox ticket to read
-  uint64_t probe_word_;  // peers read it to prove process_vm_readv
-  std::vector<Outgoing> out_;
+  Area* area_;                 // ours
+  uint64_t head_ = 0;          // next inbox ticket to read
+  uint64_t probe_word_;        // peers read it to prove process_vm_readv
+  std::vector<Outgoing> out_;  // by local rank
   std::vector<Incoming> in_;
   uint32_t lane_users_[kLanes] = {};  // ranks that our lanes were leased for; 0: never
 };

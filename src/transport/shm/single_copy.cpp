@@ -52,7 +52,7 @@ class Walk {
 }  // namespace
 
 Status Shm::can_get(Peer peer) {
-  Outgoing& out = out_[peer];
+  Outgoing& out = out_[local(peer)];
   if (out.readable < 0) {
     auto proof = probe(peer);
     out.readable = proof.ok() ? 1 : 0;
@@ -64,7 +64,7 @@ Status Shm::can_get(Peer peer) {
 
 Status Shm::probe(Peer peer) {
   if (!single_copy.is("auto")) return Error(Errc::unsupported, "switched off by WEFT_SHM_SINGLE_COPY=off");
-  const Area& area = segment_.area(peer);
+  const Area& area = this->area(peer);
   uint64_t found = 0;
   const Piece local{reinterpret_cast<uint64_t>(&found), sizeof found};
   const Piece remote{area.probe_address.load(std::memory_order_relaxed), sizeof found};
@@ -75,7 +75,7 @@ Status Shm::probe(Peer peer) {
 }
 
 Status Shm::get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote) {
-  const pid_t pid = segment_.area(peer).pid.load(std::memory_order_relaxed);
+  const pid_t pid = area(peer).pid.load(std::memory_order_relaxed);
   Walk to(local), from(remote);
   while (!to.done() && !from.done()) {
     iovec to_vector[kVector], from_vector[kVector];

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "launch/fake_hosts.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/config.hpp"
+
+namespace weft::launch {
+namespace {
+
+config::Size fake_hosts{"fake_hosts", 1, 1, 4096,
+                        "Hosts that the ranks of one machine are split into, to run what is between hosts."};
+
+/// Forwards everything but the job.
+class FakeHosts final : public Exchange {
+ public:
+  FakeHosts(std::unique_ptr<Exchange> inner, int hosts) : inner_(std::move(inner)), job_(inner_->job()) {
+    job_.host_of_rank.resize(static_cast<size_t>(job_.size));
+    for (int rank = 0; rank < job_.size; ++rank)
+      job_.host_of_rank[static_cast<size_t>(rank)] = fake_host_of(rank, job_.size, hosts);
+    const auto begin = job_.host_of_rank.begin(), own = begin + job_.rank;
+    job_.machine_size = job_.local_size;
+    job_.local_rank = static_cast<int>(std::count(begin, own, *own));
+    job_.local_size = static_cast<int>(std::count(begin, job_.host_of_rank.end(), *own));
+    job_.launcher += ", split into " + std::to_string(hosts) + " fake hosts";
+  }
+  const Job& job() const override { return job_; }
+  Status put(std::string_view key, std::string_view value) override { return inner_->put(key, value); }
+  Result<std::string> get(std::string_view key, int owner) override { return inner_->get(key, owner); }
+  Status share() override { return inner_->share(); }
+  Status fence() override { return inner_->fence(); }
+  void abort(int code, std::string_view message) override { inner_->abort(code, message); }
+  bool abort_is_reported() const override { return inner_->abort_is_reported(); }
+  Status finalize() override { return inner_->finalize(); }
+
+ private:
+  std::unique_ptr<Exchange> inner_;
+  Job job_;
+};
+
+}  // namespace
+
+int fake_host_of(int rank, int size, int hosts) {
+  const int block = size / hosts, longer = size % hosts, head = longer * (block + 1);
+  return rank < head ? rank / (block + 1) : longer + (rank - head) / block;
+}
+
+Result<std::unique_ptr<Exchange>> split_hosts(std::unique_ptr<Exchange> exchange) {
+  const Job& job = exchange->job();
+  const int hosts = std::min(static_cast<int>(fake_hosts), job.size);
+  if (hosts == 1) return exchange;
+  if (job.local_size != job.size)
+    return Error(Errc::other, "WEFT_FAKE_HOSTS is set, but the job spans several hosts already: unset it");
+  return std::unique_ptr<Exchange>(std::make_unique<FakeHosts>(std::move(exchange), hosts));
+}
+
+}  // namespace weft::launch

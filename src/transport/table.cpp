@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The networks there are, the choice among them, and what is published about it.
+#include <string>
+#include <utility>
+
+#include "base/config.hpp"
+#include "transport/network.hpp"
+#include "transport/ucx/ucx.hpp"
+
+namespace weft::transport {
+namespace {
+
+config::Choice setting_net{"net",
+                           0,
+                           {"auto", "ucx", "ofi", "none"},
+                           "The network library between hosts: UCX, libfabric (ofi), or the first usable."};
+
+struct Entry {
+  const char* name;
+  Result<std::unique_ptr<Network>> (*open)(const launch::Job& job);
+};
+/// In the order in which `auto` tries them.
+constexpr Entry kNetworks[] = {{"ucx", ucx::open}};
+
+constexpr char kVersion[] = WEFT_VERSION;
+
+std::string key_of(Peer peer) { return "net." + std::to_string(peer); }
+
+/// "version network" and the address, behind a newline each.
+std::string card_of(const Network& network) {
+  return std::string(kVersion) + "\n" + network.name() + "\n" + network.address();
+}
+
+struct Card {
+  std::string version, network, address;
+};
+
+Result<Card> parse(const std::string& text, Peer peer) {
+  const size_t first = text.find('\n');
+  const size_t second = first == std::string::npos ? first : text.find('\n', first + 1);
+  if (second == std::string::npos)
+    return Error(Errc::other, "process " + std::to_string(peer) +
+                                  " published something about its network that this version of Weft (" +
+                                  kVersion + ") cannot read: start all ranks with the same Weft");
+  return Card{text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+}
+
+Error disagreement(const Network& own, Peer self, const Card& other, Peer peer) {
+  return Error(Errc::other, "process " + std::to_string(self) + " runs Weft " + kVersion +
+                                " with the network " + own.name() + ", but process " + std::to_string(peer) +
+                                " runs Weft " + other.version + " with " + other.network +
+                                ": use one Weft, and the same WEFT_NET, in all processes");
+}
+
+class Cards final : public Directory {
+ public:
+  Cards(const Network& network, launch::Exchange& exchange) : network_(network), exchange_(exchange) {}
+  Result<std::string> address(Peer peer) override {
+    auto text = exchange_.get(key_of(peer), static_cast<int>(peer));
+    if (!text) return std::move(text).error();
+    auto card = parse(*text, peer);
+    if (!card) return std::move(card).error();
+    if (card->version != kVersion || card->network != network_.name())
+      return disagreement(network_, static_cast<Peer>(exchange_.job().rank), *card, peer);
+    return std::move(card->address);
+  }
+
+ private:
+  const Network& network_;
+  launch::Exchange& exchange_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange) {
+  const launch::Job& job = exchange.job();
+  std::string tried;
+  for (const Entry& entry : kNetworks) {
+    if (!setting_net.is("auto") && !setting_net.is(entry.name)) continue;
+    auto network = entry.open(job);
+    if (network) {
+      WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), card_of(**network)));
+      return network;
+    }
+    tried += std::string("\n  ") + entry.name + ": " + network.error().message();
+  }
+  if (tried.empty())
+    tried = "\n  WEFT_NET=" + setting_net.value_text() +
+            (setting_net.is("none") ? " allows no network" : ": this build has no such network");
+  return Error(Errc::unsupported,
+               "the job spans several hosts (" + std::to_string(job.local_size) + " of " +
+                   std::to_string(job.size) +
+                   " ranks are on this one) and there is no network between them:" + tried);
+}
+
+// All compare themselves with the same process, so all agree.
+Status start_network(Network& network, launch::Exchange& exchange, std::unique_ptr<Directory>& directory) {
+  directory = std::make_unique<Cards>(network, exchange);
+  const int reference = exchange.job().rank == 0 ? exchange.job().size - 1 : 0;
+  auto agreed = directory->address(static_cast<Peer>(reference));
+  if (!agreed) return std::move(agreed).error();
+  network.start(*directory);
+  return {};
+}
+
+}  // namespace weft::transport

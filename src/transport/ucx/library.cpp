@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/ucx/library.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+
+namespace weft::transport::ucx {
+namespace {
+
+config::Text setting_library(
+    "net.ucx_library", "",
+    "Path of libucp.so.0; empty: one already loaded, the system's, or the Python package "
+    "libucx-cu13 or libucx-cu12 beside Weft.");
+
+constexpr const char* kName = "libucp.so.0";
+constexpr unsigned kMajor = 1, kMinor = 13;  // what is asked of it
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+std::string path_of(const void* symbol) {
+  Dl_info info{};
+  return ::dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
+/// Where Python puts it: site-packages/libucx/lib, beside the package that this library is in.
+std::vector<std::string> beside_weft() {
+  std::vector<std::string> paths;
+  std::string folder = folder_of(path_of(reinterpret_cast<const void*>(&beside_weft)));
+  for (int level = 0; level < 5 && folder.size() > 1; ++level) {
+    const std::string candidate = folder + "/libucx/lib/" + kName;
+    if (exists(candidate)) paths.push_back(candidate);
+    folder = folder_of(folder);
+  }
+  return paths;
+}
+
+std::string open_error() {
+  const char* text = ::dlerror();
+  return text != nullptr ? text : "dlopen failed";
+}
+
+/// libucp needs its siblings, which a wheel has in the same folder: they are opened first, by their paths.
+void* open_with_siblings(const std::string& path) {
+  for (const char* sibling : {"libucm.so.0", "libucs.so.0", "libuct.so.0"}) {
+    const std::string beside = folder_of(path) + "/" + sibling;
+    if (path.find('/') != std::string::npos && exists(beside))
+      ::dlopen(beside.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+Result<void*> find() {
+  if (void* loaded = ::dlopen(kName, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  std::vector<std::string> paths;
+  if (!setting_library.value().empty()) {
+    paths.push_back(setting_library.value());
+  } else {
+    paths = beside_weft();
+    paths.insert(paths.begin(), kName);
+  }
+  std::string tried;
+  for (const std::string& path : paths) {
+    if (void* opened = open_with_siblings(path)) return opened;
+    tried += (tried.empty() ? "" : "; ") + open_error();
+  }
+  return Error(Errc::unsupported, "libucp.so.0 cannot be opened (" + tried +
+                                      "): install UCX (Debian: libucx0, Fedora: ucx, Python: libucx-cu13), "
+                                      "or name it by WEFT_NET_UCX_LIBRARY");
+}
+
+Status resolve(void* handle, Library& library) {
+  const char* missing = nullptr;
+#define WEFT_UCX_RESOLVE(result, name, arguments)                                  \
+  library.name = reinterpret_cast<decltype(library.name)>(::dlsym(handle, #name)); \
+  if (library.name == nullptr && missing == nullptr) missing = #name;
+  WEFT_UCX_FUNCTIONS(WEFT_UCX_RESOLVE)
+#undef WEFT_UCX_RESOLVE
+  if (library.ucp_get_version != nullptr) {
+    unsigned major = 0, minor = 0, release = 0;
+    library.ucp_get_version(&major, &minor, &release);
+    library.path = path_of(reinterpret_cast<const void*>(library.ucp_get_version));
+    library.version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+    if (major != kMajor || minor < kMinor)
+      return Error(Errc::unsupported, "UCX " + library.version + " (" + library.path +
+                                          ") is not one that Weft can use: 1.13 or a later 1.x");
+  }
+  if (missing != nullptr)
+    return Error(Errc::unsupported, std::string("libucp.so.0 (") + library.path + ") lacks " + missing);
+  library.cuda_module = exists(folder_of(library.path) + "/ucx/libuct_cuda.so.0");
+  return {};
+}
+
+}  // namespace
+
+Result<const Library*> library() {
+  static Library library;
+  static bool open = false;
+  if (open) return &library;
+  auto handle = find();
+  if (!handle) return std::move(handle).error();
+  WEFT_TRY(resolve(*handle, library));
+  open = true;
+  return &library;
+}
+
+}  // namespace weft::transport::ucx

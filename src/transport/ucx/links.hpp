@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the UCX network keeps of each peer, and of what is on its way: messages out, fetches in.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/network.hpp"
+#include "transport/ucx/api.hpp"
+
+namespace weft::transport::ucx {
+
+class Ucx;
+
+/// Active message ids, and what their headers are.
+inline constexpr unsigned kMessageId = 1, kPullId = 2, kDataId = 3;
+
+struct MessageHead {
+  static constexpr uint32_t kPlain = 0, kGoodbye = 1;
+  uint32_t source, kind;
+  uint64_t sequence;  ///< UCX does not promise that messages arrive in order
+};
+/// Asks the owner of a buffer for a part of it.
+struct PullHead {
+  uint32_t source, unused;
+  uint64_t fetch, exposed, offset, length;
+};
+/// The answer; the data, or none where the buffer is not exposed.
+struct DataHead {
+  uint64_t fetch, good;
+};
+
+struct Link {
+  enum class State { fresh, open, failing, lost };
+  Ucx* owner = nullptr;
+  Peer peer = 0;
+  State state = State::fresh;
+  api::Endpoint endpoint = nullptr;
+  uint64_t sent = 0, delivered = 0;                  ///< messages: sequence numbers
+  std::map<uint64_t, std::vector<std::byte>> early;  ///< with their kind in front (8 bytes)
+  bool left = false;                                 ///< said goodbye: the end of the connection is none
+  bool told_goodbye = false;
+  uint32_t fetches = 0;
+  std::string reason;     ///< of failing
+  uint64_t deadline = 0;  ///< of failing, ns: what UCX has not ended by then is given up
+};
+
+/// A message on its way out: given back when UCX has it no more.
+struct Slot {
+  Ucx* owner;
+  Link* link;
+  size_t room;   ///< bytes of data()
+  bool gpu;      ///< sends GPU memory
+  bool counted;  ///< a message: among the bytes on their way out
+  union {
+    MessageHead message;
+    PullHead pull;
+    DataHead data_head;
+  };
+  alignas(16) std::byte data[1];
+};
+
+struct Fetch {
+  Ucx* owner;
+  Link* link;
+  uint64_t id;
+  Buffer local;
+  Completion* done;
+  bool receiving = false;  ///< UCX writes to the buffer
+};
+
+}  // namespace weft::transport::ucx

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/ucx/ucx.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.hpp"
+#include "device/current.hpp"
+#include "transport/ucx/state.hpp"
+
+namespace weft::transport::ucx {
+
+using api::Code;
+using api::Operation;
+
+namespace {
+
+constexpr uint64_t kFlushTime = 5 * kSecond, kCloseTime = kSecond;
+
+/// The death of a peer is to be seen within 5 seconds, unless the user has decided otherwise.
+constexpr const char* kKeepAlive = "KEEPALIVE_INTERVAL";
+
+}  // namespace
+
+Status Ucx::create(const launch::Job& job) {
+  WEFT_TRY(create_context(job));
+  WEFT_TRY(create_worker());
+  WEFT_TRY(listen());
+  aligned_.resize(kMessage);
+  warn_about_gpus();
+  return {};
+}
+
+Status Ucx::create_context(const launch::Job& job) {
+  api::Config config = nullptr;
+  if (Code code = api_.ucp_config_read(nullptr, nullptr, &config); code != Code::ok)
+    return failure("ucp_config_read", code);
+  if (std::getenv((std::string("UCX_") + kKeepAlive).c_str()) == nullptr)
+    static_cast<void>(
+        api_.ucp_config_modify(config, kKeepAlive, "1s"));  // one that lacks it has no need of it
+  api::Parameters parameters{};
+  parameters.mask = api::Parameters::kFeatures | api::Parameters::kEndpoints;
+  parameters.features = api::kFeatureAm;
+  parameters.estimated_endpoints = static_cast<size_t>(job.size - job.local_size);
+  const Code code = api_.ucp_init_version(1, 13, &parameters, config, &context_);
+  api_.ucp_config_release(config);
+  if (code != Code::ok) return failure("ucp_init", code);
+  api::ContextAttributes attributes{};
+  attributes.mask = api::ContextAttributes::kMemoryTypes;
+  if (api_.ucp_context_query(context_, &attributes) == Code::ok) memory_types_ = attributes.memory_types;
+  return {};
+}
+
+Status Ucx::create_worker() {
+  api::WorkerParameters parameters{};
+  parameters.mask = api::WorkerParameters::kThreadMode;
+  parameters.thread_mode = api::kSerialized;
+  if (Code code = api_.ucp_worker_create(context_, &parameters, &worker_); code != Code::ok)
+    return failure("ucp_worker_create", code);
+  api::WorkerAttributes attributes{};
+  attributes.mask = api::WorkerAttributes::kMaxAmHeader;
+  if (Code code = api_.ucp_worker_query(worker_, &attributes); code != Code::ok)
+    return failure("ucp_worker_query", code);
+  if (attributes.max_am_header < sizeof(PullHead))
+    return Error(Errc::unsupported, "its active messages have room for headers of " +
+                                        std::to_string(attributes.max_am_header) + " bytes only (UCX_TLS?)");
+  void* address = nullptr;
+  size_t length = 0;
+  if (Code code = api_.ucp_worker_get_address(worker_, &address, &length); code != Code::ok)
+    return failure("ucp_worker_get_address", code);
+  address_.assign(static_cast<const char*>(address), length);
+  api_.ucp_worker_release_address(worker_, address);
+  return {};
+}
+
+Status Ucx::listen() {
+  const auto set = [&](unsigned id, api::AmCallback callback) {
+    api::Handler handler{};
+    handler.mask =
+        api::Handler::kId | api::Handler::kFlags | api::Handler::kCallback | api::Handler::kArgument;
+    handler.id = id;
+    handler.flags = api::Handler::kWhole;
+    handler.callback = callback;
+    handler.argument = this;
+    return api_.ucp_worker_set_am_recv_handler(worker_, &handler);
+  };
+  const Code codes[] = {
+      set(kMessageId,
+          [](void* self, const void* header, size_t, void* data, size_t size, const api::Arrival*) {
+            return static_cast<Ucx*>(self)->on_message(header, data, size);
+          }),
+      set(kPullId,
+          [](void* self, const void* header, size_t, void*, size_t, const api::Arrival*) {
+            PullHead pull;
+            std::memcpy(&pull, header, sizeof pull);
+            return static_cast<Ucx*>(self)->on_pull(pull);
+          }),
+      set(kDataId,
+          [](void* self, const void* header, size_t, void* data, size_t size, const api::Arrival* arrival) {
+            DataHead head;
+            std::memcpy(&head, header, sizeof head);
+            const bool rendezvous = (arrival->attributes & api::Arrival::kRendezvous) != 0;
+            return static_cast<Ucx*>(self)->on_data(head, data, size, rendezvous);
+          })};
+  for (const Code code : codes)
+    if (code != Code::ok) return failure("ucp_worker_set_am_recv_handler", code);
+  return {};
+}
+
+void Ucx::warn_about_gpus() const {
+  const char* chosen = std::getenv("UCX_TLS");
+  if (!device::available() || (memory_types_ >> api::kCuda & 1) != 0 || !api_.cuda_module ||
+      chosen == nullptr)
+    return;
+  log::write(
+      log::Level::warn,
+      "UCX_TLS=%s leaves UCX without support of GPU memory, which goes through host memory now: add cuda to "
+      "it, or unset it",
+      chosen);
+}
+
+std::string Ucx::description() const {
+  std::string text = "UCX " + api_.version + " (" + api_.path + "), memory: host";
+  if ((memory_types_ >> api::kCuda & 1) != 0)
+    text += ", cuda";
+  else
+    text +=
+        api_.cuda_module ? ", its CUDA module found no GPU or UCX_TLS leaves it out" : ", built without CUDA";
+  return text;
+}
+
+unsigned Ucx::progress() {
+  if (gpu_operations_ == 0) [[likely]]
+    return api_.ucp_worker_progress(worker_);
+  const device::Current current(gpu_);
+  return api_.ucp_worker_progress(worker_);
+}
+
+size_t Ucx::poll(Receiver& receiver, size_t) {
+  if (worker_ == nullptr || receiver_ != nullptr) return 0;
+  receiver_ = &receiver;
+  delivered_ = 0;
+  if (!held_.empty()) [[unlikely]]
+    for (auto held = std::exchange(held_, {}); Link * link : held) deliver_early(*link);
+  if (!ended_.empty()) [[unlikely]]
+    fire_ended();
+  const unsigned moved = progress();
+  for (size_t i = 0; i < failing_.size();) {
+    Link& link = *failing_[i];
+    settle(link, receiver);
+    if (i < failing_.size() && failing_[i] == &link) ++i;
+  }
+  receiver_ = nullptr;
+  return delivered_ + moved;
+}
+
+template <class Done>
+void Ucx::progress_until(Done&& done, uint64_t time) {
+  const uint64_t deadline = monotonic_ns() + time;
+  while (!done() && monotonic_ns() < deadline)
+    if (progress() == 0) ::sched_yield();
+}
+
+void Ucx::leave() {
+  if (worker_ == nullptr) return;
+  for (const auto& link : links_)
+    if (link) goodbye(*link);
+  Operation operation{};
+  void* request = api_.ucp_worker_flush_nbx(worker_, &operation);
+  if (request == nullptr || api::is_error(request)) return;
+  progress_until([&] { return api_.ucp_request_check_status(request) != Code::in_progress; }, kFlushTime);
+  api_.ucp_request_free(request);
+}
+
+void Ucx::close() {
+  if (worker_ != nullptr) {
+    std::vector<void*> requests;
+    for (const auto& link : links_) {
+      if (!link || link->endpoint == nullptr) continue;
+      Operation operation{};
+      void* request = api_.ucp_ep_close_nbx(std::exchange(link->endpoint, nullptr), &operation);
+      if (request != nullptr && !api::is_error(request)) requests.push_back(request);
+    }
+    progress_until(
+        [&] {
+          return std::all_of(requests.begin(), requests.end(), [&](void* request) {
+            return api_.ucp_request_check_status(request) != Code::in_progress;
+          });
+        },
+        kCloseTime);
+    for (void* request : requests) api_.ucp_request_free(request);
+    api_.ucp_worker_destroy(std::exchange(worker_, nullptr));
+  }
+  if (context_ != nullptr) api_.ucp_cleanup(std::exchange(context_, nullptr));
+  for (auto& spare : spare_) {
+    for (Slot* slot : spare) ::operator delete(slot);
+    spare.clear();
+  }
+}
+
+Result<std::unique_ptr<Network>> open(const launch::Job& job) {
+  auto found = library();
+  if (!found) return std::move(found).error();
+  auto ucx = std::make_unique<Ucx>(**found, job);
+  if (Status created = ucx->create(job); !created)
+    return Error(created.error().code(),
+                 "UCX " + (*found)->version + " (" + (*found)->path + "): " + created.error().message());
+  return std::unique_ptr<Network>(std::move(ucx));
+}
+
+}  // namespace weft::transport::ucx
