@@ -29,6 +29,11 @@ int MPIX_Last_error_message(char* message, int size, int* length);
    instead. size and length as above. Before MPI_Init or at any time after it. */
 int MPIX_Settings(char* text, int size, int* length);
 
+/* What carries messages here, a line a part: name, a tab, text. While MPI is running: the launcher, the ranks
+   and hosts of the job, what is used inside a host and between hosts, and for each GPU whether the network
+   reaches its memory (GPUDirect), proved or not and why. Before: which networks could be used, and why others
+   could not. */
+int MPIX_Describe_paths(char* text, int size, int* length);
 /* Which way a message to another process of this host would take, at each size up to one, as JSON. query:
    such as "kind=cuda to=cuda bytes=1048576"; kinds: host, pinned, cuda, pool, managed. For tools: it
    initialises the CUDA driver. What is wrong with the query, and MPI_ERR_ARG. size and length as above. */
@@ -92,6 +97,7 @@ int MPIX_Irecv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int 
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Last_error_message(char* message, int size, int* length);
 int PMPIX_Settings(char* text, int size, int* length);
+int PMPIX_Describe_paths(char* text, int size, int* length);
 int PMPIX_Explain_send(const char* query, char* text, int size, int* length);
 int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);

@@ -58,6 +58,19 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
 __attribute__((weak, alias("PMPIX_Settings"))) WEFT_EXPORT int MPIX_Settings(char* text, int size,
                                                                              int* length);
 
+WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
+  const auto state = weft::api::g_state.load();
+  if (state == weft::api::State::before_init)
+    if (auto read = weft::config::load(); !read) {
+      hand_out(read.error().message(), text, size, length);
+      return MPI_ERR_ARG;
+    }
+  if (state == weft::api::State::before_init) static_cast<void>(weft::device::open());
+  return hand_out(weft::p2p::describe_paths(weft::api::g_instance), text, size, length);
+}
+__attribute__((weak, alias("PMPIX_Describe_paths"))) WEFT_EXPORT int MPIX_Describe_paths(char* text, int size,
+                                                                                         int* length);
+
 WEFT_EXPORT int PMPIX_Explain_send(const char* query, char* text, int size, int* length) {
   if (weft::api::g_state.load() == weft::api::State::before_init)
     if (auto read = weft::config::load(); !read) {

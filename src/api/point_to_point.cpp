@@ -47,11 +47,12 @@ Status send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int
   return {};
 }
 
-/// Polls until `look()` finds something.
+/// Polls until `look()` finds something; null: nobody can send it any more.
 template <class Look>
-auto wait_for(Communicator& comm, Look&& look) {
+auto wait_for(int source, Communicator& comm, Look&& look) {
   decltype(look()) found = nullptr;
-  core::wait_until(comm.instance, [&] { return (found = look()) != nullptr; });
+  core::wait_until(comm.instance,
+                   [&] { return (found = look()) != nullptr || !p2p::check_source(source, comm); });
   return found;
 }
 
@@ -153,7 +154,8 @@ Status Recv_init(void* buf, MPI_Count count, Datatype& type, int source, int tag
 
 Status Probe(int source, int tag, Communicator& comm, MPI_Status* status) {
   if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
-  const auto* message = wait_for(comm, [&] { return p2p::probe(source, tag, comm); });
+  const auto* message = wait_for(source, comm, [&] { return p2p::probe(source, tag, comm); });
+  if (message == nullptr) return p2p::check_source(source, comm);
   fill(status, p2p::describe(*message));
   return {};
 }
@@ -167,14 +169,16 @@ Status Iprobe(int source, int tag, Communicator& comm, int* flag, MPI_Status* st
     message = p2p::probe(source, tag, comm);
   }
   *flag = message != nullptr;
-  if (message != nullptr) fill(status, p2p::describe(*message));
+  if (message == nullptr) return p2p::check_source(source, comm);
+  fill(status, p2p::describe(*message));
   return {};
 }
 
 Status Mprobe(int source, int tag, Communicator& comm, MPI_Message* message, MPI_Status* status) {
   *message = MPI_MESSAGE_NO_PROC;
   if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
-  auto* found = wait_for(comm, [&] { return p2p::matched_probe(source, tag, comm); });
+  auto* found = wait_for(source, comm, [&] { return p2p::matched_probe(source, tag, comm); });
+  if (found == nullptr) return p2p::check_source(source, comm);
   *message = message_handle(found);
   fill(status, p2p::describe(*found));
   return {};
@@ -191,7 +195,8 @@ Status Improbe(int source, int tag, Communicator& comm, int* flag, MPI_Message* 
   }
   *flag = found != nullptr;
   *message = found != nullptr ? message_handle(found) : MPI_MESSAGE_NULL;
-  if (found != nullptr) fill(status, p2p::describe(*found));
+  if (found == nullptr) return p2p::check_source(source, comm);
+  fill(status, p2p::describe(*found));
   return {};
 }
 

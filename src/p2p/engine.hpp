@@ -65,6 +65,11 @@ class Engine final : public core::Poller, private transport::Receiver {
       look_while_posting();
   }
   void receive_message(Transfer& t, Message& message);
+  [[nodiscard]] Status check_source(int rank, const core::Communicator& comm) {
+    if (network_ == nullptr) [[likely]]
+      return {};
+    return find_source(rank, comm);
+  }
   void cancel(Transfer& t);
   [[nodiscard]] Message* find(const match::Key& wanted) const;
   void take(Message& message) { unexpected_.remove(message); }
@@ -78,8 +83,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   void close_device();
   /// No traffic for now: peers may see this process end. It closes the network when it does.
   void leave_network();
-  /// The network between hosts; null on one host.
-  [[nodiscard]] const transport::Network* network() const { return network_.get(); }
+  /// Lines "part\ttext" for a human: what carries this job's messages.
+  [[nodiscard]] std::string describe() const;
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter();
   [[nodiscard]] transport::cuda_ipc::Importer& importer();
 
@@ -254,6 +259,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   // protocol/loss.cpp
   void cross(Transfer& t);
   void uncross(Transfer& t);
+  [[nodiscard]] Status find_source(int rank, const core::Communicator& comm);
   [[nodiscard]] bool awaits_living(Transfer& t);
   void give_up(Transfer& t);
   void fail_posted(uint32_t peer);
@@ -268,6 +274,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void proof_read(transport::Completion& self, Status outcome);
   void answer_proof(ProofHelp& help, Status outcome);
   void end_proof(DirectProof& proof, Status outcome);
+  [[nodiscard]] std::string describe_direct() const;
 
   // protocol/device.cpp
   [[nodiscard]] static bool device_side(const Transfer& t) { return p2p::device_side(t.memory.kind); }

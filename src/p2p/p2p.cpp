@@ -199,6 +199,10 @@ const Message* probe(int source, int tag, core::Communicator& comm) {
   return comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
 }
 
+Status check_source(int source, core::Communicator& comm) {
+  return comm.instance.engine->check_source(source, comm);
+}
+
 Message* matched_probe(int source, int tag, core::Communicator& comm) {
   Message* message = comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
   if (message == nullptr) return nullptr;

@@ -60,6 +60,11 @@ void prepare(Transfer& transfer, const Buffer& buffer, int rank, int tag, core::
 [[nodiscard]] Message* matched_probe(int source, int tag, core::Communicator& comm);
 void post_matched_receive(Transfer& transfer, const Buffer& buffer, Message& message,
                           core::Communicator& comm);
+/// Lines "part\ttext": launcher, job, transports, GPUDirect. `instance` null: what could be used here.
+[[nodiscard]] std::string describe_paths(const core::Instance* instance);
+/// An error when nobody can send from `source` any more: the process, or, for kAnySource, one of those that
+/// may, was on another host and has ended.
+[[nodiscard]] Status check_source(int source, core::Communicator& comm);
 /// Source, tag and size of a probed message.
 [[nodiscard]] core::Completion describe(const Message& message);
 /// Which way a message to another process of this host would take, at each size up to one, as JSON. `query`:

@@ -86,4 +86,7 @@ class Network : public Transport {
 [[nodiscard]] Status start_network(Network& network, launch::Exchange& exchange,
                                    std::unique_ptr<Directory>& directory);
 
+/// Lines "network\tname: description" of all that could be used here, and why others could not.
+[[nodiscard]] std::string describe_networks();
+
 }  // namespace weft::transport

@@ -93,6 +93,18 @@ Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange) {
                    " ranks are on this one) and there is no network between them:" + tried);
 }
 
+std::string describe_networks() {
+  std::string lines;
+  launch::Job job;
+  job.size = 2;
+  for (const Entry& entry : kNetworks) {
+    auto network = entry.open(job);
+    lines += std::string("network\t") + entry.name + ": " +
+             (network ? (*network)->description() : "not usable: " + network.error().message()) + "\n";
+  }
+  return lines;
+}
+
 // All compare themselves with the same process, so all agree.
 Status start_network(Network& network, launch::Exchange& exchange, std::unique_ptr<Directory>& directory) {
   directory = std::make_unique<Cards>(network, exchange);

@@ -94,20 +94,26 @@ void Engine::fail_posted(uint32_t peer) {
   }
 }
 
-// Whether somebody can still send what this receive waits for; else it ends here. The end of a process that
-// we only receive from is seen, too.
-bool Engine::awaits_living(Transfer& t) {
-  if (t.rank == kAnySource) {
-    const auto& group = t.comm->inter() ? *t.comm->remote_group : *t.comm->group;
+// Whether somebody can still send what is waited for. The end of a process that we only receive from is seen,
+// too.
+Status Engine::find_source(int rank, const core::Communicator& comm) {
+  if (rank == kAnySource) {
+    const auto& group = comm.inter() ? *comm.remote_group : *comm.group;
     for (const auto& loss : losses_)
-      if (group.rank_of(loss.first) >= 0) return complete(t, loss_of(loss.first)), false;
-    return true;
+      if (group.rank_of(loss.first) >= 0) return loss_of(loss.first);
+    return {};
   }
-  const uint32_t source = t.comm->process(t.rank);
-  if (!peers_[source].remote) return true;
-  if (peers_[source].lost) return complete(t, loss_of(source)), false;
+  const uint32_t source = comm.process(rank);
+  if (!peers_[source].remote) return {};
+  if (peers_[source].lost) return loss_of(source);
   network_->watch(source);
-  return true;
+  return {};
+}
+
+bool Engine::awaits_living(Transfer& t) {
+  Status living = find_source(t.rank, *t.comm);
+  if (!living) complete(t, std::move(living).error());
+  return living.ok();
 }
 
 }  // namespace weft::p2p

@@ -171,4 +171,21 @@ void Engine::on_proof_done(const Proof& done) {
   });
 }
 
+std::string Engine::describe_direct() const {
+  if (!setting_direct.is("auto"))
+    return "gpudirect\tWEFT_GPUDIRECT_RDMA=" + setting_direct.value_text() + "\n";
+  if (!network_->takes({.kind = device::MemoryKind::cuda_device}))
+    return "gpudirect\tno: the network takes no GPU memory\n";
+  if (proofs_.empty()) return "gpudirect\tnot proved: no GPU message went to another host yet\n";
+  std::string lines;
+  for (const auto& proof : proofs_) {
+    lines += "gpudirect\tGPU " + std::to_string(proof->block.device) + ": ";
+    if (proof->state == DirectProof::State::good)
+      lines += "proved with process " + std::to_string(proof->peer) + "\n";
+    else
+      lines += proof->state == DirectProof::State::bad ? "no: " + proof->reason + "\n" : "being proved\n";
+  }
+  return lines;
+}
+
 }  // namespace weft::p2p

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The chain that carries messages, for `weft info` and MPIX_Describe_paths.
+#include <set>
+#include <string>
+
+#include "device/memory.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/p2p.hpp"
+
+namespace weft::p2p {
+namespace {
+
+std::string line(const std::string& part, const std::string& text) { return part + '\t' + text + '\n'; }
+
+std::string describe_job(const launch::Job& job) {
+  const std::set<int> hosts(job.host_of_rank.begin(), job.host_of_rank.end());
+  return line("launcher", job.launcher) +
+         line("ranks", std::to_string(job.size) + ", " + std::to_string(job.local_size) + " on this host") +
+         line("hosts", std::to_string(hosts.empty() ? 1 : hosts.size()));
+}
+
+std::string describe_gpus() {
+  return line("gpus", device::available()
+                          ? "CUDA driver is open; CUDA IPC inside a host where GPUs reach each other"
+                          : device::absence());
+}
+
+}  // namespace
+
+std::string Engine::describe() const {
+  std::string lines = describe_job(instance.exchange->job()) + describe_gpus();
+  if (shm_ != nullptr) lines += line("inside a host", "shared memory");
+  if (network_ == nullptr) return lines + line("network", "none: all ranks are on one host");
+  lines += line("network", std::string(network_->name()) + ": " + network_->description());
+  return device::available() ? lines + describe_direct() : lines;
+}
+
+std::string describe_paths(const core::Instance* instance) {
+  if (instance != nullptr && instance->engine != nullptr) return instance->engine->describe();
+  return describe_gpus() + transport::describe_networks();
+}
+
+}  // namespace weft::p2p
