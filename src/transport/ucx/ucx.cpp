@@ -21,8 +21,18 @@ namespace {
 
 constexpr uint64_t kFlushTime = 5 * kSecond, kCloseTime = kSecond;
 
-/// The death of a peer is to be seen within 5 seconds, unless the user has decided otherwise.
-constexpr const char* kKeepAlive = "KEEPALIVE_INTERVAL";
+/// The death of a peer is to be seen within 5 seconds, unless the user has decided otherwise: UCX's own
+/// probes, and those of TCP where nothing is on its way.
+struct Preference {
+  const char* variable;  ///< the user's
+  const char* name;
+  const char* other_name;  ///< older versions, or newer ones, know it by this one
+  const char* value;
+};
+constexpr Preference kPreferences[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "1s"},
+                                       {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "2s"},
+                                       {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
+                                       {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "2"}};
 
 }  // namespace
 
@@ -39,9 +49,11 @@ Status Ucx::create_context(const launch::Job& job) {
   api::Config config = nullptr;
   if (Code code = api_.ucp_config_read(nullptr, nullptr, &config); code != Code::ok)
     return failure("ucp_config_read", code);
-  if (std::getenv((std::string("UCX_") + kKeepAlive).c_str()) == nullptr)
-    static_cast<void>(
-        api_.ucp_config_modify(config, kKeepAlive, "1s"));  // one that lacks it has no need of it
+  for (const Preference& wish : kPreferences) {
+    if (std::getenv(wish.variable) != nullptr) continue;
+    if (api_.ucp_config_modify(config, wish.name, wish.value) != Code::ok && wish.other_name != nullptr)
+      static_cast<void>(api_.ucp_config_modify(config, wish.other_name, wish.value));
+  }
   api::Parameters parameters{};
   parameters.mask = api::Parameters::kFeatures | api::Parameters::kEndpoints;
   parameters.features = api::kFeatureAm;
