@@ -34,6 +34,12 @@ constexpr Preference kPreferences[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INT
                                        {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
                                        {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "2"}};
 
+/// UCX warns of settings that nothing it opens has.
+bool tcp_in_use() {
+  const char* chosen = std::getenv("UCX_TLS");
+  return chosen == nullptr || std::strstr(chosen, "tcp") != nullptr;
+}
+
 }  // namespace
 
 Status Ucx::create(const launch::Job& job) {
@@ -50,7 +56,7 @@ Status Ucx::create_context(const launch::Job& job) {
   if (Code code = api_.ucp_config_read(nullptr, nullptr, &config); code != Code::ok)
     return failure("ucp_config_read", code);
   for (const Preference& wish : kPreferences) {
-    if (std::getenv(wish.variable) != nullptr) continue;
+    if (std::getenv(wish.variable) != nullptr || (wish.other_name != nullptr && !tcp_in_use())) continue;
     if (api_.ucp_config_modify(config, wish.name, wish.value) != Code::ok && wish.other_name != nullptr)
       static_cast<void>(api_.ucp_config_modify(config, wish.other_name, wish.value));
   }
