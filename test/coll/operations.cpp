@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -88,6 +89,13 @@ struct Case {
   }
 };
 
+/// Whether byte `i` of an array holds no data: what a long double of 80 bits leaves of 16 bytes.
+bool is_padding(Basic basic, size_t i) {
+  if (std::numeric_limits<long double>::digits != 64) return false;
+  if (basic == Basic::long_double || basic == Basic::complex_long_double) return i % 16 >= 10;
+  return basic == Basic::long_double_int && (i % 32 >= 20 || (i % 32 >= 10 && i % 32 < 16));
+}
+
 /// A buffer whose last bytes belong to nobody.
 struct Place {
   Buffer buffer;
@@ -104,8 +112,10 @@ struct Place {
     weft::datatype::reduce_function(ReduceOp::replace, c.basic)(wanted.data() + first * c.extent,
                                                                 before.data(), static_cast<size_t>(n));
     const Bytes got = buffer.read();
+    const size_t elements = static_cast<size_t>(n * c.extent);
     for (size_t i = 0; i < got.size(); ++i)
-      if (got[i] != before[i]) fail("wrong byte", static_cast<long>(i), got[i]);
+      if (got[i] != before[i] && !(i < elements && is_padding(c.basic, i)))
+        fail("wrong byte", static_cast<long>(i), got[i]);
   }
 };
 
