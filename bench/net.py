@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Between hosts, over TCP on the loopback device: Weft beside Open MPI 5 and MPICH 5 of PyPI, each pair with the same
+# Between hosts, over TCP within this machine: Weft beside Open MPI 5 and MPICH 5 of PyPI, each pair with the same
 # network library: the one that the other brings along. Rounds that alternate, medians compared.
 import argparse
 import datetime
@@ -28,7 +28,7 @@ class NetLibrary(Library):
     def __init__(self, name, prefix, folder, net, library=None):
         super().__init__(name, prefix, folder)
         self.program = os.path.join(folder, "net-" + name.lower().replace(" ", ""))
-        self.environment.update(UCX_TLS="tcp", UCX_NET_DEVICES="lo", FI_PROVIDER="tcp", FI_TCP_IFACE="lo")
+        self.environment.update(UCX_TLS="tcp", FI_PROVIDER="tcp")
         self.options = []
         if name == "Weft":
             self.environment.update(WEFT_NET=net, WEFT_FAKE_HOSTS="2")
@@ -93,7 +93,7 @@ def report(pair, rows):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compares Weft, Open MPI and MPICH over TCP on loopback.")
+    parser = argparse.ArgumentParser(description="Compares Weft, Open MPI and MPICH over TCP within this machine.")
     parser.add_argument("--net", choices=sorted(SONAMES), default="ucx", help="network library (ucx)")
     parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"),
                         help="Weft (build/prefix)")  # fmt: skip
