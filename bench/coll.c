@@ -21,6 +21,27 @@ static void call_allreduce(struct bench_run* run, size_t size) {
   MPI_Allreduce(run->send.data, run->receive.data, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM,
                 MPI_COMM_WORLD);
 }
+// Made for one size at a time, as the sizes come.
+static void call_allreduce_init(struct bench_run* run, size_t size) {
+  static MPI_Request request = MPI_REQUEST_NULL;
+  static size_t made_for;
+  static const void* made_with;
+  if (made_for != size || made_with != run->send.data) {
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+    MPI_Allreduce_init(run->send.data, run->receive.data, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM,
+                       MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    made_for = size;
+    made_with = run->send.data;
+  }
+  MPI_Start(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+static void call_iallreduce(struct bench_run* run, size_t size) {
+  MPI_Request request;
+  MPI_Iallreduce(run->send.data, run->receive.data, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM,
+                 MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
 static void call_reduce_scatter(struct bench_run* run, size_t size) {
   MPI_Reduce_scatter_block(run->send.data, run->receive.data, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM,
                            MPI_COMM_WORLD);
@@ -151,6 +172,10 @@ static bool validate(struct bench_run* run, size_t size, long iteration) {
 
 static const struct collective kCollectives[] = {
     {PROGRAM("allreduce", "Allreduce", sizeof(float)), false, false, call_allreduce, validate_sums},
+    {PROGRAM("iallreduce", "Nonblocking Allreduce", sizeof(float)), false, false, call_iallreduce,
+     validate_sums},
+    {PROGRAM("allreduce_init", "Persistent Allreduce", sizeof(float)), false, false, call_allreduce_init,
+     validate_sums},
     {PROGRAM("reduce_scatter", "Reduce-Scatter", sizeof(float)), true, false, call_reduce_scatter,
      validate_sums},
     {PROGRAM("alltoall", "All-to-All Personalized Exchange", 1), true, true, call_alltoall, validate_blocks},

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued sends and receives between two ranks, in the stream of each rank's GPU: microseconds for each
-// exchange, many one behind the other. Columns: a send on one side and a receive on the other; both on each
-// side; both on each side, nonblocking; the same three in a replayed CUDA graph. Weft only (weft.h).
+// Enqueued operations in the stream of each rank's GPU: microseconds for each, many one behind the other.
+// Sends and receives between two ranks: a send on one side and a receive on the other; both on each side;
+// both on each side, nonblocking. With the word "collectives", among any ranks: all-reduce of floats;
+// all-to-all; broadcast. The same three in a replayed CUDA graph. Weft only (weft.h).
 #include <dlfcn.h>
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,8 @@ static struct {
 
 static void* stream;
 static MPI_Comm comm;
-static int rank, failures;
+static int rank, ranks, failures;
+static bool collectives;
 static char *out, *in;
 
 static void check(int code, const char* what) {
@@ -59,8 +62,23 @@ static void load(void) {
   }
 }
 
-// One exchange of `size` bytes.
+// One operation of `size` bytes.
+static void collective(int mode, size_t size) {
+  if (mode == 0)
+    check(MPIX_Allreduce_enqueue(out, in, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM, comm),
+          "MPIX_Allreduce_enqueue");
+  else if (mode == 1)
+    check(MPIX_Alltoall_enqueue(out, (int)size, MPI_CHAR, in, (int)size, MPI_CHAR, comm),
+          "MPIX_Alltoall_enqueue");
+  else
+    check(MPIX_Bcast_enqueue(in, (int)size, MPI_CHAR, 0, comm), "MPIX_Bcast_enqueue");
+}
+
 static void exchange(int mode, size_t size) {
+  if (collectives) {
+    collective(mode, size);
+    return;
+  }
   const int peer = 1 - rank, count = (int)size;
   if (mode == 0 || mode == 1) {
     for (int turn = 0; turn <= mode; ++turn)
@@ -114,6 +132,38 @@ static double measure_graph(int mode, size_t size, int iterations) {
   return time;
 }
 
+// What a collective brings, as the first value and the last one say: small floats, blocks of one byte each.
+static bool brought(int mode, size_t size, const char* got) {
+  if (mode == 0) {
+    float first, last;
+    memcpy(&first, got, sizeof first);
+    memcpy(&last, got + size - sizeof last, sizeof last);
+    return first == (float)(ranks * (ranks + 1) / 2) && last == first;
+  }
+  if (mode == 2) return got[0] == 1 && got[size - 1] == 1;
+  for (int from = 0; from < ranks; ++from)
+    if (got[(size_t)from * size] != from + 1 || got[(size_t)(from + 1) * size - 1] != from + 1) return false;
+  return true;
+}
+
+static void validate_collectives(size_t size) {
+  char error[256];
+  const size_t all = size * (size_t)ranks;
+  char* host = malloc(all);
+  for (int mode = 0; mode < MODES; ++mode) {
+    memset(host, rank + 1, all);
+    const float value = (float)(rank + 1);
+    for (size_t at = 0; mode == 0 && at < size; at += sizeof value) memcpy(host + at, &value, sizeof value);
+    if (!bench_device_write(mode == 2 ? in : out, host, all, error, sizeof error)) check(1, error);
+    MPI_Barrier(MPI_COMM_WORLD);
+    collective(mode, size);
+    check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+    if (!bench_device_read(host, in, all, error, sizeof error)) check(1, error);
+    if (!brought(mode, size, host)) ++failures;
+  }
+  free(host);
+}
+
 // What arrives is what was sent, for each mode.
 static void validate(size_t size) {
   char error[256];
@@ -159,25 +209,31 @@ int main(int argc, char** argv) {
     fprintf(stderr, "enqueue: %s\n", error);
     return 3;
   }
-  int ranks;
+  collectives = argc > 3 && strcmp(argv[3], "collectives") == 0;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks != 2) {
+  if (ranks != 2 && !collectives) {
     fprintf(stderr, "enqueue: needs 2 ranks\n");
     return 2;
   }
   load();
   make_comm();
-  out = bench_device_allocate(BENCH_DEVICE_PLAIN, largest, error, sizeof error);
-  in = bench_device_allocate(BENCH_DEVICE_PLAIN, largest, error, sizeof error);
+  const size_t room = collectives ? largest * (size_t)ranks : largest;
+  out = bench_device_allocate(BENCH_DEVICE_PLAIN, room, error, sizeof error);
+  in = bench_device_allocate(BENCH_DEVICE_PLAIN, room, error, sizeof error);
   check(out == NULL || in == NULL, "cuMemAlloc");
   if (rank == 0)
-    printf(
-        "# Weft MPI Enqueued send and receive, us per exchange (%s)\n# %8s %10s %10s %10s %10s %10s %10s\n",
-        info.name, "size", "one way", "both", "nonblock.", "graph 1w", "graph both", "graph nb.");
+    printf("# Weft MPI Enqueued %s, us each (%s)\n# %8s %10s %10s %10s %10s %10s %10s\n",
+           collectives ? "collectives" : "send and receive", info.name, "size",
+           collectives ? "allreduce" : "one way", collectives ? "alltoall" : "both",
+           collectives ? "bcast" : "nonblock.", collectives ? "graph ar" : "graph 1w",
+           collectives ? "graph a2a" : "graph both", collectives ? "graph bc" : "graph nb.");
   for (size_t size = 8; size <= largest; size *= size < 4096 ? 8 : 4) {
-    validate(size);
+    if (collectives)
+      validate_collectives(size);
+    else
+      validate(size);
     const int iterations = size <= 65536 ? most : most / 10 + 1;
     double time[2 * MODES];
     for (int mode = 0; mode < MODES; ++mode) {

@@ -38,6 +38,9 @@ int MPIX_Describe_paths(char* text, int size, int* length);
    such as "kind=cuda to=cuda bytes=1048576"; kinds: host, pinned, cuda, pool, managed. For tools: it
    initialises the CUDA driver. What is wrong with the query, and MPI_ERR_ARG. size and length as above. */
 int MPIX_Explain_send(const char* query, char* text, int size, int* length);
+/* The same of a collective among the ranks of this host. query: such as "what=allreduce ranks=8 kind=cuda
+   bytes=1048576"; kinds: host, or cuda where each rank has a GPU of its own. */
+int MPIX_Explain_collective(const char* query, char* text, int size, int* length);
 
 /* A stream of a GPU, or of nothing in particular. */
 typedef struct MPIX_ABI_Stream* MPIX_Stream;
@@ -83,6 +86,19 @@ int MPIX_Irecv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, 
 int MPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status);
 int MPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses);
 
+/* Collectives that run in the stream of comm: every rank enqueues the same ones in the same order. Buffers as
+   above; predefined operations that GPUs compute; 16 ranks at most; no nonblocking enqueued operation of comm
+   may be under way. Counts have to agree, or the streams wait for ever. */
+int MPIX_Allreduce_enqueue(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                           MPI_Comm comm);
+int MPIX_Reduce_scatter_block_enqueue(const void* sendbuf, void* recvbuf, int recvcount,
+                                      MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
+int MPIX_Bcast_enqueue(void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm);
+int MPIX_Allgather_enqueue(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int MPIX_Alltoall_enqueue(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+
 /* The same with large counts. */
 int MPIX_Send_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                         MPI_Comm comm);
@@ -92,6 +108,15 @@ int MPIX_Isend_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype
                          MPI_Comm comm, MPI_Request* request);
 int MPIX_Irecv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
                          MPI_Comm comm, MPI_Request* request);
+int MPIX_Allreduce_enqueue_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+                             MPI_Op op, MPI_Comm comm);
+int MPIX_Reduce_scatter_block_enqueue_c(const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+                                        MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
+int MPIX_Bcast_enqueue_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm);
+int MPIX_Allgather_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+                             MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int MPIX_Alltoall_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+                            MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 
 /* The same under the names that profiling libraries call. */
 int PMPIX_Query_cuda_support(void);
@@ -99,6 +124,7 @@ int PMPIX_Last_error_message(char* message, int size, int* length);
 int PMPIX_Settings(char* text, int size, int* length);
 int PMPIX_Describe_paths(char* text, int size, int* length);
 int PMPIX_Explain_send(const char* query, char* text, int size, int* length);
+int PMPIX_Explain_collective(const char* query, char* text, int size, int* length);
 int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int PMPIX_Stream_free(MPIX_Stream* stream);
@@ -123,6 +149,24 @@ int PMPIX_Isend_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatyp
                           MPI_Comm comm, MPI_Request* request);
 int PMPIX_Irecv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
                           MPI_Comm comm, MPI_Request* request);
+int PMPIX_Allreduce_enqueue(const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
+                            MPI_Comm comm);
+int PMPIX_Reduce_scatter_block_enqueue(const void* sendbuf, void* recvbuf, int recvcount,
+                                       MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
+int PMPIX_Bcast_enqueue(void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm);
+int PMPIX_Allgather_enqueue(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                            int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int PMPIX_Alltoall_enqueue(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int PMPIX_Allreduce_enqueue_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+                              MPI_Op op, MPI_Comm comm);
+int PMPIX_Reduce_scatter_block_enqueue_c(const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+                                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm);
+int PMPIX_Bcast_enqueue_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm);
+int PMPIX_Allgather_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+                              MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int PMPIX_Alltoall_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+                             MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 
 #ifdef __cplusplus
 }

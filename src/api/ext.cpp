@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "api/entry.hpp"
 #include "api/errors.hpp"
 #include "base/config.hpp"
+#include "coll/explain.hpp"
 #include "device/memory.hpp"
 #include "p2p/p2p.hpp"
 
@@ -25,6 +27,23 @@ int hand_out(const std::string& text, char* buffer, int size, int* length) {
   std::memcpy(buffer, text.data(), shown);
   buffer[shown] = '\0';
   return MPI_SUCCESS;
+}
+
+/// The answer of a layer that can tell what it would do; its error's message where it cannot.
+template <class Ask>
+int explain(Ask&& ask, const char* query, char* text, int size, int* length) {
+  if (weft::api::g_state.load() == weft::api::State::before_init)
+    if (auto read = weft::config::load(); !read) {
+      hand_out(read.error().message(), text, size, length);
+      return MPI_ERR_ARG;
+    }
+  weft::Result<std::string> answer = weft::Error(weft::Errc::arg, "no query");
+  if (auto opened = weft::device::open(); !opened)
+    answer = std::move(opened).error();
+  else if (query != nullptr)
+    answer = ask(query);
+  const int copied = hand_out(answer ? *answer : answer.error().message(), text, size, length);
+  return answer ? copied : MPI_ERR_ARG;
 }
 
 }  // namespace
@@ -72,21 +91,16 @@ __attribute__((weak, alias("PMPIX_Describe_paths"))) WEFT_EXPORT int MPIX_Descri
                                                                                          int* length);
 
 WEFT_EXPORT int PMPIX_Explain_send(const char* query, char* text, int size, int* length) {
-  if (weft::api::g_state.load() == weft::api::State::before_init)
-    if (auto read = weft::config::load(); !read) {
-      hand_out(read.error().message(), text, size, length);
-      return MPI_ERR_ARG;
-    }
-  weft::Result<std::string> answer = weft::Error(weft::Errc::arg, "no query");
-  if (auto opened = weft::device::open(); !opened)
-    answer = std::move(opened).error();
-  else if (query != nullptr)
-    answer = weft::p2p::explain_send(query);
-  const int copied = hand_out(answer ? *answer : answer.error().message(), text, size, length);
-  return answer ? copied : MPI_ERR_ARG;
+  return explain(weft::p2p::explain_send, query, text, size, length);
 }
 __attribute__((weak, alias("PMPIX_Explain_send"))) WEFT_EXPORT int MPIX_Explain_send(const char* query,
                                                                                      char* text, int size,
                                                                                      int* length);
+
+WEFT_EXPORT int PMPIX_Explain_collective(const char* query, char* text, int size, int* length) {
+  return explain(weft::coll::explain, query, text, size, length);
+}
+__attribute__((weak, alias("PMPIX_Explain_collective"))) WEFT_EXPORT int MPIX_Explain_collective(
+    const char* query, char* text, int size, int* length);
 
 }  // extern "C"

@@ -112,7 +112,7 @@ struct Call {
   bool on_gpu = false;  ///< a reduction whose operands and scratch are memory of one GPU, computed by kernels
   device::Memory gpu;   ///< that GPU's: the scratch, else an operand
 
-  [[nodiscard]] bool inter() const { return comm->inter(); }
+  [[nodiscard]] bool inter() const { return comm != nullptr && comm->inter(); }
   [[nodiscard]] bool reduction() const { return op != nullptr; }
   [[nodiscard]] bool commutative() const { return op->commutative; }
   /// Of operands and scratch, at an address in one of them, while on_gpu.

@@ -9,7 +9,9 @@
 
 #include "base/trace.hpp"
 #include "coll/circle.hpp"
+#include "coll/gpu/agenda.hpp"
 #include "coll/gpu/domain.hpp"
+#include "coll/gpu/provider.hpp"
 #include "coll/gpu_reduction.hpp"
 #include "coll/select/table.hpp"
 #include "coll/shared/shared.hpp"
@@ -101,7 +103,8 @@ Status Schedule::end() {
 Status run(const Call& call) {
   Status failed;
   const shared::Way way = shared::way_for(call, failed);
-  if (way.domain != nullptr) return way.domain->run(call, way.largest, *way.channel);
+  if (way.provider != nullptr) return way.provider->run(call);
+  if (way.domain != nullptr) return way.domain->run(call, way.largest);
   if (way.channel != nullptr) return shared::run(call, *way.channel);
   WEFT_TRY(std::move(failed));
   Schedule schedule(call, call.comm->next_collective_tag());
@@ -146,10 +149,20 @@ Operation::Operation(const Call& call, int tag, const Algorithm& algorithm)
 
 Operation::~Operation() {
   if (polled_) comm->instance.remove(*this);
+  if (resolved_) agenda_->release(*resolved_);
   retain(kept_.send, true);
   retain(kept_.recv, true);
   if (kept_.op != nullptr) kept_.op->release();
   comm->release();
+}
+
+Status Operation::resolve(gpu::Agenda& agenda) {
+  auto resolved = agenda.resolve(kept_);
+  if (!resolved) return std::move(resolved).error();
+  if (!*resolved) return {};
+  agenda_ = &agenda;
+  resolved_ = std::make_unique<gpu::Resolved>(std::move(**resolved));
+  return {};
 }
 
 void Operation::destroy() { slab().destroy(this); }
@@ -179,11 +192,20 @@ Status Operation::start() {
   if (!complete())
     return Error(Errc::request, "the persistent collective is already active: wait for it first");
   rearm();
+  if (resolved_)
+    agenda_->start(*resolved_, *this);
+  else if (agenda_ != nullptr)
+    agenda_->add(kept_, *this);
+  else
+    go_by_messages();
+  return {};
+}
+
+void Operation::go_by_messages() {
   busy_ = true;
   if (Status begun = schedule_.begin(); !begun.ok()) {
     busy_ = false;
-    finish(std::move(begun).error());
-    return {};
+    return finish(std::move(begun).error());
   }
   const bool over = schedule_.advance();
   busy_ = false;
@@ -193,7 +215,13 @@ Status Operation::start() {
     polled_ = true;
     comm->instance.add(*this);
   }
-  return {};
+}
+
+void Operation::end(Status outcome) {
+  if (outcome.ok())
+    finish();
+  else
+    finish(std::move(outcome).error());
 }
 
 bool Operation::poll() {
@@ -209,31 +237,49 @@ bool Operation::poll() {
 
 void Operation::close() {
   if (std::exchange(polled_, false)) comm->instance.remove(*this);
-  Status outcome = schedule_.end();
-  if (outcome.ok())
-    finish();
-  else
-    finish(std::move(outcome).error());
+  end(schedule_.end());
 }
 
-Result<core::Request*> start(const Call& call) { return start(call, select::choose(call)); }
+namespace {
 
-Result<core::Request*> start(const Call& call, const Algorithm& algorithm) {
+Result<core::Request*> start(const Call& call, const Algorithm& algorithm, gpu::Agenda* agenda) {
   auto made = Operation::create(call, call.comm->next_nonblocking_tag(), algorithm);
   if (!made) return std::move(made).error();
   Operation* operation = *made;
   operation->finish();  // an idle one, which start() makes active
+  if (agenda != nullptr) operation->leave_to(*agenda);
   WEFT_TRY(operation->start());
   return static_cast<core::Request*>(operation);
 }
 
+}  // namespace
+
+Result<core::Request*> start(const Call& call) {
+  Status failed;
+  gpu::Agenda* agenda = shared::agenda_for(call, failed);
+  WEFT_TRY(std::move(failed));
+  return start(call, select::choose(call), agenda);
+}
+
+Result<core::Request*> start(const Call& call, const Algorithm& algorithm) {
+  return start(call, algorithm, nullptr);
+}
+
 Result<core::Request*> make_persistent(const Call& call) {
+  Status failed;
+  gpu::Agenda* agenda = shared::agenda_now(call, failed);
+  WEFT_TRY(std::move(failed));
   auto made = Operation::create(call, persistent_tag(call.comm->next_collective_tag()), select::choose(call));
   if (!made) return std::move(made).error();
   Operation* operation = *made;
   operation->persistent = true;
   operation->active = false;
   operation->finish();
+  if (agenda == nullptr) return static_cast<core::Request*>(operation);
+  if (Status resolved = operation->resolve(*agenda); !resolved.ok()) {
+    operation->destroy();
+    return std::move(resolved).error();
+  }
   return static_cast<core::Request*>(operation);
 }
 

@@ -10,6 +10,7 @@
 #include "base/slab.hpp"
 #include "coll/call.hpp"
 #include "coll/copy.hpp"
+#include "coll/deferred.hpp"
 #include "coll/stage.hpp"
 #include "core/instance.hpp"
 #include "core/request.hpp"
@@ -70,7 +71,7 @@ class Schedule {
 };
 
 /// A nonblocking or persistent collective. Its progress comes from the instance's pollers.
-class Operation final : public core::Request, public core::Poller {
+class Operation final : public core::Request, public core::Poller, public gpu::Deferred {
  public:
   /// Copies the call's arrays; retains its communicator, types and operation. Complete, not started.
   Operation(const Call& call, int tag, const Algorithm& algorithm);
@@ -80,6 +81,12 @@ class Operation final : public core::Request, public core::Poller {
   Status start() override;
   void destroy() override;
   bool poll() override;
+  /// Every start waits there for its turn among those that kernels do, or until messages are to do it.
+  void leave_to(gpu::Agenda& agenda) { agenda_ = &agenda; }
+  /// Collective: a persistent call that kernels do goes by them from now on.
+  [[nodiscard]] Status resolve(gpu::Agenda& agenda);
+  void go_by_messages() override;
+  void end(Status outcome) override;
 
  private:
   Call keep(Call call);
@@ -89,6 +96,8 @@ class Operation final : public core::Request, public core::Poller {
   std::vector<const datatype::Datatype*> types_[2];
   const Call kept_;
   Schedule schedule_;
+  gpu::Agenda* agenda_ = nullptr;
+  std::unique_ptr<gpu::Resolved> resolved_;
   bool busy_ = false;    // advancing, in this thread or in another one
   bool polled_ = false;  // among the instance's pollers
 };

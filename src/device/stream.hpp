@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/result.hpp"
+#include "device/collective.hpp"
 #include "device/kernel/enqueue.hpp"
 #include "device/memory.hpp"
 
@@ -31,6 +32,11 @@ struct UserStream {
 [[nodiscard]] Result<UserStream> adopt_stream(void* handle);
 /// Launches the kernel of sends and receives. Its operations' memory must be visible to the stream's GPU.
 [[nodiscard]] Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch);
+/// Makes the stream ready for enqueue_collective(): its kernels are loaded, which waits for running ones.
+[[nodiscard]] Status adopt_for_collectives(const UserStream& stream);
+/// Launches the kernel of a collective.
+[[nodiscard]] Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call,
+                                        Wire wire, uint32_t blocks, uint32_t threads);
 /// Copies n bytes in the stream; both sides are known to the driver.
 [[nodiscard]] Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n);
 /// Whether the application is capturing the stream into a graph.

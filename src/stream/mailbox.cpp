@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "coll/circle.hpp"
 #include "device/copy.hpp"
@@ -26,6 +27,11 @@ struct Mailbox::Card {
 };
 
 namespace {
+
+config::Size collective_area{
+    "stream.collective_area", 8 << 20, 2 << 20, size_t{1} << 30,
+    "bytes of GPU memory of a communicator with a GPU stream for the large messages of "
+    "enqueued collectives; 4 MiB more are for the small ones"};
 
 /// A rank's opinion after it has tried.
 struct Verdict {
@@ -93,16 +99,41 @@ Mailbox::~Mailbox() {
   device::free_pinned(stream_, fault_);
 }
 
+uint64_t Mailbox::room_for_pieces() { return collective_area; }
+
+/// Messages, then collectives.
+uint64_t Mailbox::bytes() const {
+  const uint64_t messages = Area::bytes(ranks_);
+  return has_collectives() ? messages + kControl + device::kernel::Area::kCleared + collective_area
+                           : messages;
+}
+
+uint64_t Mailbox::control_of(int peer) const {
+  return (peer == self_ ? area() : area_of(peer)) + Area::bytes(ranks_);
+}
+
+Status Mailbox::clear(uint64_t first, uint64_t n) const {
+  const std::vector<std::byte> zeros(std::min<uint64_t>(n, 256 << 10));
+  for (uint64_t at = 0; at < n; at += zeros.size())
+    WEFT_TRY(device::copy(pointer(area_.base + first + at), area_, zeros.data(), {},
+                          std::min<uint64_t>(zeros.size(), n - at)));
+  return {};
+}
+
 /// The area, its control words zero.
 Status Mailbox::allocate(core::Communicator& comm) {
   auto fault = device::allocate_pinned(stream_, sizeof *fault_);
   if (!fault) return std::move(fault).error();
   fault_ = static_cast<device::kernel::enqueue::Fault*>(*fault);
-  auto area = device::allocate_scratch(stream_.near(), Area::bytes(ranks_));
+  auto area = device::allocate_scratch(stream_.near(), bytes());
   if (!area) return std::move(area).error();
   area_ = *area;
-  const std::vector<std::byte> zeros(Area::control_bytes(ranks_));
-  WEFT_TRY(device::copy(pointer(area_.base), area_, zeros.data(), {}, zeros.size()));
+  self_ = comm.rank();
+  WEFT_TRY(clear(0, Area::control_bytes(ranks_)));
+  if (has_collectives()) {
+    WEFT_TRY(clear(Area::bytes(ranks_), kControl + device::kernel::Area::kCleared));
+    WEFT_TRY(device::adopt_for_collectives(stream_));
+  }
   const uint32_t head[2] = {static_cast<uint32_t>(comm.rank()), ranks_};
   static_assert(offsetof(Area, rank) == 0 && offsetof(Area, ranks) == 4);
   return device::copy(pointer(area_.base), area_, head, {}, sizeof head);
@@ -127,7 +158,7 @@ Status Mailbox::map(uint32_t peer, const Card& card) {
   if (!*access)
     return Error(Errc::unsupported,
                  "its GPU has no access to the memory of rank " + std::to_string(peer) + "'s GPU");
-  auto mapped = device::open_ipc(card.handle, Area::bytes(ranks_), *device, stream_.near());
+  auto mapped = device::open_ipc(card.handle, bytes(), *device, stream_.near());
   if (!mapped) return std::move(mapped).error();
   peers_[peer] = *mapped;
   uint64_t mark = 0;

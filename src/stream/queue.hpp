@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "coll/call.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "device/stream.hpp"
@@ -33,6 +34,8 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] Status receive(const p2p::Buffer& buffer, int source, int tag, StatusAddress status);
   [[nodiscard]] Result<core::Request*> start_send(const p2p::Buffer& buffer, int dest, int tag);
   [[nodiscard]] Result<core::Request*> start_receive(const p2p::Buffer& buffer, int source, int tag);
+  /// A collective; blocking as they all are: what follows in the stream finds it done.
+  [[nodiscard]] Status collective(const coll::Call& call);
   /// The stream waits for these requests, which end. `statuses`: empty, or one each.
   [[nodiscard]] Status wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses);
 
@@ -58,6 +61,8 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] Result<Side> describe(const p2p::Buffer& buffer, int tag) const;
   [[nodiscard]] Status add(Op::Kind kind, const Side& side, int peer, Request* request, StatusAddress status);
   [[nodiscard]] Status launch(const Chosen& required);
+  [[nodiscard]] Status takes(const coll::Call& call) const;
+  [[nodiscard]] Status alone(const coll::Call& call);
   [[nodiscard]] Status complete_last();
   [[nodiscard]] Status same_capture(bool now) const;
   [[nodiscard]] Result<bool> capturing() const { return device::capturing(*stream_->gpu); }

@@ -9,3 +9,10 @@ def test_explain(weft, no_driver):
     assert "eager" in weft("explain", "send", "--kind", "host").out
     assert weft("explain", "send", "--bytes", "many").status == 2
     assert weft("explain", "nonsense").status == 2
+
+
+def test_collectives(weft, no_driver):
+    out = weft("explain", "allreduce", "--ranks", "8", "--bytes", "256M").out
+    assert "8 ranks" in out and "kernels" in out and "pieces" in out
+    assert "shared memory" in weft("explain", "bcast", "--kind", "host", "--ranks", "4").out
+    assert weft("explain", "allreduce", "--kind", "pool").status == 1

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Blocking collectives on GPU buffers, as kernels do them where every rank has a GPU: every form, operations
-// and types, counts that divide badly, buffers at odd places and in place, communicators side by side, all
-// against what the processes compute alone. Arguments: rounds of random calls, their seed.
+// Collectives on GPU buffers, blocking, nonblocking and persistent, as kernels do them where every rank has a
+// GPU: every form, operations and types, counts that divide badly, buffers at odd places and in place,
+// communicators side by side, all against what the processes compute alone. Arguments: rounds of random
+// calls, their seed.
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -25,6 +27,22 @@ using randomized::mix;
 using weft::test::Buffer;
 
 constexpr size_t kRoom = 9 << 20;
+
+/// In which form a call is made: TEST_FORM, or any.
+enum class Form { blocking, nonblocking, persistent };
+
+int complete(int code, MPI_Request& request, bool persistent) {
+  if (code == MPI_SUCCESS && persistent) code = MPI_Start(&request);
+  if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (persistent && request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  return code;
+}
+
+#define CALL(Name, name, ...)                                           \
+  (form_ == Form::blocking ? MPI_##Name(__VA_ARGS__)                    \
+   : form_ == Form::nonblocking                                         \
+       ? complete(MPI_I##name(__VA_ARGS__, &request_), request_, false) \
+       : complete(MPI_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, &request_), request_, true))
 
 struct Type {
   MPI_Datatype type;
@@ -87,11 +105,21 @@ class Trial {
     in_place_ = draw.one_in(3);
     offset_ = type_->size * static_cast<size_t>(draw.below(5));
     uneven_ = draw.number();
+    form_ = forms()[static_cast<size_t>(draw.below(static_cast<int>(forms().size())))];
     run(draw.below(kKinds));
   }
 
  private:
   static constexpr int kKinds = 15;
+  static const std::vector<Form>& forms() {
+    static const char* const only = std::getenv("TEST_FORM");
+    static const std::vector<Form> wanted =
+        only == nullptr ? std::vector<Form>{Form::blocking, Form::nonblocking, Form::persistent}
+        : std::string(only) == "nonblocking" ? std::vector<Form>{Form::nonblocking}
+        : std::string(only) == "persistent"  ? std::vector<Form>{Form::persistent}
+                                             : std::vector<Form>{Form::blocking};
+    return wanted;
+  }
   void run(int kind);
   void reduction(int kind);
   void movement(int kind);
@@ -149,6 +177,8 @@ class Trial {
   size_t n_ = 0, offset_ = 0;
   int root_ = 0;
   bool in_place_ = false;
+  Form form_ = Form::blocking;
+  MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
 void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), more.end()); }
@@ -193,22 +223,22 @@ void Trial::reduction(int kind) {
   int code = MPI_SUCCESS;
   switch (kind) {
     case 0:
-      code = MPI_Allreduce(in, at(recv_), count, type_->type, op_, comm_);
+      code = CALL(Allreduce, allreduce, in, at(recv_), count, type_->type, op_, comm_);
       break;
     case 1:
-      code = MPI_Reduce(in, at(recv_), count, type_->type, op_, root_, comm_);
+      code = CALL(Reduce, reduce, in, at(recv_), count, type_->type, op_, root_, comm_);
       break;
     case 2:
-      code = MPI_Reduce_scatter_block(in, at(recv_), count, type_->type, op_, comm_);
+      code = CALL(Reduce_scatter_block, reduce_scatter_block, in, at(recv_), count, type_->type, op_, comm_);
       break;
     case 3:
-      code = MPI_Reduce_scatter(in, at(recv_), counts.data(), type_->type, op_, comm_);
+      code = CALL(Reduce_scatter, reduce_scatter, in, at(recv_), counts.data(), type_->type, op_, comm_);
       break;
     case 4:
-      code = MPI_Scan(in, at(recv_), count, type_->type, op_, comm_);
+      code = CALL(Scan, scan, in, at(recv_), count, type_->type, op_, comm_);
       break;
     default:
-      code = MPI_Exscan(in, at(recv_), count, type_->type, op_, comm_);
+      code = CALL(Exscan, exscan, in, at(recv_), count, type_->type, op_, comm_);
   }
   check(code, kNames[kind]);
   expect(wanted, kNames[kind]);
@@ -269,31 +299,31 @@ void Trial::movement(int kind) {
   int code = MPI_SUCCESS;
   switch (which) {
     case 0:
-      code = MPI_Bcast(at(recv_), n, t, root_, comm_);
+      code = CALL(Bcast, bcast, at(recv_), n, t, root_, comm_);
       break;
     case 1:
-      code = MPI_Gather(in, n, t, out, n, t, root_, comm_);
+      code = CALL(Gather, gather, in, n, t, out, n, t, root_, comm_);
       break;
     case 2:
-      code = MPI_Gatherv(in, mine, t, out, c, d, t, root_, comm_);
+      code = CALL(Gatherv, gatherv, in, mine, t, out, c, d, t, root_, comm_);
       break;
     case 3:
-      code = MPI_Scatter(in, n, t, out, n, t, root_, comm_);
+      code = CALL(Scatter, scatter, in, n, t, out, n, t, root_, comm_);
       break;
     case 4:
-      code = MPI_Scatterv(in, c, d, t, out, mine, t, root_, comm_);
+      code = CALL(Scatterv, scatterv, in, c, d, t, out, mine, t, root_, comm_);
       break;
     case 5:
-      code = MPI_Allgather(in, n, t, out, n, t, comm_);
+      code = CALL(Allgather, allgather, in, n, t, out, n, t, comm_);
       break;
     case 6:
-      code = MPI_Allgatherv(in, mine, t, out, c, d, t, comm_);
+      code = CALL(Allgatherv, allgatherv, in, mine, t, out, c, d, t, comm_);
       break;
     case 7:
-      code = MPI_Alltoall(in, n, t, out, n, t, comm_);
+      code = CALL(Alltoall, alltoall, in, n, t, out, n, t, comm_);
       break;
     default:
-      code = MPI_Alltoallv(in, c, d, t, out, c, d, t, comm_);
+      code = CALL(Alltoallv, alltoallv, in, c, d, t, out, c, d, t, comm_);
   }
   check(code, kNames[which]);
   expect(wanted, kNames[which]);
@@ -326,6 +356,19 @@ void burst(MPI_Comm comm, Buffer& buffer, int calls) {
   const Bytes got = buffer.read(0, bytes.size());
   if (std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
   std::fprintf(stderr, "rank %d of %d: wrong values after %d small calls\n", rank, size, calls);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/// That NCCL did some, where TEST_NCCL names the library.
+void check_nccl() {
+  const char* path = std::getenv("TEST_NCCL");
+  if (path == nullptr) return;
+  void* const library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+  void* const symbol = library != nullptr ? dlsym(library, "fake_nccl_reductions") : nullptr;
+  unsigned long (*count)() = nullptr;
+  std::memcpy(&count, &symbol, sizeof symbol);
+  if (count != nullptr && count() > 5) return;
+  std::fprintf(stderr, "NCCL did no reductions\n");
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
@@ -373,6 +416,7 @@ int main(int argc, char** argv) {
     }
   }
   check_use(size);
+  check_nccl();
   MPI_Comm_free(&reversed);
   MPI_Comm_free(&halves);
   if (rank == 0) std::printf("%ld rounds\n", rounds);

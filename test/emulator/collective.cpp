@@ -23,6 +23,8 @@ class CollectiveKernel : public Kernel {
   }
   Turn turn(uint64_t time) final {
     failed_ = false;
+    if (!entered_ && !enter()) return failed_ ? Turn::illegal_address : Turn::idle;
+    entered_ = true;
     for (uint32_t rank = 0; rank < c_.size; ++rank)
       areas_[rank] = at(c_.areas[rank], Area::kCleared + Area::data(c_.piece, c_.blocks, c_.size));
     if (since_ == 0) since_ = time;
@@ -30,19 +32,25 @@ class CollectiveKernel : public Kernel {
     const bool over = !failed_ && step();
     if (failed_) return Turn::illegal_address;
     if (moved_) since_ = time;
-    if (!over && time - since_ <= c_.patience && !leaves_at_random())
-      return moved_ ? Turn::worked : Turn::idle;
-    auto* status = reinterpret_cast<uint64_t*>(at(c_.status, sizeof(uint64_t)));
-    if (status == nullptr || !leave(over)) return Turn::illegal_address;
+    if (!over && time - since_ <= c_.patience && !leaves()) return moved_ ? Turn::worked : Turn::idle;
     ++(over ? world().collectives : world().late_collectives);
-    __atomic_store_n(status, Collective::outcome(c_.epoch, c_.launch, !over), __ATOMIC_RELEASE);
-    return Turn::ended;
+    return leave(over) && tell(over) ? Turn::ended : Turn::illegal_address;
   }
 
  protected:
   /// As much as can be done now; true: all is done.
   virtual bool step() = 0;
   virtual bool leave(bool) { return true; }
+  /// Before the first step; false: not yet.
+  virtual bool enter() { return true; }
+  virtual bool leaves() { return leaves_at_random(); }
+  /// That the launch is over.
+  virtual bool tell(bool over) {
+    auto* status = reinterpret_cast<uint64_t*>(at(c_.status, sizeof(uint64_t)));
+    if (status == nullptr) return false;
+    __atomic_store_n(status, Collective::outcome(c_.epoch, c_.launch, !over), __ATOMIC_RELEASE);
+    return true;
+  }
 
   char* at(uint64_t address, uint64_t bytes) {
     char* here = bytes == 0 ? nullptr : reach_from(context_, address, bytes);
@@ -75,7 +83,7 @@ class CollectiveKernel : public Kernel {
   ContextObject& context_;
   Collective c_{};
   char* areas_[Collective::kRanks] = {};
-  bool failed_ = false, moved_ = false;
+  bool failed_ = false, moved_ = false, entered_ = false;
   uint64_t since_ = 0;
 };
 
@@ -195,11 +203,11 @@ class Blocks : public CollectiveKernel {
     return reinterpret_cast<Collective::Places*>(at(c_.places, sizeof(Collective::Places)));
   }
   bool step() override {
-    if (!entered_) {
-      if (const Collective::Places* saved = places(); c_.launch != 0 && saved != nullptr)
+    if (!begun_) {
+      if (const Collective::Places* saved = c_.launch != 0 ? places() : nullptr; saved != nullptr)
         std::copy_n(saved->blocks, blocks_, places_.begin());
       for (uint32_t block = 0; c_.launch == 0 && c_.rounds != 0 && block < blocks_; ++block) send(block, 0);
-      entered_ = true;
+      begun_ = true;
     }
     bool all = true;
     for (uint32_t block = 0; block < blocks_ && !failed_; ++block) all = run(block) && all;
@@ -327,8 +335,59 @@ class Blocks : public CollectiveKernel {
   }
 
   const uint32_t blocks_;
-  bool entered_ = false;
+  bool begun_ = false;
   std::vector<uint64_t> places_;
+};
+
+/// A call whose epoch, set and credits come from the area; it waits as long as it takes.
+template <class Wire, bool pieces>
+class InStream final : public Wire {
+ public:
+  InStream(ContextObject& context, void** parameters) : Wire(context, parameters) {
+    std::memcpy(&s_, parameters[0], sizeof s_);
+  }
+  [[nodiscard]] std::unique_ptr<Kernel> again() const override { return std::make_unique<InStream>(*this); }
+
+ private:
+  StreamControl* control(uint32_t rank) {
+    return reinterpret_cast<StreamControl*>(this->at(s_.control[rank], sizeof(StreamControl)));
+  }
+  bool enter() override {
+    Collective& c = this->c_;
+    StreamControl* own = control(c.rank);
+    if (own == nullptr) return false;
+    number_ = own->calls + 1;
+    const uint64_t needed = StreamCollective::needed(*own, number_, pieces);
+    for (uint32_t rank = 0; rank < c.size; ++rank)
+      if (rank != c.rank && own->floor < needed &&
+          __atomic_load_n(&own->finished[rank], __ATOMIC_ACQUIRE) < needed)
+        return false;
+    for (uint32_t rank = 0; rank < c.size && !pieces; ++rank)
+      c.areas[rank] += StreamCollective::set_offset(c.size, number_);
+    c.epoch = pieces ? static_cast<uint32_t>(number_) : StreamCollective::epoch(number_);
+    c.epoch_high = static_cast<uint32_t>(number_ >> 32);
+    c.patience = UINT64_MAX;
+    c.launch = 0;
+    return true;
+  }
+  bool leaves() override { return false; }
+  bool leave(bool) override { return true; }
+  bool tell(bool) override {
+    const Collective& c = this->c_;
+    StreamControl* own = control(c.rank);
+    if (own == nullptr) return false;
+    for (uint32_t rank = 0; rank < c.size && (pieces || s_.dependent == 0); ++rank) {
+      StreamControl* peer = rank == c.rank ? nullptr : control(rank);
+      if (peer != nullptr) __atomic_store_n(&peer->finished[c.rank], number_, __ATOMIC_RELEASE);
+    }
+    own->calls = number_;
+    (pieces ? own->last_pieces : own->last_use[number_ % 2]) = number_;
+    if (s_.dependent != 0) own->floor = number_ - 1;
+    return !this->failed_;
+  }
+
+  StreamCollective s_{};
+  uint64_t number_ = 0;
 };
 
 }  // namespace
@@ -338,6 +397,13 @@ std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void**
 }
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters) {
   return std::make_unique<Blocks>(context, parameters);
+}
+
+std::unique_ptr<Kernel> create_stream_packets(ContextObject& context, void** parameters) {
+  return std::make_unique<InStream<Packets, false>>(context, parameters);
+}
+std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** parameters) {
+  return std::make_unique<InStream<Blocks, true>>(context, parameters);
 }
 
 std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, const uint32_t* words) {

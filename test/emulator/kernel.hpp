@@ -34,6 +34,8 @@ struct KernelEntry {
 
 // collective.cpp
 std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void** parameters);
+std::unique_ptr<Kernel> create_stream_packets(ContextObject& context, void** parameters);
+std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** parameters);
 /// The collective that a copier's command means; null: its memory is not there.
 std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, const uint32_t* words);
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters);

@@ -250,6 +250,8 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_pack", create_pack},
                                         {"weft_collective_packets", create_collective_packets},
                                         {"weft_collective_blocks", create_collective_blocks},
+                                        {"weft_collective_stream_packets", create_stream_packets},
+                                        {"weft_collective_stream_blocks", create_stream_blocks},
                                         {"weft_enqueue", create_enqueue},
                                         {"weft_enqueue_few", create_enqueue_few},
                                         {"emucuda_spin", create<Spin>},

@@ -3,10 +3,11 @@
 #include "coll/gpu/domain.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "coll/circle.hpp"
 #include "coll/gpu/plan.hpp"
 #include "device/info.hpp"
 #include "p2p/p2p.hpp"
@@ -20,6 +21,9 @@ using transport::cuda_ipc::Region;
 
 log::SlowPath no_domain{"coll.device_refused",
                         "collectives on GPU memory go by messages, small ones 2 to 5 times slower"};
+
+log::SlowPath no_more{"coll.device_small_area",
+                      "large collectives on GPU memory take up to half as long again"};
 
 config::Size patience{
     "coll.device_patience", 100'000, 1'000, 1'000'000'000,
@@ -40,54 +44,64 @@ struct Domain::Offer {
   Probe probe;
 };
 
-Domain::~Domain() {
-  if (state_ != State::open || comm_.instance.gpu_scratch == nullptr) return;  // or MPI is over
-  for (auto* mapping : mappings_) p2p::importer(comm_.instance).release(mapping);
-  area_->epoch = std::max(area_->epoch, epoch_);
-  area_->leased = false;
+void Domain::release(Ground& ground) {
+  for (auto* mapping : ground.mappings) p2p::importer(comm_.instance).release(mapping);
+  if (ground.area != nullptr) ground.area->leased = false;
+  ground = {};
 }
 
-void Domain::refuse(const std::string& reason) {
+Domain::~Domain() {
+  if (state_ != State::open || comm_.instance.gpu_scratch == nullptr) return;  // or MPI is over
+  ground_.area->epoch = std::max(ground_.area->epoch, epoch_);
+  release(ground_);
+}
+
+/// Nothing to work with, or no more than before.
+void Domain::fail(const std::string& reason) {
+  release(next_);
+  if (state_ == State::open) return no_more.hit(reason);
   no_domain.hit(reason);
-  for (auto* mapping : mappings_) p2p::importer(comm_.instance).release(mapping);
-  mappings_.clear();
-  if (area_ != nullptr) area_->leased = false;
-  area_ = nullptr;
-  port_ = {};
   state_ = State::refused;
 }
 
-Status Domain::prepare(const device::Memory& near, Offer& offer) {
+Status Domain::prepare(const device::Memory& near, uint64_t pieces, Offer& offer) {
   auto port = CollectivePort::open(near);
   if (!port) return std::move(port).error();
-  port_ = std::move(*port);
-  auto area = Scratch::of(comm_.instance).lease(near);
+  next_.port = std::move(*port);
+  auto area = Scratch::of(comm_.instance).lease(near, pieces);
   if (!area) return std::move(area).error();
-  area_ = *area;
-  offer.epoch = area_->epoch;
+  next_.area = *area;
+  offer.epoch = next_.area->epoch;
   auto uuid = device::uuid_of(near.device);
   if (!uuid) return std::move(uuid).error();
   offer.device = *uuid;
   auto& exporter = p2p::exporter(comm_.instance);
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
-    auto told = exporter.export_region(area_->memory, comm_.process(rank));
-    if (!told) return std::move(told).error();
-    offer.region = *told->region;
+    auto region = exporter.export_region(next_.area->memory, comm_.process(rank));
+    if (!region) return std::move(region).error();
+    offer.region = *region->region;
   }
-  auto probe = exporter.probe(area_->memory);
+  auto probe = exporter.probe(next_.area->memory);
   if (!probe) return std::move(probe).error();
   offer.probe = *probe;
   return {};
 }
 
-Status Domain::map(const std::vector<Offer>& offers) {
+/// What the others have offered.
+Status Domain::map(const shared::Channel& channel) {
+  std::vector<Offer> offers(static_cast<size_t>(comm_.size()));
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    std::memcpy(&offers[static_cast<size_t>(rank)], channel.lane(rank).card.data, sizeof(Offer));
+  next_epoch_ = 0;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const Offer& offer = offers[static_cast<size_t>(rank)];
     if (offer.good == 0)
       return Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot: see its log");
-    if (offer.region.size != area_->memory.size)
-      return Error(Errc::unsupported, "WEFT_COLL_DEVICE_AREA differs between ranks: set it alike");
+    if (offer.region.size != next_.area->memory.size)
+      return Error(Errc::unsupported,
+                   "WEFT_COLL_DEVICE_AREA or _AREA_LARGE differs between ranks: set it alike");
+    next_epoch_ = std::max(next_epoch_, offer.epoch);
     for (int other = 0; other < rank; ++other)
       if (offers[static_cast<size_t>(other)].device == offer.device)
         return Error(Errc::unsupported, "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
@@ -97,36 +111,82 @@ Status Domain::map(const std::vector<Offer>& offers) {
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto at = static_cast<size_t>(rank);
     if (rank == comm_.rank()) {
-      areas_[at] = area_->memory.base;
+      next_.areas[at] = next_.area->memory.base;
       continue;
     }
     auto mapping = p2p::importer(comm_.instance)
-                       .open(comm_.process(rank), offers[at].region, &offers[at].probe, area_->memory);
+                       .open(comm_.process(rank), offers[at].region, &offers[at].probe, next_.area->memory);
     if (!mapping) return std::move(mapping).error();
-    mappings_.push_back(*mapping);
-    areas_[at] = reinterpret_cast<uint64_t>((*mapping)->at(offers[at].region.base));
+    next_.mappings.push_back(*mapping);
+    next_.areas[at] = reinterpret_cast<uint64_t>((*mapping)->at(offers[at].region.base));
   }
   return {};
 }
 
-Status Domain::connect(const device::Memory& near) {
-  const auto size = static_cast<size_t>(comm_.size()), self = static_cast<size_t>(comm_.rank());
-  std::vector<Offer> offers(size);
-  Status own = prepare(near, offers[self]);
-  offers[self].good = own.ok() ? 1 : 0;
-  WEFT_TRY(Circle(comm_, comm_.next_collective_tag()).gather_all(offers.data(), sizeof(Offer)));
-  if (own.ok()) own = map(offers);
-  std::vector<uint32_t> mapped(size);
-  mapped[self] = own.ok() ? 1 : 0;
-  WEFT_TRY(Circle(comm_, comm_.next_collective_tag()).gather_all(mapped.data(), sizeof mapped[0]));
-  if (std::find(mapped.begin(), mapped.end(), 0u) != mapped.end()) {
-    refuse(own.ok() ? "another rank of the communicator cannot: see its log" : own.error().message());
-    return {};
+void Domain::show(Stage stage, shared::Channel& channel) {
+  stage_ = stage;
+  channel.lane(comm_.rank()).card.stage.store(told(stage), std::memory_order_release);
+  channel.tell();
+}
+
+bool Domain::all_at(Stage stage, const shared::Channel& channel) const {
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (channel.lane(rank).card.stage.load(std::memory_order_acquire) < told(stage)) return false;
+  return true;
+}
+
+void Domain::offer(const device::Memory& near, uint64_t pieces, shared::Channel& channel) {
+  Offer own{};
+  mapped_ = prepare(near, pieces, own);
+  own.good = mapped_.ok() ? 1 : 0;
+  static_assert(sizeof(Offer) <= transport::shm::kCardBytes);
+  std::memcpy(channel.lane(comm_.rank()).card.data, &own, sizeof own);
+  show(Stage::offered, channel);
+}
+
+/// After offer(): true once all have mapped, or have not been able to.
+bool Domain::prepared(shared::Channel& channel) {
+  if (stage_ == Stage::offered) {
+    if (!all_at(Stage::offered, channel)) return false;
+    if (mapped_.ok()) mapped_ = map(channel);
+    show(mapped_.ok() ? Stage::mapped : Stage::failed, channel);
   }
-  for (const Offer& offer : offers) epoch_ = std::max(epoch_, offer.epoch);
+  if (!all_at(Stage::mapped, channel)) return false;
+  conclude(channel);
+  return true;
+}
+
+bool Domain::connect(const device::Memory& near, shared::Channel& channel) {
+  if (state_ != State::unknown) return true;
+  if (stage_ == Stage::nothing) offer(near, area_data(), channel);
+  return prepared(channel);
+}
+
+/// All have said whether they could.
+void Domain::conclude(const shared::Channel& channel) {
+  stage_ = Stage::nothing;
+  if (!mapped_.ok()) return fail(mapped_.error().message());
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (channel.lane(rank).card.stage.load(std::memory_order_acquire) == told(Stage::failed))
+      return fail("another rank of the communicator cannot: see its log");
+  if (state_ == State::open) {
+    ground_.area->epoch = std::max(ground_.area->epoch, epoch_);
+    release(ground_);
+  }
+  ground_ = std::exchange(next_, {});
+  epoch_ = next_epoch_;
   settle();
   state_ = State::open;
-  return {};
+}
+
+/// Large messages get a larger area, once.
+void Domain::connect_now(const device::Memory& near, uint64_t largest, shared::Channel& channel) {
+  core::Instance& instance = comm_.instance;
+  core::wait_until(instance, [&] { return connect(near, channel); });
+  if (state_ != State::open || generation_ != 0 || !wants_large_area(largest)) return;
+  generation_ = 1;
+  offer(ground_.area->memory, large_area_data(), channel);
+  core::wait_until(instance, [&] { return prepared(channel); });
 }
 
 /// Differs between ranks: kernels that have started in another order on every GPU would else take turns in
@@ -137,64 +197,127 @@ uint64_t Domain::own_patience() const {
 
 void Domain::settle() {
   device::kernel::Collective home{};
-  std::copy(areas_.begin(), areas_.end(), home.areas);
+  std::copy(ground_.areas.begin(), ground_.areas.end(), home.areas);
   home.rank = static_cast<uint32_t>(comm_.rank());
   home.size = static_cast<uint32_t>(comm_.size());
   home.blocks = 1;
   home.patience = own_patience();
-  port_.settle(home);
+  ground_.port.settle(home);
 }
 
-/// Flags of 32 bits come round: before that all areas are cleared, while nobody writes there.
-Status Domain::next_epoch(shared::Channel& channel) {
-  if (++epoch_ <= epochs) return {};
-  Status cleared = clear(*area_);
-  channel.meet();
-  epoch_ = 1;
-  area_->epoch = 0;
-  return cleared;
+/// Flags of 32 bits come round: before that each rank clears its area, when all that others push there has
+/// come, and before it arrives in the next call.
+Status Domain::renew() {
+  if (epoch_ < epochs) return {};
+  epoch_ = 0;
+  ground_.area->epoch = 0;
+  return clear(*ground_.area);
 }
 
-/// Waits for what was started last.
-Result<CollectivePort::Outcome> Domain::finish() {
+Status Domain::begin(Plan& plan) {
+  ++epoch_;
+  running_ = &plan;
+  launches_ = 0;
+  std::copy(ground_.areas.begin(), ground_.areas.end(), plan.collective.areas);
+  Status begun = plan.aside ? put_aside(plan) : Status();
+  if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_))) begun = launch();
+  if (!begun.ok()) running_ = nullptr;
+  return begun;
+}
+
+Status Domain::launch() {
+  device::kernel::Collective& collective = running_->collective;
+  collective.epoch = epoch_;
+  collective.patience = own_patience();
+  collective.launch = launches_;
+  WEFT_TRY(ground_.port.launch(collective, running_->wire, running_->blocks, running_->threads));
+  if (running_->small) ground_.port.wake_copier();
+  return {};
+}
+
+/// The output of a call in place goes elsewhere first.
+Status Domain::put_aside(Plan& plan) {
+  if (!aside_ || aside_.memory().size < plan.aside->bytes) WEFT_TRY(reserve(plan.memory, plan.aside->bytes));
+  for (uint32_t rank = 0; rank < plan.collective.size; ++rank)
+    plan.collective.recv[rank].address = aside_.memory().base;
+  return {};
+}
+
+Status Domain::reserve(const device::Memory& near, uint64_t bytes) {
+  auto leased = device::Workspace::lease(near, bytes);
+  if (!leased) return std::move(leased).error();
+  aside_ = std::move(*leased);
+  return {};
+}
+
+/// The kernel is done, and the copy of what was put aside; then this rank is ready for the next call.
+Result<bool> Domain::finish() {
+  if (running_->aside && !copy_.pending() && aside_) {
+    auto copied = device::copy_async(reinterpret_cast<void*>(running_->aside->address), running_->memory,
+                                     reinterpret_cast<const void*>(aside_.memory().base), aside_.memory(),
+                                     running_->aside->bytes, device::Lane::local);
+    if (!copied) return std::move(copied).error();
+    copy_ = std::move(*copied);
+  }
+  if (copy_.pending()) {
+    auto done = device::done(copy_);
+    if (!done || !*done) return done;
+  }
+  aside_ = {};
+  Status renewed = renew();
+  if (!renewed.ok()) return std::move(renewed).error();
+  return true;
+}
+
+Result<bool> Domain::poll() {
+  auto over = look();
+  if (!over || *over) running_ = nullptr;
+  return over;
+}
+
+Result<bool> Domain::look() {
+  if (copy_.pending()) return finish();
+  auto outcome = ground_.port.look();
+  if (!outcome) return std::move(outcome).error();
+  switch (*outcome) {
+    case CollectivePort::Outcome::running:
+      return false;
+    case CollectivePort::Outcome::late:
+      ++launches_;
+      break;
+    case CollectivePort::Outcome::untouched:
+      break;
+    case CollectivePort::Outcome::complete:
+      return finish();
+  }
+  Status launched = launch();
+  if (!launched.ok()) return std::move(launched).error();
+  return false;
+}
+
+Plan Domain::plan(const Call& call, uint64_t largest) const {
+  return make_plan(call, largest,
+                   {device::kernel::Area::packet_room(static_cast<uint32_t>(call.size)),
+                    ground_.area->memory.size - device::kernel::Area::kCleared});
+}
+
+Status Domain::run(const Call& call, uint64_t largest) {
+  if (largest == 0) return {};
+  Plan own = plan(call, largest);
+  WEFT_TRY(begin(own));
   core::Instance& instance = comm_.instance;
   int spins = instance.oversubscribed ? 1 : kSpins;
   for (unsigned rounds = 0;;) {
-    auto outcome = port_.look();
-    if (!outcome || *outcome != CollectivePort::Outcome::running) return outcome;
-    if (spins > 0) {
+    auto over = poll();
+    if (!over) return std::move(over).error();
+    if (*over) return {};
+    if (spins > 0)
       --spins;
-    } else if (instance.progress()) {
+    else if (instance.progress())
       rounds = 0;
-    } else {
+    else
       instance.idle(rounds);
-    }
   }
-}
-
-Status Domain::run(const Call& call, uint64_t largest, shared::Channel& channel) {
-  if (largest == 0) return {};
-  WEFT_TRY(next_epoch(channel));
-  Plan plan = make_plan(call, largest);
-  uint32_t launches = 0;
-  for (bool rung = plan.small && port_.ring(*plan.small, epoch_);; rung = false) {
-    if (!rung) WEFT_TRY(launch(plan, launches));
-    auto outcome = finish();
-    if (!outcome) return std::move(outcome).error();
-    if (*outcome == CollectivePort::Outcome::complete) return {};
-    if (*outcome == CollectivePort::Outcome::late) ++launches;
-  }
-}
-
-Status Domain::launch(Plan& plan, uint32_t number) {
-  device::kernel::Collective& collective = plan.collective;
-  std::copy(areas_.begin(), areas_.end(), collective.areas);
-  collective.epoch = epoch_;
-  collective.patience = own_patience();
-  collective.launch = number;
-  WEFT_TRY(port_.launch(collective, plan.wire, plan.blocks, plan.threads));
-  if (plan.small) port_.wake_copier();
-  return {};
 }
 
 }  // namespace weft::coll::gpu

@@ -14,6 +14,8 @@
 #include "coll/gpu/scratch.hpp"
 #include "coll/shared/channel.hpp"
 #include "device/collective.hpp"
+#include "device/copy.hpp"
+#include "device/workspace.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::coll::gpu {
@@ -26,34 +28,69 @@ class Domain {
   Domain& operator=(const Domain&) = delete;
 
   enum class State : uint8_t { unknown, open, refused };
-  /// The same on all ranks.
+  /// The same on all ranks, where they have come equally far.
   [[nodiscard]] State state() const { return state_; }
-  /// Collective, all ranks with operands in GPU memory: opens the domain, or refuses it, by name. An error
-  /// only where the ranks cannot talk.
-  [[nodiscard]] Status connect(const device::Memory& near);
+  /// Collective, all ranks with operands in GPU memory: opens the domain, or refuses it, by name. Goes as far
+  /// as it can without waiting; true once state() is known.
+  [[nodiscard]] bool connect(const device::Memory& near, shared::Channel& channel);
+  /// The same to its end, with room for messages of such a length where that may be had: collective, while no
+  /// rank has a call under way.
+  void connect_now(const device::Memory& near, uint64_t largest, shared::Channel& channel);
   /// Kernels of this rank can work on such memory.
-  [[nodiscard]] bool reaches(const device::Memory& memory) const { return port_.reaches(memory); }
+  [[nodiscard]] bool reaches(const device::Memory& memory) const { return ground_.port.reaches(memory); }
   /// Collective, after all have arrived: runs a call to its end.
-  [[nodiscard]] Status run(const Call& call, uint64_t largest, shared::Channel& channel);
+  [[nodiscard]] Status run(const Call& call, uint64_t largest);
+  /// The same in two: begin(), then poll() until it says true. One call at a time; the plan stays where it
+  /// is.
+  [[nodiscard]] Status begin(Plan& plan);
+  /// Before a rank says that it has arrived: allocations wait for running kernels.
+  [[nodiscard]] Status reserve(const device::Memory& near, uint64_t bytes);
+  /// For its calls.
+  [[nodiscard]] Plan plan(const Call& call, uint64_t largest) const;
+  [[nodiscard]] bool busy() const { return running_ != nullptr; }
+  [[nodiscard]] Result<bool> poll();
 
  private:
   struct Offer;
-  [[nodiscard]] Status prepare(const device::Memory& near, Offer& offer);
-  [[nodiscard]] Status map(const std::vector<Offer>& offers);
-  void refuse(const std::string& reason);
-  [[nodiscard]] Status next_epoch(shared::Channel& channel);
+  /// What it works with.
+  struct Ground {
+    device::CollectivePort port;
+    ScratchArea* area = nullptr;
+    std::vector<transport::cuda_ipc::Mapping*> mappings;
+    std::array<uint64_t, device::kernel::Collective::kRanks> areas{};
+  };
+  /// How far a rank is with opening, as its card says.
+  enum class Stage : uint32_t { nothing, offered, mapped, failed };
+  /// Of an area with so much room for pieces.
+  void offer(const device::Memory& near, uint64_t pieces, shared::Channel& channel);
+  [[nodiscard]] bool prepared(shared::Channel& channel);
+  void release(Ground& ground);
+  [[nodiscard]] uint32_t told(Stage stage) const { return 4 * generation_ + static_cast<uint32_t>(stage); }
+  [[nodiscard]] bool all_at(Stage stage, const shared::Channel& channel) const;
+  [[nodiscard]] Status prepare(const device::Memory& near, uint64_t pieces, Offer& offer);
+  [[nodiscard]] Status map(const shared::Channel& channel);
+  void conclude(const shared::Channel& channel);
+  void show(Stage stage, shared::Channel& channel);
+  void fail(const std::string& reason);
+  [[nodiscard]] Status renew();
+  [[nodiscard]] Status put_aside(Plan& plan);
+  [[nodiscard]] Result<bool> finish();
+  [[nodiscard]] Result<bool> look();
   [[nodiscard]] uint64_t own_patience() const;
   void settle();
-  [[nodiscard]] Status launch(Plan& plan, uint32_t number);
-  [[nodiscard]] Result<device::CollectivePort::Outcome> finish();
+  [[nodiscard]] Status launch();
 
   core::Communicator& comm_;
   State state_ = State::unknown;
-  device::CollectivePort port_;
-  ScratchArea* area_ = nullptr;
-  uint32_t epoch_ = 0;
-  std::vector<transport::cuda_ipc::Mapping*> mappings_;
-  std::array<uint64_t, device::kernel::Collective::kRanks> areas_{};
+  Stage stage_ = Stage::nothing;
+  Status mapped_;            // of this rank, until all have said
+  uint32_t generation_ = 0;  // of the ground that is being prepared
+  Ground ground_, next_;
+  uint32_t epoch_ = 0, next_epoch_ = 0;
+  Plan* running_ = nullptr;
+  uint32_t launches_ = 0;    // of it
+  device::Workspace aside_;  // where its output is first
+  device::Ticket copy_;      // of that to its place
 };
 
 }  // namespace weft::coll::gpu

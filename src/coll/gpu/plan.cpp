@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/config.hpp"
-#include "coll/gpu/scratch.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -49,11 +49,6 @@ constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 b
 constexpr size_t kPacketBlocks = 32;       // that packets gain by
 constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
 
-device::kernel::Reduction reduction_of(const Call& call) {
-  const auto basic = call.recv.type != nullptr ? call.recv.type->basic() : call.send.type->basic();
-  return basic ? device::kernel::reduction_of(call.op->kind, *basic) : device::kernel::Reduction{};
-}
-
 Collectives::Message message(const p2p::Buffer& buffer) {
   const auto bytes = static_cast<uint64_t>(stream_bytes(buffer));
   if (bytes == 0) return {};
@@ -61,12 +56,14 @@ Collectives::Message message(const p2p::Buffer& buffer) {
 }
 
 bool has_data(const Operand& operand) {
-  if (operand.type == nullptr) return false;
+  if (operand.type == nullptr && operand.types == nullptr) return false;
   if (!operand.counts) return operand.count * operand.type->size() != 0;
   for (int i = 0; i < operand.blocks; ++i)
-    if (operand.counts[i] * operand.type->size() != 0) return true;
+    if (!empty(operand.block(i))) return true;
   return false;
 }
+
+bool among_neighbors(const Call& call) { return call.what >= neighbor_allgather; }
 
 bool rooted(const Call& call) { return call.rank == call.root; }
 bool uses_send(const Call& call) {
@@ -121,7 +118,7 @@ uint64_t first_byte(const Operand& operand) {
   return reinterpret_cast<uint64_t>(advance(operand.address, operand.type->true_lb()));
 }
 
-device::kernel::Regular regular(const Call& call, Shape shape) {
+device::kernel::Regular regular_form(const Call& call, Shape shape) {
   device::kernel::Regular result{};
   result.shape = shape;
   result.root = static_cast<uint32_t>(call.root);
@@ -131,7 +128,7 @@ device::kernel::Regular regular(const Call& call, Shape shape) {
   result.in = own_block ? result.out + result.bytes * static_cast<uint64_t>(call.rank)
               : !uses_send(call) && call.op == nullptr ? result.out
                                                        : first_byte(call.send);
-  if (call.op != nullptr) result.reduction = reduction_of(call);
+  if (call.op != nullptr) result.reduction = kernel_reduction(call);
   return result;
 }
 
@@ -141,6 +138,7 @@ class Irregular {
   Irregular(const Call& call, Collectives& collective) : call_(call), c_(collective) {}
   void make() {
     c_.form = call_.op != nullptr ? Collectives::reduce : Collectives::exchange;
+    if (among_neighbors(call_)) return neighbors();
     for (int peer = 0; peer < call_.size; ++peer) between(peer);
   }
 
@@ -148,9 +146,22 @@ class Irregular {
   void send(int to, const p2p::Buffer& buffer) { c_.send[to] = message(buffer); }
   void receive(int from, const p2p::Buffer& buffer) { c_.recv[from] = message(buffer); }
   void between(int peer);
+  void neighbors();
   const Call& call_;
   Collectives& c_;
 };
+
+/// No process twice among them: see distinct_neighbors().
+void Irregular::neighbors() {
+  const core::Topology& topology = *call_.comm->topology;
+  const bool same = call_.what == neighbor_allgather || call_.what == neighbor_allgatherv;
+  for (int i = 0; i < call_.recv.blocks; ++i)
+    if (const int from = topology.sources[static_cast<size_t>(i)]; from != p2p::kProcNull)
+      receive(from, call_.recv.block(i));
+  for (int i = 0; i < call_.send.blocks; ++i)
+    if (const int to = topology.destinations[static_cast<size_t>(i)]; to != p2p::kProcNull)
+      send(to, same ? call_.send.whole() : call_.send.block(i));
+}
 
 void Irregular::between(int peer) {
   const Operand &in = call_.send, &out = call_.recv;
@@ -167,6 +178,7 @@ void Irregular::between(int peer) {
       send(peer, call_.in_place ? out.block(call_.rank) : in.whole());
       return receive(peer, out.block(peer));
     case alltoallv:
+    case alltoallw:
       send(peer, call_.in_place ? out.block(peer) : in.block(peer));
       return receive(peer, out.block(peer));
     default: {  // reduce_scatter
@@ -181,7 +193,7 @@ void Irregular::between(int peer) {
 void make_messages(const Call& call, Collectives& collective) {
   const auto rank = static_cast<uint32_t>(call.rank);
   if (const auto shape = shape_of(call)) {
-    const device::kernel::Regular all = regular(call, *shape);
+    const device::kernel::Regular all = regular_form(call, *shape);
     for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
   } else {
     Irregular(call, collective).make();
@@ -222,7 +234,7 @@ void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
   plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : size_t{max_blocks});
 }
 
-void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
+void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, uint64_t pieces) {
   const uint64_t each = parts ? (largest + size - 1) / size : largest;  // what goes to one rank
   plan.wire = Wire::blocks;
   plan.threads = Collectives::kThreads;
@@ -230,7 +242,7 @@ void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
   plan.blocks = upto(each / kBlockBytes, most);
   constexpr uint64_t kGrain = 128;
   const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
-  const uint64_t room = area_data() / Area::data(1, plan.blocks, size) / kGrain * kGrain;
+  const uint64_t room = pieces / Area::data(1, plan.blocks, size) / kGrain * kGrain;
   const uint64_t piece = std::clamp(wanted, kGrain, room);
   plan.collective.piece = static_cast<uint32_t>(piece);
   const uint64_t a_round = piece * plan.blocks * (parts ? size : 1);
@@ -238,6 +250,13 @@ void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
 }
 
 }  // namespace
+
+device::kernel::Reduction kernel_reduction(const Call& call) {
+  const auto basic = call.recv.type != nullptr ? call.recv.type->basic() : call.send.type->basic();
+  return basic ? device::kernel::reduction_of(call.op->kind, *basic) : device::kernel::Reduction{};
+}
+
+bool computed(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
 
 bool suits(const Call& call) {
   if (enabled.index() != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
@@ -253,6 +272,12 @@ bool suits(const Call& call) {
     case allgatherv:
     case alltoall:
     case alltoallv:
+    case alltoallw:
+    case neighbor_allgather:
+    case neighbor_allgatherv:
+    case neighbor_alltoall:
+    case neighbor_alltoallv:
+    case neighbor_alltoallw:
       return true;
     case Collective::reduce:
     case allreduce:
@@ -260,42 +285,92 @@ bool suits(const Call& call) {
     case reduce_scatter:
     case scan:
     case exscan:
-      return !call.op->user && reduction_of(call).defined();
+      return computed(call);
     default:
       return false;
   }
 }
 
-Side side_of(const Call& call) {
-  // In place, with parts of different lengths, a block would write what another one has yet to send.
-  if (call.what == reduce_scatter && call.in_place) {
-    const bool on_gpu = call.send.on_device() || call.recv.on_device();
-    return on_gpu ? Side::other : Side::host;
+namespace {
+
+/// A kernel has one message for each process.
+bool distinct_neighbors(const Call& call) {
+  const core::Topology& topology = *call.comm->topology;
+  for (const std::vector<int>* edges : {&topology.sources, &topology.destinations}) {
+    uint32_t seen = 0;
+    for (const int peer : *edges) {
+      if (peer == p2p::kProcNull) continue;
+      if ((seen >> peer & 1u) != 0) return false;
+      seen |= 1u << peer;
+    }
   }
-  Side side = Side::nothing;
-  const auto look = [&](const Operand& operand, bool used) {
-    if (!used || !has_data(operand)) return;
-    Side here = Side::host;
-    if (!operand.classified)
-      here = Side::other;
-    else if (operand.memory.on_device())
-      here = operand.type->contiguous() ? Side::device : Side::other;
-    side = side == Side::nothing || side == here ? here : Side::other;
-  };
-  look(call.send, uses_send(call));
-  look(call.recv, uses_recv(call));
-  return side;
+  return true;
 }
 
-uint64_t largest_message(const Call& call) {
-  if (shape_of(call))
-    return call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
+/// Looks at operands one after the other: all are of one side, and of one GPU.
+class Surveyor {
+ public:
+  void look(const Operand& operand) {
+    if (operand.types == nullptr) return see(operand.classified, operand.memory, operand.type->contiguous());
+    for (int i = 0; i < operand.blocks; ++i) {
+      const p2p::Buffer block = operand.block(i);
+      if (empty(block)) continue;
+      see(true, device::classify(advance(block.address, block.type->true_lb())), block.type->contiguous());
+    }
+  }
+  [[nodiscard]] const Place& found() const { return found_; }
+
+ private:
+  void see(bool known, const device::Memory& memory, bool contiguous) {
+    Side here = Side::host;
+    if (!known)
+      here = Side::other;
+    else if (memory.on_device())
+      here = contiguous && one_gpu(memory) ? Side::device : Side::other;
+    if (here == Side::device && found_.side == Side::nothing) found_.memory = memory;
+    found_.side = found_.side == Side::nothing || found_.side == here ? here : Side::other;
+  }
+  [[nodiscard]] bool one_gpu(const device::Memory& memory) const {
+    const device::Memory& first = found_.memory;
+    return found_.side != Side::device ||
+           (memory.device == first.device &&
+            (memory.context == first.context || memory.context == nullptr || first.context == nullptr));
+  }
+  Place found_;
+};
+
+}  // namespace
+
+Place place_of(const Call& call) {
+  if (among_neighbors(call) && !distinct_neighbors(call)) return {Side::other, {}};
+  Surveyor surveyor;
+  if (uses_send(call) && has_data(call.send)) surveyor.look(call.send);
+  if (uses_recv(call) && has_data(call.recv)) surveyor.look(call.recv);
+  return surveyor.found();
+}
+
+bool regular(const Call& call) { return shape_of(call).has_value(); }
+
+Amounts amounts_of(const Call& call) {
   Collectives collective = start_of(call);
   make_messages(call, collective);
-  uint64_t most = 0;
-  for (int rank = 0; rank < call.size; ++rank)
-    most = std::max({most, collective.send[rank].bytes, collective.recv[rank].bytes});
-  return most;
+  Amounts amounts;
+  for (uint32_t rank = 0; rank < Collectives::kRanks; ++rank) {
+    amounts.sent[rank] = collective.send[rank].bytes;
+    amounts.awaited[rank] = collective.recv[rank].bytes;
+  }
+  return amounts;
+}
+
+uint64_t largest_message(const Call& call, const Amounts& amounts) {
+  if (regular(call)) return call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
+  return std::max(*std::max_element(amounts.sent, amounts.sent + call.size),
+                  *std::max_element(amounts.awaited, amounts.awaited + call.size));
+}
+
+uint64_t bytes_aside(const Call& call) {
+  if (call.what != reduce_scatter || !call.in_place) return 0;
+  return static_cast<uint64_t>(call.recv.counts[call.rank] * call.recv.type->size());
 }
 
 namespace {
@@ -315,7 +390,7 @@ bool pays(const Call& call, uint64_t largest) {
   return call.op != nullptr || largest <= moved_max;
 }
 
-Plan make_plan(const Call& call, uint64_t largest) {
+Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   Plan plan;
   plan.collective = start_of(call);
   const bool parts = goes_in_parts(call, largest);
@@ -323,17 +398,21 @@ Plan make_plan(const Call& call, uint64_t largest) {
     two_shot(call, plan.collective);
   else
     make_messages(call, plan.collective);
-  if (call.op != nullptr) plan.collective.reduction = reduction_of(call);
+  if (call.op != nullptr) plan.collective.reduction = kernel_reduction(call);
   const uint32_t size = plan.collective.size;
   const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
   const uint64_t most = vector ? packets_max : message_packets_max;
   const uint64_t each = parts ? (largest + size - 1) / size + 16 : largest;
-  if (largest <= most && each <= Area::packet_room(size))
+  if (largest <= most && each <= room.packets)
     by_packets(plan, largest, size, parts);
   else
-    by_blocks(plan, largest, size, parts);
+    by_blocks(plan, largest, size, parts, room.pieces);
+  if (const uint64_t bytes = bytes_aside(call); bytes != 0) {
+    plan.memory = call.recv.memory;
+    plan.aside = plan.collective.recv[0];
+  }
   // Some ranks may ring and others launch, so both go by packets.
-  if (plan.wire == Wire::packets && rings(call, largest)) plan.small = regular(call, *shape_of(call));
+  if (plan.wire == Wire::packets && rings(call, largest)) plan.small = regular_form(call, *shape_of(call));
   return plan;
 }
 

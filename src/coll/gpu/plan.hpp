@@ -18,12 +18,29 @@ enum class Side : uint8_t {
   other     ///< anything else: schedules of messages can do it
 };
 
+/// The operation of a reduction as kernels know it; whether they do.
+[[nodiscard]] device::kernel::Reduction kernel_reduction(const Call& call);
+[[nodiscard]] bool computed(const Call& call);
 /// Whether kernels can do this kind of call; sees only what is equal on all ranks.
 [[nodiscard]] bool suits(const Call& call);
-/// Where the operands of this rank are.
-[[nodiscard]] Side side_of(const Call& call);
-/// Bytes of the largest message of this rank, or of the vector; the largest of all ranks decides.
-[[nodiscard]] uint64_t largest_message(const Call& call);
+/// Where the operands of this rank are; in GPU memory, of which one is in `memory` then.
+struct Place {
+  Side side = Side::nothing;
+  device::Memory memory;
+};
+[[nodiscard]] Place place_of(const Call& call);
+/// What this rank sends to each and awaits from each, and the largest of that; the largest of all ranks
+/// decides.
+struct Amounts {
+  uint64_t sent[device::kernel::Collective::kRanks], awaited[device::kernel::Collective::kRanks];
+};
+[[nodiscard]] Amounts amounts_of(const Call& call);
+/// Every message is a block of the same length, or there is one vector: Call::bytes says it.
+[[nodiscard]] bool regular(const Call& call);
+[[nodiscard]] uint64_t largest_message(const Call& call, const Amounts& amounts);
+/// Bytes that have to be written elsewhere first, since a block would overwrite what another one has yet to
+/// send; 0: none.
+[[nodiscard]] uint64_t bytes_aside(const Call& call);
 /// Whether kernels are the quicker way; `largest` as agreed.
 [[nodiscard]] bool pays(const Call& call, uint64_t largest);
 
@@ -32,7 +49,13 @@ struct Plan {
   device::Wire wire = device::Wire::packets;
   uint32_t blocks = 1, threads = 0;
   std::optional<device::kernel::Regular> small;  ///< the same call for a copier, when it is small enough
+  std::optional<device::kernel::Collective::Message> aside;  ///< its place, when that has to wait
+  device::Memory memory;                                     ///< of an operand
 };
-[[nodiscard]] Plan make_plan(const Call& call, uint64_t largest);
+/// Where ranks push: bytes that one rank's packets may carry, and bytes for all pieces.
+struct Room {
+  uint64_t packets, pieces;
+};
+[[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const Room& room);
 
 }  // namespace weft::coll::gpu

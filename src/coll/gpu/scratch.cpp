@@ -18,14 +18,19 @@ config::Size capacity{"coll.device_scratch", 320 << 20, 0, size_t{64} << 30,
                       "GPU memory into which other ranks write in collectives on device buffers, of all "
                       "communicators together; allocated on first use"};
 config::Size data{
-    "coll.device_area", 60 << 20, 2 << 20, size_t{1} << 30,
+    "coll.device_area", 12 << 20, 2 << 20, size_t{1} << 30,
     "bytes of it for the large messages of one communicator; 4 MiB more are for the small ones"};
-
-size_t area_bytes() { return Area::kCleared + data; }
+config::Size large_data{"coll.device_area_large", 60 << 20, 2 << 20, size_t{1} << 30,
+                        "the same once a communicator has had a call of coll.device_large"};
+config::Size large{
+    "coll.device_large", 16 << 20, 0, size_t{1} << 40,
+    "device buffers: bytes of a vector or block from which a communicator takes the larger area"};
 
 }  // namespace
 
 size_t area_data() { return data; }
+size_t large_area_data() { return large_data; }
+bool wants_large_area(uint64_t largest) { return largest >= large && large_data > data; }
 
 Scratch::~Scratch() {
   for (const auto& area : areas_) device::free_scratch(area->memory);
@@ -36,19 +41,18 @@ Scratch& Scratch::of(core::Instance& instance) {
   return static_cast<Scratch&>(*instance.gpu_scratch);
 }
 
-Result<ScratchArea*> Scratch::lease(const device::Memory& near) {
+Result<ScratchArea*> Scratch::lease(const device::Memory& near, size_t pieces) {
+  const size_t bytes = Area::kCleared + pieces;
   for (const auto& area : areas_) {
     const device::Memory& memory = area->memory;
-    if (area->leased || memory.device != near.device ||
+    if (area->leased || memory.size != bytes || memory.device != near.device ||
         (near.context != nullptr && near.context != memory.context) || !device::alive(memory))
       continue;
     area->leased = true;
     return area.get();
   }
-  if ((areas_.size() + 1) * area_bytes() > capacity)
-    return Error(Errc::again, "all scratch for collectives is in use by other communicators (" +
-                                  std::to_string(areas_.size()) + "): raise WEFT_COLL_DEVICE_SCRATCH");
-  auto memory = device::allocate_scratch(near, area_bytes());
+  WEFT_TRY(make_room(bytes));
+  auto memory = device::allocate_scratch(near, bytes);
   if (!memory) return std::move(memory).error();
   auto area = std::make_unique<ScratchArea>();
   area->memory = *memory;
@@ -60,6 +64,24 @@ Result<ScratchArea*> Scratch::lease(const device::Memory& near) {
     return std::move(cleared).error();
   }
   return areas_.back().get();
+}
+
+/// Areas that nobody uses go first.
+Status Scratch::make_room(size_t bytes) {
+  size_t used = bytes;
+  for (const auto& area : areas_) used += area->memory.size;
+  for (auto at = areas_.begin(); at != areas_.end() && used > capacity;) {
+    if ((*at)->leased) {
+      ++at;
+      continue;
+    }
+    used -= (*at)->memory.size;
+    device::free_scratch((*at)->memory);
+    at = areas_.erase(at);
+  }
+  if (used <= capacity) return {};
+  return Error(Errc::again, "all scratch for collectives is in use by other communicators (" +
+                                std::to_string(areas_.size()) + "): raise WEFT_COLL_DEVICE_SCRATCH");
 }
 
 Status clear(const ScratchArea& area) {

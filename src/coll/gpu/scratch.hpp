@@ -23,15 +23,19 @@ class Scratch final : public core::Kept {
   ~Scratch() override;
   /// The pool of this process.
   [[nodiscard]] static Scratch& of(core::Instance& instance);
-  /// An area in the context of `near`. Errc::again when coll.device_scratch allows no more.
-  [[nodiscard]] Result<ScratchArea*> lease(const device::Memory& near);
+  /// An area in the context of `near` with so much room for pieces. Errc::again when coll.device_scratch
+  /// allows no more.
+  [[nodiscard]] Result<ScratchArea*> lease(const device::Memory& near, size_t pieces);
 
  private:
+  [[nodiscard]] Status make_room(size_t bytes);
   std::vector<std::unique_ptr<ScratchArea>> areas_;
 };
 
-/// Bytes of an area behind what is kept zero: for pieces.
+/// Bytes of an area behind what is kept zero: for pieces; at first, and for calls that want more.
 [[nodiscard]] size_t area_data();
+[[nodiscard]] size_t large_area_data();
+[[nodiscard]] bool wants_large_area(uint64_t largest);
 /// Zero where flags lie.
 [[nodiscard]] Status clear(const ScratchArea& area);
 

@@ -3,14 +3,18 @@
 #include "coll/shared/channel.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "coll/circle.hpp"
+#include "coll/call.hpp"
+#include "coll/schedule.hpp"
+#include "coll/select/table.hpp"
 #include "device/memory.hpp"
 
 namespace weft::coll::shared {
 namespace {
 
-constexpr int kSpins = 200;  // looks at a word before anything else is progressed
+constexpr uint32_t kNone = UINT32_MAX;  // no lane
+constexpr int kSpins = 200;             // looks at a word before anything else is progressed
 
 bool reached(const std::atomic<uint32_t>& word, uint32_t value) {
   return static_cast<int32_t>(word.load(std::memory_order_acquire) - value) >= 0;
@@ -21,34 +25,73 @@ bool reached(const std::atomic<uint32_t>& word, uint32_t value) {
 Channel::Channel(core::Communicator& comm) : instance_(comm.instance), comm_(comm), shm_(instance_.shm) {}
 
 Channel::~Channel() {
-  if (instance_.shm != shm_) return;  // the segment is gone
+  if (exchange_ != nullptr) exchange_->detached = true;  // MPI is over
+  if (instance_.shm != shm_) return;                     // the segment is gone
   for (transport::shm::Lane* lane : lanes_) lane->left.fetch_add(1, std::memory_order_acq_rel);
 }
 
+/// An all-gather on the records of all, by messages.
 Status Channel::connect() {
-  constexpr uint32_t kNone = UINT32_MAX;
-  struct Offer {
-    uint32_t lane, readable, devices;
-  };
   const auto size = static_cast<uint32_t>(comm_.size());
-  std::vector<Offer> offers(size);
-  Offer& mine = offers[static_cast<size_t>(comm_.rank())];
+  offers_.resize(size);
+  Offer& mine = offers_[static_cast<size_t>(comm_.rank())];
   mine = {shm_->lease_lane(size).value_or(kNone), 1, device::available() ? 1u : 0u};
   for (int rank = 0; rank < comm_.size(); ++rank)
     if (rank != comm_.rank() && !shm_->can_get(comm_.process(rank)).ok()) mine.readable = 0;
   if (mine.lane != kNone) own_ = &shm_->lane(instance_.self, mine.lane);
-  const Circle circle(comm_, comm_.next_collective_tag());
-  Status told = circle.gather_all(offers.data(), sizeof mine);
-  const auto all = [&](auto&& good) { return std::all_of(offers.begin(), offers.end(), good); };
-  if (!told.ok() || !all([](const Offer& offer) { return offer.lane != kNone; })) {
+  Call call;
+  call.what = Collective::allgather;
+  call.comm = &comm_;
+  call.rank = comm_.rank();
+  call.size = comm_.size();
+  call.in_place = true;
+  call.bytes = sizeof(Offer);
+  const p2p::Buffer all = packed(offers_.data(), sizeof(Offer));
+  call.recv.address = all.address;
+  call.recv.count = all.count;
+  call.recv.blocks = call.size;
+  call.recv.type = all.type;
+  call.recv.classified = true;
+  auto started = start(call, select::choose(call));
+  if (!started) {
+    outcome_ = std::move(started).error();
+    meet_all();
+    return std::move(outcome_);
+  }
+  exchange_ = *started;
+  return {};
+}
+
+bool Channel::settled() {
+  if (exchange_ == nullptr) return true;
+  if (!exchange_->complete()) return false;
+  outcome_ = std::move(exchange_->outcome);
+  exchange_->destroy();
+  exchange_ = nullptr;
+  meet_all();
+  return true;
+}
+
+Status Channel::settle() {
+  if (exchange_ != nullptr) core::wait(instance_, *exchange_);
+  static_cast<void>(settled());
+  return std::move(outcome_);
+}
+
+/// All have told: the lanes of all, or none.
+void Channel::meet_all() {
+  const auto size = static_cast<uint32_t>(comm_.size());
+  const auto all = [&](auto&& good) { return std::all_of(offers_.begin(), offers_.end(), good); };
+  if (!outcome_.ok() || !all([](const Offer& offer) { return offer.lane != kNone; })) {
     if (own_ != nullptr) own_->left.store(size, std::memory_order_release);
-    return told;
+    offers_.clear();
+    return;
   }
   direct_ = all([](const Offer& offer) { return offer.readable != 0; });
   mixed_ = !all([](const Offer& offer) { return offer.devices == 0; });
   for (uint32_t rank = 0; rank < size; ++rank)
-    lanes_.push_back(&shm_->lane(comm_.process(static_cast<int>(rank)), offers[rank].lane));
-  return {};
+    lanes_.push_back(&shm_->lane(comm_.process(static_cast<int>(rank)), offers_[rank].lane));
+  offers_.clear();
 }
 
 Status Channel::get(int rank, void* to, uint64_t from, size_t n) {

@@ -27,8 +27,12 @@ class Channel final : public core::CollectiveState {
 
   explicit Channel(core::Communicator& comm);
   ~Channel() override;
-  /// Collective: every rank leases a lane and tells the others. Afterwards open() is the same on all.
+  /// Collective, in MPI's order of collectives: every rank leases a lane and begins to tell the others.
   [[nodiscard]] Status connect();
+  /// True once it knows of all: open() is then the same on all ranks. While it is not, progress is needed.
+  [[nodiscard]] bool settled();
+  /// Waits for that; an error of the exchange.
+  [[nodiscard]] Status settle();
   [[nodiscard]] bool open() const { return !lanes_.empty(); }
   /// All ranks can read each other's memory by get().
   [[nodiscard]] bool direct() const { return direct_; }
@@ -83,6 +87,14 @@ class Channel final : public core::CollectiveState {
   /// Waits until that rank, or all, are done() with a step; those that are not yet, with so many more.
   void await_done(int rank, uint32_t step) { reach(lanes_[static_cast<size_t>(rank)]->done, step); }
   void await_done(uint32_t step, uint32_t further = 0);
+  /// The lane of a rank, for what is not blocking (coll/gpu), and telling others that something was stored
+  /// there.
+  [[nodiscard]] transport::shm::Lane& lane(int rank) const { return *lanes_[static_cast<size_t>(rank)]; }
+  void tell() {
+    if (instance_.oversubscribed && shm_->anyone_sleeps()) [[unlikely]]
+      ring();
+  }
+
   /// This rank's pages as one room: when all have met.
   [[nodiscard]] std::byte* pages() const { return own().pages[0]; }
   /// Copies `n` bytes at `from` in rank `rank`'s memory.
@@ -94,17 +106,19 @@ class Channel final : public core::CollectiveState {
   }
   [[nodiscard]] transport::shm::Lane& own() const { return *own_; }
   void reach(const std::atomic<uint32_t>& word, uint32_t value);
-  /// Wakes the ranks that may be waiting for what was just stored.
-  void tell() {
-    if (instance_.oversubscribed && shm_->anyone_sleeps()) [[unlikely]]
-      ring();
-  }
   void ring();
+  struct Offer {
+    uint32_t lane, readable, devices;
+  };
+  void meet_all();
 
   core::Instance& instance_;
   core::Communicator& comm_;
   transport::shm::Shm* const shm_;
   transport::shm::Lane* own_ = nullptr;
+  std::vector<Offer> offers_;                 // while they are exchanged
+  core::Request* exchange_ = nullptr;         // that
+  Status outcome_;                            // of that
   std::vector<transport::shm::Lane*> lanes_;  // by rank; empty: closed
   bool direct_ = false, mixed_ = false;
   static constexpr uint32_t kUntold = transport::shm::kPages;  // claim() counts on it

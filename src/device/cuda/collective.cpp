@@ -22,6 +22,9 @@ Status Ports::load() {
   Code code = load_module(Source::collective, module_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_packets", by_packets_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", by_blocks_);
+  if (code == kSuccess)
+    code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_stream_blocks", stream_by_blocks_);
   if (code == kSuccess) return {};
   return no_port(why_not_loaded(code));
 }
@@ -54,21 +57,29 @@ Status Ports::make() {
   return {};
 }
 
+Status Ports::prepare() {
+  const std::lock_guard lock(mutex_);
+  return prepare_locked();
+}
+
+Status Ports::prepare_locked() {
+  if (stream_ != nullptr) return {};
+  const RelaxedCapture relaxed;
+  Status made = make();
+  if (!made) close();
+  return made;
+}
+
 Result<uint32_t> Ports::take() {
   const std::lock_guard lock(mutex_);
-  if (stream_ == nullptr) {
-    const RelaxedCapture relaxed;
-    if (Status made = make(); !made) {
-      close();
-      return std::move(made).error();
-    }
-  }
+  WEFT_TRY(prepare_locked());
   const auto at = std::find(taken_.begin(), taken_.end(), false);
   if (at == taken_.end())
     return Error(Errc::again,
                  "all places for collectives of a GPU are taken (" + std::to_string(kPorts) + ")");
   *at = true;
   const auto number = static_cast<uint32_t>(at - taken_.begin());
+  __atomic_store_n(status_ + number * kLine / 8, 0, __ATOMIC_RELEASE);  // what an owner before has left
   ++versions_[number];
   return number;
 }

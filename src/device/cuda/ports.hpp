@@ -19,11 +19,15 @@ class Ports {
   /// Takes a free port; the context is current.
   [[nodiscard]] Result<uint32_t> take();
   void give(uint32_t number);
+  /// Without taking one: the kernels are there. The context is current.
+  [[nodiscard]] Status prepare();
   void close();
 
   [[nodiscard]] Stream stream() const { return stream_; }
   [[nodiscard]] Function by_packets() const { return by_packets_; }
   [[nodiscard]] Function by_blocks() const { return by_blocks_; }
+  [[nodiscard]] Function stream_by_packets() const { return stream_by_packets_; }
+  [[nodiscard]] Function stream_by_blocks() const { return stream_by_blocks_; }
   [[nodiscard]] Address places(uint32_t number) const {
     return places_ + number * sizeof(kernel::Collective::Places);
   }
@@ -37,11 +41,13 @@ class Ports {
  private:
   static constexpr size_t kLine = 64;
   [[nodiscard]] Status make();
+  [[nodiscard]] Status prepare_locked();
   [[nodiscard]] Status load();
 
   std::mutex mutex_;
   Module module_ = nullptr;
   Function by_packets_ = nullptr, by_blocks_ = nullptr;
+  Function stream_by_packets_ = nullptr, stream_by_blocks_ = nullptr;
   Stream stream_ = nullptr;
   uint64_t* status_ = nullptr;
   kernel::Collective* homes_ = nullptr;  // in the same page

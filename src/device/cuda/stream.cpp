@@ -63,6 +63,30 @@ Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
   return {};
 }
 
+Status adopt_for_collectives(const UserStream& stream) {
+  auto state = cuda::state_of(stream.context);
+  if (!state) return std::move(state).error();
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  return (*state)->ports.prepare();
+}
+
+Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call, Wire wire,
+                          uint32_t blocks, uint32_t threads) {
+  auto state = cuda::state_of(stream.context);
+  if (!state) return std::move(state).error();
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;
+  void* parameters[] = {const_cast<kernel::StreamCollective*>(&call)};
+  const cuda::Ports& ports = (*state)->ports;
+  const cuda::Function function =
+      wire == Wire::packets ? ports.stream_by_packets() : ports.stream_by_blocks();
+  WEFT_CUDA_TRY(launch_kernel, "an enqueued collective cannot be launched", function, blocks, 1, 1, threads,
+                1, 1, 0, stream.handle, parameters, nullptr);
+  return {};
+}
+
 Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n) {
   if (n == 0) return {};
   const cuda::CurrentContext current(stream.context);

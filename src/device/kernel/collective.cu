@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Collective kernels: by packets (small data), and by blocks that push pieces and raise flags behind them.
+#include <cstddef>
+
 #include "device/kernel/collective_device.cuh"
 
 namespace weft::device::kernel {
@@ -193,7 +195,75 @@ class Block {
   const Collective& c_;
 };
 
+/// A call in a stream, by one block: what the area says, and waiting for room in it.
+__device__ uint64_t enter_stream(const StreamCollective& s, Collective& c, bool pieces) {
+  const auto* words = reinterpret_cast<const uint64_t*>(&s.call);
+  for (uint32_t i = threadIdx.x; i < sizeof(Collective) / 8; i += blockDim.x)
+    reinterpret_cast<uint64_t*>(&c)[i] = words[i];
+  auto& control = *reinterpret_cast<volatile StreamControl*>(s.control[s.call.rank]);
+  const uint64_t number = control.calls + 1;
+  const uint64_t needed = pieces ? control.last_pieces : control.last_use[number % 2];
+  const uint64_t floor = control.floor;
+  __syncthreads();
+  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && floor < needed) {
+    const uint64_t flag =
+        reinterpret_cast<uint64_t>(const_cast<const uint64_t*>(&control.finished[threadIdx.x]));
+    while (look(flag) < needed) continue;
+  }
+  if (threadIdx.x < s.call.size && !pieces)
+    c.areas[threadIdx.x] += StreamCollective::set_offset(s.call.size, number);
+  if (threadIdx.x == 0) {
+    c.epoch = pieces ? static_cast<uint32_t>(number) : StreamCollective::epoch(number);
+    c.epoch_high = static_cast<uint32_t>(number >> 32);
+    c.patience = UINT64_MAX;
+    c.launch = 0;
+  }
+  __syncthreads();
+  return number;
+}
+
+/// The end of a block's part; the last block counts the call, and tells the others where they would not know.
+__device__ void leave_stream(const StreamCollective& s, uint64_t number, bool pieces) {
+  __syncthreads();
+  __shared__ bool last;
+  auto& control = *reinterpret_cast<StreamControl*>(s.control[s.call.rank]);
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = gridDim.x == 1 || atomicAdd(&control.ticket, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!last) return;
+  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && (pieces || s.dependent == 0)) {
+    __threadfence_system();
+    raise(s.control[threadIdx.x] + offsetof(StreamControl, finished) + s.call.rank * 8ull, number);
+  }
+  if (threadIdx.x != 0) return;
+  control.ticket = 0;
+  control.calls = number;
+  if (pieces)
+    control.last_pieces = number;
+  else
+    control.last_use[number % 2] = number;
+  if (s.dependent != 0) control.floor = number - 1;
+}
+
 }  // namespace
+
+extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+    weft_collective_stream_packets(const __grid_constant__ StreamCollective s) {
+  __shared__ Collective c;
+  const uint64_t number = enter_stream(s, c, false);
+  static_cast<void>(run_packets(c, blockIdx.x, gridDim.x));
+  leave_stream(s, number, false);
+}
+
+extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+    weft_collective_stream_blocks(const __grid_constant__ StreamCollective s) {
+  __shared__ Collective c;
+  const uint64_t number = enter_stream(s, c, true);
+  static_cast<void>(Block(c).run(0, false));
+  leave_stream(s, number, true);
+}
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
     weft_collective_packets(const __grid_constant__ Collective c) {

@@ -42,8 +42,9 @@ struct Collective {
   uint64_t status;    ///< a word in pinned memory: see outcome()
   uint64_t patience;  ///< ns that a wait may take
   uint32_t rank, size;
-  uint32_t epoch;   ///< of this call: grows, never 0
-  uint32_t launch;  ///< 0, then 1, 2, ... after leaving early
+  uint32_t epoch;       ///< of this call: grows, never 0
+  uint32_t epoch_high;  ///< of calls in streams: what a flag of 64 bits has above it
+  uint32_t launch;      ///< 0, then 1, 2, ... after leaving early
   Form form;
   Reduction reduction;
   uint32_t sources, targets;  ///< bits by rank
@@ -219,7 +220,43 @@ struct Range {
 }
 /// What a flag word holds in a round; grows from call to call.
 [[nodiscard]] WEFT_HOST_DEVICE inline uint64_t mark(const Collective& c, uint32_t round) {
-  return static_cast<uint64_t>(c.epoch) << 32 | round;
+  return (static_cast<uint64_t>(c.epoch_high) << 32 | c.epoch) << 24 | round;
 }
+
+/// Behind a rank's area where calls are enqueued in streams: nobody but kernels knows which call is how far,
+/// since a graph runs again and again.
+struct StreamControl {
+  uint64_t calls;                                     ///< that are over
+  uint64_t floor;                                     ///< all ranks have finished this call and those before
+  uint64_t last_use[2];                               ///< calls that have used a set of packets last
+  uint64_t last_pieces;                               ///< the last one by pieces
+  uint32_t ticket;                                    ///< blocks of the running call that have ended
+  alignas(64) uint64_t finished[Collective::kRanks];  ///< by the others: their last call, where it matters
+};
+
+/// Parameter of `weft_collective_stream_packets(StreamCollective)` and `..._stream_blocks`: a call whose
+/// epoch, set and credits come from the area. The kernel waits as long as it takes.
+struct StreamCollective {
+  Collective call;
+  uint64_t control[Collective::kRanks];  ///< StreamControl of all ranks
+  uint32_t dependent;  ///< no rank ends this call before all have begun it: nobody has to be told
+
+  /// Bytes that a rank's packets may carry: a half of the room, the other half is the other set.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t packet_room(uint32_t size) {
+    return Area::packet_room(size) / 2 / 16 * 16;
+  }
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t set_offset(uint32_t size, uint64_t number) {
+    return number % 2 * Area::packet_room(size);
+  }
+  /// The flag of call `number`, which counts from 1; never 0.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t epoch(uint64_t number) {
+    return static_cast<uint32_t>(number % 0xffffffffu) + 1;
+  }
+  /// The call that all must have finished before `number` may push.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t needed(const StreamControl& control, uint64_t number,
+                                                        bool pieces) {
+    return pieces ? control.last_pieces : control.last_use[number % 2];
+  }
+};
 
 }  // namespace weft::device::kernel

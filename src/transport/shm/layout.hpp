@@ -64,11 +64,32 @@ struct Slot {
   alignas(16) std::byte data[kSlotBytes];
 };
 
-/// Written by its owner, read by the other ranks of one communicator. Steps use slots and pages in turn.
+inline constexpr uint32_t kPosts = 32;
+inline constexpr size_t kPostBytes = 312, kCardBytes = 504;
+
+/// What a rank says of a collective that it does not wait in; `number` is stored last.
+struct Post {
+  alignas(kLine) std::atomic<uint32_t> number;
+  alignas(8) std::byte data[kPostBytes];
+};
+
+/// What a rank says once, as far as it has come; `stage` is stored last.
+struct Card {
+  alignas(kLine) std::atomic<uint32_t> stage;
+  alignas(8) std::byte data[kCardBytes];
+};
+
+/// Written by its owner, read by the other ranks of one communicator. Steps use slots and pages in turn; what
+/// is not blocking uses the rest (coll/gpu).
 struct Lane {
   alignas(kLine) std::atomic<uint32_t> done;  ///< steps in which the owner has read all that it reads
   alignas(kLine) std::atomic<uint32_t> left;  ///< ranks that will never look at this lane again
   Slot slots[kSlots];
+  alignas(kLine) std::atomic<uint32_t> seen;               ///< posts that the owner will not look at again
+  alignas(kLine) std::atomic<uint32_t> finished;           ///< turns that are over for the owner
+  alignas(kLine) std::atomic<uint64_t> turns[kPosts / 4];  ///< whose turn is next: of the first rank's lane
+  Card card;
+  Post posts[kPosts];
   alignas(4096) std::byte pages[kPages][kPageBytes];
 };
 
@@ -79,6 +100,7 @@ struct alignas(4096) Area {
   std::atomic<uint64_t> cores[kMaxCores / 64];  ///< cores this rank may run on
   std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
   std::atomic<uint64_t> probe_value;
+  std::atomic<uint32_t> has_gpus;  ///< this rank has a CUDA driver
   Cell cells[kCells];
   Box boxes[kBoxes];
   Lane lanes[kLanes];

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "base/config.hpp"
+#include "device/memory.hpp"
 
 namespace weft::transport::shm {
 namespace {
@@ -63,6 +64,7 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
   area_->pid.store(::getpid(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
   area_->probe_value.store(probe_word_, std::memory_order_relaxed);
+  area_->has_gpus.store(device::available() ? 1 : 0, std::memory_order_relaxed);
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ::sched_getaffinity(0, sizeof cores, &cores);
@@ -244,6 +246,10 @@ std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
     lane.done.store(0, std::memory_order_relaxed);
     lane.left.store(0, std::memory_order_relaxed);
     for (Slot& slot : lane.slots) slot.sequence.store(0, std::memory_order_relaxed);
+    for (Post& post : lane.posts) post.number.store(0, std::memory_order_relaxed);
+    for (auto& turn : lane.turns) turn.store(0, std::memory_order_relaxed);
+    for (auto* word : {&lane.seen, &lane.finished, &lane.card.stage})
+      word->store(0, std::memory_order_relaxed);
     lane_users_[index] = ranks;
     return index;
   }

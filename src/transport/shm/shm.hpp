@@ -41,6 +41,8 @@ class Shm final : public Transport {
   /// are in use.
   [[nodiscard]] std::optional<uint32_t> lease_lane(uint32_t ranks);
   [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return area(peer).lanes[index]; }
+  /// The peer had a CUDA driver when it came up.
+  [[nodiscard]] bool has_gpus(Peer peer) const { return area(peer).has_gpus.load() != 0; }
   /// From now on ranks may sleep on their bells: to be called by all, before the first message.
   void ring_bells() { bells_ = true; }
   [[nodiscard]] Bell& bell(Peer peer) const { return area(peer).bell; }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Enqueued collectives: the calls of weft.h that programs know from MPICH.
+#include <mpi.h>
+#include <weft.h>
+
+#include <string>
+
+#include "api/check.hpp"
+#include "api/collective_arguments.hpp"
+#include "api/errors.hpp"
+#include "api/handles.hpp"
+#include "api/objects.hpp"
+#include "stream/queue.hpp"
+
+#define WEFT_EXPORT __attribute__((visibility("default")))
+/// PMPIX_X is defined; MPIX_X is its weak alias.
+#define WEFT_ALIAS(name, parameters) __attribute__((weak, alias("P" #name))) WEFT_EXPORT int name parameters
+
+namespace weft::api {
+namespace {
+
+using core::Communicator;
+using datatype::Datatype;
+
+/// Resolves and checks what a call is given, one argument after the other; the first error counts.
+class Given {
+ public:
+  Given(const char* call, MPI_Comm handle) : entry_(call), comm_(to_communicator(handle)) {
+    if (comm_ == nullptr) {
+      fail(bad_handle(HandleKind::communicator, "comm", handle));
+      return;
+    }
+    entry_.owner(*comm_);
+    auto queue = stream::queue_of(*comm_);
+    if (queue)
+      queue_ = *queue;
+    else
+      fail(std::move(queue).error());
+  }
+  Datatype* type(const char* name, MPI_Datatype handle, const char* count_name, MPI_Count count) {
+    Datatype* found = to_datatype(handle);
+    if (found == nullptr)
+      fail(bad_handle(HandleKind::datatype, name, handle));
+    else if (count < 0)
+      fail(negative(Errc::count, count_name, count));
+    else if (!found->committed())
+      fail(uncommitted(name, *found));
+    return found;
+  }
+  core::Op* op(MPI_Op handle) {
+    core::Op* found = to_op(handle);
+    if (found == nullptr) fail(bad_handle(HandleKind::op, "op", handle));
+    return found;
+  }
+  void root(int root) {
+    if (comm_ != nullptr && !is_root(*comm_, root)) fail(bad_root("root", root, *comm_));
+  }
+  [[nodiscard]] bool good() const { return status_.ok(); }
+  [[nodiscard]] Communicator& comm() const { return *comm_; }
+  int run(prepare::Collective&& prepared) {
+    if (!prepared.status.ok()) return entry_.fail(std::move(prepared.status).error());
+    return entry_.finish(queue_->collective(prepared.call));
+  }
+  int refuse() { return entry_.fail(std::move(status_).error()); }
+
+ private:
+  void fail(Error error) {
+    if (status_.ok()) status_ = Status(std::move(error));
+  }
+  Entry entry_;
+  Communicator* comm_;
+  stream::Queue* queue_ = nullptr;
+  Status status_;
+};
+
+int allreduce(const char* call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
+              MPI_Op op, MPI_Comm comm) {
+  Given given(call, comm);
+  Datatype* type = given.type("datatype", datatype, "count", count);
+  core::Op* operation = given.op(op);
+  if (!given.good()) return given.refuse();
+  return given.run(prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, given.comm()));
+}
+
+int reduce_scatter_block(const char* call, const void* sendbuf, void* recvbuf, MPI_Count recvcount,
+                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
+  Given given(call, comm);
+  Datatype* type = given.type("datatype", datatype, "recvcount", recvcount);
+  core::Op* operation = given.op(op);
+  if (!given.good()) return given.refuse();
+  return given.run(prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, given.comm()));
+}
+
+int bcast(const char* call, void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm) {
+  Given given(call, comm);
+  Datatype* type = given.type("datatype", datatype, "count", count);
+  given.root(root);
+  if (!given.good()) return given.refuse();
+  return given.run(prepare::Bcast(buffer, count, *type, root, given.comm()));
+}
+
+/// All-gather and all-to-all. In place the send side means nothing.
+template <class Prepared>
+int exchange(const char* call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
+             MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
+  Given given(call, comm);
+  Datatype* in = given.type("recvtype", recvtype, "recvcount", recvcount);
+  Datatype* out = sendbuf == MPI_IN_PLACE ? in : given.type("sendtype", sendtype, "sendcount", sendcount);
+  if (!given.good()) return given.refuse();
+  return given.run(Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, given.comm()));
+}
+
+}  // namespace
+}  // namespace weft::api
+
+using namespace weft::api;  // the entry points below
+
+extern "C" {
+
+#define WEFT_ENQUEUE(suffix, Count)                                                                        \
+  WEFT_EXPORT int PMPIX_Allreduce_enqueue##suffix(const void* sendbuf, void* recvbuf, Count count,         \
+                                                  MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {       \
+    return allreduce("MPIX_Allreduce_enqueue" #suffix, sendbuf, recvbuf, count, datatype, op, comm);       \
+  }                                                                                                        \
+  WEFT_ALIAS(MPIX_Allreduce_enqueue##suffix, (const void* sendbuf, void* recvbuf, Count count,             \
+                                              MPI_Datatype datatype, MPI_Op op, MPI_Comm comm));           \
+  WEFT_EXPORT int PMPIX_Reduce_scatter_block_enqueue##suffix(const void* sendbuf, void* recvbuf,           \
+                                                             Count recvcount, MPI_Datatype datatype,       \
+                                                             MPI_Op op, MPI_Comm comm) {                   \
+    return reduce_scatter_block("MPIX_Reduce_scatter_block_enqueue" #suffix, sendbuf, recvbuf, recvcount,  \
+                                datatype, op, comm);                                                       \
+  }                                                                                                        \
+  WEFT_ALIAS(MPIX_Reduce_scatter_block_enqueue##suffix,                                                    \
+             (const void* sendbuf, void* recvbuf, Count recvcount, MPI_Datatype datatype, MPI_Op op,       \
+              MPI_Comm comm));                                                                             \
+  WEFT_EXPORT int PMPIX_Bcast_enqueue##suffix(void* buffer, Count count, MPI_Datatype datatype, int root,  \
+                                              MPI_Comm comm) {                                             \
+    return bcast("MPIX_Bcast_enqueue" #suffix, buffer, count, datatype, root, comm);                       \
+  }                                                                                                        \
+  WEFT_ALIAS(MPIX_Bcast_enqueue##suffix,                                                                   \
+             (void* buffer, Count count, MPI_Datatype datatype, int root, MPI_Comm comm));                 \
+  WEFT_EXPORT int PMPIX_Allgather_enqueue##suffix(const void* sendbuf, Count sendcount,                    \
+                                                  MPI_Datatype sendtype, void* recvbuf, Count recvcount,   \
+                                                  MPI_Datatype recvtype, MPI_Comm comm) {                  \
+    return exchange<prepare::Allgather>("MPIX_Allgather_enqueue" #suffix, sendbuf, sendcount, sendtype,    \
+                                        recvbuf, recvcount, recvtype, comm);                               \
+  }                                                                                                        \
+  WEFT_ALIAS(MPIX_Allgather_enqueue##suffix,                                                               \
+             (const void* sendbuf, Count sendcount, MPI_Datatype sendtype, void* recvbuf, Count recvcount, \
+              MPI_Datatype recvtype, MPI_Comm comm));                                                      \
+  WEFT_EXPORT int PMPIX_Alltoall_enqueue##suffix(const void* sendbuf, Count sendcount,                     \
+                                                 MPI_Datatype sendtype, void* recvbuf, Count recvcount,    \
+                                                 MPI_Datatype recvtype, MPI_Comm comm) {                   \
+    return exchange<prepare::Alltoall>("MPIX_Alltoall_enqueue" #suffix, sendbuf, sendcount, sendtype,      \
+                                       recvbuf, recvcount, recvtype, comm);                                \
+  }                                                                                                        \
+  WEFT_ALIAS(MPIX_Alltoall_enqueue##suffix,                                                                \
+             (const void* sendbuf, Count sendcount, MPI_Datatype sendtype, void* recvbuf, Count recvcount, \
+              MPI_Datatype recvtype, MPI_Comm comm))
+WEFT_ENQUEUE(, int);
+WEFT_ENQUEUE(_c, MPI_Count);
+
+}  // extern "C"

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Enqueued collectives: one kernel each, over areas of their own beside those of messages. Which call is how
+// far is counted in GPU memory, so a captured one goes on counting whenever its graph runs.
+#include <string>
+
+#include "base/trace.hpp"
+#include "coll/gpu/plan.hpp"
+#include "stream/queue.hpp"
+
+namespace weft::stream {
+namespace {
+
+using coll::Collective;
+using device::kernel::StreamCollective;
+
+/// Of one operand: contiguous, in memory that the stream's GPU reaches.
+Status reachable(const coll::Operand& operand, int device, const char* name) {
+  if (operand.count * operand.type->size() == 0) return {};
+  if (!operand.type->contiguous())
+    return Error(
+        Errc::unsupported,
+        std::string("the datatype of ") + name +
+            " is not contiguous: enqueued collectives take contiguous data (pack it in the stream before)");
+  const device::Memory& memory = operand.memory;
+  if (memory.fault != 0)
+    return Error(Errc::buffer, std::string("the CUDA driver refused to classify ") + name);
+  if (!memory.known_to_driver())
+    return Error(Errc::buffer, std::string(name) +
+                                   " is pageable host memory, which a GPU stream does not reach: use GPU, "
+                                   "managed or pinned memory");
+  if (memory.on_device() && memory.device != device)
+    return Error(Errc::buffer, std::string(name) + " is memory of GPU " + std::to_string(memory.device) +
+                                   ", the stream is of GPU " + std::to_string(device));
+  return {};
+}
+
+bool sends(const coll::Call& call) { return call.what != Collective::bcast && !call.in_place; }
+
+}  // namespace
+
+Status Queue::takes(const coll::Call& call) const {
+  if (!mailbox_->has_collectives())
+    return Error(Errc::unsupported, "enqueued collectives are among " +
+                                        std::to_string(device::kernel::Collective::kRanks) +
+                                        " ranks at most: make smaller communicators");
+  if (call.reduction() && !coll::gpu::computed(call))
+    return Error(Errc::unsupported,
+                 "no kernel computes this operation on this type: enqueued reductions take predefined "
+                 "operations on types that GPUs compute");
+  if (!under_way_.empty())
+    return Error(Errc::unsupported,
+                 "nonblocking enqueued operations of the communicator are under way, and would wait for the "
+                 "collective: enqueue their wait before it, or use a communicator of another stream");
+  if (sends(call)) WEFT_TRY(reachable(call.send, stream_->gpu->device, "sendbuf"));
+  return reachable(call.recv, stream_->gpu->device, call.what == Collective::bcast ? "buffer" : "recvbuf");
+}
+
+/// One rank: a copy.
+Status Queue::alone(const coll::Call& call) {
+  if (!sends(call)) return {};
+  return device::enqueue_copy(*stream_->gpu, call.recv.address, call.send.address, call.bytes);
+}
+
+Status Queue::collective(const coll::Call& call) {
+  WEFT_TRY(takes(call));
+  const uint64_t largest = coll::gpu::largest_message(call, {});
+  if (largest == 0) return {};
+  used_ = true;
+  if (call.size == 1) return alone(call);
+  const trace::Range range("stream.collective");
+  const auto size = static_cast<uint32_t>(call.size);
+  const coll::gpu::Plan plan =
+      coll::gpu::make_plan(call, largest, {StreamCollective::packet_room(size), Mailbox::room_for_pieces()});
+  StreamCollective launched{};
+  launched.call = plan.collective;
+  launched.call.blocks = plan.blocks;
+  for (int rank = 0; rank < call.size; ++rank) {
+    launched.call.areas[rank] = mailbox_->pushed_to(rank);
+    launched.control[rank] = mailbox_->control_of(rank);
+  }
+  launched.dependent = call.what != Collective::bcast || plan.wire == device::Wire::blocks ? 1 : 0;
+  WEFT_TRY(device::enqueue_collective(*stream_->gpu, launched, plan.wire, plan.blocks, plan.threads));
+  return report_fault();
+}
+
+}  // namespace weft::stream

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What `weft explain` is told about collectives, against what the selection is known to do.
+#include "coll/explain.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft::coll {
+namespace {
+
+/// The row of a size.
+std::string row(const std::string& query, uint64_t bytes) {
+  auto answer = explain(query + " bytes=1073741824");
+  if (!answer) return answer.error().message();
+  const std::string start = "{\"bytes\": " + std::to_string(bytes) + ",";
+  const size_t at = answer->find(start);
+  return at == std::string::npos ? "no row" : answer->substr(at, answer->find('}', at) - at);
+}
+
+TEST(ExplainTest, SmallReductionsRingTheCopierLargeOnesGoInParts) {
+  const std::string small = row("what=allreduce ranks=8 kind=cuda", 8);
+  EXPECT_NE(small.find("\"form\": \"whole vectors\", \"wire\": \"packets\", \"blocks\": 1, \"bell\": true"),
+            std::string::npos)
+      << small;
+  const std::string large = row("what=allreduce ranks=8 kind=cuda", 256 << 20);
+  EXPECT_NE(large.find("\"form\": \"parts\", \"wire\": \"pieces\""), std::string::npos) << large;
+  EXPECT_NE(large.find("\"bell\": false"), std::string::npos) << large;
+}
+
+TEST(ExplainTest, LargeBlocksAreMessages) {
+  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 64 << 20).find("\"algorithm\": \"spread\""),
+            std::string::npos);
+  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 1 << 20).find("\"way\": \"kernels\""), std::string::npos);
+}
+
+TEST(ExplainTest, MoreRanksThanKernelsTakeAreMessages) {
+  EXPECT_NE(row("what=allreduce ranks=64 kind=cuda", 8).find("\"way\": \"messages\""), std::string::npos);
+}
+
+TEST(ExplainTest, HostMemoryGoesByLanesThenByMessages) {
+  EXPECT_NE(row("what=bcast ranks=4 kind=host", 1024).find("shared memory"), std::string::npos);
+  EXPECT_NE(row("what=bcast ranks=4 kind=host", 1 << 20).find("\"algorithm\": \"chain\""), std::string::npos);
+}
+
+TEST(ExplainTest, RefusesWhatItDoesNotUnderstand) {
+  for (const char* query : {"what=barter", "what=allreduce ranks=0", "kind=paper", "bytes=many", "allreduce"})
+    EXPECT_FALSE(explain(query).ok()) << query;
+}
+
+}  // namespace
+}  // namespace weft::coll
