@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds the wheel, installs it into a fresh virtual environment, and uses it there with nothing else on PATH.
+# Builds the wheel, looks at it with auditwheel, installs it into a fresh virtual environment, and uses it there with
+# nothing else on PATH.
 import glob
 import os
+import re
 import sys
 import tempfile
 import unittest
 
 SOURCE = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(SOURCE, "tools", "setup"))
-from packages import Pip, run  # noqa: E402
+from packages import Missing, Pip, run  # noqa: E402
 
 
 class Wheel(unittest.TestCase):
@@ -24,6 +26,7 @@ class Wheel(unittest.TestCase):
             pip = Pip(os.path.join(folder, "pip")).find()
             self.check(*pip, "wheel", "-q", "--no-deps", "-w", folder, SOURCE)
             (wheel,) = glob.glob(folder + "/weft-*.whl")
+            self.audit(pip, wheel, folder)
             environment = os.path.join(folder, "venv")
             self.check(sys.executable, "-m", "venv", "--without-pip", environment)
             python = os.path.join(environment, "bin", "python")
@@ -38,6 +41,21 @@ class Wheel(unittest.TestCase):
                 self.assertEqual(sorted(said.splitlines()), ["0/2 Weft", "1/2 Weft"])
             self.assertIn(os.path.realpath(environment), os.path.realpath(self.prefix(variables)))
             self.assertIn("Latency", self.check("weft", "bench", "latency", "-m", "8:8", env=variables))
+
+    def audit(self, pip, wheel, folder):
+        """What auditwheel says: no library is needed that a Linux system does not have."""
+        tools = Pip(folder)
+        tools.command = pip
+        try:
+            tools.install(["auditwheel>=6"], os.path.join(folder, "auditwheel"))
+        except Missing as error:
+            print("not audited: needs auditwheel (%s)" % error)
+            return
+        variables = dict(os.environ, PYTHONPATH=os.path.join(folder, "auditwheel"))
+        said = self.check(sys.executable, "-m", "auditwheel", "show", wheel, env=variables)
+        print(said)
+        (policy,) = re.findall(r'consistent with the following platform tag: "(\w+)"', " ".join(said.split()))
+        self.assertRegex(policy, r"^manylinux_2_\d+_")
 
     def prefix(self, variables):
         """What `weft info` says the prefix is."""
