@@ -5,6 +5,7 @@
 # usage: commands.py --list | PAGE [--driver EMULATED_DRIVER] [--mpi4py FOLDER] [--numpy FOLDER]
 # Exit status 77 when none of them can run here.
 import argparse
+import ctypes
 import importlib.util
 import os
 import re
@@ -29,6 +30,11 @@ def capabilities(arguments):
         found["mpi4py"] = {}
     if arguments.numpy and os.path.isdir(os.path.join(arguments.numpy, "numpy")) or importlib.util.find_spec("numpy"):
         found["numpy"] = {}
+    try:
+        ctypes.CDLL("libucp.so.0")
+        found["UCX"] = {}
+    except OSError:
+        pass
     folders = [folder for folder in (arguments.mpi4py, arguments.numpy) if folder and os.path.isdir(folder)]
     for name in {"mpi4py", "numpy"} & set(found):
         found[name] = {"PYTHONPATH": os.pathsep.join(folders)}
