@@ -41,6 +41,7 @@ static void expect_loss(const char* what, int code, double begin) {
     fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  fflush(stdout);
 }
 
 /// What rank 0 waits for when the last rank dies.
@@ -74,12 +75,14 @@ int main(int argc, char** argv) {
   if (!fresh && rank == last) MPI_Send(&number, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
   if (rank == last) {
     sleep(1);
-    leave_the_network();
+    if (strcmp(argv[1], "cable") != 0) leave_the_network();
+    for (;;) pause();  // somebody pulls the cable
   }
   if (rank == 0) {
     char* data = calloc(kLarge, 1);
     wait_for_the_end(argv[1], last, data);
     free(data);
+    if (strcmp(argv[1], "cable") == 0) pause();  // the whole host is gone, and the launcher's half on it
     number = 42;
     for (int other = 1; other < last; ++other)  // the last one is a neighbour of the one that is gone
       if (MPI_Send(&number, 1, MPI_INT, other, 3, MPI_COMM_WORLD) != MPI_SUCCESS) number = 2;

@@ -16,7 +16,7 @@ config::Size eager_max{
     "Largest host message in bytes that is sent at once, without waiting for its receive."};
 
 config::Size remote_eager_max{
-    "net.eager_max", 16 << 10, 0, 1 << 20,
+    "net.eager_max", 64 << 10, 0, 1 << 20,
     "Largest message in bytes to another host that is sent at once, if the network takes it."};
 constexpr size_t kMostBar = 4096;  // bytes of a message that the CPU reads from device memory
 

@@ -13,7 +13,7 @@
 
 namespace weft::transport::ucx {
 
-inline constexpr size_t kMessage = size_t{64} << 10;  ///< largest message
+inline constexpr size_t kMessage = (size_t{64} << 10) + 64;  ///< largest message: an eager one of 64 KiB
 inline constexpr uint64_t kSecond = 1'000'000'000;
 
 /// UCX's name of a kind of memory.

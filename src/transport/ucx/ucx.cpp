@@ -29,10 +29,12 @@ struct Preference {
   const char* other_name;  ///< older versions, or newer ones, know it by this one
   const char* value;
 };
-constexpr Preference kPreferences[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "1s"},
-                                       {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "2s"},
-                                       {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
-                                       {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "2"}};
+constexpr Preference kPreferences[] = {
+    {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "1s"},
+    {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "2s"},
+    {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
+    {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "2"},
+    {"UCX_TCP_MAX_CONN_RETRIES", "MAX_CONN_RETRIES", "TCP_MAX_CONN_RETRIES", "1"}};
 
 /// UCX warns of settings that nothing it opens has.
 bool tcp_in_use() {
