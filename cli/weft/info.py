@@ -18,6 +18,9 @@ def add_parser(subparsers):
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as one JSON object")
     form.add_argument("--parsable", action="store_true", help="as key:value lines")
+    parser.add_argument(
+        "--job", action="store_true", help="under a launcher: launcher, hosts, networks and GPUDirect of this job"
+    )
     parser.add_argument("--config", action="store_true", help="every setting: value, default, origin, range")
     return parser
 
@@ -28,7 +31,9 @@ def run(arguments):
     if arguments.config:
         show_settings(library.settings(), arguments)
         return 0
-    facts = collect()
+    facts = job() if arguments.job else collect()
+    if facts is None:
+        return 0  # another rank prints
     if arguments.json:
         print(output.json_text(facts), end="")
     elif arguments.parsable:
@@ -37,6 +42,12 @@ def run(arguments):
     else:
         show(facts)
     return 0
+
+
+def job():
+    """The chain that messages of this job take; None on other ranks than 0."""
+    found = library.job_paths(library.load())
+    return None if found is None else {part.replace(" ", "_"): text for part, text in found}
 
 
 def collect():
@@ -55,6 +66,7 @@ def collect():
         "launcher": first_line([prefix.mpiexec(), "--version"]),
         **gpu_facts(),
         "transports": transports(),
+        "networks": [text for part, text in library.paths(loaded) if part == "network"],
         "nics": [nic._asdict() for nic in pci.nics()],
         "processor": system.processor(),
         "cores": system.cores(),
@@ -143,16 +155,18 @@ def flattened(value, path=""):
 
 def show(facts):
     """For people."""
-    special = ("devices", "device_matrix", "nics", "transports", "mpi_built_with_cuda_support")
+    special = ("devices", "device_matrix", "nics", "transports", "networks", "mpi_built_with_cuda_support")
     for key, value in facts.items():
         if key not in special:
             print("%-16s %s" % (key.replace("_", " "), "yes" if value is True else "no" if value is False else value))
-    for name, about in facts["transports"].items():
+    for name, about in facts.get("transports", {}).items():
         print("%-16s %s" % ("transport " + name, about))
-    if facts["devices"]:
+    for about in facts.get("networks", []):
+        print("%-16s %s" % ("network", about))
+    if facts.get("devices"):
         print()
         show_devices(facts)
-    if facts["nics"]:
+    if facts.get("nics"):
         print()
         output.table(
             ["adapter", "PCI", "driver", "state", "rate", "link", "NUMA"],

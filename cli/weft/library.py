@@ -7,6 +7,7 @@ from weft import prefix
 from weft.output import Refusal
 
 MAX_LIBRARY_VERSION = 8192  # MPI_MAX_LIBRARY_VERSION_STRING of the standard ABI
+COMM_WORLD = 257  # MPI_COMM_WORLD of the standard ABI
 FIELDS = ("variable", "value", "default", "origin", "range", "help")
 
 
@@ -32,6 +33,25 @@ def settings(library=None):
     if status != 0:
         raise Refusal(text.value.decode())
     return [dict(zip(FIELDS, line.split("\t"))) for line in text.value.decode().splitlines()]
+
+
+def paths(library):
+    """What carries messages, as (part, text): what could be used here, or, while MPI runs, what the job uses."""
+    length = ctypes.c_int()
+    library.MPIX_Describe_paths(None, 0, ctypes.byref(length))
+    text = ctypes.create_string_buffer(length.value + 200)
+    library.MPIX_Describe_paths(text, len(text), None)
+    return [tuple(line.split("\t", 1)) for line in text.value.decode(errors="replace").splitlines() if "\t" in line]
+
+
+def job_paths(library):
+    """The same of the job that a launcher has started this process in; None on other ranks than 0."""
+    rank = ctypes.c_int()
+    library.MPI_Init(None, None)
+    library.MPI_Comm_rank(ctypes.c_void_p(COMM_WORLD), ctypes.byref(rank))
+    found = paths(library)
+    library.MPI_Finalize()
+    return found if rank.value == 0 else None
 
 
 def version_text(library):
