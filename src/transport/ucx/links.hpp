@@ -44,6 +44,7 @@ struct Link {
   bool left = false;                                 ///< said goodbye: the end of the connection is none
   bool told_goodbye = false;
   uint32_t fetches = 0;
+  size_t out = 0;         ///< bytes of messages on their way out
   std::string reason;     ///< of failing
   uint64_t deadline = 0;  ///< of failing, ns: what UCX has not ended by then is given up
 };

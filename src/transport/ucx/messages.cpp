@@ -14,7 +14,7 @@ using api::Operation;
 namespace {
 
 constexpr size_t kSmall = 512;                // room of a small slot
-constexpr size_t kMostOut = size_t{4} << 20;  // bytes of messages on their way out, about
+constexpr size_t kMostOut = size_t{2} << 20;  // bytes of messages on their way to one peer, about
 constexpr size_t kSpareSlots = 64;            // of each size
 
 }  // namespace
@@ -45,8 +45,9 @@ void Ucx::give_slot(Slot* slot) {
 }
 
 std::byte* Ucx::reserve(Peer peer, size_t size) {
-  if (out_ >= kMostOut) return nullptr;
-  reserved_ = take_slot(link_of(peer), size);
+  Link& link = link_of(peer);
+  if (link.out >= kMostOut) return nullptr;
+  reserved_ = take_slot(link, size);
   return reserved_->data;
 }
 
@@ -58,6 +59,7 @@ void Ucx::commit(Peer, size_t size) {
   slot->link->told_goodbye = false;
   slot->counted = true;
   out_ += slot->room;
+  slot->link->out += slot->room;
   send(slot, kMessageId, sizeof(MessageHead), slot->data, size, Operation::kEager, api::kHost);
 }
 
@@ -84,7 +86,10 @@ void Ucx::on_sent(void* request, Code status, void* user) {
   if (status != Code::ok && status != Code::canceled)
     ucx.fail(*slot->link, ucx.api_.ucs_status_string(status));
   if (slot->gpu) --ucx.gpu_operations_;
-  ucx.out_ -= slot->counted ? slot->room : 0;
+  if (slot->counted) {
+    ucx.out_ -= slot->room;
+    slot->link->out -= slot->room;
+  }
   ucx.give_slot(slot);
 }
 
