@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/current.hpp"
 #include "transport/ucx/state.hpp"
@@ -18,6 +19,11 @@ using api::Code;
 using api::Operation;
 
 namespace {
+
+config::Choice setting_failures("net.peer_failures", 0, {"on", "off"},
+                                "Whether the end of a process on another host is seen. Off: others may wait "
+                                "for it for ever, but UCX may use "
+                                "ways that cannot tell, such as shared memory between fake hosts.");
 
 constexpr uint64_t kFlushTime = 5 * kSecond, kCloseTime = kSecond;
 
@@ -49,6 +55,7 @@ Status Ucx::create(const launch::Job& job) {
   WEFT_TRY(create_worker());
   WEFT_TRY(listen());
   aligned_.resize(kMessage);
+  peer_errors_ = setting_failures.is("on");
   warn_about_gpus();
   return {};
 }
