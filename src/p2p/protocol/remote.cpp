@@ -123,7 +123,9 @@ void Engine::activate(Transfer& t) {
   c.direct = t.contiguous && (!device_side(t) || (c.keyed && direct(t.memory, t.peer)));
   if (!c.direct) {
     if (pulls_.size() >= kActivePulls) return waiting_pulls_.push_back(&t);
-    if (device_side(t)) staged.hit("the network does not reach the receiver's GPU memory: see `weft info`");
+    if (device_side(t))
+      staged.hit(network_->takes(t.memory) ? "GPUDirect is not proved for the receiver's GPU, or not yet"
+                                           : "the network does not take the receiver's GPU memory");
     pulls_.push_back(&t);
     c.active = true;
   }
