@@ -60,11 +60,33 @@ int MPIX_Stream_free(MPIX_Stream* stream);
    ranks when some GPUs cannot map each other's memory. Free it (collective; waits for the streams) before the
    stream's end. */
 int MPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm);
-/* Several streams a rank: not supported, MPI_ERR_UNSUPPORTED_OPERATION. */
+/* The same with count streams (1 or more, which may be MPIX_STREAM_NULL); ranks may give different numbers.
+   Messages go from a stream of one rank to a stream of another by the calls below, and match only among
+   themselves. Other operations on the communicator are those of a duplicate; nothing can be enqueued. */
 int MPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
                                       MPI_Comm* newcomm);
-/* The stream comm was made with; MPIX_STREAM_NULL without one. idx: 0. */
+/* The stream comm was made with; MPIX_STREAM_NULL without one. idx: which one, from 0. */
 int MPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
+
+/* From stream number source_stream_index of the sender to stream number dest_stream_index of the receiver;
+   both are 0 where a rank has one stream or none. source must not be MPI_ANY_SOURCE. The streams are names:
+   the operation takes place now, not in a GPU stream. */
+int MPIX_Stream_send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                     int source_stream_index, int dest_stream_index);
+int MPIX_Stream_recv(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     int source_stream_index, int dest_stream_index, MPI_Status* status);
+int MPIX_Stream_isend(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                      int source_stream_index, int dest_stream_index, MPI_Request* request);
+int MPIX_Stream_irecv(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                      int source_stream_index, int dest_stream_index, MPI_Request* request);
+int MPIX_Stream_send_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                       MPI_Comm comm, int source_stream_index, int dest_stream_index);
+int MPIX_Stream_recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                       int source_stream_index, int dest_stream_index, MPI_Status* status);
+int MPIX_Stream_isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                        MPI_Comm comm, int source_stream_index, int dest_stream_index, MPI_Request* request);
+int MPIX_Stream_irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                        int source_stream_index, int dest_stream_index, MPI_Request* request);
 
 /* Sends and receives that run in the stream of comm: the call returns at once, the stream does the operation
    after what was put into it before, and what is put into it later finds it done. They may be captured into a
@@ -132,6 +154,22 @@ int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcom
 int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
                                        MPI_Comm* newcomm);
 int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream);
+int PMPIX_Stream_send(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                      int source_stream_index, int dest_stream_index);
+int PMPIX_Stream_recv(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                      int source_stream_index, int dest_stream_index, MPI_Status* status);
+int PMPIX_Stream_isend(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                       int source_stream_index, int dest_stream_index, MPI_Request* request);
+int PMPIX_Stream_irecv(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                       int source_stream_index, int dest_stream_index, MPI_Request* request);
+int PMPIX_Stream_send_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                        MPI_Comm comm, int source_stream_index, int dest_stream_index);
+int PMPIX_Stream_recv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                        int source_stream_index, int dest_stream_index, MPI_Status* status);
+int PMPIX_Stream_isend_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+                         MPI_Comm comm, int source_stream_index, int dest_stream_index, MPI_Request* request);
+int PMPIX_Stream_irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+                         MPI_Comm comm, int source_stream_index, int dest_stream_index, MPI_Request* request);
 int PMPIX_Send_enqueue(const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 int PMPIX_Recv_enqueue(void* buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                        MPI_Status* status);

@@ -14,6 +14,7 @@
 #include "api/objects.hpp"
 #include "coll/construct.hpp"
 #include "device/memory.hpp"
+#include "stream/multiplex.hpp"
 #include "stream/queue.hpp"
 
 #define WEFT_EXPORT __attribute__((visibility("default")))
@@ -28,21 +29,9 @@ using datatype::Datatype;
 using stream::Queue;
 using stream::Stream;
 
-Stream* to_stream(MPIX_Stream handle) {
-  const auto* value = reinterpret_cast<const void*>(handle);
-  if (Stream::slab().check(value) != HandleState::live) return nullptr;
-  auto* stream = reinterpret_cast<Stream*>(handle);
-  return stream->has_handle() ? stream : nullptr;
-}
 MPIX_Stream stream_handle(const Stream* stream) {
   return reinterpret_cast<MPIX_Stream>(reinterpret_cast<uintptr_t>(stream));
 }
-Error bad_stream(const char* name) {
-  return Error(Errc::arg, std::string(name) +
-                              " is no stream: pass one of MPIX_Stream_create, or MPIX_STREAM_NULL "
-                              "where a communicator is made");
-}
-
 Status stream_create(core::Info* info, MPIX_Stream* handle) {
   auto stream = Stream::create(info);
   if (!stream) return std::move(stream).error();
@@ -202,6 +191,19 @@ Status wait(Entry& entry, int count, MPI_Request* handles, MPI_Status* statuses)
 
 }  // namespace
 
+Stream* to_stream(MPIX_Stream handle) {
+  const auto* value = reinterpret_cast<const void*>(handle);
+  if (Stream::slab().check(value) != HandleState::live) return nullptr;
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  return stream->has_handle() ? stream : nullptr;
+}
+
+Error bad_stream(const char* name) {
+  return Error(Errc::arg, std::string(name) +
+                              " is no stream: pass one of MPIX_Stream_create, or MPIX_STREAM_NULL "
+                              "where a communicator is made");
+}
+
 Status refuse_enqueued(const core::Request& request) {
   if (request.kind != core::Request::Kind::enqueued) [[likely]]
     return {};
@@ -258,29 +260,18 @@ WEFT_EXPORT int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_
 }
 WEFT_ALIAS(MPIX_Stream_comm_create, (MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm));
 
-WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int, MPIX_Stream*, MPI_Comm*) {
-  Entry entry("MPIX_Stream_comm_create_multiplex");
-  Communicator* object = to_communicator(comm);
-  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.owner(*object);
-  return entry.fail(
-      Error(Errc::unsupported,
-            "several streams of a rank in one communicator are not supported: make a communicator "
-            "for each (MPIX_Stream_comm_create)"));
-}
-WEFT_ALIAS(MPIX_Stream_comm_create_multiplex,
-           (MPI_Comm comm, int count, MPIX_Stream* array_of_streams, MPI_Comm* newcomm));
-
 WEFT_EXPORT int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream) {
   Entry entry("MPIX_Comm_get_stream");
   Communicator* object = to_communicator(comm);
   if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
   entry.owner(*object);
   if (stream == nullptr) return entry.fail(null_pointer("stream"));
-  if (idx != 0)
-    return entry.fail(
-        Error(Errc::arg, "idx = " + std::to_string(idx) + ": a communicator has one stream, number 0"));
-  Stream* found = weft::stream::stream_of(*object);
+  const auto* several = weft::stream::Multiplex::of(*object);
+  const int count = several == nullptr ? 1 : several->count();
+  if (idx < 0 || idx >= count)
+    return entry.fail(Error(
+        Errc::arg, "idx = " + std::to_string(idx) + ": comm has " + std::to_string(count) + " streams here"));
+  Stream* found = several == nullptr ? weft::stream::stream_of(*object) : several->at(idx);
   *stream = found == nullptr || !found->has_handle() ? MPIX_STREAM_NULL : stream_handle(found);
   return MPI_SUCCESS;
 }

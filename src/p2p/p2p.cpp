@@ -163,6 +163,18 @@ void post_send(Transfer& t, const Buffer& buffer, int dest, int tag, core::Commu
   Engine::start(t, buffer, dest, tag);
 }
 
+void post_send_in(core::ContextId context, Transfer& t, const Buffer& buffer, int dest, int tag,
+                  core::Communicator& comm) {
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, context);
+  Engine::start(t, buffer, dest, tag);
+}
+
+void post_receive_in(core::ContextId context, Transfer& t, const Buffer& buffer, int source, int tag,
+                     core::Communicator& comm) {
+  Engine::prepare(t, comm, *buffer.type, SendMode::standard, context);
+  Engine::start(t, buffer, source, tag);
+}
+
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
   if (dest == kProcNull || !buffer.type->contiguous() || !device::plainly_host(buffer.address)) return false;
   return comm.instance.engine->send_now(buffer, comm.process(dest), tag, comm);

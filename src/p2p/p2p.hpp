@@ -47,6 +47,11 @@ void post_send(Transfer& transfer, const Buffer& buffer, int dest, int tag, core
 /// Starts a receive. `source` may be kAnySource or kProcNull, `tag` kAnyTag.
 void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag, core::Communicator& comm,
                   core::Channel channel = core::Channel::user);
+/// The same among messages of another context that the communicator's members have agreed on.
+void post_send_in(core::ContextId context, Transfer& transfer, const Buffer& buffer, int dest, int tag,
+                  core::Communicator& comm);
+void post_receive_in(core::ContextId context, Transfer& transfer, const Buffer& buffer, int source, int tag,
+                     core::Communicator& comm);
 /// Fills in a persistent request without starting it (MPI_Send_init, MPI_Recv_init).
 void prepare(Transfer& transfer, const Buffer& buffer, int rank, int tag, core::Communicator& comm,
              SendMode mode);

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "coll/circle.hpp"
+#include "stream/multiplex.hpp"
 #include "stream/queue.hpp"
 
 namespace weft::stream {
@@ -65,6 +66,9 @@ Result<Queue*> queue_of(const core::Communicator& comm) {
   auto* queue = dynamic_cast<Queue*>(comm.stream.get());
   if (queue != nullptr) [[likely]]
     return queue;
+  if (Multiplex::of(comm) != nullptr)
+    return Error(Errc::comm,
+                 "comm has several streams: enqueued operations need one of MPIX_Stream_comm_create");
   return Error(Errc::comm, comm.stream == nullptr
                                ? "comm has no stream: enqueued operations need one of MPIX_Stream_comm_create"
                                : "the stream of comm is none of a GPU: nothing can be enqueued");

@@ -336,8 +336,11 @@ void misuse(const Lane& lane) {
   expect_class(MPIX_Waitall_enqueue(79, many.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS,
                "as many as there may be");
   MPI_Comm several;
-  expect_class(MPIX_Stream_comm_create_multiplex(comm, 0, nullptr, &several), MPI_ERR_UNSUPPORTED_OPERATION,
-               "multiplex");
+  MPIX_Stream both[2] = {lane.mpi_stream, MPIX_STREAM_NULL};
+  MPIX_Stream_comm_create_multiplex(MPI_COMM_WORLD, 2, both, &several);
+  MPI_Comm_set_errhandler(several, MPI_ERRORS_RETURN);
+  expect_class(MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, 0, 1, several), MPI_ERR_COMM, "several streams");
+  MPI_Comm_free(&several);
   MPI_Info info;
   MPI_Info_create(&info);
   MPI_Info_set(info, "type", "cudaStream_t");

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Several streams a rank: MPIX_Stream_comm_create_multiplex, and the sends and receives between two of their
+// streams, with MPICH's signatures.
+#include <mpi.h>
+#include <weft.h>
+
+#include <string>
+#include <vector>
+
+#include "api/check.hpp"
+#include "api/errors.hpp"
+#include "api/handles.hpp"
+#include "api/objects.hpp"
+#include "api/requests.hpp"
+#include "api/status.hpp"
+#include "api/stream.hpp"
+#include "coll/construct.hpp"
+#include "p2p/p2p.hpp"
+#include "stream/multiplex.hpp"
+
+#define WEFT_EXPORT __attribute__((visibility("default")))
+#define WEFT_ALIAS(name, parameters) __attribute__((weak, alias("P" #name))) WEFT_EXPORT int name parameters
+
+namespace weft::api {
+namespace {
+
+using core::Communicator;
+using datatype::Datatype;
+using p2p::Transfer;
+using stream::Multiplex;
+using stream::Stream;
+using Kind = core::Request::Kind;
+
+constexpr int kMostStreams = 1024;  // of a rank
+
+Status create(Communicator& parent, int count, const MPIX_Stream* handles, MPI_Comm* newcomm) {
+  if (parent.inter()) return Error(Errc::comm, "comm is an intercommunicator: pass an intracommunicator");
+  if (count < 1 || count > kMostStreams)
+    return Error(Errc::arg, "count = " + std::to_string(count) + " streams: 1 to " +
+                                std::to_string(kMostStreams) + " can be given");
+  std::vector<core::Ref<Stream>> streams;
+  for (int i = 0; i < count; ++i) {
+    Stream* stream = handles[i] == MPIX_STREAM_NULL ? nullptr : to_stream(handles[i]);
+    if (handles[i] != MPIX_STREAM_NULL && stream == nullptr)
+      return bad_stream(("array_of_streams[" + std::to_string(i) + "]").c_str());
+    streams.push_back(core::Ref<Stream>::share(stream));
+  }
+  auto child = coll::duplicate(parent);
+  if (!child) return std::move(child).error();
+  if (Status attached = Multiplex::attach(**child, std::move(streams)); !attached.ok()) {
+    (*child)->freed = true;
+    (*child)->release();
+    return attached;
+  }
+  *newcomm = api::handle_of(**child);
+  return {};
+}
+
+/// The call's arguments, resolved.
+struct Message {
+  p2p::Buffer buffer{};
+  Communicator* comm = nullptr;
+  core::ContextId context = 0;
+};
+
+Error bad_index(const char* name, int index, int count) {
+  return Error(Errc::arg, std::string(name) + " = " + std::to_string(index) + ": that rank has " +
+                              std::to_string(count) + (count == 1 ? " stream" : " streams"));
+}
+
+/// Streams of the sender (`from` of them) and the receiver.
+Result<core::ContextId> context_of(const Communicator& comm, int from, int to, int source_index,
+                                   int dest_index) {
+  if (source_index < 0 || source_index >= from) return bad_index("source_stream_index", source_index, from);
+  if (dest_index < 0 || dest_index >= to) return bad_index("dest_stream_index", dest_index, to);
+  const Multiplex* several = Multiplex::of(comm);
+  return several == nullptr ? comm.context(core::Channel::user) : several->context(source_index, dest_index);
+}
+
+Result<Message> check(Entry& entry, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank,
+                      int tag, MPI_Comm comm, int source_index, int dest_index, bool receives) {
+  Message message;
+  message.comm = to_communicator(comm);
+  if (message.comm == nullptr) return bad_handle(HandleKind::communicator, "comm", comm);
+  entry.owner(*message.comm);
+  Datatype* type = to_datatype(datatype);
+  if (type == nullptr) return bad_handle(HandleKind::datatype, "datatype", datatype);
+  if (count < 0) return negative(Errc::count, "count", count);
+  if (!type->committed()) return uncommitted("datatype", *type);
+  if (receives && rank == MPI_ANY_SOURCE)
+    return Error(Errc::unsupported, "source is MPI_ANY_SOURCE: a receive from a stream names its rank");
+  if (rank != MPI_PROC_NULL && !is_rank(rank, message.comm->size()))
+    return bad_rank(receives ? "source" : "dest", rank, message.comm->size(), false);
+  if (!is_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
+  message.buffer = p2p::buffer_of(buf, count, *type);
+  message.context = message.comm->context(core::Channel::user);
+  if (rank == MPI_PROC_NULL) return message;
+  const Multiplex* several = Multiplex::of(*message.comm);
+  const int mine = several == nullptr ? 1 : several->count(),
+            theirs = several == nullptr ? 1 : several->count_of(rank);
+  auto context = receives ? context_of(*message.comm, theirs, mine, source_index, dest_index)
+                          : context_of(*message.comm, mine, theirs, source_index, dest_index);
+  if (!context) return std::move(context).error();
+  message.context = *context;
+  return message;
+}
+
+int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
+         MPI_Comm comm, int source_index, int dest_index) {
+  Entry entry(call);
+  auto message = check(entry, buf, count, datatype, dest, tag, comm, source_index, dest_index, false);
+  if (!message) return entry.fail(std::move(message).error());
+  Transfer transfer(Kind::send);
+  p2p::post_send_in(message->context, transfer, message->buffer, dest, tag, *message->comm);
+  core::wait(message->comm->instance, transfer);
+  return entry.finish(std::move(transfer.outcome));
+}
+
+int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
+            MPI_Comm comm, int source_index, int dest_index, MPI_Status* status) {
+  Entry entry(call);
+  auto message = check(entry, buf, count, datatype, source, tag, comm, source_index, dest_index, true);
+  if (!message) return entry.fail(std::move(message).error());
+  Transfer transfer(Kind::receive);
+  p2p::post_receive_in(message->context, transfer, message->buffer, source, tag, *message->comm);
+  core::wait(message->comm->instance, transfer);
+  fill(status, transfer.completion);
+  return entry.finish(std::move(transfer.outcome));
+}
+
+int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
+          MPI_Comm comm, int source_index, int dest_index, MPI_Request* request, bool receives) {
+  Entry entry(call);
+  auto message = check(entry, buf, count, datatype, rank, tag, comm, source_index, dest_index, receives);
+  if (!message) return entry.fail(std::move(message).error());
+  if (request == nullptr) return entry.fail(null_pointer("request"));
+  Transfer* transfer = p2p::create_transfer(receives ? Kind::receive : Kind::send);
+  *request = handle_of(*transfer);
+  if (receives)
+    p2p::post_receive_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);
+  else
+    p2p::post_send_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+}  // namespace weft::api
+
+using namespace weft::api;  // the entry points below
+
+extern "C" {
+
+WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
+                                                   MPI_Comm* newcomm) {
+  Entry entry("MPIX_Stream_comm_create_multiplex");
+  weft::core::Communicator* object = to_communicator(comm);
+  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+  entry.owner(*object);
+  if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
+  if (array_of_streams == nullptr) return entry.fail(null_pointer("array_of_streams"));
+  return entry.finish(weft::api::create(*object, count, array_of_streams, newcomm));
+}
+WEFT_ALIAS(MPIX_Stream_comm_create_multiplex,
+           (MPI_Comm comm, int count, MPIX_Stream array_of_streams[], MPI_Comm* newcomm));
+
+#define WEFT_BETWEEN_STREAMS(suffix, Count)                                                                  \
+  WEFT_EXPORT int PMPIX_Stream_send##suffix(const void* buf, Count count, MPI_Datatype datatype, int dest,   \
+                                            int tag, MPI_Comm comm, int source_stream_index,                 \
+                                            int dest_stream_index) {                                         \
+    return send("MPIX_Stream_send" #suffix, buf, count, datatype, dest, tag, comm, source_stream_index,      \
+                dest_stream_index);                                                                          \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Stream_send##suffix,                                                                       \
+             (const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,         \
+              int source_stream_index, int dest_stream_index));                                              \
+  WEFT_EXPORT int PMPIX_Stream_recv##suffix(void* buf, Count count, MPI_Datatype datatype, int source,       \
+                                            int tag, MPI_Comm comm, int source_stream_index,                 \
+                                            int dest_stream_index, MPI_Status* status) {                     \
+    return receive("MPIX_Stream_recv" #suffix, buf, count, datatype, source, tag, comm, source_stream_index, \
+                   dest_stream_index, status);                                                               \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Stream_recv##suffix,                                                                       \
+             (void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,             \
+              int source_stream_index, int dest_stream_index, MPI_Status* status));                          \
+  WEFT_EXPORT int PMPIX_Stream_isend##suffix(const void* buf, Count count, MPI_Datatype datatype, int dest,  \
+                                             int tag, MPI_Comm comm, int source_stream_index,                \
+                                             int dest_stream_index, MPI_Request* request) {                  \
+    return start("MPIX_Stream_isend" #suffix, buf, count, datatype, dest, tag, comm, source_stream_index,    \
+                 dest_stream_index, request, false);                                                         \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Stream_isend##suffix,                                                                      \
+             (const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,         \
+              int source_stream_index, int dest_stream_index, MPI_Request* request));                        \
+  WEFT_EXPORT int PMPIX_Stream_irecv##suffix(void* buf, Count count, MPI_Datatype datatype, int source,      \
+                                             int tag, MPI_Comm comm, int source_stream_index,                \
+                                             int dest_stream_index, MPI_Request* request) {                  \
+    return start("MPIX_Stream_irecv" #suffix, buf, count, datatype, source, tag, comm, source_stream_index,  \
+                 dest_stream_index, request, true);                                                          \
+  }                                                                                                          \
+  WEFT_ALIAS(MPIX_Stream_irecv##suffix,                                                                      \
+             (void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,             \
+              int source_stream_index, int dest_stream_index, MPI_Request* request))
+WEFT_BETWEEN_STREAMS(, int);
+WEFT_BETWEEN_STREAMS(_c, MPI_Count);
+
+}  // extern "C"
