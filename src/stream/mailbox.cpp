@@ -159,7 +159,7 @@ Status Mailbox::map(uint32_t peer, const Card& card) {
     return Error(Errc::unsupported,
                  "its GPU has no access to the memory of rank " + std::to_string(peer) + "'s GPU");
   auto mapped = device::open_ipc(card.handle, bytes(), *device, stream_.near());
-  if (!mapped) return std::move(mapped).error();
+  if (!mapped) return Error(Errc::unsupported, mapped.error().message());
   peers_[peer] = *mapped;
   uint64_t mark = 0;
   WEFT_TRY(device::copy(&mark, {}, pointer(mapped->base), *mapped, sizeof mark));

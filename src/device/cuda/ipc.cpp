@@ -61,8 +61,9 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
   }
   const char* hint =
       code == cuda::kAlreadyMapped ? "; another library or context of this process has it open" : "";
-  return Error(Errc::unsupported, "a peer's GPU buffer cannot be mapped (cuIpcOpenMemHandle: " +
-                                      cuda::describe(code) + hint + "): its transfers are staged");
+  return Error(code == cuda::kAlreadyMapped ? Errc::again : Errc::unsupported,
+               "a peer's GPU buffer cannot be mapped (cuIpcOpenMemHandle: " + cuda::describe(code) + hint +
+                   "): its transfers are staged");
 }
 
 Status close_ipc(const Memory& mapped) {

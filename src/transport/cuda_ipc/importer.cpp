@@ -112,9 +112,11 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
   auto device = device::find_device(region.device);
   if (!device) return std::move(device).error();
   auto mapped = device::open_ipc(region.handle, region.size, *device, local);
+  if (!mapped && mapped.error().code() == Errc::again && retire_block(std::get<0>(key), region))
+    mapped = device::open_ipc(region.handle, region.size, *device, local);
   if (!mapped) {
     ++counters_.refusals;
-    return std::move(mapped).error();
+    return Error(Errc::unsupported, mapped.error().message());
   }
   auto mapping = std::make_unique<Mapping>();
   mapping->memory_ = *mapped;
@@ -215,6 +217,28 @@ Importer::Table::iterator Importer::retire(Table::iterator at) {
     retired_.push_back(std::move(at->second));
   }
   return mappings_.erase(at);
+}
+
+/// The driver shares whole blocks of 2 MiB: where the exporter has freed one and got another at its place,
+/// whatever is still mapped of the old one keeps the new one out until its drop has come. Closes what is idle
+/// of it; whether anything was.
+bool Importer::retire_block(Peer peer, const Region& region) {
+  constexpr uint64_t kBlock = uint64_t{2} << 20;
+  const uint64_t begin = region.base / kBlock * kBlock, end = region.base + region.size;
+  bool any = false;
+  for (auto at = mappings_.begin(); at != mappings_.end();) {
+    const Mapping& old = *at->second;
+    const bool there =
+        old.peer_ == peer && old.base_ / kBlock * kBlock < end && begin < old.base_ + old.size();
+    if (!there || old.references_ != 0) {
+      ++at;
+      continue;
+    }
+    ++counters_.drops;
+    any = true;
+    at = retire(at);
+  }
+  return any;
 }
 
 /// Closes idle mappings, the least recently used first; mappings in use may exceed the limits.

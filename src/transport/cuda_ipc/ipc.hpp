@@ -174,6 +174,7 @@ class Importer {
                                             const device::Memory& local);
   void close_mapping(Mapping& mapping);
   Table::iterator retire(Table::iterator at);
+  bool retire_block(Peer peer, const Region& region);
   void make_room(size_t bytes);
 
   Table mappings_;
