@@ -17,6 +17,7 @@ namespace {
 config::Size credit{"p2p.credit", 1 << 20, 1 << 12, 1 << 30,
                     "Bytes of eager messages that one peer may have unreceived here; beyond, it announces."};
 constexpr size_t kPollLimit = 64;  // messages a round from one queue
+constexpr size_t kRowLimit = 2;    // while a row is posted: others wait for their receive where they are
 constexpr uint32_t kRoundsPerNetwork = 8;
 constexpr uint32_t kPostsPerLook = 8;  // while receives are posted: asking the GPU takes longer than posting
 constexpr size_t kStagedSends = 4;  // from device memory, streaming at a time: each holds two pinned chunks
@@ -114,7 +115,7 @@ bool Engine::poll() {
   if (!posting_ && row_.now != 0) [[unlikely]]
     row_ = {0, row_.now};
   collecting_ = true;
-  bool moved = shm_ != nullptr && shm_->poll(*this, kPollLimit) != 0;
+  bool moved = shm_ != nullptr && shm_->poll(*this, in_row() ? kRowLimit : kPollLimit) != 0;
   collecting_ = false;
   if (network_ != nullptr) [[unlikely]]
     moved |= poll_network(moved);

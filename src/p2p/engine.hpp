@@ -336,7 +336,10 @@ class Engine final : public core::Poller, private transport::Receiver {
   uint32_t posts_ = 0;
   struct Row {  // receives into device memory, posted one after the other
     uint32_t now = 0, last = 0;
+    static constexpr uint32_t kLeast = 8;  // that make a row
   } row_;
+  /// A receive is being posted, probably in such a row.
+  [[nodiscard]] bool in_row() const { return posting_ && row_.last >= Row::kLeast; }
   uint32_t staged_receives_ = 0;  // that hold pinned chunks
   uint32_t sends_since_sweep_ = 0;
   size_t exported_ = 0;  // allocations known to peers at the last sweep

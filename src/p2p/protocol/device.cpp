@@ -41,7 +41,6 @@ config::Size setting_hold(
     "collected before they go out; 1: none waits");
 config::Size setting_hold_max("gpu.hold_max", size_t{64} << 10, 0, size_t{1} << 30,
                               "Largest GPU message in bytes that is collected so");
-constexpr uint32_t kRow = 8;  // receives that make a row
 
 }  // namespace
 
@@ -237,7 +236,7 @@ bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
 // while a program posts a window as it did before, its small messages are collected; with the last receive of
 // the row, or when the program waits, all that was matched goes out.
 bool Engine::holds() const {
-  return posting_ && row_.last >= kRow && row_.now < row_.last && gets_.size() < setting_hold &&
+  return in_row() && row_.now < row_.last && gets_.size() < setting_hold &&
          gets_.back().receiver->expected <= setting_hold_max;
 }
 
