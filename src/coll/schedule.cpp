@@ -13,6 +13,7 @@
 #include "coll/gpu/domain.hpp"
 #include "coll/gpu/provider.hpp"
 #include "coll/gpu_reduction.hpp"
+#include "coll/hierarchy.hpp"
 #include "coll/select/table.hpp"
 #include "coll/shared/shared.hpp"
 
@@ -100,17 +101,35 @@ Status Schedule::end() {
   return outcome.ok() ? std::move(left) : std::move(outcome);
 }
 
+namespace {
+
+/// By messages among all ranks.
+Status run_schedule(const Call& call) {
+  Schedule schedule(call, call.comm->next_collective_tag());
+  WEFT_TRY(schedule.begin());
+  schedule.run();
+  return schedule.end();
+}
+
+Status run_between_hosts(const Call& call) {
+  Status failed;
+  Hierarchy* const hierarchy = Hierarchy::of(call, failed);
+  WEFT_TRY(std::move(failed));
+  return hierarchy != nullptr ? hierarchy->run(call) : run_schedule(call);
+}
+
+}  // namespace
+
 Status run(const Call& call) {
+  if (!call.comm->on_one_host()) [[unlikely]]
+    return run_between_hosts(call);
   Status failed;
   const shared::Way way = shared::way_for(call, failed);
   if (way.provider != nullptr) return way.provider->run(call);
   if (way.domain != nullptr) return way.domain->run(call, way.largest);
   if (way.channel != nullptr) return shared::run(call, *way.channel);
   WEFT_TRY(std::move(failed));
-  Schedule schedule(call, call.comm->next_collective_tag());
-  WEFT_TRY(schedule.begin());
-  schedule.run();
-  return schedule.end();
+  return run_schedule(call);
 }
 
 Slab<Operation>& Operation::slab() {

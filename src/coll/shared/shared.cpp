@@ -81,11 +81,11 @@ bool all_have_gpus(const core::Communicator& comm) {
 /// Null where there never will be a channel.
 State* state_of(const Call& call) {
   core::Communicator& comm = *call.comm;
+  if (!comm.on_one_host()) return nullptr;  // it has a Hierarchy
   auto* state = static_cast<State*>(comm.collective.get());
   if (state != nullptr) [[likely]]
     return state;
-  if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks || !comm.on_one_host())
-    return nullptr;
+  if (comm.instance.shm == nullptr || static_cast<size_t>(call.size) > max_ranks) return nullptr;
   state = new State(comm);
   comm.collective.reset(state);
   return state;
