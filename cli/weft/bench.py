@@ -11,7 +11,7 @@ from weft import prefix
 
 PAIRS = ("latency", "persistent", "bw", "bibw")
 MANY_PAIRS = ("multi_lat", "mbw_mr")
-COLLECTIVES = ("alltoall", "allreduce", "allgather", "bcast", "reduce_scatter")
+COLLECTIVES = ("alltoall", "allreduce", "iallreduce", "allreduce_init", "allgather", "bcast", "reduce_scatter")
 USAGE = "weft bench PROGRAM [-n RANKS] [--mpiexec OPTIONS] [options of the program] [KIND KIND]"
 
 

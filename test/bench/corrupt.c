@@ -49,6 +49,26 @@ int MPI_Recv_init(void* buffer, int count, MPI_Datatype type, int source, int ta
   return code;
 }
 
+static void await_sum(void* to, int count, MPI_Request request) {
+  posted = to;
+  posted_bytes = count * (int)sizeof(float);
+  receive = request;
+}
+
+int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                   MPI_Request* request) {
+  int code = PMPI_Iallreduce(from, to, count, type, op, comm, request);
+  await_sum(to, count, *request);
+  return code;
+}
+
+int MPI_Allreduce_init(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                       MPI_Info info, MPI_Request* request) {
+  int code = PMPI_Allreduce_init(from, to, count, type, op, comm, info, request);
+  await_sum(to, count, *request);
+  return code;
+}
+
 int MPI_Wait(MPI_Request* request, MPI_Status* status) {
   const int received = receive != MPI_REQUEST_NULL && *request == receive;
   int code = PMPI_Wait(request, status);

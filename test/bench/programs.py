@@ -24,6 +24,8 @@ HEADERS = {
     "mbw_mr": ("# Weft MPI Multiple Bandwidth / Message Rate Test v", "# Size                  MB/s        Messages/s"),
     "alltoall": ("# Weft MPI All-to-All Personalized Exchange Latency Test v", "# Size       Avg Latency(us)"),
     "allreduce": ("# Weft MPI Allreduce Latency Test v", "# Size       Avg Latency(us)"),
+    "iallreduce": ("# Weft MPI Nonblocking Allreduce Latency Test v", "# Size       Avg Latency(us)"),
+    "allreduce_init": ("# Weft MPI Persistent Allreduce Latency Test v", "# Size       Avg Latency(us)"),
     "allgather": ("# Weft MPI Allgather Latency Test v", "# Size       Avg Latency(us)"),
     "bcast": ("# Weft MPI Broadcast Latency Test v", "# Size       Avg Latency(us)"),
     "reduce_scatter": ("# Weft MPI Reduce-Scatter Latency Test v", "# Size       Avg Latency(us)"),
@@ -75,7 +77,15 @@ class Programs(unittest.TestCase):
         self.assertEqual(len(out.splitlines()[2]), 28)
 
     def test_full_and_several_ranks(self):
-        for program in ("alltoall", "allreduce", "allgather", "bcast", "reduce_scatter"):
+        for program in (
+            "alltoall",
+            "allreduce",
+            "iallreduce",
+            "allreduce_init",
+            "allgather",
+            "bcast",
+            "reduce_scatter",
+        ):
             for ranks in (1, 3):
                 status, out, err = start(program, *QUICK, "-m", "16K", "-f", "-c", ranks=ranks)
                 self.assertEqual(status, 0, err)

@@ -23,7 +23,7 @@ config::Size data{
 config::Size large_data{"coll.device_area_large", 60 << 20, 2 << 20, size_t{1} << 30,
                         "the same once a communicator has had a call of coll.device_large"};
 config::Size large{
-    "coll.device_large", 16 << 20, 0, size_t{1} << 40,
+    "coll.device_large", 4 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a vector or block from which a communicator takes the larger area"};
 
 }  // namespace

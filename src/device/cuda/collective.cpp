@@ -22,8 +22,7 @@ Status Ports::load() {
   Code code = load_module(Source::collective, module_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_packets", by_packets_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", by_blocks_);
-  if (code == kSuccess)
-    code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_blocks", stream_by_blocks_);
   if (code == kSuccess) return {};
   return no_port(why_not_loaded(code));

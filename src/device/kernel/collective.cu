@@ -228,14 +228,23 @@ __device__ void leave_stream(const StreamCollective& s, uint64_t number, bool pi
   __shared__ bool last;
   auto& control = *reinterpret_cast<StreamControl*>(s.control[s.call.rank]);
   if (threadIdx.x == 0) {
-    __threadfence();
-    last = gridDim.x == 1 || atomicAdd(&control.ticket, 1u) == gridDim.x - 1;
+    last = true;
+    if (gridDim.x > 1) {
+      __threadfence();
+      last = atomicAdd(&control.ticket, 1u) == gridDim.x - 1;
+      __threadfence();
+    }
   }
   __syncthreads();
   if (!last) return;
   if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && (pieces || s.dependent == 0)) {
-    __threadfence_system();
-    raise(s.control[threadIdx.x] + offsetof(StreamControl, finished) + s.call.rank * 8ull, number);
+    const uint64_t word = s.control[threadIdx.x] + offsetof(StreamControl, finished) + s.call.rank * 8ull;
+    // What it says is that this rank has read its packets, which it has: what it pushed itself need not
+    // have arrived, and to wait for that takes a microsecond.
+    if (pieces)
+      raise(word, number);
+    else
+      asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(number) : "memory");
   }
   if (threadIdx.x != 0) return;
   control.ticket = 0;
