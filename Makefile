@@ -74,7 +74,7 @@ bench-host: install
 
 docs:
 	@python3 tools/setup/setup.py --tools $(TOOLS) --docs --no-cuda
-	@PYTHONPATH=$(TOOLS)/mkdocs python3 -m mkdocs build --strict -q
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(TOOLS)/mkdocs python3 -m mkdocs build --strict -q
 	@echo "The documents are in build/docs/index.html"
 
 wheel:  # with kernels for older drivers, whoever builds it

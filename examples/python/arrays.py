@@ -108,6 +108,7 @@ def main():
     wrong = [check.__name__ for check in (ring, total, gather) if not check(comm, arrays)]
     places = comm.gather((arrays.device, wrong), root=0)
     if comm.Get_rank() == 0:
+        print(MPI.Get_library_version().splitlines()[0])
         for rank, (device, failed) in enumerate(places):
             print("rank %d, %s: %s" % (rank, device, "wrong: " + ", ".join(failed) if failed else "all as expected"))
     sys.exit(1 if comm.allreduce(len(wrong)) else 0)

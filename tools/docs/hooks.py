@@ -19,6 +19,7 @@ PAGES = {
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```|~~~)")
 ITEM = re.compile(r"^\s*([-*]|\d+\.) ")
+NEEDS = re.compile(r"^(\s*)<!-- needs: (.+) -->\s*$")
 CODE = re.compile(r"`[^`]*`")
 log = logging.getLogger("mkdocs.plugins.weft")
 
@@ -79,12 +80,13 @@ def rewrite_links(line, page, files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links, lists that follow a paragraph without an empty line, and bars within code in tables."""
+    """Shown needs of commands, links, lists that follow a paragraph without an empty line, and bars within code in tables."""
     lines, fenced = [], False
     for line in markdown.split("\n"):
         if FENCE.match(line):
             fenced = not fenced
         elif not fenced:
+            line = NEEDS.sub(r'\1<span class="needs">needs \2</span>\n', line)
             line = rewrite_links(line, page, files, config)
             if line.startswith("|"):
                 line = CODE.sub(lambda code: code.group(0).replace("\\|", "|"), line)
