@@ -86,6 +86,26 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_page(*parts, offered={"numpy": {"A": "b"}}), (2, [], []))
 
 
+class SlowPaths(unittest.TestCase):
+    def check(self, source, page):
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in (("src/a.cpp", source), ("docs/slow-paths.md", page)):
+                os.makedirs(os.path.join(root, os.path.dirname(path)))
+                with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                    file.write(text)
+            tool = os.path.join(ROOT, "tools", "docs", "slow_paths.py")
+            done = subprocess.run(
+                [sys.executable, tool, "--root", root], stdout=subprocess.PIPE, text=True, check=False
+            )
+            return done.returncode, done.stdout
+
+    def test_both_ways(self):
+        source = 'log::SlowPath lame{"a.lame",\n "slow"};'
+        self.assertEqual(self.check(source, "| `a.lame` | see `b.other` |\n"), (0, ""))
+        self.assertIn("does not explain a.lame", self.check(source, "words\n")[1])
+        self.assertIn("explains b.gone", self.check(source, "| `a.lame`, `b.gone` | x |\n")[1])
+
+
 class Settings(unittest.TestCase):
     def test_stale_page(self):
         def run(root, *options):

@@ -80,7 +80,7 @@ def rewrite_links(line, page, files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Shown needs of commands, links, lists that follow a paragraph without an empty line, and bars within code in tables."""
+    """Needs of commands, links, lists that follow a paragraph without an empty line, bars in code in tables."""
     lines, fenced = [], False
     for line in markdown.split("\n"):
         if FENCE.match(line):

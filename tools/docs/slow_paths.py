@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Compares the slow paths that docs/slow-paths.md explains with those that the sources declare.
+import argparse
+import glob
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join("docs", "slow-paths.md")
+DECLARED = re.compile(r'\bSlowPath\s+\w+\s*[({]\s*"([a-z0-9_.]+)"')
+EXPLAINED = re.compile(r"`([a-z0-9]+\.[a-z0-9_]+)`")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def declared(root):
+    """Names of the slow paths in the sources."""
+    sources = glob.glob(os.path.join(root, "src", "**", "*.[ch]pp"), recursive=True)
+    return {name for path in sources for name in DECLARED.findall(read(path))}
+
+
+def explained(root):
+    """Names in the first column of the page's tables."""
+    rows = [line for line in read(os.path.join(root, PAGE)).splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in EXPLAINED.findall(row.split("|")[1])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compares docs/slow-paths.md with the sources.")
+    parser.add_argument("--root", default=ROOT)
+    root = parser.parse_args().root
+    source, page = declared(root), explained(root)
+    for name in sorted(source - page):
+        print("%s does not explain %s" % (PAGE, name))
+    for name in sorted(page - source):
+        print("%s explains %s, which no source declares" % (PAGE, name))
+    return int(source != page or not source)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
