@@ -29,6 +29,14 @@ constexpr size_t kFetchAhead = 8 * kLine;
 
 std::string key_of(Peer leader) { return "shm." + std::to_string(leader); }
 
+constexpr char kVersion[] = WEFT_VERSION;
+
+Error other_version(const launch::Job& job, Peer leader, const std::string& version) {
+  return Error(Errc::other, "process " + std::to_string(job.rank) + " runs Weft " + kVersion +
+                                ", but process " + std::to_string(leader) + " of this host runs Weft " +
+                                version + ": use one Weft in all processes");
+}
+
 /// The job's processes on this host.
 std::vector<Peer> members_of(const launch::Job& job) {
   std::vector<Peer> members;
@@ -85,7 +93,7 @@ Result<Server> Shm::publish(launch::Exchange& exchange) {
   if (job.local_rank != 0) return Server();
   auto server = Server::create(static_cast<uint32_t>(job.local_size));
   if (!server) return server;
-  WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), server->name()));
+  WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), std::string(kVersion) + "\n" + server->name()));
   return server;
 }
 
@@ -104,7 +112,10 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   } else {
     auto name = exchange.get(key_of(members.front()), static_cast<int>(members.front()));
     if (!name) return std::move(name).error();
-    auto attached = Segment::attach(*name, ranks, timeout_ms);
+    const size_t split = name->find('\n');
+    if (name->compare(0, split, kVersion) != 0)
+      return other_version(job, members.front(), name->substr(0, split));
+    auto attached = Segment::attach(name->substr(split + 1), ranks, timeout_ms);
     if (!attached) return std::move(attached).error();
     segment = std::move(*attached);
   }
