@@ -3,26 +3,39 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
+
+#include "launch/environment.hpp"
 
 namespace weft::mpiexec {
 
 namespace {
 
-bool is_this_host(const std::string& host) {
-  const std::string mine = host_name();
-  return host == "localhost" || host == "127.0.0.1" || host == mine ||
-         host == mine.substr(0, mine.find('.')) || mine == host.substr(0, host.find('.'));
+constexpr int kMostSlots = 1 << 20;
+
+Status add_host(std::vector<Host>& hosts, const std::string& option, const std::string& name,
+                const std::string& slots) {
+  const auto number = slots.empty() ? 0 : launch::parse_int(slots, 1, kMostSlots);
+  if (name.empty() || !number)
+    return Error(Errc::arg, option + ": '" + name + (slots.empty() ? "" : ":" + slots) +
+                                "' is not a host with its number of processes, such as node1:4");
+  const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == name; });
+  if (known == hosts.end())
+    hosts.push_back({name, *number});
+  else
+    known->slots = std::max(known->slots, 1) + std::max(*number, 1);
+  return {};
 }
 
-Status check_host(const std::string& option, const std::string& entry) {
-  const std::string host = entry.substr(0, entry.find(':'));
-  if (is_this_host(host)) return {};
-  return Error(Errc::unsupported,
-               option + ": host '" + host + "' is not this host (" + host_name() +
-                   "). Weft's mpiexec starts processes on one host; use mpiexec.hydra to start "
-                   "them on several.");
+/// "node1:4"; an address of IPv6 has more than one colon and no number.
+Status add_entry(std::vector<Host>& hosts, const std::string& option, const std::string& entry,
+                 const std::string& slots) {
+  const size_t colon = entry.find(':');
+  if (colon == entry.npos || entry.find(':', colon + 1) != entry.npos)
+    return add_host(hosts, option, entry, slots);
+  return add_host(hosts, option, entry.substr(0, colon), entry.substr(colon + 1));
 }
 
 }  // namespace
@@ -33,22 +46,69 @@ std::string host_name() {
   return name;
 }
 
-Status check_host_list(const std::string& option, const std::string& list) {
+bool is_this_host(const std::string& name) {
+  const std::string mine = host_name();
+  return name == "localhost" || name == "127.0.0.1" || name == mine ||
+         name == mine.substr(0, mine.find('.')) || mine == name.substr(0, name.find('.'));
+}
+
+Status add_host_list(std::vector<Host>& hosts, const std::string& option, const std::string& list) {
   if (list.empty()) return Error(Errc::arg, option + " needs a list of hosts, such as localhost:4");
   std::stringstream stream(list);
-  for (std::string entry; std::getline(stream, entry, ',');) WEFT_TRY(check_host(option, entry));
+  for (std::string entry; std::getline(stream, entry, ',');) WEFT_TRY(add_entry(hosts, option, entry, ""));
   return {};
 }
 
-Status check_host_file(const std::string& option, const std::string& path) {
+Status add_host_file(std::vector<Host>& hosts, const std::string& option, const std::string& path) {
   std::ifstream file(path);
   if (!file) return Error(Errc::file, option + ": cannot read '" + path + "'");
   for (std::string line; std::getline(file, line);) {
     std::stringstream words(line.substr(0, line.find('#')));
-    std::string host;
-    if (words >> host) WEFT_TRY(check_host(option, host));
+    std::string host, slots;
+    if (!(words >> host)) continue;
+    for (std::string word; words >> word;)
+      if (word.starts_with("slots=")) slots = word.substr(6);
+    WEFT_TRY(add_entry(hosts, option + " " + path, host, slots));
   }
+  if (hosts.empty()) return Error(Errc::arg, option + ": '" + path + "' names no host");
   return {};
+}
+
+Result<std::vector<Host>> share_ranks(const std::vector<Host>& hosts, int ranks, bool oversubscribe) {
+  const auto count = static_cast<int>(hosts.size());
+  std::vector<Host> shares = hosts;
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  if (slots == 0)
+    for (int i = 0; i < count; ++i)
+      shares[static_cast<size_t>(i)].slots = ranks / count + (i < ranks % count);
+  else
+    for (Host& share : shares) share.slots = std::max(share.slots, 1);
+  slots = 0;
+  for (const Host& share : shares) slots += share.slots;
+  if (slots < ranks && !oversubscribe)
+    return Error(Errc::arg, std::to_string(ranks) + " processes, but the hosts take " +
+                                std::to_string(slots) +
+                                " (give more, or --oversubscribe to start over with the first host)");
+  int left = ranks;
+  std::vector<int> taken(shares.size());
+  while (left > 0)
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const int some = std::min(left, shares[i].slots);
+      taken[i] += some;
+      left -= some;
+    }
+  for (size_t i = 0; i < shares.size(); ++i) shares[i].slots = taken[i];
+  std::erase_if(shares, [](const Host& share) { return share.slots == 0; });
+  return shares;
+}
+
+Result<std::vector<std::string>> place_ranks(const std::vector<Host>& hosts, int ranks, bool oversubscribe) {
+  auto shares = share_ranks(hosts, ranks, oversubscribe);
+  if (!shares) return std::move(shares).error();
+  std::vector<std::string> places;
+  for (const Host& share : *shares) places.insert(places.end(), static_cast<size_t>(share.slots), share.name);
+  return places;
 }
 
 }  // namespace weft::mpiexec

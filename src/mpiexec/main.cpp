@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// mpiexec: starts the processes of an MPI program on this host. See README.md for its parts.
+// mpiexec: starts the processes of an MPI program on this host, or has a launcher of the cluster do so. See
+// README.md for its parts.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 
 #include "mpiexec/binding.hpp"
+#include "mpiexec/handover.hpp"
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
 #include "mpiexec/options.hpp"
@@ -79,6 +81,8 @@ int run(int argc, char** argv, char** environment) {
   if (options->help) return std::fputs(help_text().c_str(), stdout) < 0;
   if (options->version) return std::puts("mpiexec (Weft) " WEFT_VERSION) < 0;
   for (const std::string& warning : options->warnings) say(warning);
+  if (wants_handover(*options))
+    return refuse(hand_over(*options, library_directory(), environment), kUsageExitCode);
   return start(*options, argv, environment);
 }
 

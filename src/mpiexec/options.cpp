@@ -97,6 +97,16 @@ Status set_map(State& state, const std::string& name, const std::string& value) 
                          state.options.map_by);
 }
 
+Status set_launcher(State& state, const std::string& name, const std::string& value) {
+  return set_word<Launcher>(name, value,
+                            {{"auto", Launcher::automatic},
+                             {"weft", Launcher::weft},
+                             {"slurm", Launcher::slurm},
+                             {"prrte", Launcher::prrte},
+                             {"hydra", Launcher::hydra}},
+                            state.options.launcher);
+}
+
 /// A switch that sets one member.
 auto flag(bool Options::*member) {
   return [member](State& state, const std::string&, const std::string&) -> Status {
@@ -152,16 +162,21 @@ const std::vector<Row>& table() {
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
       {{"host", "H", "hosts"},
        "LIST",
-       "accepted when every host named is this one",
-       [](State&, const std::string& name, const std::string& value) {
-         return check_host_list(name, value);
+       "start on these hosts: node0,node1:4. Other hosts than this one need Slurm, prterun or Hydra",
+       [](State& state, const std::string& name, const std::string& value) {
+         return add_host_list(state.options.hosts, name, value);
        }},
       {{"hostfile", "machinefile", "f"},
        "FILE",
-       "the same, one host a line",
-       [](State&, const std::string& name, const std::string& value) {
-         return check_host_file(name, value);
+       "the same, one host a line: node1, node1:4 or node1 slots=4",
+       [](State& state, const std::string& name, const std::string& value) {
+         return add_host_file(state.options.hosts, name, value);
        }},
+      {{"launcher"},
+       "auto|weft|slurm|prrte|hydra",
+       "who starts the processes. auto: Weft's own on this host; on others the first of a Slurm\n"
+       "allocation, prterun and mpiexec.hydra that is there",
+       set_launcher},
       {{"version", "V"}, nullptr, "print the version", flag(&Options::version)},
       {{"help", "h"}, nullptr, "print this text", flag(&Options::help)},
   };
@@ -270,7 +285,7 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
 std::string help_text() {
   std::string text =
       "usage: mpiexec [options] program [arguments] [: [options] program [arguments]]...\n"
-      "Starts the processes of an MPI program on this host.\n\n";
+      "Starts the processes of an MPI program, on this host or through the launcher of a cluster.\n\n";
   for (const Row& row : table()) {
     std::string left = "  ";
     for (const std::string& name : row.names) left += (left.size() > 2 ? ", " : "") + with_dashes(name);

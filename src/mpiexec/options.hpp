@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "mpiexec/hosts.hpp"
 
 namespace weft::mpiexec {
 
@@ -24,11 +25,14 @@ enum class BindTo {
   none
 };
 enum class MapBy { slot, core, gpu };
+enum class Launcher { automatic, weft, slurm, prrte, hydra };
 
 struct Options {
   std::vector<Program> programs;
   BindTo bind_to = BindTo::share;
   MapBy map_by = MapBy::slot;
+  Launcher launcher = Launcher::automatic;
+  std::vector<Host> hosts;  ///< empty: this one
   bool tag_output = false;
   bool report_bindings = false;
   bool oversubscribe = false;

@@ -41,28 +41,21 @@ void prepend_path(Variables& variables, const std::string& name, const std::stri
 }
 
 /// Where exec will find the program, as far as can be told before.
-std::string locate(const RankPlan& plan, const Variables& variables) {
-  const std::string& name = plan.argv[0];
+std::string locate(const Program& program, const Variables& variables) {
+  const std::string& name = program.argv[0];
   if (name.find('/') != name.npos)
-    return name[0] == '/' || plan.directory.empty() ? name : plan.directory + "/" + name;
+    return name[0] == '/' || program.directory.empty() ? name : program.directory + "/" + name;
   auto path = variables.find("PATH");
-  if (path == variables.end()) return name;
-  for (size_t begin = 0; begin <= path->second.size();) {
-    const size_t end = std::min(path->second.find(':', begin), path->second.size());
-    const std::string candidate = path->second.substr(begin, end - begin) + "/" + name;
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    begin = end + 1;
-  }
-  return name;
+  return path == variables.end() ? name : find_on_path(name, path->second);
 }
 
 /// Makes Weft's library the first that the program finds.
-void prefer_our_library(Variables& variables, const RankPlan& plan, const std::string& directory) {
+void prefer_our_library(Variables& variables, const Program& program, const std::string& directory) {
   if (directory.empty()) return;
   prepend_path(variables, "LD_LIBRARY_PATH", directory);
   // LD_PRELOAD reaches everything the program starts, so only where LD_LIBRARY_PATH cannot win; after what
   // the user preloads, which may be a profiler that overrides MPI_ functions.
-  if (has_overriding_rpath(locate(plan, variables), kLibrary)) {
+  if (has_overriding_rpath(locate(program, variables), kLibrary)) {
     std::string& preload = variables["LD_PRELOAD"];
     preload += (preload.empty() ? "" : ":") + directory + "/" + kLibrary;
   }
@@ -95,6 +88,25 @@ bool open_pair(int& ours, int& theirs) {
 
 }  // namespace
 
+std::string find_on_path(const std::string& name, const std::string& path) {
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    const std::string candidate = path.substr(begin, end - begin) + "/" + name;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    begin = end + 1;
+  }
+  return name;
+}
+
+void prefer_our_library(Program& program, const std::string& library_directory) {
+  Variables variables = inherited(environ), before;
+  for (const auto& [name, value] : program.variables) variables[name] = value;
+  before = variables;
+  prefer_our_library(variables, program, library_directory);
+  for (const auto& [name, value] : variables)
+    if (before[name] != value) program.variables.emplace_back(name, value);
+}
+
 std::string library_directory() {
   char path[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path - 1);
@@ -115,7 +127,7 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
     for (const auto& [name, value] : program.variables) variables[name] = value;
     const auto number = static_cast<int>(&program - options.programs.data());
     RankPlan plan{program.argv, {}, program.directory, {}, number};
-    prefer_our_library(variables, plan, library_directory);
+    prefer_our_library(variables, program, library_directory);
     for (int i = 0; i < program.ranks; ++i) {
       const int rank = static_cast<int>(plans.size());
       describe_rank(variables, rank, ranks, job_id);

@@ -31,6 +31,12 @@ inline constexpr int kPmiFd = 3;
 /// Empty: it is not there (a build folder); children then find it as they can.
 [[nodiscard]] std::string library_directory();
 
+/// The file that exec finds on a search path; the name itself when none is there.
+[[nodiscard]] std::string find_on_path(const std::string& name, const std::string& path);
+
+/// Adds the variables that make a program find Weft's library first.
+void prefer_our_library(Program& program, const std::string& library_directory);
+
 /// `job_id` names the job; `environment` is the one mpiexec was started with.
 [[nodiscard]] std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Binding>& bindings,
                                                const std::string& job_id,

@@ -17,7 +17,7 @@ class Command(unittest.TestCase):
         for arguments, word in (
             (("-n", "0", "true"), "1 to 65536"),
             (("--frobnicate", "true"), "--frobnicate"),
-            (("--host", "elsewhere.example", "true"), "elsewhere.example"),
+            (("--launcher", "slurm", "--host", "elsewhere.example", "true"), "--launcher slurm"),
             (("--bind-to", "core", "-n", CORES + 1, "true"), f"{CORES} cores"),
             ((), "no program given"),
         ):

