@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import selectors
 import socket
 import subprocess
@@ -90,11 +91,14 @@ class Server:
     def text_for(self, command, rank, fields):
         if command == "initack":
             return "cmd=initack\ncmd=set size=%d\ncmd=set rank=%d\ncmd=set debug=0\n" % (self.size, rank)
+        if command == "abort":
+            raise SystemExit("scale: process %d gave up" % rank)
         if command == "put":
             self.values[fields["key"]] = fields["value"]
             return "cmd=put_result rc=0 msg=success\n"
         if command == "get":
-            value = self.values.get(fields["key"])
+            # A pretended process has put what rank 0 has.
+            value = self.values.get(fields["key"]) or self.values.get(re.sub(r"\.\d+", ".0", fields["key"]))
             if fields["key"] == "PMI_process_mapping":
                 value = "(vector,(0,%d,%d))" % (-(-self.size // self.local), self.local)
             return "cmd=get_result rc=%d msg=x value=%s\n" % (0 if value else -1, value or "unknown")

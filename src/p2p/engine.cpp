@@ -42,7 +42,7 @@ Slab<Message>& Message::slab() {
   return slab;
 }
 
-Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size) {}
+Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size, this, &Engine::meet) {}
 
 Engine::~Engine() {
   instance.shm = nullptr;
@@ -83,11 +83,11 @@ Status Engine::connect() {
     instance.shm = shm_.get();
   }
   if (hosts) WEFT_TRY(transport::start_network(*network_, exchange, directory_));
-  assign_peers();
+  count_cores();
   return {};
 }
 
-void Engine::assign_peers() {
+void Engine::count_cores() {
   const auto& job = instance.exchange->job();
   const size_t cores = shm_ != nullptr ? shm_->usable_cores() : launch::allowed_cpus().size();
   instance.oversubscribed =
@@ -95,12 +95,13 @@ void Engine::assign_peers() {
   // What comes from another host rings no bell.
   instance.sleeps = instance.oversubscribed && shm_ != nullptr && network_ == nullptr;
   if (instance.sleeps) shm_->ring_bells();
-  for (uint32_t peer = 0; peer < instance.size; ++peer) {
-    if (peer == instance.self) continue;
-    peers_[peer].remote = !instance.same_host(peer);
-    peers_[peer].transport =
-        peers_[peer].remote ? static_cast<transport::Transport*>(network_.get()) : shm_.get();
-  }
+}
+
+void Engine::meet(void* engine, uint32_t id, Peer& peer) {
+  const Engine& self = *static_cast<Engine*>(engine);
+  if (id == self.instance.self) return;
+  peer.remote = !self.instance.same_host(id);
+  peer.transport = peer.remote ? static_cast<transport::Transport*>(self.network_.get()) : self.shm_.get();
 }
 
 // While the ranks of this host talk, the network is looked at now and then.

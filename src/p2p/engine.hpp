@@ -15,6 +15,7 @@
 #include "p2p/p2p.hpp"
 #include "p2p/proof.hpp"
 #include "p2p/protocol/choice.hpp"
+#include "p2p/sparse.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/network.hpp"
 #include "transport/shm/shm.hpp"
@@ -99,6 +100,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   };
   struct Peer {
     transport::Transport* transport = nullptr;    // null: this process
+    bool met = false;                             // the entry is made: Sparse
     bool remote = false;                          // on another host: the transport is the network
     bool lost = false;                            // and it is gone
     uint64_t eager_max = 0;                       // as known now: payload that its transport takes at once
@@ -132,7 +134,8 @@ class Engine final : public core::Poller, private transport::Receiver {
 
   // engine.cpp: messages out and in.
   [[nodiscard]] static bool blocked(const Peer& peer) { return peer.pending != nullptr; }
-  void assign_peers();
+  void count_cores();
+  static void meet(void* engine, uint32_t id, Peer& peer);
   bool poll_network(bool moved);
   Pending& wait_for_room(uint32_t to, Pending item);
   void post_control(uint32_t to, const void* message, size_t size);
@@ -320,7 +323,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::unique_ptr<transport::shm::Shm> shm_;         // null: alone on this host
   std::unique_ptr<transport::Directory> directory_;  // of the network
   std::unique_ptr<transport::Network> network_;      // null: all on one host
-  std::vector<Peer> peers_;
+  Sparse<Peer> peers_;
   std::vector<uint32_t> backlog_;     // peers with pending messages
   std::vector<Transfer*> streaming_;  // sends of fragments under way
   match::Posted posted_;

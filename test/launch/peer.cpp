@@ -64,6 +64,19 @@ int exchange_all(launch::Exchange& exchange) {
   return 0;
 }
 
+/// Values are there for the others at once, however late their owner comes.
+int fetch_from_late_ones(launch::Exchange& exchange) {
+  const launch::Job& job = exchange.job();
+  if (job.rank % 2 == 1) ::usleep(200'000);
+  must("put", exchange.put("late." + std::to_string(job.rank), long_value(job.rank, 0)));
+  must("share", exchange.share());
+  for (int rank = job.size - 1; rank >= 0; --rank)
+    expect_value(exchange, "late." + std::to_string(rank), rank, long_value(rank, 0));
+  std::puts("all there");
+  must("finalize", exchange.finalize());
+  return 0;
+}
+
 int time_fences(launch::Exchange& exchange, int count) {
   must("fence", exchange.fence());
   const auto begin = std::chrono::steady_clock::now();
@@ -85,6 +98,7 @@ int main(int argc, char** argv) {
   launch::Exchange& exchange = **connected;
   const bool chosen = exchange.job().rank == exchange.job().size - 1;  // the one that misbehaves
   if (mode == "exchange") return exchange_all(exchange);
+  if (mode == "late_values") return fetch_from_late_ones(exchange);
   if (mode == "fences") return time_fences(exchange, std::atoi(argument.c_str()));
   if (mode == "command") {  // what a process started by an initialized rank sees
     launch::scrub_environment();

@@ -21,8 +21,8 @@ static_assert(sizeof(Info) == sizeof(pmix_info_t) && offsetof(Info, flags) == of
 static_assert(sizeof(ByteObject) == sizeof(pmix_byte_object_t) &&
               offsetof(ByteObject, size) == offsetof(pmix_byte_object_t, size));
 static_assert(kEveryRank == PMIX_RANK_WILDCARD && kGlobal == PMIX_GLOBAL);
-static_assert(kSuccess == PMIX_SUCCESS && kTimeout == PMIX_ERR_TIMEOUT && kUnreachable == PMIX_ERR_UNREACH &&
-              kNotFound == PMIX_ERR_NOT_FOUND);
+static_assert(kSuccess == PMIX_SUCCESS && kError == PMIX_ERROR && kTimeout == PMIX_ERR_TIMEOUT &&
+              kUnreachable == PMIX_ERR_UNREACH && kNotFound == PMIX_ERR_NOT_FOUND);
 static_assert(static_cast<int>(Type::boolean) == PMIX_BOOL && static_cast<int>(Type::string) == PMIX_STRING &&
               static_cast<int>(Type::integer) == PMIX_INT && static_cast<int>(Type::uint16) == PMIX_UINT16 &&
               static_cast<int>(Type::uint32) == PMIX_UINT32 &&

@@ -51,7 +51,7 @@ struct Info {
 
 static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && sizeof(Info) == 552);
 
-enum : int { kSuccess = 0, kTimeout = -24, kUnreachable = -25, kNotFound = -46 };
+enum : int { kSuccess = 0, kError = -1, kTimeout = -24, kUnreachable = -25, kNotFound = -46 };
 inline constexpr uint8_t kGlobal = 3;  // scope of a put: every process of the job
 
 /// The functions of libpmix, by their own names.

@@ -81,6 +81,7 @@ class Client final : public Exchange {
   Status open_job(const Lookup& lookup);
 
  private:
+  Status commit();
   [[nodiscard]] Error failure(const std::string& what, int status) const {
     return Error(Errc::other, "PMIx: " + what + " failed (" + call_.PMIx_Error_string(status) + ", library " +
                                   library_.path + " " + library_.version + ")");
@@ -102,6 +103,8 @@ class Client final : public Exchange {
   Job job_;
   std::set<std::string, std::less<>> put_keys_;
   bool committed_ = true, open_ = false;
+  // PRRTE 3 now and then never answers a request for a process that has committed nothing yet.
+  bool forgets_early_requests_ = false;
 };
 
 std::optional<uint32_t> Client::number(const char* key, uint32_t rank) const {
@@ -126,6 +129,11 @@ Status Client::put(std::string_view key, std::string_view value) {
 }
 
 Status Client::share() {
+  if (forgets_early_requests_) return fence();
+  return commit();
+}
+
+Status Client::commit() {
   if (committed_) return {};
   if (int status = call_.PMIx_Commit(); status != kSuccess) return failure("committing values", status);
   committed_ = true;
@@ -133,7 +141,7 @@ Status Client::share() {
 }
 
 Status Client::fence() {
-  WEFT_TRY(share());
+  WEFT_TRY(commit());
   // Without data collection: a barrier only.
   if (int status = call_.PMIx_Fence(nullptr, 0, nullptr, 0); status != kSuccess)
     return failure("a fence", status);
@@ -159,10 +167,10 @@ Result<std::string> Client::get(std::string_view key, int owner) {
         return Error(Errc::other, "the value of '" + std::string(key) + "' was damaged by the launcher");
       return std::string(value->data.bytes.bytes + 1, value->data.bytes.size - 1);
     }
-    if ((status != kNotFound && status != kTimeout) || seconds_now() >= deadline) break;
+    if ((status != kNotFound && status != kTimeout && status != kError) || seconds_now() >= deadline) break;
     ::usleep(pause);
   }
-  return Error(status == kNotFound || status == kTimeout ? Errc::arg : Errc::other,
+  return Error(status == kNotFound || status == kTimeout || status == kError ? Errc::arg : Errc::other,
                "process " + std::to_string(owner) + " has not put the key '" + std::string(key) + "' (" +
                    call_.PMIx_Error_string(status) + ", waited for " + std::to_string(patience) + " s)");
 }
@@ -199,6 +207,7 @@ Status Client::open_job(const Lookup& lookup) {
   job_.size = static_cast<int>(*size);
   job_.id = self_.space;
   job_.launcher = launcher_name(job_.id);
+  forgets_early_requests_ = job_.launcher == "prrte";
   const char* server = lookup("PMIX_VERSION");
   job_.launcher_version = "PMIx " + (server != nullptr ? std::string(server) : library_.version) +
                           ", library " + library_.version;

@@ -14,7 +14,8 @@ std::string line(const std::string& part, const std::string& text) { return part
 
 std::string describe_job(const launch::Job& job) {
   const std::set<int> hosts(job.host_of_rank.begin(), job.host_of_rank.end());
-  return line("launcher", job.launcher) +
+  const std::string version = job.launcher_version.empty() ? "" : " (" + job.launcher_version + ")";
+  return line("launcher", job.launcher + version) +
          line("ranks", std::to_string(job.size) + ", " + std::to_string(job.local_size) + " on this host") +
          line("hosts", std::to_string(hosts.empty() ? 1 : hosts.size()));
 }
