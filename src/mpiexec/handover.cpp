@@ -20,9 +20,11 @@ std::string joined(const Words& words, const char* separator) {
   return text;
 }
 
-/// "node0:2,node1:2"
+/// "node0:2,node1:2"; without hosts, all on this one.
 Result<std::string> host_list(const Options& options) {
-  auto shares = share_ranks(options.hosts, options.ranks(), options.oversubscribe);
+  const std::vector<Host> here = {{host_name(), 0}};
+  auto shares =
+      share_ranks(options.hosts.empty() ? here : options.hosts, options.ranks(), options.oversubscribe);
   if (!shares) return std::move(shares).error();
   Words entries;
   for (const Host& share : *shares) entries.push_back(share.name + ":" + std::to_string(share.slots));
@@ -49,18 +51,27 @@ bool is_plain_word(const std::string& word) {
   return !word.empty() && word.find_first_of(" \t\n\"'\\%#") == word.npos;
 }
 
+/// The name of a file with this text, for the launcher.
+std::string offer(Handover& to, const std::string& text) {
+  to.texts.push_back(text);
+  return "/proc/self/fd/" + std::to_string(kFirstText + static_cast<int>(to.texts.size()) - 1);
+}
+
 Result<Handover> plan_srun(const Options& options, const Launchers& launchers) {
   if (launchers.slurm_mpi.empty())
     return Error(Errc::unsupported,
                  "this Slurm has neither the MPI plugin pmix nor pmi2 (srun --mpi=list). Install "
                  "libpmix2, or use --launcher prrte or hydra.");
-  auto places = place_ranks(options.hosts, options.ranks(), options.oversubscribe);
-  if (!places) return std::move(places).error();
   if (options.map_by != MapBy::slot) return cannot("srun", "--map-by");
-  Handover to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {joined(*places, "\n") + "\n"}};
-  to.variables = {{"SLURM_HOSTFILE", "/proc/self/fd/" + std::to_string(kFirstText)}};
+  Handover to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
   append(to.argv, {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()),
-                   "--distribution=arbitrary", "--overcommit", "--kill-on-bad-exit=1", "--input=0"});
+                   "--overcommit", "--kill-on-bad-exit=1", "--input=0"});
+  if (!options.hosts.empty()) {  // else Slurm spreads the ranks over the hosts of the allocation
+    auto places = place_ranks(options.hosts, options.ranks(), options.oversubscribe);
+    if (!places) return std::move(places).error();
+    to.variables = {{"SLURM_HOSTFILE", offer(to, joined(*places, "\n") + "\n")}};
+    to.argv.push_back("--distribution=arbitrary");
+  }
   if (options.bind_to == BindTo::core) to.argv.push_back("--cpu-bind=verbose,cores");
   if (options.bind_to == BindTo::none) to.argv.push_back("--cpu-bind=none");
   if (options.bind_to == BindTo::share && options.report_bindings) to.argv.push_back("--cpu-bind=verbose");
@@ -83,8 +94,7 @@ Result<Handover> plan_srun(const Options& options, const Launchers& launchers) {
             joined(words, " ") + "\n";
     first += program.ranks;
   }
-  to.texts.push_back(list);
-  append(to.argv, {"--multi-prog", "/proc/self/fd/" + std::to_string(kFirstText + 1)});
+  append(to.argv, {"--multi-prog", offer(to, list)});
   return to;
 }
 
@@ -175,7 +185,6 @@ Result<Handover> plan_handover(const Options& given, const Launchers& launchers,
                                const std::string& library_directory,
                                const std::vector<std::string>& forwarded) {
   Options options = given;
-  if (options.hosts.empty()) options.hosts.push_back({host_name(), 0});
   for (Program& program : options.programs) prefer_our_library(program, library_directory);
   auto planned = plan_for(options, launchers, forwarded);
   if (!planned || options.timeout <= 0) return planned;

@@ -75,6 +75,17 @@ int start(const Options& options, char** argv, char** environment) {
   return Job(plans, *channels, job_id, *sentinel, input, output, options.timeout).run();
 }
 
+/// Whoever has an allocation of several hosts rarely wants one of them.
+void warn_of_idle_hosts(const Options& options) {
+  const char* hosts = std::getenv("SLURM_JOB_NUM_NODES");
+  if (hosts == nullptr || std::atoi(hosts) < 2 || std::getenv("SLURM_STEP_ID") != nullptr) return;
+  if (options.launcher == Launcher::automatic && options.hosts.empty())
+    say(std::string("this Slurm job has ") + hosts +
+        " hosts, and all processes start on this one (--launcher slurm, or srun --mpi=pmix, uses all; "
+        "--launcher weft "
+        "is silent)");
+}
+
 int run(int argc, char** argv, char** environment) {
   auto options = parse_options({argv + 1, argv + argc});
   if (!options) return refuse(options.error(), kUsageExitCode);
@@ -83,6 +94,7 @@ int run(int argc, char** argv, char** environment) {
   for (const std::string& warning : options->warnings) say(warning);
   if (wants_handover(*options))
     return refuse(hand_over(*options, library_directory(), environment), kUsageExitCode);
+  warn_of_idle_hosts(*options);
   return start(*options, argv, environment);
 }
 

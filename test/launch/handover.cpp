@@ -73,10 +73,10 @@ TEST(Srun, PlacesEveryRank) {
   const std::vector<std::string> expected = {"/usr/bin/srun",
                                              "--mpi=pmix",
                                              "--ntasks=5",
-                                             "--distribution=arbitrary",
                                              "--overcommit",
                                              "--kill-on-bad-exit=1",
                                              "--input=0",
+                                             "--distribution=arbitrary",
                                              "--cpu-bind=none",
                                              "--label",
                                              "--chdir=/w",
@@ -95,6 +95,15 @@ TEST(Srun, SeveralProgramsAreAFile) {
   EXPECT_EQ(to->texts[1], "0-0 one\n1-2 env K=v two x\n");
   EXPECT_NE(command("--hosts a one 100% : two", all_of_them()).find("cannot be handed to srun"),
             std::string::npos);
+}
+
+TEST(Srun, SpreadsOverTheAllocationByItself) {
+  auto to = plan_handover(options_of("--launcher slurm -n 2 one : two"), all_of_them(), "", {});
+  ASSERT_TRUE(to);
+  EXPECT_TRUE(to->variables.empty());
+  ASSERT_EQ(to->texts.size(), 1U);
+  EXPECT_EQ(to->texts[0], "0-1 one\n2-2 two\n");
+  EXPECT_EQ(to->argv.back(), "/proc/self/fd/20");
 }
 
 TEST(Srun, NeedsAPluginForMpi) {
