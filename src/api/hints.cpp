@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/memory_kinds.hpp"
+#include "coll/hints.hpp"
 
 namespace weft::api {
 namespace {
@@ -42,6 +43,14 @@ Status apply_hints(core::Communicator& comm, const core::Info* info) {
     if (*value != "true" && *value != "false")
       return Error(Errc::info_value, "the hint " + std::string(key) + " = \"" + std::string(*value) +
                                          "\" is neither \"true\" nor \"false\"");
+    WEFT_TRY(set_hint(comm, key, *value));
+  }
+  for (const config::Setting* setting : coll::hintable()) {
+    const std::string key = coll::hint_key(*setting);
+    const auto value = info->get(key);
+    if (!value) continue;
+    if (auto good = setting->read(*value); !good)
+      return Error(Errc::info_value, "the hint " + key + ": " + good.error().message());
     WEFT_TRY(set_hint(comm, key, *value));
   }
   // An assertion about kinds that are not there cannot be relied on: it is ignored like an unknown hint.

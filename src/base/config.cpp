@@ -65,7 +65,16 @@ std::string Setting::variable() const {
 Size::Size(const char* name, size_t standard, size_t low, size_t high, const char* help)
     : Setting(name, help), value_(standard), standard_(standard), low_(low), high_(high) {}
 
+Result<size_t> Setting::read(std::string_view text) const { return bad_value(*this, text); }
+
 Status Size::parse(std::string_view text) {
+  auto number = read(text);
+  if (!number) return std::move(number).error();
+  value_ = *number;
+  return {};
+}
+
+Result<size_t> Size::read(std::string_view text) const {
   size_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (status != std::errc() || end == text.data()) return bad_value(*this, text);
@@ -82,8 +91,7 @@ Status Size::parse(std::string_view text) {
   if (shift != 0 && number > (SIZE_MAX >> shift)) return bad_value(*this, text);
   number <<= shift;
   if (number < low_ || number > high_) return bad_value(*this, text);
-  value_ = number;
-  return {};
+  return number;
 }
 
 std::string Size::value_text() const { return std::to_string(value_); }
@@ -96,10 +104,16 @@ Choice::Choice(const char* name, int standard, std::vector<std::string> words, c
     : Setting(name, help), value_(standard), standard_(standard), words_(std::move(words)) {}
 
 Status Choice::parse(std::string_view text) {
+  auto index = read(text);
+  if (!index) return std::move(index).error();
+  value_ = static_cast<int>(*index);
+  return {};
+}
+
+Result<size_t> Choice::read(std::string_view text) const {
   const auto found = std::find(words_.begin(), words_.end(), text);
   if (found == words_.end()) return bad_value(*this, text);
-  value_ = static_cast<int>(found - words_.begin());
-  return {};
+  return static_cast<size_t>(found - words_.begin());
 }
 
 std::string Choice::value_text() const { return words_[static_cast<size_t>(value_)]; }

@@ -23,6 +23,8 @@ class Setting {
   Setting& operator=(const Setting&) = delete;
   [[nodiscard]] std::string variable() const;  ///< WEFT_P2P_EAGER_MAX
   [[nodiscard]] virtual Status parse(std::string_view text) = 0;
+  /// What a text would set a number or choice to, and is left as it was: for what overrides a setting.
+  [[nodiscard]] virtual Result<size_t> read(std::string_view text) const;
   [[nodiscard]] virtual std::string value_text() const = 0;
   [[nodiscard]] virtual std::string range_text() const = 0;
   [[nodiscard]] virtual std::string default_text() const = 0;
@@ -36,6 +38,7 @@ class Size : public Setting {
  public:
   Size(const char* name, size_t standard, size_t low, size_t high, const char* help);
   [[nodiscard]] Status parse(std::string_view text) override;
+  [[nodiscard]] Result<size_t> read(std::string_view text) const override;
   [[nodiscard]] std::string value_text() const override;
   [[nodiscard]] std::string range_text() const override;
   [[nodiscard]] std::string default_text() const override;
@@ -50,6 +53,7 @@ class Choice : public Setting {
  public:
   Choice(const char* name, int standard, std::vector<std::string> words, const char* help);
   [[nodiscard]] Status parse(std::string_view text) override;
+  [[nodiscard]] Result<size_t> read(std::string_view text) const override;
   [[nodiscard]] std::string value_text() const override;
   [[nodiscard]] std::string range_text() const override;
   [[nodiscard]] std::string default_text() const override;

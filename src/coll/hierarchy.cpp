@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "coll/construct.hpp"
 #include "coll/copy.hpp"
+#include "coll/hints.hpp"
 #include "coll/schedule.hpp"
 #include "coll/select/table.hpp"
 #include "core/instance.hpp"
@@ -66,9 +67,10 @@ void narrow(Call& call, int64_t first, int64_t n, uint64_t element) {
 /// A vector in pieces.
 struct Pieces {
   int64_t count, each;
-  Pieces(int64_t elements, int64_t element_bytes)
+  Pieces(const Call& call, int64_t elements, int64_t element_bytes)
       : count(elements),
-        each(std::max<int64_t>(1, static_cast<int64_t>(piece) / std::max<int64_t>(1, element_bytes))) {}
+        each(std::max<int64_t>(
+            1, static_cast<int64_t>(value_for(call, piece)) / std::max<int64_t>(1, element_bytes))) {}
   [[nodiscard]] int64_t number() const { return std::max<int64_t>(1, (count + each - 1) / each); }
   [[nodiscard]] int64_t first(int64_t i) const { return i * each; }
   [[nodiscard]] int64_t size(int64_t i) const { return std::min(each, count - first(i)); }
@@ -175,7 +177,7 @@ Hierarchy::Hierarchy(core::Communicator& comm) : comm_(comm) {
 
 /// Sees only what is equal on all ranks.
 bool Hierarchy::takes(const Call& call) const {
-  if (!worth_ || enabled.index() != 0 || select::forced(call.what)) return false;
+  if (!worth_ || value_for(call, enabled) != 0 || select::forced(call.what)) return false;
   switch (call.what) {
     case Collective::barrier:
     case Collective::bcast:
@@ -247,7 +249,7 @@ Status Hierarchy::bcast(const Call& call) {
   const int home = host_[static_cast<size_t>(call.root)], place = place_[static_cast<size_t>(call.root)];
   const bool at_home = host_[static_cast<size_t>(comm_.rank())] == home;
   const auto element = static_cast<uint64_t>(call.recv.type->size());
-  const Pieces pieces(call.recv.count, static_cast<int64_t>(element));
+  const Pieces pieces(call, call.recv.count, static_cast<int64_t>(element));
   UnderWay messages(comm_.instance);
   Outcome outcome;
   const auto inside = [&](int64_t i, int root) {
@@ -280,7 +282,7 @@ Status Hierarchy::bcast(const Call& call) {
 /// the next one is summed.
 Status Hierarchy::allreduce(const Call& call) {
   const auto element = static_cast<uint64_t>(call.recv.type->size());
-  const Pieces pieces(call.recv.count, static_cast<int64_t>(element));
+  const Pieces pieces(call, call.recv.count, static_cast<int64_t>(element));
   UnderWay messages(comm_.instance);
   Outcome outcome;
   const auto part_of = [&](Collective what, core::Communicator& comm, int64_t i) {

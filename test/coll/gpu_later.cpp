@@ -231,6 +231,37 @@ void left_alone() {
   }
 }
 
+unsigned long calls_by_kernels() {
+  unsigned long late = 0;
+  return weft::test::cuda().collectives == nullptr ? 0 : weft::test::cuda().collectives(&late);
+}
+
+/// A communicator that does not want kernels.
+void hints() {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "weft_coll_device", "off");
+  MPI_Comm comm;
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+  Vector value;
+  MPI_Barrier(MPI_COMM_WORLD);
+  const unsigned long before = calls_by_kernels();
+  for (int i = 0; i < 10; ++i) {
+    value.fill(10, rank);
+    MPI_Allreduce(MPI_IN_PLACE, value.data(), 10, MPI_INT, MPI_SUM, comm);
+    expect(value.all(10, sum_of_ranks(0)), "a sum without kernels", i);
+  }
+  expect(calls_by_kernels() == before, "kernels where a hint forbids them", 0);
+  MPI_Comm_free(&comm);
+  MPI_Info_set(info, "weft_coll_device_packets_max", "many");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int name = MPI_SUCCESS;
+  MPI_Error_class(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm), &name);
+  expect(name == MPI_ERR_INFO_VALUE, "a bad hint", name);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Info_free(&info);
+}
+
 void check_use(int rounds) {
   if (weft::test::cuda().collectives == nullptr || size == 1) return;
   unsigned long late = 0;
@@ -258,6 +289,7 @@ int main(int argc, char** argv) {
       one_type_each(MPI_COMM_WORLD, round);
       if (round % 4 == 0 && size > 1) disagreement(MPI_COMM_WORLD, round % 8 == 0 ? 10 : -50);
     }
+    hints();
     left_alone();
   }
   check_use(rounds);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "coll/hints.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -41,8 +42,8 @@ config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
     "kernels move it; beyond, copy engines do"};
-config::Size max_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
-                        "blocks of a collective's kernel, at most; 0: by size, 64 or 128"};
+config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
+                         "blocks of a collective's kernel, at most; 0: by size, 64 or 128"};
 
 constexpr uint64_t kBellBytes = 64 << 10;  // of all ranks, that one block does well
 constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
@@ -220,25 +221,25 @@ Collectives start_of(const Call& call) {
 
 bool goes_in_parts(const Call& call, uint64_t largest) {
   return (call.what == bcast || call.what == Collective::reduce || call.what == allreduce) &&
-         largest * static_cast<uint64_t>(call.size - 1) > one_shot_max;
+         largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max);
 }
 
 uint32_t upto(uint64_t wanted, uint64_t most) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most));
 }
 
-void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts) {
+void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t max_blocks) {
   const uint64_t granules = device::kernel::granules(largest), all = parts ? granules : granules * size;
   plan.wire = Wire::packets;
   plan.threads = all <= 128 ? 128 : Collectives::kThreads;
-  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : size_t{max_blocks});
+  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : max_blocks);
 }
 
-void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, uint64_t pieces) {
+void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t max_blocks, uint64_t pieces) {
   const uint64_t each = parts ? (largest + size - 1) / size : largest;  // what goes to one rank
   plan.wire = Wire::blocks;
   plan.threads = Collectives::kThreads;
-  const size_t most = max_blocks != 0 ? size_t{max_blocks} : largest < kMany ? 64 : 128;
+  const size_t most = max_blocks != 0 ? max_blocks : largest < kMany ? 64 : 128;
   plan.blocks = upto(each / kBlockBytes, most);
   constexpr uint64_t kGrain = 128;
   const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
@@ -259,7 +260,7 @@ device::kernel::Reduction kernel_reduction(const Call& call) {
 bool computed(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
 
 bool suits(const Call& call) {
-  if (enabled.index() != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
+  if (value_for(call, enabled) != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
       call.inter())
     return false;
   switch (call.what) {
@@ -378,7 +379,7 @@ namespace {
 bool rings(const Call& call, uint64_t largest) {
   // A root's own block of scatter in place lies in a buffer that is not to be written.
   const bool writes_input = call.in_place && call.what == scatter;
-  return shape_of(call) && !writes_input && largest <= bell_max &&
+  return shape_of(call) && !writes_input && largest <= value_for(call, bell_max) &&
          largest * static_cast<uint64_t>(call.size) <= kBellBytes && !goes_in_parts(call, largest);
 }
 
@@ -387,7 +388,7 @@ bool rings(const Call& call, uint64_t largest) {
 bool pays(const Call& call, uint64_t largest) {
   if (call.what == Collective::bcast)  // between two ranks it is one message, whose sender does not wait
     return call.size > 2 || rings(call, largest);
-  return call.op != nullptr || largest <= moved_max;
+  return call.op != nullptr || largest <= value_for(call, moved_max);
 }
 
 Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
@@ -401,12 +402,13 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   if (call.op != nullptr) plan.collective.reduction = kernel_reduction(call);
   const uint32_t size = plan.collective.size;
   const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
-  const uint64_t most = vector ? packets_max : message_packets_max;
+  const size_t blocks = value_for(call, most_blocks);
+  const uint64_t most = value_for(call, vector ? packets_max : message_packets_max);
   const uint64_t each = parts ? (largest + size - 1) / size + 16 : largest;
   if (largest <= most && each <= room.packets)
-    by_packets(plan, largest, size, parts);
+    by_packets(plan, largest, size, parts, blocks);
   else
-    by_blocks(plan, largest, size, parts, room.pieces);
+    by_blocks(plan, largest, size, parts, blocks, room.pieces);
   if (const uint64_t bytes = bytes_aside(call); bytes != 0) {
     plan.memory = call.recv.memory;
     plan.aside = plan.collective.recv[0];

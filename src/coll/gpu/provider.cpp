@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "coll/circle.hpp"
 #include "coll/gpu/plan.hpp"
+#include "coll/hints.hpp"
 #include "core/instance.hpp"
 
 namespace weft::coll::gpu {
@@ -78,7 +79,7 @@ Status Provider::connect(const device::Memory& near) {
 }
 
 bool Provider::takes(const Call& call, uint64_t largest, const device::Memory& near) {
-  if (!wanted.is("on") || largest < least || !kind_of(call.what) ||
+  if (value_for(call, wanted) == 0 || largest < value_for(call, least) || !kind_of(call.what) ||
       !device::Nccl::computes(kernel_reduction(call)))
     return false;
   if (!std::exchange(tried_, true))

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hints: settings of collectives that a communicator has values of its own for, as info keys: coll.device is
+// weft_coll_device. All ranks have to give the same. Threading: under the instance lock.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/config.hpp"
+#include "coll/call.hpp"
+
+namespace weft::coll {
+
+/// The settings that may be hints.
+[[nodiscard]] std::span<const config::Setting* const> hintable();
+/// "weft_coll_device"
+[[nodiscard]] std::string hint_key(const config::Setting& setting);
+
+[[nodiscard]] size_t hinted_value(const core::Info& hints, const config::Setting& setting, size_t otherwise);
+/// The value for a call: its communicator's, else the setting's. Of a choice: the index of its word.
+[[nodiscard]] inline size_t value_for(const Call& call, const config::Size& setting) {
+  if (call.comm == nullptr || !call.comm->info) [[likely]]
+    return setting;
+  return hinted_value(*call.comm->info, setting, setting);
+}
+[[nodiscard]] inline size_t value_for(const Call& call, const config::Choice& setting) {
+  const auto own = static_cast<size_t>(setting.index());
+  if (call.comm == nullptr || !call.comm->info) [[likely]]
+    return own;
+  return hinted_value(*call.comm->info, setting, own);
+}
+
+}  // namespace weft::coll
