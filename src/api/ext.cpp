@@ -9,12 +9,11 @@
 
 #include "api/entry.hpp"
 #include "api/errors.hpp"
+#include "api/extension.hpp"
 #include "base/config.hpp"
 #include "coll/explain.hpp"
 #include "device/memory.hpp"
 #include "p2p/p2p.hpp"
-
-#define WEFT_EXPORT __attribute__((visibility("default")))
 
 namespace {
 
@@ -51,13 +50,12 @@ int explain(Ask&& ask, const char* query, char* text, int size, int* length) {
 extern "C" {
 
 WEFT_EXPORT int PMPIX_Query_cuda_support(void) { return weft::device::available() ? 1 : 0; }
-__attribute__((weak, alias("PMPIX_Query_cuda_support"))) WEFT_EXPORT int MPIX_Query_cuda_support(void);
+WEFT_ALIAS(MPIX_Query_cuda_support, (void));
 
 WEFT_EXPORT int PMPIX_Last_error_message(char* message, int size, int* length) {
   return hand_out(weft::api::last_error_message(), message, size, length);
 }
-__attribute__((weak, alias("PMPIX_Last_error_message"))) WEFT_EXPORT int MPIX_Last_error_message(
-    char* message, int size, int* length);
+WEFT_ALIAS(MPIX_Last_error_message, (char* message, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
   using weft::config::Origin;
@@ -74,8 +72,7 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
   }
   return hand_out(lines, text, size, length);
 }
-__attribute__((weak, alias("PMPIX_Settings"))) WEFT_EXPORT int MPIX_Settings(char* text, int size,
-                                                                             int* length);
+WEFT_ALIAS(MPIX_Settings, (char* text, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
   const auto state = weft::api::g_state.load();
@@ -87,20 +84,16 @@ WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
   if (state == weft::api::State::before_init) static_cast<void>(weft::device::open());
   return hand_out(weft::p2p::describe_paths(weft::api::g_instance), text, size, length);
 }
-__attribute__((weak, alias("PMPIX_Describe_paths"))) WEFT_EXPORT int MPIX_Describe_paths(char* text, int size,
-                                                                                         int* length);
+WEFT_ALIAS(MPIX_Describe_paths, (char* text, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Explain_send(const char* query, char* text, int size, int* length) {
   return explain(weft::p2p::explain_send, query, text, size, length);
 }
-__attribute__((weak, alias("PMPIX_Explain_send"))) WEFT_EXPORT int MPIX_Explain_send(const char* query,
-                                                                                     char* text, int size,
-                                                                                     int* length);
+WEFT_ALIAS(MPIX_Explain_send, (const char* query, char* text, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Explain_collective(const char* query, char* text, int size, int* length) {
   return explain(weft::coll::explain, query, text, size, length);
 }
-__attribute__((weak, alias("PMPIX_Explain_collective"))) WEFT_EXPORT int MPIX_Explain_collective(
-    const char* query, char* text, int size, int* length);
+WEFT_ALIAS(MPIX_Explain_collective, (const char* query, char* text, int size, int* length));
 
 }  // extern "C"

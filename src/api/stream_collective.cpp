@@ -8,13 +8,10 @@
 #include "api/check.hpp"
 #include "api/collective_arguments.hpp"
 #include "api/errors.hpp"
+#include "api/extension.hpp"
 #include "api/handles.hpp"
 #include "api/objects.hpp"
 #include "stream/queue.hpp"
-
-#define WEFT_EXPORT __attribute__((visibility("default")))
-/// PMPIX_X is defined; MPIX_X is its weak alias.
-#define WEFT_ALIAS(name, parameters) __attribute__((weak, alias("P" #name))) WEFT_EXPORT int name parameters
 
 namespace weft::api {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "api/check.hpp"
 #include "api/errors.hpp"
+#include "api/extension.hpp"
 #include "api/handles.hpp"
 #include "api/objects.hpp"
 #include "api/requests.hpp"
@@ -17,9 +18,6 @@
 #include "coll/construct.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/multiplex.hpp"
-
-#define WEFT_EXPORT __attribute__((visibility("default")))
-#define WEFT_ALIAS(name, parameters) __attribute__((weak, alias("P" #name))) WEFT_EXPORT int name parameters
 
 namespace weft::api {
 namespace {

@@ -183,6 +183,14 @@ class Copier : public Kernel {
   std::unique_ptr<Kernel> call_;  // under way
 };
 
+/// A turn of a kernel that ends when the word at `flag` is `value`.
+Kernel::Turn until(const ContextObject& context, Address flag, uint32_t value) {
+  const char* word = reach_from(context, flag, sizeof(uint32_t));
+  if (word == nullptr) return Kernel::Turn::illegal_address;
+  const uint32_t seen = __atomic_load_n(reinterpret_cast<const uint32_t*>(word), __ATOMIC_ACQUIRE);
+  return seen == value ? Kernel::Turn::ended : Kernel::Turn::idle;
+}
+
 class Spin : public Kernel {
  public:
   Spin(ContextObject& context, void** parameters)
@@ -190,12 +198,7 @@ class Spin : public Kernel {
         flag_(parameter<Address>(parameters, 0)),
         value_(parameter<uint32_t>(parameters, 1)) {}
   [[nodiscard]] std::unique_ptr<Kernel> again() const override { return std::make_unique<Spin>(*this); }
-  Turn turn(uint64_t) override {
-    const char* flag = reach_from(context_, flag_, sizeof(uint32_t));
-    if (flag == nullptr) return Turn::illegal_address;
-    const uint32_t seen = __atomic_load_n(reinterpret_cast<const uint32_t*>(flag), __ATOMIC_ACQUIRE);
-    return seen == value_ ? Turn::ended : Turn::idle;
-  }
+  Turn turn(uint64_t) override { return until(context_, flag_, value_); }
 
  private:
   ContextObject& context_;
@@ -214,10 +217,7 @@ class Work : public Kernel {
   Turn turn(uint64_t) override {
     if (rounds_ != 0) return --rounds_, Turn::worked;
     if (flag_ == 0) return Turn::ended;
-    const char* flag = reach_from(context_, flag_, sizeof(uint32_t));
-    if (flag == nullptr) return Turn::illegal_address;
-    const uint32_t seen = __atomic_load_n(reinterpret_cast<const uint32_t*>(flag), __ATOMIC_ACQUIRE);
-    return seen == value_ ? Turn::ended : Turn::idle;
+    return until(context_, flag_, value_);
   }
 
  private:
