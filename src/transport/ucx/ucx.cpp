@@ -25,6 +25,7 @@ config::Choice setting_failures("net.peer_failures", 0, {"on", "off"},
                                 "for it for ever, but UCX may use "
                                 "ways that cannot tell, such as shared memory between fake hosts.");
 
+constexpr unsigned kRounds = 16;
 constexpr uint64_t kFlushTime = 5 * kSecond, kCloseTime = kSecond;
 
 /// The death of a peer is to be seen within 5 seconds, unless the user has decided otherwise: UCX's own
@@ -175,7 +176,14 @@ size_t Ucx::poll(Receiver& receiver, size_t) {
     for (auto held = std::exchange(held_, {}); Link * link : held) deliver_early(*link);
   if (!ended_.empty()) [[unlikely]]
     fire_ended();
-  const unsigned moved = progress();
+  // Bulk data come in many fragments: several rounds at a time, until something is delivered that others wait
+  // for.
+  unsigned moved = 0;
+  for (unsigned round = 0; round < kRounds && delivered_ == 0; ++round) {
+    const unsigned now = progress();
+    moved += now;
+    if (now == 0) break;
+  }
   for (size_t i = 0; i < failing_.size();) {
     Link& link = *failing_[i];
     settle(link, receiver);
