@@ -368,6 +368,38 @@ TEST_F(IpcTest, InjectedFaultsAreNamedRefusals) {
   EXPECT_EQ(other.open(kPeer, answer.region, &answer.probe, near.memory()).error().code(), Errc::unsupported);
 }
 
+// What a real driver says when a block was freed and made anew while something of the old one is still
+// mapped.
+TEST_F(IpcTest, WhatIsLeftOfAnOldBlockMakesRoom) {
+  if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
+  constexpr uint64_t kBlock = 2 << 20;
+  ExportChild child(remote_device_);
+  Importer importer;
+  const Buffer near(Kind::device, 64);
+  Answer old = child.ask(Request::Type::allocate, 0, 4096, 2),
+         next = child.ask(Request::Type::allocate, 1, 4096, 2);
+  if (old.region.base / kBlock != next.region.base / kBlock) {
+    old = next;
+    next = child.ask(Request::Type::allocate, 2, 4096, 2);
+  }
+  ASSERT_EQ(old.region.base / kBlock, next.region.base / kBlock);
+  auto mapping = importer.open(kPeer, old.region, &old.probe, near.memory());
+  ASSERT_OK(mapping);
+  importer.release(*mapping);
+  const uint64_t closures = importer.closures();
+  ASSERT_EQ(cuda().fail("cuIpcOpenMemHandle:1:208"), 0);
+  auto fresh = importer.open(kPeer, next.region, nullptr, near.memory());
+  ASSERT_OK(fresh);
+  expect_content(**fresh, next.region, 4096, 2);
+  EXPECT_EQ(importer.mapped(), 1u) << "the idle one is closed";
+  EXPECT_NE(importer.closures(), closures) << "whoever kept it is told";
+  ASSERT_EQ(cuda().fail("cuIpcOpenMemHandle:1:208"), 0);
+  EXPECT_FALSE(importer.open(kPeer, old.region, nullptr, near.memory()).ok()) << "the other is in use";
+  expect_content(**fresh, next.region, 4096, 2);
+  importer.release(*fresh);
+  EXPECT_OK(importer.open(kPeer, old.region, nullptr, near.memory()));
+}
+
 TEST_F(IpcTest, NoPeerAccessIsANamedRefusal) {
   if (!cuda().emulated() || cuda().devices < 2) GTEST_SKIP() << "needs the emulated driver with 2 devices";
   ExportChild child(1);
