@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/ofi/library.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "base/config.hpp"
+
+namespace weft::transport::ofi {
+namespace {
+
+config::Text library_path{"net.ofi_library", "",
+                          "Path of libfabric instead of libfabric.so.1 as the dynamic linker finds it."};
+
+void* open_file() {
+  if (!library_path.value().empty()) return ::dlopen(library_path.value().c_str(), RTLD_NOW | RTLD_LOCAL);
+  // One that the program has loaded already is the one whose settings and hooks are in force.
+  if (void* loaded = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  return ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+template <class F>
+bool find(void* handle, const char* name, F& function) {
+  function = reinterpret_cast<F>(::dlsym(handle, name));
+  return function != nullptr;
+}
+
+Status load(Library& out) {
+  void* handle = open_file();
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    return Error(Errc::unsupported, std::string("libfabric cannot be loaded (") +
+                                        (reason != nullptr ? reason : "unknown reason") +
+                                        "): install the package libfabric1, or name it by WEFT_NET_OFI_LIBRARY");
+  }
+  if (!find(handle, "fi_version", out.version) || !find(handle, "fi_getinfo", out.getinfo) ||
+      !find(handle, "fi_freeinfo", out.freeinfo) || !find(handle, "fi_dupinfo", out.dupinfo) ||
+      !find(handle, "fi_fabric", out.fabric) || !find(handle, "fi_strerror", out.strerror))
+    return Error(Errc::unsupported, "what is called libfabric.so.1 here lacks functions of libfabric");
+  Dl_info where{};
+  if (::dladdr(reinterpret_cast<void*>(out.getinfo), &where) != 0 && where.dli_fname != nullptr)
+    out.path = where.dli_fname;
+  if (out.version() < abi::kVersion)
+    return Error(Errc::unsupported, "libfabric " + out.version_text() + " (" + out.path +
+                                        ") is too old: Weft needs 1.17 or newer");
+  return {};
+}
+
+}  // namespace
+
+std::string Library::version_text() const {
+  return std::to_string(version() >> 16) + "." + std::to_string(version() & 0xffff);
+}
+
+Error Library::error(const std::string& what, ssize_t code) const {
+  return Error(Errc::other, what + " (" + strerror(static_cast<int>(code < 0 ? -code : code)) + ")");
+}
+
+Result<const Library*> library() {
+  static Library opened;
+  static const Status outcome = load(opened);
+  if (!outcome) return Error(outcome.error().code(), outcome.error().message());
+  return &opened;
+}
+
+}  // namespace weft::transport::ofi

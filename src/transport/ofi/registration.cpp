@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/ofi/registration.hpp"
+
+#include "base/config.hpp"
+
+namespace weft::transport::ofi {
+namespace {
+
+config::Size most{"net.ofi_registrations", 1024, 0, 1 << 20,
+                  "Registrations kept for buffers that are not in use at the moment, where the provider holds "
+                  "no pages for them."};
+config::Size most_bytes{"net.ofi_registration_bytes", size_t{4} << 30, 0, size_t{1} << 44,
+                        "Bytes that registrations kept for buffers out of use may cover."};
+
+constexpr int kLookBack = 8;  // regions that begin before a buffer and may hold it
+
+}  // namespace
+
+Registrations::Registrations(Endpoint& endpoint, uint64_t access)
+    : endpoint_(endpoint), access_(access), keep_(!endpoint.wants(abi::kMrAllocated)) {}
+
+Region* Registrations::find(uintptr_t start, size_t length, uint64_t buffer_id) {
+  auto at = regions_.upper_bound(start);
+  for (int looked = 0; looked < kLookBack && at != regions_.begin(); ++looked) {
+    Region& region = *(--at)->second;
+    if (start + length <= region.start + region.length && region.buffer_id == buffer_id) return &region;
+  }
+  return nullptr;
+}
+
+Result<Region*> Registrations::acquire(const std::byte* start, size_t length, const device::Memory& memory) {
+  const auto address = reinterpret_cast<uintptr_t>(start);
+  if (Region* region = find(address, length, memory.buffer_id)) {
+    if (region->users++ == 0) idle_.erase(region->idle);
+    ++counters_.hits;
+    return region;
+  }
+  ++counters_.misses;
+  auto mr = endpoint_.add_memory(start, length, access_, memory);
+  if (!mr) return std::move(mr).error();
+  auto region = std::make_unique<Region>(Region{address, length, memory.buffer_id, std::move(*mr), 1, {}});
+  Region* out = region.get();
+  regions_.emplace(address, std::move(region));
+  ++counters_.count;
+  counters_.bytes += length;
+  return out;
+}
+
+void Registrations::release(Region* region) {
+  if (--region->users != 0) return;
+  region->idle = idle_.insert(idle_.end(), region);
+  if (!keep_ || region->buffer_id != 0) return drop(region);
+  while (idle_.size() > most || (counters_.bytes > most_bytes && !idle_.empty())) {
+    ++counters_.evictions;
+    drop(idle_.front());
+  }
+}
+
+void Registrations::drop(Region* region) {
+  idle_.erase(region->idle);
+  --counters_.count;
+  counters_.bytes -= region->length;
+  const auto [first, last] = regions_.equal_range(region->start);
+  for (auto at = first; at != last; ++at)
+    if (at->second.get() == region) {
+      regions_.erase(at);
+      return;
+    }
+}
+
+void Registrations::clear() {
+  idle_.clear();
+  regions_.clear();
+}
+
+}  // namespace weft::transport::ofi

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Two or more processes of a made-up job that talk over libfabric, for tests. The test's own process opens no
+// libfabric, so that it may fork; the environment chooses the provider.
+#pragma once
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+#include "transport/ofi/ofi.hpp"
+
+namespace weft::test {
+
+using transport::Buffer;
+using transport::Completion;
+using transport::Peer;
+
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+constexpr int kSkipped = 77;
+
+/// Fails the process that calls it, with a line that says where.
+#define CHECK(condition)                                                                   \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      std::fprintf(stderr, "%s:%d: failed: %s (process %u)\n", __FILE__, __LINE__, #condition, \
+                   ::weft::test::Side::current);                                           \
+      std::fflush(stderr);                                                                 \
+      ::_exit(1);                                                                          \
+    }                                                                                      \
+  } while (0)
+
+/// One process: its network, what it received, what it lost.
+class Side final : public transport::Receiver, private transport::Directory {
+ public:
+  static inline Peer current = 0;
+  Peer self;
+  std::unique_ptr<transport::Network> net;
+  using Handler = std::function<void(Peer, const std::byte*, size_t)>;
+  std::vector<std::pair<Peer, std::string>> losses;
+  std::vector<std::string> addresses;
+
+  void deliver(Peer source, const std::byte* message, size_t size) override {
+    CHECK(reinterpret_cast<uintptr_t>(message) % 8 == 0);
+    if (handler_)
+      handler_(source, message, size);
+    else
+      early_.emplace_back(source, std::vector<std::byte>(message, message + size));
+  }
+  /// Gives `handler` what comes until done(), and what came before anybody asked.
+  bool take_until(const Handler& handler, const std::function<bool()>& done, double seconds = 30) {
+    handler_ = [&](Peer source, const std::byte* message, size_t size) {
+      if (done())
+        early_.emplace_back(source, std::vector<std::byte>(message, message + size));
+      else
+        handler(source, message, size);
+    };
+    while (!early_.empty() && !done()) {
+      const auto [source, message] = std::move(early_.front());
+      early_.pop_front();
+      handler(source, message.data(), message.size());
+    }
+    const bool in_time = until(done, seconds);
+    handler_ = nullptr;
+    return in_time;
+  }
+  void lost(Peer peer, const Error& why) override { losses.emplace_back(peer, why.message()); }
+  Result<std::string> address(Peer peer) override { return addresses[peer]; }
+  void begin() { net->start(*this); }
+
+  size_t poll() { return net->poll(*this, 64); }
+  /// Polls until done() or for that long; whether it was done.
+  bool until(const std::function<bool()>& done, double seconds = 30) {
+    const double end = now() + seconds;
+    while (!done()) {
+      if (now() > end) return false;
+      poll();
+    }
+    return true;
+  }
+  void send(Peer to, const void* data, size_t size) {
+    std::byte* room = nullptr;
+    CHECK(until([&] { return (room = net->reserve(to, size)) != nullptr; }));
+    if (size != 0) std::memcpy(room, data, size);
+    net->commit(to, size);
+  }
+
+ private:
+  Handler handler_;
+  std::deque<std::pair<Peer, std::vector<std::byte>>> early_;
+};
+
+/// The end of a fetch, to be waited for.
+struct Fetched : Completion {
+  bool over = false;
+  Status outcome;
+  Fetched() : Completion{fire} {}
+  static void fire(Completion& self, Status status) {
+    auto& fetched = static_cast<Fetched&>(self);
+    CHECK(!fetched.over);
+    fetched.over = true;
+    fetched.outcome = std::move(status);
+  }
+};
+
+using Body = std::function<void(Side&)>;
+
+/// One process a body; all know each other's addresses when the bodies start. The exit codes; SIGKILL is -9;
+/// kSkipped everywhere when libfabric or the provider is not there.
+inline std::vector<int> run(const std::vector<Body>& bodies, const std::vector<std::string>& jobs = {}) {
+  const size_t count = bodies.size();
+  std::vector<std::array<int, 2>> up(count), down(count);
+  for (size_t i = 0; i < count; ++i)
+    if (::pipe(up[i].data()) != 0 || ::pipe(down[i].data()) != 0) return {};
+  std::vector<pid_t> children;
+  for (size_t i = 0; i < count; ++i) {
+    const pid_t child = ::fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    ::alarm(100);
+    Side side;
+    side.self = Side::current = static_cast<Peer>(i);
+    if (auto loaded = config::load(); !loaded) {
+      std::fprintf(stderr, "%s\n", loaded.error().message().c_str());
+      ::_exit(1);
+    }
+    launch::Job job;
+    job.rank = static_cast<int>(i);
+    job.size = static_cast<int>(count);
+    job.id = jobs.empty() ? "test" : jobs[i];
+    auto opened = transport::ofi::Ofi::open(job);
+    std::string own(512, '\0');
+    if (opened) {
+      side.net = std::move(*opened);
+      own = side.net->address();
+    } else {
+      std::fprintf(stderr, "skipped: needs libfabric1 and its provider: %s\n", opened.error().message().c_str());
+    }
+    own.resize(512);
+    CHECK(::write(up[i][1], own.data(), 512) == 512);
+    for (size_t peer = 0; peer < count; ++peer) {
+      std::string text(512, '\0');
+      CHECK(::read(down[i][0], text.data(), 512) == 512);
+      side.addresses.push_back(text);
+    }
+    if (!opened) ::_exit(kSkipped);
+    side.begin();
+    bodies[i](side);
+    side.net->close();
+    ::_exit(0);
+  }
+  std::string all;
+  for (size_t i = 0; i < count; ++i) {
+    std::string text(512, '\0');
+    if (::read(up[i][0], text.data(), 512) != 512) text[0] = '\0';
+    all += text;
+  }
+  for (size_t i = 0; i < count; ++i)
+    if (::write(down[i][1], all.data(), all.size()) != static_cast<ssize_t>(all.size())) return {};
+  std::vector<int> codes;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+  }
+  for (size_t i = 0; i < count; ++i)
+    for (const int fd : {up[i][0], up[i][1], down[i][0], down[i][1]}) ::close(fd);
+  return codes;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Registrations with a real endpoint: found again, bounded, dropped at once where the provider holds pages.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/config.hpp"
+#include "transport/ofi/registration.hpp"
+
+namespace {
+
+using namespace weft;
+using namespace weft::transport::ofi;
+namespace ofi = weft::transport::ofi;
+
+class RegistrationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("WEFT_NET_OFI_REGISTRATIONS", "4", 1);
+    ASSERT_TRUE(config::load());
+    auto opened = library();
+    if (!opened) GTEST_SKIP() << "skipped: needs libfabric1: " << opened.error().message();
+    auto choice = choose(**opened, 0);
+    if (!choice) GTEST_SKIP() << "skipped: needs libfabric1: " << choice.error().message();
+    auto made = Endpoint::create(**opened, std::move(*choice), 64);
+    ASSERT_TRUE(made) << made.error().message();
+    endpoint = std::move(*made);
+  }
+  std::unique_ptr<Endpoint> endpoint;
+  std::byte memory[1 << 16]{};
+};
+
+TEST_F(RegistrationTest, FoundAgainWhileInUse) {
+  Registrations cache(*endpoint, ofi::abi::kRemoteRead);
+  auto whole = cache.acquire(memory, sizeof memory, {});
+  ASSERT_TRUE(whole);
+  auto part = cache.acquire(memory + 100, 1000, {});
+  ASSERT_TRUE(part);
+  EXPECT_EQ(*whole, *part);
+  EXPECT_EQ(cache.counters().hits, 1U);
+  EXPECT_EQ(cache.counters().misses, 1U);
+  cache.release(*whole);
+  cache.release(*part);
+}
+
+TEST_F(RegistrationTest, IdleOnesAreKeptOnlyWithoutPages) {
+  Registrations cache(*endpoint, ofi::abi::kRemoteRead);
+  cache.release(*cache.acquire(memory, 4096, {}));
+  EXPECT_EQ(cache.counters().count, endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
+  cache.release(*cache.acquire(memory, 4096, {}));
+  EXPECT_EQ(cache.counters().hits, endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
+}
+
+TEST_F(RegistrationTest, IdleOnesAreBounded) {
+  Registrations cache(*endpoint, ofi::abi::kRemoteRead);
+  for (size_t i = 0; i < 16; ++i) cache.release(*cache.acquire(memory + i * 4096, 4096, {}));
+  EXPECT_LE(cache.counters().count, 4U);
+  if (!endpoint->wants(ofi::abi::kMrAllocated)) {
+    EXPECT_EQ(cache.counters().evictions, 12U);
+  }
+  // The oldest went, the newest is there.
+  const auto before = cache.counters().hits;
+  cache.release(*cache.acquire(memory, 4096, {}));
+  EXPECT_EQ(cache.counters().hits, before);
+}
+
+TEST_F(RegistrationTest, AnotherBufferAtTheSameAddressIsAnother) {
+  Registrations cache(*endpoint, ofi::abi::kRemoteRead);
+  device::Memory first, second;
+  first.buffer_id = 1;
+  second.buffer_id = 2;
+  auto a = cache.acquire(memory, 4096, first);
+  auto b = cache.acquire(memory, 4096, second);
+  ASSERT_TRUE(a);
+  ASSERT_TRUE(b);
+  EXPECT_NE(*a, *b);
+  cache.release(*a);
+  cache.release(*b);
+  EXPECT_EQ(cache.counters().count, 0U);
+}
+
+}  // namespace

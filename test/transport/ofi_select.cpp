@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which provider and which interface is taken: made-up offers, made-up sysfs trees.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "transport/ofi/nic.hpp"
+#include "transport/ofi/select.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace weft::transport::ofi;
+
+/// A machine of two NUMA nodes; a GPU and one NIC share a switch on the second.
+class Machine {
+ public:
+  Machine() {
+    char name[] = "sysfs-XXXXXX";
+    root_ = fs::absolute(::mkdtemp(name));
+    pci("pci0000:00", "0000:00:01.0", "0000:01:00.0", 0);  // a NIC
+    pci("pci0000:80", "0000:80:01.0", "0000:81:00.0", 1);  // a NIC behind the switch of the GPU
+    pci("pci0000:80", "0000:80:01.0", "0000:82:00.0", 1);  // the GPU
+    pci("pci0000:80", "0000:80:02.0", "0000:83:00.0", 1);  // a NIC behind another switch
+    write("devices/system/node/node0/cpulist", "0-511");
+    write("devices/system/node/node1/cpulist", "512-1023");
+    interface("lo", 772, false, 0);
+    interface("eth0", 1, true, 1000);
+    interface("eth1", 1, true, 25000);
+    interface("docker0", 1, false, 0);
+    fs::create_directories(root_ / "class/net/docker0/bridge");
+  }
+  ~Machine() { fs::remove_all(root_); }
+  [[nodiscard]] std::string path() const { return root_.string(); }
+
+ private:
+  void write(const fs::path& file, const std::string& text) const {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text << "\n";
+  }
+  void pci(const std::string& bridge, const std::string& port, const std::string& device, int node) const {
+    const fs::path real = fs::path("devices") / bridge / port / device;
+    write(real / "numa_node", std::to_string(node));
+    fs::create_directories(root_ / "bus/pci/devices");
+    fs::create_symlink(root_ / real, root_ / "bus/pci/devices" / device);
+  }
+  void interface(const std::string& name, int type, bool real, int speed) const {
+    const fs::path folder = fs::path("class/net") / name;
+    write(folder / "type", std::to_string(type));
+    if (speed != 0) write(folder / "speed", std::to_string(speed));
+    if (real) fs::create_directories(root_ / folder / "device");
+  }
+  fs::path root_;
+};
+
+Offer rdma(const char* provider, const char* interface, const char* pci) {
+  Offer offer;
+  offer.provider = provider;
+  offer.interface = interface;
+  offer.pci = pci;
+  return offer;
+}
+Offer socket(const char* provider, const char* interface, bool loopback = false, bool link_local = false) {
+  Offer offer;
+  offer.provider = provider;
+  offer.interface = interface;
+  offer.format = 2;
+  offer.loopback = loopback;
+  offer.link_local = link_local;
+  return offer;
+}
+
+class SelectTest : public testing::Test {
+ protected:
+  Machine machine;
+  Wishes wishes{"", "", false, 0, machine.path()};
+  std::string taken(const std::vector<Offer>& offers) {
+    auto picked = pick(offers, wishes);
+    if (!picked) return "error: " + picked.error().message();
+    return offers[picked->index].provider + "/" + offers[picked->index].interface;
+  }
+};
+
+TEST_F(SelectTest, DistanceByPcieThenByNode) {
+  const auto at = [&](const char* pci) { return place_of_pci(machine.path(), pci); };
+  const Place gpu = at("0000:82:00.0");
+  EXPECT_EQ(distance(at("0000:81:00.0"), gpu), Distance::same_switch);
+  EXPECT_EQ(distance(at("0000:83:00.0"), gpu), Distance::same_bridge);
+  EXPECT_EQ(distance(at("0000:01:00.0"), gpu), Distance::across_nodes);
+  EXPECT_EQ(distance(at("0000:99:00.0"), gpu), Distance::unknown);
+  EXPECT_EQ(distance(at("0000:01:00.0"), Place{"", {0}}), Distance::same_node);
+}
+
+TEST_F(SelectTest, FastProvidersBeforeSockets) {
+  EXPECT_EQ(taken({socket("tcp;ofi_rxm", "eth0"), rdma("verbs;ofi_rxm", "mlx5_0", "0000:01:00.0")}),
+            "verbs;ofi_rxm/mlx5_0");
+  EXPECT_EQ(taken({rdma("verbs;ofi_rxm", "mlx5_0", ""), rdma("cxi", "cxi0", "")}), "cxi/cxi0");
+  EXPECT_EQ(taken({socket("net", "eth0"), rdma("shm", "shm", ""), socket("udp;ofi_rxd", "eth0"),
+                   rdma("lnx", "shm+tcp", ""), socket("tcp;ofi_rxm", "eth0")}),
+            "tcp;ofi_rxm/eth0");
+}
+
+TEST_F(SelectTest, WhatIsAskedForIsTaken) {
+  wishes.provider = "udp";
+  EXPECT_EQ(taken({socket("tcp", "eth0"), socket("udp;ofi_rxd", "eth0")}), "udp;ofi_rxd/eth0");
+  wishes.provider = "";
+  wishes.environment = true;  // FI_PROVIDER=lnx: libfabric offers nothing else
+  EXPECT_EQ(taken({rdma("lnx", "shm+cxi0", "")}), "lnx/shm+cxi0");
+  wishes.environment = false;
+  wishes.provider = "verbs";
+  EXPECT_NE(taken({socket("tcp", "eth0")}).find("WEFT_NET_OFI_PROVIDER=verbs, it offers: tcp/eth0"), std::string::npos);
+  wishes.provider = "";
+  EXPECT_NE(taken({}).find("it offers: nothing"), std::string::npos);
+}
+
+TEST_F(SelectTest, SocketsTakeTheFastestRealInterface) {
+  EXPECT_EQ(taken({socket("tcp", "lo", true), socket("tcp", "docker0"), socket("tcp", "eth0"),
+                   socket("tcp", "eth1", false, true), socket("tcp", "eth1")}),
+            "tcp/eth1");
+  EXPECT_EQ(taken({socket("tcp", "lo", true), socket("tcp", "docker0")}), "tcp/docker0");
+  EXPECT_EQ(taken({socket("tcp", "lo", true)}), "tcp/lo");
+}
+
+TEST_F(SelectTest, AdaptersOfTheNearestNodeInTurn) {
+  // This thread runs on cores of node 0 (0-511), where there is one adapter of two addresses.
+  const std::vector<Offer> offers = {rdma("cxi", "cxi2", "0000:83:00.0"), rdma("cxi", "cxi0", "0000:01:00.0"),
+                                     rdma("cxi", "cxi0", "0000:01:00.0"), rdma("cxi", "cxi1", "0000:81:00.0")};
+  EXPECT_EQ(taken(offers), "cxi/cxi0");
+  wishes.local_rank = 1;
+  EXPECT_EQ(taken(offers), "cxi/cxi0");
+  const std::vector<Offer> far = {rdma("cxi", "cxi1", "0000:81:00.0"), rdma("cxi", "cxi2", "0000:83:00.0")};
+  EXPECT_EQ(taken(far), "cxi/cxi2");
+  wishes.local_rank = 2;
+  EXPECT_EQ(taken(far), "cxi/cxi1");
+}
+
+TEST_F(SelectTest, ARankTakesItsPlaceInTheList) {
+  const std::vector<Offer> offers = {rdma("cxi", "cxi0", ""), rdma("cxi", "cxi1", "")};
+  wishes.nics = "cxi1,cxi0";
+  EXPECT_EQ(taken(offers), "cxi/cxi1");
+  wishes.local_rank = 3;
+  EXPECT_EQ(taken(offers), "cxi/cxi0");
+  wishes.nics = "cxi9";
+  EXPECT_NE(taken(offers).find("WEFT_NET_OFI_NIC=cxi9"), std::string::npos);
+}
+
+TEST(Loopback, ByAddress) {
+  const unsigned char v4[16] = {2, 0, 0, 0, 127, 0, 0, 1}, other[16] = {2, 0, 0, 0, 10, 0, 0, 1};
+  EXPECT_TRUE(is_loopback(2, v4, sizeof v4));
+  EXPECT_FALSE(is_loopback(2, other, sizeof other));
+  EXPECT_FALSE(is_loopback(2, v4, 4));
+  EXPECT_FALSE(is_loopback(10, v4, sizeof v4));
+}
+
+}  // namespace
