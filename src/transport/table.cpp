@@ -5,6 +5,7 @@
 
 #include "base/config.hpp"
 #include "transport/network.hpp"
+#include "transport/ofi/ofi.hpp"
 #include "transport/ucx/ucx.hpp"
 
 namespace weft::transport {
@@ -20,7 +21,7 @@ struct Entry {
   Result<std::unique_ptr<Network>> (*open)(const launch::Job& job);
 };
 /// In the order in which `auto` tries them.
-constexpr Entry kNetworks[] = {{"ucx", ucx::open}};
+constexpr Entry kNetworks[] = {{"ucx", ucx::open}, {"ofi", ofi::open}};
 
 constexpr char kVersion[] = WEFT_VERSION;
 

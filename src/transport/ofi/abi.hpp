@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of libfabric's binary interface that Weft uses, declared here so that no header of it is needed to
-// build (docs/adr/0013). Names are libfabric's without "fi_" and "FI_"; fields keep theirs. The structures only
-// ever grow at their ends, tables of operations say their size: test/transport/ofi_abi.cpp compares what is
+// build (docs/adr/0013-libfabric.md). Names are libfabric's without "fi_" and "FI_"; fields keep theirs. The structures only
+// ever grow at their ends, tables of operations say their size: test/network/ofi_abi_test.cpp compares what is
 // here with the headers where they are installed.
 #pragma once
 #include <sys/types.h>
