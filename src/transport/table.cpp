@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The networks there are, the choice among them, and what is published about it.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/config.hpp"
 #include "transport/network.hpp"
@@ -20,8 +25,19 @@ struct Entry {
   const char* name;
   Result<std::unique_ptr<Network>> (*open)(const launch::Job& job);
 };
-/// In the order in which `auto` tries them.
 constexpr Entry kNetworks[] = {{"ucx", ucx::open}, {"ofi", ofi::open}};
+
+/// UCX would work on Slingshot too, by sockets. All ranks see the same kind of host.
+bool libfabric_first() {
+  return std::getenv("FI_PROVIDER") != nullptr || ::access("/sys/class/cxi", F_OK) == 0;
+}
+
+/// In the order in which `auto` tries them.
+std::vector<Entry> in_order() {
+  std::vector<Entry> order(std::begin(kNetworks), std::end(kNetworks));
+  if (libfabric_first()) std::reverse(order.begin(), order.end());
+  return order;
+}
 
 constexpr char kVersion[] = WEFT_VERSION;
 
@@ -76,7 +92,7 @@ class Cards final : public Directory {
 Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange) {
   const launch::Job& job = exchange.job();
   std::string tried;
-  for (const Entry& entry : kNetworks) {
+  for (const Entry& entry : in_order()) {
     if (!setting_net.is("auto") && !setting_net.is(entry.name)) continue;
     auto network = entry.open(job);
     if (network) {

@@ -16,7 +16,7 @@
 
 namespace declared = weft::transport::ofi::abi;
 
-#define SAME(ours, our_field, theirs, their_field)                          \
+#define SAME(ours, our_field, theirs, their_field)                                     \
   static_assert(offsetof(declared::ours, our_field) == offsetof(theirs, their_field)); \
   static_assert(sizeof(declared::ours::our_field) == sizeof(static_cast<theirs*>(nullptr)->their_field))
 #define EACH(ours, theirs, field) SAME(ours, field, struct theirs, field)

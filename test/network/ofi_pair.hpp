@@ -32,14 +32,14 @@ inline double now() {
 constexpr int kSkipped = 77;
 
 /// Fails the process that calls it, with a line that says where.
-#define CHECK(condition)                                                                   \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
+#define CHECK(condition)                                                                       \
+  do {                                                                                         \
+    if (!(condition)) {                                                                        \
       std::fprintf(stderr, "%s:%d: failed: %s (process %u)\n", __FILE__, __LINE__, #condition, \
-                   ::weft::test::Side::current);                                           \
-      std::fflush(stderr);                                                                 \
-      ::_exit(1);                                                                          \
-    }                                                                                      \
+                   ::weft::test::Side::current);                                               \
+      std::fflush(stderr);                                                                     \
+      ::_exit(1);                                                                              \
+    }                                                                                          \
   } while (0)
 
 /// One process: its network, what it received, what it lost.
@@ -115,6 +115,17 @@ struct Fetched : Completion {
   }
 };
 
+inline bool all_are(const std::vector<int>& codes, int value) {
+  for (const int code : codes)
+    if (code != value) return false;
+  return true;
+}
+inline std::string text(const std::vector<int>& codes) {
+  std::string all;
+  for (const int code : codes) all += std::to_string(code) + " ";
+  return all;
+}
+
 using Body = std::function<void(Side&)>;
 
 /// One process a body; all know each other's addresses when the bodies start. The exit codes; SIGKILL is -9;
@@ -148,7 +159,8 @@ inline std::vector<int> run(const std::vector<Body>& bodies, const std::vector<s
       side.net = std::move(*opened);
       own = side.net->address();
     } else {
-      std::fprintf(stderr, "skipped: needs libfabric1 and its provider: %s\n", opened.error().message().c_str());
+      std::fprintf(stderr, "skipped: needs libfabric1 and its provider: %s\n",
+                   opened.error().message().c_str());
     }
     own.resize(512);
     CHECK(::write(up[i][1], own.data(), 512) == 512);

@@ -110,7 +110,8 @@ TEST_F(SelectTest, WhatIsAskedForIsTaken) {
   EXPECT_EQ(taken({rdma("lnx", "shm+cxi0", "")}), "lnx/shm+cxi0");
   wishes.environment = false;
   wishes.provider = "verbs";
-  EXPECT_NE(taken({socket("tcp", "eth0")}).find("WEFT_NET_OFI_PROVIDER=verbs, it offers: tcp/eth0"), std::string::npos);
+  EXPECT_NE(taken({socket("tcp", "eth0")}).find("WEFT_NET_OFI_PROVIDER=verbs, it offers: tcp/eth0"),
+            std::string::npos);
   wishes.provider = "";
   EXPECT_NE(taken({}).find("it offers: nothing"), std::string::npos);
 }
@@ -126,7 +127,8 @@ TEST_F(SelectTest, SocketsTakeTheFastestRealInterface) {
 TEST_F(SelectTest, AdaptersOfTheNearestNodeInTurn) {
   // This thread runs on cores of node 0 (0-511), where there is one adapter of two addresses.
   const std::vector<Offer> offers = {rdma("cxi", "cxi2", "0000:83:00.0"), rdma("cxi", "cxi0", "0000:01:00.0"),
-                                     rdma("cxi", "cxi0", "0000:01:00.0"), rdma("cxi", "cxi1", "0000:81:00.0")};
+                                     rdma("cxi", "cxi0", "0000:01:00.0"),
+                                     rdma("cxi", "cxi1", "0000:81:00.0")};
   EXPECT_EQ(taken(offers), "cxi/cxi0");
   wishes.local_rank = 1;
   EXPECT_EQ(taken(offers), "cxi/cxi0");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of libfabric's binary interface that Weft uses, declared here so that no header of it is needed to
-// build (docs/adr/0013-libfabric.md). Names are libfabric's without "fi_" and "FI_"; fields keep theirs. The structures only
-// ever grow at their ends, tables of operations say their size: test/network/ofi_abi_test.cpp compares what is
-// here with the headers where they are installed.
+// build (docs/adr/0014-libfabric.md). Names are libfabric's without "fi_" and "FI_"; fields keep theirs. The
+// structures only ever grow at their ends, tables of operations say their size: test/network/ofi_abi_test.cpp
+// compares what is here with the headers where they are installed.
 #pragma once
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -21,22 +21,21 @@ inline constexpr uint32_t kVersion = version(1, 17);
 
 // Capabilities, also flags of completions.
 inline constexpr uint64_t kRma = 1ULL << 2, kTagged = 1ULL << 3, kRead = 1ULL << 8, kRecv = 1ULL << 10,
-                          kSend = 1ULL << 11, kTransmit = kSend, kRemoteRead = 1ULL << 12,
-                          kHmem = 1ULL << 47;
+                          kSend = 1ULL << 11, kTransmit = kSend, kRemoteRead = 1ULL << 12, kHmem = 1ULL << 47;
 // Mode bits.
 inline constexpr uint64_t kContext = 1ULL << 59, kContext2 = 1ULL << 52;
 inline constexpr uint64_t kOrderSas = 1ULL << 8;
 // What the provider wants of registrations.
 inline constexpr int kMrLocal = 1 << 2, kMrVirtAddr = 1 << 4, kMrAllocated = 1 << 5, kMrProvKey = 1 << 6,
                      kMrEndpoint = 1 << 9, kMrHmem = 1 << 10;
-inline constexpr int kEndpointRdm = 3;         // enum fi_ep_type
-inline constexpr int kThreadDomain = 3;        // enum fi_threading
-inline constexpr int kProgressManual = 2;      // enum fi_progress
-inline constexpr int kResourcesManaged = 2;    // enum fi_resource_mgmt
-inline constexpr int kCqFormatTagged = 4;      // enum fi_cq_format
-inline constexpr int kWaitNone = 0;            // enum fi_wait_obj
-inline constexpr int kControlEnable = 6;       // fi_control: FI_ENABLE
-inline constexpr int kBusPci = 1;              // enum fi_bus_type
+inline constexpr int kEndpointRdm = 3;       // enum fi_ep_type
+inline constexpr int kThreadDomain = 3;      // enum fi_threading
+inline constexpr int kProgressManual = 2;    // enum fi_progress
+inline constexpr int kResourcesManaged = 2;  // enum fi_resource_mgmt
+inline constexpr int kCqFormatTagged = 4;    // enum fi_cq_format
+inline constexpr int kWaitNone = 0;          // enum fi_wait_obj
+inline constexpr int kControlEnable = 6;     // fi_control: FI_ENABLE
+inline constexpr int kBusPci = 1;            // enum fi_bus_type
 inline constexpr int kHmemSystem = 0, kHmemCuda = 1;
 inline constexpr uint32_t kFormatSockaddr = 1, kFormatIn = 2, kFormatIn6 = 3;
 // Errors beyond errno's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bulk data: buffers that peers may read, and reads of theirs. A read is complete when the data is in place here,
-// so the reader alone knows the end of a transfer and tells the owner.
+// Bulk data: buffers that peers may read, and reads of theirs. A read is complete when the data is in place
+// here, so the reader alone knows the end of a transfer and tells the owner.
 #include <algorithm>
 #include <cstring>
 
@@ -12,6 +12,8 @@ namespace {
 
 config::Size reads{"net.ofi_reads", 64, 1, 128, "Reads of peers' memory that libfabric is given at once."};
 
+constexpr size_t kMostRefused = 4;  // fetches that libfabric has no room for, before we try again later
+
 struct Key {
   uint64_t remote;  ///< of the first byte, as the provider wants it named
   uint64_t key;
@@ -21,12 +23,17 @@ static_assert(sizeof(Key) <= kMaxKey);
 
 }  // namespace
 
+size_t most_reads() { return reads; }
+
 bool Ofi::takes(const device::Memory& memory) const {
   switch (memory.kind) {
     case device::MemoryKind::host:
-    case device::MemoryKind::host_pinned: return true;
-    case device::MemoryKind::cuda_device: return endpoint_->choice().hmem;
-    case device::MemoryKind::cuda_managed: return false;
+    case device::MemoryKind::host_pinned:
+      return true;
+    case device::MemoryKind::cuda_device:
+      return endpoint_->choice().hmem;
+    case device::MemoryKind::cuda_managed:
+      return false;
   }
   return false;
 }
@@ -54,68 +61,77 @@ void Ofi::fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, 
                                         " bytes goes beyond what the peer exposed"));
   Contact& from = contact(peer);
   if (!connect(from))
-    return fail(Error(Errc::proc_aborted, "process " + std::to_string(peer) + " has ended or cannot be reached"));
+    return fail(
+        Error(Errc::proc_aborted, "process " + std::to_string(peer) + " has ended or cannot be reached"));
   if (local.length == 0) return ended_.push_back({&done, {}});
-  auto* fetch = new Fetch{&done, peer, nullptr, 0, {}};
+  Region* region = nullptr;
   if (endpoint_->registers_local(local.memory)) {
-    auto region = local_.acquire(local.address, local.length, local.memory);
-    if (!region) {
-      delete fetch;
-      return fail(std::move(region).error());
-    }
-    fetch->region = *region;
+    auto registered = local_.acquire(local.address, local.length, local.memory);
+    if (!registered) return fail(std::move(registered).error());
+    region = *registered;
+  }
+  auto* fetch = fetch_slab_.create(Fetch{
+      &done, peer, region, local.address, content.remote + offset, content.key, local.length, 0, 0, {}});
+  if (fetch == nullptr) {
+    if (region != nullptr) local_.release(region);
+    return fail(Error(Errc::no_mem, "too many reads by libfabric at once"));
   }
   fetches_.push_back(fetch);
-  fetch->left = static_cast<uint32_t>((local.length + piece_ - 1) / piece_);
-  for (size_t at = 0; at < local.length; at += piece_) {
-    auto* read = new Read{};
-    read->kind = Operation::Kind::read;
-    read->fetch = fetch;
-    read->to = local.address + at;
-    read->size = std::min(piece_, local.length - at);
-    read->from = content.remote + offset + at;
-    read->key = content.key;
-    waiting_reads_.push_back(read);
-  }
-  start_waiting_reads();
+  waiting_.push_back(fetch);
+  start_reads();
 }
 
-void Ofi::start_waiting_reads() {
-  while (!waiting_reads_.empty() && reads_under_way_ < reads) {
-    Read* read = waiting_reads_.front();
-    Contact& from = contact(read->fetch->peer);
-    const ssize_t code =
-        from.state == Contact::State::lost
-            ? -ECONNRESET
-            : endpoint_->read(read->to, read->size,
-                              read->fetch->region != nullptr ? read->fetch->region->mr->mem_desc : nullptr,
-                              from.address, read->from, read->key, read);
-    if (code == -EAGAIN) return;
-    waiting_reads_.pop_front();
-    ++reads_under_way_;
-    if (code != 0) finish_read(read, endpoint_->library().error("libfabric cannot read", code));
+void Ofi::start_reads() {
+  size_t refused = 0;
+  while (!waiting_.empty() && !free_reads_.empty()) {
+    Fetch* fetch = waiting_.front();
+    if (!start_read(*fetch)) {  // this peer may be the reason: others get a chance
+      if (++refused == std::min(kMostRefused, waiting_.size())) return;
+      std::rotate(waiting_.begin(), waiting_.begin() + 1, waiting_.end());
+      continue;
+    }
+    if (fetch->begun < fetch->length) continue;
+    waiting_.pop_front();
+    if (fetch->reads == 0) finish_fetch(fetch);  // its peer was lost meanwhile
   }
+}
+
+/// The next part of a fetch. False: libfabric has no room now.
+bool Ofi::start_read(Fetch& fetch) {
+  const size_t at = fetch.begun, size = std::min(piece_, fetch.length - at);
+  void* desc = fetch.region != nullptr ? fetch.region->mr->mem_desc : nullptr;
+  Contact& from = contact(fetch.peer);
+  ssize_t code = -ECONNRESET;
+  if (from.state != Contact::State::lost && fetch.outcome.ok()) {
+    Read* read = free_reads_.back();
+    read->fetch = &fetch;
+    code = endpoint_->read(fetch.to + at, size, desc, from.address, fetch.from + at, fetch.key, read);
+    if (code == -EAGAIN) return false;
+    if (code == 0) {
+      free_reads_.pop_back();
+      ++fetch.reads;
+      fetch.begun += size;
+      return true;
+    }
+  }
+  if (fetch.outcome.ok()) fetch.outcome = endpoint_->library().error("libfabric cannot read", code);
+  fetch.begun = fetch.length;
+  return true;
 }
 
 /// A read that failed says nothing about its peer's life: the pulse will tell.
 void Ofi::finish_read(Read* read, Status outcome) {
   Fetch* fetch = read->fetch;
-  --reads_under_way_;
-  delete read;
+  free_reads_.push_back(read);
   if (!outcome.ok() && fetch->outcome.ok()) fetch->outcome = std::move(outcome);
-  if (--fetch->left == 0) finish_fetch(fetch);
+  if (--fetch->reads == 0 && fetch->begun == fetch->length) finish_fetch(fetch);
 }
 
 void Ofi::finish_fetch(Fetch* fetch) {
   std::erase(fetches_, fetch);
   if (fetch->region != nullptr) local_.release(fetch->region);
-  if (fetch->done != nullptr) {
-    if (fetch->outcome.ok())
-      fetch->done->done(*fetch->done, {});
-    else
-      ended_.push_back({fetch->done, std::move(fetch->outcome)});
-  }
-  delete fetch;
+  if (fetch->done != nullptr) ended_.push_back({fetch->done, std::move(fetch->outcome)});
+  fetch_slab_.destroy(fetch);
 }
 
 /// The receiver learns at once; libfabric may still hold the reads for a while.

@@ -18,7 +18,8 @@ int enable(T& object) {
 
 }  // namespace
 
-Result<std::unique_ptr<Endpoint>> Endpoint::create(const Library& library, Choice choice, size_t completions) {
+Result<std::unique_ptr<Endpoint>> Endpoint::create(const Library& library, Choice choice,
+                                                   size_t completions) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint(library, std::move(choice)));
   WEFT_TRY(endpoint->open(completions));
   return endpoint;
@@ -42,12 +43,14 @@ Status Endpoint::open(size_t completions) {
   cq_attr.format = abi::kCqFormatTagged;
   cq_attr.wait_obj = abi::kWaitNone;
   abi::Cq* cq = nullptr;
-  if (const int code = domain->ops->cq_open(domain, &cq_attr, &cq, nullptr)) return failed("fi_cq_open", code);
+  if (const int code = domain->ops->cq_open(domain, &cq_attr, &cq, nullptr))
+    return failed("fi_cq_open", code);
   cq_.reset(cq);
   abi::AvAttr av_attr{};
   av_attr.type = info->domain_attr->av_type;
   abi::Av* av = nullptr;
-  if (const int code = domain->ops->av_open(domain, &av_attr, &av, nullptr)) return failed("fi_av_open", code);
+  if (const int code = domain->ops->av_open(domain, &av_attr, &av, nullptr))
+    return failed("fi_av_open", code);
   av_.reset(av);
   abi::Ep* ep = nullptr;
   if (const int code = domain->ops->endpoint(domain, info, &ep, nullptr)) return failed("fi_endpoint", code);

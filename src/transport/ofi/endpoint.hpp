@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoint: libfabric's objects of one reliable, connectionless endpoint, closed in order, and the few calls on
-// them. What returns ssize_t returns libfabric's code: 0, or negative; -EAGAIN: later, after reading completions.
+// Endpoint: libfabric's objects of one reliable, connectionless endpoint, closed in order, and the few calls
+// on them. What returns ssize_t returns libfabric's code: 0, or negative; -EAGAIN: later, after reading
+// completions.
 #pragma once
 #include <cerrno>
 #include <memory>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether somebody still listens at a TCP address. Providers over sockets try for ever to connect to a process
-// that has died and say "try again" meanwhile, as they do for one that computes: the kernel knows the difference.
+// Whether somebody still listens at a TCP address. Providers over sockets try for ever to connect to a
+// process that has died and say "try again" meanwhile, as they do for one that computes: the kernel knows the
+// difference.
 #pragma once
 #include <memory>
 #include <string>

@@ -30,9 +30,10 @@ Status load(Library& out) {
   void* handle = open_file();
   if (handle == nullptr) {
     const char* reason = ::dlerror();
-    return Error(Errc::unsupported, std::string("libfabric cannot be loaded (") +
-                                        (reason != nullptr ? reason : "unknown reason") +
-                                        "): install the package libfabric1, or name it by WEFT_NET_OFI_LIBRARY");
+    return Error(Errc::unsupported,
+                 std::string("libfabric cannot be loaded (") +
+                     (reason != nullptr ? reason : "unknown reason") +
+                     "): install the package libfabric1, or name it by WEFT_NET_OFI_LIBRARY");
   }
   if (!find(handle, "fi_version", out.version) || !find(handle, "fi_getinfo", out.getinfo) ||
       !find(handle, "fi_freeinfo", out.freeinfo) || !find(handle, "fi_dupinfo", out.dupinfo) ||

@@ -12,8 +12,8 @@ namespace weft::transport::ofi {
 /// The library's few exported functions; everything else goes through the objects' tables.
 struct Library {
   uint32_t (*version)();
-  int (*getinfo)(uint32_t version, const char* node, const char* service, uint64_t flags, const abi::Info* hints,
-                 abi::Info** found);
+  int (*getinfo)(uint32_t version, const char* node, const char* service, uint64_t flags,
+                 const abi::Info* hints, abi::Info** found);
   void (*freeinfo)(abi::Info*);
   abi::Info* (*dupinfo)(const abi::Info*);
   int (*fabric)(abi::FabricAttr*, abi::Fabric**, void* context);
@@ -25,7 +25,8 @@ struct Library {
   [[nodiscard]] Error error(const std::string& what, ssize_t code) const;
 };
 
-/// The library, opened at the first call. Errc::unsupported: it is not there, or too old; says what was tried.
+/// The library, opened at the first call. Errc::unsupported: it is not there, or too old; says what was
+/// tried.
 [[nodiscard]] Result<const Library*> library();
 
 }  // namespace weft::transport::ofi

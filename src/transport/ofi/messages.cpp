@@ -15,7 +15,8 @@ bool Messages::grow() {
   const size_t count = std::min(kSlab, most_ - made_);
   if (count == 0) return false;
   auto slab = std::make_unique<Slab>();
-  slab->memory.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, (count * bytes_ + kPage - 1) & ~(kPage - 1))));
+  slab->memory.reset(
+      static_cast<std::byte*>(std::aligned_alloc(kPage, (count * bytes_ + kPage - 1) & ~(kPage - 1))));
   if (slab->memory == nullptr) {
     failure_ = Error(Errc::no_mem, "no memory for network messages");
     return false;

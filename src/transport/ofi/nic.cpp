@@ -62,11 +62,16 @@ bool split_at_bridge(const std::string& path, std::string& bridge, std::string& 
 
 const char* name(Distance distance) {
   switch (distance) {
-    case Distance::same_switch: return "same PCIe switch";
-    case Distance::same_bridge: return "same PCIe host bridge";
-    case Distance::same_node: return "same NUMA node";
-    case Distance::across_nodes: return "another NUMA node";
-    case Distance::unknown: break;
+    case Distance::same_switch:
+      return "same PCIe switch";
+    case Distance::same_bridge:
+      return "same PCIe host bridge";
+    case Distance::same_node:
+      return "same NUMA node";
+    case Distance::across_nodes:
+      return "another NUMA node";
+    case Distance::unknown:
+      break;
   }
   return "distance unknown";
 }

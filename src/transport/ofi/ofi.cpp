@@ -17,15 +17,14 @@ config::Size message_bytes{"net.ofi_message_bytes", 32 << 10, 4 << 10, 1 << 20,
 config::Size receives{"net.ofi_receives", 64, 4, 4096, "Receives of messages that are posted to libfabric."};
 config::Size sends{"net.ofi_sends", 128, 8, 4096, "Messages that may be on their way out through libfabric."};
 
-// A tag: the sender, what it says, and some bits of the job's name, so that a late message of another job that
-// had our port is known. 48 bits, which all providers have.
+// A tag: the sender, what it says, and some bits of the job's name, so that a late message of another job
+// that had our port is known. 48 bits, which all providers have.
 constexpr uint64_t kGoodbye = uint64_t{1} << 32;
 constexpr int kJobShift = 34;
 constexpr uint64_t kJobMask = uint64_t{0x3fff} << kJobShift;
 constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 
 constexpr size_t kReadAtOnce = 16;  // completions
-constexpr size_t kMostReads = 128;  // beside messages: what completion queues must hold
 constexpr size_t kBeats = 128;
 constexpr time_t kGoodbyeSeconds = 2;
 constexpr size_t kPerPeer = 4;  // a peer that takes nothing may hold this part of all sends: one in kPerPeer
@@ -44,15 +43,21 @@ Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
       sends_(*endpoint_, Operation::Kind::send, rounded(message_bytes), sends),
       receives_(*endpoint_, Operation::Kind::receive, rounded(message_bytes), receives),
       contacts_(static_cast<size_t>(job.size)),
+      reads_(most_reads()),
       piece_(std::min(endpoint_->info().ep_attr->max_msg_size, size_t{1} << 30)),
-      pulse_(std::make_unique<Pulse>()) {}
+      pulse_(std::make_unique<Pulse>()) {
+  for (Read& read : reads_) {
+    read.kind = Operation::Kind::read;
+    free_reads_.push_back(&read);
+  }
+}
 
 Result<std::unique_ptr<Network>> Ofi::open(const launch::Job& job) {
   auto opened = library();
   if (!opened) return std::move(opened).error();
   auto choice = choose(**opened, job.local_rank);
   if (!choice) return std::move(choice).error();
-  auto endpoint = Endpoint::create(**opened, std::move(*choice), receives + sends + kMostReads + kBeats);
+  auto endpoint = Endpoint::create(**opened, std::move(*choice), receives + sends + most_reads() + kBeats);
   if (!endpoint) return std::move(endpoint).error();
   std::unique_ptr<Ofi> network(new Ofi(job, std::move(*endpoint)));
   WEFT_TRY(network->prepare());
@@ -69,7 +74,8 @@ Status Ofi::prepare() {
   pulse_region_ = std::move(*region);
   for (size_t i = 0; i < receives; ++i) {
     Message* message = receives_.take();
-    if (message == nullptr) return Error(receives_.failure().error().code(), receives_.failure().error().message());
+    if (message == nullptr)
+      return Error(receives_.failure().error().code(), receives_.failure().error().message());
     post(*message);
   }
   auto name = endpoint_->name();
@@ -93,8 +99,8 @@ std::string Ofi::description() const {
                      "), provider " + provider_ + " over " + endpoint_->info().domain_attr->name + " (" +
                      choice.why + "), device memory " + (choice.hmem ? "taken" : "staged");
   if (kept.misses != 0)
-    text += ", registrations: " + std::to_string(kept.count) + " of " + std::to_string(kept.bytes) + " bytes, " +
-            std::to_string(kept.hits) + " hits, " + std::to_string(kept.misses) + " misses, " +
+    text += ", registrations: " + std::to_string(kept.count) + " of " + std::to_string(kept.bytes) +
+            " bytes, " + std::to_string(kept.hits) + " hits, " + std::to_string(kept.misses) + " misses, " +
             std::to_string(kept.evictions) + " evictions";
   return text;
 }
@@ -118,9 +124,10 @@ Status Ofi::look_up(Contact& contact) {
                                   " at process " + std::to_string(contact.peer) +
                                   ": name one for all by FI_PROVIDER or WEFT_NET_OFI_PROVIDER");
   if (card->loopback && card->place != place_)
-    return Error(Errc::other, "process " + std::to_string(contact.peer) +
-                                  " is on another host, but libfabric's only address there is of its loopback "
-                                  "interface: give its host a network, or name one by WEFT_NET_OFI_NIC");
+    return Error(Errc::other,
+                 "process " + std::to_string(contact.peer) +
+                     " is on another host, but libfabric's only address there is of its loopback "
+                     "interface: give its host a network, or name one by WEFT_NET_OFI_NIC");
   auto address = endpoint_->insert(card->address);
   if (!address) return std::move(address).error();
   contact.address = *address;
@@ -219,7 +226,7 @@ size_t Ofi::poll(Receiver& receiver, size_t limit) {
     for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += received(entry, receiver);
   }
   delivered += drain_completions(&receiver, limit);
-  if (!waiting_reads_.empty()) start_waiting_reads();
+  if (!waiting_.empty()) start_reads();
   watch_over();
   if (!losses_.empty() || !ended_.empty()) [[unlikely]]
     report(receiver);
@@ -253,9 +260,15 @@ size_t Ofi::complete(const abi::CqEntry& entry, Receiver* receiver) {
       if (receiver != nullptr) return received(entry, *receiver);
       stored_.push_back(entry);
       break;
-    case Operation::Kind::send: sends_.give_back(static_cast<Message*>(operation)); break;
-    case Operation::Kind::read: finish_read(static_cast<Read*>(operation), {}); break;
-    case Operation::Kind::beat: static_cast<Contact::Beat*>(operation)->contact->beating = false; break;
+    case Operation::Kind::send:
+      sends_.give_back(static_cast<Message*>(operation));
+      break;
+    case Operation::Kind::read:
+      finish_read(static_cast<Read*>(operation), {});
+      break;
+    case Operation::Kind::beat:
+      static_cast<Contact::Beat*>(operation)->contact->beating = false;
+      break;
   }
   return 0;
 }
@@ -310,7 +323,8 @@ bool Ofi::take_error() {
   }
   switch (operation->kind) {
     case Operation::Kind::receive: {
-      if (error.err != ECANCELED) log::write(log::Level::debug, "libfabric: a receive failed: %s", why.c_str());
+      if (error.err != ECANCELED)
+        log::write(log::Level::debug, "libfabric: a receive failed: %s", why.c_str());
       post(static_cast<Message&>(*operation));
       break;
     }
@@ -318,11 +332,13 @@ bool Ofi::take_error() {
       auto* message = static_cast<Message*>(operation);
       Contact& to = contact(message->peer);
       sends_.give_back(message);
-      lose(to, Error(Errc::proc_aborted, "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
+      lose(to, Error(Errc::proc_aborted,
+                     "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
       break;
     }
     case Operation::Kind::read:
-      finish_read(static_cast<Read*>(operation), Error(Errc::other, "a read by libfabric failed (" + why + ")"));
+      finish_read(static_cast<Read*>(operation),
+                  Error(Errc::other, "a read by libfabric failed (" + why + ")"));
       break;
     case Operation::Kind::beat: {
       Contact& of = *static_cast<Contact::Beat*>(operation)->contact;
@@ -344,7 +360,10 @@ void Ofi::lose(Contact& of, Error why) {
 }
 
 void Ofi::report(Receiver& receiver) {
-  for (Ended& ended : std::exchange(ended_, {})) ended.done->done(*ended.done, std::move(ended.outcome));
+  reported_.swap(ended_);  // more may end meanwhile
+  for (Ended& ended : reported_) ended.done->done(*ended.done, std::move(ended.outcome));
+  reported_.clear();
+  if (losses_.empty()) return;
   for (auto& [peer, why] : std::exchange(losses_, {})) receiver.lost(peer, why);
 }
 
@@ -369,7 +388,8 @@ void Ofi::close() {
   if (endpoint_ == nullptr) return;
   leave();
   endpoint_->shut();
-  for (Fetch* fetch : std::exchange(fetches_, {})) delete fetch;
+  waiting_.clear();
+  for (Fetch* fetch : std::exchange(fetches_, {})) fetch_slab_.destroy(fetch);
   exposed_.clear();
   local_.clear();
   sends_.deregister();

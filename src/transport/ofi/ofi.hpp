@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libfabric transport. Messages are tagged ones of one endpoint, received into a pool; the tag names the sender.
-// Bulk data is read from the peer's memory (RMA). A peer's end is seen by reading a word of its memory now and
-// then. Threading: as transport.hpp; progress happens in poll() and close() only, never within a delivery.
+// libfabric transport. Messages are tagged ones of one endpoint, received into a pool; the tag names the
+// sender. Bulk data is read from the peer's memory (RMA). A peer's end is seen by reading a word of its
+// memory now and then. Threading: as transport.hpp; progress happens in poll() and close() only, never within
+// a delivery.
 #pragma once
 #include <deque>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/slab.hpp"
 #include "transport/network.hpp"
 #include "transport/ofi/contact.hpp"
 #include "transport/ofi/endpoint.hpp"
@@ -16,6 +18,9 @@
 #include "transport/ofi/registration.hpp"
 
 namespace weft::transport::ofi {
+
+/// The setting net.ofi_reads.
+[[nodiscard]] size_t most_reads();
 
 class Ofi final : public Network {
  public:
@@ -48,14 +53,15 @@ class Ofi final : public Network {
     Completion* done;  // null: fired already, because the peer is lost
     Peer peer;
     Region* region = nullptr;  // of the local buffer, where it must be registered
-    uint32_t left = 0;         // reads that have not ended
+    std::byte* to;
+    uint64_t from, key;  // of the first byte
+    size_t length;
+    size_t begun = 0;    // bytes that reads were begun for
+    uint32_t reads = 0;  // that have not ended
     Status outcome;
   };
   struct Read : Operation {
     Fetch* fetch;
-    std::byte* to;
-    size_t size;
-    uint64_t from, key;
   };
   struct Ended {  // to be fired by poll()
     Completion* done;
@@ -85,8 +91,8 @@ class Ofi final : public Network {
   void report(Receiver& receiver);
 
   // bulk.cpp
-  void start_read(Read* read);
-  void start_waiting_reads();
+  void start_reads();
+  bool start_read(Fetch& fetch);
   void finish_read(Read* read, Status outcome);
   void finish_fetch(Fetch* fetch);
   void abandon_fetches(const Contact& contact, const Error& why);
@@ -108,17 +114,19 @@ class Ofi final : public Network {
   Registrations exposed_, local_;
   Messages sends_, receives_;
   Message* reserved_ = nullptr;
-  std::vector<Message*> unposted_;  // libfabric had no room for these receives
+  std::vector<Message*> unposted_;    // libfabric had no room for these receives
   std::vector<abi::CqEntry> stored_;  // messages that came while leave() flushed
   std::vector<std::unique_ptr<Contact>> contacts_;
   std::vector<Contact*> known_;    // those that exist, in the order of their coming
   std::vector<Contact*> backlog_;  // with unsent messages
   std::vector<std::pair<Peer, Error>> losses_;
-  std::vector<Ended> ended_;
+  std::vector<Ended> ended_, reported_;
 
-  size_t reads_under_way_ = 0;
-  std::deque<Read*> waiting_reads_;
+  std::vector<Read> reads_;  // as many as may be under way
+  std::vector<Read*> free_reads_;
+  std::deque<Fetch*> waiting_;  // of which parts are still to be begun
   std::vector<Fetch*> fetches_;
+  Slab<Fetch> fetch_slab_{1 << 18};
   size_t piece_;  // bytes that one read may fetch
 
   struct Pulse {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whether peers are alive: now and then a word of each one's memory is read. A peer that computes and does not
-// look answers late (sockets) or by its adapter alone, takes no receive of its pool for it, and has one question
-// at most to answer; the read fails when its connection breaks. One that said goodbye is not asked any more.
+// Whether peers are alive: now and then a word of each one's memory is read. A peer that computes and does
+// not look answers late (sockets) or by its adapter alone, takes no receive of its pool for it, and has one
+// question at most to answer; the read fails when its connection breaks. One that said goodbye is not asked
+// any more.
 #include <ctime>
 
 #include "base/config.hpp"
@@ -15,7 +16,7 @@ config::Size interval{"net.ofi_keepalive_ms", 1000, 0, 600000,
                       "Milliseconds between two looks whether the peers are alive; 0: never."};
 
 constexpr uint32_t kPollsPerLook = 64;
-constexpr size_t kPeersAtOnce = 128;     // asked in one interval; more take their turns
+constexpr size_t kPeersAtOnce = 128;         // asked in one interval; more take their turns
 constexpr int64_t kGraceMilliseconds = 200;  // a goodbye may still be on its way
 
 int64_t now() {
@@ -71,7 +72,8 @@ void Ofi::knock(Contact& of) {
 
 void Ofi::pulse_failed(Contact& of, std::string why) {
   if (of.state != Contact::State::open || of.suspect_since != 0) return;
-  log::write(log::Level::debug, "libfabric: the pulse of process %u cannot be read: %s", of.peer, why.c_str());
+  log::write(log::Level::debug, "libfabric: the pulse of process %u cannot be read: %s", of.peer,
+             why.c_str());
   of.suspect_since = now();
   of.suspicion = std::move(why);
   suspects_.push_back(&of);

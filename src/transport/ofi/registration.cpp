@@ -6,9 +6,10 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Size most{"net.ofi_registrations", 1024, 0, 1 << 20,
-                  "Registrations kept for buffers that are not in use at the moment, where the provider holds "
-                  "no pages for them."};
+config::Size most{
+    "net.ofi_registrations", 1024, 0, 1 << 20,
+    "Registrations kept for buffers that are not in use at the moment, where the provider holds "
+    "no pages for them."};
 config::Size most_bytes{"net.ofi_registration_bytes", size_t{4} << 30, 0, size_t{1} << 44,
                         "Bytes that registrations kept for buffers out of use may cover."};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registrations: memory registered with the endpoint, found again while it is in use, and kept after that where
-// this is safe. There are no allocator hooks, so Weft does not learn when memory is freed: an idle registration
-// is kept only with providers whose registrations hold addresses and no pages (those that do not ask for
-// FI_MR_ALLOCATED: sockets, shared memory). The others have caches of their own, with the kernel's or the
-// allocator's notice of what is freed, so that registering again is quick. Bounded in count and bytes.
+// Registrations: memory registered with the endpoint, found again while it is in use, and kept after that
+// where this is safe. There are no allocator hooks, so Weft does not learn when memory is freed: an idle
+// registration is kept only with providers whose registrations hold addresses and no pages (those that do not
+// ask for FI_MR_ALLOCATED: sockets, shared memory). The others have caches of their own, with the kernel's or
+// the allocator's notice of what is freed, so that registering again is quick. Bounded in count and bytes.
 #pragma once
 #include <cstdint>
 #include <list>

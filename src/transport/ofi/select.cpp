@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/config.hpp"
+#include "device/memory.hpp"
 #include "transport/ofi/nic.hpp"
 
 namespace weft::transport::ofi {
@@ -24,15 +25,18 @@ config::Text provider{"net.ofi_provider", "",
 config::Text nic{"net.ofi_nic", "",
                  "Network interface (libfabric domain) of a rank, as cxi0 or eth0; of several in a list, "
                  "local rank n takes number n."};
-config::Choice hmem{"net.ofi_hmem",
-                    0,
-                    {"off", "on"},
-                    "Whether libfabric is given device memory itself (FI_HMEM) where its provider takes it."};
+config::Choice hmem{
+    "net.ofi_hmem",
+    0,
+    {"auto", "on", "off"},
+    "Whether libfabric is asked to take GPU memory itself (FI_HMEM): auto, of network adapters; on, "
+    "of sockets too, where it copies through the host."};
 
 /// Best first; a provider that is not listed comes after them, before tcp.
 constexpr std::array kFast = {"cxi", "opx", "psm2", "efa", "verbs", "psm3"};
 /// Taken only when asked for: one host only, unreliable underneath, replaced by others, or no transport.
-constexpr std::array kUnasked = {"shm", "sm2", "udp", "sockets", "net", "lnx", "ofi_rxd", "ofi_mrail", "off_coll"};
+constexpr std::array kUnasked = {"shm", "sm2",     "udp",       "sockets", "net",
+                                 "lnx", "ofi_rxd", "ofi_mrail", "off_coll"};
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -194,17 +198,17 @@ bool is_loopback(uint32_t format, const void* address, size_t size) {
 
 Result<Picked> pick(const std::vector<Offer>& offers, const Wishes& wishes) {
   const auto names = split(wishes.nics, ',');
-  const std::string mine =
-      names.empty() ? "" : names[static_cast<size_t>(wishes.local_rank) % names.size()];
+  const std::string mine = names.empty() ? "" : names[static_cast<size_t>(wishes.local_rank) % names.size()];
   std::vector<size_t> fit;
   for (size_t i = 0; i < offers.size(); ++i)
     if (wanted(offers[i], wishes) && (mine.empty() || offers[i].interface == mine)) fit.push_back(i);
   if (fit.empty())
-    return Error(Errc::unsupported,
-                 "libfabric offers no usable provider (" +
-                     (wishes.provider.empty() ? std::string() : "WEFT_NET_OFI_PROVIDER=" + wishes.provider + ", ") +
-                     (mine.empty() ? std::string() : "WEFT_NET_OFI_NIC=" + mine + ", ") +
-                     "it offers: " + list(offers) + ")");
+    return Error(
+        Errc::unsupported,
+        "libfabric offers no usable provider (" +
+            (wishes.provider.empty() ? std::string() : "WEFT_NET_OFI_PROVIDER=" + wishes.provider + ", ") +
+            (mine.empty() ? std::string() : "WEFT_NET_OFI_NIC=" + mine + ", ") +
+            "it offers: " + list(offers) + ")");
   size_t best = offers.size();
   for (const size_t i : fit) {
     if (best == offers.size()) best = i;
@@ -222,8 +226,9 @@ Result<Choice> choose(const Library& library, int local_rank) {
   Wishes wishes{provider.value(), nic.value(), std::getenv("FI_PROVIDER") != nullptr, local_rank};
   Error why(Errc::unsupported, "libfabric was not asked");
   for (const bool device_memory : {true, false}) {
-    if (device_memory && !hmem.is("on")) continue;
+    if (device_memory && (hmem.is("off") || !device::available())) continue;
     auto choice = choose_from(library, ask(library, device_memory), wishes);
+    if (choice && device_memory && hmem.is("auto") && over_ip(choice->info->fabric_attr->prov_name)) continue;
     if (choice) {
       choice->hmem = device_memory;
       return choice;

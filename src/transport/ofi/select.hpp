@@ -24,18 +24,18 @@ struct Choice {
 
 /// One of what is offered, as far as choosing needs it. Separate from libfabric's structure for tests.
 struct Offer {
-  std::string provider;   ///< "tcp;ofi_rxm"
-  std::string interface;  ///< domain name: "eth0", "cxi0", "mlx5_0"
-  std::string pci;        ///< of the NIC: "0000:17:00.0"; empty: not told
-  uint32_t format = 0;    ///< of its addresses
+  std::string provider;                       ///< "tcp;ofi_rxm"
+  std::string interface;                      ///< domain name: "eth0", "cxi0", "mlx5_0"
+  std::string pci;                            ///< of the NIC: "0000:17:00.0"; empty: not told
+  uint32_t format = 0;                        ///< of its addresses
   bool loopback = false, link_local = false;  ///< by its address
   size_t speed = 0;                           ///< bits a second; 0: not told
 };
 /// What the user asked for.
 struct Wishes {
-  std::string provider;    ///< setting net.ofi_provider
-  std::string nics;        ///< setting net.ofi_nic
-  bool environment;        ///< FI_PROVIDER is set: libfabric has filtered already
+  std::string provider;  ///< setting net.ofi_provider
+  std::string nics;      ///< setting net.ofi_nic
+  bool environment;      ///< FI_PROVIDER is set: libfabric has filtered already
   int local_rank = 0;
   std::string sysfs = "/sys";
 };
