@@ -45,7 +45,7 @@ weft_wrapper(mpic++ C++ CXX "g++ c++ clang++")
 # --- the command line ---
 configure_file(${CMAKE_SOURCE_DIR}/cli/weft/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft/_version.py @ONLY)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/cli/weft ${CMAKE_BINARY_DIR}/cli/weft DESTINATION ${python_root}
-        FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.csv" PATTERN "__pycache__" EXCLUDE)
 if(NOT SKBUILD)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/weft.sh DESTINATION bin RENAME weft)
 endif()

@@ -136,6 +136,17 @@ static void reduce_figures(const struct bench_run* run, double figure, struct be
   if (run->program->rate) spread_rate(run, row);
 }
 
+// Means over the ranks, and what of the communication the computation hid.
+static void reduce_overlap(const struct bench_run* run, struct bench_row* row) {
+  const double mine[2] = {run->pure_us, run->compute_us};
+  double sums[2] = {0, 0};
+  MPI_Reduce(mine, sums, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  row->pure = sums[0] / run->ranks;
+  row->compute = sums[1] / run->ranks;
+  const double hidden = row->pure > 0 ? 100 - 100 * (row->average - row->compute) / row->pure : 0;
+  row->overlap = hidden < 0 ? 0 : hidden > 100 ? 100 : hidden;
+}
+
 static struct bench_row one_size(struct bench_run* run, struct bench_kinds kinds, size_t size) {
   const struct bench_options* options = &run->options;
   const bool large = size > BENCH_LARGE;
@@ -146,6 +157,7 @@ static struct bench_row one_size(struct bench_run* run, struct bench_kinds kinds
   double figure =
       run->program->measure(run, size, row.iterations, large ? options->warmup_large : options->warmup);
   reduce_figures(run, figure, &row);
+  if (run->program->overlap) reduce_overlap(run, &row);
   bench_samples_end(run, row.percentiles);
   if (options->validate) row.valid = validate(run, size);
   return row;

@@ -19,7 +19,8 @@ struct bench_program {
   const char* column;  ///< "Latency (us)"
   const char* field;   ///< the same in JSON: latency_us
   enum bench_shape shape;
-  bool rate;  ///< measure() returns messages/s of this sender; bandwidth and rate of all pairs are printed
+  bool overlap;  ///< measure() sets pure_us and compute_us of the run: how much computation hides is printed
+  bool rate;     ///< measure() returns messages/s of this sender; bandwidth and rate of all pairs are printed
   struct bench_defaults defaults;
   /// Bytes that the send and the receive buffer must have for messages of `size` bytes.
   size_t (*capacity)(const struct bench_run* run, size_t size);
@@ -37,6 +38,7 @@ struct bench_run {
   int peer;     ///< pair programs: the other rank of the pair
   bool sender;  ///< pair programs: this rank is in the first half
   struct bench_samples samples;
+  double pure_us, compute_us;  ///< programs with `overlap`: without computation; the computation
   struct bench_buffer send, receive;
 };
 

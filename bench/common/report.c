@@ -26,13 +26,16 @@ void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) 
     printf("# Percentiles over single iterations: reading the clock adds %.3f us to each\n",
            bench_clock_cost());
   char text[64];
-  if (program->shape == BENCH_COLLECTIVE) {
+  if (program->shape == BENCH_COLLECTIVE && !program->overlap) {
     snprintf(text, sizeof text, "Avg Latency%s", unit(program->column));
   } else {
     snprintf(text, sizeof text, "%s", program->column);
   }
   printf("# %-*s%*s", SIZE_COLUMN - 2, "Size", FIELD_COLUMN, text);
   if (program->rate) printf("%*s", FIELD_COLUMN, "Messages/s");
+  if (program->overlap)
+    printf("%*s%*s%*s", FIELD_COLUMN, "Compute(us)", FIELD_COLUMN, "Pure Comm.(us)", FIELD_COLUMN,
+           "Overlap(%)");
   if (run->options.full) {
     printf("%*s%*s%*s", FIELD_COLUMN, program->rate ? "Min MB/s" : "Min Latency(us)", FIELD_COLUMN,
            program->rate ? "Max MB/s" : "Max Latency(us)", ITERATIONS_COLUMN, "Iterations");
@@ -49,6 +52,9 @@ void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) 
 void bench_report_row(const struct bench_run* run, const struct bench_row* row) {
   printf("%-*zu%*.2f", SIZE_COLUMN, row->size, FIELD_COLUMN, row->average);
   if (run->program->rate) printf("%*.2f", FIELD_COLUMN, row->rate);
+  if (run->program->overlap)
+    printf("%*.2f%*.2f%*.2f", FIELD_COLUMN, row->compute, FIELD_COLUMN, row->pure, FIELD_COLUMN,
+           row->overlap);
   if (run->options.full) {
     printf("%*.2f%*.2f%*ld", FIELD_COLUMN, row->minimum, FIELD_COLUMN, row->maximum, ITERATIONS_COLUMN,
            row->iterations);
@@ -95,6 +101,9 @@ static void put_row(FILE* file, const struct bench_run* run, const struct bench_
   const char* unit_of = run->program->rate ? "mb_s" : "us";
   if (run->program->shape != BENCH_TWO)
     fprintf(file, ", \"min_%s\": %.4f, \"max_%s\": %.4f", unit_of, row->minimum, unit_of, row->maximum);
+  if (run->program->overlap)
+    fprintf(file, ", \"compute_us\": %.4f, \"pure_us\": %.4f, \"overlap_percent\": %.2f", row->compute,
+            row->pure, row->overlap);
   if (run->program->rate) fprintf(file, ", \"messages_per_s\": %.1f", row->rate);
   if (run->options.percentile_count) put_percentiles(file, run, row);
   if (run->options.validate) fprintf(file, ", \"valid\": %s", row->valid ? "true" : "false");

@@ -10,6 +10,7 @@ struct bench_row {
   struct bench_kinds kinds;
   size_t size;
   double average, minimum, maximum;  ///< programs of two ranks: all three are rank 0's figure
+  double pure, compute, overlap;     ///< programs with `overlap` only; us, us, percent
   double rate;                       ///< messages/s, programs with `rate` only
   double percentiles[BENCH_MAX_PERCENTILES];
   long iterations;

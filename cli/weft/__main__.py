@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 
-from weft import __version__, bench, doctor, explain, info
+from weft import __version__, bench, doctor, explain, info, report
 from weft.output import Failure, Refusal
 
-COMMANDS = (info, doctor, explain, bench)
+COMMANDS = (info, doctor, explain, bench, report)
 EPILOG = (
     "Exit status: 0 done, all is well; 1 tried, and something is wrong; 2 bad input, or something needed is missing."
 )

@@ -4,7 +4,9 @@ import ctypes
 
 LIBRARY = "libnvidia-ml.so.1"
 MAX_LINKS = 18
-LINK_GB_S = {1: 20, 2: 25, 3: 25, 4: 25, 5: 50, 6: 50}  # one link, one direction, by NVLink version
+# One link, one direction, by what nvmlDeviceGetNvLinkVersion answers: 1 to 7 are NVLink 1.0, 2.0, 2.2, 3.0, 3.1, 4.0,
+# 5.0 (nvml.h, NVML_NVLINK_VERSION_*).
+LINK_GB_S = {1: 20, 2: 25, 3: 25, 4: 25, 5: 25, 6: 25, 7: 50}
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 # nvml.h, nvmlClocksEventReasons: those that cost speed.
 SLOWDOWNS = {

@@ -84,12 +84,15 @@ def describe():
     """What a result file says of the machine it was made on."""
     driver, _ = cuda.open_driver()
     manager, _ = nvml.open_nvml()
-    devices = []
+    devices, handle = [], None
     if driver:
         try:
-            devices = [device["name"] for device in driver.devices()]
+            devices = driver.devices()
         except cuda.Unavailable:
             devices = []
+    if devices and manager:
+        handle = manager.device(devices[0]["pci"])
+    links, _, each = manager.links(handle) if handle else (0, 0, 0)
     return {
         "host": socket.gethostname(),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
@@ -97,7 +100,8 @@ def describe():
         "cores": cores(),
         "memory_bytes": memory_bytes(),
         "kernel": platform.release(),
-        "gpus": devices,
+        "gpus": [device["name"] for device in devices],
+        "nvlink_gb_s": links * each or None,
         "cuda": driver.version if driver else None,
         "driver": manager.driver_version() if manager else None,
     }

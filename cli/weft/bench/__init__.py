@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft bench: starts one of the benchmark programs of the prefix under its mpiexec. The programs have the options and
+# the output of the Ohio State benchmarks; see docs/bench.md. With --vs and --matrix: several runs, one table.
+import argparse
+import contextlib
+import os
+import shlex
+import sys
+import tempfile
+
+from weft import output, prefix
+from weft.bench import compare, result
+from weft.machine.cuda import visible_count as count_gpus
+from weft.output import Refusal
+
+PAIRS = ("latency", "persistent", "bw", "bibw")
+MANY_PAIRS = ("multi_lat", "mbw_mr")
+BLOCKING = ("alltoall", "alltoallv", "allreduce", "reduce", "reduce_scatter", "allgather", "allgatherv", "gather",
+            "gatherv", "scatter", "scatterv", "bcast", "barrier")  # fmt: skip
+COLLECTIVES = BLOCKING + tuple("i" + name for name in BLOCKING)
+START_UP = ("init",)
+PROGRAMS = PAIRS + MANY_PAIRS + COLLECTIVES + START_UP
+USAGE = "weft bench PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
+OWN_OPTIONS = """\
+options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` lists them):
+  -n RANKS             default: 2, or for collectives and many pairs all GPUs or cores
+  --mpiexec OPTIONS    one string, for mpiexec
+  --json FILE          the results, with a description of the machine
+  --plot FILE          a picture (.png, .svg, .pdf); needs matplotlib
+  --vs MPICC ...       the same program with other MPI libraries beside Weft, one table with ratios
+  --matrix SWITCHES    gpudirect,gdrcopy: a run for each combination of on and off
+  --rounds N           of --vs and --matrix; medians are shown (3)
+
+example: weft bench latency -d cuda D D --vs /opt/openmpi/bin/mpicc"""
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser(
+        "bench",
+        usage=USAGE,
+        help="measure latency, bandwidth, collectives and start-up, also on GPU memory",
+        description="Measures MPI calls on host and GPU memory.",
+        epilog=OWN_OPTIONS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", choices=PROGRAMS, metavar="PROGRAM", help="one of: " + ", ".join(PROGRAMS))
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="see below")
+    return parser
+
+
+class Job:
+    """What to run: the words of the command line, taken apart. Refusal on a bad value."""
+
+    def __init__(self, program, words):
+        self.program = program
+        self.ranks, self.launcher, self.options = None, [], []
+        self.json = self.plot = None
+        self.others, self.switches, self.rounds = [], [], 3
+        words = list(words)
+        while words:
+            self.take(words.pop(0), words)
+        if self.others and self.switches:
+            raise Refusal("--vs and --matrix: give one of them at a time")
+        if self.wants_gpu() and not self.asks_only() and count_gpus() == 0:
+            raise Refusal("%s: no usable GPU here, so no GPU memory: leave out -d, -s and kinds, or see `weft doctor`"
+                          % program)  # fmt: skip
+
+    def take(self, word, words):
+        if word in ("-n", "-np"):
+            self.ranks = whole(word, words, "a number of ranks", 1 << 20)
+        elif word == "--rounds":
+            self.rounds = whole(word, words, "a number of rounds", 1000)
+        elif word == "--mpiexec":
+            self.launcher = shlex.split(words.pop(0) if words else "")
+            if not self.launcher:
+                raise Refusal("--mpiexec: expected options of mpiexec in one string")
+        elif word in ("--json", "--plot", "-j"):
+            if not words:
+                raise Refusal("%s: expected the name of a file" % word)
+            setattr(self, "plot" if word == "--plot" else "json", words.pop(0))
+        elif word == "--vs":
+            while words and (os.sep in words[0] or "mpi" in words[0]):
+                self.others.append(words.pop(0))
+            if not self.others:
+                raise Refusal("--vs: expected the mpicc of another MPI library, such as /opt/openmpi/bin/mpicc")
+        elif word == "--matrix":
+            self.switches = (words.pop(0) if words else "").split(",")
+            wrong = [name for name in self.switches if name not in compare.SWITCHES]
+            if wrong:
+                raise Refusal("--matrix %s: expected some of %s" % (",".join(wrong), ",".join(compare.SWITCHES)))
+        else:
+            self.options.append(word)
+
+    def wants_gpu(self):
+        """Whether the program's options name memory that only the CUDA driver can give."""
+        return any(
+            word in ("-d", "--accelerator", "-s", "--buffer-kinds", "P", "D", "M") or word.startswith("--accelerator=")
+            for word in self.options
+        )
+
+    def asks_only(self):
+        return any(word in ("-h", "--help", "-v", "--version") for word in self.options)
+
+    def number(self):
+        """Ranks: what was asked for, or what the machine has."""
+        if self.ranks:
+            return self.ranks
+        if self.program in PAIRS:
+            return 2
+        units = count_gpus() if self.wants_gpu() else len(os.sched_getaffinity(0))
+        return max(2, units - units % 2 if self.program in MANY_PAIRS else units)
+
+    def warn_of_sharing(self):
+        """More ranks than GPUs is allowed (ranks share them), but rarely what was meant."""
+        gpus = count_gpus() if self.wants_gpu() else 0
+        if gpus and self.number() > gpus and not self.asks_only():
+            print("weft bench: %d ranks share %d GPUs: figures are not those of a GPU for each (use -n %d)"
+                  % (self.number(), gpus, gpus), file=sys.stderr)  # fmt: skip
+
+    def command(self, *extra):
+        """The words that run the program on Weft."""
+        path = prefix.program("bench/" + self.program)
+        return [prefix.mpiexec(), "-n", str(self.number()), *self.launcher, path, *self.options, *extra]
+
+
+def whole(option, words, what, most):
+    text = words.pop(0) if words else ""
+    if not text.isdigit() or not 1 <= int(text) <= most:
+        raise Refusal("%s %s: expected %s from 1 to %d" % (option, text, what, most))
+    return int(text)
+
+
+def run(arguments):
+    job = Job(arguments.program, arguments.options)
+    words = job.command()
+    for path in filter(None, (job.json, job.plot)):
+        output.check_writable(path)
+    if job.plot:
+        from weft import charts
+
+        charts.require()
+    job.warn_of_sharing()
+    if job.others or job.switches:
+        return compare.run(job)
+    if not job.json and not job.plot:
+        sys.stdout.flush()
+        try:
+            os.execv(words[0], words)  # signals and the exit status are then mpiexec's own
+        except OSError as error:
+            raise Refusal("%s: %s" % (words[0], error.strerror)) from None
+    return run_and_keep(job)
+
+
+def run_and_keep(job):
+    """Runs the program and keeps its result, with the machine's description, if it has one."""
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        path = os.path.join(folder, "result.json")
+        sys.stdout.flush()
+        status = wait(os.spawnv(os.P_NOWAIT, prefix.mpiexec(), job.command("--json", path)))
+        if os.path.exists(path):
+            keep(job, result.of_program(path))
+    return status
+
+
+def wait(child):
+    """The exit status of mpiexec, which gets the terminal's signals itself."""
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def keep(job, found):
+    """Writes what was asked for: JSON, a picture."""
+    if job.json:
+        output.write_file(job.json, output.json_text(found))
+    if job.plot:
+        from weft import charts
+
+        charts.save(charts.of_result(found), job.plot)

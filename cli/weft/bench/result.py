@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Result files: what a benchmark program wrote, and comparisons of several runs, in one form for charts and reports.
+# A file of one run: {"format": 1, "program", "ranks", "library", "rows": [...], "machine"}. A comparison has "runs":
+# [{"name", "library", "rows", "error"}] in place of the rows.
+from weft import output
+from weft.machine import system
+from weft.output import Refusal
+
+FORMAT = 1
+FIELDS = {
+    "latency_us": "latency (us)", "bandwidth_mb_s": "bandwidth (MB/s)", "init_ms": "MPI_Init (ms)",
+}  # fmt: skip
+HIGHER_IS_BETTER = ("bandwidth_mb_s",)
+
+
+def of_program(path):
+    """What a program wrote, with the machine's description."""
+    found = output.read_json(path, "a result of a benchmark program")
+    return {"format": FORMAT, **found, "machine": system.describe()}
+
+
+def load(path):
+    """A result file, checked. Refusal: it is something else, or of another version."""
+    found = output.read_json(path, "a result of `weft bench --json`")
+    if "program" not in found or not ("rows" in found or "runs" in found):
+        raise Refusal("%s is not a result of `weft bench --json` (no program or rows)" % path)
+    if found.get("format", FORMAT) != FORMAT:
+        raise Refusal("%s is a result of format %s, and this version reads %d: measure again, or use the version of "
+                      "Weft that wrote it" % (path, found["format"], FORMAT))  # fmt: skip
+    return found
+
+
+def field(found):
+    """The key of the rows' figure."""
+    for run in runs(found):
+        for name in FIELDS:
+            if run.get("rows") and name in run["rows"][0]:
+                return name
+    return "latency_us"
+
+
+def runs(found):
+    """The runs of a result, one for a file of one run."""
+    if "runs" in found:
+        return found["runs"]
+    return [{"name": "Weft", "library": found.get("library", ""), "rows": found["rows"]}]
+
+
+def kinds(found):
+    """The memory kinds of a result's rows, in their order."""
+    seen = []
+    for run in runs(found):
+        for row in run.get("rows") or []:
+            if row.get("kinds", "H H") not in seen:
+                seen.append(row.get("kinds", "H H"))
+    return seen
+
+
+def curves(found):
+    """{label: [(size, figure)]}: one for each run and combination of kinds."""
+    name, several = field(found), len(kinds(found)) > 1
+    lines = {}
+    for run in runs(found):
+        for row in run.get("rows") or []:
+            label = "%s, %s" % (run["name"], row.get("kinds", "H H")) if several else run["name"]
+            lines.setdefault(label, []).append((row["size"], row[name]))
+    return lines

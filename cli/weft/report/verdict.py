@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A verdict on every row of a result: its share of what the hardware can do, or how it stands beside a reference.
+from weft.bench import result
+
+GOOD, FAIR, POOR = "good", "fair", "poor"
+SHARES = ((0.75, GOOD), (0.4, FAIR))  # of the link, from the size on where a link matters
+LARGE = 1 << 20
+SIDES = {"H": "host", "P": "pinned host", "D": "device", "M": "managed"}
+
+
+def size_words(size):
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift:
+            return "%g %s" % (size / (1 << shift), unit)
+    return "%d B" % size
+
+
+def kind_words(kinds):
+    first, _, second = kinds.partition(" ")
+    return "%s to %s" % (SIDES.get(first, first), SIDES.get(second, second))
+
+
+def of_row(found, row, references, others):
+    """(what, figure, verdict in words, GOOD, FAIR, POOR or ""). `others`: {name: figure} of the same run."""
+    field = result.field(found)
+    what = "%s, %s" % (size_words(row["size"]), kind_words(row.get("kinds", "H H")))
+    unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
+    figure = "%.2f %s" % (row[field], unit)
+    for judge in (by_link, by_others, by_reference):
+        judged = judge(found, row, field, references if judge is by_reference else others)
+        if judged:
+            return (what, figure, *judged)
+    return what, figure, "no link's rate and no reference of this size to compare with", ""
+
+
+def by_link(found, row, field, _):
+    """Device to device on one host: a share of NVLink's rate in one direction."""
+    link = (found.get("machine") or {}).get("nvlink_gb_s")
+    if not link or row.get("kinds") != "D D" or row["size"] < LARGE or found.get("ranks") != 2:
+        return None
+    if field == "bandwidth_mb_s" and found["program"] in ("bw", "mbw_mr"):
+        share = row[field] / 1000 / link
+    elif field == "bandwidth_mb_s" and found["program"] == "bibw":
+        share = row[field] / 2000 / link
+    elif found["program"] == "latency":
+        share = row["size"] / (row[field] * 1000) / link
+    else:
+        return None
+    return "%.0f percent of NVLink (%.0f GB/s)" % (100 * share, link), grade(share)
+
+
+def grade(share):
+    return next((word for least, word in SHARES if share >= least), POOR)
+
+
+def by_others(found, row, field, others):
+    if not others:
+        return None
+    higher = field in result.HIGHER_IS_BETTER
+    name = (max if higher else min)(others, key=others.get)
+    return beside(row[field], others[name], name, higher)
+
+
+def by_reference(found, row, field, references):
+    """The best published figure of this size."""
+    higher = field in result.HIGHER_IS_BETTER
+    known = {}
+    for curve in references:
+        same_ranks = curve.ranks in (0, found.get("ranks"))
+        if curve.memory == row.get("kinds", "H H") and same_ranks:
+            value = dict(curve.points).get(row["size"], 0)
+            if value > 0:
+                known[curve.label] = value
+    if not known:
+        return None
+    name = (max if higher else min)(known, key=known.get)
+    return beside(row[field], known[name], name, higher)
+
+
+def beside(mine, other, name, higher):
+    ratio = mine / other if higher else other / mine
+    words = "%.2g times %s %s" % (
+        ratio if ratio >= 1 else 1 / ratio,
+        "better than" if ratio >= 1 else "worse than",
+        name,
+    )
+    return words, GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft bench: its own options, comparisons with other libraries, the matrix of switches, result files, pictures.
+import json
+import os
+import subprocess
+
+import pytest
+from test_doctor import fake_mpi
+from weft import bench, charts, output
+from weft.bench import compare, result
+
+PREFIX = os.environ["MPI_PREFIX"]
+QUICK = ("-m", "8:64", "-i", "20", "-x", "2")
+
+
+def test_result_file(weft, tmp_path):
+    path = str(tmp_path / "a.json")
+    done = weft("bench", "latency", *QUICK, "--json", path)
+    assert done.status == 0 and "# Weft MPI Latency Test" in done.out
+    found = result.load(path)
+    assert found["machine"]["cores"] == len(os.sched_getaffinity(0)) and found["rows"][0]["size"] == 8
+    assert result.field(found) == "latency_us" and list(result.curves(found)) == ["Weft"]
+
+
+@pytest.mark.parametrize("program", ["alltoallv", "igather", "iallreduce", "reduce", "scatterv", "barrier", "ibarrier"])
+def test_collectives_validate(program):
+    sizes = () if "barrier" in program else ("-m", "4:64")
+    words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", "3", *sizes, "-i", "10", "-x", "1", "-c"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Pass" in done.stdout and "Fail" not in done.stdout
+    assert ("Overlap(%)" in done.stdout) == program.startswith("i")
+
+
+def test_overlap_and_start_up(weft, tmp_path):
+    path = str(tmp_path / "a.json")
+    assert weft("bench", "ibcast", "-m", "1024:1024", "-i", "50", "--json", path).status == 0
+    row = result.load(path)["rows"][0]
+    assert 0 <= row["overlap_percent"] <= 100 and row["pure_us"] > 0 and row["compute_us"] > 0
+    done = weft("bench", "init", "--json", path)
+    assert done.status == 0 and "nprocs: 2, min:" in done.out
+    assert result.field(result.load(path)) == "init_ms"
+
+
+def test_refusals(weft, no_driver, tmp_path, monkeypatch):
+    for words, reason in (
+        (("nonsense",), "invalid choice"),
+        (("latency", "-n", "0"), "-n 0"),
+        (("latency", "-n"), "-n"),
+        (("latency", "--mpiexec"), "--mpiexec"),
+        (("latency", "--rounds", "x"), "--rounds x"),
+        (("latency", "--json"), "--json"),
+        (("latency", "--json", str(tmp_path / "no" / "a")), "cannot be written"),
+        (("latency", "-d", "cuda"), "no usable GPU"),
+        (("latency", "--vs"), "--vs"),
+        (("latency", "--vs", "/not/there/mpicc"), "is not a program"),
+        (("latency", "--matrix", "colour"), "--matrix colour"),
+        (("latency", "--vs", "mpicc", "--matrix", "gdrcopy"), "one of them"),
+    ):
+        refused = weft("bench", *words)
+        assert refused.status == 2, words
+        assert reason in refused.err and len(refused.err.splitlines()) == 1, refused.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_programs_own_refusals(weft, tmp_path):
+    path = str(tmp_path / "a.json")
+    assert weft("bench", "latency", "-m", "8:4", "--json", path).status == 2
+    assert not os.path.exists(path)
+
+
+def test_ranks(emulated, monkeypatch, capsys):
+    assert bench.Job("latency", []).number() == 2
+    assert bench.Job("allreduce", ["-d", "cuda"]).number() == 2
+    assert bench.Job("mbw_mr", []).number() >= 2
+    assert bench.Job("latency", ["-n", "3", "--mpiexec", "--bind-to none"]).launcher == ["--bind-to", "none"]
+    bench.Job("allreduce", ["-n", "5", "-d", "cuda"]).warn_of_sharing()
+    assert "5 ranks share 2 GPUs" in capsys.readouterr().err
+
+
+def test_beside_others(weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    path, picture = str(tmp_path / "a.json"), str(tmp_path / "a.png")
+    crash = tmp_path / "crash"
+    crash.mkdir()
+    dies = 'case "$*" in *latency*) kill -SEGV $$;; esac; exec "%s/bin/mpiexec" "$@"' % PREFIX
+    others = [fake_mpi(tmp_path), fake_mpi(crash, dies)]
+    done = weft("bench", "latency", *QUICK, "--rounds", "1", "--vs", *others, "--json", path, "--plot", picture)
+    assert done.status == 0, done.err
+    assert "Weft (2)" in done.out and "finding: Weft (3): it crashed (SIGSEGV)" in done.out
+    found = result.load(path)
+    assert [run["name"] for run in found["runs"]] == ["Weft", "Weft (2)", "Weft (3)"]
+    assert found["runs"][2]["error"] and not found["runs"][2]["rows"]
+    with open(picture, "rb") as file:
+        assert file.read(4) == b"\x89PNG"
+
+
+def test_matrix(weft, machine):
+    done = weft("bench", "latency", *QUICK, "--rounds", "1", "--matrix", "gpudirect,gdrcopy")
+    assert done.status == 0, done.err
+    for column in ("all on", "without gdrcopy", "without gpudirect", "without gpudirect, gdrcopy"):
+        assert column in done.out
+    assert "no RDMA adapter here" in done.out
+
+
+def test_weft_itself_fails(weft, monkeypatch):
+    monkeypatch.setattr(compare.Contender, "measure", lambda self, folder: setattr(self, "error", "it crashed"))
+    assert weft("bench", "latency", "--matrix", "gdrcopy").status == 1
+
+
+def test_medians_and_ratios():
+    contender = compare.Contender("x", [], {})
+    contender.rounds = [{"rows": [{"size": 8, "latency_us": value}]} for value in (3, 1, 2)]
+    assert contender.rows("latency_us") == [{"size": 8, "latency_us": 2}]
+    assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "latency_us", []) == "0.50"
+    assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "bandwidth_mb_s", []) == "0.25"
+    assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "latency_us", ["a"]) == "0.25"
+    assert compare.ratio_of([{}, {1: 4.0}], 1, "latency_us", []) == "-" and compare.figure(None) == "-"
+
+
+def test_foreign_result_files(tmp_path):
+    path = tmp_path / "a.json"
+    for text, reason in (({"a": 1}, "not a result"), ({"program": "x", "rows": [], "format": 9}, "of format 9")):
+        path.write_text(json.dumps(text))
+        with pytest.raises(output.Refusal, match=reason):
+            result.load(str(path))
+
+
+def test_charts(monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    rows = [{"size": 8, "kinds": kinds, "latency_us": 1.5} for kinds in ("D D", "H H")]
+    found = {"program": "latency", "rows": rows}
+    assert list(result.curves(found)) == ["Weft, D D", "Weft, H H"]
+    assert charts.rendered(charts.of_result(found), "svg").startswith(b"<?xml")
+    assert [charts.size_text(size) for size in (1, 1024, 3 << 20, 1 << 30, 1025)] == ["1", "1K", "3M", "1G", "1025"]
+    with pytest.raises(output.Refusal, match="ends in"):
+        charts.save(charts.of_result(found), str(tmp_path / "a.xyz"))
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(output.Refusal, match="pip install matplotlib"):
+        charts.require()

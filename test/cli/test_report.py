@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft report: verdicts, references, the page, and the page in a browser if there is one.
+import html.parser
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from weft.report import reference, verdict
+
+SIZES = [1 << shift for shift in range(23)]
+NVLINK = {"processor": "CPU", "cores": 32, "gpus": ["NVIDIA H200"] * 2, "nvlink_gb_s": 450}
+
+
+def result_file(path, program, field, figure, **more):
+    rows = [{"size": size, "kinds": "D D", field: figure(size)} for size in SIZES]
+    found = {"format": 1, "program": program, "ranks": 2, "library": "Weft", "rows": rows, "machine": NVLINK, **more}
+    path.write_text(json.dumps(found))
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path):
+    matrix = [{"name": name, "library": "Weft", "error": None, "rows": [{"size": 8, "kinds": "D D", "latency_us": us}]}
+              for name, us in (("all on", 4.0), ("without gdrcopy", 6.0))]  # fmt: skip
+    crashed = {"name": "Open MPI", "library": "", "error": "it crashed (SIGSEGV)", "rows": []}
+    switches = {"format": 1, "program": "latency", "ranks": 2, "switches": ["gdrcopy"], "runs": [*matrix, crashed]}
+    (tmp_path / "m.json").write_text(json.dumps(switches))
+    (tmp_path / "jacobi.csv").write_text(
+        "variant, nx, ny, niter, nccheck, ranks, devices a rank, seconds, seconds on one device\n"
+        "overlap, 16384, 32768, 1000, 1, 2, 1, 2.05, 4.02\noverlap, 16384, 32768, 1000, 1, 4, 1, 1.03, 4.02\n"
+        "overlap, 64, 64, 10, 1, 1, 1, 1.03, 0\n"
+    )
+    return [
+        result_file(tmp_path / "a.json", "latency", "latency_us", lambda size: 4.4 + size / 388e3),
+        result_file(tmp_path / "b.json", "bw", "bandwidth_mb_s", lambda size: min(388e3, size * 50.0)),
+        str(tmp_path / "m.json"),
+        str(tmp_path / "jacobi.csv"),
+    ]
+
+
+class Strict(html.parser.HTMLParser):
+    """Counts elements, and that they are closed in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_page(weft, files, tmp_path):
+    pytest.importorskip("matplotlib")
+    page, picture, text = (str(tmp_path / name) for name in ("r.html", "r.png", "r.md"))
+    done = weft("report", *files, "-o", page, "--png", picture, "--markdown", text)
+    assert done.status == 0, done.err
+    assert "4 sections" in done.out
+    with open(page, encoding="utf-8") as file:
+        content = file.read()
+    assert os.path.getsize(page) < 3 << 20
+    parser = Strict()
+    parser.feed(content)
+    assert parser.open == [] and parser.seen.count("svg") >= 4 and "script" not in parser.seen
+    assert "http://" not in content.replace("http://www.w3.org/", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert "86 percent of NVLink (450 GB/s)" in content and "juliet" in content and "DGX A100" in content
+    assert "it crashed (SIGSEGV)" in content and "97.6 percent of linear scaling" in content
+    identifiers = [part.split('"')[0] for part in content.split(' id="')[1:]]
+    assert len(identifiers) == len(set(identifiers))
+    with open(text, encoding="utf-8") as file:
+        assert "| 4 MiB, device to device |" in file.read()
+    with open(picture, "rb") as file:
+        assert file.read(4) == b"\x89PNG"
+    assert "good" in weft("report", *files, "-o", page, "--json", "--no-reference").out
+
+
+def test_in_a_browser(weft, files, tmp_path):
+    pytest.importorskip("matplotlib")
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not browser:
+        pytest.skip("needs chromium")
+    page, shot = str(tmp_path / "r.html"), str(tmp_path / "shot.png")
+    assert weft("report", *files, "-o", page).status == 0
+    words = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--user-data-dir=%s/profile" % tmp_path,
+        "--enable-logging=stderr",
+        "--v=0",
+        "--screenshot=" + shot,
+        "--window-size=1000,3000",
+    ]
+    words.append("file://" + page)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert os.path.getsize(shot) > 20000, done.stderr
+    assert "CONSOLE" not in done.stderr
+
+
+def test_refusals(weft, files, tmp_path, monkeypatch):
+    (tmp_path / "old.json").write_text('{"format": 0, "program": "x", "rows": []}')
+    (tmp_path / "bad.csv").write_text("overlap,1,2\n")
+    page = str(tmp_path / "r.html")
+    for words, reason in (
+        (("/not/there.json",), "cannot be read"),
+        (("/not/there.csv",), "cannot be read"),
+        ((str(tmp_path / "old.json"),), "format 0"),
+        ((str(tmp_path / "bad.csv"),), "jacobi -csv"),
+    ):
+        refused = weft("report", *words, "-o", page)
+        assert refused.status == 2 and reason in refused.err and len(refused.err.splitlines()) == 1
+    assert weft("report", files[0], "-o", "/not/there/r.html").status == 2
+    assert weft("report").status == 2
+    assert not os.path.exists(page)
+
+
+def row(size=8, kinds="D D", **figure):
+    return {"size": size, "kinds": kinds, **figure}
+
+
+def test_verdicts():
+    curve = reference.Curve("elsewhere", "D D", 0, [(8, 8.0)])
+    found = {"program": "latency", "ranks": 2, "rows": [row(latency_us=4.0)], "machine": NVLINK}
+
+    def judged(**figure):
+        return verdict.of_row(found, row(**figure), [curve], {})[2:]
+
+    assert judged(latency_us=4.0) == ("2 times better than elsewhere", verdict.GOOD)
+    assert judged(latency_us=16.0) == ("2 times worse than elsewhere", verdict.POOR)
+    assert judged(latency_us=10.0)[1] == verdict.FAIR
+    assert "no reference" in judged(latency_us=4.0, size=9)[0]
+    assert judged(latency_us=4.0, kinds="H H")[1] == ""
+    assert judged(latency_us=(4 << 20) / 45e3, size=4 << 20) == ("10 percent of NVLink (450 GB/s)", verdict.POOR)
+    assert verdict.of_row(found, row(latency_us=4.0), [], {"Open MPI": 5.0})[2] == "1.2 times better than Open MPI"
+    both = {"program": "bibw", "ranks": 2, "rows": [row(bandwidth_mb_s=1.0)], "machine": NVLINK}
+    assert verdict.of_row(both, row(size=1 << 22, bandwidth_mb_s=740e3), [], {})[2].startswith("82 percent")
+    allreduce = {**both, "program": "allreduce"}
+    assert verdict.by_link(allreduce, row(size=1 << 22, bandwidth_mb_s=1.0), "bandwidth_mb_s", None) is None
+    assert verdict.size_words(3 << 30) == "3 GiB" and verdict.kind_words("H M") == "host to managed"
+
+
+def test_references_name_their_sources():
+    for program in ("latency", "bw", "alltoall", "allreduce", "bibw"):
+        curves = reference.curves(program)
+        assert curves and all(curve.label and curve.points for curve in curves)
+    assert reference.jacobi()
