@@ -49,5 +49,6 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/cli/weft ${CMAKE_BINARY_DIR}/cli/weft DEST
 if(NOT SKBUILD)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/weft.sh DESTINATION bin RENAME weft)
 endif()
+install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 DESTINATION ${root}share/man/man1)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${WEFT_SHARE_DIR})
 install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR})

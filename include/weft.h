@@ -24,10 +24,15 @@ int MPIX_Query_cuda_support(void);
    1 characters. *length, if not null, gets its whole length; 0 when there was no error. */
 int MPIX_Last_error_message(char* message, int size, int* length);
 
-/* All settings, a line each: variable, value, default, "environment" or "default", range, help, separated by
+/* All settings, a line each: variable, value, default, "environment", "profile" or "default",
+   range, help, separated by
    tabs. Read from the environment as MPI_Init would; when that refuses one, MPI_ERR_ARG and its message
    instead. size and length as above. Before MPI_Init or at any time after it. */
 int MPIX_Settings(char* text, int size, int* length);
+
+/* What profiles of settings know this machine by: GPUs, processor, cores. size and length as above. At any
+ * time. */
+int MPIX_Machine_name(char* text, int size, int* length);
 
 /* What carries messages here, a line a part: name, a tab, text. While MPI is running: the launcher, the ranks
    and hosts of the job, what is used inside a host and between hosts, and for each GPU whether the network
@@ -144,6 +149,7 @@ int MPIX_Alltoall_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Dataty
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Last_error_message(char* message, int size, int* length);
 int PMPIX_Settings(char* text, int size, int* length);
+int PMPIX_Machine_name(char* text, int size, int* length);
 int PMPIX_Describe_paths(char* text, int size, int* length);
 int PMPIX_Explain_send(const char* query, char* text, int size, int* length);
 int PMPIX_Explain_collective(const char* query, char* text, int size, int* length);

@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 
-from weft import __version__, bench, doctor, explain, info, report
+from weft import __version__, bench, completion, doctor, explain, hang, info, report, tune
 from weft.output import Failure, Refusal
 
-COMMANDS = (info, doctor, explain, bench, report)
+COMMANDS = (info, doctor, explain, bench, report, tune, hang, completion)
 EPILOG = (
     "Exit status: 0 done, all is well; 1 tried, and something is wrong; 2 bad input, or something needed is missing."
 )
@@ -28,6 +28,7 @@ def make_parser():
     for module in COMMANDS:
         added = module.add_parser(subparsers)
         if added is not None:
+            added.description = " ".join(added.description.split())  # they are docstrings, indented
             added.set_defaults(weft_run=module.run)
     return parser
 

@@ -49,11 +49,11 @@ def draw(axes, title, labels, series, own=None, logarithmic=True):
     axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
     axes.grid(True, which="major", linewidth=0.5, alpha=0.5)
     if series:
-        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
 
 
 def shortened(label):
-    return label if len(label) <= 62 else label[:59] + "..."
+    return label if len(label) <= 100 else label[:97] + "..."
 
 
 def figure_of(drawing):

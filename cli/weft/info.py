@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft info: what is installed here, as asked from the library and the machine itself.
-import ctypes
-import ctypes.util
 import itertools
 import os
 
 from weft import __version__, children, library, output, prefix
 from weft.machine import cuda, nvml, pci, system
-
-# Libraries of network transports: name, file, the function that tells its version.
-NETWORK_LIBRARIES = (("ucx", "libucp.so.0", "ucp_get_version_string"), ("ofi", "libfabric.so.1", None))
 
 
 def add_parser(subparsers):
@@ -65,7 +60,8 @@ def collect():
         "cxx_compiler": first_line([os.path.join(root, "bin", "mpicxx"), "-showme:command"]),
         "launcher": first_line([prefix.mpiexec(), "--version"]),
         **gpu_facts(),
-        "transports": transports(),
+        "machine": library.text_of(loaded, "MPIX_Machine_name"),
+        "transports": {"shm": "built in", "cuda_ipc": "built in"},
         "networks": [text for part, text in library.paths(loaded) if part == "network"],
         "nics": [nic._asdict() for nic in pci.nics()],
         "processor": system.processor(),
@@ -119,24 +115,6 @@ def matrix(driver, devices):
             "pcie": (manager.ancestor(a, b) if a and b else None) or pci.distance(one["pci"], other["pci"]),
         })  # fmt: skip
     return rows
-
-
-def transports():
-    """What can carry messages here, and the version of the library that a network transport would open."""
-    found = {"shm": "built in", "cuda_ipc": "built in"}
-    for name, file, question in NETWORK_LIBRARIES:
-        try:
-            opened = ctypes.CDLL(file)
-        except OSError:
-            found[name] = "%s is not installed" % file
-            continue
-        version = ""
-        if question and hasattr(opened, question):
-            function = getattr(opened, question)
-            function.restype = ctypes.c_char_p
-            version = " " + (function() or b"").decode()
-        found[name] = file + version
-    return found
 
 
 def flattened(value, path=""):

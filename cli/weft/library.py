@@ -25,14 +25,20 @@ def load():
 
 def settings(library=None):
     """Every setting, one dictionary each. Refusal: the environment or a file holds a bad one."""
-    library = library or load()
+    lines = text_of(library or load(), "MPIX_Settings").splitlines()
+    return [dict(zip(FIELDS, line.split("\t"))) for line in lines]
+
+
+def text_of(library, call):
+    """What a call of weft.h hands out that takes (text, size, length). Refusal: its message."""
     length = ctypes.c_int()
-    library.MPIX_Settings(None, 0, ctypes.byref(length))
+    function = getattr(library, call)
+    function(None, 0, ctypes.byref(length))
     text = ctypes.create_string_buffer(length.value + 1)
-    status = library.MPIX_Settings(text, length.value + 1, None)
+    status = function(text, length.value + 1, None)
     if status != 0:
         raise Refusal(text.value.decode())
-    return [dict(zip(FIELDS, line.split("\t"))) for line in text.value.decode().splitlines()]
+    return text.value.decode()
 
 
 def paths(library):

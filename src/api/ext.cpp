@@ -11,6 +11,7 @@
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "base/config.hpp"
+#include "base/profile.hpp"
 #include "coll/explain.hpp"
 #include "device/memory.hpp"
 #include "p2p/p2p.hpp"
@@ -58,7 +59,7 @@ WEFT_EXPORT int PMPIX_Last_error_message(char* message, int size, int* length) {
 WEFT_ALIAS(MPIX_Last_error_message, (char* message, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
-  using weft::config::Origin;
+  using weft::config::name_of;
   if (weft::api::g_state.load() == weft::api::State::before_init)
     if (auto read = weft::config::load(); !read) {
       hand_out(read.error().message(), text, size, length);
@@ -66,13 +67,18 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
     }
   std::string lines;
   for (const auto* setting : weft::config::all()) {
-    const char* origin = setting->origin == Origin::environment ? "environment" : "default";
     lines += setting->variable() + '\t' + setting->value_text() + '\t' + setting->default_text() + '\t' +
-             origin + '\t' + setting->range_text() + '\t' + setting->help + '\n';
+             name_of(setting->origin) + '\t' + setting->range_text() + '\t' + setting->help + '\n';
   }
   return hand_out(lines, text, size, length);
 }
 WEFT_ALIAS(MPIX_Settings, (char* text, int size, int* length));
+
+WEFT_EXPORT int PMPIX_Machine_name(char* text, int size, int* length) {
+  return hand_out(weft::config::machine_name(), text, size, length);
+}
+__attribute__((weak, alias("PMPIX_Machine_name"))) WEFT_EXPORT int MPIX_Machine_name(char* text, int size,
+                                                                                     int* length);
 
 WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
   const auto state = weft::api::g_state.load();

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/profile.hpp"
+
 extern char** environ;
 
 namespace weft::config {
@@ -48,7 +50,47 @@ Error unknown_variable(std::string_view variable) {
   return Error(Errc::arg, message);
 }
 
+Text profile_setting{
+    "profile", "",
+    "File of settings that weft tune wrote; off: none; empty: weft/profile in the folder of your "
+    "settings (~/.config), if it is there."};
+
+/// The profile's values, for settings that the environment leaves alone. One that is unknown or refused is an
+/// error: a profile belongs to the version of Weft that wrote it.
+Status apply_profile() {
+  std::string path = profile_setting.value();
+  if (path == "off") return {};
+  if (path.empty()) path = default_profile();
+  if (path.empty()) return {};
+  auto values = read_profile(path, machine_name());
+  if (!values) return std::move(values).error();
+  for (const auto& [name, text] : *values) {
+    const auto found =
+        std::find_if(registry().begin(), registry().end(), [&](const Setting* s) { return name == s->name; });
+    if (found == registry().end() || *found == &profile_setting)
+      return Error(Errc::arg, path + ": " + name +
+                                  " is not a setting of this version: run `weft tune` again, or set "
+                                  "WEFT_PROFILE=off");
+    if ((*found)->origin == Origin::environment) continue;
+    WEFT_TRY((*found)->parse(text));
+    (*found)->origin = Origin::profile;
+  }
+  return {};
+}
+
 }  // namespace
+
+const char* name_of(Origin origin) {
+  switch (origin) {
+    case Origin::profile:
+      return "profile";
+    case Origin::environment:
+      return "environment";
+    case Origin::standard:
+      break;
+  }
+  return "default";
+}
 
 Setting::Setting(const char* setting_name, const char* setting_help)
     : name(setting_name), help(setting_help) {
@@ -161,7 +203,7 @@ Status load() {
                                    [&](const Setting* s) { return s->variable() == variable; });
     if (!known) return unknown_variable(variable);
   }
-  return {};
+  return apply_profile();
 }
 
 }  // namespace weft::config

@@ -12,7 +12,8 @@
 
 namespace weft::config {
 
-enum class Origin { standard, environment };
+enum class Origin { standard, profile, environment };
+[[nodiscard]] const char* name_of(Origin origin);  ///< "default", "profile", "environment"
 
 /// Base of all settings; registers itself in all() on construction (static storage only).
 class Setting {
@@ -81,8 +82,9 @@ class Text : public Setting {
 
 /// All settings, sorted by name.
 [[nodiscard]] std::vector<Setting*> all();
-/// Reads every setting from the environment. Unknown WEFT_* variables are an error that names the nearest
-/// one, except those the launcher itself sets (WEFT_JOB_ID, ...; see launcher_variables()).
+/// Reads every setting from the environment, else from the profile of this machine (base/profile.hpp).
+/// Unknown WEFT_* variables are an error that names the nearest one, except those the launcher itself sets
+/// (WEFT_JOB_ID, ...; see launcher_variables()).
 [[nodiscard]] Status load();
 [[nodiscard]] const std::vector<std::string>& launcher_variables();
 

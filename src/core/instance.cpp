@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
@@ -18,9 +19,10 @@ config::Size spin{
     "progress.spin", 2000, 0, 1 << 30,
     "Idle rounds of waiting before the core is offered to others; 0 with more ranks than cores."};
 
-constexpr long kLongestSleep = 1'000'000;  // ns; for what rings no bell, such as room in a full inbox
-constexpr uint64_t kLongYield = 200'000;   // ns
-constexpr unsigned kArmed = 1u << 31;      // rounds: beyond, the bell is armed
+constexpr long kLongestSleep = 1'000'000;       // ns; for what rings no bell, such as room in a full inbox
+constexpr uint64_t kLongYield = 200'000;        // ns
+constexpr uint64_t kWorthShowing = 50'000'000;  // ns
+constexpr unsigned kArmed = 1u << 31;           // rounds: beyond, the bell is armed
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -54,7 +56,7 @@ bool Instance::progress() {
   return moved;
 }
 
-void Instance::idle(unsigned& rounds, Waiting waiting) {
+void Instance::idle(unsigned& rounds, Waiting waiting, const Request* request, const Communicator* comm) {
   ++rounds;
   // A pause takes some 25 ns, a good part of a small message's latency: only now and then, for a sibling
   // thread.
@@ -63,8 +65,9 @@ void Instance::idle(unsigned& rounds, Waiting waiting) {
     return;
   }
   const bool locked = threaded;  // MPI_Session_init may set it meanwhile
+  if (oversubscribed || rounds >= spin) show(rounds, request, comm);
   if (rounds > kArmed) {
-    rounds = 0;
+    rounds = 1;  // the same wait goes on
     return locked ? sleep_as_thread(waiting) : static_cast<void>(shm->sleep(kLongestSleep));
   }
   if (locked) release();
@@ -73,6 +76,45 @@ void Instance::idle(unsigned& rounds, Waiting waiting) {
   else
     pause();
   if (locked) lock.lock();
+}
+
+/// Seen from outside a wait has begun when something moved last. Rounds count from there.
+void Instance::show(unsigned rounds, const Request* request, const Communicator* comm) {
+  if (shm == nullptr) return;
+  const size_t first = oversubscribed ? 1 : static_cast<size_t>(spin);
+  if (rounds == first) {
+    quiet_since_ = 0;
+    shown_ = false;
+    return;
+  }
+  const uint64_t now = monotonic_ns();
+  if (quiet_since_ == 0) quiet_since_ = now;
+  if (now - quiet_since_ < kWorthShowing) return;
+  if (!shown_) publish(request, comm);
+  shown_ = true;
+  shm->awaited().seen.store(now, std::memory_order_release);
+}
+
+void Instance::publish(const Request* request, const Communicator* comm) const {
+  transport::shm::Awaited& record = shm->awaited();
+  const uint32_t version = record.version.load(std::memory_order_relaxed);
+  record.version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  Request::Operands operands;
+  if (request != nullptr) {
+    operands = request->operands();
+    comm = request->comm;
+  }
+  record.kind = request != nullptr ? static_cast<int32_t>(request->kind) : -1;
+  record.rank = operands.rank;
+  record.tag = operands.tag;
+  record.bytes = operands.bytes;
+  record.context = comm != nullptr ? comm->id : 0;
+  record.comm_rank = comm != nullptr ? comm->rank() : -1;
+  record.comm_size = comm != nullptr ? comm->size() : 0;
+  std::snprintf(record.comm, sizeof record.comm, "%s", comm != nullptr ? comm->name.c_str() : "");
+  record.since.store(quiet_since_, std::memory_order_relaxed);
+  record.version.store(version + 2, std::memory_order_release);
 }
 
 /// Among ranks that wait this takes less than a microsecond, much less than to sleep and be woken. Where it

@@ -51,7 +51,9 @@ class Instance {
   /// Waits a little, after a look that found nothing: spins first, offers the core when the wait is long or
   /// ranks outnumber cores. Where others then keep the core it sleeps until another rank has something for
   /// this one.
-  void idle(unsigned& idle_rounds, Waiting waiting = Waiting::anything);
+  /// `request` or `comm`, where there is one: what a long wait is for, shown to `weft hang`.
+  void idle(unsigned& idle_rounds, Waiting waiting = Waiting::anything, const Request* request = nullptr,
+            const Communicator* comm = nullptr);
   /// For calls that poll once (MPI_Test, MPI_Iprobe): gives the core away when ranks outnumber cores.
   void yield_if_crowded() const;
   void add(Poller& poller);
@@ -103,6 +105,8 @@ class Instance {
 
  private:
   void offer_core(unsigned& idle_rounds) const;
+  void show(unsigned rounds, const Request* request, const Communicator* comm);
+  void publish(const Request* request, const Communicator* comm) const;
   void sleep_as_thread(Waiting waiting);
   void wake_waiting();
   std::vector<Poller*> pollers_;
@@ -114,23 +118,26 @@ class Instance {
   uint64_t told_ = 0;     ///< Request::finished() when followers were woken last
   bool stirred_ = false;  ///< something moved since: for those that wait for anything
   std::atomic<uint32_t> wake_ups_{0};
+  uint64_t quiet_since_ = 0;  ///< of the wait that lasts; 0: not long yet
+  bool shown_ = false;
 };
 
-/// Progresses until `done()`.
+/// Progresses until `done()`. `request`, `comm`: as Instance::idle().
 template <class Done>
-void wait_until(Instance& instance, Done&& done, Instance::Waiting waiting = Instance::Waiting::anything) {
+void wait_until(Instance& instance, Done&& done, Instance::Waiting waiting = Instance::Waiting::anything,
+                const Request* request = nullptr, const Communicator* comm = nullptr) {
   for (unsigned idle_rounds = 0; !done();) {
     if (instance.progress())
       idle_rounds = 0;
     else
-      instance.idle(idle_rounds, waiting);
+      instance.idle(idle_rounds, waiting, request, comm);
   }
 }
 
 /// Progresses until the request is complete.
 inline void wait(Instance& instance, const Request& request) {
   wait_until(
-      instance, [&] { return request.complete(); }, Instance::Waiting::request);
+      instance, [&] { return request.complete(); }, Instance::Waiting::request, &request);
 }
 
 }  // namespace weft::core

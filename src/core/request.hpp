@@ -49,6 +49,12 @@ class Request {
         Errc::request,
         "request is not of a send, a receive or a generalized operation: only those can be cancelled");
   }
+  /// What a send or receive was called with, for those who look on.
+  struct Operands {
+    int rank = -1, tag = -1;
+    uint64_t bytes = 0;
+  };
+  [[nodiscard]] virtual Operands operands() const { return {}; }
   /// Called by Wait/Test before the status is read (generalized requests run their query function here).
   virtual Status query() { return {}; }
   /// Called once before destroy() (generalized requests run their free function here).

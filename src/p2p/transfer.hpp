@@ -80,6 +80,7 @@ class Transfer : public core::Request, public match::Node {
   Status start() override;
   Status cancel() override;
   void destroy() override;
+  [[nodiscard]] Operands operands() const override { return {rank, tag, bytes}; }
   static Slab<Transfer>& slab();
 
   State state = State::idle;

@@ -24,7 +24,10 @@ HEADERS = {
     "mbw_mr": ("# Weft MPI Multiple Bandwidth / Message Rate Test v", "# Size                  MB/s        Messages/s"),
     "alltoall": ("# Weft MPI All-to-All Personalized Exchange Latency Test v", "# Size       Avg Latency(us)"),
     "allreduce": ("# Weft MPI Allreduce Latency Test v", "# Size       Avg Latency(us)"),
-    "iallreduce": ("# Weft MPI Nonblocking Allreduce Latency Test v", "# Size       Avg Latency(us)"),
+    "iallreduce": (
+        "# Weft MPI Non-blocking Allreduce Latency Test v",
+        "# Size           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)",
+    ),
     "allreduce_init": ("# Weft MPI Persistent Allreduce Latency Test v", "# Size       Avg Latency(us)"),
     "allgather": ("# Weft MPI Allgather Latency Test v", "# Size       Avg Latency(us)"),
     "bcast": ("# Weft MPI Broadcast Latency Test v", "# Size       Avg Latency(us)"),

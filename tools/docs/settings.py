@@ -31,6 +31,7 @@ GROUPS = {
     "NET": "Networks",
     "OFI": "libfabric",
     "P2P": "Point to point",
+    "PROFILE": "Profiles",
     "SHM": "Shared memory",
     "STREAM": "Enqueued operations",
     "TRACE": "Profilers",

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft doctor: what is wrong with this machine, or slow, with evidence and what to do about it.
-import argparse
 import itertools
 
 from weft import output
@@ -17,7 +16,6 @@ def add_parser(subparsers):
         description=run.__doc__,
         epilog="Examples: weft doctor; srun --ntasks-per-node=1 weft doctor; weft doctor --mpi /opt/openmpi/bin/mpicc. "
         "Exit status: 0 nothing is broken, 1 something is (with --strict: or slow), 2 bad input.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="these checks only")
     parser.add_argument("--mpi", metavar="MPICC", help="check another MPI library instead: does it take GPU memory?")

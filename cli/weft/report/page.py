@@ -12,6 +12,7 @@ h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bo
 figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { text-align: left; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }
+td:first-child, td:last-child { white-space: nowrap; }
 td.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good::before { content: "\\2713  "; } .fair::before { content: "\\25CB  "; } .poor::before { content: "\\2717  "; }
 .good { color: #00543d; } .fair { color: #7a4b00; } .poor { color: #8c2d04; font-weight: bold; }

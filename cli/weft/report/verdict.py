@@ -5,6 +5,7 @@ from weft.bench import result
 GOOD, FAIR, POOR = "good", "fair", "poor"
 SHARES = ((0.75, GOOD), (0.4, FAIR))  # of the link, from the size on where a link matters
 LARGE = 1 << 20
+PAIRS = ("latency", "bw", "bibw")
 SIDES = {"H": "host", "P": "pinned host", "D": "device", "M": "managed"}
 
 
@@ -62,11 +63,11 @@ def by_others(found, row, field, others):
 
 
 def by_reference(found, row, field, references):
-    """The best published figure of this size."""
+    """The best published figure of this size; for collectives, only with as many ranks."""
     higher = field in result.HIGHER_IS_BETTER
     known = {}
     for curve in references:
-        same_ranks = curve.ranks in (0, found.get("ranks"))
+        same_ranks = curve.ranks == found.get("ranks") or curve.ranks == 0 and found["program"] in PAIRS
         if curve.memory == row.get("kinds", "H H") and same_ranks:
             value = dict(curve.points).get(row["size"], 0)
             if value > 0:

@@ -105,7 +105,8 @@ void Channel::reach(const std::atomic<uint32_t>& word, uint32_t value) {
   if (told_ != done_) done(done_);  // others may wait for that, and this rank for them
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
-  core::wait_until(instance_, [&] { return reached(word, value); });
+  core::wait_until(
+      instance_, [&] { return reached(word, value); }, core::Instance::Waiting::anything, nullptr, &comm_);
 }
 
 void Channel::ring() {

@@ -93,6 +93,18 @@ struct Lane {
   alignas(4096) std::byte pages[kPages][kPageBytes];
 };
 
+/// What a rank waits for, written by it once a wait has lasted, for `weft hang`, which reads it from outside;
+/// nothing in the library does. `version` is odd while it is being written.
+struct Awaited {
+  alignas(kLine) std::atomic<uint32_t> version;
+  int32_t kind;             ///< core::Request::Kind; -1: a collective in shared memory, or anything
+  int32_t rank, tag;        ///< of a send or receive, as in the call
+  uint64_t bytes, context;  ///< the message's room or size; the communicator's id
+  int32_t comm_rank, comm_size;
+  std::atomic<uint64_t> since, seen;  ///< CLOCK_MONOTONIC, ns: nothing moved since; still so when
+  char comm[64];                      ///< the communicator's name
+};
+
 struct alignas(4096) Area {
   alignas(kLine) std::atomic<uint64_t> tail;  ///< inbox tickets handed to producers
   alignas(kLine) Bell bell;                   ///< of this rank, where ranks outnumber cores
@@ -101,14 +113,17 @@ struct alignas(4096) Area {
   std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
   std::atomic<uint64_t> probe_value;
   std::atomic<uint32_t> has_gpus;  ///< this rank has a CUDA driver
+  std::atomic<int32_t> rank;  ///< in the world
+  Awaited awaited;
   Cell cells[kCells];
   Box boxes[kBoxes];
   Lane lanes[kLanes];
 };
 
 struct alignas(4096) Header {
-  uint64_t magic;
+  std::atomic<uint64_t> magic;  ///< kMagic, when what tells readers from outside where things are is there
   uint32_t ranks;
+  uint32_t header_bytes, area_bytes, pid_offset, rank_offset, awaited_offset;
   std::atomic<uint32_t> attached;
   alignas(kLine) std::atomic<uint32_t> sleepers;  ///< ranks that sleep on their bells, about
 };

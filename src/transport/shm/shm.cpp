@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <ctime>
 
 #include "base/config.hpp"
@@ -61,6 +62,21 @@ inline void fetch_to_write([[maybe_unused]] void* line) {
 
 }  // namespace
 
+namespace {
+
+/// The same from every rank: where others than the library find what ranks show (`weft hang`).
+void describe_layout(Header& header, size_t ranks) {
+  header.ranks = static_cast<uint32_t>(ranks);
+  header.header_bytes = sizeof(Header);
+  header.area_bytes = sizeof(Area);
+  header.pid_offset = offsetof(Area, pid);
+  header.rank_offset = offsetof(Area, rank);
+  header.awaited_offset = offsetof(Area, awaited);
+  header.magic.store(kMagic, std::memory_order_release);
+}
+
+}  // namespace
+
 Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
     : segment_(std::move(segment)),
       self_(self),
@@ -69,6 +85,8 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
       area_(&segment_.area(self)),
       out_(members_.size()) {
   probe_word_ = kMagic ^ (reinterpret_cast<uint64_t>(this) << 8) ^ static_cast<uint64_t>(::getpid());
+  describe_layout(segment_.header(), members_.size());
+  area_->rank.store(static_cast<int32_t>(members_[self_]), std::memory_order_relaxed);
   area_->pid.store(::getpid(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
   area_->probe_value.store(probe_word_, std::memory_order_relaxed);

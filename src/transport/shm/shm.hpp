@@ -46,6 +46,8 @@ class Shm final : public Transport {
   /// From now on ranks may sleep on their bells: to be called by all, before the first message.
   void ring_bells() { bells_ = true; }
   [[nodiscard]] Bell& bell(Peer peer) const { return area(peer).bell; }
+  /// What this rank lets others see of its waits.
+  [[nodiscard]] Awaited& awaited() const { return area_->awaited; }
   /// Sleeps on this rank's bell, which is armed: Bell::sleep().
   [[nodiscard]] bool sleep(long nanoseconds) const;
   [[nodiscard]] bool anyone_sleeps() const {

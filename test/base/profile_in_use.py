@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# A profile in the user's folder is read by the library: below the environment, above the defaults; refused by name.
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+WEFT = os.path.join(os.environ["MPI_PREFIX"], "bin", "weft")
+
+
+class InUse(unittest.TestCase):
+    def weft(self, *words, **variables):
+        environment = {**os.environ, "XDG_CONFIG_HOME": self.folder, **variables}
+        return subprocess.run([WEFT, *words], env=environment, capture_output=True, text=True, check=False)
+
+    def settings(self, **variables):
+        found = json.loads(self.weft("info", "--config", "--json", **variables).stdout)
+        return {setting["variable"]: (setting["value"], setting["origin"]) for setting in found}
+
+    def test_origins(self):
+        with tempfile.TemporaryDirectory() as self.folder:
+            machine = json.loads(self.weft("info", "--json").stdout)["machine"]
+            os.mkdir(os.path.join(self.folder, "weft"))
+            path = os.path.join(self.folder, "weft", "profile")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("[%s]\np2p.eager_max = 8192\n" % machine)
+            self.assertEqual(self.settings()["WEFT_P2P_EAGER_MAX"], ("8192", "profile"))
+            self.assertEqual(self.settings(WEFT_P2P_EAGER_MAX="4096")["WEFT_P2P_EAGER_MAX"], ("4096", "environment"))
+            self.assertEqual(self.settings(WEFT_PROFILE="off")["WEFT_P2P_EAGER_MAX"][1], "default")
+            self.assertEqual(self.settings(WEFT_PROFILE=path)["WEFT_P2P_EAGER_MAX"], ("8192", "profile"))
+            for line, words in (
+                ("p2p.gone = 1", "p2p.gone"),
+                ("p2p.eager_max = x", "EAGER_MAX=x"),
+                ("nonsense", ":2:"),
+            ):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("[%s]\n%s\n" % (machine, line))
+                refused = self.weft("info", "--config")
+                self.assertEqual(refused.returncode, 2)
+                self.assertIn(words, refused.stderr)
+            self.assertIn("cannot be read", self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/profile.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace weft::config {
+namespace {
+
+class Profile : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "profile-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder = std::filesystem::absolute(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  std::string write(const std::string& text) {
+    std::filesystem::create_directories(folder / "weft");
+    std::ofstream(folder / "weft" / "profile") << text;
+    return folder / "weft" / "profile";
+  }
+  std::filesystem::path folder;
+};
+
+TEST_F(Profile, TakesTheSectionOfTheMachine) {
+  const auto path = write("# why\n[a; b]\n p2p.eager_max = 1 \r\n\n[c]\np2p.eager_max=2\np2p.credit = 3\n");
+  auto values = read_profile(path, "c");
+  ASSERT_TRUE(values);
+  EXPECT_EQ(*values, (Values{{"p2p.eager_max", "2"}, {"p2p.credit", "3"}}));
+  values = read_profile(path, "a; b");
+  ASSERT_TRUE(values);
+  EXPECT_EQ(*values, (Values{{"p2p.eager_max", "1"}}));
+  values = read_profile(path, "another");
+  ASSERT_TRUE(values);
+  EXPECT_TRUE(values->empty());
+}
+
+TEST_F(Profile, NamesBadLines) {
+  const auto values = read_profile(write("[a]\np2p.eager_max\n"), "b");
+  ASSERT_FALSE(values);
+  EXPECT_NE(values.error().message().find("profile:2"), std::string::npos);
+  EXPECT_FALSE(read_profile(folder / "none", "a"));
+}
+
+TEST_F(Profile, LooksInTheUsersFolder) {
+  ::setenv("XDG_CONFIG_HOME", folder.c_str(), 1);
+  EXPECT_EQ(default_profile(), "");
+  EXPECT_EQ(write("[a]\n"), default_profile());
+  ::unsetenv("XDG_CONFIG_HOME");
+  ::unsetenv("HOME");
+  EXPECT_EQ(default_profile(), "");
+}
+
+TEST(Machine, HasAName) {
+  EXPECT_NE(machine_name().find(" cores"), std::string::npos);
+  ::setenv("WEFT_CUDA_DRIVER", "x", 1);
+  EXPECT_EQ(machine_name().find("another driver; "), 0U);
+}
+
+}  // namespace
+}  // namespace weft::config

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft hang on a job that hangs, and on processes that are none.
+import json
+import os
+import subprocess
+import time
+
+import pytest
+from weft import hang, output
+
+PREFIX = os.environ["MPI_PREFIX"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.fixture
+def job(tmp_path):
+    """(the process of rank 0, the job)."""
+    program = str(tmp_path / "hang")
+    subprocess.run([PREFIX + "/bin/mpicc", os.path.join(HERE, "hang.c"), "-o", program], check=True)
+    started = subprocess.Popen([PREFIX + "/bin/mpiexec", "-n", "3", program], stdout=subprocess.PIPE, text=True)
+    try:
+        yield int(started.stdout.readline())
+    finally:
+        started.terminate()
+        started.wait()
+
+
+def test_what_ranks_wait_for(weft, job):
+    for _ in range(50):
+        found = weft("hang", str(job), "--json")
+        ranks = {wait["rank"]: wait for wait in json.loads(found.out)["ranks"]}
+        if ranks[0]["what"] and ranks[2]["what"]:
+            break
+        time.sleep(0.1)
+    assert found.status == 1
+    assert (ranks[0]["what"], ranks[0]["peer"], ranks[0]["tag"], ranks[0]["bytes"]) == ("receive", 1, 77, 4)
+    assert ranks[0]["communicator"] == "MPI_COMM_WORLD (3 ranks)" and ranks[0]["pid"] == job
+    assert ranks[1]["what"] == "" and ranks[1]["pid"] != job
+    assert ranks[2]["what"] and "the others (2 ranks)" in ranks[2]["communicator"]
+    time.sleep(1)
+    later = {wait["rank"]: wait for wait in json.loads(weft("hang", str(job), "--json").out)["ranks"]}
+    assert 0.9 < later[0]["seconds"] - ranks[0]["seconds"] < 30
+    text = weft("hang", str(ranks[1]["pid"])).out
+    assert "nothing: computing" in text and "77" in text
+
+
+def test_no_job(weft, monkeypatch):
+    refused = weft("hang", str(os.getpid()))
+    assert refused.status == 2 and "is no rank" in refused.err
+    assert hang.mapping(1 << 30) is None
+    monkeypatch.setattr(hang, "mapping", lambda pid: None)
+    with pytest.raises(output.Refusal, match="no running job"):
+        hang.find_job()
+
+
+def test_several_jobs(monkeypatch):
+    monkeypatch.setattr(hang.os, "listdir", lambda path: ["7", "8", "self"])
+    monkeypatch.setattr(hang, "mapping", lambda pid: 4096)
+    monkeypatch.setattr(hang, "areas", lambda pid, start: [(0, pid, 0)])
+    with pytest.raises(output.Refusal, match="2 jobs run here"):
+        hang.find_job()
+    monkeypatch.setattr(hang.os, "listdir", lambda path: ["7"])
+    assert hang.find_job() == 7
+
+
+def test_memory_that_is_not_weft(monkeypatch):
+    monkeypatch.setattr(hang, "mapping", lambda pid: 4096)
+    with pytest.raises(output.Failure, match="cannot be read"):
+        hang.read_job(os.getpid())
+    monkeypatch.setattr(hang, "peek", lambda pid, address, size: bytes(size))
+    with pytest.raises(output.Failure, match="not \\(yet\\)"):
+        hang.read_job(os.getpid())
+    assert hang.named(-1, -1) == "any" and hang.named(3, -1) == 3
