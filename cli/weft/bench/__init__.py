@@ -17,7 +17,7 @@ PAIRS = ("latency", "persistent", "bw", "bibw")
 MANY_PAIRS = ("multi_lat", "mbw_mr")
 BLOCKING = ("alltoall", "alltoallv", "allreduce", "reduce", "reduce_scatter", "allgather", "allgatherv", "gather",
             "gatherv", "scatter", "scatterv", "bcast", "barrier")  # fmt: skip
-COLLECTIVES = BLOCKING + tuple("i" + name for name in BLOCKING)
+COLLECTIVES = BLOCKING + tuple("i" + name for name in BLOCKING) + ("allreduce_init",)
 START_UP = ("init",)
 PROGRAMS = PAIRS + MANY_PAIRS + COLLECTIVES + START_UP
 USAGE = "weft bench PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"

@@ -113,7 +113,7 @@ struct alignas(4096) Area {
   std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
   std::atomic<uint64_t> probe_value;
   std::atomic<uint32_t> has_gpus;  ///< this rank has a CUDA driver
-  std::atomic<int32_t> rank;  ///< in the world
+  std::atomic<int32_t> rank;       ///< in the world
   Awaited awaited;
   Cell cells[kCells];
   Box boxes[kBoxes];
