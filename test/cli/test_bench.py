@@ -69,13 +69,14 @@ def test_the_programs_own_refusals(weft, tmp_path):
     assert not os.path.exists(path)
 
 
-def test_ranks(emulated, monkeypatch, capsys):
+def test_ranks(weft, emulated):
     assert bench.Job("latency", []).number() == 2
     assert bench.Job("allreduce", ["-d", "cuda"]).number() == 2
     assert bench.Job("mbw_mr", []).number() >= 2
     assert bench.Job("latency", ["-n", "3", "--mpiexec", "--bind-to none"]).launcher == ["--bind-to", "none"]
-    bench.Job("allreduce", ["-n", "5", "-d", "cuda"]).warn_of_sharing()
-    assert "5 ranks share 2 GPUs" in capsys.readouterr().err
+    refused = weft("bench", "allreduce", "-n", "5", "-d", "cuda")
+    assert refused.status == 2 and "5 ranks would share 2 GPUs" in refused.err
+    bench.Job("allreduce", ["-n", "5", "-d", "cuda", "--share-gpus"]).check_sharing()
 
 
 def test_beside_others(weft, tmp_path):

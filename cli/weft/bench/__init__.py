@@ -29,6 +29,7 @@ options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` l
   --plot FILE          a picture (.png, .svg, .pdf); needs matplotlib
   --vs MPICC ...       the same program with other MPI libraries beside Weft, one table with ratios
   --matrix SWITCHES    gpudirect,gdrcopy: a run for each combination of on and off
+  --share-gpus         allow more ranks than GPUs
   --rounds N           of --vs and --matrix; medians are shown (3)
 
 example: weft bench latency -d cuda D D --vs /opt/openmpi/bin/mpicc"""
@@ -55,6 +56,7 @@ class Job:
         self.program = program
         self.ranks, self.launcher, self.options = None, [], []
         self.json = self.plot = None
+        self.share = False
         self.others, self.switches, self.rounds = [], [], 3
         words = list(words)
         while words:
@@ -78,6 +80,8 @@ class Job:
             if not words:
                 raise Refusal("%s: expected the name of a file" % word)
             setattr(self, "plot" if word == "--plot" else "json", words.pop(0))
+        elif word == "--share-gpus":
+            self.share = True
         elif word == "--vs":
             while words and (os.sep in words[0] or "mpi" in words[0]):
                 self.others.append(words.pop(0))
@@ -110,12 +114,12 @@ class Job:
         units = count_gpus() if self.wants_gpu() else len(os.sched_getaffinity(0))
         return max(2, units - units % 2 if self.program in MANY_PAIRS else units)
 
-    def warn_of_sharing(self):
-        """More ranks than GPUs is allowed (ranks share them), but rarely what was meant."""
+    def check_sharing(self):
+        """Ranks that share a GPU do not give its figures: refused unless asked for."""
         gpus = count_gpus() if self.wants_gpu() else 0
-        if gpus and self.number() > gpus and not self.asks_only():
-            print("weft bench: %d ranks share %d GPUs: figures are not those of a GPU for each (use -n %d)"
-                  % (self.number(), gpus, gpus), file=sys.stderr)  # fmt: skip
+        if gpus and self.number() > gpus and not self.share and not self.asks_only():
+            raise Refusal("%d ranks would share %d GPUs: use -n %d, or --share-gpus to measure just that"
+                          % (self.number(), gpus, gpus))  # fmt: skip
 
     def command(self, *extra):
         """The words that run the program on Weft."""
@@ -139,7 +143,7 @@ def run(arguments):
         from weft import charts
 
         charts.require()
-    job.warn_of_sharing()
+    job.check_sharing()
     if job.others or job.switches:
         return compare.run(job)
     if not job.json and not job.plot:
