@@ -14,7 +14,7 @@ LARGEST = int(os.environ.get("KINDS_MAX", str(64 << 20)))
 class Kinds(unittest.TestCase):
     def check(self, program, low, high, ranks=2):
         high = min(high, LARGEST)
-        words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", str(ranks), "-s", "all"]
+        words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", str(ranks), "-s", "all", "--share-gpus"]
         words += ["-m", "%d:%d" % (low, high), "-c", "-i", "5", "-x", "1"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
