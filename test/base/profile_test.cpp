@@ -49,7 +49,8 @@ TEST_F(Profile, NamesBadLines) {
 TEST_F(Profile, LooksInTheUsersFolder) {
   ::setenv("XDG_CONFIG_HOME", folder.c_str(), 1);
   EXPECT_EQ(default_profile(), "");
-  EXPECT_EQ(write("[a]\n"), default_profile());
+  const std::string path = write("[a]\n");
+  EXPECT_EQ(default_profile(), path);
   ::unsetenv("XDG_CONFIG_HOME");
   ::unsetenv("HOME");
   EXPECT_EQ(default_profile(), "");
