@@ -97,13 +97,14 @@ static void put_percentiles(FILE* file, const struct bench_run* run, const struc
 
 static void put_row(FILE* file, const struct bench_run* run, const struct bench_row* row) {
   fprintf(file, "{\"kinds\": \"%c %c\", \"size\": %zu, \"%s\": %.4f, \"iterations\": %ld", row->kinds.first,
-          row->kinds.second, row->size, run->program->field, row->average, row->iterations);
+          row->kinds.second, row->size, run->program->field, run->program->overlap ? row->pure : row->average,
+          row->iterations);
   const char* unit_of = run->program->rate ? "mb_s" : "us";
   if (run->program->shape != BENCH_TWO)
     fprintf(file, ", \"min_%s\": %.4f, \"max_%s\": %.4f", unit_of, row->minimum, unit_of, row->maximum);
   if (run->program->overlap)
-    fprintf(file, ", \"compute_us\": %.4f, \"pure_us\": %.4f, \"overlap_percent\": %.2f", row->compute,
-            row->pure, row->overlap);
+    fprintf(file, ", \"compute_us\": %.4f, \"overall_us\": %.4f, \"overlap_percent\": %.2f", row->compute,
+            row->average, row->overlap);
   if (run->program->rate) fprintf(file, ", \"messages_per_s\": %.1f", row->rate);
   if (run->options.percentile_count) put_percentiles(file, run, row);
   if (run->options.validate) fprintf(file, ", \"valid\": %s", row->valid ? "true" : "false");
