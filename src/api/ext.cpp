@@ -77,8 +77,7 @@ WEFT_ALIAS(MPIX_Settings, (char* text, int size, int* length));
 WEFT_EXPORT int PMPIX_Machine_name(char* text, int size, int* length) {
   return hand_out(weft::config::machine_name(), text, size, length);
 }
-__attribute__((weak, alias("PMPIX_Machine_name"))) WEFT_EXPORT int MPIX_Machine_name(char* text, int size,
-                                                                                     int* length);
+WEFT_ALIAS(MPIX_Machine_name, (char* text, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
   const auto state = weft::api::g_state.load();
