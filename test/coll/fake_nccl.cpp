@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #define WEFT_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -60,10 +61,17 @@ void barrier(const Comm& comm) {
   while (comm.shared->generation.load() == now) ::sched_yield();
 }
 
+/// Integers wrap around, as NCCL's do.
 template <class T>
 void combine(T& mine, T theirs, int op) {
-  if (op == 0) mine = static_cast<T>(mine + theirs);
-  if (op == 1) mine = static_cast<T>(mine * theirs);
+  if constexpr (std::is_integral_v<T>) {
+    using Wide = std::make_unsigned_t<decltype(T{} + T{})>;
+    if (op == 0) mine = static_cast<T>(static_cast<Wide>(mine) + static_cast<Wide>(theirs));
+    if (op == 1) mine = static_cast<T>(static_cast<Wide>(mine) * static_cast<Wide>(theirs));
+  } else {
+    if (op == 0) mine = static_cast<T>(mine + theirs);
+    if (op == 1) mine = static_cast<T>(mine * theirs);
+  }
   if (op == 2) mine = theirs > mine ? theirs : mine;
   if (op == 3) mine = theirs < mine ? theirs : mine;
 }

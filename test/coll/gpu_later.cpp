@@ -34,8 +34,9 @@ class Vector {
   explicit Vector(Buffer::Kind kind = Buffer::Kind::device) : buffer_(kind, kMost * sizeof(int), device) {}
   void set(const std::vector<int>& values) {
     std::vector<char> bytes(values.size() * sizeof(int));
+    if (values.empty()) return;
     std::memcpy(bytes.data(), values.data(), bytes.size());
-    if (!bytes.empty()) buffer_.write(bytes);
+    buffer_.write(bytes);
   }
   [[nodiscard]] std::vector<int> get(int n) const {
     const std::vector<char> bytes = buffer_.read(0, static_cast<size_t>(n) * sizeof(int));

@@ -73,8 +73,7 @@ bool Channel::settled() {
 }
 
 Status Channel::settle() {
-  if (exchange_ != nullptr) core::wait(instance_, *exchange_);
-  static_cast<void>(settled());
+  core::wait_until(instance_, [&] { return settled(); });  // or the agenda, polled meanwhile, settles it
   return std::move(outcome_);
 }
 
