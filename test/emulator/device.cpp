@@ -15,7 +15,23 @@
 namespace emucuda {
 namespace {
 
-thread_local std::vector<ContextObject*> stack;
+/// The thread's current contexts; usable when its other objects are gone, by destructors of statics.
+class Stack {
+ public:
+  [[nodiscard]] bool empty() const { return depth_ == 0; }
+  [[nodiscard]] ContextObject* back() const { return contexts_[depth_ - 1]; }
+  void push_back(ContextObject* context) {
+    if (depth_ == std::size(contexts_)) std::abort();  // pushes without pops
+    contexts_[depth_++] = context;
+  }
+  void pop_back() { --depth_; }
+
+ private:
+  ContextObject* contexts_[256];
+  size_t depth_;
+};
+
+thread_local Stack stack;
 
 unsigned long number(const char* variable, unsigned long standard) {
   const char* text = std::getenv(variable);

@@ -57,8 +57,9 @@ Collectives::Message message(const p2p::Buffer& buffer) {
 }
 
 bool has_data(const Operand& operand) {
+  // Without counts but with types: the w-form of a rank without neighbors.
+  if (!operand.counts) return operand.type != nullptr && operand.count * operand.type->size() != 0;
   if (operand.type == nullptr && operand.types == nullptr) return false;
-  if (!operand.counts) return operand.count * operand.type->size() != 0;
   for (int i = 0; i < operand.blocks; ++i)
     if (!empty(operand.block(i))) return true;
   return false;

@@ -31,8 +31,8 @@ Status Ports::load() {
 Status Ports::make() {
   WEFT_TRY(load());
   constexpr size_t kPlaces = kPorts * sizeof(kernel::Collective::Places);
-  constexpr size_t kHomes = std::max(kPorts * kLine, kPlaces),
-                   kPinned = kHomes + kPorts * sizeof(kernel::Collective);
+  constexpr size_t kHomes = kPorts * kLine, kZeros = kHomes + kPorts * sizeof(kernel::Collective),
+                   kPinned = kZeros + kPlaces;
   void* page = nullptr;
   WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for collectives cannot be allocated", &page, kPinned,
                 kHostAllocPortable | kHostAllocDeviceMap);
@@ -44,8 +44,8 @@ Status Ports::make() {
   Stream stream = nullptr;
   WEFT_CUDA_TRY(stream_create_with_priority, "a stream for collectives cannot be created", &stream,
                 kStreamNonBlocking, kHighestPriority);
-  // Zero, before the first launch: the page is zero, and the stream keeps order.
-  const Code code = driver().memcpy_async(places_, status_address_, kPlaces, stream);
+  // Zero, before the first launch: the end of the page stays zero, and the stream keeps order.
+  const Code code = driver().memcpy_async(places_, status_address_ + kZeros, kPlaces, stream);
   if (code != kSuccess) {
     driver().stream_destroy(stream);
     return failure(code, "cuMemcpyAsync", "GPU memory for collectives cannot be cleared");
