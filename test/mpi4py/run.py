@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs mpi4py's tests with n ranks, except those of unsupported.txt. Fails as well when a rank ran none or others
 # than the rest, and when a test skips itself for want of what unsupported.txt is about.
-# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 when mpi4py could not be built.
+# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 when mpi4py could not be built. TEST_HOSTS: hosts
+# of the ranks, as mpiexec --hosts takes them.
 import os
 import re
 import subprocess
@@ -23,6 +24,8 @@ def command(source, folder, library, ranks, chosen):
     """mpiexec with mpi4py's own runner."""
     modules, tests = unsupported()
     mpiexec = [os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec"), "-n", ranks, "-x", "LD_PRELOAD=" + library]
+    if "TEST_HOSTS" in os.environ:
+        mpiexec += ["--hosts", os.environ["TEST_HOSTS"], "--launcher", "hydra"]
     runner = [sys.executable, os.path.join(source, "test", "main.py"), "--no-builddir", "--no-cupy", "--path", folder]
     options = ["-v", "-e", r"\b(%s)\.py$" % "|".join(modules)]
     for test in tests:
