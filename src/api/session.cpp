@@ -45,12 +45,9 @@ std::vector<ProcessId> everyone(const core::Instance& instance) {
 
 std::vector<ProcessId> just_me(const core::Instance& instance) { return {instance.self}; }
 
-/// The processes of this host. A launcher that does not say where the ranks are has one host, or the job
-/// cannot be wired up.
 std::vector<ProcessId> host_mates(const core::Instance& instance) {
-  const std::vector<int>& hosts = instance.exchange->job().host_of_rank;
   std::vector<ProcessId> processes = everyone(instance);
-  if (!hosts.empty()) std::erase_if(processes, [&](ProcessId p) { return hosts[p] != hosts[instance.self]; });
+  std::erase_if(processes, [&](ProcessId process) { return !instance.same_host(process); });
   return processes;
 }
 

@@ -61,8 +61,7 @@ class Instance {
 
   /// Whether a process is on this host: then there is shared memory with it.
   [[nodiscard]] bool same_host(ProcessId process) const {
-    const auto& hosts = exchange->job().host_of_rank;
-    return hosts.empty() || hosts[process] == hosts[self];
+    return exchange->job().same_host(static_cast<int>(process), static_cast<int>(self));
   }
 
   /// Reserves `n` consecutive context ids that no other process will ever make.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "launch/hosts.hpp"
 
 namespace weft::launch {
 namespace {
@@ -20,10 +21,8 @@ class FakeHosts final : public Exchange {
     job_.host_of_rank.resize(static_cast<size_t>(job_.size));
     for (int rank = 0; rank < job_.size; ++rank)
       job_.host_of_rank[static_cast<size_t>(rank)] = fake_host_of(rank, job_.size, hosts);
-    const auto begin = job_.host_of_rank.begin(), own = begin + job_.rank;
     job_.machine_size = job_.local_size;
-    job_.local_rank = static_cast<int>(std::count(begin, own, *own));
-    job_.local_size = static_cast<int>(std::count(begin, job_.host_of_rank.end(), *own));
+    place_among_neighbours(job_);
     job_.launcher += ", split into " + std::to_string(hosts) + " fake hosts";
   }
   const Job& job() const override { return job_; }

@@ -26,6 +26,13 @@ struct Job {
   int program_size = 0;          ///< processes started for that program; 0: the launcher did not say
   std::string launcher;          ///< "weft mpiexec", "hydra", "slurm", "prrte", "pmi-1", "pmix", "singleton"
   std::string launcher_version;  ///< what is known of its version and interface, for a human
+
+  /// Whether two ranks share a host. A launcher that does not say where the ranks are has one host, or the
+  /// job cannot be wired up.
+  [[nodiscard]] bool same_host(int a, int b) const {
+    return host_of_rank.empty() ||
+           host_of_rank[static_cast<size_t>(a)] == host_of_rank[static_cast<size_t>(b)];
+  }
 };
 
 /// Small values shared by the processes of a job. Keys: at most 48 of [A-Za-z0-9._-]; values: any bytes, any

@@ -41,9 +41,8 @@ Error other_version(const launch::Job& job, Peer leader, const std::string& vers
 /// The job's processes on this host.
 std::vector<Peer> members_of(const launch::Job& job) {
   std::vector<Peer> members;
-  const auto host = [&](int rank) { return job.host_of_rank[static_cast<size_t>(rank)]; };
   for (int rank = 0; rank < job.size; ++rank)
-    if (job.host_of_rank.empty() || host(rank) == host(job.rank)) members.push_back(static_cast<Peer>(rank));
+    if (job.same_host(rank, job.rank)) members.push_back(static_cast<Peer>(rank));
   return members;
 }
 
@@ -59,10 +58,6 @@ inline void fetch_to_write([[maybe_unused]] void* line) {
   asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
 #endif
 }
-
-}  // namespace
-
-namespace {
 
 /// The same from every rank: where others than the library find what ranks show (`weft hang`).
 void describe_layout(Header& header, size_t ranks) {
