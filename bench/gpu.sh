@@ -45,7 +45,7 @@ if [ "$gpus" -ge 2 ]; then
   pair
   bench alltoall alltoall -n "$gpus" -d cuda -m 1:16M -f
   bench allreduce allreduce -n "$gpus" -d cuda -m 4:64M -f
-  bench reduce_scatter reduce_scatter -n "$gpus" -d cuda -m 4:16M -f
+  bench reduce_scatter reduce_scatter_block -n "$gpus" -d cuda -m 4:16M -f
   bench allgather allgather -n "$gpus" -d cuda -m 1:16M -f
   bench bcast bcast -n "$gpus" -d cuda -m 1:64M -f
   echo "== halo: reductions, packing, columns and faces"

@@ -6,25 +6,19 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/report.h"
+
 static double now_ms(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
-static int write_json(const char* path, int ranks, double average, double least, double most) {
-  FILE* file = fopen(path, "w");
-  if (!file) return fprintf(stderr, "--json %s: cannot write\n", path), 1;
-  char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  MPI_Get_library_version(library, &length);
-  library[strcspn(library, "\n\"\\")] = '\0';
-  fprintf(file,
-          "{\n  \"program\": \"init\",\n  \"library\": \"%s\",\n  \"ranks\": %d,\n  \"rows\": [\n    "
-          "{\"size\": 0, "
-          "\"kinds\": \"H H\", \"init_ms\": %.4f, \"min_ms\": %.4f, \"max_ms\": %.4f}\n  ]\n}\n",
-          library, ranks, average, least, most);
-  return fclose(file) != 0;
+static bool write_json(const char* path, int ranks, double average, double least, double most) {
+  char fields[128];
+  snprintf(fields, sizeof fields, "\"init_ms\": %.4f, \"min_ms\": %.4f, \"max_ms\": %.4f", average, least,
+           most);
+  return bench_report_start_up(path, "init", ranks, fields);
 }
 
 int main(int argc, char** argv) {
@@ -45,7 +39,7 @@ int main(int argc, char** argv) {
   } else if (rank == 0) {
     printf("# Weft MPI Init Test\nnprocs: %d, min: %.2f ms, max: %.2f ms, avg: %.2f ms\n", ranks, least, most,
            sum / ranks);
-    if (json) status = write_json(json, ranks, sum / ranks, least, most);
+    if (json) status = write_json(json, ranks, sum / ranks, least, most) ? 0 : 1;
   }
   MPI_Finalize();
   return status;

@@ -82,6 +82,11 @@ static int check_usage(const struct bench_run* run) {
     if (speaker) fprintf(stderr, "%s: needs exactly 2 ranks, not %d\n", program->name, run->ranks);
     return 2;
   }
+  if (options->root >= run->ranks) {
+    if (speaker)
+      fprintf(stderr, "%s: -k fixed:%d: there are %d ranks\n", program->name, options->root, run->ranks);
+    return 2;
+  }
   if (program->shape == BENCH_COLLECTIVE &&
       program->capacity(run, options->min_size) > options->memory_limit) {
     if (speaker)
@@ -202,6 +207,20 @@ static int run_all(struct bench_run* run, int argc, char** argv) {
   return good && written ? 0 : 1;
 }
 
+// False when the library cannot be called by several threads and the program needs that; said by rank 0.
+static bool start_mpi(struct bench_run* run, int* argc, char*** argv) {
+  const int wanted = run->program->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+  int provided = wanted;
+  if (run->program->threads ? MPI_Init_thread(argc, argv, wanted, &provided) : MPI_Init(argc, argv)) exit(3);
+  MPI_Comm_rank(MPI_COMM_WORLD, &run->rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &run->ranks);
+  run->sender = run->rank < run->ranks / 2;
+  run->peer = (run->rank + run->ranks / 2) % run->ranks;
+  if (provided < wanted && run->rank == 0)
+    fprintf(stderr, "%s: this MPI library gives no MPI_THREAD_MULTIPLE here\n", run->program->name);
+  return provided >= wanted;
+}
+
 int bench_main(const struct bench_program* program, int argc, char** argv) {
   struct bench_run run = {.program = program};
   char error[256] = "";
@@ -211,12 +230,8 @@ int bench_main(const struct bench_program* program, int argc, char** argv) {
   for (int i = 0; i <= argc; ++i) words[i] = argv[i];
   bench_options_parse(&run.options, &program->defaults, program->shape, argc, argv);
   open_device(&run, false, error, sizeof error);
-  if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 3;
-  MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &run.ranks);
-  run.sender = run.rank < run.ranks / 2;
-  run.peer = (run.rank + run.ranks / 2) % run.ranks;
-  int code = check_usage(&run);
+  const bool started = start_mpi(&run, &argc, &argv);
+  int code = started ? check_usage(&run) : 3;
   if (code < 0) {
     bool good = open_device(&run, true, error, sizeof error);
     code = all_good(&run, good, error) ? run_all(&run, argc, words) : 3;

@@ -20,6 +20,7 @@ struct bench_program {
   const char* field;   ///< the same in JSON: latency_us
   enum bench_shape shape;
   bool overlap;  ///< measure() sets pure_us and compute_us of the run: how much computation hides is printed
+  bool threads;  ///< several threads call MPI: MPI_THREAD_MULTIPLE is asked for
   bool rate;     ///< measure() returns messages/s of this sender; bandwidth and rate of all pairs are printed
   struct bench_defaults defaults;
   /// Bytes that the send and the receive buffer must have for messages of `size` bytes.

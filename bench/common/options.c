@@ -195,6 +195,63 @@ static void parse_percentiles(struct bench_options* options, char option, const 
        BENCH_MAX_PERCENTILES);
 }
 
+// SENDERS:RECEIVERS, or RECEIVERS alone with one sender; for nonblocking collectives a number of calls.
+static void parse_team(struct bench_options* options, const struct bench_defaults* defaults,
+                       const char* text) {
+  char* end = NULL;
+  long first = strtol(text, &end, 10), second = 0;
+  if (defaults->tests) {
+    options->tests = (int)parse_count(options, 't', text, 1, 1000000);
+    return;
+  }
+  if (!defaults->team) {
+    fail(options, "-t: this program has neither threads nor processes nor calls of MPI_Test");
+    return;
+  }
+  const bool both = end != text && *end == ':';
+  if (both) second = strtol(text = end + 1, &end, 10);
+  const bool good = end != text && *end == '\0' && first >= 1 && first <= BENCH_MAX_TEAM;
+  if (!good || (both && (second < 1 || second > BENCH_MAX_TEAM))) {
+    fail(options, "-t: expected [SENDERS:]RECEIVERS, %s from 1 to %d", defaults->team, BENCH_MAX_TEAM);
+    return;
+  }
+  options->senders = both ? (int)first : 1;
+  options->receivers = both ? (int)second : (int)first;
+}
+
+// fixed:RANK or rotate.
+static void parse_root(struct bench_options* options, const struct bench_defaults* defaults,
+                       const char* text) {
+  static const char fixed[] = "fixed:";
+  if (!defaults->root) {
+    fail(options, "-k: this program has no root to choose");
+  } else if (strcmp(text, "rotate") == 0) {
+    options->root = -1;
+  } else if (strncmp(text, fixed, sizeof fixed - 1) == 0) {
+    options->root = (int)parse_count(options, 'k', text + sizeof fixed - 1, 0, INT32_MAX);
+  } else {
+    fail(options, "-k %s: expected fixed:RANK or rotate", text);
+  }
+}
+
+// cart:DIMENSIONS:RADIUS.
+static void parse_neighbors(struct bench_options* options, const struct bench_defaults* defaults,
+                            const char* text) {
+  int dimensions = 0, radius = 0, length = 0;
+  if (!defaults->neighbors) {
+    fail(options, "-N: this program has no neighborhood");
+    return;
+  }
+  const bool good = sscanf(text, "cart:%d:%d%n", &dimensions, &radius, &length) == 2 && !text[length];
+  if (!good || dimensions < 1 || dimensions > BENCH_MAX_DIMENSIONS || radius < 1 || radius > 1024) {
+    fail(options, "-N %s: expected cart:DIMENSIONS:RADIUS, up to %d and 1024, such as cart:2:1", text,
+         BENCH_MAX_DIMENSIONS);
+    return;
+  }
+  options->dimensions = dimensions;
+  options->radius = radius;
+}
+
 static const struct option long_options[] = {{"accelerator", required_argument, NULL, 'd'},
                                              {"buffer-kinds", required_argument, NULL, 's'},
                                              {"message-size", required_argument, NULL, 'm'},
@@ -250,6 +307,15 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       if (!defaults->samples) fail(options, "-%c: this program has no percentiles", letter);
       parse_percentiles(options, (char)letter, optarg ? optarg : "50,90,99");
       break;
+    case 't':
+      parse_team(options, defaults, optarg);
+      break;
+    case 'k':
+      parse_root(options, defaults, optarg);
+      break;
+    case 'N':
+      parse_neighbors(options, defaults, optarg);
+      break;
     case 'j':
       options->json = optarg;
       break;
@@ -280,11 +346,15 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
                                     .warmup = defaults->warmup,
                                     .iterations_large = defaults->iterations_large,
                                     .warmup_large = defaults->warmup_large,
-                                    .window = defaults->window};
+                                    .window = defaults->window,
+                                    .senders = 1,
+                                    .receivers = defaults->team ? 2 : 1,
+                                    .dimensions = 1,
+                                    .radius = 1};
   opterr = 0;
   optind = 1;
   int letter;
-  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:fcP:z::j:hv", long_options, NULL)) != -1)
+  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:fcP:z::j:hv", long_options, NULL)) != -1)
     apply(options, defaults, shape, letter, argv);
   parse_letters(options, argc - optind, argv + optind);
   if (options->kind_count == 0) add_kinds(options, BENCH_HOST, BENCH_HOST);
@@ -305,13 +375,28 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
   if (!options->error[0]) double_sizes(options);
 }
 
+// The lines of options that few programs have.
+static void special_help(const struct bench_defaults* defaults, char* text, size_t size) {
+  char team[160] = "";
+  if (defaults->window)
+    snprintf(team, sizeof team, "  -W, --window-size N        messages in flight (%d)\n", defaults->window);
+  if (defaults->team)
+    snprintf(team, sizeof team, "  -t [SENDERS:]RECEIVERS     %s of rank 0 and of rank 1, up to %d (1:2)\n",
+             defaults->team, BENCH_MAX_TEAM);
+  snprintf(
+      text, size, "%s%s%s%s", team,
+      defaults->tests ? "  -t CALLS                   calls of MPI_Test during the computation (0)\n" : "",
+      defaults->root ? "  -k fixed:RANK, -k rotate   the root: one rank, or another one each iteration "
+                       "(fixed:0)\n"
+                     : "",
+      defaults->neighbors ? "  -N cart:DIMENSIONS:RADIUS  neighbors in a periodic grid (cart:1:1)\n" : "");
+}
+
 void bench_options_help(const struct bench_defaults* defaults, const char* program, enum bench_shape shape,
                         char* text, size_t size) {
   const bool collective = shape == BENCH_COLLECTIVE;
-  char window[128] = "";
-  if (defaults->window)
-    snprintf(window, sizeof window, "  -W, --window-size N        messages in flight (%d)\n",
-             defaults->window);
+  char special[512];
+  special_help(defaults, special, sizeof special);
   snprintf(
       text, size,
       "Usage: %s [options] [KIND KIND]\n"
@@ -334,7 +419,7 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
                              : "rank 0's and rank 1's buffers",
       defaults->min_size, defaults->max_size,
       collective ? "  -M, --mem-limit BYTES      most bytes for one buffer (1G)\n" : "", defaults->iterations,
-      defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large, BENCH_LARGE, window,
+      defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large, BENCH_LARGE, special,
       shape != BENCH_TWO ? "  -f, --full                 minimum, maximum and iterations too\n" : "",
       defaults->samples ? "  -P, --percentiles LIST     percentiles over the iterations, such as 50,90,99.9\n"
                           "  -z[LIST]                   the same; without a list 50,90,99\n"

@@ -38,10 +38,16 @@ struct bench_defaults {
   long warmup;            ///< untimed iterations before them
   long iterations_large;  ///< the same above BENCH_LARGE bytes
   long warmup_large;
-  int window;      ///< messages in flight; 0: the program has no window
-  bool samples;    ///< single iterations can be timed: percentiles
-  size_t element;  ///< sizes are multiples of this many bytes
+  int window;        ///< messages in flight; 0: the program has no window
+  bool samples;      ///< single iterations can be timed: percentiles
+  size_t element;    ///< sizes are multiples of this many bytes
+  bool tests;        ///< -t names calls of MPI_Test during the computation
+  bool root;         ///< -k names the root
+  bool neighbors;    ///< -N names the topology
+  const char* team;  ///< "threads" or "processes": -t names how many send and receive; else NULL
 };
+
+enum { BENCH_MAX_TEAM = 128, BENCH_MAX_DIMENSIONS = 8 };
 
 /// Sizes above this use the `_large` counts, in bytes.
 enum { BENCH_LARGE = 8192 };
@@ -54,9 +60,13 @@ struct bench_options {
   size_t memory_limit;  ///< most bytes for one buffer of a collective
   long iterations, warmup, iterations_large, warmup_large;
   int window;
-  bool cuda;      ///< the CUDA driver is needed
-  bool full;      ///< print minimum, maximum and iterations too
-  bool validate;  ///< check every byte of what arrives
+  int tests;               ///< calls of MPI_Test during the computation
+  int senders, receivers;  ///< threads or processes of rank 0 and of rank 1
+  int root;                ///< -1: another one each iteration
+  int dimensions, radius;  ///< of the grid whose ranks are neighbors
+  bool cuda;               ///< the CUDA driver is needed
+  bool full;               ///< print minimum, maximum and iterations too
+  bool validate;           ///< check every byte of what arrives
   bool help, version;
   double percentiles[BENCH_MAX_PERCENTILES];
   int percentile_count;

@@ -111,13 +111,33 @@ static void put_row(FILE* file, const struct bench_run* run, const struct bench_
   fputc('}', file);
 }
 
+static FILE* opened(const char* path) {
+  FILE* file = fopen(path, "w");
+  if (!file) fprintf(stderr, "--json %s: cannot write (%s)\n", path, strerror(errno));
+  return file;
+}
+
+static bool closed(FILE* file, const char* path) {
+  bool good = !ferror(file);
+  if (fclose(file) != 0) good = false;
+  if (!good) fprintf(stderr, "--json %s: writing failed\n", path);
+  return good;
+}
+
+bool bench_report_start_up(const char* path, const char* program, int ranks, const char* fields) {
+  FILE* file = opened(path);
+  if (!file) return false;
+  fprintf(file, "{\n  \"program\": \"%s\",\n  \"library\": ", program);
+  put_library(file);
+  fprintf(file, ",\n  \"ranks\": %d,\n  \"rows\": [\n    {\"size\": 0, \"kinds\": \"H H\"%s%s}\n  ]\n}\n",
+          ranks, *fields ? ", " : "", fields);
+  return closed(file, path);
+}
+
 bool bench_report_json(const struct bench_run* run, int argc, char** argv, const struct bench_row* rows,
                        int count) {
-  FILE* file = fopen(run->options.json, "w");
-  if (!file) {
-    fprintf(stderr, "--json %s: cannot write (%s)\n", run->options.json, strerror(errno));
-    return false;
-  }
+  FILE* file = opened(run->options.json);
+  if (!file) return false;
   fprintf(file, "{\n  \"program\": \"%s\",\n  \"version\": \"%s\",\n  \"options\": [", run->program->name,
           BENCH_VERSION);
   for (int i = 1; i < argc; ++i) {
@@ -142,8 +162,5 @@ bool bench_report_json(const struct bench_run* run, int argc, char** argv, const
     put_row(file, run, &rows[i]);
   }
   fputs("\n  ]\n}\n", file);
-  bool good = !ferror(file);
-  if (fclose(file) != 0) good = false;
-  if (!good) fprintf(stderr, "--json %s: writing failed\n", run->options.json);
-  return good;
+  return closed(file, run->options.json);
 }

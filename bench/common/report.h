@@ -25,4 +25,7 @@ void bench_report_row(const struct bench_run* run, const struct bench_row* row);
 bool bench_report_json(const struct bench_run* run, int argc, char** argv, const struct bench_row* rows,
                        int count);
 
+/// The result file of a program that measures a job's start: one row, whose `fields` are JSON members.
+bool bench_report_start_up(const char* path, const char* program, int ranks, const char* fields);
+
 #endif

@@ -23,17 +23,22 @@ size_t bench_window_capacity(const struct bench_run* run, size_t size) {
   return bytes;
 }
 
+static bool receives(const struct bench_run* run, enum bench_direction direction) {
+  return !run->sender || direction == BENCH_BOTH_WAYS;
+}
+static bool sends(const struct bench_run* run, enum bench_direction direction) {
+  return run->sender || direction == BENCH_BOTH_WAYS;
+}
+
 // One window: `stride` is the distance between the places of two messages (0: the same place).
 static void window(struct bench_run* run, size_t size, int count, size_t stride,
                    enum bench_direction direction, MPI_Request* requests) {
   const int peer = run->peer, bytes = (int)size;
-  const bool sends = run->sender || direction == BENCH_BOTH_WAYS;
-  const bool receives = !run->sender || direction == BENCH_BOTH_WAYS;
   int posted = 0;
-  for (int i = 0; receives && i < count; ++i)
+  for (int i = 0; receives(run, direction) && i < count; ++i)
     MPI_Irecv(run->receive.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
               &requests[posted++]);
-  for (int i = 0; sends && i < count; ++i)
+  for (int i = 0; sends(run, direction) && i < count; ++i)
     MPI_Isend(run->send.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
               &requests[posted++]);
   MPI_Waitall(posted, requests, MPI_STATUSES_IGNORE);
@@ -52,6 +57,37 @@ static MPI_Request* allocate_requests(int window) {
   MPI_Request* requests = malloc(2 * (size_t)window * sizeof *requests);
   if (!requests) MPI_Abort(MPI_COMM_WORLD, 3);
   return requests;
+}
+
+static int create_requests(struct bench_run* run, size_t size, int count, size_t stride,
+                           enum bench_direction direction, MPI_Request* requests) {
+  const int peer = run->peer, bytes = (int)size;
+  int made = 0;
+  for (int i = 0; receives(run, direction) && i < count; ++i)
+    MPI_Recv_init(run->receive.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
+                  &requests[made++]);
+  for (int i = 0; sends(run, direction) && i < count; ++i)
+    MPI_Send_init(run->send.data + (size_t)i * stride, bytes, MPI_CHAR, peer, TAG, MPI_COMM_WORLD,
+                  &requests[made++]);
+  return made;
+}
+
+double bench_window_persistent(struct bench_run* run, size_t size, long iterations, long warmup,
+                               enum bench_direction direction) {
+  const int count = run->options.window;
+  MPI_Request* requests = allocate_requests(count);
+  const int made = create_requests(run, size, count, 0, direction, requests);
+  double start = 0;
+  for (long i = -warmup; i < iterations; ++i) {
+    if (i == 0) start = MPI_Wtime();
+    MPI_Startall(made, requests);
+    MPI_Waitall(made, requests, MPI_STATUSES_IGNORE);
+    acknowledge(run);
+  }
+  const double seconds = MPI_Wtime() - start;
+  for (int i = 0; i < made; ++i) MPI_Request_free(&requests[i]);
+  free(requests);
+  return (double)iterations * count * (direction == BENCH_BOTH_WAYS ? 2 : 1) * (double)size / 1e6 / seconds;
 }
 
 double bench_window_rate(struct bench_run* run, size_t size, long iterations, long warmup,
@@ -77,11 +113,8 @@ double bench_window_measure(struct bench_run* run, size_t size, long iterations,
   return bench_window_rate(run, size, iterations, warmup, direction) * (double)size / 1e6;
 }
 
-bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
-                           enum bench_direction direction) {
-  const int count = slots(run, size), peer = run->peer;
-  const bool receives = !run->sender || direction == BENCH_BOTH_WAYS;
-  MPI_Request* requests = allocate_requests(count);
+static void prepare(struct bench_run* run, size_t size, int count, long iteration) {
+  const int peer = run->peer;
   for (int i = 0; i < count; ++i) {
     bench_buffer_fill(&run->send, (size_t)i * size, size, bench_seed(run->rank, peer, size, iteration, i));
     bench_buffer_poison(&run->receive, (size_t)i * size, size,
@@ -89,12 +122,36 @@ bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
   }
   bench_buffer_guard(&run->receive, size * (size_t)count);
   MPI_Barrier(MPI_COMM_WORLD);
-  window(run, size, count, size, direction, requests);
+}
+
+static bool check(struct bench_run* run, size_t size, int count, long iteration,
+                  enum bench_direction direction) {
   bool good = true;
-  for (int i = 0; receives && good && i < count; ++i)
+  for (int i = 0; receives(run, direction) && good && i < count; ++i)
     good = bench_buffer_check(&run->receive, (size_t)i * size, size,
-                              bench_seed(peer, run->rank, size, iteration, i));
-  if (good) good = bench_buffer_check_guard(&run->receive, size * (size_t)count);
+                              bench_seed(run->peer, run->rank, size, iteration, i));
+  return good && bench_buffer_check_guard(&run->receive, size * (size_t)count);
+}
+
+bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
+                           enum bench_direction direction) {
+  const int count = slots(run, size);
+  MPI_Request* requests = allocate_requests(count);
+  prepare(run, size, count, iteration);
+  window(run, size, count, size, direction, requests);
   free(requests);
-  return good;
+  return check(run, size, count, iteration, direction);
+}
+
+bool bench_window_persistent_validate(struct bench_run* run, size_t size, long iteration,
+                                      enum bench_direction direction) {
+  const int count = slots(run, size);
+  MPI_Request* requests = allocate_requests(count);
+  prepare(run, size, count, iteration);
+  const int made = create_requests(run, size, count, size, direction, requests);
+  MPI_Startall(made, requests);
+  MPI_Waitall(made, requests, MPI_STATUSES_IGNORE);
+  for (int i = 0; i < made; ++i) MPI_Request_free(&requests[i]);
+  free(requests);
+  return check(run, size, count, iteration, direction);
 }

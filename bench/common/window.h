@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of nonblocking messages between the ranks of a pair: what bw, bibw and mbw_mr share.
-// Timing uses one buffer for the whole window, as usual; validation gives each message its own place.
+// Windows of nonblocking messages between the ranks of a pair: what bw, bibw, their persistent forms and
+// mbw_mr share. Timing uses one buffer for the whole window, as usual; validation gives each message its own
+// place.
 #ifndef BENCH_COMMON_WINDOW_H
 #define BENCH_COMMON_WINDOW_H
 #include "common/harness.h"
@@ -23,6 +24,11 @@ double bench_window_rate(struct bench_run* run, size_t size, long iterations, lo
 /// MB/s (1e6 bytes), all directions together.
 double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,
                             enum bench_direction direction);
+/// The same by persistent requests, made once a size.
+double bench_window_persistent(struct bench_run* run, size_t size, long iterations, long warmup,
+                               enum bench_direction direction);
+bool bench_window_persistent_validate(struct bench_run* run, size_t size, long iteration,
+                                      enum bench_direction direction);
 bool bench_window_validate(struct bench_run* run, size_t size, long iteration,
                            enum bench_direction direction);
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft completion: a script that makes a shell complete weft's words; made by shtab.
+import argparse
+import contextlib
+
+from weft import benchmarks
 from weft.output import Refusal
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -24,5 +28,17 @@ def run(arguments):
         raise Refusal("completion needs shtab: python3 -m pip install shtab") from None
     from weft.__main__ import make_parser
 
-    print(shtab.complete(make_parser(), shell=arguments.shell))
+    parser = make_parser()
+    offer_benchmarks(parser)
+    print(shtab.complete(parser, shell=arguments.shell))
     return 0
+
+
+def offer_benchmarks(parser):
+    """Lets the shell complete the names of the benchmarks that this prefix has."""
+    with contextlib.suppress(Refusal):
+        names = list(benchmarks.programs())
+        (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        for action in commands.choices["bench"]._actions:
+            if action.dest == "program":
+                action.choices = names

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 
-from weft import children, prefix
+from weft import benchmarks, children, prefix
 from weft.output import Refusal
 
 STANDARD_PREFIXES = ("/usr", "/usr/local", "/")
@@ -100,31 +100,33 @@ class OtherMpi:
         number = next((re.search(r"\d+(\.\d+)+\S*", line) for line in lines if re.search(r"\d+\.\d+", line)), None)
         return words if re.search(r"\d", words) or not number else "%s %s" % (words, number.group(0))
 
-    def build(self, program):
-        """The benchmark of that name, built once; its path."""
-        path = os.path.join(self.folder, program)
+    def build(self, source):
+        """One of the benchmark programs, built once; its path."""
+        path = os.path.join(self.folder, source)
         if os.path.exists(path):
             return path
         folder = prefix.sources()
-        source = os.path.join(folder, program + ".c")
-        sources = [source] if os.path.exists(source) else sorted(glob.glob(os.path.join(folder, "coll*.c")))
-        sources += glob.glob(os.path.join(folder, "coll", "*.c")) if not os.path.exists(source) else []
+        sources = sorted(glob.glob(os.path.join(folder, source, "*.c"))) or [os.path.join(folder, source + ".c")]
         common = sorted(glob.glob(os.path.join(folder, "common", "*.c")))
-        words = ["-std=c99", "-O2", "-w", "-I" + folder, '-DBENCH_NAME="%s"' % program, *sources, *common]
-        return self.compile(program, words)
+        return self.compile(source, ["-std=c99", "-O2", "-w", "-pthread", "-I" + folder, *sources, *common])
 
-    def command(self, ranks, program, options=()):
-        """The words that start a program with so many ranks on this host."""
+    def benchmark(self, name):
+        """The words that start a benchmark, without options; builds its program."""
+        source = benchmarks.programs()[name].source
+        return [self.build(source), name] if source != name else [self.build(source)]
+
+    def command(self, ranks, words):
+        """The words that start so many ranks on this host."""
         crowded = ["--oversubscribe"] if self.name == "Open MPI" and ranks > len(os.sched_getaffinity(0)) else []
-        return [self.mpiexec, *crowded, "-n", str(ranks), program, *options]
+        return [self.mpiexec, *crowded, "-n", str(ranks), *words]
 
-    def run(self, ranks, program, options, seconds):
-        return children.run(self.command(ranks, program, options), seconds, self.environment)
+    def run(self, ranks, words, seconds):
+        return children.run(self.command(ranks, words), seconds, self.environment)
 
     def claims(self):
         """What it says of itself: ("yes", "no" or "not told", memory kinds)."""
         program = self.compile_text("claim", CLAIM_SOURCE)
-        outcome = self.run(1, program, [], 60)
+        outcome = self.run(1, [program], 60)
         if not outcome.good or "|" not in outcome.out:
             return "not told (%s)" % outcome.reason(), ""
         answer, _, kinds = outcome.out.strip().splitlines()[-1].partition("|")

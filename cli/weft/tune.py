@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import namedtuple
 
-from weft import children, library, output, prefix
+from weft import benchmarks, children, library, output, prefix
 from weft.machine import cuda
 from weft.output import Refusal
 
@@ -42,6 +42,7 @@ GPU_KNOBS = (
     Knob("coll.device_bell_max", ("4096", "32768"), ("all-reduce, GPU",)),
 )
 LEAST_GAIN = 0.03  # of the mean over a table's rows; less is not worth a setting
+UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s"}
 ROUNDS = 5  # of each comparison
 SECONDS_A_RUN = 60
 DEVIATIONS = 2.0  # standard errors that a gain must stand above noise
@@ -75,12 +76,13 @@ def run(arguments):
     bench = Bench(time.monotonic() + arguments.seconds)
     tables, knobs = chosen(arguments.only)
     kept, tried = search(bench, tables, knobs, arguments.seconds)
-    before_after = verify(bench, tables, knobs, kept) if kept else []
+    before_after = verify(bench, tables, kept) if kept else []
+    unchanged = [] if kept else defaults(bench, tables)
     refused = [row for row in before_after if row["worse"]]
     saved = bool(kept) and not refused and not arguments.dry_run and gains(before_after)
     if saved:
         output.write_file(path, with_section(read_text(path), machine, section(machine, kept, before_after)))
-    found = {"machine": machine, "tried": tried, "kept": kept, "rows": before_after, "profile": path if saved else None,
+    found = {"machine": machine, "tried": tried, "kept": kept, "rows": before_after, "defaults": unchanged, "profile": path if saved else None,
              "out_of_time": bench.out_of_time}  # fmt: skip
     if arguments.json:
         print(output.json_text(found), end="")
@@ -121,12 +123,12 @@ def variable(setting):
 
 
 class Bench:
-    """Runs tables until the time is over."""
+    """Runs tables until the time is over. `seen`: {(table, settings): {size: [costs]}}."""
 
     def __init__(self, end):
         self.end = end
         self.out_of_time = False
-        self.took = {}
+        self.took, self.seen = {}, {}
 
     def enough_for(self, table, runs):
         """Whether there is time for so many runs of a table; remembers when there was not."""
@@ -139,7 +141,7 @@ class Bench:
         ranks = table.ranks or (cuda.visible_count() if "cuda" in table.options else len(os.sched_getaffinity(0)))
         start = time.monotonic()
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            words = [prefix.mpiexec(), "-n", str(max(2, ranks)), prefix.program("bench/" + table.program)]
+            words = [prefix.mpiexec(), "-n", str(max(2, ranks)), *benchmarks.command(table.program)]
             words += ["-m", table.sizes, *table.options, "--json", file.name]
             environment = children.clean_environment(
                 WEFT_PROFILE="off", **{variable(setting): value for setting, value in values.items()}
@@ -154,6 +156,22 @@ class Bench:
         return {row["size"]: 1e6 / row[table.field] if higher else row[table.field] for row in rows}
 
 
+def figure(bench, table, values, size):
+    """The median of what was measured with these settings, in the unit of the table's field."""
+    cost = statistics.median(bench.seen[key_of(table, values)][size])
+    return 1e6 / cost if table.field == "bandwidth_mb_s" else cost
+
+
+def key_of(table, values):
+    return table.name, tuple(sorted(values.items()))
+
+
+def defaults(bench, tables):
+    """Every row that was measured without other settings, as figures."""
+    return [{"table": table.name, "size": size, table.field: round(figure(bench, table, {}, size), 3)}
+            for table in tables for size in bench.seen.get(key_of(table, {}), ())]  # fmt: skip
+
+
 def compare(bench, table, old, new, rounds=ROUNDS):
     """{size: [log of new / old of each round]}, in alternating rounds; None without time for two of them."""
     logs = {}
@@ -163,6 +181,10 @@ def compare(bench, table, old, new, rounds=ROUNDS):
         order = (old, new) if number % 2 == 0 else (new, old)
         first, second = (bench.measure(table, values) for values in order)
         before, after = (first, second) if number % 2 == 0 else (second, first)
+        for values, costs in ((old, before), (new, after)):
+            seen = bench.seen.setdefault(key_of(table, values), {})
+            for size, cost in costs.items():
+                seen.setdefault(size, []).append(cost)
         for size in before:
             logs.setdefault(size, []).append(math.log(after[size] / before[size]))
     return logs if logs and len(next(iter(logs.values()))) >= 2 else None
@@ -224,19 +246,19 @@ def attempt(bench, tables, knob, value, kept):
     return trial
 
 
-def verify(bench, tables, knobs, kept):
-    """Rows of all tables that the kept settings can change, before and after, in alternating rounds."""
-    names = {name for knob in knobs if knob.setting in kept for name in knob.tables}
+def verify(bench, tables, kept):
+    """Every row of every table, before and after, in alternating rounds."""
     rows = []
     for table in tables:
-        if table.name not in names:
-            continue
+        bench.seen.clear()  # what is shown is of these rounds
         logs = compare(bench, table, {}, kept)
         if logs is None:
             return [{"table": table.name, "size": 0, "change_percent": 0.0, "error_percent": 0.0, "worse": True,
                      "why": "no time left to verify: give more --seconds"}]  # fmt: skip
         for size, values in logs.items():
             rows.append({"table": table.name, "size": size, "worse": is_worse(values),
+                         "before": round(figure(bench, table, {}, size), 3),
+                         "after": round(figure(bench, table, kept, size), 3), "field": table.field,
                          "change_percent": round(100 * (math.exp(statistics.fmean(values)) - 1), 1),
                          "error_percent": round(100 * spread(values), 1)})  # fmt: skip
     return rows
@@ -290,10 +312,18 @@ def show(found, refused, arguments):
     if found["rows"]:
         print()
         output.table(
-            ["table", "size", "time, after to before", "error"],
-            [[row["table"], row["size"], "%+.1f %%" % row["change_percent"], "%.1f %%" % row["error_percent"]]
-             for row in found["rows"]],
-            numbers=("size", "time, after to before", "error"),
+            ["table", "size", "unit", "before", "after", "time, after to before", "error"],
+            [[row["table"], row["size"], UNITS.get(row.get("field")), row.get("before"), row.get("after"),
+              "%+.1f %%" % row["change_percent"], "%.1f %%" % row["error_percent"]] for row in found["rows"]],
+            numbers=("size", "before", "after", "time, after to before", "error"),
+        )  # fmt: skip
+    if found["defaults"]:
+        print()
+        output.table(
+            ["table", "size", "unit", "before and after"],
+            [[row["table"], row["size"], UNITS[field], row[field]]
+             for row in found["defaults"] for field in UNITS if field in row],
+            numbers=("size", "before and after"),
         )  # fmt: skip
     print()
     if found["profile"]:

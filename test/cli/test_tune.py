@@ -39,6 +39,8 @@ def test_keeps_what_is_better(weft, made_up, tmp_path):
     machine = library.text_of(library.load(), "MPIX_Machine_name")
     assert path.read_text().startswith("[%s]\n# Written by weft tune" % machine)
     assert path.read_text().endswith("p2p.eager_max = 8192\n")
+    row = next(row for row in json.loads(weft("tune", "--dry-run", "--json").out)["rows"] if row["size"] == 4096)
+    assert 0.9 < row["before"] < 1.1 and 0.7 < row["after"] < 0.9
     path.write_text("[other]\na = 1\n\n" + path.read_text().replace("8192", "1") + "\n[third]\nb = 2\n")
     assert weft("tune", "-o", str(path), "--json").status == 0
     assert path.read_text().count("[") == 3 and "p2p.eager_max = 8192" in path.read_text()
@@ -56,6 +58,8 @@ def test_refuses_noise_and_what_costs_elsewhere(weft, made_up, tmp_path, cost):
     done = weft("tune", "-o", str(path))
     assert done.status == 0 and "Nothing is saved" in done.out
     assert not path.exists()
+    rows = json.loads(weft("tune", "-o", str(path), "--json").out)["defaults"]
+    assert rows == [] or [row["size"] for row in rows] == [8, 4096] and rows[0]["latency_us"] > 0.5
 
 
 def test_dry_run_and_no_time(weft, made_up, tmp_path):
@@ -78,7 +82,7 @@ def test_what_is_good_alone_and_bad_together(weft, made_up, tmp_path, monkeypatc
 
 def test_verification_needs_time(made_up):
     made_up(better, enough=False)
-    (row,) = tune.verify(tune.Bench(0), (TABLE,), (KNOB,), {"p2p.eager_max": "8192"})
+    (row,) = tune.verify(tune.Bench(0), (TABLE,), {"p2p.eager_max": "8192"})
     assert row["worse"] and "no time" in row["why"]
 
 

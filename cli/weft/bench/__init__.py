@@ -3,24 +3,19 @@
 # the output of the Ohio State benchmarks; see docs/bench.md. With --vs and --matrix: several runs, one table.
 import argparse
 import contextlib
+import difflib
 import os
 import shlex
 import sys
 import tempfile
+import time
 
-from weft import output, prefix
+from weft import benchmarks, output, prefix
 from weft.bench import compare, result
 from weft.machine.cuda import visible_count as count_gpus
 from weft.output import Refusal
 
-PAIRS = ("latency", "persistent", "bw", "bibw")
-MANY_PAIRS = ("multi_lat", "mbw_mr")
-BLOCKING = ("alltoall", "alltoallv", "allreduce", "reduce", "reduce_scatter", "allgather", "allgatherv", "gather",
-            "gatherv", "scatter", "scatterv", "bcast", "barrier")  # fmt: skip
-COLLECTIVES = BLOCKING + tuple("i" + name for name in BLOCKING) + ("allreduce_init",)
-START_UP = ("init",)
-PROGRAMS = PAIRS + MANY_PAIRS + COLLECTIVES + START_UP
-USAGE = "weft bench PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
+USAGE = "weft bench --list | PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
 OWN_OPTIONS = """\
 options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` lists them):
   -n RANKS             default: 2, or for collectives and many pairs all GPUs or cores
@@ -44,7 +39,9 @@ def add_parser(subparsers):
         epilog=OWN_OPTIONS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("program", choices=PROGRAMS, metavar="PROGRAM", help="one of: " + ", ".join(PROGRAMS))
+    parser.add_argument("--list", action="store_true", help="what there is to measure; with --json as JSON")
+    parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("program", nargs="?", metavar="PROGRAM", help="one of those that `weft bench --list` prints")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="see below")
     return parser
 
@@ -109,10 +106,11 @@ class Job:
         """Ranks: what was asked for, or what the machine has."""
         if self.ranks:
             return self.ranks
-        if self.program in PAIRS:
+        ranks = benchmarks.programs()[self.program].ranks
+        if ranks == "2":
             return 2
         units = count_gpus() if self.wants_gpu() else len(os.sched_getaffinity(0))
-        return max(2, units - units % 2 if self.program in MANY_PAIRS else units)
+        return max(2, units - units % 2 if ranks == "even" else units)
 
     def check_sharing(self):
         """Ranks that share a GPU do not give its figures: refused unless asked for."""
@@ -123,8 +121,8 @@ class Job:
 
     def command(self, *extra):
         """The words that run the program on Weft."""
-        path = prefix.program("bench/" + self.program)
-        return [prefix.mpiexec(), "-n", str(self.number()), *self.launcher, path, *self.options, *extra]
+        words = benchmarks.command(self.program)
+        return [prefix.mpiexec(), "-n", str(self.number()), *self.launcher, *words, *self.options, *extra]
 
 
 def whole(option, words, what, most):
@@ -134,7 +132,23 @@ def whole(option, words, what, most):
     return int(text)
 
 
+def show_list(as_json):
+    """What there is to measure."""
+    entries = benchmarks.programs().values()
+    if as_json:
+        print(output.json_text([{"program": e.name, "ranks": e.ranks, "measures": e.text} for e in entries]), end="")
+    else:
+        output.table(("program", "ranks", "measures"), [(e.name, e.ranks, e.text) for e in entries])
+    return 0
+
+
 def run(arguments):
+    if arguments.list:
+        return show_list(arguments.json)
+    if arguments.program not in benchmarks.programs():
+        near = difflib.get_close_matches(arguments.program or "", benchmarks.programs(), 3)
+        hint = "did you mean %s? " % " or ".join(near) if near else ""
+        raise Refusal("%s: no such benchmark; %s`weft bench --list` prints them" % (arguments.program or "", hint))
     job = Job(arguments.program, arguments.options)
     words = job.command()
     for path in filter(None, (job.json, job.plot)):
@@ -160,9 +174,11 @@ def run_and_keep(job):
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         path = os.path.join(folder, "result.json")
         sys.stdout.flush()
+        start = time.monotonic()
         status = wait(os.spawnv(os.P_NOWAIT, prefix.mpiexec(), job.command("--json", path)))
+        seconds = time.monotonic() - start
         if os.path.exists(path):
-            keep(job, result.of_program(path))
+            keep(job, result.of_program(path, seconds))
     return status
 
 

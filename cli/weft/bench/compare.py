@@ -5,6 +5,7 @@ import itertools
 import os
 import statistics
 import tempfile
+import time
 
 from weft import children, output
 from weft.bench import result
@@ -34,11 +35,13 @@ class Contender:
         path = os.path.join(folder, "result.json")
         if os.path.exists(path):
             os.unlink(path)
+        start = time.monotonic()
         outcome = children.run([*self.command, "--json", path], SECONDS, self.environment)
+        seconds = time.monotonic() - start
         if not outcome.good:
             self.error = outcome.reason()
             return
-        found = output.read_json(path, "a result of the benchmark")
+        found = result.written(path, seconds)
         self.version = self.version or found["library"]
         self.rounds.append(found)
 
@@ -64,7 +67,7 @@ def other_contenders(job, folder):
     for mpicc in job.others:
         try:
             mpi = OtherMpi(mpicc, folder)
-            words = mpi.command(job.number(), mpi.build(job.program), job.options)
+            words = mpi.command(job.number(), [*mpi.benchmark(job.program), *job.options])
             yield Contender(mpi.name, words, mpi.environment, mpi.version)
         except output.Refusal as problem:
             made = Contender(os.path.basename(os.path.dirname(os.path.dirname(mpicc))) or mpicc, [], {})

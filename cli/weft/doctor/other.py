@@ -40,9 +40,9 @@ def check_claim(claim, kinds):
 
 def try_out(mpi, title, program, options, claim):
     """Runs a benchmark with validation; what it printed, or how it ended, is the finding."""
-    path = mpi.build(program)
+    words = mpi.benchmark(program)
     result = os.path.join(mpi.folder, "result.json")
-    outcome = mpi.run(2, path, [*options, "-i", "50", "-x", "5", "-c", "--json", result], SECONDS)
+    outcome = mpi.run(2, [*words, *options, "-i", "50", "-x", "5", "-c", "--json", result], SECONDS)
     if not outcome.good:
         advice = ADVICE.get(mpi.name, "use a build of it with CUDA, or run the program on Weft")
         if "cuda" not in options:

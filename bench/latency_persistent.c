@@ -68,7 +68,7 @@ static bool validate(struct bench_run* run, size_t size, long iteration) {
 }
 
 int main(int argc, char** argv) {
-  static const struct bench_program program = {.name = "persistent",
+  static const struct bench_program program = {.name = "latency_persistent",
                                                .title = "Persistent Latency Test",
                                                .column = "Latency (us)",
                                                .field = "latency_us",

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bandwidth between two ranks, one way, by persistent requests: windows started together, each acknowledged.
+#include "common/window.h"
+
+static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
+  return bench_window_persistent(run, size, iterations, warmup, BENCH_ONE_WAY);
+}
+
+static bool validate(struct bench_run* run, size_t size, long iteration) {
+  return bench_window_persistent_validate(run, size, iteration, BENCH_ONE_WAY);
+}
+
+int main(int argc, char** argv) {
+  static const struct bench_program program = {.name = "bw_persistent",
+                                               .title = "Persistent Bandwidth Test",
+                                               .column = "Bandwidth (MB/s)",
+                                               .field = "bandwidth_mb_s",
+                                               .defaults = BENCH_WINDOW_DEFAULTS,
+                                               .capacity = bench_window_capacity,
+                                               .measure = measure,
+                                               .validate = validate};
+  return bench_main(&program, argc, argv);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of the collectives, and each one's call.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll/collective.h"
+
+struct coll_choice coll_chosen;
+
+// Persistent collectives came with MPI 4; Open MPI 5 has them and says that it is MPI 3.1.
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define PERSISTENT_FORM(Name, ...) MPI_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, call->request)
+#else
+#define PERSISTENT_FORM(Name, ...) no_such_form("MPI_" #Name "_init")
+static void no_such_form(const char* name) {
+  fprintf(stderr, "this MPI library has no %s\n", name);
+  MPI_Abort(MPI_COMM_WORLD, 3);
+}
+#endif
+
+// The three forms of a call have the same arguments up to the request.
+#define IN_ITS_FORM(Name, name, ...)           \
+  do {                                         \
+    if (call->form == BLOCKING)                \
+      MPI_##Name(__VA_ARGS__);                 \
+    else if (call->form == NONBLOCKING)        \
+      MPI_I##name(__VA_ARGS__, call->request); \
+    else                                       \
+      PERSISTENT_FORM(Name, __VA_ARGS__);      \
+  } while (0)
+
+/// Counts and displacements of the forms with vectors, as one size has them.
+static struct {
+  int room;
+  int *counts, *offsets, *portions;
+  MPI_Aint* addresses;
+  MPI_Datatype* types;
+} kept;
+
+static void* resized(void* old, int count, size_t element) {
+  void* made = realloc(old, (size_t)count * element);
+  if (!made) MPI_Abort(MPI_COMM_WORLD, 3);
+  return made;
+}
+
+void coll_prepare(const struct bench_run* run, size_t size) {
+  if (kept.room < run->ranks) {
+    kept.room = run->ranks;
+    kept.counts = resized(kept.counts, kept.room, sizeof *kept.counts);
+    kept.offsets = resized(kept.offsets, kept.room, sizeof *kept.offsets);
+    kept.portions = resized(kept.portions, kept.room, sizeof *kept.portions);
+    kept.addresses = resized(kept.addresses, kept.room, sizeof *kept.addresses);
+    kept.types = resized(kept.types, kept.room, sizeof *kept.types);
+  }
+  for (int i = 0; i < run->ranks; ++i) {
+    size_t first;
+    kept.counts[i] = (int)size;
+    kept.offsets[i] = i * (int)size;
+    kept.addresses[i] = (MPI_Aint)i * (MPI_Aint)size;
+    kept.portions[i] = (int)coll_portion(run, size, i, &first);
+    kept.types[i] = MPI_CHAR;
+  }
+}
+
+size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* first) {
+  const size_t count = size / sizeof(float), ranks = (size_t)run->ranks, at = (size_t)rank;
+  const size_t base = count / ranks, larger = count % ranks;  // the first `larger` ranks have one more
+  *first = at * base + (at < larger ? at : larger);
+  return base + (at < larger ? 1 : 0);
+}
+
+// --- the calls ---
+
+#define BUFFERS call->run->send.data, call->run->receive.data
+#define FROM call->run->send.data
+#define TO call->run->receive.data
+#define BYTES (int)call->size, MPI_CHAR
+#define BLOCKS kept.counts, kept.offsets, MPI_CHAR
+#define SUM MPI_FLOAT, MPI_SUM
+#define WORLD MPI_COMM_WORLD
+
+static int floats(const struct coll_call* call) { return (int)(call->size / sizeof(float)); }
+
+static void call_allreduce(const struct coll_call* call) {
+  IN_ITS_FORM(Allreduce, allreduce, BUFFERS, floats(call), SUM, WORLD);
+}
+static void call_reduce(const struct coll_call* call) {
+  IN_ITS_FORM(Reduce, reduce, BUFFERS, floats(call), SUM, call->root, WORLD);
+}
+static void call_reduce_scatter(const struct coll_call* call) {
+  IN_ITS_FORM(Reduce_scatter, reduce_scatter, BUFFERS, kept.portions, SUM, WORLD);
+}
+static void call_reduce_scatter_block(const struct coll_call* call) {
+  IN_ITS_FORM(Reduce_scatter_block, reduce_scatter_block, BUFFERS, floats(call), SUM, WORLD);
+}
+static void call_alltoall(const struct coll_call* call) {
+  IN_ITS_FORM(Alltoall, alltoall, FROM, BYTES, TO, BYTES, WORLD);
+}
+static void call_alltoallv(const struct coll_call* call) {
+  IN_ITS_FORM(Alltoallv, alltoallv, FROM, BLOCKS, TO, BLOCKS, WORLD);
+}
+static void call_alltoallw(const struct coll_call* call) {
+  IN_ITS_FORM(Alltoallw, alltoallw, FROM, kept.counts, kept.offsets, kept.types, TO, kept.counts,
+              kept.offsets, kept.types, WORLD);
+}
+static void call_allgather(const struct coll_call* call) {
+  IN_ITS_FORM(Allgather, allgather, FROM, BYTES, TO, BYTES, WORLD);
+}
+static void call_allgatherv(const struct coll_call* call) {
+  IN_ITS_FORM(Allgatherv, allgatherv, FROM, BYTES, TO, BLOCKS, WORLD);
+}
+static void call_gather(const struct coll_call* call) {
+  IN_ITS_FORM(Gather, gather, FROM, BYTES, TO, BYTES, call->root, WORLD);
+}
+static void call_gatherv(const struct coll_call* call) {
+  IN_ITS_FORM(Gatherv, gatherv, FROM, BYTES, TO, BLOCKS, call->root, WORLD);
+}
+static void call_scatter(const struct coll_call* call) {
+  IN_ITS_FORM(Scatter, scatter, FROM, BYTES, TO, BYTES, call->root, WORLD);
+}
+static void call_scatterv(const struct coll_call* call) {
+  IN_ITS_FORM(Scatterv, scatterv, FROM, BLOCKS, TO, BYTES, call->root, WORLD);
+}
+static void call_bcast(const struct coll_call* call) {
+  IN_ITS_FORM(Bcast, bcast, TO, BYTES, call->root, WORLD);
+}
+static void call_barrier(const struct coll_call* call) { IN_ITS_FORM(Barrier, barrier, WORLD); }
+
+static void call_neighbor_allgather(const struct coll_call* call) {
+  const MPI_Comm comm = coll_comm(call->run);
+  IN_ITS_FORM(Neighbor_allgather, neighbor_allgather, FROM, BYTES, TO, BYTES, comm);
+}
+static void call_neighbor_allgatherv(const struct coll_call* call) {
+  const MPI_Comm comm = coll_comm(call->run);
+  IN_ITS_FORM(Neighbor_allgatherv, neighbor_allgatherv, FROM, BYTES, TO, BLOCKS, comm);
+}
+static void call_neighbor_alltoall(const struct coll_call* call) {
+  const MPI_Comm comm = coll_comm(call->run);
+  IN_ITS_FORM(Neighbor_alltoall, neighbor_alltoall, FROM, BYTES, TO, BYTES, comm);
+}
+static void call_neighbor_alltoallv(const struct coll_call* call) {
+  const MPI_Comm comm = coll_comm(call->run);
+  IN_ITS_FORM(Neighbor_alltoallv, neighbor_alltoallv, FROM, BLOCKS, TO, BLOCKS, comm);
+}
+static void call_neighbor_alltoallw(const struct coll_call* call) {
+  const MPI_Comm comm = coll_comm(call->run);
+  IN_ITS_FORM(Neighbor_alltoallw, neighbor_alltoallw, FROM, kept.counts, kept.addresses, kept.types, TO,
+              kept.counts, kept.addresses, kept.types, comm);
+}
+
+// --- the table; the lines of programs.csv with the source `coll` name the same ---
+
+enum { ROOT_HAS_IN = 1, ROOT_HAS_OUT = 2, BLOCKS_IN = 4, BLOCKS_OUT = 8, NEIGHBORS = 16 };
+#define ROW(name, words, element, flags, validate)                                                          \
+  {                                                                                                         \
+#name, words, element, ((flags)&BLOCKS_IN) != 0, ((flags)&BLOCKS_OUT) != 0, ((flags)&ROOT_HAS_IN) != 0, \
+        ((flags)&ROOT_HAS_OUT) != 0, ((flags)&NEIGHBORS) != 0, call_##name, coll_validate_##validate        \
+  }
+
+static const struct collective kCollectives[] = {
+    ROW(allreduce, "Allreduce", 4, 0, sums),
+    ROW(reduce, "Reduce", 4, ROOT_HAS_OUT, sums),
+    ROW(reduce_scatter, "Reduce-Scatter", 4, 0, sums),
+    ROW(reduce_scatter_block, "Reduce-Scatter Block", 4, BLOCKS_IN, sums),
+    ROW(alltoall, "All-to-All Personalized Exchange", 1, BLOCKS_IN | BLOCKS_OUT, blocks),
+    ROW(alltoallv, "All-to-Allv Personalized Exchange", 1, BLOCKS_IN | BLOCKS_OUT, blocks),
+    ROW(alltoallw, "All-to-Allw Personalized Exchange", 1, BLOCKS_IN | BLOCKS_OUT, blocks),
+    ROW(allgather, "Allgather", 1, BLOCKS_OUT, blocks),
+    ROW(allgatherv, "Allgatherv", 1, BLOCKS_OUT, blocks),
+    ROW(gather, "Gather", 1, BLOCKS_OUT | ROOT_HAS_OUT, blocks),
+    ROW(gatherv, "Gatherv", 1, BLOCKS_OUT | ROOT_HAS_OUT, blocks),
+    ROW(scatter, "Scatter", 1, BLOCKS_IN | ROOT_HAS_IN, blocks),
+    ROW(scatterv, "Scatterv", 1, BLOCKS_IN | ROOT_HAS_IN, blocks),
+    ROW(bcast, "Broadcast", 1, 0, bcast),
+    ROW(barrier, "Barrier", 0, 0, barrier),
+    ROW(neighbor_allgather, "Neighborhood Allgather", 1, BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_allgatherv, "Neighborhood Allgatherv", 1, BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_alltoall, "Neighborhood All-to-All", 1, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_alltoallv, "Neighborhood All-to-Allv", 1, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_alltoallw, "Neighborhood All-to-Allw", 1, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
+};
+enum { COLLECTIVES = sizeof kCollectives / sizeof *kCollectives };
+static const char kPersistent[] = "_persistent";
+
+/// Whether `name` is that of the collective with something before or behind it.
+static bool is_named(const char* name, const char* before, const char* collective, const char* behind) {
+  const size_t lead = strlen(before), length = strlen(collective);
+  return strncmp(name, before, lead) == 0 && strncmp(name + lead, collective, length) == 0 &&
+         strcmp(name + lead + length, behind) == 0;
+}
+
+bool coll_choose(const char* name) {
+  for (int i = 0; i < COLLECTIVES; ++i) {
+    const char* collective = kCollectives[i].name;
+    coll_chosen.collective = &kCollectives[i];
+    coll_chosen.form = BLOCKING;
+    if (strcmp(name, collective) == 0) return true;
+    coll_chosen.form = NONBLOCKING;
+    if (is_named(name, "i", collective, "")) return true;
+    coll_chosen.form = PERSISTENT;
+    if (is_named(name, "", collective, kPersistent)) return true;
+  }
+  return false;
+}
+
+void coll_print_names(void) {
+  for (int i = 0; i < COLLECTIVES; ++i)
+    printf("%s\ni%s\n%s%s\n", kCollectives[i].name, kCollectives[i].name, kCollectives[i].name, kPersistent);
+}
+
+void coll_start(struct bench_run* run, size_t size, int root, MPI_Request* request) {
+  const struct coll_call call = {run, size, coll_chosen.form, root, request};
+  coll_chosen.collective->call(&call);
+}
+
+void coll_once(struct bench_run* run, size_t size, int root) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  coll_start(run, size, root, &request);
+  if (coll_chosen.form == PERSISTENT) MPI_Start(&request);
+  if (coll_chosen.form != BLOCKING) MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (coll_chosen.form == PERSISTENT) MPI_Request_free(&request);
+}

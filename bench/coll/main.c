@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The collectives: `coll allreduce ...`, or started as `allreduce`. Reductions are MPI_SUM of floats. With an
+// i in front the nonblocking form, and how much of it computation can hide; with _persistent behind, requests
+// made once a size.
+#include <stdio.h>
+#include <string.h>
+
+#include "coll/collective.h"
+
+static double measure_blocking(struct bench_run* run, size_t size, long iterations, long warmup) {
+  double total = 0;
+  coll_prepare(run, size);
+  for (long i = -warmup; i < iterations; ++i) {
+    const int root = coll_root(run, i);
+    const double start = MPI_Wtime();
+    coll_start(run, size, root, NULL);
+    const double taken = MPI_Wtime() - start;
+    if (i >= 0) {
+      total += taken;
+      bench_sample(run, taken * 1e6);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  return total * 1e6 / (double)iterations;
+}
+
+static double measure_persistent(struct bench_run* run, size_t size, long iterations, long warmup) {
+  double total = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  coll_prepare(run, size);
+  coll_start(run, size, coll_root(run, 0), &request);
+  for (long i = -warmup; i < iterations; ++i) {
+    const double start = MPI_Wtime();
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    const double taken = MPI_Wtime() - start;
+    if (i >= 0) {
+      total += taken;
+      bench_sample(run, taken * 1e6);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Request_free(&request);
+  return total * 1e6 / (double)iterations;
+}
+
+/// Works for about `seconds`, in as many parts as calls of MPI_Test are wanted, each before one; returns how
+/// long it took, the tests included.
+static double compute(double seconds, int tests, MPI_Request* request) {
+  static volatile double sink = 1;
+  const double start = MPI_Wtime();
+  const int parts = tests > 0 ? tests : 1;
+  double now = start;
+  for (int part = 1; part <= parts; ++part) {
+    const double end = start + seconds * part / parts;
+    int done;
+    do {
+      for (int i = 0; i < 50; ++i) sink = sink * 1.000001 + 1e-9;
+      now = MPI_Wtime();
+    } while (now < end);
+    if (tests > 0) MPI_Test(request, &done, MPI_STATUS_IGNORE);
+  }
+  return tests > 0 ? MPI_Wtime() - start : now - start;
+}
+
+/// Started, something computed, waited for. Seconds altogether; `computed` gets those of the computation.
+static double one_hidden(struct bench_run* run, size_t size, int root, double work, double* computed) {
+  MPI_Request request;
+  const double start = MPI_Wtime();
+  coll_start(run, size, root, &request);
+  *computed = work > 0 ? compute(work, run->options.tests, &request) : 0;
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  return MPI_Wtime() - start;
+}
+
+/// First without computation, then with as much as that took.
+static double measure_nonblocking(struct bench_run* run, size_t size, long iterations, long warmup) {
+  double totals[2] = {0, 0}, worked = 0;
+  coll_prepare(run, size);
+  for (int hidden = 0; hidden < 2; ++hidden) {
+    const double work = hidden ? totals[0] / (double)iterations : 0;
+    for (long i = -warmup; i < iterations; ++i) {
+      double computed;
+      const double taken = one_hidden(run, size, coll_root(run, i), work, &computed);
+      if (i >= 0) {
+        totals[hidden] += taken;
+        worked += computed;
+        if (hidden) bench_sample(run, taken * 1e6);
+      }
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+  }
+  run->pure_us = totals[0] * 1e6 / (double)iterations;
+  run->compute_us = worked * 1e6 / (double)iterations;
+  return totals[1] * 1e6 / (double)iterations;
+}
+
+/// The name to measure: the program's own, or the first word. Takes that away.
+static const char* chosen_name(int* argc, char*** argv) {
+  const char* slash = strrchr((*argv)[0], '/');
+  const char* own = slash ? slash + 1 : (*argv)[0];
+  if (coll_choose(own)) return own;
+  if (*argc < 2 || !coll_choose((*argv)[1])) return NULL;
+  ++*argv;
+  --*argc;
+  return (*argv)[0];
+}
+
+int main(int argc, char** argv) {
+  const char* name = chosen_name(&argc, &argv);
+  if (!name) {
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+      coll_print_names();
+      return 0;
+    }
+    fprintf(stderr, "usage: coll NAME [options], NAME one of those that coll --list prints\n");
+    return 2;
+  }
+  static const char* const leads[] = {"", "Non-blocking ", "Persistent "};
+  static double (*const measures[])(struct bench_run*, size_t, long, long) = {
+      measure_blocking, measure_nonblocking, measure_persistent};
+  const struct collective* c = coll_chosen.collective;
+  const bool overlap = coll_chosen.form == NONBLOCKING;
+  char title[96];
+  snprintf(title, sizeof title, "%s%s Latency Test", leads[coll_chosen.form], c->words);
+  const struct bench_program program = {.name = name,
+                                        .title = title,
+                                        .column = overlap ? "Overall(us)" : "Latency (us)",
+                                        .field = "latency_us",
+                                        .shape = BENCH_COLLECTIVE,
+                                        .overlap = overlap,
+                                        .defaults = {.min_size = c->element,
+                                                     .max_size = c->element ? 1 << 20 : 0,
+                                                     .iterations = 1000,
+                                                     .warmup = 200,
+                                                     .iterations_large = 100,
+                                                     .warmup_large = 10,
+                                                     .samples = true,
+                                                     .element = c->element ? c->element : 1,
+                                                     .tests = overlap,
+                                                     .root = coll_has_root(),
+                                                     .neighbors = c->neighbors},
+                                        .capacity = coll_capacity,
+                                        .measure = measures[coll_chosen.form],
+                                        .validate = c->validate};
+  return bench_main(&program, argc, argv);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ping-pongs of many threads: those of rank 0 send and wait for a reply, those of rank 1 receive and reply;
+// any of them takes what comes (-t [SENDERS:]RECEIVERS). Half the round trip as a sending thread sees it, the
+// mean.
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "common/pingpong.h"
+
+enum { TAG = 1 };
+
+struct job {
+  struct bench_run* run;
+  size_t size;
+  long exchanges;    ///< of this thread
+  int thread, team;  ///< this thread, and how many there are here
+  bool answers;      ///< receives first
+  double seconds;
+};
+
+static int team_of(const struct bench_run* run) {
+  return run->sender ? run->options.senders : run->options.receivers;
+}
+
+/// Each thread has its own part of the buffers.
+static size_t capacity(const struct bench_run* run, size_t size) { return size * (size_t)team_of(run); }
+
+static void* work(void* argument) {
+  struct job* job = argument;
+  struct bench_run* run = job->run;
+  const size_t offset = (size_t)job->thread * job->size;
+  char *from = run->send.data + offset, *to = run->receive.data + offset;
+  const int count = (int)job->size, peer = run->peer;
+  const double start = MPI_Wtime();
+  for (long i = 0; i < job->exchanges; ++i) {
+    if (!job->answers) MPI_Send(from, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD);
+    MPI_Recv(to, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (job->answers) MPI_Send(from, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD);
+  }
+  job->seconds = MPI_Wtime() - start;
+  return NULL;
+}
+
+/// `total` exchanges, shared among the threads of each side. Half a round trip, us.
+static double exchange_all(struct bench_run* run, size_t size, long total) {
+  static struct job jobs[BENCH_MAX_TEAM];
+  pthread_t threads[BENCH_MAX_TEAM];
+  const int team = team_of(run);
+  double sum = 0;
+  for (int i = 0; i < team; ++i) {
+    const long mine = total / team + (i < total % team ? 1 : 0);
+    jobs[i] = (struct job){run, size, mine, i, team, !run->sender, 0};
+    if (pthread_create(&threads[i], NULL, work, &jobs[i]) != 0) {
+      fprintf(stderr, "latency_mt: a thread cannot be started\n");
+      MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+  }
+  for (int i = 0; i < team; ++i) {
+    pthread_join(threads[i], NULL);
+    if (jobs[i].exchanges > 0) sum += jobs[i].seconds * 1e6 / (2.0 * (double)jobs[i].exchanges);
+  }
+  return sum / (total < team ? (int)total : team);
+}
+
+static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
+  if (warmup > 0) exchange_all(run, size, warmup);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return exchange_all(run, size, iterations);
+}
+
+/// Who sends what cannot be told, so every thread sends the same bytes, and every part must hold them.
+static bool validate(struct bench_run* run, size_t size, long iteration) {
+  const int team = team_of(run), most = run->options.senders > run->options.receivers
+                                            ? run->options.senders
+                                            : run->options.receivers;
+  const uint64_t out = bench_seed(run->rank, run->peer, size, iteration, 0);
+  const uint64_t in = bench_seed(run->peer, run->rank, size, iteration, 0);
+  for (int i = 0; i < team; ++i) {
+    bench_buffer_fill(&run->send, (size_t)i * size, size, out);
+    bench_buffer_poison(&run->receive, (size_t)i * size, size, in);
+  }
+  bench_buffer_guard(&run->receive, (size_t)team * size);
+  MPI_Barrier(MPI_COMM_WORLD);
+  exchange_all(run, size, 4L * most + 1);  // some for every thread
+  bool good = true;
+  for (int i = 0; good && i < team; ++i) good = bench_buffer_check(&run->receive, (size_t)i * size, size, in);
+  return good && bench_buffer_check_guard(&run->receive, (size_t)team * size);
+}
+
+int main(int argc, char** argv) {
+  static const struct bench_program program = {.name = "latency_mt",
+                                               .title = "Multi-threaded Latency Test",
+                                               .column = "Latency (us)",
+                                               .field = "latency_us",
+                                               .threads = true,
+                                               .defaults = {.min_size = 1,
+                                                            .max_size = 4 << 20,
+                                                            .iterations = 10000,
+                                                            .warmup = 200,
+                                                            .iterations_large = 1000,
+                                                            .warmup_large = 10,
+                                                            .element = 1,
+                                                            .team = "threads"},
+                                               .capacity = capacity,
+                                               .measure = measure,
+                                               .validate = validate};
+  return bench_main(&program, argc, argv);
+}
