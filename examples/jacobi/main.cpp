@@ -13,6 +13,7 @@
 #include "engine.hpp"
 #include "options.hpp"
 #include "partition.hpp"
+#include "picture.hpp"
 #include "solver.hpp"
 
 namespace jacobi {
@@ -65,13 +66,18 @@ bool takes_device_memory() {
   return query() != 0;
 }
 
-// Every rank returns the same text: what keeps the job from running, or nothing.
+// What keeps the job from running, or nothing, on every rank.
 std::string problem(const Job& job) {
   const Options& options = job.options;
   if (options.ny - 2 < job.ranks) {
     return "-ny " + std::to_string(options.ny) + ": " + std::to_string(job.ranks) + " ranks need at least " +
            std::to_string(job.ranks + 2) + " rows";
   }
+  const std::string unwritable =
+      job.rank == 0 && !options.plot.empty() ? picture_problem(options.plot) : std::string();
+  int cannot = unwritable.empty() ? 0 : 1;
+  MPI_Bcast(&cannot, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (cannot) return job.rank == 0 ? unwritable : "-plot: rank 0 cannot write it";
   int mine = job.engine ? 1 : 0, least = 0, most = 0;
   MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   MPI_Allreduce(&mine, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
@@ -188,6 +194,7 @@ int solve(const Job& job) {
   if (speaker && verbose) announce(job, "Distributed");
   const Outcome all = run_distributed(*job.engine, options, job.rank, job.ranks, verbose);
   const bool good = !options.single || check_result(job, all, single);
+  if (!options.plot.empty()) save_picture(*job.engine, options, job.rank, job.ranks, all.result);
   if (speaker) (options.csv ? print_csv : print_times)(job, all, options.single ? &single : nullptr);
   return good ? 0 : 1;
 }

@@ -67,6 +67,12 @@ std::string parse_valued(std::string_view name, const char* text, Options& optio
   for (const Number& number : numbers) {
     if (name == number.name) return parse_number(number, text, options);
   }
+  if (name == "plot") {
+    options.plot = text;
+    const size_t size = options.plot.size();
+    const bool good = size > 4 && options.plot.compare(size - 4, 4, ".png") == 0;
+    return good ? std::string() : "-plot " + options.plot + ": expected FILE.png";
+  }
   if (name == "variant") return parse_name(variants, "-variant", text, options.variant);
   return parse_name(places, "-device", text, options.device);
 }
@@ -75,7 +81,7 @@ bool takes_value(std::string_view name) {
   for (const Number& number : numbers) {
     if (name == number.name) return true;
   }
-  return name == "variant" || name == "device";
+  return name == "variant" || name == "device" || name == "plot";
 }
 
 }  // namespace
@@ -114,6 +120,7 @@ std::string help() {
          "  -device D          auto, cuda or host (auto: cuda where there is a GPU)\n"
          "  -skip_single_gpu   no run on one device first, hence no speedup and no comparison of the "
          "results\n"
+         "  -plot FILE.png     a picture of the solution, at most 1024 pixels wide and high\n"
          "  -csv               one line: variant, nx, ny, niter, nccheck, ranks, 1, seconds, single-device "
          "seconds\n"
          "  -gpus              print how many GPUs this program can use here, and end\n"

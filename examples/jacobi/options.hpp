@@ -24,6 +24,7 @@ struct Options {
   bool help = false;
   Variant variant = Variant::cuda_aware;
   Place device = Place::automatic;
+  std::string plot;  ///< file for a picture of the solution, or empty
 };
 
 /// Fills `options`; returns an empty string, or what is wrong with the command line.

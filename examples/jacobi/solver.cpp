@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "partition.hpp"
+#include "progress.hpp"
 
 namespace jacobi {
 namespace {
@@ -36,19 +37,26 @@ void make_grids(Engine& engine, const Options& options, const Partition& part, f
 class Norm {
  public:
   Norm(Engine& engine, const Options& options, bool verbose, bool distributed)
-      : engine_(engine), interval_(options.nccheck), verbose_(verbose), distributed_(distributed) {}
+      : engine_(engine),
+        progress_(distributed ? "Distributed" : "One device", options.niter, verbose),
+        interval_(options.nccheck),
+        verbose_(verbose),
+        distributed_(distributed) {}
 
   /// The slot for sweep `k`, or -1 if its norm is not wanted.
   [[nodiscard]] int slot(int k) const { return k % interval_ == 0 ? k & 1 : -1; }
 
   /// Looks at the norm of sweep `k` if it was wanted; true: the iteration ends with it.
   bool reached(int k) {
+    progress_.at(k + 1, latest_);
     if (k < 0 || slot(k) < 0) return false;
     double sum = engine_.residual(slot(k));
     if (distributed_) MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     latest_ = std::sqrt(sum);
     if (verbose_ && k >= next_print_) {
+      progress_.clear();
       std::printf("%5d, %0.6f\n", k, latest_);
+      std::fflush(stdout);
       next_print_ = (k / print_every + 1) * print_every;
     }
     return latest_ <= tolerance;
@@ -58,6 +66,7 @@ class Norm {
 
  private:
   Engine& engine_;
+  Progress progress_;
   int interval_;
   bool verbose_, distributed_;
   int next_print_ = 0;

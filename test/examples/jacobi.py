@@ -2,11 +2,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The Jacobi solver under mpiexec: every variant gives the single-device result, whatever the split of the rows;
 # options are refused with their range. JACOBI_PROGRAM and MPIEXEC may name other builds.
+import contextlib
+import math
 import os
+import pty
 import re
 import shlex
+import signal
+import struct
 import subprocess
+import tempfile
 import unittest
+import zlib
 
 PREFIX = os.environ.get("MPI_PREFIX", "")
 PROGRAM = os.environ.get("JACOBI_PROGRAM") or os.path.join(PREFIX, "libexec", "weft", "jacobi")
@@ -27,6 +34,43 @@ def jacobi(*options, device=DEVICE):
         words += ["-device", device]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
+
+
+def read_png(path):
+    """(width, height, rows of palette entries, palette) of an uncompressed or compressed palette image."""
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        name, content = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        (crc,) = struct.unpack(">I", data[at + 8 + size : at + 12 + size])
+        assert crc == zlib.crc32(name + content)
+        chunks[name] = content
+        at += 12 + size
+    width, height, depth, colours = struct.unpack(">IIBB", chunks[b"IHDR"][:10])
+    assert (depth, colours, data[-8:-4]) == (8, 3, b"IEND")
+    lines = zlib.decompress(chunks[b"IDAT"])
+    rows = [lines[y * (width + 1) : (y + 1) * (width + 1)] for y in range(height)]
+    assert len(lines) == height * (width + 1) and all(row[0] == 0 for row in rows)
+    return width, height, [row[1:] for row in rows], chunks[b"PLTE"]
+
+
+def solution(nx, ny, iterations):
+    """The grid after some sweeps, slowly."""
+    edge = [math.sin(2 * math.pi * y / (ny - 1)) for y in range(ny)]
+    old = [[edge[y]] + [0.0] * (nx - 2) + [edge[y]] for y in range(ny)]
+    for _ in range(iterations):
+        new = [row[:] for row in old]
+        for y in range(1, ny - 1):
+            for x in range(1, nx - 1):
+                new[y][x] = (old[y - 1][x] + old[y + 1][x] + old[y][x - 1] + old[y][x + 1]) / 4
+        new[0], new[ny - 1] = new[ny - 2][:], new[1][:]
+        new[0][0] = new[0][-1] = edge[0]
+        new[ny - 1][0] = new[ny - 1][-1] = edge[-1]
+        old = new
+    return old
 
 
 def several(count, unit):
@@ -82,6 +126,51 @@ class Jacobi(unittest.TestCase):
         status, out, _ = jacobi("-nx", 64, "-ny", 32, "-niter", 5, "-skip_single_gpu")
         self.assertEqual(status, 0)
         self.assertRegex(out, r"(?m)^64x32: %s: +[\d.]+ s$" % several(RANKS, UNIT))
+
+    def test_picture(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.png")
+            self.check("-nx", 9, "-ny", 14, "-niter", 6, "-plot", path)
+            width, height, rows, palette = read_png(path)
+            self.assertEqual((width, height), (9, 14))
+            wanted = solution(9, 14, 6)
+            for y in range(1, 13):  # the two outer rows are copies
+                for x in range(9):
+                    self.assertAlmostEqual(rows[y][x], 127 + 127 * wanted[y][x], delta=1, msg=(x, y))
+            blue, white, orange = palette[:3], palette[3 * 127 : 3 * 128], palette[3 * 254 : 3 * 255]
+            self.assertTrue(blue[2] > blue[0] and min(white) > 230 and orange[0] > orange[2])
+            self.check("-nx", 2050, "-ny", 40, "-niter", 2, "-plot", path)  # every third cell
+            width, height, rows, _ = read_png(path)
+            self.assertEqual((width, height), (684, 14))
+            self.assertEqual({row[300] for row in rows}, {127})
+            self.assertEqual(os.listdir(folder), ["a.png"])
+            for name, says in (("a.jpg", "expected FILE.png"), ("no/a.png", "cannot be written (No such file")):
+                status, out, err = jacobi("-nx", 9, "-ny", 14, "-plot", os.path.join(folder, name))
+                self.assertNotEqual(status, 0)
+                self.assertIn(says, err)
+                self.assertNotIn("speedup", out)
+
+    def test_progress_bar(self):
+        size = ["-nx", "600", "-ny", "600", "-niter", "100000", "-nccheck", "1000", "-skip_single_gpu", "-device", "host"]
+        words = [*MPIEXEC, "-n", str(RANKS), PROGRAM, *size]
+        child, terminal = pty.fork()
+        if child == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(words[0], words)
+        shown = b""
+        while b"%, norm" not in shown:  # a terminal that ends without it raises
+            shown += os.read(terminal, 4096)
+        os.kill(child, signal.SIGTERM)
+        with contextlib.suppress(OSError):
+            while os.read(terminal, 4096):
+                pass
+        os.close(terminal)
+        os.waitpid(child, 0)
+        self.assertIn(b"\rDistributed [", shown)
+        size[5] = "3000"
+        done = subprocess.run([*words[: -len(size)], *size], capture_output=True, start_new_session=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn(b"%, norm", done.stdout + done.stderr)
 
     def test_refusals(self):
         for options, says in (
