@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Arrays of NumPy, CuPy or PyTorch straight into MPI calls: a ring, a sum and a gather, each checked.
+# Arrays of NumPy, CuPy, PyTorch or JAX straight into MPI calls: a ring, a sum and a gather, each checked.
 # mpiexec -n 2 python3 arrays.py --library cupy
 import argparse
 import sys
@@ -20,6 +20,18 @@ class Numpy:
 
     def full(self, count, value):
         return self.module.full(count, value, dtype="float32")
+
+    def target(self, count):
+        """An array to receive into."""
+        return self.full(count, -1)
+
+    def taken(self, array):
+        """What was received, as the library's own array."""
+        return array
+
+    def given(self, array):
+        """What mpi4py takes as a send buffer."""
+        return array
 
     def ready(self):
         """Returns when the arrays may be given to MPI."""
@@ -63,35 +75,67 @@ class Torch(Numpy):
             self.module.cuda.current_stream().synchronize()
 
 
-LIBRARIES = {"numpy": Numpy, "cupy": Cupy, "torch": Torch}
+class Jax(Numpy):
+    """JAX arrays never change: what arrives goes into arrays of CuPy (on a CPU: NumPy), which JAX takes over."""
+
+    def __init__(self, local_rank):
+        import jax
+
+        self.jax = jax
+        gpus = [device for device in jax.local_devices() if device.platform == "gpu"]
+        self.receiver = Cupy(local_rank) if gpus else Numpy(local_rank)
+        self.place = gpus[local_rank % len(gpus)] if gpus else jax.local_devices()[0]
+        self.device = "%s, %s" % (self.place.platform, self.receiver.device)
+
+    def full(self, count, value):
+        array = self.jax.numpy.full(count, value, dtype="float32", device=self.place)
+        return array.block_until_ready()
+
+    def target(self, count):
+        return self.receiver.full(count, -1)
+
+    def taken(self, array):
+        return self.jax.dlpack.from_dlpack(array)
+
+    def given(self, array):
+        # mpi4py does not know the name that JAX's host buffers give to floats
+        return [array, MPI.FLOAT] if self.place.platform == "cpu" else array
+
+    def ready(self):
+        self.receiver.ready()
+
+
+LIBRARIES = {"numpy": Numpy, "cupy": Cupy, "torch": Torch, "jax": Jax}
 
 
 def ring(comm, arrays):
     """Every rank's array goes to its right neighbour."""
     rank, size = comm.Get_rank(), comm.Get_size()
-    mine, theirs = arrays.full(COUNT, rank), arrays.full(COUNT, -1)
+    mine, theirs = arrays.full(COUNT, rank), arrays.target(COUNT)
     arrays.ready()
-    comm.Sendrecv(mine, dest=(rank + 1) % size, recvbuf=theirs, source=(rank - 1) % size)
-    return arrays.all_equal(theirs, (rank - 1) % size)
+    comm.Sendrecv(arrays.given(mine), dest=(rank + 1) % size, recvbuf=theirs, source=(rank - 1) % size)
+    return arrays.all_equal(arrays.taken(theirs), (rank - 1) % size)
 
 
 def total(comm, arrays):
-    """The sum over the ranks, once into another array and once in place."""
+    """The sum over the ranks into another array; the sum of these in place."""
     rank, size = comm.Get_rank(), comm.Get_size()
-    mine, result = arrays.full(COUNT, rank), arrays.full(COUNT, -1)
+    mine, result, twice = arrays.full(COUNT, rank), arrays.target(COUNT), arrays.target(COUNT)
     arrays.ready()
-    comm.Allreduce(mine, result, op=MPI.SUM)
-    comm.Allreduce(MPI.IN_PLACE, mine, op=MPI.SUM)
+    comm.Allreduce(arrays.given(mine), result, op=MPI.SUM)
+    comm.Allreduce(arrays.given(mine), twice, op=MPI.SUM)
+    comm.Allreduce(MPI.IN_PLACE, twice, op=MPI.SUM)
     expected = size * (size - 1) // 2
-    return arrays.all_equal(result, expected) and arrays.all_equal(mine, expected)
+    return arrays.all_equal(arrays.taken(result), expected) and arrays.all_equal(arrays.taken(twice), size * expected)
 
 
 def gather(comm, arrays):
     """Blocks of all ranks, one after the other, on every rank."""
     rank, size = comm.Get_rank(), comm.Get_size()
-    mine, all_of_them = arrays.full(COUNT, rank), arrays.full(COUNT * size, -1)
+    mine, target = arrays.full(COUNT, rank), arrays.target(COUNT * size)
     arrays.ready()
-    comm.Allgather(mine, all_of_them)
+    comm.Allgather(arrays.given(mine), target)
+    all_of_them = arrays.taken(target)
     blocks = [all_of_them[r * COUNT : (r + 1) * COUNT] for r in range(size)]
     return all(arrays.all_equal(block, r) for r, block in enumerate(blocks))
 

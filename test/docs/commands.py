@@ -30,6 +30,8 @@ def capabilities(arguments):
         found["mpi4py"] = {}
     if arguments.numpy and os.path.isdir(os.path.join(arguments.numpy, "numpy")) or importlib.util.find_spec("numpy"):
         found["numpy"] = {}
+    if importlib.util.find_spec("jax"):
+        found["JAX"] = {}
     try:
         ctypes.CDLL("libucp.so.0")
         found["UCX"] = {}
@@ -45,7 +47,10 @@ def environment(folder, prefix):
     """The reader's environment: the prefix first, this Python as python3, nothing left of another job."""
     tools = os.path.join(folder, ".bin")
     os.mkdir(tools)
-    os.symlink(sys.executable, os.path.join(tools, "python3"))
+    python = os.path.join(tools, "python3")  # no link: a virtual environment is told by its program's folder
+    with open(python, "w", encoding="utf-8") as file:
+        file.write('#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
+    os.chmod(python, 0o755)
     kept = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
     path = os.pathsep.join([tools, os.path.join(prefix, "bin"), os.environ["PATH"]])
     return dict(kept, PATH=path, HOME=folder, PYTHONDONTWRITEBYTECODE="1")

@@ -16,7 +16,7 @@ import sys
 SHELL = {"sh", "bash", "shell", "console"}
 MARK = re.compile(r"^\s*<!--\s*(run|needs|tested|file|output)(?::\s*(.*?))?\s*-->\s*$")
 FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*(\S*)\s*$")
-CAPABILITIES = {"emulated GPUs", "mpi4py", "numpy", "UCX"}
+CAPABILITIES = {"emulated GPUs", "mpi4py", "numpy", "JAX", "UCX"}
 FOLDERS = ("docs", "packaging", "examples")
 PAGES = ("README.md", "CONTRIBUTING.md")
 
