@@ -26,7 +26,7 @@ class CollectiveKernel : public Kernel {
     if (!entered_ && !enter()) return failed_ ? Turn::illegal_address : Turn::idle;
     entered_ = true;
     for (uint32_t rank = 0; rank < c_.size; ++rank)
-      areas_[rank] = at(c_.areas[rank], Area::kCleared + Area::data(c_.piece, c_.blocks, c_.size));
+      areas_[rank] = at(c_.areas[rank], Area::kCleared + Area::data(c_.form, c_.piece, c_.blocks, c_.size));
     if (since_ == 0) since_ = time;
     moved_ = false;
     const bool over = !failed_ && step();
@@ -245,7 +245,7 @@ class Blocks : public CollectiveKernel {
   }
 
   char* slot(uint32_t in, uint32_t step, uint32_t block, uint32_t round, uint32_t source) {
-    return in_area(in, Area::piece(c_, c_.areas[in], step, round & 1, block, source));
+    return in_area(in, Area::piece(c_, in, step, round & 1, block, source));
   }
   void signal(uint32_t step, uint32_t block, uint32_t round) {
     for (uint32_t to = 0; to < c_.size; ++to)

@@ -244,7 +244,7 @@ void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t m
   plan.blocks = upto(each / kBlockBytes, most);
   constexpr uint64_t kGrain = 128;
   const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
-  const uint64_t room = pieces / Area::data(1, plan.blocks, size) / kGrain * kGrain;
+  const uint64_t room = pieces / Area::data(plan.collective.form, 1, plan.blocks, size) / kGrain * kGrain;
   const uint64_t piece = std::clamp(wanted, kGrain, room);
   plan.collective.piece = static_cast<uint32_t>(piece);
   const uint64_t a_round = piece * plan.blocks * (parts ? size : 1);

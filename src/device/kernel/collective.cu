@@ -43,15 +43,17 @@ __device__ void move(uint64_t dst, uint64_t src, uint64_t bytes) {
   const uint64_t whole = bytes / 16, step = blockDim.x;
   uint64_t i = threadIdx.x;
   if (((dst | src) & 15) == 0) {
-    for (; i + 3 * step < whole; i += 4 * step) {
-      const uint4 a = load(src + 16 * i), b = load(src + 16 * (i + step)),
-                  c = load(src + 16 * (i + 2 * step)), d = load(src + 16 * (i + 3 * step));
-      store(dst + 16 * i, a);
-      store(dst + 16 * (i + step), b);
-      store(dst + 16 * (i + 2 * step), c);
-      store(dst + 16 * (i + 3 * step), d);
+    // Loads first: a thread has few granules of a piece, and each round trip counts.
+    constexpr int kAhead = 4;
+    for (; i < whole; i += kAhead * step) {
+      uint4 words[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k * step < whole) words[k] = load(src + 16 * (i + k * step));
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k * step < whole) store(dst + 16 * (i + k * step), words[k]);
     }
-    for (; i < whole; i += step) store(dst + 16 * i, load(src + 16 * i));
   } else {
     for (; i < whole; i += step) store_granule(dst + 16 * i, load_granule(src + 16 * i, 16), 16);
   }
@@ -84,7 +86,7 @@ class Block {
  private:
   __device__ uint32_t set(uint32_t round) const { return round & 1; }
   __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
-    return Area::piece(c_, c_.areas[at], step, set(round), blockIdx.x, source);
+    return Area::piece(c_, at, step, set(round), blockIdx.x, source);
   }
   __device__ uint32_t after(uint32_t d) const {
     return c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;
@@ -160,26 +162,39 @@ class Block {
   /// Pieces of some ranks, this one's from its input, combined in rank order: into `out`, and for others.
   __device__ void reduce(uint32_t sources, uint32_t targets, uint64_t out, uint64_t own, uint64_t bytes,
                          uint32_t round) {
-    constexpr uint32_t kBatch = 4;
+    constexpr uint32_t kBatch = 4, kAhead = 2;  // terms, and granules, that are loaded together
     const bool keeps = targets == 0 || member(targets, c_.rank);
-    for (uint64_t g = threadIdx.x; g < granules(bytes); g += blockDim.x) {
-      Terms terms(c_.reduction);
+    const uint64_t all = granules(bytes), step = blockDim.x;
+    for (uint64_t first = threadIdx.x; first < all; first += kAhead * step) {
+      Terms terms[kAhead] = {Terms(c_.reduction), Terms(c_.reduction)};
       for (uint32_t from = 0; from < c_.size; from += kBatch) {
-        Granule loaded[kBatch];
+        Granule loaded[kAhead][kBatch];
 #pragma unroll
-        for (uint32_t i = 0; i < kBatch; ++i) {
-          if (from + i >= c_.size || !member(sources, from + i)) continue;
-          loaded[i] = from + i == c_.rank ? load_granule(own + 16 * g, valid(bytes, g))
-                                          : granule_of(load(slot(c_.rank, 0, round, from + i) + 16 * g));
+        for (uint32_t k = 0; k < kAhead; ++k) {
+          const uint64_t g = first + k * step;
+#pragma unroll
+          for (uint32_t i = 0; i < kBatch; ++i) {
+            if (g >= all || from + i >= c_.size || !member(sources, from + i)) continue;
+            loaded[k][i] = from + i == c_.rank ? load_granule(own + 16 * g, valid(bytes, g))
+                                               : granule_of(load(slot(c_.rank, 0, round, from + i) + 16 * g));
+          }
         }
 #pragma unroll
-        for (uint32_t i = 0; i < kBatch; ++i)
-          if (from + i < c_.size && member(sources, from + i)) terms.add(loaded[i]);
+        for (uint32_t k = 0; k < kAhead; ++k)
+#pragma unroll
+          for (uint32_t i = 0; i < kBatch; ++i)
+            if (first + k * step < all && from + i < c_.size && member(sources, from + i))
+              terms[k].add(loaded[k][i]);
       }
-      const Granule result = terms.get();
-      for (uint32_t d = 1; d < c_.size; ++d)
-        if (member(targets, after(d))) store(slot(after(d), 1, round, c_.rank) + 16 * g, words_of(result));
-      if (keeps) store_granule(out + 16 * g, result, valid(bytes, g));
+#pragma unroll
+      for (uint32_t k = 0; k < kAhead; ++k) {
+        const uint64_t g = first + k * step;
+        if (g >= all) continue;
+        const Granule result = terms[k].get();
+        for (uint32_t d = 1; d < c_.size; ++d)
+          if (member(targets, after(d))) store(slot(after(d), 1, round, c_.rank) + 16 * g, words_of(result));
+        if (keeps) store_granule(out + 16 * g, result, valid(bytes, g));
+      }
     }
   }
 

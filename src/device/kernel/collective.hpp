@@ -172,15 +172,21 @@ struct Area {
     return area + 2 * kPackets +
            (((step * 2 + set) * Collective::kBlocks + block) * Collective::kRanks + source) * 8;
   }
-  /// Bytes that the data of blocks need: two sets of two steps, where each rank has a piece for every block.
-  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t data(uint64_t piece, uint32_t blocks,
-                                                                uint32_t size) {
-    return 4 * piece * blocks * size;
+  /// Steps of a form in which pieces are pushed.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t steps(Collective::Form form) {
+    return form == Collective::two_shot ? 2 : 1;
   }
-  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece(const Collective& c, uint64_t area, uint32_t step,
+  /// Bytes that the data of blocks need: two sets of each step, where every other rank has a piece for every
+  /// block.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t data(Collective::Form form, uint64_t piece,
+                                                                uint32_t blocks, uint32_t size) {
+    return 2 * steps(form) * piece * blocks * (size - 1);
+  }
+  /// In the area of rank `owner`, the piece that comes from another rank.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t piece(const Collective& c, uint32_t owner, uint32_t step,
                                                        uint32_t set, uint32_t block, uint32_t source) {
-    const uint64_t index = ((step * 2ull + set) * c.blocks + block) * c.size + source;
-    return area + kCleared + index * c.piece;
+    const uint64_t row = ((step * 2ull + set) * c.blocks + block) * (c.size - 1);
+    return c.areas[owner] + kCleared + (row + (source < owner ? source : source - 1)) * c.piece;
   }
 };
 static_assert(4 * Collective::kBlocks * Collective::kRanks * 8 <= Area::kFlags);
