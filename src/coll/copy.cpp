@@ -62,14 +62,15 @@ Status copy_through_workspace(const p2p::View& to, const p2p::View& from, uint64
   return {};
 }
 
-Status device_copy(const p2p::View& to, const p2p::View& from, uint64_t n) {
+Result<device::Ticket> device_copy(const p2p::View& to, const p2p::View& from, uint64_t n) {
   const bool one_typed = (to.type == nullptr) != (from.type == nullptr);
   const p2p::View& typed = to.type != nullptr ? to : from;
-  if (one_typed && typed.memory.on_device() && n > kSmallPart && !device::can_pack(to.memory, from.memory))
-    if (Status copied = copy_through_workspace(to, from, n);
-        copied.ok() || copied.error().code() != Errc::unsupported)
-      return copied;
-  return finish(p2p::submit(to, from, n, device::Lane::local));
+  if (one_typed && typed.memory.on_device() && n > kSmallPart && !device::can_pack(to.memory, from.memory)) {
+    Status copied = copy_through_workspace(to, from, n);
+    if (copied.ok()) return device::Ticket();
+    if (copied.error().code() != Errc::unsupported) return std::move(copied).error();
+  }
+  return p2p::submit(to, from, n, device::Lane::local);
 }
 
 Status reduce_by_kernel(device::Reduction reduction, const p2p::Buffer& in, const p2p::Buffer& inout,
@@ -84,12 +85,16 @@ Status reduce_by_kernel(device::Reduction reduction, const p2p::Buffer& in, cons
 }  // namespace
 
 Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
+  return finish(start_local_copy(to, from));
+}
+
+Result<device::Ticket> start_local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
   const int64_t room = stream_bytes(to), bytes = stream_bytes(from), n = std::min(room, bytes);
   if (bytes > room) [[unlikely]]
     return Error(Errc::truncate, "the block of this rank itself is " + std::to_string(bytes) +
                                      " bytes, but there is room for " + std::to_string(room) +
                                      ": make counts and types of both sides agree");
-  if (n == 0 || (to.address == from.address && to.type == from.type)) return {};
+  if (n == 0 || (to.address == from.address && to.type == from.type)) return device::Ticket();
   if (device::available()) [[unlikely]] {
     const device::Memory to_memory = memory_of(to), from_memory = memory_of(from);
     if (to_memory.on_device() || from_memory.on_device())
@@ -99,7 +104,7 @@ Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from) {
     std::memcpy(to.address, from.address, static_cast<size_t>(n));
   else
     datatype::copy(from.address, from.count, *from.type, to.address, to.count, *to.type);
-  return {};
+  return device::Ticket();
 }
 
 Status reduce_local(const p2p::Buffer& in, const p2p::Buffer& inout, const core::Op& op) {

@@ -6,12 +6,17 @@
 
 #include "base/result.hpp"
 #include "coll/call.hpp"
+#include "device/copy.hpp"
 
 namespace weft::coll {
 
 /// Copies the packed stream of `from` to the places of `to`. Complete on return. Errc::truncate: nothing is
 /// copied. Buffers must not overlap, except that the same buffer twice is a no-op.
 [[nodiscard]] Status local_copy(const p2p::Buffer& to, const p2p::Buffer& from);
+
+/// The same, submitted: a copy between device memory may be under way, which the ticket tells. Of other
+/// memory it is complete.
+[[nodiscard]] Result<device::Ticket> start_local_copy(const p2p::Buffer& to, const p2p::Buffer& from);
 
 /// inout = in op inout (MPI_Reduce_local), in any memory.
 [[nodiscard]] Status reduce_local(const p2p::Buffer& in, const p2p::Buffer& inout, const core::Op& op);

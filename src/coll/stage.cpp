@@ -20,9 +20,19 @@ p2p::Transfer* Stage::add(core::Request::Kind kind) {
   return new (storage_[started_++]) p2p::Transfer(kind);
 }
 
-/// What kernels compute is there before anything else looks at it.
+/// What kernels compute and copies move is there before anything else looks at it.
 void Stage::settle() {
   if (kernel_.pending()) note(device::wait(kernel_));
+  copying_ = false;
+}
+
+bool Stage::settled() {
+  if (!kernel_.pending()) return true;
+  auto done = device::done(kernel_);
+  if (done && !*done) return false;
+  if (!done) note(std::move(done).error());
+  copying_ = false;
+  return true;
 }
 
 void Stage::send(const p2p::Buffer& buffer, int dest) {
@@ -41,11 +51,15 @@ void Stage::receive(const p2p::Buffer& buffer, int source) {
 
 void Stage::copy(const p2p::Buffer& to, const p2p::Buffer& from) {
   settle();
-  note(local_copy(to, from));
+  auto ticket = start_local_copy(to, from);
+  if (!ticket) return note(std::move(ticket).error());
+  kernel_ = std::move(*ticket);
+  copying_ = kernel_.pending();
 }
 
 void Stage::reduce(void* target, std::span<const void* const> inputs, int64_t n) {
   if (!outcome_.ok() || n == 0) return;
+  if (copying_) settle();
   const datatype::Datatype& type = *call_.recv.type;
   auto ticket = device::reduce_async(reduction_of(*call_.op, type), target, call_.gpu, inputs,
                                      static_cast<size_t>(n * type.extent()), device::Lane::local);
@@ -99,7 +113,7 @@ void Stage::retire(int i) {
 }
 
 void Stage::wait() {
-  settle();
+  if (kernel_.pending()) core::wait_until(call_.comm->instance, [this] { return settled(); });
   for (; done_ < started_; ++done_) {
     core::wait(call_.comm->instance, *slot(done_));
     retire(done_);
@@ -112,6 +126,7 @@ void Stage::wait() {
 }
 
 bool Stage::complete() {
+  if (!settled()) return false;
   for (; done_ < started_; ++done_) {
     if (!slot(done_)->complete()) return false;
     retire(done_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Stage: the steps of one round of a collective. Transfers are started as they are added and awaited
-// together; copies and reductions are done at once, so a round begins by consuming what the round before it
-// received. Threading: under the instance lock.
+// together; copies and reductions are done in their order, so a round begins by consuming what the round
+// before it received. Threading: under the instance lock.
 #pragma once
 #include <cstddef>
 #include <list>
@@ -28,7 +28,8 @@ class Stage {
   // Steps. Receives are best added before sends.
   void send(const p2p::Buffer& buffer, int dest);
   void receive(const p2p::Buffer& buffer, int source);
-  /// Done on return.
+  /// In host memory it is done on return; in GPU memory it may run beside transfers that were added before.
+  /// Later steps see its result.
   void copy(const p2p::Buffer& to, const p2p::Buffer& from);
   /// mine = theirs op mine, on `n` elements of the call's type, in host memory or on_gpu; theirs come from
   /// lower ranks.
@@ -54,13 +55,15 @@ class Stage {
   void take(p2p::Transfer& transfer);
   void note(Status status);
   void settle();
+  [[nodiscard]] bool settled();
 
   const Call& call_;
   core::Communicator* comm_;
   int started_ = 0;
   int done_ = 0;
   Status outcome_;
-  device::Ticket kernel_;  ///< the last one; those before end before it
+  device::Ticket kernel_;  ///< the last kernel, those before end before it; or a copy
+  bool copying_ = false;   ///< the ticket is a copy's, which kernels do not follow by themselves
   alignas(p2p::Transfer) std::byte storage_[kTransfers][sizeof(p2p::Transfer)];
   std::list<p2p::Transfer> overflow_;
 };

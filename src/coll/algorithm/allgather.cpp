@@ -58,17 +58,21 @@ Round ring(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
+/// The own block is copied while the first ones are under way.
 Round spread(const Call& call, int round, Stage& stage) {
-  place_own(call, round, stage);
   const Window window(round, 1, call.size);
-  if (window.empty()) return Round::done;
-  const p2p::Buffer own = call.recv.block(call.rank);
+  if (window.empty()) {
+    place_own(call, round, stage);
+    return Round::done;
+  }
+  const p2p::Buffer own = call.in_place ? call.recv.block(call.rank) : call.send.whole();
   for (int i = window.first; i < window.last; ++i) {
     const int source = call.wrap(call.rank - i);
     if (const p2p::Buffer block = call.recv.block(source); !empty(block)) stage.receive(block, source);
   }
   for (int i = window.first; i < window.last; ++i)
     if (!empty(own)) stage.send(own, call.wrap(call.rank + i));
+  place_own(call, round, stage);
   return Round::more;
 }
 

@@ -7,12 +7,15 @@
 namespace weft::coll::algorithm {
 namespace {
 
-/// Round 0 copies the own block; each round exchanges with a window of peers, those at equal distances at the
-/// same time, so that no rank is flooded.
+/// Each round exchanges with a window of peers, those at equal distances at the same time, so that no rank is
+/// flooded. The own block is copied while the first are under way.
 Round spread(const Call& call, int round, Stage& stage) {
-  if (round == 0) stage.copy(call.recv.block(call.rank), call.send.block(call.rank));
   const Window window(round, 1, call.size);
-  if (window.empty()) return Round::done;
+  const auto own = [&] { stage.copy(call.recv.block(call.rank), call.send.block(call.rank)); };
+  if (window.empty()) {
+    if (round == 0) own();
+    return Round::done;
+  }
   for (int i = window.first; i < window.last; ++i) {
     const int source = call.wrap(call.rank - i);
     if (const p2p::Buffer block = call.recv.block(source); !empty(block)) stage.receive(block, source);
@@ -21,6 +24,7 @@ Round spread(const Call& call, int round, Stage& stage) {
     const int dest = call.wrap(call.rank + i);
     if (const p2p::Buffer block = call.send.block(dest); !empty(block)) stage.send(block, dest);
   }
+  if (round == 0) own();
   return Round::more;
 }
 
