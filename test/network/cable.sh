@@ -5,7 +5,11 @@
 out=$(mktemp)
 mpiexec.hydra -n 4 "$1" cable >"$out" 2>&1 &
 job=$!
-sleep 3
+for tenth in $(seq 100); do
+  grep -q waiting "$out" && break
+  sleep 0.1
+done
+sleep 0.5  # nothing is on its way any more: what TCP sends again, it sends for long
 link node1 down
 for second in 1 2 3 4 5 6; do
   sleep 1

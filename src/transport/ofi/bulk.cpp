@@ -70,8 +70,17 @@ void Ofi::fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, 
     if (!registered) return fail(std::move(registered).error());
     region = *registered;
   }
-  auto* fetch = fetch_slab_.create(Fetch{
-      &done, peer, region, local.address, content.remote + offset, content.key, local.length, 0, 0, {}});
+  auto* fetch = fetch_slab_.create(Fetch{&done,
+                                         peer,
+                                         region,
+                                         local.address,
+                                         content.remote + offset,
+                                         content.key,
+                                         local.length,
+                                         0,
+                                         0,
+                                         false,
+                                         {}});
   if (fetch == nullptr) {
     if (region != nullptr) local_.release(region);
     return fail(Error(Errc::no_mem, "too many reads by libfabric at once"));
@@ -119,7 +128,6 @@ bool Ofi::start_read(Fetch& fetch) {
   return true;
 }
 
-/// A read that failed says nothing about its peer's life: the pulse will tell.
 void Ofi::finish_read(Read* read, Status outcome) {
   Fetch* fetch = read->fetch;
   free_reads_.push_back(read);
@@ -127,11 +135,29 @@ void Ofi::finish_read(Read* read, Status outcome) {
   if (--fetch->reads == 0 && fetch->begun == fetch->length) finish_fetch(fetch);
 }
 
+/// A read that failed says nothing about its peer's life: the pulse will tell, and then what the failure was.
 void Ofi::finish_fetch(Fetch* fetch) {
+  if (!fetch->outcome.ok() && fetch->done != nullptr && doubt(contact(fetch->peer))) {
+    fetch->doubtful = true;
+    return;
+  }
+  end_fetch(fetch);
+}
+
+void Ofi::end_fetch(Fetch* fetch) {
   std::erase(fetches_, fetch);
   if (fetch->region != nullptr) local_.release(fetch->region);
   if (fetch->done != nullptr) ended_.push_back({fetch->done, std::move(fetch->outcome)});
   fetch_slab_.destroy(fetch);
+}
+
+/// The peer's pulse was felt, or it has left or is lost: its failed fetches end.
+void Ofi::settle_doubt(Contact& of) {
+  if (!std::exchange(of.doubted, false)) return;
+  std::vector<Fetch*> doubtful;
+  for (Fetch* fetch : fetches_)
+    if (fetch->peer == of.peer && std::exchange(fetch->doubtful, false)) doubtful.push_back(fetch);
+  for (Fetch* fetch : doubtful) end_fetch(fetch);
 }
 
 /// The receiver learns at once; libfabric may still hold the reads for a while.

@@ -35,11 +35,14 @@ struct Contact {
   uint64_t pulse = 0, pulse_key = 0;  ///< where a word of its memory can be read
   std::string where;                  ///< its address as its provider wrote it
   std::unique_ptr<Knock> knock;
+  bool doubted = false;       ///< a fetch from it has failed: its pulse tells whether it died
+  bool doubt_asked = false;   ///< the read of its pulse began after that
   int64_t suspect_since = 0;  ///< milliseconds; when its pulse could not be read; 0: no suspicion
   std::string suspicion;
   uint32_t sent = 0, received = 0;         ///< messages: their numbers
   std::map<uint32_t, abi::CqEntry> ahead;  ///< came, but those before them are still under way
   std::deque<Message*> unsent;             ///< libfabric had no room for them, in order
+  size_t out = 0;                          ///< messages that libfabric has
   Beat beat;
 };
 

@@ -182,11 +182,22 @@ void Ofi::queue(Contact& to, Message& message, size_t size, uint64_t flags) {
 bool Ofi::try_send(Contact& to, Message& message) {
   const ssize_t code =
       endpoint_->send(message.data, message.size, message.desc, to.address, message.tag, &message);
-  if (code == 0) return true;
+  if (code == 0) {
+    ++to.out;
+    return true;
+  }
   if (code == -EAGAIN) return false;
   sends_.give_back(&message);
   lose(to, endpoint_->library().error("libfabric cannot send to process " + std::to_string(to.peer), code));
   return false;
+}
+
+/// libfabric gives the message back.
+void Ofi::sent(Message& message) {
+  Contact& to = contact(message.peer);
+  --to.out;
+  if (to.state == Contact::State::lost) --out_to_lost_;
+  sends_.give_back(&message);
 }
 
 void Ofi::flush() {
@@ -261,13 +272,13 @@ size_t Ofi::complete(const abi::CqEntry& entry, Receiver* receiver) {
       stored_.push_back(entry);
       break;
     case Operation::Kind::send:
-      sends_.give_back(static_cast<Message*>(operation));
+      sent(*static_cast<Message*>(operation));
       break;
     case Operation::Kind::read:
       finish_read(static_cast<Read*>(operation), {});
       break;
     case Operation::Kind::beat:
-      static_cast<Contact::Beat*>(operation)->contact->beating = false;
+      pulse_felt(*static_cast<Contact::Beat*>(operation)->contact);
       break;
   }
   return 0;
@@ -305,7 +316,10 @@ void Ofi::take(Contact& from, const abi::CqEntry& entry, Receiver& receiver) {
   auto& message = static_cast<Message&>(*static_cast<Operation*>(entry.op_context));
   const bool goodbye = (entry.tag & kGoodbye) != 0;
   ++from.received;
-  if (from.state != Contact::State::lost && goodbye) from.state = Contact::State::left;
+  if (from.state != Contact::State::lost && goodbye) {
+    from.state = Contact::State::left;
+    settle_doubt(from);
+  }
   if (from.state == Contact::State::left && !goodbye) from.state = Contact::State::open;
   if (!goodbye) receiver.deliver(from.peer, message.data + kPrefix, entry.len - kPrefix);
   post(message);
@@ -331,7 +345,7 @@ bool Ofi::take_error() {
     case Operation::Kind::send: {
       auto* message = static_cast<Message*>(operation);
       Contact& to = contact(message->peer);
-      sends_.give_back(message);
+      sent(*message);
       lose(to, Error(Errc::proc_aborted,
                      "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
       break;
@@ -354,8 +368,10 @@ bool Ofi::take_error() {
 void Ofi::lose(Contact& of, Error why) {
   if (of.state == Contact::State::lost) return;
   of.state = Contact::State::lost;
+  out_to_lost_ += of.out;
   for (Message* message : std::exchange(of.unsent, {})) sends_.give_back(message);
   abandon_fetches(of, why);
+  settle_doubt(of);
   losses_.emplace_back(of.peer, std::move(why));
 }
 

@@ -45,7 +45,9 @@ class Ofi final : public Network {
              Completion& done) override;
   void watch(Peer peer) override { contact(peer); }
   void leave() override;
-  [[nodiscard]] bool idle() const override { return sends_.in_use() == (reserved_ != nullptr ? 1 : 0); }
+  [[nodiscard]] bool idle() const override {
+    return sends_.in_use() == out_to_lost_ + (reserved_ != nullptr ? 1 : 0);
+  }
   void close() override;
 
  private:
@@ -56,8 +58,9 @@ class Ofi final : public Network {
     std::byte* to;
     uint64_t from, key;  // of the first byte
     size_t length;
-    size_t begun = 0;    // bytes that reads were begun for
-    uint32_t reads = 0;  // that have not ended
+    size_t begun = 0;       // bytes that reads were begun for
+    uint32_t reads = 0;     // that have not ended
+    bool doubtful = false;  // failed: its end waits for the peer's pulse
     Status outcome;
   };
   struct Read : Operation {
@@ -86,6 +89,7 @@ class Ofi final : public Network {
   size_t received(const abi::CqEntry& entry, Receiver& receiver);
   void take(Contact& from, const abi::CqEntry& entry, Receiver& receiver);
   void queue(Contact& to, Message& message, size_t size, uint64_t flags);
+  void sent(Message& message);
   bool take_error();
   void lose(Contact& contact, Error why);
   void report(Receiver& receiver);
@@ -95,12 +99,16 @@ class Ofi final : public Network {
   bool start_read(Fetch& fetch);
   void finish_read(Read* read, Status outcome);
   void finish_fetch(Fetch* fetch);
+  void end_fetch(Fetch* fetch);
   void abandon_fetches(const Contact& contact, const Error& why);
+  void settle_doubt(Contact& contact);
 
   // pulse.cpp
   void watch_over();
   void feel_pulse(Contact& contact);
+  [[nodiscard]] bool doubt(Contact& contact);
   void knock(Contact& contact);
+  void pulse_felt(Contact& contact);
   void pulse_failed(Contact& contact, std::string why);
 
   const Peer self_;
@@ -114,7 +122,8 @@ class Ofi final : public Network {
   Registrations exposed_, local_;
   Messages sends_, receives_;
   Message* reserved_ = nullptr;
-  std::vector<Message*> unposted_;    // libfabric had no room for these receives
+  size_t out_to_lost_ = 0;          // messages to lost peers that libfabric still has: nobody waits for them
+  std::vector<Message*> unposted_;  // libfabric had no room for these receives
   std::vector<abi::CqEntry> stored_;  // messages that came while leave() flushed
   std::vector<std::unique_ptr<Contact>> contacts_;
   std::vector<Contact*> known_;    // those that exist, in the order of their coming

@@ -33,6 +33,7 @@ void Ofi::watch_over() {
   const int64_t time = now();
   std::erase_if(suspects_, [&](Contact* of) {
     if (of->state == Contact::State::open && time - of->suspect_since < kGraceMilliseconds) return false;
+    of->suspect_since = 0;
     if (of->state == Contact::State::open)
       lose(*of, Error(Errc::proc_aborted, "process " + std::to_string(of->peer) +
                                               " does not answer any more (" + of->suspicion + ")"));
@@ -50,11 +51,32 @@ void Ofi::feel_pulse(Contact& of) {
                                        of.address, of.pulse, of.pulse_key, &of.beat);
   if (code == 0) {
     of.beating = true;
+    of.doubt_asked = of.doubted;
   } else if (code != -EAGAIN) {
     pulse_failed(of, endpoint_->library().strerror(static_cast<int>(-code)));
   } else if (over_tcp_) {
     knock(of);
   }
+}
+
+/// A fetch from this peer has failed. True: its pulse will tell whether it is dead, and settle_doubt()
+/// follows.
+bool Ofi::doubt(Contact& of) {
+  if (interval == 0 || of.state != Contact::State::open) return false;
+  if (!std::exchange(of.doubted, true)) {
+    of.doubt_asked = false;
+    feel_pulse(of);
+  }
+  return true;
+}
+
+void Ofi::pulse_felt(Contact& of) {
+  of.beating = false;
+  if (!of.doubted) return;
+  if (of.doubt_asked)
+    settle_doubt(of);
+  else
+    feel_pulse(of);
 }
 
 /// It cannot even be asked: it does not accept our connection yet, or is not there any more.

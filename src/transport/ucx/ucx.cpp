@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/current.hpp"
+#include "transport/ucx/preferences.hpp"
 #include "transport/ucx/state.hpp"
 
 namespace weft::transport::ucx {
@@ -22,41 +23,19 @@ namespace {
 
 config::Choice setting_failures("net.peer_failures", 0, {"on", "off"},
                                 "Whether the end of a process on another host is seen. Off: others may wait "
-                                "for it for ever, but UCX may use "
-                                "ways that cannot tell, such as shared memory between fake hosts.");
+                                "for it for ever, but UCX may use ways that cannot tell.");
 
 constexpr unsigned kRounds = 16;
 constexpr uint64_t kFlushTime = 5 * kSecond, kCloseTime = kSecond;
 
-/// The death of a peer is to be seen within 5 seconds, unless the user has decided otherwise: UCX's own
-/// probes, and those of TCP where nothing is on its way.
-struct Preference {
-  const char* variable;  ///< the user's
-  const char* name;
-  const char* other_name;  ///< older versions, or newer ones, know it by this one
-  const char* value;
-};
-constexpr Preference kPreferences[] = {
-    {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "1s"},
-    {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "2s"},
-    {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
-    {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "2"},
-    {"UCX_TCP_MAX_CONN_RETRIES", "MAX_CONN_RETRIES", "TCP_MAX_CONN_RETRIES", "1"}};
-
-/// UCX warns of settings that nothing it opens has.
-bool tcp_in_use() {
-  const char* chosen = std::getenv("UCX_TLS");
-  return chosen == nullptr || std::strstr(chosen, "tcp") != nullptr;
-}
-
 }  // namespace
 
 Status Ucx::create(const launch::Job& job) {
+  peer_errors_ = setting_failures.is("on");
   WEFT_TRY(create_context(job));
   WEFT_TRY(create_worker());
   WEFT_TRY(listen());
   aligned_.resize(kMessage);
-  peer_errors_ = setting_failures.is("on");
   warn_about_gpus();
   return {};
 }
@@ -65,11 +44,7 @@ Status Ucx::create_context(const launch::Job& job) {
   api::Config config = nullptr;
   if (Code code = api_.ucp_config_read(nullptr, nullptr, &config); code != Code::ok)
     return failure("ucp_config_read", code);
-  for (const Preference& wish : kPreferences) {
-    if (std::getenv(wish.variable) != nullptr || (wish.other_name != nullptr && !tcp_in_use())) continue;
-    if (api_.ucp_config_modify(config, wish.name, wish.value) != Code::ok && wish.other_name != nullptr)
-      static_cast<void>(api_.ucp_config_modify(config, wish.other_name, wish.value));
-  }
+  if (peer_errors_) prefer(api_, config, {job.machine_size != 0, has_rdma_adapters()});
   api::Parameters parameters{};
   parameters.mask = api::Parameters::kFeatures | api::Parameters::kEndpoints;
   parameters.features = api::kFeatureAm;
