@@ -76,7 +76,7 @@ def run(arguments):
     bench = Bench(time.monotonic() + arguments.seconds)
     tables, knobs = chosen(arguments.only)
     kept, tried = search(bench, tables, knobs, arguments.seconds)
-    before_after = verify(bench, tables, kept) if kept else []
+    before_after = verify(bench, tables, knobs, kept) if kept else []
     unchanged = [] if kept else defaults(bench, tables)
     refused = [row for row in before_after if row["worse"]]
     saved = bool(kept) and not refused and not arguments.dry_run and gains(before_after)
@@ -246,17 +246,24 @@ def attempt(bench, tables, knob, value, kept):
     return trial
 
 
-def verify(bench, tables, kept):
-    """Every row of every table, before and after, in alternating rounds."""
+def verify(bench, tables, knobs, kept):
+    """Every row of every table, before and after, in alternating rounds. Rows that the kept settings cannot change are
+    shown and decide nothing; one that seems worse is measured once more before it counts."""
+    names = {name for knob in knobs if knob.setting in kept for name in knob.tables}
     rows = []
-    for table in tables:
-        bench.seen.clear()  # what is shown is of these rounds
-        logs = compare(bench, table, {}, kept)
-        if logs is None:
+    bench.seen.clear()  # what is shown is of these rounds
+    for table in sorted(tables, key=lambda table: table.name not in names):
+        logs, affected = compare(bench, table, {}, kept), table.name in names
+        worse = {size for size, values in (logs or {}).items() if affected and is_worse(values)}
+        if worse:
+            again = compare(bench, table, {}, kept) or logs
+            worse = {size for size in worse if is_worse(again[size])}
+        if logs is None and affected:
             return [{"table": table.name, "size": 0, "change_percent": 0.0, "error_percent": 0.0, "worse": True,
-                     "why": "no time left to verify: give more --seconds"}]  # fmt: skip
-        for size, values in logs.items():
-            rows.append({"table": table.name, "size": size, "worse": is_worse(values),
+                     "affected": True, "why": "no time left to verify: give more --seconds"}]  # fmt: skip
+        for size, values in (logs or {}).items():
+            rows.append({"table": table.name, "size": size, "affected": affected,
+                         "worse": size in worse,
                          "before": round(figure(bench, table, {}, size), 3),
                          "after": round(figure(bench, table, kept, size), 3), "field": table.field,
                          "change_percent": round(100 * (math.exp(statistics.fmean(values)) - 1), 1),
@@ -266,6 +273,7 @@ def verify(bench, tables, kept):
 
 def gains(rows):
     """Whether the verified rows are quicker on the whole, beyond their errors."""
+    rows = [row for row in rows if row["affected"]]
     if not rows:
         return False
     mean = statistics.fmean(row["change_percent"] for row in rows)
@@ -274,7 +282,7 @@ def gains(rows):
 
 
 def section(machine, kept, rows):
-    best = min(rows, key=lambda row: row["change_percent"])
+    best = min((row for row in rows if row["affected"]), key=lambda row: row["change_percent"])
     lines = ["[%s]" % machine, "# Written by weft tune: %s, %d bytes takes %.0f percent less time; no row takes more."
              % (best["table"], best["size"], -best["change_percent"])]  # fmt: skip
     return "\n".join(lines + ["%s = %s" % item for item in kept.items()]) + "\n"
@@ -312,9 +320,10 @@ def show(found, refused, arguments):
     if found["rows"]:
         print()
         output.table(
-            ["table", "size", "unit", "before", "after", "time, after to before", "error"],
+            ["table", "size", "unit", "before", "after", "time, after to before", "error", ""],
             [[row["table"], row["size"], UNITS.get(row.get("field")), row.get("before"), row.get("after"),
-              "%+.1f %%" % row["change_percent"], "%.1f %%" % row["error_percent"]] for row in found["rows"]],
+              "%+.1f %%" % row["change_percent"], "%.1f %%" % row["error_percent"],
+              "" if row["affected"] else "not changed by these settings"] for row in found["rows"]],
             numbers=("size", "before", "after", "time, after to before", "error"),
         )  # fmt: skip
     if found["defaults"]:

@@ -128,7 +128,7 @@ def row(size=8, kinds="D D", **figure):
 
 
 def test_verdicts():
-    curve = reference.Curve("elsewhere", "D D", 0, [(8, 8.0)])
+    curve = reference.Curve("elsewhere", "D D", 0, "", False, [(8, 8.0)])
     found = {"program": "latency", "ranks": 2, "rows": [row(latency_us=4.0)], "machine": NVLINK}
 
     def judged(**figure):
@@ -139,13 +139,32 @@ def test_verdicts():
     assert judged(latency_us=10.0)[1] == verdict.FAIR
     assert "no reference" in judged(latency_us=4.0, size=9)[0]
     assert judged(latency_us=4.0, kinds="H H")[1] == ""
-    assert judged(latency_us=(4 << 20) / 45e3, size=4 << 20) == ("10 percent of NVLink (450 GB/s)", verdict.POOR)
+    assert judged(latency_us=8.1) == ("as good as elsewhere", verdict.GOOD)
+    assert judged(latency_us=(16 << 20) / 45e3, size=16 << 20) == ("10 percent of NVLink (450 GB/s)", verdict.POOR)
     assert verdict.of_row(found, row(latency_us=4.0), [], {"Open MPI": 5.0})[2] == "1.2 times better than Open MPI"
     both = {"program": "bibw", "ranks": 2, "rows": [row(bandwidth_mb_s=1.0)], "machine": NVLINK}
     assert verdict.of_row(both, row(size=1 << 22, bandwidth_mb_s=740e3), [], {})[2].startswith("82 percent")
     allreduce = {**both, "program": "allreduce"}
     assert verdict.by_link(allreduce, row(size=1 << 22, bandwidth_mb_s=1.0), "bandwidth_mb_s", None) is None
     assert verdict.size_words(3 << 30) == "3 GiB" and verdict.kind_words("H M") == "host to managed"
+
+
+def test_which_reference_is_compared_with():
+    far = reference.Curve("far", "D D", 0, "", True, [(8, 1.0)])
+    near = reference.Curve("near", "D D", 0, "", False, [(8, 2.0)])
+    same = reference.Curve("same", "D D", 2, "H200", False, [(8, 9.0)])
+    found = {"program": "latency", "ranks": 2, "rows": [row(latency_us=4.0)], "machine": NVLINK}
+
+    def judged(*curves):
+        return verdict.of_row(found, row(latency_us=4.0), curves, {})[2:]
+
+    assert judged(far, near, same) == ("2.2 times better than same", verdict.GOOD)
+    assert judged(far, near) == ("2 times worse than near", verdict.POOR)
+    assert judged(far) == ("4 times worse than far (between nodes)", "")
+    assert reference.same_gpu(same, "NVIDIA H200") and not reference.same_gpu(same, "NVIDIA GH200 480GB")
+    assert reference.curves("latency", "NVIDIA H200")[0].gpu == "H200"
+    sizes = {curve.ranks: curve.points[0][0] for curve in reference.curves("alltoall") if "NCCL" in curve.label}
+    assert sizes == {2: 4, 8: 1}  # bytes of one block, of 8 in all
 
 
 def test_references_name_their_sources():

@@ -75,14 +75,27 @@ def test_dry_run_and_no_time(weft, made_up, tmp_path):
 def test_what_is_good_alone_and_bad_together(weft, made_up, tmp_path, monkeypatch):
     made_up(better)
     monkeypatch.setattr(tune, "verify", lambda *_: [
-        {"table": "t", "size": 8, "change_percent": 9.0, "error_percent": 0.1, "worse": True}])  # fmt: skip
+        {"table": "t", "size": 8, "change_percent": 9.0, "error_percent": 0.1, "worse": True, "affected": True}])  # fmt: skip
     assert "became slower together" in weft("tune", "-o", str(tmp_path / "profile")).out
     assert not tune.gains([])
 
 
+def test_verification(made_up, monkeypatch):
+    """Tables that a setting cannot change are shown and decide nothing; what is worse once is measured again."""
+    made_up(lambda values, size: 1.0)
+    costs = iter([1.3] * 5 + [1.0] * 100)  # seems worse for five rounds, then not
+    monkeypatch.setattr(tune.Bench, "measure", lambda self, table, values: (
+        {8: (next(costs) if values else 1.0) * (2 if table.name == "other" and values else 1)}))  # fmt: skip
+    other = TABLE._replace(name="other")
+    rows = tune.verify(tune.Bench(float("inf")), (other, TABLE), (KNOB,), {"p2p.eager_max": "8192"})
+    assert [(row["table"], row["affected"], row["worse"]) for row in rows] == [
+        ("t", True, False), ("other", False, False)]  # fmt: skip
+    assert rows[0]["change_percent"] > 20 and rows[1]["change_percent"] > 90 and not tune.gains(rows)
+
+
 def test_verification_needs_time(made_up):
     made_up(better, enough=False)
-    (row,) = tune.verify(tune.Bench(0), (TABLE,), {"p2p.eager_max": "8192"})
+    (row,) = tune.verify(tune.Bench(0), (TABLE,), (KNOB,), {"p2p.eager_max": "8192"})
     assert row["worse"] and "no time" in row["why"]
 
 

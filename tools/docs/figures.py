@@ -83,7 +83,37 @@ def jacobi(root):
     return source + table(["variant", "grid", "GPUs", "one GPU, s", "all, s", "efficiency", "commit"], rows.values())
 
 
-TABLES = {"host": host, "peers": peers, "jacobi": jacobi}
+def beside(root):
+    """The comparisons of `weft bench --vs` in host memory."""
+    found = load(root, "toolbox-2.json")
+    machine, rows, names, rounds = found["machine"], [], [], set()
+    for one in found["comparisons"]:
+        if one["switches"] or any(run["error"] for run in one["runs"]):
+            continue
+        names, field = [run["name"] for run in one["runs"]], FIELDS[one["program"]]
+        rounds.add(one["rounds"])
+        for row in one["runs"][0]["rows"]:
+            figures = [other[field] for run in one["runs"] for other in run["rows"] if other["size"] == row["size"]]
+            best = max(figures[1:]) if field == "bandwidth_mb_s" else min(figures[1:])
+            what = "%s %s, %d ranks (%s)" % (one["program"], size(row["size"]), one["ranks"], UNITS[field])
+            rows.append([what, *map(number, figures), number(figures[0] / best)])
+    source = "%s, %d cores, %s, commit %s; medians of %s rounds ([toolbox-2.json](../bench/results/toolbox-2.json)).\n\n" % (
+        machine["processor"], machine["cores"], found["date"], found["commit"], " and ".join(map(str, sorted(rounds))),
+    )  # fmt: skip
+    return source + table(["row", *names, "Weft : best of the others"], rows)
+
+
+def size(count):
+    """1024 as 1K."""
+    for unit, shift in (("M", 20), ("K", 10)):
+        if count >= 1 << shift and count % (1 << shift) == 0:
+            return "%d%s" % (count >> shift, unit)
+    return str(count)
+
+
+FIELDS = {"latency": "latency_us", "bw": "bandwidth_mb_s", "allreduce": "latency_us"}
+UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s"}
+TABLES = {"host": host, "peers": peers, "jacobi": jacobi, "beside": beside}
 
 
 def rewrite(text, root):

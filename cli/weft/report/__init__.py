@@ -62,7 +62,7 @@ def machines(results):
         words = [machine.get("processor"), "%s cores" % machine["cores"] if machine.get("cores") else None]
         words += ["%d x %s" % (len(gpus), gpus[0])] if gpus else []
         words += ["driver " + machine["driver"]] if machine.get("driver") else []
-        words += ["measured " + machine["date"]] if machine.get("date") else []
+        words += ["measured " + machine["date"][:10]] if machine.get("date") else []
         line = ", ".join(filter(None, words))
         if line and line not in found:
             found.append(line)
@@ -71,9 +71,10 @@ def machines(results):
 
 def bench_section(found, with_reference):
     """{"title", "note", "draw": function of axes, "headings", "rows"} of one result."""
-    references = reference.curves(found["program"]) if with_reference else []
+    gpus = (found.get("machine") or {}).get("gpus") or [""]
+    references = reference.curves(found["program"], gpus[0]) if with_reference else []
     kinds = result.kinds(found)
-    shown = [curve for curve in references if curve.memory in kinds][:5]
+    shown = [curve for curve in references if curve.memory in kinds and curve.ranks in (0, found.get("ranks"))][:5]
     field, runs = result.field(found), result.runs(found)
     own = next((run for run in runs if run.get("rows")), {"rows": []})
     rows = []

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A verdict on every row of a result: its share of what the hardware can do, or how it stands beside a reference.
 from weft.bench import result
+from weft.report.reference import same_gpu
 
 GOOD, FAIR, POOR = "good", "fair", "poor"
 SHARES = ((0.75, GOOD), (0.4, FAIR))  # of the link, from the size on where a link matters
-LARGE = 1 << 20
+LARGE = 1 << 20  # bytes, for windows of messages; a lone message is mostly start-up up to LONE
+LONE = 16 << 20
 PAIRS = ("latency", "bw", "bibw")
 SIDES = {"H": "host", "P": "pinned host", "D": "device", "M": "managed"}
 
@@ -43,7 +45,7 @@ def by_link(found, row, field, _):
         share = row[field] / 1000 / link
     elif field == "bandwidth_mb_s" and found["program"] == "bibw":
         share = row[field] / 2000 / link
-    elif found["program"] == "latency":
+    elif found["program"] == "latency" and row["size"] >= LONE:
         share = row["size"] / (row[field] * 1000) / link
     else:
         return None
@@ -63,26 +65,30 @@ def by_others(found, row, field, others):
 
 
 def by_reference(found, row, field, references):
-    """The best published figure of this size; for collectives, only with as many ranks."""
-    higher = field in result.HIGHER_IS_BETTER
-    known = {}
+    """The best figure of this size, of the same model of GPU where there is one; for collectives, only with as many
+    ranks. What was measured between nodes is named without a grade."""
+    gpus = (found.get("machine") or {}).get("gpus") or [""]
+    known = []
     for curve in references:
         same_ranks = curve.ranks == found.get("ranks") or curve.ranks == 0 and found["program"] in PAIRS
-        if curve.memory == row.get("kinds", "H H") and same_ranks:
-            value = dict(curve.points).get(row["size"], 0)
-            if value > 0:
-                known[curve.label] = value
+        value = dict(curve.points).get(row["size"], 0)
+        if curve.memory == row.get("kinds", "H H") and same_ranks and value > 0:
+            known.append((curve, value))
+    same = [pair for pair in known if same_gpu(pair[0], gpus[0])]
+    near = [pair for pair in known if not pair[0].far]
+    known = same or near or known
     if not known:
         return None
-    name = (max if higher else min)(known, key=known.get)
-    return beside(row[field], known[name], name, higher)
+    higher = field in result.HIGHER_IS_BETTER
+    curve, value = (max if higher else min)(known, key=lambda pair: pair[1])
+    words, judged = beside(row[field], value, curve.label, higher)
+    return (words + " (between nodes)", "") if curve.far else (words, judged)
 
 
 def beside(mine, other, name, higher):
     ratio = mine / other if higher else other / mine
-    words = "%.2g times %s %s" % (
-        ratio if ratio >= 1 else 1 / ratio,
-        "better than" if ratio >= 1 else "worse than",
-        name,
-    )
-    return words, GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR
+    judged = GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR
+    if 0.95 <= ratio <= 1.05:
+        return "as good as " + name, judged
+    words = "%.2g times better than" % ratio if ratio > 1 else "%.2g times worse than" % (1 / ratio)
+    return "%s %s" % (words, name), judged
