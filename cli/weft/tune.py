@@ -342,6 +342,8 @@ def show(found, refused, arguments):
             refused[0]["table"], refused[0]["size"])))  # fmt: skip
     elif found["kept"] and arguments.dry_run:
         print("Nothing is saved (--dry-run).")
+    elif found["out_of_time"]:
+        print("Nothing is saved: no value that there was time to try gains more than noise.")
     else:
         print("Nothing is saved: no other value gains more than noise; the defaults suit this machine.")
     if found["out_of_time"]:

@@ -69,6 +69,7 @@ def test_dry_run_and_no_time(weft, made_up, tmp_path):
     made_up(better, enough=False)
     found = json.loads(weft("tune", "-o", str(path), "--json").out)
     assert {trial["verdict"] for trial in found["tried"]} == {"no time"} and found["profile"] is None
+    assert "that there was time to try" in weft("tune", "-o", str(path)).out
     assert not path.exists()
 
 
