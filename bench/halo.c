@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Work on data in GPU memory: reductions, packing and unpacking inside a GPU, and between two GPUs the column
 // of a matrix and the faces of a cube, each beside the contiguous message of the same size. 1 or 2 ranks.
-// Usage: halo [-s] [-v] [-p]    -s: small sizes, for a trial; -v: check what arrives; -p: only between two
-// GPUs
+// Usage: halo [-s] [-v] [-p] [-j FILE]    -s: small sizes, for a trial; -v: check what arrives; -p: only
+// between two GPUs; -j: JSON as well, an array of {"work", "us", "of_reference"}
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +14,8 @@
 
 static int rank, ranks;
 static bool small, check, pairs_only;
+static FILE* json;
+static int json_rows;
 
 static void stop(const char* what) {
   fprintf(stderr, "halo: rank %d: %s\n", rank, what);
@@ -30,9 +32,12 @@ static char* allocate(size_t bytes) {
 static void release(char* memory) { bench_device_free(BENCH_DEVICE_PLAIN, memory); }
 
 static void row(const char* what, double bytes, double seconds, double reference) {
-  if (rank == 0)
-    printf("%-44s %12.1f us %10.1f GB/s %8.2f\n", what, seconds * 1e6, bytes / seconds * 1e-9,
-           reference > 0 ? bytes / seconds / reference : 1.0);
+  if (rank != 0) return;
+  const double ratio = reference > 0 ? bytes / seconds / reference : 1.0;
+  printf("%-44s %12.1f us %10.1f GB/s %8.2f\n", what, seconds * 1e6, bytes / seconds * 1e-9, ratio);
+  if (json)
+    fprintf(json, "%s\n  {\"work\": \"%s\", \"us\": %.2f, \"of_reference\": %.3f}", json_rows++ ? "," : "[",
+            what, seconds * 1e6, ratio);
 }
 
 // --- inside one GPU: the last column is the rate divided by that of a copy ---
@@ -247,13 +252,79 @@ static void faces(void) {
   release(cube);
 }
 
+enum { kMessages = 6 };
+
+/// Messages of one round, in flight together: from rank 0 to rank 1, or as many both ways.
+struct together {
+  struct message out[kMessages], in[kMessages];
+};
+
+static double together_time(const struct together* all, bool both) {
+  MPI_Request requests[2 * kMessages];
+  double start = 0;
+  const int rounds = 100, other = 1 - rank;
+  for (int round = -10; round < rounds; ++round) {
+    if (round == 0) start = MPI_Wtime();
+    int n = 0;
+    for (int i = 0; i < kMessages; ++i)
+      if (both || rank == 1)
+        MPI_Irecv_c(all->in[i].buffer, all->in[i].count, all->in[i].type, other, i, MPI_COMM_WORLD,
+                    &requests[n++]);
+    for (int i = 0; i < kMessages; ++i)
+      if (both || rank == 0)
+        MPI_Isend_c(all->out[i].buffer, all->out[i].count, all->out[i].type, other, i, MPI_COMM_WORLD,
+                    &requests[n++]);
+    MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, other, 99, NULL, 0, MPI_BYTE, other, 99, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+  }
+  return (MPI_Wtime() - start) / rounds;
+}
+
+/// All six faces of a cube. What is received lies in a cube for each axis: receives must not overlap.
+static void six_faces(void) {
+  const int n = small ? 64 : 512;
+  const size_t bytes = (size_t)n * (size_t)n * 8, room = bytes * (size_t)n;
+  char *cube = allocate(room), *halos[3];
+  struct together faces, plain;
+  MPI_Datatype types[kMessages];
+  for (int axis = 0; axis < 3; ++axis) {
+    halos[axis] = allocate(room);
+    for (int side = 0; side < 2; ++side) {
+      const int i = 2 * axis + side, sizes[3] = {n, n, n};
+      int parts[3] = {n, n, n}, starts[3] = {0, 0, 0};
+      parts[axis] = 1;
+      starts[axis] = side ? n - 1 : 0;
+      MPI_Type_create_subarray(3, sizes, parts, starts, MPI_ORDER_C, MPI_DOUBLE, &types[i]);
+      MPI_Type_commit(&types[i]);
+      faces.out[i] = (struct message){cube, 1, types[i]};
+      faces.in[i] = (struct message){halos[axis], 1, types[i]};
+      plain.out[i] = (struct message){cube + (size_t)i * bytes, (MPI_Count)bytes, MPI_BYTE};
+      plain.in[i] = (struct message){halos[axis] + (size_t)side * bytes, (MPI_Count)bytes, MPI_BYTE};
+    }
+  }
+  const char* const names[] = {"six contiguous messages", "six faces of a cube",
+                               "six contiguous messages, both ways", "six faces of a cube, both ways"};
+  const double total = (double)bytes * kMessages;
+  for (int both = 0; both < 2; ++both) {
+    const double reference = together_time(&plain, both), seconds = together_time(&faces, both);
+    row(names[2 * both], total, reference, 0);
+    row(names[2 * both + 1], total, seconds, total / reference);
+  }
+  for (int i = 0; i < kMessages; ++i) MPI_Type_free(&types[i]);
+  for (int axis = 0; axis < 3; ++axis) release(halos[axis]);
+  release(cube);
+}
+
 int main(int argc, char** argv) {
   char error[256];
   struct bench_device_info info;
+  const char* json_file = NULL;
   for (int i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "-s")) small = true;
     if (!strcmp(argv[i], "-v")) check = true;
     if (!strcmp(argv[i], "-p")) pairs_only = true;
+    if (!strcmp(argv[i], "-j") && i + 1 < argc) json_file = argv[++i];
   }
   if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
     fprintf(stderr, "halo: %s\n", error);
@@ -262,12 +333,18 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (rank == 0 && json_file && !(json = fopen(json_file, "w"))) stop("cannot write the JSON file");
   if (rank == 0) printf("%-44s %15s %15s %8s\n", "# work", "time", "rate", "of ref.");
   if (rank == 0 && !pairs_only) inside();
   MPI_Barrier(MPI_COMM_WORLD);
   if (ranks == 2) {
     column();
     faces();
+    six_faces();
+  }
+  if (json) {
+    fputs("\n]\n", json);
+    fclose(json);
   }
   MPI_Finalize();
   bench_device_close();

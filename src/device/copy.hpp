@@ -43,7 +43,7 @@ class Ticket {
     std::swap(by_, other.by_);
   }
   void return_event();
-  enum class By : uint8_t { engine, copier, list };
+  enum class By : uint8_t { engine, copier, list, pack };
   void* where_ = nullptr;  // the lane's stream object, or the state of the context whose kernels have it
   void* event_ = nullptr;  // only with gpu.completion = event
   uint64_t check_at_ = 0;  // when the stream is next asked for faults, ns of the monotonic clock
@@ -79,7 +79,8 @@ struct Copy2D {
 /// Starts a strided copy. Errc::unsupported for a pitch that the hardware cannot do: use pieces then.
 [[nodiscard]] Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory,
                                            const Memory& src_memory, Lane lane);
-/// True once the copy is complete; the ticket is then empty. Never blocks. An error when the GPU faulted.
+/// True once the copy is complete; the ticket is then empty. Never blocks, but for what a full GPU does not
+/// pack. An error when the GPU faulted; Errc::again: what was awaited did not come in time (pack.hpp).
 [[nodiscard]] Result<bool> done(Ticket& ticket);
 /// Polls done() to completion, giving the CPU away after a while.
 [[nodiscard]] Status wait(Ticket& ticket);

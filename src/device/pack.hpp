@@ -49,13 +49,39 @@ struct Shape {
 /// Plain bytes.
 [[nodiscard]] Shape plain(void* address);
 
+/// A kernel that packs tells one on another GPU which tiles of the stream are written, by a word for each.
+struct Relay {
+  enum class Role : uint8_t { none, tells, awaits };
+  static constexpr uint32_t kTiles = 256;  ///< at most
+  Role role = Role::none;
+  uint32_t tile = 0;   ///< bytes
+  uint64_t flags = 0;  ///< uint64_t[kTiles] in GPU memory, never `epoch` before
+  uint64_t epoch = 0;
+};
+/// The tile's size for so many bytes.
+[[nodiscard]] uint32_t relay_tile(uint64_t bytes);
+/// Kernels in the context of `near` may wait for those of other GPUs.
+[[nodiscard]] bool can_relay(const Memory& near);
+
 /// A kernel in the context of one side can reach both, and there are kernels. That side: of `dst` where it is
 /// memory of this process, else of `src`.
 [[nodiscard]] bool can_pack(const Memory& dst, const Memory& src);
 
 /// Starts moving `bytes` bytes of the packed stream of `src` to where they belong in `dst`. The memories must
 /// be such that can_pack(). Errc::unsupported for what the kernel's 32-bit numbers cannot describe.
+/// Where the application fills the GPU and waits, copy engines do it, run by run (in this respect it is
+/// better than a kernel in a lane). Tables must live until the ticket is done. With a relay:
+/// Errc::unsupported when kernels cannot wait here; done() says Errc::again when what was awaited did not
+/// come within 100 us.
 [[nodiscard]] Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
-                                        const Memory& src_memory, uint64_t bytes, Lane lane);
+                                        const Memory& src_memory, uint64_t bytes, Lane lane,
+                                        const Relay& relay = {});
+
+/// What became of pack kernels in the context of `memory`: launched, taken back from a GPU without a place
+/// for them, and those that waited in vain for another's tiles.
+struct PackCounters {
+  uint64_t launched = 0, taken_back = 0, missed = 0;
+};
+[[nodiscard]] PackCounters pack_counters(const Memory& memory);
 
 }  // namespace weft::device

@@ -428,6 +428,7 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::data:
       return on_data(*reinterpret_cast<const Data*>(message), message + sizeof(Data));
     case Type::finish:
+      return on_finish(reinterpret_cast<const Reply*>(message)->sender, (header.flags & Reply::kTaken) != 0);
     case Type::acknowledge:
       return on_finish(reinterpret_cast<const Reply*>(message)->sender);
     case Type::finish_many:

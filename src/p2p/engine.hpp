@@ -185,8 +185,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   Status get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts);
   Status get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n);
-  void finish_sender(uint32_t source, uint64_t sender);
-  void on_finish(uint64_t sender);
+  void finish_sender(uint32_t source, uint64_t sender, uint8_t flags = 0);
+  void on_finish(uint64_t sender, bool taken = false);
   void on_cancel(uint32_t source, const Reply& request);
 
   // protocol/staged.cpp
@@ -226,6 +226,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     Transfer* receiver;
     uint32_t source;
     ScratchChunk chunk;
+    bool ahead = false;  // all of it, packed as we go
   };
   bool get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool stream_scratch(Transfer& t);
@@ -235,6 +236,15 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool poll_fetches();
   void finish_fetch(const Fetch& fetch, Status outcome);
   void finish_through_scratch(Transfer& t);
+
+  // protocol/ahead.cpp
+  [[nodiscard]] static size_t append_ahead(Transfer& t, ReadyToSend& rts, std::byte* room);
+  static void pack_ahead(Transfer& t);
+  void settle_ahead(Transfer& t, bool taken);
+  static bool release_ahead(Transfer& t);
+  static void abandon_ahead(Transfer& t);
+  bool follow_ahead(Transfer& t, uint32_t source, const ReadyToSend& rts);
+  void finish_ahead(const Fetch& fetch, Status outcome);
   static void on_scratch_done(const ScratchChunk& chunk);
 
   // protocol/remote.cpp
@@ -335,7 +345,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Starved> starved_;
   ScratchPool scratch_;
   std::vector<Fetch> fetches_;
-  bool posting_ = false;  // a receive is being posted: look at copies now and then only
+  uint32_t following_ = 0;  // of them, that may wait for the sender's kernel
+  bool posting_ = false;    // a receive is being posted: look at copies now and then only
   uint32_t posts_ = 0;
   struct Row {  // receives into device memory, posted one after the other
     uint32_t now = 0, last = 0;

@@ -58,7 +58,8 @@ struct ReadyToSend : Header {
   static constexpr uint8_t kScratch = 32;     ///< the region is scratch: the data will be packed into it
   static constexpr uint8_t kProbe = 8;        ///< and a cuda_ipc::Probe behind the region
   static constexpr uint8_t kStrided = 64;     ///< and a Strides: how the data lie, from `address` on
-  static constexpr uint8_t kKey = 128;        ///< a Key follows: between hosts, the buffer as it is
+  static constexpr uint8_t kAhead = kScratch | kStrided;  ///< an Ahead instead: packing has begun
+  static constexpr uint8_t kKey = 128;  ///< a Key follows: between hosts, the buffer as it is
   uint64_t sender;
   uint64_t bytes;
   uint64_t address;
@@ -83,6 +84,14 @@ struct Strides {
   int64_t stride[device::Shape::kDimensions];
 };
 
+/// Behind a ready-to-send: the whole message is being packed into a chunk of the scratch, tile by tile.
+struct Ahead {
+  uint64_t address;  ///< in the sender's scratch
+  uint64_t flags;    ///< likewise: each tile's becomes `epoch` when it is there
+  uint64_t epoch;
+  uint64_t tile;  ///< bytes
+};
+
 /// Between hosts, behind a message: what lets the other side fetch a buffer. Sent up to its last byte.
 struct Key {
   uint64_t size;
@@ -104,6 +113,7 @@ struct Data : Header {
 
 /// finish, acknowledge, cancel (sender: the id asked about), cancel_reply (flags: 1 withdrawn).
 struct Reply : Header {
+  static constexpr uint8_t kTaken = 1;  ///< finish: all that was packed ahead has been read
   uint64_t sender;
 };
 
@@ -148,7 +158,8 @@ struct Finished : Header {
 inline constexpr size_t kMaxControl = sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) +
                                       sizeof(transport::cuda_ipc::Probe) + sizeof(Strides);
 
-static_assert(sizeof(Finished) <= kMaxControl && sizeof(KeyedChunk) <= kMaxControl &&
-              sizeof(ReadyToSend) + sizeof(Key) <= kMaxControl && sizeof(Proof) <= kMaxControl);
+static_assert(sizeof(Ahead) <= sizeof(Strides) && sizeof(Finished) <= kMaxControl &&
+              sizeof(KeyedChunk) <= kMaxControl && sizeof(ReadyToSend) + sizeof(Key) <= kMaxControl &&
+              sizeof(Proof) <= kMaxControl);
 
 }  // namespace weft::p2p

@@ -9,21 +9,29 @@
 #include "base/result.hpp"
 #include "device/copy.hpp"
 #include "device/memory.hpp"
+#include "device/pack.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
 
-/// One allocation a GPU context, cut into chunks. Made on first use, freed at the end.
+/// One allocation a GPU context, cut into chunks; behind them flags, by which kernels follow each other. Made
+/// on first use, freed at the end.
 class ScratchPool {
  public:
   struct Area {
     device::Memory memory;
-    size_t chunk = 0;            ///< bytes
-    std::vector<uint32_t> free;  ///< numbers of the chunks that nobody uses
+    size_t chunk = 0, chunks = 0;  ///< bytes, number
+    uint64_t epoch = 0;            ///< of the last message that was packed ahead
+    std::vector<uint32_t> free;    ///< numbers of the chunks that nobody uses
     [[nodiscard]] std::byte* at(uint32_t number) const {
       return reinterpret_cast<std::byte*>(memory.base) + number * chunk;
     }
+    /// Of a chunk: device::Relay::kTiles words of 64 bits.
+    [[nodiscard]] uint64_t flags(uint32_t number) const {
+      return memory.base + chunks * chunk + number * kFlagBytes;
+    }
   };
+  static constexpr size_t kFlagBytes = device::Relay::kTiles * sizeof(uint64_t);
   /// The area on the GPU of `near`. Errc::unsupported when switched off; else the driver's refusal.
   [[nodiscard]] Result<Area*> area(const device::Memory& near);
   void close();
@@ -44,7 +52,9 @@ struct ScratchSend {
   static constexpr size_t kChunks = 3;  ///< in use by one message, at most
   ScratchPool::Area* area = nullptr;
   std::vector<Chunk> chunks;
-  uint64_t next = 0;  ///< first byte not yet packed
+  uint64_t next = 0;      ///< first byte not yet packed
+  uint64_t epoch = 0;     ///< not 0: packed ahead, into the only chunk, under this number
+  bool finished = false;  ///< packed ahead, and the receiver wants no more of it
 };
 
 }  // namespace weft::p2p

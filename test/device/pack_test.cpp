@@ -4,6 +4,7 @@
 #include "device/pack.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -145,6 +146,108 @@ TEST_F(PackTest, NothingForHostMemory) {
   EXPECT_FALSE(device::can_pack(here.memory(), device::classify(local)));
   EXPECT_FALSE(device::can_pack(pinned.memory(), here.memory()));
   EXPECT_FALSE(device::can_pack(device::classify(local), device::classify(local)));
+}
+
+/// Every second word of a buffer.
+Shape every_second(const Buffer& buffer, int64_t words) {
+  Shape shape = device::plain(buffer.data());
+  shape.length = 8;
+  shape.dimensions = 1;
+  shape.count[0] = words;
+  shape.stride[0] = 16;
+  return shape;
+}
+
+constexpr size_t kWords = 20'000, kBytes = 8 * kWords;
+
+/// Packing into a buffer, and unpacking from there at the same time.
+struct Relayed {
+  Buffer from{Kind::device, 2 * kBytes}, between{Kind::device, kBytes}, to{Kind::device, 2 * kBytes},
+      flags{Kind::device, device::Relay::kTiles * sizeof(uint64_t)};
+  std::vector<char> sent = pattern(2 * kBytes, 5), expected = pattern(2 * kBytes, 6);
+  device::Relay relay{device::Relay::Role::awaits, device::relay_tile(kBytes),
+                      reinterpret_cast<uint64_t>(flags.data()), 7};
+
+  Relayed() {
+    from.write(sent);
+    to.write(expected);
+    flags.write(std::vector<char>(device::Relay::kTiles * sizeof(uint64_t)));
+    for (size_t i = 0; i < 2 * kBytes; i += 16)
+      std::copy_n(sent.begin() + static_cast<long>(i), 8, expected.begin() + static_cast<long>(i));
+  }
+  Result<device::Ticket> unpack() {
+    return device::pack_async(every_second(to, kWords), to.memory(), device::plain(between.data()),
+                              between.memory(), kBytes, device::Lane::in, relay);
+  }
+  Result<device::Ticket> pack() {
+    device::Relay tells = relay;
+    tells.role = device::Relay::Role::tells;
+    return device::pack_async(device::plain(between.data()), between.memory(), every_second(from, kWords),
+                              from.memory(), kBytes, device::Lane::out, tells);
+  }
+};
+
+TEST_F(PackTest, OneKernelFollowsAnother) {
+  Relayed r;
+  if (!device::can_relay(r.to.memory())) GTEST_SKIP() << "not with WEFT_GPU_PACK=lane";
+  const auto before = device::pack_counters(r.to.memory());
+  for (int attempt = 0;; ++attempt) {  // the emulated GPU may be slower than a kernel's patience
+    auto follows = r.unpack(), leads = r.pack();
+    ASSERT_OK(follows);
+    ASSERT_OK(leads);
+    const Status outcome = device::wait(*follows);
+    ASSERT_OK(device::wait(*leads));
+    if (outcome) break;
+    ASSERT_EQ(outcome.error().code(), Errc::again);
+    ASSERT_LT(attempt, 100);
+    ++r.relay.epoch;
+  }
+  EXPECT_EQ(r.to.read(), r.expected);
+  EXPECT_GT(device::pack_counters(r.to.memory()).launched, before.launched);
+}
+
+TEST_F(PackTest, NothingToFollowIsSaid) {
+  Relayed r;
+  if (!device::can_relay(r.to.memory())) GTEST_SKIP() << "not with WEFT_GPU_PACK=lane";
+  const auto before = device::pack_counters(r.to.memory());
+  auto follows = r.unpack();
+  ASSERT_OK(follows);
+  const Status outcome = device::wait(*follows);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), Errc::again);
+  const auto after = device::pack_counters(r.to.memory());
+  EXPECT_EQ(after.missed + after.taken_back, before.missed + before.taken_back + 1);
+}
+
+// The application's kernel holds every place, so the copy engines must pack.
+TEST_F(PackTest, AFullGpuPacksByTheEngines) {
+  const char* patience = std::getenv("WEFT_GPU_LIST_PATIENCE");
+  if (patience != nullptr) GTEST_SKIP() << "waits for a place as long as it is told";
+  // A real driver copies inside a GPU by kernels of its own; between GPUs: p2p/device_full.
+  if (!cuda().emulated()) GTEST_SKIP() << "fills the GPU of copies that the driver does by kernels";
+  Buffer from(Kind::device, 2 * kBytes), to(Kind::device, kBytes);
+  if (!device::can_relay(to.memory())) GTEST_SKIP() << "not with WEFT_GPU_PACK=lane";
+  FullGpu gpu(0);
+  const auto sent = pattern(2 * kBytes, 9);
+  from.write(sent);
+  const auto before = device::pack_counters(to.memory());
+  gpu.fill();
+  device::Ticket tickets[12];  // more than slots
+  for (auto& ticket : tickets) {
+    auto made = device::pack_async(device::plain(to.data()), to.memory(), every_second(from, kWords),
+                                   from.memory(), kBytes, device::Lane::local);
+    ASSERT_OK(made);
+    ticket = std::move(*made);
+  }
+  for (auto& ticket : tickets) ASSERT_OK(device::wait(ticket));
+  EXPECT_TRUE(gpu.full());
+  EXPECT_EQ(device::pack_counters(to.memory()).taken_back, before.taken_back + std::size(tickets));
+  gpu.release();
+  std::vector<char> expected;
+  for (size_t i = 0; i < 2 * kBytes; i += 16)
+    expected.insert(expected.end(), sent.begin() + static_cast<long>(i),
+                    sent.begin() + static_cast<long>(i + 8));
+  EXPECT_EQ(to.read(), expected);
 }
 
 TEST_F(PackTest, TooLargeIsSaid) {

@@ -122,7 +122,90 @@ class Pack : public Kernel {
   uint32_t next_ = 0;
 };
 
+/// Tiles by one block, the last first, some a turn; of those of a launch that waits, what is there.
+class PackTiles : public Kernel {
+ public:
+  using Launch = contract::Launch;
+  PackTiles(ContextObject& context, void** parameters)
+      : context_(context),
+        p_(*static_cast<const contract::PackTiles*>(parameters[0])),
+        dst_(context, p_.pack.dst),
+        src_(context, p_.pack.src) {}
+
+  Turn turn(uint64_t time) override {
+    line_ = map<Launch::Line>(p_.line);
+    auto* memory = map<Launch::Memory>(p_.memory);
+    signals_ = map<uint64_t>(p_.signals, p_.chunks);
+    awaited_ = map<uint64_t>(p_.awaited, p_.chunks);
+    if (line_ == nullptr || memory == nullptr || (p_.signals != 0 && signals_ == nullptr) ||
+        (p_.awaited != 0 && awaited_ == nullptr))
+      return Turn::illegal_address;
+    Launch::Memory::Words& words = memory->words[p_.number & 1];
+    if (words.next == 0) return enter(*memory, words, time);
+    bool worked = false;
+    for (uint32_t i = 0; i < kTilesATurn && words.copied < p_.chunks; ++i) {
+      const uint32_t tile = p_.chunks - 1 - words.copied;
+      if (awaited_ != nullptr && __atomic_load_n(&awaited_[tile], __ATOMIC_ACQUIRE) != p_.epoch) {
+        if (time - begin_ <= p_.patience) return worked ? Turn::worked : Turn::idle;
+        __atomic_store_n(&line_->missed, p_.number, __ATOMIC_RELAXED);
+      } else if (!move(tile)) {
+        return Turn::illegal_address;
+      }
+      if (signals_ != nullptr) __atomic_store_n(&signals_[tile], p_.epoch, __ATOMIC_RELEASE);
+      ++words.copied;
+      worked = true;
+    }
+    if (words.copied < p_.chunks) return Turn::worked;
+    __atomic_store_n(&line_->done, p_.number, __ATOMIC_RELEASE);
+    return Turn::ended;
+  }
+
+ private:
+  static constexpr uint32_t kTilesATurn = 16;
+  template <class T>
+  T* map(uint64_t address, size_t count = 1) {
+    return address == 0 ? nullptr : reinterpret_cast<T*>(reach_from(context_, address, count * sizeof(T)));
+  }
+
+  Turn enter(Launch::Memory& memory, Launch::Memory::Words& words, uint64_t time) {
+    begin_ = time;
+    words.next = 1;
+    const uint64_t number = uint64_t{p_.number} << 32;
+    __atomic_store_n(&line_->state, number | Launch::entered, __ATOMIC_SEQ_CST);
+    words.state =
+        __atomic_load_n(&line_->cancel, __ATOMIC_SEQ_CST) == p_.number ? Launch::left : Launch::runs;
+    memory.words[~p_.number & 1] = {};
+    __atomic_store_n(&line_->state, number | words.state, __ATOMIC_RELEASE);
+    if (words.state == Launch::left) return Turn::ended;
+    return dst_.map() && src_.map() ? Turn::worked : Turn::illegal_address;
+  }
+
+  bool move(uint32_t tile) {
+    const uint32_t begin = tile * p_.tile, end = std::min(begin + p_.tile, p_.pack.words);
+    for (uint32_t at = begin; at < end; ++at) {
+      const uint32_t from = begin + (at - begin) / contract::Pack::kTile * contract::Pack::kTile,
+                     to = std::min(from + contract::Pack::kTile, end);
+      char* there = dst_.word(at, p_.pack.size, from, to);
+      const char* here = src_.word(at, p_.pack.size, from, to);
+      if (there == nullptr || here == nullptr) return false;
+      std::memcpy(there, here, p_.pack.size);
+    }
+    return true;
+  }
+
+  ContextObject& context_;
+  const contract::PackTiles p_;
+  Side dst_, src_;
+  Launch::Line* line_ = nullptr;
+  uint64_t *signals_ = nullptr, *awaited_ = nullptr;
+  uint64_t begin_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<Kernel> create_pack_tiles(ContextObject& context, void** parameters) {
+  return std::make_unique<PackTiles>(context, parameters);
+}
 
 std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters) {
   return std::make_unique<Pack>(context, parameters);

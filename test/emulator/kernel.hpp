@@ -27,6 +27,7 @@ struct KernelEntry {
 /// Those that work on data: data_kernels.cpp.
 [[nodiscard]] std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters);
+[[nodiscard]] std::unique_ptr<Kernel> create_pack_tiles(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);
 /// `weft_enqueue(Batch)` and `weft_enqueue_few(Few)`, by the contract of device/kernel/enqueue.hpp.
 [[nodiscard]] std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters);

@@ -248,6 +248,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_copier", create<Copier>},
                                         {"weft_reduce", create_reduce},
                                         {"weft_pack", create_pack},
+                                        {"weft_pack_tiles", create_pack_tiles},
                                         {"weft_collective_packets", create_collective_packets},
                                         {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_collective_stream_packets", create_stream_packets},

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Trap 2 of a resident kernel: kernels of the application fill both GPUs and end only when messages have
-// arrived. Windows of all sizes must get through, and be right.
+// arrived. Windows of all sizes must get through, and be right, strided ones too.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
@@ -52,6 +53,55 @@ void test(weft::test::FullGpu& gpu, size_t size, int device) {
   }
 }
 
+/// Blocks with gaps: long ones are read where they lie, short ones packed first (with
+/// WEFT_GPU_STRIDED_OVERHEAD=0).
+struct Layout {
+  int blocks, length, stride;
+};
+constexpr Layout kLayouts[] = {{300, 1024, 2048}, {3000, 8, 64}};
+
+constexpr size_t kMessages = 12;  // more than pack kernels at a time
+
+/// A window each way of strided messages.
+void exchange_strided(const Buffer& out, const Buffer& in, MPI_Datatype type, size_t extent) {
+  MPI_Request requests[2 * kMessages];
+  for (size_t i = 0; i < kMessages; ++i)
+    MPI_Irecv(in.data() + i * extent, 1, type, 1 - rank, 1, MPI_COMM_WORLD, &requests[i]);
+  for (size_t i = 0; i < kMessages; ++i)
+    MPI_Isend(out.data(), 1, type, 1 - rank, 1, MPI_COMM_WORLD, &requests[kMessages + i]);
+  MPI_Waitall(2 * kMessages, requests, MPI_STATUSES_IGNORE);
+}
+
+void test_strided(weft::test::FullGpu& gpu, const Layout& layout, int device) {
+  const size_t extent = static_cast<size_t>(layout.blocks) * static_cast<size_t>(layout.stride);
+  Buffer out(Buffer::Kind::device, extent, device), in(Buffer::Kind::device, kMessages * extent, device);
+  MPI_Datatype type;
+  MPI_Type_vector(layout.blocks, layout.length, layout.stride, MPI_BYTE, &type);
+  MPI_Type_commit(&type);
+  exchange_strided(out, in, type, extent);
+  for (unsigned round = 0; round < 2; ++round) {
+    const auto untouched = weft::test::pattern(kMessages * extent, 77);
+    in.write(untouched);
+    out.write(weft::test::pattern(extent, 2 * round + static_cast<unsigned>(rank)));
+    MPI_Barrier(MPI_COMM_WORLD);
+    gpu.fill();
+    exchange_strided(out, in, type, extent);
+    expect(gpu.full(), "the GPU was not full, blocks of", static_cast<size_t>(layout.length));
+    MPI_Barrier(MPI_COMM_WORLD);
+    gpu.release();
+    const auto sent = weft::test::pattern(extent, 2 * round + static_cast<unsigned>(1 - rank));
+    auto expected = untouched;
+    for (size_t copy = 0; copy < kMessages; ++copy)
+      for (size_t at = 0; at < extent; at += static_cast<size_t>(layout.stride))
+        std::copy_n(sent.begin() + static_cast<long>(at), layout.length,
+                    expected.begin() + static_cast<long>(copy * extent + at));
+    expect(in.read() == expected, "wrong bytes, blocks of", static_cast<size_t>(layout.length));
+    exchange_strided(out, in, type, extent);  // the late launches go by
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  MPI_Type_free(&type);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,6 +110,7 @@ int main(int argc, char** argv) {
   {
     weft::test::FullGpu gpu(device);
     for (size_t size : kSizes) test(gpu, size, device);
+    for (const Layout& layout : kLayouts) test_strided(gpu, layout, device);
   }
   return weft::test::finish(failures);
 }

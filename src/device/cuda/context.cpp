@@ -68,6 +68,7 @@ Status fill(State& state) {
   state.kernels = load_kernels();
   state.copier.open(state);
   state.lists.open(state);
+  state.packs.open(state);
   return {};
 }
 
@@ -99,6 +100,7 @@ void destroy(State& state) {
   };
   state.copier.close();
   state.lists.close();
+  state.packs.close();
   state.ports.close();
   for (LaneStream& lane : state.lanes) {
     const std::lock_guard lock(lane.mutex);

@@ -15,6 +15,7 @@
 #include "device/cuda/driver.hpp"
 #include "device/cuda/kernels.hpp"
 #include "device/cuda/lists.hpp"
+#include "device/cuda/packs.hpp"
 #include "device/cuda/ports.hpp"
 #include "device/memory.hpp"
 
@@ -50,6 +51,7 @@ struct State {
   EnqueueKernel enqueue;  ///< after load_enqueue()
   Copier copier;
   Lists lists;
+  Packs packs;
   Ports ports;
   void* flags = nullptr;  // pinned page of completion flags, a cache line a lane
   std::mutex mutex;       // for the vectors below

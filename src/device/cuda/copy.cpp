@@ -238,8 +238,33 @@ Result<bool> submit_again(Ticket& ticket, State& state, std::span<const kernel::
   return false;
 }
 
+/// done() for a pack kernel.
+Result<bool> pack_done(Ticket& ticket) {
+  State& state = TicketAccess::state(ticket);
+  const uint32_t id = TicketAccess::sequence(ticket);
+  cuda::PackJob job;
+  const cuda::Outcome outcome = state.packs.look(id, job);
+  if (outcome == cuda::Outcome::pending) {
+    if (!time_to_ask(TicketAccess::check_at(ticket))) return false;
+    const Code code = state.packs.fault(id);
+    if (code == cuda::kSuccess) return false;
+    ticket = Ticket();
+    return cuda::failure(code, "cuStreamQuery",
+                         "a GPU transfer failed, or an earlier GPU operation of this program did");
+  }
+  ticket = Ticket();
+  if (outcome == cuda::Outcome::done) return true;
+  if (outcome == cuda::Outcome::missed || job.tiles.awaited != 0)
+    return Error(Errc::again, "the other GPU's kernel did not pack in time");
+  auto again = cuda::pack_by_engines(state, job);
+  if (!again) return std::move(again).error();
+  ticket = std::move(*again);
+  return !ticket.pending();
+}
+
 /// done() for what a kernel has.
 Result<bool> kernel_done(Ticket& ticket) {
+  if (TicketAccess::by(ticket) == TicketAccess::By::pack) return pack_done(ticket);
   State& state = TicketAccess::state(ticket);
   const uint32_t number = TicketAccess::sequence(ticket);
   const bool list = TicketAccess::by(ticket) == TicketAccess::By::list;
@@ -373,6 +398,21 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
 Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& src, Lane lane,
                                  const char* call, Issue issue) {
   return submit(state, dst, src, lane, call, issue);
+}
+
+Ticket cuda::pack_ticket(State& state, uint32_t id) {
+  return TicketAccess::make(TicketAccess::By::pack, state, id);
+}
+
+Result<Ticket> cuda::engines_async(State& state, const Memory& dst, const Memory& src, Lane lane,
+                                   std::span<const Piece> pieces) {
+  Parts parts(pieces.data(), pieces.size());
+  return submit(state, dst, src, lane, "a list of copies", [&](cuda::Stream stream) {
+    Code code = cuda::kSuccess;
+    for (auto part = parts.next(); code == cuda::kSuccess && !part.empty(); part = parts.next())
+      code = issue(part, stream);
+    return code;
+  });
 }
 
 bool cuda::reaches(const State& state, const Memory& memory) {

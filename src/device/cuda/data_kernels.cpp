@@ -18,6 +18,7 @@ DataKernels load_data_kernels() {
   if (code == kSuccess) code = find_function(kernels.modules[0], "weft_reduce", kernels.reduce);
   if (code == kSuccess) code = load_module(Source::pack, kernels.modules[1]);
   if (code == kSuccess) code = find_function(kernels.modules[1], "weft_pack", kernels.pack);
+  if (code == kSuccess) code = find_function(kernels.modules[1], "weft_pack_tiles", kernels.pack_tiles);
   if (code == kSuccess) return kernels;
   no_kernels.hit(why_not_loaded(code));
   unload(kernels);

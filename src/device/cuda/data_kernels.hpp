@@ -12,6 +12,7 @@ struct DataKernels {
   std::array<Module, 2> modules{};
   Function reduce = nullptr;  ///< null, all of them: not to be had
   Function pack = nullptr;
+  Function pack_tiles = nullptr;
 };
 
 /// Loads them into the current context.

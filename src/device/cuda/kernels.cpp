@@ -41,7 +41,9 @@ bool is_one(const char* variable) {
 
 bool launches_return() { return !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("CUDA_DEVICE_MAX_CONNECTIONS"); }
 
-bool shared(Ordinal device) { return (shared_gpus.load(std::memory_order_relaxed) >> device & 1) != 0; }
+bool shared(Ordinal device) {
+  return !setting_shared.is("on") && (shared_gpus.load(std::memory_order_relaxed) >> device & 1) != 0;
+}
 
 Result<EnqueueKernel> load_enqueue_kernel() {
   EnqueueKernel kernel;

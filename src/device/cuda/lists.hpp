@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Host side of the list kernel: many copies in one launch, which is taken back when the GPU gives it no place
-// in time (kernel/copy.hpp). Each slot has a stream of its own, so that nothing else waits behind a launch.
+// Host side of the list kernel: many copies in one launch, which can be taken back.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <mutex>
 #include <span>
 
-#include "device/cuda/driver.hpp"
-#include "device/cuda/outcome.hpp"
+#include "device/cuda/launches.hpp"
 #include "device/kernel/copy.hpp"
 
 namespace weft::device::cuda {
 
 struct State;
+
+/// How long a launch may wait for a place on the GPU, ns.
+[[nodiscard]] uint64_t list_patience();
 
 class Lists {
  public:
@@ -44,26 +45,12 @@ class Lists {
   [[nodiscard]] Counters counters();
 
  private:
-  struct Slot {
-    Stream stream = nullptr;
-    kernel::List::Line* line = nullptr;
-    kernel::List list{};  ///< of the launch under way, or the last one
-    uint64_t launched = 0;
-    bool taken_back = false;  ///< it does nothing, and its ticket knows
-  };
-  [[nodiscard]] Code allocate();
-  [[nodiscard]] Slot* free_slot();
-  [[nodiscard]] static uint32_t state_of(const Slot& slot);
-  [[nodiscard]] static bool over(const Slot& slot);
-  [[nodiscard]] Outcome take_back(Slot& slot);
-  [[nodiscard]] Outcome untouched(Slot& slot);
-  Code run(Slot& slot, std::span<const kernel::Item> items);
+  [[nodiscard]] Launches::Slot& slot_of(uint32_t number) { return launches_.slot(number % kSlots); }
 
   std::mutex mutex_;
   State* state_ = nullptr;
-  char* lines_ = nullptr;  // pinned: a Line a slot
-  Address memory_ = 0;     // a Memory a slot
-  std::array<Slot, kSlots> slots_;
+  Launches launches_;
+  std::array<kernel::List, kSlots> lists_{};  // of the launches under way, or the last ones
   Counters counters_;
 };
 

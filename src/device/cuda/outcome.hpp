@@ -5,7 +5,8 @@
 
 namespace weft::device::cuda {
 
-/// `untouched`: it will not be done by the kernel; a copy engine must.
-enum class Outcome : uint8_t { pending, done, untouched };
+/// `untouched`: it will not be done by the kernel; a copy engine must. `missed`: another GPU's kernel did not
+/// write in time what this one was to read; some of it is not done.
+enum class Outcome : uint8_t { pending, done, untouched, missed };
 
 }  // namespace weft::device::cuda

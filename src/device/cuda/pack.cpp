@@ -19,13 +19,20 @@ using kernel::Layout;
 using kernel::Pack;
 
 config::Choice setting_pack(
-    "gpu.pack", 0, {"on", "off"},
-    "Noncontiguous GPU memory is packed and copied by a kernel; off: by copy engines, run by run, "
-    "which a kernel of the application that fills the GPU and waits for the message does not stop");
+    "gpu.pack", 0, {"on", "lane", "off"},
+    "Noncontiguous GPU memory is packed and copied by a kernel; lane: by one that cannot be taken back from "
+    "a "
+    "GPU that the application fills, nor told what another GPU has packed; off: by copy engines, run by run");
+
+constexpr size_t kOff = 2;
 
 constexpr uint64_t kMostWords = uint64_t{1} << 31;  // of a launch, and of a slab
 constexpr uint32_t kFew = 1 << 16;                  // words up to which small blocks spread them over the GPU
 constexpr uint64_t kMostSegments = uint64_t{1} << 24;
+constexpr uint64_t kLeastTile = 1 << 10;  // bytes
+// Words of a tile: one a thread is quickest across NVLink, four cost large messages less dealing.
+constexpr uint64_t kFewTiles = 1056, kSmallTile = kernel::PackTiles::kThreads, kTile = 4 * kSmallTile;
+constexpr uint32_t kPatience = 100'000;  // ns that a kernel waits for another's tiles
 
 Error too_large() {
   return Error(Errc::unsupported,
@@ -91,6 +98,27 @@ cuda::Code launch(const cuda::State& state, Pack& pack, cuda::Stream stream) {
                                       nullptr);
 }
 
+/// The job of a launch that can be taken back; false: it is too large for one.
+bool make_job(cuda::PackJob& job, const Relay& relay) {
+  Pack& pack = job.tiles.pack;
+  const uint32_t word = std::min(word_of(job.dst, job.bytes), word_of(job.src, job.bytes));
+  const uint64_t words = job.bytes / word;
+  if (words >= kMostWords || !make_layout(job.dst, job.dst.offset, word, pack.dst) ||
+      !make_layout(job.src, job.src.offset, word, pack.src))
+    return false;
+  pack.size = word;
+  pack.words = static_cast<uint32_t>(words);
+  const bool relays = relay.role != Relay::Role::none;
+  job.tiles.tile = relays                            ? relay.tile / word
+                   : words <= kFewTiles * kSmallTile ? static_cast<uint32_t>(kSmallTile)
+                                                     : static_cast<uint32_t>(kTile);
+  job.tiles.chunks = static_cast<uint32_t>((words + job.tiles.tile - 1) / job.tiles.tile);
+  job.tiles.patience = kPatience;
+  job.tiles.epoch = relay.epoch;
+  (relay.role == Relay::Role::awaits ? job.tiles.awaited : job.tiles.signals) = relay.flags;
+  return true;
+}
+
 const Memory& side(const Memory& dst, const Memory& src) { return dst.on_device() ? dst : src; }
 
 }  // namespace
@@ -138,17 +166,42 @@ Shape plain(void* address) {
 }
 
 bool can_pack(const Memory& dst, const Memory& src) {
-  if (setting_pack.index() != 0 || (!dst.on_device() && !src.on_device())) return false;
+  if (setting_pack.index() == kOff || (!dst.on_device() && !src.on_device())) return false;
   const auto state = cuda::state_of(side(dst, src));
   return state && (*state)->data.pack != nullptr && cuda::reaches(**state, dst) &&
          cuda::reaches(**state, src);
 }
 
+uint32_t relay_tile(uint64_t bytes) {
+  uint64_t tile = kLeastTile;
+  while (tile * Relay::kTiles < bytes) tile *= 2;
+  return static_cast<uint32_t>(std::min<uint64_t>(tile, uint64_t{1} << 31));
+}
+
+bool can_relay(const Memory& near) {
+  if (setting_pack.index() != 0 || !near.on_device()) return false;
+  const auto state = cuda::state_of(near);
+  return state && (*state)->packs.takes();
+}
+
+PackCounters pack_counters(const Memory& memory) {
+  if (!available() || !memory.known_to_driver()) return {};
+  const auto state = cuda::state_of(memory);
+  return state ? (*state)->packs.counters() : PackCounters();
+}
+
 Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
-                          const Memory& src_memory, uint64_t bytes, Lane lane) {
+                          const Memory& src_memory, uint64_t bytes, Lane lane, const Relay& relay) {
   if (bytes == 0) return Ticket();
   auto state = cuda::state_of(side(dst_memory, src_memory));
   if (!state) return std::move(state).error();
+  if (setting_pack.index() == 0 && (*state)->packs.takes()) {
+    cuda::PackJob job{dst, src, dst_memory, src_memory, bytes};
+    if (make_job(job, relay))
+      if (const uint32_t id = (*state)->packs.start(job); id != 0) return cuda::pack_ticket(**state, id);
+  }
+  if (relay.role != Relay::Role::none)
+    return Error(Errc::unsupported, "no kernel here may wait for another GPU's");
   const uint32_t word = std::min(word_of(dst, bytes), word_of(src, bytes));
   Pack pack{};
   pack.size = word;

@@ -4,6 +4,7 @@
 #include "device/kernel/collective_device.cuh"
 #include "device/kernel/copy.hpp"
 #include "device/kernel/copy_device.cuh"
+#include "device/kernel/launch_device.cuh"
 
 namespace weft::device::kernel {
 namespace {
@@ -191,53 +192,12 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
   if (threadIdx.x == 0) publish(copier.status, next - 1, copier.generation, copier.generation);
 }
 
-/// The first block of a list: it may have been taken back. True when it runs.
-__device__ bool enter(const List& list, List::Memory& memory) {
-  auto* const line = reinterpret_cast<List::Line*>(list.line);
-  const uint64_t number = static_cast<uint64_t>(list.number) << 32;
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&line->state), "l"(number | List::entered)
-               : "memory");
-  asm volatile("fence.sc.sys;" ::: "memory");
-  uint32_t cancelled;
-  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(cancelled) : "l"(&line->cancel) : "memory");
-  const uint32_t state = cancelled == list.number ? List::left : List::runs;
-  memory.words[~list.number & 1] = {};
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&memory.words[list.number & 1].state), "r"(state)
-               : "memory");
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&line->state), "l"(number | state) : "memory");
-  return state == List::runs;
-}
-
-/// Another block: what the first has found.
-__device__ bool follow(const List::Memory::Words& words) {
-  uint32_t state;
-  do {
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(state) : "l"(&words.state) : "memory");
-  } while (state == 0);
-  return state == List::runs;
-}
-
-/// Thread 0 of a block that has copied so many chunks: the last one says that the list is done.
-__device__ void account(const List& list, List::Memory::Words& words, uint32_t copied) {
-  __threadfence_system();
-  if (atomicAdd(&words.copied, copied) + copied != list.chunks) return;
-  __threadfence_system();
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(&reinterpret_cast<List::Line*>(list.line)->done),
-               "r"(list.number)
-               : "memory");
-}
-
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_constant__ List list) {
   __shared__ uint32_t dealt[2];
-  auto& memory = *reinterpret_cast<List::Memory*>(list.memory);
-  List::Memory::Words& words = memory.words[list.number & 1];
-  if (threadIdx.x == 0) {
-    const uint32_t first = atomicAdd(&words.next, 1);
-    const bool runs = first == 0 ? enter(list, memory) : first < list.chunks && follow(words);
-    dealt[0] = runs ? first : ~0u;
-  }
+  Launch::Memory::Words& words = words_of(list);
+  if (threadIdx.x == 0) dealt[0] = first_chunk(list);
   __syncthreads();
   uint32_t copied = 0, item = 0;
   uint64_t before = 0;  // chunks of the items before `item`

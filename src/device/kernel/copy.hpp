@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 
+#include "device/kernel/launch.hpp"
+
 #ifdef __CUDACC__
 #define WEFT_BOTH_SIDES __host__ __device__
 #else
@@ -18,37 +20,11 @@ struct Item {
 };
 
 /// Parameter of `weft_copy_list(List)`: many copies in one launch. Bounded by the 4 KiB of kernel parameters.
-///
-/// The items are cut into chunks, which the blocks that have a place deal among themselves: one block alone
-/// copies everything, so a launch that has begun never waits for a place. A launch that has not begun can be
-/// taken back. Its first block writes `state` = entered and then reads `cancel`; the host writes `cancel` and
-/// then reads `state`, both with a full fence between. So at least one sees the other: a host that does not
-/// see `entered` knows that nothing will be copied, and one that does is told by `state` what became of it.
-/// (A compare-and-swap would be simpler, but is not atomic between a GPU and a CPU over PCIe.)
-struct List {
+/// The items are cut into chunks.
+struct List : Launch {
   static constexpr uint32_t kMax = 160, kThreads = 512;
-  enum State : uint32_t { entered = 1, runs, left };
-  /// In pinned memory; every word carries the launch's number.
-  struct Line {
-    alignas(64) uint64_t state;   ///< by the GPU: number << 32 | State
-    uint32_t done;                ///< by the GPU: everything is copied and visible to everybody
-    alignas(64) uint32_t cancel;  ///< by the host
-  };
-  /// In device memory, zero before the first launch: the blocks' words, by launches in turn. The first block
-  /// of a launch clears the words of the next, which begins when all its blocks are gone.
-  struct Memory {
-    struct Words {
-      uint32_t next;    ///< chunks dealt
-      uint32_t copied;  ///< chunks done
-      uint32_t state;   ///< runs or left
-    } words[2];
-  };
-  uint64_t line;    ///< Line
-  uint64_t memory;  ///< Memory: launches that share it share a stream
-  uint32_t number;  ///< of the launch, never 0; its lowest bit says which words are its
   uint32_t count;
-  uint32_t chunk;   ///< bytes, a multiple of 16
-  uint32_t chunks;  ///< of all items
+  uint32_t chunk;  ///< bytes, a multiple of 16
   Item items[kMax];
   /// Chunks of one item.
   [[nodiscard]] WEFT_BOTH_SIDES static constexpr uint64_t chunks_of(uint64_t bytes, uint32_t chunk) {

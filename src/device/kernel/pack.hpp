@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/element/type.hpp"
+#include "device/kernel/launch.hpp"
 
 namespace weft::device::kernel {
 
@@ -60,6 +61,21 @@ struct Pack {
   uint32_t words;  ///< to move
   uint32_t size;   ///< bytes of a word: 1, 2, 4, 8 or 16; all addresses are multiples of it
 };
+
+/// Parameter of `weft_pack_tiles(PackTiles)`: the same in tiles of the stream, each a chunk of a launch that
+/// can be taken back. A tile that is written can be told to a kernel on another GPU, which waits for it: so
+/// packing there and unpacking here overlap. It waits for a while only, counted from its block's start; then
+/// it leaves the tile out and says `missed`.
+struct PackTiles : Launch {
+  static constexpr uint32_t kThreads = 256;
+  Pack pack;
+  uint32_t tile;      ///< words
+  uint32_t patience;  ///< ns
+  uint64_t signals;   ///< uint64_t[chunks]: each becomes `epoch` when its tile is written; 0: nobody waits
+  uint64_t awaited;   ///< uint64_t[chunks]: the same, of the kernel that writes `src`; 0: all is there
+  uint64_t epoch;
+};
+static_assert(sizeof(PackTiles) <= 4096);
 
 /// The segment of a table that holds byte `at` of an element, known to be in [low, high).
 WEFT_PACK_INLINE uint32_t segment_of(const Layout& layout, uint32_t at, uint32_t low, uint32_t high) {

@@ -75,7 +75,7 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
   rts.flags |= ReadyToSend::kScratch;
   t.scratch = std::make_unique<ScratchSend>();
   t.scratch->area = *area;
-  return *size;
+  return *size + append_ahead(t, rts, room + *size);
 }
 
 // A persistent send whose region the peer knows. Nullopt: it does not, or not any more; then the buffer is

@@ -103,6 +103,17 @@ Result<device::Ticket> submit_from(const View& to, const device::Shape& from,
   return device::pack_async(*target, to.memory, from, from_memory, bytes, lane);
 }
 
+Result<device::Ticket> submit_relayed(const View& to, const View& from, uint64_t bytes,
+                                      const device::Relay& relay, device::Lane lane) {
+  const device::Memory& near = to.memory.on_device() ? to.memory : from.memory;
+  if (!device::can_pack(to.memory, from.memory) || !device::can_relay(near))
+    return Error(Errc::unsupported, "no kernel reaches both sides");
+  auto target = shape_of(to, 0, near), source = shape_of(from, 0, near);
+  if (!target) return std::move(target).error();
+  if (!source) return std::move(source).error();
+  return device::pack_async(*target, to.memory, *source, from.memory, bytes, lane, relay);
+}
+
 Result<device::Ticket> submit_part_out(const View& to, const View& from, uint64_t offset, size_t n,
                                        device::Lane lane) {
   return submit_ranges(to, 0, from, offset, n, lane);

@@ -22,6 +22,10 @@ struct View {
 /// The first `bytes` of both packed streams.
 [[nodiscard]] Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes,
                                             device::Lane lane);
+/// All of a packed stream in one tiled launch, told or awaited as the relay says. Errc::unsupported: it
+/// cannot.
+[[nodiscard]] Result<device::Ticket> submit_relayed(const View& to, const View& from, uint64_t bytes,
+                                                    const device::Relay& relay, device::Lane lane);
 /// Plain bytes `from` to bytes [offset, offset + n) of the stream of `to`.
 [[nodiscard]] Result<device::Ticket> submit_part(const View& to, uint64_t offset, const View& from, size_t n,
                                                  device::Lane lane);

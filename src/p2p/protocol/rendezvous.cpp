@@ -43,6 +43,7 @@ void Engine::announce(Transfer& t) {
   }
   t.state = Transfer::State::announced;
   post_control(t.peer, room, size);
+  if (t.scratch && t.scratch->epoch != 0) pack_ahead(t);
 }
 
 void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts) {
@@ -151,16 +152,21 @@ Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t
   return {};
 }
 
-void Engine::finish_sender(uint32_t source, uint64_t sender) {
+void Engine::finish_sender(uint32_t source, uint64_t sender, uint8_t flags) {
   const trace::Range range("p2p.finish_sender");
   if (source == instance.self) return complete(*reinterpret_cast<Transfer*>(sender));
   Reply reply{};
   reply.type = Type::finish;
+  reply.flags = flags;
   reply.sender = sender;
   post_control(source, &reply, sizeof reply);
 }
 
-void Engine::on_finish(uint64_t sender) { complete(*reinterpret_cast<Transfer*>(sender)); }
+void Engine::on_finish(uint64_t sender, bool taken) {
+  auto& t = *reinterpret_cast<Transfer*>(sender);
+  if (t.scratch && t.scratch->epoch != 0) return settle_ahead(t, taken);
+  complete(t);
+}
 
 // A receive that is not matched is taken out at once. A send is withdrawn when the peer has not matched it;
 // it completes by that reply, or as usual.
@@ -204,7 +210,7 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
 void Engine::on_withdrawn(uint64_t sender) {
   auto& t = *reinterpret_cast<Transfer*>(sender);
   t.completion.cancelled = true;
-  complete(t);
+  on_finish(sender);
 }
 
 }  // namespace weft::p2p

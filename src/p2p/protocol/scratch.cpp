@@ -36,11 +36,20 @@ Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
       return area.get();
   const size_t chunks = setting_bytes / setting_chunk;
   if (chunks == 0) return Error(Errc::unsupported, "WEFT_GPU_SCRATCH_BYTES holds no chunk: raise it");
-  auto memory = device::allocate_scratch(near, chunks * setting_chunk);
+  const size_t data = chunks * setting_chunk;
+  auto memory = device::allocate_scratch(near, data + chunks * kFlagBytes);
   if (!memory) return std::move(memory).error();
+  const std::vector<std::byte> zeros(chunks * kFlagBytes);
+  if (auto zeroed =
+          device::copy(reinterpret_cast<void*>(memory->base + data), *memory, zeros.data(), {}, zeros.size());
+      !zeroed) {
+    device::free_scratch(*memory);
+    return std::move(zeroed).error();
+  }
   auto area = std::make_unique<Area>();
   area->memory = *memory;
   area->chunk = setting_chunk;
+  area->chunks = chunks;
   for (size_t i = chunks; i-- != 0;) area->free.push_back(static_cast<uint32_t>(i));
   areas_.push_back(std::move(area));
   return areas_.back().get();
@@ -59,6 +68,7 @@ bool Engine::get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend
   if (t.sender_scratch == nullptr) return false;
   t.moved = 0;
   t.peer = source;
+  if ((rts.flags & ReadyToSend::kAhead) == ReadyToSend::kAhead && follow_ahead(t, source, rts)) return true;
   clear_to_send(t, source, rts.sender, ClearToSend::kThroughScratch);
   return true;
 }
@@ -66,6 +76,7 @@ bool Engine::get_through_scratch(Transfer& t, uint32_t source, const ReadyToSend
 // Sender: offers what is packed, packs what there is room for. True when something moved.
 bool Engine::stream_scratch(Transfer& t) {
   ScratchSend& scratch = *t.scratch;
+  if (scratch.finished) return release_ahead(t);
   bool moved = false;
   for (ScratchSend::Chunk& chunk : scratch.chunks) {
     if (chunk.offered) continue;
@@ -173,6 +184,7 @@ bool Engine::poll_fetches() {
 }
 
 void Engine::finish_fetch(const Fetch& fetch, Status outcome) {
+  if (fetch.ahead) return finish_ahead(fetch, std::move(outcome));
   ScratchChunk reply = fetch.chunk;
   reply.type = Type::scratch_done;
   post_control(fetch.source, &reply, sizeof reply);

@@ -56,6 +56,7 @@ void Engine::on_clear_to_send(const ClearToSend& cts) {
   if ((cts.flags & ClearToSend::kPiped) != 0) {
     t.crossing->piped = true;
   } else if ((cts.flags & ClearToSend::kThroughScratch) == 0) {
+    if (t.scratch && t.scratch->epoch != 0) abandon_ahead(t);
     t.scratch.reset();
     if (device_side(t)) t.staging = std::make_unique<Staging>();
     if (t.staging) t.staging->offers = (cts.flags & ClearToSend::kOffer) != 0;

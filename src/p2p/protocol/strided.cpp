@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/config.hpp"
 #include "device/pack.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
@@ -15,8 +16,12 @@ using transport::cuda_ipc::Probe;
 using transport::cuda_ipc::Region;
 using transport::cuda_ipc::RegionName;
 
-constexpr uint64_t kSector = 32;         // bytes that cross NVLink for each run, at least
-constexpr uint64_t kOverhead = 3 << 20;  // bytes more that may cross it for two kernels less: 10 us
+config::Size setting_overhead("gpu.strided_overhead", size_t{3} << 20, 0, size_t{1} << 40,
+                              "A strided GPU message is read where it lies when that moves at most so many "
+                              "bytes more across NVLink than "
+                              "it has, or a quarter; else it is packed first");
+
+constexpr uint64_t kSector = 32;  // bytes that cross NVLink for each run, at least
 
 /// The bytes that a block takes in memory, from its first run on.
 struct Extent {
@@ -35,7 +40,7 @@ Extent extent_of(const datatype::Strided& block) {
 bool reads_well(const datatype::Strided& block, uint64_t bytes) {
   const auto length = static_cast<uint64_t>(block.length);
   const uint64_t crossing = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
-  return crossing <= bytes + std::max(bytes / 4, kOverhead);
+  return crossing <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
 }
 
 /// Where the Strides of a ready-to-send are.

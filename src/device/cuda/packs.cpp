@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/cuda/packs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "device/cuda/context.hpp"
+
+namespace weft::device::cuda {
+namespace {
+
+log::SlowPath no_slots{"gpu.no_pack_slots",
+                       "a strided GPU message waits for ever when the application fills the GPU and waits "
+                       "for the message"};
+
+constexpr unsigned kBlocks = 1056;  // that share a launch, at most: eight on each of an H200's processors
+constexpr unsigned kAwaitingBlocks =
+    256;  // the same of a launch that may wait: others find a place beside it
+
+}  // namespace
+
+void Packs::open(State& state) {
+  if (state.data.pack_tiles == nullptr || !launches_return()) return;
+  if (const Code code = launches_.open(state.context, kSlots); code != kSuccess)
+    return no_slots.hit("their memory cannot be allocated (" + describe(code) + ")");
+  state_ = &state;
+}
+
+void Packs::close() {
+  const std::lock_guard lock(mutex_);
+  launches_.close();
+  waiting_.clear();
+  state_ = nullptr;
+}
+
+bool Packs::takes() const { return state_ != nullptr && !shared(state_->device); }
+
+uint32_t Packs::start(PackJob job) {
+  const std::lock_guard lock(mutex_);
+  if (!takes()) return 0;
+  if (++last_ == 0) ++last_;
+  job.id = last_;
+  advance();
+  if (!waiting_.empty() || !launch(job)) waiting_.push_back(job);
+  return job.id;
+}
+
+/// False: there is no slot for it now.
+bool Packs::launch(PackJob& job) {
+  Launches::Slot* slot = launches_.free_slot();
+  if (slot == nullptr) return false;
+  const unsigned most = job.tiles.awaited != 0 ? kAwaitingBlocks : kBlocks;
+  const Code code = launches_.start(*slot, state_->data.pack_tiles, std::min(job.tiles.chunks, most),
+                                    kernel::PackTiles::kThreads, job.tiles);
+  if (code != kSuccess) return false;
+  slot->kept = job.tiles.awaited != 0;
+  ++counters_.launched;
+  jobs_[launches_.index(*slot)] = job;
+  return true;
+}
+
+void Packs::advance() {
+  while (!waiting_.empty() && launch(waiting_.front())) waiting_.pop_front();
+}
+
+Outcome Packs::look(uint32_t id, PackJob& job) {
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr) return Outcome::pending;
+  for (size_t i = 0; i < kSlots; ++i) {
+    if (jobs_[i].id != id) continue;
+    Launches::Slot& slot = launches_.slot(i);
+    const Outcome outcome = launches_.look(slot, list_patience());
+    if (outcome == Outcome::pending) return outcome;
+    slot.kept = false;
+    if (outcome == Outcome::untouched) {
+      ++counters_.taken_back;
+      job = jobs_[i];
+    }
+    if (outcome == Outcome::missed) ++counters_.missed;
+    if (!waiting_.empty()) advance();
+    return outcome;
+  }
+  const auto at =
+      std::find_if(waiting_.begin(), waiting_.end(), [&](const PackJob& it) { return it.id == id; });
+  if (at == waiting_.end()) return Outcome::done;  // and followed by another
+  if (!launches_.stuck()) {
+    advance();
+    return Outcome::pending;
+  }
+  job = *at;
+  waiting_.erase(at);
+  ++counters_.taken_back;
+  return Outcome::untouched;
+}
+
+Code Packs::fault(uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr) return kContextIsDestroyed;
+  for (size_t i = 0; i < kSlots; ++i)
+    if (jobs_[i].id == id) return launches_.fault(launches_.slot(i));
+  return launches_.fault(launches_.slot(0));
+}
+
+PackCounters Packs::counters() {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace weft::device::cuda
