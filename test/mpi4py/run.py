@@ -3,7 +3,9 @@
 # Runs mpi4py's tests with n ranks, except those of unsupported.txt. Fails as well when a rank ran none or others
 # than the rest, and when a test skips itself for want of what unsupported.txt is about.
 # usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 when mpi4py could not be built. TEST_HOSTS: hosts
-# of the ranks, as mpiexec --hosts takes them.
+# of the ranks, as mpiexec --hosts takes them. TEST_ARRAYS=gpu: only tests of buffers, with arrays in GPU memory
+# (gpu.py).
+import importlib.util
 import os
 import re
 import subprocess
@@ -11,6 +13,10 @@ import sys
 
 SKIPPED = 77
 HERE = os.path.dirname(os.path.abspath(__file__))
+GPU = os.environ.get("TEST_ARRAYS") == "gpu"
+# Those whose buffers are arrays of arrayimpl.py.
+BUFFERS = ["test_cco_((nb|pr)_)?(buf|vec)", "test_cco_(buf|vec)_inter", "test_cco_(pr_)?ngh_buf",
+           "test_p2p_buf(_matched|_part)?"]  # fmt: skip
 
 
 def unsupported():
@@ -22,16 +28,20 @@ def unsupported():
 
 def command(source, folder, library, ranks, chosen):
     """mpiexec with mpi4py's own runner."""
-    modules, tests = unsupported()
+    modules, classes = unsupported()
     mpiexec = [os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec"), "-n", ranks, "-x", "LD_PRELOAD=" + library]
     if "TEST_HOSTS" in os.environ:
         mpiexec += ["--hosts", os.environ["TEST_HOSTS"], "--launcher", "hydra"]
-    runner = [sys.executable, os.path.join(source, "test", "main.py"), "--no-builddir", "--no-cupy", "--path", folder]
+    tests = os.path.join(source, "test")
+    if GPU:
+        runner = [sys.executable, os.path.join(HERE, "gpu.py"), tests, folder]
+    else:
+        runner = [sys.executable, os.path.join(tests, "main.py"), "--no-builddir", "--no-cupy", "--path", folder]
     options = ["-v", "-e", r"\b(%s)\.py$" % "|".join(modules)]
-    for test in tests:
+    for test in classes:
         options += ["-x", test]
-    for module in chosen:
-        options += ["-i", module + r"\.py$"]
+    for module in chosen or (BUFFERS if GPU else []):
+        options += ["-i", r"\b%s\.py$" % module]
     return mpiexec + runner + options
 
 
@@ -47,6 +57,9 @@ def problems(output, ranks):
 
 def main():
     source, folder, library, ranks, *chosen = sys.argv[1:]
+    if GPU and "WEFT_CUDA_DRIVER" not in os.environ and importlib.util.find_spec("cupy") is None:
+        print("skipped: CuPy is not installed")
+        return SKIPPED
     if not os.path.exists(os.path.join(folder, "stamp")):
         print("skipped: mpi4py was not built")
         return SKIPPED
