@@ -114,6 +114,10 @@ def collective_lines(facts):
     """The answer for a collective."""
     where = "GPU memory, a GPU for each rank" if facts["kind"] == "cuda" else "host memory"
     yield "%s among %d ranks of this host, %s; bytes of a %s" % (facts["what"], facts["ranks"], where, facts["of"])
+    measured = facts.get("measured_ranks", facts["ranks"])
+    if facts["ranks"] != measured and any(row["way"] == "kernels" for row in facts["rows"]):
+        numbers = (measured, facts["ranks"])
+        yield "sizes at which kernels change their method: measured with %d GPUs, derived for %d" % numbers
     for sizes, way in grouped(facts["rows"], collective_way):
         yield "%-14s %s" % (sizes, way)
 

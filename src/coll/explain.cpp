@@ -83,6 +83,11 @@ Result<Question> parse(const std::string& query) {
   return question;
 }
 
+/// GPUs with which the sizes were measured at which kernels change their method
+/// (bench/results/collectives*.json). For others they are derived: what one GPU sends in all counts, not the
+/// length of a vector.
+constexpr int kMeasuredRanks = 2;
+
 /// A call without buffers, of floats where they are added.
 Call imagined(const Question& question, uint64_t bytes) {
   const bool reduction = question.what == reduce || question.what == allreduce || question.what == scan ||
@@ -140,7 +145,9 @@ Result<std::string> explain(const std::string& query) {
   std::ostringstream out;
   out << "{\"what\": \"" << name(question->what) << "\", \"ranks\": " << question->ranks << ", \"kind\": \""
       << (question->device ? "cuda" : "host") << "\", \"of\": \""
-      << (among(kVectors, question->what) ? "vector" : "block") << "\", \"rows\": [";
+      << (among(kVectors, question->what) ? "vector" : "block") << "\", ";
+  if (question->device) out << "\"measured_ranks\": " << kMeasuredRanks << ", ";
+  out << "\"rows\": [";
   const char* separator = "";
   for (uint64_t bytes = 1; bytes <= question->bytes; bytes *= 2) {
     out << separator;

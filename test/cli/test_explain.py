@@ -13,6 +13,6 @@ def test_explain(weft, no_driver):
 
 def test_collectives(weft, no_driver):
     out = weft("explain", "allreduce", "--ranks", "8", "--bytes", "256M").out
-    assert "8 ranks" in out and "kernels" in out and "pieces" in out
+    assert "8 ranks" in out and "kernels" in out and "pieces" in out and "derived for 8" in out
     assert "shared memory" in weft("explain", "bcast", "--kind", "host", "--ranks", "4").out
     assert weft("explain", "allreduce", "--kind", "pool").status == 1

@@ -26,6 +26,12 @@ TEST(ExplainTest, SmallReductionsRingTheCopierLargeOnesGoInParts) {
   EXPECT_NE(large.find("\"bell\": false"), std::string::npos) << large;
 }
 
+TEST(ExplainTest, SaysWithHowManyGpusItWasMeasured) {
+  const auto answer = [](const std::string& query) { return explain(query).ok() ? *explain(query) : ""; };
+  EXPECT_NE(answer("what=allreduce ranks=8 kind=cuda").find("\"measured_ranks\": 2"), std::string::npos);
+  EXPECT_EQ(answer("what=allreduce ranks=8 kind=host").find("measured"), std::string::npos);
+}
+
 TEST(ExplainTest, LargeBlocksAreMessages) {
   EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 64 << 20).find("\"algorithm\": \"spread\""),
             std::string::npos);
