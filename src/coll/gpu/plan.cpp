@@ -43,7 +43,8 @@ config::Size moved_max{
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
     "kernels move it; beyond, copy engines do"};
 config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
-                         "blocks of a collective's kernel, at most; 0: by size, 64 or 128"};
+                         "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
+                         "many threads"};
 
 constexpr uint64_t kBellBytes = 64 << 10;  // of all ranks, that one block does well
 constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
@@ -239,9 +240,9 @@ void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t 
 void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t max_blocks, uint64_t pieces) {
   const uint64_t each = parts ? (largest + size - 1) / size : largest;  // what goes to one rank
   plan.wire = Wire::blocks;
-  plan.threads = Collectives::kThreads;
   const size_t most = max_blocks != 0 ? max_blocks : largest < kMany ? 64 : 128;
   plan.blocks = upto(each / kBlockBytes, most);
+  plan.threads = plan.blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
   constexpr uint64_t kGrain = 128;
   const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
   const uint64_t room = pieces / Area::data(plan.collective.form, 1, plan.blocks, size) / kGrain * kGrain;

@@ -24,7 +24,7 @@ struct alignas(16) Packet {
 /// Parameter of `weft_collective_packets(Collective)` and `weft_collective_blocks(Collective)`.
 struct Collective {
   static constexpr uint32_t kRanks = 16;    ///< of a communicator, at most
-  static constexpr uint32_t kBlocks = 128;  ///< of a launch, at most
+  static constexpr uint32_t kBlocks = 256;  ///< of a launch, at most
   static constexpr uint32_t kThreads = 512;
 
   /// exchange: send[j] goes to rank j, recv[j] comes from it.
@@ -154,9 +154,9 @@ struct CallWord {
 
 /// A rank's scratch: packets of the first step, packets of the second, flags of blocks, data of blocks.
 struct Area {
-  static constexpr uint64_t kPackets = uint64_t{2} << 20;  ///< bytes, of one step
-  static constexpr uint64_t kFlags = uint64_t{64} << 10;
-  static constexpr uint64_t kCleared = 2 * kPackets + kFlags;  ///< zero before first use
+  static constexpr uint64_t kFlags = uint64_t{128} << 10;
+  static constexpr uint64_t kCleared = uint64_t{4} << 20;        ///< zero before first use
+  static constexpr uint64_t kPackets = (kCleared - kFlags) / 2;  ///< bytes, of one step
   /// Bytes of data that a rank's packets may carry in one step.
   [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t packet_room(uint32_t size) {
     return kPackets / 2 / size / 64 * 64;
