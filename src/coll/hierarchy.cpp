@@ -24,8 +24,7 @@ config::Choice enabled{
     "coll.hierarchy",
     0,
     {"on", "off"},
-    "blocking collectives on several hosts inside each host first, where no algorithm is set "
-    "for them"};
+    "collectives on several hosts inside each host first, where no algorithm is set for them"};
 config::Size after{
     "coll.hierarchy_after", 8, 0, 1 << 30,
     "blocking collectives that a communicator on several hosts makes before it is split by hosts"};
@@ -157,60 +156,46 @@ class Like {
 
 }  // namespace
 
-Hierarchy::Hierarchy(core::Communicator& comm) : comm_(comm) {
-  const auto& host_of = comm.instance.exchange->job().host_of_rank;
-  std::vector<int> seen;  // hosts in the order of their first ranks
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    const int host = host_of.empty() ? 0 : host_of[comm.process(rank)];
-    const auto at = std::find(seen.begin(), seen.end(), host) - seen.begin();
-    if (static_cast<size_t>(at) == seen.size()) {
-      seen.push_back(host);
-      sizes_.push_back(0);
-      firsts_.push_back(rank);
-    }
-    host_.push_back(static_cast<int>(at));
-    place_.push_back(static_cast<int>(sizes_[static_cast<size_t>(at)]++));
-  }
-  worth_ = seen.size() > 1 && seen.size() < static_cast<size_t>(comm.size());
-  in_order_ = std::is_sorted(host_.begin(), host_.end());
+Hierarchy& Hierarchy::in(core::Communicator& comm) {
+  if (comm.collective == nullptr) comm.collective = std::make_unique<Hierarchy>(comm);
+  return static_cast<Hierarchy&>(*comm.collective);
 }
 
 /// Sees only what is equal on all ranks.
-bool Hierarchy::takes(const Call& call) const {
-  if (!worth_ || value_for(call, enabled) != 0 || select::forced(call.what)) return false;
+bool Hierarchy::suits(const Call& call) {
+  if (call.inter() || call.size < 3 || value_for(call, enabled) != 0 || select::forced(call.what))
+    return false;
+  const Hosts& hosts = hosts_of(*call.comm);
+  if (!hosts.worth_a_hierarchy()) return false;
   switch (call.what) {
     case Collective::barrier:
     case Collective::bcast:
       return true;
     case Collective::reduce:
     case Collective::allreduce:
-      return in_order_ || call.commutative();
+      return hosts.in_order || call.commutative();
     case Collective::allgather:
-      return in_order_;
+      return hosts.in_order;
     default:
       return false;
   }
 }
 
 Hierarchy* Hierarchy::of(const Call& call, Status& failed) {
-  core::Communicator& comm = *call.comm;
-  if (comm.inter() || comm.size() < 3) return nullptr;
-  if (comm.collective == nullptr) comm.collective = std::make_unique<Hierarchy>(comm);
-  auto* hierarchy = static_cast<Hierarchy*>(comm.collective.get());
-  if (!hierarchy->takes(call)) return nullptr;
-  if (!hierarchy->local_) {
-    if (hierarchy->calls_++ < after) return nullptr;
-    failed = hierarchy->connect();
+  if (!suits(call)) return nullptr;
+  Hierarchy& hierarchy = in(*call.comm);
+  if (!hierarchy.local_) {
+    if (hierarchy.calls_++ < after) return nullptr;
+    failed = hierarchy.connect();
     if (!failed.ok()) return nullptr;
   }
-  return hierarchy;
+  return &hierarchy;
 }
 
 Status Hierarchy::connect() {
-  const auto self = static_cast<size_t>(comm_.rank());
-  auto inside = split(comm_, host_[self], comm_.rank());
+  auto inside = split(comm_, hosts_.host_of(comm_.rank()), comm_.rank());
   if (!inside) return std::move(inside).error();
-  auto among = split(comm_, place_[self] == 0 ? 0 : -1, comm_.rank());
+  auto among = split(comm_, hosts_.place_of(comm_.rank()) == 0 ? 0 : -1, comm_.rank());
   if (!among) {
     (*inside)->release();
     return std::move(among).error();
@@ -246,8 +231,8 @@ Status Hierarchy::barrier() {
 
 /// The host of the root first, then the leaders, then the others; each piece by itself.
 Status Hierarchy::bcast(const Call& call) {
-  const int home = host_[static_cast<size_t>(call.root)], place = place_[static_cast<size_t>(call.root)];
-  const bool at_home = host_[static_cast<size_t>(comm_.rank())] == home;
+  const int home = hosts_.host_of(call.root), place = hosts_.place_of(call.root);
+  const bool at_home = hosts_.host_of(comm_.rank()) == home;
   const auto element = static_cast<uint64_t>(call.recv.type->size());
   const Pieces pieces(call, call.recv.count, static_cast<int64_t>(element));
   UnderWay messages(comm_.instance);
@@ -313,9 +298,8 @@ Status Hierarchy::allreduce(const Call& call) {
 
 /// To the leaders, to the leader of the root's host, to the root.
 Status Hierarchy::reduce(const Call& call) {
-  const auto root = static_cast<size_t>(call.root);
-  const bool rooted = call.rank == call.root,
-             at_home = host_[static_cast<size_t>(comm_.rank())] == host_[root];
+  const int home = hosts_.host_of(call.root), place = hosts_.place_of(call.root);
+  const bool rooted = call.rank == call.root, at_home = hosts_.host_of(comm_.rank()) == home;
   Like room;
   Outcome outcome;
   Call inside = on(call, Collective::reduce, *local_, 0);
@@ -328,15 +312,15 @@ Status Hierarchy::reduce(const Call& call) {
   if (!leads()) only_sends(inside);
   outcome.note(coll::run(inside));
   if (leads()) {
-    Call between = on(inside, Collective::reduce, *leaders_, host_[root]);
+    Call between = on(inside, Collective::reduce, *leaders_, home);
     narrow(between, 0, call.send.count, static_cast<uint64_t>(call.send.type->size()));
     between.send = inside.recv;
     between.in_place = at_home;
     if (!at_home) only_sends(between);
     outcome.note(coll::run(between));
   }
-  if (!at_home || place_[root] == 0) return outcome.take();
-  Call last = on(call, Collective::bcast, *local_, place_[root]);
+  if (!at_home || place == 0) return outcome.take();
+  Call last = on(call, Collective::bcast, *local_, place);
   const int tag = local_->next_collective_tag();
   if (!rooted && !leads()) return outcome.take();
   if (leads()) last.send = inside.recv;
@@ -349,7 +333,7 @@ Status Hierarchy::reduce(const Call& call) {
 
 /// A host's blocks to its leader, all blocks to all leaders, everything to everybody.
 Status Hierarchy::allgather(const Call& call) {
-  const auto self = static_cast<size_t>(host_[static_cast<size_t>(comm_.rank())]);
+  const auto self = static_cast<size_t>(hosts_.host_of(comm_.rank()));
   const int64_t extent = call.recv.type->extent();
   const auto block_at = [&](int64_t rank) {
     return advance(call.recv.address, rank * call.recv.count * extent);
@@ -357,7 +341,7 @@ Status Hierarchy::allgather(const Call& call) {
   Call inside = on(call, Collective::gather, *local_, 0);
   Outcome outcome;
   inside.bytes = call.bytes;
-  inside.recv.address = block_at(firsts_[self]);
+  inside.recv.address = block_at(hosts_.leaders[self]);
   inside.recv.blocks = local_->size();
   inside.in_place = call.in_place && leads();
   if (call.in_place && !leads()) {
@@ -367,9 +351,9 @@ Status Hierarchy::allgather(const Call& call) {
   outcome.note(coll::run(inside));
   if (leads()) {
     std::vector<int64_t> counts, places;
-    for (size_t host = 0; host < sizes_.size(); ++host) {
-      counts.push_back(sizes_[host] * call.recv.count);
-      places.push_back(firsts_[host] * call.recv.count);
+    for (int host = 0; host < hosts_.count(); ++host) {
+      counts.push_back(static_cast<int64_t>(hosts_.at(host).size()) * call.recv.count);
+      places.push_back(hosts_.leaders[static_cast<size_t>(host)] * call.recv.count);
     }
     Call between = on(call, Collective::allgatherv, *leaders_, 0);
     between.in_place = true;

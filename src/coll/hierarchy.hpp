@@ -3,26 +3,29 @@
 // each host and among one leader of each. Inside hosts they go by shared memory or kernels, between them by
 // messages. Threading: under the instance lock.
 #pragma once
-#include <vector>
-
 #include "base/result.hpp"
 #include "coll/call.hpp"
+#include "coll/hosts.hpp"
 #include "core/communicator.hpp"
 
 namespace weft::coll {
 
 class Hierarchy final : public core::CollectiveState {
  public:
-  explicit Hierarchy(core::Communicator& comm);
+  explicit Hierarchy(core::Communicator& comm) : comm_(comm), hosts_(comm) {}
   /// Where a blocking call of a communicator on several hosts is done by hosts; null: by messages among all.
   /// Equal on all ranks. Counts calls; makes the communicators inside once there were some (collectively;
   /// errors are in `failed`).
   [[nodiscard]] static Hierarchy* of(const Call& call, Status& failed);
+  /// Whether a call may go by hosts, blocking or not. Equal on all ranks.
+  [[nodiscard]] static bool suits(const Call& call);
+  /// Of a communicator on several hosts.
+  [[nodiscard]] static const Hosts& hosts_of(core::Communicator& comm) { return in(comm).hosts_; }
   /// Runs the call to its end.
   [[nodiscard]] Status run(const Call& call);
 
  private:
-  [[nodiscard]] bool takes(const Call& call) const;
+  [[nodiscard]] static Hierarchy& in(core::Communicator& comm);
   [[nodiscard]] Status connect();
   [[nodiscard]] Status barrier();
   [[nodiscard]] Status bcast(const Call& call);
@@ -33,10 +36,7 @@ class Hierarchy final : public core::CollectiveState {
 
   core::Communicator& comm_;
   core::Ref<core::Communicator> local_, leaders_;  // leaders_: of leaders only
-  std::vector<int> host_, place_;        // by rank: which host, as leaders are counted; rank inside it
-  std::vector<int64_t> sizes_, firsts_;  // by host: ranks, the first of them
-  bool worth_ = false;                   // several hosts, one of them with several ranks
-  bool in_order_ = false;                // hosts follow each other in the order of ranks
+  const Hosts hosts_;
   uint32_t calls_ = 0;
 };
 

@@ -39,13 +39,13 @@ void Stage::send(const p2p::Buffer& buffer, int dest) {
   settle();
   // What came in was wrong: those that wait for what follows from it get nothing, and see that.
   const p2p::Buffer data = outcome_.ok() ? buffer : packed(nullptr, 0);
-  p2p::post_send(*add(core::Request::Kind::send), data, dest, call_.tag, *comm_, p2p::SendMode::standard,
-                 core::Channel::collective);
+  p2p::post_send(*add(core::Request::Kind::send), data, peers_.of(dest), call_.tag, *comm_,
+                 p2p::SendMode::standard, core::Channel::collective);
 }
 
 void Stage::receive(const p2p::Buffer& buffer, int source) {
   settle();
-  p2p::post_receive(*add(core::Request::Kind::receive), buffer, source, call_.tag, *comm_,
+  p2p::post_receive(*add(core::Request::Kind::receive), buffer, peers_.of(source), call_.tag, *comm_,
                     core::Channel::collective);
 }
 

@@ -14,6 +14,14 @@
 
 namespace weft::coll {
 
+/// Ranks among which steps go, by their number there: ranks[i], but `rank` where i is `instead`. Null: the
+/// communicator's own.
+struct Peers {
+  const int* ranks = nullptr;
+  int instead = -1, rank = -1;
+  [[nodiscard]] int of(int i) const { return ranks == nullptr ? i : i == instead ? rank : ranks[i]; }
+};
+
 class Stage {
  public:
   static constexpr int kTransfers = 32;  ///< of one round; more of them are allocated
@@ -25,6 +33,8 @@ class Stage {
 
   /// Over which communicator the steps that follow go: the call's unless told.
   void use(core::Communicator& comm) { comm_ = &comm; }
+  /// Among which of its ranks.
+  void among(const Peers& peers) { peers_ = peers; }
   // Steps. Receives are best added before sends.
   void send(const p2p::Buffer& buffer, int dest);
   void receive(const p2p::Buffer& buffer, int source);
@@ -59,6 +69,7 @@ class Stage {
 
   const Call& call_;
   core::Communicator* comm_;
+  Peers peers_;
   int started_ = 0;
   int done_ = 0;
   Status outcome_;

@@ -26,6 +26,10 @@ extern const Algorithm scan_recursive_doubling, exscan_recursive_doubling;
 
 extern const Algorithm neighbor_direct;
 
+/// The program of a collective on several hosts, in phases inside hosts and between them; null: there is
+/// none.
+[[nodiscard]] const Algorithm* by_hosts(Collective what);
+
 /// A round of what the local group of the call's intercommunicator does by itself: `inner`, on its
 /// communicator.
 Round among_group(const Call& inner, const Call& call, int round, Stage& stage);

@@ -27,7 +27,7 @@ Round first_among_group(const Call& inner, const Call& call, int round, Stage& s
 }
 
 size_t scratch_of(const Call& inner) {
-  const Algorithm& chosen = select::choose(inner);
+  const Algorithm& chosen = select::by_table(inner);
   return chosen.scratch != nullptr ? chosen.scratch(inner) : 0;
 }
 
@@ -195,7 +195,7 @@ constexpr Algorithm kExchange{"exchange", exchange};
 
 Round among_group(const Call& inner, const Call& call, int round, Stage& stage) {
   stage.use(*inner.comm);
-  const Round made = select::choose(inner).round(inner, round, stage);
+  const Round made = select::by_table(inner).round(inner, round, stage);
   stage.use(*call.comm);
   return made;
 }

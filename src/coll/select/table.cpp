@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "coll/algorithm/algorithms.hpp"
+#include "coll/hierarchy.hpp"
 
 namespace weft::coll::select {
 namespace {
@@ -153,6 +154,12 @@ bool forced(Collective what) {
 const Algorithm& choose(const Call& call) {
   if (call.inter()) [[unlikely]]
     return between_groups(call.what);
+  if (call.comm != nullptr && !call.comm->on_one_host() && Hierarchy::suits(call)) [[unlikely]]
+    if (const Algorithm* const program = by_hosts(call.what)) return *program;
+  return by_table(call);
+}
+
+const Algorithm& by_table(const Call& call) {
   const Menu& menu = menus.of(call.what);
   if (forced(call.what)) [[unlikely]] {
     const Row& wanted = *menu.distinct[static_cast<size_t>(menu.setting->index() - 1)];

@@ -29,7 +29,10 @@ struct Row {
 [[nodiscard]] bool fits(const Row& row, const Call& call);
 /// Whether the setting coll.<collective> names an algorithm.
 [[nodiscard]] bool forced(Collective what);
-/// The setting coll.<collective> where it names an algorithm that can do the call, else by the table.
+/// The setting coll.<collective> where it names an algorithm that can do the call, else by hosts where there
+/// are several, else by the table.
 [[nodiscard]] const Algorithm& choose(const Call& call);
+/// The same, but not by hosts.
+[[nodiscard]] const Algorithm& by_table(const Call& call);
 
 }  // namespace weft::coll::select
