@@ -313,6 +313,10 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
     case 'k':
       parse_root(options, defaults, optarg);
       break;
+    case 'q':
+      if (defaults->partitions == 0) fail(options, "-q: this program has no partitions");
+      options->partitions = (int)parse_count(options, 'q', optarg, 1, 4096);
+      break;
     case 'N':
       parse_neighbors(options, defaults, optarg);
       break;
@@ -349,29 +353,30 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
                                     .window = defaults->window,
                                     .senders = 1,
                                     .receivers = defaults->team ? 2 : 1,
+                                    .partitions = defaults->partitions,
                                     .dimensions = 1,
                                     .radius = 1};
   opterr = 0;
   optind = 1;
   int letter;
-  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:fcP:z::j:hv", long_options, NULL)) != -1)
+  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:q:fcP:z::j:hv", long_options, NULL)) != -1)
     apply(options, defaults, shape, letter, argv);
   parse_letters(options, argc - optind, argv + optind);
   if (options->kind_count == 0) add_kinds(options, BENCH_HOST, BENCH_HOST);
   for (int i = 0; i < options->kind_count; ++i)
     if (options->kinds[i].first != BENCH_HOST || options->kinds[i].second != BENCH_HOST) options->cuda = true;
-  if (defaults->element > 1 && options->min_size < defaults->element) options->min_size = defaults->element;
-  if (options->min_size % defaults->element != 0)
-    fail(options, "-m: the smallest size, %zu, is not a multiple of %zu", options->min_size,
-         defaults->element);
+  const size_t element = defaults->partitions ? (size_t)options->partitions : defaults->element;
+  if (element > 1 && options->min_size < element) options->min_size = element;
+  if (options->min_size % element != 0)
+    fail(options, "-m: the smallest size, %zu, is not a multiple of %zu", options->min_size, element);
   if (options->max_size < options->min_size)
     fail(options, "-m: the largest size, %zu, is below the smallest, %zu", options->max_size,
          options->min_size);
   if (options->max_size > INT32_MAX)
     fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
   for (int i = 0; i < options->size_count; ++i)
-    if (options->sizes[i] % defaults->element != 0)
-      fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], defaults->element);
+    if (options->sizes[i] % element != 0)
+      fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], element);
   if (!options->error[0]) double_sizes(options);
 }
 

@@ -43,6 +43,7 @@ struct bench_defaults {
   size_t element;    ///< sizes are multiples of this many bytes
   bool tests;        ///< -t names calls of MPI_Test during the computation
   bool root;         ///< -k names the root
+  int partitions;    ///< -q names the parts of a message; 0: the program has none
   bool neighbors;    ///< -N names the topology
   const char* team;  ///< "threads" or "processes": -t names how many send and receive; else NULL
 };
@@ -63,6 +64,7 @@ struct bench_options {
   int tests;               ///< calls of MPI_Test during the computation
   int senders, receivers;  ///< threads or processes of rank 0 and of rank 1
   int root;                ///< -1: another one each iteration
+  int partitions;          ///< of a message
   int dimensions, radius;  ///< of the grid whose ranks are neighbors
   bool cuda;               ///< the CUDA driver is needed
   bool full;               ///< print minimum, maximum and iterations too

@@ -118,6 +118,7 @@ class Programs(unittest.TestCase):
             ("reduce_scatter", 3, "-M", "256"),
             ("latency_mt", 2, "-t", "3:2"),
             ("latency_mp", 2, "-t", "2"),
+            ("partitioned_latency", 2, "-q", "1"),
         ):
             status, out, err = start(name, *QUICK, "-m", "4:256", "-c", *options, ranks=ranks)
             self.assertEqual(status, 0, (name, err))
@@ -247,7 +248,7 @@ class Programs(unittest.TestCase):
 
     def test_refusals(self):
         for program, options, says in (
-            ("latency", ("-q",), "-q: unknown option"),
+            ("latency", ("-y",), "-y: unknown option"),
             ("latency", ("-P", "0,50"), "-P 0,50: expected at most 8 percentages"),
             ("latency", ("-z101",), "-z 101: expected at most 8 percentages"),
             ("latency", ("-P", "50,"), "-P 50,: expected at most 8 percentages"),
@@ -279,6 +280,8 @@ class Programs(unittest.TestCase):
             ("latency", ("-t", "2"), "-t: this program has neither threads"),
             ("latency_mt", ("-t", "2:"), "-t: expected [SENDERS:]RECEIVERS, threads from 1 to 128"),
             ("latency_mp", ("-t", "129"), "-t: expected [SENDERS:]RECEIVERS, processes from 1 to 128"),
+            ("latency", ("-q", "2"), "-q: this program has no partitions"),
+            ("partitioned_latency", ("-q", "3", "-m", "8:64"), "-m: the smallest size, 8, is not a multiple of 3"),
             ("ibcast", ("-t", "0"), "-t 0: expected a whole number from 1 to 1000000"),
         ):
             status, out, err = start(program, *options)

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Ping-pong between two ranks by partitioned communication: half the round trip of starting both requests,
+// making each part of the message ready, and waiting.
+#include <mpi.h>
+#include <stdio.h>
+
+#include "common/pingpong.h"
+
+enum { TAG = 1 };
+
+// With MPI 4; Open MPI 5 has it and says that it is MPI 3.1.
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+
+struct pair {
+  MPI_Request send, receive;
+  int parts;
+};
+
+static struct pair create(const struct bench_run* run, size_t size) {
+  struct pair pair = {.parts = run->options.partitions};
+  const MPI_Count count = (MPI_Count)size / pair.parts;
+  MPI_Psend_init(run->send.data, pair.parts, count, MPI_CHAR, run->peer, TAG, MPI_COMM_WORLD, MPI_INFO_NULL,
+                 &pair.send);
+  MPI_Precv_init(run->receive.data, pair.parts, count, MPI_CHAR, run->peer, TAG, MPI_COMM_WORLD,
+                 MPI_INFO_NULL, &pair.receive);
+  return pair;
+}
+
+static void destroy(struct pair* pair) {
+  MPI_Request_free(&pair->send);
+  MPI_Request_free(&pair->receive);
+}
+
+static void complete_send(struct pair* pair) {
+  MPI_Start(&pair->send);
+  for (int part = 0; part < pair->parts; ++part) MPI_Pready(part, pair->send);
+  MPI_Wait(&pair->send, MPI_STATUS_IGNORE);
+}
+
+static void complete_receive(struct pair* pair) {
+  MPI_Start(&pair->receive);
+  MPI_Wait(&pair->receive, MPI_STATUS_IGNORE);
+}
+
+static void exchange(const struct bench_run* run, struct pair* pair) {
+  if (run->sender) {
+    complete_send(pair);
+    complete_receive(pair);
+  } else {
+    complete_receive(pair);
+    complete_send(pair);
+  }
+}
+
+#else
+
+struct pair {
+  int unused;
+};
+
+static struct pair create(const struct bench_run* run, size_t size) {
+  (void)size;
+  if (run->rank == 0)
+    fprintf(stderr, "partitioned_latency: this MPI library has no partitioned communication\n");
+  MPI_Abort(MPI_COMM_WORLD, 3);
+  return (struct pair){0};
+}
+static void destroy(struct pair* pair) { (void)pair; }
+static void exchange(const struct bench_run* run, struct pair* pair) { (void)run, (void)pair; }
+
+#endif
+
+static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
+  struct pair pair = create(run, size);
+  double start = 0;
+  for (long i = -warmup; i < iterations; ++i) {
+    if (i == 0) {
+      start = MPI_Wtime();
+      bench_lap_start(run);
+    }
+    exchange(run, &pair);
+    if (i >= 0) bench_lap(run, 2);
+  }
+  const double time = (MPI_Wtime() - start) * 1e6 / (2.0 * (double)iterations);
+  destroy(&pair);
+  return time;
+}
+
+static bool validate(struct bench_run* run, size_t size, long iteration) {
+  const int peer = run->peer;
+  const uint64_t incoming = bench_seed(peer, run->rank, size, iteration, 0);
+  struct pair pair = create(run, size);
+  bench_buffer_fill(&run->send, 0, size, bench_seed(run->rank, peer, size, iteration, 0));
+  bench_buffer_poison(&run->receive, 0, size, incoming);
+  bench_buffer_guard(&run->receive, size);
+  MPI_Barrier(MPI_COMM_WORLD);
+  exchange(run, &pair);
+  destroy(&pair);
+  return bench_buffer_check(&run->receive, 0, size, incoming) &&
+         bench_buffer_check_guard(&run->receive, size);
+}
+
+int main(int argc, char** argv) {
+  static const struct bench_program program = {.name = "partitioned_latency",
+                                               .title = "Partitioned Latency Test",
+                                               .column = "Latency (us)",
+                                               .field = "latency_us",
+                                               .defaults = {.min_size = 1,
+                                                            .max_size = 4 << 20,
+                                                            .iterations = 10000,
+                                                            .warmup = 200,
+                                                            .iterations_large = 1000,
+                                                            .warmup_large = 10,
+                                                            .samples = true,
+                                                            .element = 1,
+                                                            .partitions = 4},
+                                               .capacity = bench_pingpong_capacity,
+                                               .measure = measure,
+                                               .validate = validate};
+  return bench_main(&program, argc, argv);
+}
