@@ -31,15 +31,16 @@ GPU_TABLES = (
     Table("all-reduce, GPU", "allreduce", 0, ("-d", "cuda", "-i", "200", "-x", "50"), "8,4K,32K,256K,1M,16M",
           "latency_us"),
 )  # fmt: skip
+# Values that are those in force are left out, whatever the defaults are.
 HOST_KNOBS = (
-    Knob("p2p.eager_max", ("4096", "8192", "32768", "65536"), ("latency, host", "bandwidth, host")),
-    Knob("coll.shared_max", ("16384", "262144"), ("all-reduce, host",)),
+    Knob("p2p.eager_max", ("4096", "8192", "16384", "32768", "65536"), ("latency, host", "bandwidth, host")),
+    Knob("coll.shared_max", ("16384", "65536", "262144"), ("all-reduce, host",)),
 )
 GPU_KNOBS = (
-    Knob("gpu.copier_max", ("65536", "131072", "524288"), ("latency, GPU",)),
-    Knob("gpu.list_max", ("262144", "1048576"), ("bandwidth, GPU",)),
-    Knob("coll.device_packets_max", ("131072", "262144", "1048576"), ("all-reduce, GPU",)),
-    Knob("coll.device_bell_max", ("4096", "32768"), ("all-reduce, GPU",)),
+    Knob("gpu.copier_max", ("65536", "131072", "262144", "524288"), ("latency, GPU",)),
+    Knob("gpu.list_max", ("262144", "524288", "1048576"), ("bandwidth, GPU",)),
+    Knob("coll.device_packets_max", ("131072", "262144", "524288", "1048576"), ("all-reduce, GPU",)),
+    Knob("coll.device_bell_max", ("4096", "16384", "32768"), ("all-reduce, GPU",)),
 )
 LEAST_GAIN = 0.03  # of the mean over a table's rows; less is not worth a setting
 UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s"}
@@ -114,8 +115,15 @@ def chosen(only):
         tables, knobs = tables + HOST_TABLES, knobs + HOST_KNOBS
     if only != "host" and gpus >= 2:
         tables, knobs = tables + GPU_TABLES, knobs + GPU_KNOBS
-    known = {setting["variable"] for setting in library.settings()}
-    return tables, tuple(knob for knob in knobs if variable(knob.setting) in known)
+    now = {  # a profile is switched off while tuning
+        setting["variable"]: setting["default" if setting["origin"] == "profile" else "value"]
+        for setting in library.settings()
+    }
+    knobs = [knob for knob in knobs if variable(knob.setting) in now]
+    return tables, tuple(
+        knob._replace(values=tuple(value for value in knob.values if value != now[variable(knob.setting)]))
+        for knob in knobs
+    )
 
 
 def variable(setting):

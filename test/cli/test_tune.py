@@ -119,7 +119,10 @@ def test_really(weft, tmp_path, monkeypatch, emulated):
     done = weft("tune", "--seconds", "10", "--only", "host", "-o", str(tmp_path / "profile"), "--json")
     assert done.status == 0, done.err
     assert json.loads(done.out)["tried"][0]["setting"] == "p2p.eager_max"
-    assert [knob.setting for knob in tune.chosen("gpu")[1]] == [knob.setting for knob in tune.GPU_KNOBS]
+    knobs = tune.chosen("gpu")[1]
+    assert [knob.setting for knob in knobs] == [knob.setting for knob in tune.GPU_KNOBS]
+    monkeypatch.setenv("WEFT_GPU_COPIER_MAX", "65536")
+    assert "65536" in knobs[0].values and "65536" not in tune.chosen("gpu")[1][0].values
     with pytest.raises(output.Failure, match="exit status"):
         tune.Bench(0).measure(TABLE._replace(options=("--nonsense",)), {})
     assert os.listdir(tmp_path) in ([], ["profile"])
