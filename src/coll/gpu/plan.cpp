@@ -31,8 +31,8 @@ config::Size packets_max{"coll.device_packets_max", 512 << 10, 0, 2 << 20,
                          "device buffers: bytes of a vector up to which it travels in packets with flags "
                          "beside the data, where there is room"};
 config::Size message_packets_max{
-    "coll.device_message_packets_max", 32 << 10, 0, 2 << 20,
-    "device buffers: the same for a block of allgather, alltoall, gather, scatter "
+    "coll.device_message_packets_max", 512 << 10, 0, 2 << 20,
+    "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
     "coll.device_bell_max", 16 << 10, 0, 64 << 10,
@@ -406,8 +406,9 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
   const size_t blocks = value_for(call, most_blocks);
   const uint64_t most = value_for(call, vector ? packets_max : message_packets_max);
+  const uint64_t sent = vector ? largest : largest * (size - 1);
   const uint64_t each = parts ? (largest + size - 1) / size + 16 : largest;
-  if (largest <= most && each <= room.packets)
+  if (sent <= most && each <= room.packets)
     by_packets(plan, largest, size, parts, blocks);
   else
     by_blocks(plan, largest, size, parts, blocks, room.pieces);
