@@ -31,6 +31,11 @@ config::Size after{
 config::Size piece{"coll.hierarchy_piece", 512 << 10, 1, size_t{1} << 40,
                    "bytes of a vector that leaders pass on while their hosts work on the next ones"};
 
+config::Size messages_max{"coll.hierarchy_message_max", 16 << 10, 0, size_t{1} << 40,
+                          "bytes of a vector or block up to which nonblocking and persistent collectives on "
+                          "several hosts go inside each "
+                          "host first"};
+
 /// A call on another communicator with the same vector.
 Call on(const Call& whole, Collective what, core::Communicator& comm, int root) {
   Call call;
@@ -179,6 +184,10 @@ bool Hierarchy::suits(const Call& call) {
     default:
       return false;
   }
+}
+
+bool Hierarchy::suits_messages(const Call& call) {
+  return call.bytes <= value_for(call, messages_max) && suits(call);
 }
 
 Hierarchy* Hierarchy::of(const Call& call, Status& failed) {

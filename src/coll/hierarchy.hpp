@@ -17,8 +17,10 @@ class Hierarchy final : public core::CollectiveState {
   /// Equal on all ranks. Counts calls; makes the communicators inside once there were some (collectively;
   /// errors are in `failed`).
   [[nodiscard]] static Hierarchy* of(const Call& call, Status& failed);
-  /// Whether a call may go by hosts, blocking or not. Equal on all ranks.
+  /// Whether a call may go by hosts, blocking or not; whether by messages, as those that are not blocking do.
+  /// Equal on all ranks.
   [[nodiscard]] static bool suits(const Call& call);
+  [[nodiscard]] static bool suits_messages(const Call& call);
   /// Of a communicator on several hosts.
   [[nodiscard]] static const Hosts& hosts_of(core::Communicator& comm) { return in(comm).hosts_; }
   /// Runs the call to its end.

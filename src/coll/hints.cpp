@@ -18,6 +18,7 @@ constexpr std::string_view kNames[] = {"coll.device",
                                        "coll.device_one_shot_max",
                                        "coll.device_packets_max",
                                        "coll.hierarchy",
+                                       "coll.hierarchy_message_max",
                                        "coll.hierarchy_piece",
                                        "coll.nccl",
                                        "coll.nccl_min"};

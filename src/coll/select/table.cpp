@@ -154,7 +154,7 @@ bool forced(Collective what) {
 const Algorithm& choose(const Call& call) {
   if (call.inter()) [[unlikely]]
     return between_groups(call.what);
-  if (call.comm != nullptr && !call.comm->on_one_host() && Hierarchy::suits(call)) [[unlikely]]
+  if (call.comm != nullptr && !call.comm->on_one_host() && Hierarchy::suits_messages(call)) [[unlikely]]
     if (const Algorithm* const program = by_hosts(call.what)) return *program;
   return by_table(call);
 }
