@@ -148,6 +148,14 @@ TEST_F(SelectTest, ARankTakesItsPlaceInTheList) {
   EXPECT_NE(taken(offers).find("WEFT_NET_OFI_NIC=cxi9"), std::string::npos);
 }
 
+TEST(Provider, SharedMemoryNeedsLibfabric2) {
+  EXPECT_TRUE(check_provider("shm", weft::transport::ofi::abi::version(2, 0)).ok());
+  EXPECT_TRUE(check_provider("tcp", weft::transport::ofi::abi::version(1, 17)).ok());
+  const weft::Status refused = check_provider("shm", weft::transport::ofi::abi::version(1, 22));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message().find("libfabric 2"), std::string::npos);
+}
+
 TEST(Loopback, ByAddress) {
   const unsigned char v4[16] = {2, 0, 0, 0, 127, 0, 0, 1}, other[16] = {2, 0, 0, 0, 10, 0, 0, 1};
   EXPECT_TRUE(is_loopback(2, v4, sizeof v4));

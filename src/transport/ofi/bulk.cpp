@@ -160,6 +160,17 @@ void Ofi::settle_doubt(Contact& of) {
   for (Fetch* fetch : doubtful) end_fetch(fetch);
 }
 
+/// Reads from a process that shared memory with us and is dead never end: others take their places.
+void Ofi::replace_reads(const Contact& of) {
+  for (const Fetch* fetch : fetches_) {
+    if (fetch->peer != of.peer) continue;
+    for (uint32_t i = 0; i < fetch->reads; ++i) {
+      reads_.emplace_back().kind = Operation::Kind::read;
+      free_reads_.push_back(&reads_.back());
+    }
+  }
+}
+
 /// The receiver learns at once; libfabric may still hold the reads for a while.
 void Ofi::abandon_fetches(const Contact& of, const Error& why) {
   for (Fetch* fetch : fetches_)

@@ -11,7 +11,8 @@ namespace weft::transport::ofi {
 namespace {
 
 struct Fixed {  // what stands before the provider's name and the address
-  uint64_t place, pulse, pulse_key;
+  uint64_t place, machine, pulse, pulse_key;
+  int64_t process;
   uint32_t provider_size;
   uint32_t loopback;
 };
@@ -19,7 +20,8 @@ struct Fixed {  // what stands before the provider's name and the address
 }  // namespace
 
 std::string Card::text() const {
-  const Fixed fixed{place, pulse, pulse_key, static_cast<uint32_t>(provider.size()), loopback ? 1U : 0U};
+  const Fixed fixed{
+      place, machine, pulse, pulse_key, process, static_cast<uint32_t>(provider.size()), loopback ? 1U : 0U};
   return std::string(reinterpret_cast<const char*>(&fixed), sizeof fixed) + provider + address;
 }
 
@@ -31,6 +33,8 @@ Result<Card> Card::parse(const std::string& text) {
                                   " bytes): the launcher's key-value exchange lost something");
   Card card;
   card.place = fixed.place;
+  card.machine = fixed.machine;
+  card.process = static_cast<pid_t>(fixed.process);
   card.pulse = fixed.pulse;
   card.pulse_key = fixed.pulse_key;
   card.loopback = fixed.loopback != 0;
@@ -39,13 +43,15 @@ Result<Card> Card::parse(const std::string& text) {
   return card;
 }
 
-uint64_t own_place() {
+uint64_t boot_and(const char* name) {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(in, boot);
-  struct stat network {};
-  ::stat("/proc/self/ns/net", &network);
-  return std::hash<std::string>{}(boot) ^ network.st_ino;
+  struct stat space {};
+  ::stat(name, &space);
+  return std::hash<std::string>{}(boot) ^ space.st_ino;
 }
+
+uint64_t own_place() { return boot_and("/proc/self/ns/net"); }
 
 }  // namespace weft::transport::ofi

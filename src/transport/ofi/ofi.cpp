@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/ofi/ofi.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <ctime>
@@ -68,6 +70,7 @@ Result<std::unique_ptr<Network>> Ofi::open(const launch::Job& job) {
 Status Ofi::prepare() {
   const abi::Info& info = endpoint_->info();
   provider_ = info.fabric_attr->prov_name;
+  in_memory_ = has_part(provider_, "shm");
   over_tcp_ = over_ip(provider_) && provider_.find("udp") == std::string::npos;
   auto region = endpoint_->add_memory(pulse_.get(), sizeof(Pulse), abi::kRemoteRead | abi::kRead, {});
   if (!region) return std::move(region).error();
@@ -83,6 +86,8 @@ Status Ofi::prepare() {
   loopback_ = is_loopback(info.addr_format, name->data(), name->size());
   Card card;
   card.place = place_;
+  card.machine = own_machine();
+  card.process = ::getpid();
   card.pulse = endpoint_->remote_address(pulse_.get(), &pulse_->own);
   card.pulse_key = pulse_region_->key;
   card.loopback = loopback_;
@@ -132,6 +137,7 @@ Status Ofi::look_up(Contact& contact) {
   if (!address) return std::move(address).error();
   contact.address = *address;
   contact.where = std::move(card->address);
+  if (in_memory_ && card->machine == own_machine()) contact.witness = Witness::of(card->process);
   contact.pulse = card->pulse;
   contact.pulse_key = card->pulse_key;
   return {};

@@ -102,12 +102,14 @@ class Ofi final : public Network {
   void end_fetch(Fetch* fetch);
   void abandon_fetches(const Contact& contact, const Error& why);
   void settle_doubt(Contact& contact);
+  void replace_reads(const Contact& contact);
 
   // pulse.cpp
   void watch_over();
   void feel_pulse(Contact& contact);
   [[nodiscard]] bool doubt(Contact& contact);
   void knock(Contact& contact);
+  bool witnessed(Contact& contact);
   void pulse_felt(Contact& contact);
   void pulse_failed(Contact& contact, std::string why);
 
@@ -115,7 +117,8 @@ class Ofi final : public Network {
   const uint64_t job_bits_;
   const uint64_t place_;
   std::string provider_, card_;
-  bool over_tcp_ = false;  ///< peers listen at a TCP address
+  bool over_tcp_ = false;   ///< peers listen at a TCP address
+  bool in_memory_ = false;  // peers share memory with us, which does not tell of their ends
   bool loopback_ = false;
   Directory* directory_ = nullptr;
   std::unique_ptr<Endpoint> endpoint_;
@@ -131,7 +134,7 @@ class Ofi final : public Network {
   std::vector<std::pair<Peer, Error>> losses_;
   std::vector<Ended> ended_, reported_;
 
-  std::vector<Read> reads_;  // as many as may be under way
+  std::deque<Read> reads_;  // as many as may be under way, and those that never end
   std::vector<Read*> free_reads_;
   std::deque<Fetch*> waiting_;  // of which parts are still to be begun
   std::vector<Fetch*> fetches_;

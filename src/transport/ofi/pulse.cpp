@@ -45,7 +45,19 @@ void Ofi::watch_over() {
     feel_pulse(*known_[turn_++ % known_.size()]);
 }
 
+/// True: this peer is dead, and everything that it is to be told is on its way.
+bool Ofi::witnessed(Contact& of) {
+  if (of.witness == nullptr || !of.witness->dead()) return false;
+  of.witness.reset();
+  replace_reads(of);
+  const Error why(Errc::proc_aborted, "process " + std::to_string(of.peer) + " of this machine has ended");
+  if (of.state == Contact::State::open) pulse_failed(of, "the process has ended");
+  if (of.state == Contact::State::left) abandon_fetches(of, why);  // it went in order; nobody will serve them
+  return true;
+}
+
 void Ofi::feel_pulse(Contact& of) {
+  if (witnessed(of)) return;
   if (of.beating || of.suspect_since != 0 || of.state == Contact::State::left || !connect(of)) return;
   const ssize_t code = endpoint_->read(&pulse_->landing, sizeof pulse_->landing, pulse_region_->mem_desc,
                                        of.address, of.pulse, of.pulse_key, &of.beat);

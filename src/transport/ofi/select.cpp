@@ -48,11 +48,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-bool has_part(const std::string& provider_name, std::string_view part) {
-  const auto parts = split(provider_name, ';');
-  return std::find(parts.begin(), parts.end(), part) != parts.end();
-}
-
 bool wanted(const Offer& offer, const Wishes& wishes) {
   if (!wishes.provider.empty())
     return offer.provider == wishes.provider || has_part(offer.provider, wishes.provider);
@@ -183,6 +178,11 @@ Result<Choice> choose_from(const Library& library, InfoPointer found, const Wish
 
 }  // namespace
 
+bool has_part(const std::string& provider_name, std::string_view part) {
+  const auto parts = split(provider_name, ';');
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
 bool over_ip(const std::string& name) {
   return has_part(name, "tcp") || has_part(name, "sockets") || has_part(name, "udp") || has_part(name, "net");
 }
@@ -222,6 +222,14 @@ Result<Picked> pick(const std::vector<Offer>& offers, const Wishes& wishes) {
   return picked;
 }
 
+// Tried: in 1.17 messages both ways, or to a process that does not look, stop for ever; in 2.5 they do not.
+Status check_provider(const std::string& provider, uint32_t version) {
+  if (!has_part(provider, "shm") || version >= abi::version(2, 0)) return {};
+  return Error(Errc::unsupported,
+               "libfabric's provider shm stops under load before version 2: use a libfabric 2 "
+               "(WEFT_NET_OFI_LIBRARY), or another provider (FI_PROVIDER=tcp)");
+}
+
 Result<Choice> choose(const Library& library, int local_rank) {
   Wishes wishes{provider.value(), nic.value(), std::getenv("FI_PROVIDER") != nullptr, local_rank};
   Error why(Errc::unsupported, "libfabric was not asked");
@@ -230,6 +238,7 @@ Result<Choice> choose(const Library& library, int local_rank) {
     auto choice = choose_from(library, ask(library, device_memory), wishes);
     if (choice && device_memory && hmem.is("auto") && over_ip(choice->info->fabric_attr->prov_name)) continue;
     if (choice) {
+      WEFT_TRY(check_provider(choice->info->fabric_attr->prov_name, library.version()));
       choice->hmem = device_memory;
       return choice;
     }

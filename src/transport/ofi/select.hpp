@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
@@ -46,10 +47,16 @@ struct Picked {
 /// The offer to take. Errc::unsupported: none fits; says what there was.
 [[nodiscard]] Result<Picked> pick(const std::vector<Offer>& offers, const Wishes& wishes);
 
+/// Whether "tcp;ofi_rxm" is made of, for example, "tcp".
+[[nodiscard]] bool has_part(const std::string& provider, std::string_view part);
 /// Providers whose addresses are those of the IP stack: which interface is taken decides who can be reached.
 [[nodiscard]] bool over_ip(const std::string& provider);
 /// Whether an address in this format is one of the loopback interface.
 [[nodiscard]] bool is_loopback(uint32_t format, const void* address, size_t size);
+
+/// An error where this provider does not work in that version of libfabric (major and minor as
+/// abi::version()).
+[[nodiscard]] Status check_provider(const std::string& provider, uint32_t version);
 
 /// Asks libfabric and picks.
 [[nodiscard]] Result<Choice> choose(const Library& library, int local_rank);
