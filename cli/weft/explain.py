@@ -43,6 +43,7 @@ def add_parser(subparsers):
     parser.add_argument("--ranks", type=int, default=2, help="of a collective (2)")
     parser.add_argument("--to", choices=KINDS, help="memory of the receiver (the same)")
     parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")
+    parser.add_argument("--block", type=size, help="of a strided message: bytes of each of the sender's runs")
     parser.add_argument("--json", action="store_true", help="as JSON")
     return parser
 
@@ -63,6 +64,7 @@ def run(arguments):
         query = "what=%s ranks=%d kind=%s" % (arguments.what, arguments.ranks, arguments.kind)
     else:
         query = "kind=%s to=%s" % (arguments.kind, arguments.to or arguments.kind)
+        query += " block=%d" % arguments.block if arguments.block else ""
     try:
         facts = json.loads(ask(function, query, arguments.bytes))
     except (prefix.NotInstalled, OSError, ValueError) as error:
@@ -134,7 +136,9 @@ def collective_way(row):
 
 
 def carrier(row):
-    """Who copies, of a mapped message."""
+    """Who copies, of a mapped message; when a strided one is packed."""
+    if row["ahead"]:
+        return ": packed as it is sent, while the receiver unpacks"
     if row["protocol"] != "mapped":
         return ""
     ways = []

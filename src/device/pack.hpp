@@ -60,6 +60,8 @@ struct Relay {
 };
 /// The tile's size for so many bytes.
 [[nodiscard]] uint32_t relay_tile(uint64_t bytes);
+/// Kernels may wait for those of other GPUs, by the settings.
+[[nodiscard]] bool relays();
 /// Kernels in the context of `near` may wait for those of other GPUs.
 [[nodiscard]] bool can_relay(const Memory& near);
 
@@ -69,10 +71,10 @@ struct Relay {
 
 /// Starts moving `bytes` bytes of the packed stream of `src` to where they belong in `dst`. The memories must
 /// be such that can_pack(). Errc::unsupported for what the kernel's 32-bit numbers cannot describe.
-/// Where the application fills the GPU and waits, copy engines do it, run by run (in this respect it is
-/// better than a kernel in a lane). Tables must live until the ticket is done. With a relay:
-/// Errc::unsupported when kernels cannot wait here; done() says Errc::again when what was awaited did not
-/// come within 100 us.
+/// With gpu.pack=safe copy engines do it, run by run, where the application fills the GPU and waits. Tables
+/// must live until the ticket is done. With a relay: Errc::unsupported when kernels cannot wait here;
+/// done() says Errc::again when what was awaited did not come within 100 us of the kernel's start, or when
+/// the kernel found no place.
 [[nodiscard]] Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
                                         const Memory& src_memory, uint64_t bytes, Lane lane,
                                         const Relay& relay = {});

@@ -34,6 +34,8 @@ class ScratchPool {
   static constexpr size_t kFlagBytes = device::Relay::kTiles * sizeof(uint64_t);
   /// The area on the GPU of `near`. Errc::unsupported when switched off; else the driver's refusal.
   [[nodiscard]] Result<Area*> area(const device::Memory& near);
+  /// Of the areas' chunks: gpu.scratch_chunk.
+  [[nodiscard]] static size_t chunk_bytes();
   void close();
 
  private:

@@ -8,6 +8,8 @@ def test_explain(weft, no_driver):
     assert facts
     assert "eager" in weft("explain", "send", "--kind", "host").out
     assert weft("explain", "send", "--bytes", "many").status == 2
+    rows = json.loads(weft("explain", "send", "--kind", "host", "--block", "8", "--bytes", "1M", "--json").out)["rows"]
+    assert rows[-1]["protocol"] == "fragments" and not rows[-1]["ahead"]
     assert weft("explain", "nonsense").status == 2
 
 

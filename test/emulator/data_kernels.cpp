@@ -170,6 +170,10 @@ class PackTiles : public Kernel {
   Turn enter(Launch::Memory& memory, Launch::Memory::Words& words, uint64_t time) {
     begin_ = time;
     words.next = 1;
+    if (p_.checked == 0) {
+      memory.words[~p_.number & 1] = {};
+      return dst_.map() && src_.map() ? Turn::worked : Turn::illegal_address;
+    }
     const uint64_t number = uint64_t{p_.number} << 32;
     __atomic_store_n(&line_->state, number | Launch::entered, __ATOMIC_SEQ_CST);
     words.state =

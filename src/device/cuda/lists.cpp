@@ -38,8 +38,6 @@ uint32_t chunk_for(uint64_t bytes) {
 
 }  // namespace
 
-uint64_t list_patience() { return setting_patience; }
-
 void Lists::open(State& state) {
   if (setting_max == 0 || state.kernels.copy_list == nullptr || !launches_return()) return;
   if (const Code code = launches_.open(state.context, kSlots); code != kSuccess)
@@ -88,7 +86,7 @@ Outcome Lists::look(uint32_t number) {
   if (state_ == nullptr) return Outcome::pending;
   Launches::Slot& slot = slot_of(number);
   if (slot.number != number / kSlots) return Outcome::done;  // and followed by another
-  const Outcome outcome = launches_.look(slot, list_patience());
+  const Outcome outcome = launches_.look(slot, setting_patience);
   if (outcome == Outcome::untouched) {
     ++counters_.taken_back;
     starved.hit("a kernel of the application fills the GPU");

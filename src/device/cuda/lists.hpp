@@ -13,9 +13,6 @@ namespace weft::device::cuda {
 
 struct State;
 
-/// How long a launch may wait for a place on the GPU, ns.
-[[nodiscard]] uint64_t list_patience();
-
 class Lists {
  public:
   static constexpr size_t kSlots = 4;  ///< launches under way at a time

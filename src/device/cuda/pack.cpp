@@ -18,13 +18,17 @@ using kernel::Divisor;
 using kernel::Layout;
 using kernel::Pack;
 
-config::Choice setting_pack(
-    "gpu.pack", 0, {"on", "lane", "off"},
-    "Noncontiguous GPU memory is packed and copied by a kernel; lane: by one that cannot be taken back from "
-    "a "
-    "GPU that the application fills, nor told what another GPU has packed; off: by copy engines, run by run");
+config::Choice setting_pack("gpu.pack", 0, {"on", "safe", "off"},
+                            "Noncontiguous GPU memory is packed and copied by a kernel; safe: by one that is "
+                            "taken back from a GPU that "
+                            "the application fills, 3 us slower; off: by copy engines, run by run");
+config::Size setting_patience(
+    "gpu.pack_patience", 2'000'000, 1'000, 10'000'000'000,
+    "Nanoseconds that such a kernel may wait for a place on the GPU before copy engines get its runs, with "
+    "gpu.pack=safe; or 2000 for each run, when that is more");
 
-constexpr size_t kOff = 2;
+constexpr uint64_t kRunTime = 2'000;  // ns that a copy engine needs for a run
+constexpr size_t kSafe = 1, kOff = 2;
 
 constexpr uint64_t kMostWords = uint64_t{1} << 31;  // of a launch, and of a slab
 constexpr uint32_t kFew = 1 << 16;                  // words up to which small blocks spread them over the GPU
@@ -98,6 +102,12 @@ cuda::Code launch(const cuda::State& state, Pack& pack, cuda::Stream stream) {
                                       nullptr);
 }
 
+uint64_t runs_of(const Shape& shape, uint64_t bytes) {
+  if (shape.table != nullptr)
+    return bytes / shape.table->bytes * shape.table->segments + shape.table->segments;
+  return shape.dimensions == 0 ? 1 : bytes / static_cast<uint64_t>(shape.length);
+}
+
 /// The job of a launch that can be taken back; false: it is too large for one.
 bool make_job(cuda::PackJob& job, const Relay& relay) {
   Pack& pack = job.tiles.pack;
@@ -114,6 +124,9 @@ bool make_job(cuda::PackJob& job, const Relay& relay) {
                                                      : static_cast<uint32_t>(kTile);
   job.tiles.chunks = static_cast<uint32_t>((words + job.tiles.tile - 1) / job.tiles.tile);
   job.tiles.patience = kPatience;
+  job.tiles.checked = cuda::packs_safely() ? 1 : 0;
+  job.patience = std::max<uint64_t>(
+      setting_patience, kRunTime * std::max(runs_of(job.dst, job.bytes), runs_of(job.src, job.bytes)));
   job.tiles.epoch = relay.epoch;
   (relay.role == Relay::Role::awaits ? job.tiles.awaited : job.tiles.signals) = relay.flags;
   return true;
@@ -172,14 +185,18 @@ bool can_pack(const Memory& dst, const Memory& src) {
          cuda::reaches(**state, src);
 }
 
+bool cuda::packs_safely() { return setting_pack.index() == kSafe; }
+
 uint32_t relay_tile(uint64_t bytes) {
   uint64_t tile = kLeastTile;
   while (tile * Relay::kTiles < bytes) tile *= 2;
   return static_cast<uint32_t>(std::min<uint64_t>(tile, uint64_t{1} << 31));
 }
 
+bool relays() { return setting_pack.index() != kOff; }
+
 bool can_relay(const Memory& near) {
-  if (setting_pack.index() != 0 || !near.on_device()) return false;
+  if (!relays() || !near.on_device()) return false;
   const auto state = cuda::state_of(near);
   return state && (*state)->packs.takes();
 }
@@ -195,7 +212,8 @@ Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shap
   if (bytes == 0) return Ticket();
   auto state = cuda::state_of(side(dst_memory, src_memory));
   if (!state) return std::move(state).error();
-  if (setting_pack.index() == 0 && (*state)->packs.takes()) {
+  const bool tiles = relay.role != Relay::Role::none || cuda::packs_safely();
+  if (tiles && (*state)->packs.takes()) {
     cuda::PackJob job{dst, src, dst_memory, src_memory, bytes};
     if (make_job(job, relay))
       if (const uint32_t id = (*state)->packs.start(job); id != 0) return cuda::pack_ticket(**state, id);

@@ -7,15 +7,13 @@
 
 #include "base/log.hpp"
 #include "device/cuda/submit.hpp"
-#include "device/pinned.hpp"
 
 namespace weft::device::cuda {
 namespace {
 
 log::SlowPath starved{"gpu.pack_starved", "copy engines pack run by run, about 2 us for each"};
 
-constexpr size_t kPieces = 4096;                 // submitted at a time
-constexpr size_t kUnpinned = size_t{256} << 10;  // bytes
+constexpr size_t kPieces = 4096;  // submitted at a time
 
 /// Walks the stretches of memory that a packed stream is made of.
 class Stretches {
@@ -109,20 +107,20 @@ Result<Ticket> copy_stream(State& state, Stretches& to, const Memory& dst, Stret
   return last;
 }
 
-/// Both sides on one GPU: through host memory, part by part.
+/// Both sides on one GPU: through host memory, part by part. Pinned memory cannot be allocated now, since
+/// that waits for kernels.
 Result<Ticket> through_host(State& state, Stretches& to, Stretches& from, const PackJob& job) {
-  auto pinned = lease_pinned(job.src_memory);  // none left: ordinary memory does
-  const std::unique_ptr<char[]> unpinned(pinned ? nullptr : new char[kUnpinned]);
-  char* const room = pinned ? pinned->data() : unpinned.get();
-  const Memory between = pinned ? pinned->memory() : Memory();
-  const size_t most = pinned ? pinned->size() : kUnpinned;
+  const std::lock_guard lock(state.packs.room_mutex);
+  const std::unique_ptr<char[]> unpinned(state.packs.room() != nullptr ? nullptr
+                                                                       : new char[Packs::kRoomBytes]);
+  char* const room = unpinned ? unpinned.get() : state.packs.room();
   for (uint64_t moved = 0; moved < job.bytes;) {
-    const uint64_t n = std::min<uint64_t>(most, job.bytes - moved);
+    const uint64_t n = std::min<uint64_t>(Packs::kRoomBytes, job.bytes - moved);
     for (const bool down : {true, false}) {
       auto host = Stretches::of(plain(room), state);
       if (!host) return std::move(host).error();
-      auto ticket = down ? copy_stream(state, *host, between, from, job.src_memory, n)
-                         : copy_stream(state, to, job.dst_memory, *host, between, n);
+      auto ticket = down ? copy_stream(state, *host, {}, from, job.src_memory, n)
+                         : copy_stream(state, to, job.dst_memory, *host, {}, n);
       if (!ticket) return ticket;
       WEFT_TRY(wait(*ticket));
     }

@@ -19,13 +19,18 @@ struct PackJob {
   Shape dst, src;
   Memory dst_memory, src_memory;
   uint64_t bytes = 0;
+  uint64_t patience = 0;  ///< ns that it may wait for a place
   kernel::PackTiles tiles{};
   uint32_t id = 0;
 };
 
+/// gpu.pack=safe.
+[[nodiscard]] bool packs_safely();
+
 class Packs {
  public:
-  static constexpr size_t kSlots = 8;  ///< launches under way at a time
+  static constexpr size_t kSlots = 8;                      ///< launches under way at a time
+  static constexpr size_t kRoomBytes = size_t{256} << 10;  ///< of room()
 
   /// Allocates what the launches need in the state's current context. Without kernels, or where a launch
   /// would block, there are none.
@@ -42,6 +47,10 @@ class Packs {
   /// What the stream of a job reports beyond "busy": kSuccess, or the fault.
   [[nodiscard]] Code fault(uint32_t id);
   [[nodiscard]] PackCounters counters();
+  /// Pinned memory for what is packed without a kernel, to be had while the GPU is full; null: none. Held
+  /// under room_mutex.
+  [[nodiscard]] char* room() const { return room_; }
+  std::mutex room_mutex;
 
  private:
   [[nodiscard]] bool launch(PackJob& job);
@@ -52,6 +61,7 @@ class Packs {
   Launches launches_;
   std::array<PackJob, kSlots> jobs_;  // of the launches under way, or the last ones
   std::deque<PackJob> waiting_;
+  char* room_ = nullptr;
   uint32_t last_ = 0;
   PackCounters counters_;
 };

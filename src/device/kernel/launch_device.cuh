@@ -44,6 +44,13 @@ __device__ inline uint32_t first_chunk(const Launch& launch) {
   return runs ? first : ~0u;
 }
 
+/// The same of a launch that cannot be taken back.
+__device__ inline uint32_t first_chunk_unchecked(const Launch& launch) {
+  const uint32_t first = atomicAdd(&words_of(launch).next, 1);
+  if (first == 0) reinterpret_cast<Launch::Memory*>(launch.memory)->words[~launch.number & 1] = {};
+  return first;
+}
+
 /// Thread 0 of a block that has done so many chunks: the last one says that the launch is done.
 __device__ inline void account(const Launch& launch, Launch::Memory::Words& words, uint32_t done) {
   __threadfence_system();

@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(PackTiles::kThreads, 5)
   __shared__ uint32_t dealt[2], there;
   Launch::Memory::Words& words = words_of(p);
   const uint64_t deadline = p.awaited != 0 ? nanoseconds() + p.patience : 0;
-  if (threadIdx.x == 0) dealt[0] = first_chunk(p);
+  if (threadIdx.x == 0) dealt[0] = p.checked != 0 ? first_chunk(p) : first_chunk_unchecked(p);
   __syncthreads();
   uint32_t done = 0;
   for (uint32_t mine = dealt[0]; mine < p.chunks; ++done) {

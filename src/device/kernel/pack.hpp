@@ -70,6 +70,7 @@ struct PackTiles : Launch {
   static constexpr uint32_t kThreads = 256;
   Pack pack;
   uint32_t tile;      ///< words
+  uint32_t checked;   ///< 0: it cannot be taken back, and does not ask the host, which takes 3 us
   uint32_t patience;  ///< ns
   uint64_t signals;   ///< uint64_t[chunks]: each becomes `epoch` when its tile is written; 0: nobody waits
   uint64_t awaited;   ///< uint64_t[chunks]: the same, of the kernel that writes `src`; 0: all is there

@@ -2,6 +2,7 @@
 // Packing ahead: a message that has to be packed, and fits a chunk of scratch, is packed when it is sent. The
 // ready-to-send goes out first and names the chunk; the receiver's kernel unpacks tile by tile what the
 // sender's has packed. What does not come in time takes the ordinary way (scratch.cpp), from the same chunk.
+#include <algorithm>
 #include <cstring>
 
 #include "base/config.hpp"
@@ -42,11 +43,14 @@ Ahead ahead_of(const ReadyToSend& rts) {
 
 }  // namespace
 
+uint64_t ahead_limit() {
+  return device::relays() ? std::min<uint64_t>(setting_ahead, ScratchPool::chunk_bytes()) : 0;
+}
+
 // Sender: reserves a chunk and tells where. The packing begins when the message is on its way.
 size_t Engine::append_ahead(Transfer& t, ReadyToSend& rts, std::byte* room) {
   ScratchPool::Area& area = *t.scratch->area;
-  if (t.contiguous || t.bytes > setting_ahead || t.bytes > area.chunk || area.free.size() <= kReserve ||
-      !device::can_relay(t.memory))
+  if (t.contiguous || t.bytes > ahead_limit() || area.free.size() <= kReserve || !device::can_relay(t.memory))
     return 0;
   const uint32_t number = area.free.back();
   area.free.pop_back();

@@ -29,6 +29,12 @@ enum class Offer : uint8_t { as_it_lies, strides, scratch };
   return one_allocation ? Offer::as_it_lies : Offer::scratch;
 }
 
+/// A strided message of `bytes` bytes in runs of `length` is quicker read over NVLink than packed first:
+/// gpu.strided_overhead.
+[[nodiscard]] bool reads_well(uint64_t length, uint64_t bytes);
+/// Messages that are packed first are packed when they are sent, up to this size: gpu.pack_ahead.
+[[nodiscard]] uint64_t ahead_limit();
+
 /// What the receiver knows of an announced message.
 struct Announced {
   bool device = false;      ///< no CPU path may read it

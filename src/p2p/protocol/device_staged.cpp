@@ -77,9 +77,30 @@ Status Engine::upload(Transfer& t, Staging::Chunk& chunk, uint64_t offset, size_
   return {};
 }
 
+/// Kernels pack into pinned memory only: from there it is a copy by the CPU. False: there is none now.
+static Result<bool> pack_through_pinned(const Transfer& t, std::byte* to) {
+  auto pinned = device::lease_pinned(t.memory);
+  if (!pinned) return false;
+  const View room{reinterpret_cast<std::byte*>(pinned->data()), nullptr, 0, pinned->memory()};
+  for (uint64_t offset = 0; offset < t.bytes;) {
+    const size_t n = std::min<uint64_t>(pinned->size(), t.bytes - offset);
+    auto ticket = submit_part_out(room, view_of(t), offset, n, Lane::out);
+    if (!ticket) return std::move(ticket).error();
+    WEFT_TRY(device::wait(*ticket));
+    std::memcpy(to + offset, room.address, n);
+    offset += n;
+  }
+  return true;
+}
+
 Status Engine::pack_out(const Transfer& t, std::byte* to) {
   if (t.bytes == 0) return {};
   if (!device_side(t)) return t.pack(0, to, t.bytes), Status{};
+  if (!t.contiguous) {
+    auto packed = pack_through_pinned(t, to);
+    if (!packed) return std::move(packed).error();
+    if (*packed) return {};
+  }
   auto ticket = submit_part_out({to, nullptr, 0, {}}, view_of(t), 0, t.bytes, Lane::out);
   if (!ticket) return std::move(ticket).error();
   return device::wait(*ticket);

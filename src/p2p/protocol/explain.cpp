@@ -35,12 +35,13 @@ constexpr uint64_t kMost = uint64_t{1} << 50;  // bytes
 struct Question {
   NamedKind from = kKinds[2], to = kKinds[2];
   uint64_t bytes = uint64_t{64} << 20;
+  uint64_t block = 0;  ///< bytes of each run of the sender's data; 0: contiguous
 };
 
 Error bad(const std::string& word) {
   return Error(Errc::arg, "'" + word +
                               "' is not understood: kind=KIND, to=KIND (host, pinned, cuda, pool, managed), "
-                              "bytes=NUMBER");
+                              "bytes=NUMBER, block=NUMBER");
 }
 
 Result<NamedKind> kind_named(const std::string& name, const std::string& word) {
@@ -63,9 +64,10 @@ Result<Question> parse(const std::string& query) {
       if (!kind) return std::move(kind).error();
       (key == "to" ? question.to : question.from) = *kind;
       to_given = to_given || key == "to";
-    } else if (key == "bytes" && !value.empty() &&
+    } else if ((key == "bytes" || key == "block") && !value.empty() &&
                value.find_first_not_of("0123456789") == std::string::npos) {
-      question.bytes = std::min<uint64_t>(std::strtoull(value.c_str(), nullptr, 10), kMost);
+      (key == "bytes" ? question.bytes : question.block) =
+          std::min<uint64_t>(std::strtoull(value.c_str(), nullptr, 10), kMost);
     } else {
       return bad(word);
     }
@@ -102,22 +104,28 @@ struct Answer {
   bool eager = false;
   Way way = Way::fragments;
   device::Carriers carriers{};
+  bool ahead = false;  ///< packed when it is sent
 };
 
 Answer answer(const Question& question, const Machine& machine, uint64_t bytes) {
   Answer result;
+  const bool contiguous = question.block == 0 || question.block >= bytes;
   result.eager = sends_eagerly(question.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
-                 (question.from.exportable && bytes <= device::bar_limits().read);
+                 (contiguous && question.from.exportable && bytes <= device::bar_limits().read);
   if (result.eager) return result;
   Announced message;
   message.device = device_side(question.from.kind);
-  message.contiguous = true;
+  message.contiguous = contiguous;
   message.bytes = bytes;
   if (message.device) {
     message.region = machine.access;
-    message.scratch = offer_of(question.from.kind, true, question.from.exportable) == Offer::scratch;
+    const Offer offer = offer_of(question.from.kind, contiguous, question.from.exportable);
+    message.strided =
+        offer == Offer::strides && question.from.exportable && reads_well(question.block, bytes);
+    message.scratch = offer == Offer::scratch || (offer == Offer::strides && !message.strided);
   }
   result.way = way_of(question.to.kind, message, [] { return true; });
+  result.ahead = result.way == Way::scratch && !contiguous && bytes <= ahead_limit();
   if (result.way == Way::mapped) result.carriers = device::carriers_of(bytes);
   return result;
 }
@@ -131,7 +139,8 @@ std::string quoted(const std::string& text) {
 void write(std::ostream& out, uint64_t bytes, const Answer& row) {
   out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.eager ? "eager" : name(row.way))
       << ", \"copier_blocks\": " << row.carriers.copier_blocks
-      << ", \"list\": " << (row.carriers.list ? "true" : "false") << "}";
+      << ", \"list\": " << (row.carriers.list ? "true" : "false")
+      << ", \"ahead\": " << (row.ahead ? "true" : "false") << "}";
 }
 
 /// Powers of two, and the size asked for.

@@ -55,6 +55,8 @@ Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
   return areas_.back().get();
 }
 
+size_t ScratchPool::chunk_bytes() { return setting_chunk; }
+
 void ScratchPool::close() {
   for (const auto& area : areas_) device::free_scratch(area->memory);
   areas_.clear();

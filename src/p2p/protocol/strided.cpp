@@ -7,6 +7,7 @@
 #include "base/config.hpp"
 #include "device/pack.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/protocol/choice.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
 namespace weft::p2p {
@@ -36,13 +37,6 @@ Extent extent_of(const datatype::Strided& block) {
   return extent;
 }
 
-/// Reading the runs over NVLink is quicker than packing them first.
-bool reads_well(const datatype::Strided& block, uint64_t bytes) {
-  const auto length = static_cast<uint64_t>(block.length);
-  const uint64_t crossing = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
-  return crossing <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
-}
-
 /// Where the Strides of a ready-to-send are.
 const std::byte* strides_of(const ReadyToSend& rts) {
   const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
@@ -52,11 +46,17 @@ const std::byte* strides_of(const ReadyToSend& rts) {
 
 }  // namespace
 
+bool reads_well(uint64_t length, uint64_t bytes) {
+  const uint64_t crossing = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
+  return crossing <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
+}
+
 // Sender: nullopt when the data have to be packed here first.
 std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
                                              std::byte* room) {
   const auto block = t.type->strided(t.count);
-  if (t.bytes == 0 || !block || !reads_well(*block, t.bytes) || !device::can_pack(t.memory, t.memory))
+  if (t.bytes == 0 || !block || !reads_well(static_cast<uint64_t>(block->length), t.bytes) ||
+      !device::can_pack(t.memory, t.memory))
     return std::nullopt;
   const Extent extent = extent_of(*block);
   const std::byte* const first = t.data() + block->displacement;
@@ -85,8 +85,9 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   from.dimensions = static_cast<int>(strides.dimensions);
   std::copy(std::begin(strides.count), std::end(strides.count), from.count);
   std::copy(std::begin(strides.stride), std::end(strides.stride), from.stride);
-  odd_copy_ = !copies_.empty() && !odd_copy_;  // the end of one overlaps the start of the next
-  const device::Lane lane = odd_copy_ ? device::Lane::aux : device::Lane::in;
+  // The end of one overlaps the start of the next, and neither waits behind a copy engine's copies.
+  odd_copy_ = !copies_.empty() && !odd_copy_;
+  const device::Lane lane = odd_copy_ ? device::Lane::out : device::Lane::local;
   auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, lane);
   if (!ticket) {
     importer().release(mapping);
