@@ -95,7 +95,7 @@ def lines(facts):
     elif facts["devices"]:
         access = "map each other's memory" if facts["peer_access"] else "do not all map each other's memory"
         yield "%d GPUs, which %s" % (facts["devices"], access)
-    for sizes, (protocol, by) in grouped(facts["rows"], lambda row: (row["protocol"], carrier(row))):
+    for sizes, (protocol, by) in grouped(facts["rows"], lambda row: (row["protocol"], carrier(row) + writer(row))):
         yield "%-14s %-12s %s" % (sizes, protocol, PROTOCOLS[protocol] + by)
 
 
@@ -133,6 +133,11 @@ def collective_way(row):
     blocks = "1 block" if row["blocks"] == 1 else "%d blocks" % row["blocks"]
     bell = "; in a stream of calls by the copier" if row["bell"] else ""
     return "kernels       %s: %s, %s%s" % (FORMS[row["form"]], row["wire"], blocks, bell)
+
+
+def writer(row):
+    """Who moves it when the receive comes first."""
+    return "; by the sender when the receive comes first" if row["put"] else ""
 
 
 def carrier(row):

@@ -136,6 +136,7 @@ bool Engine::poll() {
     if (!posting_ || ++posts_ % kPostsPerLook == 0) moved |= poll_device();
     if (!gets_.empty()) submit_gets();
   }
+  if (showing_ != 0) moved |= poll_shown();
   if (!fetches_.empty()) moved |= poll_fetches();
   if (!starved_.empty()) [[unlikely]]
     moved |= poll_starved();
@@ -291,6 +292,9 @@ void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEn
 void Engine::send(Transfer& t) {
   if (t.peer == instance.self) return send_to_self(t);
   Peer& peer = peers_[t.peer];
+  if (device_side(t) && put(t, peer)) [[unlikely]]
+    return;
+  count_sent(peer, {t.context, t.comm->rank(), t.tag});
   if (device_side(t) && send_through_bar(t, peer)) [[unlikely]]
     return;
   if (!fits_eager(t, peer)) return announce(t);
@@ -387,12 +391,13 @@ inline void Engine::eager_arrived(uint32_t source, const Header& header, const s
   const bool sync = header.type == Type::eager_sync;
   const std::byte* payload = message + (sync ? sizeof(EagerSync) : sizeof(Header));
   const uint64_t sender = sync ? reinterpret_cast<const EagerSync*>(message)->sender : 0;
-  match::Node* node = posted_.take({header.context, header.source, header.tag});
-  if (node == nullptr) {
+  ++peers_[source].arrived;
+  Transfer* const receiver = take_posted({header.context, header.source, header.tag});
+  if (receiver == nullptr) {
     store(source, header, payload, header.length).sender = sender;
     return;
   }
-  auto& t = *static_cast<Transfer*>(node);
+  Transfer& t = *receiver;
   matched(t, source, header.source, header.tag, header.length);
   if (sync) [[unlikely]]
     acknowledge(source, sender);
@@ -403,8 +408,9 @@ inline void Engine::eager_arrived(uint32_t source, const Header& header, const s
 void Engine::announcement_arrived(uint32_t source, const ReadyToSend& rts, size_t size) {
   if ((rts.flags & ReadyToSend::kRegion) != 0) [[unlikely]]
     learn_region(source, rts);
-  if (match::Node* node = posted_.take({rts.context, rts.source, rts.tag})) {
-    auto& t = *static_cast<Transfer*>(node);
+  ++peers_[source].arrived;
+  if (Transfer* const receiver = take_posted({rts.context, rts.source, rts.tag})) {
+    Transfer& t = *receiver;
     matched(t, source, rts.source, rts.tag, rts.bytes);
     return start_rendezvous(t, source, rts);
   }
@@ -443,6 +449,8 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::credit:
       peers_[source].eager_credited = reinterpret_cast<const Credit*>(message)->bytes;
       return;
+    case Type::region:
+      return learn_region(source, *reinterpret_cast<const ReadyToSend*>(message));
     case Type::scratch_ready:
       return on_scratch_ready(source, *reinterpret_cast<const ScratchChunk*>(message));
     case Type::scratch_done:

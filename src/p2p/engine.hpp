@@ -3,6 +3,7 @@
 // members, grouped by file; p2p.hpp is its public face. Threading: under the instance lock.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -62,8 +63,10 @@ class Engine final : public core::Poller, private transport::Receiver {
       return;
     t.state = Transfer::State::posted;
     posted_.add(t);
-    if (device_side(t)) [[unlikely]]
+    if (device_side(t)) [[unlikely]] {
+      show(t);
       look_while_posting();
+    }
   }
   void receive_message(Transfer& t, Message& message);
   [[nodiscard]] Status check_source(int rank, const core::Communicator& comm) {
@@ -108,13 +111,21 @@ class Engine final : public core::Poller, private transport::Receiver {
     uint64_t consumed = 0, reported = 0;          // the same, of theirs here
     std::unique_ptr<std::deque<Pending>> pending;
     bool listed = false;  // in backlog_
+    // Messages that matching sees, as they were posted to the peer and came from it; and when the last one
+    // of each hash of keys was posted, from the first look at the peer's receives on (put.cpp).
+    uint64_t sent = 0, arrived = 0;
+    std::unique_ptr<std::array<uint64_t, transport::shm::kReadies>> sent_at;
+    bool answers = false;  // its last device message was received, and nothing was sent to it since
+    uint32_t late = 0;     // times in a row that a receive was waited for in vain
+    uint32_t untaken = 0;  // receives in a row that were shown to it in vain
   };
-  struct Get {  // one receive served by a copy engine
+  struct Get {  // one receive served by a copy engine, or a send that writes into one
     Transfer* receiver = nullptr;
     uint32_t source = 0;
     uint64_t sender = 0;  // to be told when done; 0: was told already
     transport::cuda_ipc::Mapping* mapping = nullptr;
-    std::byte* from = nullptr;  // in the mapping
+    std::byte* from = nullptr;                         // in the mapping
+    transport::shm::ReadyToReceive* target = nullptr;  // of a send; `receiver` is the send then
   };
   struct DeviceCopy {  // a submission under way, and what it serves
     device::Ticket ticket;
@@ -292,6 +303,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   // protocol/device.cpp
   [[nodiscard]] static bool device_side(const Transfer& t) { return p2p::device_side(t.memory.kind); }
   [[nodiscard]] size_t append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room);
+  [[nodiscard]] bool still_told(Transfer& t);
   [[nodiscard]] std::optional<size_t> append_resolved(Transfer& t, ReadyToSend& rts, std::byte* room);
   void remember_export(Transfer& t);
   transport::cuda_ipc::Mapping* mapped_before(const Transfer& t, uint32_t source, const ReadyToSend& rts);
@@ -300,6 +312,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   static transport::cuda_ipc::RegionName name_of(const ReadyToSend& rts);
   const transport::cuda_ipc::Region* region_of(uint32_t source, const ReadyToSend& rts);
   static device::Memory mapping_side(const Transfer& t);
+  void remember_mapping(const Transfer& t, uint32_t peer, const transport::cuda_ipc::RegionName& theirs,
+                        transport::cuda_ipc::Mapping& mapping);
   transport::cuda_ipc::Mapping* map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts);
   [[nodiscard]] std::optional<size_t> append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
                                                      std::byte* room);
@@ -316,7 +330,37 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_receiver(const Get& get, Status outcome);
   void finish_copy(DeviceCopy& copy, Status outcome);
   void finish_senders(const DeviceCopy& copy);
+  void look_for_freed();
   void sweep_exports();
+
+  // protocol/put.cpp
+  void show(Transfer& t);
+  [[nodiscard]] bool may_show(const Transfer& t) const;
+  [[nodiscard]] bool show_allocation(Transfer& t, uint32_t to);
+  [[nodiscard]] bool take_back(Transfer& t);
+  void hide(Transfer& t);
+  [[nodiscard]] Transfer* take_posted(const match::Key& key) {
+    for (;;) {
+      auto* t = static_cast<Transfer*>(posted_.take(key));
+      if (t == nullptr || t->shown == 0 || is_ours(*t)) [[likely]]
+        return t;
+    }
+  }
+  [[nodiscard]] bool is_ours(Transfer& t);
+  bool poll_shown();
+  void finish_shown(Transfer& t, uint64_t state);
+  [[nodiscard]] bool put(Transfer& t, Peer& peer);
+  [[nodiscard]] uint64_t open_receive(const transport::shm::ReadyToReceive& ready, const Transfer& t,
+                                      Peer& peer);
+  transport::cuda_ipc::Mapping* map_target(const Transfer& t, const transport::shm::ReadyToReceive& ready);
+  void finish_put(const Get& put, Status outcome);
+  void end_puts();
+  void count_sent(Peer& peer, const match::Key& key) {
+    ++peer.sent;
+    if (peer.sent_at) [[unlikely]]
+      note_sent(peer, key);
+  }
+  static void note_sent(Peer& peer, const match::Key& key);
 
   // protocol/device_staged.cpp
   void device_eager(Transfer& t, const std::byte* payload, size_t size);
@@ -342,6 +386,12 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Get> round_;   // being submitted
   bool collecting_ = false;  // more may come at once: gets wait for submit_gets()
   std::deque<DeviceCopy> copies_;
+  std::array<Transfer*, transport::shm::kReadies> shown_{};  // receives that their senders see, by place
+  uint32_t showing_ = 0;                                     // bits of these places
+  struct {
+    uint64_t shown = 0, taken_back = 0;         // receives
+    uint64_t puts = 0, waits = 0, in_vain = 0;  // sends; waits for a receive to be shown
+  } put_counters_;
   std::vector<Starved> starved_;
   ScratchPool scratch_;
   std::vector<Fetch> fetches_;

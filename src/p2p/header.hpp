@@ -25,6 +25,7 @@ enum class Type : uint8_t {
   cancel,         ///< withdraw a ready-to-send that was not matched
   cancel_reply,   ///< whether it was
   credit,         ///< eager bytes consumed
+  region,         ///< a cuda_ipc::Region of a receiver, as behind a ready-to-send
   drop_mapping,   ///< an exported allocation is gone
   scratch_ready,  ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
   scratch_done,   ///< it was fetched
@@ -37,7 +38,7 @@ enum class Type : uint8_t {
 struct Header {
   Type type;
   uint8_t flags = 0;
-  uint16_t claim = 0;   ///< the receiver's published descriptor that this send claimed; 0: none
+  uint16_t unused = 0;
   uint32_t length = 0;  ///< payload bytes in this message
   uint64_t context = 0;
   int32_t source = 0;  ///< sender's rank in the communicator

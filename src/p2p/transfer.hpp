@@ -60,12 +60,13 @@ class Sent final : public core::Request {
 /// What a persistent request on device memory keeps from one start to the next: its buffer stays classified,
 /// and what the first start found holds until the caches say otherwise.
 struct Resolved {
-  transport::cuda_ipc::RegionName name{};           ///< the sender's allocation
-  uint64_t withdrawals = 0;                         ///< sender: Exporter::withdrawals() when `name` was told
-  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< receiver: of `name`, sent by `source`
-  uint64_t closures = 0;                            ///< receiver: Importer::closures() when it was opened
-  uint32_t source = 0;
-  bool told = false;  ///< sender: the peer knows `name`
+  transport::cuda_ipc::RegionName name{};           ///< our allocation
+  uint64_t withdrawals = 0;                         ///< Exporter::withdrawals() when `name` was told
+  bool told = false;                                ///< the peer knows `name`
+  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of `theirs`, an allocation of `peer`
+  transport::cuda_ipc::RegionName theirs{};
+  uint64_t closures = 0;  ///< Importer::closures() when it was opened
+  uint32_t peer = 0;
 };
 
 class Transfer : public core::Request, public match::Node {
@@ -86,6 +87,7 @@ class Transfer : public core::Request, public match::Node {
   State state = State::idle;
   SendMode mode = SendMode::standard;
   bool owned = false;           ///< lives in slab(); holds references to its communicator and type
+  uint8_t shown = 0;            ///< receive: 1 + its place among those that their senders see (put.cpp)
   bool contiguous = false;      ///< the data are `bytes` bytes at `address`
   core::ContextId context = 0;  ///< what it is matched in
   int rank = kProcNull;         ///< destination or source argument

@@ -11,12 +11,13 @@
 namespace weft::test {
 
 /// Initialises driver and MPI; without a driver the program ends with 1.
-inline void start(int& argc, char**& argv, int& rank, int& ranks) {
+inline void start(int& argc, char**& argv, int& rank, int& ranks, int threads = MPI_THREAD_SINGLE) {
   if (!cuda().loaded) {
     std::fprintf(stderr, "no CUDA driver\n");
     std::exit(1);
   }
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, threads, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 }

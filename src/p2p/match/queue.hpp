@@ -114,9 +114,13 @@ class Posted {
   }
   /// Takes out the receive that was posted first among those that accept the message; nullptr: none.
   [[nodiscard]] Node* take(const Key& message) {
-    if (any_source_ + any_tag_ + any_both_ != 0) return take_among_wildcards(message);
+    if (wildcards() != 0) return take_among_wildcards(message);
     return chains_.size() == 0 ? nullptr : chains_.take(message);
   }
+  /// The receive of exactly this key that was posted first; nullptr: none.
+  [[nodiscard]] Node* first(const Key& key) const { return chains_.first(key); }
+  /// Receives from any source, or of any tag.
+  [[nodiscard]] size_t wildcards() const { return any_source_ + any_tag_ + any_both_; }
   [[nodiscard]] size_t size() const { return chains_.size(); }
   /// Calls f(Node&) for all receives, in no order; f changes nothing.
   template <class F>

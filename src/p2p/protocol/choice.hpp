@@ -57,6 +57,9 @@ enum class Way : uint8_t {
 };
 [[nodiscard]] const char* name(Way way);
 
+/// Whether a message into plain GPU memory is written by its sender when the receive comes first: gpu.put.
+[[nodiscard]] bool may_put(uint64_t room);
+
 /// Messages from here on are read from the sender's pinned chunks: gpu.staged_read_min.
 [[nodiscard]] uint64_t staged_read_min();
 

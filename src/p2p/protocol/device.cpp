@@ -16,6 +16,7 @@ namespace weft::p2p {
 namespace {
 
 using device::Lane;
+using transport::cuda_ipc::Mapping;
 using transport::cuda_ipc::Probe;
 using transport::cuda_ipc::Region;
 using transport::cuda_ipc::RegionName;
@@ -46,7 +47,7 @@ config::Size setting_hold_max("gpu.hold_max", size_t{64} << 10, 0, size_t{1} << 
 
 // What the receiver needs to fetch the message: the allocation it lies in, or else GPU scratch.
 size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
-  if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
+  look_for_freed();
   if (t.resolved)
     if (const auto size = append_resolved(t, rts, room)) return *size;
   switch (offer_of(t.memory.kind, t.contiguous, t.memory.covers(t.address, t.bytes))) {
@@ -78,15 +79,20 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
   return *size + append_ahead(t, rts, room + *size);
 }
 
-// A persistent send whose region the peer knows. Nullopt: it does not, or not any more; then the buffer is
-// looked at again, since its memory may have been freed.
+// Of a persistent request: the peer knows its region. If it does not any more, the buffer is looked at again,
+// since its memory may have been freed.
+bool Engine::still_told(Transfer& t) {
+  if (!t.resolved->told) return false;
+  if (t.resolved->withdrawals == exporter_->withdrawals() && t.resolved->name.epoch == exporter_->epoch())
+    return true;
+  t.resolved->told = false;
+  t.memory = device::classify(t.address);
+  return false;
+}
+
+// A persistent send whose region the peer knows.
 std::optional<size_t> Engine::append_resolved(Transfer& t, ReadyToSend& rts, std::byte* room) {
-  if (!t.resolved->told) return std::nullopt;
-  if (t.resolved->withdrawals != exporter_->withdrawals() || t.resolved->name.epoch != exporter_->epoch()) {
-    t.resolved->told = false;
-    t.memory = device::classify(t.address);
-    return std::nullopt;
-  }
+  if (!still_told(t)) return std::nullopt;
   rts.flags |= ReadyToSend::kRegionName;
   std::memcpy(room, &t.resolved->name, sizeof t.resolved->name);
   return sizeof t.resolved->name;
@@ -118,6 +124,10 @@ Result<size_t> Engine::append_export(const device::Memory& memory, uint32_t to, 
   std::memcpy(room + sizeof(Region), &*probe, sizeof(Probe));
   exporter_->probe_sent(memory, to);
   return sizeof(Region) + sizeof(Probe);
+}
+
+void Engine::look_for_freed() {
+  if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
 }
 
 void Engine::sweep_exports() {
@@ -196,7 +206,7 @@ transport::cuda_ipc::Mapping* Engine::mapped_before(const Transfer& t, uint32_t 
     return nullptr;
   const RegionName name = name_of(rts);
   const Resolved& known = *t.resolved;
-  const bool same = known.source == source && known.name == name && known.closures == importer().closures();
+  const bool same = known.peer == source && known.theirs == name && known.closures == importer().closures();
   if (!same) return nullptr;
   importer().retain(*known.mapping);
   return known.mapping;
@@ -214,12 +224,16 @@ transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t sou
   }
   if ((*mapping)->memory().device == t.memory.device) device::note_shared(t.memory.device);
   if (t.resolved) {
-    t.resolved->name = name_of(rts);
-    t.resolved->source = source;
-    t.resolved->mapping = *mapping;
-    t.resolved->closures = importer().closures();
+    remember_mapping(t, source, name_of(rts), **mapping);
   }
   return *mapping;
+}
+
+void Engine::remember_mapping(const Transfer& t, uint32_t peer, const RegionName& theirs, Mapping& mapping) {
+  t.resolved->theirs = theirs;
+  t.resolved->peer = peer;
+  t.resolved->mapping = &mapping;
+  t.resolved->closures = importer().closures();
 }
 
 // One copy from the mapped allocation of the sender. False: not possible for this message.
@@ -329,6 +343,7 @@ bool Engine::poll_device() {
 
 void Engine::finish_get(const Get& get, Status outcome) {
   const trace::Range range("p2p.finish_get");
+  if (get.target != nullptr) return finish_put(get, std::move(outcome));
   if (get.sender != 0) finish_sender(get.source, get.sender);
   finish_receiver(get, std::move(outcome));
 }
@@ -336,6 +351,7 @@ void Engine::finish_get(const Get& get, Status outcome) {
 void Engine::finish_receiver(const Get& get, Status outcome) {
   if (get.mapping != nullptr) importer_->release(get.mapping);
   if (!outcome) get.receiver->outcome = std::move(outcome);
+  peers_[get.source].answers = true;
   complete(*get.receiver);
 }
 
@@ -372,6 +388,7 @@ void Engine::finish_senders(const DeviceCopy& copy) {
 }
 
 void Engine::close_device() {
+  end_puts();
   if (importer_) importer_->close();
   if (exporter_) exporter_->close();
   scratch_.close();

@@ -52,8 +52,10 @@ bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communic
   std::byte* room = peer.transport->reserve(to, sizeof(Header) + bytes);
   if (room == nullptr) return false;
   charge(peer, bytes);
-  *reinterpret_cast<Header*>(room) = {
-      Type::eager, 0, 0, static_cast<uint32_t>(bytes), comm.context(core::Channel::user), comm.rank(), tag};
+  const core::ContextId context = comm.context(core::Channel::user);
+  count_sent(peer, {context, comm.rank(), tag});
+  *reinterpret_cast<Header*>(room) = {Type::eager, 0,           0,  static_cast<uint32_t>(bytes),
+                                      context,     comm.rank(), tag};
   copy_small(room + sizeof(Header), buffer.address, bytes);
   peer.transport->commit(to, sizeof(Header) + bytes);
   return true;

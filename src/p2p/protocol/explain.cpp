@@ -105,6 +105,7 @@ struct Answer {
   Way way = Way::fragments;
   device::Carriers carriers{};
   bool ahead = false;  ///< packed when it is sent
+  bool put = false;    ///< by the sender when the receive comes first
 };
 
 Answer answer(const Question& question, const Machine& machine, uint64_t bytes) {
@@ -127,6 +128,7 @@ Answer answer(const Question& question, const Machine& machine, uint64_t bytes) 
   result.way = way_of(question.to.kind, message, [] { return true; });
   result.ahead = result.way == Way::scratch && !contiguous && bytes <= ahead_limit();
   if (result.way == Way::mapped) result.carriers = device::carriers_of(bytes);
+  result.put = contiguous && message.region && question.to.exportable && may_put(bytes);
   return result;
 }
 
@@ -140,7 +142,8 @@ void write(std::ostream& out, uint64_t bytes, const Answer& row) {
   out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.eager ? "eager" : name(row.way))
       << ", \"copier_blocks\": " << row.carriers.copier_blocks
       << ", \"list\": " << (row.carriers.list ? "true" : "false")
-      << ", \"ahead\": " << (row.ahead ? "true" : "false") << "}";
+      << ", \"ahead\": " << (row.ahead ? "true" : "false") << ", \"put\": " << (row.put ? "true" : "false")
+      << "}";
 }
 
 /// Powers of two, and the size asked for.

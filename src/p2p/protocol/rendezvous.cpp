@@ -172,6 +172,7 @@ void Engine::on_finish(uint64_t sender, bool taken) {
 // it completes by that reply, or as usual.
 void Engine::cancel(Transfer& t) {
   if (t.kind == core::Request::Kind::receive && t.state == Transfer::State::posted) {
+    if (t.shown != 0 && !take_back(t)) return;  // its sender is writing to it
     posted_.remove(t);
     t.completion.cancelled = true;
     return complete(t);

@@ -151,11 +151,14 @@ Status Importer::prove(Peer peer, const Region& region, const device::Memory& lo
   return Error(Errc::unsupported, verdict->second.reason);
 }
 
+const Region* Importer::find(Peer peer, uint64_t base, uint64_t buffer_id) const {
+  const auto at = regions_.find({peer, base});
+  return at != regions_.end() && at->second.buffer_id == buffer_id ? &at->second : nullptr;
+}
+
 const Region* Importer::find(Peer peer, const RegionName& name) const {
-  const auto at = regions_.find({peer, name.base});
-  const bool same =
-      at != regions_.end() && at->second.buffer_id == name.buffer_id && at->second.epoch == name.epoch;
-  return same ? &at->second : nullptr;
+  const Region* region = find(peer, name.base, name.buffer_id);
+  return region != nullptr && region->epoch == name.epoch ? region : nullptr;
 }
 
 void Importer::release(Mapping* mapping) {

@@ -138,6 +138,8 @@ class Importer {
   void learn(Peer peer, const Region& region) { regions_.insert_or_assign({peer, region.base}, region); }
   /// What was learnt under this name; null when nothing was.
   [[nodiscard]] const Region* find(Peer peer, const RegionName& name) const;
+  /// The same for the peer's latest life.
+  [[nodiscard]] const Region* find(Peer peer, uint64_t base, uint64_t buffer_id) const;
   /// Keeps a probe that came before its first open().
   void learn(Peer peer, const Probe& probe) { probes_.insert_or_assign({peer, probe.region.device}, probe); }
   /// Adds a reference to a mapping that open() gave, while closures() has not changed since.

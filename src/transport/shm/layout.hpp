@@ -93,6 +93,30 @@ struct Lane {
   alignas(4096) std::byte pages[kPages][kPageBytes];
 };
 
+inline constexpr size_t kReadies = 32;  ///< receives that a rank shows at a time, one a hash of their keys
+
+/// A posted receive that its rank shows to the only rank that can send to it (ready to receive), so that the
+/// sender may write into its buffer. The receiver fills in all words and then opens it; the sender takes it
+/// by a compare-and-swap of `state`, and the receiver takes it back by one. Between `taken` and `written` or
+/// `failed` it is the sender's. `number` grows with each opening.
+struct ReadyToReceive {
+  enum Phase : uint64_t { idle, open, taken, written, failed };
+  static constexpr unsigned kPhaseBits = 3;
+  alignas(kLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase
+  std::atomic<uint64_t> context, envelope;     ///< what the receive is matched by; source << 32 | tag
+  std::atomic<uint64_t> seen;                  ///< messages of that source which the receiver had seen
+  std::atomic<uint64_t> address;               ///< in the receiver
+  std::atomic<uint64_t> bytes;                 ///< room; of the message, once taken
+  std::atomic<uint64_t> base, buffer_id;       ///< of the receiver's allocation
+  [[nodiscard]] static constexpr Phase phase_of(uint64_t state) {
+    return static_cast<Phase>(state & ((1u << kPhaseBits) - 1));
+  }
+  [[nodiscard]] static constexpr uint64_t with_phase(uint64_t state, Phase phase) {
+    return (state >> kPhaseBits << kPhaseBits) | phase;
+  }
+};
+static_assert(sizeof(ReadyToReceive) == kLine);
+
 /// What a rank waits for, written by it once a wait has lasted, for `weft hang`, which reads it from outside;
 /// nothing in the library does. `version` is odd while it is being written.
 struct Awaited {
@@ -115,6 +139,7 @@ struct alignas(4096) Area {
   std::atomic<uint32_t> has_gpus;  ///< this rank has a CUDA driver
   std::atomic<int32_t> rank;       ///< in the world
   Awaited awaited;
+  ReadyToReceive readies[kReadies];
   Cell cells[kCells];
   Box boxes[kBoxes];
   Lane lanes[kLanes];

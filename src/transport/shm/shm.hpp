@@ -41,6 +41,13 @@ class Shm final : public Transport {
   /// are in use.
   [[nodiscard]] std::optional<uint32_t> lease_lane(uint32_t ranks);
   [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return area(peer).lanes[index]; }
+  /// Where a rank shows receives.
+  [[nodiscard]] ReadyToReceive& ready(Peer peer, uint32_t index) const { return area(peer).readies[index]; }
+  /// To be called after a store to shared memory that the peer may sleep for.
+  void ring(Peer peer) {
+    if (bells_) [[unlikely]]
+      bell(peer).ring();
+  }
   /// The peer had a CUDA driver when it came up.
   [[nodiscard]] bool has_gpus(Peer peer) const { return area(peer).has_gpus.load() != 0; }
   /// From now on ranks may sleep on their bells: to be called by all, before the first message.
@@ -84,10 +91,6 @@ class Shm final : public Transport {
   static void publish(Outgoing& out, uint32_t size, uint64_t next);
   static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_box(Incoming& in, Receiver& receiver, size_t limit);
-  void ring(Peer peer) {
-    if (bells_) [[unlikely]]
-      bell(peer).ring();
-  }
   size_t poll_inbox(Receiver& receiver, size_t limit);
   Status probe(Peer peer);
 

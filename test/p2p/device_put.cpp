@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives on device memory that their sender writes into: either side may compute while the other one moves
+// the data; matching stays what MPI says, whoever comes first. Usage: device_put seed rounds [seconds
+// [threads]]
+#include <fcntl.h>
+#include <mpi.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../reference/draw.hpp"
+#include "device/mpi_main.hpp"
+
+namespace {
+
+using randomized::Draw;
+using weft::test::Buffer;
+using weft::test::cuda;
+using Kind = Buffer::Kind;
+
+int rank = 0, ranks = 0;
+std::atomic<int> failures{0};
+
+void expect(bool good, const std::string& what) {
+  if (!good && ++failures < 20) std::fprintf(stderr, "rank %d: %s\n", rank, what.c_str());
+}
+
+std::vector<char> content(size_t n, unsigned seed) { return weft::test::pattern(n, seed); }
+
+/// A word that all ranks see without MPI.
+class Word {
+ public:
+  Word() {
+    int id = ::getpid();
+    MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    const std::string name = "/weft-test-put-" + std::to_string(id);
+    const int file = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+    if (file < 0 || ::ftruncate(file, 4096) != 0) std::abort();
+    word_ =
+        static_cast<std::atomic<int>*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    ::close(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    ::shm_unlink(name.c_str());
+  }
+  void say(int value) { word_->store(value); }
+  /// Computes, without a call of MPI, until another rank has said so. False: it takes too long.
+  [[nodiscard]] bool compute_until(int value) const {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); *word_ != value;) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+ private:
+  std::atomic<int>* word_;
+};
+
+// The receiver has posted, and computes: the send completes, and the data are there before the next call.
+void passive_receiver(Word& word, size_t n, int round, bool persistent) {
+  const int device = rank % cuda().devices, count = static_cast<int>(n);
+  const auto seed = [&](int turn) { return static_cast<unsigned>(10 * round + turn); };
+  Buffer buffer(Kind::device, n, device);
+  const int said = 100 * round;
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (persistent && rank == 0) MPI_Send_init(buffer.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
+  if (persistent && rank == 1) MPI_Recv_init(buffer.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+  for (int turn = 0; turn < 4; ++turn) {
+    if (rank == 0) {
+      buffer.write(content(n, seed(turn)));
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (persistent) {
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      } else {
+        MPI_Send(buffer.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
+      }
+      word.say(said + turn + 1);
+    } else if (rank == 1) {
+      buffer.write(std::vector<char>(n, 0x55));
+      if (persistent)
+        MPI_Start(&request);
+      else
+        MPI_Irecv(buffer.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+      MPI_Barrier(MPI_COMM_WORLD);
+      // The first message makes the allocations known to each other.
+      if (turn != 0) {
+        expect(word.compute_until(said + turn + 1), "the send waits for calls of the receiver");
+        expect(buffer.read() == content(n, seed(turn)), "no data before the receiver's next call");
+      }
+      MPI_Status status;
+      MPI_Wait(&request, &status);
+      int got = 0;
+      MPI_Get_count(&status, MPI_BYTE, &got);
+      expect(got == count && status.MPI_SOURCE == 0 && status.MPI_TAG == 1, "status of a written receive");
+      expect(buffer.read() == content(n, seed(turn)), "wrong bytes");
+    } else {
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+  }
+  if (persistent && rank < 2) MPI_Request_free(&request);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// The mirror image: the sender has posted, and computes.
+void passive_sender(Word& word, size_t n, int round) {
+  const int device = rank % cuda().devices, count = static_cast<int>(n);
+  Buffer buffer(Kind::device, n, device);
+  if (rank == 0) {
+    buffer.write(content(n, static_cast<unsigned>(round)));
+    MPI_Request request;
+    MPI_Isend(buffer.data(), count, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &request);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect(word.compute_until(-round), "the receive waits for calls of the sender");
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) {
+      MPI_Recv(buffer.data(), count, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      expect(buffer.read() == content(n, static_cast<unsigned>(round)), "wrong bytes");
+      word.say(-round);
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int class_of(int code) {
+  int result = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &result);
+  return result;
+}
+
+// A message that does not fit ends in an error here, and not in the memory behind.
+void truncation() {
+  constexpr int kRoom = 1000;
+  Buffer buffer(Kind::device, 2 * kRoom, rank % cuda().devices);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (int turn = 0; turn < 6; ++turn) {
+    const int count = turn % 2 == 0 ? 2 * kRoom : 10;
+    if (rank == 0) {
+      buffer.write(content(2 * kRoom, static_cast<unsigned>(turn)));
+      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Send(buffer.data(), count, MPI_BYTE, 1, 3, MPI_COMM_WORLD);
+    } else if (rank == 1) {
+      buffer.write(std::vector<char>(2 * kRoom, 0x55));
+      MPI_Request request;
+      MPI_Irecv(buffer.data(), kRoom, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &request);
+      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Status status;
+      const int error = class_of(MPI_Wait(&request, &status));
+      int got = 0;
+      MPI_Get_count(&status, MPI_BYTE, &got);
+      const auto bytes = buffer.read();
+      expect(error == (count > kRoom ? MPI_ERR_TRUNCATE : MPI_SUCCESS), "class of a truncation");
+      expect(count > kRoom || (got == count && bytes[10] == 0x55), "a short message");
+      expect(bytes[kRoom] == 0x55, "written past the end");
+    } else {
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+// The sender's GPU refuses the copy: both sides end with an error, and traffic goes on.
+void fault() {
+  constexpr int kBytes = 300'000;
+  if (cuda().fail == nullptr) return;
+  Buffer buffer(Kind::device, kBytes, rank % cuda().devices);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (int turn = 0; turn < 4; ++turn) {
+    const bool fails = turn == 2;
+    const int wanted = fails ? MPI_ERR_OTHER : MPI_SUCCESS;
+    if (rank == 0) {
+      buffer.write(content(kBytes, static_cast<unsigned>(turn)));
+      MPI_Barrier(MPI_COMM_WORLD);
+      if (fails) cuda().fail("cuMemcpyAsync:1:1");
+      const int code = class_of(MPI_Send(buffer.data(), kBytes, MPI_BYTE, 1, 4, MPI_COMM_WORLD));
+      cuda().fail("");
+      expect(code == wanted, "class of a send that the GPU refused: " + std::to_string(code));
+    } else if (rank == 1) {
+      MPI_Request request;
+      MPI_Irecv(buffer.data(), kBytes, MPI_BYTE, 0, 4, MPI_COMM_WORLD, &request);
+      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Status status;
+      const int code = class_of(MPI_Wait(&request, &status));
+      int got = -1;
+      MPI_Get_count(&status, MPI_BYTE, &got);
+      expect(code == wanted, "class of a receive that could not be written: " + std::to_string(code));
+      expect(got == (fails ? 0 : kBytes), "bytes of a receive that could not be written");
+      expect(fails || buffer.read() == content(kBytes, static_cast<unsigned>(turn)), "wrong bytes");
+    } else {
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+/// One rank's messages to another in one communicator, and the receives for them. Which message a receive
+/// gets follows from the two orders alone: the first that it accepts of those that no earlier receive has.
+struct Plan {
+  struct Sent {
+    int tag;
+    size_t size;
+    Kind kind;
+    int mode, pause;
+    unsigned seed;
+  };
+  struct Received {
+    int tag;     // or MPI_ANY_TAG
+    int source;  // or MPI_ANY_SOURCE
+    Kind kind;
+    size_t message;
+    int pause;
+    bool cancelled_before;  // a receive that nothing matches is posted and cancelled first
+  };
+  std::vector<Sent> sends;
+  std::vector<Received> receives;
+
+  Plan(Draw draw, int source) {
+    const size_t count = static_cast<size_t>(draw.of({1, 2, 5, 20}));
+    for (size_t i = 0; i < count; ++i)
+      sends.push_back({draw.below(3), draw_size(draw), draw.one_in(4) ? Kind::host : Kind::device,
+                       draw.below(4), draw_pause(draw), static_cast<unsigned>(draw.number())});
+    std::vector<bool> taken(count);
+    for (size_t i = 0; i < count; ++i) {
+      size_t at = static_cast<size_t>(draw.below(static_cast<int>(count)));
+      while (taken[at]) at = (at + 1) % count;
+      const bool any_tag = draw.one_in(8);
+      const int tag = any_tag ? MPI_ANY_TAG : sends[at].tag;
+      for (at = 0; taken[at] || (!any_tag && sends[at].tag != tag);) ++at;
+      taken[at] = true;
+      receives.push_back({tag, draw.one_in(8) ? MPI_ANY_SOURCE : source,
+                          draw.one_in(4) ? Kind::host : Kind::device, at, draw_pause(draw), draw.one_in(6)});
+    }
+  }
+
+ private:
+  static size_t draw_size(Draw& draw) {
+    return draw.number() % static_cast<size_t>(draw.of({9, 2000, 40'000, 200'000}));
+  }
+  static int draw_pause(Draw& draw) { return draw.one_in(3) ? draw.below(300) : 0; }
+};
+
+void pause_for(int microseconds) {
+  if (microseconds != 0) std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+}
+
+/// Posts and cancels a receive whose message never comes.
+void cancel_one(const Buffer& buffer, int source, MPI_Comm comm) {
+  MPI_Request request;
+  MPI_Status status;
+  int cancelled = 0;
+  MPI_Irecv(buffer.data(), static_cast<int>(buffer.size()), MPI_BYTE, source, 77, comm, &request);
+  MPI_Cancel(&request);
+  MPI_Wait(&request, &status);
+  MPI_Test_cancelled(&status, &cancelled);
+  expect(cancelled != 0, "a receive without a message was not cancelled");
+}
+
+/// A round between this rank and a peer: both send by their plan while they receive by the other one's.
+class Exchange {
+ public:
+  Exchange(uint64_t seed, int peer, MPI_Comm comm)
+      : out_(Draw(2 * seed + static_cast<uint64_t>(rank > peer)), rank),
+        in_(Draw(2 * seed + static_cast<uint64_t>(rank < peer)), peer),
+        draw_(seed * 31 + static_cast<uint64_t>(rank)),
+        peer_(peer),
+        comm_(comm),
+        label_("seed " + std::to_string(seed) + " with rank " + std::to_string(peer)) {}
+
+  void run() {
+    size_t sent = 0, received = 0;
+    while (sent < out_.sends.size() || received < in_.receives.size()) {
+      const bool sends = sent < out_.sends.size();
+      if (sends && (received == in_.receives.size() || draw_.one_in(2)))
+        send(out_.sends[sent++]);
+      else
+        receive(in_.receives[received++]);
+      int flag = 0;
+      if (draw_.one_in(4)) MPI_Iprobe(MPI_ANY_SOURCE, 99, comm_, &flag, MPI_STATUS_IGNORE);
+    }
+    for (size_t i = 0; i < in_.receives.size(); ++i) check(i);
+    MPI_Waitall(static_cast<int>(sends_.size()), sends_.data(), MPI_STATUSES_IGNORE);
+  }
+
+ private:
+  void send(const Plan::Sent& m) {
+    auto& buffer = *sent_.emplace_back(std::make_unique<Buffer>(m.kind, m.size + 1, rank % cuda().devices));
+    buffer.write(content(m.size, m.seed));
+    pause_for(m.pause);
+    MPI_Request& request = sends_.emplace_back();
+    const int count = static_cast<int>(m.size);
+    if (m.mode == 0)
+      MPI_Issend(buffer.data(), count, MPI_BYTE, peer_, m.tag, comm_, &request);
+    else
+      MPI_Isend(buffer.data(), count, MPI_BYTE, peer_, m.tag, comm_, &request);
+  }
+
+  void receive(const Plan::Received& r) {
+    const size_t n = in_.sends[r.message].size + 9;
+    auto& buffer = *received_.emplace_back(std::make_unique<Buffer>(r.kind, n, rank % cuda().devices));
+    buffer.write(std::vector<char>(n, 0x55));
+    pause_for(r.pause);
+    if (r.cancelled_before) cancel_one(buffer, peer_, comm_);
+    MPI_Irecv(buffer.data(), static_cast<int>(n - 1), MPI_BYTE, r.source, r.tag, comm_,
+              &receives_.emplace_back());
+  }
+
+  void check(size_t i) {
+    const Plan::Sent& m = in_.sends[in_.receives[i].message];
+    MPI_Status status;
+    MPI_Wait(&receives_[i], &status);
+    int got = 0;
+    MPI_Get_count(&status, MPI_BYTE, &got);
+    const std::string what = "receive " + std::to_string(i) + ", " + label_;
+    expect(got == static_cast<int>(m.size) && status.MPI_TAG == m.tag && status.MPI_SOURCE == peer_,
+           "another message: " + what);
+    auto wanted = content(m.size, m.seed);
+    wanted.resize(m.size + 9, 0x55);
+    expect(received_[i]->read() == wanted, "wrong bytes: " + what);
+  }
+
+  Plan out_, in_;
+  Draw draw_;
+  int peer_;
+  MPI_Comm comm_;
+  std::string label_;
+  std::vector<std::unique_ptr<Buffer>> sent_, received_;
+  std::vector<MPI_Request> sends_, receives_;
+};
+
+/// Rounds between pairs of ranks, in a communicator of this thread's own; a rank without a partner waits.
+void exchange(uint64_t seed, int rounds, double seconds, MPI_Comm comm) {
+  weft::test::Context context = cuda().primary[static_cast<size_t>(rank % cuda().devices)];
+  cuda().cuCtxSetCurrent(context);
+  const double until = MPI_Wtime() + seconds;
+  for (int round = 0;; ++round) {
+    int more = seconds > 0 ? MPI_Wtime() < until : round < rounds;
+    MPI_Bcast(&more, 1, MPI_INT, 0, comm);
+    if (more == 0) break;
+    const int peer = round % 2 == 0 ? rank ^ 1 : ranks - 1 - rank;
+    if (peer < ranks && peer != rank)
+      Exchange(seed * 100'000 + static_cast<uint64_t>(round) * 16 + static_cast<uint64_t>(rank + peer), peer,
+               comm)
+          .run();
+    MPI_Barrier(comm);  // a receive from any source is for this round's messages
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 40;
+  const double seconds = argc > 3 ? std::atof(argv[3]) : 0;
+  const int threads = argc > 4 ? std::atoi(argv[4]) : 1;
+  weft::test::start(argc, argv, rank, ranks, MPI_THREAD_MULTIPLE);
+  {
+    Word word;
+    int round = 0;
+    for (const size_t n : {8, 4000, 300'000, 3'000'000}) {
+      passive_receiver(word, n, ++round, false);
+      passive_receiver(word, n, ++round, true);
+      passive_sender(word, n, ++round);
+    }
+    truncation();
+    fault();
+    std::vector<MPI_Comm> comms(static_cast<size_t>(threads));
+    for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    std::vector<std::thread> others;
+    for (size_t i = 1; i < comms.size(); ++i)
+      others.emplace_back([&, i] { exchange(seed + i, rounds, seconds, comms[i]); });
+    exchange(seed, rounds, seconds, comms[0]);
+    for (std::thread& other : others) other.join();
+    for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+  }
+  return weft::test::finish(failures);
+}
