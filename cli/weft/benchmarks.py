@@ -12,7 +12,7 @@ FORMS = {"i": ("i%s", "nonblocking: alone, then with computation, and how much o
          "p": ("%s_persistent", "by persistent requests")}  # fmt: skip
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def read(path):
     """The benchmarks of one file, in its order: {name: Benchmark}."""
     found = {}

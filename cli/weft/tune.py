@@ -83,8 +83,10 @@ def run(arguments):
     saved = bool(kept) and not refused and not arguments.dry_run and gains(before_after)
     if saved:
         output.write_file(path, with_section(read_text(path), machine, section(machine, kept, before_after)))
-    found = {"machine": machine, "tried": tried, "kept": kept, "rows": before_after, "defaults": unchanged, "profile": path if saved else None,
-             "out_of_time": bench.out_of_time}  # fmt: skip
+    found = {
+        "machine": machine, "tried": tried, "kept": kept, "rows": before_after, "defaults": unchanged,
+        "profile": path if saved else None, "out_of_time": bench.out_of_time,
+    }  # fmt: skip
     if arguments.json:
         print(output.json_text(found), end="")
     else:

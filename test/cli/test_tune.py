@@ -76,7 +76,8 @@ def test_dry_run_and_no_time(weft, made_up, tmp_path):
 def test_what_is_good_alone_and_bad_together(weft, made_up, tmp_path, monkeypatch):
     made_up(better)
     monkeypatch.setattr(tune, "verify", lambda *_: [
-        {"table": "t", "size": 8, "change_percent": 9.0, "error_percent": 0.1, "worse": True, "affected": True}])  # fmt: skip
+        {"table": "t", "size": 8, "change_percent": 9.0, "error_percent": 0.1, "worse": True, "affected": True}
+    ])  # fmt: skip
     assert "became slower together" in weft("tune", "-o", str(tmp_path / "profile")).out
     assert not tune.gains([])
 

@@ -151,7 +151,8 @@ class Jacobi(unittest.TestCase):
                 self.assertNotIn("speedup", out)
 
     def test_progress_bar(self):
-        size = ["-nx", "600", "-ny", "600", "-niter", "100000", "-nccheck", "1000", "-skip_single_gpu", "-device", "host"]
+        size = ["-nx", "600", "-ny", "600", "-niter", "100000", "-nccheck", "1000", "-skip_single_gpu"]
+        size += ["-device", "host"]
         words = [*MPIEXEC, "-n", str(RANKS), PROGRAM, *size]
         child, terminal = pty.fork()
         if child == 0:

@@ -97,8 +97,10 @@ def beside(root):
             best = max(figures[1:]) if field == "bandwidth_mb_s" else min(figures[1:])
             what = "%s %s, %d ranks (%s)" % (one["program"], size(row["size"]), one["ranks"], UNITS[field])
             rows.append([what, *map(number, figures), number(figures[0] / best)])
-    source = "%s, %d cores, %s, commit %s; medians of %s rounds ([toolbox-2.json](../bench/results/toolbox-2.json)).\n\n" % (
-        machine["processor"], machine["cores"], found["date"], found["commit"], " and ".join(map(str, sorted(rounds))),
+    link = "[toolbox-2.json](../bench/results/toolbox-2.json)"
+    source = "%s, %d cores, %s, commit %s; medians of %s rounds (%s).\n\n" % (
+        machine["processor"], machine["cores"], found["date"], found["commit"],
+        " and ".join(map(str, sorted(rounds))), link,
     )  # fmt: skip
     return source + table(["row", *names, "Weft : best of the others"], rows)
 

@@ -15,7 +15,9 @@ from weft.bench import compare, result
 from weft.machine.cuda import visible_count as count_gpus
 from weft.output import Refusal
 
-USAGE = "weft bench --list | PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
+USAGE = (
+    "weft bench --list | PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
+)
 OWN_OPTIONS = """\
 options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` lists them):
   -n RANKS             default: 2, or for collectives and many pairs all GPUs or cores
