@@ -2,7 +2,8 @@
 // How much messages in GPU memory disturb a program's own kernels, on 2 ranks with a GPU each:
 //   compute   a kernel of many waves of blocks that fills the GPU, alone and while messages go to and fro
 //   sync      cuCtxSynchronize right after a message, which waits for whatever of the library runs, and idle
-//   full      messages while a kernel holds every processor until they have arrived: a deadlock ends with 1
+//   full      messages while a kernel holds every processor until they have arrived: a deadlock ends with 1.
+//             Its blocks wait at a word of the GPU's, or all of them at one in host memory
 // With WEFT_GPU_COPIER=off the same without the resident kernel. Usage: interference [-s] [-j FILE]
 //   -s: short, for a trial; -j: the figures as JSON
 #define _GNU_SOURCE
@@ -91,9 +92,11 @@ static void load_kernel(int device) {
   check(cuda.stream(&stream, NON_BLOCKING), "cuStreamCreate");
 }
 
-static void launch(unsigned blocks, uint32_t* flag, unsigned value, unsigned long long rounds) {
+static void launch(unsigned blocks, uint32_t* flag, uint32_t* relay, unsigned value,
+                   unsigned long long rounds) {
   uint64_t address = (uint64_t)(uintptr_t)flag, sink = (uint64_t)(uintptr_t)out;
-  void* parameters[] = {&address, &value, &rounds, &sink};
+  uint64_t further = (uint64_t)(uintptr_t)relay;
+  void* parameters[] = {&address, &value, &rounds, &sink, &further};
   check(cuda.launch(kernel, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
 }
 
@@ -140,7 +143,7 @@ static double compute(unsigned long long rounds, bool busy, long* messages) {
   double end = 0;
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
-  launch(blocks, NULL, 0, rounds);
+  launch(blocks, NULL, NULL, 0, rounds);
   for (int mine = 1, goes_on = 1; goes_on;) {
     goes_on = mine;
     if (busy) {  // both ends stop after the same exchange: the first in which neither's kernel runs
@@ -161,7 +164,7 @@ static double compute(unsigned long long rounds, bool busy, long* messages) {
 
 struct figures {
   double quiet, busy, loss, sync_idle, sync_after, sync_after_99, sync_after_most;
-  double full[3];
+  double full[3], full_host_word[3];
   long messages;
 };
 
@@ -208,27 +211,34 @@ static void measure_sync(struct figures* f, int count) {
 
 // --- full ---
 
-static void measure_full(struct figures* f) {
+/// `at_host`: all blocks of the kernel look at a word in host memory.
+static void measure_full(double figures[3], bool at_host) {
   static const int sizes[] = {8, 64 << 10, MOST};
+  static const uint32_t zero = 0;
   char error[256];
   uint32_t* flag = bench_device_allocate(BENCH_DEVICE_HOST, sizeof *flag, error, sizeof error);
   if (!flag) stop(error);
   *flag = 0;
+  uint32_t* relay =
+      at_host ? NULL : bench_device_allocate(BENCH_DEVICE_PLAIN, sizeof zero, error, sizeof error);
+  if (!at_host && (!relay || !bench_device_write(relay, &zero, sizeof zero, error, sizeof error)))
+    stop(error);
   for (int i = 0; i < 3; ++i) ping_pong(5, sizes[i]);  // kernels are loaded and allocations mapped
   doing = "exchanging messages while a kernel of the program fills both GPUs";
   for (unsigned i = 0; i < 3; ++i) {
     usleep(2000);  // so that nothing of the library is left on the GPU
     MPI_Barrier(MPI_COMM_WORLD);
-    launch((unsigned)processors * 16, flag, i + 1, 0);
+    launch((unsigned)processors * 16, flag, relay, i + 1, 0);
     usleep(5000);
     if (!running()) stop("the kernel that fills the GPU did not stay");
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
     ping_pong(10, sizes[i]);
-    f->full[i] = worst((MPI_Wtime() - start) * 1e6 / 20);
+    figures[i] = worst((MPI_Wtime() - start) * 1e6 / 20);
     __atomic_store_n(flag, i + 1, __ATOMIC_RELEASE);
     while (running()) usleep(100);
   }
+  if (relay) bench_device_free(BENCH_DEVICE_PLAIN, relay);
   bench_device_free(BENCH_DEVICE_HOST, flag);
 }
 
@@ -247,9 +257,11 @@ static void report(FILE* file, const struct figures* f, const char* device) {
           " \"messages\": %ld,\n"
           " \"sync_idle_us\": %.2f, \"sync_after_message_us\": %.2f, \"sync_after_message_99_us\": %.2f,"
           " \"sync_after_message_most_us\": %.2f,\n"
-          " \"full_gpu_one_way_us\": {\"8\": %.1f, \"65536\": %.1f, \"4194304\": %.1f}}\n",
+          " \"full_gpu_one_way_us\": {\"8\": %.1f, \"65536\": %.1f, \"4194304\": %.1f},\n"
+          " \"full_gpu_host_word_one_way_us\": {\"8\": %.1f, \"65536\": %.1f, \"4194304\": %.1f}}\n",
           device, copier ? copier : "auto", f->quiet, f->busy, f->loss, f->messages, f->sync_idle,
-          f->sync_after, f->sync_after_99, f->sync_after_most, f->full[0], f->full[1], f->full[2]);
+          f->sync_after, f->sync_after_99, f->sync_after_most, f->full[0], f->full[1], f->full[2],
+          f->full_host_word[0], f->full_host_word[1], f->full_host_word[2]);
 }
 
 int main(int argc, char** argv) {
@@ -285,7 +297,9 @@ int main(int argc, char** argv) {
   alarm(PATIENCE);
   measure_sync(&figures, quick ? 20 : 1000);
   alarm(PATIENCE);
-  measure_full(&figures);
+  measure_full(figures.full, false);
+  alarm(PATIENCE);
+  measure_full(figures.full_host_word, true);
   alarm(0);
   if (rank == 0) report(stdout, &figures, info.name);
   FILE* file = rank == 0 && json ? fopen(json, "w") : NULL;
