@@ -181,7 +181,9 @@ uint32_t Copier::ring(std::span<const kernel::Item> items) {
     write(slot->number, items[0], std::min(blocks, life_blocks_), 0);
   } else {
     const size_t at = (slot->number % slots_.size()) * sizeof(kernel::Item) * kernel::Copier::kItems;
-    write(slot->number, {0, items_address_ + at, 0}, std::min(blocks, life_blocks_), slot->count);
+    uint64_t longest = 0;
+    for (const kernel::Item& item : items) longest = std::max(longest, item.bytes);
+    write(slot->number, {0, items_address_ + at, longest}, std::min(blocks, life_blocks_), slot->count);
   }
   return slot->number;
 }

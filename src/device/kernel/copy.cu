@@ -40,7 +40,7 @@ __device__ __forceinline__ uint32_t tag(uint32_t generation, uint32_t sequence) 
 struct Shared {
   uint32_t words[8];
   uint32_t leave;
-  Item items[Copier::kItems];
+  alignas(16) Item items[Copier::kItems];  ///< read by 16 bytes
   Home home;
   __device__ uint64_t dst() const {
     return static_cast<uint64_t>(words[Command::dst_high]) << 32 | words[Command::dst_low];
@@ -78,19 +78,32 @@ __device__ void relay(const Copier& copier, Copier::Memory& memory, const Shared
                tag(copier.generation, sequence));
 }
 
-/// One of the blocks that share a command with a list. Small items: a warp each; large ones: their chunks by
-/// blocks in turn.
+/// So many threads copy a small item: few, so that all items are under way at once (a flight over NVLink
+/// takes longer than the bytes), but enough for eight words a thread of the longest.
+__device__ __forceinline__ uint32_t team_of(uint32_t count, uint32_t longest, uint32_t threads) {
+  uint32_t team = 32;
+  while (team > 1 && count * team > threads && longest <= team / 2 * 8 * 16) team /= 2;
+  return team;
+}
+
+/// One of the blocks that share a command with a list. Small items: a team of threads each; large ones: their
+/// chunks by blocks in turn.
 __device__ void copy_items(Shared& shared, uint32_t blocks) {
   constexpr uint32_t kSmall = 16384, kChunk = 65536;  // bytes
   const uint32_t count = min(shared.words[Command::items], Copier::kItems);
-  const auto* const from = reinterpret_cast<const uint64_t*>(shared.src());
-  auto* const to = reinterpret_cast<uint64_t*>(shared.items);
-  for (uint32_t i = threadIdx.x; i < count * (sizeof(Item) / 8); i += blockDim.x) to[i] = __ldcv(from + i);
+  const auto* const from = reinterpret_cast<const uint4*>(shared.src());
+  auto* const to = reinterpret_cast<uint4*>(shared.items);
+  constexpr uint32_t kWord = sizeof(uint4);
+  for (uint32_t i = threadIdx.x; i < (count * sizeof(Item) + kWord - 1) / kWord; i += blockDim.x)
+    to[i] = __ldcv(from + i);
   __syncthreads();
-  const uint32_t warps = blockDim.x / 32, warp = blockIdx.x + threadIdx.x / 32 * blocks;
-  for (uint32_t i = warp; i < count; i += warps * blocks)
+  const uint32_t longest = min(shared.words[Command::bytes], kSmall);
+  const uint32_t team = team_of(count, longest, blockDim.x * blocks);
+  const uint32_t teams = blockDim.x / team * blocks;
+  for (uint32_t i = blockIdx.x + threadIdx.x / team * blocks; i < count; i += teams)
     if (shared.items[i].bytes <= kSmall)
-      copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & 31, 32);
+      copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & (team - 1),
+                 team);
   uint32_t turn = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const Item& item = shared.items[i];

@@ -44,18 +44,18 @@ __device__ void copy_by(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t sel
   const auto* const from = reinterpret_cast<const Byte*>(src);
   copy_words<kFresh>(reinterpret_cast<Word*>(dst + head), reinterpret_cast<const Word*>(src + head), words,
                      self, all);
-  if (self < head) to[self] = load<kFresh>(from + self);
-  if (self < bytes - tail) to[tail + self] = load<kFresh>(from + tail + self);
+  for (uint64_t i = self; i < head; i += all) to[i] = load<kFresh>(from + i);
+  for (uint64_t i = tail + self; i < bytes; i += all) to[i] = load<kFresh>(from + i);
 }
 
 template <bool kFresh>
 __device__ void copy(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
   const uint64_t offset = dst ^ src;
-  if ((offset & 15) == 0)
+  if ((offset & 15) == 0 && bytes >= 16)
     copy_by<kFresh, uint4>(dst, src, bytes, self, all);
-  else if ((offset & 7) == 0)
+  else if ((offset & 7) == 0 && bytes >= 8)
     copy_by<kFresh, uint2>(dst, src, bytes, self, all);
-  else if ((offset & 3) == 0)
+  else if ((offset & 3) == 0 && bytes >= 4)
     copy_by<kFresh, uint32_t>(dst, src, bytes, self, all);
   else
     copy_by<kFresh, unsigned char>(dst, src, bytes, self, all);
