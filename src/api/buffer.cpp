@@ -4,6 +4,7 @@
 
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/requests.hpp"
 #include "p2p/p2p.hpp"
 
 namespace weft::api::impl {
@@ -30,7 +31,7 @@ Status flush(const void* owner) {
 Status start_flush(const void* owner, MPI_Request* request) {
   register_request_slab(p2p::check_flush);
   core::Request* made = p2p::start_flush(*g_instance, owner);
-  if (made == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  if (made == nullptr) return no_more_requests();
   *request = handle_of(*made);
   return {};
 }

@@ -71,7 +71,7 @@ Status Grequest_start(MPI_Grequest_query_function* query_fn, MPI_Grequest_free_f
       (register_request_slab([](const void* handle) { return Generalized::slab().check(handle); }), true);
   (void)registered;
   Generalized* made = Generalized::slab().create(query_fn, free_fn, cancel_fn, extra_state);
-  if (made == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  if (made == nullptr) return no_more_requests();
   *request = handle_of(*made);
   return {};
 }

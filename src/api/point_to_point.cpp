@@ -34,6 +34,7 @@ Status send(const void* buf, MPI_Count count, Datatype& type, int dest, int tag,
 Status isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              SendMode mode, MPI_Request* request) {
   Transfer* transfer = p2p::create_transfer(Kind::send);
+  if (transfer == nullptr) return no_more_requests();
   *request = handle_of(*transfer);
   p2p::post_send(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
   return {};
@@ -42,6 +43,7 @@ Status isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 Status send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
                  SendMode mode, MPI_Request* request) {
   Transfer* transfer = p2p::create_transfer(Kind::send);
+  if (transfer == nullptr) return no_more_requests();
   p2p::prepare(*transfer, buffer_of(buf, count, type), dest, tag, comm, mode);
   *request = handle_of(*transfer);
   return {};
@@ -92,7 +94,9 @@ Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              MPI_Request* request) {
   if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
-    *request = handle_of(*p2p::Sent::slab().create());
+    p2p::Sent* sent = p2p::Sent::slab().create();
+    if (sent == nullptr) return no_more_requests();
+    *request = handle_of(*sent);
     return {};
   }
   return isend(buf, count, type, dest, tag, comm, SendMode::standard, request);
@@ -139,6 +143,7 @@ Status Recv(void* buf, MPI_Count count, Datatype& type, int source, int tag, Com
 Status Irecv(void* buf, MPI_Count count, Datatype& type, int source, int tag, Communicator& comm,
              MPI_Request* request) {
   Transfer* transfer = p2p::create_transfer(Kind::receive);
+  if (transfer == nullptr) return no_more_requests();
   p2p::post_receive(*transfer, buffer_of(buf, count, type), source, tag, comm);
   *request = handle_of(*transfer);
   return {};
@@ -147,6 +152,7 @@ Status Irecv(void* buf, MPI_Count count, Datatype& type, int source, int tag, Co
 Status Recv_init(void* buf, MPI_Count count, Datatype& type, int source, int tag, Communicator& comm,
                  MPI_Request* request) {
   Transfer* transfer = p2p::create_transfer(Kind::receive);
+  if (transfer == nullptr) return no_more_requests();
   p2p::prepare(*transfer, buffer_of(buf, count, type), source, tag, comm, SendMode::standard);
   *request = handle_of(*transfer);
   return {};
@@ -219,12 +225,14 @@ Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, 
   Transfer* transfer = nullptr;
   if (*message == MPI_MESSAGE_NO_PROC) {
     transfer = p2p::create_transfer(Kind::receive);
+    if (transfer == nullptr) return no_more_requests();
     transfer->completion.source = MPI_PROC_NULL;
     transfer->finish();
   } else {
     auto found = message_of(*message);
     if (!found) return std::move(found).error();
     transfer = p2p::create_transfer(Kind::receive);
+    if (transfer == nullptr) return no_more_requests();
     p2p::post_matched_receive(*transfer, buffer_of(buf, count, type), **found,
                               *p2p::communicator_of(**found));
   }

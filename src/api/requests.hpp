@@ -19,6 +19,11 @@ inline bool ends_plainly(const core::Request& request) {
   return request.kind != core::Request::Kind::generalized && !request.persistent && request.outcome.ok();
 }
 
+/// Requests that a program never completes add up.
+[[nodiscard]] inline Error no_more_requests() {
+  return {Errc::no_mem, "no room for another request: complete some"};
+}
+
 /// The request of a handle: null for MPI_REQUEST_NULL and inactive persistent requests, an error for bad
 /// handles.
 [[nodiscard]] Result<core::Request*> active_request(MPI_Request handle);

@@ -6,6 +6,7 @@
 
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/requests.hpp"
 #include "api/status.hpp"
 #include "p2p/p2p.hpp"
 
@@ -27,11 +28,22 @@ struct Half {
 
 class SendReceive final : public core::Request, private core::Poller {
  public:
-  explicit SendReceive(Communicator& communicator) : Request(Kind::receive) {
+  SendReceive(Communicator& communicator, Transfer& send, Transfer& receive)
+      : Request(Kind::receive), receive_(&receive), send_(&send) {
     communicator.retain();
     comm = &communicator;
   }
   ~SendReceive() override = default;
+  [[nodiscard]] static Result<SendReceive*> create(Communicator& communicator) {
+    Transfer* send = p2p::create_transfer(Kind::send);
+    Transfer* receive = p2p::create_transfer(Kind::receive);
+    SendReceive* made =
+        send != nullptr && receive != nullptr ? slab().create(communicator, *send, *receive) : nullptr;
+    if (made != nullptr) return made;
+    for (Transfer* half : {send, receive})
+      if (half != nullptr) half->destroy();
+    return no_more_requests();
+  }
 
   static Slab<SendReceive>& slab() {
     static auto& slab = *new Slab<SendReceive>(size_t{1} << 20);
@@ -68,8 +80,7 @@ class SendReceive final : public core::Request, private core::Poller {
     finish();
     return true;
   }
-  Transfer* receive_ = p2p::create_transfer(Kind::receive);  // they hold the datatypes
-  Transfer* send_ = p2p::create_transfer(Kind::send);
+  Transfer *receive_, *send_;  // they hold the datatypes
 };
 
 Status blocking(const Half& send, const Half& receive, Communicator& comm, MPI_Status* status) {
@@ -104,10 +115,11 @@ Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, in
 Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, int dest, int sendtag,
                  void* recvbuf, MPI_Count recvcount, Datatype& recvtype, int source, int recvtag,
                  Communicator& comm, MPI_Request* request) {
-  SendReceive* both = SendReceive::slab().create(comm);
-  *request = handle_of(*both);
-  both->begin({buffer_of(sendbuf, sendcount, sendtype), dest, sendtag},
-              {buffer_of(recvbuf, recvcount, recvtype), source, recvtag});
+  auto both = SendReceive::create(comm);
+  if (!both) return std::move(both).error();
+  *request = handle_of(**both);
+  (*both)->begin({buffer_of(sendbuf, sendcount, sendtype), dest, sendtag},
+                 {buffer_of(recvbuf, recvcount, recvtype), source, recvtag});
   return {};
 }
 
@@ -115,11 +127,13 @@ Status Isendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, i
                          int recvtag, Communicator& comm, MPI_Request* request) {
   std::vector<std::byte> aside;
   WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
-  SendReceive* both = SendReceive::slab().create(comm);
-  both->aside = std::move(aside);
-  *request = handle_of(*both);
-  both->begin({p2p::host_bytes(both->aside.data(), both->aside.size()), dest, sendtag},
-              {buffer_of(buf, count, type), source, recvtag});
+  auto made = SendReceive::create(comm);
+  if (!made) return std::move(made).error();
+  SendReceive& both = **made;
+  both.aside = std::move(aside);
+  *request = handle_of(both);
+  both.begin({p2p::host_bytes(both.aside.data(), both.aside.size()), dest, sendtag},
+             {buffer_of(buf, count, type), source, recvtag});
   return {};
 }
 

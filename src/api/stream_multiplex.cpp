@@ -133,6 +133,7 @@ int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datat
   if (!message) return entry.fail(std::move(message).error());
   if (request == nullptr) return entry.fail(null_pointer("request"));
   Transfer* transfer = p2p::create_transfer(receives ? Kind::receive : Kind::send);
+  if (transfer == nullptr) return entry.fail(no_more_requests());
   *request = handle_of(*transfer);
   if (receives)
     p2p::post_receive_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);

@@ -119,7 +119,7 @@ Buffer host_bytes(const void* address, size_t bytes) {
 
 Transfer* create_transfer(core::Request::Kind kind) {
   Transfer* transfer = Transfer::slab().create(kind);
-  transfer->owned = true;
+  if (transfer != nullptr) transfer->owned = true;
   return transfer;
 }
 

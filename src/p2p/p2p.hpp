@@ -56,7 +56,7 @@ void post_receive_in(core::ContextId context, Transfer& transfer, const Buffer& 
 void prepare(Transfer& transfer, const Buffer& buffer, int rank, int tag, core::Communicator& comm,
              SendMode mode);
 
-/// A Transfer from the slab, for MPI_Isend and friends: the handle is its address.
+/// A Transfer from the slab, for MPI_Isend and friends: the handle is its address. Null: no room for more.
 [[nodiscard]] Transfer* create_transfer(core::Request::Kind kind);
 
 /// Looks for a message without receiving it. Null: none yet. Progress is the caller's.
