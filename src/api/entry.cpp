@@ -33,11 +33,13 @@ void Entry::unlock() {
 }
 
 void Entry::refuse_outside() {
-  const bool before = g_state.load() == State::before_init;
-  abort_job(
-      MPI_ERR_OTHER,
-      std::string(call_) + (before ? " was called before MPI_Init: call MPI_Init or MPI_Session_init first"
-                                   : " was called after MPI_Finalize: MPI has ended"));
+  const State state = g_state.load();
+  const char* why = " was called after MPI_Finalize: MPI has ended";
+  if (state == State::before_init)
+    why = " was called before MPI_Init: call MPI_Init or MPI_Session_init first";
+  if (state == State::forked)
+    why = " was called in a child of fork(): MPI belongs to the process that called MPI_Init";
+  abort_job(MPI_ERR_OTHER, std::string(call_) + why);
 }
 
 int Entry::fail(Error error) {

@@ -17,11 +17,12 @@
 
 namespace weft::api {
 
-enum class State : int { before_init, running, finalized };
+enum class State : int { before_init, running, finalized, forked };
 
 /// The one Instance of the process, null until MPI_Init or the first session. Defined in instance.cpp.
 WEFT_HIDDEN extern core::Instance* g_instance;
-/// `running` while the world model or a session is open; `finalized` when all that were are closed.
+/// `running` while the world model or a session is open; `finalized` when all that were are closed; `forked`
+/// in a child of fork(): MPI belongs to its parent.
 WEFT_HIDDEN extern std::atomic<State> g_state;
 
 /// One MPI call, on the stack of its entry point.

@@ -93,6 +93,18 @@ void say_goodbye() {
   if (!left) log::write(log::Level::error, "leaving the job: %s", left.error().message().c_str());
 }
 
+/// A child of fork() shares the parent's memory with other ranks and its connection to the launcher: none of
+/// it is the child's to use. For those who ask, MPI is finalized there, so what ends MPI at exit leaves it
+/// alone.
+void disown_in_children() {
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+    g_state.store(State::forked);
+    if (world.load() == World::running) world.store(World::finalized);
+    g_instance->threaded = false;  // whoever held the lock is not here
+  });
+  (void)registered;
+}
+
 /// A process that never communicated may still do so after its last session: it leaves the job when it ends.
 void leave_at_exit() {
   static pid_t process = ::getpid();
@@ -122,11 +134,14 @@ Status initialise(int required) {
   abort_job(MPI_ERR_OTHER, std::move(started).error().message());
 }
 
+/// next_collective_tag() begins behind it: a rank that ends early completes no collective of the others.
+constexpr int kLastTag = 0;
+
 /// All traffic of this process is over when the others say so too.
 void end_traffic(core::Instance& instance) {
   p2p::flush_buffers(instance);
   core::Communicator& comm = *instance.world;
-  const int size = comm.size(), rank = comm.rank(), tag = comm.next_collective_tag();
+  const int size = comm.size(), rank = comm.rank(), tag = kLastTag;
   static const device::Memory host;
   for (int distance = 1; distance < size; distance *= 2) {  // dissemination barrier
     p2p::Transfer in(core::Request::Kind::receive), out(core::Request::Kind::send);
@@ -162,11 +177,14 @@ std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
 
 Result<core::Instance*> join(int required) {
   const std::lock_guard guard(lifecycle);
+  if (g_state.load() == State::forked)
+    return Error(Errc::other, "this is a child of fork(): MPI belongs to the process that called MPI_Init");
   if (g_instance == nullptr) {
     auto made = make_instance();
     if (!made) return std::move(made).error();
     g_instance = made->release();
     main_thread = ::pthread_self();
+    disown_in_children();
   }
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);

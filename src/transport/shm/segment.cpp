@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -22,6 +23,15 @@ Error system_error(const char* what) {
   return Error(Errc::other, std::string("shared memory: ") + what + " failed (" + std::strerror(errno) + ")");
 }
 
+/// A file that grows past ulimit -f ends the process by a signal.
+Status check_file_limit(size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes) return {};
+  return Error(Errc::other, "shared memory: the ranks of this host need " + std::to_string(bytes >> 10) +
+                                " KiB, but files may have " + std::to_string(limit.rlim_cur >> 10) +
+                                " KiB only (ulimit -f): raise that limit");
+}
+
 /// Abstract address: bound to no file, gone with its socket.
 socklen_t fill_address(sockaddr_un& address, const std::string& name) {
   std::memset(&address, 0, sizeof address);
@@ -35,6 +45,16 @@ bool same_user(int socket) {
   socklen_t size = sizeof credentials;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 &&
          credentials.uid == ::geteuid();
+}
+
+/// Once more as long as a signal interrupts it: a profiler's timer does, also where system calls restart (a
+/// socket with a timeout does not).
+template <class Call>
+auto uninterrupted(Call&& call) {
+  decltype(call()) result;
+  do result = call();
+  while (result < 0 && errno == EINTR);
+  return result;
 }
 
 /// A one-byte message with room for one descriptor.
@@ -60,12 +80,12 @@ bool send_descriptor(int socket, int descriptor) {
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  return ::sendmsg(socket, &parcel.message, MSG_NOSIGNAL) == 1;
+  return uninterrupted([&] { return ::sendmsg(socket, &parcel.message, MSG_NOSIGNAL); }) == 1;
 }
 
 int receive_descriptor(int socket) {
   Parcel parcel;
-  if (::recvmsg(socket, &parcel.message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  if (uninterrupted([&] { return ::recvmsg(socket, &parcel.message, MSG_CMSG_CLOEXEC); }) != 1) return -1;
   const cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
   int descriptor = -1;
@@ -93,6 +113,7 @@ Result<Server> Server::create(uint32_t ranks) {
   server.ranks_ = ranks;
   server.memory_ = ::memfd_create("weft", MFD_CLOEXEC);
   if (server.memory_ < 0) return system_error("memfd_create");
+  WEFT_TRY(check_file_limit(Segment::bytes(ranks)));
   if (::ftruncate(server.memory_, static_cast<off_t>(Segment::bytes(ranks))) != 0)
     return system_error("sizing the segment");
   server.listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -154,8 +175,9 @@ Result<Segment> Segment::attach(const std::string& name, uint32_t ranks, int tim
   sockaddr_un address;
   const socklen_t length = fill_address(address, name);
   int memory = -1;
-  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), length) == 0 && same_user(socket))
-    memory = receive_descriptor(socket);
+  const int connected =
+      uninterrupted([&] { return ::connect(socket, reinterpret_cast<sockaddr*>(&address), length); });
+  if (connected == 0 && same_user(socket)) memory = receive_descriptor(socket);
   const int reason = errno;
   ::close(socket);
   errno = reason;
