@@ -17,7 +17,8 @@ using IpcHandle = std::array<uint8_t, 64>;
 [[nodiscard]] Result<IpcHandle> export_ipc(const Memory& memory);
 /// Maps another process's allocation of `size` bytes, which lies on device `device` (its ordinal here), into
 /// the context of `local`: any Memory of a local device, or just {.device = ordinal}. The result is what
-/// copies are given; its context is the one that opened it. Errc::again: something older is mapped in its place.
+/// copies are given; its context is the one that opened it. Errc::again: something older is mapped in its
+/// place.
 [[nodiscard]] Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const Memory& local);
 /// Unmaps what open_ipc() returned; a context that is gone counts as success.
 [[nodiscard]] Status close_ipc(const Memory& mapped);

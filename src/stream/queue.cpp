@@ -331,18 +331,19 @@ bool Queue::poll() {
 }
 
 Status Queue::settle() {
-  for (unsigned rounds = 0; used_;) {
-    auto captured = capturing();
-    if (!captured) return std::move(captured).error();
-    if (*captured)
-      return Error(Errc::comm, "the communicator's stream is being captured: end the capture first");
-    auto idle = device::idle(*stream_->gpu);
-    if (!idle) return std::move(idle).error();
-    if (*idle)
-      used_ = false;
-    else if (!comm_.instance.progress())
-      comm_.instance.idle(rounds);
-  }
+  Status outcome;
+  core::wait_until(comm_.instance, [&] { return !used_ || !(outcome = look_whether_idle()).ok(); });
+  return outcome;
+}
+
+Status Queue::look_whether_idle() {
+  auto captured = capturing();
+  if (!captured) return std::move(captured).error();
+  if (*captured)
+    return Error(Errc::comm, "the communicator's stream is being captured: end the capture first");
+  auto idle = device::idle(*stream_->gpu);
+  if (!idle) return std::move(idle).error();
+  used_ = !*idle;
   return {};
 }
 

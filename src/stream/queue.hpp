@@ -69,6 +69,8 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] uint16_t take_state(bool captured);
   [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
   [[nodiscard]] Status report_fault();
+  /// Clears used_ when the stream has nothing to do.
+  [[nodiscard]] Status look_whether_idle();
   void watch();
 
   core::Communicator& comm_;

@@ -12,6 +12,7 @@
 #include "transport/network.hpp"
 #include "transport/ofi/ofi.hpp"
 #include "transport/ucx/ucx.hpp"
+#include "transport/version.hpp"
 
 namespace weft::transport {
 namespace {
@@ -39,8 +40,6 @@ std::vector<Entry> in_order() {
   return order;
 }
 
-constexpr char kVersion[] = WEFT_VERSION;
-
 std::string key_of(Peer peer) { return "net." + std::to_string(peer); }
 
 /// "version network" and the address, behind a newline each.
@@ -62,13 +61,6 @@ Result<Card> parse(const std::string& text, Peer peer) {
   return Card{text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
 }
 
-Error disagreement(const Network& own, Peer self, const Card& other, Peer peer) {
-  return Error(Errc::other, "process " + std::to_string(self) + " runs Weft " + kVersion +
-                                " with the network " + own.name() + ", but process " + std::to_string(peer) +
-                                " runs Weft " + other.version + " with " + other.network +
-                                ": use one Weft, and the same WEFT_NET, in all processes");
-}
-
 class Cards final : public Directory {
  public:
   Cards(const Network& network, launch::Exchange& exchange) : network_(network), exchange_(exchange) {}
@@ -78,7 +70,9 @@ class Cards final : public Directory {
     auto card = parse(*text, peer);
     if (!card) return std::move(card).error();
     if (card->version != kVersion || card->network != network_.name())
-      return disagreement(network_, static_cast<Peer>(exchange_.job().rank), *card, peer);
+      return disagreement(static_cast<Peer>(exchange_.job().rank),
+                          std::string(kVersion) + " with the network " + network_.name(), peer,
+                          card->version + " with " + card->network, "use one Weft, and the same WEFT_NET,");
     return std::move(card->address);
   }
 

@@ -305,19 +305,17 @@ Status Domain::run(const Call& call, uint64_t largest) {
   if (largest == 0) return {};
   Plan own = plan(call, largest);
   WEFT_TRY(begin(own));
-  core::Instance& instance = comm_.instance;
-  int spins = instance.oversubscribed ? 1 : kSpins;
-  for (unsigned rounds = 0;;) {
-    auto over = poll();
-    if (!over) return std::move(over).error();
-    if (*over) return {};
-    if (spins > 0)
-      --spins;
-    else if (instance.progress())
-      rounds = 0;
-    else
-      instance.idle(rounds);
-  }
+  Status outcome;
+  const auto over = [&] {
+    auto looked = poll();
+    if (looked) return *looked;
+    outcome = std::move(looked).error();
+    return true;
+  };
+  for (int spins = comm_.instance.oversubscribed ? 1 : kSpins; spins > 0; --spins)
+    if (over()) return outcome;
+  core::wait_until(comm_.instance, over);
+  return outcome;
 }
 
 }  // namespace weft::coll::gpu

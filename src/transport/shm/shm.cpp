@@ -12,6 +12,7 @@
 
 #include "base/config.hpp"
 #include "device/memory.hpp"
+#include "transport/version.hpp"
 
 namespace weft::transport::shm {
 namespace {
@@ -30,14 +31,6 @@ constexpr size_t kFetchAhead = 8 * kLine;
 constexpr size_t kReadAhead = 4 * kLine;
 
 std::string key_of(Peer leader) { return "shm." + std::to_string(leader); }
-
-constexpr char kVersion[] = WEFT_VERSION;
-
-Error other_version(const launch::Job& job, Peer leader, const std::string& version) {
-  return Error(Errc::other, "process " + std::to_string(job.rank) + " runs Weft " + kVersion +
-                                ", but process " + std::to_string(leader) + " of this host runs Weft " +
-                                version + ": use one Weft in all processes");
-}
 
 /// The job's processes on this host.
 std::vector<Peer> members_of(const launch::Job& job) {
@@ -128,7 +121,8 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
     if (!name) return std::move(name).error();
     const size_t split = name->find('\n');
     if (name->compare(0, split, kVersion) != 0)
-      return other_version(job, members.front(), name->substr(0, split));
+      return disagreement(static_cast<Peer>(job.rank), kVersion, members.front(), name->substr(0, split),
+                          "use one Weft");
     auto attached = Segment::attach(name->substr(split + 1), ranks, timeout_ms);
     if (!attached) return std::move(attached).error();
     segment = std::move(*attached);
