@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Every program validates every combination of host, pinned, device and managed memory, on GPUs or on the emulated
-# driver. KINDS_MAX caps the size, in bytes.
+# driver. KINDS_MAX caps the size, in bytes; KINDS_ITERATIONS how often each is repeated.
 import os
 import subprocess
 import unittest
@@ -9,13 +9,14 @@ import unittest
 PREFIX = os.environ["MPI_PREFIX"]
 COMBINATIONS = 16
 LARGEST = int(os.environ.get("KINDS_MAX", str(64 << 20)))
+ITERATIONS = os.environ.get("KINDS_ITERATIONS", "5")
 
 
 class Kinds(unittest.TestCase):
     def check(self, program, low, high, ranks=2):
         high = min(high, LARGEST)
         words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", str(ranks), "-s", "all", "--share-gpus"]
-        words += ["-m", "%d:%d" % (low, high), "-c", "-i", "5", "-x", "1"]
+        words += ["-m", "%d:%d" % (low, high), "-c", "-i", ITERATIONS, "-x", "1"]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         sizes = high.bit_length() - low.bit_length() + 1
