@@ -33,7 +33,7 @@ GPU_TABLES = (
 )  # fmt: skip
 # Values that are those in force are left out, whatever the defaults are.
 HOST_KNOBS = (
-    Knob("p2p.eager_max", ("4096", "8192", "16384", "32768", "65536"), ("latency, host", "bandwidth, host")),
+    Knob("p2p.eager_max", ("2048", "4096", "8192", "16384"), ("latency, host", "bandwidth, host")),
     Knob("coll.shared_max", ("16384", "65536", "262144"), ("all-reduce, host",)),
 )
 GPU_KNOBS = (

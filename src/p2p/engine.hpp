@@ -101,6 +101,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     size_t size = 0;
     alignas(8) std::byte control[kMaxControl];
   };
+  using SentAt = std::array<uint64_t, transport::shm::kReadies>;
   struct Peer {
     transport::Transport* transport = nullptr;    // null: this process
     bool met = false;                             // the entry is made: Sparse
@@ -114,7 +115,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     // Messages that matching sees, as they were posted to the peer and came from it; and when the last one
     // of each hash of keys was posted, from the first look at the peer's receives on (put.cpp).
     uint64_t sent = 0, arrived = 0;
-    std::unique_ptr<std::array<uint64_t, transport::shm::kReadies>> sent_at;
+    SentAt* sent_at = nullptr;
     bool answers = false;  // its last device message was received, and nothing was sent to it since
     uint32_t late = 0;     // times in a row that a receive was waited for in vain
     uint32_t untaken = 0;  // receives in a row that were shown to it in vain
@@ -386,6 +387,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Get> round_;   // being submitted
   bool collecting_ = false;  // more may come at once: gets wait for submit_gets()
   std::deque<DeviceCopy> copies_;
+  std::deque<SentAt> sent_at_;                               // of the peers whose receives were looked at
   std::array<Transfer*, transport::shm::kReadies> shown_{};  // receives that their senders see, by place
   uint32_t showing_ = 0;                                     // bits of these places
   struct {

@@ -3,9 +3,10 @@
 import json
 import os
 import random
+import subprocess
 
 import pytest
-from weft import library, output, tune
+from weft import library, output, prefix, tune
 
 TABLE = tune.Table("t", "latency", 2, (), "8", "latency_us")
 KNOB = tune.Knob("p2p.eager_max", ("4096", "8192"), ("t",))
@@ -24,6 +25,20 @@ def made_up(monkeypatch):
             monkeypatch.setattr(tune.Bench, "enough_for", lambda self, *_: setattr(self, "out_of_time", True))
 
     return install
+
+
+KNOBS = tune.HOST_KNOBS + tune.GPU_KNOBS
+
+
+@pytest.mark.parametrize("which", range(max(len(knob.values) for knob in KNOBS)))
+def test_the_library_takes_every_value(which):
+    values = {
+        "WEFT_" + knob.setting.upper().replace(".", "_"): knob.values[min(which, len(knob.values) - 1)]
+        for knob in KNOBS
+    }
+    hello = [os.path.join(prefix.find(), "libexec", "weft", "bench", "hello")]
+    done = subprocess.run(hello, env={**os.environ, **values}, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def better(values, size):

@@ -29,10 +29,9 @@ class Job:
 
     def __init__(self):
         self.library = library.load()
-        for name in ("MPI_Send", "MPI_Recv"):
-            getattr(self.library, name).argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int,
-                                                    ctypes.c_int, ctypes.c_void_p]  # fmt: skip
-        self.library.MPI_Recv.argtypes.append(ctypes.c_void_p)
+        message = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+        self.library.MPI_Send.argtypes = message
+        self.library.MPI_Recv.argtypes = [*message, ctypes.c_void_p]
         for name in ("MPI_Comm_rank", "MPI_Comm_size"):
             getattr(self.library, name).argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
         status = self.library.MPI_Init(None, None)

@@ -216,7 +216,7 @@ bool Engine::put(Transfer& t, Peer& peer) {
     return false;
   const match::Key key{t.context, t.comm->rank(), t.tag};
   if (!peer.sent_at) {
-    peer.sent_at = std::make_unique<std::array<uint64_t, transport::shm::kReadies>>();
+    peer.sent_at = &sent_at_.emplace_back();
     peer.sent_at->fill(peer.sent);
   }
   ReadyToReceive& ready = shm_->ready(t.peer, place_of(key));
