@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
                                                .title = "Latency Test",
                                                .column = "Latency (us)",
                                                .field = "latency_us",
-                                               .defaults = BENCH_PINGPONG_DEFAULTS,
+                                               .defaults = {BENCH_PINGPONG_DEFAULTS},
                                                .capacity = bench_pingpong_capacity,
                                                .measure = bench_pingpong_measure,
                                                .validate = bench_pingpong_validate};

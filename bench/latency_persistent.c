@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ping-pong between two ranks by persistent requests: half the round trip of starting and waiting for both.
-#include <mpi.h>
-
 #include "common/pingpong.h"
 
 enum { TAG = 1 };
@@ -27,7 +25,9 @@ static void complete(MPI_Request* request) {
   MPI_Wait(request, MPI_STATUS_IGNORE);
 }
 
-static void exchange(const struct bench_run* run, struct pair* pair) {
+static void exchange(struct bench_run* run, size_t size, void* state) {
+  (void)size;
+  struct pair* pair = state;
   if (run->sender) {
     complete(&pair->send);
     complete(&pair->receive);
@@ -39,32 +39,16 @@ static void exchange(const struct bench_run* run, struct pair* pair) {
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
   struct pair pair = create(run, size);
-  double start = 0;
-  for (long i = -warmup; i < iterations; ++i) {
-    if (i == 0) {
-      start = MPI_Wtime();
-      bench_lap_start(run);
-    }
-    exchange(run, &pair);
-    if (i >= 0) bench_lap(run, 2);
-  }
-  const double time = (MPI_Wtime() - start) * 1e6 / (2.0 * (double)iterations);
+  const double time = bench_pingpong_measure_by(exchange, &pair, run, size, iterations, warmup);
   destroy(&pair);
   return time;
 }
 
 static bool validate(struct bench_run* run, size_t size, long iteration) {
-  const int peer = run->peer;
-  const uint64_t incoming = bench_seed(peer, run->rank, size, iteration, 0);
   struct pair pair = create(run, size);
-  bench_buffer_fill(&run->send, 0, size, bench_seed(run->rank, peer, size, iteration, 0));
-  bench_buffer_poison(&run->receive, 0, size, incoming);
-  bench_buffer_guard(&run->receive, size);
-  MPI_Barrier(MPI_COMM_WORLD);
-  exchange(run, &pair);
+  const bool good = bench_pingpong_validate_by(exchange, &pair, run, size, iteration);
   destroy(&pair);
-  return bench_buffer_check(&run->receive, 0, size, incoming) &&
-         bench_buffer_check_guard(&run->receive, size);
+  return good;
 }
 
 int main(int argc, char** argv) {
@@ -72,14 +56,7 @@ int main(int argc, char** argv) {
                                                .title = "Persistent Latency Test",
                                                .column = "Latency (us)",
                                                .field = "latency_us",
-                                               .defaults = {.min_size = 1,
-                                                            .max_size = 4 << 20,
-                                                            .iterations = 10000,
-                                                            .warmup = 200,
-                                                            .iterations_large = 1000,
-                                                            .warmup_large = 10,
-                                                            .samples = true,
-                                                            .element = 1},
+                                               .defaults = {BENCH_PINGPONG_DEFAULTS},
                                                .capacity = bench_pingpong_capacity,
                                                .measure = measure,
                                                .validate = validate};

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
                                                .column = "Latency (us)",
                                                .field = "latency_us",
                                                .shape = BENCH_PAIRS,
-                                               .defaults = BENCH_PINGPONG_DEFAULTS,
+                                               .defaults = {BENCH_PINGPONG_DEFAULTS},
                                                .capacity = bench_pingpong_capacity,
                                                .measure = bench_pingpong_measure,
                                                .validate = bench_pingpong_validate};

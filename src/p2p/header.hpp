@@ -77,6 +77,14 @@ struct ReadyToSend : Header {
           rts.bytes};
 }
 
+/// What follows the region that a ready-to-send brings.
+[[nodiscard]] inline const std::byte* behind_region(const ReadyToSend& rts) {
+  const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
+  at += (rts.flags & ReadyToSend::kRegionName) != 0 ? sizeof(transport::cuda_ipc::RegionName)
+                                                    : sizeof(transport::cuda_ipc::Region);
+  return at + ((rts.flags & ReadyToSend::kProbe) != 0 ? sizeof(transport::cuda_ipc::Probe) : 0);
+}
+
 /// Behind a ready-to-send: runs of `length` bytes along up to three dimensions, innermost first.
 struct Strides {
   int64_t length;

@@ -15,9 +15,6 @@ namespace weft::p2p {
 namespace {
 
 using device::Relay;
-using transport::cuda_ipc::Probe;
-using transport::cuda_ipc::Region;
-using transport::cuda_ipc::RegionName;
 
 config::Size setting_ahead("gpu.pack_ahead", size_t{2} << 20, 0, size_t{1} << 30,
                            "Largest strided GPU message in bytes that is packed when it is sent, while the "
@@ -31,13 +28,10 @@ constexpr size_t kReserve = ScratchSend::kChunks;
 // Kernels that may wait at a time: more could fill the GPU, and keep its own packing from it.
 constexpr uint32_t kFollowing = 2;
 
-/// Where the Ahead of a ready-to-send is.
+/// What a ready-to-send says of packing ahead.
 Ahead ahead_of(const ReadyToSend& rts) {
-  const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
-  at += (rts.flags & ReadyToSend::kRegionName) != 0 ? sizeof(RegionName) : sizeof(Region);
-  at += (rts.flags & ReadyToSend::kProbe) != 0 ? sizeof(Probe) : 0;
   Ahead ahead;
-  std::memcpy(&ahead, at, sizeof ahead);
+  std::memcpy(&ahead, behind_region(rts), sizeof ahead);
   return ahead;
 }
 

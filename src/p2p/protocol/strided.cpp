@@ -13,10 +13,6 @@
 namespace weft::p2p {
 namespace {
 
-using transport::cuda_ipc::Probe;
-using transport::cuda_ipc::Region;
-using transport::cuda_ipc::RegionName;
-
 config::Size setting_overhead("gpu.strided_overhead", size_t{3} << 20, 0, size_t{1} << 40,
                               "A strided GPU message is read where it lies when that moves at most so many "
                               "bytes more across NVLink than "
@@ -35,13 +31,6 @@ Extent extent_of(const datatype::Strided& block) {
     (reach < 0 ? extent.low : extent.high) += reach;
   }
   return extent;
-}
-
-/// Where the Strides of a ready-to-send are.
-const std::byte* strides_of(const ReadyToSend& rts) {
-  const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
-  at += (rts.flags & ReadyToSend::kRegionName) != 0 ? sizeof(RegionName) : sizeof(Region);
-  return at + ((rts.flags & ReadyToSend::kProbe) != 0 ? sizeof(Probe) : 0);
 }
 
 }  // namespace
@@ -79,7 +68,7 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
   Strides strides;
-  std::memcpy(&strides, strides_of(rts), sizeof strides);
+  std::memcpy(&strides, behind_region(rts), sizeof strides);
   device::Shape from = device::plain(mapping->at(rts.address));
   from.length = strides.length;
   from.dimensions = static_cast<int>(strides.dimensions);
