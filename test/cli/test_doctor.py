@@ -297,7 +297,6 @@ def test_ucx_and_libfabric(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path) + ":/usr/bin:/bin")
     monkeypatch.setattr(network.shutil, "which", lambda name: next(
         (str(tmp_path / name) for _ in [0] if (tmp_path / name).exists()), None))  # fmt: skip
-    assert network.check_ucx(1).status == UNCHECKED and network.check_libfabric(1).status == UNCHECKED
     script(tmp_path / "ucx_info", 'if [ $1 = -v ]; then echo "# Library version: 1.17.0"; else\n'
            'echo "#      Transport: rc_mlx5"; echo "#      Transport: $EXTRA"; fi')  # fmt: skip
     monkeypatch.setenv("EXTRA", "cuda_copy")
@@ -313,6 +312,25 @@ def test_ucx_and_libfabric(tmp_path, monkeypatch):
     assert network.check_libfabric(1).status == SLOW
     script(tmp_path / "fi_info", "exit 1")
     assert network.check_libfabric(1).status == BROKEN
+
+
+def test_networks_without_their_tools(monkeypatch):
+    """Then it is said what Weft itself opens."""
+    monkeypatch.setattr(network.shutil, "which", lambda name: None)
+    monkeypatch.setenv("WEFT_NET_UCX_LIBRARY", "/nowhere/libucp.so.0")
+    monkeypatch.setenv("WEFT_NET_OFI_LIBRARY", "/nowhere/libfabric.so.1")
+    for found in (network.check_ucx(1), network.check_libfabric(1)):
+        assert found.status == UNCHECKED and "/nowhere/" in found.evidence, found
+    opened = {"ucx": "UCX 1.17.0 (libucp.so.0), memory: host, cuda", "ofi": "libfabric 2.1 (libfabric.so.1), provider "
+              "cxi, device memory taken"}  # fmt: skip
+    monkeypatch.setattr(network, "probe", lambda name, path: opened)
+    assert network.check_ucx(1).status == OK and network.check_libfabric(1).status == OK
+    assert network.check_ucx(0).status == UNCHECKED
+    opened["ucx"] = "UCX 1.17.0 (libucp.so.0), memory: host, built without CUDA"
+    opened["ofi"] = opened["ofi"].replace("taken", "staged")
+    assert network.check_ucx(1).status == SLOW and network.check_libfabric(1).status == SLOW
+    opened.clear()
+    assert network.check_ucx(1).status == BROKEN
 
 
 @pytest.mark.parametrize("variable,value,status", [

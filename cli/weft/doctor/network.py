@@ -5,10 +5,13 @@ import os
 import shutil
 import sys
 
-from weft import children
+from weft import children, library
 from weft.doctor.finding import broken, ok, slow, unchecked
 from weft.machine import cuda, files, pci
 
+UCX_REMEDY = ("install a UCX that is configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and put its lib "
+              "folder first in LD_LIBRARY_PATH")  # fmt: skip
+LIBFABRIC_REMEDY = "install a libfabric that is configured with --with-cuda, and on Slingshot the provider cxi or lnx"
 RDMA_REMEDY = ("as root: modprobe nvidia_peermem; or use a kernel (5.12) and adapter driver with dma-buf and NVIDIA's "
                "open kernel module")  # fmt: skip
 HIDING = ("UCX_TLS", "UCX_IB_GPU_DIRECT_RDMA", "FI_HMEM_CUDA_USE_GDRCOPY", "FI_HMEM")
@@ -60,12 +63,12 @@ def check_affinity(adapters):
     return ok("GPU to adapter distance", text)
 
 
-def probe(name):
+def probe(name, *words):
     """What the probe of that name found, in a process of its own: {"error": ...} or its facts."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = children.clean_environment(PYTHONPATH=os.pathsep.join(paths))
-    outcome = children.run([sys.executable, "-m", "weft.doctor.probe", name], 40, environment)
+    outcome = children.run([sys.executable, "-m", "weft.doctor.probe", name, *words], 40, environment)
     if not outcome.good:
         return {"error": outcome.reason()}
     try:
@@ -121,10 +124,25 @@ def check_gdrcopy(gpus):
     return ok(name, text)
 
 
+def check_opened(name, network, takes_gpu_memory, remedy, gpus):
+    """The library that Weft itself opens, where the network's own tool is not installed."""
+    found = probe("networks", library.path())
+    text = found.get(network, found.get("error", "this Weft says nothing of it"))
+    if "error" in found or network not in found:
+        return broken(name, text, "install Weft again, for this machine")
+    if text.startswith("not usable: "):
+        return unchecked(name, text[len("not usable: ") :])
+    if not gpus:
+        return unchecked(name, text + "; no GPU whose memory it could be asked to take")
+    if takes_gpu_memory in text:
+        return ok(name, text)
+    return slow(name, text + ": between hosts, GPU memory goes through host memory", remedy)
+
+
 def check_ucx(gpus):
     tool = shutil.which("ucx_info")
     if not tool:
-        return unchecked("UCX", "ucx_info is not on the PATH")
+        return check_opened("UCX", "ucx", ", cuda", UCX_REMEDY, gpus)
     outcome = children.run([tool, "-d"], 30)
     version = children.run([tool, "-v"], 30).out
     text = next((line.strip("# \n") for line in version.splitlines() if "ersion" in line), "UCX")
@@ -137,14 +155,13 @@ def check_ucx(gpus):
     if not gpus:
         return unchecked("UCX", "%s; without a GPU it shows no CUDA transport even if it has them" % text)
     return slow("UCX", text + ", built without CUDA: GPU memory goes through host memory on its way to the network",
-                "install a UCX that is configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and "
-                "put its lib folder first in LD_LIBRARY_PATH")  # fmt: skip
+                UCX_REMEDY)  # fmt: skip
 
 
 def check_libfabric(gpus):
     tool = shutil.which("fi_info")
     if not tool:
-        return unchecked("libfabric", "fi_info is not on the PATH")
+        return check_opened("libfabric", "ofi", "device memory taken", LIBFABRIC_REMEDY, gpus)
     outcome = children.run([tool, "-l"], 30)
     if not outcome.good:
         return broken("libfabric", outcome.reason(), "run `fi_info -l` and read its message")
@@ -156,8 +173,7 @@ def check_libfabric(gpus):
     named = sorted({line.split()[-1] for line in takes.out.splitlines() if line.startswith("provider:")})
     if takes.good and named:
         return ok("libfabric", "%s; GPU memory: %s" % (text, ", ".join(named)))
-    return slow("libfabric", text + "; none takes GPU memory (FI_HMEM)", "install a libfabric that is configured with "
-                "--with-cuda, and on Slingshot the provider cxi or lnx")  # fmt: skip
+    return slow("libfabric", text + "; none takes GPU memory (FI_HMEM)", LIBFABRIC_REMEDY)
 
 
 def check_variables():

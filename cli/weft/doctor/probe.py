@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Probes that may crash, run in a process of their own: `python -m weft.doctor.probe gdrcopy|register`. One JSON line.
+# Probes that may crash, run in a process of their own: `python -m weft.doctor.probe gdrcopy|register|networks`.
+# One JSON line.
 import ctypes
 import json
 import os
 import sys
 import time
 
+from weft import library
 from weft.machine import cuda
 
 GPU_PAGE = 65536  # what gdrdrv and nvidia_peermem pin at a time
@@ -114,9 +116,15 @@ def release(verbs, region):
         verbs.ibv_dereg_mr(ctypes.c_void_p(region))
 
 
+def networks(path):
+    """What Weft's library at that path opens to reach other hosts: {"ucx": text, "ofi": text}."""
+    lines = [text for part, text in library.paths(load(path)) if part == "network"]
+    return dict(line.split(": ", 1) for line in lines)
+
+
 def main(words):
     try:
-        found = {"gdrcopy": gdrcopy, "register": register}[words[0]]()
+        found = {"gdrcopy": gdrcopy, "register": register, "networks": networks}[words[0]](*words[1:])
     except cuda.Unavailable as reason:
         found = {"error": str(reason)}
     print(json.dumps(found), flush=True)
