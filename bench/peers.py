@@ -35,14 +35,17 @@ JOBS = (
     Job("allreduce", "allreduce", 0, "8,32K,256K,1M", (), "latency_us"),
     Job("large allreduce", "allreduce", 0, "16M,256M", ("-i", "20", "-x", "12"), "latency_us"),
     Job("alltoall", "alltoall", 0, "8,64K,1M,16M", (), "latency_us"),
-    Job("allgather", "allgather", 0, "8,1M", (), "latency_us"),
+    Job("allgather", "allgather", 0, "8,256K,1M", (), "latency_us"),
     Job("bcast", "bcast", 0, "8,1M", (), "latency_us"),
-    Job("reduce_scatter", "reduce_scatter_block", 0, "8,1M", (), "latency_us"),
+    Job("reduce_scatter", "reduce_scatter_block", 0, "8,256K,1M", (), "latency_us"),
+    Job("large bcast", "bcast", 0, "256M", ("-i", "20", "-x", "12"), "latency_us"),
+    Job("large allgather", "allgather", 0, "64M", ("-i", "20", "-x", "12"), "latency_us"),
+    Job("large reduce_scatter", "reduce_scatter_block", 0, "64M", ("-i", "20", "-x", "12"), "latency_us"),
 )
 PAIR_JOBS = ("latency", "window", "both ways", "rate")
 HIGHER_IS_BETTER = ("bandwidth_mb_s", "messages_per_s")
 UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s", "messages_per_s": "messages/s"}
-# What Weft is to reach on H200: (column, point) -> figure. Pairs anywhere, collectives with 8 ranks.
+# What Weft is to reach on H200: (column, point) -> figure. Pairs anywhere, collectives with 4 ranks or more.
 BARS = {
     ("Weft", "latency 8"): 4.8, ("Weft", "latency 1K"): 5.5, ("Weft", "latency 8K"): 6.5,
     ("Weft", "latency 64K"): 7.0, ("Weft, lone", "latency 8"): 8.2, ("Weft, lone", "latency 64K"): 8.5,
@@ -53,6 +56,15 @@ BARS = {
     ("Weft", "allreduce 1M"): 24, ("Weft", "alltoall 8"): 7, ("Weft", "alltoall 64K"): 15,
     ("Weft", "alltoall 1M"): 35, ("Weft", "allgather 8"): 7, ("Weft", "bcast 8"): 7, ("Weft", "reduce_scatter 8"): 7,
 }  # fmt: skip
+
+# What Weft is to reach beside NCCL in the same run: the times' ratio, with 4 ranks or more. 256 KiB and 64 MiB a rank
+# are 1 and 256 MiB in all with 4 ranks.
+NCCL_BARS = {
+    "allreduce 16M": 0.85, "allreduce 256M": 1.0, "allgather 256K": 0.7, "bcast 1M": 0.7, "reduce_scatter 256K": 0.7,
+    "bcast 256M": 1.0, "allgather 64M": 0.9, "reduce_scatter 64M": 0.9,
+}  # fmt: skip
+LINK_GB_S = 396  # what a GPU of these takes in at most, measured
+ALLTOALL_BAR = 1.2  # times what the links need for 16 MiB from each other rank
 
 
 class Failure(Exception):
@@ -311,7 +323,8 @@ def nccl_peers(weft, folder):
         peer = weft_peer(name, weft, preload=words)
         peer.read = lambda facts, job, peer=peer: named_nccl(peer, facts, job, library)
         peers.append(peer)
-    peers[1].jobs = ("allreduce", "large allreduce", "allgather", "reduce_scatter")  # it has symmetric kernels
+    moved = ("allreduce", "allgather", "reduce_scatter")  # it has symmetric kernels for them
+    peers[1].jobs = moved + tuple("large " + name for name in moved)
     return peers
 
 
@@ -399,14 +412,18 @@ def compare(figures, jobs, gpus, bars=True):
             higher = job.field in HIGHER_IS_BETTER
             if others and "Weft" in values:
                 row["ratio"] = round(values["Weft"] / (max if higher else min)(others), 3)
-            row["bars"] = bars_of(values, point, higher) if bars and (job.name in PAIR_JOBS or gpus == 8) else []
+            row["bars"] = bars_of(values, point, higher, gpus) if bars and (job.name in PAIR_JOBS or gpus >= 4) else []
             rows.append(row)
     return rows
 
 
-def bars_of(values, point, higher):
+def bars_of(values, point, higher, gpus):
     found = []
-    for (column, name), bar in BARS.items():
+    bars = dict(BARS)
+    bars["Weft", "alltoall 16M"] = round(ALLTOALL_BAR * (gpus - 1) * 16 * MEBI / LINK_GB_S / 1e3, 1)
+    if "NCCL" in values and point in NCCL_BARS:
+        bars["Weft", point] = round(NCCL_BARS[point] * values["NCCL"], 1)
+    for (column, name), bar in bars.items():
         if name == point and column in values:
             met = values[column] >= bar if higher else values[column] <= bar
             found.append({"column": column, "bar": bar, "met": met})

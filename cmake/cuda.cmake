@@ -70,7 +70,7 @@ function(weft_cuda_cubins target source)
     DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py
     COMMENT "Compiling GPU kernels ${name}.cu for older drivers"
     VERBATIM)
-  set_source_files_properties(${stem}.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w")
+  set_source_files_properties(${stem}.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w" SKIP_PRECOMPILE_HEADERS TRUE)
   target_sources(${target} PRIVATE ${stem}.c)
   target_compile_definitions(${target} PRIVATE WEFT_HAVE_CUBINS=1)
 endfunction()
@@ -95,7 +95,7 @@ function(weft_cuda_fatbin target source)
     DEPFILE ${stem}.fatbin.d
     COMMENT "Compiling GPU kernels ${name}.cu"
     VERBATIM)
-  set_source_files_properties(${stem}.fatbin.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w")
+  set_source_files_properties(${stem}.fatbin.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w" SKIP_PRECOMPILE_HEADERS TRUE)
   target_sources(${target} PRIVATE ${stem}.fatbin.c)
   target_compile_definitions(${target} PRIVATE WEFT_HAVE_KERNELS=1)
 endfunction()

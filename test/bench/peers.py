@@ -94,6 +94,16 @@ class Figures(unittest.TestCase):
         self.assertFalse(rows["rate 8"]["bars"][0]["met"])
         self.assertEqual(rows["latency 1M"]["figures"], {})
 
+    def test_bars_of_collectives(self):
+        """With 4 ranks or more, beside NCCL of the same run and beside what the links need."""
+        jobs = [job for job in peers.JOBS if job.name in ("large allreduce", "alltoall")]
+        figures = {"Weft": {"allreduce 16M": [100.0], "alltoall 16M": [150.0]}, "NCCL": {"allreduce 16M": [110.0]}}
+        rows = {row["point"]: row["bars"] for row in peers.compare(figures, jobs, 4)}
+        self.assertEqual(rows["allreduce 16M"], [{"column": "Weft", "bar": 93.5, "met": False}])
+        self.assertEqual(rows["alltoall 16M"], [{"column": "Weft", "bar": 152.5, "met": True}])
+        rows = {row["point"]: row["bars"] for row in peers.compare(figures, jobs, 2)}
+        self.assertEqual(rows["allreduce 16M"], [])
+
     def test_points(self):
         large = next(job for job in peers.JOBS if job.name == "large allreduce")
         self.assertEqual(peers.points_of(large), {16 << 20: "allreduce 16M", 256 << 20: "allreduce 256M"})

@@ -3,6 +3,7 @@
 # Writes the tables of docs/performance.md from the results in bench/results, between its marks `<!-- figures: NAME -->`
 # and `<!-- end of figures -->`. With --check it writes nothing and fails when a table is stale.
 import argparse
+import functools
 import json
 import os
 import re
@@ -49,15 +50,16 @@ def host(root):
     return source + table(["row", *libraries, "Weft : better of the others"], rows)
 
 
-def peers(root):
-    """GPU memory beside Open MPI, UCX and NCCL."""
-    found = load(root, "peers-2.json")
+def peers(root, gpus):
+    """GPU memory beside Open MPI, UCX and NCCL, on so many GPUs of a host."""
+    name = "peers-%d.json" % gpus
+    found = load(root, name)
     columns = list(found["libraries"])
     rows = []
     for row in found["rows"]:
         figures = [number(row["figures"].get(column)) for column in columns]
         rows.append(["%s (%s)" % (row["point"], row["unit"]), *figures, number(row["ratio"])])
-    link = "[peers-2.json](../bench/results/peers-2.json)"
+    link = "[%s](../bench/results/%s)" % (name, name)
     source = "%d x %s, driver %s, %s, commit %s; medians of %d rounds (%s).\n\n" % (
         found["gpus"], found["gpu"], found["driver"], found["date"], found["commit"], found["rounds"], link,
     )  # fmt: skip
@@ -115,7 +117,10 @@ def size(count):
 
 FIELDS = {"latency": "latency_us", "bw": "bandwidth_mb_s", "allreduce": "latency_us"}
 UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s"}
-TABLES = {"host": host, "peers": peers, "jacobi": jacobi, "beside": beside}
+TABLES = {
+    "host": host, "jacobi": jacobi, "beside": beside,
+    "peers_2": functools.partial(peers, gpus=2), "peers_4": functools.partial(peers, gpus=4),
+}  # fmt: skip
 
 
 def rewrite(text, root):
