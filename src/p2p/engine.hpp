@@ -103,11 +103,14 @@ class Engine final : public core::Poller, private transport::Receiver {
   };
   using SentAt = std::array<uint64_t, transport::shm::kReadies>;
   struct Peer {
-    transport::Transport* transport = nullptr;    // null: this process
-    bool met = false;                             // the entry is made: Sparse
-    bool remote = false;                          // on another host: the transport is the network
-    bool lost = false;                            // and it is gone
-    uint64_t eager_max = 0;                       // as known now: payload that its transport takes at once
+    transport::Transport* transport = nullptr;  // null: this process
+    bool met = false;                           // the entry is made: Sparse
+    bool remote = false;                        // on another host: the transport is the network
+    bool lost = false;                          // and it is gone
+    uint64_t eager_max = 0;                     // as known now: payload that its transport takes at once
+    uint64_t eager_cap = UINT64_MAX;            // less where one copy by the kernel is quicker
+    uint64_t copy_ns = UINT64_MAX;              // quickest copy to it of 8 KiB, of so many timed (eager.cpp)
+    uint32_t copies_timed = 0;
     uint64_t eager_sent = 0, eager_credited = 0;  // unexpected bytes that the peer may hold for us
     uint64_t consumed = 0, reported = 0;          // the same, of theirs here
     std::unique_ptr<std::deque<Pending>> pending;
@@ -164,6 +167,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   void eager_arrived(uint32_t source, const Header& header, const std::byte* message);
   void announcement_arrived(uint32_t source, const ReadyToSend& rts, size_t size);
   static uint64_t eager_limit(uint32_t to, Peer& peer);
+  void copy_payload(std::byte* room, const void* from, uint64_t bytes, uint32_t to, Peer& peer);
+  void choose_limit(uint32_t to, Peer& peer);
   static void charge(Peer& peer, uint64_t bytes);
   void acknowledge(uint32_t to, uint64_t sender);
   void on_withdrawn(uint64_t sender);

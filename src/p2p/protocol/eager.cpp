@@ -2,7 +2,9 @@
 // Eager: header and data in one message; the send is complete when they are in the transport.
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/log.hpp"
 #include "base/trace.hpp"
 #include "device/bar.hpp"
 #include "p2p/engine.hpp"
@@ -11,14 +13,23 @@
 namespace weft::p2p {
 namespace {
 
-config::Size eager_max{
-    "p2p.eager_max", 16 << 10, 0, 16 << 10,
-    "Largest host message in bytes that is sent at once, without waiting for its receive."};
+config::Size eager_max{"p2p.eager_max", 16 << 10, 0, 16 << 10,
+                       "Largest host message in bytes that is sent at once, without waiting for its receive. "
+                       "Unless set, 4 KiB to peers of this "
+                       "host where the kernel's single copy is measured to be quicker."};
 
 config::Size remote_eager_max{
     "net.eager_max", 64 << 10, 0, 1 << 20,
     "Largest message in bytes to another host that is sent at once, if the network takes it."};
 constexpr size_t kMostBar = 4096;  // bytes of a message that the CPU reads from device memory
+
+// A message through shared memory is copied twice, by cores that may be far apart; read by the kernel, once,
+// after an announcement. Which is quicker above 4 KiB differs between machines by a factor of two either way
+// (bench/results/host-32.json), so that the first copies of that size to each peer are timed.
+constexpr uint64_t kAlwaysEager = 4096;  // bytes
+constexpr uint64_t kTimedSize = 8192;    // bytes for which the times are compared
+constexpr uint32_t kTimedCopies = 64;    // the first ones meet pages that nobody has touched
+constexpr uint64_t kAnnouncement = 500;  // ns that an announced message takes beside its copy
 
 }  // namespace
 
@@ -36,9 +47,35 @@ uint64_t eager_limit_of(uint64_t max_message) {
 /// Asks the transport anew: it may take larger messages than before.
 uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
   const size_t most = peer.transport->max_message(to);
-  peer.eager_max =
-      peer.remote ? std::min<uint64_t>(remote_eager_max, most - sizeof(EagerSync)) : eager_limit_of(most);
+  peer.eager_max = peer.remote ? std::min<uint64_t>(remote_eager_max, most - sizeof(EagerSync))
+                               : std::min(eager_limit_of(most), peer.eager_cap);
   return peer.eager_max;
+}
+
+/// Into a message to the peer; timed, the first times that it matters.
+void Engine::copy_payload(std::byte* room, const void* from, uint64_t bytes, uint32_t to, Peer& peer) {
+  if (bytes <= kAlwaysEager || peer.copies_timed == kTimedCopies) [[likely]]
+    return copy_small(room, from, bytes);
+  const uint64_t begin = monotonic_ns();
+  std::memcpy(room, from, bytes);
+  peer.copy_ns = std::min(peer.copy_ns, (monotonic_ns() - begin) * kTimedSize / bytes);
+  if (++peer.copies_timed == kTimedCopies) choose_limit(to, peer);
+}
+
+/// Unless the setting says so: messages above 4 KiB are announced to a peer when a read by the kernel costs
+/// less than the second copy.
+void Engine::choose_limit(uint32_t to, Peer& peer) {
+  if (peer.remote || eager_max.origin != config::Origin::standard) return;
+  const auto call = shm_->get_cost(to);
+  if (!call.ok()) return;
+  const bool announced = peer.copy_ns > *call + kAnnouncement;
+  if (announced) peer.eager_cap = peer.eager_max = kAlwaysEager;
+  log::write(
+      log::Level::debug,
+      "p2p: host messages to process %u are announced above %llu bytes: a copy of 8 KiB takes %llu ns, "
+      "a read by the kernel %llu",
+      to, static_cast<unsigned long long>(peer.eager_max), static_cast<unsigned long long>(peer.copy_ns),
+      static_cast<unsigned long long>(*call));
 }
 
 bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
@@ -56,7 +93,7 @@ bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communic
   count_sent(peer, {context, comm.rank(), tag});
   *reinterpret_cast<Header*>(room) = {Type::eager, 0,           0,  static_cast<uint32_t>(bytes),
                                       context,     comm.rank(), tag};
-  copy_small(room + sizeof(Header), buffer.address, bytes);
+  copy_payload(room + sizeof(Header), buffer.address, bytes, to, peer);
   peer.transport->commit(to, sizeof(Header) + bytes);
   return true;
 }
@@ -72,6 +109,8 @@ bool Engine::try_eager(Transfer& t) {
   if (sync) reinterpret_cast<EagerSync*>(room)->sender = reinterpret_cast<uint64_t>(&t);
   if (t.crossing) [[unlikely]]
     std::memcpy(room + head, t.crossing->packed.get(), t.bytes);
+  else if (t.contiguous)
+    copy_payload(room + head, t.data(), t.bytes, t.peer, peer);
   else if (t.bytes != 0)
     t.pack(0, room + head, t.bytes);
   peer.transport->commit(t.peer, head + t.bytes);

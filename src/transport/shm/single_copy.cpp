@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -72,6 +73,17 @@ Status Shm::probe(Peer peer) {
   if (found != area.probe_value.load(std::memory_order_relaxed))
     return Error(Errc::unsupported, "process_vm_readv reads another process (separate PID namespaces)");
   return {};
+}
+
+Result<uint64_t> Shm::get_cost(Peer peer) {
+  WEFT_TRY(can_get(peer));
+  uint64_t least = UINT64_MAX;
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t begin = monotonic_ns();
+    WEFT_TRY(probe(peer));
+    least = std::min(least, monotonic_ns() - begin);
+  }
+  return least;
 }
 
 Status Shm::get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote) {
