@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A GPU that fails in the middle of a staged send: both sides get an error, nobody waits, and traffic goes
-// on. Emulated driver only.
+// A GPU that fails in the middle of a staged send: both sides get an error, nobody waits, the buffer is not
+// read any more when the send returns, and traffic goes on. Emulated driver only.
 #include <mpi.h>
 
 #include <cstdio>
@@ -50,6 +50,30 @@ void exchange(Kind to, const char* fault, bool fails) {
   }
 }
 
+// A chunk is refused while others are being packed: the buffer may be freed when the send returns, so that
+// must have ended. Streams run so late that it returns earlier only if it does not wait for them.
+void refused_while_packing(const char* fault) {
+  constexpr unsigned kLate = 20'000;  // us
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    Buffer out(Kind::pool, kBytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    weft::test::cuda().fail(fault);
+    weft::test::cuda().delay(kLate);
+    const double begin = MPI_Wtime();
+    expect(class_of(MPI_Send(out.data(), kBytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD)) == MPI_SUCCESS, 0,
+           "the send succeeded");
+    expect(MPI_Wtime() - begin > kLate * 1e-6 / 2, 1, "the send waited for its packing");
+    weft::test::cuda().delay(30);
+    weft::test::cuda().fail("");
+  } else {
+    Buffer in(Kind::device, kBytes, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect(class_of(MPI_Recv(in.data(), kBytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE)),
+           MPI_ERR_OTHER, "class of the receive");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,6 +88,11 @@ int main(int argc, char** argv) {
     exchange(to, "cuMemcpyAsync:1:1", true);
     exchange(to, "cuMemcpyAsync:3:1", true);
     exchange(to, "", false);
+  }
+  for (int i = 0; i < 4; ++i) {  // chunks take turns on two streams, as they happen to come back
+    refused_while_packing("cuMemcpyAsync:2:1");
+    refused_while_packing("cuMemcpyAsync:3:1");
+    exchange(Kind::device, "", false);
   }
   exchange(Kind::host, "op:2:700", true);  // ends the sender's context
   int out = rank, in = -1;

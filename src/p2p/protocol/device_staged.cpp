@@ -44,6 +44,7 @@ bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend&
     if (moved) moved = upload(t, chunk, offset, n);
     if (!moved) {
       if (offset == 0) return false;
+      settle(t);
       finish_sender(source, rts.sender);
       complete(t, std::move(moved).error());
       return true;

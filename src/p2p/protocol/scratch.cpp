@@ -119,7 +119,7 @@ void Engine::offer(const Transfer& t, ScratchSend::Chunk& chunk) {
 }
 
 // The send fails; the receiver is told, and fetches nothing more. Chunks that it may be fetching come back as
-// usual.
+// usual; packing that is under way ends first, since it reads the buffer and writes to chunks.
 bool Engine::fail_scratch(Transfer& t, Error error) {
   ScratchChunk message{};
   message.type = Type::scratch_ready;
@@ -129,9 +129,10 @@ bool Engine::fail_scratch(Transfer& t, Error error) {
   post_control(t.peer, &message, sizeof message);
   t.outcome = std::move(error);
   t.scratch->next = t.bytes;
-  std::erase_if(t.scratch->chunks, [&](const ScratchSend::Chunk& chunk) {
+  std::erase_if(t.scratch->chunks, [&](ScratchSend::Chunk& chunk) {
     if (chunk.offered) return false;
-    t.moved += chunk.size;  // never offered: nobody gives it back
+    (void)device::wait(chunk.packed);  // the error is known already
+    t.moved += chunk.size;             // never offered: nobody gives it back
     t.scratch->area->free.push_back(chunk.number);
     return true;
   });
