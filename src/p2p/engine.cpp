@@ -197,16 +197,21 @@ Header Engine::header(const Transfer& t, Type type, uint64_t length) const {
   return h;
 }
 
-void Engine::post_control(uint32_t to, const void* message, size_t size) {
-  Peer& peer = peers_[to];
-  if (!blocked(peer)) {
-    if (std::byte* room = peer.transport->reserve(to, size)) {
-      std::memcpy(room, message, size);
-      peer.transport->commit(to, size);
-      return;
-    }
-  }
-  std::memcpy(wait_for_room(to, Pending{nullptr, size, {}}).control, message, size);
+bool Engine::try_control(uint32_t to, const void* message, size_t size, uint64_t exposed) {
+  transport::Transport& transport = *peers_[to].transport;
+  std::byte* const room = transport.reserve(to, size);
+  if (room == nullptr) return false;
+  std::memcpy(room, message, size);
+  if (exposed != 0) [[unlikely]]
+    network_->announce(to, size, exposed);
+  else
+    transport.commit(to, size);
+  return true;
+}
+
+void Engine::post_control(uint32_t to, const void* message, size_t size, uint64_t exposed) {
+  if (!blocked(peers_[to]) && try_control(to, message, size, exposed)) return;
+  std::memcpy(wait_for_room(to, Pending{nullptr, size, exposed, {}}).control, message, size);
 }
 
 Engine::Pending& Engine::wait_for_room(uint32_t to, Pending item) {
@@ -218,7 +223,7 @@ Engine::Pending& Engine::wait_for_room(uint32_t to, Pending item) {
 
 void Engine::enqueue(uint32_t to, Transfer& t) {
   t.state = Transfer::State::queued;
-  wait_for_room(to, Pending{&t, 0, {}});
+  wait_for_room(to, Pending{&t, 0, 0, {}});
 }
 
 bool Engine::flush(uint32_t to) {
@@ -228,11 +233,8 @@ bool Engine::flush(uint32_t to) {
     Pending& item = peer.pending->front();
     if (item.transfer != nullptr) {
       if (!try_eager(*item.transfer)) return moved;
-    } else {
-      std::byte* room = peer.transport->reserve(to, item.size);
-      if (room == nullptr) return moved;
-      std::memcpy(room, item.control, item.size);
-      peer.transport->commit(to, item.size);
+    } else if (!try_control(to, item.control, item.size, item.exposed)) {
+      return moved;
     }
     peer.pending->pop_front();
     moved = true;
@@ -342,9 +344,10 @@ Message* Engine::find(const match::Key& wanted) const {
 
 void Engine::discard(Message& message) {
   if (message.type == Type::eager_sync) acknowledge(message.peer, message.sender);
-  if (message.type == Type::ready_to_send)
+  if (message.type == Type::ready_to_send) {
+    decline(message.peer, *reinterpret_cast<const ReadyToSend*>(message.data()));
     finish_sender(message.peer, message.sender);
-  else
+  } else
     consumed(message.peer, message.size);
   dispose(message);
 }

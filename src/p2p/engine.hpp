@@ -99,6 +99,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   struct Pending {       // waits for room in the transport
     Transfer* transfer;  // an eager send; or null: a control message
     size_t size = 0;
+    uint64_t exposed = 0;  // the buffer that it announces, if any
     alignas(8) std::byte control[kMaxControl];
   };
   using SentAt = std::array<uint64_t, transport::shm::kReadies>;
@@ -153,7 +154,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void meet(void* engine, uint32_t id, Peer& peer);
   bool poll_network(bool moved);
   Pending& wait_for_room(uint32_t to, Pending item);
-  void post_control(uint32_t to, const void* message, size_t size);
+  bool try_control(uint32_t to, const void* message, size_t size, uint64_t exposed);
+  /// `exposed`: a buffer whose key the message brings to another host.
+  void post_control(uint32_t to, const void* message, size_t size, uint64_t exposed = 0);
   void enqueue(uint32_t to, Transfer& t);
   bool flush(uint32_t to);
   bool poll_streams();
@@ -268,6 +271,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   void announce_remote(Transfer& t);
   [[nodiscard]] bool pack_small(Transfer& t, Peer& peer);
   bool get_remote(Transfer& t, const ReadyToSend& rts);
+  void decline(uint32_t source, const ReadyToSend& rts);
   void ask_offers(Transfer& t, uint64_t sender);
   void activate(Transfer& t);
   void activate_waiting();

@@ -61,6 +61,11 @@ class Network : public Transport {
   [[nodiscard]] virtual bool takes(const device::Memory& memory) const = 0;
   /// Makes `buffer` readable by `peer` until conceal(); `key` has room for kMaxKey bytes.
   [[nodiscard]] virtual Result<Exposed> expose(Peer peer, const Buffer& buffer, std::byte* key) = 0;
+  /// commit() of a message that brings the peer the key of exposed buffer `id`. The network may send the way
+  /// to the data along: a fetch of all of it then does not wait for this process.
+  virtual void announce(Peer peer, size_t size, uint64_t /*id*/) { commit(peer, size); }
+  /// What the peer announced will not be fetched; not to be called once a fetch of it has begun.
+  virtual void decline(Peer /*peer*/, std::span<const std::byte> /*key*/) {}
   /// The peer has fetched what it wanted, or is gone. The memory is the owner's again.
   virtual void conceal(uint64_t id) = 0;
   /// Reads bytes [offset, offset + local.length) of what `key` exposes; they are in place when `done` fires.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The last rank dies, on another host: what rank 0 has under way with it ends with MPI_ERR_PROC_ABORTED
 // within five seconds, and so do operations that begin later; the others go on. usage: death
-// receive|any|send|fresh|probe|traffic|cable [closed]; "closed": its connections end, the process does not.
-// Else it is killed: start each rank by outlive.sh, which hides that from the launcher.
+// receive|any|send|acquainted|fresh|probe|traffic|cable [closed]; "acquainted": a send after large messages;
+// "closed": its connections end, the process does not. Else it is killed: start each rank by outlive.sh,
+// which hides that from the launcher.
 #include <mpi.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -85,7 +86,7 @@ static void wait_for_the_end(const char* way, int last, char* data) {
   double begin = MPI_Wtime();
   if (strcmp(way, "traffic") == 0)
     code = exchange_for_ever(last, data, &begin);
-  else if (strcmp(way, "send") == 0)
+  else if (strcmp(way, "send") == 0 || strcmp(way, "acquainted") == 0)
     code = MPI_Ssend(data, kLarge, MPI_CHAR, last, 1, MPI_COMM_WORLD);
   else if (strcmp(way, "probe") == 0)
     code = MPI_Probe(last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -111,6 +112,13 @@ int main(int argc, char** argv) {
   if (!fresh && (rank == 0 || rank == last))
     MPI_Sendrecv(&number, 1, MPI_INT, last - rank, 0, &other, 1, MPI_INT, last - rank, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
+  if (strcmp(argv[1], "acquainted") == 0 && (rank == 0 || rank == last)) {
+    char *out = calloc(kPiece, 1), *in = calloc(kPiece, 1);
+    MPI_Sendrecv(out, kPiece, MPI_CHAR, last - rank, 0, in, kPiece, MPI_CHAR, last - rank, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    free(out);
+    free(in);
+  }
   if (rank == last) {
     double never;
     if (strcmp(argv[1], "cable") != 0 && argc < 3) die_later();

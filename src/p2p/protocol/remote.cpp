@@ -94,7 +94,14 @@ void Engine::announce_remote(Transfer& t) {
     size += key.sent_size();
   }
   t.state = Transfer::State::announced;
-  post_control(t.peer, room, size);
+  post_control(t.peer, room, size, t.crossing->exposed);
+}
+
+/// What `rts` announces will not be fetched.
+void Engine::decline(uint32_t source, const ReadyToSend& rts) {
+  if (!peers_[source].remote || (rts.flags & ReadyToSend::kKey) == 0) return;
+  const auto& key = *reinterpret_cast<const Key*>(&rts + 1);
+  network_->decline(source, {key.bytes, key.size});
 }
 
 // Receiver. False: the sender has to pack, or to copy down from its GPU.

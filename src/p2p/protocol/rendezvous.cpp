@@ -51,6 +51,7 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
   t.remote = rts.sender;
   if (rts.bytes > t.bytes) {
     t.completion.bytes = t.bytes;
+    decline(source, rts);
     finish_sender(source, rts.sender);
     return complete(t, truncation_error(t));
   }
@@ -197,6 +198,8 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
   if (found != nullptr) {
     unexpected_.remove(*found);
     if (found->type == Type::eager_sync) consumed(source, found->size);
+    if (found->type == Type::ready_to_send)
+      decline(source, *reinterpret_cast<const ReadyToSend*>(found->data()));
     dispose(*found);
     if (source == instance.self) return on_withdrawn(request.sender);
   }

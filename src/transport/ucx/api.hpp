@@ -146,6 +146,7 @@ inline Code error_in(const void* result) {
     (Endpoint, unsigned id, const void* header, size_t header_size, const void* data, size_t count,    \
      const Operation*))                                                                                \
   X(void*, ucp_am_recv_data_nbx, (Worker, void* descriptor, void* to, size_t count, const Operation*)) \
+  X(void, ucp_am_data_release, (Worker, void* descriptor))                                             \
   X(Code, ucp_request_check_status, (void* request))                                                   \
   X(void, ucp_request_free, (void* request))                                                           \
   X(const char*, ucs_status_string, (Code))

@@ -2,6 +2,7 @@
 // Exposed buffers and fetches: pull, and the rendezvous that answers it.
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "device/copy.hpp"
@@ -13,6 +14,24 @@ namespace weft::transport::ucx {
 using api::Code;
 using api::Operation;
 
+namespace {
+
+uint64_t name_in(std::span<const std::byte> key) {
+  uint64_t exposed = 0;
+  std::memcpy(&exposed, key.data(), std::min(key.size(), sizeof exposed));
+  return exposed;
+}
+
+}  // namespace
+
+/// What `slot` sends may be GPU memory: progress() needs its context then.
+void Ucx::use_gpu(Slot& slot, const device::Memory& memory) {
+  if (!takes(memory)) return;
+  slot.gpu = true;
+  ++gpu_operations_;
+  gpu_ = memory;
+}
+
 Result<Exposed> Ucx::expose(Peer peer, const Buffer& buffer, std::byte* key) {
   const uint64_t id = ++last_exposed_;
   exposures_.emplace(id, Exposure{peer, buffer});
@@ -20,11 +39,63 @@ Result<Exposed> Ucx::expose(Peer peer, const Buffer& buffer, std::byte* key) {
   return Exposed{id, sizeof id};
 }
 
+// The message is the header of a rendezvous of the buffer, so the peer can fetch without asking. It does not
+// count among those on their way out: it stays until the peer has fetched. Not the first one: UCX then asks
+// the peer for its name of the connection, and where that waits it does not see the peer's end. A pull is
+// sent by a peer that answers.
+void Ucx::announce(Peer peer, size_t size, uint64_t id) {
+  const size_t head_size = sizeof(AnnounceHead) + size;
+  if (!link_of(peer).acquainted || head_size > std::min(max_head_, reserved_->room))
+    return commit(peer, size);
+  Slot* slot = std::exchange(reserved_, nullptr);
+  if (!number(slot)) return;
+  std::memmove(slot->data + sizeof(AnnounceHead), slot->data, size);
+  new (slot->data) AnnounceHead{slot->message, id};
+  const Buffer& buffer = exposures_.find(id)->second.buffer;
+  use_gpu(*slot, buffer.memory);
+  const device::Current current(buffer.memory);
+  send(slot, kAnnounceId, head_size, buffer.address, buffer.length, Operation::kRendezvous,
+       type_of(buffer.memory));
+}
+
+Code Ucx::on_announcement(const void* header, size_t header_size, void* data, size_t size, bool rendezvous) {
+  AnnounceHead head;
+  std::memcpy(&head, header, sizeof head);
+  if (head.message.source >= links_.size()) return Code::ok;
+  Link& link = link_of(head.message.source);
+  // Data that came along are ignored: a fetch pulls them then.
+  if (rendezvous) link.announced.insert_or_assign(head.exposed, Announced{data, size});
+  arriving_ = rendezvous ? data : nullptr;
+  take_message(head.message, static_cast<const std::byte*>(header) + sizeof head, header_size - sizeof head);
+  arriving_ = nullptr;
+  return rendezvous && link.announced.contains(head.exposed) ? Code::in_progress : Code::ok;
+}
+
+std::optional<Announced> Ucx::take_announced(Link& link, uint64_t exposed) {
+  const auto found = link.announced.find(exposed);
+  if (found == link.announced.end()) return {};
+  const Announced announced = found->second;
+  link.announced.erase(found);
+  return announced;
+}
+
+/// The sender's rendezvous ends without data.
+void Ucx::release(void* descriptor) {
+  if (descriptor != arriving_) api_.ucp_am_data_release(worker_, descriptor);
+}
+
+void Ucx::release_announced(Link& link) {
+  for (const auto& [exposed, announced] : std::exchange(link.announced, {})) release(announced.descriptor);
+}
+
+void Ucx::decline(Peer peer, std::span<const std::byte> key) {
+  if (const auto announced = take_announced(link_of(peer), name_in(key))) release(announced->descriptor);
+}
+
 void Ucx::fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, uint64_t offset,
                 Completion& done) {
   Link& link = link_of(peer);
-  uint64_t exposed = 0;
-  std::memcpy(&exposed, key.data(), std::min(key.size(), sizeof exposed));
+  const uint64_t exposed = name_in(key);
   const uint64_t id = ++last_fetch_;
   Fetch& fetch =
       *fetches_.emplace(id, std::make_unique<Fetch>(Fetch{this, &link, id, local, &done})).first->second;
@@ -37,6 +108,10 @@ void Ucx::fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, 
     // A failing link ends it by settle().
     if (link.state == Link::State::lost) end(fetch, Error(Errc::proc_aborted, link.reason));
     return;
+  }
+  if (const auto announced = take_announced(link, exposed)) {
+    if (offset == 0 && local.length == announced->size) return receive(fetch, announced->descriptor);
+    release(announced->descriptor);
   }
   Slot* slot = take_slot(link, 0);
   slot->pull = {self_, 0, id, exposed, offset, local.length};
@@ -57,11 +132,7 @@ Code Ucx::on_pull(const PullHead& pull) {
   }
   const Buffer& buffer = found->second.buffer;
   slot->data_head.good = 1;
-  if (takes(buffer.memory)) {
-    slot->gpu = true;
-    ++gpu_operations_;
-    gpu_ = buffer.memory;
-  }
+  use_gpu(*slot, buffer.memory);
   const device::Current current(buffer.memory);
   send(slot, kDataId, sizeof(DataHead), buffer.address + pull.offset, pull.length, Operation::kRendezvous,
        type_of(buffer.memory));
@@ -77,16 +148,23 @@ Code Ucx::on_data(const DataHead& head, void* data, size_t size, bool rendezvous
                                        " does not have the buffer (any more) that it has announced"));
     return Code::ok;
   }
-  const device::Memory memory = fetch.local.memory;
-  if (!rendezvous) {
-    Status copied;
-    if (takes(memory))
-      copied = device::copy(fetch.local.address, memory, data, {}, size);
-    else
-      std::memcpy(fetch.local.address, data, size);
-    end(fetch, std::move(copied));
+  if (rendezvous) {
+    receive(fetch, data);
     return Code::ok;
   }
+  const device::Memory memory = fetch.local.memory;
+  Status copied;
+  if (takes(memory))
+    copied = device::copy(fetch.local.address, memory, data, {}, size);
+  else
+    std::memcpy(fetch.local.address, data, size);
+  end(fetch, std::move(copied));
+  return Code::ok;
+}
+
+/// Lets UCX move the data of a rendezvous into place.
+void Ucx::receive(Fetch& fetch, void* descriptor) {
+  const device::Memory memory = fetch.local.memory;
   fetch.receiving = true;
   Operation operation{};
   operation.mask = Operation::kCallback | Operation::kUser | Operation::kMemoryType;
@@ -94,12 +172,12 @@ Code Ucx::on_data(const DataHead& head, void* data, size_t size, bool rendezvous
   operation.user = &fetch;
   operation.memory_type = type_of(memory);
   const device::Current current(memory);
-  void* request = api_.ucp_am_recv_data_nbx(worker_, data, fetch.local.address, size, &operation);
+  void* request =
+      api_.ucp_am_recv_data_nbx(worker_, descriptor, fetch.local.address, fetch.local.length, &operation);
   if (request == nullptr)
     end(fetch, {});
   else if (api::is_error(request))
     end(fetch, failure("receiving a message", api::error_in(request)));
-  return Code::ok;
 }
 
 void Ucx::on_received(void* request, Code status, size_t, void* user) {

@@ -67,6 +67,7 @@ Status Ucx::open_endpoint(Link& link) {
     return failure("ucp_ep_create", code);
   }
   link.state = Link::State::open;
+  link.acquainted = false;
   return {};
 }
 
@@ -97,6 +98,7 @@ void Ucx::close_endpoint(Link& link) {
 /// there is nothing more to it.
 void Ucx::settle(Link& link, Receiver& receiver) {
   close_endpoint(link);
+  release_announced(link);
   const bool late = monotonic_ns() > link.deadline;
   std::vector<Fetch*> theirs;
   for (const auto& [id, fetch] : fetches_)

@@ -32,7 +32,7 @@ Slot* Ucx::take_slot(Link& link, size_t room) {
     slot->room = bytes;
   }
   slot->link = &link;
-  slot->gpu = slot->counted = false;
+  slot->gpu = slot->bulk = slot->counted = false;
   return slot;
 }
 
@@ -51,12 +51,20 @@ std::byte* Ucx::reserve(Peer peer, size_t size) {
   return reserved_->data;
 }
 
+/// The next of its link. False: the peer is gone, and so is the slot.
+bool Ucx::number(Slot* slot) {
+  if (!connect(*slot->link)) {
+    give_slot(slot);
+    return false;
+  }
+  slot->message = {self_, MessageHead::kPlain, slot->link->sent++};
+  slot->link->told_goodbye = false;
+  return true;
+}
+
 void Ucx::commit(Peer, size_t size) {
   Slot* slot = std::exchange(reserved_, nullptr);
-  slot->message = {self_, MessageHead::kPlain, slot->link->sent};
-  if (!connect(*slot->link)) return give_slot(slot);
-  ++slot->link->sent;
-  slot->link->told_goodbye = false;
+  if (!number(slot)) return;
   slot->counted = true;
   out_ += slot->room;
   slot->link->out += slot->room;
@@ -69,11 +77,12 @@ void Ucx::send(Slot* slot, unsigned id, size_t head_size, const void* data, size
   Operation operation{};
   operation.mask = Operation::kCallback | Operation::kUser | Operation::kFlags | Operation::kMemoryType;
   operation.flags = flags;
+  slot->bulk = flags == Operation::kRendezvous;
   operation.send = on_sent;
   operation.user = slot;
   operation.memory_type = type;
-  void* request =
-      api_.ucp_am_send_nbx(slot->link->endpoint, id, &slot->message, head_size, data, size, &operation);
+  const void* head = id == kAnnounceId ? static_cast<const void*>(slot->data) : &slot->message;
+  void* request = api_.ucp_am_send_nbx(slot->link->endpoint, id, head, head_size, data, size, &operation);
   if (request != nullptr && !api::is_error(request)) return;
   const Code code = request == nullptr ? Code::ok : api::error_in(request);
   on_sent(nullptr, code, slot);
@@ -85,6 +94,7 @@ void Ucx::on_sent(void* request, Code status, void* user) {
   if (request != nullptr) ucx.api_.ucp_request_free(request);
   if (status != Code::ok && status != Code::canceled)
     ucx.fail(*slot->link, ucx.api_.ucs_status_string(status));
+  if (slot->bulk && status == Code::ok) slot->link->acquainted = true;
   if (slot->gpu) --ucx.gpu_operations_;
   if (slot->counted) {
     ucx.out_ -= slot->room;
@@ -106,21 +116,21 @@ void Ucx::goodbye(Link& link) {
 Code Ucx::on_message(const void* header, const void* data, size_t size) {
   MessageHead head;
   std::memcpy(&head, header, sizeof head);
-  if (head.source >= links_.size()) return Code::ok;
+  if (head.source < links_.size()) take_message(head, data, size);
+  return Code::ok;
+}
+
+/// Delivers it, or keeps it until its turn.
+void Ucx::take_message(const MessageHead& head, const void* data, size_t size) {
   Link& link = link_of(head.source);
-  if (receiver_ != nullptr && head.sequence == link.delivered && link.early.empty()) [[likely]] {
-    deliver(link, head.kind, static_cast<const std::byte*>(data), size);
-    return Code::ok;
-  }
-  auto& kept = link.early[head.sequence];
-  kept.resize(sizeof(uint64_t) + size);
-  std::memcpy(kept.data(), &head.kind, sizeof head.kind);
-  if (size != 0) std::memcpy(kept.data() + sizeof(uint64_t), data, size);
+  const auto* bytes = static_cast<const std::byte*>(data);
+  if (receiver_ != nullptr && head.sequence == link.delivered && link.early.empty()) [[likely]]
+    return deliver(link, head.kind, bytes, size);
+  link.early[head.sequence] = {head.kind, {bytes, bytes + size}};
   if (receiver_ != nullptr)
     deliver_early(link);
   else if (head.sequence == link.delivered)
     held_.push_back(&link);
-  return Code::ok;
 }
 
 void Ucx::deliver(Link& link, uint32_t kind, const std::byte* data, size_t size) {
@@ -137,11 +147,9 @@ void Ucx::deliver(Link& link, uint32_t kind, const std::byte* data, size_t size)
 
 void Ucx::deliver_early(Link& link) {
   while (!link.early.empty() && link.early.begin()->first == link.delivered) {
-    const std::vector<std::byte> kept = std::move(link.early.begin()->second);
+    const Early kept = std::move(link.early.begin()->second);
     link.early.erase(link.early.begin());
-    uint32_t kind = 0;
-    std::memcpy(&kind, kept.data(), sizeof kind);
-    deliver(link, kind, kept.data() + sizeof(uint64_t), kept.size() - sizeof(uint64_t));
+    deliver(link, kept.kind, kept.data.data(), kept.data.size());
   }
 }
 

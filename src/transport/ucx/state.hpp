@@ -2,6 +2,7 @@
 // The UCX network's state; its members are grouped by file: ucx.cpp (life, progress), links.cpp,
 // messages.cpp, bulk.cpp. Callbacks of UCX come from progress() only and never call it.
 #pragma once
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +50,8 @@ class Ucx final : public Network {
     return memory.kind == device::MemoryKind::cuda_device && (memory_types_ >> api::kCuda & 1) != 0;
   }
   [[nodiscard]] Result<Exposed> expose(Peer peer, const Buffer& buffer, std::byte* key) override;
+  void announce(Peer peer, size_t size, uint64_t id) override;
+  void decline(Peer peer, std::span<const std::byte> key) override;
   void conceal(uint64_t id) override { exposures_.erase(id); }
   void fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, uint64_t offset,
              Completion& done) override;
@@ -86,13 +89,21 @@ class Ucx final : public Network {
   void give_slot(Slot* slot);
   void send(Slot* slot, unsigned id, size_t head_size, const void* data, size_t size, uint32_t flags,
             int type);
+  bool number(Slot* slot);
   void goodbye(Link& link);
 
   api::Code on_message(const void* header, const void* data, size_t size);
+  void take_message(const MessageHead& head, const void* data, size_t size);
+  api::Code on_announcement(const void* header, size_t header_size, void* data, size_t size, bool rendezvous);
   api::Code on_pull(const PullHead& pull);
   api::Code on_data(const DataHead& head, void* data, size_t size, bool rendezvous);
   void deliver(Link& link, uint32_t kind, const std::byte* data, size_t size);
   void deliver_early(Link& link);
+  void receive(Fetch& fetch, void* descriptor);
+  std::optional<Announced> take_announced(Link& link, uint64_t exposed);
+  void release(void* descriptor);
+  void use_gpu(Slot& slot, const device::Memory& memory);
+  void release_announced(Link& link);
   void end(Fetch& fetch, Status outcome);
   void fire_ended();
   unsigned progress();
@@ -122,6 +133,8 @@ class Ucx final : public Network {
   std::vector<Ended> ended_;        // to be fired by poll()
   Receiver* receiver_ = nullptr;    // while poll() runs
   size_t delivered_ = 0;            // in this poll()
+  void* arriving_ = nullptr;        // descriptor whose callback runs: UCX releases it itself
+  size_t max_head_ = 0;             // bytes of an active message's header
   device::Memory gpu_;              // used last
   uint32_t gpu_operations_ = 0;     // under way
   std::vector<std::byte> aligned_;  // for messages that UCX has at odd places

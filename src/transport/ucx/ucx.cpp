@@ -75,6 +75,7 @@ Status Ucx::create_worker() {
   size_t length = 0;
   if (Code code = api_.ucp_worker_get_address(worker_, &address, &length); code != Code::ok)
     return failure("ucp_worker_get_address", code);
+  max_head_ = attributes.max_am_header;
   address_.assign(static_cast<const char*>(address), length);
   api_.ucp_worker_release_address(worker_, address);
   return {};
@@ -108,7 +109,12 @@ Status Ucx::listen() {
             std::memcpy(&head, header, sizeof head);
             const bool rendezvous = (arrival->attributes & api::Arrival::kRendezvous) != 0;
             return static_cast<Ucx*>(self)->on_data(head, data, size, rendezvous);
-          })};
+          }),
+      set(kAnnounceId, [](void* self, const void* header, size_t header_size, void* data, size_t size,
+                          const api::Arrival* arrival) {
+        const bool rendezvous = (arrival->attributes & api::Arrival::kRendezvous) != 0;
+        return static_cast<Ucx*>(self)->on_announcement(header, header_size, data, size, rendezvous);
+      })};
   for (const Code code : codes)
     if (code != Code::ok) return failure("ucp_worker_set_am_recv_handler", code);
   return {};
@@ -190,6 +196,7 @@ void Ucx::close() {
   if (worker_ != nullptr) {
     std::vector<void*> requests;
     for (const auto& link : links_) {
+      if (link) release_announced(*link);
       if (!link || link->endpoint == nullptr) continue;
       Operation operation{};
       void* request = api_.ucp_ep_close_nbx(std::exchange(link->endpoint, nullptr), &operation);
