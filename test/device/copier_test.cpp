@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 
 #include "../reference/draw.hpp"
 #include "cuda_test_support.hpp"
+#include "device/pinned.hpp"
 
 namespace weft::test {
 namespace {
@@ -98,6 +100,35 @@ TEST_F(CopierTest, ListsCloseTogether) {
   randomized::Draw draw(2);
   for (unsigned i = 0; i < 40; ++i) lists.round(i, draw);
   RecordProperty("served", std::to_string(lists.counters().served));
+}
+
+/// A few bytes from staging memory, which travel with the command, and some more, which do not.
+TEST_F(CopierTest, FewBytesFromStagingMemory) {
+  constexpr size_t kPart = 32, kParts = 16, kRounds = 100;
+  const Buffer to(Kind::device, kParts * kPart);
+  const Memory dst = to.memory();
+  auto pinned = device::lease_pinned(dst);
+  ASSERT_OK(pinned);
+  randomized::Draw draw(3);
+  for (unsigned i = 0; i < kRounds; ++i) {
+    auto expected = to.read();
+    const auto sent = pattern(kParts * kPart, i);
+    std::memcpy(pinned->data(), sent.data(), sent.size());
+    std::vector<device::Ticket> tickets;
+    for (size_t part = 0; part < kParts; ++part) {
+      const size_t n = 1 + draw.number() % 12, at = part * kPart + draw.number() % (kPart - n);
+      std::copy_n(sent.begin() + static_cast<long>(at), n, expected.begin() + static_cast<long>(at));
+      auto ticket =
+          device::copy_async(to.data() + at, dst, pinned->data() + at, pinned->memory(), n, device::Lane::in);
+      ASSERT_OK(ticket);
+      tickets.push_back(std::move(*ticket));
+    }
+    for (device::Ticket& ticket : tickets) ASSERT_OK(device::wait(ticket));
+    ASSERT_EQ(to.read(), expected) << "round " << i;
+  }
+  if (cuda().emulated() && std::getenv("WEFT_GPU_COPIER") != nullptr) {
+    EXPECT_GT(device::copier_counters(dst).served, 0u);
+  }
 }
 
 }  // namespace

@@ -160,12 +160,22 @@ class Copier : public Kernel {
   bool serve(const uint32_t* words) {
     const uint64_t src = address(words, contract::Command::src_low);
     const uint32_t count = words[contract::Command::items];
+    if (count == contract::Command::kInline) return store(words);
     if (count == 0)
       return copy(context_, address(words, contract::Command::dst_low), src, words[contract::Command::bytes]);
     const auto* items = map<contract::Item>(src, count);
     if (items == nullptr || count > contract::Copier::kItems) return false;
     for (uint32_t i = count; i-- != 0;)  // the warps of a real one take them in any order
       if (!copy(context_, items[i].dst, items[i].src, items[i].bytes)) return false;
+    return true;
+  }
+
+  /// The data of the command itself.
+  [[nodiscard]] bool store(const uint32_t* words) const {
+    const uint32_t bytes = words[contract::Command::bytes];
+    char* to = reach_from(context_, address(words, contract::Command::dst_low), bytes);
+    if (to == nullptr || bytes > contract::Command::kInlineBytes) return false;
+    std::memcpy(to, words + contract::Command::src_low, bytes);
     return true;
   }
 

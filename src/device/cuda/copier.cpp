@@ -169,7 +169,7 @@ Copier::Slot* Copier::claim(size_t count, size_t bytes, uint32_t blocks) {
   return &slot;
 }
 
-uint32_t Copier::ring(std::span<const kernel::Item> items) {
+uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
   const size_t count = items.size(), bytes = bytes_of(items);
   const std::lock_guard lock(mutex_);
   const uint32_t blocks = blocks_for(count, bytes);
@@ -177,7 +177,12 @@ uint32_t Copier::ring(std::span<const kernel::Item> items) {
   if (slot == nullptr) return 0;
   std::copy_n(items.data(), count, slot->items);
   slot->count = static_cast<uint32_t>(count);
-  if (count == 1) {
+  if (readable && count == 1 && bytes <= kernel::Command::kInlineBytes) {
+    kernel::Item inlined = items[0];
+    inlined.src = 0;
+    std::memcpy(&inlined.src, reinterpret_cast<const void*>(items[0].src), bytes);
+    write(slot->number, inlined, 1, kernel::Command::kInline);
+  } else if (count == 1) {
     write(slot->number, items[0], std::min(blocks, life_blocks_), 0);
   } else {
     const size_t at = (slot->number % slots_.size()) * sizeof(kernel::Item) * kernel::Copier::kItems;

@@ -30,8 +30,8 @@ class Copier {
   /// Whether these copies are for the copier.
   [[nodiscard]] bool takes(std::span<const kernel::Item> items) const;
   /// Hands copies over as one command when the copier is awake. Returns its number; 0: not now, use a copy
-  /// engine.
-  [[nodiscard]] uint32_t ring(std::span<const kernel::Item> items);
+  /// engine. `readable`: the sources are host memory, a few bytes of which travel with the command.
+  [[nodiscard]] uint32_t ring(std::span<const kernel::Item> items, bool readable);
   /// Hands over a collective in a command's words (kernel/collective.hpp), `bytes` in all. Returns its
   /// number; 0: not now, launch a kernel.
   [[nodiscard]] uint32_t ring_call(const uint32_t (&words)[8], size_t bytes);

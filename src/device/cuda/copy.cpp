@@ -288,9 +288,10 @@ Result<bool> kernel_done(Ticket& ticket) {
 }
 
 /// By a kernel, if one is for it and takes it now; else an empty ticket.
-Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, bool for_copier) {
+Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, const Memory& from,
+                      bool for_copier) {
   if (for_copier)
-    if (const uint32_t number = state.copier.ring(items))
+    if (const uint32_t number = state.copier.ring(items, from.staging))
       return TicketAccess::make(TicketAccess::By::copier, state, number);
   if (state.lists.takes(items))
     if (const uint32_t number = state.lists.launch(items))
@@ -350,7 +351,7 @@ Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory
       !parts.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
   const bool for_copier = reached && state.copier.takes(part);
   if (reached) {
-    Ticket taken = give_to_kernel(state, part, for_copier);
+    Ticket taken = give_to_kernel(state, part, src_memory, for_copier);
     if (for_copier && TicketAccess::by(taken) == TicketAccess::By::list) start_copier(state);
     if (taken.pending()) return taken;
   }

@@ -115,9 +115,18 @@ __device__ void copy_items(Shared& shared, uint32_t blocks) {
   }
 }
 
+/// The data of the command itself.
+__device__ void store_inline(const Shared& shared) {
+  if (threadIdx.x < shared.words[Command::bytes])
+    reinterpret_cast<unsigned char*>(shared.dst())[threadIdx.x] =
+        static_cast<unsigned char>(shared.src() >> 8 * threadIdx.x);
+}
+
 /// A block's part of a command that `blocks` share.
 __device__ void serve(Shared& shared, uint32_t blocks) {
-  if (shared.words[Command::items] != 0)
+  if (shared.words[Command::items] == Command::kInline)
+    store_inline(shared);
+  else if (shared.words[Command::items] != 0)
     copy_items(shared, blocks);
   else
     copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes],

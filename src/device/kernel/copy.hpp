@@ -37,9 +37,11 @@ static_assert(sizeof(List) <= 4096);
 /// that one read over PCIe brings a whole command or shows that it is not there yet.
 struct alignas(64) Command {
   /// blocks: how many share it; 0: leave. items: 0 for one copy from src to dst; else src is an array of so
-  /// many Items in pinned host memory, each to be copied, `bytes` the longest's size; or a CallWord of
+  /// many Items in pinned host memory, each to be copied, `bytes` the longest's size; or kInline: the data
+  /// themselves, at most kInlineBytes of them, are in the words of src; or a CallWord of
   /// kernel/collective.hpp, whose epoch is in `epoch`: a collective, by the first block alone.
   enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
+  static constexpr uint32_t kInline = 1u << 30, kInlineBytes = 8;
   struct Pair {
     uint32_t word, sequence;
   } pairs[8];
