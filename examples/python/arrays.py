@@ -98,8 +98,9 @@ class Jax(Numpy):
         return self.jax.dlpack.from_dlpack(array)
 
     def given(self, array):
-        # mpi4py does not know the name that JAX's host buffers give to floats
-        return [array, MPI.FLOAT] if self.place.platform == "cpu" else array
+        # mpi4py does not know the name that JAX's host buffers give to floats, and asks for GPU arrays by a stream
+        # number that JAX does not take: CuPy looks at the same memory.
+        return [array, MPI.FLOAT] if self.place.platform == "cpu" else self.receiver.module.from_dlpack(array)
 
     def ready(self):
         self.receiver.ready()

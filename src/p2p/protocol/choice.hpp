@@ -15,6 +15,10 @@ namespace weft::p2p {
 
 /// The largest payload that leaves with its header, through a transport that takes messages of `max_message`.
 [[nodiscard]] uint64_t eager_limit_of(uint64_t max_message);
+/// The size in bytes above which a host message to a peer of this host is quicker read by the kernel than
+/// copied twice through shared memory: from nanoseconds that a copy of 8 KiB into the peer's memory and a
+/// call of the kernel take.
+[[nodiscard]] uint64_t eager_crossing(uint64_t copy_ns, uint64_t call_ns);
 /// Whether a message leaves with its header, credit permitting.
 [[nodiscard]] inline bool sends_eagerly(device::MemoryKind from, uint64_t bytes, uint64_t limit) {
   return !device_side(from) && bytes <= limit;

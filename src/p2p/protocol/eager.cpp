@@ -8,6 +8,7 @@
 #include "base/trace.hpp"
 #include "device/bar.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/protocol/choice.hpp"
 #include "p2p/protocol/truncation.hpp"
 
 namespace weft::p2p {
@@ -15,7 +16,7 @@ namespace {
 
 config::Size eager_max{"p2p.eager_max", 16 << 10, 0, 16 << 10,
                        "Largest host message in bytes that is sent at once, without waiting for its receive. "
-                       "Unless set, 4 KiB to peers of this "
+                       "Unless set, 4 KiB or more to peers of this "
                        "host where the kernel's single copy is measured to be quicker."};
 
 config::Size remote_eager_max{
@@ -24,12 +25,12 @@ config::Size remote_eager_max{
 constexpr size_t kMostBar = 4096;  // bytes of a message that the CPU reads from device memory
 
 // A message through shared memory is copied twice, by cores that may be far apart; read by the kernel, once,
-// after an announcement. Which is quicker above 4 KiB differs between machines by a factor of two either way
-// (bench/results/host-32.json), so that the first copies of that size to each peer are timed.
+// after an announcement and a call. Where the second becomes the quicker way differs between machines, from 3
+// KiB to never (bench/results/host-limits.json), so that the first copies of larger messages to each peer are
+// timed.
 constexpr uint64_t kAlwaysEager = 4096;  // bytes
-constexpr uint64_t kTimedSize = 8192;    // bytes for which the times are compared
+constexpr uint64_t kTimedSize = 8192;    // bytes whose copy is timed; other sizes in proportion
 constexpr uint32_t kTimedCopies = 64;    // the first ones meet pages that nobody has touched
-constexpr uint64_t kAnnouncement = 500;  // ns that an announced message takes beside its copy
 
 }  // namespace
 
@@ -38,6 +39,13 @@ Error truncation_error(const Transfer& t) {
                                    std::to_string(t.completion.source) + ", tag " +
                                    std::to_string(t.completion.tag) + "), the receive buffer " +
                                    std::to_string(t.bytes) + ": receive with a larger count");
+}
+
+// Eagerly a KiB takes three times its copy into shared memory: the copy out waits for each line. The other
+// way it takes 60 ns, and the call stands for what is paid once.
+uint64_t eager_crossing(uint64_t copy_ns, uint64_t call_ns) {
+  const uint64_t eager = 3 * copy_ns / 8, read = 60;  // ns a KiB
+  return eager <= read ? UINT64_MAX : std::max(kAlwaysEager, 1024 * call_ns * 13 / 10 / (eager - read));
 }
 
 uint64_t eager_limit_of(uint64_t max_message) {
@@ -62,18 +70,17 @@ void Engine::copy_payload(std::byte* room, const void* from, uint64_t bytes, uin
   if (++peer.copies_timed == kTimedCopies) choose_limit(to, peer);
 }
 
-/// Unless the setting says so: messages above 4 KiB are announced to a peer when a read by the kernel costs
-/// less than the second copy.
+/// Unless the setting says so: from where on messages to a peer of this host are announced.
 void Engine::choose_limit(uint32_t to, Peer& peer) {
   if (peer.remote || eager_max.origin != config::Origin::standard) return;
   const auto call = shm_->get_cost(to);
-  if (!call.ok()) return;
-  const bool announced = peer.copy_ns > *call + kAnnouncement;
-  if (announced) peer.eager_cap = peer.eager_max = kAlwaysEager;
+  if (!call) return;
+  peer.eager_cap = eager_crossing(peer.copy_ns, *call);
+  peer.eager_max = std::min(peer.eager_max, peer.eager_cap);
   log::write(
       log::Level::debug,
-      "p2p: host messages to process %u are announced above %llu bytes: a copy of 8 KiB takes %llu ns, "
-      "a read by the kernel %llu",
+      "p2p: host messages to process %u are announced above %llu bytes: a copy of 8 KiB takes %llu ns, a "
+      "read by the kernel %llu",
       to, static_cast<unsigned long long>(peer.eager_max), static_cast<unsigned long long>(peer.copy_ns),
       static_cast<unsigned long long>(*call));
 }

@@ -24,6 +24,10 @@ config::Choice setting_put(
     "nothing), on, off");
 config::Size setting_put_min("gpu.put_min", 0, 0, size_t{1} << 40,
                              "Smallest receive on GPU memory in bytes that is shown to its sender");
+config::Size setting_put_max(
+    "gpu.put_max", size_t{16} << 20, 0, size_t{1} << 40,
+    "Largest receive on GPU memory in bytes that is shown to its sender: a copy engine reads "
+    "large ones faster than it writes them");
 config::Size setting_put_wait(
     "gpu.put_wait", 400, 0, 1'000'000,
     "Nanoseconds that the answer to a GPU message waits for the receive to be shown before it is announced");
@@ -51,7 +55,9 @@ uint64_t envelope_of(int32_t source, int32_t tag) {
 
 }  // namespace
 
-bool may_put(uint64_t room) { return room >= setting_put_min && !setting_put.is("off"); }
+bool may_put(uint64_t room) {
+  return room >= setting_put_min && room <= setting_put_max && !setting_put.is("off");
+}
 
 // Receiver.
 
