@@ -14,7 +14,7 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Size message_bytes{"net.ofi_message_bytes", 32 << 10, 4 << 10, 1 << 20,
+config::Size message_bytes{"net.ofi_message_bytes", 66 << 10, 4 << 10, 1 << 20,
                            "Largest message given to libfabric, in bytes; larger data is read by RMA."};
 config::Size receives{"net.ofi_receives", 64, 4, 4096, "Receives of messages that are posted to libfabric."};
 config::Size sends{"net.ofi_sends", 128, 8, 4096, "Messages that may be on their way out through libfabric."};
