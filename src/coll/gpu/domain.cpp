@@ -136,6 +136,7 @@ bool Domain::all_at(Stage stage, const shared::Channel& channel) const {
 }
 
 void Domain::offer(const device::Memory& near, uint64_t pieces, shared::Channel& channel) {
+  channel_ = &channel;
   Offer own{};
   mapped_ = prepare(near, pieces, own);
   own.good = mapped_.ok() ? 1 : 0;
@@ -216,13 +217,31 @@ Status Domain::renew() {
 
 Status Domain::begin(Plan& plan) {
   ++epoch_;
+  ++calls_;
   running_ = &plan;
   launches_ = 0;
   std::copy(ground_.areas.begin(), ground_.areas.end(), plan.collective.areas);
   Status begun = plan.aside ? put_aside(plan) : Status();
   if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_))) begun = launch();
-  if (!begun.ok()) running_ = nullptr;
+  if (!begun.ok()) give_up();
   return begun;
+}
+
+/// This rank's kernel cannot be started, or has failed. The others' kernels, which may need what it would
+/// have pushed, leave when they have waited long enough; their ranks then see this and end the call, too. No
+/// rank begins another one before.
+void Domain::give_up() {
+  running_ = nullptr;
+  channel_->lane(comm_.rank()).failed.store(calls_, std::memory_order_release);
+  channel_->tell();
+}
+
+Status Domain::others_go_on() const {
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (channel_->lane(rank).failed.load(std::memory_order_acquire) == calls_)
+      return Error(Errc::other, "the GPU of rank " + std::to_string(rank) +
+                                    " failed in this collective: its own error says why");
+  return {};
 }
 
 Status Domain::launch() {
@@ -271,7 +290,10 @@ Result<bool> Domain::finish() {
 
 Result<bool> Domain::poll() {
   auto over = look();
-  if (!over || *over) running_ = nullptr;
+  if (!over && others_go_on().ok())
+    give_up();
+  else if (!over || *over)
+    running_ = nullptr;
   return over;
 }
 
@@ -290,7 +312,8 @@ Result<bool> Domain::look() {
     case CollectivePort::Outcome::complete:
       return finish();
   }
-  Status launched = launch();
+  Status launched = others_go_on();
+  if (launched.ok()) launched = launch();
   if (!launched.ok()) return std::move(launched).error();
   return false;
 }

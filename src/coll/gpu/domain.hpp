@@ -79,6 +79,8 @@ class Domain {
   [[nodiscard]] uint64_t own_patience() const;
   void settle();
   [[nodiscard]] Status launch();
+  void give_up();
+  [[nodiscard]] Status others_go_on() const;
 
   core::Communicator& comm_;
   State state_ = State::unknown;
@@ -87,6 +89,8 @@ class Domain {
   uint32_t generation_ = 0;  // of the ground that is being prepared
   Ground ground_, next_;
   uint32_t epoch_ = 0, next_epoch_ = 0;
+  shared::Channel* channel_ = nullptr;  // once opening has begun
+  uint32_t calls_ = 0;                  // begun, as on all ranks
   Plan* running_ = nullptr;
   uint32_t launches_ = 0;    // of it
   device::Workspace aside_;  // where its output is first

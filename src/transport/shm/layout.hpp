@@ -88,6 +88,7 @@ struct Lane {
   alignas(kLine) std::atomic<uint32_t> seen;               ///< posts that the owner will not look at again
   alignas(kLine) std::atomic<uint32_t> finished;           ///< turns that are over for the owner
   alignas(kLine) std::atomic<uint64_t> turns[kPosts / 4];  ///< whose turn is next: of the first rank's lane
+  std::atomic<uint32_t> failed;  ///< the last call that the owner's kernels cannot end
   Card card;
   Post posts[kPosts];
   alignas(4096) std::byte pages[kPages][kPageBytes];

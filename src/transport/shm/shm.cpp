@@ -267,7 +267,7 @@ std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
     for (Slot& slot : lane.slots) slot.sequence.store(0, std::memory_order_relaxed);
     for (Post& post : lane.posts) post.number.store(0, std::memory_order_relaxed);
     for (auto& turn : lane.turns) turn.store(0, std::memory_order_relaxed);
-    for (auto* word : {&lane.seen, &lane.finished, &lane.card.stage})
+    for (auto* word : {&lane.seen, &lane.finished, &lane.failed, &lane.card.stage})
       word->store(0, std::memory_order_relaxed);
     lane_users_[index] = ranks;
     return index;
