@@ -2,11 +2,14 @@
 // Completion of requests (MPI 5.0 sections 3.7 and 3.9): one request at a time, cancelling, starting.
 #include <mpi.h>
 
+#include <optional>
+
 #include "api/check.hpp"
 #include "api/impl.hpp"
 #include "api/requests.hpp"
 #include "api/status.hpp"
 #include "api/stream.hpp"
+#include "p2p/p2p.hpp"
 
 namespace weft::api {
 
@@ -129,6 +132,10 @@ Status Cancel(MPI_Request* handle) {
 Status Start(MPI_Request* handle) { return start(*handle); }
 
 Status Startall(int count, MPI_Request* handles) {
+  std::optional<p2p::Together> together;
+  if (count > 1)
+    if (auto first = some_request(handles[0]); first && (*first)->comm != nullptr)
+      together.emplace((*first)->comm->instance);
   for (int i = 0; i < count; ++i) WEFT_TRY(start(handles[i]));
   return {};
 }

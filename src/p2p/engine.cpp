@@ -115,6 +115,8 @@ bool Engine::poll_network(bool moved) {
 bool Engine::poll() {
   if (!posting_ && row_.now != 0) [[unlikely]]
     row_ = {0, row_.now};
+  if (!posting_ && put_row_.now != 0) [[unlikely]]
+    end_put_row();
   collecting_ = true;
   bool moved = shm_ != nullptr && shm_->poll(*this, in_row() ? kRowLimit : kPollLimit) != 0;
   collecting_ = false;
@@ -172,7 +174,7 @@ bool Engine::poll_streams() {
 
 void Engine::drain() {
   core::wait_until(instance, [&] {
-    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && fetches_.empty() &&
+    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && puts_.empty() && fetches_.empty() &&
            (network_ == nullptr || network_->idle());
   });
 }

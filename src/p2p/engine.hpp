@@ -75,6 +75,12 @@ class Engine final : public core::Poller, private transport::Receiver {
     return find_source(rank, comm);
   }
   void cancel(Transfer& t);
+  /// Between the two, sends that write into their receives are collected.
+  void start_together() { together_ = true; }
+  void end_together() {
+    together_ = false;
+    if (!puts_.empty()) submit_puts();
+  }
   [[nodiscard]] Message* find(const match::Key& wanted) const;
   void take(Message& message) { unexpected_.remove(message); }
   /// Drops a matched message whose receive cannot start.
@@ -129,7 +135,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     uint32_t source = 0;
     uint64_t sender = 0;  // to be told when done; 0: was told already
     transport::cuda_ipc::Mapping* mapping = nullptr;
-    std::byte* from = nullptr;                         // in the mapping
+    std::byte* theirs = nullptr;                       // in the mapping
     transport::shm::ReadyToReceive* target = nullptr;  // of a send; `receiver` is the send then
   };
   struct DeviceCopy {  // a submission under way, and what it serves
@@ -334,6 +340,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   void follow(Transfer& t, device::Ticket ticket);
   [[nodiscard]] bool holds() const;
   void submit_gets();
+  [[nodiscard]] static size_t joining(const Get* gets, size_t count);
+  device::Lane next_lane(device::Lane first);
   void submit_get(const Get& get, device::Lane lane);
   void submit_batch(const Get* gets, size_t count, device::Lane lane);
   void finish_get(const Get& get, Status outcome);
@@ -363,6 +371,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] uint64_t open_receive(const transport::shm::ReadyToReceive& ready, const Transfer& t,
                                       Peer& peer);
   transport::cuda_ipc::Mapping* map_target(const Transfer& t, const transport::shm::ReadyToReceive& ready);
+  [[nodiscard]] bool holds_puts();
+  void end_put_row();
+  void submit_puts();
   void finish_put(const Get& put, Status outcome);
   void end_puts();
   void count_sent(Peer& peer, const match::Key& key) {
@@ -392,8 +403,15 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Transfer*> streaming_;  // sends of fragments under way
   match::Posted posted_;
   match::Unexpected unexpected_;
-  std::vector<Get> gets_;    // matched, not submitted yet
-  std::vector<Get> round_;   // being submitted
+  std::vector<Get> gets_;   // matched, not submitted yet
+  std::vector<Get> round_;  // being submitted
+  std::vector<Get> puts_;   // that have their receives, not submitted yet
+  bool together_ = false;   // more of them are being started
+  struct PutRow {           // of them, posted one right after the other
+    uint32_t now = 0, last = 0, before = 0;
+    uint64_t at = 0;    // ns, the end of the latest
+    bool quick = true;  // so far
+  } put_row_;
   bool collecting_ = false;  // more may come at once: gets wait for submit_gets()
   std::deque<DeviceCopy> copies_;
   std::deque<SentAt> sent_at_;                               // of the peers whose receives were looked at

@@ -225,6 +225,9 @@ Message* matched_probe(int source, int tag, core::Communicator& comm) {
   return message;
 }
 
+Together::Together(core::Instance& instance) : engine_(*instance.engine) { engine_.start_together(); }
+Together::~Together() { engine_.end_together(); }
+
 Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed) {
   Transfer t(core::Request::Kind::send);
   t.type = buffer.type;

@@ -81,6 +81,18 @@ void post_matched_receive(Transfer& transfer, const Buffer& buffer, Message& mes
 /// The communicator a matched message came on; null when it is gone.
 [[nodiscard]] core::Communicator* communicator_of(const Message& message);
 
+/// Sends that begin while it lives go to the GPU together where that is quicker. Under the instance lock.
+class Together {
+ public:
+  explicit Together(core::Instance& instance);
+  ~Together();
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+
+ private:
+  Engine& engine_;
+};
+
 /// Packs a buffer of any memory kind into host memory; waits for device copies.
 [[nodiscard]] Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed);
 

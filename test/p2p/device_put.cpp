@@ -28,6 +28,7 @@ using Kind = Buffer::Kind;
 
 int rank = 0, ranks = 0;
 std::atomic<int> failures{0};
+int together = 0;  // times that several sends were one submission
 
 void expect(bool good, const std::string& what) {
   if (!good && ++failures < 20) std::fprintf(stderr, "rank %d: %s\n", rank, what.c_str());
@@ -130,6 +131,56 @@ void passive_sender(Word& word, size_t n, int round) {
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Several sends right after each other into posted receives go to the GPU as one: started together, or after
+// a row as long as the last two. The receiver computes meanwhile.
+void several(Word& word, int& said, bool persistent) {
+  constexpr int kCount = 3, kBytes = 300'000, kTurns = 6;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<MPI_Request> requests(kCount);
+  for (int i = 0; i < kCount; ++i)
+    buffers.push_back(std::make_unique<Buffer>(Kind::device, kBytes, rank % cuda().devices));
+  const auto sent = [&](int turn, int i) {
+    return content(kBytes, static_cast<unsigned>(said + turn * 7 + i));
+  };
+  for (int i = 0; persistent && i < kCount; ++i) {
+    void* const data = buffers[static_cast<size_t>(i)]->data();
+    if (rank == 0)
+      MPI_Send_init(data, kBytes, MPI_BYTE, 1, i, MPI_COMM_WORLD, &requests[static_cast<size_t>(i)]);
+    if (rank == 1)
+      MPI_Recv_init(data, kBytes, MPI_BYTE, 0, i, MPI_COMM_WORLD, &requests[static_cast<size_t>(i)]);
+  }
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (int i = 0; rank < 2 && i < kCount; ++i)
+      buffers[static_cast<size_t>(i)]->write(rank == 0 ? sent(turn, i) : std::vector<char>(kBytes, 0x55));
+    if (rank == 1 && persistent) MPI_Startall(kCount, requests.data());
+    for (int i = 0; rank == 1 && !persistent && i < kCount; ++i)
+      MPI_Irecv(buffers[static_cast<size_t>(i)]->data(), kBytes, MPI_BYTE, 0, i, MPI_COMM_WORLD,
+                &requests[static_cast<size_t>(i)]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      const auto batches = [] { return cuda().emulated() ? cuda().calls("cuMemcpyBatchAsync") : 0; };
+      const unsigned long before = batches();
+      if (persistent) MPI_Startall(kCount, requests.data());
+      for (int i = 0; !persistent && i < kCount; ++i)
+        MPI_Isend(buffers[static_cast<size_t>(i)]->data(), kBytes, MPI_BYTE, 1, i, MPI_COMM_WORLD,
+                  &requests[static_cast<size_t>(i)]);
+      const bool all = batches() == before + 1;
+      MPI_Waitall(kCount, requests.data(), MPI_STATUSES_IGNORE);
+      together += all && turn != 0 ? 1 : 0;
+      word.say(said + turn + 1);
+    } else if (rank == 1) {
+      if (turn != 0) expect(word.compute_until(said + turn + 1), "sends wait for calls of the receiver");
+      MPI_Waitall(kCount, requests.data(), MPI_STATUSES_IGNORE);
+      for (int i = 0; i < kCount; ++i)
+        expect(buffers[static_cast<size_t>(i)]->read() == sent(turn, i), "wrong bytes of one of several");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  for (int i = 0; persistent && rank < 2 && i < kCount; ++i)
+    MPI_Request_free(&requests[static_cast<size_t>(i)]);
+  said += kTurns;
 }
 
 int class_of(int code) {
@@ -371,6 +422,10 @@ int main(int argc, char** argv) {
       passive_receiver(word, n, ++round, true);
       passive_sender(word, n, ++round);
     }
+    int said = 100'000;
+    several(word, said, true);
+    expect(rank != 0 || !cuda().emulated() || together >= 4, "sends that start together go one by one");
+    several(word, said, false);
     truncation();
     fault();
     std::vector<MPI_Comm> comms(static_cast<size_t>(threads));

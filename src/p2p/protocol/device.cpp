@@ -254,31 +254,16 @@ bool Engine::holds() const {
          gets_.back().receiver->expected <= setting_hold_max;
 }
 
-// What is matched while two submissions are under way goes out together, as soon as one of them is done. They
-// take turns on two streams, so that the end of one overlaps the start of the next.
+// What is matched while two submissions are under way goes out together, as soon as one of them is done; the
+// end of one overlaps the start of the next.
 void Engine::submit_gets() {
   if (holds()) return;
   const bool was_collecting = std::exchange(collecting_, true);  // a failure may complete, and match, others
   round_.swap(gets_);
   size_t first = 0;
   while (first < round_.size() && copies_.size() < setting_submissions) {
-    const Get& lead = round_[first];
-    uint64_t bytes = lead.receiver->expected;
-    const auto joins = [&](const Get& get) {
-      return get.mapping->memory().context == lead.mapping->memory().context &&
-             get.receiver->memory.kind == lead.receiver->memory.kind &&
-             get.receiver->memory.context == lead.receiver->memory.context && get.receiver->contiguous &&
-             lead.receiver->contiguous && bytes + get.receiver->expected <= kBatchBytes;
-    };
-    size_t count = 1;
-    for (; first + count < round_.size() && count < kBatch && joins(round_[first + count]); ++count)
-      bytes += round_[first + count].receiver->expected;
-    odd_copy_ = !copies_.empty() && !odd_copy_;
-    const Lane lane = odd_copy_ ? Lane::aux : Lane::in;
-    if (count == 1)
-      submit_get(lead, lane);
-    else
-      submit_batch(&lead, count, lane);
+    const size_t count = joining(&round_[first], round_.size() - first);
+    submit_batch(&round_[first], count, next_lane(Lane::in));
     first += count;
   }
   gets_.insert(gets_.begin(), round_.begin() + static_cast<ptrdiff_t>(first), round_.end());
@@ -286,21 +271,49 @@ void Engine::submit_gets() {
   collecting_ = was_collecting;
 }
 
+/// How many of them, from the first on, go out together.
+size_t Engine::joining(const Get* gets, size_t count) {
+  const Get& lead = gets[0];
+  uint64_t bytes = lead.receiver->expected;
+  const auto joins = [&](const Get& get) {
+    return get.mapping->memory().context == lead.mapping->memory().context &&
+           get.receiver->memory.kind == lead.receiver->memory.kind &&
+           get.receiver->memory.context == lead.receiver->memory.context && get.receiver->contiguous &&
+           lead.receiver->contiguous && bytes + get.receiver->expected <= kBatchBytes;
+  };
+  size_t joined = 1;
+  for (; joined < std::min(count, kBatch) && joins(gets[joined]); ++joined)
+    bytes += gets[joined].receiver->expected;
+  return joined;
+}
+
+/// Submissions take turns on two streams.
+Lane Engine::next_lane(Lane first) {
+  odd_copy_ = !copies_.empty() && !odd_copy_;
+  return odd_copy_ ? Lane::aux : first;
+}
+
 void Engine::submit_get(const Get& get, Lane lane) {
   const trace::Range range("p2p.submit_get");
-  const View from{get.from, nullptr, 0, get.mapping->memory()};
-  auto ticket = submit(view_of(*get.receiver), from, get.receiver->expected, lane);
+  const View theirs{get.theirs, nullptr, 0, get.mapping->memory()}, ours = view_of(*get.receiver);
+  const bool out = get.target != nullptr;
+  auto ticket = submit(out ? theirs : ours, out ? ours : theirs, get.receiver->expected, lane);
   if (!ticket) return finish_get(get, std::move(ticket).error());
   copies_.push_back({std::move(*ticket), get, {}});
 }
 
 void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
+  if (count == 1) return submit_get(gets[0], lane);
   const trace::Range range("p2p.submit_batch");
+  const bool out = gets[0].target != nullptr;
   device::Piece pieces[kBatch] = {};
-  for (size_t i = 0; i < count; ++i)
-    pieces[i] = {gets[i].receiver->address, gets[i].from, gets[i].receiver->expected};
-  auto ticket =
-      device::copy_pieces_async(pieces, count, gets[0].receiver->memory, gets[0].mapping->memory(), lane);
+  for (size_t i = 0; i < count; ++i) {
+    const auto [get, ours] = std::pair(gets[i], gets[i].receiver->address);
+    pieces[i] = out ? device::Piece{get.theirs, ours, get.receiver->expected}
+                    : device::Piece{ours, get.theirs, get.receiver->expected};
+  }
+  const device::Memory &theirs = gets[0].mapping->memory(), &ours = gets[0].receiver->memory;
+  auto ticket = device::copy_pieces_async(pieces, count, out ? theirs : ours, out ? ours : theirs, lane);
   if (!ticket) {  // what the driver refuses as a list it may take one by one
     for (size_t i = 0; i < count; ++i) submit_get(gets[i], lane);
     return;
@@ -348,6 +361,11 @@ void Engine::finish_get(const Get& get, Status outcome) {
   finish_receiver(get, std::move(outcome));
 }
 
+/// For each of those that share it.
+static Status copy_of(const Status& outcome) {
+  return outcome ? Status{} : Status(Error(outcome.error().code(), outcome.error().message()));
+}
+
 void Engine::finish_receiver(const Get& get, Status outcome) {
   if (get.mapping != nullptr) importer_->release(get.mapping);
   if (!outcome) get.receiver->outcome = std::move(outcome);
@@ -358,11 +376,11 @@ void Engine::finish_receiver(const Get& get, Status outcome) {
 // The senders of a batch are told first: they are waiting.
 void Engine::finish_copy(DeviceCopy& copy, Status outcome) {
   if (copy.more.empty()) return finish_get(copy.get, std::move(outcome));
-  finish_senders(copy);
-  for (const Get& get : copy.more)
-    finish_receiver(get,
-                    outcome ? Status{} : Status(Error(outcome.error().code(), outcome.error().message())));
-  finish_receiver(copy.get, std::move(outcome));
+  const bool out = copy.get.target != nullptr;
+  if (!out) finish_senders(copy);
+  const auto finish = out ? &Engine::finish_put : &Engine::finish_receiver;
+  for (const Get& get : copy.more) (this->*finish)(get, copy_of(outcome));
+  (this->*finish)(copy.get, std::move(outcome));
 }
 
 // One message for all of a peer's in a row.
