@@ -68,7 +68,9 @@ class Side {
   /// A word, null when the GPU could not reach it or it is not aligned.
   char* word(uint32_t index, uint32_t size, uint32_t begin, uint32_t end) {
     const uint64_t at =
-        contract::locate(layout_, index, size, contract::segments_of(layout_, begin, end, size));
+        contract::is_flat(layout_)
+            ? contract::locate_flat(layout_, index, size)
+            : contract::locate(layout_, index, size, contract::segments_of(layout_, begin, end, size));
     if (at % size != 0) return nullptr;
     if (at - page_ >= kPage || at - page_ + size > kPage) {  // a look-up a page is slow enough
       page_ = at / kPage * kPage;

@@ -17,8 +17,13 @@ DataKernels load_data_kernels() {
   Code code = load_module(Source::reduce, kernels.modules[0]);
   if (code == kSuccess) code = find_function(kernels.modules[0], "weft_reduce", kernels.reduce);
   if (code == kSuccess) code = load_module(Source::pack, kernels.modules[1]);
-  if (code == kSuccess) code = find_function(kernels.modules[1], "weft_pack", kernels.pack);
-  if (code == kSuccess) code = find_function(kernels.modules[1], "weft_pack_tiles", kernels.pack_tiles);
+  const auto find = [&](const char* name, Function& function) {
+    if (code == kSuccess) code = find_function(kernels.modules[1], name, function);
+  };
+  find("weft_pack", kernels.pack);
+  find("weft_pack_flat", kernels.pack_flat);
+  find("weft_pack_tiles", kernels.pack_tiles);
+  find("weft_pack_tiles_flat", kernels.pack_tiles_flat);
   if (code == kSuccess) return kernels;
   no_kernels.hit(why_not_loaded(code));
   unload(kernels);

@@ -10,9 +10,9 @@ namespace weft::device::cuda {
 
 struct DataKernels {
   std::array<Module, 2> modules{};
-  Function reduce = nullptr;  ///< null, all of them: not to be had
-  Function pack = nullptr;
-  Function pack_tiles = nullptr;
+  Function reduce = nullptr;                     ///< null, all of them: not to be had
+  Function pack = nullptr, pack_flat = nullptr;  ///< flat: for flat layouts (kernel/pack.hpp)
+  Function pack_tiles = nullptr, pack_tiles_flat = nullptr;
 };
 
 /// Loads them into the current context.

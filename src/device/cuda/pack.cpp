@@ -98,8 +98,9 @@ cuda::Code launch(const cuda::State& state, Pack& pack, cuda::Stream stream) {
   const auto blocks =
       static_cast<unsigned>(std::clamp<uint64_t>((pack.words + words - 1) / words, 1, Pack::kBlocks));
   void* parameters[] = {&pack};
-  return cuda::driver().launch_kernel(state.data.pack, blocks, 1, 1, threads, 1, 1, 0, stream, parameters,
-                                      nullptr);
+  const cuda::Function function =
+      is_flat(pack.dst) && is_flat(pack.src) ? state.data.pack_flat : state.data.pack;
+  return cuda::driver().launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
 }
 
 uint64_t runs_of(const Shape& shape, uint64_t bytes) {

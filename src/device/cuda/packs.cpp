@@ -55,7 +55,9 @@ bool Packs::launch(PackJob& job) {
   Launches::Slot* slot = launches_.free_slot();
   if (slot == nullptr) return false;
   const unsigned most = job.tiles.awaited != 0 ? kAwaitingBlocks : kBlocks;
-  const Code code = launches_.start(*slot, state_->data.pack_tiles, std::min(job.tiles.chunks, most),
+  const bool flat = is_flat(job.tiles.pack.dst) && is_flat(job.tiles.pack.src);
+  const Function function = flat ? state_->data.pack_tiles_flat : state_->data.pack_tiles;
+  const Code code = launches_.start(*slot, function, std::min(job.tiles.chunks, most),
                                     kernel::PackTiles::kThreads, job.tiles);
   if (code != kSuccess) return false;
   slot->kept = job.tiles.awaited != 0;

@@ -44,18 +44,20 @@ __device__ inline uint32_t first_chunk(const Launch& launch) {
   return runs ? first : ~0u;
 }
 
-/// The same of a launch that cannot be taken back.
-__device__ inline uint32_t first_chunk_unchecked(const Launch& launch) {
-  const uint32_t first = atomicAdd(&words_of(launch).next, 1);
-  if (first == 0) reinterpret_cast<Launch::Memory*>(launch.memory)->words[~launch.number & 1] = {};
-  return first;
+/// All threads, first of all, of a launch that cannot be taken back: its blocks take the chunks in turn.
+__device__ inline void enter_unchecked(const Launch& launch) {
+  if (blockIdx.x == 0 && threadIdx.x == 0)
+    reinterpret_cast<Launch::Memory*>(launch.memory)->words[~launch.number & 1] = {};
 }
+
+/// What was written before is seen before what is written next, by everybody; of the block after its barrier.
+__device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 /// Thread 0 of a block that has done so many chunks: the last one says that the launch is done.
 __device__ inline void account(const Launch& launch, Launch::Memory::Words& words, uint32_t done) {
-  __threadfence_system();
+  fence_system();
   if (atomicAdd(&words.copied, done) + done != launch.chunks) return;
-  __threadfence_system();
+  fence_system();
   asm volatile(
       "st.relaxed.sys.global.u32 [%0], %1;" ::"l"(&reinterpret_cast<Launch::Line*>(launch.line)->done),
       "r"(launch.number)

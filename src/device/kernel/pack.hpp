@@ -53,7 +53,7 @@ struct Layout {
   uint64_t displacement;  ///< const int64_t[segments]
 };
 
-/// Parameter of `weft_pack(Pack)`.
+/// Parameter of `weft_pack(Pack)`, and of `weft_pack_flat`, where both sides are flat.
 struct Pack {
   static constexpr uint32_t kThreads = 256, kBatch = 4, kBlocks = 1056;
   static constexpr uint32_t kTile = 32 * kBatch;  ///< words that a warp has under way
@@ -62,10 +62,10 @@ struct Pack {
   uint32_t size;   ///< bytes of a word: 1, 2, 4, 8 or 16; all addresses are multiples of it
 };
 
-/// Parameter of `weft_pack_tiles(PackTiles)`: the same in tiles of the stream, each a chunk of a launch that
-/// can be taken back. A tile that is written can be told to a kernel on another GPU, which waits for it: so
-/// packing there and unpacking here overlap. It waits for a while only, counted from its block's start; then
-/// it leaves the tile out and says `missed`.
+/// Parameter of `weft_pack_tiles(PackTiles)` and `weft_pack_tiles_flat`: the same in tiles of the stream,
+/// each a chunk of a launch that can be taken back. A tile that is written can be told to a kernel on another
+/// GPU, which waits for it: so packing there and unpacking here overlap. It waits for a while only, counted
+/// from its block's start; then it leaves the tile out and says `missed`.
 struct PackTiles : Launch {
   static constexpr uint32_t kThreads = 256;
   Pack pack;
@@ -77,6 +77,9 @@ struct PackTiles : Launch {
   uint64_t epoch;
 };
 static_assert(sizeof(PackTiles) <= 4096);
+
+/// No table, and at most one dimension: most messages' sides. The kernels for these have a tenth of the code.
+WEFT_PACK_INLINE bool is_flat(const Layout& layout) { return layout.segments == 0 && layout.dimensions <= 1; }
 
 /// The segment of a table that holds byte `at` of an element, known to be in [low, high).
 WEFT_PACK_INLINE uint32_t segment_of(const Layout& layout, uint32_t at, uint32_t low, uint32_t high) {
@@ -107,6 +110,13 @@ WEFT_PACK_INLINE SegmentRange segments_of(const Layout& layout, uint32_t begin, 
   range.low = segment_of(layout, (from - element * layout.run.divisor) * size, 0, layout.segments);
   range.high = segment_of(layout, (to - element * layout.run.divisor) * size, range.low, layout.segments) + 1;
   return range;
+}
+
+/// The address of word `index` of the launch, in a flat layout.
+WEFT_PACK_INLINE uint64_t locate_flat(const Layout& layout, uint32_t index, uint32_t size) {
+  const uint32_t word = layout.first + index, run = layout.run.quotient(word);
+  return layout.address + static_cast<uint64_t>(layout.stride[0] * static_cast<int64_t>(run)) +
+         uint64_t{word - run * layout.run.divisor} * size;
 }
 
 /// The address of word `index` of the launch.
