@@ -42,6 +42,7 @@ void exchange(Side& side, Peer to, Peer from, uint32_t count) {
   }
   CHECK(side.take_until(handler, [&] { return got == count; }));
   CHECK(side.until([&] { return side.net->idle(); }));
+  for (const auto& [peer, why] : side.losses) std::fprintf(stderr, "lost %u: %s\n", peer, why.c_str());
   CHECK(side.losses.empty());
 }
 
@@ -304,6 +305,16 @@ TEST(Ofi, GoodbyeIsNoDeath) {
          CHECK(side.losses.empty());
        },
        [](Side& side) { meet(side, 0); }});
+  EXPECT_ALL_WELL();
+}
+
+/// One that has never sent anything says it too.
+TEST(Ofi, SilentPeerSaysGoodbye) {
+  RUN({[](Side& side) {
+         side.send(1, "x", 1);
+         CHECK(!side.until([&] { return !side.losses.empty(); }, 3));
+       },
+       [](Side& side) { wait_for_word(side); }});
   EXPECT_ALL_WELL();
 }
 

@@ -389,10 +389,12 @@ void Ofi::report(Receiver& receiver) {
   for (auto& [peer, why] : std::exchange(losses_, {})) receiver.lost(peer, why);
 }
 
-/// Peers must not take our going for our death. What was sent before is out once this is.
+/// Peers must not take our going for our death, those who have only sent to us neither. What was sent before
+/// is out once this is.
 void Ofi::leave() {
   if (directory_ == nullptr || endpoint_ == nullptr) return;
   for (Contact* to : known_) {
+    if (to->state == Contact::State::unknown && !connect(*to)) continue;
     if (to->state != Contact::State::open || to->told || to->address == abi::kNoAddress) continue;
     if (reserve(to->peer, 0) == nullptr) continue;
     Message& message = *std::exchange(reserved_, nullptr);
