@@ -174,8 +174,8 @@ bool Engine::poll_streams() {
 
 void Engine::drain() {
   core::wait_until(instance, [&] {
-    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && puts_.empty() && fetches_.empty() &&
-           (network_ == nullptr || network_->idle());
+    return backlog_.empty() && streaming_.empty() && copies_.empty() && gets_.empty() && puts_.empty() &&
+           fetches_.empty() && (network_ == nullptr || network_->idle());
   });
 }
 
