@@ -113,7 +113,6 @@ Agreement agree(const Call& call, shared::Channel& channel, Domain& domain, cons
   const uint32_t step = channel.begin(1);
   std::memcpy(channel.claim(step, size), &own, size);
   channel.show(step, size);
-  if (!besides.later && own.side == Side::device) domain.plan_ahead(call, own.largest);
   Judge judge(call, domain, besides.later);
   for (int rank = 0; rank < call.size; ++rank) judge.hear(rank, channel.await(rank, step).data);
   channel.met(step);

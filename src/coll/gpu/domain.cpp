@@ -175,7 +175,6 @@ void Domain::conclude(const shared::Channel& channel) {
     release(ground_);
   }
   ground_ = std::exchange(next_, {});
-  ahead_largest_ = 0;
   epoch_ = next_epoch_;
   settle();
   state_ = State::open;
@@ -203,7 +202,6 @@ void Domain::settle() {
   home.rank = static_cast<uint32_t>(comm_.rank());
   home.size = static_cast<uint32_t>(comm_.size());
   home.blocks = 1;
-  home.stride = device::kernel::Area::stride(home.size);
   home.patience = own_patience();
   ground_.port.settle(home);
 }
@@ -224,7 +222,7 @@ Status Domain::begin(Plan& plan) {
   launches_ = 0;
   std::copy(ground_.areas.begin(), ground_.areas.end(), plan.collective.areas);
   Status begun = plan.aside ? put_aside(plan) : Status();
-  if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_, plan.bells))) begun = launch();
+  if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_))) begun = launch();
   if (!begun.ok()) give_up();
   return begun;
 }
@@ -326,16 +324,10 @@ Plan Domain::plan(const Call& call, uint64_t largest) const {
                     ground_.area->memory.size - device::kernel::Area::kCleared});
 }
 
-void Domain::plan_ahead(const Call& call, uint64_t largest) {
-  ahead_largest_ = state_ == State::open ? largest : 0;
-  if (ahead_largest_ != 0) ahead_ = plan(call, largest);
-}
-
 Status Domain::run(const Call& call, uint64_t largest) {
   if (largest == 0) return {};
-  if (ahead_largest_ != largest) ahead_ = plan(call, largest);
-  ahead_largest_ = 0;
-  WEFT_TRY(begin(ahead_));
+  Plan own = plan(call, largest);
+  WEFT_TRY(begin(own));
   Status outcome;
   const auto over = [&] {
     auto looked = poll();

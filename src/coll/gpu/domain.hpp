@@ -38,8 +38,6 @@ class Domain {
   void connect_now(const device::Memory& near, uint64_t largest, shared::Channel& channel);
   /// Kernels of this rank can work on such memory.
   [[nodiscard]] bool reaches(const device::Memory& memory) const { return ground_.port.reaches(memory); }
-  /// While others have yet to arrive: plans a call whose largest message this rank expects to be so long.
-  void plan_ahead(const Call& call, uint64_t largest);
   /// Collective, after all have arrived: runs a call to its end.
   [[nodiscard]] Status run(const Call& call, uint64_t largest);
   /// The same in two: begin(), then poll() until it says true. One call at a time; the plan stays where it
@@ -94,11 +92,9 @@ class Domain {
   shared::Channel* channel_ = nullptr;  // once opening has begun
   uint32_t calls_ = 0;                  // begun, as on all ranks
   Plan* running_ = nullptr;
-  Plan ahead_;                  // as planned ahead
-  uint64_t ahead_largest_ = 0;  // for such a length; 0: not planned
-  uint32_t launches_ = 0;       // of it
-  device::Workspace aside_;     // where its output is first
-  device::Ticket copy_;         // of that to its place
+  uint32_t launches_ = 0;    // of it
+  device::Workspace aside_;  // where its output is first
+  device::Ticket copy_;      // of that to its place
 };
 
 }  // namespace weft::coll::gpu

@@ -34,9 +34,10 @@ config::Size message_packets_max{
     "coll.device_message_packets_max", 512 << 10, 0, 2 << 20,
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
-config::Size bell_max{"coll.device_bell_max", 32 << 10, 0, 2 << 20,
-                      "device buffers: bytes of a vector or block up to which the copier does it when it is "
-                      "awake, if it travels in packets"};
+config::Size bell_max{
+    "coll.device_bell_max", 16 << 10, 0, 64 << 10,
+    "device buffers: bytes of a vector or block up to which the copier does it when it is awake, "
+    "if the blocks of all ranks are not above 64 KiB"};
 config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
@@ -45,7 +46,7 @@ config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
                          "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
                          "many threads"};
 
-constexpr uint64_t kAlone = 16 << 10, kAloneOfAll = 64 << 10;  // bytes of one, of all ranks: for one block
+constexpr uint64_t kBellBytes = 64 << 10;  // of all ranks, that one block does well
 constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
 constexpr size_t kPacketBlocks = 32;       // that packets gain by
 constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
@@ -88,12 +89,12 @@ bool uses_recv(const Call& call) {
 
 using Shape = device::kernel::Regular::Shape;
 
-std::optional<Shape> shape_of(const Call& call, bool parts = false) {
+std::optional<Shape> shape_of(const Call& call) {
   switch (call.what) {
     case allreduce:
-      return parts ? Shape::allreduce_parts : Shape::allreduce;
+      return Shape::allreduce;
     case Collective::reduce:
-      return parts ? Shape::reduce_parts : Shape::reduce;
+      return Shape::reduce;
     case reduce_scatter_block:
       return Shape::reduce_scatter;
     case scan:
@@ -101,7 +102,7 @@ std::optional<Shape> shape_of(const Call& call, bool parts = false) {
     case exscan:
       return Shape::exscan;
     case bcast:
-      return parts ? Shape::bcast_parts : Shape::bcast;
+      return Shape::bcast;
     case allgather:
       return Shape::allgather;
     case alltoall:
@@ -192,9 +193,9 @@ void Irregular::between(int peer) {
   }
 }
 
-void make_messages(const Call& call, Collectives& collective, bool parts = false) {
+void make_messages(const Call& call, Collectives& collective) {
   const auto rank = static_cast<uint32_t>(call.rank);
-  if (const auto shape = shape_of(call, parts)) {
+  if (const auto shape = shape_of(call)) {
     const device::kernel::Regular all = regular_form(call, *shape);
     for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
   } else {
@@ -204,11 +205,19 @@ void make_messages(const Call& call, Collectives& collective, bool parts = false
   if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
 }
 
+void two_shot(const Call& call, Collectives& collective) {
+  const uint32_t everyone = (1u << call.size) - 1, root = 1u << call.root;
+  collective.form = Collectives::two_shot;
+  collective.sources = call.what == bcast ? root : everyone;
+  collective.targets = call.what == Collective::reduce ? root : everyone;
+  collective.send[0] = message(call.what == bcast ? call.recv.whole() : call.send.whole());
+  if (uses_recv(call)) collective.recv[0] = message(call.recv.whole());
+}
+
 Collectives start_of(const Call& call) {
   Collectives collective{};
   collective.rank = static_cast<uint32_t>(call.rank);
   collective.size = static_cast<uint32_t>(call.size);
-  collective.stride = Area::stride(collective.size);
   return collective;
 }
 
@@ -372,17 +381,15 @@ namespace {
 bool rings(const Call& call, uint64_t largest) {
   // A root's own block of scatter in place lies in a buffer that is not to be written.
   const bool writes_input = call.in_place && call.what == scatter;
-  return shape_of(call) && !writes_input && largest <= value_for(call, bell_max);
-}
-bool by_one_block(const Call& call, uint64_t largest) {
-  return largest <= kAlone && largest * static_cast<uint64_t>(call.size) <= kAloneOfAll;
+  return shape_of(call) && !writes_input && largest <= value_for(call, bell_max) &&
+         largest * static_cast<uint64_t>(call.size) <= kBellBytes && !goes_in_parts(call, largest);
 }
 
 }  // namespace
 
 bool pays(const Call& call, uint64_t largest) {
   if (call.what == Collective::bcast)  // between two ranks it is one message, whose sender does not wait
-    return call.size > 2 || (rings(call, largest) && by_one_block(call, largest));
+    return call.size > 2 || rings(call, largest);
   return call.op != nullptr || largest <= value_for(call, moved_max);
 }
 
@@ -390,7 +397,10 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   Plan plan;
   plan.collective = start_of(call);
   const bool parts = goes_in_parts(call, largest);
-  make_messages(call, plan.collective, parts);
+  if (parts)
+    two_shot(call, plan.collective);
+  else
+    make_messages(call, plan.collective);
   if (call.op != nullptr) plan.collective.reduction = kernel_reduction(call);
   const uint32_t size = plan.collective.size;
   const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
@@ -407,10 +417,7 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
     plan.aside = plan.collective.recv[0];
   }
   // Some ranks may ring and others launch, so both go by packets.
-  if (plan.wire == Wire::packets && rings(call, largest)) {
-    plan.small = regular_form(call, *shape_of(call, parts));
-    plan.bells = by_one_block(call, largest) ? 1 : Collectives::kBells;
-  }
+  if (plan.wire == Wire::packets && rings(call, largest)) plan.small = regular_form(call, *shape_of(call));
   return plan;
 }
 

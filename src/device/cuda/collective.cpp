@@ -138,7 +138,7 @@ void CollectivePort::settle(const kernel::Collective& home) {
   kept.status = ports.status_address(number_);
 }
 
-bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch, uint32_t blocks) {
+bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch) {
   cuda::State& state = as_state(state_);
   const kernel::CallWord word{number_, state.ports.version(number_), call.shape, call.root, call.reduction};
   const uint32_t words[8] = {static_cast<uint32_t>(call.out),
@@ -146,7 +146,7 @@ bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch, uint32_t 
                              static_cast<uint32_t>(call.in),
                              static_cast<uint32_t>(call.in >> 32),
                              static_cast<uint32_t>(call.bytes),
-                             blocks,
+                             1,
                              word.packed(),
                              epoch};
   rung_ = state.copier.ring_call(words, call.bytes * state.ports.home(number_).size);

@@ -24,7 +24,7 @@ config::Size setting_list("gpu.copier_list", size_t{32} << 10, 0, size_t{1} << 3
                           "Most bytes of a list of GPU copies that the copier takes");
 config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
-config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
+config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
 
 config::Size setting_close("gpu.copier_close", 40'000, 1'000, 1'000'000'000,
@@ -135,10 +135,10 @@ bool Copier::takes(std::span<const kernel::Item> items) const {
 }
 
 /// Keeps account of how close together small copies come.
-void Copier::pace(uint32_t blocks) {
+void Copier::pace(size_t count, size_t bytes) {
   const uint64_t time = monotonic_ns(), gap = time - last_;
   last_ = time;
-  blocks_ = std::max(blocks_, blocks);
+  blocks_ = std::max(blocks_, blocks_for(count, bytes));
   if (gap > setting_close) {
     streak_ = 0;
     gap_ = 0;
@@ -148,11 +148,10 @@ void Copier::pace(uint32_t blocks) {
   ++streak_;
 }
 
-/// The slot of the next command, when the copier is awake and has blocks enough; null: not now. `welcome`: as
-/// many as would be of use.
-Copier::Slot* Copier::claim(uint32_t welcome, uint32_t blocks) {
+/// The slot of the next command, when the copier is awake and has blocks enough; null: not now.
+Copier::Slot* Copier::claim(size_t count, size_t bytes, uint32_t blocks) {
   if (state_ == nullptr || disturbs_others()) return nullptr;
-  pace(welcome);
+  pace(count, bytes);
   if (ended_) return nullptr;
   const kernel::Status at = status();
   if (at.gone == generation_) end_of_life(at);
@@ -174,7 +173,7 @@ uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
   const size_t count = items.size(), bytes = bytes_of(items);
   const std::lock_guard lock(mutex_);
   const uint32_t blocks = blocks_for(count, bytes);
-  Slot* slot = claim(blocks, blocks);
+  Slot* slot = claim(count, bytes, blocks);
   if (slot == nullptr) return 0;
   std::copy_n(items.data(), count, slot->items);
   slot->count = static_cast<uint32_t>(count);
@@ -197,7 +196,7 @@ uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
 uint32_t Copier::ring_call(const uint32_t (&words)[8], size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!ended_ && !takes_calls_) return 0;
-  const Slot* slot = claim(blocks_for(1, bytes), words[kernel::Command::blocks]);
+  const Slot* slot = claim(1, bytes, 1);
   if (slot == nullptr) return 0;
   write(slot->number, words);
   return slot->number;

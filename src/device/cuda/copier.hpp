@@ -62,10 +62,10 @@ class Copier {
   };
   [[nodiscard]] kernel::Status status() const;
   [[nodiscard]] bool disturbs_others() const;
-  void pace(uint32_t blocks);
+  void pace(size_t count, size_t bytes);
   void end_of_life(const kernel::Status& now);
   void start();
-  [[nodiscard]] Slot* claim(uint32_t welcome, uint32_t blocks);
+  [[nodiscard]] Slot* claim(size_t count, size_t bytes, uint32_t blocks);
   void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
   void write(uint32_t number, const uint32_t (&words)[8]);
 

@@ -17,21 +17,19 @@ __device__ __forceinline__ uint64_t look(uint64_t flag) {
   return value;
 }
 
-/// The end of a block's launch; the last block tells the host. The output lies in this GPU's memory, so the
-/// fence is for this GPU: what went to other ranks says itself that it has come, and waiting for that takes a
-/// microsecond.
+/// The end of a block's launch; the last block tells the host.
 __device__ void end(const Collective& c, bool late) {
   late = __syncthreads_or(late);
   if (threadIdx.x != 0) return;
   auto& places = *reinterpret_cast<Collective::Places*>(c.places);
   if (gridDim.x > 1) {
     if (late) atomicOr(&places.late, 1u);
-    __threadfence();
+    __threadfence_system();
     if (atomicAdd(&places.ticket, 1u) != gridDim.x - 1) return;
     atomicExch(&places.ticket, 0u);
     late = atomicExch(&places.late, 0u) != 0;
   }
-  __threadfence();
+  __threadfence_system();
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
                "l"(Collective::outcome(c.epoch, c.launch, late))
                : "memory");

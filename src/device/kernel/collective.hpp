@@ -26,7 +26,6 @@ struct Collective {
   static constexpr uint32_t kRanks = 16;    ///< of a communicator, at most
   static constexpr uint32_t kBlocks = 256;  ///< of a launch, at most
   static constexpr uint32_t kThreads = 512;
-  static constexpr uint32_t kBells = 8;  ///< blocks of a copier that share a call, at most
 
   /// exchange: send[j] goes to rank j, recv[j] comes from it.
   /// reduce: the same, but what comes is combined in rank order into recv[j].address, the same for all j.
@@ -52,7 +51,6 @@ struct Collective {
   uint32_t piece;             ///< blocks: bytes of a piece, a multiple of 16
   uint32_t rounds;            ///< blocks: the same on all ranks, as are `piece` and `blocks`
   uint32_t blocks;            ///< of the launch
-  uint32_t stride;            ///< from one rank's packets in a step to the next one's: Area::stride()
 
   /// In device memory, for one call at a time.
   struct Places {
@@ -82,10 +80,7 @@ struct Regular {
     allgather,
     alltoall,
     gather,
-    scatter,
-    allreduce_parts,  ///< these by two_shot
-    reduce_parts,
-    bcast_parts
+    scatter
   };
   Shape shape;
   uint32_t root;
@@ -98,7 +93,6 @@ struct Regular {
     const bool rooted = c.rank == root, to_root = j == root;
     const Collective::Message none{0, 0}, whole_in{in, bytes}, whole_out{out, bytes};
     const Collective::Message block_in{in + j * bytes, bytes}, block_out{out + j * bytes, bytes};
-    if (shape >= allreduce_parts) return j == 0 ? by_parts(c) : set(c, j, none, none);
     c.form = shape < bcast ? Collective::reduce : Collective::exchange;
     switch (shape) {
       case allreduce:
@@ -121,19 +115,10 @@ struct Regular {
         return set(c, j, to_root ? whole_in : none, rooted ? block_out : none);
       case scatter:
         return set(c, j, rooted ? block_in : none, to_root ? whole_out : none);
-      default:
-        return;
     }
   }
 
  private:
-  WEFT_HOST_DEVICE void by_parts(Collective& c) const {
-    const uint32_t everyone = (1u << c.size) - 1;
-    c.form = Collective::two_shot;
-    c.sources = shape == bcast_parts ? 1u << root : everyone;
-    c.targets = shape == reduce_parts ? 1u << root : everyone;
-    set(c, 0, {in, bytes}, {out, bytes});
-  }
   WEFT_HOST_DEVICE static void set(Collective& c, uint32_t j, Collective::Message send,
                                    Collective::Message recv) {
     c.send[j] = send;
@@ -170,20 +155,16 @@ struct CallWord {
 /// A rank's scratch: packets of the first step, packets of the second, flags of blocks, data of blocks.
 struct Area {
   static constexpr uint64_t kFlags = uint64_t{128} << 10;
-  static constexpr uint64_t kCleared = uint64_t{9} << 19;        ///< zero before first use
+  static constexpr uint64_t kCleared = uint64_t{4} << 20;        ///< zero before first use
   static constexpr uint64_t kPackets = (kCleared - kFlags) / 2;  ///< bytes, of one step
   /// Bytes of data that a rank's packets may carry in one step.
   [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t packet_room(uint32_t size) {
     return kPackets / 2 / size / 64 * 64;
   }
-  /// From one rank's packets in a step to the next one's.
-  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t stride(uint32_t size) {
-    return static_cast<uint32_t>(2 * packet_room(size));
-  }
   /// Packets of rank `source` in a step, two a granule.
   [[nodiscard]] WEFT_HOST_DEVICE static uint64_t packets(uint64_t area, uint32_t step, uint32_t source,
                                                          uint32_t size) {
-    return area + step * kPackets + uint64_t{source} * stride(size);
+    return area + step * kPackets + source * 2 * packet_room(size);
   }
   /// The word by which block `block` of rank `source` says how far it is in step 0 or 1.
   [[nodiscard]] WEFT_HOST_DEVICE static uint64_t flag(uint64_t area, uint32_t step, uint32_t set,
@@ -218,11 +199,6 @@ struct Range {
 [[nodiscard]] WEFT_HOST_DEVICE inline uint64_t granules(uint64_t bytes) { return (bytes + 15) / 16; }
 /// Share i of n of so many granules.
 [[nodiscard]] WEFT_HOST_DEVICE inline Range share(uint64_t total, uint32_t i, uint32_t n) {
-  if (n == 1) return {0, total};
-  if (total >> 23 == 0) {  // 64-bit divisions take long on a GPU; n is at most Collective::kBlocks
-    const auto few = static_cast<uint32_t>(total);
-    return {few * i / n, few * (i + 1) / n - few * i / n};
-  }
   const uint64_t first = total * i / n;
   return {first, total * (i + 1) / n - first};
 }

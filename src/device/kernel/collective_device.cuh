@@ -71,24 +71,6 @@ __device__ __forceinline__ uint32_t valid(uint64_t bytes, uint64_t g) {
   return rest < 16 ? static_cast<uint32_t>(rest) : 16;
 }
 
-/// Half a granule, which travels in one packet: up to 8 bytes at any address, zero behind them. Neighbouring
-/// threads have neighbouring packets, so that a warp's stores fill lines.
-__device__ __forceinline__ uint2 load_half(uint64_t from, uint32_t bytes) {
-  if (bytes == 8 && (from & 7) == 0) return __ldcv(reinterpret_cast<const uint2*>(from));
-  const Granule g = load_granule(from, bytes);
-  return make_uint2(g.words[0], g.words[1]);
-}
-__device__ __forceinline__ void store_half(uint64_t to, uint2 half, uint32_t bytes) {
-  if (bytes == 8 && (to & 7) == 0)
-    *reinterpret_cast<uint2*>(to) = half;
-  else
-    store_granule(to, {{half.x, half.y, 0, 0}}, bytes);
-}
-/// Bytes of half h of a message.
-__device__ __forceinline__ uint32_t valid_half(uint64_t bytes, uint64_t h) {
-  return 8 * h < bytes ? static_cast<uint32_t>(bytes - 8 * h < 8 ? bytes - 8 * h : 8) : 0;
-}
-
 __device__ __forceinline__ uint4 load_packet(uint64_t at) {
   uint4 p;
   asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -102,83 +84,26 @@ __device__ __forceinline__ void store_packet(uint64_t at, uint32_t low, uint32_t
                "r"(flag)
                : "memory");
 }
+__device__ __forceinline__ void put(uint64_t packets, uint64_t g, const Granule& granule, uint32_t flag) {
+  store_packet(packets + 32 * g, granule.words[0], granule.words[1], flag);
+  store_packet(packets + 32 * g + 16, granule.words[2], granule.words[3], flag);
+}
 __device__ __forceinline__ bool present(const uint4& p, uint32_t flag) { return p.y == flag && p.w == flag; }
-/// Packets of rank `source` in a step, in the area of rank `owner`: Area::packets() without its division.
-__device__ __forceinline__ uint64_t packets_of(const Collective& c, uint32_t owner, uint32_t step,
-                                               uint32_t source) {
-  return c.areas[owner] + step * Area::kPackets + static_cast<uint64_t>(source) * c.stride;
+__device__ __forceinline__ bool arrived(uint64_t packets, uint64_t g, uint32_t flag) {
+  return present(load_packet(packets + 32 * g), flag) && present(load_packet(packets + 32 * g + 16), flag);
 }
 
-/// What a group of threads has of a message: halves `first` to `last` of it, of which `self` of `all` takes
-/// every `all`th. Half h travels as packet h - skipped.
-struct Halves {
-  uint64_t message, bytes, skipped;
-  uint32_t first, last, self, all;
-  __device__ Halves(uint64_t address, uint64_t length, uint64_t granules_before, Range mine, uint32_t thread,
-                    uint32_t threads)
-      : message(address),
-        bytes(length),
-        skipped(2 * granules_before),
-        first(static_cast<uint32_t>(2 * mine.first)),
-        last(static_cast<uint32_t>(2 * (mine.first + mine.count))),
-        self(thread),
-        all(threads) {}
-};
-
-/// They go out as packets, so many of a thread at once.
-template <uint32_t kAhead>
-__device__ __forceinline__ void push(uint64_t packets, const Halves& halves, uint32_t flag) {
-  for (uint32_t i = halves.first + halves.self; i < halves.last; i += kAhead * halves.all) {
-    uint2 loaded[kAhead];
-#pragma unroll
-    for (uint32_t k = 0; k < kAhead; ++k) {
-      const uint64_t h = halves.skipped + i + k * halves.all;
-      if (i + k * halves.all < halves.last)
-        loaded[k] = load_half(halves.message + 8 * h, valid_half(halves.bytes, h));
+/// Waits for one granule; false: in vain.
+__device__ __forceinline__ bool take(uint64_t packets, uint64_t g, uint32_t flag, Waiter& waiter,
+                                     Granule& granule) {
+  for (;;) {
+    const uint4 a = load_packet(packets + 32 * g), b = load_packet(packets + 32 * g + 16);
+    if (present(a, flag) && present(b, flag)) {
+      granule = {{a.x, a.z, b.x, b.z}};
+      return true;
     }
-#pragma unroll
-    for (uint32_t k = 0; k < kAhead; ++k)
-      if (const uint32_t at = i + k * halves.all; at < halves.last)
-        store_packet(packets + 16ull * at, loaded[k].x, loaded[k].y, flag);
+    if (waiter.over()) return false;
   }
-}
-
-/// They are awaited and stored; false: in vain.
-template <uint32_t kAhead>
-__device__ __forceinline__ bool take(uint64_t packets, const Halves& halves, uint32_t flag, Waiter& waiter) {
-  for (uint32_t i = halves.first + halves.self; i < halves.last; i += kAhead * halves.all) {
-    uint4 loaded[kAhead];
-    for (bool missing = true; missing;) {
-      missing = false;
-#pragma unroll
-      for (uint32_t k = 0; k < kAhead; ++k)
-        if (const uint32_t at = i + k * halves.all; at < halves.last)
-          loaded[k] = load_packet(packets + 16ull * at);
-#pragma unroll
-      for (uint32_t k = 0; k < kAhead; ++k)
-        missing = missing || (i + k * halves.all < halves.last && !present(loaded[k], flag));
-      if (missing && waiter.over()) return false;
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kAhead; ++k) {
-      const uint64_t h = halves.skipped + i + k * halves.all;
-      if (i + k * halves.all < halves.last)
-        store_half(halves.message + 8 * h, make_uint2(loaded[k].x, loaded[k].z), valid_half(halves.bytes, h));
-    }
-  }
-  return true;
-}
-
-/// Few halves of a thread need no more than one at a time, which takes fewer instructions.
-__device__ __forceinline__ void push(uint64_t packets, const Halves& halves, uint32_t flag) {
-  if (halves.last - halves.first <= halves.all)
-    push<1>(packets, halves, flag);
-  else
-    push<8>(packets, halves, flag);
-}
-__device__ __forceinline__ bool take(uint64_t packets, const Halves& halves, uint32_t flag, Waiter& waiter) {
-  return halves.last - halves.first <= halves.all ? take<1>(packets, halves, flag, waiter)
-                                                  : take<8>(packets, halves, flag, waiter);
 }
 
 /// Combines terms one by one, in the order in which they come: sums of floats at once, others at the end, by
@@ -215,99 +140,37 @@ class Terms {
   Granule terms_[Collective::kRanks];
 };
 
-/// What a thread combines at a time: so many packets of each rank, twice, `apart` packets from each other.
-/// One packet is half a granule; elements of 16 bytes take both halves.
-template <int kPackets>
-struct Pair {
-  static constexpr uint32_t kUnits = 2;
-  uint32_t first, apart;
-  bool two;  ///< else the first only
-  __device__ __forceinline__ uint32_t at(uint32_t unit) const { return first + unit * apart; }
-  __device__ __forceinline__ bool has(uint32_t unit) const { return unit == 0 || two; }
-};
-
-/// What the ranks of a set have sent in the first step, combined in rank order. Four are awaited at a time.
-template <int kPackets>
-__device__ __forceinline__ bool reduce(const Collective& c, uint32_t ranks, const Pair<kPackets>& pair,
-                                       Waiter& waiter, Granule (&results)[2]) {
-  constexpr uint32_t kBatch = 4, kUnits = Pair<kPackets>::kUnits;
-  const uint32_t size = c.size, flag = c.epoch, stride = c.stride;
-  uint64_t packets = packets_of(c, c.rank, 0, 0);
-  Terms terms[kUnits] = {Terms(c.reduction), Terms(c.reduction)};
-  for (uint32_t from = 0; from < size; from += kBatch, packets += uint64_t{kBatch} * stride) {
-    uint4 loaded[kUnits][kBatch][kPackets];
-    for (bool missing = true; missing;) {
-      missing = false;
-#pragma unroll
-      for (uint32_t u = 0; u < kUnits; ++u)
-#pragma unroll
-        for (uint32_t i = 0; i < kBatch; ++i) {
-          if (!pair.has(u) || from + i >= size || !member(ranks, from + i)) continue;
-          const uint64_t at = packets + uint64_t{i} * stride + 16ull * pair.at(u);
-#pragma unroll
-          for (uint32_t k = 0; k < kPackets; ++k) loaded[u][i][k] = load_packet(at + 16 * k);
-        }
-#pragma unroll
-      for (uint32_t u = 0; u < kUnits; ++u)
-#pragma unroll
-        for (uint32_t i = 0; i < kBatch; ++i)
-          if (pair.has(u) && from + i < size && member(ranks, from + i))
-#pragma unroll
-            for (uint32_t k = 0; k < kPackets; ++k) missing = missing || !present(loaded[u][i][k], flag);
-      if (missing && waiter.over()) return false;
-    }
-#pragma unroll
-    for (uint32_t u = 0; u < kUnits; ++u)
+/// What the ranks of a set have sent of granule g in the first step, combined in rank order. Four are awaited
+/// at a time.
+__device__ __forceinline__ bool reduce(const Collective& c, uint32_t ranks, uint64_t g, Waiter& waiter,
+                                       Granule& result) {
+  constexpr uint32_t kBatch = 4;
+  Terms terms(c.reduction);
+  for (uint32_t from = 0; from < c.size; from += kBatch) {
+    uint4 packets[2 * kBatch];
+    for (;;) {
+      bool all = true;
 #pragma unroll
       for (uint32_t i = 0; i < kBatch; ++i) {
-        if (!pair.has(u) || from + i >= size || !member(ranks, from + i)) continue;
-        const uint4 low = loaded[u][i][0], high = kPackets == 2 ? loaded[u][i][kPackets - 1] : uint4{};
-        terms[u].add({{low.x, low.z, high.x, high.z}});
+        if (from + i >= c.size || !member(ranks, from + i)) continue;
+        const uint64_t at = Area::packets(c.areas[c.rank], 0, from + i, c.size) + 32 * g;
+        packets[2 * i] = load_packet(at);
+        packets[2 * i + 1] = load_packet(at + 16);
       }
-  }
 #pragma unroll
-  for (uint32_t u = 0; u < kUnits; ++u)
-    if (pair.has(u)) results[u] = terms[u].get();
+      for (uint32_t i = 0; i < kBatch; ++i)
+        if (from + i < c.size && member(ranks, from + i))
+          all = all && present(packets[2 * i], c.epoch) && present(packets[2 * i + 1], c.epoch);
+      if (all) break;
+      if (waiter.over()) return false;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i)
+      if (from + i < c.size && member(ranks, from + i))
+        terms.add({{packets[2 * i].x, packets[2 * i].z, packets[2 * i + 1].x, packets[2 * i + 1].z}});
+  }
+  result = terms.get();
   return true;
-}
-
-/// The packets of a range of granules that this thread has, by pairs: `each(pair)` until it says false.
-template <int kPackets, class Each>
-__device__ __forceinline__ bool for_pairs(Range mine, Each&& each) {
-  const uint32_t first = static_cast<uint32_t>(2 * mine.first),
-                 last = static_cast<uint32_t>(2 * (mine.first + mine.count)), apart = kPackets * blockDim.x;
-  for (uint32_t at = first + kPackets * threadIdx.x; at < last; at += 2 * apart)
-    if (!each(Pair<kPackets>{at, apart, at + apart < last})) return false;
-  return true;
-}
-
-/// Elements of 16 bytes take both halves of a granule.
-__device__ __forceinline__ bool wide(const Reduction& reduction) {
-  return reduction.defined() && element_size(reduction.element) > 8;
-}
-
-/// Bits: the units of a pair that have not gone out yet. In a second launch this rank's own packets, which go
-/// last, say so.
-template <int kPackets>
-__device__ __forceinline__ uint32_t pending(const Collective& c, uint64_t own, const Pair<kPackets>& pair) {
-  uint32_t units = pair.two ? 3 : 1;
-  if (c.launch == 0) return units;
-  for (uint32_t u = 0; u < 2; ++u)
-    if (pair.has(u) && present(load_packet(own + 16ull * (pair.at(u) + kPackets - 1)), c.epoch))
-      units &= ~(1u << u);
-  return units;
-}
-
-template <int kPackets>
-__device__ __forceinline__ void store_unit(uint64_t message, uint64_t bytes, uint64_t h, const Granule& g) {
-  store_half(message + 8 * h, make_uint2(g.words[0], g.words[1]), valid_half(bytes, h));
-  if (kPackets == 2)
-    store_half(message + 8 * h + 8, make_uint2(g.words[2], g.words[3]), valid_half(bytes, h + 1));
-}
-template <int kPackets>
-__device__ __forceinline__ void put_unit(uint64_t at, const Granule& g, uint32_t flag) {
-  store_packet(at, g.words[0], g.words[1], flag);
-  if (kPackets == 2) store_packet(at + 16, g.words[2], g.words[3], flag);
 }
 
 /// The threads of a block dealt to the ranks.
@@ -321,17 +184,17 @@ struct Deal {
   }
 };
 
-__device__ __forceinline__ uint32_t after(const Collective& c, uint32_t d) {
-  return c.rank + d < c.size ? c.rank + d : c.rank + d - c.size;
-}
-
 __device__ inline void push_messages(const Collective& c, uint32_t block, uint32_t blocks) {
   const Deal deal(c.size);
   if (deal.peer >= c.size) return;
-  const uint32_t to = after(c, 1 + deal.peer);  // this rank last
+  const uint32_t to = (c.rank + 1 + deal.peer) % c.size;
   const Collective::Message message = c.send[to];
+  const uint64_t packets = Area::packets(c.areas[to], 0, c.rank, c.size);
   const Range mine = share(granules(message.bytes), block, blocks);
-  push(packets_of(c, to, 0, c.rank), {message.address, message.bytes, 0, mine, deal.self, deal.all}, c.epoch);
+  for (uint64_t i = deal.self; i < mine.count; i += deal.all) {
+    const uint64_t g = mine.first + i;
+    put(packets, g, load_granule(message.address + 16 * g, valid(message.bytes, g)), c.epoch);
+  }
 }
 
 __device__ inline bool take_messages(const Collective& c, uint32_t block, uint32_t blocks) {
@@ -339,58 +202,62 @@ __device__ inline bool take_messages(const Collective& c, uint32_t block, uint32
   if (deal.peer >= c.size) return true;
   Waiter waiter(c.patience);
   const Collective::Message message = c.recv[deal.peer];
+  const uint64_t packets = Area::packets(c.areas[c.rank], 0, deal.peer, c.size);
   const Range mine = share(granules(message.bytes), block, blocks);
-  return take(packets_of(c, c.rank, 0, deal.peer),
-              {message.address, message.bytes, 0, mine, deal.self, deal.all}, c.epoch, waiter);
+  for (uint64_t i = deal.self; i < mine.count; i += deal.all) {
+    const uint64_t g = mine.first + i;
+    Granule granule;
+    if (!take(packets, g, c.epoch, waiter, granule)) return false;
+    store_granule(message.address + 16 * g, granule, valid(message.bytes, g));
+  }
+  return true;
 }
 
-template <int kPackets>
 __device__ inline bool reduce_messages(const Collective& c, uint32_t block, uint32_t blocks) {
   uint32_t sources = 0;
   Collective::Message out{};
   for (uint32_t j = 0; j < c.size; ++j)
     if (c.recv[j].bytes != 0) sources |= 1u << j, out = c.recv[j];
   Waiter waiter(c.patience);
-  return for_pairs<kPackets>(share(granules(out.bytes), block, blocks), [&](const Pair<kPackets>& pair) {
-    Granule results[2];
-    if (!reduce(c, sources, pair, waiter, results)) return false;
-#pragma unroll
-    for (uint32_t u = 0; u < 2; ++u)
-      if (pair.has(u)) store_unit<kPackets>(out.address, out.bytes, pair.at(u), results[u]);
-    return true;
-  });
+  const Range mine = share(granules(out.bytes), block, blocks);
+  for (uint64_t i = threadIdx.x; i < mine.count; i += blockDim.x) {
+    const uint64_t g = mine.first + i;
+    Granule result;
+    if (!reduce(c, sources, g, waiter, result)) return false;
+    store_granule(out.address + 16 * g, result, valid(out.bytes, g));
+  }
+  return true;
 }
 
 __device__ inline void push_parts(const Collective& c, uint32_t block, uint32_t blocks) {
   const Deal deal(c.size);
   if (deal.peer >= c.size || !member(c.sources, c.rank)) return;
-  const uint32_t to = after(c, 1 + deal.peer);
+  const uint32_t to = (c.rank + 1 + deal.peer) % c.size;
   const Range whole = part(c, to), mine = share(whole.count, block, blocks);
-  push(packets_of(c, to, 0, c.rank),
-       {c.send[0].address, c.send[0].bytes, whole.first, mine, deal.self, deal.all}, c.epoch);
+  const uint64_t packets = Area::packets(c.areas[to], 0, c.rank, c.size);
+  for (uint64_t i = deal.self; i < mine.count; i += deal.all) {
+    const uint64_t g = mine.first + i, at = whole.first + g;
+    put(packets, g, load_granule(c.send[0].address + 16 * at, valid(c.send[0].bytes, at)), c.epoch);
+  }
 }
 
 /// Own part: combined, and given to all targets, to this rank last: what lies there has gone out before.
-template <int kPackets>
 __device__ inline bool reduce_part(const Collective& c, uint32_t block, uint32_t blocks) {
   Waiter waiter(c.patience);
-  const uint32_t size = c.size, rank = c.rank, targets = c.targets, flag = c.epoch;
-  const uint64_t own = packets_of(c, rank, 1, rank);
-  return for_pairs<kPackets>(share(part(c, rank).count, block, blocks), [&](const Pair<kPackets>& pair) {
-    const uint32_t units = pending(c, own, pair);
-    Granule results[2];
-    if (units == 0) return true;
-    if (!reduce(c, c.sources, pair, waiter, results)) return false;
-    for (uint32_t d = 1; d <= size; ++d) {
-      const uint32_t to = after(c, d);
-      if (d != size && !member(targets, to)) continue;
-      const uint64_t packets = packets_of(c, to, 1, rank);
-#pragma unroll
-      for (uint32_t u = 0; u < 2; ++u)
-        if (member(units, u)) put_unit<kPackets>(packets + 16ull * pair.at(u), results[u], flag);
+  const Range mine = share(part(c, c.rank).count, block, blocks);
+  const uint64_t own = Area::packets(c.areas[c.rank], 1, c.rank, c.size);
+  for (uint64_t i = threadIdx.x; i < mine.count; i += blockDim.x) {
+    const uint64_t g = mine.first + i;
+    if (c.launch != 0 && arrived(own, g, c.epoch)) continue;
+    Granule result;
+    if (!reduce(c, c.sources, g, waiter, result)) return false;
+    for (uint32_t d = 1; d < c.size; ++d) {
+      const uint32_t to = c.rank + d < c.size ? c.rank + d : c.rank + d - c.size;
+      if (member(c.targets, to)) put(Area::packets(c.areas[to], 1, c.rank, c.size), g, result, c.epoch);
     }
-    return true;
-  });
+    put(own, g, result, c.epoch);
+  }
+  return true;
 }
 
 __device__ inline bool take_parts(const Collective& c, uint32_t block, uint32_t blocks) {
@@ -398,16 +265,14 @@ __device__ inline bool take_parts(const Collective& c, uint32_t block, uint32_t 
   if (deal.peer >= c.size || !member(c.targets, c.rank)) return true;
   Waiter waiter(c.patience);
   const Range whole = part(c, deal.peer), mine = share(whole.count, block, blocks);
-  return take(packets_of(c, c.rank, 1, deal.peer),
-              {c.recv[0].address, c.send[0].bytes, whole.first, mine, deal.self, deal.all}, c.epoch, waiter);
-}
-
-/// What follows the pushing.
-template <int kPackets>
-__device__ __forceinline__ bool finish_packets(const Collective& c, uint32_t block, uint32_t blocks) {
-  if (c.form == Collective::reduce) return reduce_messages<kPackets>(c, block, blocks);
-  const bool given = reduce_part<kPackets>(c, block, blocks);
-  return take_parts(c, block, blocks) && given;
+  const uint64_t packets = Area::packets(c.areas[c.rank], 1, deal.peer, c.size);
+  for (uint64_t i = deal.self; i < mine.count; i += deal.all) {
+    const uint64_t g = mine.first + i, at = whole.first + g;
+    Granule granule;
+    if (!take(packets, g, c.epoch, waiter, granule)) return false;
+    store_granule(c.recv[0].address + 16 * at, granule, valid(c.send[0].bytes, at));
+  }
+  return true;
 }
 
 /// One block's part of a call; true: done, false: it has waited too long. A block writes where only itself
@@ -421,7 +286,9 @@ __device__ inline bool run_packets(const Collective& c, uint32_t block, uint32_t
     __syncthreads();
   }
   if (c.form == Collective::exchange) return take_messages(c, block, blocks);
-  return wide(c.reduction) ? finish_packets<2>(c, block, blocks) : finish_packets<1>(c, block, blocks);
+  if (c.form == Collective::reduce) return reduce_messages(c, block, blocks);
+  const bool given = reduce_part(c, block, blocks);
+  return take_parts(c, block, blocks) && given;
 }
 
 /// What a copier keeps of the port that rang last; in shared memory.
@@ -430,9 +297,8 @@ struct Home {
   uint32_t owner;  ///< port and version; 0: none
 };
 
-/// One block's part of a call that came as a command; true: it has waited too long.
-__device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& home, uint32_t block,
-                                  uint32_t blocks) {
+/// A call that came as a command, by one block. The host is told as by a launch.
+__device__ inline void serve_call(uint64_t homes, const uint32_t* words, Home& home) {
   const CallWord word = CallWord::unpacked(words[6]);
   const uint32_t owner = 1u << 16 | word.port << 8 | word.version;
   if (home.owner != owner) {
@@ -454,13 +320,11 @@ __device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& h
     home.call.reduction = word.reduction;
   }
   __syncthreads();
-  return __syncthreads_or(!run_packets(home.call, block, blocks));
-}
-
-/// One thread, behind a fence: the host is told as by a launch.
-__device__ __forceinline__ void end_call(const Collective& c, bool late) {
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
-               "l"(Collective::outcome(c.epoch, 0, late))
+  const bool late = __syncthreads_or(!run_packets(home.call, 0, 1));
+  if (threadIdx.x != 0) return;
+  __threadfence_system();
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(home.call.status),
+               "l"(Collective::outcome(home.call.epoch, 0, late))
                : "memory");
 }
 
