@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 
+#include "coll/gpu/direct.hpp"
 #include "coll/gpu/plan.hpp"
 #include "coll/gpu/scratch.hpp"
 #include "coll/select/table.hpp"
@@ -108,18 +109,22 @@ Call imagined(const Question& question, uint64_t bytes) {
   return call;
 }
 
+constexpr const char* kWires[] = {"packets", "pieces", "mapped buffers"};
+
 const char* form_of(const Call& call, const gpu::Plan& plan) {
   using Form = device::kernel::Collective;
+  if (plan.wire == device::Wire::direct) return among(kVectors, call.what) ? "parts" : "direct";
   if (plan.collective.form == Form::two_shot) return "parts";
   return call.op != nullptr && call.what != reduce_scatter_block ? "whole vectors" : "direct";
 }
 
 void by_kernels(std::ostream& out, const Call& call, uint64_t largest) {
   const uint64_t pieces = gpu::wants_large_area(largest) ? gpu::large_area_data() : gpu::area_data();
-  const gpu::Plan plan = gpu::make_plan(
-      call, largest, {device::kernel::Area::packet_room(static_cast<uint32_t>(call.size)), pieces});
+  const gpu::Room room{device::kernel::Area::packet_room(static_cast<uint32_t>(call.size)), pieces};
+  const gpu::Plan plan = gpu::wants_direct(call, largest) ? gpu::direct_plan(call, largest, pieces)
+                                                          : gpu::make_plan(call, largest, room);
   out << "\"way\": \"kernels\", \"form\": \"" << form_of(call, plan) << "\", \"wire\": \""
-      << (plan.wire == device::Wire::packets ? "packets" : "pieces") << "\", \"blocks\": " << plan.blocks
+      << kWires[static_cast<size_t>(plan.wire)] << "\", \"blocks\": " << plan.blocks
       << ", \"bell\": " << (plan.small ? "true" : "false");
 }
 
@@ -128,7 +133,8 @@ void row(std::ostream& out, const Question& question, uint64_t bytes) {
   const bool forced = select::forced(call.what);
   const uint64_t largest = gpu::largest_message(call, {});
   out << "{\"bytes\": " << bytes << ", ";
-  if (question.device && !forced && gpu::suits(call) && gpu::pays(call, largest))
+  if (question.device && !forced && gpu::suits(call) &&
+      (gpu::pays(call, largest) || gpu::wants_direct(call, largest)))
     by_kernels(out, call, largest);
   else if (!question.device && shared::possible(call))
     out << "\"way\": \"shared memory\"";

@@ -7,12 +7,14 @@
 
 #include "base/result.hpp"
 #include "device/kernel/collective.hpp"
+#include "device/kernel/direct.hpp"
 #include "device/memory.hpp"
 
 namespace weft::device {
 
 /// How a collective's data travel: packets with flags beside the data, or pieces with flags behind them.
-enum class Wire : uint8_t { packets, blocks };
+/// Direct: in the buffers of all ranks.
+enum class Wire : uint8_t { packets, blocks, direct };
 
 /// Where the calls of one communicator start on one GPU, one at a time. Goes back to its context on
 /// destruction.
@@ -31,6 +33,7 @@ class CollectivePort {
 
   /// Starts `call`, whose places and status are filled in here.
   [[nodiscard]] Status launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads);
+  [[nodiscard]] Status launch(kernel::Direct& call, uint32_t blocks, uint32_t threads);
   /// What holds for all calls: areas, rank, size and patience; before the first ring().
   void settle(const kernel::Collective& home);
   /// Starts a small call by the copier, when it is awake. False: launch it.
@@ -45,6 +48,8 @@ class CollectivePort {
   [[nodiscard]] bool reaches(const Memory& memory) const;
 
  private:
+  [[nodiscard]] Status start(kernel::Collective& call, void* function, void* parameter, uint32_t blocks,
+                             uint32_t threads);
   void swap(CollectivePort& other) noexcept {
     std::swap(state_, other.state_);
     std::swap(number_, other.number_);

@@ -97,6 +97,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter();
   [[nodiscard]] transport::cuda_ipc::Importer& importer();
+  /// Tells the peers which exported allocations were freed, now and then.
+  void look_for_freed();
 
   SendBuffers buffers;
   core::Instance& instance;
@@ -348,7 +350,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_receiver(const Get& get, Status outcome);
   void finish_copy(DeviceCopy& copy, Status outcome);
   void finish_senders(const DeviceCopy& copy);
-  void look_for_freed();
   void sweep_exports();
 
   // protocol/put.cpp

@@ -265,6 +265,7 @@ bool connected(const core::Instance& instance) { return instance.engine->connect
 
 transport::cuda_ipc::Exporter& exporter(core::Instance& instance) { return instance.engine->exporter(); }
 transport::cuda_ipc::Importer& importer(core::Instance& instance) { return instance.engine->importer(); }
+void look_for_freed(core::Instance& instance) { instance.engine->look_for_freed(); }
 
 void quiesce(core::Instance& instance) {
   instance.engine->drain();

@@ -34,6 +34,9 @@ void quiesce(core::Instance& instance);
 /// once.
 [[nodiscard]] transport::cuda_ipc::Exporter& exporter(core::Instance& instance);
 [[nodiscard]] transport::cuda_ipc::Importer& importer(core::Instance& instance);
+/// Before memory is shown that messages have nothing to do with: tells the peers what was freed, now and
+/// then.
+void look_for_freed(core::Instance& instance);
 
 /// Plain bytes in host memory.
 [[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);

@@ -22,7 +22,7 @@ TEST(ExplainTest, SmallReductionsRingTheCopierLargeOnesGoInParts) {
             std::string::npos)
       << small;
   const std::string large = row("what=allreduce ranks=8 kind=cuda", 256 << 20);
-  EXPECT_NE(large.find("\"form\": \"parts\", \"wire\": \"pieces\""), std::string::npos) << large;
+  EXPECT_NE(large.find("\"form\": \"parts\", \"wire\": \"mapped buffers\""), std::string::npos) << large;
   EXPECT_NE(large.find("\"bell\": false"), std::string::npos) << large;
 }
 
@@ -32,8 +32,8 @@ TEST(ExplainTest, SaysWithHowManyGpusItWasMeasured) {
   EXPECT_EQ(answer("what=allreduce ranks=8 kind=host").find("measured"), std::string::npos);
 }
 
-TEST(ExplainTest, LargeBlocksAreMessages) {
-  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 64 << 20).find("\"algorithm\": \"spread\""),
+TEST(ExplainTest, LargeBlocksGoFromBufferToBuffer) {
+  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 64 << 20).find("\"wire\": \"mapped buffers\""),
             std::string::npos);
   EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 1 << 20).find("\"way\": \"kernels\""), std::string::npos);
 }

@@ -382,6 +382,11 @@ void check_use(int ranks) {
     std::fprintf(stderr, "the copier did no collective\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  if (std::getenv("TEST_DIRECT") != nullptr && weft::test::cuda().direct_collectives() < 20) {
+    std::fprintf(stderr, "buffers of all ranks were used in %lu collectives\n",
+                 weft::test::cuda().direct_collectives());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   if ((done > 20) != wanted || (std::getenv("TEST_LATE") != nullptr && late == 0)) {
     std::fprintf(stderr, "kernels did %lu collectives, %lu launches left early\n", done, late);
     MPI_Abort(MPI_COMM_WORLD, 1);

@@ -102,6 +102,7 @@ struct Cuda {
   unsigned long (*lists)() = nullptr;
   unsigned long (*collectives)(unsigned long*) = nullptr;
   unsigned long (*copier_calls)() = nullptr;
+  unsigned long (*direct_collectives)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
   unsigned long (*images)(unsigned long*) = nullptr;
 

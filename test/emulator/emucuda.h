@@ -25,6 +25,8 @@ unsigned long emucuda_copier_commands(void);
 unsigned long emucuda_lists(void);
 /// Collectives that copiers have done, well or late.
 unsigned long emucuda_copier_calls(void);
+/// Those that kernels have done in the buffers of all ranks.
+unsigned long emucuda_direct_collectives(void);
 /// Collectives that kernels have done; launches of such kernels that left early.
 unsigned long emucuda_collectives(unsigned long* late);
 /// Lets copiers leave at random from now on, by this seed; 0: no more.

@@ -192,6 +192,10 @@ EMUCUDA_CONTROL unsigned long emucuda_copier_calls(void) {
   const auto lock = lock_world();
   return world().copier_calls;
 }
+EMUCUDA_CONTROL unsigned long emucuda_direct_collectives(void) {
+  const auto lock = lock_world();
+  return world().direct_collectives;
+}
 EMUCUDA_CONTROL unsigned long emucuda_collectives(unsigned long* late) {
   const auto lock = lock_world();
   *late = world().late_collectives;

@@ -40,6 +40,7 @@ std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** para
 /// The collective that a copier's command means; null: its memory is not there.
 std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, const uint32_t* words);
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters);
+std::unique_ptr<Kernel> create_collective_direct(ContextObject& context, void** parameters);
 
 /// By EMUCUDA_COPIER_EXITS: whether a kernel that may leave does so now.
 [[nodiscard]] bool leaves_at_random();

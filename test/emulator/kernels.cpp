@@ -263,6 +263,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_pack_tiles_flat", create_pack_tiles},
                                         {"weft_collective_packets", create_collective_packets},
                                         {"weft_collective_blocks", create_collective_blocks},
+                                        {"weft_collective_direct", create_collective_direct},
                                         {"weft_collective_stream_packets", create_stream_packets},
                                         {"weft_collective_stream_blocks", create_stream_blocks},
                                         {"weft_enqueue", create_enqueue},

@@ -129,6 +129,7 @@ struct World {
   unsigned long lists = 0;                     // copied
   unsigned long copier_calls = 0;              // collectives among them
   unsigned long collectives = 0;               // done
+  unsigned long direct_collectives = 0;        // in the buffers of all ranks
   unsigned long late_collectives = 0;          // left early
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed

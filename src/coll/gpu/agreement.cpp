@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "coll/gpu/direct.hpp"
+
 namespace weft::coll::gpu {
 namespace {
 
@@ -99,7 +101,7 @@ Agreement Judge::verdict() const {
   const bool free = idle_ || (later_ && domain_.state() == Domain::State::open);
   if (host_)
     result.way = Way::host;
-  else if (kernels_ && some_ && free && pays(call_, largest_))
+  else if (kernels_ && some_ && free && (pays(call_, largest_) || (!later_ && wants_direct(call_, largest_))))
     result.way = matches(result) ? Way::kernels : Way::mismatch;
   return result;
 }

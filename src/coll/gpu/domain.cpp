@@ -249,6 +249,10 @@ Status Domain::launch() {
   collective.epoch = epoch_;
   collective.patience = own_patience();
   collective.launch = launches_;
+  if (running_->direct) {
+    running_->direct->call = collective;
+    return ground_.port.launch(*running_->direct, running_->blocks, running_->threads);
+  }
   WEFT_TRY(ground_.port.launch(collective, running_->wire, running_->blocks, running_->threads));
   if (running_->small) ground_.port.wake_copier();
   return {};
@@ -324,10 +328,23 @@ Plan Domain::plan(const Call& call, uint64_t largest) const {
                     ground_.area->memory.size - device::kernel::Area::kCleared});
 }
 
+bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel) {
+  prepared_.emplace();
+  if (!direct_.prepare(call, largest, ground_.area->memory, channel, *prepared_)) prepared_.reset();
+  return prepared_.has_value();
+}
+
 Status Domain::run(const Call& call, uint64_t largest) {
   if (largest == 0) return {};
-  Plan own = plan(call, largest);
-  WEFT_TRY(begin(own));
+  std::optional<Plan> own = std::exchange(prepared_, std::nullopt);
+  if (!own) own = plan(call, largest);
+  Status outcome = run(*own);
+  direct_.release();
+  return outcome;
+}
+
+Status Domain::run(Plan& plan) {
+  WEFT_TRY(begin(plan));
   Status outcome;
   const auto over = [&] {
     auto looked = poll();

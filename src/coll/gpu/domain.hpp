@@ -5,11 +5,13 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "coll/call.hpp"
+#include "coll/gpu/direct.hpp"
 #include "coll/gpu/plan.hpp"
 #include "coll/gpu/scratch.hpp"
 #include "coll/shared/channel.hpp"
@@ -22,7 +24,7 @@ namespace weft::coll::gpu {
 
 class Domain {
  public:
-  explicit Domain(core::Communicator& comm) : comm_(comm) {}
+  explicit Domain(core::Communicator& comm) : comm_(comm), direct_(comm) {}
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
@@ -38,6 +40,8 @@ class Domain {
   void connect_now(const device::Memory& near, uint64_t largest, shared::Channel& channel);
   /// Kernels of this rank can work on such memory.
   [[nodiscard]] bool reaches(const device::Memory& memory) const { return ground_.port.reaches(memory); }
+  /// Collective, after all have arrived: whether run() may work in the buffers of all ranks.
+  [[nodiscard]] bool prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel);
   /// Collective, after all have arrived: runs a call to its end.
   [[nodiscard]] Status run(const Call& call, uint64_t largest);
   /// The same in two: begin(), then poll() until it says true. One call at a time; the plan stays where it
@@ -82,7 +86,11 @@ class Domain {
   void give_up();
   [[nodiscard]] Status others_go_on() const;
 
+  [[nodiscard]] Status run(Plan& plan);
+
   core::Communicator& comm_;
+  Direct direct_;
+  std::optional<Plan> prepared_;  // of the next run()
   State state_ = State::unknown;
   Stage stage_ = Stage::nothing;
   Status mapped_;            // of this rank, until all have said

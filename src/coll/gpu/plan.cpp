@@ -214,13 +214,6 @@ void two_shot(const Call& call, Collectives& collective) {
   if (uses_recv(call)) collective.recv[0] = message(call.recv.whole());
 }
 
-Collectives start_of(const Call& call) {
-  Collectives collective{};
-  collective.rank = static_cast<uint32_t>(call.rank);
-  collective.size = static_cast<uint32_t>(call.size);
-  return collective;
-}
-
 bool goes_in_parts(const Call& call, uint64_t largest) {
   return (call.what == bcast || call.what == Collective::reduce || call.what == allreduce) &&
          largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max);
@@ -354,9 +347,20 @@ Place place_of(const Call& call) {
 
 bool regular(const Call& call) { return shape_of(call).has_value(); }
 
+Collectives messages_of(const Call& call, bool parts) {
+  Collectives collective{};
+  collective.rank = static_cast<uint32_t>(call.rank);
+  collective.size = static_cast<uint32_t>(call.size);
+  if (parts)
+    two_shot(call, collective);
+  else
+    make_messages(call, collective);
+  if (call.op != nullptr) collective.reduction = kernel_reduction(call);
+  return collective;
+}
+
 Amounts amounts_of(const Call& call) {
-  Collectives collective = start_of(call);
-  make_messages(call, collective);
+  const Collectives collective = messages_of(call, false);
   Amounts amounts;
   for (uint32_t rank = 0; rank < Collectives::kRanks; ++rank) {
     amounts.sent[rank] = collective.send[rank].bytes;
@@ -395,13 +399,8 @@ bool pays(const Call& call, uint64_t largest) {
 
 Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   Plan plan;
-  plan.collective = start_of(call);
   const bool parts = goes_in_parts(call, largest);
-  if (parts)
-    two_shot(call, plan.collective);
-  else
-    make_messages(call, plan.collective);
-  if (call.op != nullptr) plan.collective.reduction = kernel_reduction(call);
+  plan.collective = messages_of(call, parts);
   const uint32_t size = plan.collective.size;
   const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
   const size_t blocks = value_for(call, most_blocks);

@@ -37,6 +37,8 @@ struct Amounts {
 [[nodiscard]] Amounts amounts_of(const Call& call);
 /// Every message is a block of the same length, or there is one vector: Call::bytes says it.
 [[nodiscard]] bool regular(const Call& call);
+/// The messages of the call; of a vector, in a part for each rank.
+[[nodiscard]] device::kernel::Collective messages_of(const Call& call, bool parts);
 [[nodiscard]] uint64_t largest_message(const Call& call, const Amounts& amounts);
 /// Bytes that have to be written elsewhere first, since a block would overwrite what another one has yet to
 /// send; 0: none.
@@ -49,6 +51,7 @@ struct Plan {
   device::Wire wire = device::Wire::packets;
   uint32_t blocks = 1, threads = 0;
   std::optional<device::kernel::Regular> small;  ///< the same call for a copier, when it is small enough
+  std::optional<device::kernel::Direct> direct;  ///< in buffers of all ranks, instead of areas
   std::optional<device::kernel::Collective::Message> aside;  ///< its place, when that has to wait
   device::Memory memory;                                     ///< of an operand
 };

@@ -5,6 +5,7 @@
 #include "base/config.hpp"
 #include "coll/gpu/agenda.hpp"
 #include "coll/gpu/agreement.hpp"
+#include "coll/gpu/direct.hpp"
 #include "coll/gpu/plan.hpp"
 #include "coll/gpu/provider.hpp"
 #include "coll/select/table.hpp"
@@ -114,6 +115,9 @@ Way way_among_gpus(const Call& call, bool here, State& state, Status& failed) {
   state.domain.connect_now(agreed.memory, agreed.largest, state.channel);
   if (state.domain.state() != gpu::Domain::State::open) return {};
   const bool provided = state.provider.takes(call, agreed.largest, agreed.memory);
+  if (!provided && gpu::wants_direct(call, agreed.largest) &&
+      !state.domain.prepare_direct(call, agreed.largest, state.channel) && !gpu::pays(call, agreed.largest))
+    return {};
   return {&state.channel, &state.domain, agreed.largest, provided ? &state.provider : nullptr};
 }
 

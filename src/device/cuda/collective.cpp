@@ -22,6 +22,7 @@ Status Ports::load() {
   Code code = load_module(Source::collective, module_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_packets", by_packets_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", by_blocks_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_direct", by_direct_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_blocks", stream_by_blocks_);
   if (code == kSuccess) return {};
@@ -163,6 +164,16 @@ void CollectivePort::wake_copier() {
 }
 
 Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads) {
+  const cuda::Ports& ports = as_state(state_).ports;
+  return start(call, wire == Wire::packets ? ports.by_packets() : ports.by_blocks(), &call, blocks, threads);
+}
+
+Status CollectivePort::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {
+  return start(call.call, as_state(state_).ports.by_direct(), &call, blocks, threads);
+}
+
+Status CollectivePort::start(kernel::Collective& call, void* function, void* parameter, uint32_t blocks,
+                             uint32_t threads) {
   cuda::State& state = as_state(state_);
   call.places = state.ports.places(number_);
   call.status = state.ports.status_address(number_);
@@ -174,10 +185,10 @@ Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t bloc
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
   const cuda::RelaxedCapture relaxed;
-  void* parameters[] = {&call};
-  const cuda::Function function = wire == Wire::packets ? state.ports.by_packets() : state.ports.by_blocks();
-  WEFT_CUDA_TRY(launch_kernel, "a collective cannot be started on the GPU", function, blocks, 1, 1, threads,
-                1, 1, 0, state.ports.stream(), parameters, nullptr);
+  void* parameters[] = {parameter};
+  WEFT_CUDA_TRY(launch_kernel, "a collective cannot be started on the GPU",
+                static_cast<cuda::Function>(function), blocks, 1, 1, threads, 1, 1, 0, state.ports.stream(),
+                parameters, nullptr);
   return {};
 }
 

@@ -26,6 +26,7 @@ class Ports {
   [[nodiscard]] Stream stream() const { return stream_; }
   [[nodiscard]] Function by_packets() const { return by_packets_; }
   [[nodiscard]] Function by_blocks() const { return by_blocks_; }
+  [[nodiscard]] Function by_direct() const { return by_direct_; }
   [[nodiscard]] Function stream_by_packets() const { return stream_by_packets_; }
   [[nodiscard]] Function stream_by_blocks() const { return stream_by_blocks_; }
   [[nodiscard]] Address places(uint32_t number) const {
@@ -46,7 +47,7 @@ class Ports {
 
   std::mutex mutex_;
   Module module_ = nullptr;
-  Function by_packets_ = nullptr, by_blocks_ = nullptr;
+  Function by_packets_ = nullptr, by_blocks_ = nullptr, by_direct_ = nullptr;
   Function stream_by_packets_ = nullptr, stream_by_blocks_ = nullptr;
   Stream stream_ = nullptr;
   uint64_t* status_ = nullptr;

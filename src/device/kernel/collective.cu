@@ -3,62 +3,47 @@
 #include <cstddef>
 
 #include "device/kernel/collective_device.cuh"
+#include "device/kernel/direct_device.cuh"
 
 namespace weft::device::kernel {
 namespace {
 
-__device__ __forceinline__ void raise(uint64_t flag, uint64_t value) {
-  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
-}
-
-__device__ __forceinline__ uint64_t look(uint64_t flag) {
-  uint64_t value;
-  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
-  return value;
-}
-
-/// The end of a block's launch; the last block tells the host.
-__device__ void end(const Collective& c, bool late) {
-  late = __syncthreads_or(late);
-  if (threadIdx.x != 0) return;
+/// Counts the blocks of a launch that have ended; thread 0 of the last one hears true, and whether any is
+/// late.
+__device__ bool last_block(const Collective& c, bool& late) {
+  if (threadIdx.x != 0) return false;
   auto& places = *reinterpret_cast<Collective::Places*>(c.places);
   if (gridDim.x > 1) {
     if (late) atomicOr(&places.late, 1u);
     __threadfence_system();
-    if (atomicAdd(&places.ticket, 1u) != gridDim.x - 1) return;
+    if (atomicAdd(&places.ticket, 1u) != gridDim.x - 1) return false;
     atomicExch(&places.ticket, 0u);
     late = atomicExch(&places.late, 0u) != 0;
   }
   __threadfence_system();
+  return true;
+}
+
+__device__ void tell_host(const Collective& c, bool late) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
                "l"(Collective::outcome(c.epoch, c.launch, late))
                : "memory");
 }
 
-__device__ __forceinline__ uint4 load(uint64_t from) { return __ldcg(reinterpret_cast<const uint4*>(from)); }
-__device__ __forceinline__ void store(uint64_t to, uint4 words) { *reinterpret_cast<uint4*>(to) = words; }
+/// The end of a block's launch; the last block tells the host.
+__device__ void end(const Collective& c, bool late) {
+  late = __syncthreads_or(late);
+  if (last_block(c, late)) tell_host(c, late);
+}
 
-/// All threads of the block copy n bytes.
-__device__ void move(uint64_t dst, uint64_t src, uint64_t bytes) {
-  const uint64_t whole = bytes / 16, step = blockDim.x;
-  uint64_t i = threadIdx.x;
-  if (((dst | src) & 15) == 0) {
-    // Loads first: a thread has few granules of a piece, and each round trip counts.
-    constexpr int kAhead = 4;
-    for (; i < whole; i += kAhead * step) {
-      uint4 words[kAhead];
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k)
-        if (i + k * step < whole) words[k] = load(src + 16 * (i + k * step));
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k)
-        if (i + k * step < whole) store(dst + 16 * (i + k * step), words[k]);
-    }
-  } else {
-    for (; i < whole; i += step) store_granule(dst + 16 * i, load_granule(src + 16 * i, 16), 16);
-  }
-  if (threadIdx.x == 0 && bytes % 16 != 0)
-    store_granule(dst + 16 * whole, load_granule(src + 16 * whole, bytes % 16), bytes % 16);
+/// The same, when all ranks have done their part.
+__device__ void end_together(const Collective& c, bool late) {
+  late = __syncthreads_or(late);
+  const bool last = __syncthreads_or(last_block(c, late));
+  late = __syncthreads_or(last && late && threadIdx.x == 0);
+  if (!last) return;
+  if (!late) late = !met(c);
+  if (threadIdx.x == 0) tell_host(c, late);
 }
 
 /// One block of a call by blocks.
@@ -292,6 +277,15 @@ extern "C" __global__ void __launch_bounds__(Collective::kThreads)
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
     weft_collective_packets(const __grid_constant__ Collective c) {
   end(c, !run_packets(c, blockIdx.x, gridDim.x));
+}
+
+extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+    weft_collective_direct(const __grid_constant__ Direct d) {
+  auto& place = reinterpret_cast<Collective::Places*>(d.call.places)->blocks[blockIdx.x];
+  const uint64_t from = d.call.launch != 0 ? *static_cast<volatile uint64_t*>(&place) : 0;
+  const uint64_t stopped = from == Collective::kEnded ? from : DirectBlock(d).run(from);
+  if (threadIdx.x == 0) place = stopped;
+  end_together(d.call, stopped != Collective::kEnded);
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)

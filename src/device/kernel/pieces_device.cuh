@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device code of collectives whose data have flags behind them: moving pieces, raising and seeing flags.
+#pragma once
+#include "device/kernel/collective_device.cuh"
+
+namespace weft::device::kernel {
+
+__device__ __forceinline__ void raise(uint64_t flag, uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ uint64_t look(uint64_t flag) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(flag) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ uint4 load(uint64_t from) { return __ldcg(reinterpret_cast<const uint4*>(from)); }
+__device__ __forceinline__ void store(uint64_t to, uint4 words) { *reinterpret_cast<uint4*>(to) = words; }
+
+/// All threads of the block copy n bytes.
+__device__ inline void move(uint64_t dst, uint64_t src, uint64_t bytes) {
+  const uint64_t whole = bytes / 16, step = blockDim.x;
+  uint64_t i = threadIdx.x;
+  if (((dst | src) & 15) == 0) {
+    // Loads first: a thread has few granules of a piece, and each round trip counts.
+    constexpr int kAhead = 4;
+    for (; i < whole; i += kAhead * step) {
+      uint4 words[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k * step < whole) words[k] = load(src + 16 * (i + k * step));
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k * step < whole) store(dst + 16 * (i + k * step), words[k]);
+    }
+  } else {
+    for (; i < whole; i += step) store_granule(dst + 16 * i, load_granule(src + 16 * i, 16), 16);
+  }
+  if (threadIdx.x == 0 && bytes % 16 != 0)
+    store_granule(dst + 16 * whole, load_granule(src + 16 * whole, bytes % 16), bytes % 16);
+}
+
+}  // namespace weft::device::kernel
