@@ -27,11 +27,14 @@ config::Choice enabled{"coll.device_direct",
                        "buffers, where all can map them"};
 config::Size least{"coll.device_direct_min", 2 << 20, 0, size_t{1} << 40,
                    "device buffers: bytes that a rank sends in all from which coll.device_direct counts"};
+config::Size least_reduced{"coll.device_direct_reduce_min", 8 << 20, 0, size_t{1} << 40,
+                           "the same for reductions, by bytes of a vector"};
 config::Size chunk{
     "coll.device_chunk", 16 << 10, 512, 16 << 20,
     "bytes, at most, that a block of such a kernel moves to one rank before it turns to the next"};
-config::Size blocks{"coll.device_direct_blocks", 128, 1, Collectives::kBlocks,
-                    "blocks of such a kernel, at most. More than 128 are of half as many threads"};
+config::Size blocks{
+    "coll.device_direct_blocks", 0, 0, Collectives::kBlocks,
+    "blocks of such a kernel, at most; 0: by what it does. More than 128 are of half as many threads"};
 
 log::SlowPath refused{
     "coll.device_direct_refused",
@@ -107,13 +110,16 @@ void become_direct(const Call& call, Collectives& c) {
 
 bool wants_direct(const Call& call, uint64_t largest) {
   if (largest == 0 || value_for(call, enabled) != 0) return false;
-  const auto others = static_cast<uint64_t>(call.size - 1);
+  const auto ranks = static_cast<uint64_t>(call.size);
   switch (call.what) {
     case bcast:
       return call.size > 2 && largest >= value_for(call, least);
     case Collective::reduce:
     case allreduce:
-      return largest >= value_for(call, least);
+      return largest >= value_for(call, least_reduced);
+    case reduce_scatter_block:
+    case reduce_scatter:
+      return largest * ranks >= value_for(call, least_reduced);
     case gather:
     case gatherv:
     case scatter:
@@ -122,9 +128,7 @@ bool wants_direct(const Call& call, uint64_t largest) {
     case allgatherv:
     case alltoall:
     case alltoallv:
-    case reduce_scatter_block:
-    case reduce_scatter:
-      return largest * others >= value_for(call, least);
+      return largest * (ranks - 1) >= value_for(call, least);
     default:
       return false;
   }
@@ -135,10 +139,12 @@ Plan direct_plan(const Call& call, uint64_t largest, uint64_t room) {
   Collectives& c = plan.collective = messages_of(call, one_vector(call));
   const uint64_t part = one_vector(call) ? 16 * pieces(device::kernel::granules(largest), c.size) : largest;
   become_direct(call, c);
+  // Where nothing is stored elsewhere, blocks of a GPU push in step, and two of them fill each other's gaps.
+  const uint64_t set = value_for(call, blocks), most = set != 0 ? set : stores(call) ? 128 : 256;
   if (c.form == Collectives::reduce)
-    deal_pieces(plan, part, value_for(call, blocks), value_for(call, chunk), room);
+    deal_pieces(plan, part, most, value_for(call, chunk), room);
   else
-    deal_chunks(plan, value_for(call, blocks), value_for(call, chunk));
+    deal_chunks(plan, most, value_for(call, chunk));
   plan.wire = device::Wire::direct;
   plan.threads = plan.blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
   return plan;
@@ -154,11 +160,12 @@ struct Direct::Card {
 Status Direct::describe(const Call& call, const Collectives& c, Card& own) const {
   if (overwrites_input(call))
     return Error(Errc::unsupported, "in place, ranks would overwrite what others have yet to read");
+  const bool gets = stores(call) && !(call.what == bcast && call.rank == call.root);
   bool shown = false;
   for (uint32_t peer = 0; peer < c.size; ++peer) {
     const Collectives::Message out = out_of(call, c, peer);
     own.to[peer] = out.address;
-    if (peer == c.rank || out.bytes == 0 || !stores(call)) continue;
+    if (peer == c.rank || out.bytes == 0 || !gets) continue;
     if (!call.recv.on_device() ||
         !call.recv.memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
       return Error(Errc::unsupported, "a buffer of this rank is not within one allocation");
@@ -179,7 +186,12 @@ Status Direct::show(const device::Memory& memory, Region& region) const {
   return {};
 }
 
-/// Where this rank stores. Messages name what was shown before.
+/// Messages name what was shown before.
+void Direct::learn(uint32_t rank, const Region& region) const {
+  if (region.size != 0) p2p::importer(comm_.instance).learn(comm_.process(static_cast<int>(rank)), region);
+}
+
+/// Where this rank stores.
 Status Direct::map(const Call& call, const std::vector<Card>& cards, const device::Memory& near,
                    device::kernel::Direct& direct) {
   const Collectives& c = direct.call;
@@ -195,7 +207,6 @@ Status Direct::map(const Call& call, const std::vector<Card>& cards, const devic
       direct.out[rank] = card.to[rank];
       continue;
     }
-    if (card.region.size != 0) importer.learn(peer, card.region);
     if (!stores(call) || moved == 0 || !(exchange || device::kernel::member(c.targets, rank))) continue;
     auto mapping = importer.open(peer, card.region, nullptr, near);
     if (!mapping) return std::move(mapping).error();
@@ -220,6 +231,7 @@ bool Direct::prepare(const Call& call, uint64_t largest, const device::Memory& a
   for (uint32_t rank = 0; rank < c.size; ++rank) {
     if (rank == c.rank) continue;
     std::memcpy(&cards[rank], channel.await(static_cast<int>(rank), step).data, sizeof own);
+    learn(rank, cards[rank].region);
     if (cards[rank].good == 0 && able.ok())
       able = Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot: see its log");
   }

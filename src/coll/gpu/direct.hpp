@@ -35,6 +35,7 @@ class Direct {
   struct Card;
   [[nodiscard]] Status describe(const Call& call, const device::kernel::Collective& c, Card& own) const;
   [[nodiscard]] Status show(const device::Memory& memory, transport::cuda_ipc::Region& region) const;
+  void learn(uint32_t rank, const transport::cuda_ipc::Region& region) const;
   [[nodiscard]] Status map(const Call& call, const std::vector<Card>& cards, const device::Memory& near,
                            device::kernel::Direct& direct);
 

@@ -242,13 +242,16 @@ class DirectBlock {
     return ended ? Collective::kEnded : Direct::place(pushed, combined);
   }
 
+  /// All blocks to one rank after the other, each GPU from the next one on.
   __device__ void exchange() {
-    for (uint64_t chunk = blockIdx.x; chunk < c_.rounds; chunk += gridDim.x)
-      for (uint32_t i = 0; i < c_.size; ++i) {
-        const uint32_t to = turned(c_, i, c_.size);
+    for (uint32_t d = 1; d <= c_.size; ++d) {
+      const uint32_t to = c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;
+      for (uint64_t chunk = blockIdx.x; chunk < c_.rounds; chunk += gridDim.x) {
         const Range r = Direct::chunk(c_, c_.send[to].bytes, chunk);
-        if (r.count != 0) move(d_.out[to] + r.first, c_.send[to].address + r.first, r.count);
+        if (r.count == 0) break;
+        move(d_.out[to] + r.first, c_.send[to].address + r.first, r.count);
       }
+    }
   }
 
   __device__ uint64_t spread(uint64_t row) {
