@@ -35,7 +35,6 @@ void Transfer::hold(core::Communicator& communicator, const datatype::Datatype& 
 
 void Transfer::destroy() {
   if (!owned) return;
-  if (const Transfer*& latest = witnesses_[kind == Kind::send]; latest == this) latest = nullptr;
   if (type != nullptr) const_cast<datatype::Datatype*>(type)->release();
   if (comm != nullptr) comm->release();
   slab().destroy(this);

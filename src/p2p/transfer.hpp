@@ -114,23 +114,9 @@ class Transfer : public core::Request, public match::Node {
   void unpack(uint64_t offset, const std::byte* in, size_t n);
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address); }
 
-  /// The latest send or receive in slab() on plain device memory, if it is not complete. Its allocation
-  /// exists, since a program may not free the buffer of an active request (MPI 5.0 section 3.7.2): what else
-  /// lies in there needs no query.
-  [[nodiscard]] static const Transfer* witness(Kind kind) {
-    const Transfer* latest = witnesses_[kind == Kind::send];
-    return latest != nullptr && !latest->complete() ? latest : nullptr;
-  }
-  /// Of a request that has just been described.
-  void testify() {
-    if (owned && !persistent && memory.on_device() && memory.legacy_ipc)
-      witnesses_[kind == Kind::send] = this;
-  }
-
  private:
   friend class Engine;
   void hold(core::Communicator& communicator, const datatype::Datatype& datatype);
-  inline static const Transfer* witnesses_[2] = {};
 };
 
 }  // namespace weft::p2p

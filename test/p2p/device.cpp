@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "device/mpi_main.hpp"
@@ -146,38 +145,6 @@ void reuse() {
   }
 }
 
-// Requests in one allocation ask the driver once, as long as one of them is active. When they are complete,
-// known by MPI_Wait or by MPI_Request_get_status, the allocation may go and its address come back.
-void one_query() {
-  constexpr int kCount = 12, kEach = 40000;
-  const int device = rank % weft::test::cuda().devices;
-  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-  const auto queries = [] {
-    return weft::test::cuda().emulated() ? weft::test::cuda().calls("cuPointerGetAttributes") : 0;
-  };
-  MPI_Request kept = MPI_REQUEST_NULL;
-  for (int round = 0; round < 6; ++round) {
-    Buffer out(Kind::device, kCount * kEach, device), in(Kind::device, kCount * kEach, device);
-    out.write(pattern(kCount * kEach, rank, round));
-    MPI_Request requests[2 * kCount];
-    MPI_Barrier(MPI_COMM_WORLD);
-    const unsigned long before = queries();
-    for (int i = 0; i < kCount; ++i)
-      MPI_Irecv(in.data() + i * kEach, kEach, MPI_BYTE, left, i, MPI_COMM_WORLD, &requests[i]);
-    const unsigned long asked = queries() - before;
-    expect(asked <= 1, "queries of receives in one allocation: " + std::to_string(asked));
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < kCount; ++i)
-      MPI_Isend(out.data() + i * kEach, kEach, MPI_BYTE, right, i, MPI_COMM_WORLD, &requests[kCount + i]);
-    if (round % 2 == 1) MPI_Wait(&kept, MPI_STATUS_IGNORE);
-    if (round % 2 == 0) std::swap(kept, requests[2 * kCount - 1]);
-    MPI_Waitall(2 * kCount, requests, MPI_STATUSES_IGNORE);
-    for (int done = round % 2; done == 0;) MPI_Request_get_status(kept, &done, MPI_STATUS_IGNORE);
-    expect(in.read() == pattern(kCount * kEach, left, round),
-           "one allocation, round " + std::to_string(round));
-  }
-}
-
 // A window of messages that are under way at once.
 void window() {
   constexpr int kWindow = 40;
@@ -240,7 +207,6 @@ int main(int argc, char** argv) {
     }
   rows();
   reuse();
-  one_query();
   window();
   collectives();
   return weft::test::finish(failures);
