@@ -156,5 +156,6 @@ void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag,
 // Simulated ranks have no GPUs.
 transport::cuda_ipc::Exporter& exporter(core::Instance&) { std::abort(); }
 transport::cuda_ipc::Importer& importer(core::Instance&) { std::abort(); }
+void look_for_freed(core::Instance&) { std::abort(); }
 
 }  // namespace weft::p2p
