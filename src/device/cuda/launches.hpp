@@ -32,8 +32,6 @@ class Launches {
   /// Null as long as a launch that was taken back waits for its place, since another would wait as well, and
   /// when all slots are in use. One that found itself taken back keeps its slot until look() has said so.
   [[nodiscard]] Slot* free_slot();
-  /// Its last launch is under way.
-  [[nodiscard]] static bool busy(const Slot& slot) { return slot.number != 0 && !over(slot); }
   /// A launch that was taken back still waits for its place.
   [[nodiscard]] bool stuck() const;
   /// Launches; `parameters` is all of the kernel's parameter, and gets its Launch filled in but for `chunks`.

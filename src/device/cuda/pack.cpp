@@ -34,11 +34,9 @@ constexpr uint64_t kMostWords = uint64_t{1} << 31;  // of a launch, and of a sla
 constexpr uint32_t kFew = 1 << 16;                  // words up to which small blocks spread them over the GPU
 constexpr uint64_t kMostSegments = uint64_t{1} << 24;
 constexpr uint64_t kLeastTile = 1 << 10;  // bytes
-// Words of a tile: one a thread is quickest across NVLink, four cost large messages less dealing, where tiles
-// are dealt.
+// Words of a tile: one a thread is quickest across NVLink, four cost large messages less dealing.
 constexpr uint64_t kFewTiles = 1056, kSmallTile = kernel::PackTiles::kThreads, kTile = 4 * kSmallTile;
-constexpr uint64_t kLargeRead = 1 << 20;  // bytes
-constexpr uint32_t kPatience = 100'000;   // ns that a kernel waits for another's tiles
+constexpr uint32_t kPatience = 100'000;  // ns that a kernel waits for another's tiles
 
 Error too_large() {
   return Error(Errc::unsupported,
@@ -122,23 +120,17 @@ bool make_job(cuda::PackJob& job, const Relay& relay) {
   pack.size = word;
   pack.words = static_cast<uint32_t>(words);
   const bool relays = relay.role != Relay::Role::none;
-  const bool deals = cuda::packs_safely();
-  job.tiles.tile = relays                                     ? relay.tile / word
-                   : deals && words <= kFewTiles * kSmallTile ? static_cast<uint32_t>(kSmallTile)
-                                                              : static_cast<uint32_t>(kTile);
+  job.tiles.tile = relays                            ? relay.tile / word
+                   : words <= kFewTiles * kSmallTile ? static_cast<uint32_t>(kSmallTile)
+                                                     : static_cast<uint32_t>(kTile);
   job.tiles.chunks = static_cast<uint32_t>((words + job.tiles.tile - 1) / job.tiles.tile);
   job.tiles.patience = kPatience;
-  job.tiles.checked = deals ? 1 : 0;
+  job.tiles.checked = cuda::packs_safely() ? 1 : 0;
   job.patience = std::max<uint64_t>(
       setting_patience, kRunTime * std::max(runs_of(job.dst, job.bytes), runs_of(job.src, job.bytes)));
   job.tiles.epoch = relay.epoch;
   (relay.role == Relay::Role::awaits ? job.tiles.awaited : job.tiles.signals) = relay.flags;
   return true;
-}
-
-/// From one GPU to another: by tiles several run side by side, and each says itself that it is done.
-bool is_large_read(const Memory& dst, const Memory& src, uint64_t bytes) {
-  return bytes >= kLargeRead && dst.on_device() && src.on_device() && dst.device != src.device;
 }
 
 const Memory& side(const Memory& dst, const Memory& src) { return dst.on_device() ? dst : src; }
@@ -221,8 +213,7 @@ Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shap
   if (bytes == 0) return Ticket();
   auto state = cuda::state_of(side(dst_memory, src_memory));
   if (!state) return std::move(state).error();
-  const bool tiles =
-      relay.role != Relay::Role::none || cuda::packs_safely() || is_large_read(dst_memory, src_memory, bytes);
+  const bool tiles = relay.role != Relay::Role::none || cuda::packs_safely();
   if (tiles && (*state)->packs.takes()) {
     cuda::PackJob job{dst, src, dst_memory, src_memory, bytes};
     if (make_job(job, relay))

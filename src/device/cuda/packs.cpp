@@ -2,7 +2,6 @@
 #include "device/cuda/packs.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "base/log.hpp"
@@ -15,7 +14,6 @@ log::SlowPath no_slots{"gpu.no_pack_slots",
                        "strided GPU messages take some 10 us longer, and none is packed safely"};
 
 constexpr unsigned kBlocks = 1056;  // that share a launch, at most: eight on each of an H200's processors
-constexpr size_t kRelaySlots = 2;   // kept for launches that follow each other
 constexpr unsigned kAwaitingBlocks =
     256;  // the same of a launch that may wait: others find a place beside it
 
@@ -47,22 +45,14 @@ uint32_t Packs::start(PackJob job) {
   if (!takes()) return 0;
   if (++last_ == 0) ++last_;
   job.id = last_;
-  waiting_.push_back(job);
   advance();
+  if (!waiting_.empty() || !launch(job)) waiting_.push_back(job);
   return job.id;
-}
-
-/// Reads of a peer's memory leave some slots to kernels that another GPU's waits for, or the other way round.
-bool Packs::has_slot(const PackJob& job) const {
-  if (job.tiles.awaited != 0 || job.tiles.signals != 0 || job.tiles.checked != 0) return true;
-  size_t busy = 0;
-  for (size_t i = 0; i < kSlots; ++i) busy += Launches::busy(launches_.slot(i)) ? 1 : 0;
-  return busy < kSlots - kRelaySlots;
 }
 
 /// False: there is no slot for it now.
 bool Packs::launch(PackJob& job) {
-  Launches::Slot* slot = has_slot(job) ? launches_.free_slot() : nullptr;
+  Launches::Slot* slot = launches_.free_slot();
   if (slot == nullptr) return false;
   const unsigned most = job.tiles.awaited != 0 ? kAwaitingBlocks : kBlocks;
   const bool flat = is_flat(job.tiles.pack.dst) && is_flat(job.tiles.pack.src);
@@ -77,8 +67,7 @@ bool Packs::launch(PackJob& job) {
 }
 
 void Packs::advance() {
-  for (auto job = waiting_.begin(); job != waiting_.end();)
-    job = launch(*job) ? waiting_.erase(job) : std::next(job);
+  while (!waiting_.empty() && launch(waiting_.front())) waiting_.pop_front();
 }
 
 Outcome Packs::look(uint32_t id, PackJob& job) {

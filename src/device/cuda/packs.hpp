@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Host side of pack kernels that work by tiles (kernel/pack.hpp). More jobs than slots wait here.
+// Host side of pack kernels that can be taken back (kernel/pack.hpp). More jobs than slots wait here.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -53,7 +53,6 @@ class Packs {
   std::mutex room_mutex;
 
  private:
-  [[nodiscard]] bool has_slot(const PackJob& job) const;
   [[nodiscard]] bool launch(PackJob& job);
   void advance();
 
