@@ -42,12 +42,10 @@ Result<Exposed> Ucx::expose(Peer peer, const Buffer& buffer, std::byte* key) {
 // The message is the header of a rendezvous of the buffer, so the peer can fetch without asking. It does not
 // count among those on their way out: it stays until the peer has fetched. Not the first one: UCX then asks
 // the peer for its name of the connection, and where that waits it does not see the peer's end. A pull is
-// sent by a peer that answers. Of GPU memory only: a host buffer that is announced so to a peer that dies was
-// once in a while waited for without end.
+// sent by a peer that answers.
 void Ucx::announce(Peer peer, size_t size, uint64_t id) {
   const size_t head_size = sizeof(AnnounceHead) + size;
-  const bool of_gpu = exposures_.find(id)->second.buffer.memory.on_device();
-  if (!of_gpu || !link_of(peer).acquainted || head_size > std::min(max_head_, reserved_->room))
+  if (!link_of(peer).acquainted || head_size > std::min(max_head_, reserved_->room))
     return commit(peer, size);
   Slot* slot = std::exchange(reserved_, nullptr);
   if (!number(slot)) return;
