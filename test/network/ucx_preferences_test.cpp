@@ -32,11 +32,11 @@ class UcxPreferences : public testing::Test {
       ::unsetenv(name);
     knows_short_names = true;
   }
-  static const auto& ask(bool one_machine, bool rdma_adapters = true) {
+  static const auto& ask(bool one_machine, bool rdma_adapters = true, bool gpus = true) {
     Library library;
     library.ucp_config_modify = modify;
     asked.clear();
-    prefer(library, nullptr, {one_machine, rdma_adapters});
+    prefer(library, nullptr, {one_machine, rdma_adapters, gpus});
     return asked;
   }
 };
@@ -92,9 +92,10 @@ TEST_F(UcxPreferences, VariablesOfTheUserWin) {
   EXPECT_EQ(ask(false).count("KEEPIDLE"), 1U);
 }
 
-TEST_F(UcxPreferences, SharedMemoryOnOneMachineOnly) {
+TEST_F(UcxPreferences, SharedMemoryForGpusOfOneMachineOnly) {
   EXPECT_EQ(ask(false).count("MM_ERROR_HANDLING"), 0U);
   EXPECT_EQ(ask(true).at("MM_ERROR_HANDLING"), "y");
+  EXPECT_EQ(ask(true, true, false).count("MM_ERROR_HANDLING"), 0U);
   ::setenv("UCX_TLS", "posix,cuda", 1);
   EXPECT_EQ(ask(true).count("MM_ERROR_HANDLING"), 1U);
   ::setenv("UCX_TLS", "tcp,cuda", 1);

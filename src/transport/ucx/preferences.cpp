@@ -77,9 +77,10 @@ void prefer(const Library& library, api::Config config, const Surroundings& here
   else
     apply(library, config, kProbes);
   if (tls_leaves(tls, {"tcp"})) apply(library, config, kTcp);
-  // Without it UCX takes sockets where ends of peers are to be seen. It looks for a process id of the peer,
-  // so the processes must have the same ids: containers may not.
-  if (here.one_machine && tls_leaves(tls, {"sm", "shm", "mm", "posix", "sysv"}) &&
+  // Without it UCX takes sockets where ends of peers are to be seen, and GPU memory is slow. It looks for a
+  // process id of the peer, so the processes must have the same ids: containers may not. For GPUs only: a
+  // process that dies while it writes to another's queue leaves that one deaf to all others.
+  if (here.one_machine && here.gpus && tls_leaves(tls, {"sm", "shm", "mm", "posix", "sysv"}) &&
       !user_decided_on_shared_memory())
     static_cast<void>(library.ucp_config_modify(config, "MM_ERROR_HANDLING", "y"));
 }

@@ -15,6 +15,7 @@ namespace weft::transport::ucx {
 struct Surroundings {
   bool one_machine = false;    ///< all processes of the job are on this machine, with the same process ids
   bool rdma_adapters = false;  ///< UCX may find adapters for RDMA
+  bool gpus = false;           ///< UCX may move GPU memory
 };
 /// Whether the kernel knows adapters for RDMA.
 [[nodiscard]] bool has_rdma_adapters();

@@ -44,7 +44,9 @@ Status Ucx::create_context(const launch::Job& job) {
   api::Config config = nullptr;
   if (Code code = api_.ucp_config_read(nullptr, nullptr, &config); code != Code::ok)
     return failure("ucp_config_read", code);
-  if (peer_errors_) prefer(api_, config, {job.machine_size != 0, has_rdma_adapters()});
+  if (peer_errors_)
+    prefer(api_, config,
+           {job.machine_size != 0, has_rdma_adapters(), api_.cuda_module && device::available()});
   api::Parameters parameters{};
   parameters.mask = api::Parameters::kFeatures | api::Parameters::kEndpoints;
   parameters.features = api::kFeatureAm;
