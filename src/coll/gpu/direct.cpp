@@ -120,17 +120,8 @@ bool wants_direct(const Call& call, uint64_t largest) {
     case reduce_scatter_block:
     case reduce_scatter:
       return largest * ranks >= value_for(call, least_reduced);
-    case gather:
-    case gatherv:
-    case scatter:
-    case scatterv:
-    case allgather:
-    case allgatherv:
-    case alltoall:
-    case alltoallv:
-      return largest * (ranks - 1) >= value_for(call, least);
     default:
-      return false;
+      return moves_parts(call.what) && largest * (ranks - 1) >= value_for(call, least);
   }
 }
 
@@ -146,7 +137,7 @@ Plan direct_plan(const Call& call, uint64_t largest, uint64_t room) {
   else
     deal_chunks(plan, most, value_for(call, chunk));
   plan.wire = device::Wire::direct;
-  plan.threads = plan.blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
+  plan.threads = threads_for(plan.blocks);
   return plan;
 }
 

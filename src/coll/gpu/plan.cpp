@@ -235,7 +235,7 @@ void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t m
   plan.wire = Wire::blocks;
   const size_t most = max_blocks != 0 ? max_blocks : largest < kMany ? 64 : 128;
   plan.blocks = upto(each / kBlockBytes, most);
-  plan.threads = plan.blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
+  plan.threads = threads_for(plan.blocks);
   constexpr uint64_t kGrain = 128;
   const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
   const uint64_t room = pieces / Area::data(plan.collective.form, 1, plan.blocks, size) / kGrain * kGrain;
@@ -254,12 +254,12 @@ device::kernel::Reduction kernel_reduction(const Call& call) {
 
 bool computed(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
 
-bool suits(const Call& call) {
-  if (value_for(call, enabled) != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
-      call.inter())
-    return false;
-  switch (call.what) {
-    case bcast:
+uint32_t threads_for(uint32_t blocks) {
+  return blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
+}
+
+bool moves_parts(Collective what) {
+  switch (what) {
     case gather:
     case gatherv:
     case scatter:
@@ -268,6 +268,19 @@ bool suits(const Call& call) {
     case allgatherv:
     case alltoall:
     case alltoallv:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool suits(const Call& call) {
+  if (value_for(call, enabled) != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
+      call.inter())
+    return false;
+  if (moves_parts(call.what)) return true;
+  switch (call.what) {
+    case bcast:
     case alltoallw:
     case neighbor_allgather:
     case neighbor_allgatherv:

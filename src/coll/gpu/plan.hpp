@@ -21,6 +21,8 @@ enum class Side : uint8_t {
 /// The operation of a reduction as kernels know it; whether they do.
 [[nodiscard]] device::kernel::Reduction kernel_reduction(const Call& call);
 [[nodiscard]] bool computed(const Call& call);
+/// Whether it moves parts of vectors, each from one rank to another.
+[[nodiscard]] bool moves_parts(Collective what);
 /// Whether kernels can do this kind of call; sees only what is equal on all ranks.
 [[nodiscard]] bool suits(const Call& call);
 /// Where the operands of this rank are; in GPU memory, of which one is in `memory` then.
@@ -59,6 +61,8 @@ struct Plan {
 struct Room {
   uint64_t packets, pieces;
 };
+/// Threads of each block, so that `blocks` blocks fit on a GPU at once.
+[[nodiscard]] uint32_t threads_for(uint32_t blocks);
 [[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const Room& room);
 
 }  // namespace weft::coll::gpu
