@@ -301,7 +301,13 @@ void Engine::send(Transfer& t) {
   count_sent(peer, {t.context, t.comm->rank(), t.tag});
   if (device_side(t) && send_through_bar(t, peer)) [[unlikely]]
     return;
-  if (!fits_eager(t, peer)) return announce(t);
+  if (!fits_eager(t, peer)) {
+    announce(t);
+    // Over some networks the data leave by this process's hand: the first of a window, while it posts the rest.
+    if (peer.remote) [[unlikely]]
+      instance.progress();
+    return;
+  }
   charge(peer, t.bytes);
   if (blocked(peer) || !try_eager(t)) enqueue(t.peer, t);
 }
