@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first.
+# The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first; the bars.
 # PEERS="--openmpi PREFIX --ucx PREFIX --nccl FOLDER": those are measured beside Weft too (peers.py), as far as named.
 # Usage: gpu.sh PREFIX [FOLDER]     results as JSON and CSV in FOLDER (bench/results/<GPUs>)
 set -eu
@@ -48,10 +48,8 @@ if [ "$gpus" -ge 2 ]; then
   bench reduce_scatter reduce_scatter_block -n "$gpus" -d cuda -m 4:16M -f
   bench allgather allgather -n "$gpus" -d cuda -m 1:16M -f
   bench bcast bcast -n "$gpus" -d cuda -m 1:64M -f
-  echo "== halo: reductions, packing, columns and faces"
-  "$prefix/bin/mpiexec" -n 2 "$prefix/libexec/weft/bench/halo" -v | tee "$folder/halo.txt"
-  echo "== interference: what messages cost a program's own kernels"
-  "$prefix/bin/mpiexec" -n 2 "$prefix/libexec/weft/bench/interference" -j "$folder/interference.json"
+  echo "== bars: what is to be reached without a peer beside it"
+  python3 "$(dirname "$0")/bars.py" --weft "$prefix" --json "$folder/bars.json"
   for variant in cuda_aware overlap host_staged; do
     solve 2 -nx 16384 -ny 128 -niter 10000 -variant $variant
   done

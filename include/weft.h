@@ -41,7 +41,8 @@ int MPIX_Machine_name(char* text, int size, int* length);
 int MPIX_Describe_paths(char* text, int size, int* length);
 /* Which way a message to another process of this host would take, at each size up to one, as JSON. query:
    such as "kind=cuda to=cuda bytes=1048576"; kinds: host, pinned, cuda, pool, managed; block=8: the
-   sender's data lie in runs of so many bytes. For tools: it initialises the CUDA driver. What is wrong with the query, and MPI_ERR_ARG. size and length as above. */
+   sender's data lie in runs of so many bytes. For tools: it initialises the CUDA driver. What is wrong with
+   the query, and MPI_ERR_ARG. size and length as above. */
 int MPIX_Explain_send(const char* query, char* text, int size, int* length);
 /* The same of a collective among the ranks of this host. query: such as "what=allreduce ranks=8 kind=cuda
    bytes=1048576"; kinds: host, or cuda where each rank has a GPU of its own. */

@@ -303,7 +303,7 @@ void Engine::send(Transfer& t) {
     return;
   if (!fits_eager(t, peer)) {
     announce(t);
-    // Over some networks the data leave by this process's hand: the first of a window, while it posts the rest.
+    // Over some networks the data leave by this process's hand: the first of a window, while it posts others.
     if (peer.remote) [[unlikely]]
       instance.progress();
     return;

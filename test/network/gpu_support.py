@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Weft's warning where UCX_TLS leaves out the GPU support that UCX has. The UCX here may have none, so a folder of links to it
-# stands for one with a CUDA module, as far as its name goes. usage: gpu_support.py PROGRAM DRIVER; DRIVER: the emulated one
+# Weft's warning where UCX_TLS leaves out the GPU support that UCX has. The UCX here may have none, so a folder of links
+# to it stands for one with a CUDA module, as far as its name goes. usage: gpu_support.py PROGRAM DRIVER; DRIVER: the
+# emulated one
 import os
 import subprocess
 import sys

@@ -9,8 +9,8 @@ from weft import children, library
 from weft.doctor.finding import broken, ok, slow, unchecked
 from weft.machine import cuda, files, pci
 
-UCX_REMEDY = ("install a UCX that is configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and put its lib "
-              "folder first in LD_LIBRARY_PATH")  # fmt: skip
+UCX_REMEDY = ("install a UCX that is configured with --with-cuda --with-gdrcopy (`ucx_info -d | grep cuda`), and put "
+              "its lib folder first in LD_LIBRARY_PATH")  # fmt: skip
 LIBFABRIC_REMEDY = "install a libfabric that is configured with --with-cuda, and on Slingshot the provider cxi or lnx"
 RDMA_REMEDY = ("as root: modprobe nvidia_peermem; or use a kernel (5.12) and adapter driver with dma-buf and NVIDIA's "
                "open kernel module")  # fmt: skip

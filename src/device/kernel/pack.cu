@@ -46,7 +46,7 @@ __device__ __forceinline__ void move_all(const Pack& p) {
        tile += uint64_t{warps} * kTile) {
     const auto begin = static_cast<uint32_t>(tile);
     move<Word, kFlat>(p, begin, p.words - begin < kTile ? p.words : begin + kTile,
-               [=](uint32_t i) { return begin + i * 32 + lane; });
+                      [=](uint32_t i) { return begin + i * 32 + lane; });
   }
 }
 
@@ -57,7 +57,7 @@ __device__ __forceinline__ void move_tile(const Pack& p, uint32_t first, uint32_
   for (uint64_t at = first; at < last; at += step) {
     const auto begin = static_cast<uint32_t>(at);
     move<Word, kFlat>(p, begin, last - begin < step ? last : begin + step,
-               [=](uint32_t i) { return begin + i * blockDim.x + threadIdx.x; });
+                      [=](uint32_t i) { return begin + i * blockDim.x + threadIdx.x; });
   }
 }
 

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# The figures that Weft is to reach on GPUs and that need no peer beside it: host and device, lone and persistent
+# calls, enqueued ones, strided messages, Jacobi, what messages cost a program's own kernels. Each with its bar, in
+# one run; peers.py has those of messages and collectives beside other libraries. Exit status 1: something failed to
+# run; missed bars are printed.
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import peers
+from peers import BENCH, ROOT, Failure, Job
+
+# What is to be reached on H200: name -> (figure, whether more is better, unit).
+BARS = {
+    "8 B host to device": (5, False, "us"), "8 B device to host": (5, False, "us"),
+    "8 B host to device, lone": (9, False, "us"), "8 B device to host, lone": (9, False, "us"),
+    "persistent allreduce 8 B": (5.5, False, "us"), "barrier": (1.5, False, "us"),
+    "lone allreduce 8 B": (13, False, "us"), "lone alltoall 8 B": (13, False, "us"),
+    "lone allgather 8 B": (13, False, "us"), "lone bcast 8 B": (13, False, "us"),
+    "lone reduce_scatter_block 8 B": (13, False, "us"),
+    "enqueued send and receive 8 B": (7, False, "us"), "the same in a graph": (5, False, "us"),
+    "enqueued allreduce 8 B": (8, False, "us"), "that in a graph": (8, False, "us"),
+    "MPI_Pack of 1 GiB over a copy": (0.85, True, "ratio"), "column over 64 KiB": (2.5, False, "ratio"),
+    "x face over contiguous": (0.5, True, "ratio"), "y face over contiguous": (0.7, True, "ratio"),
+    "z face over contiguous": (0.7, True, "ratio"), "six faces over contiguous": (0.7, True, "ratio"),
+    "Jacobi 16384 x 128 on 2": (0.42, False, "s"), "Jacobi 16384 x 128, copier on over off": (1.0, False, "ratio"),
+    "Jacobi 16384 x 32768 on 4": (0.97, True, "ratio"), "Jacobi 16384 x 32768 on 8": (0.95, True, "ratio"),
+    "a program's kernel beside messages": (1.0, False, "percent lost"),
+    "cuCtxSynchronize after a message": (15, False, "us more"),
+}  # fmt: skip
+LONE = ("allreduce", "alltoall", "allgather", "bcast", "reduce_scatter_block")
+HALO = {
+    "pack 1 GiB, blocks of 8 B, stride 16 B": "MPI_Pack of 1 GiB over a copy",
+    "column of 4 B blocks, stride 64 KiB": "column over 64 KiB", "x face": "x face over contiguous",
+    "y face": "y face over contiguous", "z face of a cube of doubles": "z face over contiguous",
+    "six faces of a cube": "six faces over contiguous",
+}  # fmt: skip
+
+
+class Site:
+    """Weft's programs on this machine. `trial`: small and short, to see that everything runs."""
+
+    def __init__(self, prefix, ranks, limit, trial):
+        self.prefix, self.ranks, self.limit, self.trial = prefix, ranks, limit, trial
+        self.facts = {}
+        self.details = {}  # what programs wrote beside the figures that have bars
+
+    def program(self, ranks, name, words, settings=()):
+        """Standard output of a program of libexec/weft."""
+        path = os.path.join(self.prefix, "libexec", "weft", name)
+        command = [os.path.join(self.prefix, "bin", "mpiexec"), "-n", str(ranks), path, *map(str, words)]
+        return peers.execute(command, {**os.environ, **dict(settings)}, self.limit)
+
+    def report(self, name):
+        """What a program of two ranks writes with -j; kept among the details."""
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            self.program(2, "bench/" + name, (*(["-s"] if self.trial else []), "-j", file.name))
+            with open(file.name, encoding="utf-8") as text:
+                self.details[name] = json.load(text)
+        return self.details[name]
+
+    def point(self, name, program, ranks=2, size="8", options=(), memory="D", settings=()):
+        """{name: microseconds} of one size by a program of the Ohio State set."""
+        few = ("-i", "5", "-x", "1") if self.trial else ()
+        peer = peers.weft_peer("Weft", self.prefix, settings)
+        job = Job("point", program, ranks, size, (*few, *options), "latency_us")
+        figures = peer.measure(job, self.ranks, memory, self.limit)
+        self.facts.update({key: value for key, value in peer.facts.items() if key != "devices"})
+        return {name: next(iter(figures.values()))}
+
+
+def host_and_device(site):
+    figures = {}
+    for ending, settings in (("", {}), (", lone", {"WEFT_GPU_COPIER": "off"})):
+        for name, kinds in (("8 B host to device", ("H", "D")), ("8 B device to host", ("D", "H"))):
+            figures.update(site.point(name + ending, "latency", options=kinds, memory="", settings=settings))
+    return figures
+
+
+def calls(site):
+    figures = site.point("persistent allreduce 8 B", "allreduce_init", ranks=site.ranks)
+    for name in LONE:
+        settings = {"WEFT_GPU_COPIER": "off"}
+        figures.update(site.point("lone %s 8 B" % name, name, ranks=site.ranks, settings=settings))
+    if len(os.sched_getaffinity(0)) >= site.ranks:  # the bar is for a core each
+        figures.update(site.point("barrier", "barrier", ranks=site.ranks, size="0", memory=""))
+    return figures
+
+
+def enqueued(site):
+    figures = {}
+    iterations = 20 if site.trial else 2000
+    for ranks, names, words in (
+        (2, ("enqueued send and receive 8 B", "the same in a graph"), ()),
+        (site.ranks, ("enqueued allreduce 8 B", "that in a graph"), ("collectives",)),
+    ):
+        out = site.program(ranks, "bench/enqueue", (8, iterations, *words))
+        row = next((line.split() for line in out.splitlines() if line.split()[:1] == ["8"]), None)
+        if row is None:
+            raise Failure("enqueue printed no row of 8 bytes")
+        figures.update(zip(names, (float(row[1]), float(row[4]))))
+    return figures
+
+
+def strided(site):
+    rows = {row["work"]: row["of_reference"] for row in site.report("halo")}
+    figures = {name: rows[work] for work, name in HALO.items()}
+    figures["column over 64 KiB"] = 1 / figures["column over 64 KiB"]
+    return figures
+
+
+def solve(site, ranks, size, iterations, words, settings=()):
+    """Seconds, and seconds on one device, of a Jacobi run."""
+    if site.trial:
+        size, iterations = (64, 64), 5
+    options = ("-csv", "-nx", size[0], "-ny", size[1], "-niter", iterations, *words)
+    cells = site.program(ranks, "jacobi", options, settings).strip().splitlines()[-1].split(",")
+    return float(cells[-2]), float(cells[-1])
+
+
+def jacobi_of_messages(site):
+    """Two short rows a message: the better of the variants, as a user would take it."""
+    best = {}
+    for copier in ("auto", "off"):
+        settings = {"WEFT_GPU_COPIER": copier}
+        times = []
+        for variant in ("cuda_aware", "overlap"):
+            words = ("-variant", variant, "-skip_single_gpu")
+            times.append(solve(site, 2, (16384, 128), 10000, words, settings)[0])
+        best[copier] = min(times)
+    return {"Jacobi 16384 x 128 on 2": best["auto"],
+            "Jacobi 16384 x 128, copier on over off": best["auto"] / best["off"]}  # fmt: skip
+
+
+def jacobi_of_work(site):
+    seconds, alone = solve(site, site.ranks, (16384, 32768), 1000, ("-variant", "overlap"))
+    return {"Jacobi 16384 x 32768 on %d" % site.ranks: alone / seconds / site.ranks}
+
+
+def interference(site):
+    found = site.report("interference")
+    return {"a program's kernel beside messages": found["loss_percent"],
+            "cuCtxSynchronize after a message": found["sync_after_message_us"] - found["sync_idle_us"]}  # fmt: skip
+
+
+# Measured in every round, and once; the long ones last, so that a limit of time takes them first.
+ROUNDS = {"host and device": host_and_device, "calls": calls, "enqueued": enqueued, "Jacobi": jacobi_of_messages}
+ONCE = {"strided": strided, "interference": interference, "large Jacobi": jacobi_of_work}
+
+
+def measure(site, names, rounds, end):
+    """({name: [figures]}, {what: why it was left out})."""
+    figures, failures = {}, {}
+    works = {**ROUNDS, **ONCE}
+    plan = [name for name in ROUNDS if name in names] * rounds + [name for name in ONCE if name in names]
+    for name in plan:
+        if name in failures:
+            continue
+        if time.monotonic() > end:
+            failures[name] = "no time left"
+            continue
+        try:
+            for what, value in works[name](site).items():
+                figures.setdefault(what, []).append(value)
+        except Failure as failure:
+            failures[name] = str(failure)
+            print("%s: left out: %s" % (name, failure), file=sys.stderr, flush=True)
+    return figures, failures
+
+
+def judge(figures, trial):
+    """One row a figure: its median, its bar, whether it is met. A trial's figures are none."""
+    rows = []
+    for name, values in figures.items():
+        row = {"name": name, "value": round(statistics.median(values), 4), "values": values}
+        if name in BARS and not trial:
+            bar, higher, unit = BARS[name]
+            row.update(unit=unit, bar=bar, met=row["value"] >= bar if higher else row["value"] <= bar)
+        rows.append(row)
+    return rows
+
+
+def show(rows, facts):
+    print("%s GPUs, %s, driver %s, %s" % (facts["ranks"], facts["gpu"], facts["driver"], facts["date"]))
+    for row in rows:
+        bar = "bar %g %s" % (row["bar"], "met" if row["met"] else "MISSED") if "bar" in row else "no bar"
+        print("%-42s%10s %-13s %s" % (row["name"], peers.shown(row["value"]), row.get("unit", ""), bar))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description="Measures what Weft is to reach on GPUs, beside the bars.")
+    parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"))
+    parser.add_argument("--ranks", type=int, help="of the collectives and the large Jacobi (the number of GPUs)")
+    parser.add_argument("--rounds", type=int, default=3, help="of the short ones (3)")
+    parser.add_argument("--seconds", type=float, default=400, help="time for everything (400)")
+    parser.add_argument("--limit", type=float, default=60, help="time for one run, before it is killed (60)")
+    parser.add_argument("--only", metavar="WHAT,...", help="some of: " + ", ".join({**ROUNDS, **ONCE}))
+    parser.add_argument("--trial", action="store_true", help="small and short: whether everything runs")
+    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/bars-<GPUs>.json)")
+    chosen = parser.parse_args()
+    chosen.weft = os.path.abspath(chosen.weft)
+    known = {**ROUNDS, **ONCE}
+    chosen.only = chosen.only.split(",") if chosen.only else list(known)
+    if set(chosen.only) - set(known):
+        parser.error("--only %s: no such measurement" % ",".join(sorted(set(chosen.only) - set(known))))
+    return chosen
+
+
+def main():
+    begin = time.monotonic()
+    chosen = arguments()
+    ranks = chosen.ranks or peers.count_gpus(chosen.weft)
+    if ranks < 2:
+        print("bars: %d GPUs here: at least 2 are needed" % ranks, file=sys.stderr)
+        return 2
+    site = Site(chosen.weft, ranks, chosen.limit, chosen.trial)
+    figures, failures = measure(site, chosen.only, chosen.rounds, begin + chosen.seconds)
+    facts = {
+        **peers.machine([site], "D"),
+        "ranks": ranks,
+        "trial": chosen.trial,
+        "failures": failures,
+        "details": site.details,
+    }
+    rows = judge(figures, chosen.trial)
+    show(rows, facts)
+    path = chosen.json or os.path.join(BENCH, "results", "bars-%d.json" % ranks)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({**facts, "rows": rows}, file, indent=1)
+        file.write("\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
