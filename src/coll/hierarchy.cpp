@@ -3,19 +3,16 @@
 // its host works on the next piece.
 #include "coll/hierarchy.hpp"
 
-#include <algorithm>
 #include <memory>
-#include <new>
 #include <utility>
+#include <vector>
 
 #include "base/config.hpp"
 #include "coll/construct.hpp"
 #include "coll/copy.hpp"
+#include "coll/hierarchy_steps.hpp"
 #include "coll/hints.hpp"
-#include "coll/schedule.hpp"
 #include "coll/select/table.hpp"
-#include "core/instance.hpp"
-#include "device/workspace.hpp"
 
 namespace weft::coll {
 namespace {
@@ -28,27 +25,10 @@ config::Choice enabled{
 config::Size after{
     "coll.hierarchy_after", 8, 0, 1 << 30,
     "blocking collectives that a communicator on several hosts makes before it is split by hosts"};
-config::Size piece{"coll.hierarchy_piece", 512 << 10, 1, size_t{1} << 40,
-                   "bytes of a vector that leaders pass on while their hosts work on the next ones"};
-
 config::Size messages_max{"coll.hierarchy_message_max", 16 << 10, 0, size_t{1} << 40,
                           "bytes of a vector or block up to which nonblocking and persistent collectives on "
                           "several hosts go inside each "
                           "host first"};
-
-/// A call on another communicator with the same vector.
-Call on(const Call& whole, Collective what, core::Communicator& comm, int root) {
-  Call call;
-  call.what = what;
-  call.comm = &comm;
-  call.rank = comm.rank();
-  call.size = comm.size();
-  call.root = root;
-  call.send = whole.send;
-  call.recv = whole.recv;
-  if (what == Collective::reduce || what == Collective::allreduce) call.op = whole.op;
-  return call;
-}
 
 /// A reduction's rank that is not the root has nothing to receive.
 void only_sends(Call& call) {
@@ -56,68 +36,6 @@ void only_sends(Call& call) {
   call.recv.memory = {};
   call.results = 0;
 }
-
-/// Its elements [first, first + n) only.
-void narrow(Call& call, int64_t first, int64_t n, uint64_t element) {
-  for (Operand* operand : {&call.send, &call.recv}) {
-    if (operand->type == nullptr) continue;
-    operand->address = advance(operand->address, first * operand->type->extent());
-    operand->count = n;
-  }
-  call.results = n;
-  call.bytes = static_cast<uint64_t>(n) * element;
-}
-
-/// A vector in pieces.
-struct Pieces {
-  int64_t count, each;
-  Pieces(const Call& call, int64_t elements, int64_t element_bytes)
-      : count(elements),
-        each(std::max<int64_t>(
-            1, static_cast<int64_t>(value_for(call, piece)) / std::max<int64_t>(1, element_bytes))) {}
-  [[nodiscard]] int64_t number() const { return std::max<int64_t>(1, (count + each - 1) / each); }
-  [[nodiscard]] int64_t first(int64_t i) const { return i * each; }
-  [[nodiscard]] int64_t size(int64_t i) const { return std::min(each, count - first(i)); }
-};
-
-/// The leaders' messages of a few pieces, awaited in their order.
-class UnderWay {
- public:
-  explicit UnderWay(core::Instance& instance) : instance_(instance) {}
-  ~UnderWay() { static_cast<void>(wait()); }
-  UnderWay(const UnderWay&) = delete;
-  UnderWay& operator=(const UnderWay&) = delete;
-  [[nodiscard]] Status start(const Call& call) {
-    auto started = coll::start(call);
-    if (!started) return std::move(started).error();
-    request_ = *started;
-    return {};
-  }
-  [[nodiscard]] Status wait() {
-    if (request_ == nullptr) return {};
-    core::Request* const request = std::exchange(request_, nullptr);
-    core::wait(instance_, *request);
-    Status outcome = std::move(request->outcome);
-    request->destroy();
-    return outcome;
-  }
-
- private:
-  core::Instance& instance_;
-  core::Request* request_ = nullptr;
-};
-
-/// The first error of a call's steps. All are made whatever happened: others wait for them.
-class Outcome {
- public:
-  void note(Status status) {
-    if (!status.ok() && first_.ok()) first_ = std::move(status);
-  }
-  [[nodiscard]] Status take() { return std::move(first_); }
-
- private:
-  Status first_;
-};
 
 /// One message inside a host: the vector that is received is what the other sends.
 Round relay_round(const Call& call, int round, Stage& stage) {
@@ -129,35 +47,6 @@ Round relay_round(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 const Algorithm relay{"relay", relay_round};
-
-/// Room for a vector like an operand, in the same kind of memory.
-class Like {
- public:
-  [[nodiscard]] Status make(const Operand& operand) {
-    const Span span(*operand.type, operand.count);
-    operand_ = operand;
-    if (operand.on_device()) {
-      auto leased = device::Workspace::lease(operand.memory, span.bytes);
-      if (!leased) return std::move(leased).error();
-      workspace_ = std::move(*leased);
-      operand_.memory = workspace_.memory();
-      operand_.address = reinterpret_cast<void*>(operand_.memory.base + static_cast<uint64_t>(span.origin));
-      return {};
-    }
-    heap_.reset(new (std::nothrow) std::byte[span.bytes]);
-    if (heap_ == nullptr) return Error(Errc::no_mem, "no memory for the result of a host's ranks");
-    operand_.address = heap_.get() + span.origin;
-    operand_.memory = {};
-    operand_.classified = true;
-    return {};
-  }
-  [[nodiscard]] const Operand& operand() const { return operand_; }
-
- private:
-  Operand operand_;
-  device::Workspace workspace_;
-  std::unique_ptr<std::byte[]> heap_;
-};
 
 }  // namespace
 
@@ -204,13 +93,14 @@ Hierarchy* Hierarchy::of(const Call& call, Status& failed) {
 Status Hierarchy::connect() {
   auto inside = split(comm_, hosts_.host_of(comm_.rank()), comm_.rank());
   if (!inside) return std::move(inside).error();
-  auto among = split(comm_, hosts_.place_of(comm_.rank()) == 0 ? 0 : -1, comm_.rank());
-  if (!among) {
+  const int place = hosts_.place_of(comm_.rank());
+  auto across = split(comm_, place == 0 || hosts_.even() ? place : -1, hosts_.host_of(comm_.rank()));
+  if (!across) {
     (*inside)->release();
-    return std::move(among).error();
+    return std::move(across).error();
   }
   local_ = core::Ref<core::Communicator>(*inside);
-  leaders_ = core::Ref<core::Communicator>(*among);
+  across_ = core::Ref<core::Communicator>(*across);
   return {};
 }
 
@@ -219,13 +109,13 @@ Status Hierarchy::run(const Call& call) {
     case Collective::barrier:
       return barrier();
     case Collective::bcast:
-      return bcast(call);
+      return by_rails(call) || call.bytes > piece_bytes(call) ? bcast_stream(call) : bcast(call);
     case Collective::reduce:
       return reduce(call);
     case Collective::allreduce:
-      return allreduce(call);
+      return by_rails(call) ? allreduce_by_rails(call) : allreduce(call);
     default:
-      return allgather(call);
+      return by_rails(call) ? allgather_by_rails(call) : allgather(call);
   }
 }
 
@@ -233,8 +123,27 @@ Status Hierarchy::barrier() {
   const Call nothing;
   Outcome outcome;
   outcome.note(coll::run(on(nothing, Collective::barrier, *local_, 0)));
-  if (leads()) outcome.note(coll::run(on(nothing, Collective::barrier, *leaders_, 0)));
+  if (leads()) outcome.note(coll::run(on(nothing, Collective::barrier, *across_, 0)));
   outcome.note(coll::run(on(nothing, Collective::barrier, *local_, 0)));
+  return outcome.take();
+}
+
+/// A vector that goes in parts goes as its packed stream: the ranks' types may differ where that does not.
+Status Hierarchy::bcast_stream(const Call& call) {
+  const bool packed_already = call.recv.type->contiguous();
+  Call stream = call;
+  stream.recv.type = packed(nullptr, 0).type;
+  stream.recv.count = static_cast<int64_t>(call.bytes);
+  Like room;
+  Outcome outcome;
+  if (!packed_already) {
+    WEFT_TRY(room.make(stream.recv));
+    stream.recv = room.operand();
+    if (call.rank == call.root) outcome.note(local_copy(stream.recv.whole(), call.recv.whole()));
+  }
+  outcome.note(by_rails(call) ? bcast_by_rails(stream) : bcast(stream));
+  if (!packed_already && call.rank != call.root)
+    outcome.note(local_copy(call.recv.whole(), stream.recv.whole()));
   return outcome.take();
 }
 
@@ -243,7 +152,7 @@ Status Hierarchy::bcast(const Call& call) {
   const int home = hosts_.host_of(call.root), place = hosts_.place_of(call.root);
   const bool at_home = hosts_.host_of(comm_.rank()) == home;
   const auto element = static_cast<uint64_t>(call.recv.type->size());
-  const Pieces pieces(call, call.recv.count, static_cast<int64_t>(element));
+  const Pieces pieces(call.recv.count, static_cast<int64_t>(element), piece_bytes(call));
   UnderWay messages(comm_.instance);
   Outcome outcome;
   const auto inside = [&](int64_t i, int root) {
@@ -252,7 +161,7 @@ Status Hierarchy::bcast(const Call& call) {
     return coll::run(part);
   };
   const auto between = [&](int64_t i) {
-    Call part = on(call, Collective::bcast, *leaders_, home);
+    Call part = on(call, Collective::bcast, *across_, home);
     narrow(part, pieces.first(i), pieces.size(i), element);
     return messages.start(part);
   };
@@ -276,7 +185,7 @@ Status Hierarchy::bcast(const Call& call) {
 /// the next one is summed.
 Status Hierarchy::allreduce(const Call& call) {
   const auto element = static_cast<uint64_t>(call.recv.type->size());
-  const Pieces pieces(call, call.recv.count, static_cast<int64_t>(element));
+  const Pieces pieces(call.recv.count, static_cast<int64_t>(element), piece_bytes(call));
   UnderWay messages(comm_.instance);
   Outcome outcome;
   const auto part_of = [&](Collective what, core::Communicator& comm, int64_t i) {
@@ -291,7 +200,7 @@ Status Hierarchy::allreduce(const Call& call) {
     return coll::run(part);
   };
   const auto exchange = [&](int64_t i) -> Status {
-    Call part = part_of(Collective::allreduce, *leaders_, i);
+    Call part = part_of(Collective::allreduce, *across_, i);
     part.in_place = true;
     part.send = part.recv;
     return messages.start(part);
@@ -321,7 +230,7 @@ Status Hierarchy::reduce(const Call& call) {
   if (!leads()) only_sends(inside);
   outcome.note(coll::run(inside));
   if (leads()) {
-    Call between = on(inside, Collective::reduce, *leaders_, home);
+    Call between = on(inside, Collective::reduce, *across_, home);
     narrow(between, 0, call.send.count, static_cast<uint64_t>(call.send.type->size()));
     between.send = inside.recv;
     between.in_place = at_home;
@@ -364,7 +273,7 @@ Status Hierarchy::allgather(const Call& call) {
       counts.push_back(static_cast<int64_t>(hosts_.at(host).size()) * call.recv.count);
       places.push_back(hosts_.leaders[static_cast<size_t>(host)] * call.recv.count);
     }
-    Call between = on(call, Collective::allgatherv, *leaders_, 0);
+    Call between = on(call, Collective::allgatherv, *across_, 0);
     between.in_place = true;
     between.recv.counts = {counts.data(), true};
     between.recv.displacements = {places.data(), true};

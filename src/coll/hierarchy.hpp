@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hierarchy: blocking collectives of a communicator whose ranks are on several hosts, as collectives inside
-// each host and among one leader of each. Inside hosts they go by shared memory or kernels, between them by
-// messages. Threading: under the instance lock.
+// each host and among one leader of each, or all-reductions among all ranks of a place. Inside hosts they go
+// by shared memory or kernels, between them by messages. Threading: under the instance lock.
 #pragma once
 #include "base/result.hpp"
 #include "coll/call.hpp"
@@ -31,13 +31,22 @@ class Hierarchy final : public core::CollectiveState {
   [[nodiscard]] Status connect();
   [[nodiscard]] Status barrier();
   [[nodiscard]] Status bcast(const Call& call);
+  [[nodiscard]] Status bcast_stream(const Call& call);
   [[nodiscard]] Status reduce(const Call& call);
   [[nodiscard]] Status allreduce(const Call& call);
   [[nodiscard]] Status allgather(const Call& call);
-  [[nodiscard]] bool leads() const { return static_cast<bool>(leaders_); }
+  [[nodiscard]] bool leads() const { return hosts_.place_of(comm_.rank()) == 0; }
+
+  // rails.cpp
+  [[nodiscard]] bool by_rails(const Call& call) const;
+  [[nodiscard]] Status bcast_by_rails(const Call& call);
+  [[nodiscard]] Status allreduce_by_rails(const Call& call);
+  [[nodiscard]] Status allgather_by_rails(const Call& call);
 
   core::Communicator& comm_;
-  core::Ref<core::Communicator> local_, leaders_;  // leaders_: of leaders only
+  core::Ref<core::Communicator> local_;
+  core::Ref<core::Communicator>
+      across_;  // the same place of all hosts; where they are uneven, of leaders only
   const Hosts hosts_;
   uint32_t calls_ = 0;
 };

@@ -25,6 +25,7 @@ constexpr std::string_view kNames[] = {"coll.device",
                                        "coll.hierarchy",
                                        "coll.hierarchy_message_max",
                                        "coll.hierarchy_piece",
+                                       "coll.hierarchy_rails_min",
                                        "coll.nccl",
                                        "coll.nccl_min"};
 

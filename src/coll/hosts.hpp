@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hosts: which ranks of a communicator share a host. Equal on all ranks, made without communication.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct Hosts {
   [[nodiscard]] int count() const { return static_cast<int>(ranks.size()); }
   /// Several hosts, one of them with several ranks.
   [[nodiscard]] bool worth_a_hierarchy() const { return count() > 1 && ranks.size() < host.size(); }
+  /// As many ranks on each.
+  [[nodiscard]] bool even() const {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](const auto& on) { return on.size() == ranks[0].size(); });
+  }
   [[nodiscard]] int host_of(int rank) const { return host[static_cast<size_t>(rank)]; }
   [[nodiscard]] int place_of(int rank) const { return place[static_cast<size_t>(rank)]; }
   [[nodiscard]] const std::vector<int>& at(int host_number) const {

@@ -325,6 +325,34 @@ void threads() {
   for (MPI_Comm& comm : comms) success(MPI_Comm_free(&comm));
 }
 
+/// A broadcast's ranks describe the same integers each in its own way: one by one, in threes, with gaps.
+void types_of_their_own() {
+  begin("broadcast, types that differ");
+  constexpr int kThrees = 30'000, kGap = 2;
+  MPI_Datatype threes, gaps;
+  MPI_Type_contiguous(3, MPI_INT, &threes);
+  MPI_Type_vector(3 * kThrees, 1, kGap, MPI_INT, &gaps);
+  MPI_Type_commit(&threes);
+  MPI_Type_commit(&gaps);
+  for (int root = 0; root < size; ++root) {
+    const int way = (rank + root) % 3, stride = way == 2 ? kGap : 1;
+    std::vector<int> data(static_cast<size_t>(3 * kThrees * stride), -1);
+    if (rank == root)
+      for (size_t i = 0; i < data.size(); i += static_cast<size_t>(stride))
+        data[i] = static_cast<int>(i) / stride;
+    const MPI_Datatype types[] = {MPI_INT, threes, gaps};
+    const int counts[] = {3 * kThrees, kThrees, 1};
+    success(MPI_Bcast(data.data(), counts[way], types[way], root, MPI_COMM_WORLD));
+    for (size_t i = 0; i < data.size(); ++i) {
+      const int there = static_cast<int>(i);
+      const int wanted = there % stride == 0 ? there / stride : -1;
+      require(data[i] == wanted, "integer, at", data[i], there);
+    }
+  }
+  MPI_Type_free(&threes);
+  MPI_Type_free(&gaps);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -338,6 +366,7 @@ int main(int argc, char** argv) {
   start_in_any_order();
   free_early();
   types_and_operations();
+  types_of_their_own();
   same_bits_everywhere();
   large_counts();
   late_duplicates();
