@@ -83,7 +83,7 @@ def host_and_device(site):
 
 
 def calls(site):
-    figures = site.point("persistent allreduce 8 B", "allreduce_init", ranks=site.ranks)
+    figures = site.point("persistent allreduce 8 B", "allreduce_persistent", ranks=site.ranks)
     for name in LONE:
         settings = {"WEFT_GPU_COPIER": "off"}
         figures.update(site.point("lone %s 8 B" % name, name, ranks=site.ranks, settings=settings))

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The smallest job: how long it takes is measured by who starts it. Usage: hello [--json FILE]
-#include <mpi.h>
+// The smallest job: how long it takes is measured by who starts it. -I starts by a session.
+// Usage: hello [-I] [--json FILE]
 #include <stdio.h>
-#include <string.h>
 
 #include "common/report.h"
 
 int main(int argc, char** argv) {
+  const struct bench_start_options options = bench_start_parse(argc, argv);
+  const char* json = options.json;
   int rank = 0, ranks = 0, status = 0;
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const char* json = argc == 3 && strcmp(argv[1], "--json") == 0 ? argv[2] : NULL;
-  if (argc != 1 && !json) {
-    if (rank == 0) fprintf(stderr, "usage: hello [--json FILE]\n");
+  bench_start(options.session, MPI_THREAD_SINGLE, &argc, &argv);
+  MPI_Comm_rank(bench_comm, &rank);
+  MPI_Comm_size(bench_comm, &ranks);
+  if (options.error) {
+    if (rank == 0) fprintf(stderr, "hello: %s\n", options.error);
     status = 2;
   } else if (rank == 0) {
     printf("# Weft MPI Hello World Test\nThis is a test with %d processes\n", ranks);
     if (json) status = bench_report_start_up(json, "hello", ranks, "") ? 0 : 1;
   }
-  MPI_Finalize();
+  bench_finish();
   return status;
 }

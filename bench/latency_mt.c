@@ -12,7 +12,6 @@ enum { TAG = 1 };
 
 struct job {
   struct bench_run* run;
-  size_t size;
   long exchanges;    ///< of this thread
   int thread, team;  ///< this thread, and how many there are here
   bool answers;      ///< receives first
@@ -24,36 +23,39 @@ static int team_of(const struct bench_run* run) {
 }
 
 /// Each thread has its own part of the buffers.
-static size_t capacity(const struct bench_run* run, size_t size) { return size * (size_t)team_of(run); }
+static size_t capacity(const struct bench_run* run, size_t size) {
+  return bench_extent(run, size) * (size_t)team_of(run);
+}
 
 static void* work(void* argument) {
   struct job* job = argument;
   struct bench_run* run = job->run;
-  const size_t offset = (size_t)job->thread * job->size;
+  const size_t offset = (size_t)job->thread * run->message.extent;
   char *from = run->send.data + offset, *to = run->receive.data + offset;
-  const int count = (int)job->size, peer = run->peer;
+  const int count = run->message.count, peer = run->peer;
+  const MPI_Datatype type = run->message.type;
   const double start = MPI_Wtime();
   for (long i = 0; i < job->exchanges; ++i) {
-    if (!job->answers) MPI_Send(from, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD);
-    MPI_Recv(to, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (job->answers) MPI_Send(from, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD);
+    if (!job->answers) MPI_Send(from, count, type, peer, TAG, bench_comm);
+    MPI_Recv(to, count, type, peer, TAG, bench_comm, MPI_STATUS_IGNORE);
+    if (job->answers) MPI_Send(from, count, type, peer, TAG, bench_comm);
   }
   job->seconds = MPI_Wtime() - start;
   return NULL;
 }
 
 /// `total` exchanges, shared among the threads of each side. Half a round trip, us.
-static double exchange_all(struct bench_run* run, size_t size, long total) {
+static double exchange_all(struct bench_run* run, long total) {
   static struct job jobs[BENCH_MAX_TEAM];
   pthread_t threads[BENCH_MAX_TEAM];
   const int team = team_of(run);
   double sum = 0;
   for (int i = 0; i < team; ++i) {
     const long mine = total / team + (i < total % team ? 1 : 0);
-    jobs[i] = (struct job){run, size, mine, i, team, !run->sender, 0};
+    jobs[i] = (struct job){run, mine, i, team, !run->sender, 0};
     if (pthread_create(&threads[i], NULL, work, &jobs[i]) != 0) {
       fprintf(stderr, "latency_mt: a thread cannot be started\n");
-      MPI_Abort(MPI_COMM_WORLD, 3);
+      MPI_Abort(bench_comm, 3);
     }
   }
   for (int i = 0; i < team; ++i) {
@@ -64,9 +66,10 @@ static double exchange_all(struct bench_run* run, size_t size, long total) {
 }
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
-  if (warmup > 0) exchange_all(run, size, warmup);
-  MPI_Barrier(MPI_COMM_WORLD);
-  return exchange_all(run, size, iterations);
+  (void)size;
+  if (warmup > 0) exchange_all(run, warmup);
+  MPI_Barrier(bench_comm);
+  return exchange_all(run, iterations);
 }
 
 /// Who sends what cannot be told, so every thread sends the same bytes, and every part must hold them.
@@ -74,18 +77,20 @@ static bool validate(struct bench_run* run, size_t size, long iteration) {
   const int team = team_of(run), most = run->options.senders > run->options.receivers
                                             ? run->options.senders
                                             : run->options.receivers;
+  const size_t extent = run->message.extent;
   const uint64_t out = bench_seed(run->rank, run->peer, size, iteration, 0);
   const uint64_t in = bench_seed(run->peer, run->rank, size, iteration, 0);
   for (int i = 0; i < team; ++i) {
-    bench_buffer_fill(&run->send, (size_t)i * size, size, out);
-    bench_buffer_poison(&run->receive, (size_t)i * size, size, in);
+    bench_message_fill(run, &run->send, (size_t)i * extent, out);
+    bench_message_poison(run, &run->receive, (size_t)i * extent, in);
   }
-  bench_buffer_guard(&run->receive, (size_t)team * size);
-  MPI_Barrier(MPI_COMM_WORLD);
-  exchange_all(run, size, 4L * most + 1);  // some for every thread
+  bench_buffer_guard(&run->receive, (size_t)team * extent);
+  MPI_Barrier(bench_comm);
+  exchange_all(run, 4L * most + 1);  // some for every thread
   bool good = true;
-  for (int i = 0; good && i < team; ++i) good = bench_buffer_check(&run->receive, (size_t)i * size, size, in);
-  return good && bench_buffer_check_guard(&run->receive, (size_t)team * size);
+  for (int i = 0; good && i < team; ++i)
+    good = bench_message_check(run, &run->receive, (size_t)i * extent, in);
+  return good && bench_buffer_check_guard(&run->receive, (size_t)team * extent);
 }
 
 int main(int argc, char** argv) {

@@ -8,10 +8,11 @@ struct pair {
   MPI_Request send, receive;
 };
 
-static struct pair create(const struct bench_run* run, size_t size) {
+static struct pair create(const struct bench_run* run) {
+  const struct bench_message message = run->message;
   struct pair pair;
-  MPI_Send_init(run->send.data, (int)size, MPI_CHAR, run->peer, TAG, MPI_COMM_WORLD, &pair.send);
-  MPI_Recv_init(run->receive.data, (int)size, MPI_CHAR, run->peer, TAG, MPI_COMM_WORLD, &pair.receive);
+  MPI_Send_init(run->send.data, message.count, message.type, run->peer, TAG, bench_comm, &pair.send);
+  MPI_Recv_init(run->receive.data, message.count, message.type, run->peer, TAG, bench_comm, &pair.receive);
   return pair;
 }
 
@@ -38,14 +39,14 @@ static void exchange(struct bench_run* run, size_t size, void* state) {
 }
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
-  struct pair pair = create(run, size);
+  struct pair pair = create(run);
   const double time = bench_pingpong_measure_by(exchange, &pair, run, size, iterations, warmup);
   destroy(&pair);
   return time;
 }
 
 static bool validate(struct bench_run* run, size_t size, long iteration) {
-  struct pair pair = create(run, size);
+  struct pair pair = create(run);
   const bool good = bench_pingpong_validate_by(exchange, &pair, run, size, iteration);
   destroy(&pair);
   return good;

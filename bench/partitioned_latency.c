@@ -15,13 +15,14 @@ struct pair {
   int parts;
 };
 
-static struct pair create(const struct bench_run* run, size_t size) {
+static struct pair create(const struct bench_run* run) {
   struct pair pair = {.parts = run->options.partitions};
-  const MPI_Count count = (MPI_Count)size / pair.parts;
-  MPI_Psend_init(run->send.data, pair.parts, count, MPI_CHAR, run->peer, TAG, MPI_COMM_WORLD, MPI_INFO_NULL,
+  const MPI_Count count = run->message.count;
+  const MPI_Datatype type = run->message.type;
+  MPI_Psend_init(run->send.data, pair.parts, count, type, run->peer, TAG, bench_comm, MPI_INFO_NULL,
                  &pair.send);
-  MPI_Precv_init(run->receive.data, pair.parts, count, MPI_CHAR, run->peer, TAG, MPI_COMM_WORLD,
-                 MPI_INFO_NULL, &pair.receive);
+  MPI_Precv_init(run->receive.data, pair.parts, count, type, run->peer, TAG, bench_comm, MPI_INFO_NULL,
+                 &pair.receive);
   return pair;
 }
 
@@ -59,11 +60,10 @@ struct pair {
   int unused;
 };
 
-static struct pair create(const struct bench_run* run, size_t size) {
-  (void)size;
+static struct pair create(const struct bench_run* run) {
   if (run->rank == 0)
     fprintf(stderr, "partitioned_latency: this MPI library has no partitioned communication\n");
-  MPI_Abort(MPI_COMM_WORLD, 3);
+  MPI_Abort(bench_comm, 3);
   return (struct pair){0};
 }
 static void destroy(struct pair* pair) { (void)pair; }
@@ -72,14 +72,14 @@ static void exchange(struct bench_run* run, size_t size, void* state) { (void)ru
 #endif
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
-  struct pair pair = create(run, size);
+  struct pair pair = create(run);
   const double time = bench_pingpong_measure_by(exchange, &pair, run, size, iterations, warmup);
   destroy(&pair);
   return time;
 }
 
 static bool validate(struct bench_run* run, size_t size, long iteration) {
-  struct pair pair = create(run, size);
+  struct pair pair = create(run);
   const bool good = bench_pingpong_validate_by(exchange, &pair, run, size, iteration);
   destroy(&pair);
   return good;

@@ -138,9 +138,12 @@ class MpiPeer:
         """{point: figure}."""
         job = self.adapt(job)
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            program = os.path.join(self.programs, job.program)
-            words = [*self.launcher, "-n", str(job.ranks or gpus), *self.preload, program, "-m", size_range(job.sizes)]
-            words += [*job.options, *(["-d", "cuda"] if memory == "D" else []), "--json", file.name]
+            program = [os.path.join(self.programs, job.program)]
+            if not os.path.exists(program[0]):  # a form of a collective
+                program = [os.path.join(self.programs, "coll"), job.program]
+            words = [*self.launcher, "-n", str(job.ranks or gpus), *self.preload, *program]
+            words += ["-m", size_range(job.sizes), *job.options, *(["-d", "cuda"] if memory == "D" else [])]
+            words += ["--json", file.name]
             execute(words, self.environment, seconds)
             with open(file.name, encoding="utf-8") as text:
                 return self.read(json.load(text), job)

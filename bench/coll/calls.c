@@ -15,7 +15,7 @@ struct coll_choice coll_chosen;
 #define PERSISTENT_FORM(Name, ...) no_such_form("MPI_" #Name "_init")
 static void no_such_form(const char* name) {
   fprintf(stderr, "this MPI library has no %s\n", name);
-  MPI_Abort(MPI_COMM_WORLD, 3);
+  MPI_Abort(bench_comm, 3);
 }
 #endif
 
@@ -33,21 +33,24 @@ static void no_such_form(const char* name) {
 /// Counts and displacements of the forms with vectors, as one size has them.
 static struct {
   int room;
-  int *counts, *offsets, *portions;
+  int *counts, *portions;
+  int *displacements, *offsets;  ///< in datatypes, in bytes
   MPI_Aint* addresses;
   MPI_Datatype* types;
 } kept;
 
 static void* resized(void* old, int count, size_t element) {
   void* made = realloc(old, (size_t)count * element);
-  if (!made) MPI_Abort(MPI_COMM_WORLD, 3);
+  if (!made) MPI_Abort(bench_comm, 3);
   return made;
 }
 
 void coll_prepare(const struct bench_run* run, size_t size) {
+  const struct bench_message message = run->message;
   if (kept.room < run->ranks) {
     kept.room = run->ranks;
     kept.counts = resized(kept.counts, kept.room, sizeof *kept.counts);
+    kept.displacements = resized(kept.displacements, kept.room, sizeof *kept.displacements);
     kept.offsets = resized(kept.offsets, kept.room, sizeof *kept.offsets);
     kept.portions = resized(kept.portions, kept.room, sizeof *kept.portions);
     kept.addresses = resized(kept.addresses, kept.room, sizeof *kept.addresses);
@@ -55,16 +58,17 @@ void coll_prepare(const struct bench_run* run, size_t size) {
   }
   for (int i = 0; i < run->ranks; ++i) {
     size_t first;
-    kept.counts[i] = (int)size;
-    kept.offsets[i] = i * (int)size;
-    kept.addresses[i] = (MPI_Aint)i * (MPI_Aint)size;
+    kept.counts[i] = message.count;
+    kept.displacements[i] = i * message.count;
+    kept.offsets[i] = i * (int)message.extent;
+    kept.addresses[i] = (MPI_Aint)i * (MPI_Aint)message.extent;
     kept.portions[i] = (int)coll_portion(run, size, i, &first);
-    kept.types[i] = MPI_CHAR;
+    kept.types[i] = message.type;
   }
 }
 
 size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* first) {
-  const size_t count = size / sizeof(float), ranks = (size_t)run->ranks, at = (size_t)rank;
+  const size_t count = size / bench_type_bytes(run->type), ranks = (size_t)run->ranks, at = (size_t)rank;
   const size_t base = count / ranks, larger = count % ranks;  // the first `larger` ranks have one more
   *first = at * base + (at < larger ? at : larger);
   return base + (at < larger ? 1 : 0);
@@ -75,27 +79,27 @@ size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* 
 #define BUFFERS call->run->send.data, call->run->receive.data
 #define FROM call->run->send.data
 #define TO call->run->receive.data
-#define BYTES (int)call->size, MPI_CHAR
-#define BLOCKS kept.counts, kept.offsets, MPI_CHAR
-#define SUM MPI_FLOAT, MPI_SUM
-#define WORLD MPI_COMM_WORLD
-
-static int floats(const struct coll_call* call) { return (int)(call->size / sizeof(float)); }
+#define BLOCK MESSAGE.count, MESSAGE.type
+#define BLOCKS kept.counts, kept.displacements, MESSAGE.type
+#define SUM MESSAGE.type, MPI_SUM
+#define ELEMENTS MESSAGE.count
+#define MESSAGE call->run->message
+#define WORLD bench_comm
 
 static void call_allreduce(const struct coll_call* call) {
-  IN_ITS_FORM(Allreduce, allreduce, BUFFERS, floats(call), SUM, WORLD);
+  IN_ITS_FORM(Allreduce, allreduce, BUFFERS, ELEMENTS, SUM, WORLD);
 }
 static void call_reduce(const struct coll_call* call) {
-  IN_ITS_FORM(Reduce, reduce, BUFFERS, floats(call), SUM, call->root, WORLD);
+  IN_ITS_FORM(Reduce, reduce, BUFFERS, ELEMENTS, SUM, call->root, WORLD);
 }
 static void call_reduce_scatter(const struct coll_call* call) {
   IN_ITS_FORM(Reduce_scatter, reduce_scatter, BUFFERS, kept.portions, SUM, WORLD);
 }
 static void call_reduce_scatter_block(const struct coll_call* call) {
-  IN_ITS_FORM(Reduce_scatter_block, reduce_scatter_block, BUFFERS, floats(call), SUM, WORLD);
+  IN_ITS_FORM(Reduce_scatter_block, reduce_scatter_block, BUFFERS, ELEMENTS, SUM, WORLD);
 }
 static void call_alltoall(const struct coll_call* call) {
-  IN_ITS_FORM(Alltoall, alltoall, FROM, BYTES, TO, BYTES, WORLD);
+  IN_ITS_FORM(Alltoall, alltoall, FROM, BLOCK, TO, BLOCK, WORLD);
 }
 static void call_alltoallv(const struct coll_call* call) {
   IN_ITS_FORM(Alltoallv, alltoallv, FROM, BLOCKS, TO, BLOCKS, WORLD);
@@ -105,39 +109,39 @@ static void call_alltoallw(const struct coll_call* call) {
               kept.offsets, kept.types, WORLD);
 }
 static void call_allgather(const struct coll_call* call) {
-  IN_ITS_FORM(Allgather, allgather, FROM, BYTES, TO, BYTES, WORLD);
+  IN_ITS_FORM(Allgather, allgather, FROM, BLOCK, TO, BLOCK, WORLD);
 }
 static void call_allgatherv(const struct coll_call* call) {
-  IN_ITS_FORM(Allgatherv, allgatherv, FROM, BYTES, TO, BLOCKS, WORLD);
+  IN_ITS_FORM(Allgatherv, allgatherv, FROM, BLOCK, TO, BLOCKS, WORLD);
 }
 static void call_gather(const struct coll_call* call) {
-  IN_ITS_FORM(Gather, gather, FROM, BYTES, TO, BYTES, call->root, WORLD);
+  IN_ITS_FORM(Gather, gather, FROM, BLOCK, TO, BLOCK, call->root, WORLD);
 }
 static void call_gatherv(const struct coll_call* call) {
-  IN_ITS_FORM(Gatherv, gatherv, FROM, BYTES, TO, BLOCKS, call->root, WORLD);
+  IN_ITS_FORM(Gatherv, gatherv, FROM, BLOCK, TO, BLOCKS, call->root, WORLD);
 }
 static void call_scatter(const struct coll_call* call) {
-  IN_ITS_FORM(Scatter, scatter, FROM, BYTES, TO, BYTES, call->root, WORLD);
+  IN_ITS_FORM(Scatter, scatter, FROM, BLOCK, TO, BLOCK, call->root, WORLD);
 }
 static void call_scatterv(const struct coll_call* call) {
-  IN_ITS_FORM(Scatterv, scatterv, FROM, BLOCKS, TO, BYTES, call->root, WORLD);
+  IN_ITS_FORM(Scatterv, scatterv, FROM, BLOCKS, TO, BLOCK, call->root, WORLD);
 }
 static void call_bcast(const struct coll_call* call) {
-  IN_ITS_FORM(Bcast, bcast, TO, BYTES, call->root, WORLD);
+  IN_ITS_FORM(Bcast, bcast, TO, BLOCK, call->root, WORLD);
 }
 static void call_barrier(const struct coll_call* call) { IN_ITS_FORM(Barrier, barrier, WORLD); }
 
 static void call_neighbor_allgather(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_allgather, neighbor_allgather, FROM, BYTES, TO, BYTES, comm);
+  IN_ITS_FORM(Neighbor_allgather, neighbor_allgather, FROM, BLOCK, TO, BLOCK, comm);
 }
 static void call_neighbor_allgatherv(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_allgatherv, neighbor_allgatherv, FROM, BYTES, TO, BLOCKS, comm);
+  IN_ITS_FORM(Neighbor_allgatherv, neighbor_allgatherv, FROM, BLOCK, TO, BLOCKS, comm);
 }
 static void call_neighbor_alltoall(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_alltoall, neighbor_alltoall, FROM, BYTES, TO, BYTES, comm);
+  IN_ITS_FORM(Neighbor_alltoall, neighbor_alltoall, FROM, BLOCK, TO, BLOCK, comm);
 }
 static void call_neighbor_alltoallv(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
@@ -152,33 +156,34 @@ static void call_neighbor_alltoallw(const struct coll_call* call) {
 // --- the table; the lines of programs.csv with the source `coll` name the same ---
 
 enum { ROOT_HAS_IN = 1, ROOT_HAS_OUT = 2, BLOCKS_IN = 4, BLOCKS_OUT = 8, NEIGHBORS = 16 };
-#define ROW(name, words, element, flags, validate)                                                          \
-  {                                                                                                         \
-#name, words, element, ((flags)&BLOCKS_IN) != 0, ((flags)&BLOCKS_OUT) != 0, ((flags)&ROOT_HAS_IN) != 0, \
-        ((flags)&ROOT_HAS_OUT) != 0, ((flags)&NEIGHBORS) != 0, call_##name, coll_validate_##validate        \
+#define ROW(name, words, data, flags, validate)                                                         \
+  {                                                                                                     \
+#name, words, BENCH_##data, ((flags)&BLOCKS_IN) != 0, ((flags)&BLOCKS_OUT) != 0,                    \
+        ((flags)&ROOT_HAS_IN) != 0, ((flags)&ROOT_HAS_OUT) != 0, ((flags)&NEIGHBORS) != 0, call_##name, \
+        coll_validate_##validate                                                                        \
   }
 
 static const struct collective kCollectives[] = {
-    ROW(allreduce, "Allreduce", 4, 0, sums),
-    ROW(reduce, "Reduce", 4, ROOT_HAS_OUT, sums),
-    ROW(reduce_scatter, "Reduce-Scatter", 4, 0, sums),
-    ROW(reduce_scatter_block, "Reduce-Scatter Block", 4, BLOCKS_IN, sums),
-    ROW(alltoall, "All-to-All Personalized Exchange", 1, BLOCKS_IN | BLOCKS_OUT, blocks),
-    ROW(alltoallv, "All-to-Allv Personalized Exchange", 1, BLOCKS_IN | BLOCKS_OUT, blocks),
-    ROW(alltoallw, "All-to-Allw Personalized Exchange", 1, BLOCKS_IN | BLOCKS_OUT, blocks),
-    ROW(allgather, "Allgather", 1, BLOCKS_OUT, blocks),
-    ROW(allgatherv, "Allgatherv", 1, BLOCKS_OUT, blocks),
-    ROW(gather, "Gather", 1, BLOCKS_OUT | ROOT_HAS_OUT, blocks),
-    ROW(gatherv, "Gatherv", 1, BLOCKS_OUT | ROOT_HAS_OUT, blocks),
-    ROW(scatter, "Scatter", 1, BLOCKS_IN | ROOT_HAS_IN, blocks),
-    ROW(scatterv, "Scatterv", 1, BLOCKS_IN | ROOT_HAS_IN, blocks),
-    ROW(bcast, "Broadcast", 1, 0, bcast),
-    ROW(barrier, "Barrier", 0, 0, barrier),
-    ROW(neighbor_allgather, "Neighborhood Allgather", 1, BLOCKS_OUT | NEIGHBORS, blocks),
-    ROW(neighbor_allgatherv, "Neighborhood Allgatherv", 1, BLOCKS_OUT | NEIGHBORS, blocks),
-    ROW(neighbor_alltoall, "Neighborhood All-to-All", 1, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
-    ROW(neighbor_alltoallv, "Neighborhood All-to-Allv", 1, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
-    ROW(neighbor_alltoallw, "Neighborhood All-to-Allw", 1, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(allreduce, "Allreduce", REDUCED, 0, sums),
+    ROW(reduce, "Reduce", REDUCED, ROOT_HAS_OUT, sums),
+    ROW(reduce_scatter, "Reduce-Scatter", REDUCED, 0, sums),
+    ROW(reduce_scatter_block, "Reduce-Scatter Block", REDUCED, BLOCKS_IN, sums),
+    ROW(alltoall, "All-to-All Personalized Exchange", MOVED, BLOCKS_IN | BLOCKS_OUT, blocks),
+    ROW(alltoallv, "All-to-Allv Personalized Exchange", MOVED, BLOCKS_IN | BLOCKS_OUT, blocks),
+    ROW(alltoallw, "All-to-Allw Personalized Exchange", MOVED, BLOCKS_IN | BLOCKS_OUT, blocks),
+    ROW(allgather, "Allgather", MOVED, BLOCKS_OUT, blocks),
+    ROW(allgatherv, "Allgatherv", MOVED, BLOCKS_OUT, blocks),
+    ROW(gather, "Gather", MOVED, BLOCKS_OUT | ROOT_HAS_OUT, blocks),
+    ROW(gatherv, "Gatherv", MOVED, BLOCKS_OUT | ROOT_HAS_OUT, blocks),
+    ROW(scatter, "Scatter", MOVED, BLOCKS_IN | ROOT_HAS_IN, blocks),
+    ROW(scatterv, "Scatterv", MOVED, BLOCKS_IN | ROOT_HAS_IN, blocks),
+    ROW(bcast, "Broadcast", MOVED, 0, bcast),
+    ROW(barrier, "Barrier", NOTHING, 0, barrier),
+    ROW(neighbor_allgather, "Neighborhood Allgather", MOVED, BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_allgatherv, "Neighborhood Allgatherv", MOVED, BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_alltoall, "Neighborhood All-to-All", MOVED, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_alltoallv, "Neighborhood All-to-Allv", MOVED, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
+    ROW(neighbor_alltoallw, "Neighborhood All-to-Allw", MOVED, BLOCKS_IN | BLOCKS_OUT | NEIGHBORS, blocks),
 };
 enum { COLLECTIVES = sizeof kCollectives / sizeof *kCollectives };
 static const char kPersistent[] = "_persistent";
@@ -209,14 +214,14 @@ void coll_print_names(void) {
     printf("%s\ni%s\n%s%s\n", kCollectives[i].name, kCollectives[i].name, kCollectives[i].name, kPersistent);
 }
 
-void coll_start(struct bench_run* run, size_t size, int root, MPI_Request* request) {
-  const struct coll_call call = {run, size, coll_chosen.form, root, request};
+void coll_start(struct bench_run* run, int root, MPI_Request* request) {
+  const struct coll_call call = {run, coll_chosen.form, root, request};
   coll_chosen.collective->call(&call);
 }
 
-void coll_once(struct bench_run* run, size_t size, int root) {
+void coll_once(struct bench_run* run, int root) {
   MPI_Request request = MPI_REQUEST_NULL;
-  coll_start(run, size, root, &request);
+  coll_start(run, root, &request);
   if (coll_chosen.form == PERSISTENT) MPI_Start(&request);
   if (coll_chosen.form != BLOCKING) MPI_Wait(&request, MPI_STATUS_IGNORE);
   if (coll_chosen.form == PERSISTENT) MPI_Request_free(&request);

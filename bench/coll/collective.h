@@ -18,7 +18,6 @@ enum form {
 /// What one call is made with; buffers are those of the run.
 struct coll_call {
   struct bench_run* run;
-  size_t size;  ///< bytes, as the table says what it counts
   enum form form;
   int root;              ///< where there is one
   MPI_Request* request;  ///< unused by BLOCKING
@@ -26,8 +25,8 @@ struct coll_call {
 
 struct collective {
   const char* name;
-  const char* words;           ///< for the title
-  size_t element;              ///< bytes; 0: no data at all
+  const char* words;  ///< for the title
+  enum bench_data data;
   bool blocks_in, blocks_out;  ///< a buffer holds a block for each rank, or for each neighbor
   bool root_in, root_out;      ///< only the root's buffer matters
   bool neighbors;              ///< on a communicator with a topology
@@ -74,10 +73,10 @@ bool coll_has_root(void);
 int coll_root(const struct bench_run* run, long iteration);
 
 /// One call with its request, if the form has one.
-void coll_start(struct bench_run* run, size_t size, int root, MPI_Request* request);
+void coll_start(struct bench_run* run, int root, MPI_Request* request);
 
 /// One whole call in the chosen form.
-void coll_once(struct bench_run* run, size_t size, int root);
+void coll_once(struct bench_run* run, int root);
 
 bool coll_validate_sums(struct bench_run* run, size_t size, long iteration);
 bool coll_validate_blocks(struct bench_run* run, size_t size, long iteration);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The collectives: `coll allreduce ...`, or started as `allreduce`. Reductions are MPI_SUM of floats. With an
+// The collectives: `coll allreduce ...`, or started as `allreduce`. Reductions are MPI_SUM, of floats unless
+// -T names another type. With an
 // i in front the nonblocking form, and how much of it computation can hide; with _persistent behind, requests
 // made once a size.
 #include <stdio.h>
@@ -13,13 +14,13 @@ static double measure_blocking(struct bench_run* run, size_t size, long iteratio
   for (long i = -warmup; i < iterations; ++i) {
     const int root = coll_root(run, i);
     const double start = MPI_Wtime();
-    coll_start(run, size, root, NULL);
+    coll_start(run, root, NULL);
     const double taken = MPI_Wtime() - start;
     if (i >= 0) {
       total += taken;
       bench_sample(run, taken * 1e6);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(bench_comm);
   }
   return total * 1e6 / (double)iterations;
 }
@@ -28,7 +29,7 @@ static double measure_persistent(struct bench_run* run, size_t size, long iterat
   double total = 0;
   MPI_Request request = MPI_REQUEST_NULL;
   coll_prepare(run, size);
-  coll_start(run, size, coll_root(run, 0), &request);
+  coll_start(run, coll_root(run, 0), &request);
   for (long i = -warmup; i < iterations; ++i) {
     const double start = MPI_Wtime();
     MPI_Start(&request);
@@ -38,7 +39,7 @@ static double measure_persistent(struct bench_run* run, size_t size, long iterat
       total += taken;
       bench_sample(run, taken * 1e6);
     }
-    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(bench_comm);
   }
   MPI_Request_free(&request);
   return total * 1e6 / (double)iterations;
@@ -64,10 +65,10 @@ static double compute(double seconds, int tests, MPI_Request* request) {
 }
 
 /// Started, something computed, waited for. Seconds altogether; `computed` gets those of the computation.
-static double one_hidden(struct bench_run* run, size_t size, int root, double work, double* computed) {
+static double one_hidden(struct bench_run* run, int root, double work, double* computed) {
   MPI_Request request;
   const double start = MPI_Wtime();
-  coll_start(run, size, root, &request);
+  coll_start(run, root, &request);
   *computed = work > 0 ? compute(work, run->options.tests, &request) : 0;
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   return MPI_Wtime() - start;
@@ -81,13 +82,13 @@ static double measure_nonblocking(struct bench_run* run, size_t size, long itera
     const double work = hidden ? totals[0] / (double)iterations : 0;
     for (long i = -warmup; i < iterations; ++i) {
       double computed;
-      const double taken = one_hidden(run, size, coll_root(run, i), work, &computed);
+      const double taken = one_hidden(run, coll_root(run, i), work, &computed);
       if (i >= 0) {
         totals[hidden] += taken;
         worked += computed;
         if (hidden) bench_sample(run, taken * 1e6);
       }
-      MPI_Barrier(MPI_COMM_WORLD);
+      MPI_Barrier(bench_comm);
     }
   }
   run->pure_us = totals[0] * 1e6 / (double)iterations;
@@ -129,14 +130,16 @@ int main(int argc, char** argv) {
                                         .field = "latency_us",
                                         .shape = BENCH_COLLECTIVE,
                                         .overlap = overlap,
-                                        .defaults = {.min_size = c->element,
-                                                     .max_size = c->element ? 1 << 20 : 0,
+                                        .defaults = {.min_size = c->data == BENCH_NOTHING   ? 0
+                                                                 : c->data == BENCH_REDUCED ? sizeof(float)
+                                                                                            : 1,
+                                                     .max_size = c->data == BENCH_NOTHING ? 0 : 1 << 20,
                                                      .iterations = 1000,
                                                      .warmup = 200,
                                                      .iterations_large = 100,
                                                      .warmup_large = 10,
                                                      .samples = true,
-                                                     .element = c->element ? c->element : 1,
+                                                     .data = c->data,
                                                      .tests = overlap,
                                                      .root = coll_has_root(),
                                                      .neighbors = c->neighbors},

@@ -6,7 +6,7 @@
 
 static int* allocate(int count) {
   int* made = malloc((size_t)(count > 0 ? count : 1) * sizeof *made);
-  if (!made) MPI_Abort(MPI_COMM_WORLD, 3);
+  if (!made) MPI_Abort(bench_comm, 3);
   return made;
 }
 
@@ -34,11 +34,11 @@ static MPI_Comm make_grid(const struct bench_run* run, struct coll_peers* peers)
     periods[i] = 1;
   }
   MPI_Dims_create(run->ranks, dimensions, sizes);
-  MPI_Cart_create(MPI_COMM_WORLD, dimensions, sizes, periods, 0, &grid);
+  MPI_Cart_create(bench_comm, dimensions, sizes, periods, 0, &grid);
   found = allocate(run->ranks);
   peers->sources = peers->destinations = find_neighbors(grid, dimensions, radius, run->rank, found);
   peers->from = peers->to = found;
-  MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, peers->sources, found, MPI_UNWEIGHTED, peers->destinations,
+  MPI_Dist_graph_create_adjacent(bench_comm, peers->sources, found, MPI_UNWEIGHTED, peers->destinations,
                                  found, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
   MPI_Comm_free(&grid);
   free(sizes);
@@ -56,7 +56,7 @@ static void make(const struct bench_run* run) {
   }
   int* everybody = allocate(run->ranks);
   for (int i = 0; i < run->ranks; ++i) everybody[i] = i;
-  chosen_comm = MPI_COMM_WORLD;
+  chosen_comm = bench_comm;
   chosen_peers = (struct coll_peers){run->ranks, run->ranks, everybody, everybody};
 }
 
@@ -72,8 +72,8 @@ const struct coll_peers* coll_peers(const struct bench_run* run) {
 
 size_t coll_capacity(const struct bench_run* run, size_t size) {
   const struct collective* c = coll_chosen.collective;
-  const size_t peers = (size_t)coll_peers(run)->sources;
-  return (c->blocks_in || c->blocks_out) && peers > 1 ? size * peers : size;
+  const size_t peers = (size_t)coll_peers(run)->sources, extent = bench_extent(run, size);
+  return (c->blocks_in || c->blocks_out) && peers > 1 ? extent * peers : extent;
 }
 
 bool coll_has_root(void) {

@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "common/device.h"
+#include "common/start.h"
 
 enum { PAGE = 4096, GUARD_BYTE = 0xC5 };
 
 static void die(const char* reason) {
   int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_rank(bench_comm, &rank);
   fprintf(stderr, "rank %d: %s\n", rank, reason);
-  MPI_Abort(MPI_COMM_WORLD, 3);
+  MPI_Abort(bench_comm, 3);
   abort();
 }
 
@@ -132,30 +133,46 @@ void bench_buffer_guard(struct bench_buffer* buffer, size_t bytes) {
   bench_buffer_write(buffer, bytes, image, sizeof image);
 }
 
-static bool compare(const char* got, const char* wanted, size_t bytes, size_t offset, const char* what) {
-  if (bytes == 0 || memcmp(got, wanted, bytes) == 0) return true;
+// The first byte that differs, or `bytes`.
+static size_t difference(const char* got, const char* wanted, size_t bytes) {
   size_t at = 0;
+  if (bytes == 0 || memcmp(got, wanted, bytes) == 0) return bytes;
   while (got[at] == wanted[at]) ++at;
+  return at;
+}
+
+static void complain(const char* what, size_t at, char got, char wanted) {
   int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  fprintf(stderr, "rank %d: %s: byte %zu is 0x%02x instead of 0x%02x\n", rank, what, offset + at,
-          (unsigned char)got[at], (unsigned char)wanted[at]);
-  return false;
+  MPI_Comm_rank(bench_comm, &rank);
+  fprintf(stderr, "rank %d: %s: byte %zu is 0x%02x instead of 0x%02x\n", rank, what, at, (unsigned char)got,
+          (unsigned char)wanted);
 }
 
 bool bench_buffer_check(const struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t seed) {
+  return bench_buffer_check_layout(buffer, offset, bytes, seed, NULL, 1);
+}
+
+bool bench_buffer_check_layout(const struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t seed,
+                               const struct bench_layout* layout, size_t element) {
   char* wanted = scratch(0, bytes);
   char* got = scratch(1, bytes);
   pattern(wanted, bytes, seed, 0);
+  if (layout) bench_layout_invert_gaps(layout, element, wanted, bytes);
   bench_buffer_read(buffer, offset, got, bytes);
+  const size_t at = difference(got, wanted, bytes);
+  if (at == bytes) return true;
+  const bool gap = layout && !bench_layout_holds(layout, element, at);
   char what[64];
-  snprintf(what, sizeof what, "message of %zu bytes", bytes);
-  return compare(got, wanted, bytes, offset, what);
+  snprintf(what, sizeof what, "%s of %zu bytes", gap ? "written into a gap of a message" : "message", bytes);
+  complain(what, offset + at, got[at], wanted[at]);
+  return false;
 }
 
 bool bench_buffer_check_guard(const struct bench_buffer* buffer, size_t bytes) {
   char got[BENCH_GUARD], wanted[BENCH_GUARD];
   memset(wanted, GUARD_BYTE, sizeof wanted);
   bench_buffer_read(buffer, bytes, got, sizeof got);
-  return compare(got, wanted, sizeof got, bytes, "written behind the message");
+  const size_t at = difference(got, wanted, sizeof got);
+  if (at < sizeof got) complain("written behind the message", bytes + at, got[at], wanted[at]);
+  return at == sizeof got;
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/layout.h"
 #include "common/options.h"
 
 /// Bytes behind the message that nobody may write.
@@ -37,6 +38,10 @@ void bench_buffer_guard(struct bench_buffer* buffer, size_t bytes);
 
 /// Compares with the pattern of `seed`; says on stderr which byte is wrong first.
 bool bench_buffer_check(const struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t seed);
+
+/// The same, where the gaps of `layout` with elements of `element` bytes must hold the complement.
+bool bench_buffer_check_layout(const struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t seed,
+                               const struct bench_layout* layout, size_t element);
 
 /// Whether the marked bytes behind `bytes` are untouched.
 bool bench_buffer_check_guard(const struct bench_buffer* buffer, size_t bytes);

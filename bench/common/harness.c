@@ -2,7 +2,6 @@
 #include "common/harness.h"
 
 #include <float.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,13 +26,13 @@ static void append(struct rows* rows, const struct bench_row* row) {
 static int host_local_rank(void) {
   MPI_Comm host;
   int rank = 0;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_split_type(bench_comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
   MPI_Comm_rank(host, &rank);
   MPI_Comm_free(&host);
   return rank;
 }
 
-// Before MPI_Init where the launcher tells the local rank: some libraries look at the current context then.
+// Before MPI starts where the launcher tells the local rank: some libraries look at the current context then.
 static bool open_device(struct bench_run* run, bool initialised, char* error, size_t size) {
   static bool tried, good;
   if (tried || !run->options.cuda || run->options.error[0]) return tried ? good : true;
@@ -50,7 +49,7 @@ static bool open_device(struct bench_run* run, bool initialised, char* error, si
 // Every rank returns the same; the lowest rank with a problem prints its own.
 static bool all_good(const struct bench_run* run, bool good, const char* error) {
   int mine = good ? run->ranks : run->rank, lowest = run->ranks;
-  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, bench_comm);
   if (lowest == run->rank) fprintf(stderr, "%s: rank %d: %s\n", run->program->name, run->rank, error);
   return lowest == run->ranks;
 }
@@ -87,35 +86,53 @@ static int check_usage(const struct bench_run* run) {
       fprintf(stderr, "%s: -k fixed:%d: there are %d ranks\n", program->name, options->root, run->ranks);
     return 2;
   }
-  if (program->shape == BENCH_COLLECTIVE &&
-      program->capacity(run, options->min_size) > options->memory_limit) {
-    if (speaker)
-      fprintf(stderr, "%s: a buffer of %zu bytes is above the limit; raise it with -M\n", program->name,
-              program->capacity(run, options->min_size));
-    return 2;
-  }
   return -1;
 }
 
-// How many of the sizes have buffers within -M.
-static int count_sizes(const struct bench_run* run) {
+static bool above_limit(const struct bench_run* run, size_t size) {
+  return run->program->shape == BENCH_COLLECTIVE &&
+         run->program->capacity(run, size) > run->options.memory_limit;
+}
+
+// The sizes that the current type divides and whose buffers are within -M. Returns how many.
+static int choose_sizes(const struct bench_run* run, size_t* sizes) {
   const struct bench_options* options = &run->options;
-  if (run->program->shape != BENCH_COLLECTIVE) return options->size_count;
+  int count = 0;
   for (int i = 0; i < options->size_count; ++i) {
-    if (run->program->capacity(run, options->sizes[i]) <= options->memory_limit) continue;
-    if (run->rank == 0)
-      printf("# Stops at %zu bytes: one buffer is limited to %zu bytes (-M)\n", options->sizes[i - 1],
-             options->memory_limit);
-    return i;
+    const size_t size = options->sizes[i];
+    if (size % bench_unit(options, run->type) != 0) continue;
+    if (above_limit(run, size)) {
+      if (run->rank == 0 && count > 0)
+        printf("# Stops at %zu bytes: one buffer is limited to %zu bytes (-M)\n", sizes[count - 1],
+               options->memory_limit);
+      return count;
+    }
+    sizes[count++] = size;
   }
-  return options->size_count;
+  return count;
+}
+
+// Whether every type has a size whose buffers are within -M.
+static bool check_limit(struct bench_run* run) {
+  const struct bench_options* options = &run->options;
+  for (int i = 0; i < options->type_count; ++i) {
+    int first = 0;
+    run->type = options->types[i];
+    while (options->sizes[first] % bench_unit(options, run->type) != 0) ++first;
+    if (!above_limit(run, options->sizes[first])) continue;
+    if (run->rank == 0)
+      fprintf(stderr, "%s: a buffer of %zu bytes is above the limit; raise it with -M\n", run->program->name,
+              run->program->capacity(run, options->sizes[first]));
+    return false;
+  }
+  return true;
 }
 
 static bool validate(struct bench_run* run, size_t size) {
   int good = 1, all = 0;
   for (long iteration = 0; iteration < VALIDATIONS; ++iteration)
     if (!run->program->validate(run, size, iteration)) good = 0;
-  MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, bench_comm);
   return all != 0;
 }
 
@@ -134,9 +151,9 @@ static void reduce_figures(const struct bench_run* run, double figure, struct be
   const bool pairs = run->program->shape == BENCH_PAIRS;
   const bool counts = !pairs || run->sender;
   double sum = counts ? figure : 0, least = counts ? figure : DBL_MAX, most = counts ? figure : 0;
-  MPI_Reduce(&sum, &row->average, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-  MPI_Reduce(&least, &row->minimum, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
-  MPI_Reduce(&most, &row->maximum, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&sum, &row->average, 1, MPI_DOUBLE, MPI_SUM, 0, bench_comm);
+  MPI_Reduce(&least, &row->minimum, 1, MPI_DOUBLE, MPI_MIN, 0, bench_comm);
+  MPI_Reduce(&most, &row->maximum, 1, MPI_DOUBLE, MPI_MAX, 0, bench_comm);
   row->average /= pairs ? run->ranks / 2 : run->ranks;
   if (run->program->rate) spread_rate(run, row);
 }
@@ -145,7 +162,7 @@ static void reduce_figures(const struct bench_run* run, double figure, struct be
 static void reduce_overlap(const struct bench_run* run, struct bench_row* row) {
   const double mine[2] = {run->pure_us, run->compute_us};
   double sums[2] = {0, 0};
-  MPI_Reduce(mine, sums, 2, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(mine, sums, 2, MPI_DOUBLE, MPI_SUM, 0, bench_comm);
   row->pure = sums[0] / run->ranks;
   row->compute = sums[1] / run->ranks;
   const double hidden = row->pure > 0 ? 100 - 100 * (row->average - row->compute) / row->pure : 0;
@@ -155,16 +172,18 @@ static void reduce_overlap(const struct bench_run* run, struct bench_row* row) {
 static struct bench_row one_size(struct bench_run* run, struct bench_kinds kinds, size_t size) {
   const struct bench_options* options = &run->options;
   const bool large = size > BENCH_LARGE;
-  struct bench_row row = {.kinds = kinds, .size = size, .valid = true};
+  struct bench_row row = {.kinds = kinds, .type = bench_datatype_name(run), .size = size, .valid = true};
   row.iterations = large ? options->iterations_large : options->iterations;
   bench_samples_begin(run, row.iterations);
-  MPI_Barrier(MPI_COMM_WORLD);
+  bench_message_create(run, size / (options->partitions ? (size_t)options->partitions : 1));
+  MPI_Barrier(bench_comm);
   double figure =
       run->program->measure(run, size, row.iterations, large ? options->warmup_large : options->warmup);
   reduce_figures(run, figure, &row);
   if (run->program->overlap) reduce_overlap(run, &row);
   bench_samples_end(run, row.percentiles);
   if (options->validate) row.valid = validate(run, size);
+  bench_message_destroy(run);
   return row;
 }
 
@@ -172,19 +191,20 @@ static bool one_kind(struct bench_run* run, struct bench_kinds kinds, struct row
   const bool pair = run->program->shape != BENCH_COLLECTIVE;
   const enum bench_kind mine = run->sender ? kinds.first : kinds.second;
   if (run->rank == 0) bench_report_header(run, kinds);
-  const int count = count_sizes(run);
-  const size_t capacity = run->program->capacity(run, run->options.sizes[count - 1]);
+  size_t sizes[BENCH_MAX_SIZES];
+  const int count = choose_sizes(run, sizes);
+  const size_t capacity = run->program->capacity(run, sizes[count - 1]);
   bench_buffer_create(&run->send, pair ? mine : kinds.first, capacity, 1);
   bench_buffer_create(&run->receive, pair ? mine : kinds.second, capacity, 0);
   bool good = true;
   for (int i = 0; i < count; ++i) {
-    struct bench_row row = one_size(run, kinds, run->options.sizes[i]);
+    struct bench_row row = one_size(run, kinds, sizes[i]);
     if (!row.valid) good = false;
     if (run->rank != 0) continue;
     bench_report_row(run, &row);
     append(rows, &row);
   }
-  MPI_Barrier(MPI_COMM_WORLD);  // nobody frees what a peer may still read
+  MPI_Barrier(bench_comm);  // nobody frees what a peer may still read
   bench_buffer_destroy(&run->send);
   bench_buffer_destroy(&run->receive);
   return good;
@@ -193,14 +213,15 @@ static bool one_kind(struct bench_run* run, struct bench_kinds kinds, struct row
 static int run_all(struct bench_run* run, int argc, char** argv) {
   struct rows rows = {0};
   bool good = true;
-  for (int i = 0; i < run->options.kind_count; ++i) {
+  for (int i = 0; i < run->options.kind_count * run->options.type_count; ++i) {
     if (i > 0 && run->rank == 0) printf("\n");
-    if (!one_kind(run, run->options.kinds[i], &rows)) good = false;
+    run->type = run->options.types[i % run->options.type_count];
+    if (!one_kind(run, run->options.kinds[i / run->options.type_count], &rows)) good = false;
   }
   int written = 1;
   if (run->rank == 0 && run->options.json)
     written = bench_report_json(run, argc, argv, rows.data, rows.count);
-  MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Bcast(&written, 1, MPI_INT, 0, bench_comm);
   free(rows.data);
   bench_samples_free(run);
   if (!good && run->rank == 0) fprintf(stderr, "%s: validation failed\n", run->program->name);
@@ -210,10 +231,9 @@ static int run_all(struct bench_run* run, int argc, char** argv) {
 // False when the library cannot be called by several threads and the program needs that; said by rank 0.
 static bool start_mpi(struct bench_run* run, int* argc, char*** argv) {
   const int wanted = run->program->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
-  int provided = wanted;
-  if (run->program->threads ? MPI_Init_thread(argc, argv, wanted, &provided) : MPI_Init(argc, argv)) exit(3);
-  MPI_Comm_rank(MPI_COMM_WORLD, &run->rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &run->ranks);
+  const int provided = bench_start(run->options.session, wanted, argc, argv);
+  MPI_Comm_rank(bench_comm, &run->rank);
+  MPI_Comm_size(bench_comm, &run->ranks);
   run->sender = run->rank < run->ranks / 2;
   run->peer = (run->rank + run->ranks / 2) % run->ranks;
   if (provided < wanted && run->rank == 0)
@@ -232,11 +252,12 @@ int bench_main(const struct bench_program* program, int argc, char** argv) {
   open_device(&run, false, error, sizeof error);
   const bool started = start_mpi(&run, &argc, &argv);
   int code = started ? check_usage(&run) : 3;
+  if (code < 0 && !check_limit(&run)) code = 2;
   if (code < 0) {
     bool good = open_device(&run, true, error, sizeof error);
     code = all_good(&run, good, error) ? run_all(&run, argc, words) : 3;
   }
-  MPI_Finalize();
+  bench_finish();
   bench_device_close();
   free(words);
   return code;

@@ -8,8 +8,10 @@
 
 #include "common/buffer.h"
 #include "common/device.h"
+#include "common/message.h"
 #include "common/options.h"
 #include "common/samples.h"
+#include "common/start.h"
 
 struct bench_run;
 
@@ -41,6 +43,8 @@ struct bench_run {
   struct bench_samples samples;
   double pure_us, compute_us;  ///< programs with `overlap`: without computation; the computation
   struct bench_buffer send, receive;
+  enum bench_type type;          ///< of the elements, and
+  struct bench_message message;  ///< of what count and datatype messages of the current size are
 };
 
 /// The body of main(). Exit code: 0, 1 validation failed, 2 bad options or number of ranks, 3 no device.

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/start.h"
+
 static const char kind_letters[] = "HPDM";
 
 const char* bench_kind_name(enum bench_kind kind) {
@@ -252,6 +254,36 @@ static void parse_neighbors(struct bench_options* options, const struct bench_de
   options->radius = radius;
 }
 
+// all, or some of mpi_char, mpi_int and mpi_float separated by commas.
+static void parse_types(struct bench_options* options, const struct bench_defaults* defaults,
+                        const char* text) {
+  if (defaults->data == BENCH_NOTHING) fail(options, "-T: this program has no data");
+  options->typed = true;
+  options->type_count = 0;
+  if (strcmp(text, "all") == 0) text = "mpi_char,mpi_int,mpi_float";
+  for (const char* at = text; options->type_count < BENCH_TYPES; ++at) {
+    const size_t length = strcspn(at, ",");
+    enum bench_type type = BENCH_CHAR;
+    while (type < BENCH_TYPES && strncmp(at, bench_type_word(type), length)) ++type;
+    if (type == BENCH_TYPES || strlen(bench_type_word(type)) != length) break;
+    options->types[options->type_count++] = type;
+    at += length;
+    if (*at == '\0') return;
+  }
+  fail(options, "-T %s: expected all or some of mpi_char,mpi_int,mpi_float", text);
+}
+
+static void parse_layout(struct bench_options* options, const struct bench_defaults* defaults,
+                         const char* text) {
+  char error[sizeof options->error];
+  if (defaults->data != BENCH_MOVED) {
+    fail(options, "-D: only programs that move data have derived datatypes");
+    return;
+  }
+  options->typed = true;
+  if (!bench_layout_parse(&options->layout, text, error, sizeof error)) fail(options, "%s", error);
+}
+
 static const struct option long_options[] = {{"accelerator", required_argument, NULL, 'd'},
                                              {"buffer-kinds", required_argument, NULL, 's'},
                                              {"message-size", required_argument, NULL, 'm'},
@@ -264,6 +296,9 @@ static const struct option long_options[] = {{"accelerator", required_argument, 
                                              {"percentiles", required_argument, NULL, 'P'},
                                              {"tail-lat", optional_argument, NULL, 'z'},
                                              {"json", required_argument, NULL, 'j'},
+                                             {"type", required_argument, NULL, 'T'},
+                                             {"ddt", required_argument, NULL, 'D'},
+                                             {"session", no_argument, NULL, 'I'},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'v'},
                                              {NULL, 0, NULL, 0}};
@@ -320,6 +355,16 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
     case 'N':
       parse_neighbors(options, defaults, optarg);
       break;
+    case 'T':
+      parse_types(options, defaults, optarg);
+      break;
+    case 'D':
+      parse_layout(options, defaults, optarg);
+      break;
+    case 'I':
+      if (!bench_has_sessions()) fail(options, "-I: this MPI library has no sessions, which came with MPI 4");
+      options->session = bench_has_sessions();
+      break;
     case 'j':
       options->json = optarg;
       break;
@@ -341,6 +386,40 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
   }
 }
 
+size_t bench_unit(const struct bench_options* options, enum bench_type type) {
+  const size_t parts = options->partitions ? (size_t)options->partitions : 1;
+  return parts * bench_type_bytes(type) * (size_t)options->layout.data;
+}
+
+static void check_sizes(struct bench_options* options) {
+  size_t unit = bench_unit(options, options->types[0]);  // the smallest; others leave sizes out
+  for (int i = 1; i < options->type_count; ++i)
+    if (bench_unit(options, options->types[i]) < unit) unit = bench_unit(options, options->types[i]);
+  if (unit > 1 && options->min_size < unit) options->min_size = unit;
+  if (options->min_size % unit != 0)
+    fail(options, "-m: the smallest size, %zu, is not a multiple of %zu", options->min_size, unit);
+  if (options->max_size < options->min_size)
+    fail(options, "-m: the largest size, %zu, is below the smallest, %zu", options->max_size,
+         options->min_size);
+  if (options->max_size > INT32_MAX)
+    fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
+  for (int i = 0; i < options->size_count; ++i)
+    if (options->sizes[i] % unit != 0)
+      fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], unit);
+}
+
+// Each type needs a size.
+static void check_types(struct bench_options* options) {
+  for (int i = 0; i < options->type_count; ++i) {
+    const size_t unit = bench_unit(options, options->types[i]);
+    int fitting = 0;
+    for (int at = 0; at < options->size_count; ++at) fitting += options->sizes[at] % unit == 0;
+    if (!fitting)
+      fail(options, "-m: no size is a multiple of %zu, as %s needs", unit,
+           bench_type_word(options->types[i]));
+  }
+}
+
 void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,
                          enum bench_shape shape, int argc, char** argv) {
   *options = (struct bench_options){.min_size = defaults->min_size,
@@ -355,78 +434,21 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
                                     .receivers = defaults->team ? 2 : 1,
                                     .partitions = defaults->partitions,
                                     .dimensions = 1,
-                                    .radius = 1};
+                                    .radius = 1,
+                                    .types = {defaults->data == BENCH_REDUCED ? BENCH_FLOAT : BENCH_CHAR},
+                                    .type_count = 1};
+  bench_layout_plain(&options->layout);
   opterr = 0;
   optind = 1;
   int letter;
-  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:q:fcP:z::j:hv", long_options, NULL)) != -1)
+  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:q:T:D:IfcP:z::j:hv", long_options, NULL)) !=
+         -1)
     apply(options, defaults, shape, letter, argv);
   parse_letters(options, argc - optind, argv + optind);
   if (options->kind_count == 0) add_kinds(options, BENCH_HOST, BENCH_HOST);
   for (int i = 0; i < options->kind_count; ++i)
     if (options->kinds[i].first != BENCH_HOST || options->kinds[i].second != BENCH_HOST) options->cuda = true;
-  const size_t element = defaults->partitions ? (size_t)options->partitions : defaults->element;
-  if (element > 1 && options->min_size < element) options->min_size = element;
-  if (options->min_size % element != 0)
-    fail(options, "-m: the smallest size, %zu, is not a multiple of %zu", options->min_size, element);
-  if (options->max_size < options->min_size)
-    fail(options, "-m: the largest size, %zu, is below the smallest, %zu", options->max_size,
-         options->min_size);
-  if (options->max_size > INT32_MAX)
-    fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
-  for (int i = 0; i < options->size_count; ++i)
-    if (options->sizes[i] % element != 0)
-      fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], element);
+  check_sizes(options);
   if (!options->error[0]) double_sizes(options);
-}
-
-// The lines of options that few programs have.
-static void special_help(const struct bench_defaults* defaults, char* text, size_t size) {
-  char team[160] = "";
-  if (defaults->window)
-    snprintf(team, sizeof team, "  -W, --window-size N        messages in flight (%d)\n", defaults->window);
-  if (defaults->team)
-    snprintf(team, sizeof team, "  -t [SENDERS:]RECEIVERS     %s of rank 0 and of rank 1, up to %d (1:2)\n",
-             defaults->team, BENCH_MAX_TEAM);
-  snprintf(
-      text, size, "%s%s%s%s", team,
-      defaults->tests ? "  -t CALLS                   calls of MPI_Test during the computation (0)\n" : "",
-      defaults->root ? "  -k fixed:RANK, -k rotate   the root: one rank, or another one each iteration "
-                       "(fixed:0)\n"
-                     : "",
-      defaults->neighbors ? "  -N cart:DIMENSIONS:RADIUS  neighbors in a periodic grid (cart:1:1)\n" : "");
-}
-
-void bench_options_help(const struct bench_defaults* defaults, const char* program, enum bench_shape shape,
-                        char* text, size_t size) {
-  const bool collective = shape == BENCH_COLLECTIVE;
-  char special[512];
-  special_help(defaults, special, sizeof special);
-  snprintf(
-      text, size,
-      "Usage: %s [options] [KIND KIND]\n"
-      "  KIND KIND                  memory of %s:\n"
-      "                             H host, P pinned host, D device, M managed (H H; with -d cuda: D D)\n"
-      "  -d, --accelerator NAME     cuda or managed\n"
-      "  -s, --buffer-kinds LIST    several combinations in one run: DD,HD,... or all\n"
-      "  -m, --message-size RANGE   [MIN:]MAX bytes, or a list 8,1K,..., suffix K, M or G allowed (%zu:%zu)\n"
-      "%s"
-      "  -i, --iterations N         timed iterations a size (%ld; %ld above %d bytes)\n"
-      "  -x, --warmup N             untimed iterations before them (%ld; %ld above %d bytes)\n"
-      "%s%s%s"
-      "  -c, --validation           check every byte; the exit code is 1 when one is wrong\n"
-      "      --json FILE            write the results to FILE too\n"
-      "  -h, --help                 this text\n"
-      "  -v, --version              the version\n",
-      program,
-      collective             ? "the send and the receive buffer"
-      : shape == BENCH_PAIRS ? "the senders' and the receivers' buffers"
-                             : "rank 0's and rank 1's buffers",
-      defaults->min_size, defaults->max_size,
-      collective ? "  -M, --mem-limit BYTES      most bytes for one buffer (1G)\n" : "", defaults->iterations,
-      defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large, BENCH_LARGE, special,
-      shape != BENCH_TWO ? "  -f, --full                 minimum, maximum and iterations too\n" : "",
-      defaults->samples ? "  -P, --percentiles LIST     percentiles over the iterations, such as 50,90,99.9\n"
-                          "  -z[LIST]                   the same; without a list 50,90,99\n"
-                        : "");
+  check_types(options);
 }

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/layout.h"
+
 /// Where a buffer lives; the values are the letters of the command line.
 enum bench_kind {
   BENCH_HOST = 'H',     ///< pageable host memory
@@ -30,6 +32,13 @@ enum bench_shape {
   BENCH_COLLECTIVE,  ///< any number of ranks, statistics over them
 };
 
+/// What a program does with its data.
+enum bench_data {
+  BENCH_MOVED,    ///< -T and -D; without -T the elements are MPI_CHAR
+  BENCH_REDUCED,  ///< -T; without it MPI_FLOAT
+  BENCH_NOTHING,  ///< there is none
+};
+
 /// Defaults of one program.
 struct bench_defaults {
   size_t min_size;        ///< bytes
@@ -38,9 +47,9 @@ struct bench_defaults {
   long warmup;            ///< untimed iterations before them
   long iterations_large;  ///< the same above BENCH_LARGE bytes
   long warmup_large;
-  int window;        ///< messages in flight; 0: the program has no window
-  bool samples;      ///< single iterations can be timed: percentiles
-  size_t element;    ///< sizes are multiples of this many bytes
+  int window;    ///< messages in flight; 0: the program has no window
+  bool samples;  ///< single iterations can be timed: percentiles
+  enum bench_data data;
   bool tests;        ///< -t names calls of MPI_Test during the computation
   bool root;         ///< -k names the root
   int partitions;    ///< -q names the parts of a message; 0: the program has none
@@ -61,14 +70,19 @@ struct bench_options {
   size_t memory_limit;  ///< most bytes for one buffer of a collective
   long iterations, warmup, iterations_large, warmup_large;
   int window;
-  int tests;               ///< calls of MPI_Test during the computation
-  int senders, receivers;  ///< threads or processes of rank 0 and of rank 1
-  int root;                ///< -1: another one each iteration
-  int partitions;          ///< of a message
-  int dimensions, radius;  ///< of the grid whose ranks are neighbors
-  bool cuda;               ///< the CUDA driver is needed
-  bool full;               ///< print minimum, maximum and iterations too
-  bool validate;           ///< check every byte of what arrives
+  int tests;                           ///< calls of MPI_Test during the computation
+  int senders, receivers;              ///< threads or processes of rank 0 and of rank 1
+  int root;                            ///< -1: another one each iteration
+  int partitions;                      ///< of a message
+  int dimensions, radius;              ///< of the grid whose ranks are neighbors
+  enum bench_type types[BENCH_TYPES];  ///< measured one after another
+  int type_count;
+  struct bench_layout layout;
+  bool typed;     ///< -T or -D was given: the output names the datatype
+  bool session;   ///< start by a session
+  bool cuda;      ///< the CUDA driver is needed
+  bool full;      ///< print minimum, maximum and iterations too
+  bool validate;  ///< check every byte of what arrives
   bool help, version;
   double percentiles[BENCH_MAX_PERCENTILES];
   int percentile_count;
@@ -77,6 +91,9 @@ struct bench_options {
   int kind_count;
   char error[256];  ///< empty: the options are good
 };
+
+/// Sizes of messages of this type are multiples of so many bytes.
+size_t bench_unit(const struct bench_options* options, enum bench_type type);
 
 /// Parses `argv`; every field of `options` is set. Look at `options->error` first.
 void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,

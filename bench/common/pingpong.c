@@ -4,19 +4,20 @@
 enum { TAG = 1 };
 
 size_t bench_pingpong_capacity(const struct bench_run* run, size_t size) {
-  (void)run;
-  return size;
+  const size_t parts = run->options.partitions ? (size_t)run->options.partitions : 1;
+  return parts * bench_extent(run, size / parts);
 }
 
 static void exchange(struct bench_run* run, size_t size, void* state) {
-  (void)state;
-  const int peer = run->peer, count = (int)size;
+  (void)size, (void)state;
+  const int peer = run->peer, count = run->message.count;
+  const MPI_Datatype type = run->message.type;
   if (run->sender) {
-    MPI_Send(run->send.data, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD);
-    MPI_Recv(run->receive.data, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(run->send.data, count, type, peer, TAG, bench_comm);
+    MPI_Recv(run->receive.data, count, type, peer, TAG, bench_comm, MPI_STATUS_IGNORE);
   } else {
-    MPI_Recv(run->receive.data, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Send(run->send.data, count, MPI_CHAR, peer, TAG, MPI_COMM_WORLD);
+    MPI_Recv(run->receive.data, count, type, peer, TAG, bench_comm, MPI_STATUS_IGNORE);
+    MPI_Send(run->send.data, count, type, peer, TAG, bench_comm);
   }
 }
 
@@ -30,13 +31,19 @@ bool bench_pingpong_validate(struct bench_run* run, size_t size, long iteration)
 
 bool bench_pingpong_validate_by(bench_exchange* exchange_by, void* state, struct bench_run* run, size_t size,
                                 long iteration) {
-  const int peer = run->peer;
-  const uint64_t incoming = bench_seed(peer, run->rank, size, iteration, 0);
-  bench_buffer_fill(&run->send, 0, size, bench_seed(run->rank, peer, size, iteration, 0));
-  bench_buffer_poison(&run->receive, 0, size, incoming);
-  bench_buffer_guard(&run->receive, size);
-  MPI_Barrier(MPI_COMM_WORLD);
+  const int peer = run->peer, parts = run->options.partitions ? run->options.partitions : 1;
+  const size_t extent = run->message.extent;
+  for (int i = 0; i < parts; ++i) {
+    bench_message_fill(run, &run->send, (size_t)i * extent, bench_seed(run->rank, peer, size, iteration, i));
+    bench_message_poison(run, &run->receive, (size_t)i * extent,
+                         bench_seed(peer, run->rank, size, iteration, i));
+  }
+  bench_buffer_guard(&run->receive, (size_t)parts * extent);
+  MPI_Barrier(bench_comm);
   exchange_by(run, size, state);
-  return bench_buffer_check(&run->receive, 0, size, incoming) &&
-         bench_buffer_check_guard(&run->receive, size);
+  bool good = true;
+  for (int i = 0; good && i < parts; ++i)
+    good = bench_message_check(run, &run->receive, (size_t)i * extent,
+                               bench_seed(peer, run->rank, size, iteration, i));
+  return good && bench_buffer_check_guard(&run->receive, (size_t)parts * extent);
 }

@@ -10,7 +10,7 @@
 /// Sizes and repetitions without options.
 #define BENCH_PINGPONG_SIZES                                                                        \
   .min_size = 1, .max_size = 4 << 20, .iterations = 10000, .warmup = 200, .iterations_large = 1000, \
-  .warmup_large = 10, .element = 1
+  .warmup_large = 10
 /// And percentiles.
 #define BENCH_PINGPONG_DEFAULTS BENCH_PINGPONG_SIZES, .samples = true
 
@@ -29,7 +29,7 @@ static inline double bench_pingpong_measure_by(bench_exchange* exchange, void* s
   double start = 0;
   for (long i = -warmup; i < iterations; ++i) {
     if (i == 0) {
-      if (run->ranks > 2) MPI_Barrier(MPI_COMM_WORLD);  // the pairs compete from the first message on
+      if (run->ranks > 2) MPI_Barrier(bench_comm);  // the pairs compete from the first message on
       start = MPI_Wtime();
       bench_lap_start(run);
     }

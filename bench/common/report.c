@@ -11,6 +11,17 @@ enum { SIZE_COLUMN = 10, FIELD_COLUMN = 18, ITERATIONS_COLUMN = 12 };
 
 static const char* unit(const char* column) { return strchr(column, '('); }
 
+// The datatype, in the words of the Ohio State programs, and how the data lies.
+static void put_datatype(const struct bench_run* run) {
+  const struct bench_layout* layout = &run->options.layout;
+  printf("# Datatype: %s.\n", bench_datatype_name(run));
+  if (layout->form == BENCH_PLAIN) return;
+  printf("# Derived datatype: %s", layout->text);
+  if (layout->data < layout->period)
+    printf(", %d of %d elements; sizes are bytes of data", layout->data, layout->period);
+  printf("\n");
+}
+
 void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) {
   const struct bench_program* program = run->program;
   printf("# Weft MPI %s v%s\n", program->title, BENCH_VERSION);
@@ -25,6 +36,7 @@ void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) 
   if (run->options.percentile_count)
     printf("# Percentiles over single iterations: reading the clock adds %.3f us to each\n",
            bench_clock_cost());
+  if (run->options.typed) put_datatype(run);
   char text[64];
   if (program->shape == BENCH_COLLECTIVE && !program->overlap) {
     snprintf(text, sizeof text, "Avg Latency%s", unit(program->column));
@@ -65,8 +77,7 @@ void bench_report_row(const struct bench_run* run, const struct bench_row* row) 
   fflush(stdout);
 }
 
-static void put_string(FILE* file, const char* text) {
-  fputc('"', file);
+static void put_escaped(FILE* file, const char* text) {
   for (; *text; ++text) {
     unsigned char c = (unsigned char)*text;
     if (c == '"' || c == '\\') {
@@ -77,6 +88,11 @@ static void put_string(FILE* file, const char* text) {
       fputc(c, file);
     }
   }
+}
+
+static void put_string(FILE* file, const char* text) {
+  fputc('"', file);
+  put_escaped(file, text);
   fputc('"', file);
 }
 
@@ -99,6 +115,12 @@ static void put_row(FILE* file, const struct bench_run* run, const struct bench_
   fprintf(file, "{\"kinds\": \"%c %c\", \"size\": %zu, \"%s\": %.4f, \"iterations\": %ld", row->kinds.first,
           row->kinds.second, row->size, run->program->field, run->program->overlap ? row->pure : row->average,
           row->iterations);
+  if (run->options.typed) {
+    fprintf(file, ", \"type\": \"%s", row->type);
+    if (run->options.layout.text) put_escaped(file, " ");
+    if (run->options.layout.text) put_escaped(file, run->options.layout.text);
+    fputc('"', file);
+  }
   const char* unit_of = run->program->rate ? "mb_s" : "us";
   if (run->program->shape != BENCH_TWO)
     fprintf(file, ", \"min_%s\": %.4f, \"max_%s\": %.4f", unit_of, row->minimum, unit_of, row->maximum);

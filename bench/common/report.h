@@ -8,6 +8,7 @@
 
 struct bench_row {
   struct bench_kinds kinds;
+  const char* type;  ///< of the elements
   size_t size;
   double average, minimum, maximum;  ///< programs of two ranks: all three are rank 0's figure
   double pure, compute, overlap;     ///< programs with `overlap` only; us, us, percent

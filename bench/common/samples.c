@@ -40,7 +40,7 @@ static void* allocate(size_t count) {
   void* memory = malloc(count * sizeof(double));
   if (memory) return memory;
   fprintf(stderr, "no memory for %zu samples: use fewer iterations (-i)\n", count);
-  MPI_Abort(MPI_COMM_WORLD, 3);
+  MPI_Abort(bench_comm, 3);
   return NULL;
 }
 
@@ -77,10 +77,10 @@ static double* collect(struct bench_run* run, size_t* count) {
   double* all = run->rank == 0 ? allocate((size_t)mine * (size_t)senders) : NULL;
   *count = (size_t)mine * (size_t)senders;
   if (run->program->shape == BENCH_COLLECTIVE) {
-    MPI_Reduce(run->samples.us, all, mine, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    MPI_Reduce(run->samples.us, all, mine, MPI_DOUBLE, MPI_MAX, 0, bench_comm);
   } else {
     MPI_Comm half;
-    MPI_Comm_split(MPI_COMM_WORLD, run->sender ? 0 : MPI_UNDEFINED, run->rank, &half);
+    MPI_Comm_split(bench_comm, run->sender ? 0 : MPI_UNDEFINED, run->rank, &half);
     if (half == MPI_COMM_NULL) return all;
     MPI_Gather(run->samples.us, mine, MPI_DOUBLE, all, mine, MPI_DOUBLE, 0, half);
     MPI_Comm_free(&half);

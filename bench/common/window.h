@@ -10,7 +10,7 @@
 #define BENCH_WINDOW_DEFAULTS                                                                    \
   {                                                                                              \
     .min_size = 1, .max_size = 4 << 20, .iterations = 100, .warmup = 10, .iterations_large = 20, \
-    .warmup_large = 2, .window = 64, .element = 1                                                \
+    .warmup_large = 2, .window = 64                                                              \
   }
 
 enum bench_direction { BENCH_ONE_WAY, BENCH_BOTH_WAYS };
@@ -18,8 +18,7 @@ enum bench_direction { BENCH_ONE_WAY, BENCH_BOTH_WAYS };
 size_t bench_window_capacity(const struct bench_run* run, size_t size);
 
 /// Messages/s of this pair, all directions together.
-double bench_window_rate(struct bench_run* run, size_t size, long iterations, long warmup,
-                         enum bench_direction direction);
+double bench_window_rate(struct bench_run* run, long iterations, long warmup, enum bench_direction direction);
 
 /// MB/s (1e6 bytes), all directions together.
 double bench_window_measure(struct bench_run* run, size_t size, long iterations, long warmup,

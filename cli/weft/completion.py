@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 
-from weft import benchmarks
+from weft import bench, benchmarks
 from weft.output import Refusal
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -35,10 +35,13 @@ def run(arguments):
 
 
 def offer_benchmarks(parser):
-    """Lets the shell complete the names of the benchmarks that this prefix has."""
+    """Lets the shell complete the names of the benchmarks that this prefix has, and their options."""
     with contextlib.suppress(Refusal):
         names = list(benchmarks.programs())
         (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-        for action in commands.choices["bench"]._actions:
+        measuring = commands.choices["bench"]
+        for action in measuring._actions:
             if action.dest == "program":
                 action.choices = names
+        for word in bench.WORDS:
+            measuring.add_argument(word, action="store_true")

@@ -30,6 +30,11 @@ class Bench(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertIn("# [ pairs: %d ]" % max(1, len(os.sched_getaffinity(0)) // 2), out)
 
+        options = ("-n", "2", "-m", "8:32", "-i", "2", "-c", "-T", "mpi_int", "-D", "vect:4:2", "-I")
+        status, out, err = bench("allgather", *options)
+        self.assertEqual(status, 0, err)
+        self.assertIn("# Datatype: MPI_INT.\n# Derived datatype: vect:4:2, 2 of 4 elements", out)
+
     def test_passes_the_status_on(self):
         self.assertEqual(bench("latency", "-m", "8:4")[0], 2)
         status, _, err = bench("latency", "-n", "3")

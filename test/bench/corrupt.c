@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Preloaded into a benchmark by programs.py: spoils one byte of what arrives, in host memory. CORRUPT says
-// where: "last" (of the message) or "behind" (it). "late": spoils nothing, but the 10th receive takes 30 ms.
+// where: "last" (of the message), "behind" (it) or "gap" (of a derived datatype). "late": spoils nothing, but
+// the 10th receive takes 30 ms.
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,23 @@ static int posted_bytes;
 
 static void spoil(void* buffer, long bytes) {
   const char* where = getenv("CORRUPT");
-  if (where && strcmp(where, "late") == 0) return;
+  if (where && (strcmp(where, "late") == 0 || strcmp(where, "gap") == 0)) return;
   char* at = (char*)buffer + bytes - (where && strcmp(where, "behind") == 0 ? 0 : 1);
   if (bytes >= 64) *at ^= 1;
+}
+
+/// What a message of elements or of one derived datatype spans; the byte behind its first int is in a gap.
+static void spoil_message(void* buffer, int count, MPI_Datatype type) {
+  const char* where = getenv("CORRUPT");
+  MPI_Aint low, extent;
+  int size;
+  PMPI_Type_get_extent(type, &low, &extent);
+  PMPI_Type_size(type, &size);
+  if (extent == size) {
+    spoil(buffer, (long)count * size);
+  } else if (where && strcmp(where, "gap") == 0 && extent >= 64) {
+    ((char*)buffer)[sizeof(int)] ^= 1;
+  }
 }
 
 static void dawdle(void) {
@@ -26,7 +41,7 @@ static void dawdle(void) {
 int MPI_Recv(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
              MPI_Status* status) {
   int code = PMPI_Recv(buffer, count, type, source, tag, comm, status);
-  if (type == MPI_CHAR) spoil(buffer, count);
+  spoil_message(buffer, count, type);
   dawdle();
   return code;
 }
@@ -92,7 +107,7 @@ int MPI_Alltoall(const void* from, int count, MPI_Datatype type, void* to, int t
 
 int MPI_Allreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   int code = PMPI_Allreduce(from, to, count, type, op, comm);
-  if (type == MPI_FLOAT) spoil(to, (long)count * (long)sizeof(float));
+  spoil_message(to, count, type);
   return code;
 }
 

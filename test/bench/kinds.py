@@ -13,10 +13,10 @@ ITERATIONS = os.environ.get("KINDS_ITERATIONS", "5")
 
 
 class Kinds(unittest.TestCase):
-    def check(self, program, low, high, ranks=2):
+    def check(self, program, low, high, *options, ranks=2):
         high = min(high, LARGEST)
         words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", str(ranks), "-s", "all", "--share-gpus"]
-        words += ["-m", "%d:%d" % (low, high), "-c", "-i", ITERATIONS, "-x", "1"]
+        words += ["-m", "%d:%d" % (low, high), "-c", "-i", ITERATIONS, "-x", "1", *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         sizes = high.bit_length() - low.bit_length() + 1
@@ -42,6 +42,15 @@ class Kinds(unittest.TestCase):
 
     def test_allreduce(self):
         self.check("allreduce", 4, 16 << 20)
+
+    def test_types(self):
+        self.check("allreduce", 8 << 10, 16 << 10, "-T", "mpi_char")
+        self.check("allreduce", 8 << 10, 16 << 10, "-T", "mpi_int", "-I")
+
+    def test_derived_datatypes(self):
+        self.check("latency", 16 << 10, 64 << 10, "-T", "mpi_float", "-D", "vect:9:2")
+        self.check("bw", 8 << 10, 16 << 10, "-D", "vect:24:8", "-W", "8", "-I")
+        self.check("alltoallv", 1 << 10, 8 << 10, "-T", "mpi_int", "-D", "vect:3:1")
 
 
 if __name__ == "__main__":

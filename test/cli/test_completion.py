@@ -14,6 +14,9 @@ def test_bash(weft, tmp_path):
     asked = "source %s; COMP_WORDS=(weft do); COMP_CWORD=1; _shtab_weft; echo ${COMPREPLY[@]}" % script
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
     assert "doctor" in done.stdout, done.stderr
+    asked = "source %s; COMP_WORDS=(weft bench latency --t); COMP_CWORD=3; _shtab_weft; echo ${COMPREPLY[@]}" % script
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--tail-lat", "--type"], done.stderr
     assert "_weft" in weft("completion", "zsh").out
 
 

@@ -18,6 +18,17 @@ from weft.output import Refusal
 USAGE = (
     "weft bench --list | PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
 )
+OPTIONS_HELP = (
+    "of weft bench: -n RANKS, --vs MPICC ..., --matrix SWITCHES, --json FILE, --plot FILE, --rounds N, --share-gpus, "
+    "--mpiexec OPTIONS; of the program (`weft bench PROGRAM -h`): sizes -m 8:1M, device memory -d cuda D D, iterations "
+    "-i N and -x N, datatypes -T mpi_int and -D vect:8:2, a session -I, validation -c"
+)
+# What a shell completes beside the parser's own.
+WORDS = (
+    "-n --vs --matrix --plot --rounds --share-gpus --mpiexec --accelerator --buffer-kinds --message-size "
+    "--mem-limit --iterations --warmup --window-size --full --validation --percentiles --tail-lat --type --ddt "
+    "--session --version"
+).split()
 OWN_OPTIONS = """\
 options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` lists them):
   -n RANKS             default: 2, or for collectives and many pairs all GPUs or cores
@@ -28,6 +39,9 @@ options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` l
   --matrix SWITCHES    gpudirect,gdrcopy: a run for each combination of on and off
   --share-gpus         allow more ranks than GPUs
   --rounds N           of --vs and --matrix; medians are shown (3)
+
+options of most programs: KIND KIND (H, P, D, M), -d cuda, -m [MIN:]MAX, -i N, -x N, -f, -c, -z,
+  -T mpi_int, -D vect:STRIDE:BLOCKLENGTH, -I
 
 example: weft bench latency -d cuda D D --vs /opt/openmpi/bin/mpicc"""
 
@@ -44,7 +58,7 @@ def add_parser(subparsers):
     parser.add_argument("--list", action="store_true", help="what there is to measure; with --json as JSON")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("program", nargs="?", metavar="PROGRAM", help="one of those that `weft bench --list` prints")
-    parser.add_argument("options", nargs=argparse.REMAINDER, help="see below")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help=OPTIONS_HELP)
     return parser
 
 

@@ -140,8 +140,8 @@ def show(found, contenders):
     runs, name = found["runs"], result.field(found)
     print("# %s: %s, %d ranks, medians of %d rounds" % (
         found["program"], result.FIELDS[name], found["ranks"], found["rounds"]))  # fmt: skip
-    keys = list(dict.fromkeys((row.get("kinds", "H H"), row["size"]) for run in runs for row in run["rows"]))
-    values = [{(row.get("kinds", "H H"), row["size"]): row[name] for row in run["rows"]} for run in runs]
+    keys = list(dict.fromkeys((result.kinds_of(row), row["size"]) for run in runs for row in run["rows"]))
+    values = [{(result.kinds_of(row), row["size"]): row[name] for row in run["rows"]} for run in runs]
     ratio = "%s / best other" % runs[0]["name"] if not found["switches"] else "all on / all off"
     headings = ["kinds", "size", *(run["name"] for run in runs), ratio]
     rows = [[*key, *(figure(column.get(key)) for column in values), ratio_of(values, key, name, found["switches"])]

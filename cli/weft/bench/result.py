@@ -54,13 +54,19 @@ def runs(found):
     return [{"name": "Weft", "library": found.get("library", ""), "rows": found["rows"]}]
 
 
+def kinds_of(row):
+    """What tells rows of one size apart: the kinds of memory, and the datatype where one was asked for (-T, -D)."""
+    kinds = row.get("kinds", "H H")
+    return "%s, %s" % (kinds, row["type"]) if "type" in row else kinds
+
+
 def kinds(found):
-    """The memory kinds of a result's rows, in their order."""
+    """The memory kinds (and datatypes) of a result's rows, in their order."""
     seen = []
     for run in runs(found):
         for row in run.get("rows") or []:
-            if row.get("kinds", "H H") not in seen:
-                seen.append(row.get("kinds", "H H"))
+            if kinds_of(row) not in seen:
+                seen.append(kinds_of(row))
     return seen
 
 
@@ -70,6 +76,6 @@ def curves(found):
     lines = {}
     for run in runs(found):
         for row in run.get("rows") or []:
-            label = "%s, %s" % (run["name"], row.get("kinds", "H H")) if several else run["name"]
+            label = "%s, %s" % (run["name"], kinds_of(row)) if several else run["name"]
             lines.setdefault(label, []).append((row["size"], row[name]))
     return lines

@@ -80,7 +80,7 @@ def bench_section(found, with_reference):
     rows = []
     for row in own["rows"]:
         others = {run["name"]: other[field] for run in runs if run is not own for other in run.get("rows") or []
-                  if (other["size"], other.get("kinds")) == (row["size"], row.get("kinds"))}  # fmt: skip
+                  if (other["size"], result.kinds_of(other)) == (row["size"], result.kinds_of(row))}  # fmt: skip
         rows.append(verdict.of_row(found, row, references, {} if found.get("switches") else others))
     title = "%s, %s ranks" % (found["program"], found.get("ranks", "?"))
     series = {**result.curves(found), **{curve.label: curve.points for curve in shown}}

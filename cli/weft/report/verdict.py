@@ -27,6 +27,7 @@ def of_row(found, row, references, others):
     """(what, figure, verdict in words, GOOD, FAIR, POOR or ""). `others`: {name: figure} of the same run."""
     field = result.field(found)
     what = "%s, %s" % (size_words(row["size"]), kind_words(row.get("kinds", "H H")))
+    what += ", %s" % row["type"] if "type" in row else ""
     unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
     figure = "%.2f %s" % (row[field], unit)
     for judge in (by_link, by_others, by_reference):
@@ -39,7 +40,7 @@ def of_row(found, row, references, others):
 def by_link(found, row, field, _):
     """Device to device on one host: a share of NVLink's rate in one direction."""
     link = (found.get("machine") or {}).get("nvlink_gb_s")
-    if not link or row.get("kinds") != "D D" or row["size"] < LARGE or found.get("ranks") != 2:
+    if not link or result.kinds_of(row) != "D D" or row["size"] < LARGE or found.get("ranks") != 2:
         return None
     if field == "bandwidth_mb_s" and found["program"] in ("bw", "mbw_mr"):
         share = row[field] / 1000 / link
@@ -72,7 +73,7 @@ def by_reference(found, row, field, references):
     for curve in references:
         same_ranks = curve.ranks == found.get("ranks") or curve.ranks == 0 and found["program"] in PAIRS
         value = dict(curve.points).get(row["size"], 0)
-        if curve.memory == row.get("kinds", "H H") and same_ranks and value > 0:
+        if curve.memory == result.kinds_of(row) and same_ranks and value > 0:
             known.append((curve, value))
     same = [pair for pair in known if same_gpu(pair[0], gpus[0])]
     near = [pair for pair in known if not pair[0].far]
