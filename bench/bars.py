@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # The figures that Weft is to reach on GPUs and that need no peer beside it: host and device, lone and persistent
-# calls, enqueued ones, strided messages, Jacobi, what messages cost a program's own kernels. Each with its bar, in
-# one run; peers.py has those of messages and collectives beside other libraries. Exit status 1: something failed to
-# run; missed bars are printed.
+# calls, enqueued ones, strided messages, kinds of memory, Jacobi, what messages cost a program's own kernels. Each
+# with its bar, in one run; peers.py has those of messages and collectives beside other libraries. Exit status 1:
+# something failed to run; missed bars are printed.
 import argparse
 import json
 import os
@@ -30,6 +30,8 @@ BARS = {
     "z face over contiguous": (0.7, True, "ratio"), "six faces over contiguous": (0.7, True, "ratio"),
     "Jacobi 16384 x 128 on 2": (0.42, False, "s"), "Jacobi 16384 x 128, copier on over off": (1.0, False, "ratio"),
     "Jacobi 16384 x 32768 on 4": (0.97, True, "ratio"), "Jacobi 16384 x 32768 on 8": (0.95, True, "ratio"),
+    "4 MiB, cuMemMap over plain": (1.1, False, "ratio"), "4 MiB, pool over plain": (1.35, False, "ratio"),
+    "8 B of the host, CUDA on": (0.15, False, "us more"), "GPU memory beside buffers": (32, False, "MiB"),
     "a program's kernel beside messages": (1.0, False, "percent lost"),
     "cuCtxSynchronize after a message": (15, False, "us more"),
 }  # fmt: skip
@@ -114,6 +116,18 @@ def strided(site):
     return figures
 
 
+def memory(site):
+    found = site.report("memory")
+    plain = found["kinds_us"]["plain"]
+    before, after = found["host_us"], found["host_with_cuda_us"]
+    return {
+        "4 MiB, cuMemMap over plain": found["kinds_us"]["mapped"] / plain,
+        "4 MiB, pool over plain": found["kinds_us"]["pool"] / plain,
+        "8 B of the host, CUDA on": max(after[place] - before[place] for place in before),
+        "GPU memory beside buffers": found["extra_mib"],
+    }
+
+
 def solve(site, ranks, size, iterations, words, settings=()):
     """Seconds, and seconds on one device, of a Jacobi run."""
     if site.trial:
@@ -150,7 +164,7 @@ def interference(site):
 
 # Measured in every round, and once; the long ones last, so that a limit of time takes them first.
 ROUNDS = {"host and device": host_and_device, "calls": calls, "enqueued": enqueued, "Jacobi": jacobi_of_messages}
-ONCE = {"strided": strided, "interference": interference, "large Jacobi": jacobi_of_work}
+ONCE = {"strided": strided, "memory": memory, "interference": interference, "large Jacobi": jacobi_of_work}
 
 
 def measure(site, names, rounds, end):

@@ -73,7 +73,7 @@ class Bars(unittest.TestCase):
         if len(os.sched_getaffinity(0)) < 2:
             expected.remove("barrier")
         self.assertEqual(measured, expected)
-        self.assertEqual(set(result["details"]), {"halo"})
+        self.assertEqual(set(result["details"]), {"halo", "memory"})
 
     def test_bad_words(self):
         for words, what in (
