@@ -76,9 +76,9 @@ size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* 
 
 // --- the calls ---
 
-#define BUFFERS call->run->send.data, call->run->receive.data
-#define FROM call->run->send.data
-#define TO call->run->receive.data
+#define BUFFERS call->from, call->to
+#define FROM call->from
+#define TO call->to
 #define BLOCK MESSAGE.count, MESSAGE.type
 #define BLOCKS kept.counts, kept.displacements, MESSAGE.type
 #define SUM MESSAGE.type, MPI_SUM
@@ -215,7 +215,13 @@ void coll_print_names(void) {
 }
 
 void coll_start(struct bench_run* run, int root, MPI_Request* request) {
-  const struct coll_call call = {run, coll_chosen.form, root, request};
+  struct coll_call call = {run, run->send.data, run->receive.data, coll_chosen.form, root, request};
+  if (coll_in_place(run, root)) {
+    if (coll_chosen.collective->root_in)
+      call.to = MPI_IN_PLACE;
+    else
+      call.from = MPI_IN_PLACE;
+  }
   coll_chosen.collective->call(&call);
 }
 

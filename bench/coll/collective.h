@@ -18,6 +18,8 @@ enum form {
 /// What one call is made with; buffers are those of the run.
 struct coll_call {
   struct bench_run* run;
+  const void* from;  ///< or MPI_IN_PLACE
+  void* to;
   enum form form;
   int root;              ///< where there is one
   MPI_Request* request;  ///< unused by BLOCKING
@@ -71,6 +73,12 @@ bool coll_has_root(void);
 
 /// The root of an iteration, by -k; the warm-up's are below 0.
 int coll_root(const struct bench_run* run, long iteration);
+
+/// Whether the chosen collective has a form in place.
+bool coll_has_in_place(void);
+
+/// Whether input lies where the result goes, by -l; with a root only there.
+bool coll_in_place(const struct bench_run* run, int root);
 
 /// One call with its request, if the form has one.
 void coll_start(struct bench_run* run, int root, MPI_Request* request);

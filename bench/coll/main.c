@@ -142,7 +142,8 @@ int main(int argc, char** argv) {
                                                      .data = c->data,
                                                      .tests = overlap,
                                                      .root = coll_has_root(),
-                                                     .neighbors = c->neighbors},
+                                                     .neighbors = c->neighbors,
+                                                     .in_place = coll_has_in_place()},
                                         .capacity = coll_capacity,
                                         .measure = measures[coll_chosen.form],
                                         .validate = c->validate};

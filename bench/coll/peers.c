@@ -82,6 +82,16 @@ bool coll_has_root(void) {
   return rooted && coll_chosen.form != PERSISTENT;
 }
 
+bool coll_has_in_place(void) {
+  const struct collective* c = coll_chosen.collective;
+  return !c->neighbors && (c->validate == coll_validate_sums || c->validate == coll_validate_blocks);
+}
+
+bool coll_in_place(const struct bench_run* run, int root) {
+  const struct collective* c = coll_chosen.collective;
+  return run->options.in_place && (!(c->root_in || c->root_out) || run->rank == root);
+}
+
 int coll_root(const struct bench_run* run, long iteration) {
   if (run->options.root >= 0) return run->options.root;
   return (int)(((iteration % run->ranks) + run->ranks) % run->ranks);

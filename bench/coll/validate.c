@@ -64,17 +64,18 @@ bool coll_validate_sums(struct bench_run* run, size_t size, long iteration) {
   void* values = malloc(bytes);
   if (!values) MPI_Abort(bench_comm, 3);
   for (size_t i = 0; i < count; ++i) put(run, values, i, element(run, run->rank, i, iteration));
-  bench_buffer_write(&run->send, 0, values, bytes);
+  const bool in_place = coll_in_place(run, root);
   bench_buffer_poison(&run->receive, 0, own_bytes, bench_seed(-1, run->rank, size, iteration, 0));
-  bench_buffer_guard(&run->receive, own_bytes);
+  bench_buffer_write(in_place ? &run->receive : &run->send, 0, values, bytes);
+  const size_t end = in_place ? bytes : own_bytes;  // input behind the result may be used for anything
+  bench_buffer_guard(&run->receive, end);
   coll_prepare(run, size);
   MPI_Barrier(bench_comm);
   coll_once(run, root);
   bench_buffer_read(&run->receive, 0, values, own_bytes);
   bool good = true;
   if (!coll_chosen.collective->root_out || run->rank == root)
-    good =
-        check_sums(run, values, first, own, iteration) && bench_buffer_check_guard(&run->receive, own_bytes);
+    good = check_sums(run, values, first, own, iteration) && bench_buffer_check_guard(&run->receive, end);
   free(values);
   return good;
 }
@@ -84,26 +85,48 @@ static uint64_t block_seed(int from, int to, size_t size, long iteration) {
   return bench_seed(from, coll_chosen.collective->blocks_in ? to : 0, size, iteration, 0);
 }
 
+/// Which bytes arrive in a block; without blocks the one that comes is the root's.
+static uint64_t arriving_seed(const struct bench_run* run, int block, size_t size, int root, long iteration) {
+  const int from = coll_chosen.collective->blocks_out ? coll_peers(run)->from[block] : root;
+  return block_seed(from, run->rank, size, iteration);
+}
+
+/// A block of the receive buffer: poison, or input in place.
+static void prepare_block(struct bench_run* run, int block, size_t size, int root, long iteration) {
+  const struct collective* c = coll_chosen.collective;
+  const struct coll_peers* peers = coll_peers(run);
+  const uint64_t incoming = arriving_seed(run, block, size, root, iteration);
+  const size_t offset = (size_t)block * run->message.extent;
+  const bool input = coll_in_place(run, root) && !c->root_in;
+  if (input && c->blocks_in) {
+    bench_message_stage(run, &run->receive, offset, block_seed(run->rank, peers->to[block], size, iteration),
+                        incoming);
+  } else if (input && peers->from[block] == run->rank) {
+    bench_message_stage(run, &run->receive, offset, incoming, incoming);
+  } else {
+    bench_message_poison(run, &run->receive, offset, incoming);
+  }
+}
+
 bool coll_validate_blocks(struct bench_run* run, size_t size, long iteration) {
   const struct collective* c = coll_chosen.collective;
   const struct coll_peers* peers = coll_peers(run);
   const int self = run->rank, root = coll_root(run, iteration);
   const int out = c->blocks_in ? peers->destinations : 1, in = c->blocks_out ? peers->sources : 1;
   const size_t extent = run->message.extent, all = (size_t)in * extent;
-  for (int i = 0; i < out && (!c->root_in || self == root); ++i)
+  const bool sends = c->root_in ? self == root : !coll_in_place(run, root);
+  for (int i = 0; sends && i < out; ++i)
     bench_message_fill(run, &run->send, (size_t)i * extent, block_seed(self, peers->to[i], size, iteration));
-  for (int i = 0; i < in; ++i)  // without blocks the one that comes is the root's
-    bench_message_poison(run, &run->receive, (size_t)i * extent,
-                         block_seed(c->blocks_out ? peers->from[i] : root, self, size, iteration));
+  for (int i = 0; i < in; ++i) prepare_block(run, i, size, root, iteration);
   bench_buffer_guard(&run->receive, all);
   coll_prepare(run, size);
   MPI_Barrier(bench_comm);
   coll_once(run, root);
-  if (c->root_out && self != root) return true;
+  if ((c->root_out && self != root) || (c->root_in && coll_in_place(run, root))) return true;
   bool good = true;
   for (int i = 0; good && i < in; ++i)
     good = bench_message_check(run, &run->receive, (size_t)i * extent,
-                               block_seed(c->blocks_out ? peers->from[i] : root, self, size, iteration));
+                               arriving_seed(run, i, size, root, iteration));
   return good && bench_buffer_check_guard(&run->receive, all);
 }
 

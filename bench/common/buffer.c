@@ -35,7 +35,7 @@ static char* scratch(int which, size_t bytes) {
   static struct {
     char* data;
     size_t bytes;
-  } pool[2];
+  } pool[3];
   if (pool[which].bytes < bytes) {
     free(pool[which].data);
     pool[which].data = host_allocate(bytes);
@@ -124,6 +124,17 @@ void bench_buffer_fill(struct bench_buffer* buffer, size_t offset, size_t bytes,
 void bench_buffer_poison(struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t seed) {
   char* image = scratch(0, bytes);
   pattern(image, bytes, seed, UINT64_MAX);
+  bench_buffer_write(buffer, offset, image, bytes);
+}
+
+void bench_buffer_stage(struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t data,
+                        uint64_t gaps, const struct bench_layout* layout, size_t element) {
+  char *image = scratch(0, bytes), *between = scratch(1, bytes), *mask = scratch(2, bytes);
+  pattern(image, bytes, data, 0);
+  pattern(between, bytes, gaps, UINT64_MAX);
+  memset(mask, 0, bytes);
+  bench_layout_invert_gaps(layout, element, mask, bytes);
+  for (size_t i = 0; i < bytes; ++i) image[i] = (char)((image[i] & ~mask[i]) | (between[i] & mask[i]));
   bench_buffer_write(buffer, offset, image, bytes);
 }
 

@@ -33,6 +33,10 @@ void bench_buffer_fill(struct bench_buffer* buffer, size_t offset, size_t bytes,
 /// Writes the complement of the pattern of `seed`: every byte that is not overwritten is then wrong.
 void bench_buffer_poison(struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t seed);
 
+/// Writes the pattern of `data` where `layout` has data, and the complement of that of `gaps` between.
+void bench_buffer_stage(struct bench_buffer* buffer, size_t offset, size_t bytes, uint64_t data,
+                        uint64_t gaps, const struct bench_layout* layout, size_t element);
+
 /// Marks the BENCH_GUARD bytes behind `bytes`.
 void bench_buffer_guard(struct bench_buffer* buffer, size_t bytes);
 

@@ -13,7 +13,9 @@ static void special_help(const struct bench_defaults* defaults, char* text, size
     snprintf(team, sizeof team, "  -t [SENDERS:]RECEIVERS     %s of rank 0 and of rank 1, up to %d (1:2)\n",
              defaults->team, BENCH_MAX_TEAM);
   snprintf(
-      text, size, "%s%s%s%s%s%s", team,
+      text, size, "%s%s%s%s%s%s%s", team,
+      defaults->in_place ? "  -l, --in-place             MPI_IN_PLACE: input lies where the result goes\n"
+                         : "",
       defaults->tests ? "  -t CALLS                   calls of MPI_Test during the computation (0)\n" : "",
       defaults->root ? "  -k fixed:RANK, -k rotate   the root: one rank, or another one each iteration "
                        "(fixed:0)\n"

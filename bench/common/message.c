@@ -79,6 +79,12 @@ void bench_message_poison(const struct bench_run* run, struct bench_buffer* buff
   bench_buffer_poison(buffer, offset, run->message.extent, seed);
 }
 
+void bench_message_stage(const struct bench_run* run, struct bench_buffer* buffer, size_t offset,
+                         uint64_t outgoing, uint64_t incoming) {
+  bench_buffer_stage(buffer, offset, run->message.extent, outgoing, incoming, &run->options.layout,
+                     bench_type_bytes(run->type));
+}
+
 bool bench_message_check(const struct bench_run* run, const struct bench_buffer* buffer, size_t offset,
                          uint64_t seed) {
   return bench_buffer_check_layout(buffer, offset, run->message.extent, seed, &run->options.layout,

@@ -42,6 +42,11 @@ void bench_message_fill(const struct bench_run* run, struct bench_buffer* buffer
 void bench_message_poison(const struct bench_run* run, struct bench_buffer* buffer, size_t offset,
                           uint64_t seed);
 
+/// For a message that is input and result in one: writes the data of `outgoing`, and the gaps as
+/// bench_message_poison() does with `incoming`.
+void bench_message_stage(const struct bench_run* run, struct bench_buffer* buffer, size_t offset,
+                         uint64_t outgoing, uint64_t incoming);
+
 /// Compares data with the pattern and gaps with the complement; says on stderr which byte is wrong first.
 bool bench_message_check(const struct bench_run* run, const struct bench_buffer* buffer, size_t offset,
                          uint64_t seed);

@@ -299,6 +299,7 @@ static const struct option long_options[] = {{"accelerator", required_argument, 
                                              {"type", required_argument, NULL, 'T'},
                                              {"ddt", required_argument, NULL, 'D'},
                                              {"session", no_argument, NULL, 'I'},
+                                             {"in-place", no_argument, NULL, 'l'},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'v'},
                                              {NULL, 0, NULL, 0}};
@@ -364,6 +365,10 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
     case 'I':
       if (!bench_has_sessions()) fail(options, "-I: this MPI library has no sessions, which came with MPI 4");
       options->session = bench_has_sessions();
+      break;
+    case 'l':
+      if (!defaults->in_place) fail(options, "-l: this program has no call with MPI_IN_PLACE");
+      options->in_place = true;
       break;
     case 'j':
       options->json = optarg;
@@ -441,7 +446,7 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
   opterr = 0;
   optind = 1;
   int letter;
-  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:q:T:D:IfcP:z::j:hv", long_options, NULL)) !=
+  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:q:T:D:IlfcP:z::j:hv", long_options, NULL)) !=
          -1)
     apply(options, defaults, shape, letter, argv);
   parse_letters(options, argc - optind, argv + optind);

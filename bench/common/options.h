@@ -54,6 +54,7 @@ struct bench_defaults {
   bool root;         ///< -k names the root
   int partitions;    ///< -q names the parts of a message; 0: the program has none
   bool neighbors;    ///< -N names the topology
+  bool in_place;     ///< -l leaves input where the result goes
   const char* team;  ///< "threads" or "processes": -t names how many send and receive; else NULL
 };
 
@@ -78,7 +79,8 @@ struct bench_options {
   enum bench_type types[BENCH_TYPES];  ///< measured one after another
   int type_count;
   struct bench_layout layout;
-  bool typed;     ///< -T or -D was given: the output names the datatype
+  bool typed;  ///< -T or -D was given: the output names the datatype
+  bool in_place;
   bool session;   ///< start by a session
   bool cuda;      ///< the CUDA driver is needed
   bool full;      ///< print minimum, maximum and iterations too

@@ -160,6 +160,16 @@ class Programs(unittest.TestCase):
         status, out, err = start("allgather", *QUICK, "-m", "16:1K", "-D", "vect:8:1", "-M", "8K")
         self.assertIn("# Stops at 512 bytes", out)
 
+    def test_in_place(self):
+        for name in (
+            *("allreduce", "ireduce", "reduce_scatter", "reduce_scatter_block_persistent", "allgather", "iallgatherv"),
+            *("alltoall", "alltoallv_persistent", "ialltoallw", "gather", "gatherv", "iscatter", "scatterv"),
+        ):
+            layout = () if "reduce" in name else ("-D", "vect:5:2")
+            status, out, err = start(name, *QUICK, "-m", "16:4K", "-c", "-l", "-T", "mpi_int", *layout, ranks=3)
+            self.assertEqual(status, 0, (name, out, err))
+            self.assertEqual(out.count("Pass"), 9, (name, out))
+
     def test_plain_columns(self):
         _, out, err = start("latency", *QUICK, "-m", "8:8")
         self.assertEqual(out.splitlines()[1], HEADERS["latency"][1], err)
@@ -322,6 +332,7 @@ class Programs(unittest.TestCase):
             ("latency", ("-T", "mpi_int,"), "-T mpi_int,: expected all or some"),
             ("latency", ("-T", "mpi_int", "-m", "6:64"), "-m: the smallest size, 6, is not a multiple of 4"),
             ("latency", ("-T", "all", "-m", "6,10"), "-m: no size is a multiple of 4, as mpi_int needs"),
+            ("bcast", ("-l",), "-l: this program has no call with MPI_IN_PLACE"),
             ("barrier", ("-T", "all"), "-T: this program has no data"),
             ("allreduce", ("-D", "cont"), "-D: only programs that move data have derived datatypes"),
             ("latency", ("-D", "rows"), "-D rows: expected cont, vect:STRIDE:BLOCKLENGTH or indx:FILE"),

@@ -81,7 +81,7 @@ def test_beside_the_real_ones(weft, tmp_path):
 
 def test_refusals(weft, no_driver, tmp_path, monkeypatch):
     for words, reason in (
-        ((), "no such benchmark; `weft bench --list`"),
+        ((), "name a benchmark; `weft bench --list`"),
         (("nonsense",), "no such benchmark; `weft bench --list`"),
         (("alreduce",), "did you mean allreduce"),
         (("latency", "-n", "0"), "-n 0"),

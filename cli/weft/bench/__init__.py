@@ -27,7 +27,7 @@ OPTIONS_HELP = (
 WORDS = (
     "-n --vs --matrix --plot --rounds --share-gpus --mpiexec --accelerator --buffer-kinds --message-size "
     "--mem-limit --iterations --warmup --window-size --full --validation --percentiles --tail-lat --type --ddt "
-    "--session --version"
+    "--session --in-place --version"
 ).split()
 OWN_OPTIONS = """\
 options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` lists them):
@@ -41,7 +41,7 @@ options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` l
   --rounds N           of --vs and --matrix; medians are shown (3)
 
 options of most programs: KIND KIND (H, P, D, M), -d cuda, -m [MIN:]MAX, -i N, -x N, -f, -c, -z,
-  -T mpi_int, -D vect:STRIDE:BLOCKLENGTH, -I
+  -T mpi_int, -D vect:STRIDE:BLOCKLENGTH, -I, -l
 
 example: weft bench latency -d cuda D D --vs /opt/openmpi/bin/mpicc"""
 
@@ -161,10 +161,12 @@ def show_list(as_json):
 def run(arguments):
     if arguments.list:
         return show_list(arguments.json)
+    if not arguments.program:
+        raise Refusal("name a benchmark; `weft bench --list` prints them")
     if arguments.program not in benchmarks.programs():
-        near = difflib.get_close_matches(arguments.program or "", benchmarks.programs(), 3)
+        near = difflib.get_close_matches(arguments.program, benchmarks.programs(), 3)
         hint = "did you mean %s? " % " or ".join(near) if near else ""
-        raise Refusal("%s: no such benchmark; %s`weft bench --list` prints them" % (arguments.program or "", hint))
+        raise Refusal("%s: no such benchmark; %s`weft bench --list` prints them" % (arguments.program, hint))
     job = Job(arguments.program, arguments.options)
     words = job.command()
     for path in filter(None, (job.json, job.plot)):
