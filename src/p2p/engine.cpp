@@ -302,9 +302,10 @@ void Engine::send(Transfer& t) {
   if (device_side(t) && send_through_bar(t, peer)) [[unlikely]]
     return;
   if (!fits_eager(t, peer)) {
+    // Over some networks host data leave by this process: the first of a window, while it posts the others.
+    const bool by_hand = peer.remote && !device_side(t);
     announce(t);
-    // Over some networks the data leave by this process's hand: the first of a window, while it posts others.
-    if (peer.remote) [[unlikely]]
+    if (by_hand) [[unlikely]]
       instance.progress();
     return;
   }
