@@ -39,6 +39,18 @@ class Limits(unittest.TestCase):
     def test_few_descriptors(self):
         self.assertEqual(run(2, "talk", (resource.RLIMIT_NOFILE, 40)), (0, "", ""))
 
+    @unittest.skipIf(SANITIZED, "sanitizers open files of their own")
+    def test_as_few_descriptors_as_start_up_takes_or_fewer(self):
+        refused = 0
+        for most in range(5, 9):
+            words = ["sh", "-c", "ulimit -n %d; exec %s talk" % (most, PROGRAM)]
+            done = subprocess.run(["mpiexec", "-n", "2", *words], capture_output=True, text=True, timeout=50, check=False)
+            self.assertIn(done.returncode, (0, 16), done.stderr)
+            if done.returncode:
+                self.assertIn("Too many open files", done.stderr)
+                refused += 1
+        self.assertIn(refused, range(1, 4))
+
     def test_no_locked_memory(self):
         self.assertEqual(run(2, "talk", (resource.RLIMIT_MEMLOCK, 0)), (0, "", ""))
 

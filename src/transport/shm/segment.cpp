@@ -140,7 +140,10 @@ Status Server::serve(int timeout_ms) {
     if (ready <= 0)
       return Error(Errc::other, "shared memory: a rank of this host did not connect (it may have died)");
     const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (client < 0) continue;
+    if (client < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      return system_error("accept");  // no descriptor or memory left: it would fail again at once
+    }
     if (same_user(client) && send_descriptor(client, memory_)) ++served;
     ::close(client);
   }
