@@ -24,12 +24,20 @@ uint64_t name_in(std::span<const std::byte> key) {
 
 }  // namespace
 
-/// What `slot` sends may be GPU memory: progress() needs its context then.
-void Ucx::use_gpu(Slot& slot, const device::Memory& memory) {
-  if (!takes(memory)) return;
-  slot.gpu = true;
+/// An operation on such memory begins. True: it is GPU memory, and progress() needs its context until the
+/// operation has ended.
+bool Ucx::use_gpu(const device::Memory& memory) {
+  if (!takes(memory)) return false;
   ++gpu_operations_;
   gpu_ = memory;
+  return true;
+}
+
+/// Sends `data` by rendezvous, as what follows a header.
+void Ucx::send_bulk(Slot* slot, unsigned id, size_t head_size, const Buffer& data) {
+  slot->gpu = use_gpu(data.memory);
+  const device::Current current(data.memory);
+  send(slot, id, head_size, data.address, data.length, Operation::kRendezvous, type_of(data.memory));
 }
 
 Result<Exposed> Ucx::expose(Peer peer, const Buffer& buffer, std::byte* key) {
@@ -45,17 +53,17 @@ Result<Exposed> Ucx::expose(Peer peer, const Buffer& buffer, std::byte* key) {
 // sent by a peer that answers.
 void Ucx::announce(Peer peer, size_t size, uint64_t id) {
   const size_t head_size = sizeof(AnnounceHead) + size;
-  if (!link_of(peer).acquainted || head_size > std::min(max_head_, reserved_->room))
+  Link& link = link_of(peer);
+  const auto exposure =
+      exposures_.find(id);  // none: the peer went, and came back, while this waited for room
+  if (!connect(link) || !link.acquainted || exposure == exposures_.end() ||
+      head_size > std::min(max_head_, reserved_->room))
     return commit(peer, size);
   Slot* slot = std::exchange(reserved_, nullptr);
-  if (!number(slot)) return;
+  number(*slot);
   std::memmove(slot->data + sizeof(AnnounceHead), slot->data, size);
   new (slot->data) AnnounceHead{slot->message, id};
-  const Buffer& buffer = exposures_.find(id)->second.buffer;
-  use_gpu(*slot, buffer.memory);
-  const device::Current current(buffer.memory);
-  send(slot, kAnnounceId, head_size, buffer.address, buffer.length, Operation::kRendezvous,
-       type_of(buffer.memory));
+  send_bulk(slot, kAnnounceId, head_size, exposure->second.buffer);
 }
 
 Code Ucx::on_announcement(const void* header, size_t header_size, void* data, size_t size, bool rendezvous) {
@@ -100,10 +108,7 @@ void Ucx::fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, 
   Fetch& fetch =
       *fetches_.emplace(id, std::make_unique<Fetch>(Fetch{this, &link, id, local, &done})).first->second;
   ++link.fetches;
-  if (takes(local.memory)) {
-    ++gpu_operations_;
-    gpu_ = local.memory;
-  }
+  static_cast<void>(use_gpu(local.memory));  // until end()
   if (!connect(link)) {
     // A failing link ends it by settle().
     if (link.state == Link::State::lost) end(fetch, Error(Errc::proc_aborted, link.reason));
@@ -132,10 +137,7 @@ Code Ucx::on_pull(const PullHead& pull) {
   }
   const Buffer& buffer = found->second.buffer;
   slot->data_head.good = 1;
-  use_gpu(*slot, buffer.memory);
-  const device::Current current(buffer.memory);
-  send(slot, kDataId, sizeof(DataHead), buffer.address + pull.offset, pull.length, Operation::kRendezvous,
-       type_of(buffer.memory));
+  send_bulk(slot, kDataId, sizeof(DataHead), {buffer.address + pull.offset, pull.length, buffer.memory});
   return Code::ok;
 }
 

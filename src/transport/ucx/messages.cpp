@@ -51,20 +51,16 @@ std::byte* Ucx::reserve(Peer peer, size_t size) {
   return reserved_->data;
 }
 
-/// The next of its link. False: the peer is gone, and so is the slot.
-bool Ucx::number(Slot* slot) {
-  if (!connect(*slot->link)) {
-    give_slot(slot);
-    return false;
-  }
-  slot->message = {self_, MessageHead::kPlain, slot->link->sent++};
-  slot->link->told_goodbye = false;
-  return true;
+/// The next of its link, which is connected.
+void Ucx::number(Slot& slot) {
+  slot.message = {self_, MessageHead::kPlain, slot.link->sent++};
+  slot.link->told_goodbye = false;
 }
 
 void Ucx::commit(Peer, size_t size) {
   Slot* slot = std::exchange(reserved_, nullptr);
-  if (!number(slot)) return;
+  if (!connect(*slot->link)) return give_slot(slot);
+  number(*slot);
   slot->counted = true;
   out_ += slot->room;
   slot->link->out += slot->room;

@@ -89,7 +89,7 @@ class Ucx final : public Network {
   void give_slot(Slot* slot);
   void send(Slot* slot, unsigned id, size_t head_size, const void* data, size_t size, uint32_t flags,
             int type);
-  bool number(Slot* slot);
+  void number(Slot& slot);
   void goodbye(Link& link);
 
   api::Code on_message(const void* header, const void* data, size_t size);
@@ -102,7 +102,8 @@ class Ucx final : public Network {
   void receive(Fetch& fetch, void* descriptor);
   std::optional<Announced> take_announced(Link& link, uint64_t exposed);
   void release(void* descriptor);
-  void use_gpu(Slot& slot, const device::Memory& memory);
+  [[nodiscard]] bool use_gpu(const device::Memory& memory);
+  void send_bulk(Slot* slot, unsigned id, size_t head_size, const Buffer& data);
   void release_announced(Link& link);
   void end(Fetch& fetch, Status outcome);
   void fire_ended();
