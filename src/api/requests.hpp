@@ -9,6 +9,8 @@
 
 namespace weft::api {
 
+using core::no_more_requests;
+
 /// Ends a completed, active request: runs its query function, fills `status`, then frees it and sets the
 /// handle to MPI_REQUEST_NULL, or makes it inactive when it is persistent. Returns the error the operation
 /// ended with.
@@ -17,11 +19,6 @@ namespace weft::api {
 /// A request whose end needs nothing but its status: no callback, no error, not to be started again.
 inline bool ends_plainly(const core::Request& request) {
   return request.kind != core::Request::Kind::generalized && !request.persistent && request.outcome.ok();
-}
-
-/// Requests that a program never completes add up.
-[[nodiscard]] inline Error no_more_requests() {
-  return {Errc::no_mem, "no room for another request: complete some"};
 }
 
 /// The request of a handle: null for MPI_REQUEST_NULL and inactive persistent requests, an error for bad

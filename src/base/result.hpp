@@ -56,6 +56,8 @@ class [[nodiscard]] Error {
   /// 0: the one of code().
   [[nodiscard]] int mpi_code() const { return data_->mpi_code; }
   [[nodiscard]] const std::string& message() const { return data_->message; }
+  /// The same, for another one that ends by it.
+  [[nodiscard]] Error copy() const { return {code(), message(), mpi_code()}; }
 
  private:
   struct Data {

@@ -139,7 +139,7 @@ Slab<Operation>& Operation::slab() {
 
 Result<Operation*> Operation::create(const Call& call, int tag, const Algorithm& algorithm) {
   Operation* operation = slab().create(call, tag, algorithm);
-  if (operation == nullptr) return Error(Errc::no_mem, "too many collective requests");
+  if (operation == nullptr) return core::no_more_requests();
   return operation;
 }
 

@@ -20,6 +20,11 @@ struct Completion {
   bool cancelled = false;
 };
 
+/// Requests that a program never completes add up.
+[[nodiscard]] inline Error no_more_requests() {
+  return {Errc::no_mem, "no room for another request: complete some"};
+}
+
 class Request {
  public:
   enum class Kind : uint8_t { send, receive, collective, generalized, partitioned, enqueued, none };

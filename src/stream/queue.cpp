@@ -215,7 +215,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   Request* request = Request::slab().create(comm_);
-  if (request == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  if (request == nullptr) return core::no_more_requests();
   Status started;
   if (dest == comm_.rank()) {
     own_.start_send(*side, *request, *captured);
@@ -233,7 +233,7 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
   Request* request = Request::slab().create(comm_);
-  if (request == nullptr) return Error(Errc::no_mem, "no room for another request: complete some");
+  if (request == nullptr) return core::no_more_requests();
   request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};
   Status started;
   if (source == comm_.rank()) {

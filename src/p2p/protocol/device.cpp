@@ -361,11 +361,6 @@ void Engine::finish_get(const Get& get, Status outcome) {
   finish_receiver(get, std::move(outcome));
 }
 
-/// For each of those that share it.
-static Status copy_of(const Status& outcome) {
-  return outcome ? Status{} : Status(Error(outcome.error().code(), outcome.error().message()));
-}
-
 void Engine::finish_receiver(const Get& get, Status outcome) {
   if (get.mapping != nullptr) importer_->release(get.mapping);
   if (!outcome) get.receiver->outcome = std::move(outcome);
@@ -379,7 +374,7 @@ void Engine::finish_copy(DeviceCopy& copy, Status outcome) {
   const bool out = copy.get.target != nullptr;
   if (!out) finish_senders(copy);
   const auto finish = out ? &Engine::finish_put : &Engine::finish_receiver;
-  for (const Get& get : copy.more) (this->*finish)(get, copy_of(outcome));
+  for (const Get& get : copy.more) (this->*finish)(get, outcome ? Status() : Status(outcome.error().copy()));
   (this->*finish)(copy.get, std::move(outcome));
 }
 

@@ -61,7 +61,7 @@ Error Library::error(const std::string& what, ssize_t code) const {
 Result<const Library*> library() {
   static Library opened;
   static const Status outcome = load(opened);
-  if (!outcome) return Error(outcome.error().code(), outcome.error().message());
+  if (!outcome) return outcome.error().copy();
   return &opened;
 }
 

@@ -77,8 +77,7 @@ Status Ofi::prepare() {
   pulse_region_ = std::move(*region);
   for (size_t i = 0; i < receives; ++i) {
     Message* message = receives_.take();
-    if (message == nullptr)
-      return Error(receives_.failure().error().code(), receives_.failure().error().message());
+    if (message == nullptr) return receives_.failure().error().copy();
     post(*message);
   }
   auto name = endpoint_->name();
