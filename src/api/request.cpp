@@ -2,8 +2,6 @@
 // Completion of requests (MPI 5.0 sections 3.7 and 3.9): one request at a time, cancelling, starting.
 #include <mpi.h>
 
-#include <optional>
-
 #include "api/check.hpp"
 #include "api/impl.hpp"
 #include "api/requests.hpp"
@@ -132,10 +130,7 @@ Status Cancel(MPI_Request* handle) {
 Status Start(MPI_Request* handle) { return start(*handle); }
 
 Status Startall(int count, MPI_Request* handles) {
-  std::optional<p2p::Together> together;
-  if (count > 1)
-    if (auto first = some_request(handles[0]); first && (*first)->comm != nullptr)
-      together.emplace((*first)->comm->instance);
+  const p2p::Together together(*g_instance);
   for (int i = 0; i < count; ++i) WEFT_TRY(start(handles[i]));
   return {};
 }

@@ -369,8 +369,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool poll_shown();
   void finish_shown(Transfer& t, uint64_t state);
   [[nodiscard]] bool put(Transfer& t, Peer& peer);
-  [[nodiscard]] uint64_t open_receive(const transport::shm::ReadyToReceive& ready, const Transfer& t,
-                                      Peer& peer);
+  [[nodiscard]] static uint64_t open_receive(const transport::shm::ReadyToReceive& ready,
+                                             const match::Key& key, uint64_t bytes, const Peer& peer);
   transport::cuda_ipc::Mapping* map_target(const Transfer& t, const transport::shm::ReadyToReceive& ready);
   [[nodiscard]] bool holds_puts();
   void end_put_row();

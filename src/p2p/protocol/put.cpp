@@ -40,15 +40,13 @@ constexpr uint64_t kHeld = uint64_t{1} << 20;  // bytes of a send that waits for
 /// Whether to do again what came to nothing so many times in a row.
 bool worth_it(uint32_t& in_vain) { return in_vain < kEnough || in_vain++ % kNowAndThen == 0; }
 
-uint32_t place_of(const match::Key& key) {
-  const uint64_t envelope =
-      static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32 | static_cast<uint32_t>(key.tag);
-  const uint64_t mixed = (key.context ^ envelope * 0x9e3779b97f4a7c15ULL) * 0xc2b2ae3d27d4eb4fULL;
-  return static_cast<uint32_t>(mixed >> 32) % transport::shm::kReadies;
+uint64_t envelope_of(const match::Key& key) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32 | static_cast<uint32_t>(key.tag);
 }
 
-uint64_t envelope_of(int32_t source, int32_t tag) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(source)) << 32 | static_cast<uint32_t>(tag);
+uint32_t place_of(const match::Key& key) {
+  const uint64_t mixed = (key.context ^ envelope_of(key) * 0x9e3779b97f4a7c15ULL) * 0xc2b2ae3d27d4eb4fULL;
+  return static_cast<uint32_t>(mixed >> 32) % transport::shm::kReadies;
 }
 
 [[gnu::cold]] Error not_written() {
@@ -81,7 +79,7 @@ void Engine::show(Transfer& t) {
   ReadyToReceive& ready = shm_->ready(instance.self, place);
   constexpr auto kRelaxed = std::memory_order_relaxed;
   ready.context.store(t.key.context, kRelaxed);
-  ready.envelope.store(envelope_of(t.key.source, t.key.tag), kRelaxed);
+  ready.envelope.store(envelope_of(t.key), kRelaxed);
   ready.seen.store(peer.arrived, kRelaxed);
   ready.address.store(reinterpret_cast<uint64_t>(t.address), kRelaxed);
   ready.bytes.store(t.bytes, kRelaxed);
@@ -177,15 +175,15 @@ void Engine::note_sent(Peer& peer, const match::Key& key) { (*peer.sent_at)[plac
 
 /// The state of a receive that this send may be written into; 0: it may not. Nothing of its key, or of one
 /// that shares its place, may be on its way that the receiver had not seen.
-uint64_t Engine::open_receive(const ReadyToReceive& ready, const Transfer& t, Peer& peer) {
+uint64_t Engine::open_receive(const ReadyToReceive& ready, const match::Key& key, uint64_t bytes,
+                              const Peer& peer) {
   const uint64_t state = ready.state.load(std::memory_order_acquire);
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  if (ReadyToReceive::phase_of(state) != Phase::open || ready.context.load(kRelaxed) != t.context ||
-      ready.envelope.load(kRelaxed) != envelope_of(t.comm->rank(), t.tag))
+  if (ReadyToReceive::phase_of(state) != Phase::open || ready.context.load(kRelaxed) != key.context ||
+      ready.envelope.load(kRelaxed) != envelope_of(key))
     return 0;
-  const uint32_t place = place_of({t.context, t.comm->rank(), t.tag});
-  const bool first = (*peer.sent_at)[place] <= ready.seen.load(kRelaxed);
-  return first && t.bytes <= ready.bytes.load(kRelaxed) ? state : 0;
+  const bool first = (*peer.sent_at)[place_of(key)] <= ready.seen.load(kRelaxed);
+  return first && bytes <= ready.bytes.load(kRelaxed) ? state : 0;
 }
 
 /// The allocation that a shown receive lies in; null: not known here, or not to be mapped.
@@ -217,7 +215,7 @@ bool Engine::put(Transfer& t, Peer& peer) {
   const bool answers = std::exchange(peer.answers, false);
   if (peer.remote || !t.contiguous || setting_put.is("off")) return false;
   const auto fetches = [&](const DeviceCopy& copy) {
-    return copy.get.source == t.peer && copy.get.target == nullptr;
+    return copy.get.source == t.peer && copy.get.mapping != nullptr && copy.get.target == nullptr;
   };
   if (!copies_.empty() && device::carriers_of(t.bytes).copier_blocks != 0 &&
       std::any_of(copies_.begin(), copies_.end(), fetches))
@@ -228,10 +226,10 @@ bool Engine::put(Transfer& t, Peer& peer) {
     peer.sent_at->fill(peer.sent);
   }
   ReadyToReceive& ready = shm_->ready(t.peer, place_of(key));
-  uint64_t state = open_receive(ready, t, peer);
+  uint64_t state = open_receive(ready, key, t.bytes, peer);
   if (state == 0 && answers && setting_put_wait != 0 && worth_it(peer.late)) {
     const uint64_t until = monotonic_ns() + setting_put_wait;
-    while ((state = open_receive(ready, t, peer)) == 0 && monotonic_ns() < until) {
+    while ((state = open_receive(ready, key, t.bytes, peer)) == 0 && monotonic_ns() < until) {
     }
     peer.late = state != 0 ? 0 : peer.late + 1;
     ++put_counters_.waits;
