@@ -356,8 +356,9 @@ void Engine::discard(Message& message) {
   if (message.type == Type::ready_to_send) {
     decline(message.peer, *reinterpret_cast<const ReadyToSend*>(message.data()));
     finish_sender(message.peer, message.sender);
-  } else
+  } else {
     consumed(message.peer, message.size);
+  }
   dispose(message);
 }
 

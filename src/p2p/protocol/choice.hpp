@@ -13,7 +13,8 @@ namespace weft::p2p {
   return kind == device::MemoryKind::cuda_device || kind == device::MemoryKind::cuda_managed;
 }
 
-/// The largest payload that leaves with its header, through a transport that takes messages of `max_message`.
+/// The largest payload that leaves with its header, through a transport that takes messages of `max_message`;
+/// to a peer whose copies were timed, eager_crossing() if that is less (explain() knows no such peer).
 [[nodiscard]] uint64_t eager_limit_of(uint64_t max_message);
 /// The size in bytes above which a host message to a peer of this host is quicker read by the kernel than
 /// copied twice through shared memory: from nanoseconds that a copy of 8 KiB into the peer's memory and a
