@@ -10,13 +10,13 @@ PROGRAM = sys.argv.pop(1)
 SANITIZED = sys.argv.pop(1) == "sanitized"
 
 
-def run(ranks, what, limit=None, **options):
+def run(ranks, what, limit=None, program=(PROGRAM,), **options):
     def before():
         if limit:
             resource.setrlimit(limit[0], (limit[1], limit[1]))
 
     done = subprocess.run(
-        ["mpiexec", "-n", str(ranks), PROGRAM, what],
+        ["mpiexec", "-n", str(ranks), *program, what],
         capture_output=True, text=True, timeout=50, check=False, preexec_fn=before, **options,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -43,11 +43,11 @@ class Limits(unittest.TestCase):
     def test_as_few_descriptors_as_start_up_takes_or_fewer(self):
         refused = 0
         for most in range(5, 9):
-            words = ["sh", "-c", "ulimit -n %d; exec %s talk" % (most, PROGRAM)]
-            done = subprocess.run(["mpiexec", "-n", "2", *words], capture_output=True, text=True, timeout=50, check=False)
-            self.assertIn(done.returncode, (0, 16), done.stderr)
-            if done.returncode:
-                self.assertIn("Too many open files", done.stderr)
+            limited = ("sh", "-c", 'ulimit -n %d; exec "%s" "$0"' % (most, PROGRAM))
+            status, _, errors = run(2, "talk", program=limited)
+            self.assertIn(status, (0, 16), errors)
+            if status:
+                self.assertIn("Too many open files", errors)
                 refused += 1
         self.assertIn(refused, range(1, 4))
 
