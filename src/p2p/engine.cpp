@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "base/config.hpp"
@@ -372,7 +373,9 @@ void Engine::matched(Transfer& t, uint32_t source, int rank, int tag, uint64_t b
 }
 
 Message& Engine::store(uint32_t source, const Header& header, const std::byte* data, size_t size) {
-  Message& message = *Message::slab().create();
+  Message* const made = Message::slab().create();
+  if (made == nullptr) throw std::bad_alloc();  // as for its data: a message that has come cannot be refused
+  Message& message = *made;
   message.peer = source;
   message.type = header.type;
   message.completion = {header.source, header.tag, header.length, false};
