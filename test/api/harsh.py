@@ -47,7 +47,7 @@ class Limits(unittest.TestCase):
             status, _, errors = run(2, "talk", program=limited)
             self.assertIn(status, (0, 16), errors)
             if status:
-                self.assertIn("Too many open files", errors)
+                self.assertIn("shared memory: ", errors)  # of the rank that has none left, or of the one it refuses
                 refused += 1
         self.assertIn(refused, range(1, 4))
 
