@@ -31,7 +31,9 @@ GPU_TABLES = (
     Table("all-reduce, GPU", "allreduce", 0, ("-d", "cuda", "-i", "200", "-x", "50"), "8,4K,32K,256K,1M,16M",
           "latency_us"),
 )  # fmt: skip
-# Values that are those in force are left out, whatever the defaults are.
+# Values that are those in force are left out, whatever the defaults are. Not of settings that the library adapts as
+# long as nobody sets them: there the default's number is a value like the others.
+ADAPTED = ("p2p.eager_max",)
 HOST_KNOBS = (
     Knob("p2p.eager_max", ("2048", "4096", "8192", "16384"), ("latency, host", "bandwidth, host")),
     Knob("coll.shared_max", ("16384", "65536", "262144"), ("all-reduce, host",)),
@@ -117,10 +119,13 @@ def chosen(only):
         tables, knobs = tables + HOST_TABLES, knobs + HOST_KNOBS
     if only != "host" and gpus >= 2:
         tables, knobs = tables + GPU_TABLES, knobs + GPU_KNOBS
-    now = {  # a profile is switched off while tuning
-        setting["variable"]: setting["default" if setting["origin"] == "profile" else "value"]
-        for setting in library.settings()
-    }
+    now = {}  # a profile is switched off while tuning
+    for setting in library.settings():
+        name = setting["variable"]
+        if setting["origin"] not in ("default", "profile"):
+            now[name] = setting["value"]
+        else:
+            now[name] = None if name in map(variable, ADAPTED) else setting["default"]
     knobs = [knob for knob in knobs if variable(knob.setting) in now]
     return tables, tuple(
         knob._replace(values=tuple(value for value in knob.values if value != now[variable(knob.setting)]))

@@ -125,6 +125,18 @@ def test_refusals(weft, no_driver, tmp_path, monkeypatch):
     assert tune.default_path() == str(tmp_path / "weft" / "profile")
 
 
+def test_values_in_force_are_left_out(monkeypatch):
+    def values(setting):
+        return next(knob.values for knob in tune.chosen("host")[1] if knob.setting == setting)
+
+    assert "16384" in values("p2p.eager_max")  # not set: the library decides for each peer
+    assert "262144" in values("coll.shared_max")
+    monkeypatch.setenv("WEFT_P2P_EAGER_MAX", "16384")
+    monkeypatch.setenv("WEFT_COLL_SHARED_MAX", "262144")
+    assert "16384" not in values("p2p.eager_max")
+    assert "262144" not in values("coll.shared_max")
+
+
 def test_really(weft, tmp_path, monkeypatch, emulated):
     tables = (TABLE._replace(options=("-i", "50", "-x", "5"), sizes="8,16K"),)
     tables += (
