@@ -19,7 +19,7 @@ using weft::topo::balance;
 bool more_even(const std::vector<int>& a, const std::vector<int>& b) {
   const int first = a.front() - a.back(), second = b.front() - b.back();
   if (first != second) return first < second;
-  return std::vector<int>(a.rbegin(), a.rend()) > std::vector<int>(b.rbegin(), b.rend());
+  return std::lexicographical_compare(b.rbegin(), b.rend(), a.rbegin(), a.rend());
 }
 
 /// The best of all non-increasing products, by trying every number.
