@@ -3,7 +3,6 @@
 // Sends and receives between two ranks: a send on one side and a receive on the other; both on each side;
 // both on each side, nonblocking. With the word "collectives", among any ranks: all-reduce of floats;
 // all-to-all; broadcast. The same three in a replayed CUDA graph. Weft only (weft.h).
-#include <dlfcn.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,24 +41,16 @@ static void check(int code, const char* what) {
 }
 
 static void load(void) {
-  const char* name = getenv("WEFT_CUDA_DRIVER");
-  void* library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
-  const struct {
-    const char* name;
-    void* function;
-  } table[] = {{"cuStreamCreate", &cuda.stream_create},
-               {"cuStreamSynchronize", &cuda.stream_synchronize},
-               {"cuStreamBeginCapture_v2", &cuda.begin_capture},
-               {"cuStreamEndCapture", &cuda.end_capture},
-               {"cuGraphInstantiateWithFlags", &cuda.instantiate},
-               {"cuGraphLaunch", &cuda.launch},
-               {"cuGraphDestroy", &cuda.graph_destroy},
-               {"cuGraphExecDestroy", &cuda.exec_destroy}};
-  for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
-    void* symbol = library ? dlsym(library, table[i].name) : NULL;
-    check(symbol == NULL, table[i].name);
-    memcpy(table[i].function, &symbol, sizeof symbol);
-  }
+  const struct bench_device_function table[] = {{"cuStreamCreate", &cuda.stream_create},
+                                                {"cuStreamSynchronize", &cuda.stream_synchronize},
+                                                {"cuStreamBeginCapture_v2", &cuda.begin_capture},
+                                                {"cuStreamEndCapture", &cuda.end_capture},
+                                                {"cuGraphInstantiateWithFlags", &cuda.instantiate},
+                                                {"cuGraphLaunch", &cuda.launch},
+                                                {"cuGraphDestroy", &cuda.graph_destroy},
+                                                {"cuGraphExecDestroy", &cuda.exec_destroy}};
+  char error[256];
+  check(!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error), error);
 }
 
 // One operation of `size` bytes.

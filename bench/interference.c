@@ -7,7 +7,6 @@
 // With WEFT_GPU_COPIER=off the same without the resident kernel. Usage: interference [-s] [-j FILE]
 //   -s: short, for a trial; -j: the figures as JSON
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/device.h"
+#include "common/samples.h"
 
 #ifdef WEFT_HAVE_KERNELS
 extern const unsigned char weft_fatbin_interference[];
@@ -65,23 +65,15 @@ static void check(int code, const char* call) {
 }
 
 static void load_driver(void) {
-  const char* name = getenv("WEFT_CUDA_DRIVER");
-  void* library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
-  const struct {
-    const char* name;
-    void* function;
-  } table[] = {{"cuDeviceGetAttribute", &cuda.get_attribute},
-               {"cuModuleLoadData", &cuda.load},
-               {"cuModuleGetFunction", &cuda.find},
-               {"cuStreamCreate", &cuda.stream},
-               {"cuStreamQuery", &cuda.query},
-               {"cuCtxSynchronize", &cuda.synchronize},
-               {"cuLaunchKernel", &cuda.launch}};
-  for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
-    void* symbol = library ? dlsym(library, table[i].name) : NULL;
-    if (!symbol) stop("the CUDA driver lacks a function");
-    memcpy(table[i].function, &symbol, sizeof symbol);
-  }
+  const struct bench_device_function table[] = {{"cuDeviceGetAttribute", &cuda.get_attribute},
+                                                {"cuModuleLoadData", &cuda.load},
+                                                {"cuModuleGetFunction", &cuda.find},
+                                                {"cuStreamCreate", &cuda.stream},
+                                                {"cuStreamQuery", &cuda.query},
+                                                {"cuCtxSynchronize", &cuda.synchronize},
+                                                {"cuLaunchKernel", &cuda.launch}};
+  char error[256];
+  if (!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error)) stop(error);
 }
 
 static void load_kernel(int device) {
@@ -116,17 +108,6 @@ static void ping_pong(int count, int bytes) {
       MPI_Send(out, bytes, MPI_CHAR, peer, 1, MPI_COMM_WORLD);
     }
   }
-}
-
-static int by_size(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static double percentile(double* values, int count, double percent) {
-  qsort(values, (size_t)count, sizeof *values, by_size);
-  int at = (int)(percent / 100 * count);
-  return values[at < count ? at : count - 1];
 }
 
 static double worst(double mine) {
@@ -177,8 +158,8 @@ static void measure_compute(struct figures* f, unsigned long long rounds, int tr
     quiet[i] = compute(rounds, false, &warm);
     busy[i] = compute(rounds, true, &f->messages);
   }
-  f->quiet = percentile(quiet, trials, 50);
-  f->busy = percentile(busy, trials, 50);
+  f->quiet = bench_percentile(quiet, trials, 50);
+  f->busy = bench_percentile(busy, trials, 50);
   f->loss = worst(100 * (f->busy / f->quiet - 1));
 }
 
@@ -198,13 +179,13 @@ static void measure_sync(struct figures* f, int count) {
     usleep(1000);
     times[i] = synchronize();
   }
-  f->sync_idle = percentile(times, count, 50);
+  f->sync_idle = bench_percentile(times, count, 50);
   for (int i = 0; i < count; ++i) {
     ping_pong(10, 8);
     times[i] = synchronize();
   }
-  f->sync_after = worst(percentile(times, count, 50));
-  f->sync_after_99 = worst(percentile(times, count, 99));
+  f->sync_after = worst(bench_percentile(times, count, 50));
+  f->sync_after_99 = worst(bench_percentile(times, count, 99));
   f->sync_after_most = worst(times[count - 1]);
   free(times);
 }

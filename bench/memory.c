@@ -8,8 +8,6 @@
 //            checked once
 //   extra    GPU memory that is gone when that is done, beside the buffers
 // Usage: memory [-s] [-j FILE]     -s: short, for a trial; -j: the figures as JSON. Weft or any MPI library.
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +16,7 @@
 #include <string.h>
 
 #include "common/device.h"
+#include "common/samples.h"
 
 enum {
   SMALL = 8,
@@ -76,32 +75,19 @@ static void check(int code, const char* call) {
 }
 
 static void load_driver(void) {
-  const char* name = getenv("WEFT_CUDA_DRIVER");
-  void* library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
-  const struct {
-    const char* name;
-    void* function;
-  } table[] = {{"cuMemAllocAsync", &cuda.pool_alloc},
-               {"cuMemFreeAsync", &cuda.pool_free},
-               {"cuStreamSynchronize", &cuda.synchronize},
-               {"cuMemAddressReserve", &cuda.reserve},
-               {"cuMemAddressFree", &cuda.unreserve},
-               {"cuMemCreate", &cuda.create},
-               {"cuMemMap", &cuda.map},
-               {"cuMemUnmap", &cuda.unmap},
-               {"cuMemRelease", &cuda.release},
-               {"cuMemSetAccess", &cuda.set_access},
-               {"cuMemGetInfo_v2", &cuda.info}};
-  for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
-    void* symbol = library ? dlsym(library, table[i].name) : NULL;
-    if (!symbol) stop("the CUDA driver lacks a function");
-    memcpy(table[i].function, &symbol, sizeof symbol);
-  }
-}
-
-static int by_size(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
+  const struct bench_device_function table[] = {{"cuMemAllocAsync", &cuda.pool_alloc},
+                                                {"cuMemFreeAsync", &cuda.pool_free},
+                                                {"cuStreamSynchronize", &cuda.synchronize},
+                                                {"cuMemAddressReserve", &cuda.reserve},
+                                                {"cuMemAddressFree", &cuda.unreserve},
+                                                {"cuMemCreate", &cuda.create},
+                                                {"cuMemMap", &cuda.map},
+                                                {"cuMemUnmap", &cuda.unmap},
+                                                {"cuMemRelease", &cuda.release},
+                                                {"cuMemSetAccess", &cuda.set_access},
+                                                {"cuMemGetInfo_v2", &cuda.info}};
+  char error[256];
+  if (!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error)) stop(error);
 }
 
 /// Microseconds one way: the median of a few rounds.
@@ -121,8 +107,7 @@ static double ping_pong(MPI_Comm comm, char* out, char* in, int bytes, int count
     }
     if (round >= 0) times[round] = (MPI_Wtime() - start) * 1e6 / (2.0 * count);
   }
-  qsort(times, ROUNDS, sizeof *times, by_size);
-  return times[ROUNDS / 2];
+  return bench_percentile(times, ROUNDS, 50);
 }
 
 static void measure_hosts(MPI_Comm comm, int count, double figures[HOSTS]) {

@@ -71,47 +71,51 @@ int bench_local_rank(void) {
   return -1;
 }
 
-static bool load(char* error, size_t size) {
+static const char* library_name(void) {
   const char* name = getenv("WEFT_CUDA_DRIVER");
-  if (!name || !*name) name = "libcuda.so.1";
-  cuda.library = dlopen(name, RTLD_NOW);
+  return name && *name ? name : "libcuda.so.1";
+}
+
+bool bench_device_find(const struct bench_device_function* table, size_t count, char* error, size_t size) {
+  for (size_t i = 0; i < count; ++i) {
+    void* symbol = dlsym(cuda.library, table[i].name);
+    if (!symbol) {
+      snprintf(error, size, "%s has no %s", library_name(), table[i].name);
+      return false;
+    }
+    memcpy(table[i].pointer, &symbol, sizeof symbol);  // POSIX: a data pointer holds a function's address
+  }
+  return true;
+}
+
+static bool load(char* error, size_t size) {
+  cuda.library = dlopen(library_name(), RTLD_NOW);
   if (!cuda.library) {
     snprintf(error, size, "no CUDA driver (%s)", dlerror());
     return false;
   }
-  const struct {
-    const char* name;
-    void* function;
-  } table[] = {{"cuGetErrorString", &cuda.error_string},
-               {"cuInit", &cuda.init},
-               {"cuDriverGetVersion", &cuda.driver_version},
-               {"cuDeviceGetCount", &cuda.device_count},
-               {"cuDeviceGet", &cuda.device_get},
-               {"cuDeviceGetName", &cuda.device_name},
-               {"cuDevicePrimaryCtxRetain", &cuda.retain},
-               {"cuDevicePrimaryCtxRelease_v2", &cuda.release},
-               {"cuCtxSetCurrent", &cuda.set_current},
-               {"cuCtxSynchronize", &cuda.synchronize},
-               {"cuMemAlloc_v2", &cuda.alloc},
-               {"cuMemFree_v2", &cuda.free},
-               {"cuMemAllocManaged", &cuda.alloc_managed},
-               {"cuMemHostAlloc", &cuda.host_alloc},
-               {"cuMemFreeHost", &cuda.host_free},
-               {"cuMemcpyHtoD_v2", &cuda.to_device},
-               {"cuMemcpyDtoH_v2", &cuda.to_host},
-               {"cuMemcpyDtoD_v2", &cuda.within},
-               {"cuIpcGetMemHandle", &cuda.ipc_export},
-               {"cuIpcOpenMemHandle_v2", &cuda.ipc_open},
-               {"cuIpcCloseMemHandle", &cuda.ipc_close}};
-  for (size_t i = 0; i < sizeof table / sizeof *table; ++i) {
-    void* symbol = dlsym(cuda.library, table[i].name);
-    if (!symbol) {
-      snprintf(error, size, "%s has no %s", name, table[i].name);
-      return false;
-    }
-    memcpy(table[i].function, &symbol, sizeof symbol);  // POSIX: a data pointer holds a function's address
-  }
-  return true;
+  const struct bench_device_function table[] = {{"cuGetErrorString", &cuda.error_string},
+                                                {"cuInit", &cuda.init},
+                                                {"cuDriverGetVersion", &cuda.driver_version},
+                                                {"cuDeviceGetCount", &cuda.device_count},
+                                                {"cuDeviceGet", &cuda.device_get},
+                                                {"cuDeviceGetName", &cuda.device_name},
+                                                {"cuDevicePrimaryCtxRetain", &cuda.retain},
+                                                {"cuDevicePrimaryCtxRelease_v2", &cuda.release},
+                                                {"cuCtxSetCurrent", &cuda.set_current},
+                                                {"cuCtxSynchronize", &cuda.synchronize},
+                                                {"cuMemAlloc_v2", &cuda.alloc},
+                                                {"cuMemFree_v2", &cuda.free},
+                                                {"cuMemAllocManaged", &cuda.alloc_managed},
+                                                {"cuMemHostAlloc", &cuda.host_alloc},
+                                                {"cuMemFreeHost", &cuda.host_free},
+                                                {"cuMemcpyHtoD_v2", &cuda.to_device},
+                                                {"cuMemcpyDtoH_v2", &cuda.to_host},
+                                                {"cuMemcpyDtoD_v2", &cuda.within},
+                                                {"cuIpcGetMemHandle", &cuda.ipc_export},
+                                                {"cuIpcOpenMemHandle_v2", &cuda.ipc_open},
+                                                {"cuIpcCloseMemHandle", &cuda.ipc_close}};
+  return bench_device_find(table, sizeof table / sizeof *table, error, size);
 }
 
 static void find_hooks(void) {

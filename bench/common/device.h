@@ -21,6 +21,16 @@ int bench_local_rank(void);
 bool bench_device_open(int local_rank, struct bench_device_info* info, char* error, size_t size);
 void bench_device_close(void);
 
+/// A function of the driver by name, and the function pointer that is to hold it.
+struct bench_device_function {
+  const char* name;
+  void* pointer;
+};
+
+/// What a program calls of the driver by itself, after bench_device_open(). False: `error` names what is
+/// missing.
+bool bench_device_find(const struct bench_device_function* table, size_t count, char* error, size_t size);
+
 enum bench_device_memory { BENCH_DEVICE_PLAIN, BENCH_DEVICE_MANAGED, BENCH_DEVICE_HOST };
 
 /// NULL on failure, with the reason in `error`. A preloaded library may supply device memory by

@@ -22,6 +22,12 @@ static int compare(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
+double bench_percentile(double* values, int count, double percent) {
+  qsort(values, (size_t)count, sizeof *values, compare);
+  const int at = (int)(percent / 100 * count);
+  return values[at < count ? at : count - 1];
+}
+
 double bench_clock_cost(void) {
   static double cost = -1;
   if (cost >= 0) return cost;
@@ -32,8 +38,7 @@ double bench_clock_cost(void) {
     for (int j = 1; j < BUNCH; ++j) now();
     takes[i] = (now() - start) / BUNCH;
   }
-  qsort(takes, CLOCK_READINGS, sizeof *takes, compare);
-  return cost = takes[CLOCK_READINGS / 2];
+  return cost = bench_percentile(takes, CLOCK_READINGS, 50);
 }
 
 static void* allocate(size_t count) {

@@ -16,6 +16,9 @@ struct bench_samples {
 /// Microseconds that one reading of the clock takes, measured once (median of several hundred).
 double bench_clock_cost(void);
 
+/// Sorts the values. The one below which `percent` of them lie, rounded down.
+double bench_percentile(double* values, int count, double percent);
+
 /// Makes room for `iterations` samples, if percentiles were asked for.
 void bench_samples_begin(struct bench_run* run, long iterations);
 

@@ -94,7 +94,7 @@ Status Hierarchy::connect() {
   auto inside = split(comm_, hosts_.host_of(comm_.rank()), comm_.rank());
   if (!inside) return std::move(inside).error();
   const int place = hosts_.place_of(comm_.rank());
-  auto across = split(comm_, place == 0 || hosts_.even() ? place : -1, hosts_.host_of(comm_.rank()));
+  auto across = split(comm_, place == 0 || hosts_.even ? place : -1, hosts_.host_of(comm_.rank()));
   if (!across) {
     (*inside)->release();
     return std::move(across).error();

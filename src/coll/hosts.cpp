@@ -23,6 +23,8 @@ Hosts::Hosts(const core::Communicator& comm) {
     ranks[number].push_back(rank);
   }
   in_order = std::is_sorted(host.begin(), host.end());
+  even =
+      std::all_of(ranks.begin(), ranks.end(), [&](const auto& on) { return on.size() == ranks[0].size(); });
 }
 
 }  // namespace weft::coll

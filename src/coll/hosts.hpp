@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hosts: which ranks of a communicator share a host. Equal on all ranks, made without communication.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,16 +13,12 @@ struct Hosts {
   std::vector<int> leaders;             ///< the first rank of each
   std::vector<int> host, place;         ///< by rank: its host, its place among the ranks there
   bool in_order = true;                 ///< each host's ranks follow one another
+  bool even = true;                     ///< each has as many ranks
 
   explicit Hosts(const core::Communicator& comm);
   [[nodiscard]] int count() const { return static_cast<int>(ranks.size()); }
   /// Several hosts, one of them with several ranks.
   [[nodiscard]] bool worth_a_hierarchy() const { return count() > 1 && ranks.size() < host.size(); }
-  /// As many ranks on each.
-  [[nodiscard]] bool even() const {
-    return std::all_of(ranks.begin(), ranks.end(),
-                       [&](const auto& on) { return on.size() == ranks[0].size(); });
-  }
   [[nodiscard]] int host_of(int rank) const { return host[static_cast<size_t>(rank)]; }
   [[nodiscard]] int place_of(int rank) const { return place[static_cast<size_t>(rank)]; }
   [[nodiscard]] const std::vector<int>& at(int host_number) const {

@@ -49,7 +49,7 @@ class Shares {
 
 /// Equal on all ranks.
 bool Hierarchy::by_rails(const Call& call) const {
-  if (!hosts_.even()) return false;
+  if (!hosts_.even) return false;
   const uint64_t least = value_for(call, rails_min);
   switch (call.what) {
     case Collective::bcast:
