@@ -23,6 +23,10 @@ static_assert(kPersistent < 32);
 
 bool reached(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
 
+/// Where a persistent call's post says Turn::sole: by turns, since a rank may be one start ahead of another.
+constexpr size_t sole_at(uint32_t starts) { return starts % 2 * sizeof(uint32_t); }
+static_assert(transport::shm::kPostBytes >= 2 * sizeof(uint32_t));
+
 }  // namespace
 
 Agenda::Agenda(core::Communicator& comm, shared::Channel& channel, Domain& domain)
@@ -159,13 +163,17 @@ bool Agenda::decide() {
 
 void Agenda::start(Resolved& resolved, Deferred& client) {
   if (resolved.trivial) return client.end({});
+  const uint32_t sole = idle() ? over_ + 1 : 0;
   ++busy_;
   Turn& turn = turns_.emplace_back();
   turn.key = kPersistentKey | resolved.place;
   turn.client = &client;
   turn.plan = &resolved.plan;
   turn.starts = ++resolved.starts;
-  own().posts[kRound + resolved.place].number.store(turn.starts, std::memory_order_release);
+  turn.sole = sole;
+  Post& post = own().posts[kRound + resolved.place];
+  std::memcpy(post.data + sole_at(turn.starts), &sole, sizeof sole);
+  post.number.store(turn.starts, std::memory_order_release);
   channel_.tell();
   watch();
   poll();
@@ -180,13 +188,38 @@ bool Agenda::give_turn(uint32_t key) {
   return true;
 }
 
+/// A persistent call that every rank has started with nothing else under way, after the same turn: it is
+/// next, and nobody has to say so. What a rank starts besides, it starts later.
+bool Agenda::sole_of_all(const Turn& turn) const {
+  const uint32_t place = kRound + (turn.key & ~kPersistentKey);
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const Post& post = channel_.lane(rank).posts[place];
+    if (!reached(post.number.load(std::memory_order_acquire), turn.starts)) return false;
+    uint32_t said;
+    std::memcpy(&said, post.data + sole_at(turn.starts), sizeof said);
+    if (said != turn.sole) return false;
+  }
+  return true;
+}
+
+/// The first rank, before it gives any turn: whether the next one goes to such a call.
+bool Agenda::pass_sole() {
+  if (turns_.empty()) return false;
+  Turn& first = turns_.front();
+  if (first.starts == 0 || first.sole == 0 || first.sole != given_ + 1 || !sole_of_all(first)) return false;
+  given_ = first.sole;
+  first.starts = 0;
+  return true;
+}
+
 /// The first rank: calls in which all have arrived.
 bool Agenda::give_turns() {
   if (comm_.rank() != 0) return false;
+  bool moved = pass_sole();
   size_t given = 0;
   while (given < unordered_.size() && give_turn(unordered_[given])) ++given;
   unordered_.erase(unordered_.begin(), unordered_.begin() + static_cast<ptrdiff_t>(given));
-  bool moved = given != 0;
+  moved |= given != 0;
   for (Turn& turn : turns_) {
     if (turn.starts == 0) continue;
     const auto arrived = [&](int rank) {
@@ -195,25 +228,35 @@ bool Agenda::give_turns() {
     };
     bool all = true;
     for (int rank = 1; all && rank < comm_.size(); ++rank) all = arrived(rank);
-    if (!all || !give_turn(turn.key)) continue;
-    turn.starts = 0;
+    if (!all) continue;
+    moved |= pass_sole();  // all that was started before is known now
+    if (turn.starts == 0 || !give_turn(turn.key)) continue;
+    turn.starts = turn.sole = 0;
     moved = true;
   }
   return moved;
 }
 
-/// The area is free when all have finished the turn before.
+/// The area is free when all have finished the turn before. Null: not yet.
+Agenda::Turn* Agenda::next_turn() {
+  const uint32_t next = over_ + 1;
+  Turn& first = turns_.front();
+  // The first rank has taken note of it: what it gives next comes after.
+  if (first.sole != 0 && first.sole == next && (comm_.rank() == 0 ? first.starts == 0 : sole_of_all(first)))
+    return &first;
+  const uint64_t turn = channel_.lane(0).turns[next % kTurns].load(std::memory_order_acquire);
+  if (turn >> 32 != next || !reached(least(&Lane::finished), over_)) return nullptr;
+  const auto found = std::find_if(turns_.begin(), turns_.end(),
+                                  [&](const Turn& t) { return t.key == static_cast<uint32_t>(turn); });
+  return found == turns_.end() ? nullptr : &*found;  // a nonblocking call that is not decided here yet
+}
+
 bool Agenda::take_turn() {
   if (turns_.empty()) return false;
   if (running_ == nullptr) {
     if (domain_.busy()) return false;  // a blocking call of another thread
-    const uint32_t next = over_ + 1;
-    const uint64_t turn = channel_.lane(0).turns[next % kTurns].load(std::memory_order_acquire);
-    if (turn >> 32 != next || !reached(least(&Lane::finished), over_)) return false;
-    const auto found = std::find_if(turns_.begin(), turns_.end(),
-                                    [&](const Turn& t) { return t.key == static_cast<uint32_t>(turn); });
-    if (found == turns_.end()) return false;  // a nonblocking call that is not decided here yet
-    running_ = &*found;
+    running_ = next_turn();
+    if (running_ == nullptr) return false;
     if (Status begun = domain_.begin(*running_->plan); !begun.ok()) {
       end_turn(std::move(begun));
       return true;

@@ -59,6 +59,7 @@ class Agenda final : public core::Poller {
     Plan* plan;
     std::optional<Plan> own;  ///< of a nonblocking call: where the plan is
     uint32_t starts = 0;      ///< of a persistent call: waits for all ranks to be so far
+    uint32_t sole = 0;        ///< nothing else was under way when it was started: the next turn; or 0
   };
 
   void watch();
@@ -70,6 +71,9 @@ class Agenda final : public core::Poller {
   [[nodiscard]] std::optional<Agreement> hear(const Entry& entry, uint32_t number) const;
   bool give_turns();
   bool give_turn(uint32_t key);
+  [[nodiscard]] bool sole_of_all(const Turn& turn) const;
+  bool pass_sole();
+  [[nodiscard]] Turn* next_turn();
   bool take_turn();
   void end_turn(Status outcome);
   void give_up();

@@ -116,6 +116,7 @@ Agreement agree(const Call& call, shared::Channel& channel, Domain& domain, cons
   const uint32_t step = channel.begin(1);
   std::memcpy(channel.claim(step, size), &own, size);
   channel.show(step, size);
+  domain.plan_ahead(call, besides.later || own.side != Side::device ? 0 : own.largest);
   Judge judge(call, domain, besides.later);
   for (int rank = 0; rank < call.size; ++rank) judge.hear(rank, channel.await(rank, step).data);
   channel.met(step);

@@ -175,6 +175,7 @@ void Domain::conclude(const shared::Channel& channel) {
     release(ground_);
   }
   ground_ = std::exchange(next_, {});
+  ahead_largest_ = 0;
   epoch_ = next_epoch_;
   settle();
   state_ = State::open;
@@ -334,13 +335,24 @@ bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel&
   return prepared_.has_value();
 }
 
+void Domain::plan_ahead(const Call& call, uint64_t largest) {
+  ahead_largest_ = 0;
+  if (largest == 0 || state_ != State::open || wants_direct(call, largest)) return;
+  ahead_ = plan(call, largest);
+  ahead_largest_ = largest;
+}
+
 Status Domain::run(const Call& call, uint64_t largest) {
   if (largest == 0) return {};
-  std::optional<Plan> own = std::exchange(prepared_, std::nullopt);
-  if (!own) own = plan(call, largest);
-  Status outcome = run(*own);
-  direct_.release();
-  return outcome;
+  if (prepared_) {
+    Plan own = *std::exchange(prepared_, std::nullopt);
+    Status outcome = run(own);
+    direct_.release();
+    return outcome;
+  }
+  if (ahead_largest_ != largest) ahead_ = plan(call, largest);
+  ahead_largest_ = 0;
+  return run(ahead_);
 }
 
 Status Domain::run(Plan& plan) {

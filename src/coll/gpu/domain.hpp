@@ -42,6 +42,9 @@ class Domain {
   [[nodiscard]] bool reaches(const device::Memory& memory) const { return ground_.port.reaches(memory); }
   /// Collective, after all have arrived: whether run() may work in the buffers of all ranks.
   [[nodiscard]] bool prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel);
+  /// While others have yet to arrive: plans a call whose largest message this rank expects to be so long; 0:
+  /// none.
+  void plan_ahead(const Call& call, uint64_t largest);
   /// Collective, after all have arrived: runs a call to its end.
   [[nodiscard]] Status run(const Call& call, uint64_t largest);
   /// The same in two: begin(), then poll() until it says true. One call at a time; the plan stays where it
@@ -100,9 +103,11 @@ class Domain {
   shared::Channel* channel_ = nullptr;  // once opening has begun
   uint32_t calls_ = 0;                  // begun, as on all ranks
   Plan* running_ = nullptr;
-  uint32_t launches_ = 0;    // of it
-  device::Workspace aside_;  // where its output is first
-  device::Ticket copy_;      // of that to its place
+  Plan ahead_;                  // of a call that was planned ahead
+  uint64_t ahead_largest_ = 0;  // for such a length; 0: none was
+  uint32_t launches_ = 0;       // of it
+  device::Workspace aside_;     // where its output is first
+  device::Ticket copy_;         // of that to its place
 };
 
 }  // namespace weft::coll::gpu

@@ -8,19 +8,30 @@
 namespace weft::device::kernel {
 namespace {
 
+/// Whose memory has what was written.
+enum class Fence : uint8_t { own, all };
+template <Fence whose>
+__device__ __forceinline__ void fence() {
+  if (whose == Fence::own)
+    __threadfence();
+  else
+    __threadfence_system();
+}
+
 /// Counts the blocks of a launch that have ended; thread 0 of the last one hears true, and whether any is
 /// late.
+template <Fence whose>
 __device__ bool last_block(const Collective& c, bool& late) {
   if (threadIdx.x != 0) return false;
   auto& places = *reinterpret_cast<Collective::Places*>(c.places);
   if (gridDim.x > 1) {
     if (late) atomicOr(&places.late, 1u);
-    __threadfence_system();
+    fence<whose>();
     if (atomicAdd(&places.ticket, 1u) != gridDim.x - 1) return false;
     atomicExch(&places.ticket, 0u);
     late = atomicExch(&places.late, 0u) != 0;
   }
-  __threadfence_system();
+  fence<whose>();
   return true;
 }
 
@@ -30,16 +41,18 @@ __device__ void tell_host(const Collective& c, bool late) {
                : "memory");
 }
 
-/// The end of a block's launch; the last block tells the host.
+/// The end of a block's launch; the last block tells the host. The output lies in this GPU's memory, so the
+/// fence is for this GPU: what went to other ranks says itself that it has come, and waiting for that takes
+/// most of a microsecond.
 __device__ void end(const Collective& c, bool late) {
   late = __syncthreads_or(late);
-  if (last_block(c, late)) tell_host(c, late);
+  if (last_block<Fence::own>(c, late)) tell_host(c, late);
 }
 
 /// The same, when all ranks have done their part.
 __device__ void end_together(const Collective& c, bool late) {
   late = __syncthreads_or(late);
-  const bool last = __syncthreads_or(last_block(c, late));
+  const bool last = __syncthreads_or(last_block<Fence::all>(c, late));
   late = __syncthreads_or(last && late && threadIdx.x == 0);
   if (!last) return;
   if (!late) late = !met(c);
@@ -151,7 +164,7 @@ class Block {
     const bool keeps = targets == 0 || member(targets, c_.rank);
     const uint64_t all = granules(bytes), step = blockDim.x;
     for (uint64_t first = threadIdx.x; first < all; first += kAhead * step) {
-      Terms terms[kAhead] = {Terms(c_.reduction), Terms(c_.reduction)};
+      Sum terms[kAhead] = {Sum(c_.reduction), Sum(c_.reduction)};
       for (uint32_t from = 0; from < c_.size; from += kBatch) {
         Granule loaded[kAhead][kBatch];
 #pragma unroll

@@ -88,41 +88,47 @@ struct Regular {
   uint64_t bytes;    ///< of a block, or of the vector
   Reduction reduction;
 
-  /// The messages to and from rank j of one.
-  WEFT_HOST_DEVICE void messages(Collective& c, uint32_t j) const {
-    const bool rooted = c.rank == root, to_root = j == root;
+  struct Messages {
+    Collective::Message send, recv;
+  };
+  [[nodiscard]] WEFT_HOST_DEVICE Collective::Form form() const {
+    return shape < bcast ? Collective::reduce : Collective::exchange;
+  }
+  /// Of rank `rank`, to and from rank j.
+  [[nodiscard]] WEFT_HOST_DEVICE Messages messages(uint32_t rank, uint32_t j) const {
+    const bool rooted = rank == root, to_root = j == root;
     const Collective::Message none{0, 0}, whole_in{in, bytes}, whole_out{out, bytes};
     const Collective::Message block_in{in + j * bytes, bytes}, block_out{out + j * bytes, bytes};
-    c.form = shape < bcast ? Collective::reduce : Collective::exchange;
     switch (shape) {
       case allreduce:
-        return set(c, j, whole_in, whole_out);
+        return {whole_in, whole_out};
       case reduce:
-        return set(c, j, to_root ? whole_in : none, rooted ? whole_out : none);
+        return {to_root ? whole_in : none, rooted ? whole_out : none};
       case reduce_scatter:
-        return set(c, j, block_in, whole_out);
+        return {block_in, whole_out};
       case scan:
-        return set(c, j, j >= c.rank ? whole_in : none, j <= c.rank ? whole_out : none);
+        return {j >= rank ? whole_in : none, j <= rank ? whole_out : none};
       case exscan:
-        return set(c, j, j > c.rank ? whole_in : none, j < c.rank ? whole_out : none);
+        return {j > rank ? whole_in : none, j < rank ? whole_out : none};
       case bcast:
-        return set(c, j, rooted && !to_root ? whole_in : none, to_root && !rooted ? whole_out : none);
+        return {rooted && !to_root ? whole_in : none, to_root && !rooted ? whole_out : none};
       case allgather:
-        return set(c, j, whole_in, block_out);
+        return {whole_in, block_out};
       case alltoall:
-        return set(c, j, block_in, block_out);
+        return {block_in, block_out};
       case gather:
-        return set(c, j, to_root ? whole_in : none, rooted ? block_out : none);
+        return {to_root ? whole_in : none, rooted ? block_out : none};
       case scatter:
-        return set(c, j, rooted ? block_in : none, to_root ? whole_out : none);
+        return {rooted ? block_in : none, to_root ? whole_out : none};
     }
+    return {none, none};
   }
-
- private:
-  WEFT_HOST_DEVICE static void set(Collective& c, uint32_t j, Collective::Message send,
-                                   Collective::Message recv) {
-    c.send[j] = send;
-    c.recv[j] = recv;
+  /// Those of c.rank.
+  WEFT_HOST_DEVICE void messages(Collective& c, uint32_t j) const {
+    const Messages both = messages(c.rank, j);
+    c.form = form();
+    c.send[j] = both.send;
+    c.recv[j] = both.recv;
   }
 };
 
@@ -158,13 +164,17 @@ struct Area {
   static constexpr uint64_t kCleared = uint64_t{4} << 20;        ///< zero before first use
   static constexpr uint64_t kPackets = (kCleared - kFlags) / 2;  ///< bytes, of one step
   /// Bytes of data that a rank's packets may carry in one step.
-  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t packet_room(uint32_t size) {
-    return kPackets / 2 / size / 64 * 64;
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t packet_room(uint32_t size) {
+    return static_cast<uint32_t>(kPackets / 2) / size / 64 * 64;
+  }
+  /// From one rank's packets in a step to the next one's.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t stride(uint32_t size) {
+    return 2 * packet_room(size);
   }
   /// Packets of rank `source` in a step, two a granule.
   [[nodiscard]] WEFT_HOST_DEVICE static uint64_t packets(uint64_t area, uint32_t step, uint32_t source,
                                                          uint32_t size) {
-    return area + step * kPackets + source * 2 * packet_room(size);
+    return area + step * kPackets + uint64_t{source} * stride(size);
   }
   /// The word by which block `block` of rank `source` says how far it is in step 0 or 1.
   [[nodiscard]] WEFT_HOST_DEVICE static uint64_t flag(uint64_t area, uint32_t step, uint32_t set,
@@ -199,6 +209,12 @@ struct Range {
 [[nodiscard]] WEFT_HOST_DEVICE inline uint64_t granules(uint64_t bytes) { return (bytes + 15) / 16; }
 /// Share i of n of so many granules.
 [[nodiscard]] WEFT_HOST_DEVICE inline Range share(uint64_t total, uint32_t i, uint32_t n) {
+  if (n == 1) return {0, total};
+  if (total >> 23 == 0) {  // 64-bit divisions take long on a GPU; n is at most Collective::kBlocks
+    const auto few = static_cast<uint32_t>(total);
+    const uint32_t first = few * i / n;
+    return {first, few * (i + 1) / n - first};
+  }
   const uint64_t first = total * i / n;
   return {first, total * (i + 1) / n - first};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copy kernels: a list of copies in one launch, and the copier, which stays for a while and takes its
 // commands from pinned memory. Methods and hazards: docs/gpu.md.
-#include "device/kernel/collective_device.cuh"
+#include "device/kernel/call_device.cuh"
 #include "device/kernel/copy.hpp"
 #include "device/kernel/copy_device.cuh"
 #include "device/kernel/launch_device.cuh"
@@ -182,6 +182,14 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
     if (threadIdx.x < 32) {
       take(copier, shared, next, born);
       __syncwarp();
+      // Calls of a granule are for this warp; the others go on waiting.
+      while (!shared.leave && is_granule_call(shared.words)) {
+        serve_granule(copier.homes, shared.words, shared.home);
+        if (threadIdx.x == 0) publish(copier.status, next, before, copier.generation);
+        __syncwarp();
+        take(copier, shared, ++next, born);
+        __syncwarp();
+      }
       // The end is relayed also by a block that is alone: what a life finds there is from the one before it.
       if (shared.leave || (gridDim.x > 1 && shared.words[Command::blocks] > 1)) {
         // Blocks that have not been given a place yet must not be waited for.

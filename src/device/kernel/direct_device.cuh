@@ -153,7 +153,7 @@ class Combiner {
     const uint64_t whole = plain_ ? r.count / 16 : 0, all = granules(r.count);
     for (uint64_t g = half_.self; g < whole; g += kAhead * half_.all) add<kTerms, kAhead>(round, r, g, whole);
     for (uint64_t g = whole + half_.self; g < all; g += half_.all) {
-      Terms terms(c_.reduction);
+      Sum terms(c_.reduction);
       for (uint32_t i = 0; i < c_.size; ++i)
         terms.add(granule_of(load_any(term(round, r, i) + 16 * g, i == c_.rank ? valid(r.count, g) : 16)));
       const Granule result = terms.get();

@@ -18,6 +18,40 @@ __device__ __forceinline__ uint64_t look(uint64_t flag) {
 __device__ __forceinline__ uint4 load(uint64_t from) { return __ldcg(reinterpret_cast<const uint4*>(from)); }
 __device__ __forceinline__ void store(uint64_t to, uint4 words) { *reinterpret_cast<uint4*>(to) = words; }
 
+/// Combines terms one by one, in the order in which they come: sums of floats at once, others at the end, by
+/// what has code for every operation.
+class Sum {
+ public:
+  __device__ explicit Sum(Reduction reduction)
+      : reduction_(reduction),
+        float_sum_(reduction.op == ReduceOp::sum && reduction.element == Element::float32) {}
+  __device__ __forceinline__ void add(const Granule& term) {
+    if (!float_sum_) {
+      terms_[count_++] = term;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sum_[i] = count_ == 0 ? __uint_as_float(term.words[i]) : sum_[i] + __uint_as_float(term.words[i]);
+    ++count_;
+  }
+  __device__ __forceinline__ Granule get() const {
+    if (!float_sum_) return count_ == 1 ? terms_[0] : combine_all(reduction_, count_, terms_);
+    return {{__float_as_uint(sum_[0]), __float_as_uint(sum_[1]), __float_as_uint(sum_[2]),
+             __float_as_uint(sum_[3])}};
+  }
+
+ private:
+  static __device__ __noinline__ Granule combine_all(Reduction reduction, int count, const Granule* terms) {
+    return kernel::fold(reduction, count, [=](int i) { return terms[i]; });
+  }
+  Reduction reduction_;
+  bool float_sum_;
+  int count_ = 0;
+  float sum_[4];
+  Granule terms_[Collective::kRanks];
+};
+
 /// All threads of the block copy n bytes.
 __device__ inline void move(uint64_t dst, uint64_t src, uint64_t bytes) {
   const uint64_t whole = bytes / 16, step = blockDim.x;
