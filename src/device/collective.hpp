@@ -36,8 +36,8 @@ class CollectivePort {
   [[nodiscard]] Status launch(kernel::Direct& call, uint32_t blocks, uint32_t threads);
   /// What holds for all calls: areas, rank, size and patience; before the first ring().
   void settle(const kernel::Collective& home);
-  /// Starts a small call by the copier, when it is awake. False: launch it.
-  [[nodiscard]] bool ring(const kernel::Regular& call, uint32_t epoch);
+  /// Starts a small call by so many blocks of the copier, when it is awake. False: launch it.
+  [[nodiscard]] bool ring(const kernel::Regular& call, uint32_t epoch, uint32_t blocks);
   /// After launching what ring() refused: the next ones may be for the copier.
   void wake_copier();
   enum class Outcome : uint8_t { running, complete, late, untouched };

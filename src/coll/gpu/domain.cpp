@@ -223,7 +223,7 @@ Status Domain::begin(Plan& plan) {
   launches_ = 0;
   std::copy(ground_.areas.begin(), ground_.areas.end(), plan.collective.areas);
   Status begun = plan.aside ? put_aside(plan) : Status();
-  if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_))) begun = launch();
+  if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_, plan.bells))) begun = launch();
   if (!begun.ok()) give_up();
   return begun;
 }

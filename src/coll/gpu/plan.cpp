@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "coll/hints.hpp"
+#include "device/kernel/copy.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -35,9 +36,9 @@ config::Size message_packets_max{
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
-    "coll.device_bell_max", 16 << 10, 0, 64 << 10,
+    "coll.device_bell_max", 64 << 10, 0, 256 << 10,
     "device buffers: bytes of a vector or block up to which the copier does it when it is awake, "
-    "if the blocks of all ranks are not above 64 KiB"};
+    "if it travels in packets, and not in parts"};
 config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
@@ -46,7 +47,7 @@ config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
                          "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
                          "many threads"};
 
-constexpr uint64_t kBellBytes = 64 << 10;  // of all ranks, that one block does well
+constexpr uint64_t kAlone = 16 << 10;      // of all ranks, that one block of a copier does well
 constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
 constexpr size_t kPacketBlocks = 32;       // that packets gain by
 constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
@@ -399,14 +400,19 @@ bool rings(const Call& call, uint64_t largest) {
   // A root's own block of scatter in place lies in a buffer that is not to be written.
   const bool writes_input = call.in_place && call.what == scatter;
   return shape_of(call) && !writes_input && largest <= value_for(call, bell_max) &&
-         largest * static_cast<uint64_t>(call.size) <= kBellBytes && !goes_in_parts(call, largest);
+         !goes_in_parts(call, largest);
+}
+
+/// Blocks of a copier.
+uint32_t bells(const Call& call, uint64_t largest) {
+  return largest * static_cast<uint64_t>(call.size) <= kAlone ? 1 : device::kernel::Copier::kBlocks;
 }
 
 }  // namespace
 
 bool pays(const Call& call, uint64_t largest) {
   if (call.what == Collective::bcast)  // between two ranks it is one message, whose sender does not wait
-    return call.size > 2 || rings(call, largest);
+    return call.size > 2 || (rings(call, largest) && bells(call, largest) == 1);
   return call.op != nullptr || largest <= value_for(call, moved_max);
 }
 
@@ -429,7 +435,10 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
     plan.aside = plan.collective.recv[0];
   }
   // Some ranks may ring and others launch, so both go by packets.
-  if (plan.wire == Wire::packets && rings(call, largest)) plan.small = regular_form(call, *shape_of(call));
+  if (plan.wire == Wire::packets && rings(call, largest)) {
+    plan.small = regular_form(call, *shape_of(call));
+    plan.bells = bells(call, largest);
+  }
   return plan;
 }
 

@@ -53,6 +53,7 @@ struct Plan {
   device::Wire wire = device::Wire::packets;
   uint32_t blocks = 1, threads = 0;
   std::optional<device::kernel::Regular> small;  ///< the same call for a copier, when it is small enough
+  uint32_t bells = 1;                            ///< blocks of the copier for it
   std::optional<device::kernel::Direct> direct;  ///< in buffers of all ranks, instead of areas
   std::optional<device::kernel::Collective::Message> aside;  ///< its place, when that has to wait
   device::Memory memory;                                     ///< of an operand

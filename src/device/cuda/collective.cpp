@@ -139,7 +139,7 @@ void CollectivePort::settle(const kernel::Collective& home) {
   kept.status = ports.status_address(number_);
 }
 
-bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch) {
+bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch, uint32_t blocks) {
   cuda::State& state = as_state(state_);
   const kernel::CallWord word{number_, state.ports.version(number_), call.shape, call.root, call.reduction};
   const uint32_t words[8] = {static_cast<uint32_t>(call.out),
@@ -147,10 +147,10 @@ bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch) {
                              static_cast<uint32_t>(call.in),
                              static_cast<uint32_t>(call.in >> 32),
                              static_cast<uint32_t>(call.bytes),
-                             1,
+                             blocks,
                              word.packed(),
                              epoch};
-  rung_ = state.copier.ring_call(words, call.bytes * state.ports.home(number_).size);
+  rung_ = state.copier.ring_call(words);
   if (rung_ == 0) return false;
   expected_ = kernel::Collective::outcome(epoch, 0, false);
   check_at_ = 0;

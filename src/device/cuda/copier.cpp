@@ -135,10 +135,10 @@ bool Copier::takes(std::span<const kernel::Item> items) const {
 }
 
 /// Keeps account of how close together small copies come.
-void Copier::pace(size_t count, size_t bytes) {
+void Copier::pace(uint32_t blocks) {
   const uint64_t time = monotonic_ns(), gap = time - last_;
   last_ = time;
-  blocks_ = std::max(blocks_, blocks_for(count, bytes));
+  blocks_ = std::max(blocks_, blocks);
   if (gap > setting_close) {
     streak_ = 0;
     gap_ = 0;
@@ -149,9 +149,9 @@ void Copier::pace(size_t count, size_t bytes) {
 }
 
 /// The slot of the next command, when the copier is awake and has blocks enough; null: not now.
-Copier::Slot* Copier::claim(size_t count, size_t bytes, uint32_t blocks) {
+Copier::Slot* Copier::claim(uint32_t blocks) {
   if (state_ == nullptr || disturbs_others()) return nullptr;
-  pace(count, bytes);
+  pace(blocks);
   if (ended_) return nullptr;
   const kernel::Status at = status();
   if (at.gone == generation_) end_of_life(at);
@@ -173,7 +173,7 @@ uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
   const size_t count = items.size(), bytes = bytes_of(items);
   const std::lock_guard lock(mutex_);
   const uint32_t blocks = blocks_for(count, bytes);
-  Slot* slot = claim(count, bytes, blocks);
+  Slot* slot = claim(blocks);
   if (slot == nullptr) return 0;
   std::copy_n(items.data(), count, slot->items);
   slot->count = static_cast<uint32_t>(count);
@@ -193,10 +193,10 @@ uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
   return slot->number;
 }
 
-uint32_t Copier::ring_call(const uint32_t (&words)[8], size_t bytes) {
+uint32_t Copier::ring_call(const uint32_t (&words)[8]) {
   const std::lock_guard lock(mutex_);
   if (!ended_ && !takes_calls_) return 0;
-  const Slot* slot = claim(1, bytes, 1);
+  const Slot* slot = claim(words[kernel::Command::blocks]);
   if (slot == nullptr) return 0;
   write(slot->number, words);
   return slot->number;

@@ -32,9 +32,9 @@ class Copier {
   /// Hands copies over as one command when the copier is awake. Returns its number; 0: not now, use a copy
   /// engine. `readable`: the sources are host memory, a few bytes of which travel with the command.
   [[nodiscard]] uint32_t ring(std::span<const kernel::Item> items, bool readable);
-  /// Hands over a collective in a command's words (kernel/collective.hpp), `bytes` in all. Returns its
-  /// number; 0: not now, launch a kernel.
-  [[nodiscard]] uint32_t ring_call(const uint32_t (&words)[8], size_t bytes);
+  /// Hands over a collective in a command's words (kernel/collective.hpp). Returns its number; 0: not now,
+  /// launch a kernel.
+  [[nodiscard]] uint32_t ring_call(const uint32_t (&words)[8]);
   /// To be called after a copy engine or a kernel got what was refused: starts a life when copies come close
   /// together.
   void consider_start();
@@ -62,10 +62,10 @@ class Copier {
   };
   [[nodiscard]] kernel::Status status() const;
   [[nodiscard]] bool disturbs_others() const;
-  void pace(size_t count, size_t bytes);
+  void pace(uint32_t blocks);
   void end_of_life(const kernel::Status& now);
   void start();
-  [[nodiscard]] Slot* claim(size_t count, size_t bytes, uint32_t blocks);
+  [[nodiscard]] Slot* claim(uint32_t blocks);
   void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
   void write(uint32_t number, const uint32_t (&words)[8]);
 

@@ -34,8 +34,9 @@ __device__ inline void end_call(const Collective& c, uint32_t epoch, bool late) 
                : "memory");
 }
 
-/// A call, by one block.
-__device__ inline void serve_call(uint64_t homes, const uint32_t* words, Home& home) {
+/// One block's part of a call; true: it has waited too long.
+__device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& home, uint32_t block,
+                                  uint32_t blocks) {
   const CallWord word = CallWord::unpacked(words[6]);
   find_home(homes, word, home, threadIdx.x, blockDim.x);
   __syncthreads();
@@ -46,8 +47,7 @@ __device__ inline void serve_call(uint64_t homes, const uint32_t* words, Home& h
     home.call.reduction = word.reduction;
   }
   __syncthreads();
-  const bool late = __syncthreads_or(!run_messages(home.call, 0, 1));
-  if (threadIdx.x == 0) end_call(home.call, words[7], late);
+  return __syncthreads_or(!run_messages(home.call, block, blocks));
 }
 
 /// Whether a command is a call of which every message is one granule at most.
@@ -57,7 +57,7 @@ __device__ __forceinline__ bool is_granule_call(const uint32_t* words) {
 
 /// Such a call, by one warp: thread i has the first half of what goes to and comes from rank i, thread 16 + i
 /// the second.
-__device__ inline void serve_granule(uint64_t homes, const uint32_t* words, Home& home) {
+__device__ __noinline__ inline void serve_granule(uint64_t homes, const uint32_t* words, Home& home) {
   static_assert(Collective::kRanks == 16);
   const uint32_t lane = threadIdx.x & 31, peer = lane & 15, half = lane >> 4, epoch = words[7];
   const CallWord word = CallWord::unpacked(words[6]);

@@ -122,9 +122,24 @@ __device__ void store_inline(const Shared& shared) {
         static_cast<unsigned char>(shared.src() >> 8 * threadIdx.x);
 }
 
-/// A block's part of a command that `blocks` share.
-__device__ void serve(Shared& shared, uint32_t blocks) {
-  if (shared.words[Command::items] == Command::kInline)
+__device__ __forceinline__ bool is_call(const Shared& shared) {
+  return (shared.words[Command::items] & CallWord::kCall) != 0;
+}
+
+/// What this thread's block has written is there: in another GPU's memory, or a call's output in this one's.
+__device__ __forceinline__ void fence(const Shared& shared) {
+  if (is_call(shared))
+    __threadfence();
+  else
+    __threadfence_system();
+}
+
+/// A block's part of a command that `blocks` share. True: a call that has waited too long.
+__device__ bool serve(const Copier& copier, Shared& shared, uint32_t blocks) {
+  bool late = false;
+  if (is_call(shared))
+    late = serve_call(copier.homes, shared.words, shared.home, blockIdx.x, blocks);
+  else if (shared.words[Command::items] == Command::kInline)
     store_inline(shared);
   else if (shared.words[Command::items] != 0)
     copy_items(shared, blocks);
@@ -132,13 +147,17 @@ __device__ void serve(Shared& shared, uint32_t blocks) {
     copy<true>(shared.dst(), shared.src(), shared.words[Command::bytes],
                blockIdx.x * blockDim.x + threadIdx.x, blocks * blockDim.x);
   __syncthreads();
+  return late;
 }
 
 /// A block other than the first: its part of what is relayed, until it is told to leave.
 __device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& shared) {
   const uint32_t lane = threadIdx.x & 31;
   uint32_t last = tag(copier.generation, copier.first - 1);
-  if (threadIdx.x == 0) atomicAdd(&memory.present, 1);
+  if (threadIdx.x == 0) {
+    shared.home.owner = 0;
+    atomicAdd(&memory.present, 1);
+  }
   for (;;) {
     if (threadIdx.x < 32) {
       for (;;) {
@@ -158,13 +177,25 @@ __device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& sha
       __syncthreads();
       continue;
     }
-    serve(shared, blocks);
+    const bool late = serve(copier, shared, blocks);
     if (threadIdx.x == 0) {
-      __threadfence_system();
+      if (late) *static_cast<volatile uint32_t*>(&memory.late) = 1;
+      fence(shared);
       atomicAdd(&memory.arrived, 1);
     }
   }
   if (threadIdx.x == 0) atomicSub(&memory.present, 1);
+}
+
+/// One thread: waits for the other blocks of a command; whether one of them was late.
+__device__ bool gather(Copier::Memory& memory, uint32_t others) {
+  while (*static_cast<volatile uint32_t*>(&memory.arrived) != others) {
+  }
+  *static_cast<volatile uint32_t*>(&memory.arrived) = 0;
+  __threadfence();
+  const bool late = *static_cast<volatile uint32_t*>(&memory.late) != 0;
+  if (late) *static_cast<volatile uint32_t*>(&memory.late) = 0;
+  return late;
 }
 
 /// The first block: takes commands, shares the large ones, says when they are done.
@@ -203,19 +234,13 @@ __device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& share
     __syncthreads();
     if (shared.leave) break;
     const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    if ((shared.words[Command::items] & CallWord::kCall) != 0) {
-      serve_call(copier.homes, shared.words, shared.home);
-      __syncthreads();
-    } else {
-      serve(shared, blocks);
-    }
+    bool late = serve(copier, shared, blocks);
     if (threadIdx.x == 0) {
-      if (blocks > 1) {
-        while (*static_cast<volatile uint32_t*>(&memory.arrived) != blocks - 1) {
-        }
-        *static_cast<volatile uint32_t*>(&memory.arrived) = 0;
-      }
-      __threadfence_system();
+      if (blocks > 1) late = gather(memory, blocks - 1) || late;
+      if (is_call(shared))
+        end_call(shared.home.call, shared.words[Command::epoch], late);
+      else
+        __threadfence_system();
       publish(copier.status, next, before, copier.generation);
     }
   }

@@ -39,7 +39,7 @@ struct alignas(64) Command {
   /// blocks: how many share it; 0: leave. items: 0 for one copy from src to dst; else src is an array of so
   /// many Items in pinned host memory, each to be copied, `bytes` the longest's size; or kInline: the data
   /// themselves, at most kInlineBytes of them, are in the words of src; or a CallWord of
-  /// kernel/collective.hpp, whose epoch is in `epoch`: a collective, by the first block alone.
+  /// kernel/collective.hpp, whose epoch is in `epoch`: a collective.
   enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
   static constexpr uint32_t kInline = 1u << 30, kInlineBytes = 8;
   struct Pair {
@@ -68,6 +68,7 @@ struct Copier {
     Command relay;  ///< from the first block to the others: its command; sequence = tag(generation, command)
     uint32_t present;  ///< blocks other than the first that are running
     uint32_t arrived;  ///< blocks other than the first that have finished their part of a command
+    uint32_t late;     ///< one of them has waited too long in a call
   };
 };
 
