@@ -115,17 +115,35 @@ class Block {
     return piece_of_part(c_, d, round, blockIdx.x, gridDim.x);
   }
 
-  __device__ void send(uint32_t round) {
-    for (uint32_t d = 1; d < c_.size; ++d) {
-      const uint32_t to = after(d);
-      if (c_.form == Collective::two_shot) {
-        const Range r = range_of_part(to, round);
-        if (member(c_.sources, c_.rank))
-          move(slot(to, 0, round, c_.rank), c_.send[0].address + r.first, r.count);
-      } else {
-        const Range r = range(c_.send[to].bytes, round);
-        move(slot(to, 0, round, c_.rank), c_.send[to].address + r.first, r.count);
+  /// The pieces that go to others, or come from them, some at a time: `piece(rank)`.
+  template <class Of>
+  __device__ __forceinline__ void move_all(Of&& piece) {
+    constexpr uint32_t kTogether = 4;
+    for (uint32_t d = 1; d < c_.size; d += kTogether) {
+      Piece pieces[kTogether];
+#pragma unroll
+      for (uint32_t i = 0; i < kTogether; ++i)
+        pieces[i] = d + i < c_.size ? piece(after(d + i)) : Piece{0, 0, 0};
+      if (move(pieces)) continue;
+#pragma unroll 1
+      for (uint32_t i = d; i < c_.size && i < d + kTogether; ++i) {
+        const Piece odd = piece(after(i));
+        move(odd.dst, odd.src, odd.bytes);
       }
+    }
+  }
+
+  __device__ void send(uint32_t round) {
+    if (c_.form != Collective::two_shot) {
+      move_all([&](uint32_t to) {
+        const Range r = range(c_.send[to].bytes, round);
+        return Piece{slot(to, 0, round, c_.rank), c_.send[to].address + r.first, r.count};
+      });
+    } else if (member(c_.sources, c_.rank)) {
+      move_all([&](uint32_t to) {
+        const Range r = range_of_part(to, round);
+        return Piece{slot(to, 0, round, c_.rank), c_.send[0].address + r.first, r.count};
+      });
     }
     signal(0, round);
     if (c_.form != Collective::exchange) return;
@@ -135,11 +153,10 @@ class Block {
 
   __device__ void receive(uint32_t round) {
     if (c_.form == Collective::exchange) {
-      for (uint32_t d = 1; d < c_.size; ++d) {
-        const uint32_t from = after(d);
+      move_all([&](uint32_t from) {
         const Range r = range(c_.recv[from].bytes, round);
-        move(c_.recv[from].address + r.first, slot(c_.rank, 0, round, from), r.count);
-      }
+        return Piece{c_.recv[from].address + r.first, slot(c_.rank, 0, round, from), r.count};
+      });
       return;
     }
     if (c_.form == Collective::reduce) {
@@ -198,11 +215,10 @@ class Block {
 
   __device__ void collect(uint32_t round) {
     if (!member(c_.targets, c_.rank)) return;
-    for (uint32_t d = 1; d < c_.size; ++d) {
-      const uint32_t from = after(d);
+    move_all([&](uint32_t from) {
       const Range r = range_of_part(from, round);
-      move(c_.recv[0].address + r.first, slot(c_.rank, 1, round, from), r.count);
-    }
+      return Piece{c_.recv[0].address + r.first, slot(c_.rank, 1, round, from), r.count};
+    });
   }
 
   const Collective& c_;

@@ -75,4 +75,39 @@ __device__ inline void move(uint64_t dst, uint64_t src, uint64_t bytes) {
     store_granule(dst + 16 * whole, load_granule(src + 16 * whole, bytes % 16), bytes % 16);
 }
 
+/// One of several pieces to be moved; no bytes: none.
+struct Piece {
+  uint64_t dst, src, bytes;
+};
+
+/// All threads of the block copy some pieces side by side: their loads are under way together, since a thread
+/// has few granules of each and a load takes longer than the bytes. False: not all are granules.
+template <uint32_t kPieces>
+__device__ __forceinline__ bool move(const Piece (&pieces)[kPieces]) {
+  constexpr uint32_t kAhead = 2;
+  uint64_t offset = 0, longest = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    if (pieces[i].bytes == 0) continue;
+    offset |= pieces[i].dst | pieces[i].src | pieces[i].bytes;
+    longest = pieces[i].bytes > longest ? pieces[i].bytes : longest;
+  }
+  if ((offset & 15) != 0) return false;
+  const uint32_t step = 16 * blockDim.x;
+  for (uint64_t at = 16 * threadIdx.x; at < longest; at += kAhead * step) {
+    uint4 words[kAhead][kPieces];
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k)
+#pragma unroll
+      for (uint32_t i = 0; i < kPieces; ++i)
+        if (at + k * step < pieces[i].bytes) words[k][i] = load(pieces[i].src + at + k * step);
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k)
+#pragma unroll
+      for (uint32_t i = 0; i < kPieces; ++i)
+        if (at + k * step < pieces[i].bytes) store(pieces[i].dst + at + k * step, words[k][i]);
+  }
+  return true;
+}
+
 }  // namespace weft::device::kernel
