@@ -36,9 +36,9 @@ config::Size message_packets_max{
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
-    "coll.device_bell_max", 64 << 10, 0, 256 << 10,
+    "coll.device_bell_max", 64 << 10, 0, 2 << 20,
     "device buffers: bytes of a vector or block up to which the copier does it when it is awake, "
-    "if it travels in packets, and not in parts"};
+    "if it travels in packets"};
 config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
@@ -90,12 +90,12 @@ bool uses_recv(const Call& call) {
 
 using Shape = device::kernel::Regular::Shape;
 
-std::optional<Shape> shape_of(const Call& call) {
+std::optional<Shape> shape_of(const Call& call, bool parts = false) {
   switch (call.what) {
     case allreduce:
-      return Shape::allreduce;
+      return parts ? Shape::allreduce_parts : Shape::allreduce;
     case Collective::reduce:
-      return Shape::reduce;
+      return parts ? Shape::reduce_parts : Shape::reduce;
     case reduce_scatter_block:
       return Shape::reduce_scatter;
     case scan:
@@ -103,7 +103,7 @@ std::optional<Shape> shape_of(const Call& call) {
     case exscan:
       return Shape::exscan;
     case bcast:
-      return Shape::bcast;
+      return parts ? Shape::bcast_parts : Shape::bcast;
     case allgather:
       return Shape::allgather;
     case alltoall:
@@ -194,9 +194,9 @@ void Irregular::between(int peer) {
   }
 }
 
-void make_messages(const Call& call, Collectives& collective) {
+void make_messages(const Call& call, Collectives& collective, bool parts) {
   const auto rank = static_cast<uint32_t>(call.rank);
-  if (const auto shape = shape_of(call)) {
+  if (const auto shape = shape_of(call, parts)) {
     const device::kernel::Regular all = regular_form(call, *shape);
     for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
   } else {
@@ -204,15 +204,6 @@ void make_messages(const Call& call, Collectives& collective) {
   }
   // In place, a rank's own block is where it belongs.
   if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
-}
-
-void two_shot(const Call& call, Collectives& collective) {
-  const uint32_t everyone = (1u << call.size) - 1, root = 1u << call.root;
-  collective.form = Collectives::two_shot;
-  collective.sources = call.what == bcast ? root : everyone;
-  collective.targets = call.what == Collective::reduce ? root : everyone;
-  collective.send[0] = message(call.what == bcast ? call.recv.whole() : call.send.whole());
-  if (uses_recv(call)) collective.recv[0] = message(call.recv.whole());
 }
 
 bool goes_in_parts(const Call& call, uint64_t largest) {
@@ -365,10 +356,7 @@ Collectives messages_of(const Call& call, bool parts) {
   Collectives collective{};
   collective.rank = static_cast<uint32_t>(call.rank);
   collective.size = static_cast<uint32_t>(call.size);
-  if (parts)
-    two_shot(call, collective);
-  else
-    make_messages(call, collective);
+  make_messages(call, collective, parts);
   if (call.op != nullptr) collective.reduction = kernel_reduction(call);
   return collective;
 }
@@ -399,8 +387,7 @@ namespace {
 bool rings(const Call& call, uint64_t largest) {
   // A root's own block of scatter in place lies in a buffer that is not to be written.
   const bool writes_input = call.in_place && call.what == scatter;
-  return shape_of(call) && !writes_input && largest <= value_for(call, bell_max) &&
-         !goes_in_parts(call, largest);
+  return shape_of(call) && !writes_input && largest <= value_for(call, bell_max);
 }
 
 /// Blocks of a copier.
@@ -436,7 +423,7 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   }
   // Some ranks may ring and others launch, so both go by packets.
   if (plan.wire == Wire::packets && rings(call, largest)) {
-    plan.small = regular_form(call, *shape_of(call));
+    plan.small = regular_form(call, *shape_of(call, parts));
     plan.bells = bells(call, largest);
   }
   return plan;

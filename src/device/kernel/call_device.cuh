@@ -34,6 +34,11 @@ __device__ inline void end_call(const Collective& c, uint32_t epoch, bool late) 
                : "memory");
 }
 
+/// Not inline: the copier's own registers are few.
+__device__ inline bool serve_parts(const Collective& c, uint32_t block, uint32_t blocks) {
+  return run_parts(c, block, blocks);
+}
+
 /// One block's part of a call; true: it has waited too long.
 __device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& home, uint32_t block,
                                   uint32_t blocks) {
@@ -47,7 +52,9 @@ __device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& h
     home.call.reduction = word.reduction;
   }
   __syncthreads();
-  return __syncthreads_or(!run_messages(home.call, block, blocks));
+  const bool parts = home.call.form == Collective::two_shot;
+  return __syncthreads_or(parts ? !serve_parts(home.call, block, blocks)
+                                : !run_messages(home.call, block, blocks));
 }
 
 /// Whether a command is a call of which every message is one granule at most.

@@ -80,7 +80,10 @@ struct Regular {
     allgather,
     alltoall,
     gather,
-    scatter
+    scatter,
+    allreduce_parts,  ///< these by two_shot
+    reduce_parts,
+    bcast_parts
   };
   Shape shape;
   uint32_t root;
@@ -92,7 +95,9 @@ struct Regular {
     Collective::Message send, recv;
   };
   [[nodiscard]] WEFT_HOST_DEVICE Collective::Form form() const {
-    return shape < bcast ? Collective::reduce : Collective::exchange;
+    return shape >= allreduce_parts ? Collective::two_shot
+           : shape < bcast          ? Collective::reduce
+                                    : Collective::exchange;
   }
   /// Of rank `rank`, to and from rank j.
   [[nodiscard]] WEFT_HOST_DEVICE Messages messages(uint32_t rank, uint32_t j) const {
@@ -120,8 +125,9 @@ struct Regular {
         return {to_root ? whole_in : none, rooted ? block_out : none};
       case scatter:
         return {rooted ? block_in : none, to_root ? whole_out : none};
+      default:
+        return j == 0 ? Messages{whole_in, whole_out} : Messages{none, none};
     }
-    return {none, none};
   }
   /// Those of c.rank.
   WEFT_HOST_DEVICE void messages(Collective& c, uint32_t j) const {
@@ -129,6 +135,10 @@ struct Regular {
     c.form = form();
     c.send[j] = both.send;
     c.recv[j] = both.recv;
+    if (j != 0 || c.form != Collective::two_shot) return;
+    const uint32_t everyone = (1u << c.size) - 1;
+    c.sources = shape == bcast_parts ? 1u << root : everyone;
+    c.targets = shape == reduce_parts ? 1u << root : everyone;
   }
 };
 
@@ -161,7 +171,7 @@ struct CallWord {
 /// A rank's scratch: packets of the first step, packets of the second, flags of blocks, data of blocks.
 struct Area {
   static constexpr uint64_t kFlags = uint64_t{128} << 10;
-  static constexpr uint64_t kCleared = uint64_t{4} << 20;        ///< zero before first use
+  static constexpr uint64_t kCleared = uint64_t{9} << 19;        ///< zero before first use
   static constexpr uint64_t kPackets = (kCleared - kFlags) / 2;  ///< bytes, of one step
   /// Bytes of data that a rank's packets may carry in one step.
   [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t packet_room(uint32_t size) {

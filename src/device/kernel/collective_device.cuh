@@ -378,7 +378,8 @@ __device__ inline bool take_parts(const Collective& c, uint32_t block, uint32_t 
                             c.epoch, waiter);
 }
 
-/// One block's part of a call that has no parts; true: done, false: it has waited too long.
+/// One block's part of a call without parts; true: done, false: it has waited too long. A block writes where
+/// only itself has read (buffers may be in place), so what it sends has to be read first.
 __device__ inline bool run_messages(const Collective& c, uint32_t block, uint32_t blocks) {
   if (c.launch == 0) {
     push_messages(c, block, blocks);
@@ -387,16 +388,18 @@ __device__ inline bool run_messages(const Collective& c, uint32_t block, uint32_
   return c.form == Collective::exchange ? take_messages(c, block, blocks) : reduce_messages(c, block, blocks);
 }
 
-/// The same of any call. A block writes where only itself has read (buffers may be in place), so what it
-/// sends has to be read first.
-__device__ inline bool run_packets(const Collective& c, uint32_t block, uint32_t blocks) {
-  if (c.form != Collective::two_shot) return run_messages(c, block, blocks);
+/// The same of a call in parts.
+__device__ inline bool run_parts(const Collective& c, uint32_t block, uint32_t blocks) {
   if (c.launch == 0) {
     push_parts(c, block, blocks);
     __syncthreads();
   }
   const bool given = reduce_part(c, block, blocks);
   return take_parts(c, block, blocks) && given;
+}
+
+__device__ inline bool run_packets(const Collective& c, uint32_t block, uint32_t blocks) {
+  return c.form == Collective::two_shot ? run_parts(c, block, blocks) : run_messages(c, block, blocks);
 }
 
 }  // namespace weft::device::kernel

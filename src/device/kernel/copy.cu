@@ -151,7 +151,7 @@ __device__ bool serve(const Copier& copier, Shared& shared, uint32_t blocks) {
 }
 
 /// A block other than the first: its part of what is relayed, until it is told to leave.
-__device__ void follow(const Copier& copier, Copier::Memory& memory, Shared& shared) {
+__device__ __noinline__ void follow(const Copier& copier, Copier::Memory& memory, Shared& shared) {
   const uint32_t lane = threadIdx.x & 31;
   uint32_t last = tag(copier.generation, copier.first - 1);
   if (threadIdx.x == 0) {
@@ -199,7 +199,7 @@ __device__ bool gather(Copier::Memory& memory, uint32_t others) {
 }
 
 /// The first block: takes commands, shares the large ones, says when they are done.
-__device__ void lead(const Copier& copier, Copier::Memory& memory, Shared& shared) {
+__device__ __noinline__ void lead(const Copier& copier, Copier::Memory& memory, Shared& shared) {
   const uint64_t born = nanoseconds();
   const uint32_t before = copier.generation - 1;
   uint32_t next = copier.first;
