@@ -134,7 +134,7 @@ Status run(const Call& call) {
   Status failed;
   const shared::Way way = shared::way_for(call, failed);
   if (way.provider != nullptr) return way.provider->run(call);
-  if (way.domain != nullptr) return way.domain->run(call, way.largest);
+  if (way.domain != nullptr) return way.domain->run(call, way.largest, way.awake);
   if (way.channel != nullptr) return shared::run(call, *way.channel);
   WEFT_TRY(std::move(failed));
   return run_schedule(call);

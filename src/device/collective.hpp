@@ -38,8 +38,12 @@ class CollectivePort {
   void settle(const kernel::Collective& home);
   /// Starts a small call by so many blocks of the copier, when it is awake. False: launch it.
   [[nodiscard]] bool ring(const kernel::Regular& call, uint32_t epoch, uint32_t blocks);
-  /// After launching what ring() refused: the next ones may be for the copier.
+  /// Instead of ring(), for a call that so many blocks of the copier would do if it were awake.
+  void want_copier(uint32_t blocks);
+  /// After launching such a call, or what ring() refused: the next ones may be for the copier.
   void wake_copier();
+  /// The copier is awake, with all its blocks.
+  [[nodiscard]] bool awake() const;
   enum class Outcome : uint8_t { running, complete, late, untouched };
   /// How the last start stands. `late`: it has waited too long for other ranks; launch it again with the next
   /// number. `untouched`: the copier left without it; launch it with number 0. An error when the GPU faulted.

@@ -144,7 +144,7 @@ bool Agenda::decide_next(Entry& entry) {
   Turn& turn = turns_.emplace_back();
   turn.key = number & ~kPersistentKey;
   turn.client = entry.client;
-  turn.own = domain_.plan(*entry.call, agreed->largest);
+  turn.own = domain_.plan(*entry.call, agreed->largest, false);
   turn.plan = &*turn.own;
   if (comm_.rank() == 0) unordered_.push_back(turn.key);
   return true;
@@ -320,7 +320,7 @@ Result<std::optional<Resolved>> Agenda::resolve(const Call& call) {
   resolved->place = static_cast<uint32_t>(std::countr_zero(agreed.places));
   places_ &= ~(1u << resolved->place);
   resolved->trivial = agreed.largest == 0;
-  resolved->plan = domain_.plan(call, agreed.largest);
+  resolved->plan = domain_.plan(call, agreed.largest, false);
   resolved->starts = own().posts[kRound + resolved->place].number.load(std::memory_order_relaxed);
   return resolved;
 }

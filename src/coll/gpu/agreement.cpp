@@ -48,6 +48,7 @@ Statement statement_of(const Call& call, Domain& domain, device::Memory& memory)
   if (own.side != Side::device && own.side != Side::nothing) return own;
   if (suits(call) && !regular(call)) own.amounts = amounts_of(call);
   if (own.side == Side::device) own.largest = largest_message(call, own.amounts);
+  own.awake = domain.awake() ? 1 : 0;
   return own;
 }
 
@@ -62,6 +63,7 @@ void Judge::hear(int rank, const std::byte* statement) {
              ((nothing && said.state == Domain::State::open) || said.side == Side::device);
   some_ = some_ || said.side == Side::device;
   idle_ = idle_ && said.busy == 0;
+  awake_ = awake_ && said.awake != 0;
   largest_ = std::max(largest_, said.largest);
   places_ &= said.places;
 }
@@ -99,6 +101,7 @@ Agreement Judge::verdict() const {
   result.largest = largest_;
   result.places = places_;
   result.idle = idle_;
+  result.awake = awake_;
   const bool free = idle_ || (later_ && domain_.state() == Domain::State::open);
   if (host_)
     result.way = Way::host;
@@ -116,7 +119,7 @@ Agreement agree(const Call& call, shared::Channel& channel, Domain& domain, cons
   const uint32_t step = channel.begin(1);
   std::memcpy(channel.claim(step, size), &own, size);
   channel.show(step, size);
-  domain.plan_ahead(call, besides.later || own.side != Side::device ? 0 : own.largest);
+  domain.plan_ahead(call, besides.later || own.side != Side::device ? 0 : own.largest, own.awake != 0);
   Judge judge(call, domain, besides.later);
   for (int rank = 0; rank < call.size; ++rank) judge.hear(rank, channel.await(rank, step).data);
   channel.met(step);

@@ -19,6 +19,7 @@ struct Statement {
   uint32_t places = 0;  ///< bits: free for persistent calls
   Side side = Side::nothing;
   Domain::State state = Domain::State::unknown;
+  uint8_t awake = 0;  ///< its copier can share the call among its blocks now
   Amounts amounts{};
 
   /// As much of it as is to be told.
@@ -38,6 +39,7 @@ struct Agreement {
   uint64_t largest = 0;    ///< bytes of the largest message of all ranks
   uint32_t places = 0;     ///< free on all ranks
   bool idle = false;       ///< no rank has calls under way
+  bool awake = false;      ///< the copiers of all ranks are
   device::Memory memory;   ///< of an operand of this rank
   int from = -1, to = -1;  ///< mismatch
   uint64_t sent = 0, awaited = 0;
@@ -61,7 +63,7 @@ class Judge {
   const Domain& domain_;
   const bool later_;
   std::array<const std::byte*, device::kernel::Collective::kRanks> said_{};
-  bool host_ = true, kernels_ = true, some_ = false, idle_ = true;
+  bool host_ = true, kernels_ = true, some_ = false, idle_ = true, awake_ = true;
   uint64_t largest_ = 0;
   uint32_t places_ = UINT32_MAX;
 };

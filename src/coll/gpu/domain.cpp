@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "coll/gpu/plan.hpp"
@@ -32,7 +33,8 @@ config::Size patience{
 config::Size epochs{"coll.device_epochs", 0xfffff000, 2, 0xfffff000,
                     "collectives on device buffers after which a communicator's scratch is cleared"};
 
-constexpr int kSpins = 2000;  // looks at a running kernel before anything else is progressed
+constexpr uint64_t kWakeAfter = 6'000;  // ns from a launch of pieces to that of a copier
+constexpr int kSpins = 2000;            // looks at a running kernel before anything else is progressed
 
 }  // namespace
 
@@ -223,9 +225,24 @@ Status Domain::begin(Plan& plan) {
   launches_ = 0;
   std::copy(ground_.areas.begin(), ground_.areas.end(), plan.collective.areas);
   Status begun = plan.aside ? put_aside(plan) : Status();
-  if (begun.ok() && !(plan.small && ground_.port.ring(*plan.small, epoch_, plan.bells))) begun = launch();
+  if (begun.ok() && !ring()) begun = launch();
   if (!begun.ok()) give_up();
   return begun;
+}
+
+/// By the copier, when it is awake.
+bool Domain::ring() {
+  const Plan& plan = *running_;
+  if (plan.small) return ground_.port.ring(*plan.small, epoch_, plan.bells);
+  if (plan.bells != 0) ground_.port.want_copier(plan.bells);
+  return false;
+}
+
+/// After a launch that the copier could have spared: the next call may be for it. Its life must not be over
+/// then, so it begins when a long call is about to end.
+void Domain::wake_copier() {
+  wake_at_ = 0;
+  ground_.port.wake_copier();
 }
 
 /// This rank's kernel cannot be started, or has failed. The others' kernels, which may need what it would
@@ -255,7 +272,10 @@ Status Domain::launch() {
     return ground_.port.launch(*running_->direct, running_->blocks, running_->threads);
   }
   WEFT_TRY(ground_.port.launch(collective, running_->wire, running_->blocks, running_->threads));
-  if (running_->small) ground_.port.wake_copier();
+  if (running_->small)
+    wake_copier();
+  else if (running_->bells != 0)
+    wake_at_ = monotonic_ns() + kWakeAfter;
   return {};
 }
 
@@ -308,6 +328,7 @@ Result<bool> Domain::look() {
   if (!outcome) return std::move(outcome).error();
   switch (*outcome) {
     case CollectivePort::Outcome::running:
+      if (wake_at_ != 0 && monotonic_ns() >= wake_at_) wake_copier();
       return false;
     case CollectivePort::Outcome::late:
       ++launches_;
@@ -315,6 +336,7 @@ Result<bool> Domain::look() {
     case CollectivePort::Outcome::untouched:
       break;
     case CollectivePort::Outcome::complete:
+      if (wake_at_ != 0) wake_copier();
       return finish();
   }
   Status launched = others_go_on();
@@ -323,10 +345,10 @@ Result<bool> Domain::look() {
   return false;
 }
 
-Plan Domain::plan(const Call& call, uint64_t largest) const {
+Plan Domain::plan(const Call& call, uint64_t largest, bool awake) const {
   return make_plan(call, largest,
                    {device::kernel::Area::packet_room(static_cast<uint32_t>(call.size)),
-                    ground_.area->memory.size - device::kernel::Area::kCleared});
+                    ground_.area->memory.size - device::kernel::Area::kCleared, awake});
 }
 
 bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel) {
@@ -335,14 +357,15 @@ bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel&
   return prepared_.has_value();
 }
 
-void Domain::plan_ahead(const Call& call, uint64_t largest) {
+void Domain::plan_ahead(const Call& call, uint64_t largest, bool awake) {
   ahead_largest_ = 0;
+  ahead_awake_ = awake;
   if (largest == 0 || state_ != State::open || wants_direct(call, largest)) return;
-  ahead_ = plan(call, largest);
+  ahead_ = plan(call, largest, awake);
   ahead_largest_ = largest;
 }
 
-Status Domain::run(const Call& call, uint64_t largest) {
+Status Domain::run(const Call& call, uint64_t largest, bool awake) {
   if (largest == 0) return {};
   if (prepared_) {
     Plan own = *std::exchange(prepared_, std::nullopt);
@@ -350,7 +373,7 @@ Status Domain::run(const Call& call, uint64_t largest) {
     direct_.release();
     return outcome;
   }
-  if (ahead_largest_ != largest) ahead_ = plan(call, largest);
+  if (ahead_largest_ != largest || ahead_awake_ != awake) ahead_ = plan(call, largest, awake);
   ahead_largest_ = 0;
   return run(ahead_);
 }

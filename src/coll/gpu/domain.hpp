@@ -42,18 +42,20 @@ class Domain {
   [[nodiscard]] bool reaches(const device::Memory& memory) const { return ground_.port.reaches(memory); }
   /// Collective, after all have arrived: whether run() may work in the buffers of all ranks.
   [[nodiscard]] bool prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel);
+  /// The copier can share calls among its blocks now.
+  [[nodiscard]] bool awake() const { return state_ == State::open && ground_.port.awake(); }
   /// While others have yet to arrive: plans a call whose largest message this rank expects to be so long; 0:
   /// none.
-  void plan_ahead(const Call& call, uint64_t largest);
-  /// Collective, after all have arrived: runs a call to its end.
-  [[nodiscard]] Status run(const Call& call, uint64_t largest);
+  void plan_ahead(const Call& call, uint64_t largest, bool awake);
+  /// Collective, after all have arrived: runs a call to its end. `awake`: all ranks are.
+  [[nodiscard]] Status run(const Call& call, uint64_t largest, bool awake);
   /// The same in two: begin(), then poll() until it says true. One call at a time; the plan stays where it
   /// is.
   [[nodiscard]] Status begin(Plan& plan);
   /// Before a rank says that it has arrived: allocations wait for running kernels.
   [[nodiscard]] Status reserve(const device::Memory& near, uint64_t bytes);
   /// For its calls.
-  [[nodiscard]] Plan plan(const Call& call, uint64_t largest) const;
+  [[nodiscard]] Plan plan(const Call& call, uint64_t largest, bool awake) const;
   [[nodiscard]] bool busy() const { return running_ != nullptr; }
   [[nodiscard]] Result<bool> poll();
 
@@ -85,7 +87,9 @@ class Domain {
   [[nodiscard]] Result<bool> look();
   [[nodiscard]] uint64_t own_patience() const;
   void settle();
+  [[nodiscard]] bool ring();
   [[nodiscard]] Status launch();
+  void wake_copier();
   void give_up();
   [[nodiscard]] Status others_go_on() const;
 
@@ -103,9 +107,11 @@ class Domain {
   shared::Channel* channel_ = nullptr;  // once opening has begun
   uint32_t calls_ = 0;                  // begun, as on all ranks
   Plan* running_ = nullptr;
-  Plan ahead_;                  // of a call that was planned ahead
+  Plan ahead_;  // of a call that was planned ahead
+  bool ahead_awake_ = false;
   uint64_t ahead_largest_ = 0;  // for such a length; 0: none was
   uint32_t launches_ = 0;       // of it
+  uint64_t wake_at_ = 0;        // when the copier is to be started for calls like it; 0: it is not
   device::Workspace aside_;     // where its output is first
   device::Ticket copy_;         // of that to its place
 };

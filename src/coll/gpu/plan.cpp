@@ -413,7 +413,8 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   const uint64_t most = value_for(call, vector ? packets_max : message_packets_max);
   const uint64_t sent = vector ? largest : largest * (size - 1);
   const uint64_t each = parts ? (largest + size - 1) / size + 16 : largest;
-  if (sent <= most && each <= room.packets)
+  const bool bell = rings(call, largest);
+  if ((sent <= most || (bell && room.awake)) && each <= room.packets)
     by_packets(plan, largest, size, parts, blocks);
   else
     by_blocks(plan, largest, size, parts, blocks, room.pieces);
@@ -422,10 +423,9 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
     plan.aside = plan.collective.recv[0];
   }
   // Some ranks may ring and others launch, so both go by packets.
-  if (plan.wire == Wire::packets && rings(call, largest)) {
-    plan.small = regular_form(call, *shape_of(call, parts));
-    plan.bells = bells(call, largest);
-  }
+  if (!bell || each > room.packets) return plan;
+  plan.bells = bells(call, largest);
+  if (plan.wire == Wire::packets) plan.small = regular_form(call, *shape_of(call, parts));
   return plan;
 }
 

@@ -53,14 +53,16 @@ struct Plan {
   device::Wire wire = device::Wire::packets;
   uint32_t blocks = 1, threads = 0;
   std::optional<device::kernel::Regular> small;  ///< the same call for a copier, when it is small enough
-  uint32_t bells = 1;                            ///< blocks of the copier for it
+  uint32_t bells = 0;                            ///< blocks of a copier that do such calls well; 0: none
   std::optional<device::kernel::Direct> direct;  ///< in buffers of all ranks, instead of areas
   std::optional<device::kernel::Collective::Message> aside;  ///< its place, when that has to wait
   device::Memory memory;                                     ///< of an operand
 };
-/// Where ranks push: bytes that one rank's packets may carry, and bytes for all pieces.
+/// Where ranks push: bytes that one rank's packets may carry, and bytes for all pieces. And whether the
+/// copiers of all ranks are awake: what they can do goes by packets then.
 struct Room {
   uint64_t packets, pieces;
+  bool awake = false;
 };
 /// Threads of each block, so that `blocks` blocks fit on a GPU at once.
 [[nodiscard]] uint32_t threads_for(uint32_t blocks);

@@ -118,7 +118,7 @@ Way way_among_gpus(const Call& call, bool here, State& state, Status& failed) {
   if (!provided && gpu::wants_direct(call, agreed.largest) &&
       !state.domain.prepare_direct(call, agreed.largest, state.channel) && !gpu::pays(call, agreed.largest))
     return {};
-  return {&state.channel, &state.domain, agreed.largest, provided ? &state.provider : nullptr};
+  return {&state.channel, &state.domain, agreed.largest, agreed.awake, provided ? &state.provider : nullptr};
 }
 
 bool off(const Call& call) { return enabled.index() != 0 || select::forced(call.what); }

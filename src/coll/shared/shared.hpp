@@ -20,6 +20,7 @@ struct Way {
   Channel* channel = nullptr;         ///< null: by messages
   gpu::Domain* domain = nullptr;      ///< by kernels; null: by the channel
   uint64_t largest = 0;               ///< for the domain
+  bool awake = false;                 ///< for the domain
   gpu::Provider* provider = nullptr;  ///< by NCCL instead
 };
 /// Equal on all ranks. Counts the calls; leases lanes once a communicator has made some, and opens its domain

@@ -157,6 +157,10 @@ bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch, uint32_t 
   return true;
 }
 
+void CollectivePort::want_copier(uint32_t blocks) { as_state(state_).copier.want(blocks); }
+
+bool CollectivePort::awake() const { return as_state(state_).copier.awake(); }
+
 void CollectivePort::wake_copier() {
   cuda::State& state = as_state(state_);
   const cuda::CurrentContext current(state.context);

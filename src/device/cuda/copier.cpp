@@ -202,6 +202,18 @@ uint32_t Copier::ring_call(const uint32_t (&words)[8]) {
   return slot->number;
 }
 
+void Copier::want(uint32_t blocks) {
+  const std::lock_guard lock(mutex_);
+  if (state_ != nullptr && !disturbs_others()) pace(blocks);
+}
+
+bool Copier::awake() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr || ended_ || !takes_calls_ || life_blocks_ == 1) return false;
+  const kernel::Status at = status();
+  return at.alive == generation_ && at.gone != generation_;
+}
+
 void Copier::write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items) {
   write(number, {static_cast<uint32_t>(item.dst), static_cast<uint32_t>(item.dst >> 32),
                  static_cast<uint32_t>(item.src), static_cast<uint32_t>(item.src >> 32),

@@ -35,6 +35,11 @@ class Copier {
   /// Hands over a collective in a command's words (kernel/collective.hpp). Returns its number; 0: not now,
   /// launch a kernel.
   [[nodiscard]] uint32_t ring_call(const uint32_t (&words)[8]);
+  /// Instead of ring_call(), for what so many blocks of it would do: keeps account of how close such calls
+  /// come.
+  void want(uint32_t blocks);
+  /// It takes calls now, with all its blocks.
+  [[nodiscard]] bool awake();
   /// To be called after a copy engine or a kernel got what was refused: starts a life when copies come close
   /// together.
   void consider_start();
