@@ -19,7 +19,7 @@ config::Size capacity{"coll.device_scratch", 320 << 20, 0, size_t{64} << 30,
                       "communicators together; allocated on first use"};
 config::Size data{
     "coll.device_area", 27 << 19, 2 << 20, size_t{1} << 30,
-    "bytes of it for the large messages of one communicator; 4 MiB more are for the small ones"};
+    "bytes of it for the large messages of one communicator; 4.5 MiB more are for the small ones"};
 config::Size large_data{"coll.device_area_large", 27 << 19, 2 << 20, size_t{1} << 30,
                         "the same once a communicator has had a call of coll.device_large, if it is more"};
 config::Size large{
