@@ -36,9 +36,9 @@ config::Size message_packets_max{
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
-    "coll.device_bell_max", 64 << 10, 0, 2 << 20,
-    "device buffers: bytes of a vector or block up to which the copier does it when it is awake, "
-    "if it travels in packets"};
+    "coll.device_bell_max", 128 << 10, 0, 2 << 20,
+    "device buffers: bytes from one rank to another up to which the copier does a call when it is awake, "
+    "where there is room for packets"};
 config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
@@ -387,7 +387,9 @@ namespace {
 bool rings(const Call& call, uint64_t largest) {
   // A root's own block of scatter in place lies in a buffer that is not to be written.
   const bool writes_input = call.in_place && call.what == scatter;
-  return shape_of(call) && !writes_input && largest <= value_for(call, bell_max);
+  const bool parts = goes_in_parts(call, largest);
+  const uint64_t each = parts ? largest / static_cast<uint64_t>(call.size) : largest;
+  return shape_of(call) && !writes_input && each <= value_for(call, bell_max);
 }
 
 /// Blocks of a copier.

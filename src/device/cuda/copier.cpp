@@ -24,7 +24,7 @@ config::Size setting_list("gpu.copier_list", size_t{32} << 10, 0, size_t{1} << 3
                           "Most bytes of a list of GPU copies that the copier takes");
 config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
-config::Size setting_life("gpu.copier_life", 300'000, 10'000, 10'000'000,
+config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
 
 config::Size setting_close("gpu.copier_close", 40'000, 1'000, 1'000'000'000,
