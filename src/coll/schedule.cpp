@@ -34,20 +34,12 @@ Schedule::Schedule(const Call& call, int tag, const Algorithm& algorithm)
   call_.tag = tag;
 }
 
-void Schedule::begin() {
+Status Schedule::begin() {
   round_ = phase_start_ = 0;
   over_ = false;
   const int tag = call_.tag;
   call_ = user_;
   call_.tag = tag;
-  Status prepared = call_.failed != nullptr ? Status(call_.failed->copy()) : prepare();
-  prepared_ = prepared.ok();
-  if (prepared_) return;
-  call_.scratch = inline_;
-  stage_.give_up(std::move(prepared));
-}
-
-Status Schedule::prepare() {
   const char* why_not = choose_gpu(call_);
   if (!call_.on_gpu) WEFT_TRY(mirror_.enter(call_, why_not));
   return take_scratch();
@@ -105,7 +97,7 @@ bool Schedule::advance() {
 Status Schedule::end() {
   Status outcome = stage_.take_outcome();
   workspace_ = device::Workspace();
-  Status left = prepared_ ? mirror_.leave(call_) : Status();
+  Status left = mirror_.leave(call_);
   return outcome.ok() ? std::move(left) : std::move(outcome);
 }
 
@@ -114,7 +106,7 @@ namespace {
 /// By messages among all ranks.
 Status run_schedule(const Call& call) {
   Schedule schedule(call, call.comm->next_collective_tag());
-  schedule.begin();
+  WEFT_TRY(schedule.begin());
   schedule.run();
   return schedule.end();
 }
@@ -230,7 +222,10 @@ Status Operation::start() {
 
 void Operation::go_by_messages() {
   busy_ = true;
-  schedule_.begin();
+  if (Status begun = schedule_.begin(); !begun.ok()) {
+    busy_ = false;
+    return finish(std::move(begun).error());
+  }
   const bool over = schedule_.advance();
   busy_ = false;
   if (over) {

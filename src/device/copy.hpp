@@ -32,6 +32,8 @@ class Ticket {
   }
   /// False once done() has said so, and for a ticket of a copy that was complete at submission.
   [[nodiscard]] bool pending() const { return where_ != nullptr; }
+  /// Whether a copy engine has it.
+  [[nodiscard]] bool by_engine() const { return pending() && by_ == By::engine; }
 
  private:
   friend struct TicketAccess;
@@ -73,9 +75,10 @@ struct Copy2D {
 [[nodiscard]] Result<Ticket> copy_async(void* dst, const Memory& dst_memory, const void* src,
                                         const Memory& src_memory, size_t n, Lane lane);
 /// Starts many copies with a single completion: all into allocations of one context, from memory of one kind.
-/// They run in no particular order, in as few submissions as possible.
+/// They run in no particular order, in as few submissions as possible. `beside`: copy engines are at work for
+/// the same link, which a kernel uses better together with them.
 [[nodiscard]] Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory& dst_memory,
-                                               const Memory& src_memory, Lane lane);
+                                               const Memory& src_memory, Lane lane, bool beside = false);
 /// Starts a strided copy. Errc::unsupported for a pitch that the hardware cannot do: use pieces then.
 [[nodiscard]] Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory,
                                            const Memory& src_memory, Lane lane);
@@ -90,6 +93,10 @@ struct Copy2D {
 
 /// Other processes of the job use this device too: no kernel of Weft stays resident on it.
 void note_shared(int device);
+
+/// While this process waits in MPI for GPU copies in the context of `memory`: what serves small ones there
+/// stays awake for those that follow.
+void keep_awake(const Memory& memory);
 
 /// Who may carry one copy of this size between places that a kernel reaches, by the settings: the copier
 /// while copies come close together, by so many blocks (0: never); a list kernel when several go out

@@ -20,6 +20,7 @@ config::Size credit{"p2p.credit", 1 << 20, 1 << 12, 1 << 30,
 constexpr size_t kPollLimit = 64;  // messages a round from one queue
 constexpr size_t kRowLimit = 2;    // while a row is posted: others wait for their receive where they are
 constexpr uint32_t kRoundsPerNetwork = 8;
+constexpr uint32_t kLooksPerKeep = 8;  // whether the copier has to be kept awake
 constexpr uint32_t kPostsPerLook = 8;  // while receives are posted: asking the GPU takes longer than posting
 constexpr size_t kStagedSends = 4;  // from device memory, streaming at a time: each holds two pinned chunks
 constexpr uint64_t kEntryCharge = 128;  // what an unexpected message costs beside its data
@@ -113,7 +114,16 @@ bool Engine::poll_network(bool moved) {
   return progressed;
 }
 
+// Between the small messages of a program that does nothing else, there may be windows of large ones.
+void Engine::keep_awake() {
+  if (++looks_ % kLooksPerKeep != 0) return;
+  const Transfer* active = witness_[0] != nullptr ? witness_[0] : witness_[1];
+  if (active != nullptr) device::keep_awake(active->memory);
+}
+
 bool Engine::poll() {
+  if (witness_[0] != nullptr || witness_[1] != nullptr) [[unlikely]]
+    keep_awake();
   if (!posting_ && row_.now != 0) [[unlikely]]
     row_ = {0, row_.now};
   if (!posting_ && put_row_.now != 0) [[unlikely]]
@@ -253,6 +263,8 @@ inline void Engine::end(Transfer& t) {
   t.scratch.reset();
   if (t.crossing) [[unlikely]]
     t.comm->instance.engine->uncross(t);
+  if (t.witness) [[unlikely]]
+    t.comm->instance.engine->dismiss(t);
 }
 
 void Engine::complete(Transfer& t) {
@@ -297,8 +309,10 @@ void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEn
 void Engine::send(Transfer& t) {
   if (t.peer == instance.self) return send_to_self(t);
   Peer& peer = peers_[t.peer];
-  if (device_side(t) && put(t, peer)) [[unlikely]]
-    return;
+  if (device_side(t)) [[unlikely]] {
+    keep_awake();
+    if (put(t, peer)) return;
+  }
   count_sent(peer, {t.context, t.comm->rank(), t.tag});
   if (device_side(t) && send_through_bar(t, peer)) [[unlikely]]
     return;

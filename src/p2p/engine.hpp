@@ -97,6 +97,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter();
   [[nodiscard]] transport::cuda_ipc::Importer& importer();
+  /// Of a transfer that ends: what its memory is, is not known any more.
+  void dismiss(Transfer& t);
   /// Tells the peers which exported allocations were freed, now and then.
   void look_for_freed();
 
@@ -175,6 +177,12 @@ class Engine final : public core::Poller, private transport::Receiver {
   void dispose(Message& message);
   void receive_stored(Transfer& t, match::Entry& entry);
   void look_while_posting();
+  void keep_awake();
+  /// The active send, or receive, whose memory was looked at last.
+  [[nodiscard]] Transfer*& witness_of(const Transfer& t) {
+    return witness_[t.kind == core::Request::Kind::receive];
+  }
+  void call_witness(Transfer& t);
   void eager_arrived(uint32_t source, const Header& header, const std::byte* message);
   void announcement_arrived(uint32_t source, const ReadyToSend& rts, size_t size);
   static uint64_t eager_limit(uint32_t to, Peer& peer);
@@ -415,7 +423,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   } put_row_;
   bool collecting_ = false;  // more may come at once: gets wait for submit_gets()
   std::deque<DeviceCopy> copies_;
-  std::deque<SentAt> sent_at_;                               // of the peers whose receives were looked at
+  Transfer* witness_[2] = {};   // the last active send and receive in memory that cuMemAlloc made
+  std::deque<SentAt> sent_at_;  // of the peers whose receives were looked at
   std::array<Transfer*, transport::shm::kReadies> shown_{};  // receives that their senders see, by place
   uint32_t showing_ = 0;                                     // bits of these places
   struct {
@@ -427,7 +436,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Fetch> fetches_;
   uint32_t following_ = 0;  // of them, that may wait for the sender's kernel
   bool posting_ = false;    // a receive is being posted: look at copies now and then only
-  uint32_t posts_ = 0;
+  uint32_t posts_ = 0, looks_ = 0;
   struct Row {  // receives into device memory, posted one after the other
     uint32_t now = 0, last = 0;
     static constexpr uint32_t kLeast = 8;  // that make a row

@@ -33,7 +33,9 @@ match::Key key_of(int source, int tag, core::ContextId context) {
                "process): check the device and CUDA_VISIBLE_DEVICES");
 }
 
-device::Memory kind_of(const void* first, uint64_t bytes) {
+/// What lies in the allocation of an active request needs no query: nobody may free it.
+device::Memory kind_of(const void* first, uint64_t bytes, const Transfer* witness) {
+  if (witness != nullptr && witness->memory.covers(first, 1)) return witness->memory;
   if (bytes <= kSmall && device::plainly_host(first)) return {};
   return device::classify(first);
 }
@@ -47,8 +49,9 @@ device::Memory kind_of(const void* first, uint64_t bytes) {
   t.contiguous = true;
 }
 
-/// Layout, size and memory kind. False: fault_of() says what is wrong.
-bool fill_in(Transfer& t, const Buffer& buffer) {
+/// Layout, size and memory kind. `witness`: an active request, where there is one. False: fault_of() says
+/// what is wrong.
+bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* witness = nullptr) {
   t.address = buffer.address;
   t.count = buffer.count;
   t.contiguous = buffer.type->contiguous();
@@ -59,7 +62,7 @@ bool fill_in(Transfer& t, const Buffer& buffer) {
   else if (!device::available() || t.bytes == 0) [[likely]]
     t.memory = {};
   else
-    t.memory = kind_of(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()), t.bytes);
+    t.memory = kind_of(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()), t.bytes, witness);
   if (t.memory.on_device() && !t.contiguous && t.bytes != 0) [[unlikely]]
     join_run(t, buffer);
   return bytes.has_value() && t.memory.fault == 0;
@@ -98,11 +101,11 @@ bool resolve(Transfer& t, const Buffer& buffer) {
 }
 
 /// Fills in what both directions share. False: the transfer is complete already.
-bool begin(Transfer& t, const Buffer& buffer, int rank, int tag) {
+bool begin(Transfer& t, const Buffer& buffer, int rank, int tag, const Transfer* witness = nullptr) {
   t.rank = rank;
   t.tag = tag;
   t.moved = t.remote = 0;
-  const bool good = fill_in(t, buffer);
+  const bool good = fill_in(t, buffer, witness);
   if (good && rank != kProcNull) [[likely]]
     return true;
   end_at_once(t, buffer, good);
@@ -136,7 +139,24 @@ void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Data
 }
 
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
-  if (begin(t, buffer, rank, tag)) go(t);
+  Engine& engine = *t.comm->instance.engine;
+  if (!begin(t, buffer, rank, tag, engine.witness_of(t))) return;
+  if (t.memory.legacy_ipc) [[unlikely]]
+    engine.call_witness(t);
+  go(t);
+}
+
+// The latest of those that are active stays longest.
+void Engine::call_witness(Transfer& t) {
+  Transfer*& witness = witness_of(t);
+  if (witness != nullptr) witness->witness = false;
+  witness = &t;
+  t.witness = true;
+}
+
+void Engine::dismiss(Transfer& t) {
+  witness_of(t) = nullptr;
+  t.witness = false;
 }
 
 void Engine::start_resolved(Transfer& t) {

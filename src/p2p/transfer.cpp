@@ -13,7 +13,10 @@ Slab<Transfer>& Transfer::slab() {
   return slab;
 }
 
-Transfer::~Transfer() = default;
+Transfer::~Transfer() {
+  if (witness) [[unlikely]]
+    comm->instance.engine->dismiss(*this);
+}
 
 void Transfer::hold(core::Communicator& communicator, const datatype::Datatype& datatype) {
   if (!owned) {

@@ -87,6 +87,7 @@ class Transfer : public core::Request, public match::Node {
   State state = State::idle;
   SendMode mode = SendMode::standard;
   bool owned = false;           ///< lives in slab(); holds references to its communicator and type
+  bool witness = false;         ///< what its buffer is tells what others beside it are (Engine::start)
   uint8_t shown = 0;            ///< receive: 1 + its place among those that their senders see (put.cpp)
   bool contiguous = false;      ///< the data are `bytes` bytes at `address`
   core::ContextId context = 0;  ///< what it is matched in

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "../reference/draw.hpp"
+#include "base/clock.hpp"
 #include "cuda_test_support.hpp"
 #include "device/pinned.hpp"
 
@@ -129,6 +130,23 @@ TEST_F(CopierTest, FewBytesFromStagingMemory) {
   if (cuda().emulated() && std::getenv("WEFT_GPU_COPIER") != nullptr) {
     EXPECT_GT(device::copier_counters(dst).served, 0u);
   }
+}
+
+/// Who waits in MPI keeps a life by commands that copy nothing.
+TEST_F(CopierTest, StaysForThoseWhoWait) {
+  if (!cuda().emulated() || std::getenv("TEST_COPIER_STAYS") == nullptr)
+    GTEST_SKIP() << "nobody counts commands here, or lives are short";
+  constexpr int kAttempts = 1000;  // lives end, and this process may be put aside, at any time
+  const Buffer from(Kind::device, 64), to(Kind::device, 64);
+  const Memory dst = to.memory(), src = from.memory();
+  unsigned long empty = 0;
+  for (int i = 0; i < kAttempts && empty == 0; ++i) {
+    for (int k = 0; k < 8; ++k) ASSERT_OK(device::copy(to.data(), dst, from.data(), src, 64));
+    const unsigned long before = cuda().copier_commands();
+    for (const uint64_t until = monotonic_ns() + 100'000; monotonic_ns() < until;) device::keep_awake(dst);
+    empty = cuda().copier_commands() - before;
+  }
+  EXPECT_GT(empty, 0u);
 }
 
 }  // namespace

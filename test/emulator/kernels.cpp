@@ -173,6 +173,7 @@ class Copier : public Kernel {
   /// The data of the command itself.
   [[nodiscard]] bool store(const uint32_t* words) const {
     const uint32_t bytes = words[contract::Command::bytes];
+    if (bytes == 0) return true;
     char* to = reach_from(context_, address(words, contract::Command::dst_low), bytes);
     if (to == nullptr || bytes > contract::Command::kInlineBytes) return false;
     std::memcpy(to, words + contract::Command::src_low, bytes);

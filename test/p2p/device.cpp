@@ -164,6 +164,35 @@ void window() {
   expect(in.read() == pattern(n * kWindow, left, 4), "window");
 }
 
+// What a buffer is, is asked once for all requests of its allocation that are active together, and anew when
+// none is.
+void witnesses() {
+  constexpr int kWindow = 40;
+  const int device = rank % weft::test::cuda().devices;
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  const size_t n = 3000;
+  const auto asked = [] {
+    const auto& cuda = weft::test::cuda();
+    return cuda.calls != nullptr ? cuda.calls("cuPointerGetAttributes") : 0;
+  };
+  Buffer out(Kind::device, n * kWindow, device), in(Kind::device, n * kWindow, device);
+  out.write(pattern(n * kWindow, rank, 5));
+  for (int round = 0; round < 2; ++round) {
+    std::vector<MPI_Request> requests(kWindow);
+    const unsigned long before = asked();
+    for (size_t i = 0; i < kWindow; ++i)
+      MPI_Irecv(in.data() + i * n, n, MPI_BYTE, left, static_cast<int>(i), MPI_COMM_WORLD, &requests[i]);
+    const unsigned long after = asked();
+    expect(!weft::test::cuda().emulated() || after == before + 1,
+           "asked " + std::to_string(after - before) + " times what memory it is");
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (size_t i = 0; i < kWindow; ++i)
+      MPI_Send(out.data() + i * n, n, MPI_BYTE, right, static_cast<int>(i), MPI_COMM_WORLD);
+    MPI_Waitall(kWindow, requests.data(), MPI_STATUSES_IGNORE);
+    expect(in.read() == pattern(n * kWindow, left, 5), "receives of one allocation");
+  }
+}
+
 void collectives() {
   const int device = rank % weft::test::cuda().devices;
   constexpr size_t kWords = 5000;
@@ -208,6 +237,7 @@ int main(int argc, char** argv) {
   rows();
   reuse();
   window();
+  witnesses();
   collectives();
   return weft::test::finish(failures);
 }

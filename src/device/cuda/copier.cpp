@@ -27,7 +27,12 @@ config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
 config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
 
-config::Size setting_close("gpu.copier_close", 40'000, 1'000, 1'000'000'000,
+config::Choice setting_keep(
+    "gpu.copier_keep", 1, {"off", "on"},
+    "While a process waits in MPI with nonblocking operations on GPU memory, the copier "
+    "stays for the small ones that follow");
+
+config::Size setting_close("gpu.copier_close", 100'000, 1'000, 1'000'000'000,
                            "Nanoseconds between small GPU copies that are close together");
 
 config::Size setting_first(
@@ -38,6 +43,7 @@ log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us lon
 
 constexpr uint32_t kLastFirst = 0xffff'0000;  // of a life's first commands: none lasts so long that they wrap
 constexpr uint32_t kStart = 4;                // so many of them start the copier
+constexpr uint64_t kAsleep = 20'000;          // ns between looks whether one that is not awake must be kept
 constexpr uint32_t kUseful = 4;               // commands in a life that was worth it
 constexpr uint64_t kBackOff = 1'000'000;      // ns asleep after two lives that were not; doubles
 constexpr uint64_t kLongestBackOff = 128'000'000;
@@ -134,7 +140,7 @@ bool Copier::takes(std::span<const kernel::Item> items) const {
   return count == 1 ? bytes <= setting_max : count <= kernel::Copier::kItems && bytes <= setting_list;
 }
 
-/// Keeps account of how close together small copies come.
+/// Keeps account of how close together small copies come, and of the blocks that they would use.
 void Copier::pace(uint32_t blocks) {
   const uint64_t time = monotonic_ns(), gap = time - last_;
   last_ = time;
@@ -148,25 +154,59 @@ void Copier::pace(uint32_t blocks) {
   ++streak_;
 }
 
-/// The slot of the next command, when the copier is awake and has blocks enough; null: not now.
-Copier::Slot* Copier::claim(uint32_t blocks) {
-  if (state_ == nullptr || disturbs_others()) return nullptr;
-  pace(blocks);
-  if (ended_) return nullptr;
+/// Whether a life takes commands now.
+bool Copier::takes_commands() {
+  if (ended_) return false;
   const kernel::Status at = status();
   if (at.gone == generation_) end_of_life(at);
-  if (ended_ || at.alive != generation_) return nullptr;
-  if (life_blocks_ == 1 && blocks > 2) return nullptr;
+  return !ended_ && at.alive == generation_;
+}
+
+/// The slot of the next command of a life that is awake; null: the ring is full.
+Copier::Slot* Copier::next_slot() {
   Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
   // A command that a life left untouched keeps its slot until its ticket has been told: by the next life's
   // word it looks done.
-  if (slot.busy && (slot.untouched || !reached(at.done, slot.number))) return nullptr;
+  if (slot.busy && (slot.untouched || !reached(status().done, slot.number))) return nullptr;
   slot.number = ++submitted_;
   slot.count = 0;
-  slot.untouched = false;
+  slot.untouched = slot.kept = false;
   slot.busy = true;
-  ++counters_.rung;
   return &slot;
+}
+
+/// The slot of a command for so many blocks, when the copier is awake and has blocks enough; null: not now.
+Copier::Slot* Copier::claim(uint32_t blocks) {
+  if (state_ == nullptr || disturbs_others()) return nullptr;
+  pace(blocks);
+  if (!takes_commands() || (life_blocks_ == 1 && blocks > 2)) return nullptr;
+  Slot* const slot = next_slot();
+  if (slot == nullptr) return nullptr;
+  fed(last_);
+  ++counters_.rung;
+  return slot;
+}
+
+/// It has a command. Of what it waits for the next one, a quarter is left for the way of an empty one; what
+/// comes as close as before is not met by any.
+void Copier::fed(uint64_t time) {
+  keep_at_ = time + 3 * linger_ / 4;
+  next_keep_.store(keep_at_, std::memory_order_relaxed);
+}
+
+void Copier::keep() {
+  if (!setting_keep.is("on")) return;
+  const std::lock_guard lock(mutex_);
+  const uint64_t time = monotonic_ns();
+  if (state_ == nullptr || !takes_commands())
+    return next_keep_.store(time + kAsleep, std::memory_order_relaxed);
+  if (time < keep_at_) return;
+  Slot* const slot = next_slot();
+  if (slot == nullptr) return;
+  fed(time);
+  slot->kept = true;
+  ++kept_;
+  write(slot->number, {}, 1, kernel::Command::kInline);
 }
 
 uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
@@ -255,11 +295,12 @@ void Copier::end_of_life(const kernel::Status& at) {
   if (ended_ || at.gone != generation_) return;
   ended_ = true;
   for (Slot& slot : slots_) {
+    if (slot.kept) slot.busy = false;
     if (!slot.busy || slot.untouched || reached(at.done, slot.number)) continue;
     slot.untouched = true;
     ++counters_.untouched;
   }
-  if (at.done - before_life_ >= kUseful) {
+  if (at.done - before_life_ >= kUseful + kept_) {
     idle_lives_ = 0;
     back_off_ = 0;
   } else if (++idle_lives_ >= 2) {
@@ -280,6 +321,7 @@ void Copier::start() {
   life_blocks_ = blocks_ == 1 ? 1 : kernel::Copier::kBlocks;
   blocks_ = 1;
   before_life_ = submitted_;
+  kept_ = 0;
   kernel::Copier arguments{};
   arguments.ring = ring_address_;
   arguments.status = status_address_;
@@ -287,8 +329,9 @@ void Copier::start() {
   arguments.homes = state_->ports.homes_address();
   arguments.first = submitted_ + 1;
   arguments.generation = generation_;
-  arguments.linger =
+  linger_ =
       static_cast<uint32_t>(std::min<uint64_t>(setting_linger, std::max<uint64_t>(5'000, 3 * gap_ / 2)));
+  arguments.linger = linger_;
   arguments.life = static_cast<uint32_t>(setting_life);
   void* parameters[] = {&arguments};
   const RelaxedCapture relaxed;
@@ -301,6 +344,7 @@ void Copier::start() {
     return;
   }
   ended_ = false;
+  fed(last_);
   takes_calls_ = arguments.homes != 0;
   ++counters_.lives;
 }

@@ -40,6 +40,10 @@ class Copier {
   void want(uint32_t blocks);
   /// It takes calls now, with all its blocks.
   [[nodiscard]] bool awake();
+  /// While this process waits in MPI: a life that would soon leave for want of work stays.
+  void keep();
+  /// ns of the monotonic clock: before that no copier of this process needs keep().
+  [[nodiscard]] static uint64_t next_keep() { return next_keep_.load(std::memory_order_relaxed); }
   /// To be called after a copy engine or a kernel got what was refused: starts a life when copies come close
   /// together.
   void consider_start();
@@ -64,15 +68,19 @@ class Copier {
     uint32_t number = 0;     ///< the last command in it
     bool busy = false;       ///< its ticket has not been told
     bool untouched = false;  ///< its life ended without serving it
+    bool kept = false;       ///< an empty command, for which nobody has a ticket
   };
   [[nodiscard]] kernel::Status status() const;
   [[nodiscard]] bool disturbs_others() const;
   void pace(uint32_t blocks);
   void end_of_life(const kernel::Status& now);
   void start();
+  [[nodiscard]] bool takes_commands();
+  [[nodiscard]] Slot* next_slot();
   [[nodiscard]] Slot* claim(uint32_t blocks);
   void write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items);
   void write(uint32_t number, const uint32_t (&words)[8]);
+  void fed(uint64_t time);
 
   std::mutex mutex_;  // for what follows, but generation_
   State* state_ = nullptr;
@@ -85,12 +93,16 @@ class Copier {
   std::atomic<uint16_t> generation_{0};  ///< of the last life started; changed under the mutex
   bool ended_ = true;                    ///< its end was seen and accounted for
   uint32_t life_blocks_ = 1;
+  uint32_t linger_ = 0;       ///< ns, of this life
+  uint64_t keep_at_ = 0;      ///< then it needs a command, or leaves soon
+  uint32_t kept_ = 0;         ///< its empty commands
   bool takes_calls_ = false;  ///< this life knows where homes are
   // Pace of the copies, and what the lives so far were good for.
   uint64_t last_ = 0, gap_ = 0, asleep_until_ = 0, back_off_ = 0;
   uint32_t streak_ = 0, before_life_ = 0, idle_lives_ = 0;
   uint32_t blocks_ = 1;  ///< that copies since the last life began would have used, at most
   Counters counters_;
+  static inline std::atomic<uint64_t> next_keep_{0};
 };
 
 }  // namespace weft::device::cuda

@@ -288,12 +288,12 @@ Result<bool> kernel_done(Ticket& ticket) {
 }
 
 /// By a kernel, if one is for it and takes it now; else an empty ticket.
-Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, const Memory& from,
-                      bool for_copier) {
+Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, const Memory& from, bool for_copier,
+                      bool beside) {
   if (for_copier)
     if (const uint32_t number = state.copier.ring(items, from.staging))
       return TicketAccess::make(TicketAccess::By::copier, state, number);
-  if (state.lists.takes(items))
+  if (state.lists.takes(items, beside))
     if (const uint32_t number = state.lists.launch(items))
       return TicketAccess::make(TicketAccess::By::list, state, number);
   return {};
@@ -331,7 +331,7 @@ Result<Ticket> copy_async(void* dst, const Memory& dst_memory, const void* src, 
 }
 
 Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory& dst_memory,
-                                 const Memory& src_memory, Lane lane) {
+                                 const Memory& src_memory, Lane lane, bool beside) {
   if (cpu_copies(dst_memory, src_memory)) {
     for (size_t i = 0; i < count; ++i)
       if (pieces[i].size != 0) std::memcpy(pieces[i].dst, pieces[i].src, pieces[i].size);
@@ -351,7 +351,7 @@ Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory
       !parts.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
   const bool for_copier = reached && state.copier.takes(part);
   if (reached) {
-    Ticket taken = give_to_kernel(state, part, src_memory, for_copier);
+    Ticket taken = give_to_kernel(state, part, src_memory, for_copier, beside);
     if (for_copier && TicketAccess::by(taken) == TicketAccess::By::list) start_copier(state);
     if (taken.pending()) return taken;
   }
@@ -464,6 +464,11 @@ Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& 
   auto ticket = copy_async(dst, dst_memory, src, src_memory, n, Lane::aux);
   if (!ticket) return std::move(ticket).error();
   return wait(*ticket);
+}
+
+void keep_awake(const Memory& memory) {
+  if (memory.context == nullptr || monotonic_ns() < cuda::Copier::next_keep()) return;
+  if (auto state = cuda::state_of(memory)) (*state)->copier.keep();
 }
 
 Carriers carriers_of(size_t bytes) { return {cuda::Copier::suits(bytes), cuda::Lists::suits(bytes)}; }

@@ -28,6 +28,9 @@ log::SlowPath starved{"gpu.list_starved", "copy engines did what a kernel would 
 
 constexpr size_t kLeastChunk = size_t{8} << 10, kMostChunk = size_t{32} << 10;  // bytes
 
+config::Size setting_beside("gpu.list_beside", size_t{2} << 20, 0, size_t{1} << 30,
+                            "The same while copy engines work on others: both together use NVLink better");
+
 bool fits(size_t bytes) { return bytes <= setting_max; }
 
 /// Chunks that keep all blocks busy, but not smaller than what a block copies at a time.
@@ -53,9 +56,11 @@ void Lists::close() {
 
 bool Lists::suits(size_t bytes) { return setting_max != 0 && fits(bytes) && launches_return(); }
 
-bool Lists::takes(std::span<const kernel::Item> items) const {
+bool Lists::takes(std::span<const kernel::Item> items, bool beside) const {
+  const uint64_t most = beside ? std::max<uint64_t>(setting_max, setting_beside) : uint64_t{setting_max};
   return state_ != nullptr && items.size() >= setting_min && items.size() <= kernel::List::kMax &&
-         std::all_of(items.begin(), items.end(), [](const kernel::Item& item) { return fits(item.bytes); });
+         std::all_of(items.begin(), items.end(),
+                     [=](const kernel::Item& item) { return item.bytes <= most; });
 }
 
 uint32_t Lists::launch(std::span<const kernel::Item> items) {

@@ -25,8 +25,8 @@ class Lists {
 
   /// Whether copies of this size are, when there are several.
   [[nodiscard]] static bool suits(size_t bytes);
-  /// Whether copies like these are for a list.
-  [[nodiscard]] bool takes(std::span<const kernel::Item> items) const;
+  /// Whether copies like these are for a list; `beside` copy engines that are at work, larger ones are.
+  [[nodiscard]] bool takes(std::span<const kernel::Item> items, bool beside = false) const;
   /// Launches the copies; its number. 0: not now, use the copy engines.
   [[nodiscard]] uint32_t launch(std::span<const kernel::Item> items);
   /// Where a launch stands. `untouched`: it was taken back; give `items(number)` to the copy engines.

@@ -38,8 +38,8 @@ static_assert(sizeof(List) <= 4096);
 struct alignas(64) Command {
   /// blocks: how many share it; 0: leave. items: 0 for one copy from src to dst; else src is an array of so
   /// many Items in pinned host memory, each to be copied, `bytes` the longest's size; or kInline: the data
-  /// themselves, at most kInlineBytes of them, are in the words of src; or a CallWord of
-  /// kernel/collective.hpp, whose epoch is in `epoch`: a collective.
+  /// themselves, at most kInlineBytes of them (none: it does nothing), are in the words of src; or a CallWord
+  /// of kernel/collective.hpp, whose epoch is in `epoch`: a collective.
   enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
   static constexpr uint32_t kInline = 1u << 30, kInlineBytes = 8;
   struct Pair {

@@ -33,11 +33,11 @@ constexpr size_t kPolled = 4;                          // copies looked at in on
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
 
 config::Size setting_submissions(
-    "gpu.submissions", 2, 1, 64,
+    "gpu.submissions", 3, 1, 64,
     "Lists of GPU copies under way at a time; what is matched meanwhile goes out "
     "together");
 config::Size setting_hold(
-    "gpu.hold", 32, 1, kBatch,
+    "gpu.hold", 48, 1, kBatch,
     "While a program posts receives in a row as long as its last one, so many copies are "
     "collected before they go out; 1: none waits");
 config::Size setting_hold_max("gpu.hold_max", size_t{64} << 10, 0, size_t{1} << 30,
@@ -313,7 +313,9 @@ void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
                     : device::Piece{ours, get.theirs, get.receiver->expected};
   }
   const device::Memory &theirs = gets[0].mapping->memory(), &ours = gets[0].receiver->memory;
-  auto ticket = device::copy_pieces_async(pieces, count, out ? theirs : ours, out ? ours : theirs, lane);
+  const bool beside = !copies_.empty() && copies_.back().ticket.by_engine();
+  auto ticket =
+      device::copy_pieces_async(pieces, count, out ? theirs : ours, out ? ours : theirs, lane, beside);
   if (!ticket) {  // what the driver refuses as a list it may take one by one
     for (size_t i = 0; i < count; ++i) submit_get(gets[i], lane);
     return;
