@@ -111,6 +111,9 @@ struct Call {
   size_t scratch_bytes = 0;
   bool on_gpu = false;  ///< a reduction whose operands and scratch are memory of one GPU, computed by kernels
   device::Memory gpu;   ///< that GPU's: the scratch, else an operand
+  /// Not null: this rank cannot take part, and says why. It goes through all steps with empty messages and
+  /// touches no operand, so that nobody waits for it, and who depends on it sees an error.
+  const Error* failed = nullptr;
 
   [[nodiscard]] bool inter() const { return comm != nullptr && comm->inter(); }
   [[nodiscard]] bool reduction() const { return op != nullptr; }

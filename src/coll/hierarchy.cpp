@@ -121,10 +121,10 @@ Status Hierarchy::run(const Call& call) {
 
 Status Hierarchy::barrier() {
   const Call nothing;
-  Outcome outcome;
-  outcome.note(coll::run(on(nothing, Collective::barrier, *local_, 0)));
-  if (leads()) outcome.note(coll::run(on(nothing, Collective::barrier, *across_, 0)));
-  outcome.note(coll::run(on(nothing, Collective::barrier, *local_, 0)));
+  Outcome outcome(nothing);
+  outcome.run(on(nothing, Collective::barrier, *local_, 0));
+  if (leads()) outcome.run(on(nothing, Collective::barrier, *across_, 0));
+  outcome.run(on(nothing, Collective::barrier, *local_, 0));
   return outcome.take();
 }
 
@@ -135,14 +135,16 @@ Status Hierarchy::bcast_stream(const Call& call) {
   stream.recv.type = packed(nullptr, 0).type;
   stream.recv.count = static_cast<int64_t>(call.bytes);
   Like room;
-  Outcome outcome;
+  Outcome outcome(call);
   if (!packed_already) {
-    WEFT_TRY(room.make(stream.recv));
+    outcome.note(room.make(stream.recv));
     stream.recv = room.operand();
-    if (call.rank == call.root) outcome.note(local_copy(stream.recv.whole(), call.recv.whole()));
+    if (call.rank == call.root && outcome.error() == nullptr)
+      outcome.note(local_copy(stream.recv.whole(), call.recv.whole()));
   }
+  stream.failed = outcome.error();
   outcome.note(by_rails(call) ? bcast_by_rails(stream) : bcast(stream));
-  if (!packed_already && call.rank != call.root)
+  if (!packed_already && call.rank != call.root && outcome.error() == nullptr)
     outcome.note(local_copy(call.recv.whole(), stream.recv.whole()));
   return outcome.take();
 }
@@ -154,28 +156,28 @@ Status Hierarchy::bcast(const Call& call) {
   const auto element = static_cast<uint64_t>(call.recv.type->size());
   const Pieces pieces(call.recv.count, static_cast<int64_t>(element), piece_bytes(call));
   UnderWay messages(comm_.instance);
-  Outcome outcome;
+  Outcome outcome(call);
   const auto inside = [&](int64_t i, int root) {
     Call part = on(call, Collective::bcast, *local_, root);
     narrow(part, pieces.first(i), pieces.size(i), element);
-    return coll::run(part);
+    outcome.run(part);
   };
   const auto between = [&](int64_t i) {
     Call part = on(call, Collective::bcast, *across_, home);
     narrow(part, pieces.first(i), pieces.size(i), element);
-    return messages.start(part);
+    outcome.start(messages, part);
   };
-  if (leads() && !at_home) outcome.note(between(0));
+  if (leads() && !at_home) between(0);
   for (int64_t i = 0; i < pieces.number(); ++i) {
     if (at_home) {
-      outcome.note(inside(i, place));
+      inside(i, place);
       outcome.note(messages.wait());
-      if (leads()) outcome.note(between(i));
+      if (leads()) between(i);
       continue;
     }
     outcome.note(messages.wait());
-    if (leads() && i + 1 < pieces.number()) outcome.note(between(i + 1));
-    outcome.note(inside(i, 0));
+    if (leads() && i + 1 < pieces.number()) between(i + 1);
+    inside(i, 0);
   }
   outcome.note(messages.wait());
   return outcome.take();
@@ -187,29 +189,29 @@ Status Hierarchy::allreduce(const Call& call) {
   const auto element = static_cast<uint64_t>(call.recv.type->size());
   const Pieces pieces(call.recv.count, static_cast<int64_t>(element), piece_bytes(call));
   UnderWay messages(comm_.instance);
-  Outcome outcome;
+  Outcome outcome(call);
   const auto part_of = [&](Collective what, core::Communicator& comm, int64_t i) {
     Call part = on(call, what, comm, 0);
     narrow(part, pieces.first(i), pieces.size(i), element);
     return part;
   };
-  const auto gather = [&](int64_t i) -> Status {
+  const auto gather = [&](int64_t i) {
     Call part = part_of(Collective::reduce, *local_, i);
     part.in_place = call.in_place && leads();
     if (!leads()) only_sends(part);
-    return coll::run(part);
+    outcome.run(part);
   };
-  const auto exchange = [&](int64_t i) -> Status {
+  const auto exchange = [&](int64_t i) {
     Call part = part_of(Collective::allreduce, *across_, i);
     part.in_place = true;
     part.send = part.recv;
-    return messages.start(part);
+    outcome.start(messages, part);
   };
   for (int64_t i = 0; i <= pieces.number(); ++i) {
-    if (i < pieces.number()) outcome.note(gather(i));
+    if (i < pieces.number()) gather(i);
     outcome.note(messages.wait());
-    if (leads() && i < pieces.number()) outcome.note(exchange(i));
-    if (i > 0) outcome.note(coll::run(part_of(Collective::bcast, *local_, i - 1)));
+    if (leads() && i < pieces.number()) exchange(i);
+    if (i > 0) outcome.run(part_of(Collective::bcast, *local_, i - 1));
   }
   return outcome.take();
 }
@@ -219,31 +221,32 @@ Status Hierarchy::reduce(const Call& call) {
   const int home = hosts_.host_of(call.root), place = hosts_.place_of(call.root);
   const bool rooted = call.rank == call.root, at_home = hosts_.host_of(comm_.rank()) == home;
   Like room;
-  Outcome outcome;
+  Outcome outcome(call);
   Call inside = on(call, Collective::reduce, *local_, 0);
   narrow(inside, 0, call.send.count, static_cast<uint64_t>(call.send.type->size()));
   inside.in_place = rooted && leads() && call.in_place;
   if (leads() && !rooted) {
-    WEFT_TRY(room.make(call.send));  // or the result would have no place
+    outcome.note(room.make(call.send));
     inside.recv = room.operand();
   }
   if (!leads()) only_sends(inside);
-  outcome.note(coll::run(inside));
+  outcome.run(inside);
   if (leads()) {
     Call between = on(inside, Collective::reduce, *across_, home);
     narrow(between, 0, call.send.count, static_cast<uint64_t>(call.send.type->size()));
     between.send = inside.recv;
     between.in_place = at_home;
     if (!at_home) only_sends(between);
-    outcome.note(coll::run(between));
+    outcome.run(between);
   }
   if (!at_home || place == 0) return outcome.take();
   Call last = on(call, Collective::bcast, *local_, place);
   const int tag = local_->next_collective_tag();
   if (!rooted && !leads()) return outcome.take();
   if (leads()) last.send = inside.recv;
+  last.failed = outcome.error();
   Schedule schedule(last, tag, relay);
-  outcome.note(schedule.begin());
+  schedule.begin();
   schedule.run();
   outcome.note(schedule.end());
   return outcome.take();
@@ -257,7 +260,7 @@ Status Hierarchy::allgather(const Call& call) {
     return advance(call.recv.address, rank * call.recv.count * extent);
   };
   Call inside = on(call, Collective::gather, *local_, 0);
-  Outcome outcome;
+  Outcome outcome(call);
   inside.bytes = call.bytes;
   inside.recv.address = block_at(hosts_.leaders[self]);
   inside.recv.blocks = local_->size();
@@ -266,7 +269,7 @@ Status Hierarchy::allgather(const Call& call) {
     inside.send = call.recv;
     inside.send.address = block_at(comm_.rank());
   }
-  outcome.note(coll::run(inside));
+  outcome.run(inside);
   if (leads()) {
     std::vector<int64_t> counts, places;
     for (int host = 0; host < hosts_.count(); ++host) {
@@ -279,11 +282,11 @@ Status Hierarchy::allgather(const Call& call) {
     between.recv.displacements = {places.data(), true};
     between.recv.blocks = static_cast<int>(counts.size());
     between.bytes = call.bytes * static_cast<uint64_t>(comm_.size());
-    outcome.note(coll::run(between));
+    outcome.run(between);
   }
   Call last = on(call, Collective::bcast, *local_, 0);
   narrow(last, 0, call.recv.count * comm_.size(), static_cast<uint64_t>(call.recv.type->size()));
-  outcome.note(coll::run(last));
+  outcome.run(last);
   return outcome.take();
 }
 

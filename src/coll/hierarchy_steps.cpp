@@ -26,6 +26,7 @@ Call on(const Call& whole, Collective what, core::Communicator& comm, int root) 
   call.root = root;
   call.send = whole.send;
   call.recv = whole.recv;
+  call.failed = whole.failed;
   if (what == Collective::reduce || what == Collective::allreduce || what == Collective::reduce_scatter)
     call.op = whole.op;
   return call;
@@ -39,6 +40,16 @@ void narrow(Call& call, int64_t first, int64_t n, uint64_t element) {
   }
   call.results = n;
   call.bytes = static_cast<uint64_t>(n) * element;
+}
+
+void Outcome::run(Call step) {
+  step.failed = error();
+  note(coll::run(step));
+}
+
+void Outcome::start(UnderWay& messages, Call step) {
+  step.failed = error();
+  note(messages.start(step));
 }
 
 Status UnderWay::start(const Call& call) {

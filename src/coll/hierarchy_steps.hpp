@@ -50,9 +50,17 @@ class UnderWay {
   core::Request* request_ = nullptr;
 };
 
-/// The first error of a call's steps. All are made whatever happened: others wait for them.
+/// The first error of a call's steps. All are made whatever happened, since others wait for them; but once
+/// one has failed, those after it move nothing, and who depends on them sees that.
 class Outcome {
  public:
+  explicit Outcome(const Call& call) {
+    if (call.failed != nullptr) note(call.failed->copy());
+  }
+  void run(Call step);
+  void start(UnderWay& messages, Call step);
+  /// Null: none yet.
+  [[nodiscard]] const Error* error() const { return first_.ok() ? nullptr : &first_.error(); }
   void note(Status status) {
     if (!status.ok() && first_.ok()) first_ = std::move(status);
   }
@@ -66,6 +74,7 @@ class Outcome {
 class Like {
  public:
   [[nodiscard]] Status make(const Operand& operand);
+  /// Without room: the operand that it was to be like, for steps that touch nothing.
   [[nodiscard]] const Operand& operand() const { return operand_; }
 
  private:

@@ -73,9 +73,9 @@ Status Hierarchy::allreduce_by_rails(const Call& call) {
   Operand largest = call.recv;
   largest.count = std::min(pieces.each, call.recv.count) / parts + 1;
   Like rooms[2];
-  for (Like& room : rooms) WEFT_TRY(room.make(largest));
   UnderWay messages(comm_.instance);
-  Outcome outcome;
+  Outcome outcome(call);
+  for (Like& room : rooms) outcome.note(room.make(largest));
   const auto part_of = [&](int64_t i) {
     shares.divide(pieces.size(i));
     Operand part = rooms[i % 2].operand();
@@ -88,7 +88,7 @@ Status Hierarchy::allreduce_by_rails(const Call& call) {
     inside.recv = part_of(i);
     shares.describe(inside.recv);
     inside.results = inside.recv.count;
-    return coll::run(inside);
+    outcome.run(inside);
   };
   const auto exchange = [&](int64_t i) {
     Call across = on(call, Collective::allreduce, *across_, 0);
@@ -96,20 +96,20 @@ Status Hierarchy::allreduce_by_rails(const Call& call) {
     across.in_place = true;
     across.results = across.recv.count;
     across.bytes = static_cast<uint64_t>(across.recv.count) * element;
-    return messages.start(across);
+    outcome.start(messages, across);
   };
   const auto gather = [&](int64_t i) {
     Call inside = on(call, Collective::allgatherv, *local_, 0);
     narrow(inside, pieces.first(i), pieces.size(i), element);
     inside.send = part_of(i);
     shares.describe(inside.recv);
-    return coll::run(inside);
+    outcome.run(inside);
   };
   for (int64_t i = 0; i <= pieces.number(); ++i) {
-    if (i < pieces.number()) outcome.note(scatter(i));
+    if (i < pieces.number()) scatter(i);
     outcome.note(messages.wait());
-    if (i < pieces.number()) outcome.note(exchange(i));
-    if (i > 0) outcome.note(gather(i - 1));
+    if (i < pieces.number()) exchange(i);
+    if (i > 0) gather(i - 1);
   }
   return outcome.take();
 }
@@ -125,7 +125,7 @@ Status Hierarchy::bcast_by_rails(const Call& call) {
                       piece_bytes(call) * static_cast<uint64_t>(parts));
   Shares shares(parts);
   UnderWay messages(comm_.instance);
-  Outcome outcome;
+  Outcome outcome(call);
   const auto inside = [&](Collective what, int64_t i) {
     Call part = on(call, what, *local_, place);
     narrow(part, pieces.first(i), pieces.size(i), element);
@@ -136,26 +136,26 @@ Status Hierarchy::bcast_by_rails(const Call& call) {
     Call part = on(call, Collective::bcast, *across_, home);
     shares.divide(pieces.size(i));
     narrow(part, pieces.first(i) + shares.place(own), shares.count(own), element);
-    return messages.start(part);
+    outcome.start(messages, part);
   };
-  const auto spread = [&](int64_t i) { return coll::run(inside(Collective::bcast, i)); };
+  const auto spread = [&](int64_t i) { outcome.run(inside(Collective::bcast, i)); };
   const auto gather = [&](int64_t i) {
     Call part = inside(Collective::allgatherv, i);
     part.in_place = true;
     shares.describe(part.recv);
-    return coll::run(part);
+    outcome.run(part);
   };
-  if (!at_home) outcome.note(exchange(0));
+  if (!at_home) exchange(0);
   for (int64_t i = 0; i < pieces.number(); ++i) {
     if (at_home) {
-      outcome.note(spread(i));
+      spread(i);
       outcome.note(messages.wait());
-      outcome.note(exchange(i));
+      exchange(i);
       continue;
     }
     outcome.note(messages.wait());
-    if (i + 1 < pieces.number()) outcome.note(exchange(i + 1));
-    outcome.note(gather(i));
+    if (i + 1 < pieces.number()) exchange(i + 1);
+    gather(i);
   }
   outcome.note(messages.wait());
   return outcome.take();
@@ -170,7 +170,7 @@ Status Hierarchy::allgather_by_rails(const Call& call) {
   const auto block_at = [&](int64_t rank) {
     return advance(call.recv.address, rank * call.recv.count * call.recv.type->extent());
   };
-  Outcome outcome;
+  Outcome outcome(call);
   Call across = on(call, Collective::allgatherv, *across_, 0);
   across.in_place = call.in_place;
   across.recv.address = block_at(local_->rank());
@@ -178,14 +178,14 @@ Status Hierarchy::allgather_by_rails(const Call& call) {
   across.recv.displacements = {places.data(), true};
   across.recv.blocks = count;
   across.bytes = call.bytes * static_cast<uint64_t>(count);
-  outcome.note(coll::run(across));
+  outcome.run(across);
   for (int host = 0; host < count; ++host) {
     Call inside = on(call, Collective::allgather, *local_, 0);
     inside.in_place = true;
     inside.recv.address = block_at(int64_t{host} * ranks);
     inside.recv.blocks = ranks;
     inside.bytes = call.bytes;
-    outcome.note(coll::run(inside));
+    outcome.run(inside);
   }
   return outcome.take();
 }

@@ -34,12 +34,20 @@ Schedule::Schedule(const Call& call, int tag, const Algorithm& algorithm)
   call_.tag = tag;
 }
 
-Status Schedule::begin() {
+void Schedule::begin() {
   round_ = phase_start_ = 0;
   over_ = false;
   const int tag = call_.tag;
   call_ = user_;
   call_.tag = tag;
+  Status prepared = call_.failed != nullptr ? Status(call_.failed->copy()) : prepare();
+  prepared_ = prepared.ok();
+  if (prepared_) return;
+  call_.scratch = inline_;
+  stage_.give_up(std::move(prepared));
+}
+
+Status Schedule::prepare() {
   const char* why_not = choose_gpu(call_);
   if (!call_.on_gpu) WEFT_TRY(mirror_.enter(call_, why_not));
   return take_scratch();
@@ -97,7 +105,7 @@ bool Schedule::advance() {
 Status Schedule::end() {
   Status outcome = stage_.take_outcome();
   workspace_ = device::Workspace();
-  Status left = mirror_.leave(call_);
+  Status left = prepared_ ? mirror_.leave(call_) : Status();
   return outcome.ok() ? std::move(left) : std::move(outcome);
 }
 
@@ -106,7 +114,7 @@ namespace {
 /// By messages among all ranks.
 Status run_schedule(const Call& call) {
   Schedule schedule(call, call.comm->next_collective_tag());
-  WEFT_TRY(schedule.begin());
+  schedule.begin();
   schedule.run();
   return schedule.end();
 }
@@ -222,10 +230,7 @@ Status Operation::start() {
 
 void Operation::go_by_messages() {
   busy_ = true;
-  if (Status begun = schedule_.begin(); !begun.ok()) {
-    busy_ = false;
-    return finish(std::move(begun).error());
-  }
+  schedule_.begin();
   const bool over = schedule_.advance();
   busy_ = false;
   if (over) {

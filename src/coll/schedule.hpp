@@ -42,7 +42,8 @@ class Schedule {
   Schedule(const Call& call, int tag, const Algorithm& algorithm);
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
-  [[nodiscard]] Status begin();
+  /// What the steps need. Without it, or where the call has failed before, they move nothing.
+  void begin();
   /// Runs to the end.
   void run();
   /// Runs as far as possible without waiting; true at the end.
@@ -57,12 +58,13 @@ class Schedule {
   Call call_;         // with the addresses that the steps use
   const Call& user_;  // as the application gave it; the owner keeps it
   Round make_round();
+  [[nodiscard]] Status prepare();
   [[nodiscard]] Status take_scratch();
   [[nodiscard]] Status leave_gpu(const Error& why);
   const Algorithm* algorithm_;
   int round_ = 0;
   int phase_start_ = 0;
-  bool over_ = false;
+  bool over_ = false, prepared_ = false;
   HostMirror mirror_;
   device::Workspace workspace_;
   std::unique_ptr<std::byte[]> heap_;

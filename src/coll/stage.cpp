@@ -12,6 +12,10 @@
 
 namespace weft::coll {
 
+namespace {
+p2p::Buffer nothing() { return packed(nullptr, 0); }
+}  // namespace
+
 p2p::Transfer* Stage::slot(int i) { return std::launder(reinterpret_cast<p2p::Transfer*>(storage_[i])); }
 
 p2p::Transfer* Stage::add(core::Request::Kind kind) {
@@ -38,18 +42,19 @@ bool Stage::settled() {
 void Stage::send(const p2p::Buffer& buffer, int dest) {
   settle();
   // What came in was wrong: those that wait for what follows from it get nothing, and see that.
-  const p2p::Buffer data = outcome_.ok() ? buffer : packed(nullptr, 0);
+  const p2p::Buffer data = outcome_.ok() ? buffer : nothing();
   p2p::post_send(*add(core::Request::Kind::send), data, peers_.of(dest), call_.tag, *comm_,
                  p2p::SendMode::standard, core::Channel::collective);
 }
 
 void Stage::receive(const p2p::Buffer& buffer, int source) {
   settle();
-  p2p::post_receive(*add(core::Request::Kind::receive), buffer, peers_.of(source), call_.tag, *comm_,
-                    core::Channel::collective);
+  p2p::post_receive(*add(core::Request::Kind::receive), given_up_ ? nothing() : buffer, peers_.of(source),
+                    call_.tag, *comm_, core::Channel::collective);
 }
 
 void Stage::copy(const p2p::Buffer& to, const p2p::Buffer& from) {
+  if (given_up_) return;
   settle();
   auto ticket = start_local_copy(to, from);
   if (!ticket) return note(std::move(ticket).error());
@@ -70,6 +75,7 @@ void Stage::reduce(void* target, std::span<const void* const> inputs, int64_t n)
 }
 
 void Stage::fold_left(const void* theirs, void* mine, int64_t n) {
+  if (given_up_) return;
   if (call_.on_gpu) {
     const void* const inputs[] = {theirs, mine};
     return reduce(mine, inputs, n);
@@ -78,6 +84,7 @@ void Stage::fold_left(const void* theirs, void* mine, int64_t n) {
 }
 
 void Stage::fold_right(void* theirs, void* mine, int64_t n) {
+  if (given_up_) return;
   if (call_.on_gpu) {
     const void* const inputs[] = {mine, theirs};
     return reduce(mine, inputs, n);
@@ -88,6 +95,11 @@ void Stage::fold_right(void* theirs, void* mine, int64_t n) {
 
 void Stage::fold_any(void* theirs, void* mine, int64_t n) {
   call_.commutative() ? fold_left(theirs, mine, n) : fold_right(theirs, mine, n);
+}
+
+void Stage::give_up(Status why) {
+  given_up_ = true;
+  note(std::move(why));
 }
 
 void Stage::note(Status status) {
@@ -141,6 +153,7 @@ bool Stage::complete() {
 
 Status Stage::take_outcome() {
   settle();
+  given_up_ = false;
   return std::exchange(outcome_, Status());
 }
 

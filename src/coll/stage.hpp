@@ -55,6 +55,8 @@ class Stage {
   void wait();
   /// True when the round's transfers are complete.
   [[nodiscard]] bool complete();
+  /// From now on steps move nothing and touch nothing: what they were to use is not there.
+  void give_up(Status why);
   /// The first error of any step so far; the stage starts afresh.
   [[nodiscard]] Status take_outcome();
 
@@ -73,6 +75,7 @@ class Stage {
   int started_ = 0;
   int done_ = 0;
   Status outcome_;
+  bool given_up_ = false;
   device::Ticket kernel_;  ///< the last kernel, those before end before it; or a copy
   bool copying_ = false;   ///< the ticket is a copy's, which kernels do not follow by themselves
   alignas(p2p::Transfer) std::byte storage_[kTransfers][sizeof(p2p::Transfer)];

@@ -8,7 +8,7 @@
 extern void* __libc_malloc(size_t);
 static volatile long allocations;  // the compiler takes malloc for one that writes nothing of ours
 
-void* malloc(size_t size) {
+__attribute__((visibility("default"))) void* malloc(size_t size) {
   ++allocations;
   return __libc_malloc(size);
 }
@@ -29,8 +29,7 @@ int main(int argc, char** argv) {
   double in[64] = {0}, out[64] = {0};
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  free(malloc(16));
-  if (allocations == 0) ++failures;  // the counter is not in the way of anything
+  if (allocations == 0) ++failures, fprintf(stderr, "the library's allocations are not counted\n");
   COUNTED(MPI_Barrier(MPI_COMM_WORLD));
   COUNTED(MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
   COUNTED(MPI_Allreduce(in, out, 64, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));

@@ -12,6 +12,7 @@ namespace {
 
 /// As the others need to know it: GPU memory that kernels of this rank cannot work on is none.
 Side usable(const Call& call, Domain& domain, device::Memory& memory) {
+  if (call.failed != nullptr) return Side::other;
   if (!suits(call)) return call.send.on_device() || call.recv.on_device() ? Side::other : Side::host;
   const Place place = place_of(call);
   memory = place.memory;

@@ -50,10 +50,13 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
     const Part own = part(i, call_.rank);
     const size_t from = static_cast<size_t>(own.first) * size,
                  to = from + static_cast<size_t>(own.count) * size;
-    std::byte* room = channel_.claim(inputs + i, all);
-    std::memcpy(room, mine + place_of(i), from);
-    std::memcpy(room + to, mine + place_of(i) + to, all - to);
-    channel_.show(inputs + i, all);
+    const size_t shown = outcome_.ok() ? all : 0;
+    std::byte* room = channel_.claim(inputs + i, shown);
+    if (shown != 0) {
+      std::memcpy(room, mine + place_of(i), from);
+      std::memcpy(room + to, mine + place_of(i) + to, all - to);
+    }
+    channel_.show(inputs + i, shown);
   }
   for (uint32_t i = 0; i < pages; ++i) {
     const size_t all = static_cast<size_t>(elements(i)) * size;

@@ -32,7 +32,9 @@ inline uint64_t slice_of(int blocks) {
 class Run {
  public:
   /// `direct`: ranks read each other's memory, instead of copies that each makes in shared memory.
-  Run(const Call& call, Channel& channel, bool direct) : call_(call), channel_(channel), direct_(direct) {}
+  Run(const Call& call, Channel& channel, bool direct) : call_(call), channel_(channel), direct_(direct) {
+    if (call.failed != nullptr) note(call.failed->copy());
+  }
   /// Runs it to its end.
   [[nodiscard]] Status operator()();
 
@@ -56,7 +58,9 @@ class Run {
 
   [[nodiscard]] bool root() const { return call_.rank == call_.root; }
   /// Opens a stream; false, and noted, when that fails: the rank then shows and takes nothing.
-  void open(Stream& stream, const p2p::Buffer& buffer, bool load) { note(stream.open(buffer, load)); }
+  void open(Stream& stream, const p2p::Buffer& buffer, bool load) {
+    if (call_.failed == nullptr || buffer.type->contiguous()) note(stream.open(buffer, load));
+  }
   void close(Stream& stream) {
     if (outcome_.ok()) note(stream.store());
   }
