@@ -22,7 +22,7 @@ config::Size setting_max("gpu.copier_max", size_t{256} << 10, 0, size_t{1} << 20
                          "Largest GPU copy in bytes that the copier takes");
 config::Size setting_list("gpu.copier_list", size_t{32} << 10, 0, size_t{1} << 30,
                           "Most bytes of a list of GPU copies that the copier takes");
-config::Size setting_linger("gpu.copier_linger", 15'000, 1'000, 1'000'000,
+config::Size setting_linger("gpu.copier_linger", 13'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
 config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
@@ -187,10 +187,11 @@ Copier::Slot* Copier::claim(uint32_t blocks) {
   return slot;
 }
 
-/// It has a command. Of what it waits for the next one, a quarter is left for the way of an empty one; what
-/// comes as close as before is not met by any.
+/// It has a command. An empty one is due so late that it is in the way of none that comes as close as those
+/// before, but so early that it is there in time.
 void Copier::fed(uint64_t time) {
-  keep_at_ = time + 3 * linger_ / 4;
+  const uint32_t way = std::min<uint32_t>(linger_ / 4, 2'000);
+  keep_at_ = time + linger_ - way;
   next_keep_.store(keep_at_, std::memory_order_relaxed);
 }
 

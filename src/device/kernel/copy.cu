@@ -179,9 +179,8 @@ __device__ __noinline__ void follow(const Copier& copier, Copier::Memory& memory
     }
     const bool late = serve(copier, shared, blocks);
     if (threadIdx.x == 0) {
-      if (late) *static_cast<volatile uint32_t*>(&memory.late) = 1;
       fence(shared);
-      atomicAdd(&memory.arrived, 1);
+      atomicAdd(&memory.arrived, late ? Copier::Memory::kLate + 1 : 1);
     }
   }
   if (threadIdx.x == 0) atomicSub(&memory.present, 1);
@@ -189,13 +188,11 @@ __device__ __noinline__ void follow(const Copier& copier, Copier::Memory& memory
 
 /// One thread: waits for the other blocks of a command; whether one of them was late.
 __device__ bool gather(Copier::Memory& memory, uint32_t others) {
-  while (*static_cast<volatile uint32_t*>(&memory.arrived) != others) {
-  }
+  uint32_t arrived;
+  do arrived = *static_cast<volatile uint32_t*>(&memory.arrived);
+  while (arrived % Copier::Memory::kLate != others);
   *static_cast<volatile uint32_t*>(&memory.arrived) = 0;
-  __threadfence();
-  const bool late = *static_cast<volatile uint32_t*>(&memory.late) != 0;
-  if (late) *static_cast<volatile uint32_t*>(&memory.late) = 0;
-  return late;
+  return arrived >= Copier::Memory::kLate;
 }
 
 /// The first block: takes commands, shares the large ones, says when they are done.

@@ -67,8 +67,10 @@ struct Copier {
   struct Memory {
     Command relay;  ///< from the first block to the others: its command; sequence = tag(generation, command)
     uint32_t present;  ///< blocks other than the first that are running
-    uint32_t arrived;  ///< blocks other than the first that have finished their part of a command
-    uint32_t late;     ///< one of them has waited too long in a call
+    /// Blocks other than the first that have finished their part of a command; kLate times how many of them
+    /// have waited too long in a call.
+    uint32_t arrived;
+    static constexpr uint32_t kLate = 1u << 16;
   };
 };
 
