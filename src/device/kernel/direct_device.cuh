@@ -18,7 +18,7 @@ __device__ __forceinline__ bool late_for(uint64_t flag, uint64_t value, uint64_t
 /// stores are fenced before. The others are told once: they may be in another call already.
 __device__ inline bool met(const Collective& c) {
   const uint32_t peer = threadIdx.x;
-  const bool told = look(Direct::ended(c, c.rank, c.rank)) >= mark(c, 1);
+  const bool told = c.launch != 0 && look(Direct::ended(c, c.rank, c.rank)) >= mark(c, 1);
   __syncthreads();
   if (!told && peer < c.size) raise(Direct::ended(c, peer, c.rank), mark(c, 1));
   const bool late = peer < c.size && late_for(Direct::ended(c, c.rank, peer), mark(c, 1), c.patience);
@@ -242,15 +242,22 @@ class DirectBlock {
     return ended ? Collective::kEnded : Direct::place(pushed, combined);
   }
 
-  /// All blocks to one rank after the other, each GPU from the next one on.
+  /// All blocks to one rank after the other, each GPU from the next one on. What stays here some warps copy
+  /// meanwhile.
   __device__ void exchange() {
-    for (uint32_t d = 1; d <= c_.size; ++d) {
+    const uint32_t here = c_.send[c_.rank].bytes != 0 ? blockDim.x / 4 : 0;
+    if (threadIdx.x < here) return give(c_.rank, threadIdx.x, here);
+    for (uint32_t d = 1; d < c_.size; ++d) {
       const uint32_t to = c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;
-      for (uint64_t chunk = blockIdx.x; chunk < c_.rounds; chunk += gridDim.x) {
-        const Range r = Direct::chunk(c_, c_.send[to].bytes, chunk);
-        if (r.count == 0) break;
-        move(d_.out[to] + r.first, c_.send[to].address + r.first, r.count);
-      }
+      give(to, threadIdx.x - here, blockDim.x - here);
+    }
+  }
+  /// A block's chunks for a rank, by threads of which this one is `self` of `all`.
+  __device__ void give(uint32_t to, uint32_t self, uint32_t all) {
+    for (uint64_t chunk = blockIdx.x; chunk < c_.rounds; chunk += gridDim.x) {
+      const Range r = Direct::chunk(c_, c_.send[to].bytes, chunk);
+      if (r.count == 0) return;
+      move(d_.out[to] + r.first, c_.send[to].address + r.first, r.count, self, all);
     }
   }
 
@@ -260,7 +267,7 @@ class DirectBlock {
     for (auto given = static_cast<uint32_t>(row / gridDim.x); row < c_.rounds; row += gridDim.x) {
       ++given;
       if (c_.rank == source) {
-        give(row, given);
+        give_row(row, given);
         continue;
       }
       const bool late = threadIdx.x == 0 && late_for(Direct::pushed(c_, c_.rank, blockIdx.x, source),
@@ -270,7 +277,7 @@ class DirectBlock {
     }
     return Collective::kEnded;
   }
-  __device__ void give(uint64_t row, uint32_t given) {
+  __device__ void give_row(uint64_t row, uint32_t given) {
     for (uint32_t i = 0; i + 1 < c_.size; ++i) {
       const uint32_t to = turned(c_, i, c_.size - 1);
       const Range r = Direct::chunk_of_row(c_, row, c_.rank, to);

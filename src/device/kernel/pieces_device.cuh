@@ -52,10 +52,10 @@ class Sum {
   Granule terms_[Collective::kRanks];
 };
 
-/// All threads of the block copy n bytes.
-__device__ inline void move(uint64_t dst, uint64_t src, uint64_t bytes) {
-  const uint64_t whole = bytes / 16, step = blockDim.x;
-  uint64_t i = threadIdx.x;
+/// Threads, of which this one is `self` of `all`, copy n bytes.
+__device__ inline void move(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
+  const uint64_t whole = bytes / 16, step = all;
+  uint64_t i = self;
   if (((dst | src) & 15) == 0) {
     // Loads first: a thread has few granules of a piece, and each round trip counts.
     constexpr int kAhead = 4;
@@ -71,8 +71,12 @@ __device__ inline void move(uint64_t dst, uint64_t src, uint64_t bytes) {
   } else {
     for (; i < whole; i += step) store_granule(dst + 16 * i, load_granule(src + 16 * i, 16), 16);
   }
-  if (threadIdx.x == 0 && bytes % 16 != 0)
+  if (self == 0 && bytes % 16 != 0)
     store_granule(dst + 16 * whole, load_granule(src + 16 * whole, bytes % 16), bytes % 16);
+}
+/// All threads of the block.
+__device__ __forceinline__ void move(uint64_t dst, uint64_t src, uint64_t bytes) {
+  move(dst, src, bytes, threadIdx.x, blockDim.x);
 }
 
 /// One of several pieces to be moved; no bytes: none.
