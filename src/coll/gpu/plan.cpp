@@ -47,6 +47,7 @@ config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
                          "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
                          "many threads"};
 
+constexpr uint64_t kFew = 128 << 10;
 constexpr uint64_t kAlone = 16 << 10;      // of all ranks, that one block of a copier does well
 constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
 constexpr size_t kPacketBlocks = 32;       // that packets gain by
@@ -215,15 +216,16 @@ uint32_t upto(uint64_t wanted, uint64_t most) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most));
 }
 
-void by_packets(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t max_blocks) {
-  const uint64_t granules = device::kernel::granules(largest), all = parts ? granules : granules * size;
+void by_packets(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks) {
+  const uint64_t granules = device::kernel::granules(largest), all = parts > 1 ? granules : granules * size;
   plan.wire = Wire::packets;
   plan.threads = all <= 128 ? 128 : Collectives::kThreads;
   plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : max_blocks);
 }
 
-void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t max_blocks, uint64_t pieces) {
-  const uint64_t each = parts ? (largest + size - 1) / size : largest;  // what goes to one rank
+void by_blocks(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks,
+               uint64_t pieces) {
+  const uint64_t each = (largest + parts - 1) / parts;  // what goes to one rank
   plan.wire = Wire::blocks;
   const size_t most = max_blocks != 0 ? max_blocks : largest < kMany ? 64 : 128;
   plan.blocks = upto(each / kBlockBytes, most);
@@ -233,7 +235,7 @@ void by_blocks(Plan& plan, uint64_t largest, uint32_t size, bool parts, size_t m
   const uint64_t room = pieces / Area::data(plan.collective.form, 1, plan.blocks, size) / kGrain * kGrain;
   const uint64_t piece = std::clamp(wanted, kGrain, room);
   plan.collective.piece = static_cast<uint32_t>(piece);
-  const uint64_t a_round = piece * plan.blocks * (parts ? size : 1);
+  const uint64_t a_round = piece * plan.blocks * parts;
   plan.collective.rounds = static_cast<uint32_t>((largest + a_round - 1) / a_round);
 }
 
@@ -394,7 +396,10 @@ bool rings(const Call& call, uint64_t largest) {
 
 /// Blocks of a copier.
 uint32_t bells(const Call& call, uint64_t largest) {
-  return largest * static_cast<uint64_t>(call.size) <= kAlone ? 1 : device::kernel::Copier::kBlocks;
+  const uint64_t all = largest * static_cast<uint64_t>(call.size);
+  return all <= kAlone ? 1
+         : all <= kFew ? device::kernel::Copier::kBlocks
+                       : device::kernel::Copier::kMostBlocks;
 }
 
 }  // namespace
@@ -414,12 +419,14 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   const size_t blocks = value_for(call, most_blocks);
   const uint64_t most = value_for(call, vector ? packets_max : message_packets_max);
   const uint64_t sent = vector ? largest : largest * (size - 1);
-  const uint64_t each = parts ? (largest + size - 1) / size + 16 : largest;
+  // The only source of a vector has no part.
+  const uint32_t count = !parts ? 1 : call.what == bcast ? size - 1 : size;
+  const uint64_t each = parts ? (largest + count - 1) / count + 16 : largest;
   const bool bell = rings(call, largest);
   if ((sent <= most || (bell && room.awake)) && each <= room.packets)
-    by_packets(plan, largest, size, parts, blocks);
+    by_packets(plan, largest, size, count, blocks);
   else
-    by_blocks(plan, largest, size, parts, blocks, room.pieces);
+    by_blocks(plan, largest, size, count, blocks, room.pieces);
   if (const uint64_t bytes = bytes_aside(call); bytes != 0) {
     plan.memory = call.recv.memory;
     plan.aside = plan.collective.recv[0];

@@ -234,11 +234,12 @@ uint32_t Copier::ring(std::span<const kernel::Item> items, bool readable) {
   return slot->number;
 }
 
-uint32_t Copier::ring_call(const uint32_t (&words)[8]) {
+uint32_t Copier::ring_call(uint32_t (&words)[8]) {
   const std::lock_guard lock(mutex_);
   if (!ended_ && !takes_calls_) return 0;
   const Slot* slot = claim(words[kernel::Command::blocks]);
   if (slot == nullptr) return 0;
+  words[kernel::Command::blocks] = std::min(words[kernel::Command::blocks], life_blocks_);
   write(slot->number, words);
   return slot->number;
 }
@@ -319,7 +320,7 @@ void Copier::consider_start() {
 void Copier::start() {
   if (submitted_ > kLastFirst) submitted_ = 0;  // which is no command's number
   generation_ = static_cast<uint16_t>(generation_ % 0xffff + 1);
-  life_blocks_ = blocks_ == 1 ? 1 : kernel::Copier::kBlocks;
+  life_blocks_ = blocks_ == 1 ? 1 : std::max(blocks_, kernel::Copier::kBlocks);
   blocks_ = 1;
   before_life_ = submitted_;
   kept_ = 0;

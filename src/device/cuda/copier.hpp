@@ -34,7 +34,7 @@ class Copier {
   [[nodiscard]] uint32_t ring(std::span<const kernel::Item> items, bool readable);
   /// Hands over a collective in a command's words (kernel/collective.hpp). Returns its number; 0: not now,
   /// launch a kernel.
-  [[nodiscard]] uint32_t ring_call(const uint32_t (&words)[8]);
+  [[nodiscard]] uint32_t ring_call(uint32_t (&words)[8]);
   /// Instead of ring_call(), for what so many blocks of it would do: keeps account of how close such calls
   /// come.
   void want(uint32_t blocks);

@@ -25,11 +25,12 @@ __device__ bool last_block(const Collective& c, bool& late) {
   if (threadIdx.x != 0) return false;
   auto& places = *reinterpret_cast<Collective::Places*>(c.places);
   if (gridDim.x > 1) {
-    if (late) atomicOr(&places.late, 1u);
+    constexpr uint32_t kLate = 1u << 16;  // blocks that are late are counted above the others
     fence<whose>();
-    if (atomicAdd(&places.ticket, 1u) != gridDim.x - 1) return false;
-    atomicExch(&places.ticket, 0u);
-    late = atomicExch(&places.late, 0u) != 0;
+    const uint32_t before = atomicAdd(&places.ticket, late ? kLate + 1 : 1u);
+    if (before % kLate != gridDim.x - 1) return false;
+    late = late || before / kLate != 0;
+    *static_cast<volatile uint32_t*>(&places.ticket) = 0;
   }
   fence<whose>();
   return true;

@@ -30,7 +30,7 @@ struct Collective {
   /// exchange: send[j] goes to rank j, recv[j] comes from it.
   /// reduce: the same, but what comes is combined in rank order into recv[j].address, the same for all j.
   /// two_shot: part d of send[0] goes to rank d, which combines those of `sources` and gives the result to
-  /// `targets`, whose recv[0] it becomes a part of. One source: a copy.
+  /// `targets`, whose recv[0] it becomes a part of. One source: a copy, in parts for all but the source.
   enum Form : uint32_t { exchange, reduce, two_shot };
 
   struct Message {
@@ -54,8 +54,7 @@ struct Collective {
 
   /// In device memory, for one call at a time.
   struct Places {
-    uint32_t ticket;           ///< blocks that have ended
-    uint32_t late;             ///< one of them has left early
+    uint32_t ticket;           ///< blocks that have ended, and, above, how many of them were late
     uint64_t blocks[kBlocks];  ///< where a block goes on: 2 * round + stage, after launch 0
   };
   static constexpr uint64_t kEnded = UINT64_MAX;  ///< a place: this block is done
@@ -138,7 +137,9 @@ struct Regular {
     if (j != 0 || c.form != Collective::two_shot) return;
     const uint32_t everyone = (1u << c.size) - 1;
     c.sources = shape == bcast_parts ? 1u << root : everyone;
-    c.targets = shape == reduce_parts ? 1u << root : everyone;
+    c.targets = shape == reduce_parts  ? 1u << root
+                : shape == bcast_parts ? everyone & ~(1u << root)
+                                       : everyone;
   }
 };
 
@@ -228,9 +229,27 @@ struct Range {
   const uint64_t first = total * i / n;
   return {first, total * (i + 1) / n - first};
 }
-/// two_shot by packets: the granules of part d.
+/// two_shot: how many parts there are, and which is that of rank d; as many: none is.
+struct Parts {
+  uint32_t count;
+  bool alone;  ///< there is one source
+  WEFT_HOST_DEVICE explicit Parts(const Collective& c)
+      : alone(c.sources != 0 && (c.sources & (c.sources - 1)) == 0), sources_(c.sources) {
+    count = alone ? c.size - 1 : c.size;
+  }
+  [[nodiscard]] WEFT_HOST_DEVICE uint32_t of(uint32_t d) const {
+    if (!alone) return d;
+    return sources_ == 1u << d ? count : sources_ >> d == 0 ? d - 1 : d;
+  }
+
+ private:
+  uint32_t sources_;
+};
+/// By packets: the granules of part d.
 [[nodiscard]] WEFT_HOST_DEVICE inline Range part(const Collective& c, uint32_t d) {
-  return share(granules(c.send[0].bytes), d, c.size);
+  const Parts parts(c);
+  const uint32_t index = parts.of(d);
+  return index == parts.count ? Range{0, 0} : share(granules(c.send[0].bytes), index, parts.count);
 }
 [[nodiscard]] WEFT_HOST_DEVICE inline Range within(uint64_t first, uint64_t count, uint64_t total) {
   const uint64_t rest = first < total ? total - first : 0;
@@ -243,8 +262,11 @@ struct Range {
 }
 [[nodiscard]] WEFT_HOST_DEVICE inline Range piece_of_part(const Collective& c, uint32_t d, uint32_t round,
                                                           uint32_t block, uint32_t blocks) {
-  const uint64_t index = (static_cast<uint64_t>(round) * blocks + block) * c.size + d;
-  return within(index * c.piece, c.piece, c.send[0].bytes);
+  const Parts parts(c);
+  const uint32_t index = parts.of(d);
+  if (index == parts.count) return {0, 0};
+  const uint64_t at = (static_cast<uint64_t>(round) * blocks + block) * parts.count + index;
+  return within(at * c.piece, c.piece, c.send[0].bytes);
 }
 
 [[nodiscard]] WEFT_HOST_DEVICE inline bool member(uint32_t ranks, uint32_t rank) {

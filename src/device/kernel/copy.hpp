@@ -52,7 +52,8 @@ struct alignas(64) Command {
 /// earlier command is done or was taken back.
 struct Copier {
   static constexpr uint32_t kSlots = 16;
-  static constexpr uint32_t kBlocks = 8, kThreads = 512;  ///< of a launch, at most
+  static constexpr uint32_t kThreads = 512;
+  static constexpr uint32_t kBlocks = 8, kMostBlocks = 16;  ///< that copies share, that calls may share
   static constexpr uint32_t kItems = 64;                  ///< of a command, at most
   uint64_t ring;                                          ///< Command[kSlots], pinned host memory
   uint64_t status;      ///< one 64-bit word in pinned host memory, see Status
