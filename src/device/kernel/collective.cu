@@ -119,7 +119,7 @@ class Block {
   /// The pieces that go to others, or come from them, some at a time: `piece(rank)`.
   template <class Of>
   __device__ __forceinline__ void move_all(Of&& piece) {
-    constexpr uint32_t kTogether = 4;
+    constexpr uint32_t kTogether = 3;
     for (uint32_t d = 1; d < c_.size; d += kTogether) {
       Piece pieces[kTogether];
 #pragma unroll
