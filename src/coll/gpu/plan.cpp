@@ -36,7 +36,7 @@ config::Size message_packets_max{
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
-    "coll.device_bell_max", 128 << 10, 0, 2 << 20,
+    "coll.device_bell_max", 256 << 10, 0, 2 << 20,
     "device buffers: bytes from one rank to another up to which the copier does a call when it is awake, "
     "where there is room for packets"};
 config::Size moved_max{
