@@ -54,8 +54,8 @@ struct Copier {
   static constexpr uint32_t kSlots = 16;
   static constexpr uint32_t kThreads = 512;
   static constexpr uint32_t kBlocks = 8, kMostBlocks = 16;  ///< that copies share, that calls may share
-  static constexpr uint32_t kItems = 64;                  ///< of a command, at most
-  uint64_t ring;                                          ///< Command[kSlots], pinned host memory
+  static constexpr uint32_t kItems = 64;                    ///< of a command, at most
+  uint64_t ring;                                            ///< Command[kSlots], pinned host memory
   uint64_t status;      ///< one 64-bit word in pinned host memory, see Status
   uint64_t memory;      ///< Memory, device memory, zero before the first life
   uint32_t first;       ///< the first command to take
