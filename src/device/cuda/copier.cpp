@@ -22,7 +22,7 @@ config::Size setting_max("gpu.copier_max", size_t{256} << 10, 0, size_t{1} << 20
                          "Largest GPU copy in bytes that the copier takes");
 config::Size setting_list("gpu.copier_list", size_t{32} << 10, 0, size_t{1} << 30,
                           "Most bytes of a list of GPU copies that the copier takes");
-config::Size setting_linger("gpu.copier_linger", 13'000, 1'000, 1'000'000,
+config::Size setting_linger("gpu.copier_linger", 14'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
 config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
@@ -43,6 +43,7 @@ log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us lon
 
 constexpr uint32_t kLastFirst = 0xffff'0000;  // of a life's first commands: none lasts so long that they wrap
 constexpr uint32_t kStart = 4;                // so many of them start the copier
+constexpr uint32_t kWay = 2'000;              // ns that an empty command may take
 constexpr uint64_t kAsleep = 20'000;          // ns between looks whether one that is not awake must be kept
 constexpr uint32_t kUseful = 4;               // commands in a life that was worth it
 constexpr uint64_t kBackOff = 1'000'000;      // ns asleep after two lives that were not; doubles
@@ -187,11 +188,10 @@ Copier::Slot* Copier::claim(uint32_t blocks) {
   return slot;
 }
 
-/// It has a command. An empty one is due so late that it is in the way of none that comes as close as those
-/// before, but so early that it is there in time.
+/// It has a command. Where the next one will come too late by the pace so far, an empty one is due shortly
+/// before it leaves. Elsewhere none is: it could be in the way of the next.
 void Copier::fed(uint64_t time) {
-  const uint32_t way = std::min<uint32_t>(linger_ / 4, 2'000);
-  keep_at_ = time + linger_ - way;
+  keep_at_ = gap_ + kWay / 2 > linger_ ? time + linger_ - std::min(linger_ / 4, kWay) : UINT64_MAX;
   next_keep_.store(keep_at_, std::memory_order_relaxed);
 }
 
