@@ -29,6 +29,9 @@ config::Size least{"coll.device_direct_min", 2 << 20, 0, size_t{1} << 40,
                    "device buffers: bytes that a rank sends in all from which coll.device_direct counts"};
 config::Size least_reduced{"coll.device_direct_reduce_min", 8 << 20, 0, size_t{1} << 40,
                            "the same for reductions, by bytes of a vector"};
+config::Size least_other{"coll.device_direct_other_min", size_t{1} << 40, 0, size_t{1} << 40,
+                         "the same for reductions other than sums of floats, whose kernels are slower than "
+                         "those that go through areas"};
 config::Size chunk{
     "coll.device_chunk", 16 << 10, 512, 16 << 20,
     "bytes, at most, that a block of such a kernel moves to one rank before it turns to the next"};
@@ -113,20 +116,33 @@ void become_direct(const Call& call, Collectives& c) {
   }
 }
 
+/// All-to-all between two ranks: their own parts are half of it, and the way through areas hides that. (A
+/// limit of 0 asks for mapped buffers whatever it costs.)
+bool small_exchange(const Call& call) {
+  return call.size == 2 && (call.what == alltoall || call.what == alltoallv) && value_for(call, least) != 0;
+}
+
+uint64_t least_of_reduction(const Call& call) {
+  const device::kernel::Reduction reduction = kernel_reduction(call);
+  const bool float_sum =
+      reduction.op == device::kernel::ReduceOp::sum && reduction.element == device::kernel::Element::float32;
+  return value_for(call, float_sum ? least_reduced : least_other);
+}
+
 }  // namespace
 
 bool wants_direct(const Call& call, uint64_t largest) {
-  if (largest == 0 || value_for(call, enabled) != 0) return false;
+  if (largest == 0 || value_for(call, enabled) != 0 || small_exchange(call)) return false;
   const auto ranks = static_cast<uint64_t>(call.size);
   switch (call.what) {
     case bcast:
       return call.size > 2 && largest >= value_for(call, least);
     case Collective::reduce:
     case allreduce:
-      return largest >= value_for(call, least_reduced);
+      return largest >= least_of_reduction(call);
     case reduce_scatter_block:
     case reduce_scatter:
-      return largest * ranks >= value_for(call, least_reduced);
+      return largest * ranks >= least_of_reduction(call);
     default:
       return moves_parts(call.what) && largest * (ranks - 1) >= value_for(call, least);
   }
