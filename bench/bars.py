@@ -228,7 +228,8 @@ def arguments():
 def main():
     begin = time.monotonic()
     chosen = arguments()
-    ranks = chosen.ranks or peers.count_gpus(chosen.weft)
+    gpus = peers.count_gpus(chosen.weft)
+    ranks = chosen.ranks or gpus
     if ranks < 2:
         print("bars: %d GPUs here: at least 2 are needed" % ranks, file=sys.stderr)
         return 2
@@ -236,6 +237,7 @@ def main():
     figures, failures = measure(site, chosen.only, chosen.rounds, begin + chosen.seconds)
     facts = {
         **peers.machine([site], "D"),
+        "gpus": gpus,
         "ranks": ranks,
         "trial": chosen.trial,
         "failures": failures,

@@ -191,7 +191,7 @@ Copier::Slot* Copier::claim(uint32_t blocks) {
 /// It has a command. Where the next one will come too late by the pace so far, an empty one is due shortly
 /// before it leaves. Elsewhere none is: it could be in the way of the next.
 void Copier::fed(uint64_t time) {
-  keep_at_ = gap_ + kWay / 2 > linger_ ? time + linger_ - std::min(linger_ / 4, kWay) : UINT64_MAX;
+  keep_at_ = gap_ > linger_ ? time + linger_ - std::min(linger_ / 4, kWay) : UINT64_MAX;
   next_keep_.store(keep_at_, std::memory_order_relaxed);
 }
 

@@ -21,7 +21,7 @@ using transport::cuda_ipc::Probe;
 using transport::cuda_ipc::Region;
 using transport::cuda_ipc::RegionName;
 
-log::SlowPath no_export{"p2p.device_not_exportable", "packed into GPU scratch first, up to 1.4 times slower"};
+log::SlowPath no_export{"p2p.device_not_exportable", "packed into GPU scratch first, up to 2 times slower"};
 log::SlowPath no_scratch{"p2p.device_without_scratch",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 log::SlowPath no_mapping{"p2p.device_not_mapped",
