@@ -136,11 +136,11 @@ TEST_F(CopierTest, FewBytesFromStagingMemory) {
 TEST_F(CopierTest, StaysForThoseWhoWait) {
   if (!cuda().emulated() || std::getenv("TEST_COPIER_STAYS") == nullptr)
     GTEST_SKIP() << "nobody counts commands here, or lives are short";
-  constexpr int kAttempts = 1000;  // lives end, and this process may be put aside, at any time
+  constexpr uint64_t kPatience = 30'000'000'000;  // ns: lives end, and this process is put aside, at any time
   const Buffer from(Kind::device, 64), to(Kind::device, 64);
   const Memory dst = to.memory(), src = from.memory();
   unsigned long empty = 0;
-  for (int i = 0; i < kAttempts && empty == 0; ++i) {
+  for (const uint64_t end = monotonic_ns() + kPatience; monotonic_ns() < end && empty == 0;) {
     for (int k = 0; k < 8; ++k) ASSERT_OK(device::copy(to.data(), dst, from.data(), src, 64));
     const unsigned long before = cuda().copier_commands();
     for (const uint64_t until = monotonic_ns() + 400'000; monotonic_ns() < until;) device::keep_awake(dst);

@@ -102,7 +102,7 @@ class Copier {
   uint32_t streak_ = 0, before_life_ = 0, idle_lives_ = 0;
   uint32_t blocks_ = 1;  ///< that copies since the last life began would have used, at most
   Counters counters_;
-  static inline std::atomic<uint64_t> next_keep_{0};
+  static inline std::atomic<uint64_t> next_keep_{UINT64_MAX};  ///< no life has begun
 };
 
 }  // namespace weft::device::cuda
