@@ -94,7 +94,7 @@ struct Copy2D {
 /// Other processes of the job use this device too: no kernel of Weft stays resident on it.
 void note_shared(int device);
 
-/// While this process waits in MPI for GPU copies in the context of `memory`: what serves small ones there
+/// While this process is in MPI with an active operation on `memory`: what serves small copies in its context
 /// stays awake for those that follow.
 void keep_awake(const Memory& memory);
 

@@ -123,10 +123,7 @@ bool small_exchange(const Call& call) {
 }
 
 uint64_t least_of_reduction(const Call& call) {
-  const device::kernel::Reduction reduction = kernel_reduction(call);
-  const bool float_sum =
-      reduction.op == device::kernel::ReduceOp::sum && reduction.element == device::kernel::Element::float32;
-  return value_for(call, float_sum ? least_reduced : least_other);
+  return value_for(call, kernel_reduction(call).float_sum() ? least_reduced : least_other);
 }
 
 }  // namespace

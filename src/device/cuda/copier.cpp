@@ -29,8 +29,8 @@ config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
 
 config::Choice setting_keep(
     "gpu.copier_keep", 1, {"off", "on"},
-    "While a process waits in MPI with nonblocking operations on GPU memory, the copier "
-    "stays for the small ones that follow");
+    "While a process is in MPI with active operations on GPU memory, the copier stays for "
+    "the small ones that follow, where they would come too late");
 
 config::Size setting_close("gpu.copier_close", 100'000, 1'000, 1'000'000'000,
                            "Nanoseconds between small GPU copies that are close together");
@@ -251,9 +251,7 @@ void Copier::want(uint32_t blocks) {
 
 bool Copier::awake() {
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr || ended_ || !takes_calls_ || life_blocks_ == 1) return false;
-  const kernel::Status at = status();
-  return at.alive == generation_ && at.gone != generation_;
+  return state_ != nullptr && takes_calls_ && life_blocks_ != 1 && takes_commands();
 }
 
 void Copier::write(uint32_t number, const kernel::Item& item, uint32_t blocks, uint32_t items) {

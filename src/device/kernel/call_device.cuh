@@ -100,7 +100,7 @@ __device__ __noinline__ inline void serve_granule(uint64_t homes, const uint32_t
     __syncwarp();
     if (lane == 0 && sources != 0) {
       Granule result;
-      if (FloatSum::suits(word.reduction)) {
+      if (word.reduction.float_sum()) {
         FloatSum sum;
         for (uint32_t j = 0; j < c.size; ++j)
           if (member(sources, j)) sum.add(home.packets[2 * j], home.packets[2 * j + 1]);

@@ -87,9 +87,7 @@ class Block {
   __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
     return Area::piece(c_, at, step, set(round), blockIdx.x, source);
   }
-  __device__ uint32_t after(uint32_t d) const {
-    return c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;
-  }
+  __device__ uint32_t after(uint32_t d) const { return kernel::after(c_, d); }
 
   /// All that this block has stored is there when its flag is.
   __device__ void signal(uint32_t step, uint32_t round) {

@@ -194,9 +194,6 @@ __device__ __noinline__ inline Granule combined(Reduction reduction, uint32_t ra
 /// Sums of floats, which have code of their own, term by term.
 class FloatSum {
  public:
-  static __device__ __forceinline__ bool suits(const Reduction& reduction) {
-    return reduction.op == ReduceOp::sum && reduction.element == Element::float32;
-  }
   __device__ __forceinline__ void add(const uint4& low, const uint4& high) {
     const uint32_t words[4] = {low.x, low.z, high.x, high.z};
 #pragma unroll
@@ -228,7 +225,7 @@ struct Terms {
 __device__ __forceinline__ bool reduce(const Collective& c, const Terms& all, uint32_t ranks, uint64_t g,
                                        Waiter& waiter, Granule& result) {
   constexpr uint32_t kBatch = 4;
-  const bool sums = FloatSum::suits(c.reduction);
+  const bool sums = c.reduction.float_sum();
   const uint64_t first = all.packets + 32 * g;
   FloatSum sum;
   for (uint32_t from = 0; from < all.size; from += kBatch) {

@@ -248,8 +248,7 @@ class DirectBlock {
     const uint32_t here = c_.send[c_.rank].bytes != 0 ? blockDim.x / 4 : 0;
     if (threadIdx.x < here) return give(c_.rank, threadIdx.x, here);
     for (uint32_t d = 1; d < c_.size; ++d) {
-      const uint32_t to = c_.rank + d < c_.size ? c_.rank + d : c_.rank + d - c_.size;
-      give(to, threadIdx.x - here, blockDim.x - here);
+      give(after(c_, d), threadIdx.x - here, blockDim.x - here);
     }
   }
   /// A block's chunks for a rank, by threads of which this one is `self` of `all`.

@@ -61,6 +61,10 @@ struct Reduction {
   Element element = Element::none;
   /// False: not for kernels (`long double`, quadruple precision), or not defined at all.
   [[nodiscard]] WEFT_HOST_DEVICE constexpr bool defined() const { return element != Element::none; }
+  /// What has code of its own in collectives.
+  [[nodiscard]] WEFT_HOST_DEVICE constexpr bool float_sum() const {
+    return op == ReduceOp::sum && element == Element::float32;
+  }
 };
 
 struct alignas(16) Granule {

@@ -22,9 +22,7 @@ __device__ __forceinline__ void store(uint64_t to, uint4 words) { *reinterpret_c
 /// what has code for every operation.
 class Sum {
  public:
-  __device__ explicit Sum(Reduction reduction)
-      : reduction_(reduction),
-        float_sum_(reduction.op == ReduceOp::sum && reduction.element == Element::float32) {}
+  __device__ explicit Sum(Reduction reduction) : reduction_(reduction), float_sum_(reduction.float_sum()) {}
   __device__ __forceinline__ void add(const Granule& term) {
     if (!float_sum_) {
       terms_[count_++] = term;
