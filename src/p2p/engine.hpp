@@ -145,7 +145,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   struct DeviceCopy {  // a submission under way, and what it serves
     device::Ticket ticket;
     Get get;
-    std::vector<Get> more;  // of a batch
+    std::vector<Get> more;   // of a batch
+    device::Ticket other{};  // of the staging chunk that `ticket` is not of
   };
   struct Starved {  // a staged receive into device memory that waits for its turn and for a pinned chunk
     Transfer* receiver;
@@ -347,7 +348,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   void device_self(Transfer& t, Transfer& sender);
   bool poll_device();
-  void follow(Transfer& t, device::Ticket ticket);
+  void follow_uploads(Transfer& t);
   [[nodiscard]] bool holds() const;
   void submit_gets();
   [[nodiscard]] static size_t joining(const Get* gets, size_t count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Device buffers of every kind in every pair, contiguous and strided, to a neighbour and to oneself; posted
 // early and late; freed and allocated again at the same address. On the emulated driver, and unchanged on
-// GPUs.
+// GPUs. Usage: device [tails], for that part alone
 #include <mpi.h>
 
 #include <cstdio>
@@ -131,6 +131,28 @@ void rows() {
   }
 }
 
+// Staged messages whose tail is short: a kernel may write it while a copy engine is at what comes before.
+void tails() {
+  constexpr size_t kChunk = 512 << 10;  // WEFT_GPU_STAGING_CHUNK
+  const int device = rank % weft::test::cuda().devices;
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  const auto send = [&](const Buffer& from, const Buffer& to, size_t n) {
+    const int count = static_cast<int>(n);
+    MPI_Sendrecv(from.data(), count, MPI_BYTE, right, 3, to.data(), count, MPI_BYTE, left, 3, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+  };
+  const Buffer small(Kind::device, 64, device), other(Kind::device, 64, device);
+  for (const size_t tail : {8, 1000, 20000}) {
+    const size_t n = kChunk + tail;
+    Buffer out(Kind::host, n), in(Kind::device, n, device);
+    out.write(pattern(n, rank, 6));
+    in.write(std::vector<char>(n, 0x55));
+    for (int i = 0; i < 20; ++i) send(small, other, 8);  // so that kernels are awake
+    send(out, in, n);
+    expect(in.read() == pattern(n, left, 6), describe(Kind::host, Kind::device, n, "with a tail"));
+  }
+}
+
 // A freed allocation's address comes back with other data: no mapping may survive it.
 void reuse() {
   const int device = rank % weft::test::cuda().devices;
@@ -220,6 +242,8 @@ void collectives() {
 int main(int argc, char** argv) {
   (void)weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
+  tails();
+  if (argc > 1 && std::string(argv[1]) == "tails") return weft::test::finish(failures);
   for (Kind from : kKinds)
     for (Kind to : kKinds) {
       // Managed and pinned memory meet mapped memory in device_traffic.

@@ -316,8 +316,16 @@ class Traffic {
     const auto expected = lay_out(m, receive.side);
     const auto got = receive.place.buffer->read(receive.place.at, expected.size());
     if (got == expected) return;
-    const auto at = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
-    fail(m, "wrong byte at " + std::to_string(at) + ", kind " + weft::test::name(receive.side.kind));
+    const auto first = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
+    const auto after = std::mismatch(got.rbegin(), got.rend(), expected.rbegin()).first;
+    const auto last = got.rend() - after - 1;
+    const auto untouched = std::count(got.begin() + first, got.begin() + last + 1, kUntouched);
+    const Side sent = side_of(m, 0, theme_, devices_);
+    fail(m, "wrong bytes from " + std::to_string(first) + " to " + std::to_string(last) + " (" +
+                std::to_string(untouched) + " untouched), kind " + weft::test::name(sent.kind) +
+                (sent.strided ? " strided" : "") + " to " + weft::test::name(receive.side.kind) +
+                (receive.side.strided ? " strided" : "") + " of GPUs " + std::to_string(sent.device) +
+                " and " + std::to_string(receive.side.device));
   }
 
   Draw draw_;

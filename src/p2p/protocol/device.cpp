@@ -323,7 +323,11 @@ void Engine::submit_batch(const Get* gets, size_t count, Lane lane) {
   copies_.push_back({std::move(*ticket), gets[0], {gets + 1, gets + count}});
 }
 
-void Engine::follow(Transfer& t, device::Ticket ticket) { copies_.push_back({std::move(ticket), {&t}, {}}); }
+// Uploads end in any order: kernels and copy engines take them as they fit.
+void Engine::follow_uploads(Transfer& t) {
+  copies_.push_back(
+      {std::move(t.staging->chunks[0].ticket), {&t}, {}, std::move(t.staging->chunks[1].ticket)});
+}
 
 void Engine::device_self(Transfer& t, Transfer& sender) {
   if (sender.bytes == 0) {
@@ -347,6 +351,13 @@ bool Engine::poll_device() {
         continue;
       }
       if (!ready) outcome = std::move(ready).error();
+    }
+    if (copies_[i].other.pending()) {
+      if (outcome) {
+        copies_[i].ticket = std::move(copies_[i].other);
+        continue;
+      }
+      (void)device::wait(copies_[i].other);  // the error is known already
     }
     DeviceCopy copy = std::move(copies_[i]);
     copies_.erase(copies_.begin() + static_cast<ptrdiff_t>(i));

@@ -33,7 +33,6 @@ bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend&
   t.staging = std::make_unique<Staging>();
   if (!lease(t, 0)) return false;
   const bool two = rts.bytes > t.staging->chunks[0].pinned.size() && lease(t, 1);
-  device::Ticket last;
   for (uint64_t offset = 0, step = 0; offset < rts.bytes; ++step) {
     Staging::Chunk& chunk = t.staging->chunks[two ? step & 1 : 0];
     const size_t n = std::min<uint64_t>(chunk.pinned.size(), rts.bytes - offset);
@@ -50,10 +49,9 @@ bool Engine::get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend&
       return true;
     }
     offset += n;
-    if (offset == rts.bytes) last = std::move(chunk.ticket);
   }
   finish_sender(source, rts.sender);
-  follow(t, std::move(last));
+  follow_uploads(t);
   return true;
 }
 
@@ -117,7 +115,7 @@ void Engine::device_eager(Transfer& t, const std::byte* payload, size_t size) {
     Staging::Chunk& chunk = t.staging->chunks[0];
     std::memcpy(chunk.pinned.data(), payload, size);
     if (auto sent = upload(t, chunk, 0, size); !sent) return complete(t, std::move(sent).error());
-    return follow(t, std::move(chunk.ticket));
+    return follow_uploads(t);
   }
   const View from{const_cast<std::byte*>(payload), nullptr, 0, {}};
   auto ticket = submit_part(view_of(t), 0, from, size, Lane::in);
@@ -264,7 +262,7 @@ void Engine::device_data(Transfer& t, uint64_t offset, const std::byte* payload,
     chunk.size = 0;
     if (last) {
       --staged_receives_;
-      return follow(t, std::move(chunk.ticket));
+      return follow_uploads(t);
     }
     if (lease(t, static_cast<int>(staging.turn ^ 1))) staging.turn ^= 1;
   }
