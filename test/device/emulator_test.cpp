@@ -159,7 +159,12 @@ class Listed {
     }
     return list;
   }
-  void take_back(uint32_t number) { __atomic_store_n(&line().cancel, number, __ATOMIC_SEQ_CST); }
+  void take_back(uint32_t number) {
+    std::vector<char> bytes(sizeof number);
+    std::memcpy(bytes.data(), &number, sizeof number);
+    words_.write(bytes,
+                 (number & 1) * sizeof(kernel::Launch::Words) + offsetof(kernel::Launch::Words, cancel));
+  }
   [[nodiscard]] uint32_t done() { return __atomic_load_n(&line().done, __ATOMIC_ACQUIRE); }
   [[nodiscard]] uint64_t state() { return __atomic_load_n(&line().state, __ATOMIC_ACQUIRE); }
 

@@ -5,6 +5,7 @@
 
 #include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
+#include "launch.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -142,7 +143,7 @@ class PackTiles : public Kernel {
     if (line_ == nullptr || memory == nullptr || (p_.signals != 0 && signals_ == nullptr) ||
         (p_.awaited != 0 && awaited_ == nullptr))
       return Turn::illegal_address;
-    Launch::Memory::Words& words = memory->words[p_.number & 1];
+    Launch::Words& words = memory->words[p_.number & 1];
     if (words.next == 0) return enter(*memory, words, time);
     bool worked = false;
     for (uint32_t i = 0; i < kTilesATurn && words.copied < p_.chunks; ++i) {
@@ -169,20 +170,14 @@ class PackTiles : public Kernel {
     return address == 0 ? nullptr : reinterpret_cast<T*>(reach_from(context_, address, count * sizeof(T)));
   }
 
-  Turn enter(Launch::Memory& memory, Launch::Memory::Words& words, uint64_t time) {
+  Turn enter(Launch::Memory& memory, Launch::Words& words, uint64_t time) {
     begin_ = time;
-    words.next = 1;
     if (p_.checked == 0) {
+      words.next = 1;
       memory.words[~p_.number & 1] = {};
-      return dst_.map() && src_.map() ? Turn::worked : Turn::illegal_address;
+    } else if (!enter_launch(p_, *line_, memory)) {
+      return Turn::ended;
     }
-    const uint64_t number = uint64_t{p_.number} << 32;
-    __atomic_store_n(&line_->state, number | Launch::entered, __ATOMIC_SEQ_CST);
-    words.state =
-        __atomic_load_n(&line_->cancel, __ATOMIC_SEQ_CST) == p_.number ? Launch::left : Launch::runs;
-    memory.words[~p_.number & 1] = {};
-    __atomic_store_n(&line_->state, number | words.state, __ATOMIC_RELEASE);
-    if (words.state == Launch::left) return Turn::ended;
     return dst_.map() && src_.map() ? Turn::worked : Turn::illegal_address;
   }
 

@@ -6,6 +6,7 @@
 
 #include "device/kernel/collective.hpp"
 #include "device/kernel/copy.hpp"
+#include "launch.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -40,16 +41,9 @@ class CopyList : public Kernel {
     auto* line = map<List::Line>(list_.line);
     auto* memory = map<List::Memory>(list_.memory);
     if (line == nullptr || memory == nullptr || list_.count > List::kMax) return Turn::illegal_address;
-    List::Memory::Words& words = memory->words[list_.number & 1];
-    if (words.next == 0) {  // the first turn decides, the second begins
-      words.next = 1;
-      __atomic_store_n(&line->state, state(List::entered), __ATOMIC_SEQ_CST);
-      const bool cancelled = __atomic_load_n(&line->cancel, __ATOMIC_SEQ_CST) == list_.number;
-      words.state = cancelled ? List::left : List::runs;
-      memory->words[~list_.number & 1] = {};
-      __atomic_store_n(&line->state, state(words.state), __ATOMIC_RELEASE);
-      return cancelled ? Turn::ended : Turn::worked;
-    }
+    List::Words& words = memory->words[list_.number & 1];
+    if (words.next == 0)  // the first turn decides, the second begins
+      return enter_launch(list_, *line, *memory) ? Turn::worked : Turn::ended;
     for (uint32_t i = 0; i < kChunksATurn && words.copied < list_.chunks; ++i)
       if (!copy_chunk(list_.chunks - 1 - words.copied++)) return Turn::illegal_address;
     if (words.copied < list_.chunks) return Turn::worked;
@@ -64,7 +58,6 @@ class CopyList : public Kernel {
   T* map(uint64_t address) {
     return reinterpret_cast<T*>(reach_from(context_, address, sizeof(T)));
   }
-  [[nodiscard]] uint64_t state(uint32_t now) const { return uint64_t{list_.number} << 32 | now; }
 
   /// The blocks of a real launch take the chunks in any order: here from the end.
   bool copy_chunk(uint32_t chunk) {

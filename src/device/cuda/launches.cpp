@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -39,6 +40,8 @@ Code Launches::allocate() {
     code = driver().mem_host_get_device_pointer(&from, page, 0);
   }
   if (code == kSuccess) code = driver().mem_alloc(&memory_, slots_.size() * sizeof(Launch::Memory));
+  if (code == kSuccess)
+    code = driver().stream_create_with_priority(&cancels_, kStreamNonBlocking, kHighestPriority);
   for (size_t i = 0; i < slots_.size() && code == kSuccess; ++i) {
     Slot& slot = slots_[i];
     slot.line = reinterpret_cast<Launch::Line*>(lines_ + i * sizeof(Launch::Line));
@@ -59,6 +62,8 @@ void Launches::close() {
       ::sched_yield();
   }
   open_ = false;
+  if (cancels_ != nullptr) driver().stream_destroy(cancels_);
+  cancels_ = nullptr;
   for (Slot& slot : slots_) {
     if (slot.stream != nullptr) driver().stream_destroy(slot.stream);
     slot.stream = nullptr;
@@ -70,15 +75,14 @@ void Launches::close() {
   lines_ = nullptr;
 }
 
-/// What the GPU has said about the slot's last launch: a Launch::State; 0: nothing yet.
-uint32_t Launches::state_of(const Slot& slot) {
-  const uint64_t word = __atomic_load_n(&slot.line->state, __ATOMIC_ACQUIRE);
-  return word >> 32 == slot.number ? static_cast<uint32_t>(word) : 0;
+/// The slot's last launch found itself taken back.
+bool Launches::has_left(const Slot& slot) {
+  return __atomic_load_n(&slot.line->state, __ATOMIC_ACQUIRE) == (uint64_t{slot.number} << 32 | Launch::left);
 }
 
 /// Nothing more comes from the slot's last launch.
 bool Launches::over(const Slot& slot) {
-  return __atomic_load_n(&slot.line->done, __ATOMIC_ACQUIRE) == slot.number || state_of(slot) == Launch::left;
+  return __atomic_load_n(&slot.line->done, __ATOMIC_ACQUIRE) == slot.number || has_left(slot);
 }
 
 bool Launches::stuck() const {
@@ -91,8 +95,7 @@ Launches::Slot* Launches::free_slot() {
   for (Slot& slot : slots_) {
     const bool ended = over(slot);
     if (!ended && slot.taken_back) return nullptr;
-    if (ended && found == nullptr && !slot.kept && (slot.taken_back || state_of(slot) != Launch::left))
-      found = &slot;
+    if (ended && found == nullptr && !slot.kept && (slot.taken_back || !has_left(slot))) found = &slot;
   }
   return found;
 }
@@ -114,6 +117,7 @@ Code Launches::start(Slot& slot, Function function, unsigned blocks, unsigned th
     return code;
   }
   slot.launched = monotonic_ns();
+  slot.cancel = Slot::Cancel::none;
   slot.taken_back = false;
   return kSuccess;
 }
@@ -122,22 +126,40 @@ Outcome Launches::look(Slot& slot, uint64_t patience) {
   if (__atomic_load_n(&slot.line->done, __ATOMIC_ACQUIRE) == slot.number)
     return __atomic_load_n(&slot.line->missed, __ATOMIC_RELAXED) == slot.number ? Outcome::missed
                                                                                 : Outcome::done;
-  switch (state_of(slot)) {
-    case Launch::left:
-      slot.taken_back = true;
-      return Outcome::untouched;
-    case Launch::runs:
-    case Launch::entered:
-      return Outcome::pending;
-    default:
-      return monotonic_ns() - slot.launched < patience ? Outcome::pending : take_back(slot);
+  if (has_left(slot)) {
+    slot.taken_back = true;
+    return Outcome::untouched;
   }
+  if (slot.cancel == Slot::Cancel::asked) return answer(slot);
+  if (slot.cancel == Slot::Cancel::none && monotonic_ns() - slot.launched >= patience) ask(slot);
+  return Outcome::pending;
 }
 
-Outcome Launches::take_back(Slot& slot) {
-  __atomic_store_n(&slot.line->cancel, slot.number, __ATOMIC_SEQ_CST);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
-  if (state_of(slot) != 0) return Outcome::pending;  // it has begun: its next word says what it does
+/// Copy engines write the cancel and read what the launch had done until then. What the driver refuses is
+/// asked again.
+void Launches::ask(Slot& slot) {
+  const Address words = slot.memory + (slot.number & 1) * sizeof(Launch::Words);
+  slot.line->cancel = slot.number;
+  const CurrentContext current(context_);
+  const RelaxedCapture relaxed;
+  Code code =
+      driver().memcpy_async(words + offsetof(Launch::Words, cancel),
+                            slot.line_address + offsetof(Launch::Line, cancel), sizeof(uint32_t), cancels_);
+  if (code == kSuccess)
+    code = driver().memcpy_async(slot.line_address + offsetof(Launch::Line, seen), words,
+                                 sizeof(Launch::Words), cancels_);
+  if (code == kSuccess) slot.cancel = Slot::Cancel::asked;
+}
+
+Outcome Launches::answer(Slot& slot) {
+  const CurrentContext current(context_);
+  const RelaxedCapture relaxed;
+  if (driver().stream_query(cancels_) != kSuccess)
+    return Outcome::pending;  // or a fault, which fault() tells
+  if (__atomic_load_n(&slot.line->seen.next, __ATOMIC_ACQUIRE) != 0) {
+    slot.cancel = Slot::Cancel::refused;  // it runs, or will say that it has left
+    return Outcome::pending;
+  }
   slot.taken_back = true;
   return Outcome::untouched;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Host side of launches that are taken back when the GPU gives them no place in time (kernel/launch.hpp).
-// Each slot has a stream of its own, so that nothing else waits behind a launch. Threading: the owner's lock.
+// Each slot has a stream of its own, so that nothing else waits behind a launch; copies that take back have
+// another. Threading: the owner's lock.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -19,6 +20,7 @@ class Launches {
     Address line_address = 0, memory = 0;
     uint32_t number = 0;  ///< of the launch under way, or the last one
     uint64_t launched = 0;
+    enum class Cancel : uint8_t { none, asked, refused } cancel{};  ///< refused: it has begun
     bool taken_back = false;  ///< it does nothing, and whoever waited for it knows
     bool kept = false;        ///< by the owner: not to be used again yet
   };
@@ -37,7 +39,7 @@ class Launches {
   /// Launches; `parameters` is all of the kernel's parameter, and gets its Launch filled in but for `chunks`.
   [[nodiscard]] Code start(Slot& slot, Function function, unsigned blocks, unsigned threads,
                            kernel::Launch& parameters);
-  /// Where the slot's launch stands; takes it back when it has waited for so many ns.
+  /// Where the slot's launch stands; begins to take it back when it has waited for so many ns.
   [[nodiscard]] Outcome look(Slot& slot, uint64_t patience);
   /// What the slot's stream reports beyond "busy": kSuccess, or the fault.
   [[nodiscard]] Code fault(const Slot& slot) const;
@@ -49,14 +51,16 @@ class Launches {
 
  private:
   [[nodiscard]] Code allocate();
-  [[nodiscard]] static uint32_t state_of(const Slot& slot);
+  [[nodiscard]] static bool has_left(const Slot& slot);
   [[nodiscard]] static bool over(const Slot& slot);
-  [[nodiscard]] Outcome take_back(Slot& slot);
+  void ask(Slot& slot);
+  [[nodiscard]] Outcome answer(Slot& slot);
 
   bool open_ = false;
   Context context_ = nullptr;
-  char* lines_ = nullptr;  // pinned: a Line a slot
-  Address memory_ = 0;     // a Memory a slot
+  Stream cancels_ = nullptr;  // of the copies that take back
+  char* lines_ = nullptr;     // pinned: a Line a slot
+  Address memory_ = 0;        // a Memory a slot
   std::vector<Slot> slots_;
 };
 

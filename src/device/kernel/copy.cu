@@ -248,7 +248,7 @@ __device__ __noinline__ void lead(const Copier& copier, Copier::Memory& memory, 
 
 extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_constant__ List list) {
   __shared__ uint32_t dealt[2];
-  Launch::Memory::Words& words = words_of(list);
+  Launch::Words& words = words_of(list);
   if (threadIdx.x == 0) dealt[0] = first_chunk(list);
   __syncthreads();
   uint32_t copied = 0, item = 0;

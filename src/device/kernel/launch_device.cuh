@@ -5,30 +5,26 @@
 
 namespace weft::device::kernel {
 
-__device__ __forceinline__ Launch::Memory::Words& words_of(const Launch& launch) {
+__device__ __forceinline__ Launch::Words& words_of(const Launch& launch) {
   return reinterpret_cast<Launch::Memory*>(launch.memory)->words[launch.number & 1];
 }
 
-/// The first block: the launch may have been taken back. True when it runs.
-__device__ inline bool enter(const Launch& launch) {
-  auto* const line = reinterpret_cast<Launch::Line*>(launch.line);
-  auto& memory = *reinterpret_cast<Launch::Memory*>(launch.memory);
-  const uint64_t number = static_cast<uint64_t>(launch.number) << 32;
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&line->state), "l"(number | Launch::entered)
-               : "memory");
-  asm volatile("fence.sc.sys;" ::: "memory");
-  uint32_t cancelled;
-  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(cancelled) : "l"(&line->cancel) : "memory");
-  const uint32_t state = cancelled == launch.number ? Launch::left : Launch::runs;
-  memory.words[~launch.number & 1] = {};
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&memory.words[launch.number & 1].state), "r"(state)
-               : "memory");
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&line->state), "l"(number | state) : "memory");
-  return state == Launch::runs;
+/// The first block: clears the next launch's words, and says whether this one was taken back.
+__device__ inline bool enter(const Launch& launch, Launch::Words& words, bool cancelled) {
+  reinterpret_cast<Launch::Memory*>(launch.memory)->words[~launch.number & 1] = {};
+  const uint32_t state = cancelled ? Launch::left : Launch::runs;
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&words.state), "r"(state) : "memory");
+  if (!cancelled) return true;
+  const uint64_t word = static_cast<uint64_t>(launch.number) << 32 | Launch::left;
+  asm volatile(
+      "st.relaxed.sys.global.u64 [%0], %1;" ::"l"(&reinterpret_cast<Launch::Line*>(launch.line)->state),
+      "l"(word)
+      : "memory");
+  return false;
 }
 
-/// Another block: what the first has found.
-__device__ inline bool follow(const Launch::Memory::Words& words) {
+/// Another block, which sees the cancel: what the first has found.
+__device__ inline bool follow(const Launch::Words& words) {
   uint32_t state;
   do {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(state) : "l"(&words.state) : "memory");
@@ -38,10 +34,12 @@ __device__ inline bool follow(const Launch::Memory::Words& words) {
 
 /// Thread 0 of each block: the chunk to begin with; ~0: none.
 __device__ inline uint32_t first_chunk(const Launch& launch) {
-  Launch::Memory::Words& words = words_of(launch);
-  const uint32_t first = atomicAdd(&words.next, 1);
-  const bool runs = first == 0 ? enter(launch) : first < launch.chunks && follow(words);
-  return runs ? first : ~0u;
+  Launch::Words& words = words_of(launch);
+  const unsigned long long both = atomicAdd(reinterpret_cast<unsigned long long*>(&words.next), 1ull);
+  const auto first = static_cast<uint32_t>(both);
+  const bool cancelled = static_cast<uint32_t>(both >> 32) == launch.number;
+  if (first == 0) return enter(launch, words, cancelled) ? 0 : ~0u;
+  return first < launch.chunks && (!cancelled || follow(words)) ? first : ~0u;
 }
 
 /// All threads, first of all, of a launch that cannot be taken back: its blocks take the chunks in turn.
@@ -54,7 +52,7 @@ __device__ inline void enter_unchecked(const Launch& launch) {
 __device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 /// Thread 0 of a block that has done so many chunks: the last one says that the launch is done.
-__device__ inline void account(const Launch& launch, Launch::Memory::Words& words, uint32_t done) {
+__device__ inline void account(const Launch& launch, Launch::Words& words, uint32_t done) {
   fence_system();
   if (atomicAdd(&words.copied, done) + done != launch.chunks) return;
   fence_system();

@@ -132,7 +132,7 @@ __device__ __forceinline__ void miss(const PackTiles& p) {
 template <bool kFlat>
 __device__ __forceinline__ void move_tiles(const PackTiles& p) {
   __shared__ uint32_t dealt[2], there;
-  Launch::Memory::Words& words = words_of(p);
+  Launch::Words& words = words_of(p);
   const bool deals = p.checked != 0;
   const uint64_t deadline = p.awaited != 0 ? nanoseconds() + p.patience : 0;
   if (deals) {
