@@ -22,9 +22,8 @@ log::SlowPath staged_reduction(
     "coll.host_reduction",
     "the operands cross PCIe and the CPU reduces them: 10x to 100x slower than a kernel");
 
-constexpr uint64_t kPart = 8 << 20;      // packed at a time on the way between GPU and host
-constexpr uint64_t kSmallPart = 256;     // below, runs are copied one by one
-constexpr uint64_t kByKernel = 1 << 20;  // plain bytes from here on: copy engines are for what goes to others
+constexpr uint64_t kPart = 8 << 20;   // packed at a time on the way between GPU and host
+constexpr uint64_t kSmallPart = 256;  // below, runs are copied one by one
 
 device::Memory memory_of(const p2p::Buffer& buffer) {
   if (buffer.memory != nullptr) return *buffer.memory;
@@ -70,13 +69,6 @@ Result<device::Ticket> device_copy(const p2p::View& to, const p2p::View& from, u
     Status copied = copy_through_workspace(to, from, n);
     if (copied.ok()) return device::Ticket();
     if (copied.error().code() != Errc::unsupported) return std::move(copied).error();
-  }
-  if (to.type == nullptr && from.type == nullptr && n >= kByKernel && to.memory.on_device() &&
-      from.memory.on_device() && to.memory.device == from.memory.device &&
-      device::can_pack(to.memory, from.memory)) {
-    auto ticket = device::pack_async(device::plain(to.address), to.memory, device::plain(from.address),
-                                     from.memory, n, device::Lane::local);
-    if (ticket || ticket.error().code() != Errc::unsupported) return ticket;
   }
   return p2p::submit(to, from, n, device::Lane::local);
 }

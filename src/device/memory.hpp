@@ -23,6 +23,7 @@ struct Memory {
   int fault = 0;            ///< driver error of the query itself: no path may touch the buffer
   int device = -1;          ///< ordinal in this process; -1 for host
   void* context = nullptr;  ///< CUcontext; null for host, pool and cuMemMap memory
+  void* home = nullptr;     ///< of pool and cuMemMap memory: the CUcontext that copies it here
   uint64_t buffer_id = 0;   ///< unique for the life of the process, never reused
   uintptr_t base = 0;       ///< start of the allocation
   size_t size = 0;          ///< bytes of the allocation

@@ -52,10 +52,10 @@ struct Shape {
 /// A kernel that packs tells one on another GPU which tiles of the stream are written, by a word for each.
 struct Relay {
   enum class Role : uint8_t { none, tells, awaits };
-  static constexpr uint32_t kTiles = 256;  ///< at most
+  static constexpr uint32_t kTiles = 256;  ///< that relay_tile() makes, at most
   Role role = Role::none;
   uint32_t tile = 0;   ///< bytes
-  uint64_t flags = 0;  ///< uint64_t[kTiles] in GPU memory, never `epoch` before
+  uint64_t flags = 0;  ///< a uint64_t for each tile in GPU memory, never `epoch` before
   uint64_t epoch = 0;
 };
 /// The tile's size for so many bytes.

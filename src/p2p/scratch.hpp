@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.hpp"
@@ -22,7 +23,11 @@ class ScratchPool {
     device::Memory memory;
     size_t chunk = 0, chunks = 0;  ///< bytes, number
     uint64_t epoch = 0;            ///< of the last message that was packed ahead
-    std::vector<uint32_t> free;    ///< numbers of the chunks that nobody uses
+    std::vector<bool> used;        ///< by number
+    size_t free = 0;               ///< chunks that nobody uses
+    /// The first of so many chunks side by side; empty: there are none.
+    [[nodiscard]] std::optional<uint32_t> take(size_t count = 1);
+    void give_back(uint32_t number, size_t count = 1);
     [[nodiscard]] std::byte* at(uint32_t number) const {
       return reinterpret_cast<std::byte*>(memory.base) + number * chunk;
     }
@@ -34,8 +39,9 @@ class ScratchPool {
   static constexpr size_t kFlagBytes = device::Relay::kTiles * sizeof(uint64_t);
   /// The area on the GPU of `near`. Errc::unsupported when switched off; else the driver's refusal.
   [[nodiscard]] Result<Area*> area(const device::Memory& near);
-  /// Of the areas' chunks: gpu.scratch_chunk.
+  /// Of a new area: bytes of a chunk, and their number.
   [[nodiscard]] static size_t chunk_bytes();
+  [[nodiscard]] static size_t chunk_count();
   void close();
 
  private:
@@ -50,12 +56,13 @@ struct ScratchSend {
     size_t size;
     device::Ticket packed;
     bool offered = false;  ///< the receiver knows of it
+    uint32_t count = 1;    ///< chunks side by side that it takes
   };
   static constexpr size_t kChunks = 3;  ///< in use by one message, at most
   ScratchPool::Area* area = nullptr;
   std::vector<Chunk> chunks;
   uint64_t next = 0;      ///< first byte not yet packed
-  uint64_t epoch = 0;     ///< not 0: packed ahead, into the only chunk, under this number
+  uint64_t epoch = 0;     ///< not 0: packed ahead, as one piece, under this number
   bool finished = false;  ///< packed ahead, and the receiver wants no more of it
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A GPU that fails in the middle of a staged send: both sides get an error, nobody waits, the buffer is not
-// read any more when the send returns, and traffic goes on. Emulated driver only.
+// read any more when the send returns, and traffic goes on. Emulated driver only; with WEFT_GPU_PACK=off,
+// since a kernel whose launch is refused is launched again.
 #include <mpi.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Trap 2 of a resident kernel: kernels of the application fill both GPUs and end only when messages have
-// arrived. Windows of all sizes must get through, and be right, strided ones too.
+// arrived. Windows of all sizes must get through, and be right, strided ones and those of pool memory too.
 #include <mpi.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ void exchange(const Buffer& out, const Buffer& in, size_t size) {
   MPI_Waitall(2 * kWindow, requests, MPI_STATUSES_IGNORE);
 }
 
-void test(weft::test::FullGpu& gpu, size_t size, int device) {
-  Buffer out(Buffer::Kind::device, kWindow * size, device), in(Buffer::Kind::device, kWindow * size, device);
+void test(weft::test::FullGpu& gpu, size_t size, int device, Buffer::Kind kind) {
+  Buffer out(kind, kWindow * size, device), in(kind, kWindow * size, device);
   exchange(out, in, size);  // mapping waits for kernels, so it comes first
   for (int round = 0; round < kRounds; ++round) {
     const auto seed = [&](int of) { return static_cast<unsigned>(2 * round + of + 1); };
@@ -109,7 +109,8 @@ int main(int argc, char** argv) {
   const int device = rank % cuda().devices;
   {
     weft::test::FullGpu gpu(device);
-    for (size_t size : kSizes) test(gpu, size, device);
+    for (size_t size : kSizes) test(gpu, size, device, Buffer::Kind::device);
+    for (size_t size : {8, 65536, 300000}) test(gpu, size, device, Buffer::Kind::pool);
     for (const Layout& layout : kLayouts) test_strided(gpu, layout, device);
   }
   return weft::test::finish(failures);

@@ -67,6 +67,8 @@ Status fill(State& state) {
   state.data = load_data_kernels();
   state.kernels = load_kernels();
   state.copier.open(state);
+  if (driver().stream_create_with_priority(&state.cancels, kStreamNonBlocking, kHighestPriority) != kSuccess)
+    state.cancels = nullptr;  // then there are no lists and packs, by name
   state.lists.open(state);
   state.packs.open(state);
   return {};
@@ -101,6 +103,8 @@ void destroy(State& state) {
   state.copier.close();
   state.lists.close();
   state.packs.close();
+  if (state.cancels != nullptr) note(driver().stream_destroy(state.cancels));
+  state.cancels = nullptr;
   state.ports.close();
   for (LaneStream& lane : state.lanes) {
     const std::lock_guard lock(lane.mutex);
@@ -141,6 +145,10 @@ CurrentContext::~CurrentContext() {
 
 Result<Context> context_of(const Memory& memory) {
   if (memory.context != nullptr) return memory.context;
+  return memory.home != nullptr ? memory.home : home_of(memory);
+}
+
+Result<Context> home_of(const Memory& memory) {
   if (memory.fault != 0)
     return failure(memory.fault, "cuPointerGetAttributes", "the buffer cannot be classified");
   Context context = nullptr;

@@ -52,6 +52,7 @@ struct State {
   Copier copier;
   Lists lists;
   Packs packs;
+  Stream cancels = nullptr;  ///< of copies that take back lists and packs
   Ports ports;
   void* flags = nullptr;  // pinned page of completion flags, a cache line a lane
   std::mutex mutex;       // for the vectors below
@@ -94,6 +95,8 @@ class RelaxedCapture {
 /// The context to use for a buffer: its own, else (pool and cuMemMap memory) the active primary context of
 /// its device. Never creates one. Errc::unsupported when there is none.
 [[nodiscard]] Result<Context> context_of(const Memory& memory);
+/// The same for memory without one of its own, asked of the driver: three calls.
+[[nodiscard]] Result<Context> home_of(const Memory& memory);
 /// Weft's state in a context.
 [[nodiscard]] Result<State*> state_of(Context context);
 [[nodiscard]] inline Result<State*> state_of(const Memory& memory) {

@@ -43,10 +43,10 @@ log::SlowPath no_copier{"gpu.no_copier", "small GPU messages take about 3 us lon
 
 constexpr uint32_t kLastFirst = 0xffff'0000;  // of a life's first commands: none lasts so long that they wrap
 constexpr uint32_t kStart = 4;                // so many of them start the copier
-constexpr uint32_t kWay = 2'000;              // ns that an empty command may take
-constexpr uint64_t kAsleep = 20'000;          // ns between looks whether one that is not awake must be kept
-constexpr uint32_t kUseful = 4;               // commands in a life that was worth it
-constexpr uint64_t kBackOff = 1'000'000;      // ns asleep after two lives that were not; doubles
+constexpr uint32_t kAhead = 5'000;    // ns before a life's end when an empty command is due: looks are rare
+constexpr uint64_t kAsleep = 20'000;  // ns between looks whether one that is not awake must be kept
+constexpr uint32_t kUseful = 4;       // commands in a life that was worth it
+constexpr uint64_t kBackOff = 1'000'000;  // ns asleep after two lives that were not; doubles
 constexpr uint64_t kLongestBackOff = 128'000'000;
 constexpr uint64_t kEndTime = 100'000'000;       // ns that close() waits for a life's end
 constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies as fast as several
@@ -191,7 +191,7 @@ Copier::Slot* Copier::claim(uint32_t blocks) {
 /// It has a command. Where the next one will come too late by the pace so far, an empty one is due shortly
 /// before it leaves. Elsewhere none is: it could be in the way of the next.
 void Copier::fed(uint64_t time) {
-  keep_at_ = gap_ > linger_ ? time + linger_ - std::min(linger_ / 4, kWay) : UINT64_MAX;
+  keep_at_ = gap_ > linger_ ? time + linger_ - std::min(linger_ / 2, kAhead) : UINT64_MAX;
   next_keep_.store(keep_at_, std::memory_order_relaxed);
 }
 

@@ -19,8 +19,10 @@ constexpr uint64_t kEndTime = 100'000'000;  // ns that close() waits for launche
 
 }  // namespace
 
-Code Launches::open(Context context, size_t slots) {
+Code Launches::open(Context context, size_t slots, Stream cancels) {
+  if (cancels == nullptr) return kInvalidHandle;
   context_ = context;
+  cancels_ = cancels;
   slots_.resize(slots);
   const Code code = allocate();
   open_ = code == kSuccess;
@@ -40,8 +42,6 @@ Code Launches::allocate() {
     code = driver().mem_host_get_device_pointer(&from, page, 0);
   }
   if (code == kSuccess) code = driver().mem_alloc(&memory_, slots_.size() * sizeof(Launch::Memory));
-  if (code == kSuccess)
-    code = driver().stream_create_with_priority(&cancels_, kStreamNonBlocking, kHighestPriority);
   for (size_t i = 0; i < slots_.size() && code == kSuccess; ++i) {
     Slot& slot = slots_[i];
     slot.line = reinterpret_cast<Launch::Line*>(lines_ + i * sizeof(Launch::Line));
@@ -62,8 +62,6 @@ void Launches::close() {
       ::sched_yield();
   }
   open_ = false;
-  if (cancels_ != nullptr) driver().stream_destroy(cancels_);
-  cancels_ = nullptr;
   for (Slot& slot : slots_) {
     if (slot.stream != nullptr) driver().stream_destroy(slot.stream);
     slot.stream = nullptr;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Host side of launches that are taken back when the GPU gives them no place in time (kernel/launch.hpp).
-// Each slot has a stream of its own, so that nothing else waits behind a launch; copies that take back have
-// another. Threading: the owner's lock.
+// Each slot has a stream of its own, so that nothing else waits behind a launch. Threading: the owner's lock.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -25,8 +24,9 @@ class Launches {
     bool kept = false;        ///< by the owner: not to be used again yet
   };
 
-  /// Allocates what so many launches at a time need in the current context.
-  [[nodiscard]] Code open(Context context, size_t slots);
+  /// Allocates what so many launches at a time need in the current context. `cancels`: the stream of the
+  /// copies that take back, in which nothing waits for a place.
+  [[nodiscard]] Code open(Context context, size_t slots, Stream cancels);
   /// Waits a while for launches under way and frees everything. The context is current.
   void close();
   [[nodiscard]] bool is_open() const { return open_; }
@@ -58,7 +58,7 @@ class Launches {
 
   bool open_ = false;
   Context context_ = nullptr;
-  Stream cancels_ = nullptr;  // of the copies that take back
+  Stream cancels_ = nullptr;  // the state's
   char* lines_ = nullptr;     // pinned: a Line a slot
   Address memory_ = 0;        // a Memory a slot
   std::vector<Slot> slots_;

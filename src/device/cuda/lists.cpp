@@ -43,7 +43,7 @@ uint32_t chunk_for(uint64_t bytes) {
 
 void Lists::open(State& state) {
   if (setting_max == 0 || state.kernels.copy_list == nullptr || !launches_return()) return;
-  if (const Code code = launches_.open(state.context, kSlots); code != kSuccess)
+  if (const Code code = launches_.open(state.context, kSlots, state.cancels); code != kSuccess)
     return no_lists.hit("their memory cannot be allocated (" + describe(code) + ")");
   state_ = &state;
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 
 namespace weft::device {
@@ -134,6 +135,8 @@ Memory detail::query(const void* p) {
   memory.buffer_id = id;
   memory.base = reinterpret_cast<uintptr_t>(start);
   memory.size = size;
+  if (context == nullptr && memory.on_device())
+    if (auto home = cuda::home_of(memory)) memory.home = *home;
   return memory;
 }
 

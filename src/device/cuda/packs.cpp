@@ -21,10 +21,10 @@ constexpr unsigned kAwaitingBlocks =
 
 void Packs::open(State& state) {
   if (state.data.pack_tiles == nullptr || !launches_return()) return;
-  if (const Code code = launches_.open(state.context, kSlots); code != kSuccess)
+  if (const Code code = launches_.open(state.context, kSlots, state.cancels); code != kSuccess)
     return no_slots.hit("their memory cannot be allocated (" + describe(code) + ")");
   void* room = nullptr;
-  if (packs_safely() && driver().mem_host_alloc(&room, kRoomBytes, kHostAllocPortable) == kSuccess)
+  if (driver().mem_host_alloc(&room, kRoomBytes, kHostAllocPortable) == kSuccess)
     room_ = static_cast<char*>(room);
   state_ = &state;
 }

@@ -29,7 +29,7 @@ struct PackJob {
 
 class Packs {
  public:
-  static constexpr size_t kSlots = 8;                      ///< launches under way at a time
+  static constexpr size_t kSlots = 7;                      ///< launches under way at a time
   static constexpr size_t kRoomBytes = size_t{256} << 10;  ///< of room()
 
   /// Allocates what the launches need in the state's current context. Without kernels, or where a launch

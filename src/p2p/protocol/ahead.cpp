@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing ahead: a message that has to be packed, and fits a chunk of scratch, is packed when it is sent. The
-// ready-to-send goes out first and names the chunk; the receiver's kernel unpacks tile by tile what the
-// sender's has packed. What does not come in time takes the ordinary way (scratch.cpp), from the same chunk.
+// Packing ahead: a message that has to go through scratch is packed when it is sent, as one piece. The
+// ready-to-send goes out first and names the place; the receiver's kernel unpacks tile by tile what the
+// sender's has packed. What does not come in time takes the ordinary way (scratch.cpp), from the same place.
 #include <algorithm>
 #include <cstring>
 
@@ -16,10 +16,11 @@ namespace {
 
 using device::Relay;
 
-config::Size setting_ahead("gpu.pack_ahead", size_t{2} << 20, 0, size_t{1} << 30,
-                           "Largest strided GPU message in bytes that is packed when it is sent, while the "
-                           "receiver unpacks; it has to "
-                           "fit gpu.scratch_chunk. 0: packed when the receiver asks");
+config::Size setting_ahead(
+    "gpu.pack_ahead", size_t{4} << 20, 0, size_t{1} << 30,
+    "Largest GPU message in bytes, of those that go through scratch, that is packed "
+    "when it is sent, while the receiver unpacks; five eighths of gpu.scratch_bytes at "
+    "most. 0: packed when the receiver asks");
 
 log::SlowPath late{"gpu.pack_late", "the message is unpacked again, after about 0.1 ms"};
 
@@ -27,6 +28,11 @@ log::SlowPath late{"gpu.pack_late", "the message is unpacked again, after about 
 constexpr size_t kReserve = ScratchSend::kChunks;
 // Kernels that may wait at a time: more could fill the GPU, and keep its own packing from it.
 constexpr uint32_t kFollowing = 2;
+
+/// Each chunk has flags of its own, so a message in several has more tiles.
+uint32_t tile_of(const Transfer& t, const ScratchPool::Area& area) {
+  return device::relay_tile(std::min<uint64_t>(t.bytes, area.chunk));
+}
 
 /// What a ready-to-send says of packing ahead.
 Ahead ahead_of(const ReadyToSend& rts) {
@@ -38,22 +44,25 @@ Ahead ahead_of(const ReadyToSend& rts) {
 }  // namespace
 
 uint64_t ahead_limit() {
-  return device::relays() ? std::min<uint64_t>(setting_ahead, ScratchPool::chunk_bytes()) : 0;
+  const size_t chunks = ScratchPool::chunk_count();
+  if (!device::relays() || chunks <= kReserve) return 0;
+  return std::min<uint64_t>(setting_ahead, (chunks - kReserve) * ScratchPool::chunk_bytes());
 }
 
-// Sender: reserves a chunk and tells where. The packing begins when the message is on its way.
+// Sender: reserves room and tells where. The packing begins when the message is on its way.
 size_t Engine::append_ahead(Transfer& t, ReadyToSend& rts, std::byte* room) {
   ScratchPool::Area& area = *t.scratch->area;
-  if (t.contiguous || t.bytes > ahead_limit() || area.free.size() <= kReserve || !device::can_relay(t.memory))
-    return 0;
-  const uint32_t number = area.free.back();
-  area.free.pop_back();
+  const size_t count = (t.bytes + area.chunk - 1) / area.chunk;
+  if (t.bytes > ahead_limit() || area.free < kReserve + count || !device::can_relay(t.memory)) return 0;
+  const auto taken = area.take(count);
+  if (!taken) return 0;
+  const uint32_t number = *taken;
   t.scratch->epoch = ++area.epoch;
-  t.scratch->chunks.push_back({number, 0, t.bytes, {}});
+  t.scratch->chunks.push_back({number, 0, t.bytes, {}, false, static_cast<uint32_t>(count)});
   t.scratch->next = t.bytes;
   rts.flags |= ReadyToSend::kAhead;
   const Ahead ahead{reinterpret_cast<uint64_t>(area.at(number)), area.flags(number), t.scratch->epoch,
-                    device::relay_tile(t.bytes)};
+                    tile_of(t, area)};
   std::memcpy(room, &ahead, sizeof ahead);
   return sizeof ahead;
 }
@@ -64,14 +73,14 @@ void Engine::pack_ahead(Transfer& t) {
   ScratchSend& scratch = *t.scratch;
   ScratchSend::Chunk& chunk = scratch.chunks.front();
   const View to{scratch.area->at(chunk.number), nullptr, 0, scratch.area->memory};
-  const Relay relay{Relay::Role::tells, device::relay_tile(t.bytes), scratch.area->flags(chunk.number),
+  const Relay relay{Relay::Role::tells, tile_of(t, *scratch.area), scratch.area->flags(chunk.number),
                     scratch.epoch};
   auto ticket = submit_relayed(to, view_of(t), t.bytes, relay, device::Lane::out);
   if (ticket) {
     chunk.packed = std::move(*ticket);
     return;
   }
-  scratch.area->free.push_back(chunk.number);
+  scratch.area->give_back(chunk.number, chunk.count);
   scratch.chunks.clear();
   scratch.next = 0;
 }
@@ -127,7 +136,7 @@ bool Engine::release_ahead(Transfer& t) {
     auto packed = device::done(scratch.chunks.front().packed);
     if (packed && !*packed) return false;
     if (!packed) t.outcome = std::move(packed).error();
-    scratch.area->free.push_back(scratch.chunks.front().number);
+    scratch.area->give_back(scratch.chunks.front().number, scratch.chunks.front().count);
     scratch.chunks.clear();
   }
   t.state = Transfer::State::done;
@@ -140,7 +149,7 @@ void Engine::abandon_ahead(Transfer& t) {
   if (scratch.chunks.empty()) return;
   if (auto waited = device::wait(scratch.chunks.front().packed); !waited)
     t.outcome = std::move(waited).error();
-  scratch.area->free.push_back(scratch.chunks.front().number);
+  scratch.area->give_back(scratch.chunks.front().number, scratch.chunks.front().count);
 }
 
 }  // namespace weft::p2p

@@ -61,11 +61,32 @@ std::optional<Result<device::Ticket>> submit_kernel(const View& to, uint64_t to_
   return ticket;
 }
 
+constexpr uint64_t kByKernel = 1 << 20;  // plain bytes inside a GPU: copy engines are for what goes to others
+
+/// Plain bytes inside a GPU by a kernel of ours, where the copier does not: the driver takes one of its own,
+/// which nobody takes back from a full GPU.
+std::optional<Result<device::Ticket>> submit_inside(std::byte* to, const device::Memory& to_memory,
+                                                    const std::byte* from, const device::Memory& from_memory,
+                                                    uint64_t n, device::Lane lane) {
+  const bool inside =
+      to_memory.on_device() && from_memory.on_device() && to_memory.device == from_memory.device;
+  const bool copier = to_memory.context != nullptr && from_memory.context != nullptr && n < kByKernel;
+  if (!inside || copier || !device::can_pack(to_memory, from_memory)) return std::nullopt;
+  auto ticket = device::pack_async(device::plain(to), to_memory, device::plain(const_cast<std::byte*>(from)),
+                                   from_memory, n, lane);
+  if (!ticket && ticket.error().code() == Errc::unsupported) return std::nullopt;
+  return ticket;
+}
+
 Result<device::Ticket> submit_ranges(const View& to, uint64_t to_offset, const View& from,
                                      uint64_t from_offset, uint64_t n, device::Lane lane) {
-  if (to.type == nullptr && from.type == nullptr)
-    return device::copy_async(to.address + to_offset, to.memory, from.address + from_offset, from.memory, n,
-                              lane);
+  if (to.type == nullptr && from.type == nullptr) {
+    std::byte* const target = to.address + to_offset;
+    const std::byte* const source = from.address + from_offset;
+    if (auto inside = submit_inside(target, to.memory, source, from.memory, n, lane))
+      return std::move(*inside);
+    return device::copy_async(target, to.memory, source, from.memory, n, lane);
+  }
   if (auto packed = submit_kernel(to, to_offset, from, from_offset, n, lane)) return std::move(*packed);
   const auto targets = runs_of(to, to_offset, n), sources = runs_of(from, from_offset, n);
   std::vector<device::Piece> pieces;

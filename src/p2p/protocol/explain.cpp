@@ -126,7 +126,7 @@ Answer answer(const Question& question, const Machine& machine, uint64_t bytes) 
     message.scratch = offer == Offer::scratch || (offer == Offer::strides && !message.strided);
   }
   result.way = way_of(question.to.kind, message, [] { return true; });
-  result.ahead = result.way == Way::scratch && !contiguous && bytes <= ahead_limit();
+  result.ahead = result.way == Way::scratch && bytes <= ahead_limit();
   if (result.way == Way::mapped) result.carriers = device::carriers_of(bytes);
   result.put = contiguous && message.region && question.to.exportable && may_put(bytes);
   return result;

@@ -34,7 +34,7 @@ Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
     if (area->memory.device == near.device &&
         (near.context == nullptr || near.context == area->memory.context))
       return area.get();
-  const size_t chunks = setting_bytes / setting_chunk;
+  const size_t chunks = chunk_count();
   if (chunks == 0) return Error(Errc::unsupported, "WEFT_GPU_SCRATCH_BYTES holds no chunk: raise it");
   const size_t data = chunks * setting_chunk;
   auto memory = device::allocate_scratch(near, data + chunks * kFlagBytes);
@@ -50,12 +50,32 @@ Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
   area->memory = *memory;
   area->chunk = setting_chunk;
   area->chunks = chunks;
-  for (size_t i = chunks; i-- != 0;) area->free.push_back(static_cast<uint32_t>(i));
+  area->used.resize(chunks);
+  area->free = chunks;
   areas_.push_back(std::move(area));
   return areas_.back().get();
 }
 
+std::optional<uint32_t> ScratchPool::Area::take(size_t count) {
+  if (free < count) return std::nullopt;
+  size_t first = 0;
+  for (size_t i = 0; i < chunks; ++i) {
+    if (used[i]) first = i + 1;
+    if (i + 1 - first != count) continue;
+    std::fill_n(used.begin() + static_cast<ptrdiff_t>(first), count, true);
+    free -= count;
+    return static_cast<uint32_t>(first);
+  }
+  return std::nullopt;
+}
+
+void ScratchPool::Area::give_back(uint32_t number, size_t count) {
+  std::fill_n(used.begin() + static_cast<ptrdiff_t>(number), count, false);
+  free += count;
+}
+
 size_t ScratchPool::chunk_bytes() { return setting_chunk; }
+size_t ScratchPool::chunk_count() { return setting_bytes / setting_chunk; }
 
 void ScratchPool::close() {
   for (const auto& area : areas_) device::free_scratch(area->memory);
@@ -88,14 +108,17 @@ bool Engine::stream_scratch(Transfer& t) {
     offer(t, chunk);
     moved = true;
   }
-  while (scratch.next < t.bytes && scratch.chunks.size() < ScratchSend::kChunks &&
-         !scratch.area->free.empty()) {
-    const uint32_t number = scratch.area->free.back();
+  while (scratch.next < t.bytes && scratch.chunks.size() < ScratchSend::kChunks) {
+    const auto taken = scratch.area->take();
+    if (!taken) break;
+    const uint32_t number = *taken;
     const size_t n = std::min<uint64_t>(scratch.area->chunk, t.bytes - scratch.next);
     const View to{scratch.area->at(number), nullptr, 0, scratch.area->memory};
     auto ticket = submit_part_out(to, view_of(t), scratch.next, n, lane_of(number, device::Lane::out));
-    if (!ticket) return fail_scratch(t, std::move(ticket).error());
-    scratch.area->free.pop_back();
+    if (!ticket) {
+      scratch.area->give_back(number);
+      return fail_scratch(t, std::move(ticket).error());
+    }
     scratch.chunks.push_back({number, scratch.next, n, std::move(*ticket)});
     scratch.next += n;
     moved = true;
@@ -133,7 +156,7 @@ bool Engine::fail_scratch(Transfer& t, Error error) {
     if (chunk.offered) return false;
     (void)device::wait(chunk.packed);  // the error is known already
     t.moved += chunk.size;             // never offered: nobody gives it back
-    t.scratch->area->free.push_back(chunk.number);
+    t.scratch->area->give_back(chunk.number, chunk.count);
     return true;
   });
   if (t.scratch->chunks.empty()) t.state = Transfer::State::done;
@@ -203,9 +226,11 @@ void Engine::on_scratch_done(const ScratchChunk& chunk) {
   auto& t = *reinterpret_cast<Transfer*>(chunk.sender);
   if (t.crossing) return on_offer_fetched(t, chunk);
   if ((chunk.flags & ScratchChunk::kPinned) != 0) return on_offer_done(t, chunk);
-  t.scratch->area->free.push_back(chunk.number);
-  std::erase_if(t.scratch->chunks,
-                [&](const ScratchSend::Chunk& used) { return used.number == chunk.number; });
+  std::erase_if(t.scratch->chunks, [&](const ScratchSend::Chunk& used) {
+    if (used.number != chunk.number) return false;
+    t.scratch->area->give_back(used.number, used.count);
+    return true;
+  });
   t.moved += chunk.size;
   if (!t.outcome && t.scratch->chunks.empty()) t.moved = t.bytes;  // after fail_scratch()
 }
