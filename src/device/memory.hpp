@@ -19,17 +19,20 @@ enum class MemoryKind : uint8_t { host, host_pinned, cuda_device, cuda_managed }
 struct Memory {
   MemoryKind kind = MemoryKind::host;
   bool legacy_ipc = false;  ///< cuMemAlloc memory: a legacy IPC handle can be made
+  bool mapped = false;      ///< cuMemMap memory: `base` and `size` are those of a run of mappings
   bool staging = false;     ///< a pinned chunk of Weft's own
   int fault = 0;            ///< driver error of the query itself: no path may touch the buffer
   int device = -1;          ///< ordinal in this process; -1 for host
   void* context = nullptr;  ///< CUcontext; null for host, pool and cuMemMap memory
   void* home = nullptr;     ///< of pool and cuMemMap memory: the CUcontext that copies it here
-  uint64_t buffer_id = 0;   ///< unique for the life of the process, never reused
+  uint64_t buffer_id = 0;   ///< unique for the life of the process, never reused; of `mapped`: Weft's own
   uintptr_t base = 0;       ///< start of the allocation
   size_t size = 0;          ///< bytes of the allocation
 
   /// True when no CPU path may touch the buffer.
   [[nodiscard]] bool on_device() const { return kind == MemoryKind::cuda_device; }
+  /// True when other processes may be able to map the buffer.
+  [[nodiscard]] bool shareable() const { return legacy_ipc || mapped; }
   /// True when the driver knows the buffer.
   [[nodiscard]] bool known_to_driver() const { return kind != MemoryKind::host; }
   /// True when [p, p + n) lies inside the one allocation that was classified.
@@ -62,6 +65,10 @@ void close();
     return {};
   return detail::query(p);
 }
+
+/// cuMemMap memory that was classified by a place in it, as the run of mappings that [first, first + n) touches:
+/// one buffer can span several. As it was where they are too many (kMostDescriptors of ipc.hpp) or there are gaps.
+[[nodiscard]] Memory widened(const Memory& memory, const void* first, size_t n);
 
 /// Whether it is host memory, found without a query: the caller's stack, the program's static data, its brk
 /// heap. It may be registered, so this is for buffers whose pinning makes no difference.

@@ -341,8 +341,11 @@ class Engine final : public core::Poller, private transport::Receiver {
   static device::Memory mapping_side(const Transfer& t);
   void remember_mapping(const Transfer& t, uint32_t peer, const transport::cuda_ipc::RegionName& theirs,
                         transport::cuda_ipc::Mapping& mapping);
+  [[nodiscard]] Result<transport::cuda_ipc::Mapping*> open_region(uint32_t source,
+                                                                  const transport::cuda_ipc::Region& region,
+                                                                  const Transfer& t);
   transport::cuda_ipc::Mapping* map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts);
-  [[nodiscard]] std::optional<size_t> append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
+  [[nodiscard]] std::optional<size_t> append_strides(Transfer& t, uint32_t to, ReadyToSend& rts,
                                                      std::byte* room);
   bool get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts);
   bool get_device(Transfer& t, uint32_t source, const ReadyToSend& rts);

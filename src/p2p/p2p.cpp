@@ -33,9 +33,11 @@ match::Key key_of(int source, int tag, core::ContextId context) {
                "process): check the device and CUDA_VISIBLE_DEVICES");
 }
 
-/// What lies in the allocation of an active request needs no query: nobody may free it.
+/// What lies in the allocation of an active request needs no query: nobody may free it. Of cuMemMap memory that
+/// holds for the mappings that its buffer touches.
 device::Memory kind_of(const void* first, uint64_t bytes, const Transfer* witness) {
-  if (witness != nullptr && witness->memory.covers(first, 1)) return witness->memory;
+  if (witness != nullptr && witness->memory.covers(first, witness->memory.mapped ? bytes : 1))
+    return witness->memory;
   if (bytes <= kSmall && device::plainly_host(first)) return {};
   return device::classify(first);
 }
@@ -65,6 +67,8 @@ bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* witness = nullpt
     t.memory = kind_of(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()), t.bytes, witness);
   if (t.memory.on_device() && !t.contiguous && t.bytes != 0) [[unlikely]]
     join_run(t, buffer);
+  if (t.memory.mapped && t.contiguous) [[unlikely]]
+    t.memory = device::widened(t.memory, t.address, t.bytes);
   return bytes.has_value() && t.memory.fault == 0;
 }
 
@@ -141,7 +145,7 @@ void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Data
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
   Engine& engine = *t.comm->instance.engine;
   if (!begin(t, buffer, rank, tag, engine.witness_of(t))) return;
-  if (t.memory.legacy_ipc) [[unlikely]]
+  if (t.memory.shareable()) [[unlikely]]
     engine.call_witness(t);
   go(t);
 }

@@ -106,11 +106,12 @@ Buffer::Buffer(Kind kind, size_t size, int device) : kind_(kind), size_(size), d
       driver.cuStreamSynchronize(nullptr);
       break;
     case Kind::mapped:
+    case Kind::unshared:
       map();
       break;
   }
   EXPECT_EQ(code, 0) << name(kind);
-  if (kind != Kind::mapped)
+  if (kind != Kind::mapped && kind != Kind::unshared)
     data_ = host != nullptr ? static_cast<char*>(host) : reinterpret_cast<char*>(address);
   if (kind != Kind::host) driver.cuCtxSetCurrent(driver.primary[0]);
 }
@@ -123,7 +124,7 @@ Buffer::~Buffer() {
     return;
   }
   driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
-  if (kind_ == Kind::mapped)
+  if (kind_ == Kind::mapped || kind_ == Kind::unshared)
     unmap();
   else if (kind_ == Kind::pinned)
     driver.cuMemFreeHost(data_);
@@ -137,13 +138,11 @@ Buffer::~Buffer() {
 void Buffer::map() {
   Cuda& driver = cuda();
   const size_t total = mapped_size(size_);
-  const AllocationProperties properties{.location = {1, device_}};
   const AccessDescription access{{1, device_}};
   Address base = 0;
   EXPECT_EQ(driver.cuMemAddressReserve(&base, total, 0, 0, 0), 0);
   for (size_t at = 0; at < total; at += kMappedGranule) {
-    unsigned long long handle = 0;
-    EXPECT_EQ(driver.cuMemCreate(&handle, kMappedGranule, &properties, 0), 0);
+    const unsigned long long handle = create();
     EXPECT_EQ(driver.cuMemMap(base + at, kMappedGranule, 0, handle, 0), 0);
     EXPECT_EQ(driver.cuMemRelease(handle), 0);
   }
@@ -152,10 +151,34 @@ void Buffer::map() {
   data_ = reinterpret_cast<char*>(base + kMappedGranule - before);
 }
 
+unsigned long long Buffer::create() const {
+  const AllocationProperties properties{.handle_types = kind_ == Kind::unshared ? 0 : 1,
+                                        .location = {1, device_}};
+  unsigned long long handle = 0;
+  EXPECT_EQ(cuda().cuMemCreate(&handle, kMappedGranule, &properties, 0), 0);
+  return handle;
+}
+
+Address Buffer::first() const { return reinterpret_cast<Address>(data_) / kMappedGranule * kMappedGranule; }
+
+void Buffer::replace(size_t allocation, bool by_another) {
+  Cuda& driver = cuda();
+  const Address at = first() + allocation * kMappedGranule;
+  const AccessDescription access{{1, device_}};
+  unsigned long long handle = 0;
+  if (by_another)
+    handle = create();
+  else
+    EXPECT_EQ(driver.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(at)), 0);
+  EXPECT_EQ(driver.cuMemUnmap(at, kMappedGranule), 0);
+  EXPECT_EQ(driver.cuMemMap(at, kMappedGranule, 0, handle, 0), 0);
+  EXPECT_EQ(driver.cuMemRelease(handle), 0);
+  EXPECT_EQ(driver.cuMemSetAccess(at, kMappedGranule, &access, 1), 0);
+}
+
 void Buffer::unmap() {
-  const auto base = reinterpret_cast<Address>(data_) / kMappedGranule * kMappedGranule;
-  EXPECT_EQ(cuda().cuMemUnmap(base, mapped_size(size_)), 0);
-  EXPECT_EQ(cuda().cuMemAddressFree(base, mapped_size(size_)), 0);
+  EXPECT_EQ(cuda().cuMemUnmap(first(), mapped_size(size_)), 0);
+  EXPECT_EQ(cuda().cuMemAddressFree(first(), mapped_size(size_)), 0);
 }
 
 void Buffer::write(const std::vector<char>& bytes, size_t offset) {
@@ -272,7 +295,7 @@ void FullGpu::release() {
 }
 
 const char* name(Buffer::Kind kind) {
-  constexpr const char* kNames[] = {"host", "pinned", "device", "managed", "pool", "mapped"};
+  constexpr const char* kNames[] = {"host", "pinned", "device", "managed", "pool", "mapped", "unshared"};
   return kNames[static_cast<size_t>(kind)];
 }
 

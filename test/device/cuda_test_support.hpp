@@ -59,6 +59,7 @@ struct AccessDescription {
   F(cuMemRelease, (unsigned long long))                                                                    \
   F(cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                           \
   F(cuMemUnmap, (Address, size_t))                                                                         \
+  F(cuMemRetainAllocationHandle, (unsigned long long*, void*))                                             \
   F(cuMemSetAccess, (Address, size_t, const AccessDescription*, size_t))                                   \
   F(cuMemFreeAsync, (Address, Stream))                                                                     \
   F(cuMemHostAlloc, (void**, size_t, unsigned))                                                            \
@@ -120,10 +121,11 @@ struct Cuda {
 /// with fewer GPUs than TEST_GPUS; as failed when WEFT_CUDA_DRIVER promised a driver.
 [[nodiscard]] int own_device();
 
-/// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more.
+/// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more, that can be
+/// shared by descriptor; `unshared` is the same without a handle type.
 class Buffer {
  public:
-  enum class Kind { host, pinned, device, managed, pool, mapped };
+  enum class Kind { host, pinned, device, managed, pool, mapped, unshared };
   Buffer(Kind kind, size_t size, int device = 0);
   ~Buffer();
   Buffer(const Buffer&) = delete;
@@ -134,9 +136,13 @@ class Buffer {
   void write(const std::vector<char>& bytes, size_t offset = 0);  ///< and waits
   [[nodiscard]] std::vector<char> read() const { return read(0, size_); }
   [[nodiscard]] std::vector<char> read(size_t offset, size_t n) const;
+  /// Of `mapped`: unmaps one of its allocations, and maps another in its place, or the same again.
+  void replace(size_t allocation, bool by_another);
 
  private:
   void map();
+  [[nodiscard]] unsigned long long create() const;
+  [[nodiscard]] Address first() const;
   void unmap();
 
   Kind kind_;

@@ -20,20 +20,6 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   unsigned flags;
 };
 
-using MemoryHandle = unsigned long long;
-
-struct MemoryProperties {  ///< CUmemAllocationProp
-  int type;                // 1: pinned to its device
-  int handle_types;        // bits; 1: POSIX file descriptor
-  CopyAttributes::Location location;
-  void* win32;
-  unsigned char flags[8];
-};
-
-struct MemoryAccess {  ///< CUmemAccessDesc
-  CopyAttributes::Location location;
-  int flags;  // 3: read and write
-};
 }  // namespace emucuda
 
 #define EMUCUDA_FUNCTIONS(F)                                                                           \

@@ -16,7 +16,6 @@ namespace emucuda {
 namespace {
 
 constexpr size_t kMappedGranule = 2 << 20;
-constexpr int kPosixDescriptor = 1, kOnDevice = 1, kReadWrite = 3;
 
 std::set<PhysicalObject*>& physicals() {
   static auto& instance = *new std::set<PhysicalObject*>;
@@ -81,21 +80,22 @@ void release_physical(PhysicalObject* physical) {
   delete physical;
 }
 
-#define EMUCUDA_CURRENT()           \
-  const auto lock = lock_world();   \
-  ContextObject* context = nullptr; \
-  if (const Code code = current(&context); code != kSuccess) return code
+/// None of these calls needs a context.
+#define EMUCUDA_READY()           \
+  const auto lock = lock_world(); \
+  if (const Code code = ready(); code != kSuccess) return code
 #define EMUCUDA_PHYSICAL(handle)                    \
-  EMUCUDA_CURRENT();                                \
+  EMUCUDA_READY();                                  \
   PhysicalObject* physical = find_physical(handle); \
   if (physical == nullptr) return kInvalidValue
 
 extern "C" {
 
 Code cuMemAddressReserve(Address* address, size_t size, size_t alignment, Address, unsigned long long flags) {
-  EMUCUDA_CURRENT();
+  EMUCUDA_READY();
   if (size == 0 || !aligned(size) || !aligned(alignment) || flags != 0) return kInvalidValue;
-  Device& device = *device_at(context->device);
+  ContextObject* context = nullptr;  // says in which device's region
+  Device& device = *device_at(current(&context) == kSuccess ? context->device : 0);
   // What was freed last comes first, if it is aligned: plain allocations of this size may not be.
   auto& freed = device.freed[size];
   const auto last = std::find_if(freed.rbegin(), freed.rend(), aligned);
@@ -112,7 +112,7 @@ Code cuMemAddressReserve(Address* address, size_t size, size_t alignment, Addres
 }
 
 Code cuMemAddressFree(Address address, size_t size) {
-  EMUCUDA_CURRENT();
+  EMUCUDA_READY();
   const auto at = world().reservations.find(address);
   if (at == world().reservations.end() || at->second != size) return kInvalidValue;
   const auto inside = world().allocations.lower_bound(address);
@@ -123,17 +123,18 @@ Code cuMemAddressFree(Address address, size_t size) {
 }
 
 Code cuMemCreate(MemoryHandle* handle, size_t size, const MemoryProperties* properties, unsigned long long) {
-  EMUCUDA_CURRENT();
-  if (size == 0 || !aligned(size) || properties->type != 1 || properties->location.type != kOnDevice ||
+  EMUCUDA_READY();
+  if (size == 0 || !aligned(size) || properties->type != 1 || properties->location.type != kLocationDevice ||
       (properties->handle_types & ~kPosixDescriptor) != 0)
     return kInvalidValue;
   const Device* device = device_at(properties->location.id);
   if (device == nullptr) return kInvalidDevice;
-  wait_for_kernels(context->device);
+  wait_for_kernels(properties->location.id);
   const int fd = create_memory(size, *device);
   if (fd < 0) return kOutOfMemory;
   *handle = add(
-      new PhysicalObject{fd, size, properties->location.id, properties->handle_types == kPosixDescriptor});
+      new PhysicalObject{fd, size, properties->location.id, properties->handle_types == kPosixDescriptor,
+                         world().next_id++});
   return kSuccess;
 }
 
@@ -158,7 +159,7 @@ Code cuMemMap(Address address, size_t size, size_t offset, MemoryHandle handle, 
 }
 
 Code cuMemUnmap(Address address, size_t size) {
-  EMUCUDA_CURRENT();
+  EMUCUDA_READY();
   forbid_unsafe("cuMemUnmap outside relaxed capture mode");
   drain_all();
   const std::vector<uintptr_t> mappings = mappings_in(address, size);
@@ -168,11 +169,11 @@ Code cuMemUnmap(Address address, size_t size) {
 }
 
 Code cuMemSetAccess(Address address, size_t size, const MemoryAccess* access, size_t count) {
-  EMUCUDA_CURRENT();
+  EMUCUDA_READY();
   const std::vector<uintptr_t> mappings = mappings_in(address, size);
   if (mappings.empty() || count == 0) return kInvalidValue;
   for (size_t i = 0; i < count; ++i) {
-    if (access[i].location.type != kOnDevice || device_at(access[i].location.id) == nullptr)
+    if (access[i].location.type != kLocationDevice || device_at(access[i].location.id) == nullptr)
       return kInvalidDevice;
     const uint32_t bit = 1u << access[i].location.id;
     for (const uintptr_t at : mappings) {
@@ -185,7 +186,7 @@ Code cuMemSetAccess(Address address, size_t size, const MemoryAccess* access, si
 }
 
 Code cuMemRetainAllocationHandle(MemoryHandle* handle, void* memory) {
-  EMUCUDA_CURRENT();
+  EMUCUDA_READY();
   const Allocation* allocation = find_allocation(reinterpret_cast<uintptr_t>(memory));
   if (allocation == nullptr || allocation->kind != Kind::mapped) return kInvalidValue;
   ++allocation->physical->handles;
@@ -195,7 +196,7 @@ Code cuMemRetainAllocationHandle(MemoryHandle* handle, void* memory) {
 
 Code cuMemGetAllocationPropertiesFromHandle(MemoryProperties* properties, MemoryHandle handle) {
   EMUCUDA_PHYSICAL(handle);
-  *properties = {1, physical->exportable ? kPosixDescriptor : 0, {kOnDevice, physical->device}, nullptr, {}};
+  *properties = {1, physical->exportable ? kPosixDescriptor : 0, {kLocationDevice, physical->device}, nullptr, {}};
   return kSuccess;
 }
 
@@ -210,7 +211,7 @@ Code cuMemExportToShareableHandle(void* result, MemoryHandle handle, int type, u
 
 /// The descriptor is passed in place of a pointer, as to the real driver, and stays the caller's.
 Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int type) {
-  EMUCUDA_CURRENT();
+  EMUCUDA_READY();
   if (type != kPosixDescriptor) return kInvalidValue;
   struct stat status {};
   const int fd = ::fcntl(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)), F_DUPFD_CLOEXEC, 0);
@@ -219,8 +220,9 @@ Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int 
     if (fd >= 0) ::close(fd);
     return kInvalidValue;
   }
-  wait_for_kernels(context->device);
-  *handle = add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, true});
+  wait_for_kernels(device);
+  *handle =
+      add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, true, world().next_id++});
   return kSuccess;
 }
 

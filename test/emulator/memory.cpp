@@ -87,6 +87,11 @@ void put(void* data, T value) {
   std::memcpy(data, &value, sizeof value);
 }
 
+/// The reservation that a mapping lies in.
+std::map<uintptr_t, size_t>::const_iterator reservation_of(uintptr_t address) {
+  return std::prev(world().reservations.upper_bound(address));
+}
+
 /// Writes one attribute; false for one that is not known.
 bool write_attribute(const Allocation* allocation, int attribute, void* data) {
   const Allocation none{Kind::registered, 0, 0, 0, nullptr, -1, 0, -2, nullptr, {}};
@@ -114,10 +119,22 @@ bool write_attribute(const Allocation* allocation, int attribute, void* data) {
       put<unsigned>(data, known && a.kind == Kind::device ? 1 : 0);
       return true;
     case kAttributeRangeStart:
-      put<uintptr_t>(data, a.address);
+      put<uintptr_t>(data, a.kind == Kind::mapped ? reservation_of(a.address)->first : a.address);
       return true;
     case kAttributeRangeSize:
+      put<size_t>(data, a.kind == Kind::mapped ? reservation_of(a.address)->second : a.size);
+      return true;
+    case kAttributePool:
+      put<const void*>(data, known && a.kind == Kind::pool ? a.context : nullptr);
+      return true;
+    case kAttributeMappingBase:
+      put<uintptr_t>(data, a.address);
+      return true;
+    case kAttributeMappingSize:
       put<size_t>(data, a.size);
+      return true;
+    case kAttributeBlockId:
+      put<unsigned long long>(data, a.kind == Kind::mapped ? a.physical->id : a.id);
       return true;
     default:
       return false;

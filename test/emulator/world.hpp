@@ -51,6 +51,7 @@ struct PhysicalObject {
   size_t size;
   int device;  // ordinal
   bool exportable;
+  uint64_t id;
   unsigned handles = 1, mappings = 0;
 };
 
@@ -139,7 +140,7 @@ struct World {
   std::set<EventObject*> events;
   std::vector<StreamObject*> old_streams;  // destroyed ones stay: operations of others may name them
   std::vector<EventObject*> old_events;
-  uint64_t next_id = 1;  // buffers and contexts
+  uint64_t next_id = 1;  // buffers, physical memory and contexts
 };
 
 [[nodiscard]] World& world();

@@ -467,7 +467,7 @@ Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& 
 }
 
 void keep_awake(const Memory& memory) {
-  if (memory.context == nullptr || monotonic_ns() < cuda::Copier::next_keep()) return;
+  if (!memory.shareable() || monotonic_ns() < cuda::Copier::next_keep()) return;
   if (auto state = cuda::state_of(memory)) (*state)->copier.keep();
 }
 

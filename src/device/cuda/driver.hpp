@@ -69,6 +69,19 @@ namespace weft::device::cuda {
   F(func_load, cuFuncLoad, 12040, (Function))                                                  \
   F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                                             \
     (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream)) \
+  F(mem_address_reserve, cuMemAddressReserve, 11030,                                           \
+    (Address*, size_t, size_t, Address, unsigned long long))                                   \
+  F(mem_address_free, cuMemAddressFree, 11030, (Address, size_t))                              \
+  F(mem_map, cuMemMap, 11030, (Address, size_t, size_t, MemoryHandle, unsigned long long))     \
+  F(mem_unmap, cuMemUnmap, 11030, (Address, size_t))                                           \
+  F(mem_release, cuMemRelease, 11030, (MemoryHandle))                                          \
+  F(mem_set_access, cuMemSetAccess, 11030, (Address, size_t, const MemoryAccess*, size_t))     \
+  F(mem_retain_handle, cuMemRetainAllocationHandle, 11030, (MemoryHandle*, void*))             \
+  F(mem_get_properties, cuMemGetAllocationPropertiesFromHandle, 11030,                         \
+    (MemoryProperties*, MemoryHandle))                                                         \
+  F(mem_export, cuMemExportToShareableHandle, 11030,                                           \
+    (void*, MemoryHandle, int, unsigned long long))                                            \
+  F(mem_import, cuMemImportFromShareableHandle, 11030, (MemoryHandle*, void*, int))            \
   F(kernel_image, emucudaKernelImage, 11030, (const void**))
 
 struct Driver {

@@ -24,7 +24,8 @@ inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotIni
 /// CUpointer_attribute
 inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeBufferId = 7,
                      kAttributeIsManaged = 8, kAttributeDeviceOrdinal = 9, kAttributeLegacyIpc = 10,
-                     kAttributeRangeStart = 11, kAttributeRangeSize = 12;
+                     kAttributeRangeStart = 11, kAttributeRangeSize = 12, kAttributePool = 17,
+                     kAttributeMappingSize = 18, kAttributeMappingBase = 19, kAttributeBlockId = 20;
 
 /// CUmemorytype
 inline constexpr unsigned kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
@@ -55,6 +56,28 @@ struct UuidBytes {  ///< CUuuid
 
 struct IpcMemHandle {  ///< CUipcMemHandle
   char reserved[64];
+};
+
+using MemoryHandle = unsigned long long;  ///< CUmemGenericAllocationHandle
+
+struct MemoryLocation {  ///< CUmemLocation
+  int type, id;
+};
+inline constexpr int kLocationDevice = 1;   ///< CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int kPosixDescriptor = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+inline constexpr int kReadWrite = 3;        ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+
+struct MemoryProperties {  ///< CUmemAllocationProp
+  int type;                // 1: pinned to its device
+  int handle_types;        // bits
+  MemoryLocation location;
+  void* win32;
+  unsigned char flags[8];
+};
+
+struct MemoryAccess {  ///< CUmemAccessDesc
+  MemoryLocation location;
+  int flags;
 };
 
 struct Memcpy2D {  ///< CUDA_MEMCPY2D_v2

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
+#include "device/cuda/mapped.hpp"
 
 namespace weft::device {
 namespace {
@@ -16,7 +17,7 @@ Error no_context(cuda::Code code) {
 const char* why_no_handle(const Memory& memory) {
   if (memory.kind == MemoryKind::cuda_managed) return "it is managed memory";
   if (memory.kind != MemoryKind::cuda_device) return "it is host memory";
-  if (memory.context == nullptr) return "it comes from a stream-ordered pool or cuMemMap";
+  if (memory.context == nullptr) return memory.mapped ? "it comes from cuMemMap" : "it comes from a stream-ordered pool";
   return "the driver does not share this allocation";
 }
 
@@ -67,7 +68,9 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
 }
 
 Status close_ipc(const Memory& mapped) {
-  if (!available() || !cuda::exists(mapped.context, mapped.base)) return {};
+  if (!available()) return {};
+  if (mapped.mapped) return cuda::unmap(mapped);
+  if (!cuda::exists(mapped.context, mapped.base)) return {};
   const cuda::CurrentContext current(mapped.context);
   if (cuda::gone(current.code())) return {};
   if (current.code() != cuda::kSuccess) return no_context(current.code());
@@ -79,6 +82,7 @@ Status close_ipc(const Memory& mapped) {
 
 bool alive(const Memory& memory) {
   if (!available()) return false;
+  if (memory.mapped) return cuda::mapped_still(memory);
   unsigned long long id = 0;
   return cuda::driver().pointer_get_attribute(&id, cuda::kAttributeBufferId, memory.base) == cuda::kSuccess &&
          id == memory.buffer_id;

@@ -13,6 +13,7 @@
 
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/mapped.hpp"
 
 namespace weft::device {
 
@@ -135,8 +136,10 @@ Memory detail::query(const void* p) {
   memory.buffer_id = id;
   memory.base = reinterpret_cast<uintptr_t>(start);
   memory.size = size;
-  if (context == nullptr && memory.on_device())
+  if (context == nullptr && memory.on_device()) {
     if (auto home = cuda::home_of(memory)) memory.home = *home;
+    cuda::describe_mapped(memory, p);
+  }
   return memory;
 }
 

@@ -64,7 +64,9 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
       if (const auto size = append_strides(t, to, rts, room)) return *size;
       break;
     case Offer::scratch:
-      if (t.memory.on_device()) no_export.hit("the buffer spans several allocations");
+      if (t.memory.on_device())
+        no_export.hit(t.memory.mapped ? "the buffer spans more allocations than a message names, or gaps"
+                                      : "the buffer spans several allocations");
       break;
   }
   auto area = scratch_.area(t.memory);
@@ -87,6 +89,7 @@ bool Engine::still_told(Transfer& t) {
     return true;
   t.resolved->told = false;
   t.memory = device::classify(t.address);
+  if (t.contiguous) t.memory = device::widened(t.memory, t.address, t.bytes);
   return false;
 }
 
@@ -212,12 +215,23 @@ transport::cuda_ipc::Mapping* Engine::mapped_before(const Transfer& t, uint32_t 
   return known.mapping;
 }
 
+/// A peer whose cuMemMap memory cannot be mapped is told: it packs what it sends from there.
+Result<Mapping*> Engine::open_region(uint32_t source, const Region& region, const Transfer& t) {
+  auto mapping = importer().open(source, region, nullptr, mapping_side(t));
+  if (!mapping && region.descriptors != 0 && importer().refused_descriptors(source)) {
+    Header message{};
+    message.type = Type::no_descriptors;
+    post_control(source, &message, sizeof message);
+  }
+  return mapping;
+}
+
 /// Maps what the sender offers; null: not possible, by name.
 transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if (auto* before = mapped_before(t, source, rts)) return before;
   const Region* region = region_of(source, rts);
   if (region == nullptr) return nullptr;
-  auto mapping = importer().open(source, *region, nullptr, mapping_side(t));
+  auto mapping = open_region(source, *region, t);
   if (!mapping) {
     no_mapping.hit(mapping.error().message());
     return nullptr;

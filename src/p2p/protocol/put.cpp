@@ -61,10 +61,10 @@ bool may_put(uint64_t room) {
 
 // Receiver.
 
-/// Plain GPU memory, small enough a row, the first to match what its source sends next with its tag.
+/// GPU memory that others map, small enough a row, the first to match what its source sends next with its tag.
 bool Engine::may_show(const Transfer& t) const {
-  const bool plain = t.contiguous && t.memory.legacy_ipc && t.memory.covers(t.address, t.bytes);
-  if (!plain || !may_put(t.bytes) || row_.last >= Row::kLeast) return false;
+  const bool mappable = t.contiguous && t.memory.shareable() && t.memory.covers(t.address, t.bytes);
+  if (!mappable || !may_put(t.bytes) || row_.last >= Row::kLeast) return false;
   return t.key.source != match::kAny && t.key.tag != match::kAny && posted_.wildcards() == 0 &&
          posted_.first(t.key) == &t;
 }
@@ -200,7 +200,7 @@ Mapping* Engine::map_target(const Transfer& t, const ReadyToReceive& ready) {
   }
   const auto* region = importer().find(t.peer, base, buffer_id);
   if (region == nullptr) return nullptr;
-  auto mapping = importer().open(t.peer, *region, nullptr, mapping_side(t));
+  auto mapping = open_region(t.peer, *region, t);
   if (!mapping) return nullptr;
   if ((*mapping)->memory().device == t.memory.device) device::note_shared(t.memory.device);
   if (t.resolved) remember_mapping(t, t.peer, {base, buffer_id, region->epoch}, **mapping);

@@ -41,7 +41,7 @@ bool reads_well(uint64_t length, uint64_t bytes) {
 }
 
 // Sender: nullopt when the data have to be packed here first.
-std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, ReadyToSend& rts,
+std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSend& rts,
                                              std::byte* room) {
   const auto block = t.type->strided(t.count);
   if (t.bytes == 0 || !block || !reads_well(static_cast<uint64_t>(block->length), t.bytes) ||
@@ -49,8 +49,9 @@ std::optional<size_t> Engine::append_strides(const Transfer& t, uint32_t to, Rea
     return std::nullopt;
   const Extent extent = extent_of(*block);
   const std::byte* const first = t.data() + block->displacement;
-  if (!t.memory.covers(first + extent.low, static_cast<size_t>(extent.high - extent.low)))
-    return std::nullopt;
+  const auto room_taken = static_cast<size_t>(extent.high - extent.low);
+  t.memory = device::widened(t.memory, first + extent.low, room_taken);
+  if (!t.memory.covers(first + extent.low, room_taken)) return std::nullopt;
   const auto size = append_export(t.memory, to, rts, room);
   if (!size) return std::nullopt;
   rts.flags |= ReadyToSend::kStrided;

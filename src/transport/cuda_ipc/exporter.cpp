@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exporting side: one handle an allocation, who was told about it, and when it ends.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,21 @@ namespace {
 config::Size setting_exports("gpu.ipc_exports", 1024, 1, size_t{1} << 20,
                              "GPU allocations that other processes may keep mapped; the least recently used "
                              "above this are withdrawn");
+
+config::Choice setting_fd("gpu.ipc_fd", 0, {"on", "off"},
+                          "Let other processes map cuMemMap memory that was created with a file descriptor as "
+                          "its handle type");
+config::Size setting_descriptors("gpu.ipc_descriptors", 4096, 1, size_t{1} << 20,
+                                 "File descriptors kept open for cuMemMap memory that other processes may keep "
+                                 "mapped, but at most a quarter of what this process may open; of the least "
+                                 "recently used memory they are closed above this");
+constexpr size_t kUnshared = 1024;
+
+size_t most_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return setting_descriptors;
+  return std::min<size_t>(setting_descriptors, limit.rlim_cur / 4);
+}
 
 // The driver shares whole 2 MiB blocks: the probe has one of its own, so that no user memory goes with it.
 constexpr size_t kProbeAllocation = size_t{2} << 20;
@@ -47,18 +63,63 @@ Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
 Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Peer peer) {
+  if (memory.mapped) WEFT_TRY(may_take_descriptors(peer));
   if (latest_ != nullptr && latest_->memory.buffer_id == memory.buffer_id) return tell(*latest_, peer);
   auto at = exports_.find(memory.buffer_id);
   if (at == exports_.end()) {
-    auto handle = device::export_ipc(memory);
-    if (!handle) return std::move(handle).error();
-    auto uuid = device::uuid_of(memory.device);
-    if (!uuid) return std::move(uuid).error();
-    Export entry{describe(memory, *handle, *uuid, epoch_), memory, {}, 0};
-    at = exports_.emplace(memory.buffer_id, std::move(entry)).first;
+    auto entry = make(memory);
+    if (!entry) return std::move(entry).error();
+    at = exports_.emplace(memory.buffer_id, std::move(*entry)).first;
   }
   latest_ = &at->second;
   return tell(at->second, peer);
+}
+
+Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
+  device::IpcHandle handle{};
+  std::unique_ptr<DescriptorList> list;
+  if (memory.mapped) {
+    auto made = descriptors_of(memory);
+    if (!made) return std::move(made).error();
+    list = std::move(*made);
+  } else {
+    auto made = device::export_ipc(memory);
+    if (!made) return std::move(made).error();
+    handle = *made;
+  }
+  auto uuid = device::uuid_of(memory.device);
+  if (!uuid) return std::move(uuid).error();
+  Export entry{describe(memory, handle, *uuid, epoch_), memory, {}, 0, std::move(list)};
+  if (entry.descriptors) {
+    entry.descriptors->put_into(entry.region);
+    descriptors_ += entry.descriptors->size();
+  }
+  return entry;
+}
+
+/// What was found to be no use is not asked about again.
+Result<std::unique_ptr<DescriptorList>> Exporter::descriptors_of(const device::Memory& memory) {
+  if (const auto known = unshared_.find(memory.buffer_id); known != unshared_.end())
+    return Error(Errc::unsupported, known->second);
+  auto pieces = device::export_descriptors(memory);
+  if (pieces) return std::make_unique<DescriptorList>(epoch_, memory.buffer_id, std::move(*pieces));
+  if (unshared_.size() >= kUnshared) unshared_.clear();
+  unshared_.emplace(memory.buffer_id, pieces.error().message());
+  return std::move(pieces).error();
+}
+
+Status Exporter::may_take_descriptors(Peer peer) const {
+  if (setting_fd.is("off"))
+    return Error(Errc::unsupported, "cuMemMap memory is not mapped by other processes (WEFT_GPU_IPC_FD=off)");
+  if (std::find(without_descriptors_.begin(), without_descriptors_.end(), peer) != without_descriptors_.end())
+    return Error(Errc::unsupported, "process " + std::to_string(peer) +
+                                        " cannot map cuMemMap memory of this one: see its log");
+  return {};
+}
+
+void Exporter::no_descriptors(Peer peer) {
+  ++withdrawals_;
+  without_descriptors_.push_back(peer);
 }
 
 Exporter::Told Exporter::tell(Export& entry, Peer peer) {
@@ -106,17 +167,25 @@ void Exporter::probe_sent(const device::Memory& memory, Peer peer) {
 std::vector<Drop> Exporter::sweep_freed() {
   std::vector<Drop> drops;
   latest_ = nullptr;
+  unshared_.clear();
   const auto withdraw = [&](std::map<uint64_t, Export>::iterator at) {
     for (const Peer peer : at->second.peers)
       drops.push_back({peer, epoch_, at->second.region.base, at->second.region.buffer_id});
     ++withdrawals_;
+    if (at->second.descriptors) descriptors_ -= at->second.descriptors->size();
     return exports_.erase(at);
+  };
+  const auto withdraw_oldest = [&](auto&& eligible) {
+    auto oldest = exports_.end();
+    for (auto at = exports_.begin(); at != exports_.end(); ++at)
+      if (eligible(at->second) && (oldest == exports_.end() || at->second.used < oldest->second.used)) oldest = at;
+    withdraw(oldest);
   };
   for (auto at = exports_.begin(); at != exports_.end();)
     at = device::alive(at->second.memory) ? std::next(at) : withdraw(at);
-  while (exports_.size() > setting_exports)
-    withdraw(std::min_element(exports_.begin(), exports_.end(),
-                              [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+  while (exports_.size() > setting_exports) withdraw_oldest([](const Export&) { return true; });
+  const size_t most = descriptors_ != 0 ? most_descriptors() : 0;
+  while (descriptors_ > most) withdraw_oldest([](const Export& entry) { return entry.descriptors != nullptr; });
   return drops;
 }
 
@@ -124,6 +193,7 @@ void Exporter::forget_peer(Peer peer) {
   ++withdrawals_;
   for (auto& [id, entry] : exports_) std::erase(entry.peers, peer);
   std::erase_if(probes_sent_, [&](const auto& sent) { return sent.first == peer; });
+  std::erase(without_descriptors_, peer);
 }
 
 void Exporter::close() {
@@ -131,6 +201,9 @@ void Exporter::close() {
   for (const auto& [device, entry] : probes_) device::free_scratch(entry.second);
   probes_.clear();
   exports_.clear();
+  descriptors_ = 0;
+  unshared_.clear();
+  without_descriptors_.clear();
   latest_ = nullptr;
   probes_sent_.clear();
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The importing side: proves the path of a pair of devices once, then keeps each mapping until told.
+#include <unistd.h>
+
 #include <algorithm>
+#include <climits>
+#include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -59,7 +63,7 @@ Result<int> reachable(const Region& region, const device::Memory& local) {
 Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* probe,
                                 const device::Memory& local) {
   if (probe != nullptr) learn(peer, *probe);
-  const Key key{peer, region.base, local.device};
+  const Key key{peer, region.base, region.buffer_id, local.device};
   if (Mapping* mapping = cached(key, region); mapping != nullptr) [[likely]] {
     if (local.context == nullptr || local.context == mapping->memory_.context) {
       ++mapping->references_;
@@ -87,16 +91,15 @@ Mapping* Importer::cached(const Key& key, const Region& region) {
     return m.epoch_ == region.epoch && m.buffer_id_ == region.buffer_id && m.base_ == region.base;
   };
   if (latest_ != nullptr && same(*latest_) && latest_->peer_ == std::get<0>(key) &&
-      latest_->local_device_ == std::get<2>(key))
+      latest_->local_device_ == std::get<3>(key))
     return latest_;
   if (const auto at = mappings_.find(key); at != mappings_.end()) {
     if (same(*at->second)) [[likely]]
       return latest_ = at->second.get();
-    ++counters_.drops;
-    retire(at);
   }
+  retire_older(key, region);
   for (auto& mapping : retired_) {
-    if (!same(*mapping) || mapping->peer_ != std::get<0>(key) || mapping->local_device_ != std::get<2>(key))
+    if (!same(*mapping) || mapping->peer_ != std::get<0>(key) || mapping->local_device_ != std::get<3>(key))
       continue;
     mapping->retired_ = false;
     Mapping* revived = mapping.get();
@@ -107,13 +110,52 @@ Mapping* Importer::cached(const Key& key, const Region& region) {
   return nullptr;
 }
 
-Result<Mapping*> Importer::map_region(const Key& key, const Region& region, const device::Memory& local) {
-  make_room(region.size);
+/// What lies at the same base there and is another allocation: an old one, unless both are runs of cuMemMap's
+/// mappings.
+void Importer::retire_older(const Key& key, const Region& region) {
+  const auto& [peer, base, id, device] = key;
+  for (auto at = mappings_.lower_bound(Key{peer, base, 0, INT_MIN});
+       at != mappings_.end() && at->second->peer_ == peer && at->second->base_ == base;) {
+    const Mapping& other = *at->second;
+    const bool both_runs = region.descriptors != 0 && other.memory_.mapped && other.epoch_ == region.epoch;
+    if (other.local_device_ != device || both_runs) {
+      ++at;
+      continue;
+    }
+    ++counters_.drops;
+    at = retire(at);
+  }
+}
+
+Result<device::Memory> Importer::open_memory(Peer peer, const Region& region, const device::Memory& local) {
   auto device = device::find_device(region.device);
   if (!device) return std::move(device).error();
-  auto mapped = device::open_ipc(region.handle, region.size, *device, local);
+  if (region.descriptors == 0) return device::open_ipc(region.handle, region.size, *device, local);
+  Descriptors& state = descriptors_[peer];
+  if (state.refused)
+    return Error(Errc::unsupported, "a peer's cuMemMap memory could not be mapped before: it is not tried again");
+  auto pieces = DescriptorList::fetch(region);
+  if (!pieces) {
+    state.refused = !state.taken;  // what worked once does again: these were withdrawn meanwhile
+    return std::move(pieces).error();
+  }
+  state.taken = true;
+  auto mapped = device::open_descriptors(*pieces, *device, local);
+  for (const auto& piece : *pieces) ::close(piece.fd);
+  state.refused = !mapped;
+  return mapped;
+}
+
+bool Importer::refused_descriptors(Peer peer) {
+  const auto at = descriptors_.find(peer);
+  return at != descriptors_.end() && at->second.refused && !std::exchange(at->second.told, true);
+}
+
+Result<Mapping*> Importer::map_region(const Key& key, const Region& region, const device::Memory& local) {
+  make_room(region.size);
+  auto mapped = open_memory(std::get<0>(key), region, local);
   if (!mapped && mapped.error().code() == Errc::again && retire_block(std::get<0>(key), region))
-    mapped = device::open_ipc(region.handle, region.size, *device, local);
+    mapped = open_memory(std::get<0>(key), region, local);
   if (!mapped) {
     ++counters_.refusals;
     return Error(Errc::unsupported, mapped.error().message());
@@ -152,8 +194,8 @@ Status Importer::prove(Peer peer, const Region& region, const device::Memory& lo
 }
 
 const Region* Importer::find(Peer peer, uint64_t base, uint64_t buffer_id) const {
-  const auto at = regions_.find({peer, base});
-  return at != regions_.end() && at->second.buffer_id == buffer_id ? &at->second : nullptr;
+  const auto at = regions_.find({peer, base, buffer_id});
+  return at != regions_.end() ? &at->second : nullptr;
 }
 
 const Region* Importer::find(Peer peer, const RegionName& name) const {
@@ -168,10 +210,11 @@ void Importer::release(Mapping* mapping) {
 }
 
 void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id) {
-  if (find(peer, {base, buffer_id, epoch}) != nullptr) regions_.erase({peer, base});
-  for (auto at = mappings_.lower_bound(Key{peer, base, -1});
-       at != mappings_.end() && std::get<0>(at->first) == peer && std::get<1>(at->first) == base;) {
-    if (at->second->epoch_ == epoch && at->second->buffer_id_ == buffer_id) {
+  if (find(peer, {base, buffer_id, epoch}) != nullptr) regions_.erase({peer, base, buffer_id});
+  for (auto at = mappings_.lower_bound(Key{peer, base, buffer_id, INT_MIN});
+       at != mappings_.end() && at->second->peer_ == peer && at->second->base_ == base &&
+       at->second->buffer_id_ == buffer_id;) {
+    if (at->second->epoch_ == epoch) {
       ++counters_.drops;
       at = retire(at);
     } else {
@@ -181,14 +224,15 @@ void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id
 }
 
 void Importer::drop_peer(Peer peer) {
-  for (auto at = mappings_.lower_bound(Key{peer, 0, -1});
+  for (auto at = mappings_.lower_bound(Key{peer, 0, 0, INT_MIN});
        at != mappings_.end() && std::get<0>(at->first) == peer;) {
     ++counters_.drops;
     at = retire(at);
   }
   std::erase_if(verdicts_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
   std::erase_if(probes_, [&](const auto& entry) { return entry.first.first == peer; });
-  std::erase_if(regions_, [&](const auto& entry) { return entry.first.first == peer; });
+  std::erase_if(regions_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
+  descriptors_.erase(peer);
 }
 
 void Importer::close() {
@@ -201,6 +245,7 @@ void Importer::close() {
   verdicts_.clear();
   probes_.clear();
   regions_.clear();
+  descriptors_.clear();
 }
 
 void Importer::close_mapping(Mapping& mapping) {

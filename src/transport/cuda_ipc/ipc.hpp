@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -23,14 +24,16 @@ using Peer = uint32_t;  ///< the caller's number for another process, stable whi
 
 /// One exported allocation; travels as it is in a ready-to-send header (same host, same byte order).
 struct Region {
-  device::IpcHandle handle;
+  device::IpcHandle handle;  ///< of cuMemMap memory: begins with the address of its DescriptorList
   uint64_t base;       ///< allocation's address in the exporter
   uint64_t size;       ///< bytes
   uint64_t buffer_id;  ///< in the exporter
   uint64_t epoch;      ///< which life of the exporter: no two processes have the same
   device::Uuid device;
+  uint32_t descriptors;  ///< of cuMemMap memory, how many; 0: `handle` is a legacy handle
+  int32_t pid;           ///< of cuMemMap memory: the exporter
 };
-static_assert(sizeof(Region) == 112);
+static_assert(sizeof(Region) == 120);
 
 /// Names a region that the peer was told about before.
 struct RegionName {
@@ -43,12 +46,33 @@ struct Probe {
   Region region;
   std::array<uint8_t, 16> content;
 };
-static_assert(sizeof(Probe) == 128);
+static_assert(sizeof(Probe) == 136);
 
 /// Tells an importer to forget a mapping.
 struct Drop {
   Peer peer;
   uint64_t epoch, base, buffer_id;
+};
+
+/// The descriptors of a region of cuMemMap memory. Peers read it from the exporter's memory before and after they
+/// take the descriptors: while it says the same, they are the region's.
+class DescriptorList {
+ public:
+  DescriptorList(uint64_t epoch, uint64_t buffer_id, std::vector<device::Descriptor> pieces);
+  ~DescriptorList();
+  DescriptorList(const DescriptorList&) = delete;
+  DescriptorList& operator=(const DescriptorList&) = delete;
+  /// Has the region name this list.
+  void put_into(Region& region) const;
+  [[nodiscard]] size_t size() const { return words_[kCount]; }
+  /// The exporter's side of `region`, opened in this process; the caller closes them. Errc::unsupported, with the
+  /// reason, where the exporter's process cannot be reached.
+  [[nodiscard]] static Result<std::vector<device::Descriptor>> fetch(const Region& region);
+
+ private:
+  static constexpr size_t kEpoch = 0, kBufferId = 1, kCount = 2, kPieces = 3;  // then a descriptor and a size each
+  [[nodiscard]] static std::vector<uint64_t> read(const Region& region);
+  std::vector<uint64_t> words_;
 };
 
 /// The side whose memory is mapped: owns the identity of what was exported and says when it ends.
@@ -61,15 +85,18 @@ class Exporter {
     bool before;           ///< the peer was told already: its name will do
   };
   /// Describes the allocation of `memory` for a peer; one driver call the first time, a look-up afterwards.
-  /// Errc::unsupported, with the reason, for memory without a legacy handle (pool, managed, cuMemMap).
+  /// Errc::unsupported, with the reason, for memory that cannot be shared (pool, managed, some of cuMemMap) or not
+  /// with this peer.
   [[nodiscard]] Result<Told> export_region(const device::Memory& memory, Peer peer);
   /// The probe for `memory`'s device; the caller sends it along with the first region of a (peer, device).
   [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
   /// True until probe_sent() was called for this peer and device.
   [[nodiscard]] bool probe_due(const device::Memory& memory, Peer peer) const;
   void probe_sent(const device::Memory& memory, Peer peer);
-  /// Forgets allocations that were freed, and the least recently used above gpu.ipc_exports; the caller
-  /// sends the drops. Call at registration and now and then from progress.
+  /// The peer cannot take descriptors from here: cuMemMap memory is not exported to it any more.
+  void no_descriptors(Peer peer);
+  /// Forgets allocations that were freed, and the least recently used above gpu.ipc_exports and
+  /// gpu.ipc_descriptors; the caller sends the drops. Call at registration and now and then from progress.
   [[nodiscard]] std::vector<Drop> sweep_freed();
   /// The peer is gone: nothing more will be sent to it.
   void forget_peer(Peer peer);
@@ -85,12 +112,19 @@ class Exporter {
     device::Memory memory;
     std::vector<Peer> peers;
     uint64_t used;
+    std::unique_ptr<DescriptorList> descriptors;  // of cuMemMap memory
   };
+  [[nodiscard]] Result<Export> make(const device::Memory& memory);
+  [[nodiscard]] Result<std::unique_ptr<DescriptorList>> descriptors_of(const device::Memory& memory);
+  [[nodiscard]] Status may_take_descriptors(Peer peer) const;
   Told tell(Export& entry, Peer peer);
   std::map<uint64_t, Export> exports_;                      // by buffer id
   Export* latest_ = nullptr;                                // the one described last, if it is still there
   std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
+  std::vector<Peer> without_descriptors_;
+  std::map<uint64_t, std::string> unshared_;  // by buffer id: why cuMemMap memory cannot be exported
+  size_t descriptors_ = 0;                    // open
   uint64_t epoch_ = 0, clock_ = 0, withdrawals_ = 0;
 };
 
@@ -135,7 +169,12 @@ class Importer {
   [[nodiscard]] Result<Mapping*> open(Peer peer, const Region& region, const Probe* probe,
                                       const device::Memory& local);
   /// Keeps what a peer told about an allocation of its own, until its drop.
-  void learn(Peer peer, const Region& region) { regions_.insert_or_assign({peer, region.base}, region); }
+  void learn(Peer peer, const Region& region) {
+    regions_.insert_or_assign({peer, region.base, region.buffer_id}, region);
+  }
+  /// True once after it turned out that the descriptors of a peer cannot be taken: it is to be told
+  /// (Exporter::no_descriptors).
+  [[nodiscard]] bool refused_descriptors(Peer peer);
   /// What was learnt under this name; null when nothing was.
   [[nodiscard]] const Region* find(Peer peer, const RegionName& name) const;
   /// The same for the peer's latest life.
@@ -163,7 +202,8 @@ class Importer {
   [[nodiscard]] size_t mapped_bytes() const { return bytes_; }
 
  private:
-  using Key = std::tuple<Peer, uint64_t, int>;  // peer, base in the exporter, local device
+  // Peer, base and buffer id in the exporter, local device. Runs of cuMemMap memory can begin alike.
+  using Key = std::tuple<Peer, uint64_t, uint64_t, int>;
   using Table = std::map<Key, std::unique_ptr<Mapping>>;
   using PairKey = std::tuple<Peer, device::Uuid, int>;  // peer, its device, local device
   struct Verdict {
@@ -172,8 +212,10 @@ class Importer {
   };
   [[nodiscard]] Status prove(Peer peer, const Region& region, const device::Memory& local);
   [[nodiscard]] Mapping* cached(const Key& key, const Region& region);
+  void retire_older(const Key& key, const Region& region);
   [[nodiscard]] Result<Mapping*> map_region(const Key& key, const Region& region,
                                             const device::Memory& local);
+  [[nodiscard]] Result<device::Memory> open_memory(Peer peer, const Region& region, const device::Memory& local);
   void close_mapping(Mapping& mapping);
   Table::iterator retire(Table::iterator at);
   bool retire_block(Peer peer, const Region& region);
@@ -184,7 +226,11 @@ class Importer {
   std::vector<std::unique_ptr<Mapping>> retired_;  // dropped while referenced
   std::map<PairKey, Verdict> verdicts_;
   std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
-  std::map<std::pair<Peer, uint64_t>, Region> regions_;  // by base
+  std::map<std::tuple<Peer, uint64_t, uint64_t>, Region> regions_;  // by base and buffer id
+  struct Descriptors {
+    bool taken = false, refused = false, told = false;
+  };
+  std::map<Peer, Descriptors> descriptors_;
   Counters counters_;
   size_t bytes_ = 0;
   uint64_t clock_ = 0, closures_ = 0;
