@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA IPC: the driver's part of transport/cuda_ipc, which keeps the caches. Legacy handles, one call each, and
-// file descriptors of cuMemMap memory.
-// Threading: any thread; open and close wait for the GPU's running kernels, so keep them off hot paths.
+// CUDA IPC: the driver's part of transport/cuda_ipc, which keeps the caches. Legacy handles, one call each,
+// and file descriptors of cuMemMap memory. Threading: any thread; open and close wait for the GPU's running
+// kernels, so keep them off hot paths.
 #pragma once
 #include <array>
 #include <cstddef>

@@ -66,8 +66,9 @@ void close();
   return detail::query(p);
 }
 
-/// cuMemMap memory that was classified by a place in it, as the run of mappings that [first, first + n) touches:
-/// one buffer can span several. As it was where they are too many (kMostDescriptors of ipc.hpp) or there are gaps.
+/// cuMemMap memory that was classified by a place in it, as the run of mappings that [first, first + n)
+/// touches: one buffer can span several. As it was where they are too many (kMostDescriptors of ipc.hpp) or
+/// there are gaps.
 [[nodiscard]] Memory widened(const Memory& memory, const void* first, size_t n);
 
 /// Whether it is host memory, found without a query: the caller's stack, the program's static data, its brk

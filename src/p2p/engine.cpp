@@ -122,6 +122,8 @@ void Engine::keep_awake() {
 }
 
 bool Engine::poll() {
+  if (exporter_ != nullptr && exporter_->descriptors() != 0) [[unlikely]]
+    release_unmapped();
   if (witness_[0] != nullptr || witness_[1] != nullptr) [[unlikely]]
     keep_awake();
   if (!posting_ && row_.now != 0) [[unlikely]]

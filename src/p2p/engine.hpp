@@ -179,6 +179,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   void receive_stored(Transfer& t, match::Entry& entry);
   void look_while_posting();
   void keep_awake();
+  void release_unmapped();
   /// The active send, or receive, whose memory was looked at last.
   [[nodiscard]] Transfer*& witness_of(const Transfer& t) {
     return witness_[t.kind == core::Request::Kind::receive];
@@ -448,8 +449,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   /// A receive is being posted, probably in such a row.
   [[nodiscard]] bool in_row() const { return posting_ && row_.last >= Row::kLeast; }
   uint32_t staged_receives_ = 0;  // that hold pinned chunks
-  uint32_t sends_since_sweep_ = 0;
-  size_t exported_ = 0;  // allocations known to peers at the last sweep
+  uint32_t sends_since_sweep_ = 0, looks_for_unmapped_ = 0;
+  uint64_t next_release_ = 0;  // ns
+  size_t exported_ = 0;        // allocations known to peers at the last sweep
   bool odd_copy_ = false;
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   std::unique_ptr<transport::cuda_ipc::Importer> importer_;

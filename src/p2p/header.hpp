@@ -14,25 +14,25 @@
 namespace weft::p2p {
 
 enum class Type : uint8_t {
-  eager,          ///< the data follow; the send is complete
-  eager_sync,     ///< the data follow; acknowledge when matched
-  ready_to_send,  ///< data wait at the sender (RTS)
-  clear_to_send,  ///< send the data as fragments (CTS)
-  data,           ///< one fragment
-  finish,         ///< the receiver has everything (FIN)
-  finish_many,    ///< the same for several: `length` ids follow
-  acknowledge,    ///< an eager_sync message was matched
-  cancel,         ///< withdraw a ready-to-send that was not matched
-  cancel_reply,   ///< whether it was
-  credit,         ///< eager bytes consumed
-  region,         ///< a cuda_ipc::Region of a receiver, as behind a ready-to-send
-  drop_mapping,   ///< an exported allocation is gone
-  no_descriptors, ///< cuMemMap memory of yours cannot be mapped here
-  scratch_ready,  ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
-  scratch_done,   ///< it was fetched
-  proof_ask,      ///< fetch my GPU's test block, and show me one of yours: does the network reach GPU memory?
-  proof_answer,   ///< what was fetched, and the block
-  proof_done      ///< the block may go
+  eager,           ///< the data follow; the send is complete
+  eager_sync,      ///< the data follow; acknowledge when matched
+  ready_to_send,   ///< data wait at the sender (RTS)
+  clear_to_send,   ///< send the data as fragments (CTS)
+  data,            ///< one fragment
+  finish,          ///< the receiver has everything (FIN)
+  finish_many,     ///< the same for several: `length` ids follow
+  acknowledge,     ///< an eager_sync message was matched
+  cancel,          ///< withdraw a ready-to-send that was not matched
+  cancel_reply,    ///< whether it was
+  credit,          ///< eager bytes consumed
+  region,          ///< a cuda_ipc::Region of a receiver, as behind a ready-to-send
+  drop_mapping,    ///< an exported allocation is gone
+  no_descriptors,  ///< cuMemMap memory of yours cannot be mapped here
+  scratch_ready,   ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
+  scratch_done,    ///< it was fetched
+  proof_ask,     ///< fetch my GPU's test block, and show me one of yours: does the network reach GPU memory?
+  proof_answer,  ///< what was fetched, and the block
+  proof_done     ///< the block may go
 };
 
 /// Starts every message. Matching reads context, source and tag.

@@ -33,8 +33,8 @@ match::Key key_of(int source, int tag, core::ContextId context) {
                "process): check the device and CUDA_VISIBLE_DEVICES");
 }
 
-/// What lies in the allocation of an active request needs no query: nobody may free it. Of cuMemMap memory that
-/// holds for the mappings that its buffer touches.
+/// What lies in the allocation of an active request needs no query: nobody may free it. Of cuMemMap memory
+/// that holds for the mappings that its buffer touches.
 device::Memory kind_of(const void* first, uint64_t bytes, const Transfer* witness) {
   if (witness != nullptr && witness->memory.covers(first, witness->memory.mapped ? bytes : 1))
     return witness->memory;

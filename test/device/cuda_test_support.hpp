@@ -121,8 +121,8 @@ struct Cuda {
 /// with fewer GPUs than TEST_GPUS; as failed when WEFT_CUDA_DRIVER promised a driver.
 [[nodiscard]] int own_device();
 
-/// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more, that can be
-/// shared by descriptor; `unshared` is the same without a handle type.
+/// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more, that
+/// can be shared by descriptor; `unshared` is the same without a handle type.
 class Buffer {
  public:
   enum class Kind { host, pinned, device, managed, pool, mapped, unshared };

@@ -400,6 +400,7 @@ TEST_F(Emulator, MappedMemoryIsSharedByDescriptor) {
   ASSERT_EQ(cuda().cuMemSetAccess(second, kSize, &access, 1), 0);
   EXPECT_EQ(cuda().cuMemcpyDtoH_v2(seen.data(), inside, 1000), 0);
   EXPECT_EQ(seen, source.read(0, 1000));
+  EXPECT_NE(call("cuMemExportToShareableHandle", static_cast<void*>(&fd), imported, 1, 0ull), 0);
   constexpr int kBufferId = 7;
   ASSERT_EQ(call("cuPointerGetAttribute", static_cast<void*>(&before), kBufferId, second), 0);
   ASSERT_EQ(cuda().cuMemUnmap(second, kSize), 0);
@@ -410,6 +411,29 @@ TEST_F(Emulator, MappedMemoryIsSharedByDescriptor) {
   EXPECT_EQ(cuda().cuMemUnmap(second, kSize), 0);
   EXPECT_EQ(cuda().cuMemRelease(imported), 0);
   EXPECT_EQ(cuda().cuMemAddressFree(second, kSize), 0);
+}
+
+// As the real driver: the range is the reservation; another allocation has another block, the same one mapped
+// again has not.
+TEST_F(Emulator, AttributesTellAMappingFromItsReservation) {
+  Buffer buffer(Buffer::Kind::mapped, 4 << 20);
+  constexpr size_t kSize = 2 << 20;
+  const auto ask = [&](int attribute, Address at) {
+    unsigned long long value = 0;
+    EXPECT_EQ(call("cuPointerGetAttribute", static_cast<void*>(&value), attribute, at), 0);
+    return value;
+  };
+  const Address first = address_of(buffer.data()) / kSize * kSize, second = first + kSize;
+  EXPECT_EQ(ask(device::cuda::kAttributeRangeStart, second), first);
+  EXPECT_GE(ask(device::cuda::kAttributeRangeSize, second), 2 * kSize);
+  EXPECT_EQ(ask(device::cuda::kAttributeMappingBase, second + 1000), second);
+  EXPECT_EQ(ask(device::cuda::kAttributeMappingSize, second), kSize);
+  const auto block = ask(device::cuda::kAttributeBlockId, second);
+  EXPECT_NE(block, ask(device::cuda::kAttributeBlockId, first));
+  buffer.replace(1, false);
+  EXPECT_EQ(ask(device::cuda::kAttributeBlockId, second), block);
+  buffer.replace(1, true);
+  EXPECT_NE(ask(device::cuda::kAttributeBlockId, second), block);
 }
 
 // Addresses come back to whoever asks for their size, but a reservation is aligned.

@@ -132,9 +132,8 @@ Code cuMemCreate(MemoryHandle* handle, size_t size, const MemoryProperties* prop
   wait_for_kernels(properties->location.id);
   const int fd = create_memory(size, *device);
   if (fd < 0) return kOutOfMemory;
-  *handle = add(
-      new PhysicalObject{fd, size, properties->location.id, properties->handle_types == kPosixDescriptor,
-                         world().next_id++});
+  *handle = add(new PhysicalObject{fd, size, properties->location.id,
+                                   properties->handle_types == kPosixDescriptor, world().next_id++});
   return kSuccess;
 }
 
@@ -147,8 +146,9 @@ Code cuMemRelease(MemoryHandle handle) {
 
 Code cuMemMap(Address address, size_t size, size_t offset, MemoryHandle handle, unsigned long long flags) {
   EMUCUDA_PHYSICAL(handle);
+  if (flags != 0 || !reserved(address, size)) return kInvalidValue;
   // As the real driver: an allocation is mapped whole.
-  if (size != physical->size || offset != 0 || flags != 0 || !reserved(address, size)) return kInvalidValue;
+  if (size != physical->size || offset != 0) return kNotSupported;
   const auto inside = world().allocations.lower_bound(address);
   if (inside != world().allocations.end() && inside->first < address + size) return kInvalidValue;
   char* alias = map_alias(address, physical->fd, 0, size);
@@ -196,7 +196,8 @@ Code cuMemRetainAllocationHandle(MemoryHandle* handle, void* memory) {
 
 Code cuMemGetAllocationPropertiesFromHandle(MemoryProperties* properties, MemoryHandle handle) {
   EMUCUDA_PHYSICAL(handle);
-  *properties = {1, physical->exportable ? kPosixDescriptor : 0, {kLocationDevice, physical->device}, nullptr, {}};
+  *properties = {
+      1, physical->exportable ? kPosixDescriptor : 0, {kLocationDevice, physical->device}, nullptr, {}};
   return kSuccess;
 }
 
@@ -209,7 +210,8 @@ Code cuMemExportToShareableHandle(void* result, MemoryHandle handle, int type, u
   return kSuccess;
 }
 
-/// The descriptor is passed in place of a pointer, as to the real driver, and stays the caller's.
+/// The descriptor is passed in place of a pointer, as to the real driver, and stays the caller's. What was
+/// imported cannot be exported again.
 Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int type) {
   EMUCUDA_READY();
   if (type != kPosixDescriptor) return kInvalidValue;
@@ -222,7 +224,7 @@ Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int 
   }
   wait_for_kernels(device);
   *handle =
-      add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, true, world().next_id++});
+      add(new PhysicalObject{fd, static_cast<size_t>(status.st_size), device, false, world().next_id++});
   return kSuccess;
 }
 

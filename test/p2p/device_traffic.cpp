@@ -22,7 +22,7 @@ using weft::test::Buffer;
 using weft::test::cuda;
 using Kind = Buffer::Kind;
 
-constexpr int kKinds = 6;
+constexpr int kKinds = 7;
 constexpr size_t kGuard = 64;           // bytes behind a message that must stay
 constexpr size_t kArena = 8 << 20;      // bytes of a long-lived buffer
 constexpr int kBlock = 48, kStep = 80;  // of a strided side, in bytes

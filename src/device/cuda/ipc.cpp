@@ -17,7 +17,8 @@ Error no_context(cuda::Code code) {
 const char* why_no_handle(const Memory& memory) {
   if (memory.kind == MemoryKind::cuda_managed) return "it is managed memory";
   if (memory.kind != MemoryKind::cuda_device) return "it is host memory";
-  if (memory.context == nullptr) return memory.mapped ? "it comes from cuMemMap" : "it comes from a stream-ordered pool";
+  if (memory.context == nullptr)
+    return memory.mapped ? "it comes from cuMemMap" : "it comes from a stream-ordered pool";
   return "the driver does not share this allocation";
 }
 

@@ -60,8 +60,8 @@ std::vector<Extent> pieces_of(Address begin, Address end) {
   return pieces;
 }
 
-/// Numbers of runs, none given twice. What lies at an address is told by the driver's ids of the mapping and of
-/// the memory behind it.
+/// Numbers of runs, none given twice. What lies at an address is told by the driver's ids of the mapping and
+/// of the memory behind it.
 class Numbers {
  public:
   uint64_t of(const std::vector<Extent>& pieces) {
@@ -109,7 +109,8 @@ Memory run_of(Memory memory, const std::vector<Extent>& pieces) {
 
 std::vector<Extent> pieces_of(const Memory& memory) {
   auto pieces = pieces_of(memory.base, memory.base + memory.size);
-  if (!pieces.empty() && (pieces.front().base != memory.base || pieces.back().end() != memory.base + memory.size))
+  if (!pieces.empty() &&
+      (pieces.front().base != memory.base || pieces.back().end() != memory.base + memory.size))
     pieces.clear();
   return pieces;
 }
@@ -127,7 +128,8 @@ Error not_shared(const char* call, Code code) {
 Result<int> descriptor_of(const Extent& piece) {
   const auto& driver = cuda::driver();
   cuda::MemoryHandle handle = 0;
-  if (const Code code = driver.mem_retain_handle(&handle, reinterpret_cast<void*>(piece.base)); code != kSuccess)
+  if (const Code code = driver.mem_retain_handle(&handle, reinterpret_cast<void*>(piece.base));
+      code != kSuccess)
     return not_shared("cuMemRetainAllocationHandle", code);
   cuda::MemoryProperties properties{};
   int fd = -1;
@@ -212,7 +214,8 @@ Result<Memory> open_descriptors(std::span<const Descriptor> pieces, int device, 
   if (current.code() != kSuccess) return not_mapped("cuCtxPushCurrent", current.code());
   const cuda::RelaxedCapture relaxed;
   const auto& driver = cuda::driver();
-  if (driver.mem_import == nullptr || driver.mem_map == nullptr) return not_mapped("cuMemMap", cuda::kNotSupported);
+  if (driver.mem_import == nullptr || driver.mem_map == nullptr)
+    return not_mapped("cuMemMap", cuda::kNotSupported);
   size_t size = 0, mapped = 0;
   for (const Descriptor& piece : pieces) size += piece.size;
   Address address = 0;

@@ -8,8 +8,8 @@
 
 namespace weft::device::cuda {
 
-/// Makes `memory`, which was queried at `p`, the one mapping that `p` lies in, with Weft's number of it, where
-/// it is memory of cuMemMap; other memory (of pools) stays as it is.
+/// Makes `memory`, which was queried at `p`, the one mapping that `p` lies in, with Weft's number of it,
+/// where it is memory of cuMemMap; other memory (of pools) stays as it is.
 void describe_mapped(Memory& memory, const void* p);
 /// Whether exactly the mappings that `memory` was described by are still there.
 [[nodiscard]] bool mapped_still(const Memory& memory);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
@@ -31,6 +32,8 @@ constexpr size_t kBatch = 64;                          // copies in one submissi
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: completions come at least as often
 constexpr size_t kPolled = 4;                          // copies looked at in one round, oldest first
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
+constexpr uint32_t kLooksPerClock = 64;
+constexpr uint64_t kReleaseEvery = 50'000'000;  // ns
 
 config::Size setting_submissions(
     "gpu.submissions", 3, 1, 64,
@@ -131,6 +134,15 @@ Result<size_t> Engine::append_export(const device::Memory& memory, uint32_t to, 
 
 void Engine::look_for_freed() {
   if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSweepEvery) sweep_exports();
+}
+
+// The descriptors of cuMemMap memory keep it alive, and mostly a program unmaps memory to have it back.
+void Engine::release_unmapped() {
+  if (++looks_for_unmapped_ % kLooksPerClock != 0) return;
+  const uint64_t now = monotonic_ns();
+  if (now < next_release_) return;
+  next_release_ = now + kReleaseEvery;
+  sweep_exports();
 }
 
 void Engine::sweep_exports() {

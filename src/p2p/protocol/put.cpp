@@ -61,7 +61,8 @@ bool may_put(uint64_t room) {
 
 // Receiver.
 
-/// GPU memory that others map, small enough a row, the first to match what its source sends next with its tag.
+/// GPU memory that others map, small enough a row, the first to match what its source sends next with its
+/// tag.
 bool Engine::may_show(const Transfer& t) const {
   const bool mappable = t.contiguous && t.memory.shareable() && t.memory.covers(t.address, t.bytes);
   if (!mappable || !may_put(t.bytes) || row_.last >= Row::kLeast) return false;

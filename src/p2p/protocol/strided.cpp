@@ -41,8 +41,7 @@ bool reads_well(uint64_t length, uint64_t bytes) {
 }
 
 // Sender: nullopt when the data have to be packed here first.
-std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSend& rts,
-                                             std::byte* room) {
+std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
   const auto block = t.type->strided(t.count);
   if (t.bytes == 0 || !block || !reads_well(static_cast<uint64_t>(block->length), t.bytes) ||
       !device::can_pack(t.memory, t.memory))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Descriptors from process to process: the importer takes them itself (pidfd_getfd), with the permission by which
-// it reads the exporter's memory (process_vm_readv).
+// Descriptors from process to process: the importer takes them itself (pidfd_getfd), with the permission by
+// which it reads the exporter's memory (process_vm_readv).
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>

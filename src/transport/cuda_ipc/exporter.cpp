@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "base/config.hpp"
 #include "device/copy.hpp"
@@ -19,14 +20,19 @@ config::Size setting_exports("gpu.ipc_exports", 1024, 1, size_t{1} << 20,
                              "GPU allocations that other processes may keep mapped; the least recently used "
                              "above this are withdrawn");
 
-config::Choice setting_fd("gpu.ipc_fd", 0, {"on", "off"},
-                          "Let other processes map cuMemMap memory that was created with a file descriptor as "
-                          "its handle type");
-config::Size setting_descriptors("gpu.ipc_descriptors", 4096, 1, size_t{1} << 20,
-                                 "File descriptors kept open for cuMemMap memory that other processes may keep "
-                                 "mapped, but at most a quarter of what this process may open; of the least "
-                                 "recently used memory they are closed above this");
+config::Choice setting_fd(
+    "gpu.ipc_fd", 0, {"on", "off"},
+    "Let other processes map cuMemMap memory that was created with a file descriptor as "
+    "its handle type");
+config::Size setting_descriptors(
+    "gpu.ipc_descriptors", 4096, 1, size_t{1} << 20,
+    "File descriptors kept open for cuMemMap memory that other processes may keep "
+    "mapped, but at most a quarter of what this process may open; where all are "
+    "in use, other such memory is packed");
 constexpr size_t kUnshared = 1024;
+// To make a descriptor and map it elsewhere takes some milliseconds: what was used within so many messages
+// keeps its own rather than make room.
+constexpr uint64_t kIdle = 4096;
 
 size_t most_descriptors() {
   rlimit limit{};
@@ -101,6 +107,10 @@ Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
 Result<std::unique_ptr<DescriptorList>> Exporter::descriptors_of(const device::Memory& memory) {
   if (const auto known = unshared_.find(memory.buffer_id); known != unshared_.end())
     return Error(Errc::unsupported, known->second);
+  if (descriptors_ >= most_descriptors() && !withdraw_idle())
+    return Error(Errc::unsupported,
+                 "WEFT_GPU_IPC_DESCRIPTORS or a quarter of the limit on open files is reached (" +
+                     std::to_string(descriptors_) + ")");
   auto pieces = device::export_descriptors(memory);
   if (pieces) return std::make_unique<DescriptorList>(epoch_, memory.buffer_id, std::move(*pieces));
   if (unshared_.size() >= kUnshared) unshared_.clear();
@@ -112,8 +122,8 @@ Status Exporter::may_take_descriptors(Peer peer) const {
   if (setting_fd.is("off"))
     return Error(Errc::unsupported, "cuMemMap memory is not mapped by other processes (WEFT_GPU_IPC_FD=off)");
   if (std::find(without_descriptors_.begin(), without_descriptors_.end(), peer) != without_descriptors_.end())
-    return Error(Errc::unsupported, "process " + std::to_string(peer) +
-                                        " cannot map cuMemMap memory of this one: see its log");
+    return Error(Errc::unsupported,
+                 "process " + std::to_string(peer) + " cannot map cuMemMap memory of this one: see its log");
   return {};
 }
 
@@ -164,29 +174,37 @@ void Exporter::probe_sent(const device::Memory& memory, Peer peer) {
   if (probe_due(memory, peer)) probes_sent_.emplace_back(peer, memory.device);
 }
 
-std::vector<Drop> Exporter::sweep_freed() {
-  std::vector<Drop> drops;
+Exporter::Table::iterator Exporter::withdraw(Table::iterator at) {
   latest_ = nullptr;
+  for (const Peer peer : at->second.peers)
+    drops_.push_back({peer, epoch_, at->second.region.base, at->second.region.buffer_id});
+  ++withdrawals_;
+  if (at->second.descriptors) descriptors_ -= at->second.descriptors->size();
+  return exports_.erase(at);
+}
+
+Exporter::Table::iterator Exporter::least_recent(bool with_descriptors) {
+  auto oldest = exports_.end();
+  for (auto at = exports_.begin(); at != exports_.end(); ++at)
+    if ((!with_descriptors || at->second.descriptors) &&
+        (oldest == exports_.end() || at->second.used < oldest->second.used))
+      oldest = at;
+  return oldest;
+}
+
+bool Exporter::withdraw_idle() {
+  const auto oldest = least_recent(true);
+  if (oldest == exports_.end() || clock_ - oldest->second.used < kIdle) return false;
+  withdraw(oldest);
+  return true;
+}
+
+std::vector<Drop> Exporter::sweep_freed() {
   unshared_.clear();
-  const auto withdraw = [&](std::map<uint64_t, Export>::iterator at) {
-    for (const Peer peer : at->second.peers)
-      drops.push_back({peer, epoch_, at->second.region.base, at->second.region.buffer_id});
-    ++withdrawals_;
-    if (at->second.descriptors) descriptors_ -= at->second.descriptors->size();
-    return exports_.erase(at);
-  };
-  const auto withdraw_oldest = [&](auto&& eligible) {
-    auto oldest = exports_.end();
-    for (auto at = exports_.begin(); at != exports_.end(); ++at)
-      if (eligible(at->second) && (oldest == exports_.end() || at->second.used < oldest->second.used)) oldest = at;
-    withdraw(oldest);
-  };
   for (auto at = exports_.begin(); at != exports_.end();)
     at = device::alive(at->second.memory) ? std::next(at) : withdraw(at);
-  while (exports_.size() > setting_exports) withdraw_oldest([](const Export&) { return true; });
-  const size_t most = descriptors_ != 0 ? most_descriptors() : 0;
-  while (descriptors_ > most) withdraw_oldest([](const Export& entry) { return entry.descriptors != nullptr; });
-  return drops;
+  while (exports_.size() > setting_exports) withdraw(least_recent(false));
+  return std::exchange(drops_, {});
 }
 
 void Exporter::forget_peer(Peer peer) {
@@ -194,6 +212,7 @@ void Exporter::forget_peer(Peer peer) {
   for (auto& [id, entry] : exports_) std::erase(entry.peers, peer);
   std::erase_if(probes_sent_, [&](const auto& sent) { return sent.first == peer; });
   std::erase(without_descriptors_, peer);
+  std::erase_if(drops_, [&](const Drop& drop) { return drop.peer == peer; });
 }
 
 void Exporter::close() {
@@ -201,6 +220,7 @@ void Exporter::close() {
   for (const auto& [device, entry] : probes_) device::free_scratch(entry.second);
   probes_.clear();
   exports_.clear();
+  drops_.clear();
   descriptors_ = 0;
   unshared_.clear();
   without_descriptors_.clear();

@@ -15,7 +15,7 @@ namespace weft::transport::cuda_ipc {
 namespace {
 
 config::Size setting_mappings(
-    "gpu.ipc_mappings", 256, 1, size_t{1} << 20,
+    "gpu.ipc_mappings", 1024, 1, size_t{1} << 20,
     "Allocations of other processes kept mapped; the least recently used idle one is "
     "closed above this");
 config::Size setting_bytes("gpu.ipc_mapped_bytes", size_t{512} << 30, size_t{1} << 20, size_t{1} << 50,
@@ -133,7 +133,8 @@ Result<device::Memory> Importer::open_memory(Peer peer, const Region& region, co
   if (region.descriptors == 0) return device::open_ipc(region.handle, region.size, *device, local);
   Descriptors& state = descriptors_[peer];
   if (state.refused)
-    return Error(Errc::unsupported, "a peer's cuMemMap memory could not be mapped before: it is not tried again");
+    return Error(Errc::unsupported,
+                 "a peer's cuMemMap memory could not be mapped before: it is not tried again");
   auto pieces = DescriptorList::fetch(region);
   if (!pieces) {
     state.refused = !state.taken;  // what worked once does again: these were withdrawn meanwhile

@@ -25,10 +25,10 @@ using Peer = uint32_t;  ///< the caller's number for another process, stable whi
 /// One exported allocation; travels as it is in a ready-to-send header (same host, same byte order).
 struct Region {
   device::IpcHandle handle;  ///< of cuMemMap memory: begins with the address of its DescriptorList
-  uint64_t base;       ///< allocation's address in the exporter
-  uint64_t size;       ///< bytes
-  uint64_t buffer_id;  ///< in the exporter
-  uint64_t epoch;      ///< which life of the exporter: no two processes have the same
+  uint64_t base;             ///< allocation's address in the exporter
+  uint64_t size;             ///< bytes
+  uint64_t buffer_id;        ///< in the exporter
+  uint64_t epoch;            ///< which life of the exporter: no two processes have the same
   device::Uuid device;
   uint32_t descriptors;  ///< of cuMemMap memory, how many; 0: `handle` is a legacy handle
   int32_t pid;           ///< of cuMemMap memory: the exporter
@@ -54,8 +54,8 @@ struct Drop {
   uint64_t epoch, base, buffer_id;
 };
 
-/// The descriptors of a region of cuMemMap memory. Peers read it from the exporter's memory before and after they
-/// take the descriptors: while it says the same, they are the region's.
+/// The descriptors of a region of cuMemMap memory. Peers read it from the exporter's memory before and after
+/// they take the descriptors: while it says the same, they are the region's.
 class DescriptorList {
  public:
   DescriptorList(uint64_t epoch, uint64_t buffer_id, std::vector<device::Descriptor> pieces);
@@ -65,12 +65,13 @@ class DescriptorList {
   /// Has the region name this list.
   void put_into(Region& region) const;
   [[nodiscard]] size_t size() const { return words_[kCount]; }
-  /// The exporter's side of `region`, opened in this process; the caller closes them. Errc::unsupported, with the
-  /// reason, where the exporter's process cannot be reached.
+  /// The exporter's side of `region`, opened in this process; the caller closes them. Errc::unsupported, with
+  /// the reason, where the exporter's process cannot be reached.
   [[nodiscard]] static Result<std::vector<device::Descriptor>> fetch(const Region& region);
 
  private:
-  static constexpr size_t kEpoch = 0, kBufferId = 1, kCount = 2, kPieces = 3;  // then a descriptor and a size each
+  static constexpr size_t kEpoch = 0, kBufferId = 1, kCount = 2,
+                          kPieces = 3;  // then a descriptor and a size each
   [[nodiscard]] static std::vector<uint64_t> read(const Region& region);
   std::vector<uint64_t> words_;
 };
@@ -85,8 +86,8 @@ class Exporter {
     bool before;           ///< the peer was told already: its name will do
   };
   /// Describes the allocation of `memory` for a peer; one driver call the first time, a look-up afterwards.
-  /// Errc::unsupported, with the reason, for memory that cannot be shared (pool, managed, some of cuMemMap) or not
-  /// with this peer.
+  /// Errc::unsupported, with the reason, for memory that cannot be shared (pool, managed, some of cuMemMap)
+  /// or not with this peer.
   [[nodiscard]] Result<Told> export_region(const device::Memory& memory, Peer peer);
   /// The probe for `memory`'s device; the caller sends it along with the first region of a (peer, device).
   [[nodiscard]] Result<Probe> probe(const device::Memory& memory);
@@ -95,14 +96,16 @@ class Exporter {
   void probe_sent(const device::Memory& memory, Peer peer);
   /// The peer cannot take descriptors from here: cuMemMap memory is not exported to it any more.
   void no_descriptors(Peer peer);
-  /// Forgets allocations that were freed, and the least recently used above gpu.ipc_exports and
-  /// gpu.ipc_descriptors; the caller sends the drops. Call at registration and now and then from progress.
+  /// Forgets allocations that were freed, and the least recently used above gpu.ipc_exports; the caller sends
+  /// the drops. Call at registration and now and then from progress.
   [[nodiscard]] std::vector<Drop> sweep_freed();
   /// The peer is gone: nothing more will be sent to it.
   void forget_peer(Peer peer);
   void close();  ///< frees the probes; call after the peers have closed theirs
   [[nodiscard]] uint64_t epoch() const { return epoch_; }
   [[nodiscard]] size_t exported() const { return exports_.size(); }
+  /// Open now: they keep cuMemMap memory alive that the program may have let go.
+  [[nodiscard]] size_t descriptors() const { return descriptors_; }
   /// Changes whenever something that a peer was told does not hold any more.
   [[nodiscard]] uint64_t withdrawals() const { return withdrawals_; }
 
@@ -117,8 +120,13 @@ class Exporter {
   [[nodiscard]] Result<Export> make(const device::Memory& memory);
   [[nodiscard]] Result<std::unique_ptr<DescriptorList>> descriptors_of(const device::Memory& memory);
   [[nodiscard]] Status may_take_descriptors(Peer peer) const;
+  using Table = std::map<uint64_t, Export>;  // by buffer id
+  Table::iterator withdraw(Table::iterator at);
+  [[nodiscard]] Table::iterator least_recent(bool with_descriptors);
+  bool withdraw_idle();
   Told tell(Export& entry, Peer peer);
-  std::map<uint64_t, Export> exports_;                      // by buffer id
+  Table exports_;
+  std::vector<Drop> drops_;                                 // to be told with the next sweep
   Export* latest_ = nullptr;                                // the one described last, if it is still there
   std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
@@ -215,7 +223,8 @@ class Importer {
   void retire_older(const Key& key, const Region& region);
   [[nodiscard]] Result<Mapping*> map_region(const Key& key, const Region& region,
                                             const device::Memory& local);
-  [[nodiscard]] Result<device::Memory> open_memory(Peer peer, const Region& region, const device::Memory& local);
+  [[nodiscard]] Result<device::Memory> open_memory(Peer peer, const Region& region,
+                                                   const device::Memory& local);
   void close_mapping(Mapping& mapping);
   Table::iterator retire(Table::iterator at);
   bool retire_block(Peer peer, const Region& region);
