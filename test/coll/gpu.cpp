@@ -407,7 +407,8 @@ int main(int argc, char** argv) {
   MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
   MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &halves);  // side by side
   {
-    Buffer send(Buffer::Kind::device, kRoom, device), recv(Buffer::Kind::device, kRoom, device);
+    const auto kind = std::getenv("TEST_MAPPED") != nullptr ? Buffer::Kind::mapped : Buffer::Kind::device;
+    Buffer send(kind, kRoom, device), recv(kind, kRoom, device);
     std::vector<Trial> trials;
     for (MPI_Comm comm : {MPI_COMM_WORLD, reversed, halves}) trials.emplace_back(comm, send, recv);
     const std::vector<size_t> usual{0, 1, 1, 2, 3, 17, 255, 1000, 4099, 20000}, large{70001, 150000};

@@ -227,7 +227,7 @@ EMUCUDA_CONTROL void* emucuda_alias(unsigned long address, unsigned long size, u
 }
 EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();
-  return world().allocations.size();
+  return world().allocations.size() + world().reservations.size() + handles_kept();
 }
 EMUCUDA_CONTROL unsigned long emucuda_live_bytes(void) {
   const auto lock = lock_world();

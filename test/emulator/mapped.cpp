@@ -73,6 +73,12 @@ Device& device_of(uintptr_t address) {
 
 }  // namespace
 
+size_t handles_kept() {
+  size_t count = 0;
+  for (const PhysicalObject* physical : physicals()) count += physical->handles;
+  return count;
+}
+
 void release_physical(PhysicalObject* physical) {
   if (physical->handles != 0 || physical->mappings != 0) return;
   ::close(physical->fd);

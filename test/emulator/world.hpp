@@ -178,6 +178,8 @@ void unmap_alias(uintptr_t address, size_t size);
 [[nodiscard]] int local_ordinal(int physical);
 /// The last handle or mapping may be gone.
 void release_physical(PhysicalObject* physical);
+/// References of handles to memory of cuMemCreate and imported memory, all together.
+[[nodiscard]] size_t handles_kept();
 
 /// The stream a handle names in the current context (0 is the legacy stream).
 [[nodiscard]] Code stream_of(Stream handle, StreamObject** stream);

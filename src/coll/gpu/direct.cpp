@@ -160,6 +160,19 @@ Plan direct_plan(const Call& call, uint64_t largest, uint64_t room) {
   return plan;
 }
 
+/// Of the receive buffer, what others store to.
+device::Memory stored_to(const Call& call, const Collectives& c) {
+  uint64_t low = UINT64_MAX, high = 0;
+  for (uint32_t peer = 0; peer < c.size; ++peer) {
+    const Collectives::Message out = out_of(call, c, peer);
+    if (peer == c.rank || out.bytes == 0) continue;
+    low = std::min(low, out.address);
+    high = std::max(high, out.address + out.bytes);
+  }
+  if (high == 0) return call.recv.memory;
+  return device::widened(call.recv.memory, reinterpret_cast<const void*>(low), high - low);
+}
+
 /// What a rank shows the others: its buffer, and where in it each rank stores.
 struct Direct::Card {
   uint32_t good;
@@ -171,17 +184,18 @@ Status Direct::describe(const Call& call, const Collectives& c, Card& own) const
   if (overwrites_input(call))
     return Error(Errc::unsupported, "in place, ranks would overwrite what others have yet to read");
   const bool gets = stores(call) && !(call.what == bcast && call.rank == call.root);
+  const device::Memory memory = gets ? stored_to(call, c) : call.recv.memory;
   bool shown = false;
   for (uint32_t peer = 0; peer < c.size; ++peer) {
     const Collectives::Message out = out_of(call, c, peer);
     own.to[peer] = out.address;
     if (peer == c.rank || out.bytes == 0 || !gets) continue;
     if (!call.recv.on_device() ||
-        !call.recv.memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
+        !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
       return Error(Errc::unsupported, "a buffer of this rank is not within one allocation");
     shown = true;
   }
-  return shown ? show(call.recv.memory, own.region) : Status();
+  return shown ? show(memory, own.region) : Status();
 }
 
 Status Direct::show(const device::Memory& memory, Region& region) const {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,72 +28,99 @@ constexpr size_t kRuns = 16384;
 
 /// One mapping.
 struct Extent {
-  Address base = 0;
-  size_t size = 0;
-  unsigned long long buffer_id = 0, block_id = 0;  // of the mapping, of the physical memory
-  int device = -1;
+  Address base;
+  size_t size;
+  unsigned long long buffer_id, block_id;  // of the mapping, of the physical memory
   [[nodiscard]] Address end() const { return base + size; }
+  bool operator==(const Extent&) const = default;
 };
 
-/// The mapping at an address. False: there is none, or it is of a pool.
-bool look(Address at, Extent& piece) {
+/// Mappings side by side on one device; no memory is taken for it.
+struct Run {
+  size_t count = 0;
+  int device = -1;
+  Extent extents[kMostDescriptors];
+  [[nodiscard]] std::span<const Extent> all() const { return {extents, count}; }
+  [[nodiscard]] Address begin() const { return extents[0].base; }
+  [[nodiscard]] Address end() const { return extents[count - 1].end(); }
+};
+
+/// Adds the mapping at an address. False: there is none, or it is of a pool, or does not join the others.
+bool extend(Run& run, Address at) {
+  if (run.count == kMostDescriptors || cuda::driver().version < kSince) return false;
+  Extent extent{};
   void* pool = nullptr;
+  int device = -1;
   int attributes[] = {cuda::kAttributeBufferId,    cuda::kAttributeDeviceOrdinal, cuda::kAttributePool,
                       cuda::kAttributeMappingSize, cuda::kAttributeMappingBase,   cuda::kAttributeBlockId};
-  void* values[] = {&piece.buffer_id, &piece.device, &pool, &piece.size, &piece.base, &piece.block_id};
-  if (cuda::driver().version < kSince ||
-      cuda::driver().pointer_get_attributes(std::size(attributes), attributes, values, at) != kSuccess)
+  void* values[] = {&extent.buffer_id, &device, &pool, &extent.size, &extent.base, &extent.block_id};
+  if (cuda::driver().pointer_get_attributes(std::size(attributes), attributes, values, at) != kSuccess ||
+      pool != nullptr || extent.size == 0 || extent.base > at || at - extent.base >= extent.size ||
+      extent.block_id == 0)
     return false;
-  return pool == nullptr && piece.size != 0 && piece.base <= at && at - piece.base < piece.size &&
-         piece.block_id != 0;
+  if (run.count != 0 && (extent.base != at || device != run.device)) return false;
+  run.device = device;
+  run.extents[run.count++] = extent;
+  return true;
 }
 
-/// The mappings of [begin, end), side by side on one device; empty: there are gaps, or too many of them.
-std::vector<Extent> pieces_of(Address begin, Address end) {
-  std::vector<Extent> pieces;
-  for (Address at = begin; at < end;) {
-    Extent piece;
-    const bool good = pieces.size() < kMostDescriptors && look(at, piece) &&
-                      (pieces.empty() || (piece.base == at && piece.device == pieces[0].device));
-    if (!good) return {};
-    pieces.push_back(piece);
-    at = piece.end();
-  }
-  return pieces;
+/// The mappings of [begin, end). False: there are gaps, or too many of them.
+bool find(Run& run, Address begin, Address end) {
+  for (Address at = begin; at < end; at = run.end())
+    if (!extend(run, at)) return false;
+  return run.count != 0;
+}
+
+/// Exactly those that `memory` was described by.
+bool find(Run& run, const Memory& memory) {
+  return find(run, memory.base, memory.base + memory.size) && run.begin() == memory.base &&
+         run.end() == memory.base + memory.size;
 }
 
 /// Numbers of runs, none given twice. What lies at an address is told by the driver's ids of the mapping and
 /// of the memory behind it.
 class Numbers {
  public:
-  uint64_t of(const std::vector<Extent>& pieces) {
+  uint64_t of(const Run& run) {
     const std::lock_guard lock(mutex_);
-    std::vector<uint64_t> key = key_of(pieces);
-    if (latest_ != 0 && key == latest_key_) return latest_;
+    if (const Known* recent = look(run)) return recent->number;
+    std::vector<Extent> key(run.all().begin(), run.all().end());
     if (numbers_.size() >= kRuns) numbers_.clear();
-    const auto [at, made] = numbers_.try_emplace(std::move(key), next_);
+    const auto [at, made] = numbers_.try_emplace(key, next_);
     if (made) ++next_;
-    latest_key_ = at->first;
-    return latest_ = at->second;
+    recent_[turn_++ % kRecent] = {at->second, std::move(key)};
+    return at->second;
   }
-  bool is(uint64_t number, const std::vector<Extent>& pieces) {
+  bool is(uint64_t number, const Run& run) {
     const std::lock_guard lock(mutex_);
-    const auto at = numbers_.find(key_of(pieces));
+    if (const Known* recent = look(run)) return recent->number == number;
+    const auto at = numbers_.find({run.all().begin(), run.all().end()});
     return at != numbers_.end() && at->second == number;
   }
 
  private:
-  static std::vector<uint64_t> key_of(const std::vector<Extent>& pieces) {
-    std::vector<uint64_t> key;
-    key.reserve(pieces.size() * 4);
-    for (const Extent& piece : pieces)
-      key.insert(key.end(), {piece.base, piece.size, piece.buffer_id, piece.block_id});
-    return key;
+  static constexpr size_t kRecent = 8;
+  struct Known {
+    uint64_t number = 0;
+    std::vector<Extent> extents;
+  };
+  struct Less {
+    static auto key(const Extent& e) { return std::tie(e.base, e.size, e.buffer_id, e.block_id); }
+    bool operator()(const std::vector<Extent>& a, const std::vector<Extent>& b) const {
+      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
+                                          [](const Extent& x, const Extent& y) { return key(x) < key(y); });
+    }
+  };
+  [[nodiscard]] const Known* look(const Run& run) const {
+    for (const Known& known : recent_)
+      if (std::ranges::equal(known.extents, run.all())) return &known;
+    return nullptr;
   }
   std::mutex mutex_;
-  std::map<std::vector<uint64_t>, uint64_t> numbers_;
-  std::vector<uint64_t> latest_key_;
-  uint64_t latest_ = 0, next_ = uint64_t{1} << 63;  // the driver's own ids count from 1
+  std::map<std::vector<Extent>, uint64_t, Less> numbers_;
+  Known recent_[kRecent];
+  size_t turn_ = 0;
+  uint64_t next_ = uint64_t{1} << 63;  // the driver's own ids count from 1
 };
 
 Numbers& numbers() {
@@ -99,20 +128,12 @@ Numbers& numbers() {
   return instance;
 }
 
-Memory run_of(Memory memory, const std::vector<Extent>& pieces) {
+Memory run_of(Memory memory, const Run& run) {
   memory.mapped = true;
-  memory.base = pieces.front().base;
-  memory.size = pieces.back().end() - pieces.front().base;
-  memory.buffer_id = numbers().of(pieces);
+  memory.base = run.begin();
+  memory.size = run.end() - run.begin();
+  memory.buffer_id = numbers().of(run);
   return memory;
-}
-
-std::vector<Extent> pieces_of(const Memory& memory) {
-  auto pieces = pieces_of(memory.base, memory.base + memory.size);
-  if (!pieces.empty() &&
-      (pieces.front().base != memory.base || pieces.back().end() != memory.base + memory.size))
-    pieces.clear();
-  return pieces;
 }
 
 Error not_shared(const std::string& why) {
@@ -125,10 +146,10 @@ Error not_shared(const char* call, Code code) {
   return not_shared(std::string(call) + ": " + cuda::describe(code));
 }
 
-Result<int> descriptor_of(const Extent& piece) {
+Result<int> descriptor_of(const Extent& extent) {
   const auto& driver = cuda::driver();
   cuda::MemoryHandle handle = 0;
-  if (const Code code = driver.mem_retain_handle(&handle, reinterpret_cast<void*>(piece.base));
+  if (const Code code = driver.mem_retain_handle(&handle, reinterpret_cast<void*>(extent.base));
       code != kSuccess)
     return not_shared("cuMemRetainAllocationHandle", code);
   cuda::MemoryProperties properties{};
@@ -146,35 +167,35 @@ Result<int> descriptor_of(const Extent& piece) {
 }  // namespace
 
 void cuda::describe_mapped(Memory& memory, const void* p) {
-  Extent piece;
-  if (look(reinterpret_cast<Address>(p), piece)) memory = run_of(memory, {piece});
+  Run run;
+  if (extend(run, reinterpret_cast<Address>(p))) memory = run_of(memory, run);
 }
 
 bool cuda::mapped_still(const Memory& memory) {
-  const auto pieces = pieces_of(memory);
-  return !pieces.empty() && numbers().is(memory.buffer_id, pieces);
+  Run run;
+  return find(run, memory) && numbers().is(memory.buffer_id, run);
 }
 
 Memory widened(const Memory& memory, const void* first, size_t n) {
   if (!memory.mapped || n == 0 || memory.covers(first, n) || !available()) return memory;
   const auto begin = reinterpret_cast<Address>(first);
-  const auto pieces = pieces_of(begin, begin + n);
-  return pieces.empty() || pieces[0].device != memory.device ? memory : run_of(memory, pieces);
+  Run run;
+  return find(run, begin, begin + n) && run.device == memory.device ? run_of(memory, run) : memory;
 }
 
 Result<std::vector<Descriptor>> export_descriptors(const Memory& memory) {
   if (cuda::driver().mem_retain_handle == nullptr || cuda::driver().mem_export == nullptr)
     return not_shared("the driver cannot");
-  const auto pieces = pieces_of(memory);
-  if (pieces.empty() || !numbers().is(memory.buffer_id, pieces)) return not_shared("it has been unmapped");
+  Run run;
+  if (!find(run, memory) || !numbers().is(memory.buffer_id, run)) return not_shared("it has been unmapped");
   std::vector<Descriptor> descriptors;
-  for (const Extent& piece : pieces) {
-    auto fd = descriptor_of(piece);
+  for (const Extent& extent : run.all()) {
+    auto fd = descriptor_of(extent);
     if (!fd) {
       for (const Descriptor& made : descriptors) ::close(made.fd);
       return std::move(fd).error();
     }
-    descriptors.push_back({*fd, piece.size});
+    descriptors.push_back({*fd, extent.size});
   }
   return descriptors;
 }
