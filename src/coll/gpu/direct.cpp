@@ -190,8 +190,7 @@ Status Direct::describe(const Call& call, const Collectives& c, Card& own) const
     const Collectives::Message out = out_of(call, c, peer);
     own.to[peer] = out.address;
     if (peer == c.rank || out.bytes == 0 || !gets) continue;
-    if (!call.recv.on_device() ||
-        !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
+    if (!call.recv.on_device() || !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
       return Error(Errc::unsupported, "a buffer of this rank is not within one allocation");
     shown = true;
   }
