@@ -36,9 +36,9 @@ config::Size message_packets_max{
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
 config::Size bell_max{
-    "coll.device_bell_max", 256 << 10, 0, 2 << 20,
+    "coll.device_bell_max", 128 << 10, 0, 2 << 20,
     "device buffers: bytes from one rank to another up to which the copier does a call when it is awake, "
-    "where there is room for packets"};
+    "where there is room for packets; twice as many between two ranks, and of an allgather"};
 config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
@@ -391,7 +391,8 @@ bool rings(const Call& call, uint64_t largest) {
   const bool writes_input = call.in_place && call.what == scatter;
   const bool parts = goes_in_parts(call, largest);
   const uint64_t each = parts ? largest / static_cast<uint64_t>(call.size) : largest;
-  return shape_of(call) && !writes_input && each <= value_for(call, bell_max);
+  const uint64_t times = call.size == 2 || call.what == allgather ? 2 : 1;
+  return shape_of(call) && !writes_input && each <= times * value_for(call, bell_max);
 }
 
 /// Blocks of a copier.
