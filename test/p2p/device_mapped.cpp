@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of cuMemMap: messages that span its allocations, allocations that are exchanged under a buffer, and
 // what cannot be shared; nothing stale arrives, no descriptor is left behind. Usage: device_mapped
-// [few|refused|off]: the caches hold less than is used; the kernel gives odd ranks no descriptors of others;
-// nothing is mapped.
+// [few|refused|off|long]: the caches hold less than is used; odd ranks get no descriptors; nothing is mapped;
+// long.
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -30,6 +30,7 @@ constexpr unsigned kGetfd = 438;  // pidfd_getfd
 int rank = 0, ranks = 0, failures = 0, gpu = 0;
 bool maps = true;  // this rank maps others' memory
 bool few = false;
+int short_lived = 20;  // rounds
 
 void expect(bool good, const std::string& what) {
   if (good) return;
@@ -114,7 +115,7 @@ void unshared() {
 /// Buffers that live for one message each.
 void churn() {
   size_t early = 0;
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < short_lived; ++round) {
     const size_t size = static_cast<size_t>(round % 3 + 1) * 700'000;
     Buffer out(round % 7 == 0 ? Kind::unshared : Kind::mapped, size, gpu), in(Kind::mapped, size, gpu);
     check(out, in, 0, size, round, "short-lived");
@@ -215,6 +216,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "refused" && rank % 2 == 1) forbid_getfd();
   few = mode == "few";
+  if (mode == "long") short_lived = 1000;
   maps = mode != "off" && (mode != "refused" || rank % 2 == 0);
   spans();
   replaced();
