@@ -184,6 +184,15 @@ static void validate(char* out, char* in) {
   free(host);
 }
 
+/// A while in MPI: freed memory that the peer has mapped goes when both have looked.
+static void let_go(void) {
+  const double until = MPI_Wtime() + 0.3;
+  int found;
+  do {
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+  } while (MPI_Wtime() < until);
+}
+
 static void measure_kinds(int device, int count, double figures[KINDS]) {
   for (int kind = 0; kind < KINDS; ++kind) {
     char *out = allocate(kind, device), *in = allocate(kind, device);
@@ -246,6 +255,7 @@ int main(int argc, char** argv) {
   MPI_Comm_free(&comm);
   const double used = gpu_mib_used();
   measure_kinds(info.ordinal, moves, kinds);
+  let_go();
   double extra = gpu_mib_used() - used;
 
   if (rank == 0) {

@@ -30,6 +30,7 @@ Job = namedtuple("Job", "name program ranks sizes options field")
 JOBS = (
     Job("latency", "latency", 2, "8,1K,8K,64K,1M,4M", (), "latency_us"),
     Job("window", "bw", 2, "64K,1M,4M,64M", (), "bandwidth_mb_s"),
+    Job("long window", "bw", 2, "64K", ("-i", "1000", "-x", "200"), "bandwidth_mb_s"),  # by default it is 1 ms
     Job("both ways", "bibw", 2, "4M,16M", (), "bandwidth_mb_s"),
     Job("rate", "mbw_mr", 2, "8", ("-W", "64"), "messages_per_s"),
     Job("allreduce", "allreduce", 0, "8,32K,256K,1M", (), "latency_us"),
@@ -42,7 +43,7 @@ JOBS = (
     Job("large allgather", "allgather", 0, "64M", ("-i", "20", "-x", "12"), "latency_us"),
     Job("large reduce_scatter", "reduce_scatter_block", 0, "64M", ("-i", "20", "-x", "12"), "latency_us"),
 )
-PAIR_JOBS = ("latency", "window", "both ways", "rate")
+PAIR_JOBS = ("latency", "window", "long window", "both ways", "rate")
 HIGHER_IS_BETTER = ("bandwidth_mb_s", "messages_per_s")
 UNITS = {"latency_us": "us", "bandwidth_mb_s": "MB/s", "messages_per_s": "messages/s"}
 # What Weft is to reach on H200: (column, point) -> figure. Pairs anywhere, collectives with 4 ranks or more.
