@@ -256,12 +256,14 @@ def listens(table, wanted):
 def ucx_batch(job, memory):
     """Lines of ucx_perftest's batch file; a test is named after its point, without blanks."""
     kind = "cuda" if memory == "D" else "host"
+    options = dict(zip(job.options[::2], job.options[1::2]))
     for size, point in points_of(job).items():
         if job.name == "latency":
             what = "-t tag_lat -n %d -w %d" % ((10000, 200) if size <= 8192 else (1000, 10))
         else:
-            windows = 100 if size <= 8192 else 20 if size <= 4 * MEBI else 5
-            what = "-t tag_bw -O 64 -n %d -w %d" % (64 * windows, 64 * max(1, windows // 10))
+            windows = int(options.get("-i", 100 if size <= 8192 else 20 if size <= 4 * MEBI else 5))
+            warmup = int(options.get("-x", max(1, windows // 10)))
+            what = "-t tag_bw -O 64 -n %d -w %d" % (64 * windows, 64 * warmup)
         yield "%s %s -s %d -m %s" % (point.replace(" ", "_"), what, size, kind)
 
 

@@ -21,7 +21,9 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 sys.dont_write_bytecode = True
 import peers  # noqa: E402
 
-LATENCY, WINDOW, RATE = (peers.JOBS[at] for at in (0, 1, 3))
+LATENCY, WINDOW, LONG, RATE = (
+    next(job for job in peers.JOBS if job.name == name) for name in ("latency", "window", "long window", "rate")
+)
 
 UCX_INFO = """\
 #!/bin/sh
@@ -119,6 +121,10 @@ class Figures(unittest.TestCase):
         for broken in ("", header, "no table"):
             with self.assertRaises(peers.Failure):
                 peers.ucx_figures(broken, WINDOW)
+
+    def test_ucx_does_as_many_windows(self):
+        line = next(iter(peers.ucx_batch(LONG, "D")))
+        self.assertEqual(line, "long_window_64K -t tag_bw -O 64 -n 64000 -w 12800 -s 65536 -m cuda")
         lines = list(peers.ucx_batch(peers.within(LATENCY, 1024), "D"))
         self.assertEqual(lines[1], "latency_1K -t tag_lat -n 10000 -w 200 -s 1024 -m cuda")
 
