@@ -59,6 +59,7 @@ struct ScratchSend {
     uint32_t count = 1;    ///< chunks side by side that it takes
   };
   static constexpr size_t kChunks = 3;  ///< in use by one message, at most
+  void give_back(const Chunk& chunk) const { area->give_back(chunk.number, chunk.count); }
   ScratchPool::Area* area = nullptr;
   std::vector<Chunk> chunks;
   uint64_t next = 0;      ///< first byte not yet packed

@@ -80,7 +80,7 @@ void Engine::pack_ahead(Transfer& t) {
     chunk.packed = std::move(*ticket);
     return;
   }
-  scratch.area->give_back(chunk.number, chunk.count);
+  scratch.give_back(chunk);
   scratch.chunks.clear();
   scratch.next = 0;
 }
@@ -136,7 +136,7 @@ bool Engine::release_ahead(Transfer& t) {
     auto packed = device::done(scratch.chunks.front().packed);
     if (packed && !*packed) return false;
     if (!packed) t.outcome = std::move(packed).error();
-    scratch.area->give_back(scratch.chunks.front().number, scratch.chunks.front().count);
+    scratch.give_back(scratch.chunks.front());
     scratch.chunks.clear();
   }
   t.state = Transfer::State::done;
@@ -149,7 +149,7 @@ void Engine::abandon_ahead(Transfer& t) {
   if (scratch.chunks.empty()) return;
   if (auto waited = device::wait(scratch.chunks.front().packed); !waited)
     t.outcome = std::move(waited).error();
-  scratch.area->give_back(scratch.chunks.front().number, scratch.chunks.front().count);
+  scratch.give_back(scratch.chunks.front());
 }
 
 }  // namespace weft::p2p

@@ -156,7 +156,7 @@ bool Engine::fail_scratch(Transfer& t, Error error) {
     if (chunk.offered) return false;
     (void)device::wait(chunk.packed);  // the error is known already
     t.moved += chunk.size;             // never offered: nobody gives it back
-    t.scratch->area->give_back(chunk.number, chunk.count);
+    t.scratch->give_back(chunk);
     return true;
   });
   if (t.scratch->chunks.empty()) t.state = Transfer::State::done;
@@ -228,7 +228,7 @@ void Engine::on_scratch_done(const ScratchChunk& chunk) {
   if ((chunk.flags & ScratchChunk::kPinned) != 0) return on_offer_done(t, chunk);
   std::erase_if(t.scratch->chunks, [&](const ScratchSend::Chunk& used) {
     if (used.number != chunk.number) return false;
-    t.scratch->area->give_back(used.number, used.count);
+    t.scratch->give_back(used);
     return true;
   });
   t.moved += chunk.size;
