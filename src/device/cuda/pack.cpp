@@ -37,9 +37,9 @@ constexpr uint64_t kLeastTile = 1 << 10;  // bytes
 // Words of a tile: one a thread is quickest across NVLink, four cost large messages less dealing.
 constexpr uint64_t kFewTiles = 1056, kSmallTile = kernel::PackTiles::kThreads, kTile = 4 * kSmallTile;
 constexpr uint32_t kPatience = 100'000;  // ns that a kernel waits for another's tiles
-constexpr uint64_t kPlainPatience =
-    50'000;  // ns that plain bytes wait for a place, and one for so many of them
-constexpr uint64_t kPlainRate = 10;
+// Plain bytes wait so many ns for a place, and one for so many of them, as long as the way through the host
+// would take.
+constexpr uint64_t kPlainPatience = 50'000, kPlainRate = 10;
 
 Error too_large() {
   return Error(Errc::unsupported,
@@ -133,7 +133,7 @@ bool make_job(cuda::PackJob& job, const Relay& relay) {
   const bool plain_bytes = is_plain(job.dst) && is_plain(job.src);
   job.tiles.checked = plain_bytes || cuda::packs_safely() ? 1 : 0;
   job.patience = plain_bytes
-                     ? kPlainPatience
+                     ? kPlainPatience + job.bytes / kPlainRate
                      : std::max<uint64_t>(setting_patience, kRunTime * std::max(runs_of(job.dst, job.bytes),
                                                                                 runs_of(job.src, job.bytes)));
   job.tiles.epoch = relay.epoch;
