@@ -109,7 +109,7 @@ Call imagined(const Question& question, uint64_t bytes) {
   return call;
 }
 
-constexpr const char* kWires[] = {"packets", "pieces", "mapped buffers"};
+constexpr const char* kWires[] = {"packets", "lines", "pieces", "mapped buffers"};
 
 const char* form_of(const Call& call, const gpu::Plan& plan) {
   using Form = device::kernel::Collective;
@@ -120,7 +120,9 @@ const char* form_of(const Call& call, const gpu::Plan& plan) {
 
 void by_kernels(std::ostream& out, const Call& call, uint64_t largest) {
   const uint64_t pieces = gpu::wants_large_area(largest) ? gpu::large_area_data() : gpu::area_data();
-  const gpu::Room room{device::kernel::Area::packet_room(static_cast<uint32_t>(call.size)), pieces};
+  const auto size = static_cast<uint32_t>(call.size);
+  const gpu::Room room{device::kernel::Area::packet_room(size), device::kernel::Area::line_room(size),
+                       pieces};
   const gpu::Plan plan = gpu::wants_direct(call, largest) ? gpu::direct_plan(call, largest, pieces)
                                                           : gpu::make_plan(call, largest, room);
   out << "\"way\": \"kernels\", \"form\": \"" << form_of(call, plan) << "\", \"wire\": \""

@@ -12,9 +12,9 @@
 
 namespace weft::device {
 
-/// How a collective's data travel: packets with flags beside the data, or pieces with flags behind them.
-/// Direct: in the buffers of all ranks.
-enum class Wire : uint8_t { packets, blocks, direct };
+/// How a collective's data travel: packets or lines, with flags beside the data, or pieces with flags behind
+/// them. Direct: in the buffers of all ranks.
+enum class Wire : uint8_t { packets, lines, blocks, direct };
 
 /// Where the calls of one communicator start on one GPU, one at a time. Goes back to its context on
 /// destruction.
@@ -37,7 +37,7 @@ class CollectivePort {
   /// What holds for all calls: areas, rank, size and patience; before the first ring().
   void settle(const kernel::Collective& home);
   /// Starts a small call by so many blocks of the copier, when it is awake. False: launch it.
-  [[nodiscard]] bool ring(const kernel::Regular& call, uint32_t epoch, uint32_t blocks);
+  [[nodiscard]] bool ring(const kernel::Regular& call, Wire wire, uint32_t epoch, uint32_t blocks);
   /// Instead of ring(), for a call that so many blocks of the copier would do if it were awake.
   void want_copier(uint32_t blocks);
   /// After launching such a call, or what ring() refused: the next ones may be for the copier.

@@ -69,8 +69,8 @@ Status Queue::collective(const coll::Call& call) {
   if (call.size == 1) return alone(call);
   const trace::Range range("stream.collective");
   const auto size = static_cast<uint32_t>(call.size);
-  const coll::gpu::Plan plan =
-      coll::gpu::make_plan(call, largest, {StreamCollective::packet_room(size), Mailbox::room_for_pieces()});
+  const coll::gpu::Plan plan = coll::gpu::make_plan(
+      call, largest, {StreamCollective::packet_room(size), 0, Mailbox::room_for_pieces()});
   StreamCollective launched{};
   launched.call = plan.collective;
   launched.call.blocks = plan.blocks;

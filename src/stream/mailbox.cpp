@@ -31,7 +31,7 @@ namespace {
 config::Size collective_area{
     "stream.collective_area", 8 << 20, 2 << 20, size_t{1} << 30,
     "bytes of GPU memory of a communicator with a GPU stream for the large messages of "
-    "enqueued collectives; 4.5 MiB more are for the small ones"};
+    "enqueued collectives; 7 MiB more are for the small ones"};
 
 /// A rank's opinion after it has tried.
 struct Verdict {

@@ -15,7 +15,50 @@ namespace {
 
 using namespace weft::device::kernel;
 
-class Packets : public CollectiveKernel {
+/// A granule as two packets.
+class Packets {
+ public:
+  static uint64_t slots(uint64_t area, uint32_t step, uint32_t source, uint32_t size) {
+    return Area::packets(area, step, source, size);
+  }
+  static void put(char* slots, uint64_t g, bool, const Granule& granule, uint32_t flag) {
+    auto* words = reinterpret_cast<uint64_t*>(slots + 32 * g);
+    for (int i = 0; i < 4; ++i)
+      __atomic_store_n(words + i, uint64_t{flag} << 32 | granule.words[i], __ATOMIC_RELEASE);
+  }
+  static bool take(const char* slots, uint64_t g, Granule& granule, uint32_t flag) {
+    const auto* words = reinterpret_cast<const uint64_t*>(slots + 32 * g);
+    for (int i = 0; i < 4; ++i) {
+      const uint64_t word = __atomic_load_n(words + i, __ATOMIC_ACQUIRE);
+      if (word >> 32 != flag) return false;
+      granule.words[i] = static_cast<uint32_t>(word);
+    }
+    return true;
+  }
+};
+
+/// In lines, one behind the other: a line has its flag when it has its last granule.
+class Lines {
+ public:
+  static uint64_t slots(uint64_t area, uint32_t step, uint32_t source, uint32_t size) {
+    return Area::lines(area, step, source, size);
+  }
+  static void put(char* slots, uint64_t g, bool last, const Granule& granule, uint32_t flag) {
+    Line& line = reinterpret_cast<Line*>(slots)[g / Line::kGranules];
+    line.data[g % Line::kGranules] = granule;
+    if (last || g % Line::kGranules == Line::kGranules - 1)
+      __atomic_store_n(&line.flag, flag, __ATOMIC_RELEASE);
+  }
+  static bool take(const char* slots, uint64_t g, Granule& granule, uint32_t flag) {
+    const Line& line = reinterpret_cast<const Line*>(slots)[g / Line::kGranules];
+    if (__atomic_load_n(&line.flag, __ATOMIC_ACQUIRE) != flag) return false;
+    granule = line.data[g % Line::kGranules];
+    return true;
+  }
+};
+
+template <class Wire>
+class Flagged : public CollectiveKernel {
  public:
   using CollectiveKernel::CollectiveKernel;
 
@@ -29,21 +72,13 @@ class Packets : public CollectiveKernel {
     return reduce_part() && take_parts();
   }
 
-  void put(uint32_t to, uint32_t step, uint64_t g, const Granule& granule) {
-    auto* words = reinterpret_cast<uint64_t*>(
-        in_area(to, Area::packets(c_.areas[to], step, c_.rank, c_.size) + 32 * g));
-    for (int i = 0; i < 4; ++i)
-      __atomic_store_n(words + i, uint64_t{c_.epoch} << 32 | granule.words[i], __ATOMIC_RELEASE);
+  void put(uint32_t to, uint32_t step, uint64_t g, uint64_t count, const Granule& granule) {
+    Wire::put(in_area(to, Wire::slots(c_.areas[to], step, c_.rank, c_.size)), g, g + 1 == count, granule,
+              c_.epoch);
   }
   bool take(uint32_t from, uint32_t step, uint64_t g, Granule& granule) {
-    const auto* words = reinterpret_cast<const uint64_t*>(
-        in_area(c_.rank, Area::packets(c_.areas[c_.rank], step, from, c_.size) + 32 * g));
-    for (int i = 0; i < 4; ++i) {
-      const uint64_t word = __atomic_load_n(words + i, __ATOMIC_ACQUIRE);
-      if (word >> 32 != c_.epoch) return false;
-      granule.words[i] = static_cast<uint32_t>(word);
-    }
-    return true;
+    return Wire::take(in_area(c_.rank, Wire::slots(c_.areas[c_.rank], step, from, c_.size)), g, granule,
+                      c_.epoch);
   }
   bool reduce(uint32_t ranks, uint64_t g, Granule& reduced) {
     Granule terms[Collective::kRanks];
@@ -57,14 +92,15 @@ class Packets : public CollectiveKernel {
   void push_messages() {
     for (uint32_t to = 0; to < c_.size; ++to)
       for (uint64_t g = 0; g < granules(c_.send[to].bytes); ++g)
-        put(to, 0, g, load(c_.send[to].address + 16 * g, valid(c_.send[to].bytes, g)));
+        put(to, 0, g, granules(c_.send[to].bytes),
+            load(c_.send[to].address + 16 * g, valid(c_.send[to].bytes, g)));
   }
   void push_parts() {
     if (!member(c_.sources, c_.rank)) return;
     for (uint32_t to = 0; to < c_.size; ++to) {
       const Range whole = part(c_, to);
       for (uint64_t g = 0; g < whole.count; ++g)
-        put(to, 0, g,
+        put(to, 0, g, whole.count,
             load(c_.send[0].address + 16 * (whole.first + g), valid(c_.send[0].bytes, whole.first + g)));
     }
   }
@@ -92,12 +128,13 @@ class Packets : public CollectiveKernel {
   }
   bool reduce_part() {
     Granule granule;
-    for (; reduced_ < part(c_, c_.rank).count; ++reduced_) {
+    const uint64_t count = part(c_, c_.rank).count;
+    for (; reduced_ < count; ++reduced_) {
       if (c_.launch != 0 && take(c_.rank, 1, reduced_, granule)) continue;
       if (!reduce(c_.sources, reduced_, granule)) return false;
       for (uint32_t to = 0; to < c_.size; ++to)
-        if (to != c_.rank && member(c_.targets, to)) put(to, 1, reduced_, granule);
-      put(c_.rank, 1, reduced_, granule);
+        if (to != c_.rank && member(c_.targets, to)) put(to, 1, reduced_, count, granule);
+      put(c_.rank, 1, reduced_, count, granule);
       moved_ = true;
     }
     return true;
@@ -321,13 +358,16 @@ class InStream final : public Wire {
 }  // namespace
 
 std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void** parameters) {
-  return std::make_unique<Packets>(context, parameters);
+  return std::make_unique<Flagged<Packets>>(context, parameters);
+}
+std::unique_ptr<Kernel> create_collective_lines(ContextObject& context, void** parameters) {
+  return std::make_unique<Flagged<Lines>>(context, parameters);
 }
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters) {
   return std::make_unique<Blocks>(context, parameters);
 }
 std::unique_ptr<Kernel> create_stream_packets(ContextObject& context, void** parameters) {
-  return std::make_unique<InStream<Packets, false>>(context, parameters);
+  return std::make_unique<InStream<Flagged<Packets>, false>>(context, parameters);
 }
 std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** parameters) {
   return std::make_unique<InStream<Blocks, true>>(context, parameters);
@@ -340,14 +380,20 @@ std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, cons
   Collective call;
   std::memcpy(&call, home, sizeof call);
   const auto address = [&](size_t low) { return uint64_t{words[low + 1]} << 32 | words[low]; };
-  const Regular regular{
-      word.shape,    word.root, address(Command::src_low), address(Command::dst_low), words[Command::bytes],
-      word.reduction};
+  const Regular regular{word.shape,
+                        word.root,
+                        address(Command::src_low),
+                        address(Command::dst_low),
+                        words[Command::bytes] & ~CallWord::kLines,
+                        word.reduction};
   for (uint32_t rank = 0; rank < call.size; ++rank) regular.messages(call, rank);
   call.epoch = words[Command::epoch];
   call.reduction = word.reduction;
+  // Calls of a granule are done by one warp, which knows packets, and no parts.
+  if (words[Command::bytes] <= sizeof(Granule) && call.form == Collective::two_shot) return nullptr;
   void* parameters[] = {&call};
-  return create_collective_packets(context, parameters);
+  return (words[Command::bytes] & CallWord::kLines) != 0 ? create_collective_lines(context, parameters)
+                                                         : create_collective_packets(context, parameters);
 }
 
 }  // namespace emucuda

@@ -35,6 +35,7 @@ struct KernelEntry {
 
 // collective.cpp
 std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void** parameters);
+std::unique_ptr<Kernel> create_collective_lines(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_stream_packets(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** parameters);
 /// The collective that a copier's command means; null: its memory is not there.

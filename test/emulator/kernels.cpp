@@ -256,6 +256,7 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_pack_tiles", create_pack_tiles},
                                         {"weft_pack_tiles_flat", create_pack_tiles},
                                         {"weft_collective_packets", create_collective_packets},
+                                        {"weft_collective_lines", create_collective_lines},
                                         {"weft_collective_blocks", create_collective_blocks},
                                         {"weft_collective_direct", create_collective_direct},
                                         {"weft_collective_stream_packets", create_stream_packets},

@@ -233,7 +233,7 @@ Status Domain::begin(Plan& plan) {
 /// By the copier, when it is awake.
 bool Domain::ring() {
   const Plan& plan = *running_;
-  if (plan.small) return ground_.port.ring(*plan.small, epoch_, plan.bells);
+  if (plan.small) return ground_.port.ring(*plan.small, plan.wire, epoch_, plan.bells);
   if (plan.bells != 0) ground_.port.want_copier(plan.bells);
   return false;
 }
@@ -346,8 +346,9 @@ Result<bool> Domain::look() {
 }
 
 Plan Domain::plan(const Call& call, uint64_t largest, bool awake) const {
+  const auto size = static_cast<uint32_t>(call.size);
   return make_plan(call, largest,
-                   {device::kernel::Area::packet_room(static_cast<uint32_t>(call.size)),
+                   {device::kernel::Area::packet_room(size), device::kernel::Area::line_room(size),
                     ground_.area->memory.size - device::kernel::Area::kCleared, awake});
 }
 

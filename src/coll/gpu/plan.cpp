@@ -35,6 +35,12 @@ config::Size message_packets_max{
     "coll.device_message_packets_max", 512 << 10, 0, 2 << 20,
     "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
     "and reduce_scatter"};
+config::Size lines_min{
+    "coll.device_lines_min", 128 << 10, 0, 16 << 20,
+    "device buffers: bytes of a vector, or of all that a rank sends, from which data travel "
+    "in lines, seven eighths data and a flag, which take less of the links than packets"};
+config::Size lines_max{"coll.device_lines_max", 2 << 20, 0, 16 << 20,
+                       "device buffers: the same up to which they do, where there is room; 0: never"};
 config::Size bell_max{
     "coll.device_bell_max", 128 << 10, 0, 2 << 20,
     "device buffers: bytes from one rank to another up to which the copier does a call when it is awake, "
@@ -51,6 +57,7 @@ constexpr uint64_t kFew = 128 << 10;
 constexpr uint64_t kAlone = 16 << 10;      // of all ranks, that one block of a copier does well
 constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
 constexpr size_t kPacketBlocks = 32;       // that packets gain by
+constexpr size_t kLineBlocks = 64;         // the same of lines
 constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
 
 Collectives::Message message(const p2p::Buffer& buffer) {
@@ -207,8 +214,10 @@ void make_messages(const Call& call, Collectives& collective, bool parts) {
   if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
 }
 
+/// A granule is not divided: those calls are for one warp of a copier.
 bool goes_in_parts(const Call& call, uint64_t largest) {
-  return (call.what == bcast || call.what == Collective::reduce || call.what == allreduce) &&
+  return largest > sizeof(device::kernel::Granule) &&
+         (call.what == bcast || call.what == Collective::reduce || call.what == allreduce) &&
          largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max);
 }
 
@@ -221,6 +230,13 @@ void by_packets(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, siz
   plan.wire = Wire::packets;
   plan.threads = all <= 128 ? 128 : Collectives::kThreads;
   plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : max_blocks);
+}
+
+void by_lines(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks) {
+  const uint64_t granules = device::kernel::granules(largest), all = parts > 1 ? granules : granules * size;
+  plan.wire = Wire::lines;
+  plan.threads = Collectives::kThreads;
+  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kLineBlocks : max_blocks);
 }
 
 void by_blocks(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks,
@@ -424,7 +440,12 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   const uint32_t count = !parts ? 1 : call.what == bcast ? size - 1 : size;
   const uint64_t each = parts ? (largest + count - 1) / count + 16 : largest;
   const bool bell = rings(call, largest);
-  if ((sent <= most || (bell && room.awake)) && each <= room.packets)
+  const bool lines = sent >= value_for(call, lines_min) && sent <= value_for(call, lines_max) &&
+                     largest > sizeof(device::kernel::Granule) && each <= room.lines;
+  const bool packets = (sent <= most || (bell && room.awake)) && each <= room.packets;
+  if (lines)
+    by_lines(plan, largest, size, count, blocks);
+  else if (packets)
     by_packets(plan, largest, size, count, blocks);
   else
     by_blocks(plan, largest, size, count, blocks, room.pieces);
@@ -432,10 +453,10 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
     plan.memory = call.recv.memory;
     plan.aside = plan.collective.recv[0];
   }
-  // Some ranks may ring and others launch, so both go by packets.
-  if (!bell || each > room.packets) return plan;
+  // Some ranks may ring and others launch, so both go by the same wire.
+  if (!bell || (!lines && each > room.packets)) return plan;
   plan.bells = bells(call, largest);
-  if (plan.wire == Wire::packets) plan.small = regular_form(call, *shape_of(call, parts));
+  if (plan.wire != Wire::blocks) plan.small = regular_form(call, *shape_of(call, parts));
   return plan;
 }
 

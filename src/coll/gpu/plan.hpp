@@ -58,10 +58,10 @@ struct Plan {
   std::optional<device::kernel::Collective::Message> aside;  ///< its place, when that has to wait
   device::Memory memory;                                     ///< of an operand
 };
-/// Where ranks push: bytes that one rank's packets may carry, and bytes for all pieces. And whether the
-/// copiers of all ranks are awake: what they can do goes by packets then.
+/// Where ranks push: bytes that one rank's packets may carry, and its lines, and bytes for all pieces. And
+/// whether the copiers of all ranks are awake: what they can do goes by packets then.
 struct Room {
-  uint64_t packets, pieces;
+  uint64_t packets, lines, pieces;
   bool awake = false;
 };
 /// Threads of each block, so that `blocks` blocks fit on a GPU at once.

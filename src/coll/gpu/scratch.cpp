@@ -18,9 +18,9 @@ config::Size capacity{"coll.device_scratch", 320 << 20, 0, size_t{64} << 30,
                       "GPU memory into which other ranks write in collectives on device buffers, of all "
                       "communicators together; allocated on first use"};
 config::Size data{
-    "coll.device_area", 27 << 19, 2 << 20, size_t{1} << 30,
-    "bytes of it for the large messages of one communicator; 4.5 MiB more are for the small ones"};
-config::Size large_data{"coll.device_area_large", 27 << 19, 2 << 20, size_t{1} << 30,
+    "coll.device_area", 22 << 19, 2 << 20, size_t{1} << 30,
+    "bytes of it for the large messages of one communicator; 7 MiB more are for the small ones"};
+config::Size large_data{"coll.device_area_large", 22 << 19, 2 << 20, size_t{1} << 30,
                         "the same once a communicator has had a call of coll.device_large, if it is more"};
 config::Size large{
     "coll.device_large", 4 << 20, 0, size_t{1} << 40,

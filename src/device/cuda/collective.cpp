@@ -21,6 +21,7 @@ Error no_port(const std::string& reason) {
 Status Ports::load() {
   Code code = load_module(Source::collective, module_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_packets", by_packets_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_lines", by_lines_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", by_blocks_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_direct", by_direct_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
@@ -139,14 +140,14 @@ void CollectivePort::settle(const kernel::Collective& home) {
   kept.status = ports.status_address(number_);
 }
 
-bool CollectivePort::ring(const kernel::Regular& call, uint32_t epoch, uint32_t blocks) {
+bool CollectivePort::ring(const kernel::Regular& call, Wire wire, uint32_t epoch, uint32_t blocks) {
   cuda::State& state = as_state(state_);
   const kernel::CallWord word{number_, state.ports.version(number_), call.shape, call.root, call.reduction};
   uint32_t words[8] = {static_cast<uint32_t>(call.out),
                        static_cast<uint32_t>(call.out >> 32),
                        static_cast<uint32_t>(call.in),
                        static_cast<uint32_t>(call.in >> 32),
-                       static_cast<uint32_t>(call.bytes),
+                       static_cast<uint32_t>(call.bytes) | (wire == Wire::lines ? word.kLines : 0),
                        blocks,
                        word.packed(),
                        epoch};
@@ -169,7 +170,10 @@ void CollectivePort::wake_copier() {
 
 Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads) {
   const cuda::Ports& ports = as_state(state_).ports;
-  return start(call, wire == Wire::packets ? ports.by_packets() : ports.by_blocks(), &call, blocks, threads);
+  const cuda::Function function = wire == Wire::packets ? ports.by_packets()
+                                  : wire == Wire::lines ? ports.by_lines()
+                                                        : ports.by_blocks();
+  return start(call, function, &call, blocks, threads);
 }
 
 Status CollectivePort::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {

@@ -25,6 +25,7 @@ class Ports {
 
   [[nodiscard]] Stream stream() const { return stream_; }
   [[nodiscard]] Function by_packets() const { return by_packets_; }
+  [[nodiscard]] Function by_lines() const { return by_lines_; }
   [[nodiscard]] Function by_blocks() const { return by_blocks_; }
   [[nodiscard]] Function by_direct() const { return by_direct_; }
   [[nodiscard]] Function stream_by_packets() const { return stream_by_packets_; }
@@ -47,7 +48,7 @@ class Ports {
 
   std::mutex mutex_;
   Module module_ = nullptr;
-  Function by_packets_ = nullptr, by_blocks_ = nullptr, by_direct_ = nullptr;
+  Function by_packets_ = nullptr, by_lines_ = nullptr, by_blocks_ = nullptr, by_direct_ = nullptr;
   Function stream_by_packets_ = nullptr, stream_by_blocks_ = nullptr;
   Stream stream_ = nullptr;
   uint64_t* status_ = nullptr;

@@ -14,7 +14,7 @@ struct Home {
 
 __device__ __forceinline__ Regular regular_of(const uint32_t* words, const CallWord& word) {
   const auto address = [&](uint32_t low) { return static_cast<uint64_t>(words[low + 1]) << 32 | words[low]; };
-  return {word.shape, word.root, address(2), address(0), words[4], word.reduction};
+  return {word.shape, word.root, address(2), address(0), words[4] & ~CallWord::kLines, word.reduction};
 }
 
 /// Thread `self` of `all` reads its part of what holds for all calls of the port, unless it is there.
@@ -34,11 +34,6 @@ __device__ inline void end_call(const Collective& c, uint32_t epoch, bool late) 
                : "memory");
 }
 
-/// Not inline: the copier's own registers are few.
-__device__ inline bool serve_parts(const Collective& c, uint32_t block, uint32_t blocks) {
-  return run_parts(c, block, blocks);
-}
-
 /// One block's part of a call; true: it has waited too long.
 __device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& home, uint32_t block,
                                   uint32_t blocks) {
@@ -52,9 +47,9 @@ __device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& h
     home.call.reduction = word.reduction;
   }
   __syncthreads();
-  const bool parts = home.call.form == Collective::two_shot;
-  return __syncthreads_or(parts ? !serve_parts(home.call, block, blocks)
-                                : !run_messages(home.call, block, blocks));
+  const bool lines = (words[4] & CallWord::kLines) != 0;
+  return __syncthreads_or(lines ? !run<ByLines>(home.call, block, blocks)
+                                : !run<ByPackets>(home.call, block, blocks));
 }
 
 /// Whether a command is a call of which every message is one granule at most.
@@ -106,7 +101,8 @@ __device__ __noinline__ inline void serve_granule(uint64_t homes, const uint32_t
           if (member(sources, j)) sum.add(home.packets[2 * j], home.packets[2 * j + 1]);
         result = sum.get();
       } else {
-        result = combined(word.reduction, sources, reinterpret_cast<uint64_t>(home.packets), 32);
+        result =
+            combined<Lies::in_packets>(word.reduction, sources, reinterpret_cast<uint64_t>(home.packets), 32);
       }
       store_granule(call.out, result, static_cast<uint32_t>(call.bytes));
     }

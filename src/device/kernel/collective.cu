@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collective kernels: by packets (small data), and by blocks that push pieces and raise flags behind them.
+// Collective kernels: by packets (small data), by lines (more), and by blocks that push pieces and raise
+// flags behind them.
 #include <cstddef>
 
 #include "device/kernel/collective_device.cuh"
@@ -290,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(Collective::kThreads)
     weft_collective_stream_packets(const __grid_constant__ StreamCollective s) {
   __shared__ Collective c;
   const uint64_t number = enter_stream(s, c, false);
-  static_cast<void>(run_packets(c, blockIdx.x, gridDim.x));
+  static_cast<void>(run<ByPackets>(c, blockIdx.x, gridDim.x));
   leave_stream(s, number, false);
 }
 
@@ -304,7 +305,12 @@ extern "C" __global__ void __launch_bounds__(Collective::kThreads)
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
     weft_collective_packets(const __grid_constant__ Collective c) {
-  end(c, !run_packets(c, blockIdx.x, gridDim.x));
+  end(c, !run<ByPackets>(c, blockIdx.x, gridDim.x));
+}
+
+extern "C" __global__ void __launch_bounds__(Collective::kThreads)
+    weft_collective_lines(const __grid_constant__ Collective c) {
+  end(c, !run<ByLines>(c, blockIdx.x, gridDim.x));
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)

@@ -21,7 +21,20 @@ struct alignas(16) Packet {
   uint32_t low, low_flag, high, high_flag;
 };
 
-/// Parameter of `weft_collective_packets(Collective)` and `weft_collective_blocks(Collective)`.
+/// Seven granules with a flag behind them, the call's epoch: what eight threads of a warp store, or load, by
+/// one instruction travels over NVLink as a whole, so no fence is needed either.
+struct alignas(128) Line {
+  static constexpr uint32_t kGranules = 7;
+  Granule data[kGranules];
+  uint32_t flag, unused[3];
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint64_t count(uint64_t granules) {
+    return (granules + kGranules - 1) / kGranules;
+  }
+};
+static_assert(sizeof(Line) == 128);
+
+/// Parameter of `weft_collective_packets(Collective)`, `weft_collective_lines(Collective)` and
+/// `weft_collective_blocks(Collective)`.
 struct Collective {
   static constexpr uint32_t kRanks = 16;    ///< of a communicator, at most
   static constexpr uint32_t kBlocks = 256;  ///< of a launch, at most
@@ -143,11 +156,12 @@ struct Regular {
   }
 };
 
-/// A small collective as a copier's command: `dst` and `src` are Regular::out and in, `bytes` its bytes, the
-/// rest is in the word `items` and in the port's home, a Collective in pinned memory whose areas, rank, size,
-/// patience and status hold for all calls of a port. It goes by packets, and ends as a launch 0 would.
+/// A small collective as a copier's command: `dst` and `src` are Regular::out and in, `bytes` its bytes, and
+/// whether they go by lines, the rest is in the word `items` and in the port's home, a Collective in pinned memory whose areas, rank, size,
+/// patience and status hold for all calls of a port. It ends as a launch 0 would.
 struct CallWord {
   static constexpr uint32_t kCall = 1u << 31;
+  static constexpr uint32_t kLines = 1u << 31;  ///< in the word `bytes`; else by packets
   uint32_t port, version;  ///< a port's version differs between its owners
   Regular::Shape shape;
   uint32_t root;
@@ -169,11 +183,13 @@ struct CallWord {
   }
 };
 
-/// A rank's scratch: packets of the first step, packets of the second, flags of blocks, data of blocks.
+/// A rank's scratch: packets of the first step, packets of the second, flags of blocks, lines of the first
+/// step, lines of the second, data of blocks.
 struct Area {
   static constexpr uint64_t kFlags = uint64_t{128} << 10;
-  static constexpr uint64_t kCleared = uint64_t{9} << 19;        ///< zero before first use
-  static constexpr uint64_t kPackets = (kCleared - kFlags) / 2;  ///< bytes, of one step
+  static constexpr uint64_t kPackets = ((uint64_t{9} << 19) - kFlags) / 2;  ///< bytes, of one step
+  static constexpr uint64_t kLines = uint64_t{5} << 18;                     ///< the same
+  static constexpr uint64_t kCleared = 2 * kPackets + kFlags + 2 * kLines;  ///< zero before first use
   /// Bytes of data that a rank's packets may carry in one step.
   [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t packet_room(uint32_t size) {
     return static_cast<uint32_t>(kPackets / 2) / size / 64 * 64;
@@ -186,6 +202,19 @@ struct Area {
   [[nodiscard]] WEFT_HOST_DEVICE static uint64_t packets(uint64_t area, uint32_t step, uint32_t source,
                                                          uint32_t size) {
     return area + step * kPackets + uint64_t{source} * stride(size);
+  }
+  /// Bytes of data that a rank's lines may carry in one step.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t line_room(uint32_t size) {
+    return static_cast<uint32_t>(kLines / sizeof(Line)) / size * Line::kGranules * sizeof(Granule);
+  }
+  /// From one rank's lines in a step to the next one's.
+  [[nodiscard]] WEFT_HOST_DEVICE static constexpr uint32_t line_stride(uint32_t size) {
+    return static_cast<uint32_t>(kLines / sizeof(Line)) / size * sizeof(Line);
+  }
+  /// Lines of rank `source` in a step.
+  [[nodiscard]] WEFT_HOST_DEVICE static uint64_t lines(uint64_t area, uint32_t step, uint32_t source,
+                                                       uint32_t size) {
+    return area + 2 * kPackets + kFlags + step * kLines + uint64_t{source} * line_stride(size);
   }
   /// The word by which block `block` of rank `source` says how far it is in step 0 or 1.
   [[nodiscard]] WEFT_HOST_DEVICE static uint64_t flag(uint64_t area, uint32_t step, uint32_t set,
@@ -254,6 +283,11 @@ struct Parts {
 [[nodiscard]] WEFT_HOST_DEVICE inline Range within(uint64_t first, uint64_t count, uint64_t total) {
   const uint64_t rest = first < total ? total - first : 0;
   return {first, rest < count ? rest : count};
+}
+/// Share i of n of so many granules, by whole lines.
+[[nodiscard]] WEFT_HOST_DEVICE inline Range share_by_lines(uint64_t total, uint32_t i, uint32_t n) {
+  const Range lines = share(Line::count(total), i, n);
+  return within(lines.first * Line::kGranules, lines.count * Line::kGranules, total);
 }
 /// Blocks: the bytes that a block moves of a message in a round, or of part d of the vector.
 [[nodiscard]] WEFT_HOST_DEVICE inline Range piece(const Collective& c, uint64_t bytes, uint32_t round,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device side of collectives by packets: one block's part of a call.
+// Device side of collectives by packets, and by lines: one block's part of a call.
 #pragma once
 #include "device/kernel/collective.hpp"
 
@@ -107,25 +107,51 @@ __device__ __forceinline__ bool arrived(uint64_t granule, uint32_t flag) {
   return present(load_packet(granule), flag) && present(load_packet(granule + 16), flag);
 }
 
-/// What a group of threads has of a message: halves `first` to `last` of it, of which `self` of `all` takes
-/// every `all`th. Half h travels as packet h - skipped.
+/// The threads of a block dealt to the ranks.
+struct Deal {
+  uint32_t peer, self, all;
+  __device__ explicit Deal(uint32_t size) {
+    all = blockDim.x / size;
+    if (all >= 32) all = all / 32 * 32;
+    peer = threadIdx.x / all;
+    self = threadIdx.x % all;
+  }
+};
+
+/// What a group of threads, of which this is `self` of `all`, has of a message: granules of it, or of its
+/// part that begins behind `skipped` of them.
+struct Stretch {
+  uint64_t message, bytes, skipped;
+  Range mine;
+  uint32_t self, all;
+  __device__ Stretch(Collective::Message whole, uint64_t granules_before, Range share, const Deal& deal)
+      : message(whole.address),
+        bytes(whole.bytes),
+        skipped(granules_before),
+        mine(share),
+        self(deal.self),
+        all(deal.all) {}
+};
+
+/// Its halves, `first` to `last`, of which a thread takes every `all`th. Half h of the message travels as
+/// packet h - skipped.
 struct Halves {
   uint64_t message, bytes, skipped;
   uint32_t first, last, self, all;
-  __device__ Halves(Collective::Message whole, uint64_t granules_before, Range mine, uint32_t thread,
-                    uint32_t threads)
-      : message(whole.address),
-        bytes(whole.bytes),
-        skipped(2 * granules_before),
-        first(static_cast<uint32_t>(2 * mine.first)),
-        last(static_cast<uint32_t>(2 * (mine.first + mine.count))),
-        self(thread),
-        all(threads) {}
+  __device__ explicit Halves(const Stretch& stretch)
+      : message(stretch.message),
+        bytes(stretch.bytes),
+        skipped(2 * stretch.skipped),
+        first(static_cast<uint32_t>(2 * stretch.mine.first)),
+        last(static_cast<uint32_t>(2 * (stretch.mine.first + stretch.mine.count))),
+        self(stretch.self),
+        all(stretch.all) {}
 };
 
 /// They go out as packets, so many of a thread at once.
 template <uint32_t kAhead>
-__device__ __forceinline__ void push(uint64_t packets, const Halves& halves, uint32_t flag) {
+__device__ __forceinline__ void push(uint64_t packets, const Stretch& stretch, uint32_t flag) {
+  const Halves halves(stretch);
   for (uint32_t i = halves.first + halves.self; i < halves.last; i += kAhead * halves.all) {
     uint2 loaded[kAhead];
 #pragma unroll
@@ -143,7 +169,9 @@ __device__ __forceinline__ void push(uint64_t packets, const Halves& halves, uin
 
 /// They are awaited and stored; false: in vain.
 template <uint32_t kAhead>
-__device__ __forceinline__ bool take(uint64_t packets, const Halves& halves, uint32_t flag, Waiter& waiter) {
+__device__ __forceinline__ bool take(uint64_t packets, const Stretch& stretch, uint32_t flag,
+                                     Waiter& waiter) {
+  const Halves halves(stretch);
   for (uint32_t i = halves.first + halves.self; i < halves.last; i += kAhead * halves.all) {
     uint4 loaded[kAhead];
     for (bool missing = true; missing;) {
@@ -169,22 +197,30 @@ __device__ __forceinline__ bool take(uint64_t packets, const Halves& halves, uin
 
 constexpr uint32_t kHalvesAhead = 4;  // of a thread: a launch has about as many threads as granules
 
+/// From anywhere, also from shared memory.
+__device__ __forceinline__ uint4 load_words(uint64_t at) {
+  uint4 words;
+  asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(at)
+               : "memory");
+  return words;
+}
+
+/// How a granule lies in an area.
+enum class Lies : uint8_t { in_packets, in_line };
+
 /// Terms of a granule that have come, combined in rank order: those of the ranks of a set, `stride` bytes
 /// apart.
-__device__ __noinline__ inline Granule combined(Reduction reduction, uint32_t ranks, uint64_t packets,
+template <Lies how>
+__device__ __noinline__ inline Granule combined(Reduction reduction, uint32_t ranks, uint64_t terms,
                                                 uint32_t stride) {
   const auto next = [&] {
-    const uint64_t at = packets + static_cast<uint64_t>(__ffs(ranks) - 1) * stride;
+    const uint64_t at = terms + static_cast<uint64_t>(__ffs(ranks) - 1) * stride;
     ranks &= ranks - 1;
-    uint4 a, b;
-    asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)
-                 : "l"(at)
-                 : "memory");
-    asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(b.x), "=r"(b.y), "=r"(b.z), "=r"(b.w)
-                 : "l"(at + 16)
-                 : "memory");
+    const uint4 a = load_words(at);
+    if constexpr (how == Lies::in_line) return granule_of(a);
+    const uint4 b = load_words(at + 16);
     return Granule{{a.x, a.z, b.x, b.z}};
   };
   const int count = __popc(ranks);
@@ -194,14 +230,16 @@ __device__ __noinline__ inline Granule combined(Reduction reduction, uint32_t ra
 /// Sums of floats, which have code of their own, term by term.
 class FloatSum {
  public:
-  __device__ __forceinline__ void add(const uint4& low, const uint4& high) {
-    const uint32_t words[4] = {low.x, low.z, high.x, high.z};
+  __device__ __forceinline__ void add(const Granule& granule) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float term = __uint_as_float(words[i]);
+      const float term = __uint_as_float(granule.words[i]);
       sum_[i] = begun_ ? sum_[i] + term : term;
     }
     begun_ = true;
+  }
+  __device__ __forceinline__ void add(const uint4& low, const uint4& high) {
+    add(Granule{{low.x, low.z, high.x, high.z}});
   }
   __device__ __forceinline__ Granule get() const {
     return {{__float_as_uint(sum_[0]), __float_as_uint(sum_[1]), __float_as_uint(sum_[2]),
@@ -250,7 +288,7 @@ __device__ __forceinline__ bool reduce(const Collective& c, const Terms& all, ui
     for (uint32_t i = 0; i < kBatch; ++i)
       if (member(ranks, from + i)) sum.add(low[i], high[i]);
   }
-  result = sums ? sum.get() : combined(c.reduction, ranks, first, all.stride);
+  result = sums ? sum.get() : combined<Lies::in_packets>(c.reduction, ranks, first, all.stride);
   return true;
 }
 
@@ -280,50 +318,38 @@ struct Spread {
   }
 };
 
-/// The threads of a block dealt to the ranks.
-struct Deal {
-  uint32_t peer, self, all;
-  __device__ explicit Deal(uint32_t size) {
-    all = blockDim.x / size;
-    if (all >= 32) all = all / 32 * 32;
-    peer = threadIdx.x / all;
-    self = threadIdx.x % all;
-  }
-};
-
 /// The rank that is d further, in a circle; d is the communicator's size at most.
 __device__ __forceinline__ uint32_t after(const Collective& c, uint32_t d) {
   return c.rank + d < c.size ? c.rank + d : c.rank + d - c.size;
 }
 
-__device__ inline void push_messages(const Collective& c, uint32_t block, uint32_t blocks) {
-  const Deal deal(c.size);
-  if (deal.peer >= c.size) return;
-  const uint32_t to = after(c, 1 + deal.peer);  // this rank last
-  const Collective::Message message = c.send[to];
-  const Range mine = share(granules(message.bytes), block, blocks);
-  push<kHalvesAhead>(Area::packets(c.areas[to], 0, c.rank, c.size), {message, 0, mine, deal.self, deal.all},
-                     c.epoch);
-}
+/// A wire: where a rank's data lie in an area, how blocks share them, and how they are pushed, taken and
+/// combined.
+struct ByPackets {
+  __device__ static Range share(uint64_t total, uint32_t block, uint32_t blocks) {
+    return kernel::share(total, block, blocks);
+  }
+  __device__ static uint64_t slots(uint64_t area, uint32_t step, uint32_t source, uint32_t size) {
+    return Area::packets(area, step, source, size);
+  }
+  __device__ static void push(uint64_t slots, const Stretch& stretch, uint32_t flag) {
+    kernel::push<kHalvesAhead>(slots, stretch, flag);
+  }
+  __device__ static bool take(uint64_t slots, const Stretch& stretch, const Collective& c) {
+    Waiter waiter(c.patience);
+    return kernel::take<kHalvesAhead>(slots, stretch, c.epoch, waiter);
+  }
+  /// Terms of all sources, combined into `out`.
+  __device__ static bool reduce_messages(const Collective& c, uint32_t sources, Collective::Message out,
+                                         Range mine);
+  /// Own part: combined, and given to all targets, to this rank last: what lies there has gone out before.
+  __device__ static bool reduce_part(const Collective& c, Range mine);
+};
 
-__device__ inline bool take_messages(const Collective& c, uint32_t block, uint32_t blocks) {
-  const Deal deal(c.size);
-  if (deal.peer >= c.size) return true;
-  Waiter waiter(c.patience);
-  const Collective::Message message = c.recv[deal.peer];
-  const Range mine = share(granules(message.bytes), block, blocks);
-  return take<kHalvesAhead>(Area::packets(c.areas[c.rank], 0, deal.peer, c.size),
-                            {message, 0, mine, deal.self, deal.all}, c.epoch, waiter);
-}
-
-__device__ inline bool reduce_messages(const Collective& c, uint32_t block, uint32_t blocks) {
-  uint32_t sources = 0;
-  Collective::Message out{};
-  for (uint32_t j = 0; j < c.size; ++j)
-    if (c.recv[j].bytes != 0) sources |= 1u << j, out = c.recv[j];
+__device__ inline bool ByPackets::reduce_messages(const Collective& c, uint32_t sources,
+                                                  Collective::Message out, Range mine) {
   Waiter waiter(c.patience);
   const Terms terms(c, Area::stride(c.size));
-  const Range mine = share(granules(out.bytes), block, blocks);
   for (uint64_t i = threadIdx.x; i < mine.count; i += blockDim.x) {
     const uint64_t g = mine.first + i;
     Granule result;
@@ -333,22 +359,11 @@ __device__ inline bool reduce_messages(const Collective& c, uint32_t block, uint
   return true;
 }
 
-__device__ inline void push_parts(const Collective& c, uint32_t block, uint32_t blocks) {
-  const Deal deal(c.size);
-  if (deal.peer >= c.size || !member(c.sources, c.rank)) return;
-  const uint32_t to = after(c, 1 + deal.peer);
-  const Range whole = part(c, to), mine = share(whole.count, block, blocks);
-  push<kHalvesAhead>(Area::packets(c.areas[to], 0, c.rank, c.size),
-                     {c.send[0], whole.first, mine, deal.self, deal.all}, c.epoch);
-}
-
-/// Own part: combined, and given to all targets, to this rank last: what lies there has gone out before.
-__device__ inline bool reduce_part(const Collective& c, uint32_t block, uint32_t blocks) {
+__device__ inline bool ByPackets::reduce_part(const Collective& c, Range mine) {
   Waiter waiter(c.patience);
   const uint32_t size = c.size, flag = c.epoch, stride = Area::stride(size);
   const Terms terms(c, stride);
   const uint64_t behind = Area::packets(0, 1, c.rank, size);  // of this rank's packets, in every area
-  const Range mine = share(part(c, c.rank).count, block, blocks);
   for (uint64_t first = threadIdx.x & ~31u; first < mine.count; first += blockDim.x) {
     const uint64_t i = first + (threadIdx.x & 31), g = mine.first + i;
     const bool due = i < mine.count && !(c.launch != 0 && arrived(c.areas[c.rank] + behind + 32 * g, flag));
@@ -365,38 +380,249 @@ __device__ inline bool reduce_part(const Collective& c, uint32_t block, uint32_t
   return true;
 }
 
+/// Lines, by warps: eight threads have one, the last of them its flag.
+struct ByLines {
+  __device__ static Range share(uint64_t total, uint32_t block, uint32_t blocks) {
+    return share_by_lines(total, block, blocks);
+  }
+  __device__ static uint64_t slots(uint64_t area, uint32_t step, uint32_t source, uint32_t size) {
+    return Area::lines(area, step, source, size);
+  }
+  __device__ static void push(uint64_t slots, const Stretch& stretch, uint32_t flag);
+  __device__ static bool take(uint64_t slots, const Stretch& stretch, const Collective& c);
+  __device__ static bool reduce_messages(const Collective& c, uint32_t sources, Collective::Message out,
+                                         Range mine);
+  __device__ static bool reduce_part(const Collective& c, Range mine);
+};
+
+/// The lines of a warp, four at a time: those of a share of granules, `all` threads of which this is one.
+class WarpLines {
+ public:
+  __device__ WarpLines(Range mine, uint32_t self, uint32_t all)
+      : end_(static_cast<uint32_t>(mine.first + mine.count)),
+        last_(static_cast<uint32_t>(Line::count(end_))),
+        line_(static_cast<uint32_t>(mine.first) / Line::kGranules + self / 8),
+        step_(all / 8) {}
+  /// Some thread of the warp has a line.
+  [[nodiscard]] __device__ bool more() const { return line_ - (threadIdx.x & 31) / 8 < last_; }
+  __device__ void advance(uint32_t k) { line_ += k * step_; }
+  /// The k-th line from here: whether there is one, and what this thread has of it.
+  [[nodiscard]] __device__ bool has(uint32_t k) const { return line_ + k * step_ < last_; }
+  [[nodiscard]] __device__ uint64_t at(uint32_t k) const {
+    return uint64_t{sizeof(Line)} * (line_ + k * step_) + 16 * place();
+  }
+  [[nodiscard]] __device__ uint32_t granule(uint32_t k) const {
+    return (line_ + k * step_) * Line::kGranules + place();
+  }
+  [[nodiscard]] __device__ bool has_granule(uint32_t k) const {
+    return place() < Line::kGranules && granule(k) < end_;
+  }
+  [[nodiscard]] __device__ static bool flags() { return place() == Line::kGranules; }
+
+ private:
+  __device__ static uint32_t place() { return threadIdx.x & 7; }
+  uint32_t end_, last_, line_, step_;
+};
+
+/// One instruction of a warp, for lines that are whole.
+__device__ __forceinline__ void store_words(uint64_t at, const uint4& words) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words.x), "r"(words.y),
+               "r"(words.z), "r"(words.w)
+               : "memory");
+}
+
+/// All threads of a warp: whether waiting is over. They may read different times: the first decides.
+__device__ __forceinline__ bool over_together(Waiter& waiter) { return __shfl_sync(~0u, waiter.over(), 0); }
+
+__device__ inline void ByLines::push(uint64_t slots, const Stretch& stretch, uint32_t flag) {
+  constexpr uint32_t kAhead = 4;
+  for (WarpLines lines(stretch.mine, stretch.self, stretch.all); lines.more(); lines.advance(kAhead)) {
+    uint4 loaded[kAhead];
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k) {
+      loaded[k] = make_uint4(flag, 0, 0, 0);
+      if (lines.has_granule(k)) {
+        const uint64_t g = stretch.skipped + lines.granule(k);
+        loaded[k] = words_of(load_granule(stretch.message + 16 * g, valid(stretch.bytes, g)));
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k)
+      if (lines.has(k)) store_words(slots + lines.at(k), loaded[k]);
+  }
+}
+
+__device__ inline bool ByLines::take(uint64_t slots, const Stretch& stretch, const Collective& c) {
+  constexpr uint32_t kAhead = 4;
+  Waiter waiter(c.patience);
+  for (WarpLines lines(stretch.mine, stretch.self, stretch.all); lines.more(); lines.advance(kAhead)) {
+    uint4 loaded[kAhead];
+    for (;;) {
+      bool missing = false;
+#pragma unroll
+      for (uint32_t k = 0; k < kAhead; ++k)
+        if (lines.has(k)) loaded[k] = load_packet(slots + lines.at(k));
+#pragma unroll
+      for (uint32_t k = 0; k < kAhead; ++k)
+        missing = missing || (WarpLines::flags() && lines.has(k) && loaded[k].x != c.epoch);
+      if (!__any_sync(~0u, missing)) break;
+      if (over_together(waiter)) return false;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kAhead; ++k) {
+      if (!lines.has_granule(k)) continue;
+      const uint64_t g = stretch.skipped + lines.granule(k);
+      store_granule(stretch.message + 16 * g, granule_of(loaded[k]), valid(stretch.bytes, g));
+    }
+  }
+  return true;
+}
+
+/// The first step's lines here of the ranks of a set, combined in rank order granule by granule; all threads
+/// of a warp. Four ranks' are awaited at a time.
+__device__ __forceinline__ bool reduce_lines(const Collective& c, uint32_t ranks, const WarpLines& lines,
+                                             bool due, Waiter& waiter, Granule& result) {
+  constexpr uint32_t kBatch = 4;
+  const bool sums = c.reduction.float_sum();
+  const uint32_t stride = Area::line_stride(c.size);
+  const uint64_t first = Area::lines(c.areas[c.rank], 0, 0, c.size) + lines.at(0);
+  FloatSum sum;
+  for (uint32_t from = 0; from < c.size; from += kBatch) {
+    uint4 loaded[kBatch];
+    for (;;) {
+      bool missing = false;
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i)
+        if (due && member(ranks, from + i))
+          loaded[i] = load_packet(first + static_cast<uint64_t>(from + i) * stride);
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i)
+        missing = missing || (WarpLines::flags() && due && member(ranks, from + i) && loaded[i].x != c.epoch);
+      if (!__any_sync(~0u, missing)) break;
+      if (over_together(waiter)) return false;
+    }
+    if (!sums || !due) continue;
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i)
+      if (member(ranks, from + i)) sum.add(granule_of(loaded[i]));
+  }
+  if (sums)
+    result = sum.get();
+  else if (due && lines.has_granule(0))
+    result = combined<Lies::in_line>(c.reduction, ranks, first, stride);
+  return true;
+}
+
+__device__ inline bool ByLines::reduce_messages(const Collective& c, uint32_t sources,
+                                                Collective::Message out, Range mine) {
+  Waiter waiter(c.patience);
+  for (WarpLines lines(mine, threadIdx.x, blockDim.x); lines.more(); lines.advance(1)) {
+    Granule result{};
+    if (!reduce_lines(c, sources, lines, lines.has(0), waiter, result)) return false;
+    if (const uint64_t g = lines.granule(0); lines.has_granule(0))
+      store_granule(out.address + 16 * g, result, valid(out.bytes, g));
+  }
+  return true;
+}
+
+__device__ inline bool ByLines::reduce_part(const Collective& c, Range mine) {
+  Waiter waiter(c.patience);
+  const uint64_t behind = Area::lines(0, 1, c.rank, c.size);  // of this rank's lines, in every area
+  for (WarpLines lines(mine, threadIdx.x, blockDim.x); lines.more(); lines.advance(1)) {
+    bool due = lines.has(0);
+    if (c.launch != 0) {
+      const bool flag = WarpLines::flags() && due;
+      const uint32_t given =
+          __ballot_sync(~0u, flag && load_packet(c.areas[c.rank] + behind + lines.at(0)).x == c.epoch);
+      due = due && !member(given, (threadIdx.x & 31) | 7);
+    }
+    Granule result{};
+    if (!reduce_lines(c, c.sources, lines, due, waiter, result)) return false;
+    const uint4 words = WarpLines::flags() ? make_uint4(c.epoch, 0, 0, 0) : words_of(result);
+    __syncwarp();
+    for (uint32_t d = 1; d <= c.size; ++d) {
+      const uint32_t to = after(c, d);
+      if (due && (d == c.size || member(c.targets, to)))
+        store_words(c.areas[to] + behind + lines.at(0), words);
+    }
+  }
+  return true;
+}
+
+template <class Wire>
+__device__ inline void push_messages(const Collective& c, uint32_t block, uint32_t blocks) {
+  const Deal deal(c.size);
+  if (deal.peer >= c.size) return;
+  const uint32_t to = after(c, 1 + deal.peer);  // this rank last
+  const Collective::Message message = c.send[to];
+  const Range mine = Wire::share(granules(message.bytes), block, blocks);
+  Wire::push(Wire::slots(c.areas[to], 0, c.rank, c.size), {message, 0, mine, deal}, c.epoch);
+}
+
+template <class Wire>
+__device__ inline bool take_messages(const Collective& c, uint32_t block, uint32_t blocks) {
+  const Deal deal(c.size);
+  if (deal.peer >= c.size) return true;
+  const Collective::Message message = c.recv[deal.peer];
+  const Range mine = Wire::share(granules(message.bytes), block, blocks);
+  return Wire::take(Wire::slots(c.areas[c.rank], 0, deal.peer, c.size), {message, 0, mine, deal}, c);
+}
+
+template <class Wire>
+__device__ inline bool reduce_messages(const Collective& c, uint32_t block, uint32_t blocks) {
+  uint32_t sources = 0;
+  Collective::Message out{};
+  for (uint32_t j = 0; j < c.size; ++j)
+    if (c.recv[j].bytes != 0) sources |= 1u << j, out = c.recv[j];
+  return Wire::reduce_messages(c, sources, out, Wire::share(granules(out.bytes), block, blocks));
+}
+
+template <class Wire>
+__device__ inline void push_parts(const Collective& c, uint32_t block, uint32_t blocks) {
+  const Deal deal(c.size);
+  if (deal.peer >= c.size || !member(c.sources, c.rank)) return;
+  const uint32_t to = after(c, 1 + deal.peer);
+  const Range whole = part(c, to), mine = Wire::share(whole.count, block, blocks);
+  Wire::push(Wire::slots(c.areas[to], 0, c.rank, c.size), {c.send[0], whole.first, mine, deal}, c.epoch);
+}
+
+template <class Wire>
 __device__ inline bool take_parts(const Collective& c, uint32_t block, uint32_t blocks) {
   const Deal deal(c.size);
   if (deal.peer >= c.size || !member(c.targets, c.rank)) return true;
-  Waiter waiter(c.patience);
-  const Range whole = part(c, deal.peer), mine = share(whole.count, block, blocks);
-  return take<kHalvesAhead>(Area::packets(c.areas[c.rank], 1, deal.peer, c.size),
-                            {{c.recv[0].address, c.send[0].bytes}, whole.first, mine, deal.self, deal.all},
-                            c.epoch, waiter);
+  const Range whole = part(c, deal.peer), mine = Wire::share(whole.count, block, blocks);
+  return Wire::take(Wire::slots(c.areas[c.rank], 1, deal.peer, c.size),
+                    {{c.recv[0].address, c.send[0].bytes}, whole.first, mine, deal}, c);
 }
 
 /// One block's part of a call without parts; true: done, false: it has waited too long. A block writes where
 /// only itself has read (buffers may be in place), so what it sends has to be read first.
+template <class Wire>
 __device__ inline bool run_messages(const Collective& c, uint32_t block, uint32_t blocks) {
   if (c.launch == 0) {
-    push_messages(c, block, blocks);
+    push_messages<Wire>(c, block, blocks);
     __syncthreads();
   }
-  return c.form == Collective::exchange ? take_messages(c, block, blocks) : reduce_messages(c, block, blocks);
+  return c.form == Collective::exchange ? take_messages<Wire>(c, block, blocks)
+                                        : reduce_messages<Wire>(c, block, blocks);
 }
 
 /// The same of a call in parts.
+template <class Wire>
 __device__ inline bool run_parts(const Collective& c, uint32_t block, uint32_t blocks) {
   if (c.launch == 0) {
-    push_parts(c, block, blocks);
+    push_parts<Wire>(c, block, blocks);
     __syncthreads();
   }
-  const bool given = reduce_part(c, block, blocks);
-  return take_parts(c, block, blocks) && given;
+  const bool given = Wire::reduce_part(c, Wire::share(part(c, c.rank).count, block, blocks));
+  return take_parts<Wire>(c, block, blocks) && given;
 }
 
-__device__ inline bool run_packets(const Collective& c, uint32_t block, uint32_t blocks) {
-  return c.form == Collective::two_shot ? run_parts(c, block, blocks) : run_messages(c, block, blocks);
+template <class Wire>
+__device__ inline bool run(const Collective& c, uint32_t block, uint32_t blocks) {
+  return c.form == Collective::two_shot ? run_parts<Wire>(c, block, blocks)
+                                        : run_messages<Wire>(c, block, blocks);
 }
 
 }  // namespace weft::device::kernel
