@@ -81,7 +81,7 @@ __device__ __noinline__ inline void serve_granule(uint64_t homes, const uint32_t
   uint4 packet{};
   bool missing = takes, late = false;
   for (Waiter waiter(c.patience); !late;) {
-    if (missing) packet = load_packet(from);
+    if (missing) packet = load_words(from);
     missing = missing && !present(packet, epoch);
     if (!__any_sync(~0u, missing)) break;
     late = __shfl_sync(~0u, waiter.over(), 0);  // threads may read different times: the first decides
@@ -102,7 +102,7 @@ __device__ __noinline__ inline void serve_granule(uint64_t homes, const uint32_t
         result = sum.get();
       } else {
         result =
-            combined<Lies::in_packets>(word.reduction, sources, reinterpret_cast<uint64_t>(home.packets), 32);
+            combined(word.reduction, sources, reinterpret_cast<uint64_t>(home.packets), 32, Lies::in_packets);
       }
       store_granule(call.out, result, static_cast<uint32_t>(call.bytes));
     }
