@@ -12,23 +12,32 @@
 #include "device/info.hpp"
 #include "p2p/p2p.hpp"
 #include "p2p/protocol/choice.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
 namespace {
 
 using device::MemoryKind;
 
-/// Memory as `weft explain` names it. `exportable`: a peer can map it.
+/// Whether and how a peer can map memory.
+enum class Sharing : uint8_t { none, handle, descriptors };
+
+/// Memory as `weft explain` names it.
 struct NamedKind {
   const char* name;
   MemoryKind kind;
-  bool exportable;
+  Sharing sharing;
+  [[nodiscard]] bool exportable() const {
+    return sharing == Sharing::handle ||
+           (sharing == Sharing::descriptors && transport::cuda_ipc::shares_descriptors());
+  }
 };
-constexpr NamedKind kKinds[] = {{"host", MemoryKind::host, false},
-                                {"pinned", MemoryKind::host_pinned, false},
-                                {"cuda", MemoryKind::cuda_device, true},
-                                {"pool", MemoryKind::cuda_device, false},
-                                {"managed", MemoryKind::cuda_managed, false}};
+constexpr NamedKind kKinds[] = {{"host", MemoryKind::host, Sharing::none},
+                                {"pinned", MemoryKind::host_pinned, Sharing::none},
+                                {"cuda", MemoryKind::cuda_device, Sharing::handle},
+                                {"mapped", MemoryKind::cuda_device, Sharing::descriptors},
+                                {"pool", MemoryKind::cuda_device, Sharing::none},
+                                {"managed", MemoryKind::cuda_managed, Sharing::none}};
 
 constexpr uint64_t kMost = uint64_t{1} << 50;  // bytes
 
@@ -40,7 +49,8 @@ struct Question {
 
 Error bad(const std::string& word) {
   return Error(Errc::arg, "'" + word +
-                              "' is not understood: kind=KIND, to=KIND (host, pinned, cuda, pool, managed), "
+                              "' is not understood: kind=KIND, to=KIND (host, pinned, cuda, mapped, pool, "
+                              "managed), "
                               "bytes=NUMBER, block=NUMBER");
 }
 
@@ -111,8 +121,9 @@ struct Answer {
 Answer answer(const Question& question, const Machine& machine, uint64_t bytes) {
   Answer result;
   const bool contiguous = question.block == 0 || question.block >= bytes;
-  result.eager = sends_eagerly(question.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
-                 (contiguous && question.from.exportable && bytes <= device::bar_limits().read);
+  result.eager =
+      sends_eagerly(question.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
+      (contiguous && question.from.sharing == Sharing::handle && bytes <= device::bar_limits().read);
   if (result.eager) return result;
   Announced message;
   message.device = device_side(question.from.kind);
@@ -120,15 +131,15 @@ Answer answer(const Question& question, const Machine& machine, uint64_t bytes) 
   message.bytes = bytes;
   if (message.device) {
     message.region = machine.access;
-    const Offer offer = offer_of(question.from.kind, contiguous, question.from.exportable);
+    const Offer offer = offer_of(question.from.kind, contiguous, question.from.exportable());
     message.strided =
-        offer == Offer::strides && question.from.exportable && reads_well(question.block, bytes);
+        offer == Offer::strides && question.from.exportable() && reads_well(question.block, bytes);
     message.scratch = offer == Offer::scratch || (offer == Offer::strides && !message.strided);
   }
   result.way = way_of(question.to.kind, message, [] { return true; });
   result.ahead = result.way == Way::scratch && bytes <= ahead_limit();
   if (result.way == Way::mapped) result.carriers = device::carriers_of(bytes);
-  result.put = contiguous && message.region && question.to.exportable && may_put(bytes);
+  result.put = contiguous && message.region && question.to.exportable() && may_put(bytes);
   return result;
 }
 

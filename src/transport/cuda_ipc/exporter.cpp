@@ -118,8 +118,10 @@ Result<std::unique_ptr<DescriptorList>> Exporter::descriptors_of(const device::M
   return std::move(pieces).error();
 }
 
+bool shares_descriptors() { return !setting_fd.is("off"); }
+
 Status Exporter::may_take_descriptors(Peer peer) const {
-  if (setting_fd.is("off"))
+  if (!shares_descriptors())
     return Error(Errc::unsupported, "cuMemMap memory is not mapped by other processes (WEFT_GPU_IPC_FD=off)");
   if (std::find(without_descriptors_.begin(), without_descriptors_.end(), peer) != without_descriptors_.end())
     return Error(Errc::unsupported,

@@ -76,6 +76,9 @@ class DescriptorList {
   std::vector<uint64_t> words_;
 };
 
+/// cuMemMap memory goes to other processes as file descriptors: gpu.ipc_fd.
+[[nodiscard]] bool shares_descriptors();
+
 /// The side whose memory is mapped: owns the identity of what was exported and says when it ends.
 class Exporter {
  public:
