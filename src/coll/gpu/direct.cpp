@@ -116,10 +116,10 @@ void become_direct(const Call& call, Collectives& c) {
   }
 }
 
-/// All-to-all between two ranks: their own parts are half of it, and the way through areas hides that. (A
-/// limit of 0 asks for mapped buffers whatever it costs.)
-bool small_exchange(const Call& call) {
-  return call.size == 2 && (call.what == alltoall || call.what == alltoallv) && value_for(call, least) != 0;
+/// What is only moved between two ranks is one message each way, which copy engines do. (A limit of 0 asks for
+/// mapped buffers whatever it costs.)
+bool is_message(const Call& call) {
+  return call.size == 2 && moves_parts(call.what) && value_for(call, least) != 0;
 }
 
 uint64_t least_of_reduction(const Call& call) {
@@ -129,7 +129,7 @@ uint64_t least_of_reduction(const Call& call) {
 }  // namespace
 
 bool wants_direct(const Call& call, uint64_t largest) {
-  if (largest == 0 || value_for(call, enabled) != 0 || small_exchange(call)) return false;
+  if (largest == 0 || value_for(call, enabled) != 0 || is_message(call)) return false;
   const auto ranks = static_cast<uint64_t>(call.size);
   switch (call.what) {
     case bcast:
