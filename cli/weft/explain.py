@@ -39,7 +39,12 @@ def add_parser(subparsers):
         " talk (a failed proof, used up credit, other kinds of memory elsewhere) is not known here.",
     )
     parser.add_argument("what", choices=("send", *COLLECTIVES), help="what to explain")
-    parser.add_argument("--kind", choices=KINDS, default="cuda", help="memory of the sender, or of all ranks (cuda); mapped: of cuMemMap, with file descriptors")
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        default="cuda",
+        help="memory of the sender, or of all ranks (cuda); mapped: of cuMemMap, with file descriptors",
+    )
     parser.add_argument("--ranks", type=int, default=2, help="of a collective (2)")
     parser.add_argument("--to", choices=KINDS, help="memory of the receiver (the same)")
     parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")

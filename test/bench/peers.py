@@ -98,7 +98,7 @@ class Figures(unittest.TestCase):
 
     def test_bars_of_collectives(self):
         """With 4 ranks or more, beside NCCL of the same run and beside what the links need."""
-        jobs = [job for job in peers.JOBS if job.name in ("large allreduce", "alltoall")]
+        jobs = [job for job in peers.JOBS if job.name in ("large allreduce", "large alltoall")]
         figures = {"Weft": {"allreduce 16M": [100.0], "alltoall 16M": [150.0]}, "NCCL": {"allreduce 16M": [110.0]}}
         rows = {row["point"]: row["bars"] for row in peers.compare(figures, jobs, 4)}
         self.assertEqual(rows["allreduce 16M"], [{"column": "Weft", "bar": 93.5, "met": False}])
