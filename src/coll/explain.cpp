@@ -12,6 +12,7 @@
 #include "coll/select/table.hpp"
 #include "coll/shared/shared.hpp"
 #include "datatype/predefined.hpp"
+#include "device/info.hpp"
 
 namespace weft::coll {
 namespace {
@@ -118,11 +119,24 @@ const char* form_of(const Call& call, const gpu::Plan& plan) {
   return call.op != nullptr && call.what != reduce_scatter_block ? "whole vectors" : "direct";
 }
 
+/// NVLink lies between the GPUs that are here.
+bool linked() {
+  const auto here = device::devices(device::Initialise::yes);
+  if (!here) return true;  // as on the machines that the tables are of
+  for (const auto& one : *here)
+    for (const auto& other : *here) {
+      if (one.ordinal == other.ordinal) continue;
+      const auto nvlink = device::have_nvlink(one.ordinal, other.ordinal);
+      if (!nvlink || !*nvlink) return false;
+    }
+  return true;
+}
+
 void by_kernels(std::ostream& out, const Call& call, uint64_t largest) {
   const uint64_t pieces = gpu::wants_large_area(largest) ? gpu::large_area_data() : gpu::area_data();
   const auto size = static_cast<uint32_t>(call.size);
-  const gpu::Room room{device::kernel::Area::packet_room(size), device::kernel::Area::line_room(size),
-                       pieces};
+  const uint64_t lines = linked() ? device::kernel::Area::line_room(size) : 0;
+  const gpu::Room room{device::kernel::Area::packet_room(size), lines, pieces};
   const gpu::Plan plan = gpu::wants_direct(call, largest) ? gpu::direct_plan(call, largest, pieces)
                                                           : gpu::make_plan(call, largest, room);
   out << "\"way\": \"kernels\", \"form\": \"" << form_of(call, plan) << "\", \"wire\": \""

@@ -382,6 +382,11 @@ void check_use(int ranks) {
     std::fprintf(stderr, "the copier did no collective\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
+  if (const char* lines = std::getenv("TEST_LINES");
+      lines != nullptr && (weft::test::cuda().line_collectives() > 20) != (*lines == '1')) {
+    std::fprintf(stderr, "%lu collectives went by lines\n", weft::test::cuda().line_collectives());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   if (std::getenv("TEST_DIRECT") != nullptr && weft::test::cuda().direct_collectives() < 20) {
     std::fprintf(stderr, "buffers of all ranks were used in %lu collectives\n",
                  weft::test::cuda().direct_collectives());

@@ -49,6 +49,7 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_collectives", cuda.collectives);
   find(library, "emucuda_copier_calls", cuda.copier_calls);
   find(library, "emucuda_direct_collectives", cuda.direct_collectives);
+  find(library, "emucuda_line_collectives", cuda.line_collectives);
   find(library, "emucuda_kernels", cuda.kernels);
   find(library, "emucuda_images", cuda.images);
   return complete;

@@ -104,6 +104,7 @@ struct Cuda {
   unsigned long (*collectives)(unsigned long*) = nullptr;
   unsigned long (*copier_calls)() = nullptr;
   unsigned long (*direct_collectives)() = nullptr;
+  unsigned long (*line_collectives)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
   unsigned long (*images)(unsigned long*) = nullptr;
 

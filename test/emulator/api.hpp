@@ -36,6 +36,7 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuDeviceGetAttribute, cuDeviceGetAttribute, (int*, int, Ordinal))                                  \
   F(cuDeviceTotalMem_v2, cuDeviceTotalMem, (size_t*, Ordinal))                                         \
   F(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                            \
+  F(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute, (int*, int, Ordinal, Ordinal))                   \
   F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (Context*, Ordinal))                           \
   F(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease, (Ordinal))                                \
   F(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, (Ordinal))                                    \

@@ -361,6 +361,7 @@ std::unique_ptr<Kernel> create_collective_packets(ContextObject& context, void**
   return std::make_unique<Flagged<Packets>>(context, parameters);
 }
 std::unique_ptr<Kernel> create_collective_lines(ContextObject& context, void** parameters) {
+  ++world().line_collectives;
   return std::make_unique<Flagged<Lines>>(context, parameters);
 }
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters) {

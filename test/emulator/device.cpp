@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Devices and contexts. EMUCUDA_DEVICES says how many the machine has, CUDA_VISIBLE_DEVICES (indices) which
-// of them this process sees, EMUCUDA_PEER=0 that they cannot reach each other.
+// of them this process sees, EMUCUDA_PEER=0 that they cannot reach each other, EMUCUDA_NVLINK=0
+// that they do so by PCIe.
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,6 +104,7 @@ World& world() {
     created->delay = number("EMUCUDA_DELAY_US", 30) * 1000;
     created->polls = static_cast<unsigned>(number("EMUCUDA_POLLS", 3));
     created->peer = number("EMUCUDA_PEER", 1) != 0;
+    created->nvlink = number("EMUCUDA_NVLINK", 1) != 0;
     created->kernels = static_cast<unsigned>(number("EMUCUDA_KERNELS", 128));
     created->random = static_cast<uint32_t>(number("EMUCUDA_COPIER_EXITS", 0));
     const char* run = std::getenv("EMUCUDA_RUN");
@@ -280,6 +282,15 @@ Code cuDeviceCanAccessPeer(int* can, Ordinal ordinal, Ordinal peer) {
   EMUCUDA_DEVICE(ordinal);
   if (device_at(peer) == nullptr) return kInvalidDevice;
   *can = ordinal != peer && world().peer ? 1 : 0;
+  return kSuccess;
+}
+
+Code cuDeviceGetP2PAttribute(int* value, int attribute, Ordinal ordinal, Ordinal peer) {
+  EMUCUDA_DEVICE(ordinal);
+  constexpr int kNativeAtomics = 3;
+  if (device_at(peer) == nullptr || ordinal == peer) return kInvalidDevice;
+  if (attribute != kNativeAtomics) return kInvalidValue;
+  *value = world().nvlink ? 1 : 0;
   return kSuccess;
 }
 

@@ -192,6 +192,10 @@ EMUCUDA_CONTROL unsigned long emucuda_copier_calls(void) {
   const auto lock = lock_world();
   return world().copier_calls;
 }
+EMUCUDA_CONTROL unsigned long emucuda_line_collectives(void) {
+  const auto lock = lock_world();
+  return world().line_collectives;
+}
 EMUCUDA_CONTROL unsigned long emucuda_direct_collectives(void) {
   const auto lock = lock_world();
   return world().direct_collectives;

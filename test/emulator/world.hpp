@@ -118,7 +118,7 @@ struct World {
   std::recursive_mutex mutex;
   std::condition_variable_any wake;
   bool initialised = false, over = false, worker = false;
-  bool peer = true, run_when_polled = false;
+  bool peer = true, nvlink = true, run_when_polled = false;
   uint64_t delay = 30'000;  // ns
   unsigned polls = 3;
   unsigned kernels = 128;                      // run at a time on a device
@@ -130,6 +130,7 @@ struct World {
   unsigned long lists = 0;                     // copied
   unsigned long copier_calls = 0;              // collectives among them
   unsigned long collectives = 0;               // done
+  unsigned long line_collectives = 0;          // begun, by lines
   unsigned long direct_collectives = 0;        // in the buffers of all ranks
   unsigned long late_collectives = 0;          // left early
   std::vector<std::unique_ptr<Device>> devices;

@@ -116,8 +116,8 @@ void become_direct(const Call& call, Collectives& c) {
   }
 }
 
-/// What is only moved between two ranks is one message each way, which copy engines do. (A limit of 0 asks for
-/// mapped buffers whatever it costs.)
+/// What is only moved between two ranks is one message each way, which copy engines do. (A limit of 0 asks
+/// for mapped buffers whatever it costs.)
 bool is_message(const Call& call) {
   return call.size == 2 && moves_parts(call.what) && value_for(call, least) != 0;
 }

@@ -122,7 +122,21 @@ Status Domain::map(const shared::Channel& channel) {
     next_.mappings.push_back(*mapping);
     next_.areas[at] = reinterpret_cast<uint64_t>((*mapping)->at(offers[at].region.base));
   }
+  next_.lines = all_linked(offers);
   return {};
+}
+
+/// Every rank asks about every pair, so that all know the same: each can map the others' memory, and so sees
+/// their GPUs.
+bool Domain::all_linked(const std::vector<Offer>& offers) {
+  for (const Offer& one : offers)
+    for (const Offer& other : offers) {
+      if (one.device == other.device) continue;
+      const auto from = device::find_device(one.device), to = device::find_device(other.device);
+      const auto linked = from && to ? device::have_nvlink(*from, *to) : Result<bool>(false);
+      if (!linked || !*linked) return false;
+    }
+  return true;
 }
 
 void Domain::show(Stage stage, shared::Channel& channel) {
@@ -347,9 +361,10 @@ Result<bool> Domain::look() {
 
 Plan Domain::plan(const Call& call, uint64_t largest, bool awake) const {
   const auto size = static_cast<uint32_t>(call.size);
-  return make_plan(call, largest,
-                   {device::kernel::Area::packet_room(size), device::kernel::Area::line_room(size),
-                    ground_.area->memory.size - device::kernel::Area::kCleared, awake});
+  return make_plan(
+      call, largest,
+      {device::kernel::Area::packet_room(size), ground_.lines ? device::kernel::Area::line_room(size) : 0,
+       ground_.area->memory.size - device::kernel::Area::kCleared, awake});
 }
 
 bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel) {

@@ -67,6 +67,7 @@ class Domain {
     ScratchArea* area = nullptr;
     std::vector<transport::cuda_ipc::Mapping*> mappings;
     std::array<uint64_t, device::kernel::Collective::kRanks> areas{};
+    bool lines = false;  ///< may be used: NVLink lies between all GPUs
   };
   /// How far a rank is with opening, as its card says.
   enum class Stage : uint32_t { nothing, offered, mapped, failed };
@@ -78,6 +79,7 @@ class Domain {
   [[nodiscard]] bool all_at(Stage stage, const shared::Channel& channel) const;
   [[nodiscard]] Status prepare(const device::Memory& near, uint64_t pieces, Offer& offer);
   [[nodiscard]] Status map(const shared::Channel& channel);
+  [[nodiscard]] static bool all_linked(const std::vector<Offer>& offers);
   void conclude(const shared::Channel& channel);
   void show(Stage stage, shared::Channel& channel);
   void fail(const std::string& reason);

@@ -49,8 +49,9 @@ config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
     "kernels move it; beyond, copy engines do"};
-config::Size pair_max{"coll.device_pair_max", 768 << 10, 0, size_t{1} << 40,
-                      "device buffers: the same between two ranks, of which each has one block for the other"};
+config::Size pair_max{
+    "coll.device_pair_max", 768 << 10, 0, size_t{1} << 40,
+    "device buffers: the same between two ranks, of which each has one block for the other"};
 config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
                          "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
                          "many threads"};

@@ -23,6 +23,7 @@ namespace weft::device::cuda {
   F(device_get_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                                \
   F(device_total_mem, cuDeviceTotalMem, (size_t*, Ordinal))                                          \
   F(device_can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                         \
+  F(device_get_p2p_attribute, cuDeviceGetP2PAttribute, (int*, int, Ordinal, Ordinal))                \
   F(primary_ctx_retain, cuDevicePrimaryCtxRetain, (Context*, Ordinal))                               \
   F(primary_ctx_release, cuDevicePrimaryCtxRelease, (Ordinal))                                       \
   F(primary_ctx_get_state, cuDevicePrimaryCtxGetState, (Ordinal, unsigned*, int*))                   \

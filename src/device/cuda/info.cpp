@@ -138,4 +138,13 @@ Result<bool> can_access_peer(int device, int peer) {
   return can != 0;
 }
 
+Result<bool> have_nvlink(int device, int peer) {
+  if (!available()) return no_driver();
+  constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: over NVLink only
+  int has = 0;
+  WEFT_CUDA_TRY(device_get_p2p_attribute, "the link between GPUs cannot be asked about", &has, kNativeAtomics,
+                device, peer);
+  return has != 0;
+}
+
 }  // namespace weft::device
