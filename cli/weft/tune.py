@@ -41,7 +41,7 @@ HOST_KNOBS = (
 GPU_KNOBS = (
     Knob("gpu.copier_max", ("65536", "131072", "262144", "524288"), ("latency, GPU",)),
     Knob("gpu.list_max", ("262144", "524288", "1048576"), ("bandwidth, GPU",)),
-    Knob("coll.device_packets_max", ("131072", "262144", "524288", "1048576"), ("all-reduce, GPU",)),
+    Knob("coll.device_lines_min", ("32768", "65536", "262144", "524288"), ("all-reduce, GPU",)),
     Knob("coll.device_bell_max", ("16384", "65536", "131072", "262144"), ("all-reduce, GPU",)),
 )
 LEAST_GAIN = 0.03  # of the mean over a table's rows; less is not worth a setting
