@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 #include "coll/gpu/direct.hpp"
 #include "coll/gpu/plan.hpp"
@@ -119,17 +120,14 @@ const char* form_of(const Call& call, const gpu::Plan& plan) {
   return call.op != nullptr && call.what != reduce_scatter_block ? "whole vectors" : "direct";
 }
 
-/// NVLink lies between the GPUs that are here.
+/// Whether NVLink lies between the GPUs that are here; without any: as on the machines that the tables are
+/// of.
 bool linked() {
   const auto here = device::devices(device::Initialise::yes);
-  if (!here) return true;  // as on the machines that the tables are of
-  for (const auto& one : *here)
-    for (const auto& other : *here) {
-      if (one.ordinal == other.ordinal) continue;
-      const auto nvlink = device::have_nvlink(one.ordinal, other.ordinal);
-      if (!nvlink || !*nvlink) return false;
-    }
-  return true;
+  if (!here) return true;
+  std::vector<int> devices;
+  for (const auto& device : *here) devices.push_back(device.ordinal);
+  return device::all_have_nvlink(devices);
 }
 
 void by_kernels(std::ostream& out, const Call& call, uint64_t largest) {

@@ -43,7 +43,8 @@ enum class Initialise { no, yes };
 [[nodiscard]] Result<int> find_device(const Uuid& uuid);
 /// Whether `device` can read and write `peer`'s memory directly (true for itself).
 [[nodiscard]] Result<bool> can_access_peer(int device, int peer);
-/// Whether NVLink lies between two GPUs, which takes a warp's store to 128 bytes as a whole; PCIe may divide it.
-[[nodiscard]] Result<bool> have_nvlink(int device, int peer);
+/// Whether NVLink lies between any two of some GPUs: it takes a warp's store to 128 bytes as a whole, PCIe
+/// may divide it. No, where the driver does not say.
+[[nodiscard]] bool all_have_nvlink(const std::vector<int>& devices);
 
 }  // namespace weft::device

@@ -129,14 +129,13 @@ Status Domain::map(const shared::Channel& channel) {
 /// Every rank asks about every pair, so that all know the same: each can map the others' memory, and so sees
 /// their GPUs.
 bool Domain::all_linked(const std::vector<Offer>& offers) {
-  for (const Offer& one : offers)
-    for (const Offer& other : offers) {
-      if (one.device == other.device) continue;
-      const auto from = device::find_device(one.device), to = device::find_device(other.device);
-      const auto linked = from && to ? device::have_nvlink(*from, *to) : Result<bool>(false);
-      if (!linked || !*linked) return false;
-    }
-  return true;
+  std::vector<int> devices;
+  for (const Offer& offer : offers) {
+    const auto device = device::find_device(offer.device);
+    if (!device) return false;
+    devices.push_back(*device);
+  }
+  return device::all_have_nvlink(devices);
 }
 
 void Domain::show(Stage stage, shared::Channel& channel) {

@@ -39,8 +39,10 @@ config::Size lines_min{
     "coll.device_lines_min", 128 << 10, 0, 16 << 20,
     "device buffers: bytes of a vector, or of all that a rank sends, from which data travel "
     "in lines, seven eighths data and a flag, which take less of the links than packets"};
-config::Size lines_max{"coll.device_lines_max", 2 << 20, 0, 16 << 20,
-                       "device buffers: the same up to which they do, where there is room; 0: never"};
+config::Size lines_max{
+    "coll.device_lines_max", 2 << 20, 0, 16 << 20,
+    "device buffers: bytes of a vector, or of all that a rank sends, up to which data travel "
+    "in lines, where there is room; 0: never"};
 config::Size bell_max{
     "coll.device_bell_max", 128 << 10, 0, 2 << 20,
     "device buffers: bytes from one rank to another up to which the copier does a call when it is awake, "
@@ -49,9 +51,10 @@ config::Size moved_max{
     "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
     "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
     "kernels move it; beyond, copy engines do"};
-config::Size pair_max{
-    "coll.device_pair_max", 768 << 10, 0, size_t{1} << 40,
-    "device buffers: the same between two ranks, of which each has one block for the other"};
+config::Size pair_max{"coll.device_pair_max", 768 << 10, 0, size_t{1} << 40,
+                      "device buffers: bytes of a block up to which kernels move it between two ranks, of "
+                      "which each has one for the "
+                      "other; beyond, it is a message"};
 config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
                          "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
                          "many threads"};

@@ -138,13 +138,17 @@ Result<bool> can_access_peer(int device, int peer) {
   return can != 0;
 }
 
-Result<bool> have_nvlink(int device, int peer) {
-  if (!available()) return no_driver();
+bool all_have_nvlink(const std::vector<int>& devices) {
   constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: over NVLink only
-  int has = 0;
-  WEFT_CUDA_TRY(device_get_p2p_attribute, "the link between GPUs cannot be asked about", &has, kNativeAtomics,
-                device, peer);
-  return has != 0;
+  if (!available()) return false;
+  for (const int device : devices)
+    for (const int peer : devices) {
+      int has = 0;
+      if (device == peer) continue;
+      const cuda::Code code = cuda::driver().device_get_p2p_attribute(&has, kNativeAtomics, device, peer);
+      if (code != cuda::kSuccess || has == 0) return false;
+    }
+  return true;
 }
 
 }  // namespace weft::device
