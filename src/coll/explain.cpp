@@ -132,9 +132,7 @@ bool linked() {
 
 void by_kernels(std::ostream& out, const Call& call, uint64_t largest) {
   const uint64_t pieces = gpu::wants_large_area(largest) ? gpu::large_area_data() : gpu::area_data();
-  const auto size = static_cast<uint32_t>(call.size);
-  const uint64_t lines = linked() ? device::kernel::Area::line_room(size) : 0;
-  const gpu::Room room{device::kernel::Area::packet_room(size), lines, pieces};
+  const auto room = gpu::Room::of_area(static_cast<uint32_t>(call.size), linked(), pieces);
   const gpu::Plan plan = gpu::wants_direct(call, largest) ? gpu::direct_plan(call, largest, pieces)
                                                           : gpu::make_plan(call, largest, room);
   out << "\"way\": \"kernels\", \"form\": \"" << form_of(call, plan) << "\", \"wire\": \""

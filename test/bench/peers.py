@@ -121,12 +121,12 @@ class Figures(unittest.TestCase):
         for broken in ("", header, "no table"):
             with self.assertRaises(peers.Failure):
                 peers.ucx_figures(broken, WINDOW)
+        lines = list(peers.ucx_batch(peers.within(LATENCY, 1024), "D"))
+        self.assertEqual(lines[1], "latency_1K -t tag_lat -n 10000 -w 200 -s 1024 -m cuda")
 
     def test_ucx_does_as_many_windows(self):
         line = next(iter(peers.ucx_batch(LONG, "D")))
         self.assertEqual(line, "long_window_64K -t tag_bw -O 64 -n 64000 -w 12800 -s 65536 -m cuda")
-        lines = list(peers.ucx_batch(peers.within(LATENCY, 1024), "D"))
-        self.assertEqual(lines[1], "latency_1K -t tag_lat -n 10000 -w 200 -s 1024 -m cuda")
 
     def test_time_limit(self):
         class Peer:

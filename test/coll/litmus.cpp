@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What only hardware can get wrong: the order in which memory shows what was stored (docs/gpu.md).
 //   torn    data that arrive without their flag, or a flag without its data: the buffers that go out
-//   alternate, so that
-//           whatever is left of the call before shows; by packets, by lines, by pieces, as the environment
-//           has it
-//   stale   a cache that keeps what the application has overwritten since: messages and collectives from one
-//   buffer,
-//           written anew each time, while the copier lives
-//   bell    a copier that is rung while it leaves: messages and collectives after pauses around its patience
+//           alternate, so that whatever is left of the call before shows; by packets, by lines, by pieces, as
+//           the environment has it
+//   stale   a cache that keeps what the application has overwritten since: messages and collectives from
+//           one buffer, written anew each time, while the copier lives
+//   bell    a copier that is rung while it leaves: messages and collectives after pauses around its
+//           patience
 // Usage: litmus CASE COUNT. On the emulated driver it tests the program, not the order.
 #include <mpi.h>
 

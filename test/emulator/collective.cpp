@@ -381,20 +381,17 @@ std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, cons
   Collective call;
   std::memcpy(&call, home, sizeof call);
   const auto address = [&](size_t low) { return uint64_t{words[low + 1]} << 32 | words[low]; };
-  const Regular regular{word.shape,
-                        word.root,
-                        address(Command::src_low),
-                        address(Command::dst_low),
-                        words[Command::bytes] & ~CallWord::kLines,
-                        word.reduction};
+  const CallWord::Bytes bytes{words[Command::bytes]};
+  const Regular regular{word.shape,    word.root,     address(Command::src_low), address(Command::dst_low),
+                        bytes.count(), word.reduction};
   for (uint32_t rank = 0; rank < call.size; ++rank) regular.messages(call, rank);
   call.epoch = words[Command::epoch];
   call.reduction = word.reduction;
   // Calls of a granule are done by one warp, which knows packets, and no parts.
-  if (words[Command::bytes] <= sizeof(Granule) && call.form == Collective::two_shot) return nullptr;
+  if (bytes.count() <= sizeof(Granule) && call.form == Collective::two_shot) return nullptr;
   void* parameters[] = {&call};
-  return (words[Command::bytes] & CallWord::kLines) != 0 ? create_collective_lines(context, parameters)
-                                                         : create_collective_packets(context, parameters);
+  return bytes.lines() ? create_collective_lines(context, parameters)
+                       : create_collective_packets(context, parameters);
 }
 
 }  // namespace emucuda

@@ -122,7 +122,7 @@ Status Domain::map(const shared::Channel& channel) {
     next_.mappings.push_back(*mapping);
     next_.areas[at] = reinterpret_cast<uint64_t>((*mapping)->at(offers[at].region.base));
   }
-  next_.lines = all_linked(offers);
+  next_.linked = all_linked(offers);
   return {};
 }
 
@@ -359,11 +359,10 @@ Result<bool> Domain::look() {
 }
 
 Plan Domain::plan(const Call& call, uint64_t largest, bool awake) const {
-  const auto size = static_cast<uint32_t>(call.size);
-  return make_plan(
-      call, largest,
-      {device::kernel::Area::packet_room(size), ground_.lines ? device::kernel::Area::line_room(size) : 0,
-       ground_.area->memory.size - device::kernel::Area::kCleared, awake});
+  Room room = Room::of_area(static_cast<uint32_t>(call.size), ground_.linked,
+                            ground_.area->memory.size - device::kernel::Area::kCleared);
+  room.awake = awake;
+  return make_plan(call, largest, room);
 }
 
 bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel) {

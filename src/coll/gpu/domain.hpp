@@ -67,7 +67,7 @@ class Domain {
     ScratchArea* area = nullptr;
     std::vector<transport::cuda_ipc::Mapping*> mappings;
     std::array<uint64_t, device::kernel::Collective::kRanks> areas{};
-    bool lines = false;  ///< may be used: NVLink lies between all GPUs
+    bool linked = false;  ///< NVLink lies between all GPUs
   };
   /// How far a rank is with opening, as its card says.
   enum class Stage : uint32_t { nothing, offered, mapped, failed };

@@ -220,10 +220,13 @@ void make_messages(const Call& call, Collectives& collective, bool parts) {
   if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
 }
 
+bool has_vector(const Call& call) {
+  return call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
+}
+
 /// A granule is not divided: those calls are for one warp of a copier.
 bool goes_in_parts(const Call& call, uint64_t largest) {
-  return largest > sizeof(device::kernel::Granule) &&
-         (call.what == bcast || call.what == Collective::reduce || call.what == allreduce) &&
+  return largest > sizeof(device::kernel::Granule) && has_vector(call) &&
          largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max);
 }
 
@@ -231,18 +234,14 @@ uint32_t upto(uint64_t wanted, uint64_t most) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most));
 }
 
-void by_packets(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks) {
+/// With flags beside the data: by packets, or by lines.
+void by_flags(Plan& plan, Wire wire, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks) {
   const uint64_t granules = device::kernel::granules(largest), all = parts > 1 ? granules : granules * size;
-  plan.wire = Wire::packets;
-  plan.threads = all <= 128 ? 128 : Collectives::kThreads;
-  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kPacketBlocks : max_blocks);
-}
-
-void by_lines(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks) {
-  const uint64_t granules = device::kernel::granules(largest), all = parts > 1 ? granules : granules * size;
-  plan.wire = Wire::lines;
-  plan.threads = Collectives::kThreads;
-  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? kLineBlocks : max_blocks);
+  const bool lines = wire == Wire::lines;
+  const size_t most = lines ? kLineBlocks : kPacketBlocks;
+  plan.wire = wire;
+  plan.threads = all <= 128 && !lines ? 128 : Collectives::kThreads;  // lines: a warp for each rank
+  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? most : max_blocks);
 }
 
 void by_blocks(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks,
@@ -438,7 +437,7 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   const bool parts = goes_in_parts(call, largest);
   plan.collective = messages_of(call, parts);
   const uint32_t size = plan.collective.size;
-  const bool vector = call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
+  const bool vector = has_vector(call);
   const size_t blocks = value_for(call, most_blocks);
   const uint64_t most = value_for(call, vector ? packets_max : message_packets_max);
   const uint64_t sent = vector ? largest : largest * (size - 1);
@@ -449,10 +448,8 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
   const bool lines = sent >= value_for(call, lines_min) && sent <= value_for(call, lines_max) &&
                      largest > sizeof(device::kernel::Granule) && each <= room.lines;
   const bool packets = (sent <= most || (bell && room.awake)) && each <= room.packets;
-  if (lines)
-    by_lines(plan, largest, size, count, blocks);
-  else if (packets)
-    by_packets(plan, largest, size, count, blocks);
+  if (lines || packets)
+    by_flags(plan, lines ? Wire::lines : Wire::packets, largest, size, count, blocks);
   else
     by_blocks(plan, largest, size, count, blocks, room.pieces);
   if (const uint64_t bytes = bytes_aside(call); bytes != 0) {

@@ -63,6 +63,11 @@ struct Plan {
 struct Room {
   uint64_t packets, lines, pieces;
   bool awake = false;
+  /// In an area for so many ranks; `linked`: NVLink lies between all their GPUs.
+  [[nodiscard]] static Room of_area(uint32_t ranks, bool linked, uint64_t pieces) {
+    using device::kernel::Area;
+    return {Area::packet_room(ranks), linked ? Area::line_room(ranks) : 0, pieces};
+  }
 };
 /// Threads of each block, so that `blocks` blocks fit on a GPU at once.
 [[nodiscard]] uint32_t threads_for(uint32_t blocks);

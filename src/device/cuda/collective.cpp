@@ -143,14 +143,15 @@ void CollectivePort::settle(const kernel::Collective& home) {
 bool CollectivePort::ring(const kernel::Regular& call, Wire wire, uint32_t epoch, uint32_t blocks) {
   cuda::State& state = as_state(state_);
   const kernel::CallWord word{number_, state.ports.version(number_), call.shape, call.root, call.reduction};
-  uint32_t words[8] = {static_cast<uint32_t>(call.out),
-                       static_cast<uint32_t>(call.out >> 32),
-                       static_cast<uint32_t>(call.in),
-                       static_cast<uint32_t>(call.in >> 32),
-                       static_cast<uint32_t>(call.bytes) | (wire == Wire::lines ? word.kLines : 0),
-                       blocks,
-                       word.packed(),
-                       epoch};
+  uint32_t words[8] = {
+      static_cast<uint32_t>(call.out),
+      static_cast<uint32_t>(call.out >> 32),
+      static_cast<uint32_t>(call.in),
+      static_cast<uint32_t>(call.in >> 32),
+      static_cast<uint32_t>(call.bytes) | (wire == Wire::lines ? kernel::CallWord::Bytes::kLines : 0),
+      blocks,
+      word.packed(),
+      epoch};
   rung_ = state.copier.ring_call(words);
   if (rung_ == 0) return false;
   expected_ = kernel::Collective::outcome(epoch, 0, false);

@@ -14,7 +14,7 @@ struct Home {
 
 __device__ __forceinline__ Regular regular_of(const uint32_t* words, const CallWord& word) {
   const auto address = [&](uint32_t low) { return static_cast<uint64_t>(words[low + 1]) << 32 | words[low]; };
-  return {word.shape, word.root, address(2), address(0), words[4] & ~CallWord::kLines, word.reduction};
+  return {word.shape, word.root, address(2), address(0), CallWord::Bytes{words[4]}.count(), word.reduction};
 }
 
 /// Thread `self` of `all` reads its part of what holds for all calls of the port, unless it is there.
@@ -47,9 +47,8 @@ __device__ inline bool serve_call(uint64_t homes, const uint32_t* words, Home& h
     home.call.reduction = word.reduction;
   }
   __syncthreads();
-  const bool lines = (words[4] & CallWord::kLines) != 0;
-  return __syncthreads_or(lines ? !run<ByLines>(home.call, block, blocks)
-                                : !run<ByPackets>(home.call, block, blocks));
+  return __syncthreads_or(CallWord::Bytes{words[4]}.lines() ? !run<ByLines>(home.call, block, blocks)
+                                                            : !run<ByPackets>(home.call, block, blocks));
 }
 
 /// Whether a command is a call of which every message is one granule at most.

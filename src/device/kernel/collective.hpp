@@ -156,12 +156,18 @@ struct Regular {
   }
 };
 
-/// A small collective as a copier's command: `dst` and `src` are Regular::out and in, `bytes` its bytes, and
-/// whether they go by lines, the rest is in the word `items` and in the port's home, a Collective in pinned memory whose areas, rank, size,
-/// patience and status hold for all calls of a port. It ends as a launch 0 would.
+/// A small collective as a copier's command: `dst` and `src` are Regular::out and in, `bytes` its bytes and
+/// its wire, the rest is in the word `items` and in the port's home, a Collective in pinned memory whose
+/// areas, rank, size, patience and status hold for all calls of a port. It ends as a launch 0 would.
 struct CallWord {
   static constexpr uint32_t kCall = 1u << 31;
-  static constexpr uint32_t kLines = 1u << 31;  ///< in the word `bytes`; else by packets
+  /// The word `bytes`: how many, and whether they go by lines, else by packets.
+  struct Bytes {
+    static constexpr uint32_t kLines = 1u << 31;
+    uint32_t word;
+    [[nodiscard]] WEFT_HOST_DEVICE uint32_t count() const { return word & ~kLines; }
+    [[nodiscard]] WEFT_HOST_DEVICE bool lines() const { return (word & kLines) != 0; }
+  };
   uint32_t port, version;  ///< a port's version differs between its owners
   Regular::Shape shape;
   uint32_t root;

@@ -46,53 +46,6 @@ struct Halves {
         all(stretch.all) {}
 };
 
-/// They go out as packets, so many of a thread at once.
-template <uint32_t kAhead>
-__device__ __forceinline__ void push(uint64_t packets, const Stretch& stretch, uint32_t flag) {
-  const Halves halves(stretch);
-  for (uint32_t i = halves.first + halves.self; i < halves.last; i += kAhead * halves.all) {
-    uint2 loaded[kAhead];
-#pragma unroll
-    for (uint32_t k = 0; k < kAhead; ++k) {
-      const uint64_t h = halves.skipped + i + k * halves.all;
-      if (i + k * halves.all < halves.last)
-        loaded[k] = load_half(halves.message + 8 * h, valid_half(halves.bytes, h));
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kAhead; ++k)
-      if (const uint32_t at = i + k * halves.all; at < halves.last)
-        store_packet(packets + 16ull * at, loaded[k].x, loaded[k].y, flag);
-  }
-}
-
-/// They are awaited and stored; false: in vain.
-template <uint32_t kAhead>
-__device__ __forceinline__ bool take(uint64_t packets, const Stretch& stretch, uint32_t flag,
-                                     Waiter& waiter) {
-  const Halves halves(stretch);
-  for (uint32_t i = halves.first + halves.self; i < halves.last; i += kAhead * halves.all) {
-    uint4 loaded[kAhead];
-    for (bool missing = true; missing;) {
-      missing = false;
-#pragma unroll
-      for (uint32_t k = 0; k < kAhead; ++k)
-        if (const uint32_t at = i + k * halves.all; at < halves.last)
-          loaded[k] = load_words(packets + 16ull * at);
-#pragma unroll
-      for (uint32_t k = 0; k < kAhead; ++k)
-        missing = missing || (i + k * halves.all < halves.last && !present(loaded[k], flag));
-      if (missing && waiter.over()) return false;
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < kAhead; ++k) {
-      const uint64_t h = halves.skipped + i + k * halves.all;
-      if (i + k * halves.all < halves.last)
-        store_half(halves.message + 8 * h, make_uint2(loaded[k].x, loaded[k].z), valid_half(halves.bytes, h));
-    }
-  }
-  return true;
-}
-
 constexpr uint32_t kHalvesAhead = 4;  // of a thread: a launch has about as many threads as granules
 
 /// The first step's packets of one granule, of all ranks.
@@ -170,19 +123,59 @@ struct ByPackets {
   __device__ static uint64_t slots(uint64_t area, uint32_t step, uint32_t source, uint32_t size) {
     return Area::packets(area, step, source, size);
   }
-  __device__ static void push(uint64_t slots, const Stretch& stretch, uint32_t flag) {
-    kernel::push<kHalvesAhead>(slots, stretch, flag);
-  }
-  __device__ static bool take(uint64_t slots, const Stretch& stretch, const Collective& c) {
-    Waiter waiter(c.patience);
-    return kernel::take<kHalvesAhead>(slots, stretch, c.epoch, waiter);
-  }
+  /// A stretch goes out, so many halves of a thread at once.
+  __device__ static void push(uint64_t slots, const Stretch& stretch, uint32_t flag);
+  /// It is awaited and stored; false: in vain.
+  __device__ static bool take(uint64_t slots, const Stretch& stretch, const Collective& c);
   /// Terms of all sources, combined into `out`.
   __device__ static bool reduce_messages(const Collective& c, uint32_t sources, Collective::Message out,
                                          Range mine);
   /// Own part: combined, and given to all targets, to this rank last: what lies there has gone out before.
   __device__ static bool reduce_part(const Collective& c, Range mine);
 };
+
+__device__ __forceinline__ void ByPackets::push(uint64_t slots, const Stretch& stretch, uint32_t flag) {
+  const Halves halves(stretch);
+  for (uint32_t i = halves.first + halves.self; i < halves.last; i += kHalvesAhead * halves.all) {
+    uint2 loaded[kHalvesAhead];
+#pragma unroll
+    for (uint32_t k = 0; k < kHalvesAhead; ++k) {
+      const uint64_t h = halves.skipped + i + k * halves.all;
+      if (i + k * halves.all < halves.last)
+        loaded[k] = load_half(halves.message + 8 * h, valid_half(halves.bytes, h));
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kHalvesAhead; ++k)
+      if (const uint32_t at = i + k * halves.all; at < halves.last)
+        store_packet(slots + 16ull * at, loaded[k].x, loaded[k].y, flag);
+  }
+}
+
+__device__ __forceinline__ bool ByPackets::take(uint64_t slots, const Stretch& stretch, const Collective& c) {
+  Waiter waiter(c.patience);
+  const Halves halves(stretch);
+  for (uint32_t i = halves.first + halves.self; i < halves.last; i += kHalvesAhead * halves.all) {
+    uint4 loaded[kHalvesAhead];
+    for (bool missing = true; missing;) {
+      missing = false;
+#pragma unroll
+      for (uint32_t k = 0; k < kHalvesAhead; ++k)
+        if (const uint32_t at = i + k * halves.all; at < halves.last)
+          loaded[k] = load_words(slots + 16ull * at);
+#pragma unroll
+      for (uint32_t k = 0; k < kHalvesAhead; ++k)
+        missing = missing || (i + k * halves.all < halves.last && !present(loaded[k], c.epoch));
+      if (missing && waiter.over()) return false;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kHalvesAhead; ++k) {
+      const uint64_t h = halves.skipped + i + k * halves.all;
+      if (i + k * halves.all < halves.last)
+        store_half(halves.message + 8 * h, make_uint2(loaded[k].x, loaded[k].z), valid_half(halves.bytes, h));
+    }
+  }
+  return true;
+}
 
 __device__ inline bool ByPackets::reduce_messages(const Collective& c, uint32_t sources,
                                                   Collective::Message out, Range mine) {

@@ -72,10 +72,10 @@ __device__ __forceinline__ uint32_t valid(uint64_t bytes, uint64_t g) {
   return rest < 16 ? static_cast<uint32_t>(rest) : 16;
 }
 
-/// 16 bytes as a whole, fresh.
+/// 16 bytes as a whole, fresh; also from shared memory.
 __device__ __forceinline__ uint4 load_words(uint64_t at) {
   uint4 words;
-  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                : "l"(at)
                : "memory");
@@ -85,16 +85,6 @@ __device__ __forceinline__ void store_words(uint64_t at, const uint4& words) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words.x), "r"(words.y),
                "r"(words.z), "r"(words.w)
                : "memory");
-}
-
-/// The same from anywhere, also from shared memory.
-__device__ __forceinline__ uint4 load_generic(uint64_t at) {
-  uint4 words;
-  asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(at)
-               : "memory");
-  return words;
 }
 
 /// How a granule lies in an area.
@@ -107,9 +97,9 @@ __device__ __noinline__ inline Granule combined(Reduction reduction, uint32_t ra
   const auto next = [&] {
     const uint64_t at = terms + static_cast<uint64_t>(__ffs(ranks) - 1) * stride;
     ranks &= ranks - 1;
-    const uint4 a = load_generic(at);
+    const uint4 a = load_words(at);
     if (how == Lies::in_line) return granule_of(a);
-    const uint4 b = load_generic(at + 16);
+    const uint4 b = load_words(at + 16);
     return Granule{{a.x, a.z, b.x, b.z}};
   };
   const int count = __popc(ranks);
