@@ -79,6 +79,11 @@ struct Copy2D {
 /// the same link, which a kernel uses better together with them.
 [[nodiscard]] Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory& dst_memory,
                                                const Memory& src_memory, Lane lane, bool beside = false);
+/// Starts a copy by a copy engine, and writes `value` to `word`, a uint64_t in GPU memory, behind it: a
+/// kernel on any GPU that sees it there sees the data. Where the driver does not write it, it is left out.
+[[nodiscard]] Result<Ticket> copy_told_async(void* dst, const Memory& dst_memory, const void* src,
+                                             const Memory& src_memory, size_t n, Lane lane, uint64_t word,
+                                             uint64_t value);
 /// Starts a strided copy. Errc::unsupported for a pitch that the hardware cannot do: use pieces then.
 [[nodiscard]] Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory,
                                            const Memory& src_memory, Lane lane);

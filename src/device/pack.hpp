@@ -49,13 +49,14 @@ struct Shape {
 /// Plain bytes.
 [[nodiscard]] Shape plain(void* address);
 
-/// A kernel that packs tells one on another GPU which tiles of the stream are written, by a word for each.
+/// A kernel that packs tells one on another GPU which tiles of the stream are written, by a word for each. Or
+/// a kernel awaits the word behind a copy (copy_told_async()).
 struct Relay {
-  enum class Role : uint8_t { none, tells, awaits };
+  enum class Role : uint8_t { none, tells, awaits, awaits_all };
   static constexpr uint32_t kTiles = 256;  ///< that relay_tile() makes, at most
   Role role = Role::none;
   uint32_t tile = 0;   ///< bytes
-  uint64_t flags = 0;  ///< a uint64_t for each tile in GPU memory, never `epoch` before
+  uint64_t flags = 0;  ///< a uint64_t for each tile, or for all, in GPU memory, never `epoch` before
   uint64_t epoch = 0;
 };
 /// The tile's size for so many bytes.

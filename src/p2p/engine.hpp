@@ -141,6 +141,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     transport::cuda_ipc::Mapping* mapping = nullptr;
     std::byte* theirs = nullptr;                       // in the mapping
     transport::shm::ReadyToReceive* target = nullptr;  // of a send; `receiver` is the send then
+    uint64_t word = 0, value = 0;                      // of a send aside: in the mapping, written behind it
   };
   struct DeviceCopy {  // a submission under way, and what it serves
     device::Ticket ticket;
@@ -368,7 +369,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   // protocol/put.cpp
   void show(Transfer& t);
   [[nodiscard]] bool may_show(const Transfer& t) const;
-  [[nodiscard]] bool show_allocation(Transfer& t, uint32_t to);
+  [[nodiscard]] bool show_allocation(Transfer& t, const device::Memory& memory, uint32_t to);
   [[nodiscard]] bool take_back(Transfer& t);
   void hide(Transfer& t);
   [[nodiscard]] Transfer* take_posted(const match::Key& key) {
@@ -383,13 +384,30 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_shown(Transfer& t, uint64_t state);
   [[nodiscard]] bool put(Transfer& t, Peer& peer);
   [[nodiscard]] static uint64_t open_receive(const transport::shm::ReadyToReceive& ready,
-                                             const match::Key& key, uint64_t bytes, const Peer& peer);
+                                             const match::Key& key, const Transfer& t, const Peer& peer);
   transport::cuda_ipc::Mapping* map_target(const Transfer& t, const transport::shm::ReadyToReceive& ready);
   [[nodiscard]] bool holds_puts();
   void end_put_row();
   void submit_puts();
   void finish_put(const Get& put, Status outcome);
   void end_puts();
+
+  // protocol/aside.cpp
+  struct Aside {  // of a receive that is shown and cannot be mapped: where its sender writes, and what then
+    enum class Stage : uint8_t { open, following, late, copying, done };
+    ScratchPool::Area* area = nullptr;  // null: the sender writes into the receive itself
+    uint32_t number = 0, count = 0;     // chunks
+    uint64_t epoch = 0;
+    Stage stage = Stage::open;
+    device::Ticket unpacked{};
+    Status outcome;
+  };
+  [[nodiscard]] bool reserve_aside(const Transfer& t, Aside& aside);
+  static void show_aside(const Aside& aside, transport::shm::ReadyToReceive& ready);
+  [[nodiscard]] bool follow_aside(const Transfer& t, Aside& aside, uint64_t bytes);
+  [[nodiscard]] bool move_aside(Transfer& t, Aside& aside, uint64_t state);
+  static void release_aside(Aside& aside);
+  void submit_aside(const Get& put, device::Lane lane);
   void count_sent(Peer& peer, const match::Key& key) {
     ++peer.sent;
     if (peer.sent_at) [[unlikely]]
@@ -432,6 +450,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::deque<SentAt> sent_at_;  // of the peers whose receives were looked at
   std::array<Transfer*, transport::shm::kReadies> shown_{};  // receives that their senders see, by place
   uint32_t showing_ = 0;                                     // bits of these places
+  std::array<Aside, transport::shm::kReadies> asides_{};     // by place, too
   struct {
     uint64_t shown = 0, taken_back = 0;         // receives
     uint64_t puts = 0, waits = 0, in_vain = 0;  // sends; waits for a receive to be shown
@@ -439,8 +458,10 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<Starved> starved_;
   ScratchPool scratch_;
   std::vector<Fetch> fetches_;
-  uint32_t following_ = 0;  // of them, that may wait for the sender's kernel
-  bool posting_ = false;    // a receive is being posted: look at copies now and then only
+  // Kernels that wait for data of a sender. More could fill the GPU, and keep its own packing from it.
+  static constexpr uint32_t kFollowing = 2;
+  uint32_t following_ = 0;
+  bool posting_ = false;  // a receive is being posted: look at copies now and then only
   uint32_t posts_ = 0, looks_ = 0;
   struct Row {  // receives into device memory, posted one after the other
     uint32_t now = 0, last = 0;

@@ -37,6 +37,8 @@ class ScratchPool {
     }
   };
   static constexpr size_t kFlagBytes = device::Relay::kTiles * sizeof(uint64_t);
+  /// Chunks that remain for messages that their receivers have asked for: those always move on.
+  static constexpr size_t kReserve = 3;
   /// The area on the GPU of `near`. Errc::unsupported when switched off; else the driver's refusal.
   [[nodiscard]] Result<Area*> area(const device::Memory& near);
   /// Of a new area: bytes of a chunk, and their number.
@@ -58,7 +60,7 @@ struct ScratchSend {
     bool offered = false;  ///< the receiver knows of it
     uint32_t count = 1;    ///< chunks side by side that it takes
   };
-  static constexpr size_t kChunks = 3;  ///< in use by one message, at most
+  static constexpr size_t kChunks = ScratchPool::kReserve;  ///< in use by one message, at most
   void give_back(const Chunk& chunk) const { area->give_back(chunk.number, chunk.count); }
   ScratchPool::Area* area = nullptr;
   std::vector<Chunk> chunks;

@@ -84,6 +84,7 @@ struct CopyAttributes {  ///< CUmemcpyAttributes
   F(cuGraphExecDestroy, cuGraphExecDestroy, (GraphExec))                                               \
   F(cuStreamWaitEvent, cuStreamWaitEvent, (Stream, Event, unsigned))                                   \
   F(cuStreamWriteValue32_v2, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))              \
+  F(cuStreamWriteValue64_v2, cuStreamWriteValue64, (Stream, Address, uint64_t, unsigned))              \
   F(cuEventCreate, cuEventCreate, (Event*, unsigned))                                                  \
   F(cuEventDestroy_v2, cuEventDestroy, (Event))                                                        \
   F(cuEventRecord, cuEventRecord, (Event, Stream))                                                     \

@@ -139,7 +139,7 @@ class PackTiles : public Kernel {
     line_ = map<Launch::Line>(p_.line);
     auto* memory = map<Launch::Memory>(p_.memory);
     signals_ = map<uint64_t>(p_.signals, p_.chunks);
-    awaited_ = map<uint64_t>(p_.awaited, p_.chunks);
+    awaited_ = map<uint64_t>(p_.awaited, p_.apart == 0 ? 1 : p_.chunks);
     if (line_ == nullptr || memory == nullptr || (p_.signals != 0 && signals_ == nullptr) ||
         (p_.awaited != 0 && awaited_ == nullptr))
       return Turn::illegal_address;
@@ -148,7 +148,7 @@ class PackTiles : public Kernel {
     bool worked = false;
     for (uint32_t i = 0; i < kTilesATurn && words.copied < p_.chunks; ++i) {
       const uint32_t tile = p_.chunks - 1 - words.copied;
-      if (awaited_ != nullptr && __atomic_load_n(&awaited_[tile], __ATOMIC_ACQUIRE) != p_.epoch) {
+      if (awaited_ != nullptr && __atomic_load_n(&awaited_[tile * p_.apart], __ATOMIC_ACQUIRE) != p_.epoch) {
         if (time - begin_ <= p_.patience) return worked ? Turn::worked : Turn::idle;
         __atomic_store_n(&line_->missed, p_.number, __ATOMIC_RELAXED);
       } else if (!move(tile)) {

@@ -45,7 +45,14 @@ Code run(const Operation& operation) {
     case Operation::Type::write32: {
       char* dst = reach(operation.dst, sizeof(uint32_t));
       if (dst == nullptr) return kIllegalAddress;
-      __atomic_store_n(reinterpret_cast<uint32_t*>(dst), operation.value, __ATOMIC_RELEASE);
+      __atomic_store_n(reinterpret_cast<uint32_t*>(dst), static_cast<uint32_t>(operation.value),
+                       __ATOMIC_RELEASE);
+      return kSuccess;
+    }
+    case Operation::Type::write64: {
+      char* dst = reach(operation.dst, sizeof(uint64_t));
+      if (dst == nullptr) return kIllegalAddress;
+      __atomic_store_n(reinterpret_cast<uint64_t*>(dst), operation.value, __ATOMIC_RELEASE);
       return kSuccess;
     }
     case Operation::Type::record:
@@ -296,6 +303,16 @@ Code cuStreamWriteValue32_v2(Stream handle, Address address, uint32_t value, uns
   EMUCUDA_STREAM(handle);
   if (address % 4 != 0 || find_allocation(address) == nullptr) return kInvalidValue;
   Operation operation{Operation::Type::write32};
+  operation.dst = address;
+  operation.value = value;
+  enqueue(*stream, std::move(operation));
+  return kSuccess;
+}
+
+Code cuStreamWriteValue64_v2(Stream handle, Address address, uint64_t value, unsigned) {
+  EMUCUDA_STREAM(handle);
+  if (address % 8 != 0 || find_allocation(address) == nullptr) return kInvalidValue;
+  Operation operation{Operation::Type::write64};
   operation.dst = address;
   operation.value = value;
   enqueue(*stream, std::move(operation));

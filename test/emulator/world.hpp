@@ -77,10 +77,10 @@ struct EventObject {
 };
 
 struct Operation {
-  enum class Type { copy, fill, write32, record, wait, kernel } type;
+  enum class Type { copy, fill, write32, write64, record, wait, kernel } type;
   uintptr_t dst = 0, src = 0;
   size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
-  uint32_t value = 0;
+  uint64_t value = 0;
   EventObject* event = nullptr;
   uint64_t record = 0;           // which record of the event
   std::vector<char> snapshot{};  // source bytes of pageable host memory

@@ -56,6 +56,8 @@ constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
 log::SlowPath far_memory{"gpu.far_memory",
                          "through host memory, some 10 times slower than between plain allocations"};
 
+log::SlowPath untold{"gpu.untold", "who waits for this copy hears of it some 10 us later"};
+
 cuda::Address address(const void* p) { return reinterpret_cast<cuda::Address>(p); }
 
 Error copy_failure(cuda::Code code, const char* call, const Memory& dst, const Memory& src) {
@@ -363,6 +365,21 @@ Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory
   });
   if (for_copier && ticket) start_copier(state);
   return ticket;
+}
+
+Result<Ticket> copy_told_async(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
+                               size_t n, Lane lane, uint64_t word, uint64_t value) {
+  if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
+    return copy_async(dst, dst_memory, src, src_memory, n, lane);
+  auto state = state_for(dst_memory, src_memory);
+  if (!state) return std::move(state).error();
+  return submit(**state, dst_memory, src_memory, lane, "cuMemcpyAsync", [&](cuda::Stream stream) {
+    const Code code = cuda::driver().memcpy_async(address(dst), address(src), n, stream);
+    if (code != cuda::kSuccess) return code;
+    const Code told = cuda::driver().stream_write_value64(stream, word, value, cuda::kWriteValueDefault);
+    if (told != cuda::kSuccess) untold.hit(cuda::describe(told));
+    return code;
+  });
 }
 
 Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const Memory& src_memory,

@@ -49,6 +49,7 @@ namespace weft::device::cuda {
   F(stream_get_ctx, cuStreamGetCtx, (Stream, Context*))                                              \
   F(stream_is_capturing, cuStreamIsCapturing, (Stream, int*))                                        \
   F(stream_write_value32, cuStreamWriteValue32, (Stream, Address, uint32_t, unsigned))               \
+  F(stream_write_value64, cuStreamWriteValue64, (Stream, Address, uint64_t, unsigned))               \
   F(event_create, cuEventCreate, (Event*, unsigned))                                                 \
   F(event_destroy, cuEventDestroy, (Event))                                                          \
   F(event_record, cuEventRecord, (Event, Stream))                                                    \

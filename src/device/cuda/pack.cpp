@@ -137,7 +137,8 @@ bool make_job(cuda::PackJob& job, const Relay& relay) {
                      : std::max<uint64_t>(setting_patience, kRunTime * std::max(runs_of(job.dst, job.bytes),
                                                                                 runs_of(job.src, job.bytes)));
   job.tiles.epoch = relay.epoch;
-  (relay.role == Relay::Role::awaits ? job.tiles.awaited : job.tiles.signals) = relay.flags;
+  job.tiles.apart = relay.role == Relay::Role::awaits ? 1 : 0;
+  (relay.role == Relay::Role::tells ? job.tiles.signals : job.tiles.awaited) = relay.flags;
   return true;
 }
 

@@ -51,9 +51,10 @@ __device__ inline void enter_unchecked(const Launch& launch) {
 /// What was written before is seen before what is written next, by everybody; of the block after its barrier.
 __device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-/// Thread 0 of a block that has done so many chunks: the last one says that the launch is done.
+/// Thread 0 of a block that has done so many chunks: the last one says that the launch is done. Its fence is
+/// for what all blocks have written, since it has seen their numbers.
 __device__ inline void account(const Launch& launch, Launch::Words& words, uint32_t done) {
-  fence_system();
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
   if (atomicAdd(&words.copied, done) + done != launch.chunks) return;
   fence_system();
   asm volatile(

@@ -73,8 +73,9 @@ struct PackTiles : Launch {
   uint32_t checked;   ///< 0: it cannot be taken back, and does not ask the host, which takes 3 us
   uint32_t patience;  ///< ns
   uint64_t signals;   ///< uint64_t[chunks]: each becomes `epoch` when its tile is written; 0: nobody waits
-  uint64_t awaited;   ///< uint64_t[chunks]: the same, of the kernel that writes `src`; 0: all is there
+  uint64_t awaited;   ///< uint64_t[chunks]: the same, of whoever writes `src`; 0: all is there
   uint64_t epoch;
+  uint32_t apart;  ///< words between those that are awaited; 0: one of them is for all tiles
 };
 static_assert(sizeof(PackTiles) <= 4096);
 

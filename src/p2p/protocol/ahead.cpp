@@ -24,10 +24,7 @@ config::Size setting_ahead(
 
 log::SlowPath late{"gpu.pack_late", "the message is unpacked again, after about 0.1 ms"};
 
-// Chunks that remain for messages that the receiver has asked for: those always move on.
-constexpr size_t kReserve = ScratchSend::kChunks;
-// Kernels that may wait at a time: more could fill the GPU, and keep its own packing from it.
-constexpr uint32_t kFollowing = 2;
+constexpr size_t kReserve = ScratchPool::kReserve;
 
 /// Each chunk has flags of its own, so a message in several has more tiles.
 uint32_t tile_of(const Transfer& t, const ScratchPool::Area& area) {

@@ -64,6 +64,8 @@ enum class Way : uint8_t {
 
 /// Whether a message into plain GPU memory is written by its sender when the receive comes first: gpu.put.
 [[nodiscard]] bool may_put(uint64_t room);
+/// The same into GPU scratch of the receiver, where neither side's memory can be mapped: gpu.put_aside_min.
+[[nodiscard]] bool may_put_aside(uint64_t room);
 
 /// Messages from here on are read from the sender's pinned chunks: gpu.staged_read_min.
 [[nodiscard]] uint64_t staged_read_min();

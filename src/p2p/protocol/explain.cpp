@@ -139,7 +139,11 @@ Answer answer(const Question& question, const Machine& machine, uint64_t bytes) 
   result.way = way_of(question.to.kind, message, [] { return true; });
   result.ahead = result.way == Way::scratch && bytes <= ahead_limit();
   if (result.way == Way::mapped) result.carriers = device::carriers_of(bytes);
-  result.put = contiguous && message.region && question.to.exportable() && may_put(bytes);
+  const auto unmapped = [](const NamedKind& kind) {
+    return kind.kind == MemoryKind::cuda_device && !kind.exportable();
+  };
+  const bool aside = unmapped(question.from) && unmapped(question.to) && may_put_aside(bytes);
+  result.put = contiguous && message.region && (question.to.exportable() ? may_put(bytes) : aside);
   return result;
 }
 

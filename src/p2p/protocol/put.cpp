@@ -32,6 +32,7 @@ config::Size setting_put_wait(
     "gpu.put_wait", 400, 0, 1'000'000,
     "Nanoseconds that the answer to a GPU message waits for the receive to be shown before it is announced");
 
+constexpr uint64_t kAsideWait = 1500;          // ns, instead of gpu.put_wait: the other way is 3 us longer
 constexpr uint32_t kEnough = 8;                // in vain in a row: from then on only now and then
 constexpr uint32_t kNowAndThen = 32;           // one of so many
 constexpr uint64_t kRightAfter = 3000;         // ns between sends of a row, at most
@@ -43,6 +44,19 @@ bool worth_it(uint32_t& in_vain) { return in_vain < kEnough || in_vain++ % kNowA
 uint64_t envelope_of(const match::Key& key) {
   return static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32 | static_cast<uint32_t>(key.tag);
 }
+
+/// The receive itself can be written to by others.
+bool mappable(const Transfer& t) {
+  return t.contiguous && t.memory.shareable() && t.memory.covers(t.address, t.bytes);
+}
+
+/// A send that is written to scratch of its receiver, where that is shown.
+bool goes_aside(const Transfer& t) {
+  return t.contiguous && t.memory.on_device() && !t.memory.shareable() && may_put_aside(t.bytes);
+}
+
+bool is_aside(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::aside; }
+bool is_open(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::open || is_aside(state); }
 
 uint32_t place_of(const match::Key& key) {
   const uint64_t mixed = (key.context ^ envelope_of(key) * 0x9e3779b97f4a7c15ULL) * 0xc2b2ae3d27d4eb4fULL;
@@ -61,11 +75,11 @@ bool may_put(uint64_t room) {
 
 // Receiver.
 
-/// GPU memory that others map, small enough a row, the first to match what its source sends next with its
-/// tag.
+/// GPU memory that others map, or would map scratch instead of; small enough a row, the first to match what
+/// its source sends next with its tag.
 bool Engine::may_show(const Transfer& t) const {
-  const bool mappable = t.contiguous && t.memory.shareable() && t.memory.covers(t.address, t.bytes);
-  if (!mappable || !may_put(t.bytes) || row_.last >= Row::kLeast) return false;
+  const bool room = mappable(t) ? may_put(t.bytes) : t.memory.on_device() && may_put_aside(t.bytes);
+  if (!t.contiguous || !room || row_.last >= Row::kLeast) return false;
   return t.key.source != match::kAny && t.key.tag != match::kAny && posted_.wildcards() == 0 &&
          posted_.first(t.key) == &t;
 }
@@ -75,19 +89,26 @@ void Engine::show(Transfer& t) {
   const uint32_t place = place_of(t.key), source = t.comm->process(t.rank);
   if (shown_[place] != nullptr || source == instance.self) return;
   Peer& peer = peers_[source];
-  if (peer.remote || (!worth_it(peer.untaken) && !setting_put.is("on")) || !show_allocation(t, source))
-    return;
+  if (peer.remote || (!worth_it(peer.untaken) && !setting_put.is("on"))) return;
+  Aside& aside = asides_[place];
+  if (!mappable(t) && !reserve_aside(t, aside)) return;
+  const device::Memory& memory = aside.area != nullptr ? aside.area->memory : t.memory;
+  if (!show_allocation(t, memory, source)) return release_aside(aside);
   ReadyToReceive& ready = shm_->ready(instance.self, place);
   constexpr auto kRelaxed = std::memory_order_relaxed;
+  if (aside.area != nullptr) show_aside(aside, ready);
+  const void* const at = aside.area != nullptr ? aside.area->at(aside.number) : t.address;
   ready.context.store(t.key.context, kRelaxed);
   ready.envelope.store(envelope_of(t.key), kRelaxed);
   ready.seen.store(peer.arrived, kRelaxed);
-  ready.address.store(reinterpret_cast<uint64_t>(t.address), kRelaxed);
+  ready.address.store(reinterpret_cast<uint64_t>(at), kRelaxed);
   ready.bytes.store(t.bytes, kRelaxed);
-  ready.base.store(t.memory.base, kRelaxed);
-  ready.buffer_id.store(t.memory.buffer_id, kRelaxed);
+  ready.base.store(memory.base, kRelaxed);
+  ready.buffer_id.store(memory.buffer_id, kRelaxed);
   const uint64_t number = (ready.state.load(kRelaxed) >> ReadyToReceive::kPhaseBits) + 1;
-  ready.state.store(number << ReadyToReceive::kPhaseBits | Phase::open, std::memory_order_release);
+  ready.state.store(
+      number << ReadyToReceive::kPhaseBits | (aside.area != nullptr ? Phase::aside : Phase::open),
+      std::memory_order_release);
   shown_[place] = &t;
   showing_ |= uint32_t{1} << place;
   t.shown = static_cast<uint8_t>(place + 1);
@@ -95,16 +116,17 @@ void Engine::show(Transfer& t) {
 }
 
 /// The sender gets to know the allocation, once. False: it cannot be mapped.
-bool Engine::show_allocation(Transfer& t, uint32_t to) {
+bool Engine::show_allocation(Transfer& t, const device::Memory& memory, uint32_t to) {
   look_for_freed();
-  if (t.resolved && still_told(t)) return true;
+  const bool itself = &memory == &t.memory;
+  if (itself && t.resolved && still_told(t)) return true;
   alignas(8) std::byte room[kMaxControl];
   auto& message = *new (room) ReadyToSend{};
   message.type = Type::region;
-  const auto size = append_export(t.memory, to, message, room + sizeof message);
+  const auto size = append_export(memory, to, message, room + sizeof message);
   if (!size) return false;
   if ((message.flags & ReadyToSend::kRegion) != 0) post_control(to, room, sizeof message + *size);
-  if (t.resolved) remember_export(t);
+  if (itself && t.resolved) remember_export(t);
   return true;
 }
 
@@ -113,15 +135,15 @@ void Engine::hide(Transfer& t) {
   shown_[place] = nullptr;
   showing_ &= ~(uint32_t{1} << place);
   t.shown = 0;
+  release_aside(asides_[place]);
 }
 
 /// False: the sender was quicker.
 bool Engine::take_back(Transfer& t) {
   auto& state = shm_->ready(instance.self, t.shown - 1u).state;
   uint64_t seen = state.load(std::memory_order_relaxed);
-  if (ReadyToReceive::phase_of(seen) != Phase::open ||
-      !state.compare_exchange_strong(seen, ReadyToReceive::with_phase(seen, Phase::idle),
-                                     std::memory_order_acquire))
+  if (!is_open(seen) || !state.compare_exchange_strong(seen, ReadyToReceive::with_phase(seen, Phase::idle),
+                                                       std::memory_order_acquire))
     return false;
   hide(t);
   ++put_counters_.taken_back;
@@ -142,6 +164,10 @@ bool Engine::poll_shown() {
   for (uint32_t rest = showing_; rest != 0; rest &= rest - 1) {
     const auto place = static_cast<uint32_t>(__builtin_ctz(rest));
     const uint64_t state = shm_->ready(instance.self, place).state.load(std::memory_order_acquire);
+    if (asides_[place].area != nullptr) {
+      moved |= move_aside(*shown_[place], asides_[place], state);
+      continue;
+    }
     const Phase phase = ReadyToReceive::phase_of(state);
     if (phase != Phase::written && phase != Phase::failed) continue;
     finish_shown(*shown_[place], state);
@@ -153,6 +179,7 @@ bool Engine::poll_shown() {
 void Engine::finish_shown(Transfer& t, uint64_t state) {
   ReadyToReceive& ready = shm_->ready(instance.self, t.shown - 1u);
   ready.state.store(ReadyToReceive::with_phase(state, Phase::idle), std::memory_order_relaxed);
+  Status outcome = std::move(asides_[t.shown - 1u].outcome);
   hide(t);
   if (t.queued) posted_.remove(t);
   const match::Key key = t.key;
@@ -164,6 +191,9 @@ void Engine::finish_shown(Transfer& t, uint64_t state) {
   if (ReadyToReceive::phase_of(state) == Phase::failed) [[unlikely]] {
     t.completion.bytes = 0;
     complete(t, not_written());
+  } else if (!outcome) [[unlikely]] {
+    t.completion.bytes = 0;
+    complete(t, std::move(outcome).error());
   } else {
     complete(t);
   }
@@ -176,15 +206,15 @@ void Engine::note_sent(Peer& peer, const match::Key& key) { (*peer.sent_at)[plac
 
 /// The state of a receive that this send may be written into; 0: it may not. Nothing of its key, or of one
 /// that shares its place, may be on its way that the receiver had not seen.
-uint64_t Engine::open_receive(const ReadyToReceive& ready, const match::Key& key, uint64_t bytes,
+uint64_t Engine::open_receive(const ReadyToReceive& ready, const match::Key& key, const Transfer& t,
                               const Peer& peer) {
   const uint64_t state = ready.state.load(std::memory_order_acquire);
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  if (ReadyToReceive::phase_of(state) != Phase::open || ready.context.load(kRelaxed) != key.context ||
+  if (!is_open(state) || (is_aside(state) && !goes_aside(t)) || ready.context.load(kRelaxed) != key.context ||
       ready.envelope.load(kRelaxed) != envelope_of(key))
     return 0;
   const bool first = (*peer.sent_at)[place_of(key)] <= ready.seen.load(kRelaxed);
-  return first && bytes <= ready.bytes.load(kRelaxed) ? state : 0;
+  return first && t.bytes <= ready.bytes.load(kRelaxed) ? state : 0;
 }
 
 /// The allocation that a shown receive lies in; null: not known here, or not to be mapped.
@@ -227,10 +257,10 @@ bool Engine::put(Transfer& t, Peer& peer) {
     peer.sent_at->fill(peer.sent);
   }
   ReadyToReceive& ready = shm_->ready(t.peer, place_of(key));
-  uint64_t state = open_receive(ready, key, t.bytes, peer);
+  uint64_t state = open_receive(ready, key, t, peer);
   if (state == 0 && answers && setting_put_wait != 0 && worth_it(peer.late)) {
-    const uint64_t until = monotonic_ns() + setting_put_wait;
-    while ((state = open_receive(ready, key, t.bytes, peer)) == 0 && monotonic_ns() < until) {
+    const uint64_t until = monotonic_ns() + (goes_aside(t) ? kAsideWait : uint64_t{setting_put_wait});
+    while ((state = open_receive(ready, key, t, peer)) == 0 && monotonic_ns() < until) {
     }
     peer.late = state != 0 ? 0 : peer.late + 1;
     ++put_counters_.waits;
@@ -241,6 +271,7 @@ bool Engine::put(Transfer& t, Peer& peer) {
   Mapping* mapping = map_target(t, ready);
   if (mapping == nullptr) return false;
   const uint64_t address = ready.address.load(std::memory_order_relaxed);
+  const bool aside = is_aside(state);
   if (!ready.state.compare_exchange_strong(state, ReadyToReceive::with_phase(state, Phase::taken),
                                            std::memory_order_acq_rel)) {
     importer().release(mapping);
@@ -251,6 +282,10 @@ bool Engine::put(Transfer& t, Peer& peer) {
   t.expected = t.bytes;
   ++put_counters_.puts;
   puts_.push_back({&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &ready});
+  if (aside) {
+    puts_.back().word = reinterpret_cast<uint64_t>(mapping->at(ready.flag.load(std::memory_order_relaxed)));
+    puts_.back().value = ready.epoch.load(std::memory_order_relaxed);
+  }
   if (!holds_puts()) submit_puts();
   put_row_.at = monotonic_ns();
   return true;

@@ -190,6 +190,7 @@ void Engine::on_scratch_ready(uint32_t source, const ScratchChunk& chunk) {
 void Engine::finish_through_scratch(Transfer& t) {
   importer_->release(t.sender_scratch);
   t.sender_scratch = nullptr;
+  peers_[t.peer].answers = true;
   complete(t);
 }
 

@@ -101,7 +101,8 @@ inline constexpr size_t kReadies = 32;  ///< receives that a rank shows at a tim
 /// by a compare-and-swap of `state`, and the receiver takes it back by one. Between `taken` and `written` or
 /// `failed` it is the sender's. `number` grows with each opening.
 struct ReadyToReceive {
-  enum Phase : uint64_t { idle, open, taken, written, failed };
+  /// aside: open for senders whose own memory nobody maps; they write to the receiver's scratch.
+  enum Phase : uint64_t { idle, open, taken, written, failed, aside };
   static constexpr unsigned kPhaseBits = 3;
   alignas(kLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase
   std::atomic<uint64_t> context, envelope;     ///< what the receive is matched by; source << 32 | tag
@@ -109,6 +110,10 @@ struct ReadyToReceive {
   std::atomic<uint64_t> address;               ///< in the receiver
   std::atomic<uint64_t> bytes;                 ///< room; of the message, once taken
   std::atomic<uint64_t> base, buffer_id;       ///< of the receiver's allocation
+  // Only of what is written aside:
+  alignas(kLine) std::atomic<uint64_t> flag;  ///< in that allocation, behind the data: becomes `epoch`
+  std::atomic<uint64_t> epoch;
+  std::atomic<uint64_t> coming;  ///< bytes, once their copy is under way
   [[nodiscard]] static constexpr Phase phase_of(uint64_t state) {
     return static_cast<Phase>(state & ((1u << kPhaseBits) - 1));
   }
@@ -116,7 +121,7 @@ struct ReadyToReceive {
     return (state >> kPhaseBits << kPhaseBits) | phase;
   }
 };
-static_assert(sizeof(ReadyToReceive) == kLine);
+static_assert(sizeof(ReadyToReceive) == 2 * kLine);
 
 /// What a rank waits for, written by it once a wait has lasted, for `weft hang`, which reads it from outside;
 /// nothing in the library does. `version` is odd while it is being written.
