@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Work on data in GPU memory: reductions, packing and unpacking inside a GPU, and between two GPUs the column
-// of a matrix and the faces of a cube, each beside the contiguous message of the same size. 1 or 2 ranks.
+// of a matrix and the faces of a cube, each beside the contiguous message of the same size; medians, since in
+// some round freed memory is unmapped, which takes milliseconds. 1 or 2 ranks.
 // Usage: halo [-s] [-v] [-p] [-j FILE]    -s: small sizes, for a trial; -v: check what arrives; -p: only
 // between two GPUs; -j: JSON as well, an array of {"work", "us", "of_reference"}
 #include <mpi.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "common/device.h"
+#include "common/samples.h"
 
 static int rank, ranks;
 static bool small, check, pairs_only;
@@ -134,25 +136,26 @@ struct message {
 
 /// One way, as half of a ping-pong.
 static double latency(const struct message* m) {
-  const int other = 1 - rank, rounds = 200;
-  double start = 0;
-  for (int i = -20; i < rounds; ++i) {
-    if (i == 0) start = MPI_Wtime();
+  enum { kRounds = 200 };
+  double times[kRounds];
+  const int other = 1 - rank;
+  for (int i = -20; i < kRounds; ++i) {
+    const double start = MPI_Wtime();
     if (rank == 0) MPI_Send_c(m->buffer, m->count, m->type, other, 0, MPI_COMM_WORLD);
     MPI_Recv_c(m->buffer, m->count, m->type, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (rank == 1) MPI_Send_c(m->buffer, m->count, m->type, other, 0, MPI_COMM_WORLD);
+    if (i >= 0) times[i] = MPI_Wtime() - start;
   }
-  return (MPI_Wtime() - start) / (2 * rounds);
+  return bench_percentile(times, kRounds, 50) / 2;
 }
 
 /// A message in a window of messages from rank 0 to rank 1.
 static double windowed(const struct message* m) {
-  enum { kWindow = 16 };
+  enum { kWindow = 16, kRounds = 20 };
   MPI_Request requests[kWindow];
-  double start = 0;
-  const int rounds = 20;
-  for (int round = -3; round < rounds; ++round) {
-    if (round == 0) start = MPI_Wtime();
+  double times[kRounds];
+  for (int round = -3; round < kRounds; ++round) {
+    const double start = MPI_Wtime();
     for (int i = 0; i < kWindow; ++i)
       if (rank == 0)
         MPI_Isend_c(m->buffer, m->count, m->type, 1, i, MPI_COMM_WORLD, &requests[i]);
@@ -161,8 +164,9 @@ static double windowed(const struct message* m) {
     MPI_Waitall(kWindow, requests, MPI_STATUSES_IGNORE);
     MPI_Sendrecv(NULL, 0, MPI_BYTE, 1 - rank, 99, NULL, 0, MPI_BYTE, 1 - rank, 99, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
+    if (round >= 0) times[round] = MPI_Wtime() - start;
   }
-  return (MPI_Wtime() - start) / (rounds * kWindow);
+  return bench_percentile(times, kRounds, 50) / kWindow;
 }
 
 /// Rank 0's data must come to the same places of rank 1, and nothing else may change there.
@@ -259,12 +263,14 @@ struct together {
   struct message out[kMessages], in[kMessages];
 };
 
+/// Seconds of a round.
 static double together_time(const struct together* all, bool both) {
+  enum { kRounds = 100 };
   MPI_Request requests[2 * kMessages];
-  double start = 0;
-  const int rounds = 100, other = 1 - rank;
-  for (int round = -10; round < rounds; ++round) {
-    if (round == 0) start = MPI_Wtime();
+  double times[kRounds];
+  const int other = 1 - rank;
+  for (int round = -10; round < kRounds; ++round) {
+    const double start = MPI_Wtime();
     int n = 0;
     for (int i = 0; i < kMessages; ++i)
       if (both || rank == 1)
@@ -277,8 +283,9 @@ static double together_time(const struct together* all, bool both) {
     MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
     MPI_Sendrecv(NULL, 0, MPI_BYTE, other, 99, NULL, 0, MPI_BYTE, other, 99, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
+    if (round >= 0) times[round] = MPI_Wtime() - start;
   }
-  return (MPI_Wtime() - start) / rounds;
+  return bench_percentile(times, kRounds, 50);
 }
 
 /// All six faces of a cube. What is received lies in a cube for each axis: receives must not overlap.
