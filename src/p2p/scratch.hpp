@@ -41,6 +41,8 @@ class ScratchPool {
   static constexpr size_t kReserve = 3;
   /// The area on the GPU of `near`. Errc::unsupported when switched off; else the driver's refusal.
   [[nodiscard]] Result<Area*> area(const device::Memory& near);
+  /// The one that is there already; null: none.
+  [[nodiscard]] Area* find(const device::Memory& near) const;
   /// Of a new area: bytes of a chunk, and their number.
   [[nodiscard]] static size_t chunk_bytes();
   [[nodiscard]] static size_t chunk_count();

@@ -224,11 +224,15 @@ void truncation() {
 // Neither buffer can be mapped: the sender writes into scratch of the receiver, whose GPU is told by a word
 // behind the data; without that word it is as right. Shorter messages leave the rest as it was, and senders
 // that can be mapped are read.
+// A rank has such scratch once it has sent what needs it.
 void aside(bool strict) {
   constexpr int kRoom = 3'000'000, kTurns = 8, kMessages[] = {kRoom, 300'000, 1, kRoom};
   const auto told = [] { return cuda().emulated() ? cuda().calls("cuStreamWriteValue64") : 0; };
   Buffer pool(Kind::pool, kRoom, rank % cuda().devices), plain(Kind::device, kRoom, rank % cuda().devices);
   unsigned long words = 0;
+  if (rank < 2)
+    MPI_Sendrecv(pool.data(), 1, MPI_BYTE, 1 - rank, 6, pool.data() + 1, 1, MPI_BYTE, 1 - rank, 6,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   for (int turn = 0; turn < kTurns; ++turn) {
     const int count = kMessages[turn % 4];
     const auto sent = content(kRoom, static_cast<unsigned>(turn));
@@ -477,7 +481,7 @@ int main(int argc, char** argv) {
     const char* const least = std::getenv("WEFT_GPU_PUT_ASIDE_MIN");
     if (cuda().emulated() && least != nullptr) {
       aside(std::string(least) == "0");
-      fault(Kind::pool);
+      fault(Kind::pool);  // after aside(), which has made the scratch
     } else {
       aside(false);
     }

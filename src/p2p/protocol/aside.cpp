@@ -28,15 +28,17 @@ bool may_put_aside(uint64_t room) {
   return room != 0 && room >= setting_min && room <= ahead_limit() && may_put(room);
 }
 
-/// Room for the whole receive, while enough is left for messages that have been asked for.
+/// Room for the whole receive, while enough is left for a send as large that is packed ahead, and for
+/// messages that have been asked for: a receive may wait long. Allocates nothing, which would wait for a
+/// kernel that waits for this message.
 bool Engine::reserve_aside(const Transfer& t, Aside& aside) {
-  auto area = scratch_.area(t.memory);
-  if (!area || !device::can_relay(t.memory)) return false;
-  const auto count = static_cast<uint32_t>((t.bytes + (*area)->chunk - 1) / (*area)->chunk);
-  if ((*area)->free < ScratchPool::kReserve + count) return false;
-  const auto number = (*area)->take(count);
+  ScratchPool::Area* const area = scratch_.find(t.memory);
+  if (area == nullptr || !device::can_relay(t.memory)) return false;
+  const auto count = static_cast<uint32_t>((t.bytes + area->chunk - 1) / area->chunk);
+  if (area->free < ScratchPool::kReserve + 2 * count) return false;
+  const auto number = area->take(count);
   if (!number) return false;
-  aside = {*area, *number, count, ++(*area)->epoch, Aside::Stage::open, {}, {}};
+  aside = {area, *number, count, ++area->epoch, Aside::Stage::open, {}, {}};
   return true;
 }
 

@@ -29,11 +29,16 @@ Error sender_failed() {
 
 }  // namespace
 
-Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
+ScratchPool::Area* ScratchPool::find(const device::Memory& near) const {
   for (const auto& area : areas_)
     if (area->memory.device == near.device &&
         (near.context == nullptr || near.context == area->memory.context))
       return area.get();
+  return nullptr;
+}
+
+Result<ScratchPool::Area*> ScratchPool::area(const device::Memory& near) {
+  if (Area* found = find(near)) return found;
   const size_t chunks = chunk_count();
   if (chunks == 0) return Error(Errc::unsupported, "WEFT_GPU_SCRATCH_BYTES holds no chunk: raise it");
   const size_t data = chunks * setting_chunk;
