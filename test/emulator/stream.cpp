@@ -42,17 +42,14 @@ Code run(const Operation& operation) {
       std::memset(dst, static_cast<int>(operation.value), operation.width);
       return kSuccess;
     }
-    case Operation::Type::write32: {
-      char* dst = reach(operation.dst, sizeof(uint32_t));
+    case Operation::Type::write: {
+      char* dst = reach(operation.dst, operation.width);
       if (dst == nullptr) return kIllegalAddress;
-      __atomic_store_n(reinterpret_cast<uint32_t*>(dst), static_cast<uint32_t>(operation.value),
-                       __ATOMIC_RELEASE);
-      return kSuccess;
-    }
-    case Operation::Type::write64: {
-      char* dst = reach(operation.dst, sizeof(uint64_t));
-      if (dst == nullptr) return kIllegalAddress;
-      __atomic_store_n(reinterpret_cast<uint64_t*>(dst), operation.value, __ATOMIC_RELEASE);
+      if (operation.width == sizeof(uint64_t))
+        __atomic_store_n(reinterpret_cast<uint64_t*>(dst), operation.value, __ATOMIC_RELEASE);
+      else
+        __atomic_store_n(reinterpret_cast<uint32_t*>(dst), static_cast<uint32_t>(operation.value),
+                         __ATOMIC_RELEASE);
       return kSuccess;
     }
     case Operation::Type::record:
@@ -299,24 +296,23 @@ Code cuStreamWaitEvent(Stream handle, Event event_handle, unsigned) {
   return kSuccess;
 }
 
-Code cuStreamWriteValue32_v2(Stream handle, Address address, uint32_t value, unsigned) {
+static Code write_value(Stream handle, Address address, uint64_t value, size_t width) {
   EMUCUDA_STREAM(handle);
-  if (address % 4 != 0 || find_allocation(address) == nullptr) return kInvalidValue;
-  Operation operation{Operation::Type::write32};
+  if (address % width != 0 || find_allocation(address) == nullptr) return kInvalidValue;
+  Operation operation{Operation::Type::write};
   operation.dst = address;
   operation.value = value;
+  operation.width = width;
   enqueue(*stream, std::move(operation));
   return kSuccess;
 }
 
+Code cuStreamWriteValue32_v2(Stream handle, Address address, uint32_t value, unsigned) {
+  return write_value(handle, address, value, sizeof value);
+}
+
 Code cuStreamWriteValue64_v2(Stream handle, Address address, uint64_t value, unsigned) {
-  EMUCUDA_STREAM(handle);
-  if (address % 8 != 0 || find_allocation(address) == nullptr) return kInvalidValue;
-  Operation operation{Operation::Type::write64};
-  operation.dst = address;
-  operation.value = value;
-  enqueue(*stream, std::move(operation));
-  return kSuccess;
+  return write_value(handle, address, value, sizeof value);
 }
 
 Code cuEventCreate(Event* handle, unsigned) {

@@ -77,7 +77,7 @@ struct EventObject {
 };
 
 struct Operation {
-  enum class Type { copy, fill, write32, write64, record, wait, kernel } type;
+  enum class Type { copy, fill, write, record, wait, kernel } type;
   uintptr_t dst = 0, src = 0;
   size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
   uint64_t value = 0;
