@@ -122,7 +122,7 @@ const char* form_of(const Call& call, const gpu::Plan& plan) {
 
 /// Whether NVLink lies between the GPUs that are here; without any: as on the machines that the tables are
 /// of.
-bool linked() {
+bool look_for_links() {
   const auto here = device::devices(device::Initialise::yes);
   if (!here) return true;
   std::vector<int> devices;
@@ -132,7 +132,8 @@ bool linked() {
 
 void by_kernels(std::ostream& out, const Call& call, uint64_t largest) {
   const uint64_t pieces = gpu::wants_large_area(largest) ? gpu::large_area_data() : gpu::area_data();
-  const auto room = gpu::Room::of_area(static_cast<uint32_t>(call.size), linked(), pieces);
+  static const bool linked = look_for_links();
+  const auto room = gpu::Room::of_area(static_cast<uint32_t>(call.size), linked, pieces);
   const gpu::Plan plan = gpu::wants_direct(call, largest) ? gpu::direct_plan(call, largest, pieces)
                                                           : gpu::make_plan(call, largest, room);
   out << "\"way\": \"kernels\", \"form\": \"" << form_of(call, plan) << "\", \"wire\": \""

@@ -141,7 +141,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     transport::cuda_ipc::Mapping* mapping = nullptr;
     std::byte* theirs = nullptr;                       // in the mapping
     transport::shm::ReadyToReceive* target = nullptr;  // of a send; `receiver` is the send then
-    uint64_t word = 0, value = 0;                      // of a send aside: in the mapping, written behind it
+    bool aside = false;                                // of a send: not into the receive itself
   };
   struct DeviceCopy {  // a submission under way, and what it serves
     device::Ticket ticket;
@@ -405,6 +405,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] bool reserve_aside(const Transfer& t, Aside& aside);
   static void show_aside(const Aside& aside, transport::shm::ReadyToReceive& ready);
   [[nodiscard]] bool follow_aside(const Transfer& t, Aside& aside, uint64_t bytes);
+  void copy_aside(const Transfer& t, Aside& aside, uint64_t bytes);
+  [[nodiscard]] bool look_aside(Aside& aside);
   [[nodiscard]] bool move_aside(Transfer& t, Aside& aside, uint64_t state);
   static void release_aside(Aside& aside);
   void submit_aside(const Get& put, device::Lane lane);

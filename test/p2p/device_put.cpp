@@ -478,13 +478,9 @@ int main(int argc, char** argv) {
     several(word, said, false);
     truncation();
     fault(Kind::device);
-    const char* const least = std::getenv("WEFT_GPU_PUT_ASIDE_MIN");
-    if (cuda().emulated() && least != nullptr) {
-      aside(std::string(least) == "0");
-      fault(Kind::pool);  // after aside(), which has made the scratch
-    } else {
-      aside(false);
-    }
+    const bool always = std::getenv("TEST_ASIDE") != nullptr;
+    aside(always);
+    if (always) fault(Kind::pool);  // after aside(), which has made the scratch
     std::vector<MPI_Comm> comms(static_cast<size_t>(threads));
     for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     std::vector<std::thread> others;

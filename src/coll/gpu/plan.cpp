@@ -53,8 +53,7 @@ config::Size moved_max{
     "kernels move it; beyond, copy engines do"};
 config::Size pair_max{"coll.device_pair_max", 768 << 10, 0, size_t{1} << 40,
                       "device buffers: bytes of a block up to which kernels move it between two ranks, of "
-                      "which each has one for the "
-                      "other; beyond, it is a message"};
+                      "which each has one for the other; beyond, it is a message"};
 config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
                          "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
                          "many threads"};

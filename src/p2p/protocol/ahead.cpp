@@ -24,8 +24,6 @@ config::Size setting_ahead(
 
 log::SlowPath late{"gpu.pack_late", "the message is unpacked again, after about 0.1 ms"};
 
-constexpr size_t kReserve = ScratchPool::kReserve;
-
 /// Each chunk has flags of its own, so a message in several has more tiles.
 uint32_t tile_of(const Transfer& t, const ScratchPool::Area& area) {
   return device::relay_tile(std::min<uint64_t>(t.bytes, area.chunk));
@@ -42,15 +40,16 @@ Ahead ahead_of(const ReadyToSend& rts) {
 
 uint64_t ahead_limit() {
   const size_t chunks = ScratchPool::chunk_count();
-  if (!device::relays() || chunks <= kReserve) return 0;
-  return std::min<uint64_t>(setting_ahead, (chunks - kReserve) * ScratchPool::chunk_bytes());
+  if (!device::relays() || chunks <= ScratchPool::kReserve) return 0;
+  return std::min<uint64_t>(setting_ahead, (chunks - ScratchPool::kReserve) * ScratchPool::chunk_bytes());
 }
 
 // Sender: reserves room and tells where. The packing begins when the message is on its way.
 size_t Engine::append_ahead(Transfer& t, ReadyToSend& rts, std::byte* room) {
   ScratchPool::Area& area = *t.scratch->area;
   const size_t count = (t.bytes + area.chunk - 1) / area.chunk;
-  if (t.bytes > ahead_limit() || area.free < kReserve + count || !device::can_relay(t.memory)) return 0;
+  if (t.bytes > ahead_limit() || area.free < ScratchPool::kReserve + count || !device::can_relay(t.memory))
+    return 0;
   const auto taken = area.take(count);
   if (!taken) return 0;
   const uint32_t number = *taken;
@@ -69,10 +68,10 @@ void Engine::pack_ahead(Transfer& t) {
   const trace::Range range("p2p.pack_ahead");
   ScratchSend& scratch = *t.scratch;
   ScratchSend::Chunk& chunk = scratch.chunks.front();
-  const View to{scratch.area->at(chunk.number), nullptr, 0, scratch.area->memory};
   const Relay relay{Relay::Role::tells, tile_of(t, *scratch.area), scratch.area->flags(chunk.number),
                     scratch.epoch};
-  auto ticket = submit_relayed(to, view_of(t), t.bytes, relay, device::Lane::out);
+  auto ticket =
+      submit_relayed(view_of(*scratch.area, chunk.number), view_of(t), t.bytes, relay, device::Lane::out);
   if (ticket) {
     chunk.packed = std::move(*ticket);
     return;

@@ -53,70 +53,81 @@ void Engine::show_aside(const Aside& aside, ReadyToReceive& ready) {
 void Engine::submit_aside(const Get& put, device::Lane lane) {
   const trace::Range range("p2p.submit_aside");
   const Transfer& t = *put.receiver;
-  put.target->coming.store(t.expected, std::memory_order_release);
+  ReadyToReceive& ready = *put.target;
+  const void* const word = put.mapping->at(ready.flag.load(std::memory_order_relaxed));
+  ready.coming.store(t.expected, std::memory_order_release);
   shm_->ring(put.source);
-  auto ticket = device::copy_told_async(put.theirs, put.mapping->memory(), t.address, t.memory, t.expected,
-                                        lane, put.word, put.value);
+  auto ticket =
+      device::copy_told_async(put.theirs, put.mapping->memory(), t.address, t.memory, t.expected, lane,
+                              reinterpret_cast<uint64_t>(word), ready.epoch.load(std::memory_order_relaxed));
   if (!ticket) return finish_put(put, std::move(ticket).error());
   copies_.push_back({std::move(*ticket), put, {}});
 }
 
 // The receiver's part.
 
-/// By a kernel that waits for the data.
+/// Moved on by a kernel that waits for them.
 bool Engine::follow_aside(const Transfer& t, Aside& aside, uint64_t bytes) {
   if (following_ == kFollowing) return false;
   const trace::Range range("p2p.follow_aside");
-  const View from{aside.area->at(aside.number), nullptr, 0, aside.area->memory};
   const Relay relay{Relay::Role::awaits_all, device::relay_tile(bytes), aside.area->flags(aside.number),
                     aside.epoch};
-  auto ticket = submit_relayed(view_of(t), from, bytes, relay, device::Lane::in);
-  if (!ticket) {
-    aside.stage = Aside::Stage::late;
-    return false;
-  }
+  auto ticket =
+      submit_relayed(view_of(t), view_of(*aside.area, aside.number), bytes, relay, device::Lane::in);
+  aside.stage = ticket ? Aside::Stage::following : Aside::Stage::late;
+  if (!ticket) return false;
   aside.unpacked = std::move(*ticket);
-  aside.stage = Aside::Stage::following;
   ++following_;
   return true;
 }
 
-/// What there is to do for a receive whose sender writes aside; it is complete when both are done. False: for
-/// now nothing.
-bool Engine::move_aside(Transfer& t, Aside& aside, uint64_t state) {
-  using Stage = Aside::Stage;
-  const Phase phase = ReadyToReceive::phase_of(state);
-  const ReadyToReceive& ready = shm_->ready(instance.self, t.shown - 1u);
-  if (aside.stage == Stage::following || aside.stage == Stage::copying) {
-    auto ready_now = device::done(aside.unpacked);
-    if (ready_now && !*ready_now) return false;
-    const bool followed = aside.stage == Stage::following;
-    if (followed) --following_;
-    aside.stage = Stage::done;
-    if (!ready_now && followed && ready_now.error().code() == Errc::again) {
-      late.hit("the data did not come, or the GPU had no place for a kernel, within 0.1 ms");
-      aside.stage = Stage::late;
-    } else if (!ready_now) {
-      aside.outcome = std::move(ready_now).error();
-    }
-  }
-  if (aside.stage == Stage::open && phase == Phase::taken)
-    if (const uint64_t bytes = ready.coming.load(std::memory_order_acquire); bytes != 0)
-      return follow_aside(t, aside, bytes);
-  if (phase != Phase::written && phase != Phase::failed) return false;
-  if (aside.stage == Stage::done || phase == Phase::failed) {
-    finish_shown(t, state);
-    return true;
-  }
+/// Moved on when all are there.
+void Engine::copy_aside(const Transfer& t, Aside& aside, uint64_t bytes) {
   const trace::Range range("p2p.copy_aside");
-  const View from{aside.area->at(aside.number), nullptr, 0, aside.area->memory};
-  auto ticket =
-      submit_part(view_of(t), 0, from, ready.bytes.load(std::memory_order_relaxed), device::Lane::in);
-  aside.stage = ticket ? Stage::copying : Stage::done;
+  auto ticket = submit_part(view_of(t), 0, view_of(*aside.area, aside.number), bytes, device::Lane::in);
+  aside.stage = ticket ? Aside::Stage::copying : Aside::Stage::done;
   if (ticket)
     aside.unpacked = std::move(*ticket);
   else
     aside.outcome = std::move(ticket).error();
+}
+
+/// Looks at what moves them on. False: it is under way.
+bool Engine::look_aside(Aside& aside) {
+  using Stage = Aside::Stage;
+  const bool followed = aside.stage == Stage::following;
+  if (!followed && aside.stage != Stage::copying) return true;
+  auto ended = device::done(aside.unpacked);
+  if (ended && !*ended) return false;
+  if (followed) --following_;
+  aside.stage = Stage::done;
+  if (ended) return true;
+  if (followed && ended.error().code() == Errc::again) {
+    late.hit("the data did not come, or the GPU had no place for a kernel, within 0.1 ms");
+    aside.stage = Stage::late;
+  } else {
+    aside.outcome = std::move(ended).error();
+  }
+  return true;
+}
+
+/// What there is to do for a receive whose sender writes aside: it is complete when both are done. False: for
+/// now nothing.
+bool Engine::move_aside(Transfer& t, Aside& aside, uint64_t state) {
+  using Stage = Aside::Stage;
+  if (!look_aside(aside)) return false;
+  const Phase phase = ReadyToReceive::phase_of(state);
+  const ReadyToReceive& ready = shm_->ready(instance.self, t.shown - 1u);
+  if (phase == Phase::taken && aside.stage == Stage::open) {
+    const uint64_t bytes = ready.coming.load(std::memory_order_acquire);
+    return bytes != 0 && follow_aside(t, aside, bytes);
+  }
+  if (phase == Phase::failed || (phase == Phase::written && aside.stage == Stage::done)) {
+    finish_shown(t, state);
+    return true;
+  }
+  if (phase != Phase::written) return false;
+  copy_aside(t, aside, ready.bytes.load(std::memory_order_relaxed));
   return true;
 }
 

@@ -302,8 +302,7 @@ size_t Engine::joining(const Get* gets, size_t count) {
   const Get& lead = gets[0];
   uint64_t bytes = lead.receiver->expected;
   const auto joins = [&](const Get& get) {
-    return get.word == 0 && lead.word == 0 &&
-           get.mapping->memory().context == lead.mapping->memory().context &&
+    return !get.aside && !lead.aside && get.mapping->memory().context == lead.mapping->memory().context &&
            get.receiver->memory.kind == lead.receiver->memory.kind &&
            get.receiver->memory.context == lead.receiver->memory.context && get.receiver->contiguous &&
            lead.receiver->contiguous && bytes + get.receiver->expected <= kBatchBytes;
@@ -321,10 +320,10 @@ Lane Engine::next_lane(Lane first) {
 }
 
 void Engine::submit_get(const Get& get, Lane lane) {
+  if (get.aside) return submit_aside(get, lane);
   const trace::Range range("p2p.submit_get");
   const View theirs{get.theirs, nullptr, 0, get.mapping->memory()}, ours = view_of(*get.receiver);
   const bool out = get.target != nullptr;
-  if (get.word != 0) return submit_aside(get, lane);
   auto ticket = submit(out ? theirs : ours, out ? ours : theirs, get.receiver->expected, lane);
   if (!ticket) return finish_get(get, std::move(ticket).error());
   copies_.push_back({std::move(*ticket), get, {}});

@@ -106,6 +106,10 @@ Result<device::Ticket> submit_ranges(const View& to, uint64_t to_offset, const V
 
 View view_of(const Transfer& t) { return {t.data(), t.contiguous ? nullptr : t.type, t.count, t.memory}; }
 
+View view_of(const ScratchPool::Area& area, uint32_t chunk) {
+  return {area.at(chunk), nullptr, 0, area.memory};
+}
+
 Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes, device::Lane lane) {
   return submit_ranges(to, 0, from, 0, bytes, lane);
 }

@@ -6,6 +6,7 @@
 #include "datatype/datatype.hpp"
 #include "device/copy.hpp"
 #include "device/pack.hpp"
+#include "p2p/scratch.hpp"
 #include "p2p/transfer.hpp"
 
 namespace weft::p2p {
@@ -18,6 +19,8 @@ struct View {
   device::Memory memory;
 };
 [[nodiscard]] View view_of(const Transfer& t);
+/// From the start of a chunk of scratch on.
+[[nodiscard]] View view_of(const ScratchPool::Area& area, uint32_t chunk);
 
 /// The first `bytes` of both packed streams.
 [[nodiscard]] Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes,

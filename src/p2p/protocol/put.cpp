@@ -45,10 +45,8 @@ uint64_t envelope_of(const match::Key& key) {
   return static_cast<uint64_t>(static_cast<uint32_t>(key.source)) << 32 | static_cast<uint32_t>(key.tag);
 }
 
-/// The receive itself can be written to by others.
-bool mappable(const Transfer& t) {
-  return t.contiguous && t.memory.shareable() && t.memory.covers(t.address, t.bytes);
-}
+/// A contiguous receive that others can write into.
+bool mappable(const Transfer& t) { return t.memory.shareable() && t.memory.covers(t.address, t.bytes); }
 
 /// A send that is written to scratch of its receiver, where that is shown.
 bool goes_aside(const Transfer& t) {
@@ -78,8 +76,8 @@ bool may_put(uint64_t room) {
 /// GPU memory that others map, or would map scratch instead of; small enough a row, the first to match what
 /// its source sends next with its tag.
 bool Engine::may_show(const Transfer& t) const {
-  const bool room = mappable(t) ? may_put(t.bytes) : t.memory.on_device() && may_put_aside(t.bytes);
-  if (!t.contiguous || !room || row_.last >= Row::kLeast) return false;
+  if (!t.contiguous || row_.last >= Row::kLeast) return false;
+  if (mappable(t) ? !may_put(t.bytes) : !t.memory.on_device() || !may_put_aside(t.bytes)) return false;
   return t.key.source != match::kAny && t.key.tag != match::kAny && posted_.wildcards() == 0 &&
          posted_.first(t.key) == &t;
 }
@@ -281,11 +279,7 @@ bool Engine::put(Transfer& t, Peer& peer) {
   t.state = Transfer::State::matched;
   t.expected = t.bytes;
   ++put_counters_.puts;
-  puts_.push_back({&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &ready});
-  if (aside) {
-    puts_.back().word = reinterpret_cast<uint64_t>(mapping->at(ready.flag.load(std::memory_order_relaxed)));
-    puts_.back().value = ready.epoch.load(std::memory_order_relaxed);
-  }
+  puts_.push_back({&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &ready, aside});
   if (!holds_puts()) submit_puts();
   put_row_.at = monotonic_ns();
   return true;

@@ -118,8 +118,8 @@ bool Engine::stream_scratch(Transfer& t) {
     if (!taken) break;
     const uint32_t number = *taken;
     const size_t n = std::min<uint64_t>(scratch.area->chunk, t.bytes - scratch.next);
-    const View to{scratch.area->at(number), nullptr, 0, scratch.area->memory};
-    auto ticket = submit_part_out(to, view_of(t), scratch.next, n, lane_of(number, device::Lane::out));
+    auto ticket = submit_part_out(view_of(*scratch.area, number), view_of(t), scratch.next, n,
+                                  lane_of(number, device::Lane::out));
     if (!ticket) {
       scratch.area->give_back(number);
       return fail_scratch(t, std::move(ticket).error());
