@@ -356,7 +356,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   void follow_uploads(Transfer& t);
   [[nodiscard]] bool holds() const;
   void submit_gets();
-  [[nodiscard]] static size_t joining(const Get* gets, size_t count);
+  [[nodiscard]] uint64_t under_way() const;
+  [[nodiscard]] size_t joining(const Get* gets, size_t count) const;
   device::Lane next_lane(device::Lane first);
   void submit_get(const Get& get, device::Lane lane);
   void submit_batch(const Get* gets, size_t count, device::Lane lane);

@@ -29,7 +29,7 @@ log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 
 constexpr size_t kBatch = 64;                          // copies in one submission
-constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: completions come at least as often
+constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink, so that completions come often
 constexpr size_t kPolled = 4;                          // copies looked at in one round, oldest first
 constexpr uint32_t kSweepEvery = 512;  // device sends between two sweeps for freed allocations
 constexpr uint32_t kLooksPerClock = 64;
@@ -297,15 +297,26 @@ void Engine::submit_gets() {
   collecting_ = was_collecting;
 }
 
-/// How many of them, from the first on, go out together.
-size_t Engine::joining(const Get* gets, size_t count) {
+/// Bytes of the submissions under way.
+uint64_t Engine::under_way() const {
+  uint64_t bytes = 0;
+  for (const DeviceCopy& copy : copies_) {
+    bytes += copy.get.receiver->expected;
+    for (const Get& get : copy.more) bytes += get.receiver->expected;
+  }
+  return bytes;
+}
+
+/// How many of them, from the first on, go out together: kBatchBytes, or as much as is under way before them.
+size_t Engine::joining(const Get* gets, size_t count) const {
   const Get& lead = gets[0];
   uint64_t bytes = lead.receiver->expected;
   const auto joins = [&](const Get& get) {
     return !get.aside && !lead.aside && get.mapping->memory().context == lead.mapping->memory().context &&
            get.receiver->memory.kind == lead.receiver->memory.kind &&
            get.receiver->memory.context == lead.receiver->memory.context && get.receiver->contiguous &&
-           lead.receiver->contiguous && bytes + get.receiver->expected <= kBatchBytes;
+           lead.receiver->contiguous &&
+           (bytes + get.receiver->expected <= kBatchBytes || bytes + get.receiver->expected <= under_way());
   };
   size_t joined = 1;
   for (; joined < std::min(count, kBatch) && joins(gets[joined]); ++joined)
