@@ -52,7 +52,7 @@ class CollectivePort {
   [[nodiscard]] bool reaches(const Memory& memory) const;
 
  private:
-  [[nodiscard]] Status start(kernel::Collective& call, void* function, void* parameter, uint32_t blocks,
+  [[nodiscard]] Status start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
                              uint32_t threads);
   void swap(CollectivePort& other) noexcept {
     std::swap(state_, other.state_);

@@ -336,6 +336,7 @@ void Engine::receive_stored(Transfer& t, match::Entry& entry) {
   if (!device_side(t)) [[likely]]
     return receive_message(t, message);
   ++row_.now;
+  keep_awake();
   posting_ = true;
   receive_message(t, message);
   posting_ = false;

@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent})
-    for (const int count : {2, 20'000, 700'000}) refuse("cuLaunchKernel:1:2", count, form);
+    for (const int count : {2, 20'000, 700'000}) refuse("cuGraphLaunch:1:2", count, form);
   MPI_Finalize();
   return failures != 0;
 }

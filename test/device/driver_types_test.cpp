@@ -44,6 +44,15 @@ static_assert(kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 static_assert(kWriteValueDefault == CU_STREAM_WRITE_VALUE_DEFAULT);
 static_assert(kCaptureModeRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(sizeof(Graph) == sizeof(CUgraph) && sizeof(GraphNode) == sizeof(CUgraphNode));
+static_assert(sizeof(GraphExec) == sizeof(CUgraphExec));
+static_assert(sizeof(KernelNode) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+static_assert(offsetof(KernelNode, grid) == offsetof(CUDA_KERNEL_NODE_PARAMS, gridDimX));
+static_assert(offsetof(KernelNode, block) == offsetof(CUDA_KERNEL_NODE_PARAMS, blockDimX));
+static_assert(offsetof(KernelNode, parameters) == offsetof(CUDA_KERNEL_NODE_PARAMS, kernelParams));
+static_assert(offsetof(KernelNode, context) == offsetof(CUDA_KERNEL_NODE_PARAMS, ctx));
+static_assert(kNodePriority == CU_LAUNCH_ATTRIBUTE_PRIORITY);
+static_assert(sizeof(NodeAttribute) == sizeof(CUlaunchAttributeValue));
 static_assert(sizeof(UuidBytes) == sizeof(CUuuid) && sizeof(IpcMemHandle) == sizeof(CUipcMemHandle));
 static_assert(sizeof(Memcpy2D) == sizeof(CUDA_MEMCPY2D));
 #if CUDA_VERSION >= 12080

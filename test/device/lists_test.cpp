@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "../reference/draw.hpp"
 #include "cuda_test_support.hpp"
@@ -73,6 +74,22 @@ TEST_F(ListsTest, AWindowIsOneLaunch) {
   if (cuda().emulated() && !patient()) return;
   EXPECT_EQ(window.counters().launched, 19u);
   EXPECT_EQ(window.counters().taken_back, 0u);
+}
+
+// TEST_LAUNCHES: graphs, or calls where there are none.
+TEST_F(ListsTest, ALaunchIsAGraph) {
+  const char* const launches = std::getenv("TEST_LAUNCHES");
+  if (launches == nullptr) GTEST_SKIP() << "only the emulated driver counts calls";
+  Window window;
+  const auto graphs = cuda().calls("cuGraphLaunch"), calls = cuda().calls("cuLaunchKernel");
+  for (unsigned seed = 1; seed < 5; ++seed) {
+    window.start(seed);
+    window.finish();
+    window.check("a window");
+  }
+  const bool by_graphs = std::string(launches) == "graphs";
+  EXPECT_EQ(cuda().calls("cuGraphLaunch") - graphs, by_graphs ? 4u : 0u);
+  EXPECT_EQ(cuda().calls("cuLaunchKernel") - calls, by_graphs ? 0u : 4u);
 }
 
 TEST_F(ListsTest, MoreWindowsThanSlots) {

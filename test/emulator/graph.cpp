@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Graphs: what one captured stream was given, replayed in order. Events in a capture are refused.
+// Graphs: what one captured stream was given, or one kernel whose parameters are set for each launch,
+// replayed in order. Events in a capture are refused.
 #include <set>
 
 #include "world.hpp"
@@ -92,19 +93,67 @@ Code cuStreamEndCapture(Stream handle, Graph* graph) {
   return kSuccess;
 }
 
+Code cuGraphCreate(Graph* graph, unsigned) {
+  const auto lock = lock_world();
+  if (const Code code = ready(); code != kSuccess) return code;
+  *graph = copy_of({});
+  return kSuccess;
+}
+
+// Its parameters are set before each launch: what it is added with is not kept.
+Code cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode*, size_t dependencies,
+                             const KernelNode* parameters) {
+  const auto lock = lock_world();
+  Recording* recording = find(graph);
+  if (recording == nullptr || dependencies != 0 || parameters == nullptr || parameters->function == nullptr)
+    return kInvalidValue;
+  recording->push_back(Operation{Operation::Type::kernel});
+  *node = reinterpret_cast<GraphNode>(recording->size());
+  return kSuccess;
+}
+
+Code cuGraphKernelNodeSetAttribute(GraphNode, int attribute, const NodeAttribute*) {
+  return attribute == kNodePriority ? kSuccess : kInvalidValue;
+}
+
+Code cuGraphUpload(GraphExec executable, Stream handle) {
+  EMUCUDA_STREAM(handle);
+  return find(executable) != nullptr ? kSuccess : kInvalidValue;
+}
+
+Code cuGraphExecKernelNodeSetParams_v2(GraphExec executable, GraphNode node, const KernelNode* parameters) {
+  const auto lock = lock_world();
+  Recording* recording = find(executable);
+  const auto number = reinterpret_cast<size_t>(node);
+  if (recording == nullptr || number == 0 || number > recording->size()) return kInvalidValue;
+  return make_launch(*parameters, nullptr, (*recording)[number - 1]);
+}
+
+// The driver allocates for it now and then, and so waits for kernels like any allocation.
 Code cuGraphInstantiateWithFlags(GraphExec* executable, Graph graph, unsigned long long) {
   const auto lock = lock_world();
   const Recording* recording = find(graph);
   if (recording == nullptr) return kInvalidValue;
+  ContextObject* context = nullptr;
+  if (const Code code = current(&context); code != kSuccess) return code;
+  forbid_unsafe("cuGraphInstantiate outside relaxed capture mode");
+  wait_for_kernels(context->device);
   *executable = copy_of(*recording);
   return kSuccess;
 }
 
 Code cuGraphLaunch(GraphExec executable, Stream handle) {
   EMUCUDA_STREAM(handle);
-  const Recording* recording = find(executable);
+  Recording* recording = find(executable);
   if (recording == nullptr) return kInvalidValue;
-  for (const Operation& operation : *recording) enqueue(*stream, operation.again());
+  for (Operation& operation : *recording) {
+    Operation again = operation.again();
+    if (operation.type == Operation::Type::kernel && again.kernel == nullptr) {
+      if (operation.kernel == nullptr) return kInvalidValue;
+      again.kernel = std::move(operation.kernel);  // once for each time that its parameters are set
+    }
+    enqueue(*stream, std::move(again));
+  }
   return stream->context->sticky;
 }
 

@@ -129,6 +129,24 @@ void Patience::wait() {
   if (released_ != nullptr) released_->lock();
 }
 
+Code make_launch(const KernelNode& node, const ContextObject* context, Operation& operation) {
+  FunctionObject* function = find_function(node.function);
+  if (function == nullptr || (context != nullptr && function->module->context != context))
+    return kInvalidHandle;
+  if (node.parameters == nullptr || node.extra != nullptr) return kInvalidValue;
+  if (!fits(node.grid[0], node.grid[1], node.grid[2], 1u << 31) ||
+      !fits(node.block[0], node.block[1], node.block[2], 1024))
+    return kLaunchTooBig;
+  ContextObject& own = *function->module->context;
+  if (!function->loaded) {  // modules load lazily
+    forbid_unsafe("the first launch of a kernel outside relaxed capture mode");
+    wait_for_kernels(own.device);
+    function->loaded = true;
+  }
+  operation.kernel = function->entry->create(own, node.parameters);
+  return kSuccess;
+}
+
 extern "C" {
 
 // The emulated GPU runs host functions: every image has them all.
@@ -199,17 +217,10 @@ Code cuLaunchKernel(Function handle, unsigned grid_x, unsigned grid_y, unsigned 
   const auto lock = lock_world();
   StreamObject* stream = nullptr;
   if (const Code code = stream_of(stream_handle, &stream); code != kSuccess) return code;
-  FunctionObject* function = find_function(handle);
-  if (function == nullptr || function->module->context != stream->context) return kInvalidHandle;
-  if (parameters == nullptr || extra != nullptr) return kInvalidValue;
-  if (!fits(grid_x, grid_y, grid_z, 1u << 31) || !fits(block_x, block_y, block_z, 1024)) return kLaunchTooBig;
-  if (!function->loaded) {  // modules load lazily
-    forbid_unsafe("the first launch of a kernel outside relaxed capture mode");
-    wait_for_kernels(stream->context->device);
-    function->loaded = true;
-  }
+  const KernelNode node{
+      handle, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, 0, parameters, extra, nullptr, nullptr};
   Operation operation{Operation::Type::kernel};
-  operation.kernel = function->entry->create(*stream->context, parameters);
+  if (const Code code = make_launch(node, stream->context, operation); code != kSuccess) return code;
   enqueue(*stream, std::move(operation));
   return stream->context->sticky;
 }

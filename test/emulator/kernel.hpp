@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/cuda/driver_types.hpp"
+
 namespace emucuda {
 
 struct ContextObject;
+struct Operation;
 
 class Kernel {
  public:
@@ -42,6 +45,11 @@ std::unique_ptr<Kernel> create_stream_blocks(ContextObject& context, void** para
 std::unique_ptr<Kernel> create_call(ContextObject& context, uint64_t homes, const uint32_t* words);
 std::unique_ptr<Kernel> create_collective_blocks(ContextObject& context, void** parameters);
 std::unique_ptr<Kernel> create_collective_direct(ContextObject& context, void** parameters);
+
+/// What a launch puts into a stream of the kernel's context, which is `context` unless that is null. The
+/// kernel is loaded now if it has not been.
+[[nodiscard]] weft::device::cuda::Code make_launch(const weft::device::cuda::KernelNode& node,
+                                                   const ContextObject* context, Operation& operation);
 
 /// By EMUCUDA_COPIER_EXITS: whether a kernel that may leave does so now.
 [[nodiscard]] bool leaves_at_random();

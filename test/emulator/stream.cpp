@@ -250,6 +250,12 @@ extern "C" {
 Code cuStreamCreate(Stream* handle, unsigned flags) { return create_stream(handle, flags); }
 Code cuStreamCreateWithPriority(Stream* handle, unsigned flags, int) { return create_stream(handle, flags); }
 
+Code cuStreamGetPriority(Stream handle, int* priority) {
+  EMUCUDA_STREAM(handle);
+  *priority = 0;
+  return kSuccess;
+}
+
 Code cuStreamDestroy_v2(Stream handle) {
   EMUCUDA_STREAM(handle);
   drain(*stream);

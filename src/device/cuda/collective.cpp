@@ -12,6 +12,8 @@ namespace weft::device {
 namespace cuda {
 namespace {
 
+constexpr size_t kShapes = 3;  // of a kernel's launches, in use at a time
+
 Error no_port(const std::string& reason) {
   return Error(Errc::unsupported, "collectives cannot run as GPU kernels (" + reason + ")");
 }
@@ -20,10 +22,10 @@ Error no_port(const std::string& reason) {
 
 Status Ports::load() {
   Code code = load_module(Source::collective, module_);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_packets", by_packets_);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_lines", by_lines_);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", by_blocks_);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_direct", by_direct_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_packets", kernels_[packets]);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_lines", kernels_[lines]);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", kernels_[blocks]);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_direct", kernels_[direct]);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
   if (code == kSuccess) code = find_function(module_, "weft_collective_stream_blocks", stream_by_blocks_);
   if (code == kSuccess) return {};
@@ -53,6 +55,9 @@ Status Ports::make() {
     return failure(code, "cuMemcpyAsync", "GPU memory for collectives cannot be cleared");
   }
   stream_ = stream;
+  for (size_t i = 0; i < kKernels; ++i)
+    launchers_[i].open(kernels_[i], i == direct ? sizeof(kernel::Direct) : sizeof(kernel::Collective),
+                       kShapes, stream);
   homes_ = reinterpret_cast<kernel::Collective*>(static_cast<std::byte*>(page) + kHomes);
   homes_address_.store(status_address_ + kHomes, std::memory_order_release);
   return {};
@@ -90,8 +95,14 @@ void Ports::give(uint32_t number) {
   taken_[number] = false;
 }
 
+Code Ports::launch(Kernel kernel, unsigned blocks, unsigned threads, void* parameter) {
+  const std::lock_guard lock(mutex_);
+  return launchers_[kernel].launch(stream_, blocks, threads, parameter);
+}
+
 void Ports::close() {
   homes_address_.store(0, std::memory_order_release);
+  for (Launcher& launcher : launchers_) launcher.close();
   if (stream_ != nullptr) driver().stream_destroy(stream_);
   if (module_ != nullptr) driver().module_unload(module_);
   if (places_ != 0) driver().mem_free(places_);
@@ -170,18 +181,18 @@ void CollectivePort::wake_copier() {
 }
 
 Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads) {
-  const cuda::Ports& ports = as_state(state_).ports;
-  const cuda::Function function = wire == Wire::packets ? ports.by_packets()
-                                  : wire == Wire::lines ? ports.by_lines()
-                                                        : ports.by_blocks();
-  return start(call, function, &call, blocks, threads);
+  using cuda::Ports;
+  const auto kernel = wire == Wire::packets ? Ports::packets
+                      : wire == Wire::lines ? Ports::lines
+                                            : Ports::blocks;
+  return start(call, kernel, &call, blocks, threads);
 }
 
 Status CollectivePort::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {
-  return start(call.call, as_state(state_).ports.by_direct(), &call, blocks, threads);
+  return start(call.call, cuda::Ports::direct, &call, blocks, threads);
 }
 
-Status CollectivePort::start(kernel::Collective& call, void* function, void* parameter, uint32_t blocks,
+Status CollectivePort::start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
                              uint32_t threads) {
   cuda::State& state = as_state(state_);
   call.places = state.ports.places(number_);
@@ -194,10 +205,10 @@ Status CollectivePort::start(kernel::Collective& call, void* function, void* par
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
   const cuda::RelaxedCapture relaxed;
-  void* parameters[] = {parameter};
-  WEFT_CUDA_TRY(launch_kernel, "a collective cannot be started on the GPU",
-                static_cast<cuda::Function>(function), blocks, 1, 1, threads, 1, 1, 0, state.ports.stream(),
-                parameters, nullptr);
+  const cuda::Code code =
+      state.ports.launch(static_cast<cuda::Ports::Kernel>(kernel), blocks, threads, parameter);
+  if (code != cuda::kSuccess)
+    return cuda::failure(code, "a launch", "a collective cannot be started on the GPU");
   return {};
 }
 

@@ -8,6 +8,8 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/current.hpp"
+#include "device/kernel/pack.hpp"
+#include "device/kernel/reduce.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -69,6 +71,11 @@ Status fill(State& state) {
   state.copier.open(state);
   if (driver().stream_create_with_priority(&state.cancels, kStreamNonBlocking, kHighestPriority) != kSuccess)
     state.cancels = nullptr;  // then there are no lists and packs, by name
+  for (LaneStream& lane : state.lanes) {
+    lane.pack.open(state.data.pack, sizeof(kernel::Pack), 1, state.cancels);
+    lane.pack_flat.open(state.data.pack_flat, sizeof(kernel::Pack), 1, state.cancels);
+    lane.reduce.open(state.data.reduce, sizeof(kernel::Reduce), 1, state.cancels);
+  }
   state.lists.open(state);
   state.packs.open(state);
   return {};
@@ -108,6 +115,7 @@ void destroy(State& state) {
   state.ports.close();
   for (LaneStream& lane : state.lanes) {
     const std::lock_guard lock(lane.mutex);
+    for (Launcher* launcher : {&lane.pack, &lane.pack_flat, &lane.reduce}) launcher->close();
     if (lane.stream != nullptr) note(driver().stream_destroy(lane.stream));
     lane.stream = nullptr;
     lane.flag = nullptr;

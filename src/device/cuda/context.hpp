@@ -14,6 +14,7 @@
 #include "device/cuda/data_kernels.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/kernels.hpp"
+#include "device/cuda/launcher.hpp"
 #include "device/cuda/lists.hpp"
 #include "device/cuda/packs.hpp"
 #include "device/cuda/ports.hpp"
@@ -38,6 +39,7 @@ struct LaneStream {
   uint32_t* flag = nullptr;            // in the state's pinned page, written by the stream
   Address flag_address = 0;
   std::atomic<Code> fault{kSuccess};  // sticky: the stream failed
+  Launcher pack, pack_flat, reduce;   // of the data kernels; under the mutex
 };
 
 /// All of Weft's objects in one context. Never freed: tickets may point into it after close().

@@ -22,7 +22,7 @@ config::Size setting_max("gpu.copier_max", size_t{256} << 10, 0, size_t{1} << 20
                          "Largest GPU copy in bytes that the copier takes");
 config::Size setting_list("gpu.copier_list", size_t{32} << 10, 0, size_t{1} << 30,
                           "Most bytes of a list of GPU copies that the copier takes");
-config::Size setting_linger("gpu.copier_linger", 13'500, 1'000, 1'000'000,
+config::Size setting_linger("gpu.copier_linger", 13'000, 1'000, 1'000'000,
                             "Nanoseconds without work after which the copier leaves, at most");
 config::Size setting_life("gpu.copier_life", 1'000'000, 10'000, 10'000'000,
                           "Nanoseconds after which the copier leaves in any case");
@@ -51,6 +51,7 @@ constexpr uint64_t kLongestBackOff = 128'000'000;
 constexpr uint64_t kEndTime = 100'000'000;       // ns that close() waits for a life's end
 constexpr size_t kAlone = size_t{8} << 10;       // bytes that one block copies as fast as several
 constexpr size_t kListAlone = size_t{32} << 10;  // the same for a list, a warp an item
+constexpr size_t kShapes = 3;                    // of its launches: one block, eight, more
 constexpr unsigned kSmallThreads = 128;          // of a life that serves what one block does best
 
 bool wanted() {
@@ -98,6 +99,7 @@ void Copier::open(State& state) {
     no_copier.hit("its memory cannot be allocated (" + describe(code) + ")");
     return close();
   }
+  launcher_.open(state.kernels.copier, sizeof(Copier), kShapes, stream_);
   ring_address_ = address;
   status_address_ = address + kRing;
   status_ = reinterpret_cast<uint64_t*>(static_cast<char*>(page) + kRing);
@@ -119,6 +121,7 @@ void Copier::close() {
       ::sched_yield();
   }
   state_ = nullptr;
+  launcher_.close();
   if (stream_ != nullptr) driver().stream_destroy(stream_);
   if (memory_ != 0) driver().mem_free(memory_);
   if (ring_ != nullptr) driver().mem_free_host(ring_);
@@ -195,13 +198,13 @@ void Copier::fed(uint64_t time) {
   next_keep_.store(keep_at_, std::memory_order_relaxed);
 }
 
-void Copier::keep() {
+void Copier::keep(uint64_t busy) {
   if (!setting_keep.is("on")) return;
   const std::lock_guard lock(mutex_);
   const uint64_t time = monotonic_ns();
   if (state_ == nullptr || !takes_commands())
     return next_keep_.store(time + kAsleep, std::memory_order_relaxed);
-  if (time < keep_at_) return;
+  if (time + busy < keep_at_) return;
   Slot* const slot = next_slot();
   if (slot == nullptr) return;
   fed(time);
@@ -333,11 +336,9 @@ void Copier::start() {
       static_cast<uint32_t>(std::min<uint64_t>(setting_linger, std::max<uint64_t>(5'000, 3 * gap_ / 2)));
   arguments.linger = linger_;
   arguments.life = static_cast<uint32_t>(setting_life);
-  void* parameters[] = {&arguments};
   const RelaxedCapture relaxed;
-  const Code code = driver().launch_kernel(state_->kernels.copier, life_blocks_, 1, 1,
-                                           life_blocks_ == 1 ? kSmallThreads : kernel::Copier::kThreads, 1, 1,
-                                           0, stream_, parameters, nullptr);
+  const Code code = launcher_.launch(
+      stream_, life_blocks_, life_blocks_ == 1 ? kSmallThreads : kernel::Copier::kThreads, &arguments);
   if (code != kSuccess) {
     no_copier.hit("it cannot be launched (" + describe(code) + ")");
     asleep_until_ = last_ + kLongestBackOff;

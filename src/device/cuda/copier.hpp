@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/launcher.hpp"
 #include "device/cuda/outcome.hpp"
 #include "device/kernel/copy.hpp"
 
@@ -40,8 +41,9 @@ class Copier {
   void want(uint32_t blocks);
   /// It takes calls now, with all its blocks.
   [[nodiscard]] bool awake();
-  /// While this process waits in MPI: a life that would soon leave for want of work stays.
-  void keep();
+  /// While this process is in MPI: a life that would leave for want of work soon, or before `busy` ns are
+  /// over, stays.
+  void keep(uint64_t busy = 0);
   /// ns of the monotonic clock: before that no copier of this process needs keep().
   [[nodiscard]] static uint64_t next_keep() { return next_keep_.load(std::memory_order_relaxed); }
   /// To be called after a copy engine or a kernel got what was refused: starts a life when copies come close
@@ -85,6 +87,7 @@ class Copier {
   std::mutex mutex_;  // for what follows, but generation_
   State* state_ = nullptr;
   Stream stream_ = nullptr;
+  Launcher launcher_;
   kernel::Command* ring_ = nullptr;
   uint64_t* status_ = nullptr;
   Address ring_address_ = 0, status_address_ = 0, items_address_ = 0, memory_ = 0;

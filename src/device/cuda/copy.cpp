@@ -415,7 +415,8 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
 
 Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& src, Lane lane,
                                  const char* call, Issue issue) {
-  return submit(state, dst, src, lane, call, issue);
+  return submit(state, dst, src, lane, call,
+                [&](Stream) { return issue(state.lanes[static_cast<size_t>(lane)]); });
 }
 
 Ticket cuda::pack_ticket(State& state, uint32_t id) {

@@ -66,22 +66,33 @@ namespace weft::device::cuda {
 
 /// Functions that older drivers lack, null then, with the CUDA version that brought their form; the last one
 /// is of the emulated driver only, which has Weft's kernels and takes this as their image.
-#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                                                                   \
-  F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*))                                        \
-  F(func_load, cuFuncLoad, 12040, (Function))                                                             \
-  F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                                                        \
-    (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream))            \
-  F(mem_address_reserve, cuMemAddressReserve, 11030,                                                      \
-    (Address*, size_t, size_t, Address, unsigned long long))                                              \
-  F(mem_address_free, cuMemAddressFree, 11030, (Address, size_t))                                         \
-  F(mem_map, cuMemMap, 11030, (Address, size_t, size_t, MemoryHandle, unsigned long long))                \
-  F(mem_unmap, cuMemUnmap, 11030, (Address, size_t))                                                      \
-  F(mem_release, cuMemRelease, 11030, (MemoryHandle))                                                     \
-  F(mem_set_access, cuMemSetAccess, 11030, (Address, size_t, const MemoryAccess*, size_t))                \
-  F(mem_retain_handle, cuMemRetainAllocationHandle, 11030, (MemoryHandle*, void*))                        \
-  F(mem_get_properties, cuMemGetAllocationPropertiesFromHandle, 11030, (MemoryProperties*, MemoryHandle)) \
-  F(mem_export, cuMemExportToShareableHandle, 11030, (void*, MemoryHandle, int, unsigned long long))      \
-  F(mem_import, cuMemImportFromShareableHandle, 11030, (MemoryHandle*, void*, int))                       \
+#define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                                                                     \
+  F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*))                                          \
+  F(func_load, cuFuncLoad, 12040, (Function))                                                               \
+  F(memcpy_batch_async, cuMemcpyBatchAsync, 12080,                                                          \
+    (Address*, Address*, size_t*, size_t, BatchAttributes*, size_t*, size_t, size_t*, Stream))              \
+  F(graph_create, cuGraphCreate, 12000, (Graph*, unsigned))                                                 \
+  F(graph_add_kernel_node, cuGraphAddKernelNode, 12000,                                                     \
+    (GraphNode*, Graph, const GraphNode*, size_t, const KernelNode*))                                       \
+  F(graph_set_attribute, cuGraphKernelNodeSetAttribute, 12000, (GraphNode, int, const NodeAttribute*))      \
+  F(graph_instantiate, cuGraphInstantiateWithFlags, 12000, (GraphExec*, Graph, unsigned long long))         \
+  F(graph_upload, cuGraphUpload, 12000, (GraphExec, Stream))                                                \
+  F(graph_set_parameters, cuGraphExecKernelNodeSetParams, 12000, (GraphExec, GraphNode, const KernelNode*)) \
+  F(graph_launch, cuGraphLaunch, 12000, (GraphExec, Stream))                                                \
+  F(graph_exec_destroy, cuGraphExecDestroy, 12000, (GraphExec))                                             \
+  F(graph_destroy, cuGraphDestroy, 12000, (Graph))                                                          \
+  F(stream_get_priority, cuStreamGetPriority, 12000, (Stream, int*))                                        \
+  F(mem_address_reserve, cuMemAddressReserve, 11030,                                                        \
+    (Address*, size_t, size_t, Address, unsigned long long))                                                \
+  F(mem_address_free, cuMemAddressFree, 11030, (Address, size_t))                                           \
+  F(mem_map, cuMemMap, 11030, (Address, size_t, size_t, MemoryHandle, unsigned long long))                  \
+  F(mem_unmap, cuMemUnmap, 11030, (Address, size_t))                                                        \
+  F(mem_release, cuMemRelease, 11030, (MemoryHandle))                                                       \
+  F(mem_set_access, cuMemSetAccess, 11030, (Address, size_t, const MemoryAccess*, size_t))                  \
+  F(mem_retain_handle, cuMemRetainAllocationHandle, 11030, (MemoryHandle*, void*))                          \
+  F(mem_get_properties, cuMemGetAllocationPropertiesFromHandle, 11030, (MemoryProperties*, MemoryHandle))   \
+  F(mem_export, cuMemExportToShareableHandle, 11030, (void*, MemoryHandle, int, unsigned long long))        \
+  F(mem_import, cuMemImportFromShareableHandle, 11030, (MemoryHandle*, void*, int))                         \
   F(kernel_image, emucudaKernelImage, 11030, (const void**))
 
 struct Driver {

@@ -14,6 +14,9 @@ using Stream = void*;
 using Event = void*;
 using Module = void*;
 using Function = void*;
+using Graph = void*;
+using GraphNode = void*;
+using GraphExec = void*;
 using Address = unsigned long long;  ///< CUdeviceptr
 
 inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
@@ -48,6 +51,21 @@ struct BatchAttributes {                      ///< CUmemcpyAttributes
     int type, id;
   } source_hint, destination_hint;
   unsigned flags;
+};
+
+struct KernelNode {  ///< CUDA_KERNEL_NODE_PARAMS_v2
+  Function function;
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;
+  Context context;
+};
+inline constexpr int kNodePriority = 8;  ///< CU_LAUNCH_ATTRIBUTE_PRIORITY
+union NodeAttribute {                    ///< CUlaunchAttributeValue
+  char bytes[64];
+  int priority;
 };
 
 struct UuidBytes {  ///< CUuuid

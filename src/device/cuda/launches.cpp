@@ -19,26 +19,27 @@ constexpr uint64_t kEndTime = 100'000'000;  // ns that close() waits for launche
 
 }  // namespace
 
-Code Launches::open(Context context, size_t slots, Stream cancels) {
+Code Launches::open(Context context, size_t slots, std::span<const Function> kernels, size_t bytes,
+                    Stream cancels) {
   if (cancels == nullptr) return kInvalidHandle;
   context_ = context;
   cancels_ = cancels;
-  slots_.resize(slots);
-  const Code code = allocate();
+  slots_ = std::vector<Slot>(slots);
+  const Code code = allocate(kernels, bytes);
   open_ = code == kSuccess;
   if (!open_) close();
   return code;
 }
 
 /// Everything is zero before the first launch: the pinned page is, and a stream of each slot copies from it.
-Code Launches::allocate() {
+Code Launches::allocate(std::span<const Function> kernels, size_t bytes) {
   void* page = nullptr;
   Address from = 0;
-  const size_t bytes = slots_.size() * sizeof(Launch::Line);
-  Code code = driver().mem_host_alloc(&page, bytes, kHostAllocPortable | kHostAllocDeviceMap);
+  const size_t room = slots_.size() * sizeof(Launch::Line);
+  Code code = driver().mem_host_alloc(&page, room, kHostAllocPortable | kHostAllocDeviceMap);
   if (code == kSuccess) {
     lines_ = static_cast<char*>(page);
-    std::memset(lines_, 0, bytes);
+    std::memset(lines_, 0, room);
     code = driver().mem_host_get_device_pointer(&from, page, 0);
   }
   if (code == kSuccess) code = driver().mem_alloc(&memory_, slots_.size() * sizeof(Launch::Memory));
@@ -50,6 +51,8 @@ Code Launches::allocate() {
     code = driver().stream_create_with_priority(&slot.stream, kStreamNonBlocking, kHighestPriority);
     if (code == kSuccess)
       code = driver().memcpy_async(slot.memory, slot.line_address, sizeof(Launch::Memory), slot.stream);
+    for (size_t k = 0; k < kernels.size() && code == kSuccess; ++k)
+      slot.launchers[k].open(kernels[k], bytes, 1, slot.stream);
   }
   return code;
 }
@@ -63,6 +66,7 @@ void Launches::close() {
   }
   open_ = false;
   for (Slot& slot : slots_) {
+    for (Launcher& launcher : slot.launchers) launcher.close();
     if (slot.stream != nullptr) driver().stream_destroy(slot.stream);
     slot.stream = nullptr;
     slot.line = nullptr;
@@ -98,18 +102,16 @@ Launches::Slot* Launches::free_slot() {
   return found;
 }
 
-Code Launches::start(Slot& slot, Function function, unsigned blocks, unsigned threads, Launch& launch) {
+Code Launches::start(Slot& slot, size_t kernel, unsigned blocks, unsigned threads, Launch& parameter) {
   // Successive numbers differ in their lowest bit; 0 is left out together with 1.
   const uint32_t before = slot.number;
   slot.number = before + 1 == (1u << 30) ? 2 : before + 1;
-  launch.line = slot.line_address;
-  launch.memory = slot.memory;
-  launch.number = slot.number;
-  void* parameters[] = {&launch};
+  parameter.line = slot.line_address;
+  parameter.memory = slot.memory;
+  parameter.number = slot.number;
   const CurrentContext current(context_);
   const RelaxedCapture relaxed;
-  const Code code =
-      driver().launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, slot.stream, parameters, nullptr);
+  const Code code = slot.launchers[kernel].launch(slot.stream, blocks, threads, &parameter);
   if (code != kSuccess) {
     slot.number = before;
     return code;

@@ -2,10 +2,13 @@
 // Host side of launches that are taken back when the GPU gives them no place in time (kernel/launch.hpp).
 // Each slot has a stream of its own, so that nothing else waits behind a launch. Threading: the owner's lock.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/cuda/driver.hpp"
+#include "device/cuda/launcher.hpp"
 #include "device/cuda/outcome.hpp"
 #include "device/kernel/launch.hpp"
 
@@ -13,8 +16,10 @@ namespace weft::device::cuda {
 
 class Launches {
  public:
+  static constexpr size_t kKernels = 2;
   struct Slot {
     Stream stream = nullptr;
+    std::array<Launcher, kKernels> launchers;  ///< one a kernel
     kernel::Launch::Line* line = nullptr;
     Address line_address = 0, memory = 0;
     uint32_t number = 0;  ///< of the launch under way, or the last one
@@ -24,9 +29,11 @@ class Launches {
     bool kept = false;        ///< by the owner: not to be used again yet
   };
 
-  /// Allocates what so many launches at a time need in the current context. `cancels`: the stream of the
-  /// copies that take back, in which nothing waits for a place.
-  [[nodiscard]] Code open(Context context, size_t slots, Stream cancels);
+  /// Allocates what so many launches at a time of these kernels, up to kKernels, need in the current context.
+  /// `bytes`: of their parameter. `cancels`: the stream of the copies that take back, in which nothing waits
+  /// for a place.
+  [[nodiscard]] Code open(Context context, size_t slots, std::span<const Function> kernels, size_t bytes,
+                          Stream cancels);
   /// Waits a while for launches under way and frees everything. The context is current.
   void close();
   [[nodiscard]] bool is_open() const { return open_; }
@@ -36,9 +43,10 @@ class Launches {
   [[nodiscard]] Slot* free_slot();
   /// A launch that was taken back still waits for its place.
   [[nodiscard]] bool stuck() const;
-  /// Launches; `parameters` is all of the kernel's parameter, and gets its Launch filled in but for `chunks`.
-  [[nodiscard]] Code start(Slot& slot, Function function, unsigned blocks, unsigned threads,
-                           kernel::Launch& parameters);
+  /// Launches one of the kernels; `parameter` is all of its parameter, and gets its Launch filled in but for
+  /// `chunks`.
+  [[nodiscard]] Code start(Slot& slot, size_t kernel, unsigned blocks, unsigned threads,
+                           kernel::Launch& parameter);
   /// Where the slot's launch stands; begins to take it back when it has waited for so many ns.
   [[nodiscard]] Outcome look(Slot& slot, uint64_t patience);
   /// What the slot's stream reports beyond "busy": kSuccess, or the fault.
@@ -50,7 +58,7 @@ class Launches {
   [[nodiscard]] size_t size() const { return slots_.size(); }
 
  private:
-  [[nodiscard]] Code allocate();
+  [[nodiscard]] Code allocate(std::span<const Function> kernels, size_t bytes);
   [[nodiscard]] static bool has_left(const Slot& slot);
   [[nodiscard]] static bool over(const Slot& slot);
   void ask(Slot& slot);

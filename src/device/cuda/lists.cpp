@@ -26,6 +26,7 @@ config::Size setting_patience(
 log::SlowPath no_lists{"gpu.no_lists", "windows of small GPU messages are up to 3 times slower"};
 log::SlowPath starved{"gpu.list_starved", "copy engines did what a kernel would have done quicker"};
 
+constexpr uint64_t kLaunchTime = 5'000;  // ns; nobody looks after the copier meanwhile
 constexpr size_t kLeastChunk = size_t{8} << 10, kMostChunk = size_t{32} << 10;  // bytes
 
 config::Size setting_beside("gpu.list_beside", size_t{2} << 20, 0, size_t{1} << 30,
@@ -43,7 +44,9 @@ uint32_t chunk_for(uint64_t bytes) {
 
 void Lists::open(State& state) {
   if (setting_max == 0 || state.kernels.copy_list == nullptr || !launches_return()) return;
-  if (const Code code = launches_.open(state.context, kSlots, state.cancels); code != kSuccess)
+  if (const Code code = launches_.open(state.context, kSlots, {&state.kernels.copy_list, 1},
+                                       sizeof(kernel::List), state.cancels);
+      code != kSuccess)
     return no_lists.hit("their memory cannot be allocated (" + describe(code) + ")");
   state_ = &state;
 }
@@ -77,7 +80,8 @@ uint32_t Lists::launch(std::span<const kernel::Item> items) {
   list.count = static_cast<uint32_t>(items.size());
   std::copy(items.begin(), items.end(), list.items);
   const auto blocks = static_cast<unsigned>(std::min<uint64_t>(chunks, setting_blocks));
-  const Code code = launches_.start(*slot, state_->kernels.copy_list, blocks, kernel::List::kThreads, list);
+  state_->copier.keep(kLaunchTime);
+  const Code code = launches_.start(*slot, 0, blocks, kernel::List::kThreads, list);
   if (code != kSuccess) {
     no_lists.hit("the kernel cannot be launched (" + describe(code) + ")");
     return 0;

@@ -97,15 +97,13 @@ bool make_layout(const Shape& shape, uint64_t offset, uint32_t word, Layout& lay
   return true;
 }
 
-cuda::Code launch(const cuda::State& state, Pack& pack, cuda::Stream stream) {
+cuda::Code launch(cuda::LaneStream& lane, Pack& pack) {
   const uint32_t threads = pack.words <= kFew ? 64 : Pack::kThreads;
   const uint64_t words = uint64_t{threads} * Pack::kBatch;  // of a block
   const auto blocks =
       static_cast<unsigned>(std::clamp<uint64_t>((pack.words + words - 1) / words, 1, Pack::kBlocks));
-  void* parameters[] = {&pack};
-  const cuda::Function function =
-      is_flat(pack.dst) && is_flat(pack.src) ? state.data.pack_flat : state.data.pack;
-  return cuda::driver().launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  cuda::Launcher& launcher = is_flat(pack.dst) && is_flat(pack.src) ? lane.pack_flat : lane.pack;
+  return launcher.launch(lane.stream, blocks, threads, &pack);
 }
 
 uint64_t runs_of(const Shape& shape, uint64_t bytes) {
@@ -235,13 +233,13 @@ Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shap
   pack.size = word;
   if (!make_layout(dst, dst.offset, word, pack.dst) || !make_layout(src, src.offset, word, pack.src))
     return too_large();
-  auto issue = [&](cuda::Stream stream) {
+  auto issue = [&](cuda::LaneStream& there) {
     const cuda::RelaxedCapture relaxed;  // a first launch may load
     for (uint64_t moved = 0; moved < bytes;) {
       make_layout(dst, dst.offset + moved, word, pack.dst);
       make_layout(src, src.offset + moved, word, pack.src);
       pack.words = static_cast<uint32_t>(std::min((bytes - moved) / word, kMostWords));
-      if (const cuda::Code code = launch(**state, pack, stream); code != cuda::kSuccess) return code;
+      if (const cuda::Code code = launch(there, pack); code != cuda::kSuccess) return code;
       moved += uint64_t{pack.words} * word;
     }
     return cuda::kSuccess;

@@ -21,7 +21,10 @@ constexpr unsigned kAwaitingBlocks =
 
 void Packs::open(State& state) {
   if (state.data.pack_tiles == nullptr || !launches_return()) return;
-  if (const Code code = launches_.open(state.context, kSlots, state.cancels); code != kSuccess)
+  const Function kernels[] = {state.data.pack_tiles, state.data.pack_tiles_flat};
+  if (const Code code =
+          launches_.open(state.context, kSlots, kernels, sizeof(kernel::PackTiles), state.cancels);
+      code != kSuccess)
     return no_slots.hit("their memory cannot be allocated (" + describe(code) + ")");
   void* room = nullptr;
   if (driver().mem_host_alloc(&room, kRoomBytes, kHostAllocPortable) == kSuccess)
@@ -56,8 +59,7 @@ bool Packs::launch(PackJob& job) {
   if (slot == nullptr) return false;
   const unsigned most = job.tiles.awaited != 0 ? kAwaitingBlocks : kBlocks;
   const bool flat = is_flat(job.tiles.pack.dst) && is_flat(job.tiles.pack.src);
-  const Function function = flat ? state_->data.pack_tiles_flat : state_->data.pack_tiles;
-  const Code code = launches_.start(*slot, function, std::min(job.tiles.chunks, most),
+  const Code code = launches_.start(*slot, flat ? 1 : 0, std::min(job.tiles.chunks, most),
                                     kernel::PackTiles::kThreads, job.tiles);
   if (code != kSuccess) return false;
   slot->kept = job.tiles.awaited != 0;

@@ -9,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/launcher.hpp"
 #include "device/kernel/collective.hpp"
 
 namespace weft::device::cuda {
@@ -24,10 +25,9 @@ class Ports {
   void close();
 
   [[nodiscard]] Stream stream() const { return stream_; }
-  [[nodiscard]] Function by_packets() const { return by_packets_; }
-  [[nodiscard]] Function by_lines() const { return by_lines_; }
-  [[nodiscard]] Function by_blocks() const { return by_blocks_; }
-  [[nodiscard]] Function by_direct() const { return by_direct_; }
+  enum Kernel : uint8_t { packets, lines, blocks, direct, kKernels };
+  /// Launches one of the kernels in `stream()`. The context is current.
+  [[nodiscard]] Code launch(Kernel kernel, unsigned blocks, unsigned threads, void* parameter);
   [[nodiscard]] Function stream_by_packets() const { return stream_by_packets_; }
   [[nodiscard]] Function stream_by_blocks() const { return stream_by_blocks_; }
   [[nodiscard]] Address places(uint32_t number) const {
@@ -48,7 +48,8 @@ class Ports {
 
   std::mutex mutex_;
   Module module_ = nullptr;
-  Function by_packets_ = nullptr, by_lines_ = nullptr, by_blocks_ = nullptr, by_direct_ = nullptr;
+  std::array<Function, kKernels> kernels_{};
+  std::array<Launcher, kKernels> launchers_;
   Function stream_by_packets_ = nullptr, stream_by_blocks_ = nullptr;
   Stream stream_ = nullptr;
   uint64_t* status_ = nullptr;

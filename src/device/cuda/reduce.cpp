@@ -14,14 +14,12 @@ using kernel::Reduce;
 
 uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-Code launch(cuda::State& state, Reduce& reduce, cuda::Stream stream) {
+Code launch(cuda::LaneStream& lane, Reduce& reduce) {
   constexpr uint64_t kItems = uint64_t{Reduce::kThreads} * Reduce::kBatch;  // of a block
   kernel::align(reduce);
-  void* parameters[] = {&reduce};
   const auto blocks =
       static_cast<unsigned>(std::clamp<uint64_t>((reduce.items() + kItems - 1) / kItems, 1, Reduce::kBlocks));
-  return cuda::driver().launch_kernel(state.data.reduce, blocks, 1, 1, Reduce::kThreads, 1, 1, 0, stream,
-                                      parameters, nullptr);
+  return lane.reduce.launch(lane.stream, blocks, Reduce::kThreads, &reduce);
 }
 
 }  // namespace
@@ -38,7 +36,7 @@ Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_me
   if (bytes == 0) return Ticket();
   auto state = cuda::state_of(dst_memory);
   if (!state) return std::move(state).error();
-  auto issue = [&](cuda::Stream stream) {
+  auto issue = [&](cuda::LaneStream& there) {
     const cuda::RelaxedCapture relaxed;  // a first launch may load
     size_t used = 0;
     while (used < sources.size()) {
@@ -49,7 +47,7 @@ Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_me
       if (used != 0) part.sources[part.terms++] = part.dst;  // what came out so far
       while (part.terms < Reduce::kTerms && used < sources.size())
         part.sources[part.terms++] = address(sources[used++]);
-      if (const Code code = launch(**state, part, stream); code != cuda::kSuccess) return code;
+      if (const Code code = launch(there, part); code != cuda::kSuccess) return code;
     }
     return cuda::kSuccess;
   };

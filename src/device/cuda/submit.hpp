@@ -9,18 +9,18 @@
 
 namespace weft::device::cuda {
 
-/// A call of `issue(stream)`, which returns the driver's code. Valid as long as what it was made of.
+/// A call of `issue(lane)`, which returns the driver's code. Valid as long as what it was made of.
 class Issue {
  public:
   template <class F>
   explicit Issue(F& issue)
       : object_(&issue),
-        call_([](void* object, Stream stream) { return (*static_cast<F*>(object))(stream); }) {}
-  Code operator()(Stream stream) const { return call_(object_, stream); }
+        call_([](void* object, LaneStream& lane) { return (*static_cast<F*>(object))(lane); }) {}
+  Code operator()(LaneStream& lane) const { return call_(object_, lane); }
 
  private:
   void* object_;
-  Code (*call_)(void*, Stream);
+  Code (*call_)(void*, LaneStream&);
 };
 
 /// Issues work into a lane of `state` and marks its end. `call` and the memories are for errors.

@@ -19,10 +19,10 @@ struct Item {
   uint64_t dst, src, bytes;
 };
 
-/// Parameter of `weft_copy_list(List)`: many copies in one launch. Bounded by the 4 KiB of kernel parameters.
-/// The items are cut into chunks.
+/// Parameter of `weft_copy_list(List)`: many copies in one launch, as many as a window usually has: with 4 KiB
+/// of parameters a launch begins a microsecond later. The items are cut into chunks.
 struct List : Launch {
-  static constexpr uint32_t kMax = 160, kThreads = 512;
+  static constexpr uint32_t kMax = 64, kThreads = 512;
   uint32_t count;
   uint32_t chunk;  ///< bytes, a multiple of 16
   Item items[kMax];
