@@ -19,8 +19,8 @@ struct Item {
   uint64_t dst, src, bytes;
 };
 
-/// Parameter of `weft_copy_list(List)`: many copies in one launch, as many as a window usually has: with 4 KiB
-/// of parameters a launch begins a microsecond later. The items are cut into chunks.
+/// Parameter of `weft_copy_list(List)`: many copies in one launch, as many as a window usually has: with 4
+/// KiB of parameters a launch begins a microsecond later. The items are cut into chunks.
 struct List : Launch {
   static constexpr uint32_t kMax = 64, kThreads = 512;
   uint32_t count;
