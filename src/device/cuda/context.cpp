@@ -43,6 +43,19 @@ State* find(Context context, unsigned long long id) {
   return nullptr;
 }
 
+/// Graphs, which take GPU memory, where the data kernels are mostly launched.
+void open_launchers(State& state) {
+  for (size_t i = 0; i < kLanes; ++i) {
+    LaneStream& lane = state.lanes[i];
+    const bool graphs = state.cancels != nullptr;
+    const size_t packs = graphs && i != static_cast<size_t>(Lane::aux) ? 1 : 0;
+    const size_t reductions = graphs && i == static_cast<size_t>(Lane::local) ? 1 : 0;
+    lane.pack.open(state.data.pack, sizeof(kernel::Pack), packs, state.cancels);
+    lane.pack_flat.open(state.data.pack_flat, sizeof(kernel::Pack), packs, state.cancels);
+    lane.reduce.open(state.data.reduce, sizeof(kernel::Reduce), reductions, state.cancels);
+  }
+}
+
 /// Asks the context's facts and allocates the flag page.
 Status fill(State& state) {
   const CurrentContext current(state.context);
@@ -71,11 +84,7 @@ Status fill(State& state) {
   state.copier.open(state);
   if (driver().stream_create_with_priority(&state.cancels, kStreamNonBlocking, kHighestPriority) != kSuccess)
     state.cancels = nullptr;  // then there are no lists and packs, by name
-  for (LaneStream& lane : state.lanes) {
-    lane.pack.open(state.data.pack, sizeof(kernel::Pack), 1, state.cancels);
-    lane.pack_flat.open(state.data.pack_flat, sizeof(kernel::Pack), 1, state.cancels);
-    lane.reduce.open(state.data.reduce, sizeof(kernel::Reduce), 1, state.cancels);
-  }
+  open_launchers(state);
   state.lists.open(state);
   state.packs.open(state);
   return {};

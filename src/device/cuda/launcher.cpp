@@ -20,7 +20,7 @@ log::SlowPath no_graphs{"gpu.no_graphs", "Weft's kernels begin some 2 us later"}
 
 void Launcher::open(Function function, size_t bytes, size_t graphs, Stream stream) {
   function_ = function;
-  if (function == nullptr || !setting_graphs.is("on")) return;
+  if (function == nullptr || graphs == 0 || !setting_graphs.is("on")) return;
   if (driver().graph_create == nullptr || driver().graph_set_parameters == nullptr)
     return no_graphs.hit("the driver is older than CUDA 12");
   std::vector<char> parameter(bytes);

@@ -15,6 +15,7 @@ namespace {
 
 using kernel::Launch;
 
+constexpr size_t kGraphed = 2;              // slots with graphs, which take GPU memory: mostly these are free
 constexpr uint64_t kEndTime = 100'000'000;  // ns that close() waits for launches to end
 
 }  // namespace
@@ -52,7 +53,7 @@ Code Launches::allocate(std::span<const Function> kernels, size_t bytes) {
     if (code == kSuccess)
       code = driver().memcpy_async(slot.memory, slot.line_address, sizeof(Launch::Memory), slot.stream);
     for (size_t k = 0; k < kernels.size() && code == kSuccess; ++k)
-      slot.launchers[k].open(kernels[k], bytes, 1, slot.stream);
+      slot.launchers[k].open(kernels[k], bytes, i < kGraphed ? 1 : 0, slot.stream);
   }
   return code;
 }

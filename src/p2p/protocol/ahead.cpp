@@ -19,7 +19,7 @@ using device::Relay;
 config::Size setting_ahead(
     "gpu.pack_ahead", size_t{4} << 20, 0, size_t{1} << 30,
     "Largest GPU message in bytes, of those that go through scratch, that is packed "
-    "when it is sent, while the receiver unpacks; five eighths of gpu.scratch_bytes at "
+    "when it is sent, while the receiver unpacks; as much as all chunks of scratch but three hold, at "
     "most. 0: packed when the receiver asks");
 
 log::SlowPath late{"gpu.pack_late", "the message is unpacked again, after about 0.1 ms"};

@@ -40,7 +40,7 @@ config::Size setting_submissions(
     "Lists of GPU copies under way at a time; what is matched meanwhile goes out "
     "together");
 config::Size setting_hold(
-    "gpu.hold", 48, 1, kBatch,
+    "gpu.hold", 32, 1, kBatch,
     "While a program posts receives in a row as long as its last one, so many copies are "
     "collected before they go out; 1: none waits");
 config::Size setting_hold_max("gpu.hold_max", size_t{64} << 10, 0, size_t{1} << 30,

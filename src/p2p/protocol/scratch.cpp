@@ -13,10 +13,10 @@
 namespace weft::p2p {
 namespace {
 
-config::Size setting_bytes(
-    "gpu.scratch_bytes", size_t{16} << 20, 0, size_t{4} << 30,
-    "GPU memory for packing messages that a peer cannot fetch as they lie, per GPU; allocated "
-    "on first use; 0: such messages are staged through the host");
+config::Size setting_bytes("gpu.scratch_bytes", size_t{16} << 20, 0, size_t{4} << 30,
+                           "GPU memory for packing messages that a peer cannot fetch as they lie, with its "
+                           "flags, per GPU; allocated "
+                           "on first use; 0: such messages are staged through the host");
 config::Size setting_chunk("gpu.scratch_chunk", size_t{2} << 20, size_t{64} << 10, size_t{1} << 30,
                            "Bytes that are packed at a time");
 
@@ -80,7 +80,7 @@ void ScratchPool::Area::give_back(uint32_t number, size_t count) {
 }
 
 size_t ScratchPool::chunk_bytes() { return setting_chunk; }
-size_t ScratchPool::chunk_count() { return setting_bytes / setting_chunk; }
+size_t ScratchPool::chunk_count() { return setting_bytes / (setting_chunk + kFlagBytes); }
 
 void ScratchPool::close() {
   for (const auto& area : areas_) device::free_scratch(area->memory);
