@@ -32,7 +32,7 @@ config::Size setting_put_wait(
     "gpu.put_wait", 400, 0, 1'000'000,
     "Nanoseconds that the answer to a GPU message waits for the receive to be shown before it is announced");
 
-constexpr uint64_t kAsideWait = 1500;          // ns, instead of gpu.put_wait: the other way is 3 us longer
+constexpr uint64_t kLongWait = 1500;           // ns at least, of some: see wait_of()
 constexpr uint32_t kEnough = 8;                // in vain in a row: from then on only now and then
 constexpr uint32_t kNowAndThen = 32;           // one of so many
 constexpr uint64_t kRightAfter = 3000;         // ns between sends of a row, at most
@@ -51,6 +51,13 @@ bool mappable(const Transfer& t) { return t.memory.shareable() && t.memory.cover
 /// A send that is written to scratch of its receiver, where that is shown.
 bool goes_aside(const Transfer& t) {
   return t.contiguous && t.memory.on_device() && !t.memory.shareable() && may_put_aside(t.bytes);
+}
+
+/// Nanoseconds that a send waits for its receive to be shown. Scratch is told by two lines, and of a run of
+/// cuMemMap memory the driver is asked mapping by mapping; the other ways are 3 us longer for both.
+uint64_t wait_of(const Transfer& t) {
+  const uint64_t usual = setting_put_wait;
+  return goes_aside(t) || t.memory.mapped ? std::max(usual, kLongWait) : usual;
 }
 
 bool is_aside(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::aside; }
@@ -257,7 +264,7 @@ bool Engine::put(Transfer& t, Peer& peer) {
   ReadyToReceive& ready = shm_->ready(t.peer, place_of(key));
   uint64_t state = open_receive(ready, key, t, peer);
   if (state == 0 && answers && setting_put_wait != 0 && worth_it(peer.late)) {
-    const uint64_t until = monotonic_ns() + (goes_aside(t) ? kAsideWait : uint64_t{setting_put_wait});
+    const uint64_t until = monotonic_ns() + wait_of(t);
     while ((state = open_receive(ready, key, t, peer)) == 0 && monotonic_ns() < until) {
     }
     peer.late = state != 0 ? 0 : peer.late + 1;
