@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device/cuda/launcher.hpp"
 
-#include <algorithm>
-
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/cuda/kernels.hpp"
@@ -58,26 +56,29 @@ void Launcher::close() {
 }
 
 /// A graph whose last launch had this shape, since another shape costs as much as a launch; else the one that
-/// was used longest ago.
-Launcher::Made& Launcher::suited(unsigned blocks, unsigned threads) {
-  const auto same = [&](const Made& made) { return made.blocks == blocks && made.threads == threads; };
-  const auto found = std::find_if(made_.begin(), made_.end(), same);
-  if (found != made_.end()) return *found;
-  return *std::min_element(made_.begin(), made_.end(),
-                           [](const Made& a, const Made& b) { return a.used < b.used; });
+/// was used longest ago. Null when there are none.
+Launcher::Made* Launcher::suited(unsigned blocks, unsigned threads) {
+  Made* oldest = nullptr;
+  for (Made& made : made_) {
+    if (made.blocks == blocks && made.threads == threads) return &made;
+    if (oldest == nullptr || made.used < oldest->used) oldest = &made;
+  }
+  return oldest;
 }
 
 Code Launcher::launch(Stream stream, unsigned blocks, unsigned threads, void* parameter) {
   void* parameters[] = {parameter};
-  if (made_.empty())
-    return driver().launch_kernel(function_, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
-  const KernelNode node{function_, {blocks, 1, 1}, {threads, 1, 1}, 0, parameters, nullptr, nullptr, nullptr};
-  Made& made = suited(blocks, threads);
-  made.blocks = blocks;
-  made.threads = threads;
-  made.used = ++launched_;
-  const Code code = driver().graph_set_parameters(made.executable, made.node, &node);
-  return code == kSuccess ? driver().graph_launch(made.executable, stream) : code;
+  if (Made* made = suited(blocks, threads); made != nullptr) {
+    const KernelNode node{function_,  {blocks, 1, 1}, {threads, 1, 1}, 0,
+                          parameters, nullptr,        nullptr,         nullptr};
+    made->blocks = blocks;
+    made->threads = threads;
+    made->used = ++launched_;
+    const Code code = driver().graph_set_parameters(made->executable, made->node, &node);
+    if (code == kSuccess) return driver().graph_launch(made->executable, stream);
+    no_graphs.hit("a graph does not take its next launch (" + describe(code) + ")");
+  }
+  return driver().launch_kernel(function_, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
 }
 
 }  // namespace weft::device::cuda

@@ -18,7 +18,8 @@ class Launcher {
   /// an allocation does, so that it is done with the context. Without graphs launches go out as such.
   void open(Function function, size_t bytes, size_t graphs, Stream stream);
   void close();
-  /// Launches of the same shape follow each other, whatever their streams.
+  /// Launches of the same shape follow each other, whatever their streams. One that no graph takes goes out
+  /// as a call.
   [[nodiscard]] Code launch(Stream stream, unsigned blocks, unsigned threads, void* parameter);
 
  private:
@@ -30,7 +31,7 @@ class Launcher {
     uint64_t used = 0;                 // the number of that
   };
   [[nodiscard]] Code make(Made& made, KernelNode& node, Stream stream) const;
-  [[nodiscard]] Made& suited(unsigned blocks, unsigned threads);
+  [[nodiscard]] Made* suited(unsigned blocks, unsigned threads);
   static void destroy(const Made& made);
 
   Function function_ = nullptr;
