@@ -489,7 +489,7 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::scratch_done:
       return on_scratch_done(*reinterpret_cast<const ScratchChunk*>(message));
     case Type::no_descriptors:
-      return exporter().no_descriptors(source);
+      return exporter().no_descriptors(source, header.context);
     case Type::drop_mapping:
       return on_drop(source, *reinterpret_cast<const DropMapping*>(message));
     case Type::proof_ask:

@@ -27,7 +27,7 @@ enum class Type : uint8_t {
   credit,          ///< eager bytes consumed
   region,          ///< a cuda_ipc::Region of a receiver, as behind a ready-to-send
   drop_mapping,    ///< an exported allocation is gone
-  no_descriptors,  ///< cuMemMap memory of yours cannot be mapped here
+  no_descriptors,  ///< those of cuMemMap memory of yours cannot be taken: send them to the mailbox `context`
   scratch_ready,   ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
   scratch_done,    ///< it was fetched
   proof_ask,     ///< fetch my GPU's test block, and show me one of yours: does the network reach GPU memory?

@@ -134,6 +134,19 @@ def test_judged_pairs(fake_nvml, monkeypatch):
     ]
 
 
+def test_descriptors(monkeypatch):
+    assert gpu.descriptors.why_not_taken() == "" and gpu.descriptors.why_not_sent() == ""
+    assert gpu.check_descriptors().status == OK
+    refuse = {gpu.descriptors.PIDFD_GETFD: (-1, "Operation not permitted")}
+    real = gpu.descriptors.call
+    monkeypatch.setattr(gpu.descriptors, "call", lambda number, *rest: refuse.get(number) or real(number, *rest))
+    found = gpu.check_descriptors()
+    assert found.status == OK and "pidfd_getfd: Operation not permitted" in found.evidence
+    monkeypatch.setattr(gpu.descriptors, "why_not_sent", lambda: "Permission denied")
+    found = gpu.check_descriptors()
+    assert found.status == SLOW and "SYS_PTRACE" in found.remedy
+
+
 def test_host_limits(machine, monkeypatch):
     assert host.check_ptrace().status == OK
     machine.write("/proc/sys/kernel/yama/ptrace_scope", "1\n")

@@ -120,23 +120,62 @@ TEST_F(IpcMappedTest, WithdrawnDescriptorsAreRefused) {
   const auto late = importer_.open(kPeer, freed.region, nullptr, near_->memory());
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code(), Errc::unsupported);
-  EXPECT_FALSE(importer_.refused_descriptors(kPeer)) << "others can be taken";
+  EXPECT_EQ(importer_.refused_descriptors(kPeer), std::nullopt) << "others can be taken";
   expect_seen(child_->ask(Type::look, 2, kAllocation), kAllocation, 3);
 }
 
-TEST_F(IpcMappedTest, ProcessThatCannotBeReachedIsToldOnce) {
-  Answer answer = child_->ask(Type::map, 0, kAllocation, 1);
-  answer.region.pid = ::getppid();  // another process, where the list is not
+// Descriptors that cannot be taken are sent: those of what was told already at once, others when it is told.
+TEST_F(IpcMappedTest, ProcessThatCannotBeReachedIsAskedToSendThem) {
+  const auto out_of_reach = [](Answer answer) {
+    answer.region.pid = ::getppid();  // another process, where the list is not
+    return answer;
+  };
+  const size_t before = open_files();
+  const Answer first = out_of_reach(child_->ask(Type::map, 0, 3 * kAllocation, 1));
+  std::optional<uint64_t> mailbox;
   for (int i = 0; i < 2; ++i) {
-    const auto refused = importer_.open(kPeer, answer.region, &answer.probe, near_->memory());
+    const auto refused = importer_.open(kPeer, first.region, &first.probe, near_->memory());
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code(), Errc::unsupported);
-    EXPECT_EQ(importer_.refused_descriptors(kPeer), i == 0);
+    const auto asked = importer_.refused_descriptors(kPeer);
+    EXPECT_EQ(asked.has_value(), i == 0);
+    if (asked) mailbox = asked;
   }
+  ASSERT_NE(mailbox.value_or(0), 0u);
+  child_->ask(Type::mail, 0, *mailbox);
+  expect_seen(first, 3 * kAllocation, 1);
+  const size_t with_first = open_files();
+  for (unsigned round = 2; round < 40; ++round) {  // more than a socket holds
+    expect_seen(out_of_reach(child_->ask(Type::map, 1, 2 * kAllocation, round)), 2 * kAllocation, round);
+    const Answer again = out_of_reach(child_->ask(Type::look, 1, 2 * kAllocation));
+    expect_seen(again, 2 * kAllocation, round);
+    child_->ask(Type::free, 1);
+    const Answer sweep = child_->ask(Type::sweep);
+    ASSERT_EQ(sweep.drops, 1u);
+    importer_.drop(kPeer, sweep.drop[0].epoch, sweep.drop[0].base, sweep.drop[0].buffer_id);
+  }
+  EXPECT_EQ(importer_.mapped(), 1u);
+  EXPECT_LE(open_files(), with_first);
+  importer_.learn(kPeer, first.region);
+  importer_.drop_peer(kPeer);
+  EXPECT_LE(open_files(), before + 1) << "the mailbox";
+}
+
+// A mailbox that is gone, or full: the exporter says so, and the memory is not told of.
+TEST_F(IpcMappedTest, DescriptorsThatCannotBeSentAreRefusals) {
   Exporter exporter;
-  Buffer mine(Kind::mapped, 1000);
+  Buffer mine(Kind::mapped, 1000), other(Kind::mapped, 1000);
   ASSERT_OK(exporter.export_region(mine.memory(), kPeer));
-  exporter.no_descriptors(kPeer);
+  auto box = std::make_unique<transport::cuda_ipc::Mailbox>();
+  exporter.no_descriptors(kPeer, box->address());
+  EXPECT_OK(box->copies(exporter.epoch(), mine.memory().buffer_id));
+  EXPECT_FALSE(box->copies(exporter.epoch(), other.memory().buffer_id).ok());
+  ASSERT_OK(exporter.export_region(other.memory(), kPeer));
+  box.reset();
+  EXPECT_OK(exporter.export_region(mine.memory(), kPeer));  // told before
+  Buffer late(Kind::mapped, 1000);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(exporter.export_region(late.memory(), kPeer).ok());
+  exporter.no_descriptors(kPeer, 0);
   EXPECT_FALSE(exporter.export_region(mine.memory(), kPeer).ok());
   EXPECT_OK(exporter.export_region(mine.memory(), kMe));
 }
@@ -192,7 +231,7 @@ TEST_F(IpcMappedTest, FaultsAreNamedRefusals) {
     const auto refused = importer.open(kPeer, answer.region, &answer.probe, near_->memory());
     ASSERT_FALSE(refused.ok()) << call;
     EXPECT_NE(refused.error().message().find(call), std::string::npos) << refused.error().message();
-    EXPECT_TRUE(importer.refused_descriptors(kPeer));
+    EXPECT_EQ(importer.refused_descriptors(kPeer), 0u) << "to be sent would not help";
     EXPECT_EQ(importer.mapped(), 0u);
     ASSERT_EQ(cuda().fail(""), 0);
   }

@@ -35,6 +35,7 @@ inline constexpr Peer kPeer = 5, kMe = 9;
 struct Request {
   /// map, map_unshared: memory of cuMemMap. replace, remap: its allocation number `size`, by another or
   /// itself. look: describes the first `size` bytes again. descriptors: answers how many are open in `drops`.
+  /// mail: sends descriptors to mailbox `size` from here on.
   enum class Type {
     allocate,
     map,
@@ -47,6 +48,7 @@ struct Request {
     check,
     sweep,
     descriptors,
+    mail,
     quit
   } type;
   size_t slot, size;
@@ -108,6 +110,9 @@ class ExportServer {
         return describe(*slot, request.size, answer);
       case Request::Type::descriptors:
         answer.drops = exporter_.descriptors();
+        return true;
+      case Request::Type::mail:
+        exporter_.no_descriptors(kMe, request.size);
         return true;
       case Request::Type::free:
         slot.reset();

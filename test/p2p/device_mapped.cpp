@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of cuMemMap: messages that span its allocations, allocations that are exchanged under a buffer, and
 // what cannot be shared; nothing stale arrives, no descriptor is left behind. Usage: device_mapped
-// [few|refused|off|long]: the caches hold less than is used; odd ranks get no descriptors; nothing is mapped;
-// long.
+// [few|sent|refused|off|long]: the caches hold less than is used; odd ranks may not take descriptors, so that
+// they are sent; nor have a socket; nothing is mapped; long.
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <mpi.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -196,10 +197,10 @@ void columns() {
   MPI_Type_free(&column);
 }
 
-/// From here on pidfd_getfd fails, as where a container forbids it.
-void forbid_getfd() {
+/// From here on a system call fails, as where a container forbids it.
+void forbid(unsigned call) {
   sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kGetfd, 0, 1),
+                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   const sock_fprog program{std::size(code), code};
@@ -214,7 +215,8 @@ int main(int argc, char** argv) {
   gpu = weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "refused" && rank % 2 == 1) forbid_getfd();
+  if ((mode == "sent" || mode == "refused") && rank % 2 == 1) forbid(kGetfd);
+  if (mode == "refused" && rank % 2 == 1) forbid(SYS_bind);
   few = mode == "few";
   if (mode == "long") short_lived = 1000;
   maps = mode != "off" && (mode != "refused" || rank % 2 == 0);

@@ -4,7 +4,7 @@ import os
 
 from weft.doctor import host
 from weft.doctor.finding import broken, ok, slow, unchecked
-from weft.machine import cuda, files, nvml, pci
+from weft.machine import cuda, descriptors, files, nvml, pci
 
 PAIR_BYTES = 64 << 20
 LINK_SHARE = 0.6  # of NVLink's raw rate that a copy should reach
@@ -12,7 +12,7 @@ PCIE_GB_S = {3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}  # one lane, one direction
 PCIE_SHARE = 0.5
 NO_GPU = "this machine has no NVIDIA GPU that the kernel shows"
 ALL_CHECKS = ("visible GPUs", "MIG and compute mode", "ECC", "clocks", "PCIe links", "peer access", "CUDA IPC",
-              "messages between GPUs")  # fmt: skip
+              "messages between GPUs", "cuMemMap memory")  # fmt: skip
 
 
 def checks():
@@ -32,6 +32,7 @@ def checks():
     yield check_pcie(manager, handles, why)
     yield check_peer_access(driver, devices)
     yield from check_pairs(devices, manager, handles)
+    yield check_descriptors()
 
 
 def check_driver():
@@ -211,3 +212,17 @@ def judge_messages(pairs, slower):
         return slow("messages between GPUs", "%s; %s" % (text, slower[0]),
                     "the reason is in brackets; docs/gpu.md lists the paths and what each needs")  # fmt: skip
     return ok("messages between GPUs", text)
+
+
+def check_descriptors():
+    """Such memory (PyTorch's expandable segments, NCCL's buffers) has no IPC handle: ranks share its descriptors."""
+    not_taken = descriptors.why_not_taken()
+    if not not_taken:
+        return ok("cuMemMap memory", "ranks take each other's descriptors (pidfd_getfd)")
+    not_sent = descriptors.why_not_sent()
+    if not not_sent:
+        return ok("cuMemMap memory", "ranks send each other descriptors through a socket (%s)" % not_taken)
+    return slow("cuMemMap memory", "no descriptor goes from rank to rank (%s; socket: %s): messages from such memory "
+                "are packed" % (not_taken, not_sent),
+                "in a container allow pidfd_getfd (--cap-add SYS_PTRACE), and one PID and one network namespace "
+                "for all ranks")  # fmt: skip

@@ -227,12 +227,15 @@ transport::cuda_ipc::Mapping* Engine::mapped_before(const Transfer& t, uint32_t 
   return known.mapping;
 }
 
-/// A peer whose cuMemMap memory cannot be mapped is told: it packs what it sends from there.
+/// A peer whose descriptors of cuMemMap memory cannot be taken is told: it sends them, or packs what it sends
+/// from there.
 Result<Mapping*> Engine::open_region(uint32_t source, const Region& region, const Transfer& t) {
   auto mapping = importer().open(source, region, nullptr, mapping_side(t));
-  if (!mapping && region.descriptors != 0 && importer().refused_descriptors(source)) {
+  if (mapping || region.descriptors == 0) return mapping;
+  if (const auto mailbox = importer().refused_descriptors(source)) {
     Header message{};
     message.type = Type::no_descriptors;
+    message.context = *mailbox;
     post_control(source, &message, sizeof message);
   }
   return mapping;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Descriptors from process to process: the importer takes them itself (pidfd_getfd), with the permission by
-// which it reads the exporter's memory (process_vm_readv).
+// which it reads the exporter's memory (process_vm_readv). Where it may not, they are sent (mailbox.hpp).
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ class Descriptor {
 
 Error refused(const std::string& why) {
   return Error(Errc::unsupported, "the descriptors of a peer's cuMemMap memory cannot be taken (" + why +
-                                      "): its transfers are packed or staged");
+                                      "): the message is packed or staged");
 }
 
 Error refused(const char* call, int reason) {
@@ -82,6 +82,13 @@ std::vector<uint64_t> DescriptorList::read(const Region& region) {
                     words[kBufferId] == region.buffer_id && words[kCount] == region.descriptors;
   if (!good) words.clear();
   return words;
+}
+
+Status DescriptorList::send(uint64_t mailbox) const {
+  std::vector<device::Descriptor> pieces;
+  for (size_t at = kPieces; at < words_.size(); at += 2)
+    pieces.push_back({static_cast<int>(words_[at]), words_[at + 1]});
+  return send_descriptors(mailbox, words_[kEpoch], words_[kBufferId], pieces);
 }
 
 Result<std::vector<device::Descriptor>> DescriptorList::fetch(const Region& region) {

@@ -34,12 +34,6 @@ constexpr size_t kUnshared = 1024;
 // keeps its own rather than make room.
 constexpr uint64_t kIdle = 4096;
 
-size_t most_descriptors() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return setting_descriptors;
-  return std::min<size_t>(setting_descriptors, limit.rlim_cur / 4);
-}
-
 // The driver shares whole 2 MiB blocks: the probe has one of its own, so that no user memory goes with it.
 constexpr size_t kProbeAllocation = size_t{2} << 20;
 
@@ -65,18 +59,26 @@ Region describe(const device::Memory& memory, const device::IpcHandle& handle, c
 
 }  // namespace
 
+size_t most_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return setting_descriptors;
+  return std::min<size_t>(setting_descriptors, limit.rlim_cur / 4);
+}
+
 Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
 Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Peer peer) {
   if (memory.mapped) WEFT_TRY(may_take_descriptors(peer));
-  if (latest_ != nullptr && latest_->memory.buffer_id == memory.buffer_id) return tell(*latest_, peer);
+  if (latest_ != nullptr && latest_->memory.buffer_id == memory.buffer_id && latest_->knows(peer))
+    return tell(*latest_, peer);
   auto at = exports_.find(memory.buffer_id);
   if (at == exports_.end()) {
     auto entry = make(memory);
     if (!entry) return std::move(entry).error();
     at = exports_.emplace(memory.buffer_id, std::move(*entry)).first;
   }
+  if (memory.mapped) WEFT_TRY(send_descriptors(at->second, peer));
   latest_ = &at->second;
   return tell(at->second, peer);
 }
@@ -123,20 +125,31 @@ bool shares_descriptors() { return !setting_fd.is("off"); }
 Status Exporter::may_take_descriptors(Peer peer) const {
   if (!shares_descriptors())
     return Error(Errc::unsupported, "cuMemMap memory is not mapped by other processes (WEFT_GPU_IPC_FD=off)");
-  if (std::find(without_descriptors_.begin(), without_descriptors_.end(), peer) != without_descriptors_.end())
+  if (const auto at = mailboxes_.find(peer); at != mailboxes_.end() && at->second == 0)
     return Error(Errc::unsupported,
                  "process " + std::to_string(peer) + " cannot map cuMemMap memory of this one: see its log");
   return {};
 }
 
-void Exporter::no_descriptors(Peer peer) {
+/// To a peer that cannot take them, before it is told of the memory.
+Status Exporter::send_descriptors(const Export& entry, Peer peer) const {
+  const auto mailbox = mailboxes_.find(peer);
+  if (mailbox == mailboxes_.end() || entry.knows(peer)) return {};
+  return entry.descriptors->send(mailbox->second);
+}
+
+void Exporter::no_descriptors(Peer peer, uint64_t mailbox) {
   ++withdrawals_;
-  without_descriptors_.push_back(peer);
+  mailboxes_.insert_or_assign(peer, mailbox);
+  if (mailbox == 0) return;
+  for (auto& [id, entry] : exports_)  // what cannot be sent now is told anew with its next message
+    if (entry.descriptors && std::erase(entry.peers, peer) != 0 && send_descriptors(entry, peer))
+      entry.peers.push_back(peer);
 }
 
 Exporter::Told Exporter::tell(Export& entry, Peer peer) {
   entry.used = ++clock_;
-  const bool before = std::find(entry.peers.begin(), entry.peers.end(), peer) != entry.peers.end();
+  const bool before = entry.knows(peer);
   if (!before) entry.peers.push_back(peer);
   return Told{&entry.region, before};
 }
@@ -213,7 +226,7 @@ void Exporter::forget_peer(Peer peer) {
   ++withdrawals_;
   for (auto& [id, entry] : exports_) std::erase(entry.peers, peer);
   std::erase_if(probes_sent_, [&](const auto& sent) { return sent.first == peer; });
-  std::erase(without_descriptors_, peer);
+  mailboxes_.erase(peer);
   std::erase_if(drops_, [&](const Drop& drop) { return drop.peer == peer; });
 }
 
@@ -225,7 +238,7 @@ void Exporter::close() {
   drops_.clear();
   descriptors_ = 0;
   unshared_.clear();
-  without_descriptors_.clear();
+  mailboxes_.clear();
   latest_ = nullptr;
   probes_sent_.clear();
 }

@@ -132,24 +132,38 @@ Result<device::Memory> Importer::open_memory(Peer peer, const Region& region, co
   if (!device) return std::move(device).error();
   if (region.descriptors == 0) return device::open_ipc(region.handle, region.size, *device, local);
   Descriptors& state = descriptors_[peer];
-  if (state.refused)
-    return Error(Errc::unsupported,
-                 "a peer's cuMemMap memory could not be mapped before: it is not tried again");
-  auto pieces = DescriptorList::fetch(region);
-  if (!pieces) {
-    state.refused = !state.taken;  // what worked once does again: these were withdrawn meanwhile
-    return std::move(pieces).error();
-  }
-  state.taken = true;
+  auto pieces = descriptors_of(region, state);
+  if (!pieces) return std::move(pieces).error();
   auto mapped = device::open_descriptors(*pieces, *device, local);
   for (const auto& piece : *pieces) ::close(piece.fd);
-  state.refused = !mapped;
+  if (!mapped) {
+    state.way = Descriptors::Way::none;
+    state.due = true;
+  }
   return mapped;
 }
 
-bool Importer::refused_descriptors(Peer peer) {
+/// Taken from the peer's process; where that turns out to be impossible, those that it sends.
+Result<std::vector<device::Descriptor>> Importer::descriptors_of(const Region& region, Descriptors& state) {
+  using Way = Descriptors::Way;
+  if (state.way == Way::none)
+    return Error(Errc::unsupported,
+                 "a peer's cuMemMap memory could not be mapped before: it is not tried again");
+  if (state.way == Way::sent) return mailbox_.copies(region.epoch, region.buffer_id);
+  auto pieces = DescriptorList::fetch(region);
+  if (pieces) {
+    state.worked = true;
+  } else if (!state.worked) {  // what worked once does again: these were withdrawn meanwhile
+    state.way = mailbox_.address() != 0 ? Way::sent : Way::none;
+    state.due = true;
+  }
+  return pieces;
+}
+
+std::optional<uint64_t> Importer::refused_descriptors(Peer peer) {
   const auto at = descriptors_.find(peer);
-  return at != descriptors_.end() && at->second.refused && !std::exchange(at->second.told, true);
+  if (at == descriptors_.end() || !std::exchange(at->second.due, false)) return std::nullopt;
+  return at->second.way == Descriptors::Way::sent ? mailbox_.address() : 0;
 }
 
 Result<Mapping*> Importer::map_region(const Key& key, const Region& region, const device::Memory& local) {
@@ -212,6 +226,7 @@ void Importer::release(Mapping* mapping) {
 
 void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id) {
   if (find(peer, {base, buffer_id, epoch}) != nullptr) regions_.erase({peer, base, buffer_id});
+  mailbox_.drop(epoch, buffer_id);
   for (auto at = mappings_.lower_bound(Key{peer, base, buffer_id, INT_MIN});
        at != mappings_.end() && at->second->peer_ == peer && at->second->base_ == base &&
        at->second->buffer_id_ == buffer_id;) {
@@ -232,6 +247,8 @@ void Importer::drop_peer(Peer peer) {
   }
   std::erase_if(verdicts_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
   std::erase_if(probes_, [&](const auto& entry) { return entry.first.first == peer; });
+  for (const auto& [key, region] : regions_)
+    if (std::get<0>(key) == peer) mailbox_.drop_all(region.epoch);
   std::erase_if(regions_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
   descriptors_.erase(peer);
 }
@@ -247,6 +264,7 @@ void Importer::close() {
   probes_.clear();
   regions_.clear();
   descriptors_.clear();
+  mailbox_.close();
 }
 
 void Importer::close_mapping(Mapping& mapping) {

@@ -2,11 +2,13 @@
 // CUDA IPC between processes of one host: what an exporter tells about an allocation, and the importer's
 // bounded cache of mappings. Knows nothing of MPI. Threading: serialised by the caller.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -17,6 +19,7 @@
 #include "device/info.hpp"
 #include "device/ipc.hpp"
 #include "device/memory.hpp"
+#include "transport/cuda_ipc/mailbox.hpp"
 
 namespace weft::transport::cuda_ipc {
 
@@ -65,6 +68,8 @@ class DescriptorList {
   /// Has the region name this list.
   void put_into(Region& region) const;
   [[nodiscard]] size_t size() const { return words_[kCount]; }
+  /// To an importer's mailbox.
+  [[nodiscard]] Status send(uint64_t mailbox) const;
   /// The exporter's side of `region`, opened in this process; the caller closes them. Errc::unsupported, with
   /// the reason, where the exporter's process cannot be reached.
   [[nodiscard]] static Result<std::vector<device::Descriptor>> fetch(const Region& region);
@@ -97,8 +102,9 @@ class Exporter {
   /// True until probe_sent() was called for this peer and device.
   [[nodiscard]] bool probe_due(const device::Memory& memory, Peer peer) const;
   void probe_sent(const device::Memory& memory, Peer peer);
-  /// The peer cannot take descriptors from here: cuMemMap memory is not exported to it any more.
-  void no_descriptors(Peer peer);
+  /// The peer cannot take descriptors from here: they are sent to its mailbox, those of what it was told
+  /// already at once. 0: it has none, and cuMemMap memory is not exported to it any more.
+  void no_descriptors(Peer peer, uint64_t mailbox);
   /// Forgets allocations that were freed, and the least recently used above gpu.ipc_exports; the caller sends
   /// the drops. Call at registration and now and then from progress.
   [[nodiscard]] std::vector<Drop> sweep_freed();
@@ -119,10 +125,14 @@ class Exporter {
     std::vector<Peer> peers;
     uint64_t used;
     std::unique_ptr<DescriptorList> descriptors;  // of cuMemMap memory
+    [[nodiscard]] bool knows(Peer peer) const {
+      return std::find(peers.begin(), peers.end(), peer) != peers.end();
+    }
   };
   [[nodiscard]] Result<Export> make(const device::Memory& memory);
   [[nodiscard]] Result<std::unique_ptr<DescriptorList>> descriptors_of(const device::Memory& memory);
   [[nodiscard]] Status may_take_descriptors(Peer peer) const;
+  [[nodiscard]] Status send_descriptors(const Export& entry, Peer peer) const;
   using Table = std::map<uint64_t, Export>;  // by buffer id
   Table::iterator withdraw(Table::iterator at);
   [[nodiscard]] Table::iterator least_recent(bool with_descriptors);
@@ -133,7 +143,7 @@ class Exporter {
   Export* latest_ = nullptr;                                // the one described last, if it is still there
   std::map<int, std::pair<Probe, device::Memory>> probes_;  // by device
   std::vector<std::pair<Peer, int>> probes_sent_;
-  std::vector<Peer> without_descriptors_;
+  std::map<Peer, uint64_t> mailboxes_;        // of those that cannot take descriptors
   std::map<uint64_t, std::string> unshared_;  // by buffer id: why cuMemMap memory cannot be exported
   size_t descriptors_ = 0;                    // open
   uint64_t epoch_ = 0, clock_ = 0, withdrawals_ = 0;
@@ -183,9 +193,9 @@ class Importer {
   void learn(Peer peer, const Region& region) {
     regions_.insert_or_assign({peer, region.base, region.buffer_id}, region);
   }
-  /// True once after it turned out that the descriptors of a peer cannot be taken: it is to be told
-  /// (Exporter::no_descriptors).
-  [[nodiscard]] bool refused_descriptors(Peer peer);
+  /// Once after it turned out that the descriptors of a peer cannot be taken, and once that they are no use:
+  /// what it is to be told (Exporter::no_descriptors).
+  [[nodiscard]] std::optional<uint64_t> refused_descriptors(Peer peer);
   /// What was learnt under this name; null when nothing was.
   [[nodiscard]] const Region* find(Peer peer, const RegionName& name) const;
   /// The same for the peer's latest life.
@@ -228,6 +238,9 @@ class Importer {
                                             const device::Memory& local);
   [[nodiscard]] Result<device::Memory> open_memory(Peer peer, const Region& region,
                                                    const device::Memory& local);
+  struct Descriptors;
+  [[nodiscard]] Result<std::vector<device::Descriptor>> descriptors_of(const Region& region,
+                                                                       Descriptors& state);
   void close_mapping(Mapping& mapping);
   Table::iterator retire(Table::iterator at);
   bool retire_block(Peer peer, const Region& region);
@@ -239,10 +252,15 @@ class Importer {
   std::map<PairKey, Verdict> verdicts_;
   std::map<std::pair<Peer, device::Uuid>, Probe> probes_;
   std::map<std::tuple<Peer, uint64_t, uint64_t>, Region> regions_;  // by base and buffer id
+  /// How a peer's descriptors come here.
   struct Descriptors {
-    bool taken = false, refused = false, told = false;
+    enum class Way : uint8_t { taken, sent, none };
+    Way way = Way::taken;
+    bool worked = false;  // once, by taking them
+    bool due = false;     // the peer has not been told how they are to come
   };
   std::map<Peer, Descriptors> descriptors_;
+  Mailbox mailbox_;
   Counters counters_;
   size_t bytes_ = 0;
   uint64_t clock_ = 0, closures_ = 0;

@@ -7,7 +7,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,8 @@
 #include <cstring>
 #include <ctime>
 #include <utility>
+
+#include "base/local_socket.hpp"
 
 namespace weft::transport::shm {
 namespace {
@@ -32,65 +33,11 @@ Status check_file_limit(size_t bytes) {
                                 " KiB only (ulimit -f): raise that limit");
 }
 
-/// Abstract address: bound to no file, gone with its socket.
-socklen_t fill_address(sockaddr_un& address, const std::string& name) {
-  std::memset(&address, 0, sizeof address);
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), std::min(name.size(), sizeof address.sun_path - 1));
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-}
-
-bool same_user(int socket) {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 &&
-         credentials.uid == ::geteuid();
-}
-
-/// Once more as long as a signal interrupts it: a profiler's timer does, also where system calls restart (a
-/// socket with a timeout does not).
-template <class Call>
-auto uninterrupted(Call&& call) {
-  decltype(call()) result;
-  do result = call();
-  while (result < 0 && errno == EINTR);
-  return result;
-}
-
-/// A one-byte message with room for one descriptor.
-struct Parcel {
-  Parcel() {
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-  }
-  Parcel(const Parcel&) = delete;
-  Parcel& operator=(const Parcel&) = delete;
-  char byte = 1;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-};
-
-bool send_descriptor(int socket, int descriptor) {
-  Parcel parcel;
-  cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  return uninterrupted([&] { return ::sendmsg(socket, &parcel.message, MSG_NOSIGNAL); }) == 1;
-}
-
-int receive_descriptor(int socket) {
-  Parcel parcel;
-  if (uninterrupted([&] { return ::recvmsg(socket, &parcel.message, MSG_CMSG_CLOEXEC); }) != 1) return -1;
-  const cmsghdr* header = CMSG_FIRSTHDR(&parcel.message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return -1;
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  return descriptor;
+/// The memory's descriptor; -1: none came.
+int receive_memory(int socket) {
+  std::byte byte{};
+  const auto parcel = local_socket::receive(socket, {&byte, 1});
+  return parcel && parcel->descriptors.size() == 1 ? parcel->descriptors[0] : -1;
 }
 
 }  // namespace
@@ -124,10 +71,8 @@ Result<Server> Server::create(uint32_t ranks) {
   std::snprintf(name, sizeof name, "weft-%d-%016llx%016llx", ::getpid(),
                 static_cast<unsigned long long>(nonce[0]), static_cast<unsigned long long>(nonce[1]));
   server.name_ = name;
-  sockaddr_un address;
-  const socklen_t length = fill_address(address, server.name_);
-  if (::bind(server.listener_, reinterpret_cast<sockaddr*>(&address), length) != 0)
-    return system_error("bind");
+  const local_socket::Name address(server.name_);
+  if (::bind(server.listener_, address.address(), address.size()) != 0) return system_error("bind");
   if (::listen(server.listener_, static_cast<int>(ranks)) != 0) return system_error("listen");
   return server;
 }
@@ -144,7 +89,8 @@ Status Server::serve(int timeout_ms) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       return system_error("accept");  // no descriptor or memory left: it would fail again at once
     }
-    if (same_user(client) && send_descriptor(client, memory_)) ++served;
+    const std::byte byte{1};
+    if (local_socket::same_user(client) && local_socket::send(client, {&byte, 1}, {&memory_, 1})) ++served;
     ::close(client);
   }
   ::close(std::exchange(listener_, -1));
@@ -175,12 +121,11 @@ Result<Segment> Segment::attach(const std::string& name, uint32_t ranks, int tim
   if (socket < 0) return system_error("socket");
   const timeval timeout{timeout_ms / 1000, (timeout_ms % 1000) * 1000};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  sockaddr_un address;
-  const socklen_t length = fill_address(address, name);
+  const local_socket::Name address(name);
   int memory = -1;
   const int connected =
-      uninterrupted([&] { return ::connect(socket, reinterpret_cast<sockaddr*>(&address), length); });
-  if (connected == 0 && same_user(socket)) memory = receive_descriptor(socket);
+      local_socket::uninterrupted([&] { return ::connect(socket, address.address(), address.size()); });
+  if (connected == 0 && local_socket::same_user(socket)) memory = receive_memory(socket);
   const int reason = errno;
   ::close(socket);
   errno = reason;

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# File descriptors from process to process: how cuMemMap memory of one rank reaches another.
+import array
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+
+PIDFD_OPEN, PIDFD_GETFD = 434, 438  # the same on all architectures
+# What MPI_Init allows the ranks of its host (prctl(PR_SET_PTRACER, ANY), for Yama).
+CHILD = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+def call(number, *arguments):
+    """(result, what went wrong)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(value) for value in arguments])
+    return result, os.strerror(ctypes.get_errno()) if result < 0 else ""
+
+
+def why_not_taken():
+    """Empty: a process may take a descriptor from another of this user; else the reason."""
+    words = [sys.executable, "-c", CHILD]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        process, why = call(PIDFD_OPEN, child.pid, 0)
+        if process < 0:
+            return "pidfd_open: " + why
+        taken, why = call(PIDFD_GETFD, process, 1, 0)
+        os.close(process)
+        if taken < 0:
+            return "pidfd_getfd: " + why
+        os.close(taken)
+        return ""
+
+
+def why_not_sent():
+    """Empty: descriptors can be sent over a socket with an abstract name; else the reason."""
+    name = "\0weft-doctor-%d" % os.getpid()
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with receiver, sender:
+        try:
+            receiver.bind(name)
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [sender.fileno()]))
+            sender.sendmsg([b"x"], [rights], 0, name)
+            received = receiver.recvmsg(1, socket.CMSG_SPACE(4))[1]
+        except OSError as problem:
+            return problem.strerror or str(problem)
+    descriptors = array.array("i")
+    for _, _, data in received:
+        descriptors.frombytes(data)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return "" if descriptors else "none came"
