@@ -93,12 +93,13 @@ Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 
 Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              MPI_Request* request) {
+  p2p::Sent* sent = p2p::Sent::slab().create();  // before the data leave
+  if (sent == nullptr) return no_more_requests();
   if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
-    p2p::Sent* sent = p2p::Sent::slab().create();
-    if (sent == nullptr) return no_more_requests();
     *request = handle_of(*sent);
     return {};
   }
+  p2p::Sent::slab().destroy(sent);
   return isend(buf, count, type, dest, tag, comm, SendMode::standard, request);
 }
 Status Ibsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,

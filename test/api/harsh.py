@@ -31,6 +31,10 @@ class Limits(unittest.TestCase):
     def test_requests_that_are_never_completed(self):
         self.assertEqual(run(1, "requests", (resource.RLIMIT_AS, 150 << 20)), (0, "", ""))
 
+    @unittest.skipIf(SANITIZED, "sanitizers take terabytes of address space")
+    def test_messages_of_requests_that_are_refused_do_not_leave(self):
+        self.assertEqual(run(2, "sends", (resource.RLIMIT_AS, 150 << 20)), (0, "", ""))
+
     def test_small_files(self):
         status, output, errors = run(2, "talk", (resource.RLIMIT_FSIZE, 1 << 20))
         self.assertEqual((status, output), (16, ""))
