@@ -29,6 +29,7 @@ struct Descriptor {
   size_t size;  ///< bytes of it that are mapped
 };
 inline constexpr size_t kMostDescriptors = 64;  ///< of one buffer
+void close_all(std::span<const Descriptor> pieces);
 
 /// The descriptors of cuMemMap memory in order, the caller's to close; they keep the memory alive.
 /// Errc::unsupported, with the reason, where one of the allocations was not created shareable.

@@ -183,6 +183,10 @@ Memory widened(const Memory& memory, const void* first, size_t n) {
   return find(run, begin, begin + n) && run.device == memory.device ? run_of(memory, run) : memory;
 }
 
+void close_all(std::span<const Descriptor> pieces) {
+  for (const Descriptor& piece : pieces) ::close(piece.fd);
+}
+
 Result<std::vector<Descriptor>> export_descriptors(const Memory& memory) {
   if (cuda::driver().mem_retain_handle == nullptr || cuda::driver().mem_export == nullptr)
     return not_shared("the driver cannot");
@@ -192,7 +196,7 @@ Result<std::vector<Descriptor>> export_descriptors(const Memory& memory) {
   for (const Extent& extent : run.all()) {
     auto fd = descriptor_of(extent);
     if (!fd) {
-      for (const Descriptor& made : descriptors) ::close(made.fd);
+      close_all(descriptors);
       return std::move(fd).error();
     }
     descriptors.push_back({*fd, extent.size});

@@ -41,10 +41,6 @@ Error refused(const char* call, int reason) {
   return refused(std::string(call) + ": " + std::strerror(reason));
 }
 
-void close_all(const std::vector<device::Descriptor>& pieces) {
-  for (const auto& piece : pieces) ::close(piece.fd);
-}
-
 }  // namespace
 
 DescriptorList::DescriptorList(uint64_t epoch, uint64_t buffer_id, std::vector<device::Descriptor> pieces)
@@ -102,13 +98,13 @@ Result<std::vector<device::Descriptor>> DescriptorList::fetch(const Region& regi
     const long fd = ::syscall(kPidfdGetfd, process.get(), static_cast<int>(words[at]), 0);
     if (fd < 0) {
       const int reason = errno;
-      close_all(pieces);
+      device::close_all(pieces);
       return refused("pidfd_getfd", reason);
     }
     pieces.push_back({static_cast<int>(fd), words[at + 1]});
   }
   if (read(region) != words) {
-    close_all(pieces);
+    device::close_all(pieces);
     return refused("the exporter has withdrawn them");
   }
   return pieces;

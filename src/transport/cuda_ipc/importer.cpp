@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The importing side: proves the path of a pair of devices once, then keeps each mapping until told.
-#include <unistd.h>
-
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -135,7 +133,7 @@ Result<device::Memory> Importer::open_memory(Peer peer, const Region& region, co
   auto pieces = descriptors_of(region, state);
   if (!pieces) return std::move(pieces).error();
   auto mapped = device::open_descriptors(*pieces, *device, local);
-  for (const auto& piece : *pieces) ::close(piece.fd);
+  device::close_all(*pieces);
   if (!mapped) {
     state.way = Descriptors::Way::none;
     state.due = true;

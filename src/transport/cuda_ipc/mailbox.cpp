@@ -32,10 +32,6 @@ local_socket::Name name_of(uint64_t mailbox) {
   return local_socket::Name(name);
 }
 
-void close_all(std::span<const Descriptor> pieces) {
-  for (const Descriptor& piece : pieces) ::close(piece.fd);
-}
-
 /// What a datagram says, where it is a letter; takes its descriptors then.
 bool read(const Letter& letter, const local_socket::Received& received, std::vector<Descriptor>& pieces) {
   if (!received.same_user || received.bytes < offsetof(Letter, sizes) ||
