@@ -29,7 +29,7 @@ SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 Job = namedtuple("Job", "name program ranks sizes options field")
 JOBS = (
     Job("latency", "latency", 2, "8,1K,8K,64K,1M,4M", (), "latency_us"),
-    Job("window", "bw", 2, "64K,1M,4M,64M", (), "bandwidth_mb_s"),
+    Job("window", "bw", 2, "8K,64K,1M,4M,64M", (), "bandwidth_mb_s"),  # bw begins with small sizes by default
     Job("long window", "bw", 2, "64K", ("-i", "1000", "-x", "200"), "bandwidth_mb_s"),  # by default it is 1 ms
     Job("both ways", "bibw", 2, "4M,16M", (), "bandwidth_mb_s"),
     Job("rate", "mbw_mr", 2, "8", ("-W", "64"), "messages_per_s"),

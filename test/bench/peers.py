@@ -110,7 +110,7 @@ class Figures(unittest.TestCase):
         large = next(job for job in peers.JOBS if job.name == "large allreduce")
         self.assertEqual(peers.points_of(large), {16 << 20: "allreduce 16M", 256 << 20: "allreduce 256M"})
         self.assertEqual(list(peers.points_of(LATENCY))[:3], [8, 1024, 8192])
-        self.assertEqual(peers.within(WINDOW, 1 << 20).sizes, "64K,1M")
+        self.assertEqual(peers.within(WINDOW, 1 << 20).sizes, "8K,64K,1M")
 
     def test_ucx_table(self):
         header = "x.batch,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"

@@ -60,9 +60,7 @@ Code Launches::allocate(std::span<const Function> kernels, size_t bytes) {
 
 void Launches::close() {
   if (open_) {
-    const auto busy = [](const Slot& slot) { return !over(slot); };
-    for (const uint64_t until = monotonic_ns() + kEndTime;
-         std::any_of(slots_.begin(), slots_.end(), busy) && monotonic_ns() < until;)
+    for (const uint64_t until = monotonic_ns() + kEndTime; !idle() && monotonic_ns() < until;)
       ::sched_yield();
   }
   open_ = false;
@@ -92,6 +90,8 @@ bool Launches::stuck() const {
   return std::any_of(slots_.begin(), slots_.end(),
                      [](const Slot& slot) { return slot.taken_back && !over(slot); });
 }
+
+bool Launches::idle() const { return std::all_of(slots_.begin(), slots_.end(), over); }
 
 Launches::Slot* Launches::free_slot() {
   Slot* found = nullptr;

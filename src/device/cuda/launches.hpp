@@ -41,6 +41,8 @@ class Launches {
   /// Null as long as a launch that was taken back waits for its place, since another would wait as well, and
   /// when all slots are in use. One that found itself taken back keeps its slot until look() has said so.
   [[nodiscard]] Slot* free_slot();
+  /// No launch is under way.
+  [[nodiscard]] bool idle() const;
   /// A launch that was taken back still waits for its place.
   [[nodiscard]] bool stuck() const;
   /// Launches one of the kernels; `parameter` is all of its parameter, and gets its Launch filled in but for

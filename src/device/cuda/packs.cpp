@@ -17,6 +17,15 @@ constexpr unsigned kBlocks = 1056;  // that share a launch, at most: eight on ea
 constexpr unsigned kAwaitingBlocks =
     256;  // the same of a launch that may wait: others find a place beside it
 
+constexpr uint32_t kSector = 32;                     // bytes that GPU memory is written in
+constexpr uint64_t kTouched = (16 << 20) / kSector;  // of them at most, so that they stay in the cache
+
+/// Runs of less than a sector: each store waits for its page and its sector.
+bool scatters(const kernel::Pack& pack) {
+  return pack.dst.segments == 0 && pack.dst.dimensions > 0 && pack.dst.run.divisor * pack.size < kSector &&
+         pack.words <= kTouched;
+}
+
 }  // namespace
 
 void Packs::open(State& state) {
@@ -58,6 +67,9 @@ bool Packs::launch(PackJob& job) {
   Launches::Slot* slot = launches_.free_slot();
   if (slot == nullptr) return false;
   const unsigned most = job.tiles.awaited != 0 ? kAwaitingBlocks : kBlocks;
+  // Beside another launch, fetching would take of the memory's rate more than it gives.
+  const bool touches = job.tiles.awaited != 0 && launches_.idle() && scatters(job.tiles.pack);
+  job.tiles.touches = touches ? 1 : 0;
   const bool flat = is_flat(job.tiles.pack.dst) && is_flat(job.tiles.pack.src);
   const Code code = launches_.start(*slot, flat ? 1 : 0, std::min(job.tiles.chunks, most),
                                     kernel::PackTiles::kThreads, job.tiles);

@@ -61,16 +61,29 @@ __device__ __forceinline__ void move_tile(const Pack& p, uint32_t first, uint32_
   }
 }
 
+/// Fetches the places of the words [first, last) into the second-level cache.
+template <bool kFlat>
+__device__ __forceinline__ void touch(const Pack& p, uint32_t first, uint32_t last) {
+  SegmentRange range{};
+  if constexpr (!kFlat) range = segments_of(p.dst, first, last, p.size);
+  for (uint32_t at = first + threadIdx.x; at < last; at += blockDim.x)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(place<kFlat>(p.dst, at, p.size, range)));
+}
+
 __device__ __forceinline__ uint64_t nanoseconds() {
   uint64_t time;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
   return time;
 }
 
+__device__ __forceinline__ uint32_t end_of(const PackTiles& p, uint32_t tile) {
+  const uint32_t first = tile * p.tile, rest = p.pack.words - first;
+  return rest < p.tile ? p.pack.words : first + p.tile;
+}
+
 template <bool kFlat>
 __device__ __forceinline__ void move_tile(const PackTiles& p, uint32_t tile) {
-  const uint32_t first = tile * p.tile, rest = p.pack.words - first;
-  const uint32_t last = rest < p.tile ? p.pack.words : first + p.tile;
+  const uint32_t first = tile * p.tile, last = end_of(p, tile);
   switch (p.pack.size) {
     case 16:
       return move_tile<uint4, kFlat>(p.pack, first, last);
@@ -147,6 +160,7 @@ __device__ __forceinline__ void move_tiles(const PackTiles& p) {
     uint32_t upcoming = mine + gridDim.x;
     if (deals && threadIdx.x == 0) upcoming = atomicAdd(&words.next, 1);  // early: its way overlaps the work
     if (p.awaited != 0) {
+      if (p.touches != 0) touch<kFlat>(p.pack, mine * p.tile, end_of(p, mine));
       if (threadIdx.x == 0) there = is_there(p, mine, deadline);
       __syncthreads();
       if (there == 0 && threadIdx.x == 0) miss(p);

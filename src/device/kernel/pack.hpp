@@ -75,7 +75,8 @@ struct PackTiles : Launch {
   uint64_t signals;   ///< uint64_t[chunks]: each becomes `epoch` when its tile is written; 0: nobody waits
   uint64_t awaited;   ///< uint64_t[chunks]: the same, of whoever writes `src`; 0: all is there
   uint64_t epoch;
-  uint32_t apart;  ///< words between those that are awaited; 0: one of them is for all tiles
+  uint32_t apart;    ///< words between those that are awaited; 0: one of them is for all tiles
+  uint32_t touches;  ///< not 0: the places of a tile's words are fetched into the cache before it is awaited
 };
 static_assert(sizeof(PackTiles) <= 4096);
 
