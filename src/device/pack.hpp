@@ -84,6 +84,7 @@ struct Relay {
 /// for them, and those that waited in vain for another's tiles.
 struct PackCounters {
   uint64_t launched = 0, taken_back = 0, missed = 0;
+  uint64_t touched = 0;  ///< fetched their places while they waited
 };
 [[nodiscard]] PackCounters pack_counters(const Memory& memory);
 

@@ -175,9 +175,13 @@ struct Relayed {
     for (size_t i = 0; i < 2 * kBytes; i += 16)
       std::copy_n(sent.begin() + static_cast<long>(i), 8, expected.begin() + static_cast<long>(i));
   }
-  Result<device::Ticket> unpack() {
-    return device::pack_async(every_second(to, kWords), to.memory(), device::plain(between.data()),
-                              between.memory(), kBytes, device::Lane::in, relay);
+  Result<device::Ticket> unpack() { return unpack_runs_of(1); }
+  Result<device::Ticket> unpack_runs_of(int64_t words) {
+    Shape shape = every_second(to, kWords / words);
+    shape.length *= words;
+    shape.stride[0] *= words;
+    return device::pack_async(shape, to.memory(), device::plain(between.data()), between.memory(), kBytes,
+                              device::Lane::in, relay);
   }
   Result<device::Ticket> pack() {
     device::Relay tells = relay;
@@ -217,6 +221,19 @@ TEST_F(PackTest, NothingToFollowIsSaid) {
   EXPECT_EQ(outcome.error().code(), Errc::again);
   const auto after = device::pack_counters(r.to.memory());
   EXPECT_EQ(after.missed + after.taken_back, before.missed + before.taken_back + 1);
+}
+
+// Only where each run is less than a sector of memory.
+TEST_F(PackTest, PlacesOfShortRunsAreFetchedAhead) {
+  Relayed r;
+  ASSERT_TRUE(device::can_relay(r.to.memory()));
+  for (const int64_t words : {1, 2, 4}) {
+    const auto before = device::pack_counters(r.to.memory());
+    auto follows = r.unpack_runs_of(words);
+    ASSERT_OK(follows);
+    EXPECT_FALSE(device::wait(*follows).ok());  // nobody packs
+    EXPECT_EQ(device::pack_counters(r.to.memory()).touched - before.touched, words < 4 ? 1U : 0U) << words;
+  }
 }
 
 // The application's kernel holds every place, so the copy engines must pack.

@@ -76,6 +76,7 @@ bool Packs::launch(PackJob& job) {
   if (code != kSuccess) return false;
   slot->kept = job.tiles.awaited != 0;
   ++counters_.launched;
+  counters_.touched += job.tiles.touches;
   jobs_[launches_.index(*slot)] = job;
   return true;
 }
