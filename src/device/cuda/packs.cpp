@@ -68,7 +68,7 @@ bool Packs::launch(PackJob& job) {
   if (slot == nullptr) return false;
   const unsigned most = job.tiles.awaited != 0 ? kAwaitingBlocks : kBlocks;
   // Beside another launch, fetching would take of the memory's rate more than it gives.
-  const bool touches = job.tiles.awaited != 0 && launches_.idle() && scatters(job.tiles.pack);
+  const bool touches = job.tiles.awaited != 0 && scatters(job.tiles.pack) && launches_.idle();
   job.tiles.touches = touches ? 1 : 0;
   const bool flat = is_flat(job.tiles.pack.dst) && is_flat(job.tiles.pack.src);
   const Code code = launches_.start(*slot, flat ? 1 : 0, std::min(job.tiles.chunks, most),

@@ -61,15 +61,6 @@ __device__ __forceinline__ void move_tile(const Pack& p, uint32_t first, uint32_
   }
 }
 
-/// Fetches the places of the words [first, last) into the second-level cache.
-template <bool kFlat>
-__device__ __forceinline__ void touch(const Pack& p, uint32_t first, uint32_t last) {
-  SegmentRange range{};
-  if constexpr (!kFlat) range = segments_of(p.dst, first, last, p.size);
-  for (uint32_t at = first + threadIdx.x; at < last; at += blockDim.x)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(place<kFlat>(p.dst, at, p.size, range)));
-}
-
 __device__ __forceinline__ uint64_t nanoseconds() {
   uint64_t time;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
@@ -79,6 +70,14 @@ __device__ __forceinline__ uint64_t nanoseconds() {
 __device__ __forceinline__ uint32_t end_of(const PackTiles& p, uint32_t tile) {
   const uint32_t first = tile * p.tile, rest = p.pack.words - first;
   return rest < p.tile ? p.pack.words : first + p.tile;
+}
+
+/// Fetches the places of the tile's words into the second-level cache. Their layout has no table.
+template <bool kFlat>
+__device__ __forceinline__ void touch_tile(const PackTiles& p, uint32_t tile) {
+  const uint32_t last = end_of(p, tile);
+  for (uint32_t at = tile * p.tile + threadIdx.x; at < last; at += blockDim.x)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(place<kFlat>(p.pack.dst, at, p.pack.size, SegmentRange{})));
 }
 
 template <bool kFlat>
@@ -160,7 +159,7 @@ __device__ __forceinline__ void move_tiles(const PackTiles& p) {
     uint32_t upcoming = mine + gridDim.x;
     if (deals && threadIdx.x == 0) upcoming = atomicAdd(&words.next, 1);  // early: its way overlaps the work
     if (p.awaited != 0) {
-      if (p.touches != 0) touch<kFlat>(p.pack, mine * p.tile, end_of(p, mine));
+      if (p.touches != 0) touch_tile<kFlat>(p, mine);
       if (threadIdx.x == 0) there = is_there(p, mine, deadline);
       __syncthreads();
       if (there == 0 && threadIdx.x == 0) miss(p);

@@ -1,19 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Descriptors from process to process: the importer takes them itself (pidfd_getfd), with the permission by
 // which it reads the exporter's memory (process_vm_readv). Where it may not, they are sent (mailbox.hpp).
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "base/config.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::transport::cuda_ipc {
 namespace {
+
+config::Choice setting_fd(
+    "gpu.ipc_fd", 0, {"on", "off"},
+    "Let other processes map cuMemMap memory that was created with a file descriptor as "
+    "its handle type");
+config::Size setting_descriptors(
+    "gpu.ipc_descriptors", 4096, 1, size_t{1} << 20,
+    "File descriptors kept open for cuMemMap memory that other processes may keep "
+    "mapped, but at most a quarter of what this process may open; where all are "
+    "in use, other such memory is packed");
 
 // The same numbers on all architectures; older C libraries do not name them.
 constexpr long kPidfdOpen = 434, kPidfdGetfd = 438;
@@ -42,6 +55,14 @@ Error refused(const char* call, int reason) {
 }
 
 }  // namespace
+
+bool shares_descriptors() { return !setting_fd.is("off"); }
+
+size_t most_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return setting_descriptors;
+  return std::min<size_t>(setting_descriptors, limit.rlim_cur / 4);
+}
 
 DescriptorList::DescriptorList(uint64_t epoch, uint64_t buffer_id, std::vector<device::Descriptor> pieces)
     : words_{epoch, buffer_id, pieces.size()} {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The exporting side: one handle an allocation, who was told about it, and when it ends.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,15 +19,6 @@ config::Size setting_exports("gpu.ipc_exports", 1024, 1, size_t{1} << 20,
                              "GPU allocations that other processes may keep mapped; the least recently used "
                              "above this are withdrawn");
 
-config::Choice setting_fd(
-    "gpu.ipc_fd", 0, {"on", "off"},
-    "Let other processes map cuMemMap memory that was created with a file descriptor as "
-    "its handle type");
-config::Size setting_descriptors(
-    "gpu.ipc_descriptors", 4096, 1, size_t{1} << 20,
-    "File descriptors kept open for cuMemMap memory that other processes may keep "
-    "mapped, but at most a quarter of what this process may open; where all are "
-    "in use, other such memory is packed");
 constexpr size_t kUnshared = 1024;
 // To make a descriptor and map it elsewhere takes some milliseconds: what was used within so many messages
 // keeps its own rather than make room.
@@ -59,28 +49,28 @@ Region describe(const device::Memory& memory, const device::IpcHandle& handle, c
 
 }  // namespace
 
-size_t most_descriptors() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return setting_descriptors;
-  return std::min<size_t>(setting_descriptors, limit.rlim_cur / 4);
-}
-
 Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
 Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Peer peer) {
   if (memory.mapped) WEFT_TRY(may_take_descriptors(peer));
-  if (latest_ != nullptr && latest_->memory.buffer_id == memory.buffer_id && latest_->knows(peer))
-    return tell(*latest_, peer);
-  auto at = exports_.find(memory.buffer_id);
-  if (at == exports_.end()) {
-    auto entry = make(memory);
-    if (!entry) return std::move(entry).error();
-    at = exports_.emplace(memory.buffer_id, std::move(*entry)).first;
+  if (latest_ == nullptr || latest_->memory.buffer_id != memory.buffer_id) {
+    auto at = exports_.find(memory.buffer_id);
+    if (at == exports_.end()) {
+      auto made = make(memory);
+      if (!made) return std::move(made).error();
+      at = exports_.emplace(memory.buffer_id, std::move(*made)).first;
+    }
+    latest_ = &at->second;
   }
-  if (memory.mapped) WEFT_TRY(send_descriptors(at->second, peer));
-  latest_ = &at->second;
-  return tell(at->second, peer);
+  Export& entry = *latest_;
+  const bool before = entry.knows(peer);
+  if (!before) {
+    if (memory.mapped) WEFT_TRY(send_descriptors(entry, peer));
+    entry.peers.push_back(peer);
+  }
+  entry.used = ++clock_;
+  return Told{&entry.region, before};
 }
 
 Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
@@ -120,8 +110,6 @@ Result<std::unique_ptr<DescriptorList>> Exporter::descriptors_of(const device::M
   return std::move(pieces).error();
 }
 
-bool shares_descriptors() { return !setting_fd.is("off"); }
-
 Status Exporter::may_take_descriptors(Peer peer) const {
   if (!shares_descriptors())
     return Error(Errc::unsupported, "cuMemMap memory is not mapped by other processes (WEFT_GPU_IPC_FD=off)");
@@ -134,8 +122,7 @@ Status Exporter::may_take_descriptors(Peer peer) const {
 /// To a peer that cannot take them, before it is told of the memory.
 Status Exporter::send_descriptors(const Export& entry, Peer peer) const {
   const auto mailbox = mailboxes_.find(peer);
-  if (mailbox == mailboxes_.end() || entry.knows(peer)) return {};
-  return entry.descriptors->send(mailbox->second);
+  return mailbox == mailboxes_.end() ? Status() : entry.descriptors->send(mailbox->second);
 }
 
 void Exporter::no_descriptors(Peer peer, uint64_t mailbox) {
@@ -145,13 +132,6 @@ void Exporter::no_descriptors(Peer peer, uint64_t mailbox) {
   for (auto& [id, entry] : exports_)  // what cannot be sent now is told anew with its next message
     if (entry.descriptors && std::erase(entry.peers, peer) != 0 && send_descriptors(entry, peer))
       entry.peers.push_back(peer);
-}
-
-Exporter::Told Exporter::tell(Export& entry, Peer peer) {
-  entry.used = ++clock_;
-  const bool before = entry.knows(peer);
-  if (!before) entry.peers.push_back(peer);
-  return Told{&entry.region, before};
 }
 
 Result<Probe> Exporter::probe(const device::Memory& memory) {

@@ -83,6 +83,8 @@ class DescriptorList {
 
 /// cuMemMap memory goes to other processes as file descriptors: gpu.ipc_fd.
 [[nodiscard]] bool shares_descriptors();
+/// How many descriptors a process keeps open at most, as exporter and again as importer.
+[[nodiscard]] size_t most_descriptors();
 
 /// The side whose memory is mapped: owns the identity of what was exported and says when it ends.
 class Exporter {
@@ -137,7 +139,6 @@ class Exporter {
   Table::iterator withdraw(Table::iterator at);
   [[nodiscard]] Table::iterator least_recent(bool with_descriptors);
   bool withdraw_idle();
-  Told tell(Export& entry, Peer peer);
   Table exports_;
   std::vector<Drop> drops_;                                 // to be told with the next sweep
   Export* latest_ = nullptr;                                // the one described last, if it is still there

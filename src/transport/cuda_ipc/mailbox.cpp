@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "base/local_socket.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::transport::cuda_ipc {
 namespace {

@@ -45,7 +45,4 @@ class Mailbox {
 [[nodiscard]] Status send_descriptors(uint64_t mailbox, uint64_t epoch, uint64_t buffer_id,
                                       std::span<const device::Descriptor> pieces);
 
-/// How many descriptors a process keeps open at most, as exporter and again as importer.
-[[nodiscard]] size_t most_descriptors();
-
 }  // namespace weft::transport::cuda_ipc
