@@ -42,6 +42,18 @@ void Entry::refuse_outside() {
   abort_job(MPI_ERR_OTHER, std::string(call_) + why);
 }
 
+namespace {
+
+/// The communicator whose handler gets errors of calls without a communicator: MPI_COMM_SELF (MPI 5.0
+/// section 9.3). Programs of MPI 3 set the handler of MPI_COMM_WORLD only, which serves while MPI_COMM_SELF
+/// has its initial one.
+core::Communicator* default_blamed(const core::Instance& instance) {
+  const bool self = !instance.world || (instance.self_comm && instance.self_comm->errhandler_set);
+  return self ? instance.self_comm.get() : instance.world.get();
+}
+
+}  // namespace
+
 int Entry::fail(Error error) {
   const int code = code_of(error);
   // Held while the handler runs without the lock: another thread may free the communicator meanwhile.
@@ -49,7 +61,7 @@ int Entry::fail(Error error) {
   if (comm_ != nullptr) comm = core::Ref<core::Communicator>::share(comm_);
   const auto session = core::Ref<core::Session>::share(session_);
   if (!comm && !session && handler_ == nullptr && g_instance != nullptr && !file_)
-    comm = g_instance->self_comm;
+    comm = core::Ref<core::Communicator>::share(default_blamed(*g_instance));
   core::Ref<core::Errhandler> handler;
   void* handle = MPI_COMM_NULL;
   if (handler_ != nullptr) {

@@ -49,6 +49,7 @@ Status Comm_set_errhandler(core::Communicator& comm, Errhandler& errhandler) {
     return Error(Errc::errhandler,
                  "errhandler is not one for communicators: make it with MPI_Comm_create_errhandler");
   comm.errhandler = core::Ref<Errhandler>::share(&errhandler);
+  comm.errhandler_set = true;
   return {};
 }
 

@@ -86,6 +86,7 @@ class Communicator final : public Counted {
   Ref<Group> group, remote_group;
   Ref<Communicator> local;  ///< of an intercommunicator: the local group's own, for its collectives
   Ref<Errhandler> errhandler;
+  bool errhandler_set = false;  ///< by MPI_Comm_set_errhandler
   Ref<Info> info;
   AttributeSet attributes;
   std::string name;

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes mpi.h: the types, values and prototypes of the MPI 5.0 standard ABI."""
+"""Writes mpi.h: the types, values and prototypes of the MPI 5.0 standard ABI, and spec/legacy.h behind them."""
+
+import os
 
 TOP = """\
 /* SPDX-License-Identifier: BSD-3-Clause */
@@ -103,9 +105,16 @@ def _prototypes(api):
     return lines
 
 
+def _legacy():
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "spec", "legacy.h")
+    with open(path, encoding="utf-8") as stream:
+        return stream.read().rstrip("\n")
+
+
 def write(api):
     """The text of mpi.h."""
     parts = [TOP.rstrip("\n")]
     for part in (_handles, _constants, _tool_types, _callbacks, _pointers, _prototypes):
         parts += part(api)
+    parts.append(_legacy())
     return "\n".join(parts) + BOTTOM
