@@ -34,13 +34,18 @@ if(TARGET mpiexec)
 endif()
 
 # --- compiler wrappers ---
-function(weft_wrapper program language variable fallbacks)
+function(weft_wrapper program language variable option fallbacks)
   configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/compiler.sh.in ${CMAKE_BINARY_DIR}/wrappers/${program} @ONLY)
   install(PROGRAMS ${CMAKE_BINARY_DIR}/wrappers/${program} DESTINATION ${root}bin)
 endfunction()
-weft_wrapper(mpicc C CC "gcc cc clang")
-weft_wrapper(mpicxx C++ CXX "g++ c++ clang++")
-weft_wrapper(mpic++ C++ CXX "g++ c++ clang++")
+weft_wrapper(mpicc C CC -cc "gcc cc clang")
+foreach(program mpicxx mpic++ mpiCC)
+  weft_wrapper(${program} C++ CXX -cxx "g++ c++ clang++")
+endforeach()
+
+# --- pkg-config: weft.pc works wherever the prefix lies ---
+configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/weft.pc.in ${CMAKE_BINARY_DIR}/wrappers/weft.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/wrappers/weft.pc DESTINATION ${root}lib/pkgconfig)
 
 # --- the command line ---
 configure_file(${CMAKE_SOURCE_DIR}/cli/weft/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft/_version.py @ONLY)

@@ -48,6 +48,26 @@ class Wrappers(unittest.TestCase):
         self.check_runs(self.build(self.mpicxx, "hello.cpp", "-Wall", "-Werror"))
         self.check_runs(self.build(os.path.join(PREFIX, "bin", "mpic++"), "hello.cpp"))
 
+    def test_options_of_other_wrappers(self):
+        self.check_runs(self.build(os.path.join(PREFIX, "bin", "mpiCC"), "hello.cpp"))
+        for option in ("--showme", "--showme:link", "--showme:compile", "--showme:version"):
+            status, text = run(self.mpicc, option)
+            self.assertEqual(status, 0)
+            self.assertEqual(text, run(self.mpicc, option[1:])[1])
+        self.assertEqual(run(self.mpicc, "-cc=clang-99 -m64", "-showme:command")[1], "clang-99 -m64")
+        self.assertEqual(run(self.mpicxx, "-cxx=icpx", "-show", "a.cpp")[1].split()[0], "icpx")
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config here")
+    def test_pkg_config(self):
+        moved = self.path("other")
+        shutil.copytree(PREFIX, moved, symlinks=True)
+        folder = {"PKG_CONFIG_PATH": os.path.join(moved, "lib", "pkgconfig")}
+        options = shlex.split(run("pkg-config", "--cflags", "--libs", "weft", **folder)[1])
+        program = self.path("program")
+        self.assertEqual(run("cc", os.path.join(HERE, "hello.c"), "-o", program, *options), (0, ""))
+        self.check_runs(program)
+        self.assertIn(os.path.realpath(moved), os.path.realpath(run("ldd", program)[1].split("libmpi_abi.so.1 => ")[1].split()[0]))
+
     def test_through_a_link_and_by_name(self):
         link = self.path("cc")
         os.symlink(os.path.relpath(self.mpicc, self.folder), link)
