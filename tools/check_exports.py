@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 ALLOWED = re.compile(r"P?MPIX?_\w+$")
+BEYOND_ABI = "#ifndef WEFT_MPI_ABI_ONLY"  # inline functions of mpi.h follow
 NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[\w-]*)\.so\.\d+$")
 NOT_PROTOTYPES = re.compile(r"/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*|typedef[^;]*;", re.S | re.M)
 SANITIZED = re.compile(r"lib(asan|ubsan|tsan|gcov)\.so")
@@ -37,7 +38,7 @@ def glibc_versions(library):
 def functions(mpi_h):
     """The MPI_ functions that the header declares."""
     with open(mpi_h, encoding="utf-8") as file:
-        return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", re.sub(NOT_PROTOTYPES, "", file.read())))
+        return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", re.sub(NOT_PROTOTYPES, "", file.read().split(BEYOND_ABI)[0])))
 
 
 def check(library, mpi_h):

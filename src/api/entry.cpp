@@ -92,7 +92,7 @@ int Entry::fail(Error error) {
 }
 
 int Entry::unsupported() {
-  return fail(Error(Errc::unsupported, "not implemented yet; docs/coverage.md lists what is"));
+  return fail(Error(Errc::unsupported, "not implemented yet: share/weft/coverage.md of the installation lists what is"));
 }
 
 }  // namespace weft::api

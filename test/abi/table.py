@@ -50,7 +50,7 @@ def _parameter(text):
 def prototypes(text):
     """Name -> the types of result and parameters."""
     found = {}
-    for result, name, parameters in re.findall(r"^([\w ]+\*?) ?\b(P?MPI_\w+)\(([^;{}]*)\);", text, re.M):
+    for result, name, parameters in re.findall(r"^([\w ]+\*?) ?\b(P?MPI_\w+)\(([^;{}]*?)\)(?: WEFT_MISSING)?;", text, re.M):
         if "typedef" in result:
             continue
         tight = re.sub(r"\s*([*,\[\]])\s*", r"\1", re.sub(r"\s+", " ", parameters)).strip()

@@ -73,7 +73,7 @@ def main():
     done = scan.implemented(options.src, {f.name for f in api.functions})
     always = {f.name for f in api.functions if not f.returns_error}
     page = coverage.write(api, set(done) | always)
-    texts = [header.write(api), bodies.implementation_header(api), page] + bodies.files(api, done, FILES)
+    texts = [header.write(api, set(done) | always), bodies.implementation_header(api), page] + bodies.files(api, done, FILES)
     for path, text in zip(outputs(options.out), texts):
         write(path, text)
     if options.update_coverage:

@@ -29,6 +29,15 @@ typedef struct MPI_Status {
 } MPI_Status;
 """
 
+MISSING = """\
+/* With -DWEFT_REFUSE_MISSING a call of a function that Weft does not implement yet is an error of the compiler, which
+   configure scripts see; otherwise the call raises MPI_ERR_UNSUPPORTED_OPERATION. */
+#if defined(WEFT_REFUSE_MISSING) && defined(__GNUC__)
+#define WEFT_MISSING __attribute__((error("Weft does not implement this function yet")))
+#else
+#define WEFT_MISSING
+#endif"""
+
 BOTTOM = """
 #ifdef __cplusplus
 }
@@ -97,11 +106,13 @@ def _pointers(api):
     return lines
 
 
-def _prototypes(api):
-    lines = []
+def _prototypes(api, implemented):
+    lines = ["", *MISSING.splitlines()]
     for prefix, title in (("", "Functions"), ("P", "The same under the names that profiling libraries call")):
         lines += ["", f"/* {title} */"]
-        lines += [f"{function.prototype(large, prefix)};" for function, large in api.entry_points()]
+        for function, large in api.entry_points():
+            missing = "" if function.name in implemented else " WEFT_MISSING"
+            lines.append(f"{function.prototype(large, prefix)}{missing};")
     return lines
 
 
@@ -111,10 +122,11 @@ def _legacy():
         return stream.read().rstrip("\n")
 
 
-def write(api):
-    """The text of mpi.h."""
+def write(api, implemented):
+    """The text of mpi.h; `implemented`: names of the functions that do not raise MPI_ERR_UNSUPPORTED_OPERATION."""
     parts = [TOP.rstrip("\n")]
-    for part in (_handles, _constants, _tool_types, _callbacks, _pointers, _prototypes):
+    for part in (_handles, _constants, _tool_types, _callbacks, _pointers):
         parts += part(api)
+    parts += _prototypes(api, implemented)
     parts.append(_legacy())
     return "\n".join(parts) + BOTTOM
