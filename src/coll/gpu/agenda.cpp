@@ -99,7 +99,7 @@ void Agenda::state_again(Entry& entry) {
 
 /// What all have said; nullopt: not yet. A rank that goes by messages makes all do so.
 std::optional<Agreement> Agenda::hear(const Entry& entry, uint32_t number) const {
-  Judge judge(*entry.call, domain_, true);
+  Judge judge(*entry.call, true);
   bool all = true;
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const Post& post = channel_.lane(rank).posts[number % kRound];
@@ -311,6 +311,8 @@ bool Agenda::poll() {
 }
 
 Result<std::optional<Resolved>> Agenda::resolve(const Call& call) {
+  // Once the nonblocking calls before it are decided, all ranks publish the same state of the domain.
+  core::wait_until(comm_.instance, [&] { return entries_.empty(); });
   const Agreement agreed = agree(call, channel_, domain_, {busy_, places_, true});
   if (agreed.way == Way::mismatch) return agreed.mismatch(call);
   if (agreed.way != Way::kernels || agreed.places == 0) return std::optional<Resolved>();

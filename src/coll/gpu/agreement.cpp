@@ -59,8 +59,9 @@ void Judge::hear(int rank, const std::byte* statement) {
     said_[at] = statement;  // else not suits()
   const bool nothing = said.side == Side::nothing;
   host_ = host_ && (nothing || said.side == Side::host);
-  kernels_ = kernels_ && said.state == domain_.state() &&
-             ((nothing && said.state == Domain::State::open) || said.side == Side::device);
+  unopened_ = unopened_ && said.state == Domain::State::unknown;
+  open_ = open_ && said.state == Domain::State::open;
+  kernels_ = kernels_ && ((nothing && said.state == Domain::State::open) || said.side == Side::device);
   some_ = some_ || said.side == Side::device;
   idle_ = idle_ && said.busy == 0;
   awake_ = awake_ && said.awake != 0;
@@ -102,7 +103,7 @@ Agreement Judge::verdict() const {
   result.places = places_;
   result.idle = idle_;
   result.awake = awake_;
-  const bool free = idle_ || (later_ && domain_.state() == Domain::State::open);
+  const bool free = idle_ ? unopened_ || open_ : later_ && open_;
   if (host_)
     result.way = Way::host;
   else if (kernels_ && some_ && free && (pays(call_, largest_) || (!later_ && wants_direct(call_, largest_))))
@@ -120,7 +121,7 @@ Agreement agree(const Call& call, shared::Channel& channel, Domain& domain, cons
   std::memcpy(channel.claim(step, size), &own, size);
   channel.show(step, size);
   domain.plan_ahead(call, besides.later || own.side != Side::device ? 0 : own.largest, own.awake != 0);
-  Judge judge(call, domain, besides.later);
+  Judge judge(call, besides.later);
   for (int rank = 0; rank < call.size; ++rank) judge.hear(rank, channel.await(rank, step).data);
   channel.met(step);
   Agreement result = judge.verdict();

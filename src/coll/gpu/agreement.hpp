@@ -49,21 +49,23 @@ struct Agreement {
 /// What this rank has to say. Reserves what the call needs besides: allocations wait for running kernels.
 [[nodiscard]] Statement statement_of(const Call& call, Domain& domain, device::Memory& memory);
 
-/// Draws the conclusion from the statements of all, which have to stay where they are until then.
+/// Draws the conclusion from the statements of all, which have to stay where they are until then. Sees no
+/// state of this rank: progress of earlier calls may change it while statements arrive, on each rank at
+/// another time.
 class Judge {
  public:
   /// `later`: the call takes its turn among others, rather than to be run now.
-  Judge(const Call& call, const Domain& domain, bool later) : call_(call), domain_(domain), later_(later) {}
+  Judge(const Call& call, bool later) : call_(call), later_(later) {}
   void hear(int rank, const std::byte* statement);
   [[nodiscard]] Agreement verdict() const;
 
  private:
   [[nodiscard]] bool matches(Agreement& result) const;
   const Call& call_;
-  const Domain& domain_;
   const bool later_;
   std::array<const std::byte*, device::kernel::Collective::kRanks> said_{};
   bool host_ = true, kernels_ = true, some_ = false, idle_ = true, awake_ = true;
+  bool unopened_ = true, open_ = true;  // all published Domain::State::unknown, or all open
   uint64_t largest_ = 0;
   uint32_t places_ = UINT32_MAX;
 };
