@@ -6,11 +6,13 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "device/mpi_main.hpp"
@@ -149,6 +151,32 @@ class Persistent {
   std::vector<Vector> in_, out_;
   std::vector<MPI_Request> requests_;
 };
+
+/// Nonblocking calls end one after the other while persistent ones before them wait for the last rank.
+void behind_persistent(MPI_Comm comm, int round) {
+  constexpr int kPersistent = kCalls / 2;
+  std::vector<Vector> in(kCalls), out(kCalls);
+  std::vector<MPI_Request> requests(kCalls);
+  for (int i = 0; i < kCalls; ++i) {
+    const auto at = static_cast<size_t>(i);
+    in[at].fill(1000 + i, rank + i + round);
+    if (i < kPersistent)
+      MPI_Allreduce_init(in[at].data(), out[at].data(), 1000 + i, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL,
+                         &requests[at]);
+  }
+  if (rank != size - 1) MPI_Startall(kPersistent, requests.data());
+  if (rank == size - 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (auto i = static_cast<size_t>(kPersistent); i < kCalls; ++i)
+    MPI_Iallreduce(in[i].data(), out[i].data(), 1000 + static_cast<int>(i), MPI_INT, MPI_SUM, comm,
+                   &requests[i]);
+  MPI_Waitall(kCalls - kPersistent, &requests[kPersistent], MPI_STATUSES_IGNORE);
+  if (rank == size - 1) MPI_Startall(kPersistent, requests.data());
+  MPI_Waitall(kPersistent, requests.data(), MPI_STATUSES_IGNORE);
+  for (int i = 0; i < kCalls; ++i)
+    expect(out[static_cast<size_t>(i)].all(1000 + i, sum_of_ranks(i + round)), "a sum behind persistent ones",
+           i);
+  for (int i = 0; i < kPersistent; ++i) MPI_Request_free(&requests[static_cast<size_t>(i)]);
+}
 
 /// To both neighbors of a ring, which with two ranks are the same process twice.
 void neighborhood(MPI_Comm ring, int round) {
@@ -302,6 +330,7 @@ int main(int argc, char** argv) {
     for (int round = 0; round < rounds; ++round) {
       overlapped(round % 2 == 0 ? MPI_COMM_WORLD : other, round);
       persistent.run(round);
+      behind_persistent(round % 2 == 0 ? MPI_COMM_WORLD : other, round);
       neighborhood(ring, round);
       one_type_each(MPI_COMM_WORLD, round);
       if (round % 4 == 0 && size > 1) disagreement(MPI_COMM_WORLD, round % 8 == 0 ? 10 : -50);

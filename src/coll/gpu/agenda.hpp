@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <optional>
 #include <vector>
 
@@ -84,7 +85,7 @@ class Agenda final : public core::Poller {
   shared::Channel& channel_;
   Domain& domain_;
   std::deque<Entry> entries_;  // number decided_ + 1 and further
-  std::deque<Turn> turns_;     // in no order; a deque keeps them where they are
+  std::list<Turn> turns_;      // by their starts; a plan stays where it is when another call ends
   Turn* running_ = nullptr;
   std::vector<uint32_t> unordered_;  // the first rank: keys of nonblocking calls that have no turn yet
   uint32_t posted_ = 0, decided_ = 0;
