@@ -316,7 +316,7 @@ Result<std::optional<Resolved>> Agenda::resolve(const Call& call) {
   const Agreement agreed = agree(call, channel_, domain_, {busy_, places_, true});
   if (agreed.way == Way::mismatch) return agreed.mismatch(call);
   if (agreed.way != Way::kernels || agreed.places == 0) return std::optional<Resolved>();
-  domain_.connect_now(agreed.memory, agreed.idle ? agreed.largest : 0, channel_);
+  if (agreed.idle) domain_.connect_now(agreed.memory, agreed.largest, channel_);  // else it is open
   if (domain_.state() != Domain::State::open) return std::optional<Resolved>();
   std::optional<Resolved> resolved(std::in_place);
   resolved->place = static_cast<uint32_t>(std::countr_zero(agreed.places));
