@@ -406,14 +406,16 @@ uint64_t bytes_aside(const Call& call) {
 
 namespace {
 
+/// Equal on all ranks, since the wire depends on it: only the root knows whether it is in place.
 bool rings(const Call& call, uint64_t largest) {
-  // A root's own block of scatter in place lies in a buffer that is not to be written.
-  const bool writes_input = call.in_place && call.what == scatter;
   const bool parts = goes_in_parts(call, largest);
   const uint64_t each = parts ? largest / static_cast<uint64_t>(call.size) : largest;
   const uint64_t times = call.size == 2 || call.what == allgather ? 2 : 1;
-  return shape_of(call) && !writes_input && each <= times * value_for(call, bell_max);
+  return shape_of(call) && each <= times * value_for(call, bell_max);
 }
+
+/// The root's own block of a scatter in place lies in a buffer that is not to be written: it has to launch.
+bool has_to_launch(const Call& call) { return call.in_place && call.what == scatter; }
 
 /// Blocks of a copier.
 uint32_t bells(const Call& call, uint64_t largest) {
@@ -456,7 +458,7 @@ Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
     plan.aside = plan.collective.recv[0];
   }
   // Some ranks may ring and others launch, so both go by the same wire.
-  if (!bell || (!lines && each > room.packets)) return plan;
+  if (!bell || has_to_launch(call) || (!lines && each > room.packets)) return plan;
   plan.bells = bells(call, largest);
   if (plan.wire != Wire::blocks) plan.small = regular_form(call, *shape_of(call, parts));
   return plan;

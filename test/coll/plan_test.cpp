@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Plans of collectives on GPU buffers: those of all ranks fit together, though each rank sees its own
+// operands only.
+#include "coll/gpu/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/op.hpp"
+#include "datatype/predefined.hpp"
+
+namespace weft::coll::gpu {
+namespace {
+
+using enum Collective;
+
+constexpr uintptr_t kInt = 0x209, kSum = 0x21;  // handles in the ABI
+constexpr uint64_t kPieces = 11 << 20;          // bytes of an area for pieces
+
+bool reduces(Collective what) {
+  return what == allreduce || what == Collective::reduce || what == reduce_scatter_block || what == scan ||
+         what == exscan;
+}
+bool has_root(Collective what) {
+  return what == bcast || what == Collective::reduce || what == gather || what == scatter;
+}
+
+/// A call of one rank, `count` ints a block or vector.
+Call call_of(Collective what, int rank, int size, int root, bool in_place, int64_t count) {
+  Call call;
+  call.what = what;
+  call.rank = rank;
+  call.size = size;
+  call.root = has_root(what) ? root : 0;
+  call.in_place = in_place && what != bcast &&
+                  (what == Collective::reduce || what == gather || what == scatter ? rank == root : true);
+  call.op = reduces(what) ? core::Op::predefined(kSum) : nullptr;
+  for (Operand* operand : {&call.send, &call.recv}) {
+    operand->type = datatype::predefined(kInt);
+    operand->count = count;
+    operand->blocks = size;
+    operand->address = reinterpret_cast<void*>(uint64_t{operand == &call.send ? 1u : 2u} << 40);
+  }
+  if (what == reduce_scatter_block) call.send.count = count * size;
+  if (call.in_place && reduces(what)) call.send = call.recv;
+  call.bytes = static_cast<uint64_t>((what == reduce_scatter_block ? count * size : count) * 4);
+  return call;
+}
+
+/// What has to be equal on all ranks. Packets and lines are cut alike by any number of blocks.
+std::string shape(const Plan& plan) {
+  std::string text = "wire " + std::to_string(static_cast<int>(plan.wire)) + ", form " +
+                     std::to_string(static_cast<int>(plan.collective.form));
+  if (plan.wire == device::Wire::blocks)
+    text += ", " + std::to_string(plan.blocks) + " blocks, " + std::to_string(plan.collective.rounds) +
+            " rounds of " + std::to_string(plan.collective.piece) + " bytes";
+  return text;
+}
+
+class PlanTest : public ::testing::TestWithParam<std::tuple<Collective, int>> {
+ protected:
+  void expect_equal(int root, bool in_place, int64_t count, const Room& room) const {
+    const auto [what, size] = GetParam();
+    std::string first;
+    for (int rank = 0; rank < size; ++rank) {
+      const Call call = call_of(what, rank, size, root, in_place, count);
+      const std::string own = shape(make_plan(call, static_cast<uint64_t>(4 * count), room));
+      if (rank == 0) first = own;
+      EXPECT_EQ(own, first) << name(what) << " of " << count << " ints, rank " << rank << " of " << size
+                            << ", root " << root << (in_place ? ", in place" : "")
+                            << (room.awake ? ", resident kernels run" : "");
+    }
+  }
+};
+
+TEST_P(PlanTest, AllRanksTakeTheSameWire) {
+  const int size = std::get<1>(GetParam());
+  for (const bool awake : {false, true})
+    for (const bool linked : {false, true}) {
+      Room room = Room::of_area(static_cast<uint32_t>(size), linked, kPieces);
+      room.awake = awake;
+      for (const int root : {0, size - 1})
+        for (const bool in_place : {false, true})
+          for (int64_t count = 1; count <= int64_t{1} << 24; count *= 2)
+            expect_equal(root, in_place, count, room);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Collectives, PlanTest,
+                         ::testing::Combine(::testing::Values(allreduce, Collective::reduce, bcast, allgather,
+                                                              alltoall, gather, scatter, reduce_scatter_block,
+                                                              scan, exscan),
+                                            ::testing::Values(2, 3, 8, 16)));
+
+}  // namespace
+}  // namespace weft::coll::gpu
