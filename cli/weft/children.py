@@ -4,8 +4,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections import namedtuple
 
+RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated", "run.py")
 # What launchers promise a process: a program that a rank starts has to be a job of its own.
 LAUNCHER_PREFIXES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "PRTE_MCA_", "OMPI_MCA_ess")
 LAUNCHER_NAMES = ("WEFT_JOB_ID", "SLURM_STEP_NUM_TASKS", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "LOCAL_RANK")
@@ -34,8 +36,20 @@ class Outcome(namedtuple("Outcome", "status signal timed_out out err")):
         return (telling or lines or [""])[0][:200]
 
 
+def python(module, *words):
+    """The command that runs a module of this package as a program; it imports nothing from the current directory."""
+    return [sys.executable, RUN, module, *words]
+
+
+def absolute_entries(text):
+    """PYTHONPATH without empty and relative entries, which name the current directory; None when none is left."""
+    return os.pathsep.join(filter(os.path.isabs, (text or "").split(os.pathsep))) or None
+
+
 def clean_environment(**changes):
-    """This environment without a launcher's promises, and with changes; None removes."""
+    """This environment without a launcher's promises and without the current directory in PYTHONPATH, and with changes;
+    None removes."""
+    changes.setdefault("PYTHONPATH", absolute_entries(os.environ.get("PYTHONPATH")))
     environment = {
         name: value
         for name, value in os.environ.items()

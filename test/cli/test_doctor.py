@@ -7,7 +7,7 @@ import struct
 import subprocess
 
 import pytest
-from weft import library, output
+from weft import children, library, output
 from weft.doctor import cluster, gpu, host, network, other, probe
 from weft.doctor.finding import BROKEN, OK, SLOW, UNCHECKED, Finding, worst
 from weft.machine import cuda, pci, system
@@ -298,9 +298,7 @@ def test_registration(machine, emulated, monkeypatch):
 
 
 def test_probe_in_a_child(emulated):
-    words = ["python3", "-m", "weft.doctor.probe", "register"]
-    environment = dict(os.environ, PYTHONPATH=os.path.join(PREFIX, "share", "weft", "python"))
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(children.python("weft.doctor.probe", "register"), capture_output=True, text=True, check=True)
     assert "devices" in json.loads(done.stdout) or "error" in json.loads(done.stdout)
     assert "error" in network.probe("gdrcopy")
     assert "error" in network.probe("nonsense")

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 
 from weft import children, library
 from weft.doctor.finding import broken, ok, slow, unchecked
@@ -65,10 +64,7 @@ def check_affinity(adapters):
 
 def probe(name, *words):
     """What the probe of that name found, in a process of its own: {"error": ...} or its facts."""
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = children.clean_environment(PYTHONPATH=os.pathsep.join(paths))
-    outcome = children.run([sys.executable, "-m", "weft.doctor.probe", name, *words], 40, environment)
+    outcome = children.run(children.python("weft.doctor.probe", name, *words), 40)
     if not outcome.good:
         return {"error": outcome.reason()}
     try:

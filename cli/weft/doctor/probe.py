@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Probes that may crash, run in a process of their own: `python -m weft.doctor.probe gdrcopy|register|networks`.
-# One JSON line.
+# Probes that may crash, run in a process of their own: weft.doctor.probe gdrcopy|register|networks. One JSON line.
 import ctypes
 import json
 import os

@@ -7,14 +7,10 @@ import socket
 import subprocess
 import sys
 
+from weft import children
+
 PIDFD_OPEN, PIDFD_GETFD = 434, 438  # the same on all architectures
-# What MPI_Init allows the ranks of its host (prctl(PR_SET_PTRACER, ANY), for Yama).
-CHILD = """
-import ctypes, sys
-ctypes.CDLL(None).prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)
-print("there", flush=True)
-sys.stdin.read()
-"""
+PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1  # sys/prctl.h
 
 
 def call(number, *arguments):
@@ -26,8 +22,9 @@ def call(number, *arguments):
 
 def why_not_taken():
     """Empty: a process may take a descriptor from another of this user; else the reason."""
-    words = [sys.executable, "-c", CHILD]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    words = children.python("weft.machine.descriptors")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, env=children.clean_environment()) as child:
         child.stdout.readline()
         process, why = call(PIDFD_OPEN, child.pid, 0)
         if process < 0:
@@ -59,3 +56,14 @@ def why_not_sent():
     for descriptor in descriptors:
         os.close(descriptor)
     return "" if descriptors else "none came"
+
+
+def wait_for_end_of_input():
+    """The child of why_not_taken(): allows other processes of this user what MPI_Init allows them (Yama), and waits."""
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
+    print("there", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    wait_for_end_of_input()

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Every installed script is run in a folder whose files have the names of modules; none of the files may be executed.
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PREFIX = os.environ["MPI_PREFIX"]
+BIN = os.path.join(PREFIX, "bin")
+OWN = ("weft", "rich", "numpy", "matplotlib", "mpi4py", "shtab", "sitecustomize", "usercustomize")
+HOSTILE = "import os, sys\nsys.stderr.write('executed: %s\\n' % __file__)\nopen({log!r}, 'a').write(__file__ + '\\n')\n"
+# A PYTHONPATH that names the current directory by accident: empty entries, relative ones, none but such.
+PYTHONPATHS = (None, "", ":", ":/not/there", "/not/there::", ".", "hostile:.:/not/there")
+COMMANDS = {  # what each file of bin/ is asked; the first command is also run with every PYTHONPATH
+    "weft": (("--version",), ("info",), ("info", "--config"), ("doctor",), ("bench", "--list"), ("explain", "--help"),
+             ("report", "--help"), ("tune", "--help"), ("hang", "1"), ("completion", "bash")),
+    "mpiexec": (("--version",), ("-n", "2", os.path.join(BIN, "weft"), "doctor")),
+    "mpirun": (("--version",), ("-n", "1", os.path.join(BIN, "weft"), "info")),
+    "mpicc": (("-show", "a.c"), ("-showme:version",), ("-c", "a.c")),
+    "mpicxx": (("-show", "a.cpp"),),
+    "mpic++": (("-show", "a.cpp"),),
+}  # fmt: skip
+
+
+def module_names():
+    """Names of the standard library's modules, except those that are compiled into Python."""
+    listed = getattr(sys, "stdlib_module_names", None)  # Python 3.10
+    if listed is None:
+        folder = os.path.dirname(os.__file__)
+        listed = {name.split(".")[0] for name in os.listdir(folder) if name.endswith(".py")} | {"encodings", "json"}
+    return sorted({*listed, *OWN} - set(sys.builtin_module_names))
+
+
+def environment(**changes):
+    """This environment with changes, None removes, and without a search path that the test itself was given."""
+    changed = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": None, "LD_LIBRARY_PATH": None, **changes}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+class CurrentDirectory(unittest.TestCase):
+    def setUp(self):
+        own = tempfile.TemporaryDirectory(prefix="weft-")
+        self.addCleanup(own.cleanup)
+        self.log = os.path.join(own.name, "log")
+        self.folder = os.path.join(own.name, "current")
+        self.write("a.c", "int main(void) { return 0; }\n")
+        for name in module_names():
+            self.write(name + ".py", HOSTILE.format(log=self.log))
+            self.write(os.path.join("hostile", name + ".py"), HOSTILE.format(log=self.log))
+        for name in ("weft", "encodings", "json"):  # as folders, which come before files of the same name
+            for module in ("__init__.py", "__main__.py"):
+                self.write(os.path.join(name, module), HOSTILE.format(log=self.log))
+        for name in ("python3", "mpiexec", "readlink", "dirname", "gcc"):  # programs of PATH
+            self.write(name, "#!/bin/sh\necho $0 >> %s\n" % self.log)
+            os.chmod(os.path.join(self.folder, name), 0o755)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def executed(self):
+        """The hostile files that were executed since the last call."""
+        try:
+            with open(self.log, encoding="utf-8") as file:
+                found = file.read().split()
+            os.remove(self.log)
+            return sorted(set(found))
+        except FileNotFoundError:
+            return []
+
+    def run_in_folder(self, words, **changes):
+        return subprocess.run(words, cwd=self.folder, env=environment(**changes), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+
+    def test_the_files_are_executed_where_python_searches_the_folder(self):
+        self.run_in_folder([sys.executable, "-c", "import json"])
+        self.assertEqual([os.path.basename(os.path.dirname(path)) for path in self.executed()], ["json"])
+        self.run_in_folder([sys.executable, "-m", "weft"])
+        self.assertNotEqual(self.executed(), [])
+
+    def test_every_installed_script_has_a_command(self):
+        self.assertEqual(sorted(os.listdir(BIN)), sorted(COMMANDS))
+
+    def test_nothing_of_the_folder_is_executed(self):
+        for script, commands in COMMANDS.items():
+            for words in commands:
+                with self.subTest(script=script, words=words):
+                    done = self.run_in_folder([os.path.join(BIN, script), *words])
+                    self.assertEqual(self.executed(), [], done.stderr)
+                    self.assertIn(done.returncode, (0, 1, 2), done.stderr)  # 1 and 2: what weft found
+                    self.assertNotIn("Traceback", done.stderr)
+
+    def test_empty_and_relative_entries_of_pythonpath(self):
+        for script, commands in COMMANDS.items():
+            for path in PYTHONPATHS:
+                with self.subTest(script=script, PYTHONPATH=path):
+                    done = self.run_in_folder([os.path.join(BIN, script), *commands[0]], PYTHONPATH=path)
+                    self.assertEqual(self.executed(), [], done.stderr)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_in_folder([os.path.join(BIN, "weft"), "doctor"], PYTHONPATH="::.")
+        self.assertEqual(self.executed(), [], done.stderr)
+
+    def test_absolute_entries_of_pythonpath_are_the_users_choice(self):
+        chosen = os.path.join(os.path.dirname(self.folder), "chosen")
+        os.mkdir(chosen)
+        with open(os.path.join(chosen, "sitecustomize.py"), "w", encoding="utf-8") as file:
+            file.write(HOSTILE.format(log=self.log))
+        for path in (chosen, ".:" + chosen, chosen + ":"):
+            done = self.run_in_folder([os.path.join(BIN, "weft"), "--version"], PYTHONPATH=path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.executed(), [os.path.join(chosen, "sitecustomize.py")])
+
+    def test_a_link_to_the_script_and_a_plain_name(self):
+        os.symlink(os.path.join(BIN, "weft"), os.path.join(self.folder, "linked"))
+        for script, path in (("./linked", os.environ["PATH"]), ("weft", BIN + ":/usr/bin:/bin")):
+            done = self.run_in_folder(["env", script, "--version"], PATH=path)
+            self.assertEqual((self.executed(), done.returncode), ([], 0), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
