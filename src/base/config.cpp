@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/profile.hpp"
+#include "base/secure.hpp"
 
 extern char** environ;
 
@@ -50,7 +51,7 @@ Error unknown_variable(std::string_view variable) {
   return Error(Errc::arg, message);
 }
 
-Text profile_setting{
+Path profile_setting{
     "profile", "",
     "File of settings that weft tune wrote; off: none; empty: weft/profile in the folder of your "
     "settings (~/.config), if it is there."};
@@ -71,6 +72,10 @@ Status apply_profile() {
       return Error(Errc::arg, path + ": " + name +
                                   " is not a setting of this version: run `weft tune` again, or set "
                                   "WEFT_PROFILE=off");
+    if ((*found)->names_file())
+      return Error(Errc::arg, path + ": " + name +
+                                  " names a file, which a profile must not: remove the line, and set " +
+                                  (*found)->variable() + " in the environment");
     if ((*found)->origin == Origin::environment) continue;
     WEFT_TRY((*found)->parse(text));
     (*found)->origin = Origin::profile;
@@ -188,6 +193,7 @@ const std::vector<std::string>& launcher_variables() {
 }
 
 Status load() {
+  if (secure::execution()) return {};
   for (Setting* setting : registry()) {
     const char* text = std::getenv(setting->variable().c_str());
     if (text == nullptr) continue;

@@ -29,6 +29,8 @@ class Setting {
   [[nodiscard]] virtual std::string value_text() const = 0;
   [[nodiscard]] virtual std::string range_text() const = 0;
   [[nodiscard]] virtual std::string default_text() const = 0;
+  /// True if the value names a file, such as a library to load: a profile must not set it.
+  [[nodiscard]] virtual bool names_file() const { return false; }
   const char* name;
   const char* help;
   Origin origin = Origin::standard;
@@ -66,7 +68,7 @@ class Choice : public Setting {
   std::vector<std::string> words_;
 };
 
-/// Any text (a path, a list).
+/// Any text (a name, a list); Path if it names a library, a program or another file.
 class Text : public Setting {
  public:
   Text(const char* name, const char* standard, const char* help);
@@ -80,11 +82,20 @@ class Text : public Setting {
   std::string value_, standard_;
 };
 
+/// The path of a library, a program or another file. Only the environment sets it, never a profile.
+class Path : public Text {
+ public:
+  using Text::Text;
+  [[nodiscard]] std::string range_text() const override { return "a path"; }
+  [[nodiscard]] bool names_file() const override { return true; }
+};
+
 /// All settings, sorted by name.
 [[nodiscard]] std::vector<Setting*> all();
 /// Reads every setting from the environment, else from the profile of this machine (base/profile.hpp).
 /// Unknown WEFT_* variables are an error that names the nearest one, except those the launcher itself sets
-/// (WEFT_JOB_ID, ...; see launcher_variables()).
+/// (WEFT_JOB_ID, ...; see launcher_variables()). In secure execution (base/secure.hpp) every setting keeps
+/// its default: neither the environment nor a profile is read.
 [[nodiscard]] Status load();
 [[nodiscard]] const std::vector<std::string>& launcher_variables();
 

@@ -33,7 +33,7 @@ std::string value_in(const fs::path& path, std::string_view key) {
 }
 
 std::string gpus() {
-  if (std::getenv("WEFT_CUDA_DRIVER") != nullptr) return "another driver";
+  if (::secure_getenv("WEFT_CUDA_DRIVER") != nullptr) return "another driver";
   std::map<std::string, int> models;
   std::error_code ignored;
   for (const auto& gpu : fs::directory_iterator(kGpus, ignored))
@@ -62,8 +62,8 @@ std::string machine_name() {
 }
 
 std::string default_profile() {
-  const char* home = std::getenv("HOME");
-  const char* folder = std::getenv("XDG_CONFIG_HOME");
+  const char* home = ::secure_getenv("HOME");
+  const char* folder = ::secure_getenv("XDG_CONFIG_HOME");
   if ((folder == nullptr || *folder == 0) && (home == nullptr || *home == 0)) return {};
   const fs::path base = folder != nullptr && *folder != 0 ? fs::path(folder) : fs::path(home) / ".config";
   std::string path = base / "weft" / "profile";

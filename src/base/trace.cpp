@@ -11,6 +11,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/secure.hpp"
 
 namespace weft::trace {
 namespace detail {
@@ -89,13 +90,10 @@ Error no_profiler(const std::string& why) {
 
 /// Loads the profiler's library, which stays, and lets it choose its calls.
 Status attach() {
-  const char* path = std::getenv("NVTX_INJECTION64_PATH");
+  const char* path = ::secure_getenv("NVTX_INJECTION64_PATH");
   if (path == nullptr || *path == '\0') return no_profiler("NVTX_INJECTION64_PATH is not set");
-  void* library = ::dlopen(path, RTLD_LAZY);
-  if (library == nullptr) {
-    const char* reason = ::dlerror();
-    return no_profiler(reason != nullptr ? reason : path);
-  }
+  void* library = secure::open_library(path, RTLD_LAZY);
+  if (library == nullptr) return no_profiler(secure::open_error());
   using Initialise = int (*)(const void* (*)(uint32_t));
   auto initialise = reinterpret_cast<Initialise>(::dlsym(library, "InitializeInjectionNvtx2"));
   if (initialise == nullptr) return no_profiler(std::string(path) + " has no InitializeInjectionNvtx2");
@@ -130,7 +128,7 @@ void pop() {
 
 Status open() {
   if (detail::on || setting.is("off")) return {};
-  if (setting.is("auto") && std::getenv("NVTX_INJECTION64_PATH") == nullptr) return {};
+  if (setting.is("auto") && ::secure_getenv("NVTX_INJECTION64_PATH") == nullptr) return {};
   Status attached = attach();
   if (!attached.ok()) {
     if (setting.is("on")) return attached;

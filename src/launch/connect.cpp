@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/secure.hpp"
 #include "launch/environment.hpp"
 #include "launch/fake_hosts.hpp"
 #include "launch/launch.hpp"
@@ -14,8 +15,22 @@ namespace weft::launch {
 
 namespace {
 
+/// In secure execution: the environment must not choose the descriptor, the socket or the PMIx plug-ins that
+/// a program with more privileges uses. Running alone would be a wrong job, so it is an error.
+Status refuse_untrusted_job(const Lookup& lookup) {
+  if (!pmi::offered(lookup) && !pmix::offered(lookup)) return refuse_broken_promise(lookup);
+  return Error(Errc::other,
+               "this program cannot join the launcher's job (it has more privileges than its user, by "
+               "set-user-ID, set-group-ID or file capabilities, so the launcher's variables are not "
+               "trusted): remove these privileges, or start it without a launcher");
+}
+
 Result<std::unique_ptr<Exchange>> find_launcher() {
   Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); };
+  if (secure::execution()) {
+    WEFT_TRY(refuse_untrusted_job(lookup));
+    return singleton::create();
+  }
   if (pmi::offered(lookup)) return pmi::connect(lookup);
   if (pmix::offered(lookup)) return pmix::connect(lookup);
   WEFT_TRY(refuse_broken_promise(lookup));

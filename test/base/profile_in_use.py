@@ -40,6 +40,20 @@ class InUse(unittest.TestCase):
                 refused = self.weft("info", "--config")
                 self.assertEqual(refused.returncode, 2)
                 self.assertIn(words, refused.stderr)
+            found = json.loads(self.weft("info", "--config", "--json", WEFT_PROFILE="off").stdout)
+            paths = [setting["variable"] for setting in found if setting["range"] == "a path"]
+            for setting in found:  # settings that look like the name of a file are declared as such
+                named = setting["variable"].endswith(("_LIBRARY", "_DRIVER", "_PATH", "_FILE", "_PROGRAM"))
+                if named or ".so" in setting["default"] or "Path of" in setting["help"]:
+                    self.assertIn(setting["variable"], paths)
+            self.assertGreaterEqual(len(paths), 7)
+            for variable in set(paths) - {"WEFT_PROFILE"}:
+                group, _, rest = variable[len("WEFT_") :].lower().partition("_")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("[%s]\n%s.%s = /tmp/evil.so\n" % (machine, group, rest))
+                refused = self.weft("info", "--config")
+                self.assertEqual(refused.returncode, 2)
+                self.assertIn("%s.%s names a file" % (group, rest), refused.stderr)
             self.assertIn("cannot be read", self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr)
 
 

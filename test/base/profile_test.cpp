@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/config.hpp"
+
 namespace weft::config {
 namespace {
 
@@ -54,6 +56,34 @@ TEST_F(Profile, LooksInTheUsersFolder) {
   ::unsetenv("XDG_CONFIG_HOME");
   ::unsetenv("HOME");
   EXPECT_EQ(default_profile(), "");
+}
+
+Path test_library{"test.library", "", "A setting that names a library."};
+Size test_size{"test.size", 1, 0, 9, "A setting that names none."};
+
+TEST_F(Profile, NamesNoFile) {
+  const std::string section = "[" + machine_name() + "]\n";
+  ::setenv("WEFT_PROFILE", write(section + "test.size = 2\n").c_str(), 1);
+  ASSERT_TRUE(load());
+  EXPECT_EQ(test_size, 2U);
+  EXPECT_EQ(test_size.origin, Origin::profile);
+  for (const char* line : {"test.library = /tmp/evil.so", "profile = /tmp/other"}) {
+    write(section + line + "\n");
+    const Status read = load();
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().message().find("evil.so"), std::string::npos);
+    EXPECT_NE(read.error().message().find(std::string(line).substr(0, std::string(line).find(' '))),
+              std::string::npos);
+    EXPECT_EQ(test_library.value(), "");
+  }
+  write(section + "test.library = /tmp/evil.so\n");
+  ::setenv("WEFT_TEST_LIBRARY", "/mine.so", 1);  // refused even where the environment decides
+  EXPECT_FALSE(load());
+  ::setenv("WEFT_PROFILE", "off", 1);
+  EXPECT_TRUE(load());
+  EXPECT_EQ(test_library.value(), "/mine.so");
+  ::unsetenv("WEFT_TEST_LIBRARY");
+  ::unsetenv("WEFT_PROFILE");
 }
 
 TEST(Machine, HasAName) {

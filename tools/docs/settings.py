@@ -20,6 +20,10 @@ Every setting of the library is a variable of the environment. `weft info --conf
 that hold in your shell and where they come from; a name that Weft does not know, or a value out of range, ends
 `MPI_Init` with a message that names it. Sizes take the suffixes K, M and G.
 
+A setting whose range is *a path* names a library or another file: only the environment sets it, never a profile. A program with
+more privileges than its user (set-user-ID, set-group-ID, file capabilities) reads no setting and no profile, loads no library
+beyond those that it has loaded itself, and does not join a launcher's job.
+
 """
 
 GROUPS = {

@@ -13,6 +13,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/secure.hpp"
 #include "device/copy.hpp"
 #include "device/cuda/bar.hpp"
 #include "device/ipc.hpp"
@@ -24,7 +25,7 @@ config::Choice setting_gdrcopy(
     "gpu.gdrcopy", 0, {"auto", "on", "off"},
     "Small GPU messages by the CPU through gdrcopy: auto (where it is there and proves to "
     "work), on (a slow path is named where not), off");
-config::Text setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "gdrcopy's library");
+config::Path setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "gdrcopy's library");
 config::Size setting_read("gpu.gdrcopy_read_max", 256, 0, 4096,
                           "Largest GPU message in bytes that the CPU reads through gdrcopy");
 config::Size setting_write("gpu.gdrcopy_write_max", 8192, 0, size_t{64} << 10,
@@ -89,8 +90,8 @@ bool find(void* handle, const char* name, F& function) {
 State open_library() {
   const std::lock_guard lock(mutex);
   if (state.load() != State::unknown) return state.load();
-  const char* path = setting_library.value().c_str();
-  void* handle = setting_gdrcopy.is("off") ? nullptr : ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const std::string& path = setting_library.value();
+  void* handle = setting_gdrcopy.is("off") ? nullptr : secure::open_library(path, RTLD_NOW | RTLD_LOCAL);
   const bool usable =
       handle != nullptr && find(handle, "gdr_open", library.open) &&
       find(handle, "gdr_close", library.close) && find(handle, "gdr_pin_buffer", library.pin) &&

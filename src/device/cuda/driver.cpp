@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/secure.hpp"
 #include "device/cuda/bar.hpp"
 #include "device/info.hpp"
 #include "device/memory.hpp"
@@ -23,7 +24,7 @@ namespace {
 
 config::Choice setting_cuda("cuda", 0, {"auto", "on", "off"},
                             "Use the CUDA driver: auto (when it is there), on (an error when not), off");
-config::Text setting_driver("cuda.driver", "", "Path of the CUDA driver library instead of libcuda.so.1");
+config::Path setting_driver("cuda.driver", "", "Path of the CUDA driver library instead of libcuda.so.1");
 
 constexpr int kInterface = 12000;     // the interface version asked of cuGetProcAddress
 constexpr int kOldestDriver = 11030;  // first with cuGetProcAddress
@@ -60,13 +61,10 @@ class Finder {
 const Driver& driver() { return table; }
 
 Status load(const std::string& path, Driver& driver) {
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* reason = ::dlerror();
-    return Error(Errc::unsupported, "the CUDA driver " + path + " cannot be loaded (" +
-                                        (reason != nullptr ? reason : "unknown reason") +
+  void* library = secure::open_library(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    return Error(Errc::unsupported, "the CUDA driver " + path + " cannot be loaded (" + secure::open_error() +
                                         "): check the driver's installation, or set WEFT_CUDA=off");
-  }
   const Finder finder(library);
   auto get_version = reinterpret_cast<Code (*)(int*)>(::dlsym(library, "cuDriverGetVersion"));
   if (get_version != nullptr) get_version(&driver.version);

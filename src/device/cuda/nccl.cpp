@@ -9,12 +9,13 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/secure.hpp"
 #include "device/cuda/context.hpp"
 
 namespace weft::device {
 namespace {
 
-config::Text library{"coll.nccl_library", "libnccl.so.2", "the NCCL that coll.nccl opens"};
+config::Path library{"coll.nccl_library", "libnccl.so.2", "the NCCL that coll.nccl opens"};
 
 /// NCCL's binary interface, as far as it is used; version 2.
 struct Id {
@@ -31,14 +32,12 @@ struct Api {
 };
 
 Error missing(const char* what) {
-  const char* why = ::dlerror();
-  return Error(Errc::unsupported, std::string(what) + " of NCCL cannot be had (" +
-                                      (why != nullptr ? why : "unknown") +
+  return Error(Errc::unsupported, std::string(what) + " of NCCL cannot be had (" + secure::open_error() +
                                       "): set WEFT_COLL_NCCL_LIBRARY to its path, or coll.nccl off");
 }
 
 Result<Api> open() {
-  void* const handle = ::dlopen(library.value().c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = secure::open_library(library.value(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return missing("the library");
   Api api{};
   const auto find = [&](const char* name, auto& function) {

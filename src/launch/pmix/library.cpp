@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/secure.hpp"
 #include "launch/cpus.hpp"
 
 namespace weft::launch::pmix {
 
 namespace {
 
-config::Text pmix_library{"launch.pmix_library", "",
+config::Path pmix_library{"launch.pmix_library", "",
                           "File of the PMIx library; empty: the launcher's own or the system's."};
 
 constexpr const char* kName = "libpmix.so.2";
@@ -50,7 +51,7 @@ std::string launchers_library() {
 
 // Its plugins look for its symbols in the whole process.
 void* open_file(const std::string& path, int more = 0) {
-  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | more);
+  return secure::open_library(path, RTLD_NOW | RTLD_GLOBAL | more);
 }
 
 template <class F>
@@ -108,7 +109,8 @@ Result<Library> open_library() {
   const auto attempt = [&](const std::string& path, int more = 0) -> void* {
     if (path.empty()) return nullptr;
     void* handle = open_file(path, more);
-    if (handle == nullptr && more == 0) tried += std::string(tried.empty() ? "" : "; ") + ::dlerror();
+    if (handle == nullptr && more == 0)
+      tried += std::string(tried.empty() ? "" : "; ") + secure::open_error();
     return handle;
   };
   const std::string wanted = pmix_library.value();

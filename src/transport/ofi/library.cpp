@@ -6,18 +6,19 @@
 #include <array>
 
 #include "base/config.hpp"
+#include "base/secure.hpp"
 
 namespace weft::transport::ofi {
 namespace {
 
-config::Text library_path{"net.ofi_library", "",
+config::Path library_path{"net.ofi_library", "",
                           "Path of libfabric instead of libfabric.so.1 as the dynamic linker finds it."};
 
 void* open_file() {
-  if (!library_path.value().empty()) return ::dlopen(library_path.value().c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library_path.value().empty()) return secure::open_library(library_path.value(), RTLD_NOW | RTLD_LOCAL);
   // One that the program has loaded already is the one whose settings and hooks are in force.
   if (void* loaded = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD)) return loaded;
-  return ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+  return secure::open_library("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
 }
 
 template <class F>
@@ -28,13 +29,10 @@ bool find(void* handle, const char* name, F& function) {
 
 Status load(Library& out) {
   void* handle = open_file();
-  if (handle == nullptr) {
-    const char* reason = ::dlerror();
+  if (handle == nullptr)
     return Error(Errc::unsupported,
-                 std::string("libfabric cannot be loaded (") +
-                     (reason != nullptr ? reason : "unknown reason") +
+                 "libfabric cannot be loaded (" + secure::open_error() +
                      "): install the package libfabric1, or name it by WEFT_NET_OFI_LIBRARY");
-  }
   if (!find(handle, "fi_version", out.version) || !find(handle, "fi_getinfo", out.getinfo) ||
       !find(handle, "fi_freeinfo", out.freeinfo) || !find(handle, "fi_dupinfo", out.dupinfo) ||
       !find(handle, "fi_fabric", out.fabric) || !find(handle, "fi_strerror", out.strerror))

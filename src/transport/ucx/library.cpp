@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/secure.hpp"
 
 namespace weft::transport::ucx {
 namespace {
 
-config::Text setting_library(
+config::Path setting_library(
     "net.ucx_library", "",
     "Path of libucp.so.0; empty: one already loaded, the system's, or the Python package "
     "libucx-cu13 or libucx-cu12 beside Weft.");
@@ -44,19 +45,14 @@ std::vector<std::string> beside_weft() {
   return paths;
 }
 
-std::string open_error() {
-  const char* text = ::dlerror();
-  return text != nullptr ? text : "dlopen failed";
-}
-
 /// libucp needs its siblings, which a wheel has in the same folder: they are opened first, by their paths.
 void* open_with_siblings(const std::string& path) {
   for (const char* sibling : {"libucm.so.0", "libucs.so.0", "libuct.so.0"}) {
     const std::string beside = folder_of(path) + "/" + sibling;
     if (path.find('/') != std::string::npos && exists(beside))
-      ::dlopen(beside.c_str(), RTLD_NOW | RTLD_GLOBAL);
+      static_cast<void>(secure::open_library(beside, RTLD_NOW | RTLD_GLOBAL));
   }
-  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  return secure::open_library(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
 Result<void*> find() {
@@ -71,7 +67,7 @@ Result<void*> find() {
   std::string tried;
   for (const std::string& path : paths) {
     if (void* opened = open_with_siblings(path)) return opened;
-    tried += (tried.empty() ? "" : "; ") + open_error();
+    tried += (tried.empty() ? "" : "; ") + secure::open_error();
   }
   return Error(Errc::unsupported, "libucp.so.0 cannot be opened (" + tried +
                                       "): install UCX (Debian: libucx0, Fedora: ucx, Python: libucx-cu13), "
