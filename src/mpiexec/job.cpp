@@ -20,6 +20,7 @@ namespace {
 /// How often a terminal in the background is looked at again, in milliseconds.
 constexpr int kTerminalPause = 300;
 constexpr int kTimeoutExitCode = 124;  // as timeout(1)
+constexpr int kLostOutputExitCode = 1;
 
 std::vector<int> pmi_sockets(const std::vector<Channels>& channels) {
   std::vector<int> fds;
@@ -78,7 +79,7 @@ int Job::run() {
     for (int i = 0; i < count; ++i) dispatch(static_cast<int>(static_cast<int64_t>(events[i].data.u64)));
     check_timeout();
   }
-  if (!failure_) return 0;
+  if (!failure_) return output_.lost() ? kLostOutputExitCode : 0;
   if (!failure_->text.empty()) say(failure_->text);
   return failure_->exit_code;
 }
@@ -149,9 +150,9 @@ void Job::on_exit(int rank, int status) {
     fail({128 + WTERMSIG(status), ""});
   } else if (status != 0 && stage == PmiServer::Stage::finalized) {
     // It has left MPI in good order: nobody waits for it. The others end by themselves.
-    if (!failure_) failure_ = describe_exit(rank, pid_of(rank), status);
+    if (!failure_) failure_ = failure_of(rank, status);
   } else if (status != 0) {
-    fail(describe_exit(rank, pid_of(rank), status));
+    fail(failure_of(rank, status));
   } else if (stage == PmiServer::Stage::initialized) {
     fail({1, rank_text(rank, pid_of(rank)) +
                  " exited without calling MPI_Finalize, which it must after MPI_Init"});
@@ -208,6 +209,12 @@ void Job::on_abort(int rank, int code, const std::string& message) {
 
 void Job::on_failure(int rank, const std::string& problem) {
   fail({1, rank_text(rank, pid_of(rank)) + " " + problem});
+}
+
+Failure Job::failure_of(int rank, int status) const {
+  // Output that is lost ends the ranks by SIGPIPE; Output has reported it.
+  if (output_.lost() && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) return {kLostOutputExitCode, ""};
+  return describe_exit(rank, pid_of(rank), status);
 }
 
 void Job::fail(Failure failure) {

@@ -44,6 +44,8 @@ class Job final : private PmiServer::Listener {
   void on_sentinel_lost();
   void on_abort(int rank, int code, const std::string& message) override;
   void on_failure(int rank, const std::string& problem) override;
+  /// What a rank's wait status that is not success means.
+  [[nodiscard]] Failure failure_of(int rank, int status) const;
   /// Records the first failure and ends the job. Later ones are its consequences.
   void fail(Failure failure);
   void command(Command::Kind kind, int value = 0);

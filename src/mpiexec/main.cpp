@@ -6,8 +6,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "mpiexec/binding.hpp"
 #include "mpiexec/handover.hpp"
@@ -52,6 +54,13 @@ int refuse(const Error& error, int exit_code) {
   return exit_code;
 }
 
+/// Prints an answer of mpiexec itself; returns the exit code.
+int print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  say(std::string("cannot write standard output (") + std::strerror(errno) + ")");
+  return kStartExitCode;
+}
+
 int start(const Options& options, char** argv, char** environment) {
   auto bindings =
       plan_bindings(options, read_topology("/sys", allowed_cpus()), std::getenv("CUDA_VISIBLE_DEVICES"));
@@ -89,8 +98,8 @@ void warn_of_idle_hosts(const Options& options) {
 int run(int argc, char** argv, char** environment) {
   auto options = parse_options({argv + 1, argv + argc});
   if (!options) return refuse(options.error(), kUsageExitCode);
-  if (options->help) return std::fputs(help_text().c_str(), stdout) < 0;
-  if (options->version) return std::puts("mpiexec (Weft) " WEFT_VERSION) < 0;
+  if (options->help) return print(help_text());
+  if (options->version) return print("mpiexec (Weft) " WEFT_VERSION "\n");
   for (const std::string& warning : options->warnings) say(warning);
   if (wants_handover(*options))
     return refuse(hand_over(*options, library_directory(), environment), kUsageExitCode);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpiexec/output.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
+
+#include "mpiexec/report.hpp"
 
 namespace weft::mpiexec {
 
@@ -61,6 +65,7 @@ void Output::run() {
       open += stream.source.fd >= 0;
     }
   }
+  check_stored();
   ::eventfd_write(done_, 1);
 }
 
@@ -130,14 +135,32 @@ void Output::write(const Stream& stream, std::string_view bytes) {
       pollfd event{target, POLLOUT, 0};
       ::poll(&event, 1, -1);
     } else if (errno != EINTR) {
-      // Nobody reads (or the disk is full): the ranks learn it as a program would without us, by SIGPIPE.
-      for (Stream& other : streams_)
-        if (other.source.is_error == stream.source.is_error && other.source.fd >= 0) {
-          ::close(other.source.fd);
-          other.source.fd = -1;
-        }
-      return;
+      return give_up(stream.source.is_error, errno);
     }
+  }
+}
+
+void Output::give_up(bool is_error, int error) {
+  if (error != EPIPE) report_lost(is_error, error);
+  // The ranks learn it as a program would without us when nobody reads: by SIGPIPE.
+  for (Stream& stream : streams_) {
+    if (stream.source.is_error != is_error || stream.source.fd < 0) continue;
+    ::close(stream.source.fd);
+    stream.source.fd = -1;
+    stream.line.clear();
+  }
+}
+
+void Output::report_lost(bool is_error, int error) {
+  if (lost_.exchange(true)) return;
+  say(std::string("cannot write standard ") + (is_error ? "error" : "output") + " (" + std::strerror(error) +
+      "): output of the ranks is lost");
+}
+
+void Output::check_stored() {
+  for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
+    const int copy = ::fcntl(target, F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0 && ::close(copy) != 0 && errno != EINTR) report_lost(target == STDERR_FILENO, errno);
   }
 }
 

@@ -27,6 +27,9 @@ class Output {
   void finish();
   /// Readable once everything is forwarded.
   [[nodiscard]] int done_fd() const { return done_; }
+  /// True if output of the ranks could not be written (full disk, I/O error, closed descriptor), which was
+  /// reported. False where only its reader has gone (EPIPE). Set before a rank can notice it.
+  [[nodiscard]] bool lost() const { return lost_; }
 
  private:
   struct Stream {
@@ -42,12 +45,17 @@ class Output {
   void flush(Stream& stream);
   void close(Stream& stream);
   void write(const Stream& stream, std::string_view bytes);
+  /// Standard output or error cannot be written any more: lets the ranks notice it.
+  void give_up(bool is_error, int error);
+  void report_lost(bool is_error, int error);
+  /// Asks file systems that store late (NFS) whether they could.
+  void check_stored();
   [[nodiscard]] std::string tagged(Stream& stream, std::string_view bytes) const;
 
   std::vector<Stream> streams_;
   bool tag_, prompts_;
   int done_ = -1, wake_ = -1;
-  std::atomic<bool> finishing_{false};
+  std::atomic<bool> finishing_{false}, lost_{false};
   std::thread thread_;
 };
 

@@ -84,7 +84,7 @@ Inherited Inherited::take_over() {
     if (signal == SIGCHLD || signal == SIGCONT || !state.ignored(signal)) sigaddset(&handled, signal);
   ::signal(SIGCHLD, SIG_DFL);
   ::sigprocmask(SIG_BLOCK, &handled, &state.mask_);
-  for (int signal : {SIGPIPE, SIGTTIN, SIGTTOU}) ::signal(signal, SIG_IGN);
+  for (int signal : {SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU}) ::signal(signal, SIG_IGN);
   ::getrlimit(RLIMIT_NOFILE, &state.descriptors_);
   rlimit raised = state.descriptors_;
   raised.rlim_cur = raised.rlim_max;
@@ -112,7 +112,8 @@ pid_t spawn(int rank, const RankPlan& plan, const Channels& channels, const Inhe
 void secure_descriptors() {
   int fd;
   do {
-    fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    // Not writable: what is written to a standard output that was closed is lost, and write() must say so.
+    fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   } while (fd >= 0 && fd <= kPmiFd);
   if (fd >= 0) ::close(fd);
   if (::syscall(SYS_close_range, kPmiFd, ~0U, kCloseRangeCloexec) == 0) return;

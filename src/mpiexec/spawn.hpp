@@ -13,8 +13,8 @@ namespace weft::mpiexec {
 /// What mpiexec changes of itself and must give back to its children.
 class Inherited {
  public:
-  /// Remembers the present state, then blocks the signals mpiexec handles, ignores SIGPIPE, SIGTTIN and
-  /// SIGTTOU, and raises the limit on descriptors.
+  /// Remembers the present state, then blocks the signals mpiexec handles, ignores SIGPIPE, SIGXFSZ,
+  /// SIGTTIN and SIGTTOU, and raises the limit on descriptors.
   static Inherited take_over();
   /// In a child: as it was before take_over().
   void restore() const;
@@ -39,7 +39,8 @@ struct StartFailure {
 [[nodiscard]] pid_t spawn(int rank, const RankPlan& plan, const Channels& channels,
                           const Inherited& inherited, int failure_fd);
 
-/// Closes everything but 0, 1 and 2 on exec, and sees that 0 to kPmiFd are not free for other uses.
+/// Closes everything but 0, 1 and 2 on exec, and sees that 0 to kPmiFd are not free for other uses: a closed
+/// one reads as empty and cannot be written.
 void secure_descriptors();
 
 }  // namespace weft::mpiexec
