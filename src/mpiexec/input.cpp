@@ -6,14 +6,18 @@
 
 #include <cerrno>
 
+#include "mpiexec/report.hpp"
+
 namespace weft::mpiexec {
 
-TerminalInput::TerminalInput() {
+Status TerminalInput::open() {
   int ends[2];
-  if (::isatty(STDIN_FILENO) == 0 || ::pipe2(ends, O_CLOEXEC) != 0) return;
+  if (::isatty(STDIN_FILENO) == 0) return {};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return cannot("open a pipe for the input of rank 0", errno);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
   reader_ = ends[0];
   writer_ = ends[1];
+  return {};
 }
 
 void TerminalInput::connect(Channels& rank0) const {

@@ -10,12 +10,13 @@ namespace weft::mpiexec {
 
 class TerminalInput {
  public:
-  /// Nothing to do unless standard input is a terminal: then rank 0 gets a pipe.
-  TerminalInput();
+  TerminalInput() = default;
   ~TerminalInput();
   TerminalInput(const TerminalInput&) = delete;
   TerminalInput& operator=(const TerminalInput&) = delete;
 
+  /// Nothing to do unless standard input is a terminal: then rank 0 gets a pipe.
+  [[nodiscard]] Status open();
   [[nodiscard]] bool active() const { return writer_ >= 0; }
   /// Puts the two ends of the pipe into rank 0's channels; the sentinel and start_sentinel() close theirs.
   void connect(Channels& rank0) const;

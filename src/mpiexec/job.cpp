@@ -20,7 +20,13 @@ namespace {
 /// How often a terminal in the background is looked at again, in milliseconds.
 constexpr int kTerminalPause = 300;
 constexpr int kTimeoutExitCode = 124;  // as timeout(1)
-constexpr int kLostOutputExitCode = 1;
+constexpr int kLostOutputExitCode = 1, kDeafExitCode = 1;
+/// Seconds that the ranks have after the first SIGTERM before they are killed.
+constexpr double kTerminationGrace = 5;
+/// A second SIGTERM kills when it comes so many seconds after the first: timeout(1) sends two at once.
+constexpr double kRepeatGap = 0.5;
+/// Seconds that the reader of mpiexec's output has after the ranks were killed.
+constexpr double kOutputGrace = 1;
 
 std::vector<int> pmi_sockets(const std::vector<Channels>& channels) {
   std::vector<int> fds;
@@ -46,17 +52,23 @@ Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channe
       server_(pmi_sockets(channels), program_sizes(plans), job_id, *this),
       ranks_(plans.size()),
       living_(plans.size()),
-      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       timeout_(timeout),
-      deadline_(timeout > 0 ? now() + timeout : 0) {
+      deadline_(timeout > 0 ? now() + timeout : 0) {}
+
+Status Job::open() {
   sigset_t blocked;
   ::sigprocmask(SIG_BLOCK, nullptr, &blocked);  // take_over() blocked what is ours to handle
   sigdelset(&blocked, SIGCHLD);
+  epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_ < 0) return cannot("open an epoll descriptor", errno);
   signal_fd_ = ::signalfd(-1, &blocked, SFD_NONBLOCK | SFD_CLOEXEC);
-  watch(sentinel_.control, control, EPOLLIN);
-  watch(signal_fd_, signals, EPOLLIN);
-  watch(output_.done_fd(), Job::output, EPOLLIN);
-  for (size_t i = 0; i < channels.size(); ++i) watch(channels[i].pmi, static_cast<int>(i), EPOLLIN);
+  if (signal_fd_ < 0) return cannot("open a descriptor for signals", errno);
+  bool watched = watch(sentinel_.control, control, EPOLLIN) && watch(signal_fd_, signals, EPOLLIN) &&
+                 watch(output_.done_fd(), Job::output, EPOLLIN);
+  for (size_t i = 0; i < channels_.size() && watched; ++i)
+    watched = watch(channels_[i].pmi, static_cast<int>(i), EPOLLIN);
+  if (!watched) return cannot("watch a descriptor", errno);
+  return {};
 }
 
 Job::~Job() {
@@ -64,11 +76,11 @@ Job::~Job() {
     if (fd >= 0) ::close(fd);
 }
 
-void Job::watch(int fd, int source, unsigned events) {
+bool Job::watch(int fd, int source, unsigned events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = static_cast<uint64_t>(static_cast<int64_t>(source));
-  ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  return ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 int Job::run() {
@@ -76,12 +88,22 @@ int Job::run() {
     watch_terminal();
     epoll_event events[64];
     const int count = ::epoll_wait(epoll_, events, 64, patience());
+    if (count < 0 && errno != EINTR) return give_up(cannot("wait for events", errno));
     for (int i = 0; i < count; ++i) dispatch(static_cast<int>(static_cast<int64_t>(events[i].data.u64)));
-    check_timeout();
+    check_time();
   }
   if (!failure_) return output_.lost() ? kLostOutputExitCode : 0;
   if (!failure_->text.empty()) say(failure_->text);
   return failure_->exit_code;
+}
+
+int Job::give_up(const Error& why) {
+  say(why.message());
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);  // nobody reads signals any more: SIGTERM ends us
+  if (sentinel_.control >= 0) end_sentinel(sentinel_);
+  return kDeafExitCode;
 }
 
 void Job::dispatch(int source) {
@@ -130,6 +152,7 @@ void Job::on_event() {
         [[fallthrough]];
       case Event::gone:
         gone_ = true;
+        if (!failure_ && living_ > 0) failure_ = Failure{1, "the ranks were ended before they were done"};
         ::waitpid(sentinel_.pid, nullptr, 0);
         ::close(sentinel_.control);
         sentinel_.control = -1;
@@ -196,8 +219,14 @@ void Job::on_signal(int signal) {
   if (signal == SIGHUP || (repeated && signal == SIGINT) || (ending_ && signal == SIGINT)) {
     if (!failure_) failure_ = Failure{128 + signal, ""};
     ending_ = true;
+    if (signal == SIGHUP) escalation_ = now() + kTerminationGrace;
     if (signal == SIGHUP) command(Command::signal, signal);
     return command(signal == SIGHUP ? Command::terminate : Command::kill);
+  }
+  if (signal == SIGTERM && repeated && now() - terminated_ >= kRepeatGap) return escalate();
+  if (signal == SIGTERM && !repeated) {
+    terminated_ = now();
+    escalation_ = terminated_ + kTerminationGrace;
   }
   if (signal == SIGINT) say("interrupted; Ctrl-C once more kills the job");
   command(Command::signal, signal);
@@ -231,7 +260,17 @@ void Job::command(Command::Kind kind, int value) {
   (void)::send(sentinel_.control, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void Job::check_timeout() {
+void Job::escalate() {
+  if (gone_) ::_exit(failure_ ? failure_->exit_code : 128 + SIGTERM);  // only its reader holds the output up
+  if (!failure_) failure_ = Failure{128 + SIGTERM, ""};
+  ending_ = true;
+  ::kill(sentinel_.pid, SIGCONT);  // someone may have stopped it
+  command(Command::kill);
+  escalation_ = now() + kOutputGrace;
+}
+
+void Job::check_time() {
+  if (escalation_ != 0 && now() >= escalation_) escalate();
   if (deadline_ == 0 || ending_ || now() < deadline_) return;
   char text[100];
   snprintf(text, sizeof text, "the job ran longer than %g s (--timeout) and was ended", timeout_);
@@ -241,17 +280,15 @@ void Job::check_timeout() {
 void Job::watch_terminal() {
   const bool wanted = input_.wants_input(), blocked = input_.blocked_fd() >= 0;
   if (wanted != terminal_watched_) {
-    if (wanted)
-      watch(STDIN_FILENO, terminal, EPOLLIN);
-    else
-      ::epoll_ctl(epoll_, EPOLL_CTL_DEL, STDIN_FILENO, nullptr);
+    if (wanted && !watch(STDIN_FILENO, terminal, EPOLLIN))
+      return fail({1, cannot("watch standard input", errno).message()});
+    if (!wanted) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, STDIN_FILENO, nullptr);
     terminal_watched_ = wanted;
   }
   if (blocked != rank0_watched_ && input_.active()) {
-    if (blocked)
-      watch(input_.blocked_fd(), rank0_input, EPOLLOUT);
-    else
-      ::epoll_ctl(epoll_, EPOLL_CTL_DEL, channels_[0].input, nullptr);
+    if (blocked && !watch(input_.blocked_fd(), rank0_input, EPOLLOUT))
+      return fail({1, cannot("watch the input of rank 0", errno).message()});
+    if (!blocked) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, channels_[0].input, nullptr);
   }
   rank0_watched_ = blocked;
 }
@@ -259,6 +296,7 @@ void Job::watch_terminal() {
 int Job::patience() const {
   double seconds = 1e6;
   if (deadline_ != 0 && !ending_) seconds = std::max(0.0, deadline_ - now());
+  if (escalation_ != 0) seconds = std::min(seconds, std::max(0.0, escalation_ - now()));
   // Whether we are in the foreground changes without an event.
   if (input_.active() && !terminal_watched_ && !rank0_watched_)
     seconds = std::min(seconds, kTerminalPause / 1000.0);

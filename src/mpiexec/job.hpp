@@ -25,8 +25,12 @@ class Job final : private PmiServer::Listener {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
+  /// Opens what run() waits on.
+  [[nodiscard]] Status open();
   /// Returns mpiexec's exit code when no process of the job is left and all output is forwarded.
   int run();
+  /// Ends the job without the event loop, which cannot run; returns the exit code.
+  int give_up(const Error& why);
 
  private:
   struct Rank {
@@ -36,7 +40,7 @@ class Job final : private PmiServer::Listener {
   /// What an epoll event is about; ranks' PMI sockets are their rank.
   enum Source : int { control = -1, signals = -2, output = -3, terminal = -4, rank0_input = -5 };
 
-  void watch(int fd, int source, unsigned events);
+  [[nodiscard]] bool watch(int fd, int source, unsigned events);
   void dispatch(int source);
   void on_event();
   void on_exit(int rank, int status);
@@ -49,7 +53,10 @@ class Job final : private PmiServer::Listener {
   /// Records the first failure and ends the job. Later ones are its consequences.
   void fail(Failure failure);
   void command(Command::Kind kind, int value = 0);
-  void check_timeout();
+  void check_time();
+  /// SIGTERM and SIGHUP: whatever ranks and readers do, mpiexec ends. Kills the job, then gives up its
+  /// output.
+  void escalate();
   void watch_terminal();
   [[nodiscard]] int patience() const;
   [[nodiscard]] pid_t pid_of(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
@@ -64,6 +71,8 @@ class Job final : private PmiServer::Listener {
   size_t living_;
   int epoll_ = -1, signal_fd_ = -1;
   double timeout_, deadline_;
+  double terminated_ = 0;  ///< when the first SIGTERM came
+  double escalation_ = 0;  ///< when escalate() is due; 0: no SIGTERM or SIGHUP yet
   std::optional<Failure> failure_;
   bool ending_ = false;  ///< the sentinel was told to end everything
   bool gone_ = false;    ///< no process is left

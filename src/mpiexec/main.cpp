@@ -76,12 +76,16 @@ int start(const Options& options, char** argv, char** environment) {
   auto channels = open_channels(options.ranks());
   if (!channels) return refuse(channels.error(), kStartExitCode);
   TerminalInput input;
+  if (const Status opened = input.open(); !opened.ok()) return refuse(opened.error(), kStartExitCode);
   input.connect(channels->front());
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // should the sentinel be killed, its children become ours
   auto sentinel = start_sentinel(plans, *channels, inherited, argv);
   if (!sentinel) return refuse(sentinel.error(), kStartExitCode);
   Output output(output_sources(*channels), options.tag_output, input.active());
-  return Job(plans, *channels, job_id, *sentinel, input, output, options.timeout).run();
+  Job job(plans, *channels, job_id, *sentinel, input, output, options.timeout);
+  Status ready = output.start();
+  if (ready.ok()) ready = job.open();
+  return ready.ok() ? job.run() : job.give_up(ready.error());
 }
 
 /// Whoever has an allocation of several hosts rarely wants one of them.

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <system_error>
 
+#include "mpiexec/processes.hpp"
 #include "mpiexec/report.hpp"
 
 namespace weft::mpiexec {
@@ -23,17 +25,27 @@ constexpr int kPromptMilliseconds = 100;
 
 }  // namespace
 
-Output::Output(std::vector<Source> sources, bool tag, bool prompts)
-    : tag_(tag), prompts_(prompts), done_(::eventfd(0, EFD_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC)) {
+Output::Output(const std::vector<Source>& sources, bool tag, bool prompts) : tag_(tag), prompts_(prompts) {
   for (const Source& source : sources) streams_.push_back(Stream{source});
-  thread_ = std::thread([this] { run(); });
+}
+
+Status Output::start() {
+  done_ = ::eventfd(0, EFD_CLOEXEC);
+  wake_ = done_ >= 0 ? ::eventfd(0, EFD_CLOEXEC) : -1;
+  if (wake_ < 0) return cannot("open an event descriptor", errno);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return cannot("start a thread", error.code().value());
+  }
+  return {};
 }
 
 Output::~Output() {
   finish();
-  thread_.join();
-  ::close(done_);
-  ::close(wake_);
+  if (thread_.joinable()) thread_.join();
+  for (const int fd : {done_, wake_})
+    if (fd >= 0) ::close(fd);
 }
 
 void Output::finish() {
@@ -51,6 +63,10 @@ void Output::run() {
     const bool prompt = prompts_ && !streams_[0].line.empty();
     const int ready =
         last_round ? 0 : ::poll(events.data(), events.size(), prompt ? kPromptMilliseconds : -1);
+    if (ready < 0 && errno != EINTR) {  // out of memory: look by hand meanwhile
+      ::usleep(kPollPauseMicroseconds);
+      for (pollfd& event : events) event.revents = POLLIN;
+    }
     if (ready == 0 && !last_round) flush(streams_[0]);
     open = 0;
     for (size_t i = 0; i < streams_.size(); ++i) {
@@ -77,6 +93,7 @@ bool Output::read(Stream& stream) {
     return true;
   }
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return errno == EINTR;
+  if (n < 0) report_lost(stream.source.is_error, errno);
   close(stream);
   return false;
 }

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/result.hpp"
+
 namespace weft::mpiexec {
 
 class Output {
@@ -18,11 +20,13 @@ class Output {
   };
   /// tag: begin every line with "[rank]<stdout>: ". prompts: show a line without end of rank 0 after a
   /// moment.
-  Output(std::vector<Source> sources, bool tag, bool prompts);
+  Output(const std::vector<Source>& sources, bool tag, bool prompts);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
+  /// Starts the thread. Call once, after the sentinel was started.
+  [[nodiscard]] Status start();
   /// No writer is left: forward what is there, then end.
   void finish();
   /// Readable once everything is forwarded.

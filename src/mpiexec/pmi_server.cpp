@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "launch/pmi/mapping.hpp"
@@ -23,8 +24,10 @@ bool PmiServer::read(int rank) {
     char bytes[16384];
     const ssize_t n = ::recv(self.fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno == EAGAIN;
-    if (n == 0) return false;
+    if (n < 0 && errno == EAGAIN) return true;
+    if (n < 0 && errno != ECONNRESET)  // it may wait for an answer
+      listener_.on_failure(rank, std::string("cannot be heard over PMI (") + std::strerror(errno) + ")");
+    if (n <= 0) return false;
     self.lines.append({bytes, static_cast<size_t>(n)});
     while (auto line = self.lines.next()) {
       auto request = Message::parse(*line);
@@ -174,10 +177,16 @@ void PmiServer::check_barrier() {
 
 void PmiServer::reply(int rank, const Message& message) {
   const std::string line = message.line();
-  const ssize_t n = ::send(at(rank).fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  ssize_t n;
+  while ((n = ::send(at(rank).fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 &&
+         errno == EINTR) {
+  }
   // A rank asks one thing at a time, so the socket's buffer holds any answer; a rank that has ended needs
   // none.
-  if (n < 0 && errno == EAGAIN) listener_.on_failure(rank, "does not read the answers to its PMI commands");
+  if (n < 0 && errno == EAGAIN)
+    listener_.on_failure(rank, "does not read the answers to its PMI commands");
+  else if (n < 0 && errno != EPIPE && errno != ECONNRESET)
+    listener_.on_failure(rank, std::string("cannot be answered over PMI (") + std::strerror(errno) + ")");
 }
 
 }  // namespace weft::mpiexec

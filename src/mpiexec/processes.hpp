@@ -23,4 +23,7 @@ void signal_descendants(int signal, pid_t spared = 0);
 /// Seconds of a clock that never jumps.
 [[nodiscard]] double now();
 
+/// How long a loop pauses when poll() fails, before it tries without.
+inline constexpr unsigned kPollPauseMicroseconds = 1000;
+
 }  // namespace weft::mpiexec

@@ -82,6 +82,10 @@ Failure describe_start_failure(const Event& event, const RankPlan& plan) {
   }
 }
 
+Error cannot(const std::string& what, int error) {
+  return Error(Errc::other, "cannot " + what + " (" + std::strerror(error) + ")");
+}
+
 void say(const std::string& text) {
   const std::string line = "mpiexec: " + text + "\n";
   std::fflush(stdout);

@@ -22,6 +22,8 @@ struct Failure {
 [[nodiscard]] Failure describe_exit(int rank, pid_t pid, int status);
 [[nodiscard]] Failure describe_abort(int rank, pid_t pid, int code, const std::string& message);
 [[nodiscard]] Failure describe_start_failure(const Event& event, const RankPlan& plan);
+/// "cannot WHAT (reason)": mpiexec itself lacks a resource. `error`: errno.
+[[nodiscard]] Error cannot(const std::string& what, int error);
 /// Prints "mpiexec: TEXT" to standard error.
 void say(const std::string& text);
 

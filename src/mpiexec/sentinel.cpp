@@ -59,9 +59,14 @@ class Sentinel {
 };
 
 void Sentinel::tell(Event event) {
-  // Failing means that mpiexec is gone: read_command() learns it too.
-  while (::send(control_, &event, sizeof event, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  ssize_t sent;
+  while ((sent = ::send(control_, &event, sizeof event, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
   }
+  if (sent >= 0) return;
+  // mpiexec is gone, or does not learn what it waits for: end everything; the end of this process tells it
+  // then.
+  orphaned_ = true;
+  enter(Phase::terminating);
 }
 
 void Sentinel::start_ranks(const std::vector<Channels>& channels) {
@@ -74,6 +79,7 @@ void Sentinel::start_ranks(const std::vector<Channels>& channels) {
     }
     rank_of_[pid] = rank;
     tell({Event::started, rank, pid, 0});
+    if (orphaned_) return;
   }
 }
 
@@ -101,7 +107,10 @@ void Sentinel::read_command() {
   }
   switch (command.kind) {
     case Command::signal:
-      for (const auto& [pid, rank] : rank_of_) ::kill(-pid, command.value);
+      for (const auto& [pid, rank] : rank_of_) {
+        ::kill(-pid, command.value);
+        if (command.value == SIGTERM || command.value == SIGHUP) ::kill(-pid, SIGCONT);
+      }
       break;
     case Command::finish:
       enter(Phase::finishing);
@@ -122,6 +131,7 @@ void Sentinel::reap() {
   while (true) {
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == EINTR) continue;
     if (pid <= 0) {
       childless_ = pid < 0 && errno == ECHILD;
       return;
@@ -182,7 +192,10 @@ void Sentinel::run(const std::vector<Channels>& channels) {
     reap();
     check_time();
     pollfd events[] = {{orphaned_ ? -1 : control_, POLLIN, 0}, {children_changed_, POLLIN, 0}};
-    if (::poll(events, 2, patience()) < 0 && errno != EINTR) leave({Event::gone, -1, 0, 0});
+    if (::poll(events, 2, patience()) < 0 && errno != EINTR) {  // out of memory: look by hand meanwhile
+      ::usleep(kPollPauseMicroseconds);
+      events[0].revents = orphaned_ ? 0 : POLLIN;
+    }
     if (events[0].revents != 0) read_command();
   }
 }
@@ -199,6 +212,13 @@ void rename_self(char** argv) {
 }
 
 }  // namespace
+
+void end_sentinel(SentinelHandle& sentinel) {
+  ::close(sentinel.control);
+  sentinel.control = -1;
+  while (::waitpid(sentinel.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
 
 Result<SentinelHandle> start_sentinel(const std::vector<RankPlan>& plans, std::vector<Channels>& channels,
                                       const Inherited& inherited, char** argv) {

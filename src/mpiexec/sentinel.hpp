@@ -15,7 +15,8 @@ namespace weft::mpiexec {
 /// mpiexec to sentinel.
 struct Command {
   enum Kind : int {
-    signal,     ///< send signal `value` to the process group of every living rank
+    signal,     ///< send signal `value` to the process group of every living rank; SIGTERM, SIGHUP: also wake
+                ///< stopped ones
     finish,     ///< all ranks have ended: leave what they started a moment, then as terminate
     terminate,  ///< SIGTERM to everything, after a short grace SIGKILL
     kill        ///< SIGKILL at once
@@ -52,5 +53,9 @@ struct SentinelHandle {
 [[nodiscard]] Result<SentinelHandle> start_sentinel(const std::vector<RankPlan>& plans,
                                                     std::vector<Channels>& channels,
                                                     const Inherited& inherited, char** argv);
+
+/// Ends the job without its event loop: returns when the sentinel has ended everything and is gone. Closes
+/// `control`.
+void end_sentinel(SentinelHandle& sentinel);
 
 }  // namespace weft::mpiexec

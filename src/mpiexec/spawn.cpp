@@ -41,11 +41,9 @@ bool bind_self(const std::vector<int>& cpus) {
 }
 
 /// dup2 gives the copy no close-on-exec flag; when source and target are equal the flag must go by hand.
-void install(int source, int target) {
-  if (source == target)
-    ::fcntl(target, F_SETFD, 0);
-  else
-    ::dup2(source, target);
+bool install(int source, int target) {
+  if (source == target) return ::fcntl(target, F_SETFD, 0) == 0;
+  return ::dup2(source, target) == target;
 }
 
 [[noreturn]] void become(int rank, const RankPlan& plan, const Channels& channels, const Inherited& inherited,
@@ -54,10 +52,9 @@ void install(int source, int target) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
   ::setpgid(0, 0);
-  install(channels.child_input, STDIN_FILENO);
-  install(channels.child_output, STDOUT_FILENO);
-  install(channels.child_error, STDERR_FILENO);
-  install(channels.child_pmi, kPmiFd);
+  if (!install(channels.child_input, STDIN_FILENO) || !install(channels.child_output, STDOUT_FILENO) ||
+      !install(channels.child_error, STDERR_FILENO) || !install(channels.child_pmi, kPmiFd))
+    fail(failure_fd, {rank, StartFailure::program, errno});
   if (!plan.cpus.empty() && !bind_self(plan.cpus)) fail(failure_fd, {rank, StartFailure::binding, errno});
   if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0)
     fail(failure_fd, {rank, StartFailure::directory, errno});

@@ -147,6 +147,57 @@ class Signals(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 1)
         self.assertEqual(self.mark.processes(), [])
 
+    def start_deaf(self):
+        """A job whose two ranks run and ignore SIGTERM."""
+        script = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
+        job = start("-n", 2, *shell(script), variables=self.mark.variables)
+        for end in (job.stdout.close, job.stderr.close, job.kill):
+            self.addCleanup(end)
+        self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
+        return job
+
+    def check_ended(self, job, at_least, at_most):
+        begin = time.monotonic()
+        self.assertEqual(job.wait(at_most + 5), 128 + signal.SIGTERM)
+        self.assertGreaterEqual(time.monotonic() - begin, at_least)
+        self.assertLess(time.monotonic() - begin, at_most)
+        self.mark.wait_until_gone(LIMIT)
+
+    def test_sigterm_kills_after_five_seconds(self):
+        job = self.start_deaf()
+        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGTERM)  # as timeout(1), which signals its child and its group
+        self.check_ended(job, 4, 7)
+
+    def test_second_sigterm_kills(self):
+        job = self.start_deaf()
+        job.send_signal(signal.SIGTERM)
+        time.sleep(0.8)
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGTERM)
+        self.check_ended(job, 0, 1)
+
+    def test_sigterm_reaches_stopped_ranks(self):
+        script = "trap 'echo got it; exit 0' TERM; echo ready; kill -STOP $$; while true; do sleep 0.05; done"
+        with start("-n", 2, *shell(script), variables=self.mark.variables) as job:
+            self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
+            deadline = time.monotonic() + LIMIT
+            while self.states().count("T") < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            begin = time.monotonic()
+            job.send_signal(signal.SIGTERM)
+            self.assertEqual(job.stdout.read(), b"got it\n" * 2)
+            self.assertEqual(job.wait(10), 0)
+            self.assertLess(time.monotonic() - begin, LIMIT)
+
+    def test_timeout_ends_a_job_whose_output_nobody_reads(self):
+        script = "trap '' TERM; echo ready; exec 2>/dev/null; while true; do head -c 100000 /dev/zero; done"
+        command = ["timeout", "0.5", MPIEXEC, "-n", "2", *shell(script)]
+        environment = clean_environment(**self.mark.variables)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as job:
+            self.assertEqual(job.wait(12), 124)
+            self.mark.wait_until_gone(LIMIT)
+
     def test_suspend_and_resume(self):
         script = "i=0; while true; do i=$((i+1)); echo $i; sleep 0.05; done"
         with start("-n", 1, *shell(script), variables=self.mark.variables) as job:

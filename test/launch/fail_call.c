@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LD_PRELOAD library: call number FAIL_AT of the function FAIL_CALL in mpiexec and in its children before
+// they become programs fails with FAIL_ERRNO, once; the file FAIL_MARK says that it was made.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char* wanted;  // null outside mpiexec
+static atomic_int* calls;   // shared with the children
+
+__attribute__((constructor)) static void begin(void) {
+  if (strcmp(program_invocation_short_name, "mpiexec") != 0) return;
+  calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  wanted = getenv("FAIL_CALL");
+}
+
+static int fails(const char* name) {
+  if (wanted == NULL || strcmp(name, wanted) != 0) return 0;
+  if (atomic_fetch_add(calls, 1) + 1 != atoi(getenv("FAIL_AT"))) return 0;
+  syscall(SYS_close, syscall(SYS_openat, AT_FDCWD, getenv("FAIL_MARK"), O_CREAT | O_WRONLY, 0600));
+  errno = atoi(getenv("FAIL_ERRNO"));
+  return 1;
+}
+
+#define FAILING(result, name, parameters, arguments)            \
+  result name parameters {                                      \
+    static result(*next) parameters;                            \
+    if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #name); \
+    return fails(#name) ? (result)-1 : next arguments;          \
+  }
+
+FAILING(int, epoll_create1, (int flags), (flags))
+FAILING(int, epoll_ctl, (int epoll, int operation, int fd, struct epoll_event* event),
+        (epoll, operation, fd, event))
+FAILING(int, epoll_wait, (int epoll, struct epoll_event* events, int most, int time),
+        (epoll, events, most, time))
+FAILING(int, eventfd, (unsigned value, int flags), (value, flags))
+FAILING(int, signalfd, (int fd, const sigset_t* mask, int flags), (fd, mask, flags))
+FAILING(int, pipe2, (int ends[2], int flags), (ends, flags))
+FAILING(int, socketpair, (int domain, int type, int protocol, int ends[2]), (domain, type, protocol, ends))
+FAILING(pid_t, fork, (void), ())
+FAILING(int, dup2, (int from, int to), (from, to))
+FAILING(int, setpgid, (pid_t pid, pid_t group), (pid, group))
+FAILING(int, poll, (struct pollfd * events, nfds_t count, int time), (events, count, time))
+FAILING(ssize_t, read, (int fd, void* bytes, size_t size), (fd, bytes, size))
+FAILING(ssize_t, write, (int fd, const void* bytes, size_t size), (fd, bytes, size))
+FAILING(ssize_t, recv, (int fd, void* bytes, size_t size, int flags), (fd, bytes, size, flags))
+FAILING(ssize_t, send, (int fd, const void* bytes, size_t size, int flags), (fd, bytes, size, flags))
+FAILING(pid_t, waitpid, (pid_t pid, int* status, int options), (pid, status, options))
+
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const int mode = va_arg(more, int);
+  va_end(more);
+  return fails("open") ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) {
+  static int (*next)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, "pthread_create");
+  return fails("pthread_create") ? errno : next(thread, attributes, start, argument);
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Every system call of the launcher fails once: mpiexec ends, says why unless all is well, and leaves no process.
+# usage: failing_calls.py PEER FAIL_CALL_LIBRARY
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+FAIL_CALL = os.path.abspath(sys.argv.pop(2))
+from support import PEER, Mark, run, shell  # noqa: E402
+
+LIMIT = 15  # seconds that a run may take
+MOST = 12  # calls of one function that are made to fail, one a run
+CALLS = {
+    "epoll_create1": errno.EMFILE,
+    "epoll_ctl": errno.ENOMEM,
+    "epoll_wait": errno.ENOMEM,
+    "eventfd": errno.EMFILE,
+    "signalfd": errno.EMFILE,
+    "pipe2": errno.EMFILE,
+    "socketpair": errno.EMFILE,
+    "fork": errno.EAGAIN,
+    "pthread_create": errno.EAGAIN,
+    "open": errno.EMFILE,
+    "dup2": errno.EBUSY,
+    "setpgid": errno.EPERM,
+    "poll": errno.ENOMEM,
+    "read": errno.EIO,
+    "write": errno.EIO,
+    "recv": errno.ENOMEM,
+    "send": errno.ENOBUFS,
+    "waitpid": errno.EINTR,
+}
+SCRIPT = PEER + " fences 3 > /dev/null && echo rank $PMI_RANK; echo error $PMI_RANK >&2"
+
+
+class FailingCalls(unittest.TestCase):
+    def fail_once(self, folder, name, at):
+        """False when the run makes fewer calls of the function."""
+        made = os.path.join(folder, "%s.%d" % (name, at))
+        mark = Mark()
+        variables = {"LD_PRELOAD": FAIL_CALL, "FAIL_CALL": name, "FAIL_AT": str(at), "FAIL_MARK": made,
+                     "FAIL_ERRNO": str(CALLS[name]), **mark.variables}  # fmt: skip
+        try:
+            status, output, errors = run("-n", 2, *shell(SCRIPT), variables=variables, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self.fail("mpiexec hangs")
+        mark.wait_until_gone(2)
+        if status == 0:  # the call did not matter
+            self.assertEqual(sorted(output.split("\n")), ["", "rank 0", "rank 1"], errors)
+        else:
+            self.assertGreater(status, 0, errors)
+            if name != "write":  # of the message itself
+                self.assertIn("mpiexec: ", errors)
+        return os.path.exists(made)
+
+    def test_each_call(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in CALLS:
+                for at in range(1, MOST + 1):
+                    with self.subTest(call=name, at=at):
+                        made = self.fail_once(folder, name, at)
+                        self.assertTrue(made or at > 1, "the function is not called, or not intercepted")
+                        if not made:
+                            break
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
