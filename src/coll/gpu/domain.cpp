@@ -122,12 +122,11 @@ Status Domain::map(const shared::Channel& channel) {
     next_.mappings.push_back(*mapping);
     next_.areas[at] = reinterpret_cast<uint64_t>((*mapping)->at(offers[at].region.base));
   }
-  next_.linked = all_linked(offers);
+  if (generation_ == 0 && all_linked(offers)) links_ = kLinked;
   return {};
 }
 
-/// Every rank asks about every pair, so that all know the same: each can map the others' memory, and so sees
-/// their GPUs.
+/// As this rank's driver reports every pair.
 bool Domain::all_linked(const std::vector<Offer>& offers) {
   std::vector<int> devices;
   for (const Offer& offer : offers) {
@@ -140,7 +139,7 @@ bool Domain::all_linked(const std::vector<Offer>& offers) {
 
 void Domain::show(Stage stage, shared::Channel& channel) {
   stage_ = stage;
-  channel.lane(comm_.rank()).card.stage.store(told(stage), std::memory_order_release);
+  channel.lane(comm_.rank()).card.stage.store(told(stage) | links_, std::memory_order_release);
   channel.tell();
 }
 
@@ -178,13 +177,17 @@ bool Domain::connect(const device::Memory& near, shared::Channel& channel) {
   return prepared(channel);
 }
 
-/// All have said whether they could.
+/// All have published whether they could. A rank that goes on publishes kLinked as before.
 void Domain::conclude(const shared::Channel& channel) {
   stage_ = Stage::nothing;
   if (!mapped_.ok()) return fail(mapped_.error().message());
-  for (int rank = 0; rank < comm_.size(); ++rank)
-    if (channel.lane(rank).card.stage.load(std::memory_order_acquire) == told(Stage::failed))
+  next_.linked = true;
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const uint32_t published = channel.lane(rank).card.stage.load(std::memory_order_acquire);
+    if ((published & ~kLinked) == told(Stage::failed))
       return fail("another rank of the communicator cannot: see its log");
+    next_.linked = next_.linked && (published & kLinked) != 0;
+  }
   if (state_ == State::open) {
     ground_.area->epoch = std::max(ground_.area->epoch, epoch_);
     release(ground_);

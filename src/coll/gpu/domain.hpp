@@ -67,7 +67,7 @@ class Domain {
     ScratchArea* area = nullptr;
     std::vector<transport::cuda_ipc::Mapping*> mappings;
     std::array<uint64_t, device::kernel::Collective::kRanks> areas{};
-    bool linked = false;  ///< NVLink lies between all GPUs
+    bool linked = false;  ///< all ranks publish that NVLink lies between all GPUs
   };
   /// How far a rank is with opening, as its card says.
   enum class Stage : uint32_t { nothing, offered, mapped, failed };
@@ -75,7 +75,10 @@ class Domain {
   void offer(const device::Memory& near, uint64_t pieces, shared::Channel& channel);
   [[nodiscard]] bool prepared(shared::Channel& channel);
   void release(Ground& ground);
-  [[nodiscard]] uint32_t told(Stage stage) const { return 4 * generation_ + static_cast<uint32_t>(stage); }
+  static constexpr uint32_t kLinked = 1;  ///< beside the stage: its driver reports NVLink between all GPUs
+  [[nodiscard]] uint32_t told(Stage stage) const {
+    return 2 * (4 * generation_ + static_cast<uint32_t>(stage));
+  }
   [[nodiscard]] bool all_at(Stage stage, const shared::Channel& channel) const;
   [[nodiscard]] Status prepare(const device::Memory& near, uint64_t pieces, Offer& offer);
   [[nodiscard]] Status map(const shared::Channel& channel);
@@ -104,6 +107,7 @@ class Domain {
   Stage stage_ = Stage::nothing;
   Status mapped_;            // of this rank, until all have said
   uint32_t generation_ = 0;  // of the ground that is being prepared
+  uint32_t links_ = 0;       // kLinked or 0, from the first mapping on
   Ground ground_, next_;
   uint32_t epoch_ = 0, next_epoch_ = 0;
   shared::Channel* channel_ = nullptr;  // once opening has begun
