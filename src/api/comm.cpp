@@ -6,6 +6,7 @@
 #include "api/hints.hpp"
 #include "api/impl.hpp"
 #include "api/objects.hpp"
+#include "coll/shared/shared.hpp"
 #include "core/instance.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"
@@ -111,7 +112,10 @@ Status Comm_get_name(core::Communicator& comm, char* name, int* resultlen) {
   return {};
 }
 
-Status Comm_set_info(core::Communicator& comm, core::Info* info) { return apply_hints(comm, info); }
+Status Comm_set_info(core::Communicator& comm, core::Info* info) {
+  coll::shared::decide_all(comm);
+  return apply_hints(comm, info);
+}
 
 Status Comm_get_info(core::Communicator& comm, MPI_Info* info) { return publish_new(hints_of(comm), info); }
 

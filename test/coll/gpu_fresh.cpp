@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A nonblocking collective that opens the domain of a new communicator, and a persistent one that is made
-// meanwhile: all ranks have to take the same path. Arguments: communicators.
+// Nonblocking collectives on new communicators, and what is called before they end: a persistent one is made
+// while the first one opens the domain; hints change. All ranks have to take the same path. Arguments:
+// communicators.
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "device/mpi_main.hpp"
@@ -58,6 +61,29 @@ void persistent_beside_nonblocking(int number) {
   MPI_Comm_free(&comm);
 }
 
+/// One rank calls late: the others have changed the hints before they know that all have called.
+void hints_beside_nonblocking(int number) {
+  static Vector in, out;
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "weft_coll_device_packets_max", "0");
+  for (int i = 0; i < 2; ++i) {
+    in.fill(rank + i + number);
+    out.fill(-1);
+    MPI_Barrier(comm);
+    if (rank == number % ranks) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    MPI_Request request;
+    MPI_Iallreduce(in.data(), out.data(), kInts, MPI_INT, MPI_SUM, comm, &request);
+    if (i != 0) MPI_Comm_set_info(comm, info);  // the first call opens the domain
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    out.expect(ranks * (ranks - 1) / 2 + ranks * (number + i), "a sum while hints change", number);
+  }
+  MPI_Info_free(&info);
+  MPI_Comm_free(&comm);
+}
+
 /// On the emulator: kernels did all calls, the persistent ones too.
 void check_kernels(unsigned long wanted) {
   if (weft::test::cuda().collectives == nullptr) return;
@@ -74,7 +100,10 @@ int main(int argc, char** argv) {
   device = weft::test::own_device();
   weft::test::start(argc, argv, rank, ranks);
   const int communicators = argc > 1 ? std::atoi(argv[1]) : 100;
-  for (int number = 0; number < communicators; ++number) persistent_beside_nonblocking(number);
-  check_kernels(2ul * static_cast<unsigned long>(communicators));
+  for (int number = 0; number < communicators; ++number) {
+    persistent_beside_nonblocking(number);
+    hints_beside_nonblocking(number);
+  }
+  check_kernels(4ul * static_cast<unsigned long>(communicators));
   return weft::test::finish(failures);
 }

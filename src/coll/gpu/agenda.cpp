@@ -310,9 +310,12 @@ bool Agenda::poll() {
   return moved;
 }
 
-Result<std::optional<Resolved>> Agenda::resolve(const Call& call) {
-  // Once the nonblocking calls before it are decided, all ranks publish the same state of the domain.
+void Agenda::decide_all() {
   core::wait_until(comm_.instance, [&] { return entries_.empty(); });
+}
+
+Result<std::optional<Resolved>> Agenda::resolve(const Call& call) {
+  decide_all();  // then all ranks publish the same state of the domain
   const Agreement agreed = agree(call, channel_, domain_, {busy_, places_, true});
   if (agreed.way == Way::mismatch) return agreed.mismatch(call);
   if (agreed.way != Way::kernels || agreed.places == 0) return std::optional<Resolved>();

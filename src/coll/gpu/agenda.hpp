@@ -40,6 +40,8 @@ class Agenda final : public core::Poller {
   /// Starts it. It stays where it is until `client` has been told.
   void start(Resolved& resolved, Deferred& client);
 
+  /// Collective: waits until the path of every nonblocking call so far is decided.
+  void decide_all();
   /// Calls under way that kernels may do.
   [[nodiscard]] uint32_t busy() const { return busy_; }
   bool poll() override;

@@ -162,6 +162,11 @@ gpu::Agenda* agenda_now(const Call& call, Status& failed) {
   return state->channel.open() ? &state->agenda : nullptr;
 }
 
+void decide_all(const core::Communicator& comm) {
+  if (comm.collective == nullptr || !comm.on_one_host()) return;
+  static_cast<State&>(*comm.collective).agenda.decide_all();
+}
+
 Status run(const Call& call, Channel& channel) { return Run(call, channel, direct(call, channel))(); }
 
 }  // namespace weft::coll::shared

@@ -32,6 +32,9 @@ struct Way {
 [[nodiscard]] gpu::Agenda* agenda_for(const Call& call, Status& failed);
 /// The same for a persistent call when it is made, which may wait for the others.
 [[nodiscard]] gpu::Agenda* agenda_now(const Call& call, Status& failed);
+/// Collective: waits until the path of every nonblocking call of a communicator is decided. To be called
+/// before hints change, since each rank decides at another time.
+void decide_all(const core::Communicator& comm);
 /// Runs the call to its end.
 [[nodiscard]] Status run(const Call& call, Channel& channel);
 
