@@ -12,9 +12,10 @@
 
 namespace randomized {
 
-/// Runs round(seed) in all processes until the count or the time is reached; returns how many there were.
+/// Runs round(seed) in all processes until the count or the time is reached; returns how many there were. One
+/// of `print_interval` rounds is printed.
 template <class Round>
-long run_rounds(int argc, char** argv, Round&& round) {
+long run_rounds(int argc, char** argv, Round&& round, long print_interval = 1) {
   const bool timed = argc > 2 && std::strcmp(argv[1], "seconds") == 0;
   if (!timed && (argc < 4 || std::strcmp(argv[1], "rounds") != 0)) {
     std::fprintf(stderr, "usage: %s rounds COUNT SEED; %s seconds TIME [SEED]\n", argv[0], argv[0]);
@@ -32,7 +33,7 @@ long run_rounds(int argc, char** argv, Round&& round) {
   long rounds = 0;
   for (int more = 1; more != 0; ++rounds) {
     const uint64_t here = seed + static_cast<uint64_t>(rounds) * 1000000;
-    if (rank == 0) {  // the last line is the round that failed
+    if (rank == 0 && rounds % print_interval == 0) {  // the last line is the round that failed
       std::printf("round %ld: %s rounds 1 %llu\n", rounds, argv[0], static_cast<unsigned long long>(here));
       std::fflush(stdout);
     }
