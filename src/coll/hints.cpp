@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/scope.hpp"
 #include "core/info.hpp"
 
 namespace weft::coll {
@@ -32,6 +33,13 @@ constexpr std::string_view kNames[] = {"coll.device",
                                        "coll.hierarchy_rails_min",
                                        "coll.nccl",
                                        "coll.nccl_min"};
+
+// Ranks of one host use shared memory and kernels together; algorithms are for all ranks.
+const config::Scopes of_job{config::Scope::job, {"coll.*"}};
+const config::Scopes of_host{config::Scope::host, {"coll.shared*", "coll.device*", "coll.nccl*"}};
+const config::Scopes of_process{
+    config::Scope::process,
+    {"coll.device_patience", "coll.device_scratch", "coll.gpu_reduce_min", "coll.nccl_library"}};
 
 std::vector<const config::Setting*> find() {
   std::vector<const config::Setting*> found;

@@ -7,6 +7,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/scope.hpp"
 #include "coll/circle.hpp"
 #include "device/copy.hpp"
 #include "device/info.hpp"
@@ -32,6 +33,8 @@ config::Size collective_area{
     "stream.collective_area", 8 << 20, 2 << 20, size_t{1} << 30,
     "bytes of GPU memory of a communicator with a GPU stream for the large messages of "
     "enqueued collectives; 7 MiB more are for the small ones"};
+
+const config::Scopes of_host{config::Scope::host, {"stream.collective_area"}};
 
 /// A rank's opinion after it has tried.
 struct Verdict {

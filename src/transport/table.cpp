@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/scope.hpp"
 #include "transport/network.hpp"
 #include "transport/ofi/ofi.hpp"
 #include "transport/ucx/ucx.hpp"
@@ -42,23 +43,29 @@ std::vector<Entry> in_order() {
 
 std::string key_of(Peer peer) { return "net." + std::to_string(peer); }
 
-/// "version network" and the address, behind a newline each.
+/// Version, network, settings and the address, behind a newline each.
 std::string card_of(const Network& network) {
-  return std::string(kVersion) + "\n" + network.name() + "\n" + network.address();
+  return std::string(kVersion) + "\n" + network.name() + "\n" + config::common_values(config::Scope::job) +
+         "\n" + network.address();
 }
 
 struct Card {
-  std::string version, network, address;
+  std::string version, network, settings, address;
 };
 
 Result<Card> parse(const std::string& text, Peer peer) {
-  const size_t first = text.find('\n');
-  const size_t second = first == std::string::npos ? first : text.find('\n', first + 1);
-  if (second == std::string::npos)
-    return Error(Errc::other, "process " + std::to_string(peer) +
-                                  " published something about its network that this version of Weft (" +
-                                  kVersion + ") cannot read: start all ranks with the same Weft");
-  return Card{text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+  std::string lines[3];
+  size_t at = 0;
+  for (std::string& line : lines) {
+    const size_t end = text.find('\n', at);
+    if (end == std::string::npos)
+      return Error(Errc::other, "process " + std::to_string(peer) +
+                                    " published something about its network that this version of Weft (" +
+                                    kVersion + ") cannot read: start all ranks with the same Weft");
+    line = text.substr(at, end - at);
+    at = end + 1;
+  }
+  return Card{std::move(lines[0]), std::move(lines[1]), std::move(lines[2]), text.substr(at)};
 }
 
 class Cards final : public Directory {
@@ -73,10 +80,13 @@ class Cards final : public Directory {
       return disagreement(static_cast<Peer>(exchange_.job().rank),
                           std::string(kVersion) + " with the network " + network_.name(), peer,
                           card->version + " with " + card->network, "use one Weft, and the same WEFT_NET,");
+    if (card->settings != settings_)
+      return config::difference(settings_, exchange_.job().rank, card->settings, static_cast<int>(peer));
     return std::move(card->address);
   }
 
  private:
+  const std::string settings_ = config::common_values(config::Scope::job);
   const Network& network_;
   launch::Exchange& exchange_;
 };

@@ -24,6 +24,11 @@ A setting whose range is *a path* names a library or another file: only the envi
 more privileges than its user (set-user-ID, set-group-ID, file capabilities) reads no setting and no profile, loads no library
 beyond those that it has loaded itself, and does not join a launcher's job.
 
+Settings that decide which path a collective takes have to be alike: `WEFT_COLL_SHARED*`, `WEFT_COLL_DEVICE*`, `WEFT_COLL_NCCL*` and
+`WEFT_STREAM_COLLECTIVE_AREA` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares them and ends with the
+name of one that differs. Each rank may have its own `WEFT_COLL_DEVICE_PATIENCE`, `WEFT_COLL_DEVICE_SCRATCH`, `WEFT_COLL_GPU_REDUCE_MIN` and
+`WEFT_COLL_NCCL_LIBRARY`.
+
 """
 
 GROUPS = {

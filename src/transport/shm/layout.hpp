@@ -15,7 +15,8 @@ namespace weft::transport::shm {
 inline constexpr size_t kLine = 64;
 inline constexpr uint32_t kMaxRanks = 4096;
 inline constexpr uint32_t kMaxCores = 1024;
-inline constexpr size_t kCells = 64;  ///< inbox cells; a power of two
+inline constexpr size_t kSettingsBytes = 448;  ///< more of them are compared by their hash only
+inline constexpr size_t kCells = 64;           ///< inbox cells; a power of two
 inline constexpr size_t kCellPayload = 4096;
 inline constexpr size_t kBoxes = 8;
 inline constexpr size_t kBoxBytes = 64 * 1024;    ///< ring of one box; a power of two
@@ -142,6 +143,8 @@ struct alignas(4096) Area {
   std::atomic<uint64_t> cores[kMaxCores / 64];  ///< cores this rank may run on
   std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
   std::atomic<uint64_t> probe_value;
+  char settings[kSettingsBytes];  ///< config::common_values(Scope::host), before its hash is stored
+  std::atomic<uint64_t> settings_hash;
   std::atomic<uint32_t> has_gpus;  ///< this rank has a CUDA driver
   std::atomic<int32_t> rank;       ///< in the world
   Awaited awaited;

@@ -8,9 +8,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstring>
 #include <ctime>
+#include <functional>
+#include <string>
 
 #include "base/config.hpp"
+#include "base/scope.hpp"
 #include "device/memory.hpp"
 #include "transport/version.hpp"
 
@@ -79,6 +83,9 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
   area_->pid.store(::getpid(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
   area_->probe_value.store(probe_word_, std::memory_order_relaxed);
+  const std::string settings = config::common_values(config::Scope::host);
+  settings.copy(area_->settings, kSettingsBytes);
+  area_->settings_hash.store(std::hash<std::string>()(settings), std::memory_order_relaxed);
   area_->has_gpus.store(device::available() ? 1 : 0, std::memory_order_relaxed);
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -90,6 +97,21 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
 }
 
 Shm::~Shm() = default;
+
+/// With the first rank; the first rank with all.
+Status Shm::compare_settings() const {
+  const auto text = [](const Area& area) {
+    return std::string_view(area.settings, ::strnlen(area.settings, kSettingsBytes));
+  };
+  const uint32_t end = self_ == 0 ? static_cast<uint32_t>(members_.size()) : 1;
+  for (uint32_t rank = 0; rank < end; ++rank) {
+    const Area& other = segment_.area(rank);
+    if (other.settings_hash.load() != area_->settings_hash.load())
+      return config::difference(text(*area_), static_cast<int>(members_[self_]), text(other),
+                                static_cast<int>(members_[rank]));
+  }
+  return {};
+}
 
 uint32_t Shm::search(Peer peer) const {
   return static_cast<uint32_t>(std::lower_bound(members_.begin(), members_.end(), peer) - members_.begin());
@@ -136,6 +158,7 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
     if (::time(nullptr) > deadline)
       return Error(Errc::other, "shared memory: not all ranks of this host came up (one may have died)");
   }
+  WEFT_TRY(shm->compare_settings());
   return shm;
 }
 

@@ -85,6 +85,7 @@ class Shm final : public Transport {
     return contiguous_ ? peer - members_.front() : search(peer);
   }
   [[nodiscard]] uint32_t search(Peer peer) const;
+  [[nodiscard]] Status compare_settings() const;
   [[nodiscard]] Area& area(Peer peer) const { return segment_.area(local(peer)); }
   [[nodiscard]] uint32_t patience() const;
   void want_box(Peer peer, Outgoing& out);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "base/scope.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace weft::config {
+namespace {
+
+std::vector<std::pair<std::string_view, Scope>>& patterns() {
+  static std::vector<std::pair<std::string_view, Scope>> declared;
+  return declared;
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (!pattern.ends_with('*')) return name == pattern;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+/// The value of a setting in such a text; its default where the text does not name it.
+std::string value_in(std::string_view values, const Setting& setting) {
+  const std::string key = std::string(setting.name) + "=";
+  for (size_t at = 0; at < values.size();) {
+    const size_t end = std::min(values.find(';', at), values.size());
+    const std::string_view entry = values.substr(at, end - at);
+    if (entry.starts_with(key)) return std::string(entry.substr(key.size()));
+    at = end + 1;
+  }
+  return setting.default_text();
+}
+
+}  // namespace
+
+Scopes::Scopes(Scope scope, std::initializer_list<const char*> declared) {
+  for (const char* pattern : declared) patterns().emplace_back(pattern, scope);
+}
+
+Scope scope_of(const Setting& setting) {
+  Scope found = Scope::process;
+  size_t longest = 0;
+  for (const auto& [pattern, scope] : patterns()) {
+    if (pattern.size() <= longest || !matches(pattern, setting.name)) continue;
+    longest = pattern.size();
+    found = scope;
+  }
+  return found;
+}
+
+std::string common_values(Scope scope) {
+  std::string values;
+  for (const Setting* setting : all())
+    if (scope_of(*setting) >= scope && setting->value_text() != setting->default_text())
+      values += std::string(setting->name) + "=" + setting->value_text() + ";";
+  return values;
+}
+
+Error difference(std::string_view own, int rank, std::string_view other, int other_rank) {
+  for (const Setting* setting : all()) {
+    const std::string here = value_in(own, *setting), there = value_in(other, *setting);
+    if (scope_of(*setting) != Scope::process && here != there)
+      return Error(Errc::arg,
+                   setting->variable() + " is " + here + " in process " + std::to_string(rank) + " but " +
+                       there + " in process " + std::to_string(other_rank) +
+                       " (ranks would take different paths in a collective and hang): set it alike "
+                       "in all processes");
+  }
+  return Error(Errc::arg, "settings of collectives differ between process " + std::to_string(rank) +
+                              " and process " + std::to_string(other_rank) +
+                              ": set them alike in all processes");
+}
+
+}  // namespace weft::config
