@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Weft in one word: `make` leaves a working prefix in build/prefix; `make help` lists the rest.
-# The tools that this machine lacks are fetched into build/tools (tools/setup/setup.py).
+# `make` builds and installs Weft into build/prefix; `make help` lists all targets.
+# Missing build tools are downloaded into build/tools (tools/setup/setup.py).
 PRESET ?= release
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
@@ -11,7 +11,7 @@ TOOLS  := build/tools
 BUILD  := build/$(PRESET)
 PREFIX := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)
 ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
-# Stamps differ by what was fetched.
+# One stamp file per set of downloads.
 OLDER  := $(if $(CUDA12),--cuda12)
 READY  := $(TOOLS)/ready$(if $(CUDA12),-cuda12)
 SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/cuda12.txt \
@@ -24,16 +24,16 @@ CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTES
 all: install
 
 help:
-	@echo "make            the library, mpicc, mpiexec, weft in build/prefix"
-	@echo "make demo       the Jacobi solver on all GPUs of this machine (on its cores, if it has none)"
-	@echo "make test       every test that needs no GPU, in a few minutes"
-	@echo "make nightly    those, and the long ones"
-	@echo "make gpu-test   the tests that need GPUs;  make gpu-bench  the measurements that need GPUs"
-	@echo "make bench-host host speed beside Open MPI and MPICH"
-	@echo "make docs       the documents as a site in build/docs"
-	@echo "make wheel      a wheel in dist/;  make format | lint | clean"
+	@echo "make            build the library, mpicc, mpiexec and weft into build/prefix"
+	@echo "make demo       run the Jacobi solver on all GPUs of this machine, or on its cores without GPUs"
+	@echo "make test       run the tests that need no GPU (minutes)"
+	@echo "make nightly    run the same and the long tests"
+	@echo "make gpu-test   run the tests that need GPUs;  make gpu-bench  run the GPU benchmarks"
+	@echo "make bench-host compare host performance with Open MPI and MPICH"
+	@echo "make docs       build the documentation site in build/docs"
+	@echo "make wheel      build a wheel in dist/;  make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
-	@echo "           CUDA12=1: GPU kernels also for drivers older than 580"
+	@echo "           CUDA12=1: also build GPU kernels for drivers older than 580"
 
 $(READY): $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
@@ -75,9 +75,9 @@ bench-host: install
 docs:
 	@python3 tools/setup/setup.py --tools $(TOOLS) --docs --no-cuda
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(TOOLS)/mkdocs python3 -m mkdocs build --strict -q
-	@echo "The documents are in build/docs/index.html"
+	@echo "The documentation is in build/docs/index.html"
 
-wheel:  # with kernels for older drivers, whoever builds it
+wheel:  # always with kernels for older drivers
 	@$(MAKE) --no-print-directory CUDA12=1 $(TOOLS)/ready-cuda12
 	@python3 tools/setup/wheel.py
 

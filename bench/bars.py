@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The figures that Weft is to reach on GPUs and that need no peer beside it: host and device, lone and persistent
-# calls, enqueued ones, strided messages, kinds of memory, Jacobi, what messages cost a program's own kernels. Each
-# with its bar, in one run; peers.py has those of messages and collectives beside other libraries. Exit status 1:
-# something failed to run; missed bars are printed.
+# Measures Weft alone on GPUs and compares each figure with its required figure ("bar"): host and device, lone,
+# persistent and enqueued calls, strided messages, memory kinds, Jacobi, slowdown of a program's own kernels. Exit
+# status 1: a measurement failed; missed bars are printed. peers.py compares with other libraries.
 import argparse
 import json
 import os
@@ -13,9 +12,9 @@ import tempfile
 import time
 
 import peers
-from peers import BENCH, ROOT, Failure, Job
+from peer_programs import BENCH, ROOT, Failure, Job, execute, weft_peer
 
-# What is to be reached on H200: name -> (figure, whether more is better, unit).
+# Required figures on H200: name -> (figure, whether higher is better, unit).
 BARS = {
     "8 B host to device": (5, False, "us"), "8 B device to host": (5, False, "us"),
     "8 B host to device, lone": (9, False, "us"), "8 B device to host, lone": (9, False, "us"),
@@ -28,7 +27,7 @@ BARS = {
     "MPI_Pack of 1 GiB over a copy": (0.85, True, "ratio"), "column over 64 KiB": (2.5, False, "ratio"),
     "x face over contiguous": (0.5, True, "ratio"), "y face over contiguous": (0.7, True, "ratio"),
     "z face over contiguous": (0.7, True, "ratio"), "six faces over contiguous": (0.7, True, "ratio"),
-    "Jacobi 16384 x 128 on 2": (0.42, False, "s"), "Jacobi 16384 x 128, copier on over off": (1.0, False, "ratio"),
+    "Jacobi 16384 x 128 on 2": (0.42, False, "s"), "Jacobi 16384 x 128, kernel on over off": (1.0, False, "ratio"),
     "Jacobi 16384 x 32768 on 4": (0.97, True, "ratio"), "Jacobi 16384 x 32768 on 8": (0.95, True, "ratio"),
     "4 MiB, cuMemMap over plain": (1.1, False, "ratio"), "4 MiB, pool over plain": (1.35, False, "ratio"),
     "8 B of the host, CUDA on": (0.15, False, "us more"), "GPU memory beside buffers": (32, False, "MiB"),
@@ -45,21 +44,21 @@ HALO = {
 
 
 class Site:
-    """Weft's programs on this machine. `trial`: small and short, to see that everything runs."""
+    """Weft's programs on this machine. `trial`: small and short runs, without bars."""
 
     def __init__(self, prefix, ranks, limit, trial):
         self.prefix, self.ranks, self.limit, self.trial = prefix, ranks, limit, trial
         self.facts = {}
-        self.details = {}  # what programs wrote beside the figures that have bars
+        self.details = {}  # full JSON output of the programs
 
     def program(self, ranks, name, words, settings=()):
-        """Standard output of a program of libexec/weft."""
+        """Returns the standard output of a program of libexec/weft."""
         path = os.path.join(self.prefix, "libexec", "weft", name)
         command = [os.path.join(self.prefix, "bin", "mpiexec"), "-n", str(ranks), path, *map(str, words)]
-        return peers.execute(command, {**os.environ, **dict(settings)}, self.limit)
+        return execute(command, {**os.environ, **dict(settings)}, self.limit)
 
     def report(self, name):
-        """What a program of two ranks writes with -j; kept among the details."""
+        """Returns the JSON output (-j) of a program of two ranks, and keeps it in the details."""
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             self.program(2, "bench/" + name, (*(["-s"] if self.trial else []), "-j", file.name))
             with open(file.name, encoding="utf-8") as text:
@@ -67,9 +66,9 @@ class Site:
         return self.details[name]
 
     def point(self, name, program, ranks=2, size="8", options=(), memory="D", settings=()):
-        """{name: microseconds} of one size by a program of the Ohio State set."""
+        """Returns {name: microseconds} of one size, measured by a program of the Ohio State set."""
         few = ("-i", "5", "-x", "1") if self.trial else ()
-        peer = peers.weft_peer("Weft", self.prefix, settings)
+        peer = weft_peer("Weft", self.prefix, settings)
         job = Job("point", program, ranks, size, (*few, *options), "latency_us")
         figures = peer.measure(job, self.ranks, memory, self.limit)
         self.facts.update({key: value for key, value in peer.facts.items() if key != "devices"})
@@ -78,7 +77,7 @@ class Site:
 
 def host_and_device(site):
     figures = {}
-    for ending, settings in (("", {}), (", lone", {"WEFT_GPU_COPIER": "off"})):
+    for ending, settings in (("", {}), (", lone", {"WEFT_GPU_RESIDENT_KERNEL": "off"})):
         for name, kinds in (("8 B host to device", ("H", "D")), ("8 B device to host", ("D", "H"))):
             figures.update(site.point(name + ending, "latency", options=kinds, memory="", settings=settings))
     return figures
@@ -87,9 +86,9 @@ def host_and_device(site):
 def calls(site):
     figures = site.point("persistent allreduce 8 B", "allreduce_persistent", ranks=site.ranks)
     for name in LONE:
-        settings = {"WEFT_GPU_COPIER": "off"}
+        settings = {"WEFT_GPU_RESIDENT_KERNEL": "off"}
         figures.update(site.point("lone %s 8 B" % name, name, ranks=site.ranks, settings=settings))
-    if len(os.sched_getaffinity(0)) >= site.ranks:  # the bar is for a core each
+    if len(os.sched_getaffinity(0)) >= site.ranks:  # the bar assumes one core per rank
         figures.update(site.point("barrier", "barrier", ranks=site.ranks, size="0", memory=""))
     return figures
 
@@ -129,7 +128,7 @@ def memory(site):
 
 
 def solve(site, ranks, size, iterations, words, settings=()):
-    """Seconds, and seconds on one device, of a Jacobi run."""
+    """Returns the seconds, and the seconds on one device, of a Jacobi run."""
     if site.trial:
         size, iterations = (64, 64), 5
     options = ("-csv", "-nx", size[0], "-ny", size[1], "-niter", iterations, *words)
@@ -138,17 +137,17 @@ def solve(site, ranks, size, iterations, words, settings=()):
 
 
 def jacobi_of_messages(site):
-    """Two short rows a message: the better of the variants, as a user would take it."""
+    """Solves a grid dominated by messages, with the better variant."""
     best = {}
-    for copier in ("auto", "off"):
-        settings = {"WEFT_GPU_COPIER": copier}
+    for resident_kernel in ("auto", "off"):
+        settings = {"WEFT_GPU_RESIDENT_KERNEL": resident_kernel}
         times = []
         for variant in ("cuda_aware", "overlap"):
             words = ("-variant", variant, "-skip_single_gpu")
             times.append(solve(site, 2, (16384, 128), 10000, words, settings)[0])
-        best[copier] = min(times)
+        best[resident_kernel] = min(times)
     return {"Jacobi 16384 x 128 on 2": best["auto"],
-            "Jacobi 16384 x 128, copier on over off": best["auto"] / best["off"]}  # fmt: skip
+            "Jacobi 16384 x 128, kernel on over off": best["auto"] / best["off"]}  # fmt: skip
 
 
 def jacobi_of_work(site):
@@ -162,13 +161,13 @@ def interference(site):
             "cuCtxSynchronize after a message": found["sync_after_message_us"] - found["sync_idle_us"]}  # fmt: skip
 
 
-# Measured in every round, and once; the long ones last, so that a limit of time takes them first.
+# Measured in every round, or once; long measurements come last, so that the time limit drops these first.
 ROUNDS = {"host and device": host_and_device, "calls": calls, "enqueued": enqueued, "Jacobi": jacobi_of_messages}
 ONCE = {"strided": strided, "memory": memory, "interference": interference, "large Jacobi": jacobi_of_work}
 
 
 def measure(site, names, rounds, end):
-    """({name: [figures]}, {what: why it was left out})."""
+    """Returns ({name: [figures]}, {measurement: reason of its failure})."""
     figures, failures = {}, {}
     works = {**ROUNDS, **ONCE}
     plan = [name for name in ROUNDS if name in names] * rounds + [name for name in ONCE if name in names]
@@ -187,8 +186,8 @@ def measure(site, names, rounds, end):
     return figures, failures
 
 
-def judge(figures, trial):
-    """One row a figure: its median, its bar, whether it is met. A trial's figures are none."""
+def evaluate(figures, trial):
+    """Returns one row per figure: its median, its bar, whether it is met. Trials have no bars."""
     rows = []
     for name, values in figures.items():
         row = {"name": name, "value": round(statistics.median(values), 4), "values": values}
@@ -207,14 +206,14 @@ def show(rows, facts):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Measures what Weft is to reach on GPUs, beside the bars.")
+    parser = argparse.ArgumentParser(description="Measures Weft on GPUs and compares with required figures.")
     parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"))
-    parser.add_argument("--ranks", type=int, help="of the collectives and the large Jacobi (the number of GPUs)")
-    parser.add_argument("--rounds", type=int, default=3, help="of the short ones (3)")
-    parser.add_argument("--seconds", type=float, default=400, help="time for everything (400)")
-    parser.add_argument("--limit", type=float, default=60, help="time for one run, before it is killed (60)")
+    parser.add_argument("--ranks", type=int, help="ranks of the collectives and the large Jacobi (the number of GPUs)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the short measurements (3)")
+    parser.add_argument("--seconds", type=float, default=400, help="time limit of all measurements (400)")
+    parser.add_argument("--limit", type=float, default=60, help="time limit of one run, after which it is killed (60)")
     parser.add_argument("--only", metavar="WHAT,...", help="some of: " + ", ".join({**ROUNDS, **ONCE}))
-    parser.add_argument("--trial", action="store_true", help="small and short: whether everything runs")
+    parser.add_argument("--trial", action="store_true", help="small and short runs, without bars")
     parser.add_argument("--json", metavar="FILE", help="result file (bench/results/bars-<GPUs>.json)")
     chosen = parser.parse_args()
     chosen.weft = os.path.abspath(chosen.weft)
@@ -231,7 +230,7 @@ def main():
     gpus = peers.count_gpus(chosen.weft)
     ranks = chosen.ranks or gpus
     if ranks < 2:
-        print("bars: %d GPUs here: at least 2 are needed" % ranks, file=sys.stderr)
+        print("bars: %d GPUs found: at least 2 are needed" % ranks, file=sys.stderr)
         return 2
     site = Site(chosen.weft, ranks, chosen.limit, chosen.trial)
     figures, failures = measure(site, chosen.only, chosen.rounds, begin + chosen.seconds)
@@ -243,7 +242,7 @@ def main():
         "failures": failures,
         "details": site.details,
     }
-    rows = judge(figures, chosen.trial)
+    rows = evaluate(figures, chosen.trial)
     show(rows, facts)
     path = chosen.json or os.path.join(BENCH, "results", "bars-%d.json" % ranks)
     with open(path, "w", encoding="utf-8") as file:

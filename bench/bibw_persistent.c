@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bandwidth between two ranks, both ways at once, by persistent requests: windows started together, each
-// acknowledged.
+// Bandwidth between two ranks, in both directions at once, by persistent requests: windows started together,
+// each acknowledged.
 #include "common/window.h"
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bandwidth between two ranks, one way: windows of nonblocking messages, each acknowledged.
+// Bandwidth between two ranks, in one direction: windows of nonblocking messages, each acknowledged.
 #include "common/window.h"
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bandwidth between two ranks, one way, by persistent requests: windows started together, each acknowledged.
+// Bandwidth between two ranks, in one direction, by persistent requests: windows started together, each
+// acknowledged.
 #include "common/window.h"
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued operations in the stream of each rank's GPU: microseconds for each, many one behind the other.
-// Sends and receives between two ranks: a send on one side and a receive on the other; both on each side;
-// both on each side, nonblocking. With the word "collectives", among any ranks: all-reduce of floats;
-// all-to-all; broadcast. The same three in a replayed CUDA graph. Weft only (weft.h).
+// Enqueued operations in a GPU stream, back to back: microseconds per operation. Between two ranks: a send on
+// one side and a receive on the other; both on each side; both on each side, nonblocking. With the argument
+// "collectives", among any number of ranks: all-reduce of floats, all-to-all, broadcast. Each also in a
+// replayed CUDA graph. Weft only (weft.h).
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ static void load(void) {
   check(!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error), error);
 }
 
-// One operation of `size` bytes.
+// Enqueues one operation of `size` bytes.
 static void collective(int mode, size_t size) {
   if (mode == 0)
     check(MPIX_Allreduce_enqueue(out, in, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM, comm),
@@ -123,8 +123,8 @@ static double measure_graph(int mode, size_t size, int iterations) {
   return time;
 }
 
-// What a collective brings, as the first value and the last one say: small floats, blocks of one byte each.
-static bool brought(int mode, size_t size, const char* got) {
+// Checks the first and last value of a collective's result: small floats, or blocks of equal bytes.
+static bool correct(int mode, size_t size, const char* got) {
   if (mode == 0) {
     float first, last;
     memcpy(&first, got, sizeof first);
@@ -150,12 +150,12 @@ static void validate_collectives(size_t size) {
     collective(mode, size);
     check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
     if (!bench_device_read(host, in, all, error, sizeof error)) check(1, error);
-    if (!brought(mode, size, host)) ++failures;
+    if (!correct(mode, size, host)) ++failures;
   }
   free(host);
 }
 
-// What arrives is what was sent, for each mode.
+// Checks that the received data are the sent data, for each mode.
 static void validate(size_t size) {
   char error[256];
   char* host = malloc(size);
@@ -210,9 +210,9 @@ int main(int argc, char** argv) {
   }
   load();
   make_comm();
-  const size_t room = collectives ? largest * (size_t)ranks : largest;
-  out = bench_device_allocate(BENCH_DEVICE_PLAIN, room, error, sizeof error);
-  in = bench_device_allocate(BENCH_DEVICE_PLAIN, room, error, sizeof error);
+  const size_t capacity = collectives ? largest * (size_t)ranks : largest;
+  out = bench_device_allocate(BENCH_DEVICE_PLAIN, capacity, error, sizeof error);
+  in = bench_device_allocate(BENCH_DEVICE_PLAIN, capacity, error, sizeof error);
   check(out == NULL || in == NULL, "cuMemAlloc");
   if (rank == 0)
     printf("# Weft MPI Enqueued %s, us each (%s)\n# %8s %10s %10s %10s %10s %10s %10s\n",
@@ -240,7 +240,7 @@ int main(int argc, char** argv) {
   MPI_Comm_free(&comm);
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-  if (rank == 0 && all != 0) printf("# %d exchanges brought wrong data\n", all);
+  if (rank == 0 && all != 0) printf("# %d exchanges received wrong data\n", all);
   MPI_Finalize();
   bench_device_close();
   return all != 0;

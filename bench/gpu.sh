@@ -1,23 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first; the bars.
-# PEERS="--openmpi PREFIX --ucx PREFIX --nccl FOLDER": those are measured beside Weft too (peers.py), as far as named.
+# The GPU measurements: point-to-point, collectives and Jacobi on all GPUs of this machine, validated first, and
+# bars.py. PEERS="--openmpi PREFIX --ucx PREFIX --nccl FOLDER": libraries to compare with Weft (peers.py).
 # Usage: gpu.sh PREFIX [FOLDER]     results as JSON and CSV in FOLDER (bench/results/<GPUs>)
 set -eu
 [ $# -ge 1 ] || { echo "usage: gpu.sh PREFIX [FOLDER]" >&2; exit 2; }
 prefix=$1
 jacobi=$prefix/libexec/weft/jacobi
 gpus=$("$jacobi" -gpus)
-[ "$gpus" -gt 0 ] || { echo "gpu.sh: no GPU here, or the prefix was built without GPU kernels" >&2; exit 1; }
+[ "$gpus" -gt 0 ] || { echo "gpu.sh: no GPU found, or the prefix was built without GPU kernels" >&2; exit 1; }
 
-bench() { # name, words of `weft bench`
+bench() { # name, arguments of `weft bench`
   name=$1
   shift
   echo "== $name: weft bench $*"
   "$prefix/bin/weft" bench "$@" --json "$folder/$name.json"
 }
 
-solve() { # ranks, words of jacobi; one CSV line, appended
+solve() { # ranks, arguments of jacobi; appends one CSV line
   ranks=$1
   shift
   echo "== jacobi on $ranks GPUs: $*"
@@ -39,7 +39,7 @@ pair() { # two ranks
 device=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '--')
 folder=${2:-$(dirname "$0")/results/$gpus-${device:-gpu}}
 mkdir -p "$folder"
-echo "variant, nx, ny, niter, nccheck, ranks, devices a rank, seconds, seconds on one device" > "$folder/jacobi.csv"
+echo "variant, nx, ny, niter, nccheck, ranks, devices per rank, seconds, seconds on one device" > "$folder/jacobi.csv"
 
 if [ "$gpus" -ge 2 ]; then
   pair
@@ -48,7 +48,7 @@ if [ "$gpus" -ge 2 ]; then
   bench reduce_scatter reduce_scatter_block -n "$gpus" -d cuda -m 4:16M -f
   bench allgather allgather -n "$gpus" -d cuda -m 1:16M -f
   bench bcast bcast -n "$gpus" -d cuda -m 1:64M -f
-  echo "== bars: what is to be reached without a peer beside it"
+  echo "== bars: required figures of Weft"
   python3 "$(dirname "$0")/bars.py" --weft "$prefix" --json "$folder/bars.json"
   for variant in cuda_aware overlap host_staged; do
     solve 2 -nx 16384 -ny 128 -niter 10000 -variant $variant

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work on data in GPU memory: reductions, packing and unpacking inside a GPU, and between two GPUs the column
-// of a matrix and the faces of a cube, each beside the contiguous message of the same size; medians, since in
-// some round freed memory is unmapped, which takes milliseconds. 1 or 2 ranks.
-// Usage: halo [-s] [-v] [-p] [-j FILE]    -s: small sizes, for a trial; -v: check what arrives; -p: only
-// between two GPUs; -j: JSON as well, an array of {"work", "us", "of_reference"}
+// Operations on GPU memory: reductions, packing and unpacking inside a GPU; between two GPUs the column of a
+// matrix and the faces of a cube, relative to a contiguous message of the same size. Medians, since unmapping
+// of freed memory takes milliseconds in some rounds. 1 or 2 ranks. Usage: halo [-s] [-v] [-p] [-j FILE]
+//   -s: small sizes, for a trial; -v: check received data; -p: only between two GPUs
+//   -j: also JSON, an array of {"work", "us", "of_reference"}
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -134,7 +134,7 @@ struct message {
   MPI_Datatype type;
 };
 
-/// One way, as half of a ping-pong.
+/// Returns the latency: half of a ping-pong.
 static double latency(const struct message* m) {
   enum { kRounds = 200 };
   double times[kRounds];
@@ -149,7 +149,7 @@ static double latency(const struct message* m) {
   return bench_percentile(times, kRounds, 50) / 2;
 }
 
-/// A message in a window of messages from rank 0 to rank 1.
+/// Returns the time per message in a window from rank 0 to rank 1.
 static double windowed(const struct message* m) {
   enum { kWindow = 16, kRounds = 20 };
   MPI_Request requests[kWindow];
@@ -169,14 +169,14 @@ static double windowed(const struct message* m) {
   return bench_percentile(times, kRounds, 50) / kWindow;
 }
 
-/// Rank 0's data must come to the same places of rank 1, and nothing else may change there.
-static void validate(const struct message* m, size_t room, const char* what) {
+/// Checks that rank 0's data arrive at the same offsets on rank 1, and that no other byte changes there.
+static void validate(const struct message* m, size_t capacity, const char* what) {
   char error[256];
-  unsigned char *mine = malloc(room), *got = malloc(room);
+  unsigned char *mine = malloc(capacity), *got = malloc(capacity);
   if (!mine || !got) stop("no memory");
-  for (size_t i = 0; i < room; ++i) mine[i] = (unsigned char)(i * 2654435761u >> 13);
-  unsigned char* wanted = malloc(room);
-  memset(wanted, 0x77, room);
+  for (size_t i = 0; i < capacity; ++i) mine[i] = (unsigned char)(i * 2654435761u >> 13);
+  unsigned char* wanted = malloc(capacity);
+  memset(wanted, 0x77, capacity);
   MPI_Count bytes = 0, position = 0;
   MPI_Type_size_c(m->type, &bytes);
   bytes *= m->count;
@@ -184,14 +184,14 @@ static void validate(const struct message* m, size_t room, const char* what) {
   MPI_Pack_c(mine, m->count, m->type, stream, bytes, &position, MPI_COMM_SELF);
   position = 0;
   MPI_Unpack_c(stream, bytes, &position, wanted, m->count, m->type, MPI_COMM_SELF);
-  memset(got, 0x77, room);
-  if (!bench_device_write(m->buffer, rank == 0 ? mine : got, room, error, sizeof error)) stop(error);
+  memset(got, 0x77, capacity);
+  if (!bench_device_write(m->buffer, rank == 0 ? mine : got, capacity, error, sizeof error)) stop(error);
   if (rank == 0)
     MPI_Send_c(m->buffer, m->count, m->type, 1, 0, MPI_COMM_WORLD);
   else
     MPI_Recv_c(m->buffer, m->count, m->type, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  if (!bench_device_read(got, m->buffer, room, error, sizeof error)) stop(error);
-  if (rank == 1 && memcmp(got, wanted, room) != 0) {
+  if (!bench_device_read(got, m->buffer, capacity, error, sizeof error)) stop(error);
+  if (rank == 1 && memcmp(got, wanted, capacity) != 0) {
     fprintf(stderr, "halo: %s: wrong bytes\n", what);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
@@ -216,11 +216,11 @@ static struct reference contiguous(char* buffer, size_t bytes) {
   return seconds;
 }
 
-static void strided(const char* what, char* buffer, MPI_Datatype type, size_t bytes, size_t room,
+static void strided(const char* what, char* buffer, MPI_Datatype type, size_t bytes, size_t capacity,
                     struct reference reference) {
   MPI_Type_commit(&type);
   const struct message m = {buffer, 1, type};
-  if (check) validate(&m, room, what);
+  if (check) validate(&m, capacity, what);
   char name[64];
   row(what, (double)bytes, latency(&m), (double)bytes / reference.latency);
   snprintf(name, sizeof name, "%s, in a window", what);
@@ -230,19 +230,19 @@ static void strided(const char* what, char* buffer, MPI_Datatype type, size_t by
 
 static void column(void) {
   const int blocks = small ? 1024 : 16384, pitch = small ? 4096 : 65536;
-  const size_t room = (size_t)blocks * (size_t)pitch;
-  char* matrix = allocate(room);
+  const size_t capacity = (size_t)blocks * (size_t)pitch;
+  char* matrix = allocate(capacity);
   const struct reference reference = contiguous(matrix, (size_t)blocks * 4);
   MPI_Datatype type;
   MPI_Type_vector(blocks, 1, pitch / 4, MPI_FLOAT, &type);
-  strided("column of 4 B blocks, stride 64 KiB", matrix, type, (size_t)blocks * 4, room, reference);
+  strided("column of 4 B blocks, stride 64 KiB", matrix, type, (size_t)blocks * 4, capacity, reference);
   release(matrix);
 }
 
 static void faces(void) {
   const int n = small ? 64 : 512;
-  const size_t bytes = (size_t)n * (size_t)n * 8, room = bytes * (size_t)n;
-  char* cube = allocate(room);
+  const size_t bytes = (size_t)n * (size_t)n * 8, capacity = bytes * (size_t)n;
+  char* cube = allocate(capacity);
   const struct reference reference = contiguous(cube, bytes);
   const char* const names[] = {"z face of a cube of doubles", "y face", "x face"};
   for (int axis = 0; axis < 3; ++axis) {
@@ -251,19 +251,19 @@ static void faces(void) {
     starts[axis] = n / 2;
     MPI_Datatype type;
     MPI_Type_create_subarray(3, sizes, parts, starts, MPI_ORDER_C, MPI_DOUBLE, &type);
-    strided(names[axis], cube, type, bytes, room, reference);
+    strided(names[axis], cube, type, bytes, capacity, reference);
   }
   release(cube);
 }
 
 enum { kMessages = 6 };
 
-/// Messages of one round, in flight together: from rank 0 to rank 1, or as many both ways.
+/// Messages of one round, all in flight together: from rank 0 to rank 1, or in both directions.
 struct together {
   struct message out[kMessages], in[kMessages];
 };
 
-/// Seconds of a round.
+/// Returns the seconds of a round.
 static double together_time(const struct together* all, bool both) {
   enum { kRounds = 100 };
   MPI_Request requests[2 * kMessages];
@@ -288,15 +288,15 @@ static double together_time(const struct together* all, bool both) {
   return bench_percentile(times, kRounds, 50);
 }
 
-/// All six faces of a cube. What is received lies in a cube for each axis: receives must not overlap.
+/// All six faces of a cube. Each axis receives into a cube of its own, since receives must not overlap.
 static void six_faces(void) {
   const int n = small ? 64 : 512;
-  const size_t bytes = (size_t)n * (size_t)n * 8, room = bytes * (size_t)n;
-  char *cube = allocate(room), *halos[3];
+  const size_t bytes = (size_t)n * (size_t)n * 8, capacity = bytes * (size_t)n;
+  char *cube = allocate(capacity), *halos[3];
   struct together faces, plain;
   MPI_Datatype types[kMessages];
   for (int axis = 0; axis < 3; ++axis) {
-    halos[axis] = allocate(room);
+    halos[axis] = allocate(capacity);
     for (int side = 0; side < 2; ++side) {
       const int i = 2 * axis + side, sizes[3] = {n, n, n};
       int parts[3] = {n, n, n}, starts[3] = {0, 0, 0};

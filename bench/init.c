@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Start-up: how long MPI_Init, or with -I a session and its communicator, takes on each rank.
+// Time of MPI_Init on each rank; with -I, of a session and its communicator.
 // Usage: init [-I] [--json FILE]
 #define _POSIX_C_SOURCE 200112L
 #include <stdio.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How much messages in GPU memory disturb a program's own kernels, on 2 ranks with a GPU each:
-//   compute   a kernel of many waves of blocks that fills the GPU, alone and while messages go to and fro
-//   sync      cuCtxSynchronize right after a message, which waits for whatever of the library runs, and idle
-//   full      messages while a kernel holds every processor until they have arrived: a deadlock ends with 1.
-//             Its blocks wait at a word of the GPU's, or all of them at one in host memory
-// With WEFT_GPU_COPIER=off the same without the resident kernel. Usage: interference [-s] [-j FILE]
-//   -s: short, for a trial; -j: the figures as JSON
+// Interference of messages in GPU memory with a program's own kernels, on 2 ranks with a GPU each:
+//   compute   a kernel of many waves that fills the GPU, alone and during a ping-pong
+//   sync      cuCtxSynchronize right after a message, which waits for kernels of the library, and when idle
+//   full      messages while a kernel occupies every multiprocessor until they have arrived; a deadlock exits
+//             with 1. Its blocks poll a word in GPU memory, or all of them a word in host memory
+// WEFT_GPU_RESIDENT_KERNEL=off measures without the resident kernel. Usage: interference [-s] [-j FILE]
+//   -s: short, for a trial; -j: JSON output
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <signal.h>
@@ -23,14 +23,14 @@
 extern const unsigned char weft_fatbin_interference[];
 #define IMAGE weft_fatbin_interference
 #else
-static const uint64_t IMAGE[1];  // the emulated driver has the kernel itself
+static const uint64_t IMAGE[1];  // the emulated driver implements the kernel
 #endif
 
 enum {
   THREADS = 256,
   TRIALS = 15,
   MOST = 4 << 20,
-  PATIENCE = 20,
+  TIMEOUT_S = 20,
   SMS = 16,
   NON_BLOCKING = 1,
   NOT_READY = 600
@@ -50,7 +50,7 @@ static struct {
 static int rank, peer, processors = 1;
 static void *kernel, *stream;
 static char *out, *in;
-static const char* doing = "starting";
+static const char* activity = "starting";
 
 static void stop(const char* what) {
   fprintf(stderr, "interference: rank %d: %s\n", rank, what);
@@ -118,22 +118,22 @@ static double worst(double mine) {
 
 // --- compute ---
 
-/// One run of the kernel, ms; with messages to and fro for as long as it runs on either side.
+/// Returns the time of one run of the kernel in ms; `busy`: with a ping-pong while it runs on either rank.
 static double compute(unsigned long long rounds, bool busy, long* messages) {
   const unsigned blocks = (unsigned)processors * 8 * 64;
   double end = 0;
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
   launch(blocks, NULL, NULL, 0, rounds);
-  for (int mine = 1, goes_on = 1; goes_on;) {
-    goes_on = mine;
-    if (busy) {  // both ends stop after the same exchange: the first in which neither's kernel runs
+  for (int mine = 1, any_running = 1; any_running;) {
+    any_running = mine;
+    if (busy) {  // both ranks stop after the first exchange in which no kernel runs
       int theirs = 0;
       ping_pong(5, 8);
       *messages += 10;
       MPI_Sendrecv(&mine, 1, MPI_INT, peer, 2, &theirs, 1, MPI_INT, peer, 2, MPI_COMM_WORLD,
                    MPI_STATUS_IGNORE);
-      goes_on = mine || theirs;
+      any_running = mine || theirs;
     }
     if (mine && !running()) {
       end = MPI_Wtime();
@@ -152,7 +152,7 @@ struct figures {
 static void measure_compute(struct figures* f, unsigned long long rounds, int trials) {
   double quiet[TRIALS], busy[TRIALS];
   long warm = 0;
-  doing = "computing";
+  activity = "computing";
   compute(rounds, true, &warm);
   for (int i = 0; i < trials; ++i) {
     quiet[i] = compute(rounds, false, &warm);
@@ -174,7 +174,7 @@ static double synchronize(void) {
 static void measure_sync(struct figures* f, int count) {
   double* times = malloc(sizeof *times * (size_t)count);
   if (!times) stop("no memory");
-  doing = "synchronising";
+  activity = "synchronising";
   for (int i = 0; i < count; ++i) {
     usleep(1000);
     times[i] = synchronize();
@@ -192,7 +192,7 @@ static void measure_sync(struct figures* f, int count) {
 
 // --- full ---
 
-/// `at_host`: all blocks of the kernel look at a word in host memory.
+/// `at_host`: all blocks of the kernel poll a word in host memory.
 static void measure_full(double figures[3], bool at_host) {
   static const int sizes[] = {8, 64 << 10, MOST};
   static const uint32_t zero = 0;
@@ -204,14 +204,14 @@ static void measure_full(double figures[3], bool at_host) {
       at_host ? NULL : bench_device_allocate(BENCH_DEVICE_PLAIN, sizeof zero, error, sizeof error);
   if (!at_host && (!relay || !bench_device_write(relay, &zero, sizeof zero, error, sizeof error)))
     stop(error);
-  for (int i = 0; i < 3; ++i) ping_pong(5, sizes[i]);  // kernels are loaded and allocations mapped
-  doing = "exchanging messages while a kernel of the program fills both GPUs";
+  for (int i = 0; i < 3; ++i) ping_pong(5, sizes[i]);  // loads kernels and maps allocations
+  activity = "exchanging messages while a kernel of the program fills both GPUs";
   for (unsigned i = 0; i < 3; ++i) {
-    usleep(2000);  // so that nothing of the library is left on the GPU
+    usleep(2000);  // until kernels of the library have ended
     MPI_Barrier(MPI_COMM_WORLD);
     launch((unsigned)processors * 16, flag, relay, i + 1, 0);
     usleep(5000);
-    if (!running()) stop("the kernel that fills the GPU did not stay");
+    if (!running()) stop("the kernel that fills the GPU has ended early");
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
     ping_pong(10, sizes[i]);
@@ -225,31 +225,31 @@ static void measure_full(double figures[3], bool at_host) {
 
 static void on_alarm(int number) {
   (void)number;
-  fprintf(stderr, "interference: rank %d: nothing moves since %d s while %s: a deadlock\n", rank, PATIENCE,
-          doing);
+  fprintf(stderr, "interference: rank %d: no progress for %d s while %s: a deadlock\n", rank, TIMEOUT_S,
+          activity);
   _exit(1);
 }
 
 static void report(FILE* file, const struct figures* f, const char* device) {
-  const char* copier = getenv("WEFT_GPU_COPIER");
+  const char* resident_kernel = getenv("WEFT_GPU_RESIDENT_KERNEL");
   fprintf(file,
-          "{\"program\": \"interference\", \"device\": \"%s\", \"copier\": \"%s\",\n"
+          "{\"program\": \"interference\", \"device\": \"%s\", \"resident_kernel\": \"%s\",\n"
           " \"compute_alone_ms\": %.3f, \"compute_with_messages_ms\": %.3f, \"loss_percent\": %.3f,"
           " \"messages\": %ld,\n"
           " \"sync_idle_us\": %.2f, \"sync_after_message_us\": %.2f, \"sync_after_message_99_us\": %.2f,"
           " \"sync_after_message_most_us\": %.2f,\n"
           " \"full_gpu_one_way_us\": {\"8\": %.1f, \"65536\": %.1f, \"4194304\": %.1f},\n"
           " \"full_gpu_host_word_one_way_us\": {\"8\": %.1f, \"65536\": %.1f, \"4194304\": %.1f}}\n",
-          device, copier ? copier : "auto", f->quiet, f->busy, f->loss, f->messages, f->sync_idle,
-          f->sync_after, f->sync_after_99, f->sync_after_most, f->full[0], f->full[1], f->full[2],
-          f->full_host_word[0], f->full_host_word[1], f->full_host_word[2]);
+          device, resident_kernel ? resident_kernel : "auto", f->quiet, f->busy, f->loss, f->messages,
+          f->sync_idle, f->sync_after, f->sync_after_99, f->sync_after_most, f->full[0], f->full[1],
+          f->full[2], f->full_host_word[0], f->full_host_word[1], f->full_host_word[2]);
 }
 
 int main(int argc, char** argv) {
-  bool quick = false;
+  bool trial = false;
   const char* json = NULL;
   for (int option; (option = getopt(argc, argv, "sj:")) != -1;) {
-    if (option == 's') quick = true;
+    if (option == 's') trial = true;
     if (option == 'j') json = optarg;
     if (option == '?') return 2;
   }
@@ -266,7 +266,7 @@ int main(int argc, char** argv) {
   if (ranks != 2) stop("2 ranks are needed");
   peer = 1 - rank;
   signal(SIGALRM, on_alarm);
-  alarm(PATIENCE * 3);
+  alarm(TIMEOUT_S * 3);
   load_driver();
   load_kernel(info.ordinal);
   out = bench_device_allocate(BENCH_DEVICE_PLAIN, MOST, error, sizeof error);
@@ -274,12 +274,12 @@ int main(int argc, char** argv) {
   if (!out || !in) stop(error);
   ping_pong(100, 8);
   struct figures figures = {0};
-  measure_compute(&figures, quick ? 100 : 60000, quick ? 3 : TRIALS);
-  alarm(PATIENCE);
-  measure_sync(&figures, quick ? 20 : 1000);
-  alarm(PATIENCE);
+  measure_compute(&figures, trial ? 100 : 60000, trial ? 3 : TRIALS);
+  alarm(TIMEOUT_S);
+  measure_sync(&figures, trial ? 20 : 1000);
+  alarm(TIMEOUT_S);
   measure_full(figures.full, false);
-  alarm(PATIENCE);
+  alarm(TIMEOUT_S);
   measure_full(figures.full_host_word, true);
   alarm(0);
   if (rank == 0) report(stdout, &figures, info.name);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The compute kernel of interference.c: arithmetic in registers, and, when there is a flag, waiting for it:
-// every block at the flag, which is in host memory, or the first one there and the others at `relay`, on the
-// GPU.
+// The compute kernel of interference.c: arithmetic in registers, then a wait for `flag` in host memory, if
+// set. All blocks poll the flag; or only the first block polls it, and the others poll `relay` in GPU memory.
 
 extern "C" __global__ void __launch_bounds__(256)
     weft_bench_work(const unsigned* flag, unsigned value, unsigned long long rounds, float* sink,
@@ -11,12 +10,12 @@ extern "C" __global__ void __launch_bounds__(256)
     a = fmaf(a, 1.000001f, b);
     b = fmaf(b, 0.999999f, a);
   }
-  if (a == 0.5f && b == 0.25f) *sink = a;     // so that the compiler keeps the loop
-  if (flag != nullptr && threadIdx.x == 0) {  // one thread a block, now and then: else their reads fill PCIe
-    const bool looks = relay == nullptr || blockIdx.x == 0;
-    const volatile unsigned* const at = looks ? flag : relay;
+  if (a == 0.5f && b == 0.25f) *sink = a;     // keeps the loop from being optimised away
+  if (flag != nullptr && threadIdx.x == 0) {  // one thread per block, infrequently, to save PCIe bandwidth
+    const bool polls_flag = relay == nullptr || blockIdx.x == 0;
+    const volatile unsigned* const at = polls_flag ? flag : relay;
     while (*at != value) __nanosleep(5000);
-    if (looks && relay != nullptr) *static_cast<volatile unsigned*>(relay) = value;
+    if (polls_flag && relay != nullptr) *static_cast<volatile unsigned*>(relay) = value;
   }
   __syncthreads();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ping-pong of `latency` between two ranks that have forked: children that sleep for two seconds, then
-// end. What it costs a library that its pages are shared with a child; `-t [SENDERS:]RECEIVERS` children.
+// The ping-pong of `latency` between two ranks with forked children that sleep for two seconds: the cost of
+// pages shared with a child. `-t [SENDERS:]RECEIVERS`: number of children.
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@ enum { SECONDS = 2 };
 
 static void fork_children(const struct bench_run* run) {
   const int children = run->sender ? run->options.senders : run->options.receivers;
-  fflush(NULL);  // what is buffered is printed by one process only
+  fflush(NULL);  // or the children would print buffered output again
   for (int i = 0; i < children; ++i) {
     const pid_t child = fork();
     if (child == 0) {
@@ -25,7 +25,7 @@ static void fork_children(const struct bench_run* run) {
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {
   fork_children(run);
   const double figure = bench_pingpong_measure(run, size, iterations, warmup);
-  while (waitpid(-1, NULL, WNOHANG) > 0) {  // those that ended meanwhile
+  while (waitpid(-1, NULL, WNOHANG) > 0) {  // reaps ended children
   }
   return figure;
 }

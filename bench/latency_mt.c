@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ping-pongs of many threads: those of rank 0 send and wait for a reply, those of rank 1 receive and reply;
-// any of them takes what comes (-t [SENDERS:]RECEIVERS). Half the round trip as a sending thread sees it, the
-// mean.
+// Ping-pong of many threads (-t [SENDERS:]RECEIVERS): the threads of rank 0 send and wait for a reply, the
+// threads of rank 1 receive and reply; any thread may receive any message. Half the round trip, mean over the
+// sending threads.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@ enum { TAG = 1 };
 struct job {
   struct bench_run* run;
   long exchanges;    ///< of this thread
-  int thread, team;  ///< this thread, and how many there are here
-  bool answers;      ///< receives first
+  int thread, team;  ///< index of this thread, number of threads of this rank
+  bool replies;      ///< receives first
   double seconds;
 };
 
@@ -22,7 +22,7 @@ static int team_of(const struct bench_run* run) {
   return run->sender ? run->options.senders : run->options.receivers;
 }
 
-/// Each thread has its own part of the buffers.
+/// Returns the bytes of the buffers, of which each thread has its own part.
 static size_t capacity(const struct bench_run* run, size_t size) {
   return bench_extent(run, size) * (size_t)team_of(run);
 }
@@ -36,15 +36,15 @@ static void* work(void* argument) {
   const MPI_Datatype type = run->message.type;
   const double start = MPI_Wtime();
   for (long i = 0; i < job->exchanges; ++i) {
-    if (!job->answers) MPI_Send(from, count, type, peer, TAG, bench_comm);
+    if (!job->replies) MPI_Send(from, count, type, peer, TAG, bench_comm);
     MPI_Recv(to, count, type, peer, TAG, bench_comm, MPI_STATUS_IGNORE);
-    if (job->answers) MPI_Send(from, count, type, peer, TAG, bench_comm);
+    if (job->replies) MPI_Send(from, count, type, peer, TAG, bench_comm);
   }
   job->seconds = MPI_Wtime() - start;
   return NULL;
 }
 
-/// `total` exchanges, shared among the threads of each side. Half a round trip, us.
+/// Performs `total` exchanges, divided among the threads of each side. Returns half a round trip in us.
 static double exchange_all(struct bench_run* run, long total) {
   static struct job jobs[BENCH_MAX_TEAM];
   pthread_t threads[BENCH_MAX_TEAM];
@@ -72,7 +72,7 @@ static double measure(struct bench_run* run, size_t size, long iterations, long 
   return exchange_all(run, iterations);
 }
 
-/// Who sends what cannot be told, so every thread sends the same bytes, and every part must hold them.
+/// The sender of a message is unknown, so every thread sends the same bytes, which every part must contain.
 static bool validate(struct bench_run* run, size_t size, long iteration) {
   const int team = team_of(run), most = run->options.senders > run->options.receivers
                                             ? run->options.senders
@@ -86,7 +86,7 @@ static bool validate(struct bench_run* run, size_t size, long iteration) {
   }
   bench_buffer_guard(&run->receive, (size_t)team * extent);
   MPI_Barrier(bench_comm);
-  exchange_all(run, 4L * most + 1);  // some for every thread
+  exchange_all(run, 4L * most + 1);  // several for every thread
   bool good = true;
   for (int i = 0; good && i < team; ++i)
     good = bench_message_check(run, &run->receive, (size_t)i * extent, in);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bandwidth and message rate of many pairs at once, one way: rank r of the first half sends windows of
-// nonblocking messages to rank r of the second, each acknowledged. All messages over the time of the slowest
-// pair.
+// nonblocking messages to rank r of the second half, each window acknowledged. All messages divided by the
+// time of the slowest pair.
 #include "common/window.h"
 
 static double measure(struct bench_run* run, size_t size, long iterations, long warmup) {

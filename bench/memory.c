@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What kinds of memory cost, on 2 ranks with a GPU each:
-//   host     8 bytes one way from the stack, static data and the heap, before this process has used CUDA and
-//   while
-//            it has a context; and where mpi_assert_memory_alloc_kinds says that all memory is the system's
-//   kinds    4 MiB to and fro between GPU buffers of cuMemAlloc, of the default pool and of cuMemMap, every
-//   byte
-//            checked once
-//   extra    GPU memory that is gone when that is done, beside the buffers
-// Usage: memory [-s] [-j FILE]     -s: short, for a trial; -j: the figures as JSON. Weft or any MPI library.
+// Latency by memory kind, on 2 ranks with a GPU each, for Weft or any MPI library:
+//   host     8 bytes from the stack, static data and the heap: before CUDA is used, with a context, and with
+//            mpi_assert_memory_alloc_kinds=system
+//   kinds    4 MiB between GPU buffers of cuMemAlloc, the default pool and cuMemMap, every byte checked once
+//   extra    GPU memory used afterwards in addition to the buffers
+// Usage: memory [-s] [-j FILE]     -s: short, for a trial; -j: JSON output
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +18,7 @@
 enum {
   SMALL = 8,
   LARGE = 4 << 20,
-  GRANULE = 2 << 20,
+  GRANULARITY = 2 << 20,
   ROUNDS = 15,
   KINDS = 3,
   HOSTS = 3,
@@ -90,10 +87,10 @@ static void load_driver(void) {
   if (!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error)) stop(error);
 }
 
-/// Microseconds one way: the median of a few rounds.
+/// Returns the latency in us: the median of some rounds.
 static double ping_pong(MPI_Comm comm, char* out, char* in, int bytes, int count) {
   double times[ROUNDS];
-  for (int round = -1; round < ROUNDS; ++round) {  // the first one warms up
+  for (int round = -1; round < ROUNDS; ++round) {  // the first round is a warm-up
     MPI_Barrier(comm);
     const double start = MPI_Wtime();
     for (int i = 0; i < count; ++i) {
@@ -120,8 +117,8 @@ static void measure_hosts(MPI_Comm comm, int count, double figures[HOSTS]) {
   free(heap);
 }
 
-/// MPI_COMM_WORLD again, of which the program says that its buffers are the system's.
-static MPI_Comm asserted(void) {
+/// Returns a duplicate of MPI_COMM_WORLD with the assertion that all buffers are system memory.
+static MPI_Comm asserting_comm(void) {
   MPI_Comm comm;
   MPI_Info info;
   MPI_Info_create(&info);
@@ -147,10 +144,10 @@ static char* allocate(int kind, int device) {
   const struct properties properties = {.type = PINNED, .handle_types = 1, .location = {1, device}};
   const struct access access = {{1, device}, 3};  // read and write
   check(cuda.reserve(&address, LARGE, 0, 0, 0), "cuMemAddressReserve");
-  for (size_t at = 0; at < LARGE; at += GRANULE) {
+  for (size_t at = 0; at < LARGE; at += GRANULARITY) {
     unsigned long long handle = 0;
-    check(cuda.create(&handle, GRANULE, &properties, 0), "cuMemCreate");
-    check(cuda.map(address + at, GRANULE, 0, handle, 0), "cuMemMap");
+    check(cuda.create(&handle, GRANULARITY, &properties, 0), "cuMemCreate");
+    check(cuda.map(address + at, GRANULARITY, 0, handle, 0), "cuMemMap");
     check(cuda.release(handle), "cuMemRelease");
   }
   check(cuda.set_access(address, LARGE, &access, 1), "cuMemSetAccess");
@@ -169,7 +166,7 @@ static void discard(int kind, char* pointer) {
   }
 }
 
-/// One message each way, every byte looked at.
+/// Exchanges one message in each direction and checks every byte.
 static void validate(char* out, char* in) {
   char error[256];
   char* host = malloc(LARGE);
@@ -180,12 +177,12 @@ static void validate(char* out, char* in) {
                MPI_STATUS_IGNORE);
   if (!bench_device_read(host, in, LARGE, error, sizeof error)) stop(error);
   for (int i = 0; i < LARGE; ++i)
-    if (host[i] != (char)(i * 7 + i / 251 + peer)) stop("a message brought wrong data");
+    if (host[i] != (char)(i * 7 + i / 251 + peer)) stop("wrong data received");
   free(host);
 }
 
-/// A while in MPI: freed memory that the peer has mapped goes when both have looked.
-static void let_go(void) {
+/// Progresses for a while: both ranks must progress before freed memory is unmapped by the peer.
+static void progress_unmapping(void) {
   const double until = MPI_Wtime() + 0.3;
   int found;
   do {
@@ -239,7 +236,7 @@ int main(int argc, char** argv) {
   }
   peer = 1 - rank;
   const int messages = few ? 20 : 20000, moves = few ? 1 : 100;
-  double before[HOSTS], with_cuda[HOSTS], told[HOSTS], kinds[KINDS];
+  double before[HOSTS], with_cuda[HOSTS], with_assertion[HOSTS], kinds[KINDS];
   measure_hosts(MPI_COMM_WORLD, messages, before);
 
   struct bench_device_info info;
@@ -250,22 +247,22 @@ int main(int argc, char** argv) {
   }
   load_driver();
   measure_hosts(MPI_COMM_WORLD, messages, with_cuda);
-  MPI_Comm comm = asserted();
-  measure_hosts(comm, messages, told);
+  MPI_Comm comm = asserting_comm();
+  measure_hosts(comm, messages, with_assertion);
   MPI_Comm_free(&comm);
   const double used = gpu_mib_used();
   measure_kinds(info.ordinal, moves, kinds);
-  let_go();
+  progress_unmapping();
   double extra = gpu_mib_used() - used;
 
   if (rank == 0) {
-    printf("# What kinds of memory cost (%s); us one way\n# %d bytes of the host, %10s %10s %10s\n",
-           info.name, SMALL, "before", "CUDA on", "asserted");
+    printf("# Latency by memory kind (%s), us\n# %d bytes of the host, %10s %10s %10s\n", info.name, SMALL,
+           "before", "CUDA on", "asserted");
     for (int i = 0; i < HOSTS; ++i)
-      printf("%20s %10.3f %10.3f %10.3f\n", host_names[i], before[i], with_cuda[i], told[i]);
+      printf("%20s %10.3f %10.3f %10.3f\n", host_names[i], before[i], with_cuda[i], with_assertion[i]);
     printf("# %d bytes of the GPU\n", LARGE);
     for (int i = 0; i < KINDS; ++i) printf("%20s %10.2f\n", kind_names[i], kinds[i]);
-    printf("# GPU memory beside buffers: %.1f MiB\n", extra);
+    printf("# GPU memory in addition to buffers: %.1f MiB\n", extra);
   }
   if (rank == 0 && path) {
     FILE* file = fopen(path, "w");
@@ -273,7 +270,7 @@ int main(int argc, char** argv) {
     fprintf(file, "{\"program\": \"memory\", \"device\": \"%s\",\n", info.name);
     write_array(file, "host_us", host_names, before, HOSTS);
     write_array(file, "host_with_cuda_us", host_names, with_cuda, HOSTS);
-    write_array(file, "host_asserted_us", host_names, told, HOSTS);
+    write_array(file, "host_asserted_us", host_names, with_assertion, HOSTS);
     write_array(file, "kinds_us", kind_names, kinds, KINDS);
     fprintf(file, " \"extra_mib\": %.1f}\n", extra);
     if (fclose(file) != 0) stop("the result file cannot be written");

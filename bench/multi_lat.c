@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ping-pong of many pairs at once: rank r of the first half with rank r of the second. The mean over the
+// Ping-pong of many pairs at once: rank r of the first half with rank r of the second half. Mean over the
 // pairs.
 #include "common/pingpong.h"
 

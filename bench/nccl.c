@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded into a benchmark: MPI_CHAR and MPI_FLOAT messages and collectives of device memory go by NCCL,
-// each call ends with the stream's synchronisation, as MPI's blocking calls end. Everything else stays with
-// MPI, so the programs, their clocks and their validation are the ones that Weft is measured with.
+// Preloaded into a benchmark: executes messages and collectives of MPI_CHAR and MPI_FLOAT by NCCL and
+// synchronises the stream, like MPI's blocking calls. All other calls use MPI, so programs, clocks and
+// validation are the same as for Weft.
 //   BENCH_NCCL           the library (libnccl.so.2)
 //   BENCH_NCCL_WINDOWS   1: buffers are allocated by NCCL and registered as symmetric windows
 // Pairs use MPI_COMM_WORLD only. One thread. A failure ends the job.
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// NCCL's and the driver's binary interfaces, as far as they are used here.
+// The used parts of the binary interfaces of NCCL and the driver.
 enum { INT8 = 0, FLOAT32 = 7, SUM = 0, SYMMETRIC = 1, NON_BLOCKING = 1, MAX_QUEUED = 4096, MAX_BUFFERS = 16 };
 typedef void* comm_t;
 typedef void* stream_t;
@@ -131,7 +131,7 @@ static void start(void) {
   check(api.init(&comm, ranks, id, rank), "ncclCommInitRank");
 }
 
-// All ranks allocate the same buffers in the same order, so that they also register them together.
+// Registration is collective: all ranks allocate the same buffers in the same order.
 static void register_buffers(void) {
   for (int i = 0; i < buffer_count; ++i)
     if (!buffers[i].window)
@@ -150,7 +150,7 @@ static int finish(int result, const char* call) {
   return MPI_SUCCESS;
 }
 
-// Device memory for the harness (bench/common/device.h): -1 leaves it to the driver.
+// Allocates device memory for the harness (bench/common/device.h); -1: use the driver.
 int bench_allocate_device(void** pointer, size_t bytes) {
   if (!windows()) return -1;
   load();
@@ -166,7 +166,7 @@ int bench_free_device(void* pointer) {
   for (int i = 0; i < buffer_count; ++i) {
     if (buffers[i].pointer != pointer) continue;
     if (buffers[i].window) check(api.deregister_window(comm, buffers[i].window), "ncclCommWindowDeregister");
-    for (--buffer_count; i < buffer_count; ++i) buffers[i] = buffers[i + 1];  // their order stays
+    for (--buffer_count; i < buffer_count; ++i) buffers[i] = buffers[i + 1];  // keeps the order
     check(api.release(pointer), "ncclMemFree");
     return 0;
   }
@@ -192,7 +192,7 @@ int MPI_Recv(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_
   return finish(api.recv(buffer, bytes_of(count, type), INT8, peer, comm, stream), "ncclRecv");
 }
 
-// Nonblocking messages wait here for MPI_Waitall: NCCL's are under way once their group has ended.
+// Queues a nonblocking message until MPI_Waitall, which issues all messages as one NCCL group.
 static void enqueue(void* buffer, size_t bytes, int peer, int send, MPI_Request* request) {
   if (queued == MAX_QUEUED) fail("MPI_Isend", "the window is too large");
   queue[queued++] = (struct message){buffer, bytes, peer, send};

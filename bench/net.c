@@ -41,7 +41,7 @@ static void windows(int bytes, int rounds) {
   }
 }
 
-/// Seconds of one round, measured for about `seconds` after a warm-up.
+/// Returns the seconds of one round, measured for about `seconds` after a warm-up.
 static double time_of(void (*run)(int, int), int bytes, double seconds) {
   int rounds = 4;
   double took = 0;
@@ -61,11 +61,11 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const double seconds = argc > 1 ? atof(argv[1]) : 0.1;
-  const size_t room = (size_t)kWindow << 22;
-  out = malloc(room);
-  in = malloc(room);
-  memset(out, 1, room);
-  memset(in, 0, room);
+  const size_t capacity = (size_t)kWindow << 22;
+  out = malloc(capacity);
+  in = malloc(capacity);
+  memset(out, 1, capacity);
+  memset(in, 0, capacity);
   char version[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(version, &length);

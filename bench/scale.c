@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What starting MPI costs a process: one line of JSON a stage with the time since the start and the process's
-// memory. scale.py runs it. Argument "init": stop behind MPI_Init, as the other processes of the job are
-// pretended.
+// Cost of MPI start-up for a process: one line of JSON per stage with the time since the start and the memory
+// of the process. Run by scale.py. Argument "init": exit after MPI_Init, since the other processes of the job
+// are simulated.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/// A figure of /proc/self/smaps_rollup, in KiB.
+/// Returns a value of /proc/self/smaps_rollup in KiB.
 static long memory(const char* name) {
   FILE* file = fopen("/proc/self/smaps_rollup", "r");
   char line[256];
@@ -20,7 +20,7 @@ static long memory(const char* name) {
 }
 
 static void report(const char* stage, int rank, double seconds) {
-  // In one write, as all processes share the output.
+  // In one write, since all processes share the output.
   char line[256];
   int length =
       snprintf(line, sizeof line,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# What a process pays for the size of its job: messages and bytes to the launcher, memory, time of MPI_Init. A PMI-1
-# server in this program counts; it can also pretend a job far larger than the machine, of which only one host starts:
-# MPI_Init itself talks to the launcher and the own host only.
+# Cost of the job's size for one process: messages and bytes to the launcher, memory, time of MPI_Init. A PMI-1 server
+# in this program counts them. It can simulate a job far larger than the machine with one real host, since MPI_Init
+# communicates only with the launcher and the own host.
 import argparse
 import json
 import os
@@ -20,7 +20,7 @@ RESULT = os.path.join(ROOT, "bench", "results", "scale.json")
 
 
 class Server:
-    """The launcher's side of PMI-1 over TCP, for the first `started` of `size` processes on hosts of `local` each."""
+    """PMI-1 server over TCP for the first `started` of `size` processes, on hosts of `local` processes each."""
 
     def __init__(self, size, local, started):
         self.size, self.local, self.started = size, local, started
@@ -40,7 +40,7 @@ class Server:
         while self.left:
             ready = self.selector.select(60)
             if not ready:
-                raise SystemExit("scale: no process has said anything for a minute")
+                raise SystemExit("scale: no message from any process for a minute")
             for key, _ in ready:
                 if key.data is None:
                     connection, _ = self.listener.accept()
@@ -63,9 +63,9 @@ class Server:
         while b"\n" in peer["text"]:
             line, peer["text"] = peer["text"].split(b"\n", 1)
             fields = dict(word.split("=", 1) for word in line.decode().split())
-            self.answer(connection, peer, fields, len(line) + 1)
+            self.handle(connection, peer, fields, len(line) + 1)
 
-    def answer(self, connection, peer, fields, length):
+    def handle(self, connection, peer, fields, length):
         command = fields["cmd"]
         if command == "initack":
             peer["rank"] = int(fields["pmiid"])
@@ -92,12 +92,12 @@ class Server:
         if command == "initack":
             return "cmd=initack\ncmd=set size=%d\ncmd=set rank=%d\ncmd=set debug=0\n" % (self.size, rank)
         if command == "abort":
-            raise SystemExit("scale: process %d gave up" % rank)
+            raise SystemExit("scale: process %d aborted" % rank)
         if command == "put":
             self.values[fields["key"]] = fields["value"]
             return "cmd=put_result rc=0 msg=success\n"
         if command == "get":
-            # A pretended process has put what rank 0 has.
+            # A simulated process has the values of rank 0.
             value = self.values.get(fields["key"]) or self.values.get(re.sub(r"\.\d+", ".0", fields["key"]))
             if fields["key"] == "PMI_process_mapping":
                 value = "(vector,(0,%d,%d))" % (-(-self.size // self.local), self.local)
@@ -112,7 +112,7 @@ class Server:
 
 
 def measure(program, prefix, size, local, started, stage, network):
-    """The means over the processes that ran, of a job of `size` processes."""
+    """Returns means over the real processes of a job of `size` processes."""
     server = Server(size, local, started)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "WEFT_", "OMPI_", "SLURM_"))}
     environment.update(PMI_PORT=server.address, LD_LIBRARY_PATH=os.path.join(prefix, "lib"))
@@ -156,11 +156,11 @@ def show(row):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="What a process pays for the size of its job.")
-    parser.add_argument("--prefix", required=True, help="where Weft is installed")
-    parser.add_argument("--most", type=int, default=64, help="largest job that runs whole (64)")
-    parser.add_argument("--pretended", default="1000,10000,100000,1000000", help="sizes of pretended jobs")
-    parser.add_argument("--network", default="", help="WEFT_NET, where the library has one")
+    parser = argparse.ArgumentParser(description="Measures the cost of the job's size for one process.")
+    parser.add_argument("--prefix", required=True, help="prefix of Weft")
+    parser.add_argument("--most", type=int, default=64, help="largest job of real processes (64)")
+    parser.add_argument("--simulated", default="1000,10000,100000,1000000", help="sizes of simulated jobs")
+    parser.add_argument("--network", default="", help="value of WEFT_NET")
     parser.add_argument("--json", metavar="FILE", help="result file, such as " + os.path.relpath(RESULT, ROOT))
     chosen = parser.parse_args()
     rows = []
@@ -173,7 +173,7 @@ def main():
             rows.append(measure(program, chosen.prefix, size, size, size, "everyone", chosen.network))
             show(rows[-1])
             size *= 2
-        for size in map(int, filter(None, chosen.pretended.split(","))):
+        for size in map(int, filter(None, chosen.simulated.split(","))):
             rows.append(measure(program, chosen.prefix, size, 1, 1, "init", chosen.network))
             show(rows[-1])
     if chosen.json:

@@ -6,7 +6,7 @@ set(WEFT_API_SOURCES "")
 set(generator ${CMAKE_SOURCE_DIR}/tools/bindgen/generate.py)
 file(MAKE_DIRECTORY ${WEFT_GENERATED_DIR}/include)
 
-# The description: what set-up fetched, else the Python package in the environment (a pip build).
+# The API description: downloaded by set-up, else from the Python package in the environment (pip builds).
 set(WEFT_APIS_JSON "" CACHE FILEPATH "The MPI Forum's apis.json")
 if(NOT WEFT_APIS_JSON)
   set(WEFT_APIS_JSON ${WEFT_TOOLS_DIR}/spec/pympistandard/data/apis.json)
@@ -19,7 +19,7 @@ if(NOT WEFT_APIS_JSON)
   endif()
 endif()
 if(NOT EXISTS ${WEFT_APIS_JSON})
-  message(FATAL_ERROR "The MPI Forum's apis.json is missing (it is fetched, not kept in the repository): "
+  message(FATAL_ERROR "The MPI Forum's apis.json is missing (it is downloaded, not part of the repository): "
                       "run `python3 tools/setup/setup.py`, or `make`, or install pympistandard==0.2.0")
 endif()
 
@@ -31,7 +31,7 @@ if(NOT status EQUAL 0)
   message(FATAL_ERROR "${generator} --list-outputs failed:\n${errors}")
 endif()
 string(REPLACE "\n" ";" outputs "${outputs}")
-# Inputs: the generator, Weft's overlay of the description, and src/api (it looks there for what is implemented).
+# Inputs: the generator, Weft's overlay of the description, and src/api, where it finds the implemented functions.
 file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/*.py ${CMAKE_SOURCE_DIR}/spec/*)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
 file(GLOB_RECURSE entry_points CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/*.cpp)

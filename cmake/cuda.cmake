@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft_cuda_fatbin(target file.cu [OPTIONS nvcc options]): compiles kernels ahead of time (machine code for the
-# GPU generations below plus PTX for later ones) and embeds them in the target. The driver loads them at run time.
+# GPU generations below, plus PTX for later GPUs) and embeds them in the target. The driver loads them at run time.
 #
 # For kernels.cu the target gets `extern const unsigned char weft_fatbin_kernels[]`, `extern const size_t
-# weft_fatbin_kernels_size` (C linkage) and the definition WEFT_HAVE_KERNELS=1. Without nvcc the target has
-# none of them: code that embeds kernels asks `#ifdef WEFT_HAVE_KERNELS`.
+# weft_fatbin_kernels_size` (C linkage) and the definition WEFT_HAVE_KERNELS=1. Without nvcc these are absent;
+# the sources test `#ifdef WEFT_HAVE_KERNELS`.
 #
 # weft_cuda_cubins(target file.cu): the same kernels for drivers older than CUDA 13 (525 and newer) and for Volta, compiled
-# by the run-time compiler of CUDA 12, where set-up has fetched it (`make CUDA12=1`). The target gets the table
+# by NVRTC of CUDA 12 if set-up has downloaded it (`make CUDA12=1`). The target gets the table
 # `weft_cubins_kernels` (src/device/cuda/image.cpp) and the definition WEFT_HAVE_CUBINS=1.
 set(WEFT_CUDA_CODE "75;80;90;100;120" CACHE STRING "GPU generations to compile machine code for")
-set(WEFT_CUDA_PTX "90" CACHE STRING "Oldest generation served by the PTX that is kept for later GPUs")
+set(WEFT_CUDA_PTX "90" CACHE STRING "GPU generation of the embedded PTX, which later GPUs use")
 
 set(WEFT_NVCC_FLAGS "")
 if(WEFT_CUDA_KERNELS)
-  # What set-up fetched comes first: it did so because the one on PATH does not do.
+  # Prefer the nvcc that set-up downloaded: set-up does so only if the nvcc on PATH is unusable.
   find_program(WEFT_NVCC nvcc HINTS ${WEFT_TOOLS_DIR}/cuda/nvidia/cu13/bin ENV CUDACXX)
   if(WEFT_NVCC AND NOT WEFT_NVCC_TRIED STREQUAL "${WEFT_NVCC} ${CMAKE_CXX_COMPILER}")
-    # Not every nvcc accepts every g++: try them together, once.
+    # Not every nvcc supports every g++: test the combination once.
     file(WRITE ${CMAKE_BINARY_DIR}/probe.cu "extern \"C\" __global__ void probe(float* a) { *a += 1; }\n")
     execute_process(COMMAND ${WEFT_NVCC} -std=c++17 -fatbin -ccbin ${CMAKE_CXX_COMPILER} -o probe.fatbin probe.cu
                     WORKING_DIRECTORY ${CMAKE_BINARY_DIR} RESULT_VARIABLE status OUTPUT_VARIABLE why ERROR_VARIABLE why)
@@ -42,11 +42,11 @@ endif()
 if(WEFT_NVCC_FLAGS)
   message(STATUS "GPU kernels: ${WEFT_NVCC}")
 else()
-  message(NOTICE "GPU kernels: left out (no usable nvcc); everything runs on host memory")
+  message(NOTICE "GPU kernels: disabled (no usable nvcc); only host memory is supported")
 endif()
 
 set(WEFT_CUBIN_CODE "70;80;90" CACHE STRING "GPU generations to compile machine code of CUDA 12 for")
-set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Where NVRTC and the runtime headers of CUDA 12 are")
+set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Folder of NVRTC and the runtime headers of CUDA 12")
 set(WEFT_NVRTC12 "")
 if(WEFT_CUDA_KERNELS AND EXISTS ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12)
   set(WEFT_NVRTC12 ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The prefix: bin/ lib/ include/ share/weft/. In a wheel (scikit-build-core) the same goes to the environment's
-# prefix through the data scheme, and the Python package to site-packages.
+# The prefix: bin/ lib/ include/ share/weft/. A wheel (scikit-build-core) installs the same files into the
+# environment's prefix through the data scheme, and the Python package into site-packages.
 if(SKBUILD)
   set(root ${SKBUILD_DATA_DIR}/)
   set(python_root ${SKBUILD_PLATLIB_DIR})
@@ -8,12 +8,12 @@ else()
   set(root "")
   set(python_root share/weft/python)
 endif()
-set(WEFT_LIBEXEC_DIR ${root}libexec/weft)  # programs that only `weft` starts
+set(WEFT_LIBEXEC_DIR ${root}libexec/weft)  # internal programs, started by `weft`
 set(WEFT_SHARE_DIR ${root}share/weft)
 set(executable OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 # --- library and headers ---
-if(SKBUILD)  # a wheel holds no links: a linker script keeps the library single
+if(SKBUILD)  # wheels cannot contain symbolic links: a linker script avoids a second copy
   install(TARGETS mpi_abi LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
   file(WRITE ${CMAKE_BINARY_DIR}/namelink/libmpi_abi.so "INPUT(libmpi_abi.so.1)\n")
   install(FILES ${CMAKE_BINARY_DIR}/namelink/libmpi_abi.so DESTINATION ${root}lib)
@@ -43,7 +43,7 @@ foreach(program mpicxx mpic++ mpiCC)
   weft_wrapper(${program} C++ CXX -cxx "g++ c++ clang++")
 endforeach()
 
-# --- pkg-config: weft.pc works wherever the prefix lies ---
+# --- pkg-config: weft.pc is relocatable ---
 configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/weft.pc.in ${CMAKE_BINARY_DIR}/wrappers/weft.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/wrappers/weft.pc DESTINATION ${root}lib/pkgconfig)
 

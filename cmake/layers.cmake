@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft_layer(folder [DEPENDS folders] [GENERATED sources]): the static library weft_<folder> of src/<folder>.
-# A folder that is empty or not there yet is an empty interface library, so that the table is complete.
+# An empty or absent folder becomes an empty interface library, so that the table is complete.
 set(WEFT_LAYERS "")
 
 function(weft_layer name)
@@ -34,4 +34,8 @@ function(weft_layer name)
   foreach(dependency ${ARG_DEPENDS})
     target_link_libraries(weft_${name} ${scope} weft_${dependency})
   endforeach()
+endfunction()
+
+# weft_sublayers(layer folders...): the folders inside a layer, lowest first. tools/check_layers.py reads the call.
+function(weft_sublayers layer)
 endfunction()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The product: libmpi_abi.so.1 from the objects of all layers, and the launcher.
+# The products: libmpi_abi.so.1 from the objects of all layers, and the launcher.
 set(objects "")
 foreach(layer ${WEFT_LAYERS})
   list(APPEND objects $<TARGET_OBJECTS:${layer}>)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Options and compiler flags of everything that is built here.
+# Options and compiler flags of all targets.
 option(WEFT_TESTS "Build rules for the tests (target weft_tests)" OFF)
-option(WEFT_WERROR "Warnings are errors" OFF)
-option(WEFT_ASSERTS "Keep assert() in optimised builds" OFF)
+option(WEFT_WERROR "Treat warnings as errors" OFF)
+option(WEFT_ASSERTS "Check invariants: WEFT_ASSERT and assert() in optimised builds" OFF)
 option(WEFT_COVERAGE "Instrument for gcov" OFF)
-option(WEFT_CUDA_KERNELS "Compile GPU kernels when there is an nvcc" ON)
+option(WEFT_CUDA_KERNELS "Compile GPU kernels if nvcc is available" ON)
 set(WEFT_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
-set(WEFT_TOOLS_DIR ${CMAKE_SOURCE_DIR}/build/tools CACHE PATH "Where tools/setup/setup.py fetches to")
+set(WEFT_TOOLS_DIR ${CMAKE_SOURCE_DIR}/build/tools CACHE PATH "Download folder of tools/setup/setup.py")
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11)
   message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} is too old: Weft needs g++ 11 or newer (set CXX)")
@@ -44,16 +44,17 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # false alarms in std::string of g++ 12 (PR 105329)
 endif()
-if(WEFT_WERROR)  # what the optimiser guesses differs between compilers: a warning, not an error
+if(WEFT_WERROR)  # flow analysis differs between compilers: keep these warnings
   add_compile_options(-Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow)
 endif()
 if(WEFT_ASSERTS)
   add_compile_options(-UNDEBUG)
+  add_compile_definitions(WEFT_ASSERTS)
 endif()
 if(WEFT_SANITIZE)
   add_compile_options(-fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${WEFT_SANITIZE})
-  # g++ warns that ThreadSanitizer does not understand fences; what they order is atomic here.
+  # g++ warns that ThreadSanitizer does not support fences; all data ordered by fences is atomic here.
   if(WEFT_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Wno-tsan>)
   endif()

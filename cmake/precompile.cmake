@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_precompile(target [LIKE other] [AND headers...]): the target's C++ files begin with standard headers that are parsed
-# once. Targets LIKE another one, with the same flags, share its file. Off by default: a compiler cache does not serve such
-# files, and without it a source that forgets an include shows.
+# weft_precompile(target [LIKE other] [AND headers...]): precompiles the standard headers for the target's C++ files.
+# Targets LIKE another one, with the same flags, share its precompiled header. Off by default: compiler caches do not
+# support precompiled headers, and they hide missing includes.
 option(WEFT_PRECOMPILE "Parse the standard headers once for all sources" OFF)
 
 function(weft_precompile target)

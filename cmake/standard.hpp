@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The standard headers that most sources include, parsed once for a build (precompile.cmake).
+// Standard headers that most sources include, precompiled once per build (precompile.cmake).
 #include <algorithm>
 #include <array>
 #include <atomic>

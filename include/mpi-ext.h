@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mpi-ext.h: the header that programs include to ask whether MPI calls take GPU memory. */
+/* mpi-ext.h: lets programs query CUDA support, as in Open MPI. */
 #ifndef WEFT_MPI_EXT_H
 #define WEFT_MPI_EXT_H
 
@@ -7,7 +7,8 @@
 
 #include "weft.h"
 
-/* The library was built with support for GPU memory; MPIX_Query_cuda_support() says whether it works here. */
+/* The library is built with CUDA support; MPIX_Query_cuda_support() tests whether it is available at run
+ * time. */
 #define MPIX_CUDA_AWARE_SUPPORT 1
 
 #endif /* WEFT_MPI_EXT_H */

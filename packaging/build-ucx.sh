@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds a UCX with CUDA from its release, for sites whose UCX has none, and checks that the result has it.
-# Needs a compiler, make, a CUDA toolkit (headers and libcuda's stub), and a network or --source.
+# Builds a UCX release with CUDA support, for sites whose UCX lacks it, and checks the result.
+# Requires a compiler, make, a CUDA toolkit (headers and libcuda's stub), and a network or --source.
 set -euo pipefail
 
 version=1.18.0
@@ -16,13 +16,13 @@ jobs=$(nproc)
 usage() {
   cat <<END
 usage: build-ucx.sh --prefix DIR [options]
-  --prefix DIR     where UCX is to be installed
+  --prefix DIR     installation folder
   --cuda DIR       CUDA toolkit (default: CUDA_HOME, else /usr/local/cuda)
-  --gdrcopy DIR    gdrcopy's prefix, to use it
-  --verbs          fail when there are no verbs (InfiniBand, RoCE)
-  --source FILE    a release tarball that is already here
-  --version N --sha256 DIGEST   another release
-  --jobs N         compilers at a time (default: all cores)
+  --gdrcopy DIR    prefix of gdrcopy; enables gdrcopy support
+  --verbs          require verbs (InfiniBand, RoCE)
+  --source FILE    local release tarball, instead of a download
+  --version N --sha256 DIGEST   use another release
+  --jobs N         number of parallel compilers (default: number of cores)
 END
 }
 
@@ -57,7 +57,7 @@ while (($#)); do
   shift 2
 done
 [[ -n $prefix ]] || bad_usage "--prefix is missing"
-[[ -f $cuda/include/cuda.h ]] || fail "no CUDA toolkit in $cuda (no include/cuda.h): name it by --cuda"
+[[ -f $cuda/include/cuda.h ]] || fail "no CUDA toolkit in $cuda (no include/cuda.h): specify --cuda"
 [[ -z $gdrcopy || -f $gdrcopy/include/gdrapi.h ]] || fail "no gdrcopy in $gdrcopy (no include/gdrapi.h)"
 mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd)
@@ -68,13 +68,13 @@ trap 'rm -rf "$work"' EXIT
 if [[ -z $source ]]; then
   source=$work/ucx.tar.gz
   address=https://github.com/openucx/ucx/releases/download/v$version/ucx-$version.tar.gz
-  echo "build-ucx: fetching UCX $version"
-  curl -fsSL -o "$source" "$address" || fail "$address cannot be fetched: bring the file and name it by --source"
-  [[ -n $digest ]] || fail "UCX $version is not known here: give its --sha256"
-  echo "$digest  $source" | sha256sum -c --quiet || fail "the file is not UCX $version as it was released"
+  echo "build-ucx: downloading UCX $version"
+  curl -fsSL -o "$source" "$address" || fail "download of $address failed: download the file elsewhere and specify --source"
+  [[ -n $digest ]] || fail "the digest of UCX $version is unknown: specify --sha256"
+  echo "$digest  $source" | sha256sum -c --quiet || fail "the digest of the file is not that of the UCX $version release"
 fi
 mkdir "$work/source"
-tar -xf "$source" -C "$work/source" --strip-components=1 || fail "$source is no tarball"
+tar -xf "$source" -C "$work/source" --strip-components=1 || fail "$source is not a tarball"
 
 echo "build-ucx: building into $prefix"
 cd "$work/source"
@@ -85,18 +85,18 @@ options+=(--prefix="$prefix" --enable-mt --disable-doxygen-doc --without-java --
 "$configure" "${options[@]}" >"$prefix/build-ucx.log" 2>&1 || fail "configure failed: see $prefix/build-ucx.log"
 make -j "$jobs" install >>"$prefix/build-ucx.log" 2>&1 || fail "make failed: see $prefix/build-ucx.log"
 
-# The modules are loaded at run time and may be missing although the build went well; without a GPU they report no device.
+# The CUDA modules are loaded at run time and may be missing after a successful build; without a GPU they report no device.
 missing=()
 for name in cuda_copy cuda_ipc; do
   "$prefix/bin/ucx_info" -d | grep -qw "$name" || missing+=("$name")
 done
 if ((${#missing[@]})); then
   if [[ -e /dev/nvidiactl ]]; then
-    fail "the UCX in $prefix has no ${missing[*]}: see $prefix/build-ucx.log"
+    fail "the UCX in $prefix lacks ${missing[*]}: see $prefix/build-ucx.log"
   fi
   ls "$prefix"/lib*/ucx/libuct_cuda.so* >/dev/null 2>&1 || fail "the UCX in $prefix was built without CUDA"
-  echo "build-ucx: built with CUDA; there is no GPU here: run $prefix/bin/ucx_info -d | grep cuda on a GPU node"
+  echo "build-ucx: built with CUDA; no GPU on this host: run $prefix/bin/ucx_info -d | grep cuda on a GPU node"
 else
   "$prefix/bin/ucx_info" -d | grep -w -e cuda_copy -e cuda_ipc -e gdr_copy
 fi
-echo "build-ucx: put $prefix/lib first in LD_LIBRARY_PATH, and $prefix/bin on the PATH"
+echo "build-ucx: prepend $prefix/lib to LD_LIBRARY_PATH and $prefix/bin to PATH"

@@ -1,4 +1,4 @@
-
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Beyond the standard ABI, as inline functions only: handles as Fortran integers, and the names that MPI 3.0 removed.
    A program that defines WEFT_MPI_ABI_ONLY before it includes mpi.h gets the ABI's names alone. */
 #ifndef WEFT_MPI_ABI_ONLY

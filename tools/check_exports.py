@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Export check of libmpi_abi.so.1: exports MPI names only, each MPI_ function also as PMPI_ (and overridable),
-# needs no C++ or CUDA library; states the oldest glibc that can load it.
+# Export check of libmpi_abi.so.1: it exports only MPI names, each MPI_ function also as PMPI_ (and overridable), and
+# depends on no C++ or CUDA library. Prints the minimum glibc version.
 import argparse
 import re
 import subprocess
@@ -15,12 +15,12 @@ SANITIZED = re.compile(r"lib(asan|ubsan|tsan|gcov)\.so")
 
 
 def readelf(*arguments):
-    """readelf's output."""
+    """Returns the output of readelf."""
     return subprocess.run(["readelf", "-W", *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def exported(library):
-    """{name: binding} of the symbols that the library defines for others."""
+    """Returns {name: binding} of the exported symbols."""
     symbols = {}
     for line in readelf("--dyn-syms", library).splitlines():
         columns = line.split()
@@ -30,19 +30,19 @@ def exported(library):
 
 
 def glibc_versions(library):
-    """The glibc versions that the library asks for, as number tuples."""
+    """Returns the required glibc symbol versions as tuples of numbers."""
     found = re.findall(r"Name: GLIBC_(\d+(?:\.\d+)*)", readelf("--version-info", library))
     return sorted({tuple(int(part) for part in version.split(".")) for version in found})
 
 
 def functions(mpi_h):
-    """The MPI_ functions that the header declares."""
+    """Returns the MPI_ functions declared in the header."""
     with open(mpi_h, encoding="utf-8") as file:
         return set(re.findall(r"\b(MPI_[A-Z]\w*)\s*\(", re.sub(NOT_PROTOTYPES, "", file.read().split(BEYOND_ABI)[0])))
 
 
 def check(library, mpi_h):
-    """Complaints, and a summary line."""
+    """Returns (complaints, summary line)."""
     symbols = exported(library)
     dynamic = readelf("--dynamic", library)
     complaints = ["exports %s" % name for name in sorted(symbols) if not ALLOWED.match(name)]
@@ -62,9 +62,9 @@ def check(library, mpi_h):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Checks what libmpi_abi.so.1 exports and needs.")
+    parser = argparse.ArgumentParser(description="Checks the exported symbols and dependencies of libmpi_abi.so.1.")
     parser.add_argument("library")
-    parser.add_argument("header", help="the mpi.h that goes with it")
+    parser.add_argument("header", help="mpi.h of the library")
     arguments = parser.parse_args()
     complaints, summary = check(arguments.library, arguments.header)
     print(summary)

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Layer check: a folder of src/ includes itself and the layers it depends on, by the table in CMakeLists.txt
-# (weft_layer(name DEPENDS ...)), and names every header by its path from src/.
+# Layer check: a folder of src/ includes only itself and the layers it depends on, by weft_layer(name DEPENDS ...) in
+# CMakeLists.txt. Includes name headers by their path from src/. A folder inside a layer includes only itself and
+# earlier folders of weft_sublayers(layer folders...).
 import argparse
 import os
 import re
 import sys
 
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h", ".inc")
-LAUNCHER = {"mpiexec": {"base", "launch"}}  # an executable beside the layers
+LAUNCHER = {"mpiexec": {"base", "launch"}}  # an executable, not a layer
 
 
 def read_table(cmake_lists):
-    """{folder: folders it may include}, the transitive closure of the weft_layer() calls."""
+    """Returns {folder: folders it may include}, the transitive closure of the weft_layer() calls."""
     with open(cmake_lists, encoding="utf-8") as file:
         text = file.read()
     direct = {}
@@ -34,8 +35,27 @@ def read_table(cmake_lists):
     return table
 
 
+def read_sublayers(cmake_lists):
+    """Returns {layer: its folders, lowest first}, from the weft_sublayers() calls."""
+    with open(cmake_lists, encoding="utf-8") as file:
+        calls = re.findall(r"^weft_sublayers\(([^)]*)\)", file.read(), re.MULTILINE)
+    return {words[0]: words[1:] for words in (call.split() for call in calls)}
+
+
+def check_sublayer(path, layer, order, source_root):
+    """Yields complaints about the includes of a file in a layer with ordered folders."""
+    own = os.path.relpath(path, os.path.join(source_root, layer)).split(os.sep)[0]
+    if own not in order:
+        yield "%s: %s is not in weft_sublayers(%s ...) of CMakeLists.txt" % (path, own, layer)
+        return
+    for number, header, _ in includes(path):
+        parts = header.split("/")
+        if parts[0] == layer and (parts[1] not in order or order.index(parts[1]) > order.index(own)):
+            yield "%s:%d: src/%s/%s may not include %s, which is above it" % (path, number, layer, own, header)
+
+
 def includes(path):
-    """(line number, header) of each #include "..." and of each #include <folder/...>."""
+    """Yields (line number, header, quoted) of each #include."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
@@ -44,7 +64,7 @@ def includes(path):
 
 
 def check_file(path, folder, allowed, table, root):
-    """Complaints about one file."""
+    """Yields complaints about one file."""
     for number, header, quoted in includes(path):
         target = header.split("/")[0] if "/" in header else None
         if target in table:
@@ -58,8 +78,9 @@ def check_file(path, folder, allowed, table, root):
 
 
 def check(root):
-    """All complaints about the tree under root, and the number of files read."""
+    """Returns (complaints, number of files read) of the tree under root."""
     table = read_table(os.path.join(root, "CMakeLists.txt"))
+    sublayers = read_sublayers(os.path.join(root, "CMakeLists.txt"))
     complaints, count = [], 0
     source_root = os.path.join(root, "src")
     for folder in sorted(os.listdir(source_root)):
@@ -74,6 +95,8 @@ def check(root):
                     count += 1
                     path = os.path.join(where, name)
                     complaints.extend(check_file(path, folder, table[folder], table, root))
+                    if folder in sublayers:
+                        complaints.extend(check_sublayer(path, folder, sublayers[folder], source_root))
     return complaints, count
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Source check: every source file carries the licence line and has at most 600 lines, and every file that a
-# document names in backquotes exists.
+# Source check: every source file has the licence line and at most 450 lines, and every file named in backquotes in a
+# document exists.
 import argparse
 import os
 import re
 import sys
 
 LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
-MOST_LINES = 600
+MAX_LINES = 450
 SOURCES = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".in", "CMakeLists.txt", "Makefile")
 FOLDERS = ("src", "include", "tools", "cli", "bench", "examples", "test", "cmake", "spec", "packaging")
 GENERATED = {"include/mpi.h"}
@@ -17,7 +17,7 @@ CITED = re.compile(r"`((?:%s|docs)/[A-Za-z0-9_./-]+)`" % "|".join(FOLDERS))
 
 
 def walk(root):
-    """Paths, relative to root, of the files of the tree."""
+    """Yields the paths of the files of the tree, relative to root."""
     for where, folders, names in os.walk(root):
         folders[:] = sorted(folder for folder in folders if folder not in SKIPPED)
         for name in sorted(names):
@@ -25,17 +25,17 @@ def walk(root):
 
 
 def check_source(root, path):
-    """Complaints about one source file."""
+    """Yields complaints about one source file."""
     with open(os.path.join(root, path), encoding="utf-8") as file:
         lines = file.read().splitlines()
     if not any(LICENCE in line for line in lines[:3]):
         yield "%s: the first lines lack '%s'" % (path, LICENCE)
-    if len(lines) > MOST_LINES:
-        yield "%s: %d lines, more than %d: make it two files" % (path, len(lines), MOST_LINES)
+    if len(lines) > MAX_LINES:
+        yield "%s: %d lines, more than %d: split the file" % (path, len(lines), MAX_LINES)
 
 
 def check_document(root, path):
-    """Complaints about one document."""
+    """Yields complaints about one document."""
     with open(os.path.join(root, path), encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             for cited in CITED.findall(line):
@@ -44,7 +44,7 @@ def check_document(root, path):
 
 
 def check(root):
-    """All complaints, and the number of files read."""
+    """Returns (complaints, number of files read)."""
     complaints, count = [], 0
     for path in walk(root):
         if path.endswith(".md"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Format: clang-format on C, C++ and CUDA, ruff on Python, over the files that git knows; --check changes nothing.
+# Format: runs clang-format on C, C++ and CUDA files and ruff on Python files known to git; --check changes no file.
 import argparse
 import shutil
 import subprocess
@@ -10,13 +10,13 @@ CXX = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh")
 
 
 def tracked():
-    """The files that git tracks or would track."""
+    """Returns the files that git tracks or would track."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate"]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
 def tool(name):
-    """The tool's path, or None with a message."""
+    """Returns the path of a tool, or prints a message and returns None."""
     found = shutil.which(name)
     if not found:
         print("format: no %s (python3 -m pip install %s)" % (name, name))
@@ -25,7 +25,7 @@ def tool(name):
 
 def main():
     parser = argparse.ArgumentParser(description="Formats the tree.")
-    parser.add_argument("--check", action="store_true", help="only say what is not formatted")
+    parser.add_argument("--check", action="store_true", help="only report unformatted files")
     check = parser.parse_args().check
     files = tracked()
     status = 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of the collectives, and each one's call.
+// The table of collectives, and the call of each.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 struct coll_choice coll_chosen;
 
-// Persistent collectives came with MPI 4; Open MPI 5 has them and says that it is MPI 3.1.
+// Persistent collectives are part of MPI 4; Open MPI 5 has them but reports MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define PERSISTENT_FORM(Name, ...) MPI_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, call->request)
 #else
@@ -20,7 +20,7 @@ static void no_such_form(const char* name) {
 #endif
 
 // The three forms of a call have the same arguments up to the request.
-#define IN_ITS_FORM(Name, name, ...)           \
+#define CALL_IN_FORM(Name, name, ...)          \
   do {                                         \
     if (call->form == BLOCKING)                \
       MPI_##Name(__VA_ARGS__);                 \
@@ -30,16 +30,16 @@ static void no_such_form(const char* name) {
       PERSISTENT_FORM(Name, __VA_ARGS__);      \
   } while (0)
 
-/// Counts and displacements of the forms with vectors, as one size has them.
+/// Counts and displacements for the v- and w-forms at the current size.
 static struct {
-  int room;
+  int capacity;
   int *counts, *portions;
   int *displacements, *offsets;  ///< in datatypes, in bytes
   MPI_Aint* addresses;
   MPI_Datatype* types;
 } kept;
 
-static void* resized(void* old, int count, size_t element) {
+static void* resize(void* old, int count, size_t element) {
   void* made = realloc(old, (size_t)count * element);
   if (!made) MPI_Abort(bench_comm, 3);
   return made;
@@ -47,14 +47,14 @@ static void* resized(void* old, int count, size_t element) {
 
 void coll_prepare(const struct bench_run* run, size_t size) {
   const struct bench_message message = run->message;
-  if (kept.room < run->ranks) {
-    kept.room = run->ranks;
-    kept.counts = resized(kept.counts, kept.room, sizeof *kept.counts);
-    kept.displacements = resized(kept.displacements, kept.room, sizeof *kept.displacements);
-    kept.offsets = resized(kept.offsets, kept.room, sizeof *kept.offsets);
-    kept.portions = resized(kept.portions, kept.room, sizeof *kept.portions);
-    kept.addresses = resized(kept.addresses, kept.room, sizeof *kept.addresses);
-    kept.types = resized(kept.types, kept.room, sizeof *kept.types);
+  if (kept.capacity < run->ranks) {
+    kept.capacity = run->ranks;
+    kept.counts = resize(kept.counts, kept.capacity, sizeof *kept.counts);
+    kept.displacements = resize(kept.displacements, kept.capacity, sizeof *kept.displacements);
+    kept.offsets = resize(kept.offsets, kept.capacity, sizeof *kept.offsets);
+    kept.portions = resize(kept.portions, kept.capacity, sizeof *kept.portions);
+    kept.addresses = resize(kept.addresses, kept.capacity, sizeof *kept.addresses);
+    kept.types = resize(kept.types, kept.capacity, sizeof *kept.types);
   }
   for (int i = 0; i < run->ranks; ++i) {
     size_t first;
@@ -69,7 +69,8 @@ void coll_prepare(const struct bench_run* run, size_t size) {
 
 size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* first) {
   const size_t count = size / bench_type_bytes(run->type), ranks = (size_t)run->ranks, at = (size_t)rank;
-  const size_t base = count / ranks, larger = count % ranks;  // the first `larger` ranks have one more
+  const size_t base = count / ranks,
+               larger = count % ranks;  // the first `larger` ranks have one element more
   *first = at * base + (at < larger ? at : larger);
   return base + (at < larger ? 1 : 0);
 }
@@ -87,73 +88,73 @@ size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* 
 #define WORLD bench_comm
 
 static void call_allreduce(const struct coll_call* call) {
-  IN_ITS_FORM(Allreduce, allreduce, BUFFERS, ELEMENTS, SUM, WORLD);
+  CALL_IN_FORM(Allreduce, allreduce, BUFFERS, ELEMENTS, SUM, WORLD);
 }
 static void call_reduce(const struct coll_call* call) {
-  IN_ITS_FORM(Reduce, reduce, BUFFERS, ELEMENTS, SUM, call->root, WORLD);
+  CALL_IN_FORM(Reduce, reduce, BUFFERS, ELEMENTS, SUM, call->root, WORLD);
 }
 static void call_reduce_scatter(const struct coll_call* call) {
-  IN_ITS_FORM(Reduce_scatter, reduce_scatter, BUFFERS, kept.portions, SUM, WORLD);
+  CALL_IN_FORM(Reduce_scatter, reduce_scatter, BUFFERS, kept.portions, SUM, WORLD);
 }
 static void call_reduce_scatter_block(const struct coll_call* call) {
-  IN_ITS_FORM(Reduce_scatter_block, reduce_scatter_block, BUFFERS, ELEMENTS, SUM, WORLD);
+  CALL_IN_FORM(Reduce_scatter_block, reduce_scatter_block, BUFFERS, ELEMENTS, SUM, WORLD);
 }
 static void call_alltoall(const struct coll_call* call) {
-  IN_ITS_FORM(Alltoall, alltoall, FROM, BLOCK, TO, BLOCK, WORLD);
+  CALL_IN_FORM(Alltoall, alltoall, FROM, BLOCK, TO, BLOCK, WORLD);
 }
 static void call_alltoallv(const struct coll_call* call) {
-  IN_ITS_FORM(Alltoallv, alltoallv, FROM, BLOCKS, TO, BLOCKS, WORLD);
+  CALL_IN_FORM(Alltoallv, alltoallv, FROM, BLOCKS, TO, BLOCKS, WORLD);
 }
 static void call_alltoallw(const struct coll_call* call) {
-  IN_ITS_FORM(Alltoallw, alltoallw, FROM, kept.counts, kept.offsets, kept.types, TO, kept.counts,
-              kept.offsets, kept.types, WORLD);
+  CALL_IN_FORM(Alltoallw, alltoallw, FROM, kept.counts, kept.offsets, kept.types, TO, kept.counts,
+               kept.offsets, kept.types, WORLD);
 }
 static void call_allgather(const struct coll_call* call) {
-  IN_ITS_FORM(Allgather, allgather, FROM, BLOCK, TO, BLOCK, WORLD);
+  CALL_IN_FORM(Allgather, allgather, FROM, BLOCK, TO, BLOCK, WORLD);
 }
 static void call_allgatherv(const struct coll_call* call) {
-  IN_ITS_FORM(Allgatherv, allgatherv, FROM, BLOCK, TO, BLOCKS, WORLD);
+  CALL_IN_FORM(Allgatherv, allgatherv, FROM, BLOCK, TO, BLOCKS, WORLD);
 }
 static void call_gather(const struct coll_call* call) {
-  IN_ITS_FORM(Gather, gather, FROM, BLOCK, TO, BLOCK, call->root, WORLD);
+  CALL_IN_FORM(Gather, gather, FROM, BLOCK, TO, BLOCK, call->root, WORLD);
 }
 static void call_gatherv(const struct coll_call* call) {
-  IN_ITS_FORM(Gatherv, gatherv, FROM, BLOCK, TO, BLOCKS, call->root, WORLD);
+  CALL_IN_FORM(Gatherv, gatherv, FROM, BLOCK, TO, BLOCKS, call->root, WORLD);
 }
 static void call_scatter(const struct coll_call* call) {
-  IN_ITS_FORM(Scatter, scatter, FROM, BLOCK, TO, BLOCK, call->root, WORLD);
+  CALL_IN_FORM(Scatter, scatter, FROM, BLOCK, TO, BLOCK, call->root, WORLD);
 }
 static void call_scatterv(const struct coll_call* call) {
-  IN_ITS_FORM(Scatterv, scatterv, FROM, BLOCKS, TO, BLOCK, call->root, WORLD);
+  CALL_IN_FORM(Scatterv, scatterv, FROM, BLOCKS, TO, BLOCK, call->root, WORLD);
 }
 static void call_bcast(const struct coll_call* call) {
-  IN_ITS_FORM(Bcast, bcast, TO, BLOCK, call->root, WORLD);
+  CALL_IN_FORM(Bcast, bcast, TO, BLOCK, call->root, WORLD);
 }
-static void call_barrier(const struct coll_call* call) { IN_ITS_FORM(Barrier, barrier, WORLD); }
+static void call_barrier(const struct coll_call* call) { CALL_IN_FORM(Barrier, barrier, WORLD); }
 
 static void call_neighbor_allgather(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_allgather, neighbor_allgather, FROM, BLOCK, TO, BLOCK, comm);
+  CALL_IN_FORM(Neighbor_allgather, neighbor_allgather, FROM, BLOCK, TO, BLOCK, comm);
 }
 static void call_neighbor_allgatherv(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_allgatherv, neighbor_allgatherv, FROM, BLOCK, TO, BLOCKS, comm);
+  CALL_IN_FORM(Neighbor_allgatherv, neighbor_allgatherv, FROM, BLOCK, TO, BLOCKS, comm);
 }
 static void call_neighbor_alltoall(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_alltoall, neighbor_alltoall, FROM, BLOCK, TO, BLOCK, comm);
+  CALL_IN_FORM(Neighbor_alltoall, neighbor_alltoall, FROM, BLOCK, TO, BLOCK, comm);
 }
 static void call_neighbor_alltoallv(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_alltoallv, neighbor_alltoallv, FROM, BLOCKS, TO, BLOCKS, comm);
+  CALL_IN_FORM(Neighbor_alltoallv, neighbor_alltoallv, FROM, BLOCKS, TO, BLOCKS, comm);
 }
 static void call_neighbor_alltoallw(const struct coll_call* call) {
   const MPI_Comm comm = coll_comm(call->run);
-  IN_ITS_FORM(Neighbor_alltoallw, neighbor_alltoallw, FROM, kept.counts, kept.addresses, kept.types, TO,
-              kept.counts, kept.addresses, kept.types, comm);
+  CALL_IN_FORM(Neighbor_alltoallw, neighbor_alltoallw, FROM, kept.counts, kept.addresses, kept.types, TO,
+               kept.counts, kept.addresses, kept.types, comm);
 }
 
-// --- the table; the lines of programs.csv with the source `coll` name the same ---
+// --- the table; programs.csv lists the same names with the source `coll` ---
 
 enum { ROOT_HAS_IN = 1, ROOT_HAS_OUT = 2, BLOCKS_IN = 4, BLOCKS_OUT = 8, NEIGHBORS = 16 };
 #define ROW(name, words, data, flags, validate)                                                         \
@@ -188,11 +189,11 @@ static const struct collective kCollectives[] = {
 enum { COLLECTIVES = sizeof kCollectives / sizeof *kCollectives };
 static const char kPersistent[] = "_persistent";
 
-/// Whether `name` is that of the collective with something before or behind it.
-static bool is_named(const char* name, const char* before, const char* collective, const char* behind) {
-  const size_t lead = strlen(before), length = strlen(collective);
-  return strncmp(name, before, lead) == 0 && strncmp(name + lead, collective, length) == 0 &&
-         strcmp(name + lead + length, behind) == 0;
+/// Returns whether `name` is the collective's name with this prefix and suffix.
+static bool is_named(const char* name, const char* prefix, const char* collective, const char* suffix) {
+  const size_t lead = strlen(prefix), length = strlen(collective);
+  return strncmp(name, prefix, lead) == 0 && strncmp(name + lead, collective, length) == 0 &&
+         strcmp(name + lead + length, suffix) == 0;
 }
 
 bool coll_choose(const char* name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A collective as it is measured: its call in three forms, which blocks it moves, how it is validated.
+// A measured collective: its call in three forms, its blocks, its validation.
 #ifndef BENCH_COLL_COLLECTIVE_H
 #define BENCH_COLL_COLLECTIVE_H
 #include <mpi.h>
@@ -8,82 +8,83 @@
 
 #include "common/harness.h"
 
-/// How the call is made.
+/// Form of the call.
 enum form {
   BLOCKING,
-  NONBLOCKING,  ///< fills `request`, which is then waited for
-  PERSISTENT    ///< fills `request`, which is then started and waited for, again and again
+  NONBLOCKING,  ///< fills in `request`, to be waited for
+  PERSISTENT    ///< fills in `request`, to be started and waited for repeatedly
 };
 
-/// What one call is made with; buffers are those of the run.
+/// Arguments of one call; the buffers belong to the run.
 struct coll_call {
   struct bench_run* run;
   const void* from;  ///< or MPI_IN_PLACE
   void* to;
   enum form form;
-  int root;              ///< where there is one
+  int root;              ///< of rooted collectives
   MPI_Request* request;  ///< unused by BLOCKING
 };
 
 struct collective {
   const char* name;
-  const char* words;  ///< for the title
+  const char* words;  ///< in the title
   enum bench_data data;
-  bool blocks_in, blocks_out;  ///< a buffer holds a block for each rank, or for each neighbor
-  bool root_in, root_out;      ///< only the root's buffer matters
-  bool neighbors;              ///< on a communicator with a topology
+  bool blocks_in, blocks_out;  ///< the buffer holds a block for each rank or neighbor
+  bool root_in, root_out;      ///< only significant at the root
+  bool neighbors;              ///< needs a communicator with a topology
   void (*call)(const struct coll_call* call);
   bool (*validate)(struct bench_run* run, size_t size, long iteration);
 };
 
-/// The collective and the form that this program measures.
+/// The collective and form that this program measures.
 struct coll_choice {
   const struct collective* collective;
   enum form form;
 };
 extern struct coll_choice coll_chosen;
 
-/// By a name such as allreduce, iallreduce or allreduce_persistent; false if there is none.
+/// Selects the program's collective, such as allreduce, iallreduce or allreduce_persistent. Returns false if
+/// unknown.
 bool coll_choose(const char* name);
 
-/// Prints the names that coll_choose() takes.
+/// Prints the names that coll_choose() accepts.
 void coll_print_names(void);
 
-/// The communicator of the chosen collective; makes the one with the topology at the first call (collective).
+/// The communicator of the chosen collective. Collective at the first call, which creates the topology.
 MPI_Comm coll_comm(const struct bench_run* run);
 
-/// The ranks that blocks come from, and go to, in their order.
+/// The ranks that blocks come from and go to, in buffer order.
 struct coll_peers {
   int sources, destinations;
   const int *from, *to;
 };
 const struct coll_peers* coll_peers(const struct bench_run* run);
 
-/// Bytes of the send and of the receive buffer.
+/// Bytes of the send buffer and of the receive buffer.
 size_t coll_capacity(const struct bench_run* run, size_t size);
 
-/// The part of a vector of `size` bytes that is left to a rank, in elements; `first`: where it begins.
+/// Elements of a vector of `size` bytes assigned to a rank; `first`: index of the first one.
 size_t coll_portion(const struct bench_run* run, size_t size, int rank, size_t* first);
 
-/// Prepares counts and displacements for a size: to be called before coll_start() and coll_once() with it.
+/// Prepares counts and displacements for a size; required before coll_start() and coll_once().
 void coll_prepare(const struct bench_run* run, size_t size);
 
-/// Whether the chosen collective has a root that -k may name; one request has one root for ever.
+/// Returns whether -k may choose the root: the collective is rooted and not persistent.
 bool coll_has_root(void);
 
-/// The root of an iteration, by -k; the warm-up's are below 0.
+/// The root of an iteration, by -k; warm-up iterations are negative.
 int coll_root(const struct bench_run* run, long iteration);
 
-/// Whether the chosen collective has a form in place.
+/// Returns whether the chosen collective supports MPI_IN_PLACE.
 bool coll_has_in_place(void);
 
-/// Whether input lies where the result goes, by -l; with a root only there.
+/// Returns whether -l selects MPI_IN_PLACE; in rooted collectives at the root only.
 bool coll_in_place(const struct bench_run* run, int root);
 
-/// One call with its request, if the form has one.
+/// Makes the call; nonblocking and persistent forms fill in `request`.
 void coll_start(struct bench_run* run, int root, MPI_Request* request);
 
-/// One whole call in the chosen form.
+/// Makes the call in the chosen form and completes it.
 void coll_once(struct bench_run* run, int root);
 
 bool coll_validate_sums(struct bench_run* run, size_t size, long iteration);

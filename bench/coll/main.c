@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The collectives: `coll allreduce ...`, or started as `allreduce`. Reductions are MPI_SUM, of floats unless
-// -T names another type. With an
-// i in front the nonblocking form, and how much of it computation can hide; with _persistent behind, requests
-// made once a size.
+// The collective benchmarks: `coll allreduce ...`, or a link named `allreduce`. Reductions are MPI_SUM of
+// floats unless -T selects another type. The prefix i selects the nonblocking form, which also measures
+// overlap with computation; the suffix _persistent selects requests created once per size.
 #include <stdio.h>
 #include <string.h>
 
@@ -45,8 +44,8 @@ static double measure_persistent(struct bench_run* run, size_t size, long iterat
   return total * 1e6 / (double)iterations;
 }
 
-/// Works for about `seconds`, in as many parts as calls of MPI_Test are wanted, each before one; returns how
-/// long it took, the tests included.
+/// Computes for about `seconds`, split into one part per MPI_Test call. Returns the elapsed time including
+/// the tests.
 static double compute(double seconds, int tests, MPI_Request* request) {
   static volatile double sink = 1;
   const double start = MPI_Wtime();
@@ -64,7 +63,8 @@ static double compute(double seconds, int tests, MPI_Request* request) {
   return tests > 0 ? MPI_Wtime() - start : now - start;
 }
 
-/// Started, something computed, waited for. Seconds altogether; `computed` gets those of the computation.
+/// Starts the call, computes, waits. Returns seconds in total; `computed` receives the seconds of
+/// computation.
 static double one_hidden(struct bench_run* run, int root, double work, double* computed) {
   MPI_Request request;
   const double start = MPI_Wtime();
@@ -74,7 +74,7 @@ static double one_hidden(struct bench_run* run, int root, double work, double* c
   return MPI_Wtime() - start;
 }
 
-/// First without computation, then with as much as that took.
+/// First without computation, then with as much computation as the call took.
 static double measure_nonblocking(struct bench_run* run, size_t size, long iterations, long warmup) {
   double totals[2] = {0, 0}, worked = 0;
   coll_prepare(run, size);
@@ -96,7 +96,7 @@ static double measure_nonblocking(struct bench_run* run, size_t size, long itera
   return totals[1] * 1e6 / (double)iterations;
 }
 
-/// The name to measure: the program's own, or the first word. Takes that away.
+/// The collective to measure: the program name, or else the first argument, which is removed.
 static const char* chosen_name(int* argc, char*** argv) {
   const char* slash = strrchr((*argv)[0], '/');
   const char* own = slash ? slash + 1 : (*argv)[0];
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
       coll_print_names();
       return 0;
     }
-    fprintf(stderr, "usage: coll NAME [options], NAME one of those that coll --list prints\n");
+    fprintf(stderr, "usage: coll NAME [options], where coll --list prints the names\n");
     return 2;
   }
   static const char* const leads[] = {"", "Non-blocking ", "Persistent "};

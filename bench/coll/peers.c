@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who exchanges blocks with whom: everybody, or the neighbors in a grid of ranks that is periodic.
+// Peers of a collective: all ranks, or the neighbors in a periodic grid.
 #include <stdlib.h>
 
 #include "coll/collective.h"
@@ -10,7 +10,8 @@ static int* allocate(int count) {
   return made;
 }
 
-/// The ranks within `radius` steps along each dimension, each once, without this one. Returns how many.
+/// Finds the distinct ranks within `radius` steps along each dimension, without this one. Returns their
+/// number.
 static int find_neighbors(MPI_Comm grid, int dimensions, int radius, int self, int* found) {
   int count = 0;
   for (int dimension = 0; dimension < dimensions; ++dimension) {
@@ -24,7 +25,7 @@ static int find_neighbors(MPI_Comm grid, int dimensions, int radius, int self, i
   return count;
 }
 
-/// Neighbors on both sides have each other, so the same list serves for both directions.
+/// Neighborhoods are symmetric, so one list serves for both directions.
 static MPI_Comm make_grid(const struct bench_run* run, struct coll_peers* peers) {
   const int dimensions = run->options.dimensions, radius = run->options.radius;
   int *sizes = allocate(dimensions), *periods = allocate(dimensions), *found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every byte that a collective delivers is compared.
+// Validation: compares every byte that a collective delivers.
 #define _POSIX_C_SOURCE 200112L
 #include <limits.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 #include "coll/collective.h"
 
-enum { CHAR_RANKS = SCHAR_MAX };  // whose sum of ones fits
+enum { CHAR_RANKS = SCHAR_MAX };  // largest number of ranks whose sum of ones fits
 
-// Small whole numbers: their sum is exact in a float over up to 65536 ranks, and in a char over any number.
+// Small integers: their sum is exact in a float up to 65536 ranks, and in a char for any number of ranks.
 static int element(const struct bench_run* run, int rank, size_t index, long iteration) {
   const size_t mixed = index * 13 + (size_t)rank * 7 + (size_t)iteration * 5;
   if (run->type != BENCH_CHAR) return (int)(mixed % 251);
@@ -46,7 +46,8 @@ static bool check_sums(const struct bench_run* run, const void* got, size_t firs
   return true;
 }
 
-/// Which elements of the sum arrive here: all, a block of `size` bytes, or a share of a vector of that size.
+/// The elements of the sum that arrive here: all, a block of `size` bytes, or a share of a vector of that
+/// size.
 static size_t arriving(const struct bench_run* run, size_t size, size_t* first) {
   const struct collective* c = coll_chosen.collective;
   const size_t own = size / bench_type_bytes(run->type);
@@ -67,7 +68,7 @@ bool coll_validate_sums(struct bench_run* run, size_t size, long iteration) {
   const bool in_place = coll_in_place(run, root);
   bench_buffer_poison(&run->receive, 0, own_bytes, bench_seed(-1, run->rank, size, iteration, 0));
   bench_buffer_write(in_place ? &run->receive : &run->send, 0, values, bytes);
-  const size_t end = in_place ? bytes : own_bytes;  // input behind the result may be used for anything
+  const size_t end = in_place ? bytes : own_bytes;  // input behind the result may be overwritten
   bench_buffer_guard(&run->receive, end);
   coll_prepare(run, size);
   MPI_Barrier(bench_comm);
@@ -80,18 +81,18 @@ bool coll_validate_sums(struct bench_run* run, size_t size, long iteration) {
   return good;
 }
 
-/// Which bytes go from one rank to another.
+/// Seed of the block from one rank to another.
 static uint64_t block_seed(int from, int to, size_t size, long iteration) {
   return bench_seed(from, coll_chosen.collective->blocks_in ? to : 0, size, iteration, 0);
 }
 
-/// Which bytes arrive in a block; without blocks the one that comes is the root's.
+/// Seed of the data that arrive in a block; without blocks they are the root's.
 static uint64_t arriving_seed(const struct bench_run* run, int block, size_t size, int root, long iteration) {
   const int from = coll_chosen.collective->blocks_out ? coll_peers(run)->from[block] : root;
   return block_seed(from, run->rank, size, iteration);
 }
 
-/// A block of the receive buffer: poison, or input in place.
+/// Prepares a block of the receive buffer: poison, or in-place input.
 static void prepare_block(struct bench_run* run, int block, size_t size, int root, long iteration) {
   const struct collective* c = coll_chosen.collective;
   const struct coll_peers* peers = coll_peers(run);
@@ -152,7 +153,8 @@ static double now(void) {
   return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/// Nobody leaves a barrier before the last has come; seen by the clock that the processes of one host share.
+/// No rank leaves a barrier before the last one has entered; checked with the clock shared by the processes
+/// of one host.
 bool coll_validate_barrier(struct bench_run* run, size_t size, long iteration) {
   (void)size;
   const struct timespec time = {0, (run->rank * 7 + iteration) % 5 * 200000};

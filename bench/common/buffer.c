@@ -30,7 +30,7 @@ static void* host_allocate(size_t bytes) {
   return pointer;
 }
 
-// Host memory for what the CPU cannot reach directly; grows, and lives until the program ends.
+// Staging memory for buffers that the CPU cannot access; grows, and is kept until the program ends.
 static char* scratch(int which, size_t bytes) {
   static struct {
     char* data;
@@ -144,7 +144,7 @@ void bench_buffer_guard(struct bench_buffer* buffer, size_t bytes) {
   bench_buffer_write(buffer, bytes, image, sizeof image);
 }
 
-// The first byte that differs, or `bytes`.
+// Returns the index of the first byte that differs, or `bytes`.
 static size_t difference(const char* got, const char* wanted, size_t bytes) {
   size_t at = 0;
   if (bytes == 0 || memcmp(got, wanted, bytes) == 0) return bytes;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The driver's binary interface, as far as it is used here: a result code of 0 is success, a device is an
-// int, a context an opaque pointer, a device address 64 bits.
+// The used part of the driver's binary interface: result code 0 is success, a device is an int, a context an
+// opaque pointer, a device address 64 bits.
 typedef int result_t;
 typedef uint64_t address_t;
 
@@ -46,7 +46,7 @@ static struct {
   result_t (*error_string)(result_t, const char**);
 } cuda;
 
-static struct {  // of a preloaded library
+static struct {  // functions of a preloaded library
   int (*allocate)(void**, size_t);
   int (*release)(void*);
 } hooks;
@@ -176,7 +176,7 @@ void bench_device_free(enum bench_device_memory kind, void* pointer) {
   }
 }
 
-// A copy from pageable memory may return while its last piece is still on the way: hence the wait.
+// A copy from pageable memory may return before it is complete, so synchronise.
 bool bench_device_write(void* device, const void* host, size_t bytes, char* error, size_t size) {
   return check(cuda.to_device((address_t)(uintptr_t)device, host, bytes), "cuMemcpyHtoD", error, size) &&
          check(cuda.synchronize(), "cuCtxSynchronize", error, size);

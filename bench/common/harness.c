@@ -11,13 +11,13 @@ enum { VALIDATIONS = 3, HELP_BYTES = 4096 };
 
 struct rows {
   struct bench_row* data;
-  int count, room;
+  int count, capacity;
 };
 
 static void append(struct rows* rows, const struct bench_row* row) {
-  if (rows->count == rows->room) {
-    rows->room = rows->room ? 2 * rows->room : 64;
-    rows->data = realloc(rows->data, (size_t)rows->room * sizeof *rows->data);
+  if (rows->count == rows->capacity) {
+    rows->capacity = rows->capacity ? 2 * rows->capacity : 64;
+    rows->data = realloc(rows->data, (size_t)rows->capacity * sizeof *rows->data);
     if (!rows->data) abort();
   }
   rows->data[rows->count++] = *row;
@@ -32,7 +32,8 @@ static int host_local_rank(void) {
   return rank;
 }
 
-// Before MPI starts where the launcher tells the local rank: some libraries look at the current context then.
+// Called before MPI starts if the launcher provides the local rank: some libraries need a current context in
+// MPI_Init.
 static bool open_device(struct bench_run* run, bool initialised, char* error, size_t size) {
   static bool tried, good;
   if (tried || !run->options.cuda || run->options.error[0]) return tried ? good : true;
@@ -46,7 +47,7 @@ static bool open_device(struct bench_run* run, bool initialised, char* error, si
   return good;
 }
 
-// Every rank returns the same; the lowest rank with a problem prints its own.
+// Returns the same on every rank; the lowest rank with an error prints its message.
 static bool all_good(const struct bench_run* run, bool good, const char* error) {
   int mine = good ? run->ranks : run->rank, lowest = run->ranks;
   MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, bench_comm);
@@ -54,35 +55,35 @@ static bool all_good(const struct bench_run* run, bool good, const char* error) 
   return lowest == run->ranks;
 }
 
-// -1: go on; else the exit code.
+// Returns -1 to continue, else the exit code.
 static int check_usage(const struct bench_run* run) {
   const struct bench_program* program = run->program;
   const struct bench_options* options = &run->options;
-  const bool speaker = run->rank == 0;
+  const bool prints = run->rank == 0;
   if (options->error[0]) {
-    if (speaker) fprintf(stderr, "%s: %s\n", program->name, options->error);
+    if (prints) fprintf(stderr, "%s: %s\n", program->name, options->error);
     return 2;
   }
   if (options->help) {
     char text[HELP_BYTES];
     bench_options_help(&program->defaults, program->name, program->shape, text, sizeof text);
-    if (speaker) fputs(text, stdout);
+    if (prints) fputs(text, stdout);
     return 0;
   }
   if (options->version) {
-    if (speaker) printf("Weft MPI %s v%s\n", program->title, BENCH_VERSION);
+    if (prints) printf("Weft MPI %s v%s\n", program->title, BENCH_VERSION);
     return 0;
   }
   if (program->shape == BENCH_PAIRS && run->ranks % 2 != 0) {
-    if (speaker) fprintf(stderr, "%s: needs an even number of ranks, not %d\n", program->name, run->ranks);
+    if (prints) fprintf(stderr, "%s: needs an even number of ranks, not %d\n", program->name, run->ranks);
     return 2;
   }
   if (program->shape == BENCH_TWO && run->ranks != 2) {
-    if (speaker) fprintf(stderr, "%s: needs exactly 2 ranks, not %d\n", program->name, run->ranks);
+    if (prints) fprintf(stderr, "%s: needs exactly 2 ranks, not %d\n", program->name, run->ranks);
     return 2;
   }
   if (options->root >= run->ranks) {
-    if (speaker)
+    if (prints)
       fprintf(stderr, "%s: -k fixed:%d: there are %d ranks\n", program->name, options->root, run->ranks);
     return 2;
   }
@@ -94,7 +95,8 @@ static bool above_limit(const struct bench_run* run, size_t size) {
          run->program->capacity(run, size) > run->options.memory_limit;
 }
 
-// The sizes that the current type divides and whose buffers are within -M. Returns how many.
+// Stores the sizes that are multiples of the current type and whose buffers are within -M. Returns their
+// number.
 static int choose_sizes(const struct bench_run* run, size_t* sizes) {
   const struct bench_options* options = &run->options;
   int count = 0;
@@ -112,7 +114,7 @@ static int choose_sizes(const struct bench_run* run, size_t* sizes) {
   return count;
 }
 
-// Whether every type has a size whose buffers are within -M.
+// Returns whether every type has a size whose buffers are within -M.
 static bool check_limit(struct bench_run* run) {
   const struct bench_options* options = &run->options;
   for (int i = 0; i < options->type_count; ++i) {
@@ -136,7 +138,7 @@ static bool validate(struct bench_run* run, size_t size) {
   return all != 0;
 }
 
-// From messages/s of single pairs to those of all, which last as long as the slowest, and to MB/s.
+// Converts messages/s per pair to messages/s and MB/s of all pairs, by the time of the slowest pair.
 static void spread_rate(const struct bench_run* run, struct bench_row* row) {
   const double megabytes = (double)row->size / 1e6;
   row->rate = row->minimum * (run->ranks / 2);
@@ -158,7 +160,7 @@ static void reduce_figures(const struct bench_run* run, double figure, struct be
   if (run->program->rate) spread_rate(run, row);
 }
 
-// Means over the ranks, and what of the communication the computation hid.
+// Computes means over the ranks, and the share of communication that overlapped with computation.
 static void reduce_overlap(const struct bench_run* run, struct bench_row* row) {
   const double mine[2] = {run->pure_us, run->compute_us};
   double sums[2] = {0, 0};
@@ -204,7 +206,7 @@ static bool one_kind(struct bench_run* run, struct bench_kinds kinds, struct row
     bench_report_row(run, &row);
     append(rows, &row);
   }
-  MPI_Barrier(bench_comm);  // nobody frees what a peer may still read
+  MPI_Barrier(bench_comm);  // a peer may still read the buffers
   bench_buffer_destroy(&run->send);
   bench_buffer_destroy(&run->receive);
   return good;
@@ -228,7 +230,7 @@ static int run_all(struct bench_run* run, int argc, char** argv) {
   return good && written ? 0 : 1;
 }
 
-// False when the library cannot be called by several threads and the program needs that; said by rank 0.
+// Returns false if the program needs MPI_THREAD_MULTIPLE and the library lacks it; rank 0 prints the reason.
 static bool start_mpi(struct bench_run* run, int* argc, char*** argv) {
   const int wanted = run->program->threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
   const int provided = bench_start(run->options.session, wanted, argc, argv);
@@ -237,15 +239,15 @@ static bool start_mpi(struct bench_run* run, int* argc, char*** argv) {
   run->sender = run->rank < run->ranks / 2;
   run->peer = (run->rank + run->ranks / 2) % run->ranks;
   if (provided < wanted && run->rank == 0)
-    fprintf(stderr, "%s: this MPI library gives no MPI_THREAD_MULTIPLE here\n", run->program->name);
+    fprintf(stderr, "%s: this MPI library does not provide MPI_THREAD_MULTIPLE\n", run->program->name);
   return provided >= wanted;
 }
 
 int bench_main(const struct bench_program* program, int argc, char** argv) {
   struct bench_run run = {.program = program};
   char error[256] = "";
-  char** words =
-      malloc((size_t)(argc + 1) * sizeof *words);  // getopt reorders argv; the report wants it as typed
+  char** words = malloc((size_t)(argc + 1) *
+                        sizeof *words);  // getopt reorders argv; the report needs the original order
   if (!words) return 3;
   for (int i = 0; i <= argc; ++i) words[i] = argv[i];
   bench_options_parse(&run.options, &program->defaults, program->shape, argc, argv);

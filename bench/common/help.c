@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The text of --help.
+// The text of --help, and names of memory kinds.
 #include <stdio.h>
 
 #include "common/options.h"
 
-// The lines of options that few programs have.
+const char* bench_kind_name(enum bench_kind kind) {
+  switch (kind) {
+    case BENCH_HOST:
+      return "HOST";
+    case BENCH_PINNED:
+      return "PINNED";
+    case BENCH_DEVICE:
+      return "DEVICE";
+    case BENCH_MANAGED:
+      return "MANAGED";
+  }
+  return "?";
+}
+
+// Help lines of options that only some programs have.
 static void special_help(const struct bench_defaults* defaults, char* text, size_t size) {
   char team[160] = "";
   if (defaults->window)
@@ -14,10 +28,10 @@ static void special_help(const struct bench_defaults* defaults, char* text, size
              defaults->team, BENCH_MAX_TEAM);
   snprintf(
       text, size, "%s%s%s%s%s%s%s", team,
-      defaults->in_place ? "  -l, --in-place             MPI_IN_PLACE: input lies where the result goes\n"
+      defaults->in_place ? "  -l, --in-place             MPI_IN_PLACE: input in the buffer of the result\n"
                          : "",
       defaults->tests ? "  -t CALLS                   calls of MPI_Test during the computation (0)\n" : "",
-      defaults->root ? "  -k fixed:RANK, -k rotate   the root: one rank, or another one each iteration "
+      defaults->root ? "  -k fixed:RANK, -k rotate   the root: one rank, or changing with each iteration "
                        "(fixed:0)\n"
                      : "",
       defaults->neighbors ? "  -N cart:DIMENSIONS:RADIUS  neighbors in a periodic grid (cart:1:1)\n" : "",
@@ -45,11 +59,11 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
       "  -s, --buffer-kinds LIST    several combinations in one run: DD,HD,... or all\n"
       "  -m, --message-size RANGE   [MIN:]MAX bytes, or a list 8,1K,..., suffix K, M or G allowed (%zu:%zu)\n"
       "%s"
-      "  -i, --iterations N         timed iterations a size (%ld; %ld above %d bytes)\n"
+      "  -i, --iterations N         timed iterations per size (%ld; %ld above %d bytes)\n"
       "  -x, --warmup N             untimed iterations before them (%ld; %ld above %d bytes)\n"
       "%s%s%s"
-      "  -c, --validation           check every byte; the exit code is 1 when one is wrong\n"
-      "  -I, --session              start by a session instead of MPI_Init\n"
+      "  -c, --validation           check every byte; exit code 1 if one is wrong\n"
+      "  -I, --session              initialise by a session instead of MPI_Init\n"
       "      --json FILE            write the results to FILE too\n"
       "  -h, --help                 this text\n"
       "  -v, --version              the version\n",
@@ -58,8 +72,9 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
       : shape == BENCH_PAIRS ? "the senders' and the receivers' buffers"
                              : "rank 0's and rank 1's buffers",
       defaults->min_size, defaults->max_size,
-      collective ? "  -M, --mem-limit BYTES      most bytes for one buffer (1G)\n" : "", defaults->iterations,
-      defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large, BENCH_LARGE, special,
+      collective ? "  -M, --mem-limit BYTES      largest size of one buffer (1G)\n" : "",
+      defaults->iterations, defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large,
+      BENCH_LARGE, special,
       shape != BENCH_TWO ? "  -f, --full                 minimum, maximum and iterations too\n" : "",
       defaults->samples ? "  -P, --percentiles LIST     percentiles over the iterations, such as 50,90,99.9\n"
                           "  -z[LIST]                   the same; without a list 50,90,99\n"

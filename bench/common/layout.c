@@ -15,16 +15,16 @@ static const struct {
 size_t bench_type_bytes(enum bench_type type) { return kTypes[type].bytes; }
 const char* bench_type_word(enum bench_type type) { return kTypes[type].word; }
 
-static void set_pieces(struct bench_layout* layout, enum bench_form form, int length, int period) {
+static void set_block(struct bench_layout* layout, enum bench_form form, int length, int period) {
   layout->form = form;
   layout->data = length;
   layout->period = period;
-  layout->pieces[0] = (struct bench_piece){0, length};
-  layout->piece_count = 1;
+  layout->blocks[0] = (struct bench_block){0, length};
+  layout->block_count = 1;
 }
 
 void bench_layout_plain(struct bench_layout* layout) {
-  set_pieces(layout, BENCH_PLAIN, 1, 1);
+  set_block(layout, BENCH_PLAIN, 1, 1);
   layout->text = NULL;
 }
 
@@ -38,32 +38,32 @@ static bool parse_vector(struct bench_layout* layout, const char* text, char* er
              text, BENCH_MAX_STRIDE);
     return false;
   }
-  set_pieces(layout, BENCH_VECTOR, length, stride);
+  set_block(layout, BENCH_VECTOR, length, stride);
   return true;
 }
 
-static bool overlaps(const struct bench_layout* layout, struct bench_piece piece) {
-  for (int i = 0; i < layout->piece_count; ++i) {
-    const struct bench_piece other = layout->pieces[i];
-    if (piece.at < other.at + other.length && other.at < piece.at + piece.length) return true;
+static bool overlaps(const struct bench_layout* layout, struct bench_block block) {
+  for (int i = 0; i < layout->block_count; ++i) {
+    const struct bench_block other = layout->blocks[i];
+    if (block.at < other.at + other.length && other.at < block.at + block.length) return true;
   }
   return false;
 }
 
-/// One line of the file: DISPLACEMENT,LENGTH, a comment, or nothing.
-static bool parse_piece(struct bench_layout* layout, const char* line) {
-  struct bench_piece piece;
+/// Parses one line of the file: DISPLACEMENT,LENGTH, a comment, or an empty line.
+static bool parse_block(struct bench_layout* layout, const char* line) {
+  struct bench_block block;
   int end = 0;
   line += strspn(line, " \t\r\n");
   if (*line == '\0' || *line == '#') return true;
-  if (sscanf(line, "%d%*[ ,\t]%d%n", &piece.at, &piece.length, &end) != 2) return false;
+  if (sscanf(line, "%d%*[ ,\t]%d%n", &block.at, &block.length, &end) != 2) return false;
   if (line[end + (int)strspn(line + end, " \t\r\n")]) return false;
-  if (piece.at < 0 || piece.length < 1 || piece.at > BENCH_MAX_STRIDE || piece.length > BENCH_MAX_STRIDE)
+  if (block.at < 0 || block.length < 1 || block.at > BENCH_MAX_STRIDE || block.length > BENCH_MAX_STRIDE)
     return false;
-  if (layout->piece_count == BENCH_MAX_PIECES || overlaps(layout, piece)) return false;
-  layout->pieces[layout->piece_count++] = piece;
-  layout->data += piece.length;
-  if (piece.at + piece.length > layout->period) layout->period = piece.at + piece.length;
+  if (layout->block_count == BENCH_MAX_BLOCKS || overlaps(layout, block)) return false;
+  layout->blocks[layout->block_count++] = block;
+  layout->data += block.length;
+  if (block.at + block.length > layout->period) layout->period = block.at + block.length;
   return true;
 }
 
@@ -75,18 +75,18 @@ static bool parse_indexed(struct bench_layout* layout, const char* text, char* e
     return false;
   }
   layout->form = BENCH_INDEXED;
-  layout->data = layout->period = layout->piece_count = 0;
+  layout->data = layout->period = layout->block_count = 0;
   int number = 1;
   bool good = true;
-  while (good && fgets(line, sizeof line, file)) good = parse_piece(layout, line) && ++number;
+  while (good && fgets(line, sizeof line, file)) good = parse_block(layout, line) && ++number;
   fclose(file);
-  if (good && layout->piece_count > 0) return true;
+  if (good && layout->block_count > 0) return true;
   if (good) {
-    snprintf(error, size, "-D %s: the file lists no piece; expected lines of DISPLACEMENT,LENGTH", text);
+    snprintf(error, size, "-D %s: the file lists no block; expected lines of DISPLACEMENT,LENGTH", text);
   } else {
     snprintf(error, size,
-             "-D %s: line %d: expected DISPLACEMENT,LENGTH in elements, no piece over another, at most %d",
-             text, number, BENCH_MAX_PIECES);
+             "-D %s: line %d: expected DISPLACEMENT,LENGTH in elements, no overlapping blocks, at most %d",
+             text, number, BENCH_MAX_BLOCKS);
   }
   return false;
 }
@@ -94,7 +94,7 @@ static bool parse_indexed(struct bench_layout* layout, const char* text, char* e
 bool bench_layout_parse(struct bench_layout* layout, const char* text, char* error, size_t size) {
   layout->text = text;
   if (strcmp(text, "cont") == 0) {
-    set_pieces(layout, BENCH_CONTIGUOUS, 1, 1);
+    set_block(layout, BENCH_CONTIGUOUS, 1, 1);
     return true;
   }
   if (strncmp(text, "vect", 4) == 0) return parse_vector(layout, text, error, size);
@@ -103,7 +103,7 @@ bool bench_layout_parse(struct bench_layout* layout, const char* text, char* err
   return false;
 }
 
-/// Elements up to the end of the last piece.
+/// Returns the elements up to the end of the last block.
 static int end_of(const struct bench_layout* layout) {
   return layout->form == BENCH_VECTOR ? layout->data : layout->period;
 }
@@ -122,13 +122,13 @@ void bench_layout_invert_gaps(const struct bench_layout* layout, size_t element,
   if (layout->period == layout->data) return;
   invert(image, extent);
   for (size_t at = 0; at < extent; at += (size_t)layout->period * element)
-    for (int i = 0; i < layout->piece_count; ++i)
-      invert(image + at + (size_t)layout->pieces[i].at * element, (size_t)layout->pieces[i].length * element);
+    for (int i = 0; i < layout->block_count; ++i)
+      invert(image + at + (size_t)layout->blocks[i].at * element, (size_t)layout->blocks[i].length * element);
 }
 
 bool bench_layout_holds(const struct bench_layout* layout, size_t element, size_t byte) {
   const int at = (int)(byte / element % (size_t)layout->period);
-  for (int i = 0; i < layout->piece_count; ++i)
-    if (at >= layout->pieces[i].at && at < layout->pieces[i].at + layout->pieces[i].length) return true;
+  for (int i = 0; i < layout->block_count; ++i)
+    if (at >= layout->blocks[i].at && at < layout->blocks[i].at + layout->blocks[i].length) return true;
   return false;
 }

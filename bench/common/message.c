@@ -21,17 +21,17 @@ size_t bench_extent(const struct bench_run* run, size_t bytes) {
   return bench_layout_extent(&run->options.layout, bench_type_bytes(run->type), bytes);
 }
 
-/// One period of an indexed layout.
+/// Returns the datatype of one period of an indexed layout.
 static MPI_Datatype make_period(const struct bench_layout* layout, MPI_Datatype type, size_t element) {
-  int at[BENCH_MAX_PIECES], lengths[BENCH_MAX_PIECES];
-  MPI_Datatype pieces, period;
-  for (int i = 0; i < layout->piece_count; ++i) {
-    at[i] = layout->pieces[i].at;
-    lengths[i] = layout->pieces[i].length;
+  int at[BENCH_MAX_BLOCKS], lengths[BENCH_MAX_BLOCKS];
+  MPI_Datatype blocks, period;
+  for (int i = 0; i < layout->block_count; ++i) {
+    at[i] = layout->blocks[i].at;
+    lengths[i] = layout->blocks[i].length;
   }
-  MPI_Type_indexed(layout->piece_count, lengths, at, type, &pieces);
-  MPI_Type_create_resized(pieces, 0, (MPI_Aint)((size_t)layout->period * element), &period);
-  MPI_Type_free(&pieces);
+  MPI_Type_indexed(layout->block_count, lengths, at, type, &blocks);
+  MPI_Type_create_resized(blocks, 0, (MPI_Aint)((size_t)layout->period * element), &period);
+  MPI_Type_free(&blocks);
   return period;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The messages of one size as MPI sees them: count and datatype by -T and -D; and how they are filled and
-// checked, gaps included.
+// Count and datatype of the messages of one size, by -T and -D; filling and checking of messages, gaps
+// included.
 #ifndef BENCH_COMMON_MESSAGE_H
 #define BENCH_COMMON_MESSAGE_H
 #include <mpi.h>
@@ -13,24 +13,25 @@
 
 struct bench_run;
 
-/// One message, or each part or block of one.
+/// Describes a message, or each partition or block of a message.
 struct bench_message {
   int count;
   MPI_Datatype type;
-  size_t extent;  ///< bytes of memory, gaps included: where the next one may begin
-  bool made;      ///< `type` is to be freed
+  size_t extent;  ///< bytes of memory, gaps included; offset of the next message
+  bool made;      ///< `type` must be freed
 };
 
-/// The elements' datatype. MPI_CHAR is for letters and has no sums: there it is MPI_SIGNED_CHAR.
+/// Returns the datatype of the elements. Reductions use MPI_SIGNED_CHAR, since MPI_CHAR has no sum.
 MPI_Datatype bench_datatype(const struct bench_run* run);
 
-/// Its name, "MPI_INT".
+/// Returns the name of the datatype, such as "MPI_INT".
 const char* bench_datatype_name(const struct bench_run* run);
 
-/// Memory of a message of `bytes` bytes of data.
+/// Returns the extent in bytes of a message of `bytes` bytes of data.
 size_t bench_extent(const struct bench_run* run, size_t bytes);
 
-/// Sets run->message for messages of `bytes` bytes of data, whole periods; the last one is destroyed.
+/// Sets run->message for messages of `bytes` bytes of data, a multiple of the period; destroys the message
+/// before.
 void bench_message_create(struct bench_run* run, size_t bytes);
 void bench_message_destroy(struct bench_run* run);
 
@@ -38,16 +39,16 @@ void bench_message_destroy(struct bench_run* run);
 void bench_message_fill(const struct bench_run* run, struct bench_buffer* buffer, size_t offset,
                         uint64_t seed);
 
-/// Writes its complement: data that does not arrive is then wrong, and so is a gap that is written.
+/// Writes the complement of the pattern, so that a check finds missing data and overwritten gaps.
 void bench_message_poison(const struct bench_run* run, struct bench_buffer* buffer, size_t offset,
                           uint64_t seed);
 
-/// For a message that is input and result in one: writes the data of `outgoing`, and the gaps as
-/// bench_message_poison() does with `incoming`.
+/// For an in-place message: writes the data of `outgoing`, and the gaps like bench_message_poison() with
+/// `incoming`.
 void bench_message_stage(const struct bench_run* run, struct bench_buffer* buffer, size_t offset,
                          uint64_t outgoing, uint64_t incoming);
 
-/// Compares data with the pattern and gaps with the complement; says on stderr which byte is wrong first.
+/// Compares data with the pattern and gaps with the complement; prints the first wrong byte on stderr.
 bool bench_message_check(const struct bench_run* run, const struct bench_buffer* buffer, size_t offset,
                          uint64_t seed);
 

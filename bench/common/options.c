@@ -15,21 +15,7 @@
 
 static const char kind_letters[] = "HPDM";
 
-const char* bench_kind_name(enum bench_kind kind) {
-  switch (kind) {
-    case BENCH_HOST:
-      return "HOST";
-    case BENCH_PINNED:
-      return "PINNED";
-    case BENCH_DEVICE:
-      return "DEVICE";
-    case BENCH_MANAGED:
-      return "MANAGED";
-  }
-  return "?";
-}
-
-// The first error wins: later ones are usually consequences.
+// Keeps the first error, since later errors are usually consequences.
 static void fail(struct bench_options* options, const char* format, ...) {
   if (options->error[0]) return;
   va_list args;
@@ -38,7 +24,7 @@ static void fail(struct bench_options* options, const char* format, ...) {
   va_end(args);
 }
 
-// A byte count with an optional K, M or G (powers of 1024); stops at `*end`.
+// Parses a byte count with an optional suffix K, M or G (powers of 1024) up to `*end`.
 static bool parse_bytes(const char* text, const char** end, size_t* value) {
   if (!isdigit((unsigned char)*text)) return false;
   errno = 0;
@@ -74,7 +60,7 @@ static long parse_count(struct bench_options* options, char option, const char* 
   return value;
 }
 
-// Sizes separated by commas, rising.
+// Parses ascending sizes separated by commas.
 static bool parse_sizes(struct bench_options* options, const char* text) {
   const char* end = text;
   for (options->size_count = 0; options->size_count < BENCH_MAX_SIZES; text = end + 1) {
@@ -95,7 +81,7 @@ static void double_sizes(struct bench_options* options) {
     options->sizes[options->size_count++] = size;
 }
 
-// [MIN:]MAX or MIN: as the Ohio State programs have it; or a list.
+// Parses [MIN:]MAX or MIN: like the Ohio State programs; or a list.
 static void parse_range(struct bench_options* options, const char* text) {
   const char* colon = strchr(text, ':');
   const char* end = text;
@@ -130,7 +116,7 @@ static void add_kinds(struct bench_options* options, enum bench_kind first, enum
   options->kinds[options->kind_count++] = (struct bench_kinds){first, second};
 }
 
-// "all", or pairs of letters separated by commas: DD,HD,PM.
+// Parses "all", or pairs of letters separated by commas: DD,HD,PM.
 static void parse_kind_list(struct bench_options* options, const char* text) {
   options->kind_count = 0;
   if (strcmp(text, "all") == 0) {
@@ -181,7 +167,7 @@ static void parse_accelerator(struct bench_options* options, const char* text) {
   if (options->kind_count == 0) add_kinds(options, kind, kind);
 }
 
-// Percentages above 0 and up to 100, separated by commas: 50,90,99.9.
+// Parses percentages above 0 and up to 100, separated by commas: 50,90,99.9.
 static void parse_percentiles(struct bench_options* options, char option, const char* text) {
   options->percentile_count = 0;
   for (const char* at = text;;) {
@@ -197,7 +183,8 @@ static void parse_percentiles(struct bench_options* options, char option, const 
        BENCH_MAX_PERCENTILES);
 }
 
-// SENDERS:RECEIVERS, or RECEIVERS alone with one sender; for nonblocking collectives a number of calls.
+// Parses SENDERS:RECEIVERS, or RECEIVERS alone with one sender; for nonblocking collectives a number of
+// calls.
 static void parse_team(struct bench_options* options, const struct bench_defaults* defaults,
                        const char* text) {
   char* end = NULL;
@@ -221,7 +208,7 @@ static void parse_team(struct bench_options* options, const struct bench_default
   options->receivers = both ? (int)second : (int)first;
 }
 
-// fixed:RANK or rotate.
+// Parses fixed:RANK or rotate.
 static void parse_root(struct bench_options* options, const struct bench_defaults* defaults,
                        const char* text) {
   static const char fixed[] = "fixed:";
@@ -236,7 +223,7 @@ static void parse_root(struct bench_options* options, const struct bench_default
   }
 }
 
-// cart:DIMENSIONS:RADIUS.
+// Parses cart:DIMENSIONS:RADIUS.
 static void parse_neighbors(struct bench_options* options, const struct bench_defaults* defaults,
                             const char* text) {
   int dimensions = 0, radius = 0, length = 0;
@@ -254,7 +241,7 @@ static void parse_neighbors(struct bench_options* options, const struct bench_de
   options->radius = radius;
 }
 
-// all, or some of mpi_char, mpi_int and mpi_float separated by commas.
+// Parses all, or some of mpi_char, mpi_int and mpi_float separated by commas.
 static void parse_types(struct bench_options* options, const struct bench_defaults* defaults,
                         const char* text) {
   if (defaults->data == BENCH_NOTHING) fail(options, "-T: this program has no data");
@@ -384,7 +371,7 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       break;
     default:
       if (optopt && optopt < 128) {
-        fail(options, "-%c: unknown option, or one that takes no value; see --help", optopt);
+        fail(options, "-%c: unknown option, or an option without value; see --help", optopt);
       } else {
         fail(options, "%s: unknown option; see --help", argv[optind - 1]);
       }
@@ -397,7 +384,7 @@ size_t bench_unit(const struct bench_options* options, enum bench_type type) {
 }
 
 static void check_sizes(struct bench_options* options) {
-  size_t unit = bench_unit(options, options->types[0]);  // the smallest; others leave sizes out
+  size_t unit = bench_unit(options, options->types[0]);  // of the smallest type; larger types skip sizes
   for (int i = 1; i < options->type_count; ++i)
     if (bench_unit(options, options->types[i]) < unit) unit = bench_unit(options, options->types[i]);
   if (unit > 1 && options->min_size < unit) options->min_size = unit;
@@ -413,7 +400,7 @@ static void check_sizes(struct bench_options* options) {
       fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], unit);
 }
 
-// Each type needs a size.
+// Checks that each type divides some size.
 static void check_types(struct bench_options* options) {
   for (int i = 0; i < options->type_count; ++i) {
     const size_t unit = bench_unit(options, options->types[i]);

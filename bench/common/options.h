@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Options of the benchmark programs: the syntax of the Ohio State benchmarks, plus buffer kinds.
-// Parsing never prints: a bad option becomes a message that the caller shows on rank 0.
+// Parsing never prints: it stores an error message, which the caller prints on rank 0.
 #ifndef BENCH_COMMON_OPTIONS_H
 #define BENCH_COMMON_OPTIONS_H
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "common/layout.h"
 
-/// Where a buffer lives; the values are the letters of the command line.
+/// Memory kind of a buffer; the values are the letters of the command line.
 enum bench_kind {
   BENCH_HOST = 'H',     ///< pageable host memory
   BENCH_PINNED = 'P',   ///< host memory allocated by the CUDA driver
@@ -25,18 +25,18 @@ struct bench_kinds {
 
 enum { BENCH_MAX_KINDS = 16, BENCH_MAX_PERCENTILES = 8, BENCH_MAX_SIZES = 64 };
 
-/// Who takes part in a program.
+/// Ranks that take part in a program.
 enum bench_shape {
-  BENCH_TWO,         ///< exactly two ranks: rank 0 is the sender, its figure is printed
+  BENCH_TWO,         ///< exactly two ranks; prints the figure of rank 0, the sender
   BENCH_PAIRS,       ///< an even number: rank r of the first half sends to rank r of the second
-  BENCH_COLLECTIVE,  ///< any number of ranks, statistics over them
+  BENCH_COLLECTIVE,  ///< any number of ranks; prints statistics over the ranks
 };
 
-/// What a program does with its data.
+/// Operation of a program on its data.
 enum bench_data {
-  BENCH_MOVED,    ///< -T and -D; without -T the elements are MPI_CHAR
-  BENCH_REDUCED,  ///< -T; without it MPI_FLOAT
-  BENCH_NOTHING,  ///< there is none
+  BENCH_MOVED,    ///< moves data: has -T (default MPI_CHAR) and -D
+  BENCH_REDUCED,  ///< reduces data: has -T (default MPI_FLOAT)
+  BENCH_NOTHING,  ///< has no data
 };
 
 /// Defaults of one program.
@@ -48,14 +48,14 @@ struct bench_defaults {
   long iterations_large;  ///< the same above BENCH_LARGE bytes
   long warmup_large;
   int window;    ///< messages in flight; 0: the program has no window
-  bool samples;  ///< single iterations can be timed: percentiles
+  bool samples;  ///< has percentiles of single iterations
   enum bench_data data;
-  bool tests;        ///< -t names calls of MPI_Test during the computation
-  bool root;         ///< -k names the root
-  int partitions;    ///< -q names the parts of a message; 0: the program has none
-  bool neighbors;    ///< -N names the topology
-  bool in_place;     ///< -l leaves input where the result goes
-  const char* team;  ///< "threads" or "processes": -t names how many send and receive; else NULL
+  bool tests;        ///< has -t: number of calls of MPI_Test during the computation
+  bool root;         ///< has -k: the root
+  int partitions;    ///< default of -q, partitions of a message; 0: no partitions
+  bool neighbors;    ///< has -N: the topology
+  bool in_place;     ///< has -l: MPI_IN_PLACE
+  const char* team;  ///< "threads" or "processes" counted by -t; else NULL
 };
 
 enum { BENCH_MAX_TEAM = 128, BENCH_MAX_DIMENSIONS = 8 };
@@ -65,47 +65,46 @@ enum { BENCH_LARGE = 8192 };
 
 struct bench_options {
   size_t min_size, max_size;
-  size_t
-      sizes[BENCH_MAX_SIZES];  ///< bytes, in the order measured: as listed, else doubling from the smallest
+  size_t sizes[BENCH_MAX_SIZES];  ///< bytes, in the order of measurement: as listed, else doubling
   int size_count;
-  size_t memory_limit;  ///< most bytes for one buffer of a collective
+  size_t memory_limit;  ///< largest buffer of a collective in bytes
   long iterations, warmup, iterations_large, warmup_large;
   int window;
   int tests;                           ///< calls of MPI_Test during the computation
   int senders, receivers;              ///< threads or processes of rank 0 and of rank 1
-  int root;                            ///< -1: another one each iteration
+  int root;                            ///< -1: changes with each iteration
   int partitions;                      ///< of a message
-  int dimensions, radius;              ///< of the grid whose ranks are neighbors
+  int dimensions, radius;              ///< of the grid of neighbors
   enum bench_type types[BENCH_TYPES];  ///< measured one after another
   int type_count;
   struct bench_layout layout;
-  bool typed;  ///< -T or -D was given: the output names the datatype
+  bool typed;  ///< -T or -D is set: the output names the datatype
   bool in_place;
-  bool session;   ///< start by a session
-  bool cuda;      ///< the CUDA driver is needed
+  bool session;   ///< initialise by a session
+  bool cuda;      ///< needs the CUDA driver
   bool full;      ///< print minimum, maximum and iterations too
-  bool validate;  ///< check every byte of what arrives
+  bool validate;  ///< check every received byte
   bool help, version;
   double percentiles[BENCH_MAX_PERCENTILES];
   int percentile_count;
   const char* json;  ///< file for the results, or NULL
   struct bench_kinds kinds[BENCH_MAX_KINDS];
   int kind_count;
-  char error[256];  ///< empty: the options are good
+  char error[256];  ///< empty: the options are valid
 };
 
-/// Sizes of messages of this type are multiples of so many bytes.
+/// Returns the bytes of which message sizes of this type are multiples.
 size_t bench_unit(const struct bench_options* options, enum bench_type type);
 
-/// Parses `argv`; every field of `options` is set. Look at `options->error` first.
+/// Parses `argv` and sets every field of `options`. Check `options->error` first.
 void bench_options_parse(struct bench_options* options, const struct bench_defaults* defaults,
                          enum bench_shape shape, int argc, char** argv);
 
-/// The text of --help; `size` bytes at `text` receive it.
+/// Writes the text of --help to `text`, at most `size` bytes.
 void bench_options_help(const struct bench_defaults* defaults, const char* program, enum bench_shape shape,
                         char* text, size_t size);
 
-/// "HOST", "PINNED", "DEVICE" or "MANAGED".
+/// Returns "HOST", "PINNED", "DEVICE" or "MANAGED".
 const char* bench_kind_name(enum bench_kind kind);
 
 #endif

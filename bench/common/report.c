@@ -11,7 +11,7 @@ enum { SIZE_COLUMN = 10, FIELD_COLUMN = 18, ITERATIONS_COLUMN = 12 };
 
 static const char* unit(const char* column) { return strchr(column, '('); }
 
-// The datatype, in the words of the Ohio State programs, and how the data lies.
+// Prints the datatype, in the format of the Ohio State programs, and the layout of the data.
 static void put_datatype(const struct bench_run* run) {
   const struct bench_layout* layout = &run->options.layout;
   printf("# Datatype: %s.\n", bench_datatype_name(run));

@@ -31,7 +31,7 @@ double bench_percentile(double* values, int count, double percent) {
 double bench_clock_cost(void) {
   static double cost = -1;
   if (cost >= 0) return cost;
-  enum { BUNCH = 20 };  // the clock counts in steps that can be longer than a reading
+  enum { BUNCH = 20 };  // the resolution of the clock can be coarser than one reading
   double takes[CLOCK_READINGS];
   for (int i = 0; i < CLOCK_READINGS; ++i) {
     const double start = now();
@@ -53,10 +53,10 @@ void bench_samples_begin(struct bench_run* run, long iterations) {
   struct bench_samples* samples = &run->samples;
   if (run->options.percentile_count == 0) return;
   samples->count = 0;
-  if (samples->room >= iterations) return;
+  if (samples->capacity >= iterations) return;
   free(samples->us);
   samples->us = allocate((size_t)iterations);
-  samples->room = iterations;
+  samples->capacity = iterations;
 }
 
 void bench_lap_start(struct bench_run* run) {
@@ -72,10 +72,10 @@ void bench_lap(struct bench_run* run, double parts) {
 
 void bench_sample(struct bench_run* run, double us) {
   struct bench_samples* samples = &run->samples;
-  if (samples->us && samples->count < samples->room) samples->us[samples->count++] = us;
+  if (samples->us && samples->count < samples->capacity) samples->us[samples->count++] = us;
 }
 
-// The samples that count, on rank 0; `*count` of them.
+// Returns the samples that count, on rank 0; stores their number in `*count`.
 static double* collect(struct bench_run* run, size_t* count) {
   const int mine = (int)run->samples.count;
   const int senders = run->program->shape == BENCH_PAIRS ? run->ranks / 2 : 1;
@@ -101,7 +101,7 @@ void bench_samples_end(struct bench_run* run, double* percentiles) {
   if (!all) return;
   qsort(all, count, sizeof *all, compare);
   for (int i = 0; i < wanted; ++i) {
-    const double place = run->options.percentiles[i] / 100 * (double)count;  // one-based, rounded up
+    const double place = run->options.percentiles[i] / 100 * (double)count;  // one-based index, rounded up
     const size_t below = (size_t)place;
     percentiles[i] = all[(double)below < place || below == 0 ? below : below - 1];
   }

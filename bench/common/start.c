@@ -30,7 +30,7 @@ struct bench_start_options bench_start_parse(int argc, char** argv) {
   return options;
 }
 
-// With MPI 4; Open MPI 5 has them and says that it is MPI 3.1.
+// Sessions need MPI 4; Open MPI 5 has them but reports MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 
 static MPI_Session session = MPI_SESSION_NULL;
@@ -43,8 +43,8 @@ static void need(int code, const char* call) {
   exit(3);
 }
 
-/// Whether the session lets several threads call at a time.
-static bool takes_threads(void) {
+/// Returns whether the session provides MPI_THREAD_MULTIPLE.
+static bool provides_multiple(void) {
   char value[64] = "";
   int found = 0, length = sizeof value;
   MPI_Info info;
@@ -66,7 +66,7 @@ static int start_session(int wanted) {
   need(MPI_Comm_create_from_group(all, "bench", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &bench_comm),
        "MPI_Comm_create_from_group");
   MPI_Group_free(&all);
-  return wanted == MPI_THREAD_MULTIPLE && !takes_threads() ? MPI_THREAD_SINGLE : wanted;
+  return wanted == MPI_THREAD_MULTIPLE && !provides_multiple() ? MPI_THREAD_SINGLE : wanted;
 }
 
 int bench_start(bool by_session, int wanted, int* argc, char*** argv) {
@@ -87,7 +87,7 @@ void bench_finish(void) {
 bool bench_has_sessions(void) { return false; }
 
 int bench_start(bool by_session, int wanted, int* argc, char*** argv) {
-  (void)by_session;  // refused with the options
+  (void)by_session;  // refused when the options are parsed
   return start_world(wanted, argc, argv);
 }
 

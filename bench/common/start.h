@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a program starts and ends MPI: MPI_Init, or a session (-I) and a communicator of all processes.
+// Initialises and finalizes MPI: by MPI_Init, or by a session (-I) and a communicator of all processes.
 #ifndef BENCH_COMMON_START_H
 #define BENCH_COMMON_START_H
 #include <mpi.h>
 #include <stdbool.h>
 
-/// All processes of the job: MPI_COMM_WORLD, or what was made of the session's mpi://WORLD.
+/// Communicator of all processes of the job: MPI_COMM_WORLD, or created from the session's mpi://WORLD.
 extern MPI_Comm bench_comm;
 
-/// Whether this MPI library has sessions: MPI 4 has.
+/// Returns whether this MPI library has sessions (MPI 4).
 bool bench_has_sessions(void);
 
-/// Starts MPI with `wanted` threads (MPI_THREAD_SINGLE, ...); returns what the library gives. Ends the
-/// process with code 3 when that fails.
+/// Initialises MPI with thread level `wanted` (MPI_THREAD_SINGLE, ...); returns the provided level. Ends the
+/// process with code 3 on failure.
 int bench_start(bool session, int wanted, int* argc, char*** argv);
 void bench_finish(void);
 
@@ -20,7 +20,7 @@ void bench_finish(void);
 struct bench_start_options {
   bool session;
   const char* json;   ///< or NULL
-  const char* error;  ///< NULL: the options are good
+  const char* error;  ///< NULL: the options are valid
 };
 struct bench_start_options bench_start_parse(int argc, char** argv);
 

@@ -6,7 +6,7 @@
 
 enum { TAG = 1, ACK_TAG = 2, ACK_BYTES = 4, SLOT_BYTES = 64 << 20 };
 
-// Messages of a window that get their own place in a validation.
+// Returns the number of messages of a window that have a buffer of their own in a validation.
 static int slots(const struct bench_run* run) {
   const size_t extent = run->message.extent;
   size_t fit = extent ? SLOT_BYTES / extent : SLOT_BYTES;
@@ -17,7 +17,7 @@ static int slots(const struct bench_run* run) {
 size_t bench_window_capacity(const struct bench_run* run, size_t size) {
   const size_t extent = bench_extent(run, size);
   size_t bytes = extent < ACK_BYTES ? ACK_BYTES : extent;
-  if (run->options.validate) {  // the largest of all sizes up to this one
+  if (run->options.validate) {  // the largest over all sizes up to this size
     size_t most = (size_t)run->options.window * extent;
     if (most > SLOT_BYTES) most = SLOT_BYTES;
     if (most > bytes) bytes = most;
@@ -32,7 +32,7 @@ static bool sends(const struct bench_run* run, enum bench_direction direction) {
   return run->sender || direction == BENCH_BOTH_WAYS;
 }
 
-// One window: `stride` is the distance between the places of two messages (0: the same place).
+// Sends or receives one window: `stride` is the distance between two messages in bytes (0: one buffer).
 static void window(struct bench_run* run, int count, size_t stride, enum bench_direction direction,
                    MPI_Request* requests) {
   const int peer = run->peer, length = run->message.count;
@@ -46,7 +46,7 @@ static void window(struct bench_run* run, int count, size_t stride, enum bench_d
   MPI_Waitall(posted, requests, MPI_STATUSES_IGNORE);
 }
 
-// The sender may not run ahead of the receiver by more than one window.
+// Keeps the sender at most one window ahead of the receiver.
 static void acknowledge(struct bench_run* run) {
   if (run->sender) {
     MPI_Recv(run->receive.data, ACK_BYTES, MPI_CHAR, run->peer, ACK_TAG, bench_comm, MPI_STATUS_IGNORE);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft: the command line of the Weft MPI library. Talks to the library through its public API only.
+# weft is the command line of the Weft MPI library. The commands use only the public API of the library.
 """The command line of the Weft MPI library."""
 
 try:

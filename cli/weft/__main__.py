@@ -9,32 +9,32 @@ from weft.output import Failure, Refusal
 
 COMMANDS = (info, doctor, explain, bench, report, tune, hang, completion)
 EPILOG = (
-    "Exit status: 0 done, all is well; 1 tried, and something is wrong; 2 bad input, or something needed is missing."
+    "Exit status: 0: success; 1: the command ran and failed or found a problem; 2: bad input or a missing requirement."
 )
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Prints usage errors in one line."""
 
     def error(self, message):
         self.exit(2, "%s: %s; see `%s --help`\n" % (self.prog, message, self.prog))
 
 
 def make_parser():
-    """The parser of the whole command line; completion and man pages are made from it, too."""
+    """Returns the parser of the command line. Completion scripts and the manual page are generated from it."""
     parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version="weft " + __version__)
     subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     for module in COMMANDS:
         added = module.add_parser(subparsers)
         if added is not None:
-            added.description = " ".join(added.description.split())  # they are docstrings, indented
+            added.description = " ".join(added.description.split())  # joins the lines of a docstring
             added.set_defaults(weft_run=module.run)
     return parser
 
 
 def main(argv=None):
-    """Runs one command; returns its exit status."""
+    """Runs one command and returns its exit status."""
     parser = make_parser()
     arguments = parser.parse_args(argv)
     if arguments.command is None:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Which benchmarks there are, from programs.csv of the installed sources; its first line tells the columns.
+# List of benchmarks, from programs.csv of the installed sources. The first line of the file names the columns.
 import functools
 import os
 from collections import namedtuple
 
 from weft import prefix
 
-# `source`: the program that measures it, `coll` for all collectives; `ranks`: "2", "even" or "any".
+# `source`: program that implements the benchmark (`coll` for all collectives); `ranks`: "2", "even" or "any".
 Benchmark = namedtuple("Benchmark", "name source ranks text")
-FORMS = {"i": ("i%s", "nonblocking: alone, then with computation, and how much of it was hidden"),
-         "p": ("%s_persistent", "by persistent requests")}  # fmt: skip
+FORMS = {"i": ("i%s", "nonblocking: pure latency, latency with computation, and overlap"),
+         "p": ("%s_persistent", "with persistent requests")}  # fmt: skip
 
 
 @functools.cache
 def read(path):
-    """The benchmarks of one file, in its order: {name: Benchmark}."""
+    """Returns {name: Benchmark} of a file, in file order."""
     found = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -29,12 +29,12 @@ def read(path):
 
 
 def programs():
-    """All benchmarks: {name: Benchmark}. NotInstalled: this prefix has none."""
+    """Returns {name: Benchmark}. Raises NotInstalled if the prefix has no benchmarks."""
     return read(os.path.join(prefix.sources(), "programs.csv"))
 
 
 def command(name):
-    """The words that start one, without options: its program, and its name where several share that."""
+    """Returns the command without options: the program, and the benchmark's name if several share the program."""
     entry = programs()[name]
     path = prefix.program("bench/" + entry.source)
     return [path, name] if entry.source != name else [path]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Charts with matplotlib: told apart by colour (Okabe and Ito's palette, for all kinds of colour vision), marker and
-# dash, so that they can be read in print, too.
+# Charts with matplotlib. Curves differ in colour (Okabe and Ito's palette, safe for colour-blind readers), marker and
+# dash, so that they are also distinguishable in print.
 import io
 
 from weft import output
@@ -14,11 +14,11 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def require():
-    """matplotlib's pyplot; Refusal when it is not installed."""
+    """Returns matplotlib's pyplot. Raises Refusal if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
-        raise output.Refusal("pictures need matplotlib: python3 -m pip install matplotlib (or weft[plot])") from None
+        raise output.Refusal("charts need matplotlib: python3 -m pip install matplotlib (or weft[plot])") from None
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif"})
     import matplotlib.pyplot
@@ -32,7 +32,7 @@ def style(at):
 
 
 def draw(axes, title, labels, series, own=None, logarithmic=True):
-    """Curves {label: [(x, y)]}; `labels`: of the axes. After the first `own` ones, they are references: thin."""
+    """Draws `series`, {label: [(x, y)]}. `labels`: of the axes. Curves after the first `own` are thin references."""
     for at, (label, points) in enumerate(series.items()):
         points = [point for point in points if point[1] > 0 and (point[0] > 0 or not logarithmic)]
         look = style(at)
@@ -57,7 +57,7 @@ def shortened(label):
 
 
 def figure_of(drawing):
-    """A figure with one pair of axes, drawn by a function of these."""
+    """Returns a figure with one pair of axes, drawn by `drawing(axes)`."""
     plot = require()
     figure, axes = plot.subplots(figsize=SIZE, layout="constrained")
     drawing(axes)
@@ -65,17 +65,17 @@ def figure_of(drawing):
 
 
 def stacked(drawings):
-    """The bytes of a PNG of several charts, one below the other."""
+    """Returns the bytes of a PNG with several charts stacked vertically."""
     plot = require()
     figure, axes = plot.subplots(len(drawings), figsize=(SIZE[0], SIZE[1] * len(drawings)), layout="constrained",
                                  squeeze=False)  # fmt: skip
-    for drawing, place in zip(drawings, axes[:, 0]):
-        drawing(place)
+    for drawing, axis in zip(drawings, axes[:, 0]):
+        drawing(axis)
     return rendered(figure, "png")
 
 
 def of_result(found):
-    """The chart of a result file."""
+    """Returns the chart of a result file."""
     field = result.field(found)
     title = "%s, %d ranks" % (found["program"], found.get("ranks", 0))
     labels = ("message size (bytes)", result.FIELDS[field])
@@ -90,7 +90,7 @@ def size_text(size):
 
 
 def rendered(figure, form):
-    """The bytes of a figure in one of FORMATS."""
+    """Returns the bytes of a figure in a format of FORMATS."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
     require().close(figure)
@@ -100,5 +100,7 @@ def rendered(figure, form):
 def save(figure, path):
     form = path.rpartition(".")[2].lower()
     if form not in FORMATS:
-        raise output.Refusal("%s: expected a name that ends in %s" % (path, ", ".join("." + name for name in FORMATS)))
+        raise output.Refusal(
+            "%s: expected a file name that ends in %s" % (path, ", ".join("." + name for name in FORMATS))
+        )
     output.write_file(path, rendered(figure, form))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Children: programs that are run for what they print, within a time; a crash or a hang is a result.
+# Child processes, run with a timeout to capture their output. A crash or a hang is a regular outcome.
 import contextlib
 import os
 import signal
@@ -8,47 +8,47 @@ import sys
 from collections import namedtuple
 
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated", "run.py")
-# What launchers promise a process: a program that a rank starts has to be a job of its own.
+# Variables set by launchers. They are removed for child processes, which must be singletons or separate jobs.
 LAUNCHER_PREFIXES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "PRTE_MCA_", "OMPI_MCA_ess")
 LAUNCHER_NAMES = ("WEFT_JOB_ID", "SLURM_STEP_NUM_TASKS", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "LOCAL_RANK")
 
 
 class Outcome(namedtuple("Outcome", "status signal timed_out out err")):
-    """How a program ended; `signal`: the name of what killed it, or of what its launcher says killed it."""
+    """Outcome of a program. `signal`: name of the signal that killed it, also if reported by its launcher."""
 
     @property
     def good(self):
         return self.status == 0 and not self.timed_out
 
     def reason(self):
-        """One line for people."""
+        """Returns the outcome as one line of text."""
         if self.timed_out:
             return "it hung and was killed"
-        line = self.last_words()
+        line = self.error_line()
         if self.signal:
             return "it crashed (%s)" % self.signal
         return "exit status %d%s" % (self.status, ": " + line if line else "")
 
-    def last_words(self):
-        """The line of its errors that says most."""
+    def error_line(self):
+        """Returns the most informative line of standard error, at most 200 characters."""
         lines = [line.strip() for line in self.err.splitlines() if any(c.isalpha() for c in line)]
-        telling = [line for line in lines if "rror" in line or "ailed" in line or "annot" in line]
-        return (telling or lines or [""])[0][:200]
+        errors = [line for line in lines if "rror" in line or "ailed" in line or "annot" in line]
+        return (errors or lines or [""])[0][:200]
 
 
 def python(module, *words):
-    """The command that runs a module of this package as a program; it imports nothing from the current directory."""
+    """Returns the command that runs a module of this package without importing from the current directory."""
     return [sys.executable, RUN, module, *words]
 
 
 def absolute_entries(text):
-    """PYTHONPATH without empty and relative entries, which name the current directory; None when none is left."""
+    """Returns PYTHONPATH without empty and relative entries, which name the current directory; None if empty."""
     return os.pathsep.join(filter(os.path.isabs, (text or "").split(os.pathsep))) or None
 
 
 def clean_environment(**changes):
-    """This environment without a launcher's promises and without the current directory in PYTHONPATH, and with changes;
-    None removes."""
+    """Returns the environment without launcher variables and relative entries of PYTHONPATH, and with `changes`; the
+    value None removes a variable."""
     changes.setdefault("PYTHONPATH", absolute_entries(os.environ.get("PYTHONPATH")))
     environment = {
         name: value
@@ -63,7 +63,7 @@ def clean_environment(**changes):
 
 
 def run(words, seconds, environment=None, cwd=None):
-    """Runs a command; it and all that it started are killed when the time is over."""
+    """Runs a command. After `seconds` the command and its process group are killed."""
     try:
         child = subprocess.Popen(
             words,
@@ -94,13 +94,13 @@ def run(words, seconds, environment=None, cwd=None):
 
 
 def end(child):
-    """Kills a command's session."""
+    """Kills the process group of a command."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def signal_of(status, text):
-    """The name of the signal behind an exit status: the child's own, a shell's 128 + n, or what a launcher prints."""
+    """Returns the signal name of an exit status: negative, a shell's 128 + n, or from the launcher's output."""
     number = -status if status < 0 else status - 128 if 128 < status < 128 + 65 else 0
     if number:
         with contextlib.suppress(ValueError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft info: what is installed here, as asked from the library and the machine itself.
+# weft info: prints facts about the installation, queried from the library and the machine.
 import itertools
 import os
 
@@ -8,27 +8,27 @@ from weft.machine import cuda, nvml, pci, system
 
 
 def add_parser(subparsers):
-    """Registers the command."""
-    parser = subparsers.add_parser("info", help="what is installed here", description=run.__doc__)
+    """Adds the command's parser."""
+    parser = subparsers.add_parser("info", help="print the installation, devices and networks", description=run.__doc__)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="as one JSON object")
-    form.add_argument("--parsable", action="store_true", help="as key:value lines")
+    form.add_argument("--json", action="store_true", help="print one JSON object")
+    form.add_argument("--parsable", action="store_true", help="print key:value lines")
     parser.add_argument(
-        "--job", action="store_true", help="under a launcher: launcher, hosts, networks and GPUDirect of this job"
+        "--job", action="store_true", help="under a launcher: print launcher, hosts, networks and GPUDirect of this job"
     )
-    parser.add_argument("--config", action="store_true", help="every setting: value, default, origin, range")
+    parser.add_argument("--config", action="store_true", help="print every setting: value, default, origin, range")
     return parser
 
 
 def run(arguments):
-    """Prints the version, the prefix, what the library says of itself, GPU support as found here, devices and how they
-    are connected, network adapters, transports and the launcher."""
+    """Prints version, prefix, library version, detected GPU support, devices and their connections, network adapters,
+    transports and the launcher."""
     if arguments.config:
         show_settings(library.settings(), arguments)
         return 0
     facts = job() if arguments.job else collect()
     if facts is None:
-        return 0  # another rank prints
+        return 0  # rank 0 prints
     if arguments.json:
         print(output.json_text(facts), end="")
     elif arguments.parsable:
@@ -40,20 +40,20 @@ def run(arguments):
 
 
 def job():
-    """The chain that messages of this job take; None on other ranks than 0."""
+    """Returns the components that messages of this job use; None on ranks other than 0."""
     found = library.job_paths(library.load())
     return None if found is None else {part.replace(" ", "_"): text for part, text in found}
 
 
 def collect():
-    """The facts, in the order they are printed."""
+    """Returns the facts in print order."""
     root = prefix.find()
     loaded = library.load()
     return {
         "weft": __version__,
         "prefix": root,
         "library": library.path(),
-        "library_says": library.version_text(loaded),
+        "library_version": library.version_text(loaded),
         "mpi_standard": library.standard(loaded),
         "abi": library.abi(loaded),
         "c_compiler": first_line([os.path.join(root, "bin", "mpicc"), "-showme:command"]),
@@ -70,14 +70,14 @@ def collect():
 
 
 def first_line(words):
-    """What a program of the prefix answers, or why it does not."""
+    """Returns the first output line of a program of the prefix, or the reason of its failure."""
     outcome = children.run(words, 20)
     text = (outcome.out or outcome.err).strip().splitlines()
     return text[0] if outcome.good and text else "unusable: " + outcome.reason()
 
 
 def gpu_facts():
-    """GPU support as found at run time. Every build has it; the driver decides."""
+    """Returns the GPU support detected at run time. Every build supports CUDA; the driver decides."""
     driver, why = cuda.open_driver()
     facts = {
         "mpi_built_with_cuda_support": True,
@@ -96,7 +96,7 @@ def gpu_facts():
 
 
 def matrix(driver, devices):
-    """How each pair of devices is connected: peer access, NVLink, PCIe distance. And each device's distance to NICs."""
+    """Returns peer access, NVLink and PCIe distance per pair of devices. Adds each device's distances to NICs."""
     manager, _ = nvml.open_nvml()
     handles = {device["ordinal"]: manager.device(device["pci"]) if manager else None for device in devices}
     for device in devices:
@@ -118,21 +118,21 @@ def matrix(driver, devices):
 
 
 def flattened(value, path=""):
-    """(key, text) of every leaf: lists by number, words in lower case, keys joined by colons."""
+    """Yields (key, text) of every leaf: keys joined by colons, list items by index, booleans in lower case."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from flattened(part, "%s:%s" % (path, key) if path else key)
     elif isinstance(value, list):
         for at, part in enumerate(value):
             yield from flattened(part, "%s:%d" % (path, at))
-    elif path == "mpi_built_with_cuda_support":  # the line that scripts written for ompi_info look for
+    elif path == "mpi_built_with_cuda_support":  # scripts written for ompi_info parse this line
         yield path + ":value", "true" if value else "false"
     else:
         yield path, str(value).lower() if isinstance(value, bool) or value is None else value
 
 
 def show(facts):
-    """For people."""
+    """Prints the facts as text."""
     special = ("devices", "device_matrix", "nics", "transports", "networks", "mpi_built_with_cuda_support")
     for key, value in facts.items():
         if key not in special:
@@ -172,13 +172,13 @@ def show_devices(facts):
 
 
 def connection(row, device):
-    """A cell of the matrix, in the words of `nvidia-smi topo -m`."""
+    """Returns a cell of the matrix in the notation of `nvidia-smi topo -m`."""
     text = "NV%d" % device["nvlinks"] if row["nvlink"] and device.get("nvlinks") else row["pcie"] or "?"
     return text if row["peer_access"] else text + "!"
 
 
 def show_settings(found, arguments):
-    """Prints the settings in the form asked for."""
+    """Prints the settings in the requested format."""
     if arguments.json:
         print(output.json_text(found), end="")
         return

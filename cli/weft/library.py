@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The library of this prefix, asked in this process; nothing here starts MPI.
+# Queries of the library of this prefix, loaded into this process. Only job_paths() initializes MPI.
 import ctypes
 import os
 
@@ -16,21 +16,21 @@ def path():
 
 
 def load():
-    """The library. Refusal: it cannot be loaded."""
+    """Returns the loaded library. Raises Refusal on failure."""
     try:
         return ctypes.CDLL(path())
     except OSError as error:
-        raise Refusal("the library does not load (%s): install Weft again, for this machine" % error) from None
+        raise Refusal("the library does not load (%s): reinstall Weft for this machine" % error) from None
 
 
 def settings(library=None):
-    """Every setting, one dictionary each. Refusal: the environment or a file holds a bad one."""
+    """Returns one dictionary per setting. Raises Refusal if a setting has a bad value."""
     lines = text_of(library or load(), "MPIX_Settings").splitlines()
     return [dict(zip(FIELDS, line.split("\t"))) for line in lines]
 
 
 def text_of(library, call):
-    """What a call of weft.h hands out that takes (text, size, length). Refusal: its message."""
+    """Returns the text of a function of weft.h with parameters (text, size, length). Raises Refusal on error."""
     length = ctypes.c_int()
     function = getattr(library, call)
     function(None, 0, ctypes.byref(length))
@@ -42,7 +42,7 @@ def text_of(library, call):
 
 
 def paths(library):
-    """What carries messages, as (part, text): what could be used here, or, while MPI runs, what the job uses."""
+    """Returns (part, text) pairs: the available transports, or after MPI_Init the transports used by the job."""
     length = ctypes.c_int()
     library.MPIX_Describe_paths(None, 0, ctypes.byref(length))
     text = ctypes.create_string_buffer(length.value + 200)
@@ -51,7 +51,7 @@ def paths(library):
 
 
 def job_paths(library):
-    """The same of the job that a launcher has started this process in; None on other ranks than 0."""
+    """Returns paths() within the launcher's job of this process; None on ranks other than 0."""
     rank = ctypes.c_int()
     library.MPI_Init(None, None)
     library.MPI_Comm_rank(ctypes.c_void_p(COMM_WORLD), ctypes.byref(rank))
@@ -61,7 +61,7 @@ def job_paths(library):
 
 
 def version_text(library):
-    """What MPI_Get_library_version answers (legal before MPI_Init)."""
+    """Returns the first line of MPI_Get_library_version, which is legal before MPI_Init."""
     text = ctypes.create_string_buffer(MAX_LIBRARY_VERSION)
     length = ctypes.c_int()
     library.MPI_Get_library_version(text, ctypes.byref(length))
@@ -69,14 +69,14 @@ def version_text(library):
 
 
 def standard(library):
-    """What MPI_Get_version answers, e.g. 5.0."""
+    """Returns the version of MPI_Get_version, e.g. 5.0."""
     version, subversion = ctypes.c_int(), ctypes.c_int()
     library.MPI_Get_version(ctypes.byref(version), ctypes.byref(subversion))
     return "%d.%d" % (version.value, subversion.value)
 
 
 def abi(library):
-    """What MPI_Abi_get_version answers, e.g. 1.0; None where the library has no such call."""
+    """Returns the version of MPI_Abi_get_version, e.g. 1.0; None if the library lacks the function."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     try:
         library.MPI_Abi_get_version(ctypes.byref(major), ctypes.byref(minor))

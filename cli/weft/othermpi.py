@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Other MPI libraries, known by their mpicc: how the benchmark programs are built with them and started.
+# Other MPI libraries, identified by their mpicc: builds and runs the benchmark programs with them.
 import glob
 import os
 import re
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   memcpy(&query, &symbol, sizeof query);
   MPI_Info_get(MPI_INFO_ENV, "mpi_memory_alloc_kinds", sizeof kinds - 1, kinds, &flag);
-  printf("%s|%s\\n", symbol ? (query() ? "yes" : "no") : "not told", flag ? kinds : "");
+  printf("%s|%s\\n", symbol ? (query() ? "yes" : "no") : "unknown", flag ? kinds : "");
   MPI_Finalize();
   return 0;
 }
@@ -42,13 +42,13 @@ int main(int argc, char** argv) {
 
 
 class OtherMpi:
-    """One MPI library. `folder`: where programs are built; the caller removes it. Refusal: its mpicc does not work."""
+    """One MPI library. `folder`: build folder, removed by the caller. Raises Refusal if mpicc does not work."""
 
     def __init__(self, mpicc, folder):
         self.mpicc = shutil.which(mpicc)
         if not self.mpicc:
             raise Refusal(
-                "%s is not a program: name the mpicc of an MPI library, such as /opt/openmpi/bin/mpicc" % mpicc
+                "%s is not a program: specify the mpicc of an MPI library, such as /opt/openmpi/bin/mpicc" % mpicc
             )
         self.mpicc = os.path.abspath(self.mpicc)
         self.root = os.path.dirname(os.path.dirname(self.mpicc))
@@ -56,7 +56,7 @@ class OtherMpi:
         os.makedirs(self.folder, exist_ok=True)
         self.environment = self.make_environment()
         self.mpiexec = self.find_launcher()
-        self.version = self.ask_version()
+        self.version = self.query_version()
         self.name = next((name for name in ("Weft", "Open MPI", "MPICH", "MVAPICH", "Intel(R) MPI")
                           if name.lower() in self.version.lower()), os.path.basename(self.root))  # fmt: skip
 
@@ -72,16 +72,14 @@ class OtherMpi:
             path = os.path.join(os.path.dirname(self.mpicc), name)
             if os.access(path, os.X_OK):
                 return path
-        raise Refusal("there is no mpiexec beside %s: name the mpicc of a whole installation" % self.mpicc)
+        raise Refusal("no mpiexec in the folder of %s: specify the mpicc of a complete installation" % self.mpicc)
 
     def compile(self, name, words):
-        """The path of the program built; Refusal when the compiler fails."""
+        """Returns the path of the compiled program. Raises Refusal if the compiler fails."""
         path = os.path.join(self.folder, name)
         outcome = children.run([self.mpicc, *words, "-ldl", "-o", path], 120, self.environment)
         if not outcome.good:
-            raise Refusal(
-                "%s does not compile: %s; try it on a small program of yours" % (self.mpicc, outcome.reason())
-            )
+            raise Refusal("%s does not compile: %s; test it with a small program" % (self.mpicc, outcome.reason()))
         return path
 
     def compile_text(self, name, text):
@@ -90,8 +88,8 @@ class OtherMpi:
             file.write(text)
         return self.compile(name, [source])
 
-    def ask_version(self):
-        """Legal before MPI_Init, so no launcher is needed."""
+    def query_version(self):
+        """Returns the library version. MPI_Get_library_version is legal before MPI_Init: no launcher is needed."""
         outcome = children.run([self.compile_text("version", VERSION_SOURCE)], 30, self.environment)
         lines = [line for line in outcome.out.splitlines() if line.strip()]
         if not outcome.good or not lines:
@@ -101,7 +99,7 @@ class OtherMpi:
         return words if re.search(r"\d", words) or not number else "%s %s" % (words, number.group(0))
 
     def build(self, source):
-        """One of the benchmark programs, built once; its path."""
+        """Builds a benchmark program once and returns its path."""
         path = os.path.join(self.folder, source)
         if os.path.exists(path):
             return path
@@ -111,23 +109,23 @@ class OtherMpi:
         return self.compile(source, ["-std=c99", "-O2", "-w", "-pthread", "-I" + folder, *sources, *common])
 
     def benchmark(self, name):
-        """The words that start a benchmark, without options; builds its program."""
+        """Builds a benchmark and returns its command without options."""
         source = benchmarks.programs()[name].source
         return [self.build(source), name] if source != name else [self.build(source)]
 
     def command(self, ranks, words):
-        """The words that start so many ranks on this host."""
+        """Returns the command that starts `ranks` ranks on this host."""
         crowded = ["--oversubscribe"] if self.name == "Open MPI" and ranks > len(os.sched_getaffinity(0)) else []
         return [self.mpiexec, *crowded, "-n", str(ranks), *words]
 
     def run(self, ranks, words, seconds):
         return children.run(self.command(ranks, words), seconds, self.environment)
 
-    def claims(self):
-        """What it says of itself: ("yes", "no" or "not told", memory kinds)."""
-        program = self.compile_text("claim", CLAIM_SOURCE)
+    def gpu_support(self):
+        """Returns the GPU support that the library claims: ("yes", "no" or "unknown", memory kinds)."""
+        program = self.compile_text("gpu_support_claim", CLAIM_SOURCE)
         outcome = self.run(1, [program], 60)
         if not outcome.good or "|" not in outcome.out:
-            return "not told (%s)" % outcome.reason(), ""
+            return "unknown (%s)" % outcome.reason(), ""
         answer, _, kinds = outcome.out.strip().splitlines()[-1].partition("|")
         return answer, kinds

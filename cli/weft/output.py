@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Output: tables, progress and files, the same for all commands. With rich on a terminal, plain text elsewhere.
-"""What commands print and write; how they refuse."""
+# Output: tables, progress and files of all commands. Uses rich on terminals if installed, otherwise plain text.
+"""Output and errors of the commands."""
 
 import contextlib
 import json
@@ -10,22 +10,22 @@ import tempfile
 
 
 class Refusal(Exception):
-    """Bad input, or something the command needs is not there: one line, with what to do. Exit status 2."""
+    """Bad input or a missing requirement: one line of text with a remedy. Exit status 2."""
 
 
 class Failure(Exception):
-    """What was asked for was tried and failed. Exit status 1."""
+    """The requested operation failed. Exit status 1."""
 
 
-def fancy(stream):
-    """Whether colours and boxes are welcome on a stream: rich is there, and a terminal that wants them."""
+def supports_rich(stream):
+    """Returns True if a stream is a terminal with colour support and rich is installed."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return rich_or_none() is not None
 
 
 def rich_or_none():
-    """The module rich; None where it is not installed (a prefix made by `make` needs no Python packages)."""
+    """Returns the module rich; None if not installed (a prefix of `make` needs no Python packages)."""
     try:
         import rich.box
         import rich.console
@@ -40,8 +40,8 @@ def rich_or_none():
 def table(headings, rows, numbers=(), style=None):
     """Prints a table. `numbers`: headings of right-aligned columns; `style(row)`: a rich style or None."""
     rows = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    if fancy(sys.stdout):
-        return fancy_table(headings, rows, numbers, style)
+    if supports_rich(sys.stdout):
+        return rich_table(headings, rows, numbers, style)
     widths = [max([len(heading), *(len(row[at]) for row in rows)]) for at, heading in enumerate(headings)]
     for row in [list(headings), *rows]:
         cells = [
@@ -52,42 +52,42 @@ def table(headings, rows, numbers=(), style=None):
     return None
 
 
-def fancy_table(headings, rows, numbers, style):
+def rich_table(headings, rows, numbers, style):
     rich = rich_or_none()
-    made = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    grid = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
-        made.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
+        grid.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(rich.text.Text(cell) for cell in row), style=style(row) if style else None)
-    rich.console.Console().print(made)
+        grid.add_row(*(rich.text.Text(cell) for cell in row), style=style(row) if style else None)
+    rich.console.Console().print(grid)
 
 
 @contextlib.contextmanager
 def progress(total, label):
-    """Yields step(text), to be called as each of `total` steps begins. Shown on stderr if that is a terminal."""
-    if not fancy(sys.stderr):
+    """Yields step(text), called at the start of each of `total` steps. Prints to stderr if it is a terminal."""
+    if not supports_rich(sys.stderr):
         yield plain_steps(total, label)
         return
     rich = rich_or_none()
     with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-        begun = []
+        started = []
 
         def step(text):
-            begun.append(text)
-            bar.update(task, description="%s: %s" % (label, text), completed=len(begun) - 1)
+            started.append(text)
+            bar.update(task, description="%s: %s" % (label, text), completed=len(started) - 1)
 
         yield step
 
 
 def plain_steps(total, label):
-    """step(text) for a terminal without rich, and one that says nothing elsewhere."""
-    begun = []
+    """Returns step(text) for a terminal without rich; it is silent if stderr is not a terminal."""
+    started = []
 
     def step(text):
-        begun.append(text)
+        started.append(text)
         if sys.stderr.isatty():
-            print("%s: %s (%d of %d)" % (label, text, len(begun), total), file=sys.stderr, flush=True)
+            print("%s: %s (%d of %d)" % (label, text, len(started), total), file=sys.stderr, flush=True)
 
     return step
 
@@ -97,7 +97,7 @@ def json_text(value):
 
 
 def write_file(path, data):
-    """Writes text or bytes; the file appears whole or not at all. Refusal when it cannot be written."""
+    """Writes text or bytes atomically. Raises Refusal on failure."""
     path = os.path.abspath(path)
     part = None
     try:
@@ -110,14 +110,14 @@ def write_file(path, data):
         if part:
             with contextlib.suppress(OSError):
                 os.unlink(part)
-        raise Refusal("%s cannot be written (%s): name a file in a folder of yours" % (path, error.strerror)) from None
+        raise Refusal("%s cannot be written (%s): use a writable folder" % (path, error.strerror)) from None
 
 
 def check_writable(path):
-    """Refuses a result file before the work begins, not after it."""
+    """Raises Refusal if a result file cannot be written; called before the work starts."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK) or os.path.isdir(path):
-        raise Refusal("%s cannot be written: name a file in a folder of yours" % path)
+        raise Refusal("%s cannot be written: use a writable folder" % path)
 
 
 def current_umask():
@@ -127,7 +127,7 @@ def current_umask():
 
 
 def read_json(path, what):
-    """The object in a JSON file; Refusal when there is none."""
+    """Returns the object in a JSON file. Raises Refusal if there is none."""
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Prefix: where this Weft is installed, whether by `make`, `cmake --install` or pip.
+# Prefix: finds the installation of this Python package, made by `make`, `cmake --install` or pip.
 import os
 import sys
 import sysconfig
@@ -10,11 +10,11 @@ LIBRARY = "libmpi_abi.so.1"
 
 
 class NotInstalled(Refusal):
-    """No library belongs to this Python package; the text says what to do."""
+    """No library belongs to this Python package; the text gives a remedy."""
 
 
 def find():
-    """The folder that holds bin/, lib/ and include/ of this Weft; raises NotInstalled."""
+    """Returns the folder with bin/, lib/ and include/. Raises NotInstalled."""
     package = os.path.dirname(os.path.abspath(__file__))
     candidates = [
         os.path.normpath(os.path.join(package, "..", "..", "..", "..")),  # share/weft/python/weft
@@ -33,7 +33,7 @@ def mpiexec():
 
 
 def program(name):
-    """The path of a program that only `weft` starts; raises NotInstalled."""
+    """Returns the path of an internal program. Raises NotInstalled."""
     path = os.path.join(find(), "libexec", "weft", name)
     if not os.access(path, os.X_OK):
         raise NotInstalled("%s is missing: this prefix was installed without the benchmarks" % path)
@@ -41,7 +41,7 @@ def program(name):
 
 
 def sources():
-    """The folder with the sources of the benchmarks, to be built with other MPI libraries; raises NotInstalled."""
+    """Returns the folder with the benchmark sources, for builds with other MPI libraries. Raises NotInstalled."""
     path = os.path.join(find(), "share", "weft", "bench")
     if not os.path.isdir(path):
         raise NotInstalled("%s is missing: this prefix was installed without the benchmarks' sources" % path)

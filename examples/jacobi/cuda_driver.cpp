@@ -19,7 +19,7 @@ void load(void* library, const char* symbol, Pointer& pointer) {
   std::memcpy(&pointer, &address, sizeof pointer);
 }
 
-// The suffixes are those of the calls' current versions in the driver's binary interface.
+// The suffixes select the current versions of the calls in the driver's binary interface.
 void load_all(void* library, Driver& d) {
   load(library, "cuInit", d.Init);
   load(library, "cuGetErrorString", d.GetErrorString);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The CUDA driver calls that the solver makes, opened at run time: no toolkit is needed to build or to run.
-// Types and constants are the driver's binary interface, as far as it is used here.
+// The CUDA driver calls of the solver, opened at run time: neither build nor run need a toolkit. Types and
+// constants are the used part of the driver's binary interface.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +64,7 @@ struct Driver {
 /// Opens libcuda.so.1 and calls cuInit; throws EngineError with the reason if that is impossible.
 const Driver& driver();
 
-/// Throws EngineError naming `call` unless `status` is success.
+/// Throws EngineError with the name `call` unless `status` is success.
 void check(Status status, const char* call);
 
 }  // namespace jacobi::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The engine on a GPU, through the driver. Two streams: `main_` for everything, `edge_` (highest priority)
-// for boundary sweeps. Order between them: boundary(k) waits on the GPU for interior(k-1); interior(k) needs
-// boundary(k-1), for which the host has waited before it exchanged the halos.
+// Runs the engine on a GPU with the CUDA driver. Two streams exist: `edge_` (highest priority) for boundary
+// sweeps, `main_` for all other work. boundary(k) waits on the GPU for interior(k-1); interior(k) needs
+// boundary(k-1), for which the host waits before it exchanges the halos.
 #include <algorithm>
 #include <map>
 
@@ -18,13 +18,13 @@ namespace {
 
 using cuda::Address;
 
-constexpr int vector_width = 4;         // cells a thread handles in a row, where the rows allow it
-constexpr int blocks_a_processor = 32;  // enough that the last wave of blocks does not count
+constexpr int vector_width = 4;                // adjacent cells per thread, if the row length allows it
+constexpr int blocks_per_multiprocessor = 32;  // enough to make the last wave of blocks insignificant
 
 float* as_pointer(Address address) { return reinterpret_cast<float*>(address); }
 Address as_address(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
-// Sets the device up: its own class so that a failure half way releases what there is.
+// Initialises the device. A class of its own, so that a failed constructor releases the acquired resources.
 class Setup {
  public:
   explicit Setup(int local_rank) {
@@ -85,7 +85,7 @@ class CudaEngine final : public Engine {
   cuda::Function sweep_4_ = nullptr, sweep_4_norm_ = nullptr, sweep_1_ = nullptr, sweep_1_norm_ = nullptr;
   cuda::Function set_columns_ = nullptr;
   Address accumulator_ = 0;    // double sum, unsigned arrived
-  double* results_ = nullptr;  // mapped host memory, one a slot
+  double* results_ = nullptr;  // mapped host memory, one per slot
   std::map<float*, size_t> grids_;
   std::vector<float*> staging_;
 };
@@ -113,7 +113,7 @@ CudaEngine::CudaEngine(int local_rank) : setup_(local_rank) {
   results_[0] = results_[1] = 0;
 }
 
-// The process may end after a failure: results do not matter here.
+// Ignores errors: the process may be ending after a failure.
 CudaEngine::~CudaEngine() {
   const cuda::Driver& driver = cuda::driver();
   driver.StreamSynchronize(main_);
@@ -178,9 +178,9 @@ kernel::Strips CudaEngine::shape(const Sweep& sweep, Part part, unsigned& blocks
   }
   const int first = part == Part::all ? 1 : 2, end = part == Part::all ? sweep.rows + 1 : sweep.rows;
   const int rows = std::max(end - first, 0);
-  int height = 16;  // high strips read fewer rows twice; low ones keep a small grid's blocks many
+  int height = 16;  // high strips read fewer rows twice; low strips give small grids enough blocks
   while (height > 4 &&
-         static_cast<long long>(rows / height) * column_blocks < blocks_a_processor * processors_) {
+         static_cast<long long>(rows / height) * column_blocks < blocks_per_multiprocessor * processors_) {
     height /= 2;
   }
   blocks = static_cast<unsigned>((rows + height - 1) / height) * static_cast<unsigned>(column_blocks);
@@ -192,7 +192,7 @@ cuda::Function CudaEngine::kernel_for(const Sweep& sweep) const {
   return sweep.slot >= 0 ? sweep_1_norm_ : sweep_1_;
 }
 
-// Blocks of all launches that share a slot.
+// Returns the number of blocks of all launches that share a slot.
 unsigned CudaEngine::norm_blocks(const Sweep& sweep, Part part) const {
   unsigned blocks = 0, more = 0;
   shape(sweep, part == Part::all ? Part::all : Part::boundary, blocks);

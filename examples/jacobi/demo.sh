@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The demonstration: the Jacobi solver on all GPUs of this machine, or on its cores if it has none.
+# The demonstration: the Jacobi solver on all GPUs of this machine, or on its cores without a GPU.
 # Usage: demo.sh PREFIX [options of the solver]
 set -eu
 [ $# -ge 1 ] || { echo "usage: demo.sh PREFIX [options of jacobi]" >&2; exit 2; }

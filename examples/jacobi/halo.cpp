@@ -6,7 +6,7 @@
 namespace jacobi {
 namespace {
 
-enum Tag { upwards, downwards };  // which way a row travels: with two ranks both neighbours are the same
+enum Tag { upwards, downwards };  // direction of a row; with two ranks both neighbours are the same rank
 
 // The four rows of an exchange, in a grid.
 struct Rows {
@@ -26,7 +26,7 @@ void send_and_receive(const Rows& rows, const Position& place) {
                place.top, downwards, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-// The rows go to MPI where they are.
+// Passes the rows to MPI in device memory.
 class DirectHalo final : public Halo {
  public:
   explicit DirectHalo(const Position& place) : place_(place) {}
@@ -37,7 +37,7 @@ class DirectHalo final : public Halo {
   Position place_;
 };
 
-// The rows go through host memory, for an MPI that takes nothing else.
+// Stages the rows through host memory, for an MPI without support for device memory.
 class StagedHalo final : public Halo {
  public:
   StagedHalo(Engine& engine, const Position& place)
@@ -47,7 +47,7 @@ class StagedHalo final : public Halo {
 
   void finish(float* grid) override {
     const Rows rows(grid, place_);
-    Rows staged(memory_, place_);  // here four rows one after the other
+    Rows staged(memory_, place_);  // four contiguous rows
     staged.last = staged.first + place_.nx;
     staged.lower_halo = staged.last + place_.nx;
     engine_.copy_to_staging(staged.first, rows.first, place_.nx);
@@ -64,7 +64,7 @@ class StagedHalo final : public Halo {
   float* memory_;
 };
 
-// Persistent requests: receives are ready before the sweep, all four messages travel at once.
+// Persistent requests: receives are posted before the sweep, all four messages are in flight at once.
 class PersistentHalo final : public Halo {
  public:
   PersistentHalo(const Position& place, float* const grids[2]) {

@@ -18,13 +18,13 @@ struct Position {
 class Halo {
  public:
   virtual ~Halo() = default;
-  /// May be called before the sweep that writes `grid`: prepares for what will arrive.
+  /// Posts receives; may be called before the sweep that writes `grid`.
   virtual void begin(float* grid) = 0;
   /// Sends rows 1 and `rows` of `grid`, which must be complete, and fills rows 0 and `rows + 1`.
   virtual void finish(float* grid) = 0;
 };
 
-/// `grids` are the two grids that will be exchanged.
+/// `grids`: the two grids whose halos are exchanged.
 std::unique_ptr<Halo> make_halo(Variant variant, Engine& engine, const Position& place,
                                 float* const grids[2]);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The engine without a GPU: host memory, one thread. Same arithmetic for each cell as the GPU kernels.
+// Engine without a GPU: uses host memory and one thread, with the same arithmetic per cell as the GPU
+// kernels.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +18,7 @@ struct Free {
   void operator()(float* cells) const { std::free(cells); }
 };
 
-// One row; returns the sum of the squared changes if it is wanted.
+// Computes one row; returns the sum of the squared changes if requested.
 template <bool WithNorm>
 float sweep_row(const float* __restrict__ from, float* __restrict__ to, int nx) {
   float sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPU kernels of the Jacobi solver. A warp owns 32*V adjacent columns and marches down a strip of rows:
-// every cell is read once (strip edges twice, from L2), neighbours in a row come by shuffle.
+// GPU kernels of the Jacobi solver. A warp processes 32*V adjacent columns of a strip, row by row: every cell
+// is read once (strip edges twice, from L2); neighbours in a row are exchanged by shuffles.
 #include "kernels.hpp"
 
 namespace {
@@ -10,7 +10,7 @@ using jacobi::kernel::Strips;
 using jacobi::kernel::threads;
 
 constexpr unsigned full = 0xFFFFFFFFu;
-constexpr int rows_ahead = 4;  // rows loaded before the first of them is used
+constexpr int rows_ahead = 4;  // rows loaded ahead of their use
 
 template <int V>
 struct Cells {
@@ -39,13 +39,13 @@ __device__ __forceinline__ void store(float* at, const Cells<V>& cells) {
   }
 }
 
-// Where a thread works: its first column, and what it must fetch besides its own cells.
+// Columns of a thread: its first column, and the cell that it loads in addition to its own.
 template <int V>
 struct Column {
   int x;
-  bool active;      // it has cells
-  bool has_edge;    // it loads one cell beyond the warp
-  int edge_offset;  // from its first cell
+  bool active;      // has cells
+  bool has_edge;    // loads one cell beyond the warp
+  int edge_offset;  // of that cell from the first cell
   int lane;
 
   __device__ Column(int column_block, int nx) {
@@ -57,7 +57,7 @@ struct Column {
   }
 };
 
-// The new values of one row, and the sum of the squared changes.
+// Returns the new values of one row, and adds the squared changes to `sum`.
 template <int V, bool WithNorm>
 __device__ __forceinline__ Cells<V> relax(const Column<V>& column, int nx, const Cells<V>& up,
                                           const Cells<V>& here, const Cells<V>& down, float edge,
@@ -83,7 +83,7 @@ __device__ __forceinline__ Cells<V> relax(const Column<V>& column, int nx, const
   return result;
 }
 
-// Marches over rows [row, end) of a strip; returns the thread's share of the norm.
+// Computes rows [row, end) of a strip; returns the thread's part of the norm.
 template <int V, bool WithNorm>
 __device__ float march(const float* __restrict__ from, float* __restrict__ to, const Column<V>& column,
                        int nx, int row, int end) {
@@ -124,8 +124,8 @@ __device__ float march(const float* __restrict__ from, float* __restrict__ to, c
   return sum;
 }
 
-// Adds the block's sum. The last block of all that share `norm` hands the total to the host and resets it,
-// so that neither a memset nor a copy is needed around the launch.
+// Adds the block's sum. The last of all blocks with this `norm` writes the total to host memory and resets
+// the sum, so that the launch needs neither a memset nor a copy.
 __device__ void add_to_norm(const Norm& norm, float mine) {
   __shared__ double partial[threads / 32];
   double sum = mine;

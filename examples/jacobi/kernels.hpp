@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the host code and the kernels share: launch shape and parameter structs, passed by value.
+// Shared by host code and kernels: launch shape and parameter structs, passed by value.
 #pragma once
 
 namespace jacobi::kernel {
@@ -14,11 +14,11 @@ struct Strips {
   int column_blocks;  ///< blocks that cover a row; the grid has column_blocks * strips blocks
 };
 
-/// Where the squared changes are summed; all zero at first.
+/// Memory for the sum of the squared changes; zero initially.
 struct Norm {
   double* sum;        ///< device memory
   unsigned* arrived;  ///< device memory: blocks that have added their share
-  unsigned blocks;    ///< how many will, over all launches of an iteration
+  unsigned blocks;    ///< blocks over all launches of an iteration
   double* result;     ///< mapped host memory: the total, written by the last block
 };
 

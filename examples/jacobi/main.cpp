@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multi-GPU Jacobi solver: 2D Laplace equation, 5-point stencil, rows distributed over MPI ranks, one GPU a
+// Multi-GPU Jacobi solver: 2D Laplace equation, 5-point stencil, rows distributed over MPI ranks, one GPU per
 // rank. Without a GPU the same program runs on host memory. See docs/jacobi.md.
 #include <dlfcn.h>
 #include <mpi.h>
@@ -25,10 +25,10 @@ struct Job {
   int rank = 0, ranks = 1;
   Options options;
   std::unique_ptr<Engine> engine;
-  std::string no_gpu;  ///< why there is none; empty if there is one, or none was asked for
+  std::string no_gpu;  ///< reason why no GPU is usable; empty if one is used or none was requested
 };
 
-// From the launcher's variables; -1 if it sets none.
+// Returns the local rank from the launcher's variables; -1 if none is set.
 int local_rank_from_launcher() {
   for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                            "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
@@ -56,8 +56,8 @@ void open_gpu(Job& job, int local_rank) {
   }
 }
 
-// The answer of the MPI library itself; true also when it does not tell.
-bool takes_device_memory() {
+// Queries the MPI library; true if the library has no query function.
+bool supports_device_memory() {
   using Query = int (*)();
   void* symbol = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
   if (!symbol) return true;
@@ -66,7 +66,7 @@ bool takes_device_memory() {
   return query() != 0;
 }
 
-// What keeps the job from running, or nothing, on every rank.
+// Returns the reason why the job cannot run; empty if it can. The same on every rank.
 std::string problem(const Job& job) {
   const Options& options = job.options;
   if (options.ny - 2 < job.ranks) {
@@ -86,7 +86,7 @@ std::string problem(const Job& job) {
            (job.no_gpu.empty() ? "" : " (rank 0: " + job.no_gpu + ")");
   }
   if (least != most) return "some ranks have a GPU and some have none: choose -device host, or other nodes";
-  int takes = !job.engine || options.variant == Variant::host_staged || takes_device_memory(), all = 0;
+  int takes = !job.engine || options.variant == Variant::host_staged || supports_device_memory(), all = 0;
   MPI_Allreduce(&takes, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (!all) return "this MPI library does not take device memory: use -variant host_staged";
   return {};
@@ -104,7 +104,7 @@ int distinct_gpus(const Job& job) {
   return static_cast<int>(different.size());
 }
 
-// Waits for rank 0 without taking its processor: it is timing something.
+// Waits for rank 0 without using its core, since rank 0 measures time.
 void wait_for_rank_0() {
   constexpr useconds_t nap = 1000;
   MPI_Request request;
@@ -115,7 +115,7 @@ void wait_for_rank_0() {
   }
 }
 
-void announce(const Job& job, const char* who) {
+void print_start(const Job& job, const char* who) {
   std::printf("%s Jacobi relaxation: %d iterations on %d x %d mesh with norm check every %d iterations\n",
               who, job.options.niter, job.options.nx, job.options.ny, job.options.nccheck);
   std::fflush(stdout);
@@ -131,8 +131,8 @@ void print_device(const Job& job) {
     std::printf("Device: %s, variant %s\n", job.engine->description().c_str(), name(job.options.variant));
     if (gpus < job.ranks) std::printf("Note: %d ranks share %d GPUs\n", job.ranks, gpus);
   } else {
-    const std::string why = job.no_gpu.empty() ? "as asked for" : job.no_gpu;
-    std::printf("no GPU: host memory, CPU code, one thread a rank (%s)\n", why.c_str());
+    const std::string why = job.no_gpu.empty() ? "as requested" : job.no_gpu;
+    std::printf("no GPU: host memory, CPU code, one thread per rank (%s)\n", why.c_str());
   }
 }
 
@@ -160,7 +160,7 @@ void print_times(const Job& job, const Outcome& all, const Outcome* single) {
   std::printf("\n");
 }
 
-// True: the distributed result is the one of a single device.
+// Returns whether the distributed result equals that of a single device.
 bool check_result(const Job& job, const Outcome& all, const Outcome& single) {
   const float* whole = job.rank == 0 ? single.result : nullptr;
   const double distance = compare(*job.engine, job.options, job.rank, job.ranks, whole, all.result);
@@ -180,22 +180,22 @@ bool check_result(const Job& job, const Outcome& all, const Outcome& single) {
 
 int solve(const Job& job) {
   const Options& options = job.options;
-  const bool verbose = !options.csv, speaker = job.rank == 0;
+  const bool verbose = !options.csv, prints = job.rank == 0;
   print_device(job);
   Outcome single{};
   if (options.single) {
-    if (speaker && verbose) announce(job, job.engine->on_gpu() ? "Single GPU" : "Single rank");
-    if (speaker) {
+    if (prints && verbose) print_start(job, job.engine->on_gpu() ? "Single GPU" : "Single rank");
+    if (prints) {
       single = run_single(*job.engine, options, verbose);
       job.engine->release(single.grids[0] == single.result ? single.grids[1] : single.grids[0]);
     }
     wait_for_rank_0();
   }
-  if (speaker && verbose) announce(job, "Distributed");
+  if (prints && verbose) print_start(job, "Distributed");
   const Outcome all = run_distributed(*job.engine, options, job.rank, job.ranks, verbose);
   const bool good = !options.single || check_result(job, all, single);
   if (!options.plot.empty()) save_picture(*job.engine, options, job.rank, job.ranks, all.result);
-  if (speaker) (options.csv ? print_csv : print_times)(job, all, options.single ? &single : nullptr);
+  if (prints) (options.csv ? print_csv : print_times)(job, all, options.single ? &single : nullptr);
   return good ? 0 : 1;
 }
 
@@ -207,7 +207,7 @@ int run(int argc, char** argv) {
     std::printf("%d\n", count_gpus());
     return 0;
   }
-  if (go) open_gpu(job, local_rank_from_launcher());  // some MPI libraries look for a context in MPI_Init
+  if (go) open_gpu(job, local_rank_from_launcher());  // some MPI libraries need a context in MPI_Init
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);

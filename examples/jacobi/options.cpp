@@ -62,7 +62,7 @@ std::string parse_name(const Names& names, const std::string& option, const char
   return option + " " + text + ": expected one of " + choices;
 }
 
-// An option that takes a value.
+// Parses an option with a value.
 std::string parse_valued(std::string_view name, const char* text, Options& options) {
   for (const Number& number : numbers) {
     if (name == number.name) return parse_number(number, text, options);
@@ -113,17 +113,16 @@ std::string help() {
   return "Usage: jacobi [options]     2D Laplace equation by Jacobi iteration, rows distributed over MPI "
          "ranks\n"
          "  -nx N              columns, 3 to 1073741824 (16384)\n"
-         "  -ny N              rows, 3 to 1073741824, at least one a rank beside the two outer ones (16384)\n"
-         "  -niter N           iterations at most, 1 to 1000000000 (1000)\n"
+         "  -ny N              rows, 3 to 1073741824, at least one per rank and the two outer rows (16384)\n"
+         "  -niter N           largest number of iterations, 1 to 1000000000 (1000)\n"
          "  -nccheck N         iterations between two checks of the norm, 1 to 1000000000 (1)\n"
          "  -variant V         cuda_aware, host_staged or overlap (cuda_aware)\n"
-         "  -device D          auto, cuda or host (auto: cuda where there is a GPU)\n"
-         "  -skip_single_gpu   no run on one device first, hence no speedup and no comparison of the "
-         "results\n"
+         "  -device D          auto, cuda or host (auto: cuda if there is a GPU)\n"
+         "  -skip_single_gpu   skips the run on one device: no speedup, no comparison of the results\n"
          "  -plot FILE.png     a picture of the solution, at most 1024 pixels wide and high\n"
          "  -csv               one line: variant, nx, ny, niter, nccheck, ranks, 1, seconds, single-device "
          "seconds\n"
-         "  -gpus              print how many GPUs this program can use here, and end\n"
+         "  -gpus              print the number of usable GPUs and exit\n"
          "  -help              this text\n";
 }
 

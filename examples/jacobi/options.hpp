@@ -6,9 +6,9 @@
 namespace jacobi {
 
 enum class Variant {
-  cuda_aware,   ///< device rows go straight to MPI_Sendrecv
+  cuda_aware,   ///< device rows are passed directly to MPI_Sendrecv
   host_staged,  ///< rows are copied to host memory for MPI and back
-  overlap       ///< boundary rows first; they travel while the interior is computed
+  overlap       ///< boundary rows first; sent while the interior is computed
 };
 
 enum class Place { automatic, cuda, host };
@@ -16,7 +16,7 @@ enum class Place { automatic, cuda, host };
 struct Options {
   int nx = 16384;      ///< columns
   int ny = 16384;      ///< rows, the two halo rows included
-  int niter = 1000;    ///< iterations at most
+  int niter = 1000;    ///< largest number of iterations
   int nccheck = 1;     ///< iterations between two norm checks
   bool csv = false;    ///< one line of figures instead of text
   bool single = true;  ///< run on one device first, and compare
@@ -27,10 +27,10 @@ struct Options {
   std::string plot;  ///< file for a picture of the solution, or empty
 };
 
-/// Fills `options`; returns an empty string, or what is wrong with the command line.
+/// Fills in `options`; returns an empty string, or an error message.
 std::string parse(int argc, char** argv, Options& options);
 
-/// The text of -help.
+/// Returns the text of -help.
 std::string help();
 
 const char* name(Variant variant);

@@ -20,10 +20,10 @@
 namespace jacobi {
 namespace {
 
-constexpr int most_pixels = 1024;  // wide, and high
+constexpr int most_pixels = 1024;  // width and height
 using Bytes = std::vector<uint8_t>;
 
-// How the grid is cut into squares of `step` cells, one a pixel.
+// Division of the grid into squares of `step` cells, one per pixel.
 struct Raster {
   int step, width, height;
   [[nodiscard]] int middle(int pixel, int cells) const {
@@ -36,13 +36,13 @@ Raster raster(const Options& options) {
   return {step, (options.nx + step - 1) / step, (options.ny + step - 1) / step};
 }
 
-// The global row that a pixel row shows: rows 0 and ny-1 are copies of others, and belong to no rank.
+// Returns the global row of a pixel row; rows 0 and ny-1 are copies and belong to no rank.
 int shown_row(const Raster& raster, const Options& options, int pixel) {
   return std::clamp(raster.middle(pixel, options.ny), 1, options.ny - 2);
 }
 
-// Blue and orange, which differ for every kind of colour vision, darker towards the ends: readable in grey,
-// too.
+// Blue and orange are distinguishable with every kind of colour vision; darker towards the ends, so readable
+// in greyscale.
 std::array<uint8_t, 3> colour(double value) {
   constexpr double negative[][3] = {{245, 245, 240}, {95, 160, 215}, {15, 50, 120}};
   constexpr double positive[][3] = {{245, 245, 240}, {245, 160, 65}, {125, 45, 5}};
@@ -56,7 +56,7 @@ std::array<uint8_t, 3> colour(double value) {
   return made;
 }
 
-// Palette entries 0 to 254 are the values -1 to 1.
+// Palette entries 0 to 254 represent the values -1 to 1.
 constexpr int zero = 127;
 uint8_t entry(float value) {
   if (std::isnan(value)) return 2 * zero + 1;  // black

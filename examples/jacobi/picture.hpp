@@ -8,12 +8,12 @@
 
 namespace jacobi {
 
-/// Why a picture cannot be written to this file; empty if it can. For rank 0, which writes it.
+/// Returns the reason why this file cannot be written; empty if it can. Called by rank 0, which writes it.
 std::string picture_problem(const std::string& path);
 
-/// Writes the grid of all ranks (`part`: this one's) to `path`, at most 1024 pixels wide and high: each pixel
-/// is one cell, the middle one of a square of cells. Blue is -1, white 0, orange 1. Rank 0 holds one byte a
-/// pixel. The file appears whole or not at all; EngineError when it cannot be written. Collective.
+/// Writes the grid of all ranks (`part`: that of this rank) to `path`, at most 1024 pixels wide and high.
+/// Each pixel is the middle cell of a square of cells. Blue is -1, white 0, orange 1. Rank 0 needs one byte
+/// per pixel. The file is complete or absent; throws EngineError if it cannot be written. Collective.
 void save_picture(Engine& engine, const Options& options, int rank, int ranks, const float* part);
 
 }  // namespace jacobi

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A progress bar on the terminal that the job was started from; nothing where there is none.
+// A progress bar on the terminal from which the job was started; no output without a terminal.
 #pragma once
 #include <string>
 
 namespace jacobi {
 
-/// Launchers read what a rank prints through pipes, so the bar goes to the controlling terminal itself.
+/// Writes to the controlling terminal, since launchers forward the output of a rank through pipes.
 class Progress {
  public:
-  /// `label`: what goes on; `total`: steps. Draws nothing if not `wanted`, or without a terminal.
+  /// `label`: name of the work; `total`: steps. Draws nothing if not `wanted`, or without a terminal.
   Progress(std::string label, int total, bool wanted);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps are over; draws some times a second. `norm`: the latest.
+  /// Reports `done` steps and the latest `norm`; redraws a few times per second.
   void at(int done, double norm) {
     if (terminal_ >= 0) draw(done, norm);
   }
-  /// Takes the bar away, before something else is printed.
+  /// Erases the bar before other output.
   void clear();
 
  private:

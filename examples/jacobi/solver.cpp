@@ -20,7 +20,7 @@ constexpr int warm_up_rounds = 10;  // exchanges before the clock starts
 
 size_t cells(int nx, int rows) { return static_cast<size_t>(rows) * nx; }
 
-// The two grids of rows [first - 1, first + rows], zero but for the fixed columns.
+// Creates the two grids of rows [first - 1, first + rows], zero except for the fixed columns.
 void make_grids(Engine& engine, const Options& options, const Partition& part, float* grids[2]) {
   std::vector<float> values(static_cast<size_t>(part.rows) + 2);
   for (size_t row = 0; row < values.size(); ++row) {
@@ -33,7 +33,7 @@ void make_grids(Engine& engine, const Options& options, const Partition& part, f
   }
 }
 
-// Follows the norm: who checks when, what is printed, when to stop.
+// Checks the norm: interval of the checks, output, end of the iteration.
 class Norm {
  public:
   Norm(Engine& engine, const Options& options, bool verbose, bool distributed)
@@ -43,10 +43,10 @@ class Norm {
         verbose_(verbose),
         distributed_(distributed) {}
 
-  /// The slot for sweep `k`, or -1 if its norm is not wanted.
+  /// Returns the slot of sweep `k`, or -1 if its norm is not checked.
   [[nodiscard]] int slot(int k) const { return k % interval_ == 0 ? k & 1 : -1; }
 
-  /// Looks at the norm of sweep `k` if it was wanted; true: the iteration ends with it.
+  /// Checks the norm of sweep `k` if due; returns whether the iteration ends.
   bool reached(int k) {
     progress_.at(k + 1, latest_);
     if (k < 0 || slot(k) < 0) return false;
@@ -73,8 +73,8 @@ class Norm {
   double latest_ = std::numeric_limits<double>::infinity();
 };
 
-// First launches load code and first messages set up paths: neither belongs into the time. What they write is
-// written again by the first iteration.
+// First launches load code and first messages set up connections, which the measured time must not include.
+// The first iteration overwrites the results.
 void warm_up(Engine& engine, const Options& options, float* const grids[2], int rows, Halo* halo) {
   for (int slot : {-1, 0}) {
     const Sweep sweep{grids[0], grids[1], options.nx, rows, slot};
@@ -92,7 +92,8 @@ void warm_up(Engine& engine, const Options& options, float* const grids[2], int 
   engine.finish();
 }
 
-// One iteration of the distributed solver; true: the norm of the iteration before ends it.
+// One iteration of the distributed solver; returns whether the norm of the previous iteration ends the
+// solution.
 bool iterate(Engine& engine, Halo& halo, const Sweep& sweep, int k, bool overlap, Norm& norm) {
   halo.begin(sweep.to);
   if (overlap) {

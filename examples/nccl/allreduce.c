@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NCCL among the ranks of an MPI communicator: its first rank makes an id, MPI brings it to the others, and
-// everybody joins. Here for the world and for its halves; NCCL's sum is compared with MPI's. Build and run:
+// NCCL communicator of the ranks of an MPI communicator: the first rank creates an id and broadcasts it by
+// MPI. Done for the world and for its halves; compares NCCL's sum with MPI's. Build and run:
 //   mpicc -I$CUDA_HOME/include allreduce.c -o allreduce -L$CUDA_HOME/lib64 -lcudart -lnccl
 //   mpiexec -n 2 ./allreduce
 #include <cuda_runtime.h>
@@ -27,7 +27,8 @@ static void check(int failed, const char* what, const char* why) {
     check(result != cudaSuccess, #call, cudaGetErrorString(result)); \
   } while (0)
 
-/// NCCL's communicator of the same ranks in the same order. Collective; the rank's device is current.
+/// Returns an NCCL communicator of the same ranks in the same order. Collective; the rank's device must be
+/// current.
 static ncclComm_t nccl_comm_of(MPI_Comm comm) {
   int rank, size;
   MPI_Comm_rank(comm, &rank);
@@ -40,7 +41,7 @@ static ncclComm_t nccl_comm_of(MPI_Comm comm) {
   return made;
 }
 
-/// Sums by NCCL and by MPI; how many elements differ. Small whole numbers, so that no order matters.
+/// Sums by NCCL and by MPI; returns the number of different elements. Sums of small integers are exact.
 static int differences(MPI_Comm comm, cudaStream_t stream) {
   int rank, wrong = 0;
   MPI_Comm_rank(comm, &rank);
@@ -52,7 +53,7 @@ static int differences(MPI_Comm comm, cudaStream_t stream) {
   CUDA(cudaMemcpy(in, host, COUNT * sizeof *in, cudaMemcpyHostToDevice));
   ncclComm_t nccl = nccl_comm_of(comm);
   NCCL(ncclAllReduce(in, by_nccl, COUNT, ncclFloat, ncclSum, nccl, stream));
-  CUDA(cudaStreamSynchronize(stream));  // MPI does not look at streams
+  CUDA(cudaStreamSynchronize(stream));  // MPI does not synchronise with streams
   MPI_Allreduce(in, by_mpi, COUNT, MPI_FLOAT, MPI_SUM, comm);
   CUDA(cudaMemcpy(host, by_nccl, COUNT * sizeof *host, cudaMemcpyDeviceToHost));
   CUDA(cudaMemcpy(host + COUNT, by_mpi, COUNT * sizeof *host, cudaMemcpyDeviceToHost));
@@ -68,7 +69,7 @@ static int differences(MPI_Comm comm, cudaStream_t stream) {
 int main(int argc, char** argv) {
   const char* local = getenv("LOCAL_RANK");
   CUDA(cudaSetDevice(local ? atoi(local) : 0));
-  CUDA(cudaFree(0));  // the context, before MPI_Init
+  CUDA(cudaFree(0));  // creates the context before MPI_Init
   MPI_Init(&argc, &argv);
   int rank, size;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Arrays of NumPy, CuPy, PyTorch or JAX straight into MPI calls: a ring, a sum and a gather, each checked.
+# Arrays of NumPy, CuPy, PyTorch or JAX passed directly to MPI calls: a ring, a sum and a gather, each checked.
 # mpiexec -n 2 python3 arrays.py --library cupy
 import argparse
 import sys
@@ -11,7 +11,7 @@ COUNT = 100_000
 
 
 class Numpy:
-    """Host memory: what MPI gets is there when the call is made."""
+    """Host memory: needs no synchronisation."""
 
     def __init__(self, local_rank):
         import numpy
@@ -22,26 +22,26 @@ class Numpy:
         return self.module.full(count, value, dtype="float32")
 
     def target(self, count):
-        """An array to receive into."""
+        """Returns a receive buffer."""
         return self.full(count, -1)
 
-    def taken(self, array):
-        """What was received, as the library's own array."""
+    def as_array(self, array):
+        """Returns a received buffer as an array of the library."""
         return array
 
-    def given(self, array):
-        """What mpi4py takes as a send buffer."""
+    def as_buffer(self, array):
+        """Returns an array as a send buffer for mpi4py."""
         return array
 
     def ready(self):
-        """Returns when the arrays may be given to MPI."""
+        """Returns when the arrays may be passed to MPI."""
 
     def all_equal(self, array, value):
         return bool((array == value).all())
 
 
 class Cupy(Numpy):
-    """GPU memory. Kernels run behind Python's back, so ready() waits for the stream that fills the arrays."""
+    """GPU memory. Kernels run asynchronously, so ready() waits for the stream that fills the arrays."""
 
     def __init__(self, local_rank):
         import cupy
@@ -56,7 +56,7 @@ class Cupy(Numpy):
 
 
 class Torch(Numpy):
-    """GPU memory where there is a GPU, host memory elsewhere."""
+    """GPU memory if there is a GPU, else host memory."""
 
     def __init__(self, local_rank):
         import torch
@@ -76,7 +76,7 @@ class Torch(Numpy):
 
 
 class Jax(Numpy):
-    """JAX arrays never change: what arrives goes into arrays of CuPy (on a CPU: NumPy), which JAX takes over."""
+    """JAX arrays are immutable: receives use arrays of CuPy (on a CPU: NumPy), which are converted without a copy."""
 
     def __init__(self, local_rank):
         import jax
@@ -94,12 +94,12 @@ class Jax(Numpy):
     def target(self, count):
         return self.receiver.full(count, -1)
 
-    def taken(self, array):
+    def as_array(self, array):
         return self.jax.dlpack.from_dlpack(array)
 
-    def given(self, array):
-        # mpi4py does not know the name that JAX's host buffers give to floats, and asks for GPU arrays by a stream
-        # number that JAX does not take: CuPy looks at the same memory.
+    def as_buffer(self, array):
+        # mpi4py does not recognise the float format of JAX's host buffers, and requests GPU arrays with a stream
+        # number that JAX does not accept; CuPy provides a view of the same memory.
         return [array, MPI.FLOAT] if self.place.platform == "cpu" else self.receiver.module.from_dlpack(array)
 
     def ready(self):
@@ -110,39 +110,40 @@ LIBRARIES = {"numpy": Numpy, "cupy": Cupy, "torch": Torch, "jax": Jax}
 
 
 def ring(comm, arrays):
-    """Every rank's array goes to its right neighbour."""
+    """Sends the array of every rank to its right neighbour."""
     rank, size = comm.Get_rank(), comm.Get_size()
     mine, theirs = arrays.full(COUNT, rank), arrays.target(COUNT)
     arrays.ready()
-    comm.Sendrecv(arrays.given(mine), dest=(rank + 1) % size, recvbuf=theirs, source=(rank - 1) % size)
-    return arrays.all_equal(arrays.taken(theirs), (rank - 1) % size)
+    comm.Sendrecv(arrays.as_buffer(mine), dest=(rank + 1) % size, recvbuf=theirs, source=(rank - 1) % size)
+    return arrays.all_equal(arrays.as_array(theirs), (rank - 1) % size)
 
 
 def total(comm, arrays):
-    """The sum over the ranks into another array; the sum of these in place."""
+    """Sums over the ranks into another array, and sums these sums in place."""
     rank, size = comm.Get_rank(), comm.Get_size()
     mine, result, twice = arrays.full(COUNT, rank), arrays.target(COUNT), arrays.target(COUNT)
     arrays.ready()
-    comm.Allreduce(arrays.given(mine), result, op=MPI.SUM)
-    comm.Allreduce(arrays.given(mine), twice, op=MPI.SUM)
+    comm.Allreduce(arrays.as_buffer(mine), result, op=MPI.SUM)
+    comm.Allreduce(arrays.as_buffer(mine), twice, op=MPI.SUM)
     comm.Allreduce(MPI.IN_PLACE, twice, op=MPI.SUM)
     expected = size * (size - 1) // 2
-    return arrays.all_equal(arrays.taken(result), expected) and arrays.all_equal(arrays.taken(twice), size * expected)
+    result, twice = arrays.as_array(result), arrays.as_array(twice)
+    return arrays.all_equal(result, expected) and arrays.all_equal(twice, size * expected)
 
 
 def gather(comm, arrays):
-    """Blocks of all ranks, one after the other, on every rank."""
+    """Gathers the blocks of all ranks on every rank."""
     rank, size = comm.Get_rank(), comm.Get_size()
     mine, target = arrays.full(COUNT, rank), arrays.target(COUNT * size)
     arrays.ready()
-    comm.Allgather(arrays.given(mine), target)
-    all_of_them = arrays.taken(target)
-    blocks = [all_of_them[r * COUNT : (r + 1) * COUNT] for r in range(size)]
+    comm.Allgather(arrays.as_buffer(mine), target)
+    gathered = arrays.as_array(target)
+    blocks = [gathered[r * COUNT : (r + 1) * COUNT] for r in range(size)]
     return all(arrays.all_equal(block, r) for r, block in enumerate(blocks))
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Sends arrays of a library through MPI and checks what arrives.")
+    parser = argparse.ArgumentParser(description="Sends arrays of a library by MPI and checks the received data.")
     parser.add_argument("--library", choices=LIBRARIES, default="numpy")
     comm = MPI.COMM_WORLD
     host = comm.Split_type(MPI.COMM_TYPE_SHARED)

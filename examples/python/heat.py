@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Heat in a square plate: rows over the ranks, halo rows by Sendrecv, NumPy on cores or CuPy on GPUs.
-# mpiexec -n 4 python3 heat.py --size 256 --steps 200 [--cupy]; rank 0 compares with the plate solved in one piece.
+# Heat equation on a square plate: rows distributed over the ranks, halo rows by Sendrecv, NumPy on cores or CuPy on
+# GPUs. mpiexec -n 4 python3 heat.py --size 256 --steps 200 [--cupy]; rank 0 compares with its own solution.
 import argparse
 
 from mpi4py import MPI
 
 
 def choose(use_cupy, local_rank):
-    """The array module, and what waits until its arrays may be given to MPI."""
+    """Returns the array module, and a function that waits until its arrays may be passed to MPI."""
     if not use_cupy:
         import numpy
 
@@ -20,20 +20,20 @@ def choose(use_cupy, local_rank):
 
 
 def plate(xp, size):
-    """The plate at the start: hot above, cold elsewhere."""
+    """Returns the initial plate: hot at the top, cold elsewhere."""
     grid = xp.zeros((size, size))
     grid[0] = 100.0
     return grid
 
 
 def step(grid):
-    """One explicit time step of all inner cells, in place."""
+    """Computes one explicit time step of all inner cells, in place."""
     change = grid[:-2, 1:-1] + grid[2:, 1:-1] + grid[1:-1, :-2] + grid[1:-1, 2:] - 4 * grid[1:-1, 1:-1]
     grid[1:-1, 1:-1] += 0.2 * change
 
 
 def solve(comm, xp, ready, size, steps):
-    """The rows of this rank after all steps, without its halo rows."""
+    """Returns the rows of this rank after all steps, without halo rows."""
     rank, ranks = comm.Get_rank(), comm.Get_size()
     first, last = size * rank // ranks, size * (rank + 1) // ranks
     above = rank - 1 if rank > 0 else MPI.PROC_NULL
@@ -52,7 +52,7 @@ def main():
     parser = argparse.ArgumentParser(description="Solves the heat equation on all ranks.")
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--cupy", action="store_true", help="on GPUs")
+    parser.add_argument("--cupy", action="store_true", help="use GPUs")
     arguments = parser.parse_args()
     comm = MPI.COMM_WORLD
     local_rank = comm.Split_type(MPI.COMM_TYPE_SHARED).Get_rank()

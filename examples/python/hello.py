@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Python objects through MPI: lower-case methods take anything that can be pickled. mpiexec -n 4 python3 hello.py
+# Python objects by MPI: lower-case methods accept any object that can be pickled. mpiexec -n 4 python3 hello.py
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
@@ -10,7 +10,7 @@ right, left = (rank + 1) % size, (rank - 1) % size
 note = comm.sendrecv({"from": rank, "words": ["hello"] * rank}, dest=right, source=left)
 assert note == {"from": left, "words": ["hello"] * left}
 
-notes = comm.gather("rank %d heard from rank %d" % (rank, note["from"]), root=0)
+notes = comm.gather("rank %d received from rank %d" % (rank, note["from"]), root=0)
 if rank == 0:
     print(MPI.Get_library_version().splitlines()[0])
     print("\n".join(notes))

@@ -5,7 +5,7 @@ local prefix = os.getenv("WEFT_MODULE_PREFIX") or "/apps/weft/0.1.0"
 whatis("Name: Weft")
 whatis("Description: CUDA-aware MPI with the MPI 5.0 standard ABI")
 help([[
-mpicc, mpicxx, mpiexec and weft. `weft info` says what is there; `weft bench latency -d cuda D D` measures.
+mpicc, mpicxx, mpiexec and weft. `weft info` prints the installation; `weft bench latency -d cuda D D` measures latency.
 No CUDA module is needed to run.
 ]])
 

@@ -5,8 +5,8 @@ set prefix /apps/weft/0.1.0
 if {[info exists env(WEFT_MODULE_PREFIX)]} { set prefix $env(WEFT_MODULE_PREFIX) }
 
 proc ModulesHelp {} {
-  puts stderr "mpicc, mpicxx, mpiexec and weft. `weft info` says what is there;"
-  puts stderr "`weft bench latency -d cuda D D` measures. No CUDA module is needed to run."
+  puts stderr "mpicc, mpicxx, mpiexec and weft. `weft info` prints the installation;"
+  puts stderr "`weft bench latency -d cuda D D` measures latency. No CUDA module is needed to run."
 }
 
 module-whatis "Weft: CUDA-aware MPI with the MPI 5.0 standard ABI"

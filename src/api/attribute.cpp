@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attributes of communicators and datatypes, their keys, the predefined attributes, and the deprecated names
-// of all these (MPI 5.0 sections 7.7, 9.1.2 and 17.1).
+// Attributes of communicators and datatypes, keyvals, predefined attributes, and their deprecated functions
+// (MPI 5.0 sections 7.7, 9.1.2 and 17.1).
 #include "core/attribute.hpp"
 
 #include <string>
@@ -16,13 +16,14 @@ namespace {
 using core::Attributed;
 
 Error no_such_key(int keyval) {
-  return Error(Errc::keyval, "keyval = " + std::to_string(keyval) +
-                                 (keyval == MPI_KEYVAL_INVALID ? " is MPI_KEYVAL_INVALID"
-                                                               : " is no key of this kind (or was freed)") +
-                                 ": pass one from MPI_Comm_create_keyval or MPI_Type_create_keyval");
+  return Error(Errc::keyval,
+               "keyval = " + std::to_string(keyval) +
+                   (keyval == MPI_KEYVAL_INVALID ? " is MPI_KEYVAL_INVALID"
+                                                 : " is not a keyval of this kind, or was freed") +
+                   ": pass one from MPI_Comm_create_keyval or MPI_Type_create_keyval");
 }
 
-/// Whether new attributes can be set with a key.
+/// Returns true if attributes can be set with this keyval.
 bool is_settable(int keyval, Attributed kind) {
   const core::Keyval* key = core::find_keyval(keyval, kind);
   return key != nullptr && !key->freed;
@@ -30,7 +31,7 @@ bool is_settable(int keyval, Attributed kind) {
 
 bool is_predefined(int keyval) { return keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE; }
 
-/// One key for all of copy and delete functions: they differ in the type of the handle alone.
+/// One implementation for all object kinds: the callback types differ only in the handle type.
 template <class Copy, class Delete>
 Status create_key(Attributed kind, Copy copy, Delete remove, int* keyval, void* extra) {
   *keyval = core::create_keyval({kind, reinterpret_cast<core::Keyval::Copy>(copy),
@@ -45,7 +46,7 @@ Status free_key(Attributed kind, int* keyval) {
   return {};
 }
 
-/// The application gets a pointer to the value (MPI 5.0 section 9.1.2), which must stay.
+/// Returns a pointer to the value (MPI 5.0 section 9.1.2), hence the static storage.
 Status get_predefined(int keyval, void** attribute, int* flag) {
   static int tag_ub = kTagUpperBound, host = MPI_PROC_NULL, io = MPI_ANY_SOURCE, wtime_is_global,
              universe_size, last_code, appnum;
@@ -62,7 +63,7 @@ Status get_predefined(int keyval, void** attribute, int* flag) {
       *attribute = &io;
       break;
     case MPI_WTIME_IS_GLOBAL:
-      wtime_is_global = job.local_size == job.size;  // one host, one clock
+      wtime_is_global = job.local_size == job.size;  // ranks of one host share the clock
       *attribute = &wtime_is_global;
       break;
     case MPI_UNIVERSE_SIZE:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers for buffered mode: the process's, and those of communicators and sessions (MPI 5.0 section 3.6).
+// Buffers for buffered mode, attached to the process, a communicator or a session (MPI 5.0 section 3.6).
 #include <mpi.h>
 
 #include "api/handles.hpp"

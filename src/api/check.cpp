@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks: what the errors say.
+// Error messages of the argument checks.
 #include "api/check.hpp"
 
 #include <string>
@@ -10,15 +10,15 @@
 namespace weft::api {
 
 config::Choice g_check_setting("check", 0, {"on", "off"},
-                               "check the arguments of every MPI call; off leaves out all but handles");
+                               "Argument checks in every MPI call; off: only handles are checked.");
 
 namespace {
 
-std::string shown(const char* name, MPI_Count value) {
+std::string name_and_value(const char* name, MPI_Count value) {
   return std::string(name) + " = " + std::to_string(value);
 }
 
-std::string element(const char* name, size_t index) {
+std::string element_name(const char* name, size_t index) {
   return std::string(name) + "[" + std::to_string(index) + "]";
 }
 
@@ -54,16 +54,16 @@ Error null_pointer(const char* name) {
 }
 
 Error negative(Errc code, const char* name, MPI_Count value) {
-  return {code, shown(name, value) + ": must not be negative"};
+  return {code, name_and_value(name, value) + ": must not be negative"};
 }
 
 Error negative_at(Errc code, const char* name, size_t index, MPI_Count value) {
-  return negative(code, element(name, index).c_str(), value);
+  return negative(code, element_name(name, index).c_str(), value);
 }
 
 Error bad_datatype_at(const char* name, size_t index, MPI_Datatype handle) {
   const datatype::Datatype* type = to_datatype(handle);
-  if (type != nullptr) return uncommitted(element(name, index).c_str(), *type);
+  if (type != nullptr) return uncommitted(element_name(name, index).c_str(), *type);
   return bad_handle_at(HandleKind::datatype, name, index, handle);
 }
 
@@ -73,29 +73,30 @@ Error uncommitted(const char* name, const datatype::Datatype& type) {
 }
 
 Error bad_rank(const char* name, int value, int size, bool wildcard) {
-  return {Errc::rank, shown(name, value) + " (communicator has " + ranks(size) + "): use " + range(size) +
+  return {Errc::rank, name_and_value(name, value) + " (communicator has " + ranks(size) + "): use " +
+                          range(size) +
                           (wildcard ? ", MPI_ANY_SOURCE or MPI_PROC_NULL" : ", or MPI_PROC_NULL")};
 }
 
-Error bad_member(const char* name, int value, int size) {
-  return {Errc::rank, shown(name, value) + " (there are " + ranks(size) + "): use " + range(size)};
+Error bad_group_rank(const char* name, int value, int size) {
+  return {Errc::rank, name_and_value(name, value) + " (there are " + ranks(size) + "): use " + range(size)};
 }
 
 Error bad_root(const char* name, int value, const core::Communicator& comm) {
-  std::string message = shown(name, value) + " (communicator has " + ranks(comm.remote_size()) + "): use " +
-                        range(comm.remote_size());
+  std::string message = name_and_value(name, value) + " (communicator has " + ranks(comm.remote_size()) +
+                        "): use " + range(comm.remote_size());
   if (comm.inter()) message += ", MPI_ROOT or MPI_PROC_NULL";
   return {Errc::root, message};
 }
 
 Error bad_tag(const char* name, int value, bool wildcard) {
-  return {Errc::tag, shown(name, value) + ": use 0 to " + std::to_string(kTagUpperBound) +
+  return {Errc::tag, name_and_value(name, value) + ": use 0 to " + std::to_string(kTagUpperBound) +
                          (wildcard ? ", or MPI_ANY_TAG" : "")};
 }
 
 Error too_large(const char* name, MPI_Count value) {
   return {Errc::value_too_large,
-          shown(name, value) + " does not fit an int: use the call's large-count twin (_c)"};
+          name_and_value(name, value) + " does not fit an int: use the large-count variant of the call (_c)"};
 }
 
 }  // namespace weft::api

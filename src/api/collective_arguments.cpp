@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arguments of collectives: filling coll::Call.
+// Arguments of collectives: fills in a coll::Call.
 #include "api/collective_arguments.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace weft::api::prepare {
 namespace {
 
-using What = coll::Collective;
+using CollectiveKind = coll::Collective;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Error not_allowed(const core::Op& op, const datatype::Datatype& type) {
                              " (MPI 5.0 section 6.9.2): use another datatype, or MPI_Op_create");
 }
 
-Collective::Collective(What what, core::Communicator& comm, int root) {
+Collective::Collective(CollectiveKind what, core::Communicator& comm, int root) {
   call.what = what;
   call.comm = &comm;
   call.rank = comm.rank();
@@ -30,7 +30,7 @@ Collective::Collective(What what, core::Communicator& comm, int root) {
   call.send.blocks = call.recv.blocks = comm.remote_size();
 }
 
-void Collective::refuse_inter() {
+void Collective::reject_intercommunicator() {
   if (call.inter())
     fail(Error(Errc::comm, std::string(coll::name(call.what)) +
                                " is not defined on an intercommunicator (MPI 5.0 section 6.2.2): use "
@@ -47,7 +47,7 @@ bool Collective::in_place(const void* buffer, const char* name, bool allowed) {
   allowed = allowed && !call.inter();
   if (!allowed)
     fail(Error(Errc::buffer, std::string(name) + " = MPI_IN_PLACE is not allowed here in " +
-                                 coll::name(call.what) + " (MPI 5.0 chapter 6): give a buffer"));
+                                 coll::name(call.what) + " (MPI 5.0 chapter 6): pass a buffer"));
   return allowed;
 }
 
@@ -67,65 +67,64 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
   set(call.recv, recv, count, type);
   call.results = count;
   call.bytes = static_cast<uint64_t>(count * type.size());
-  if (!op.allows(type) && takes_part(*call.comm, call.root)) [[unlikely]]
+  if (!op.allows(type) && participates(*call.comm, call.root)) [[unlikely]]
     fail(not_allowed(op, type));
 }
 
-// A block that is received where one is sent from is an error whatever the layouts are. Others than a rank's
-// own are looked at only when both buffers begin at one place, which is legal with displacements.
-bool Collective::aliased() const {
+// A send block and a receive block at the same address are an error for any layout. Blocks of other ranks are
+// compared only if both buffers start at the same address, which is legal with displacements.
+bool Collective::has_aliased_buffers() const {
   const coll::Operand &send = call.send, &recv = call.recv;
   const auto same = [](const p2p::Buffer& a, const p2p::Buffer& b) {
     return a.address == b.address && !coll::empty(a) && !coll::empty(b);
   };
-  const bool at_one_place = send.address == recv.address && send.address != nullptr;
+  const bool same_address = send.address == recv.address && send.address != nullptr;
   switch (call.what) {
-    case What::gather:
-    case What::gatherv:
-    case What::allgather:
-    case What::allgatherv:
-    case What::neighbor_allgather:
-    case What::neighbor_allgatherv:
+    case CollectiveKind::gather:
+    case CollectiveKind::gatherv:
+    case CollectiveKind::allgather:
+    case CollectiveKind::allgatherv:
+    case CollectiveKind::neighbor_allgather:
+    case CollectiveKind::neighbor_allgatherv:
       if (send.type == nullptr || recv.type == nullptr) return false;
       if (call.rank < recv.blocks && same(send.whole(), recv.block(call.rank))) return true;
-      for (int i = 0; at_one_place && i < recv.blocks; ++i)
+      for (int i = 0; same_address && i < recv.blocks; ++i)
         if (same(send.whole(), recv.block(i))) return true;
       return false;
-    case What::scatter:
-    case What::scatterv:
+    case CollectiveKind::scatter:
+    case CollectiveKind::scatterv:
       if (send.type == nullptr || recv.type == nullptr) return false;
       return call.rank < send.blocks && same(recv.whole(), send.block(call.rank));
-    case What::alltoall:
-    case What::alltoallv:
-    case What::alltoallw:
-    case What::neighbor_alltoall:
-    case What::neighbor_alltoallv:
-    case What::neighbor_alltoallw:
-      for (int i = 0; at_one_place && i < std::min(send.blocks, recv.blocks); ++i)
+    case CollectiveKind::alltoall:
+    case CollectiveKind::alltoallv:
+    case CollectiveKind::alltoallw:
+    case CollectiveKind::neighbor_alltoall:
+    case CollectiveKind::neighbor_alltoallv:
+    case CollectiveKind::neighbor_alltoallw:
+      for (int i = 0; same_address && i < std::min(send.blocks, recv.blocks); ++i)
         if (same(send.block(i), recv.block(i))) return true;
       return false;
     default:
-      return at_one_place && send.type != nullptr && recv.type != nullptr &&
+      return same_address && send.type != nullptr && recv.type != nullptr &&
              same(send.whole(), recv.part(0, call.results));
   }
 }
 
-void Collective::refuse_alias() {
-  if (call.in_place || !checking() || !aliased()) [[likely]]
+void Collective::reject_aliasing() {
+  if (call.in_place || !checking() || !has_aliased_buffers()) [[likely]]
     return;
-  fail(Error(Errc::buffer,
-             std::string("sendbuf and recvbuf of ") + coll::name(call.what) +
-                 " are the same buffer: give MPI_IN_PLACE as the one that the call allows it for"));
+  fail(Error(Errc::buffer, std::string("sendbuf and recvbuf of ") + coll::name(call.what) +
+                               " are the same buffer: pass MPI_IN_PLACE for the argument that allows it"));
 }
 
 void Collective::classify() {
   if (!status.ok()) return;
-  refuse_alias();
+  reject_aliasing();
   call.send.classify();
   call.recv.classify();
 }
 
-coll::Numbers Widened::take(const CountArray& values, int n) {
+coll::CountView WidenedCounts::assign(const CountArray& values, int n) {
   if (values.empty()) return {};
   if (n > kInline) heap_.reset(new int64_t[static_cast<size_t>(n)]);
   int64_t* out = heap_ != nullptr ? heap_.get() : inline_;
@@ -133,18 +132,18 @@ coll::Numbers Widened::take(const CountArray& values, int n) {
   return {out, true};
 }
 
-const datatype::Datatype* const* TypeList::take(const DatatypeArray& types, int n) {
+const datatype::Datatype* const* TypeList::assign(const DatatypeArray& types, int n) {
   const auto entries = static_cast<size_t>(n);
   objects_.reset(new const datatype::Datatype*[entries]);
   for (size_t i = 0; i < entries; ++i) objects_[i] = &types[i];
   return objects_.get();
 }
 
-Barrier::Barrier(core::Communicator& comm) : Collective(What::barrier, comm) {}
+Barrier::Barrier(core::Communicator& comm) : Collective(CollectiveKind::barrier, comm) {}
 
 Bcast::Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, core::Communicator& comm)
-    : Collective(What::bcast, comm, root) {
-  if (takes_part(comm, root) && in_place(buffer, "buffer", false)) return;
+    : Collective(CollectiveKind::bcast, comm, root) {
+  if (participates(comm, root) && in_place(buffer, "buffer", false)) return;
   set(call.recv, buffer, count, type);
   call.bytes = static_cast<uint64_t>(count * type.size());
   classify();
@@ -152,15 +151,16 @@ Bcast::Bcast(void* buffer, MPI_Count count, datatype::Datatype& type, int root, 
 
 Reduce::Reduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
                int root, core::Communicator& comm)
-    : Collective(What::reduce, comm, root) {
-  const bool here = at_root(comm, root);
-  set_reduction(at_leaf(comm, root) ? send : nullptr, here ? recv : nullptr, count, type, op, here);
-  if (!here) call.results = 0;
+    : Collective(CollectiveKind::reduce, comm, root) {
+  const bool is_root = has_root_arguments(comm, root);
+  set_reduction(has_nonroot_arguments(comm, root) ? send : nullptr, is_root ? recv : nullptr, count, type, op,
+                is_root);
+  if (!is_root) call.results = 0;
   classify();
 }
 
 Allreduce::Allreduce(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
-                     core::Communicator& comm, What what)
+                     core::Communicator& comm, CollectiveKind what)
     : Collective(what, comm) {
   set_reduction(send, recv, count, type, op);
   classify();
@@ -168,7 +168,7 @@ Allreduce::Allreduce(const void* send, void* recv, MPI_Count count, datatype::Da
 
 ReduceScatterBlock::ReduceScatterBlock(const void* send, void* recv, MPI_Count count,
                                        datatype::Datatype& type, core::Op& op, core::Communicator& comm)
-    : Collective(What::reduce_scatter_block, comm) {
+    : Collective(CollectiveKind::reduce_scatter_block, comm) {
   set_reduction(send, recv, count * call.size, type, op);
   call.recv.count = call.results = count;
   classify();
@@ -176,8 +176,8 @@ ReduceScatterBlock::ReduceScatterBlock(const void* send, void* recv, MPI_Count c
 
 ReduceScatter::ReduceScatter(const void* send, void* recv, const CountArray& counts, datatype::Datatype& type,
                              core::Op& op, core::Communicator& comm)
-    : Collective(What::reduce_scatter, comm) {
-  const coll::Numbers each = counts_.take(counts, call.size);
+    : Collective(CollectiveKind::reduce_scatter, comm) {
+  const coll::CountView each = counts_.assign(counts, call.size);
   int64_t total = 0;
   for (int i = 0; i < call.size; ++i) total += each[i];
   set_reduction(send, recv, total, type, op);
@@ -187,66 +187,67 @@ ReduceScatter::ReduceScatter(const void* send, void* recv, const CountArray& cou
   classify();
 }
 
-// Gather and Scatter: a rank that is not the root knows its own block only; at the root the other side is the
-// one that always counts, since its own block may be in place.
+// Gather and Scatter: `bytes` is the block size. At the root it comes from the root's arguments, because its
+// own block may be in place.
 Gather::Gather(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                MPI_Count recv_count, datatype::Datatype& recv_type, int root, core::Communicator& comm)
-    : Collective(What::gather, comm, root) {
-  const bool here = at_root(comm, root);
-  const bool sends = at_leaf(comm, root);
-  call.in_place = sends && in_place(send, "sendbuf", here);
+    : Collective(CollectiveKind::gather, comm, root) {
+  const bool is_root = has_root_arguments(comm, root);
+  const bool sends = has_nonroot_arguments(comm, root);
+  call.in_place = sends && in_place(send, "sendbuf", is_root);
   if (sends && !call.in_place) set(call.send, send, send_count, send_type);
-  if (here && !in_place(recv, "recvbuf", false)) set(call.recv, recv, recv_count, recv_type);
-  call.bytes = static_cast<uint64_t>(here ? recv_count * recv_type.size() : send_count * send_type.size());
+  if (is_root && !in_place(recv, "recvbuf", false)) set(call.recv, recv, recv_count, recv_type);
+  call.bytes = static_cast<uint64_t>(is_root ? recv_count * recv_type.size() : send_count * send_type.size());
   classify();
 }
 
 Gatherv::Gatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                  const CountArray& recv_counts, const CountArray& displacements,
                  datatype::Datatype& recv_type, int root, core::Communicator& comm)
-    : Collective(What::gatherv, comm, root) {
-  const bool here = at_root(comm, root);
-  const bool sends = at_leaf(comm, root);
-  call.in_place = sends && in_place(send, "sendbuf", here);
+    : Collective(CollectiveKind::gatherv, comm, root) {
+  const bool is_root = has_root_arguments(comm, root);
+  const bool sends = has_nonroot_arguments(comm, root);
+  call.in_place = sends && in_place(send, "sendbuf", is_root);
   if (sends && !call.in_place) set(call.send, send, send_count, send_type);
-  if (here && !in_place(recv, "recvbuf", false)) {
+  if (is_root && !in_place(recv, "recvbuf", false)) {
     set(call.recv, recv, 0, recv_type);
-    call.recv.counts = counts_.take(recv_counts, peers());
-    call.recv.displacements = displacements_.take(displacements, peers());
+    call.recv.counts = counts_.assign(recv_counts, peers());
+    call.recv.displacements = displacements_.assign(displacements, peers());
   }
   classify();
 }
 
 Scatter::Scatter(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                  MPI_Count recv_count, datatype::Datatype& recv_type, int root, core::Communicator& comm)
-    : Collective(What::scatter, comm, root) {
-  const bool here = at_root(comm, root);
-  const bool receives = at_leaf(comm, root);
-  call.in_place = receives && in_place(recv, "recvbuf", here);
+    : Collective(CollectiveKind::scatter, comm, root) {
+  const bool is_root = has_root_arguments(comm, root);
+  const bool receives = has_nonroot_arguments(comm, root);
+  call.in_place = receives && in_place(recv, "recvbuf", is_root);
   if (receives && !call.in_place) set(call.recv, recv, recv_count, recv_type);
-  if (here && !in_place(send, "sendbuf", false)) set(call.send, send, send_count, send_type);
-  call.bytes = static_cast<uint64_t>(here ? send_count * send_type.size() : recv_count * recv_type.size());
+  if (is_root && !in_place(send, "sendbuf", false)) set(call.send, send, send_count, send_type);
+  call.bytes = static_cast<uint64_t>(is_root ? send_count * send_type.size() : recv_count * recv_type.size());
   classify();
 }
 
 Scatterv::Scatterv(const void* send, const CountArray& send_counts, const CountArray& displacements,
                    datatype::Datatype& send_type, void* recv, MPI_Count recv_count,
                    datatype::Datatype& recv_type, int root, core::Communicator& comm)
-    : Collective(What::scatterv, comm, root) {
-  const bool here = at_root(comm, root);
-  const bool receives = at_leaf(comm, root);
-  call.in_place = receives && in_place(recv, "recvbuf", here);
+    : Collective(CollectiveKind::scatterv, comm, root) {
+  const bool is_root = has_root_arguments(comm, root);
+  const bool receives = has_nonroot_arguments(comm, root);
+  call.in_place = receives && in_place(recv, "recvbuf", is_root);
   if (receives && !call.in_place) set(call.recv, recv, recv_count, recv_type);
-  if (here && !in_place(send, "sendbuf", false)) {
+  if (is_root && !in_place(send, "sendbuf", false)) {
     set(call.send, send, 0, send_type);
-    call.send.counts = counts_.take(send_counts, peers());
-    call.send.displacements = displacements_.take(displacements, peers());
+    call.send.counts = counts_.assign(send_counts, peers());
+    call.send.displacements = displacements_.assign(displacements, peers());
   }
   classify();
 }
 
 Allgather::Allgather(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
-                     MPI_Count recv_count, datatype::Datatype& recv_type, core::Communicator& comm, What what)
+                     MPI_Count recv_count, datatype::Datatype& recv_type, core::Communicator& comm,
+                     CollectiveKind what)
     : Collective(what, comm) {
   call.in_place = in_place(send, "sendbuf", true);
   if (in_place(recv, "recvbuf", false)) return;
@@ -259,13 +260,13 @@ Allgather::Allgather(const void* send, MPI_Count send_count, datatype::Datatype&
 Allgatherv::Allgatherv(const void* send, MPI_Count send_count, datatype::Datatype& send_type, void* recv,
                        const CountArray& recv_counts, const CountArray& displacements,
                        datatype::Datatype& recv_type, core::Communicator& comm)
-    : Collective(What::allgatherv, comm) {
+    : Collective(CollectiveKind::allgatherv, comm) {
   call.in_place = in_place(send, "sendbuf", true);
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) set(call.send, send, send_count, send_type);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = counts_.take(recv_counts, peers());
-  call.recv.displacements = displacements_.take(displacements, peers());
+  call.recv.counts = counts_.assign(recv_counts, peers());
+  call.recv.displacements = displacements_.assign(displacements, peers());
   for (int i = 0; i < peers(); ++i)
     call.bytes += static_cast<uint64_t>(call.recv.counts[i] * recv_type.size());
   classify();
@@ -275,17 +276,17 @@ Alltoallv::Alltoallv(const void* send, const CountArray& send_counts, const Coun
                      datatype::Datatype& send_type, void* recv, const CountArray& recv_counts,
                      const CountArray& recv_displacements, datatype::Datatype& recv_type,
                      core::Communicator& comm)
-    : Collective(What::alltoallv, comm) {
+    : Collective(CollectiveKind::alltoallv, comm) {
   call.in_place = in_place(send, "sendbuf", true);
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) {
     set(call.send, send, 0, send_type);
-    call.send.counts = numbers_[0].take(send_counts, peers());
-    call.send.displacements = numbers_[1].take(send_displacements, peers());
+    call.send.counts = numbers_[0].assign(send_counts, peers());
+    call.send.displacements = numbers_[1].assign(send_displacements, peers());
   }
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = numbers_[2].take(recv_counts, peers());
-  call.recv.displacements = numbers_[3].take(recv_displacements, peers());
+  call.recv.counts = numbers_[2].assign(recv_counts, peers());
+  call.recv.displacements = numbers_[3].assign(recv_displacements, peers());
   classify();
 }
 
@@ -293,19 +294,19 @@ Alltoallw::Alltoallw(const void* send, const CountArray& send_counts, const Coun
                      const DatatypeArray& send_types, void* recv, const CountArray& recv_counts,
                      const CountArray& recv_displacements, const DatatypeArray& recv_types,
                      core::Communicator& comm)
-    : Collective(What::alltoallw, comm) {
+    : Collective(CollectiveKind::alltoallw, comm) {
   call.in_place = in_place(send, "sendbuf", true);
   if (in_place(recv, "recvbuf", false)) return;
   if (!call.in_place) {
     call.send.address = const_cast<void*>(send);
-    call.send.counts = numbers_[0].take(send_counts, peers());
-    call.send.displacements = numbers_[1].take(send_displacements, peers());
-    call.send.types = types_[0].take(send_types, peers());
+    call.send.counts = numbers_[0].assign(send_counts, peers());
+    call.send.displacements = numbers_[1].assign(send_displacements, peers());
+    call.send.types = types_[0].assign(send_types, peers());
   }
   call.recv.address = recv;
-  call.recv.counts = numbers_[2].take(recv_counts, peers());
-  call.recv.displacements = numbers_[3].take(recv_displacements, peers());
-  call.recv.types = types_[1].take(recv_types, peers());
+  call.recv.counts = numbers_[2].assign(recv_counts, peers());
+  call.recv.displacements = numbers_[3].assign(recv_displacements, peers());
+  call.recv.types = types_[1].assign(recv_types, peers());
   classify();
 }
 

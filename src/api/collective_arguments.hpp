@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arguments of collectives: from what MPI's functions take to a coll::Call, with the checks that only this
-// layer can make. One class for each collective; its blocking, nonblocking and persistent forms share it.
+// Arguments of collectives: conversion of MPI arguments to a coll::Call, with the checks that need MPI types.
+// One class per collective, shared by its blocking, nonblocking and persistent forms.
 #pragma once
 #include <mpi.h>
 
@@ -8,14 +8,14 @@
 
 #include "api/counts.hpp"
 #include "base/result.hpp"
-#include "coll/call.hpp"
+#include "coll/schedule/call.hpp"
 
 namespace weft::api::prepare {
 
-/// The error for an operation that its type does not have.
+/// Error for a reduction operation that is not defined for `type`.
 [[nodiscard]] Error not_allowed(const core::Op& op, const datatype::Datatype& type);
 
-/// A call ready to run, or `status` says what is wrong with it. Views in `call` may point into the object.
+/// A call that is ready to run if `status` is ok. Views in `call` may point into this object.
 class Collective {
  public:
   Collective(const Collective&) = delete;
@@ -25,26 +25,26 @@ class Collective {
 
  protected:
   Collective(coll::Collective what, core::Communicator& comm, int root = 0);
-  /// True when `buffer` is MPI_IN_PLACE; an error unless `allowed`.
+  /// Returns true if `buffer` is MPI_IN_PLACE; sets an error unless `allowed`.
   bool in_place(const void* buffer, const char* name, bool allowed);
   static void set(coll::Operand& operand, const void* address, int64_t count, const datatype::Datatype& type);
-  /// Both operands of a reduction of `count` elements, and the check of operation and type.
+  /// Sets both operands of a reduction of `count` elements and checks that the operation allows the type.
   void set_reduction(const void* send, void* recv, int64_t count, datatype::Datatype& type, core::Op& op,
                      bool in_place_allowed = true);
-  /// The buffers of a call must not be the same one.
-  [[nodiscard]] bool aliased() const;
-  void refuse_alias();
+  /// Returns true if send and receive buffer are the same, which MPI forbids.
+  [[nodiscard]] bool has_aliased_buffers() const;
+  void reject_aliasing();
   void classify();
-  /// The ranks that blocks are for or from: the other group's on an intercommunicator.
+  /// Number of blocks: the size of the group, on an intercommunicator of the remote group.
   [[nodiscard]] int peers() const { return call.comm->remote_size(); }
-  void refuse_inter();
+  void reject_intercommunicator();
   void fail(Error error);
 };
 
-/// Counts or displacements widened, on the stack for usual numbers of ranks.
-class Widened {
+/// Counts or displacements as int64_t; without heap memory up to kInline ranks.
+class WidenedCounts {
  public:
-  coll::Numbers take(const CountArray& values, int n);
+  coll::CountView assign(const CountArray& values, int n);
 
  private:
   static constexpr int kInline = 32;
@@ -52,10 +52,10 @@ class Widened {
   std::unique_ptr<int64_t[]> heap_;
 };
 
-/// The objects of an array of types.
+/// The Datatype objects of an array of handles.
 class TypeList {
  public:
-  const datatype::Datatype* const* take(const DatatypeArray& types, int n);
+  const datatype::Datatype* const* assign(const DatatypeArray& types, int n);
 
  private:
   std::unique_ptr<const datatype::Datatype*[]> objects_;
@@ -83,7 +83,7 @@ struct Scan : Allreduce {
   Scan(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
        core::Communicator& comm)
       : Allreduce(send, recv, count, type, op, comm, coll::Collective::scan) {
-    refuse_inter();
+    reject_intercommunicator();
   }
 };
 
@@ -91,7 +91,7 @@ struct Exscan : Allreduce {
   Exscan(const void* send, void* recv, MPI_Count count, datatype::Datatype& type, core::Op& op,
          core::Communicator& comm)
       : Allreduce(send, recv, count, type, op, comm, coll::Collective::exscan) {
-    refuse_inter();
+    reject_intercommunicator();
     if (comm.rank() == 0) call.results = 0;
   }
 };
@@ -106,7 +106,7 @@ struct ReduceScatter : Collective {
                 core::Op& op, core::Communicator& comm);
 
  private:
-  Widened counts_;
+  WidenedCounts counts_;
 };
 
 struct Gather : Collective {
@@ -120,7 +120,7 @@ struct Gatherv : Collective {
           int root, core::Communicator& comm);
 
  private:
-  Widened counts_, displacements_;
+  WidenedCounts counts_, displacements_;
 };
 
 struct Scatter : Collective {
@@ -134,7 +134,7 @@ struct Scatterv : Collective {
            int root, core::Communicator& comm);
 
  private:
-  Widened counts_, displacements_;
+  WidenedCounts counts_, displacements_;
 };
 
 struct Allgather : Collective {
@@ -156,7 +156,7 @@ struct Allgatherv : Collective {
              core::Communicator& comm);
 
  private:
-  Widened counts_, displacements_;
+  WidenedCounts counts_, displacements_;
 };
 
 struct Alltoallv : Collective {
@@ -165,7 +165,7 @@ struct Alltoallv : Collective {
             const CountArray& recv_displacements, datatype::Datatype& recv_type, core::Communicator& comm);
 
  private:
-  Widened numbers_[4];
+  WidenedCounts numbers_[4];
 };
 
 struct Alltoallw : Collective {
@@ -174,7 +174,7 @@ struct Alltoallw : Collective {
             const CountArray& recv_displacements, const DatatypeArray& recv_types, core::Communicator& comm);
 
  private:
-  Widened numbers_[4];
+  WidenedCounts numbers_[4];
   TypeList types_[2];
 };
 

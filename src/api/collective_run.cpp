@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Running prepared collectives; MPI_Reduce_local, which needs no schedule.
+// Executes prepared collectives. MPI_Reduce_local needs no schedule.
 #include "api/collective_run.hpp"
 
 #include <utility>
 
 #include "api/handles.hpp"
 #include "api/impl.hpp"
-#include "coll/copy.hpp"
-#include "coll/schedule.hpp"
+#include "coll/schedule/copy.hpp"
+#include "coll/schedule/collective.hpp"
 
 namespace weft::api {
 namespace {
 
-HandleState check_operation(const void* handle) { return coll::Operation::slab().check(handle); }
-
-Status give(Result<core::Request*> made, MPI_Request* request) {
-  static const bool registered = (register_request_slab(check_operation), true);
+Status return_request(Result<core::Request*> made, MPI_Request* request) {
+  static const bool registered = (register_request_slab(coll::check_request), true);
   static_cast<void>(registered);
   if (!made) return std::move(made).error();
   *request = handle_of(**made);
@@ -32,12 +30,12 @@ Status run(prepare::Collective&& prepared) {
 
 Status start(prepare::Collective&& prepared, MPI_Request* request) {
   WEFT_TRY(std::move(prepared.status));
-  return give(coll::start(prepared.call), request);
+  return return_request(coll::start(prepared.call), request);
 }
 
-Status keep(prepare::Collective&& prepared, MPI_Request* request) {
+Status init_persistent(prepare::Collective&& prepared, MPI_Request* request) {
   WEFT_TRY(std::move(prepared.status));
-  return give(coll::make_persistent(prepared.call), request);
+  return return_request(coll::make_persistent(prepared.call), request);
 }
 
 namespace impl {
@@ -45,9 +43,10 @@ namespace impl {
 Status Reduce_local(const void* inbuf, void* inoutbuf, MPI_Count count, datatype::Datatype& datatype,
                     core::Op& op) {
   if (inbuf == MPI_IN_PLACE || inoutbuf == MPI_IN_PLACE)
-    return Error(Errc::buffer, "MPI_IN_PLACE is not allowed in reduce_local: give both buffers");
+    return Error(Errc::buffer, "MPI_IN_PLACE is not allowed in MPI_Reduce_local: pass both buffers");
   if (inbuf == inoutbuf && count * datatype.size() > 0)
-    return Error(Errc::buffer, "inbuf and inoutbuf of reduce_local are the same buffer: give two");
+    return Error(Errc::buffer,
+                 "inbuf and inoutbuf of MPI_Reduce_local are the same buffer: pass two buffers");
   if (!op.allows(datatype)) return prepare::not_allowed(op, datatype);
   return coll::reduce_local({const_cast<void*>(inbuf), count, &datatype}, {inoutbuf, count, &datatype}, op);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The three forms in which a prepared collective is run.
+// Execution of a prepared collective: blocking, nonblocking, persistent.
 #pragma once
 #include <mpi.h>
 
@@ -8,8 +8,11 @@
 
 namespace weft::api {
 
+/// Blocking.
 [[nodiscard]] Status run(prepare::Collective&& prepared);
+/// Nonblocking.
 [[nodiscard]] Status start(prepare::Collective&& prepared, MPI_Request* request);
-[[nodiscard]] Status keep(prepare::Collective&& prepared, MPI_Request* request);
+/// Creates an inactive persistent request.
+[[nodiscard]] Status init_persistent(prepare::Collective&& prepared, MPI_Request* request);
 
 }  // namespace weft::api

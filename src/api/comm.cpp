@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicators: what they are, their names and hints, and their end (MPI 5.0 sections 7.4.1, 7.4.3, 7.4.4,
-// 7.6.1, 7.8 and 11.10.4).
+// Communicators: queries, names, hints, freeing (MPI 5.0 sections 7.4.1, 7.4.3, 7.4.4, 7.6.1, 7.8
+// and 11.10.4).
 #include <string>
 
 #include "api/hints.hpp"
 #include "api/impl.hpp"
 #include "api/objects.hpp"
-#include "coll/shared/shared.hpp"
+#include "coll/dispatch/path.hpp"
 #include "core/instance.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"
@@ -31,11 +31,11 @@ int compare_groups(const core::Group& a, const core::Group& b) {
 
 Status check_freeable(const core::Communicator& comm) {
   if (!is_predefined(comm)) return {};
-  return Error(Errc::comm, "comm is " + comm.name + ", which lives until MPI_Finalize");
+  return Error(Errc::comm, "comm is " + comm.name + ", which MPI_Finalize frees");
 }
 
-/// Delete callbacks run first: when one fails the communicator stays.
-Status give_up(core::Communicator& comm, MPI_Comm* handle) {
+/// Delete callbacks run first: if one fails, the communicator stays valid.
+Status release_communicator(core::Communicator& comm, MPI_Comm* handle) {
   WEFT_TRY(comm.attributes.clear(comm.instance, reinterpret_cast<void*>(comm.handle)));
   WEFT_TRY(stream::detach(comm));
   p2p::forget_buffer(comm.instance, &comm);
@@ -113,28 +113,30 @@ Status Comm_get_name(core::Communicator& comm, char* name, int* resultlen) {
 }
 
 Status Comm_set_info(core::Communicator& comm, core::Info* info) {
-  coll::shared::decide_all(comm);
+  coll::dispatch::decide_all(comm);
   return apply_hints(comm, info);
 }
 
-Status Comm_get_info(core::Communicator& comm, MPI_Info* info) { return publish_new(hints_of(comm), info); }
+Status Comm_get_info(core::Communicator& comm, MPI_Info* info) {
+  return return_new_object(hints_of(comm), info);
+}
 
 Status Comm_free(MPI_Comm* handle) {
   core::Communicator& comm = *to_communicator(*handle);
   WEFT_TRY(check_freeable(comm));
-  return give_up(comm, handle);
+  return release_communicator(comm, handle);
 }
 
 Status Comm_disconnect(MPI_Comm* handle) {
   core::Communicator& comm = *to_communicator(*handle);
   WEFT_TRY(check_freeable(comm));
-  // Pending operations hold references; when only ours is left all communication is over.
+  // Pending operations hold references: with one reference left, all communication is complete.
   core::wait_until(comm.instance, [&] { return comm.references() <= 1; });
-  return give_up(comm, handle);
+  return release_communicator(comm, handle);
 }
 
 Status Comm_get_parent(MPI_Comm* parent) {
-  *parent = MPI_COMM_NULL;  // this process was not spawned: there is no MPI_Comm_spawn yet
+  *parent = MPI_COMM_NULL;  // never spawned: MPI_Comm_spawn is not implemented
   return {};
 }
 

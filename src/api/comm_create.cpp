@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicators made from others (MPI 5.0 sections 7.4.2 and 7.6.2).
+// Communicator constructors (MPI 5.0 sections 7.4.2 and 7.6.2).
 #include <string>
 #include <string_view>
 
@@ -7,8 +7,8 @@
 #include "api/hints.hpp"
 #include "api/impl.hpp"
 #include "api/objects.hpp"
-#include "coll/construct.hpp"
-#include "coll/schedule.hpp"
+#include "coll/construct/communicators.hpp"
+#include "coll/schedule/collective.hpp"
 #include "core/instance.hpp"
 #include "p2p/p2p.hpp"
 
@@ -17,16 +17,16 @@ namespace {
 
 using core::Communicator;
 
-/// MPI_COMM_NULL where this process is in none.
-Status hand_out(coll::Made made, MPI_Comm* handle) {
+/// Sets `handle`; MPI_COMM_NULL if this process is not a member.
+Status return_communicator(coll::NewCommunicator made, MPI_Comm* handle) {
   if (!made) return std::move(made).error();
   *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
   return {};
 }
 
-/// The same for a communicator without a parent: error handler and hints are the caller's.
-Status hand_out_orphan(coll::Made made, const core::Info* info, core::Errhandler& errhandler,
-                       MPI_Comm* handle) {
+/// return_communicator() for a communicator without a parent: error handler and hints come from the caller.
+Status return_parentless_communicator(coll::NewCommunicator made, const core::Info* info,
+                                      core::Errhandler& errhandler, MPI_Comm* handle) {
   if (made.ok() && *made != nullptr) {
     (*made)->errhandler = core::Ref<core::Errhandler>::share(&errhandler);
     if (Status status = apply_hints(**made, info); !status.ok()) {
@@ -34,32 +34,30 @@ Status hand_out_orphan(coll::Made made, const core::Info* info, core::Errhandler
       return status;
     }
   }
-  return hand_out(std::move(made), handle);
+  return return_communicator(std::move(made), handle);
 }
 
 std::string_view string_tag(const char* text) { return {text, strnlen(text, MPI_MAX_STRINGTAG_LEN)}; }
 
-/// Attributes of the parent and hints of the caller. On an error the child is gone.
-Status furnish(Communicator& parent, Communicator& child, const core::Info* info) {
+/// Copies the attributes of the parent and applies the hints of the caller. Releases the child on an error.
+Status finish_duplicate(Communicator& parent, Communicator& child, const core::Info* info) {
   auto* const handle = reinterpret_cast<void*>(child.handle);
   Status status =
       parent.attributes.copy_to(parent.instance, reinterpret_cast<void*>(parent.handle), child.attributes);
   if (status.ok()) status = apply_hints(child, info);
   if (status.ok()) return {};
-  (void)child.attributes.clear(child.instance, handle);  // the first error is the one to report
+  (void)child.attributes.clear(child.instance, handle);  // report the first error
   child.freed = true;
   child.release();
   return status;
 }
-
-HandleState check_operation(const void* handle) { return coll::Operation::slab().check(handle); }
 
 }  // namespace
 
 Status Comm_dup_with_info(Communicator& comm, core::Info* info, MPI_Comm* newcomm) {
   auto child = coll::duplicate(comm);
   if (!child) return std::move(child).error();
-  WEFT_TRY(furnish(comm, **child, info));
+  WEFT_TRY(finish_duplicate(comm, **child, info));
   *newcomm = handle_of(**child);
   return {};
 }
@@ -69,13 +67,13 @@ Status Comm_dup(Communicator& comm, MPI_Comm* newcomm) { return Comm_dup_with_in
 Status Comm_idup_with_info(Communicator& comm, core::Info* info, MPI_Comm* newcomm, MPI_Request* request) {
   auto pending = coll::start_duplicate(comm);
   if (!pending) return std::move(pending).error();
-  if (Status status = furnish(comm, *pending->child, info); !status.ok()) {
-    // The others wait for this process's part of the agreement.
+  if (Status status = finish_duplicate(comm, *pending->child, info); !status.ok()) {
+    // Complete the collective part: other processes wait for it.
     core::wait(comm.instance, *pending->request);
     pending->request->destroy();
     return status;
   }
-  register_request_slab(check_operation);
+  register_request_slab(coll::check_request);
   *newcomm = handle_of(*pending->child);
   *request = handle_of(*pending->request);
   return {};
@@ -86,30 +84,30 @@ Status Comm_idup(Communicator& comm, MPI_Comm* newcomm, MPI_Request* request) {
 }
 
 Status Comm_create(Communicator& comm, core::Group& group, MPI_Comm* newcomm) {
-  return hand_out(coll::create(comm, group), newcomm);
+  return return_communicator(coll::create(comm, group), newcomm);
 }
 
 Status Comm_create_group(Communicator& comm, core::Group& group, int tag, MPI_Comm* newcomm) {
-  return hand_out(coll::create_group(comm, group, tag), newcomm);
+  return return_communicator(coll::create_group(comm, group, tag), newcomm);
 }
 
 Status Comm_create_from_group(core::Group& group, const char* stringtag, core::Info* info,
                               core::Errhandler& errhandler, MPI_Comm* newcomm) {
   if (group.size() > 1) WEFT_TRY(p2p::connect(*g_instance));
-  return hand_out_orphan(coll::create_from_group(*g_instance, group, string_tag(stringtag)), info, errhandler,
-                         newcomm);
+  return return_parentless_communicator(coll::create_from_group(*g_instance, group, string_tag(stringtag)),
+                                        info, errhandler, newcomm);
 }
 
 Status Intercomm_create_from_groups(core::Group& local_group, int local_leader, core::Group& remote_group,
                                     int remote_leader, const char* stringtag, core::Info* info,
                                     core::Errhandler& errhandler, MPI_Comm* newintercomm) {
   const bool empty = local_group.size() == 0 || remote_group.size() == 0;
-  if (!empty && !is_rank(local_leader, local_group.size()))
-    return bad_member("local_leader", local_leader, local_group.size());
-  if (!empty && !is_rank(remote_leader, remote_group.size()))
-    return bad_member("remote_leader", remote_leader, remote_group.size());
+  if (!empty && !is_valid_rank(local_leader, local_group.size()))
+    return bad_group_rank("local_leader", local_leader, local_group.size());
+  if (!empty && !is_valid_rank(remote_leader, remote_group.size()))
+    return bad_group_rank("remote_leader", remote_leader, remote_group.size());
   WEFT_TRY(p2p::connect(*g_instance));
-  return hand_out_orphan(
+  return return_parentless_communicator(
       coll::intercomm_create_from_groups(*g_instance, local_group, local_leader, remote_group, remote_leader,
                                          string_tag(stringtag)),
       info, errhandler, newintercomm);
@@ -118,22 +116,22 @@ Status Intercomm_create_from_groups(core::Group& local_group, int local_leader, 
 Status Comm_split(Communicator& comm, int color, int key, MPI_Comm* newcomm) {
   if (color < 0 && color != MPI_UNDEFINED)
     return Error(Errc::arg, "color = " + std::to_string(color) + ": use 0 or more, or MPI_UNDEFINED");
-  return hand_out(coll::split(comm, color, key), newcomm);
+  return return_communicator(coll::split(comm, color, key), newcomm);
 }
 
 Status Intercomm_create(Communicator& local_comm, int local_leader, Communicator& peer_comm,
                         int remote_leader, int tag, MPI_Comm* newintercomm) {
   if (local_comm.inter())
     return Error(Errc::comm, "local_comm is an intercommunicator: pass an intracommunicator");
-  if (local_comm.rank() == local_leader && !is_rank(remote_leader, peer_comm.remote_size()))
+  if (local_comm.rank() == local_leader && !is_valid_rank(remote_leader, peer_comm.remote_size()))
     return bad_rank("remote_leader", remote_leader, peer_comm.remote_size(), false);
-  return hand_out(coll::intercomm_create(local_comm, local_leader, &peer_comm, remote_leader, tag),
-                  newintercomm);
+  return return_communicator(coll::intercomm_create(local_comm, local_leader, &peer_comm, remote_leader, tag),
+                             newintercomm);
 }
 
 Status Intercomm_merge(Communicator& intercomm, int high, MPI_Comm* newintracomm) {
   if (!intercomm.inter()) return Error(Errc::comm, "intercomm is an intracommunicator");
-  return hand_out(coll::intercomm_merge(intercomm, high != 0), newintracomm);
+  return return_communicator(coll::intercomm_merge(intercomm, high != 0), newintracomm);
 }
 
 }  // namespace weft::api::impl

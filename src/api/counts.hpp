@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts: what the generated entry points hand to the implementations in place of C arrays and of functions
-// that differ between a call and its large-count twin (`_c`). Views do not own: copy() before the call
-// returns.
+// Counts: arguments that the generated entry points pass instead of C arrays and callbacks whose type differs
+// between a function and its large-count variant (`_c`). Views do not own: copy() what outlives the call.
 #pragma once
 #include <mpi.h>
 
@@ -12,8 +11,8 @@
 
 namespace weft::api {
 
-/// An int[] or MPI_Count[]/MPI_Aint[] argument, read as MPI_Count. Empty when the argument is not significant
-/// in this process (recvcounts away from the root, sendcounts with MPI_IN_PLACE).
+/// View of an int[], MPI_Count[] or MPI_Aint[] argument as MPI_Count. Empty if the argument is not
+/// significant in this process (recvcounts at non-root processes, sendcounts with MPI_IN_PLACE).
 class CountArray {
  public:
   CountArray() = default;
@@ -36,7 +35,7 @@ class CountArray {
   bool wide_ = false;
 };
 
-/// An MPI_Datatype[] argument whose handles were checked. Empty when not significant.
+/// View of an MPI_Datatype[] argument with validated handles. Empty if not significant.
 class DatatypeArray {
  public:
   DatatypeArray() = default;
@@ -49,13 +48,13 @@ class DatatypeArray {
   const MPI_Datatype* handles_ = nullptr;
 };
 
-/// A user function whose count parameter is int (MPI_User_function) or MPI_Count (MPI_User_function_c).
+/// MPI_User_function (int count), or with `large` MPI_User_function_c (MPI_Count).
 struct UserFunction {
   void (*function)();
   bool large;
 };
 
-/// What a caller's int gets for a count that it cannot hold (MPI 5.0 section 2.5.8 and the calls' own rules).
+/// Converts a count to int; MPI_UNDEFINED if it does not fit (MPI 5.0 section 2.5.8).
 inline int narrow_or_undefined(MPI_Count value) {
   return value == static_cast<int>(value) ? static_cast<int>(value) : MPI_UNDEFINED;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datatypes: constructors, life and names (MPI 5.0 sections 5.1.2 to 5.1.9, 7.8).
+// Datatypes: constructors, commit, free, names (MPI 5.0 sections 5.1.2 to 5.1.9, 7.8).
 #include "datatype/datatype.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace weft::api {
 
-Status hand_out(datatype::Made made, MPI_Datatype* handle) {
+Status return_datatype(datatype::DatatypeResult made, MPI_Datatype* handle) {
   if (!made) return std::move(made).error();
   *handle = handle_of(**made);
   return {};
@@ -36,7 +36,7 @@ std::vector<MPI_Count> copy(const CountArray& values, MPI_Count n) {
 Error is_predefined(const Datatype& type) {
   return {Errc::type, "datatype is " +
                           (type.name().empty() ? "predefined" : "the predefined " + type.name()) +
-                          ": only types that the program made are freed"};
+                          ": only derived types can be freed"};
 }
 
 Status no_dimensions(int ndims) {
@@ -46,55 +46,57 @@ Status no_dimensions(int ndims) {
 }  // namespace
 
 Status Type_contiguous(MPI_Count count, Datatype& old, MPI_Datatype* made, bool large) {
-  return hand_out(datatype::contiguous(count, old, width(large)), made);
+  return return_datatype(datatype::contiguous(count, old, width(large)), made);
 }
 
 Status Type_vector(MPI_Count count, MPI_Count blocklength, MPI_Count stride, Datatype& old,
                    MPI_Datatype* made, bool large) {
-  return hand_out(datatype::vector(count, blocklength, stride, old, width(large)), made);
+  return return_datatype(datatype::vector(count, blocklength, stride, old, width(large)), made);
 }
 
 Status Type_create_hvector(MPI_Count count, MPI_Count blocklength, MPI_Count stride, Datatype& old,
                            MPI_Datatype* made, bool large) {
-  return hand_out(datatype::hvector(count, blocklength, stride, old, width(large)), made);
+  return return_datatype(datatype::hvector(count, blocklength, stride, old, width(large)), made);
 }
 
 Status Type_indexed(MPI_Count count, CountArray lengths, CountArray displacements, Datatype& old,
                     MPI_Datatype* made, bool large) {
-  return hand_out(datatype::indexed(copy(lengths, count), copy(displacements, count), old, width(large)),
-                  made);
+  return return_datatype(
+      datatype::indexed(copy(lengths, count), copy(displacements, count), old, width(large)), made);
 }
 
 Status Type_create_hindexed(MPI_Count count, CountArray lengths, CountArray displacements, Datatype& old,
                             MPI_Datatype* made, bool large) {
-  return hand_out(datatype::hindexed(copy(lengths, count), copy(displacements, count), old, width(large)),
-                  made);
+  return return_datatype(
+      datatype::hindexed(copy(lengths, count), copy(displacements, count), old, width(large)), made);
 }
 
 Status Type_create_indexed_block(MPI_Count count, MPI_Count length, CountArray displacements, Datatype& old,
                                  MPI_Datatype* made, bool large) {
-  return hand_out(datatype::indexed_block(length, copy(displacements, count), old, width(large)), made);
+  return return_datatype(datatype::indexed_block(length, copy(displacements, count), old, width(large)),
+                         made);
 }
 
 Status Type_create_hindexed_block(MPI_Count count, MPI_Count length, CountArray displacements, Datatype& old,
                                   MPI_Datatype* made, bool large) {
-  return hand_out(datatype::hindexed_block(length, copy(displacements, count), old, width(large)), made);
+  return return_datatype(datatype::hindexed_block(length, copy(displacements, count), old, width(large)),
+                         made);
 }
 
 Status Type_create_struct(MPI_Count count, CountArray lengths, CountArray displacements, DatatypeArray types,
                           MPI_Datatype* made, bool large) {
   std::vector<Datatype*> parts;
   for (MPI_Count i = 0; i < count; ++i) parts.push_back(&types[static_cast<size_t>(i)]);
-  return hand_out(datatype::struct_(copy(lengths, count), copy(displacements, count), parts, width(large)),
-                  made);
+  return return_datatype(
+      datatype::struct_(copy(lengths, count), copy(displacements, count), parts, width(large)), made);
 }
 
 Status Type_create_subarray(int ndims, CountArray sizes, CountArray subsizes, CountArray starts, int order,
                             Datatype& old, MPI_Datatype* made, bool large) {
   if (ndims < 1) return no_dimensions(ndims);
-  return hand_out(datatype::subarray(copy(sizes, ndims), copy(subsizes, ndims), copy(starts, ndims),
-                                     static_cast<datatype::Order>(order), old, width(large)),
-                  made);
+  return return_datatype(datatype::subarray(copy(sizes, ndims), copy(subsizes, ndims), copy(starts, ndims),
+                                            static_cast<datatype::Order>(order), old, width(large)),
+                         made);
 }
 
 Status Type_create_darray(int size, int rank, int ndims, CountArray gsizes, const int* distribs,
@@ -103,7 +105,7 @@ Status Type_create_darray(int size, int rank, int ndims, CountArray gsizes, cons
   if (ndims < 1) return no_dimensions(ndims);
   const auto n = static_cast<size_t>(ndims);
   const auto global = copy(gsizes, ndims);
-  return hand_out(
+  return return_datatype(
       datatype::darray(
           {size, rank, global, {distribs, n}, {dargs, n}, {psizes, n}, static_cast<datatype::Order>(order)},
           old, width(large)),
@@ -111,11 +113,11 @@ Status Type_create_darray(int size, int rank, int ndims, CountArray gsizes, cons
 }
 
 Status Type_create_resized(Datatype& old, MPI_Count lb, MPI_Count extent, MPI_Datatype* made, bool large) {
-  return hand_out(datatype::resized(old, lb, extent, width(large)), made);
+  return return_datatype(datatype::resized(old, lb, extent, width(large)), made);
 }
 
 Status Type_dup(Datatype& old, MPI_Datatype* made) {
-  datatype::Made copy = datatype::dup(old);
+  datatype::DatatypeResult copy = datatype::dup(old);
   if (!copy) return std::move(copy).error();
   if (old.attributes != nullptr) {
     Status copied =
@@ -125,7 +127,7 @@ Status Type_dup(Datatype& old, MPI_Datatype* made) {
       return copied;
     }
   }
-  return hand_out(std::move(copy), made);
+  return return_datatype(std::move(copy), made);
 }
 
 Status Type_commit(MPI_Datatype* handle) {
@@ -137,13 +139,14 @@ Status Type_free(MPI_Datatype* handle) {
   Datatype& type = *to_datatype(*handle);
   if (type.predefined()) return is_predefined(type);
   if (type.attributes != nullptr && type.last_handle()) {
-    type.retain();  // the callbacks run with the lock released
+    type.retain();  // callbacks run without the instance lock
     Status cleared = core::attributes_of(type).clear(*g_instance, handle_of(type));
     const bool freed_meanwhile = !type.has_handle();
     type.release();
     if (!cleared.ok()) return cleared;
     if (freed_meanwhile)
-      return Error(Errc::type, "datatype was freed by its own attribute's delete function: free it once");
+      return Error(Errc::type,
+                   "datatype was freed by the delete function of its own attribute: free it only once");
   }
   type.close_handle();
   *handle = MPI_DATATYPE_NULL;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing into the application's own buffers (MPI 5.0 section 5.2), and in the format "external32" (5.3).
+// MPI_Pack and MPI_Unpack (MPI 5.0 section 5.2); the format "external32" (section 5.3).
 #include <cstring>
 #include <string>
 
 #include "api/handles.hpp"
 #include "api/impl.hpp"
-#include "coll/copy.hpp"
+#include "coll/schedule/copy.hpp"
 #include "datatype/datatype.hpp"
 #include "datatype/external.hpp"
 #include "device/memory.hpp"
@@ -17,12 +17,12 @@ using datatype::Datatype;
 
 Status on_host(const char* name, const void* buffer) {
   if (!device::classify(buffer).on_device()) return {};
-  return Error(
-      Errc::unsupported,
-      std::string(name) + " is in device memory (external32 converts on the host): pass a host buffer");
+  return Error(Errc::unsupported,
+               std::string(name) +
+                   " is in device memory (external32 conversion runs on the host): pass a host buffer");
 }
 
-/// `bytes` packed bytes at `address`; p2p::Buffer does not write through it as a source.
+/// `bytes` packed bytes at `address`. A source buffer is never written, hence the const_cast.
 p2p::Buffer packed(const void* address, MPI_Count bytes) {
   return {const_cast<void*>(address), bytes, to_datatype(MPI_PACKED)};
 }
@@ -33,14 +33,14 @@ Result<MPI_Count> bytes_of_data(const Datatype& type, MPI_Count count) {
                "the packed size of " + std::to_string(count) + " elements does not fit 64 bits");
 }
 
-/// [position, position + bytes) must lie in a buffer of `size` bytes.
-Status check_room(MPI_Count position, MPI_Count bytes, MPI_Count size, const char* buffer) {
+/// Checks that [position, position + bytes) lies in a buffer of `size` bytes.
+Status check_capacity(MPI_Count position, MPI_Count bytes, MPI_Count size, const char* buffer) {
   if (position < 0 || position > size)
     return Error(Errc::arg, "position = " + std::to_string(position) + ": use 0 to the size of " + buffer +
                                 ", " + std::to_string(size));
   if (bytes > size - position)
     return Error(Errc::truncate, std::string(buffer) + " has " + std::to_string(size - position) +
-                                     " bytes from position on, the data takes " + std::to_string(bytes) +
+                                     " bytes after position, the data needs " + std::to_string(bytes) +
                                      " (see MPI_Pack_size)");
   return {};
 }
@@ -56,7 +56,7 @@ Status Pack(const void* inbuf, MPI_Count incount, Datatype& type, void* outbuf, 
             MPI_Count* position, core::Communicator&) {
   auto bytes = bytes_of_data(type, incount);
   if (!bytes) return std::move(bytes).error();
-  WEFT_TRY(check_room(*position, *bytes, outsize, "outbuf"));
+  WEFT_TRY(check_capacity(*position, *bytes, outsize, "outbuf"));
   WEFT_TRY(coll::local_copy(packed(static_cast<char*>(outbuf) + *position, *bytes),
                             {const_cast<void*>(inbuf), incount, &type}));
   *position += *bytes;
@@ -67,7 +67,7 @@ Status Unpack(const void* inbuf, MPI_Count insize, MPI_Count* position, void* ou
               Datatype& type, core::Communicator&) {
   auto bytes = bytes_of_data(type, outcount);
   if (!bytes) return std::move(bytes).error();
-  WEFT_TRY(check_room(*position, *bytes, insize, "inbuf"));
+  WEFT_TRY(check_capacity(*position, *bytes, insize, "inbuf"));
   WEFT_TRY(coll::local_copy({outbuf, outcount, &type},
                             packed(static_cast<const char*>(inbuf) + *position, *bytes)));
   *position += *bytes;
@@ -94,7 +94,7 @@ Status Pack_external(const char* datarep, const void* inbuf, MPI_Count incount, 
   WEFT_TRY(check_representation(datarep));
   auto bytes = datatype::external_size(type, incount);
   if (!bytes) return std::move(bytes).error();
-  WEFT_TRY(check_room(*position, *bytes, outsize, "outbuf"));
+  WEFT_TRY(check_capacity(*position, *bytes, outsize, "outbuf"));
   WEFT_TRY(on_host("inbuf", inbuf));
   WEFT_TRY(on_host("outbuf", outbuf));
   WEFT_TRY(datatype::pack_external(type, incount, inbuf, static_cast<char*>(outbuf) + *position));
@@ -107,7 +107,7 @@ Status Unpack_external(const char* datarep, const void* inbuf, MPI_Count insize,
   WEFT_TRY(check_representation(datarep));
   auto bytes = datatype::external_size(type, outcount);
   if (!bytes) return std::move(bytes).error();
-  WEFT_TRY(check_room(*position, *bytes, insize, "inbuf"));
+  WEFT_TRY(check_capacity(*position, *bytes, insize, "inbuf"));
   WEFT_TRY(on_host("inbuf", inbuf));
   WEFT_TRY(on_host("outbuf", outbuf));
   WEFT_TRY(datatype::unpack_external(type, outcount, outbuf, static_cast<const char*>(inbuf) + *position));

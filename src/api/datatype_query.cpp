@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datatypes: sizes, extents, contents, counting elements, types by size and by Fortran's numeric model
+// Datatypes: sizes, extents, contents, element counts, types by size and by Fortran's numeric model
 // (MPI 5.0 sections 3.2.5, 5.1.5, 5.1.8, 5.1.11, 5.1.13, 19.1.9).
 #include <algorithm>
 #include <iterator>
@@ -20,10 +20,10 @@ using datatype::Contents;
 using datatype::Datatype;
 using datatype::Width;
 
-/// Types made by large-count calls are described by the large-count calls only (MPI 5.0 section 5.1.13).
-Status check_width(const Datatype& type, bool large, const char* twin) {
+/// Types created by large-count calls can only be queried by large-count calls (MPI 5.0 section 5.1.13).
+Status check_width(const Datatype& type, bool large, const char* large_call) {
   if (large || type.contents().counts.empty()) return {};
-  return Error(Errc::type, std::string("datatype was made by a large-count call: use ") + twin);
+  return Error(Errc::type, std::string("datatype was created by a large-count call: use ") + large_call);
 }
 
 Error too_small(const char* name, MPI_Count value, size_t needed) {
@@ -79,20 +79,20 @@ Status Type_get_contents(Datatype& type, MPI_Count max_integers, MPI_Count max_a
   if (contents.combiner == Combiner::named)
     return Error(Errc::type, "datatype is the predefined " + type.name() + ": it has no contents");
   WEFT_TRY(check_width(type, large, "MPI_Type_get_contents_c"));
-  const auto room = [](MPI_Count maximum, const auto& list) { return maximum >= std::ssize(list); };
-  if (!room(max_integers, contents.integers))
+  const auto fits = [](MPI_Count maximum, const auto& list) { return maximum >= std::ssize(list); };
+  if (!fits(max_integers, contents.integers))
     return too_small("max_integers", max_integers, contents.integers.size());
-  if (!room(max_addresses, contents.addresses))
+  if (!fits(max_addresses, contents.addresses))
     return too_small("max_addresses", max_addresses, contents.addresses.size());
-  if (large && !room(max_large_counts, contents.counts))
+  if (large && !fits(max_large_counts, contents.counts))
     return too_small("max_large_counts", max_large_counts, contents.counts.size());
-  if (!room(max_datatypes, contents.types))
+  if (!fits(max_datatypes, contents.types))
     return too_small("max_datatypes", max_datatypes, contents.types.size());
   std::copy(contents.integers.begin(), contents.integers.end(), integers);
   std::copy(contents.addresses.begin(), contents.addresses.end(), addresses);
   std::copy(contents.counts.begin(), contents.counts.end(), large_counts);
   for (Datatype* part : contents.types) {
-    part->open_handle();  // the application frees each derived one
+    part->open_handle();  // the application frees the derived types
     *datatypes++ = handle_of(*part);
   }
   return {};
@@ -168,15 +168,15 @@ Status Type_get_value_index(Datatype& value, Datatype& index, MPI_Datatype* pair
 }
 
 Status Type_create_f90_real(int p, int r, MPI_Datatype* handle) {
-  return hand_out(datatype::f90_real(p, r), handle);
+  return return_datatype(datatype::f90_real(p, r), handle);
 }
 
 Status Type_create_f90_complex(int p, int r, MPI_Datatype* handle) {
-  return hand_out(datatype::f90_complex(p, r), handle);
+  return return_datatype(datatype::f90_complex(p, r), handle);
 }
 
 Status Type_create_f90_integer(int r, MPI_Datatype* handle) {
-  return hand_out(datatype::f90_integer(r), handle);
+  return return_datatype(datatype::f90_integer(r), handle);
 }
 
 }  // namespace weft::api::impl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the datatype entry points share.
+// Helper of the functions that create datatypes.
 #pragma once
 #include <mpi.h>
 
@@ -8,7 +8,7 @@
 
 namespace weft::api {
 
-/// Gives the application the handle of a new type.
-Status hand_out(datatype::Made made, MPI_Datatype* handle);
+/// Sets `handle` to a new type, or returns its error.
+Status return_datatype(datatype::DatatypeResult made, MPI_Datatype* handle);
 
 }  // namespace weft::api

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The environment: versions, the ABI, the host, addresses, memory (MPI 5.0 sections 4.1.5, 9.1, 9.2 and 20).
+// Environment: versions, ABI information, host name, addresses, memory (MPI 5.0 sections 4.1.5, 9.1, 9.2 and
+// 20).
 #include <unistd.h>
 
 #include <charconv>
@@ -14,9 +15,9 @@
 namespace weft::api::impl {
 namespace {
 
-constexpr size_t kAlignment = 64;  // a cache line, and the widest vector registers
+constexpr size_t kAlignment = 64;  // bytes: a cache line and the widest vector registers
 
-/// A power of two of at least kAlignment from the hint mpi_minimum_memory_alignment.
+/// Alignment in bytes from the hint mpi_minimum_memory_alignment, at least kAlignment.
 Result<size_t> alignment_of(const core::Info* info) {
   const auto text = info == nullptr ? std::nullopt : info->get("mpi_minimum_memory_alignment");
   if (!text) return kAlignment;
@@ -29,30 +30,30 @@ Result<size_t> alignment_of(const core::Info* info) {
   return value < kAlignment ? kAlignment : value;
 }
 
-/// What this library was built with; the sizes in bytes of types that MPI's datatypes stand for.
-struct Size {
+/// Info key and size in bytes of an ABI type.
+struct TypeSize {
   const char* key;
   const char* bytes;
 };
-constexpr Size kAbiSizes[] = {{"mpi_aint_size", "8"}, {"mpi_count_size", "8"}, {"mpi_offset_size", "8"}};
+constexpr TypeSize kAbiSizes[] = {{"mpi_aint_size", "8"}, {"mpi_count_size", "8"}, {"mpi_offset_size", "8"}};
 static_assert(sizeof(MPI_Aint) == 8 && sizeof(MPI_Count) == 8 && sizeof(MPI_Offset) == 8);
-constexpr Size kFortranSizes[] = {{"mpi_logical_size", "4"},
-                                  {"mpi_integer_size", "4"},
-                                  {"mpi_real_size", "4"},
-                                  {"mpi_double_precision_size", "8"}};
+constexpr TypeSize kFortranSizes[] = {{"mpi_logical_size", "4"},
+                                      {"mpi_integer_size", "4"},
+                                      {"mpi_real_size", "4"},
+                                      {"mpi_double_precision_size", "8"}};
 
-/// What a Fortran layer has told (MPI 5.0 section 20.5); it may do so before MPI_Init.
-struct Fortran {
+/// Values set by a Fortran binding (MPI 5.0 section 20.5), possibly before MPI_Init.
+struct FortranAbi {
   core::Ref<core::Info> info;
-  int logical_size = 0;  ///< 0: not told
+  int logical_size = 0;  ///< bytes; 0: not set
   int64_t logical_true = 0, logical_false = 0;
 };
-Fortran& fortran() {
-  static auto* const told = new Fortran;  // outlives static destructors that call MPI
-  return *told;
+FortranAbi& fortran_abi() {
+  static auto* const known = new FortranAbi;  // never destroyed: static destructors may call MPI
+  return *known;
 }
 
-/// A Fortran LOGICAL of this many bytes.
+/// Reads a Fortran LOGICAL of `size` bytes.
 Result<int64_t> read_logical(int size, const void* value) {
   switch (size) {
     case 1:
@@ -101,7 +102,7 @@ Status Get_library_version(char* version, int* resultlen) {
 Status Get_processor_name(char* name, int* resultlen) {
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   if (gethostname(host, sizeof host - 1) != 0)
-    return Error(Errc::other, "the host's name cannot be had (gethostname failed)");
+    return Error(Errc::other, "cannot get the host name (gethostname failed)");
   copy_text(host, name, MPI_MAX_PROCESSOR_NAME, resultlen);
   return {};
 }
@@ -117,54 +118,54 @@ Status Abi_get_version(int* abi_major, int* abi_minor) {
 Status Abi_get_info(MPI_Info* info) {
   core::Info* made = core::Info::create();
   if (made != nullptr)
-    for (const Size& size : kAbiSizes) made->set(size.key, size.bytes);
-  return publish_new(made, info);
+    for (const TypeSize& size : kAbiSizes) made->set(size.key, size.bytes);
+  return return_new_object(made, info);
 }
 
 Status Abi_get_fortran_info(MPI_Info* info) {
-  if (!fortran().info) {
+  if (!fortran_abi().info) {
     *info = MPI_INFO_NULL;
     return {};
   }
-  return publish_new(core::Info::duplicate(*fortran().info), info);
+  return return_new_object(core::Info::duplicate(*fortran_abi().info), info);
 }
 
 Status Abi_set_fortran_info(core::Info* info) {
-  if (info == nullptr) return Error(Errc::info, "info is MPI_INFO_NULL: pass the sizes of Fortran's types");
-  if (fortran().info) return Error(Errc::abi, "the sizes of Fortran's types have been told already");
-  for (const Size& size : kFortranSizes) {
-    const auto told = info->get(size.key);
-    if (told && *told != size.bytes)
-      return Error(Errc::abi, std::string(size.key) + " = " + std::string(*told) +
-                                  ": this library has only " + size.bytes +
+  if (info == nullptr) return Error(Errc::info, "info is MPI_INFO_NULL: pass the sizes of Fortran types");
+  if (fortran_abi().info) return Error(Errc::abi, "the sizes of Fortran types are already set");
+  for (const TypeSize& size : kFortranSizes) {
+    const auto known = info->get(size.key);
+    if (known && *known != size.bytes)
+      return Error(Errc::abi, std::string(size.key) + " = " + std::string(*known) +
+                                  ": this library supports only " + size.bytes +
                                   " (compile the Fortran code without -i8 or -r8)");
   }
-  fortran().info = core::Ref<core::Info>(core::Info::duplicate(*info));
+  fortran_abi().info = core::Ref<core::Info>(core::Info::duplicate(*info));
   return {};
 }
 
 Status Abi_get_fortran_booleans(int logical_size, void* logical_true, void* logical_false, int* is_set) {
-  const Fortran& told = fortran();
-  *is_set = told.logical_size != 0;
-  if (told.logical_size == 0) return {};
-  if (logical_size != told.logical_size)
-    return Error(Errc::arg, "logical_size = " + std::to_string(logical_size) + ": the values told have " +
-                                std::to_string(told.logical_size) + " bytes");
-  write_logical(logical_size, logical_true, told.logical_true);
-  write_logical(logical_size, logical_false, told.logical_false);
+  const FortranAbi& known = fortran_abi();
+  *is_set = known.logical_size != 0;
+  if (known.logical_size == 0) return {};
+  if (logical_size != known.logical_size)
+    return Error(Errc::arg, "logical_size = " + std::to_string(logical_size) + ": the stored values have " +
+                                std::to_string(known.logical_size) + " bytes");
+  write_logical(logical_size, logical_true, known.logical_true);
+  write_logical(logical_size, logical_false, known.logical_false);
   return {};
 }
 
 Status Abi_set_fortran_booleans(int logical_size, void* logical_true, void* logical_false) {
-  if (fortran().logical_size != 0) return Error(Errc::abi, "Fortran's logical values have been told already");
+  if (fortran_abi().logical_size != 0) return Error(Errc::abi, "the Fortran logical values are already set");
   auto yes = read_logical(logical_size, logical_true), no = read_logical(logical_size, logical_false);
   if (!yes) return std::move(yes).error();
   if (*yes != 1 || *no != 0)
     return Error(Errc::abi, ".TRUE. = " + std::to_string(*yes) + ", .FALSE. = " + std::to_string(*no) +
-                                ": the logical operations of this library give 1 and 0 only");
-  fortran().logical_size = logical_size;
-  fortran().logical_true = *yes;
-  fortran().logical_false = *no;
+                                ": the logical operations of this library return only 1 and 0");
+  fortran_abi().logical_size = logical_size;
+  fortran_abi().logical_true = *yes;
+  fortran_abi().logical_false = *no;
   return {};
 }
 
@@ -179,7 +180,8 @@ Status Alloc_mem(MPI_Aint size, core::Info* info, void* baseptr) {
   if (!alignment) return std::move(alignment).error();
   void* memory = nullptr;
   if (posix_memalign(&memory, *alignment, size == 0 ? 1 : static_cast<size_t>(size)) != 0)
-    return Error(Errc::no_mem, "size = " + std::to_string(size) + " bytes cannot be had: free some memory");
+    return Error(Errc::no_mem,
+                 "size = " + std::to_string(size) + " bytes cannot be allocated: free some memory");
   *static_cast<void**>(baseptr) = memory;
   return {};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Error handlers (MPI 5.0 section 9.3). Those of windows can be made; they are set with windows.
+// Error handlers (MPI 5.0 section 9.3). Window error handlers can be created but not set: there are no
+// windows.
 #include "core/errhandler.hpp"
 
 #include "api/errors.hpp"
@@ -22,8 +23,8 @@ using Target = Errhandler::Target;
 
 template <class F>
 Status create(Target target, F* function, MPI_Errhandler* errhandler) {
-  return publish_new(Errhandler::create(target, reinterpret_cast<Errhandler::Function>(function)),
-                     errhandler);
+  return return_new_object(Errhandler::create(target, reinterpret_cast<Errhandler::Function>(function)),
+                           errhandler);
 }
 
 }  // namespace
@@ -47,14 +48,14 @@ Status Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_
 Status Comm_set_errhandler(core::Communicator& comm, Errhandler& errhandler) {
   if (errhandler.target != Target::any && errhandler.target != Target::communicator)
     return Error(Errc::errhandler,
-                 "errhandler is not one for communicators: make it with MPI_Comm_create_errhandler");
+                 "errhandler is not a communicator error handler: create it with MPI_Comm_create_errhandler");
   comm.errhandler = core::Ref<Errhandler>::share(&errhandler);
   comm.errhandler_set = true;
   return {};
 }
 
 Status Comm_get_errhandler(core::Communicator& comm, MPI_Errhandler* errhandler) {
-  publish_shared(comm.errhandler ? comm.errhandler.get() : Errhandler::fatal(), errhandler);
+  return_shared_object(comm.errhandler ? comm.errhandler.get() : Errhandler::fatal(), errhandler);
   return {};
 }
 
@@ -69,27 +70,26 @@ Status Comm_call_errhandler(core::Communicator& comm, int errorcode) {
   return {};
 }
 
-// Files cannot be opened yet, so the only one is MPI_FILE_NULL.
+// File I/O is not implemented, so MPI_FILE_NULL is the only file handle.
 
 Status File_set_errhandler(MPI_File file, Errhandler& errhandler) {
   if (file != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", file);
   if (errhandler.target != Target::any && errhandler.target != Target::file)
     return Error(Errc::errhandler,
-                 "errhandler is not one for files: make it with MPI_File_create_errhandler");
+                 "errhandler is not a file error handler: create it with MPI_File_create_errhandler");
   file_null_errhandler() = core::Ref<Errhandler>::share(&errhandler);
   return {};
 }
 
 Status File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
   if (file != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", file);
-  publish_shared(file_null_errhandler().get(), errhandler);
+  return_shared_object(file_null_errhandler().get(), errhandler);
   return {};
 }
 
 Status Errhandler_free(MPI_Errhandler* handle) {
   Errhandler& errhandler = *to_errhandler(*handle);
-  // MPI_Comm_get_errhandler's result is to be freed, and may be predefined; freeing the constant does no
-  // harm.
+  // Predefined handlers may be freed: MPI_Comm_get_errhandler may return one, which the caller must free.
   if (errhandler.has_handle())
     errhandler.close_handle();
   else if (errhandler.kind == Errhandler::Kind::user)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Error codes: texts, the user's classes and codes, and the MPI calls on them.
+// Error codes: error strings, user-defined classes and codes, and their MPI functions.
 #include "api/error_codes.hpp"
 
 #include <mpi.h>
@@ -50,7 +50,7 @@ constexpr ErrorClass kClasses[] = {
     WEFT_CLASS(MPI_ERR_FILE_IN_USE, "file is open in some process"),
     WEFT_CLASS(MPI_ERR_FILE, "file handle is not valid"),
     WEFT_CLASS(MPI_ERR_INFO_KEY, "info key is too long or empty"),
-    WEFT_CLASS(MPI_ERR_INFO_NOKEY, "info key is not there"),
+    WEFT_CLASS(MPI_ERR_INFO_NOKEY, "info key does not exist"),
     WEFT_CLASS(MPI_ERR_INFO_VALUE, "info value is too long"),
     WEFT_CLASS(MPI_ERR_INFO, "info object is null or freed"),
     WEFT_CLASS(MPI_ERR_IO, "input or output failed"),
@@ -76,11 +76,11 @@ constexpr ErrorClass kClasses[] = {
     WEFT_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, "operation is not supported"),
     WEFT_CLASS(MPI_ERR_WIN, "window is null, freed or of the wrong kind"),
     WEFT_CLASS(MPI_ERR_RMA_FLAVOR, "window has the wrong flavor"),
-    WEFT_CLASS(MPI_ERR_PROC_ABORTED, "a process of the operation has ended"),
+    WEFT_CLASS(MPI_ERR_PROC_ABORTED, "a process of the operation has terminated"),
     WEFT_CLASS(MPI_ERR_VALUE_TOO_LARGE, "value does not fit the output argument"),
     WEFT_CLASS(MPI_ERR_SESSION, "session is null or finalized"),
     WEFT_CLASS(MPI_ERR_ERRHANDLER, "error handler is null, freed or of the wrong kind"),
-    WEFT_CLASS(MPI_ERR_ABI, "request does not agree with the application binary interface"),
+    WEFT_CLASS(MPI_ERR_ABI, "request conflicts with the application binary interface"),
     WEFT_CLASS(MPI_T_ERR_CANNOT_INIT, "tool interface cannot be initialized now"),
     WEFT_CLASS(MPI_T_ERR_NOT_ACCESSIBLE, "tool interface cannot be used now"),
     WEFT_CLASS(MPI_T_ERR_NOT_INITIALIZED, "tool interface is not initialized"),
@@ -102,9 +102,9 @@ constexpr ErrorClass kClasses[] = {
 #undef WEFT_CLASS
 };
 
-/// A class or code that the user added; its number is kFirstUser + its index. Never reused.
+/// A user-defined class or code with number kFirstUser + index. Numbers are never reused.
 struct UserCode {
-  int class_code;  ///< its own number: a class
+  int class_code;  ///< equal to its own number: a class
   std::string text;
   bool removed = false;
 };
@@ -131,19 +131,18 @@ int add_user(int class_code) {
 
 Error unknown(const char* name, int code) {
   return {Errc::arg, std::string(name) + " = " + std::to_string(code) +
-                         " is no error code: pass a class of the standard or one that the program added"};
+                         " is not an error code: pass a class of the standard or a user-defined code"};
 }
 
-Error not_users(const char* name, int code) {
-  return {Errc::arg,
-          std::string(name) + " = " + std::to_string(code) +
-              " was not added by the program: only MPI_Add_error_class and MPI_Add_error_code make such"};
+Error not_user_defined(const char* name, int code) {
+  return {Errc::arg, std::string(name) + " = " + std::to_string(code) +
+                         " is not user-defined: pass one from MPI_Add_error_class or MPI_Add_error_code"};
 }
 
 Status check_no_string(const char* name, const UserCode& user) {
   if (user.text.empty()) return {};
-  return Error(Errc::arg, std::string(name) +
-                              " still has an error string: remove it first with MPI_Remove_error_string");
+  return Error(Errc::arg,
+               std::string(name) + " still has an error string: call MPI_Remove_error_string first");
 }
 
 }  // namespace
@@ -197,14 +196,14 @@ Status Add_error_class(int* errorclass) {
 Status Add_error_code(int errorclass, int* errorcode) {
   if (errorclass == MPI_SUCCESS || class_of(errorclass) != errorclass ||
       (standard_class(errorclass) == nullptr && find_user(errorclass) == nullptr))
-    return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) + " is no error class");
+    return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) + " is not an error class");
   *errorcode = add_user(errorclass);
   return {};
 }
 
 Status Add_error_string(int errorcode, const char* string) {
   UserCode* user = find_user(errorcode);
-  if (user == nullptr) return not_users("errorcode", errorcode);
+  if (user == nullptr) return not_user_defined("errorcode", errorcode);
   const size_t length = std::strlen(string);
   if (length >= MPI_MAX_ERROR_STRING)
     return Error(Errc::arg, "string has " + std::to_string(length) + " characters: at most " +
@@ -215,11 +214,11 @@ Status Add_error_string(int errorcode, const char* string) {
 
 Status Remove_error_class(int errorclass) {
   UserCode* user = find_user(errorclass);
-  if (user == nullptr || user->class_code != errorclass) return not_users("errorclass", errorclass);
+  if (user == nullptr || user->class_code != errorclass) return not_user_defined("errorclass", errorclass);
   for (const UserCode& other : user_codes())
     if (&other != user && !other.removed && other.class_code == errorclass)
       return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) +
-                                  " still has error codes: remove them first with MPI_Remove_error_code");
+                                  " still has error codes: call MPI_Remove_error_code first");
   WEFT_TRY(check_no_string("errorclass", *user));
   user->removed = true;
   return {};
@@ -227,7 +226,7 @@ Status Remove_error_class(int errorclass) {
 
 Status Remove_error_code(int errorcode) {
   UserCode* user = find_user(errorcode);
-  if (user == nullptr || user->class_code == errorcode) return not_users("errorcode", errorcode);
+  if (user == nullptr || user->class_code == errorcode) return not_user_defined("errorcode", errorcode);
   WEFT_TRY(check_no_string("errorcode", *user));
   user->removed = true;
   return {};
@@ -235,7 +234,7 @@ Status Remove_error_code(int errorcode) {
 
 Status Remove_error_string(int errorcode) {
   UserCode* user = find_user(errorcode);
-  if (user == nullptr) return not_users("errorcode", errorcode);
+  if (user == nullptr) return not_user_defined("errorcode", errorcode);
   user->text.clear();
   return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Error codes: the classes of the standard with their texts, and those that the user adds (MPI 5.0
-// section 9.5).
+// Error codes: the error classes of the standard and their strings, and user-defined classes and codes
+// (MPI 5.0 section 9.5).
 #pragma once
 #include <string>
 
@@ -8,15 +8,16 @@
 
 namespace weft::api {
 
-/// The communicator that blame() named, once.
-core::Ref<core::Communicator> take_blamed();
+/// Returns the communicator of set_error_communicator() and clears it.
+core::Ref<core::Communicator> take_error_communicator();
 
-/// Every class of the standard; nullptr ends the walk.
+/// An error class of the standard.
 struct ErrorClass {
   int code;
   const char* name;
   const char* text;
 };
+/// The class `code` of the standard; nullptr if there is none.
 [[nodiscard]] const ErrorClass* standard_class(int code);
 
 }  // namespace weft::api

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Errors: the map from Errc, the last message, error handlers and the end of the job.
+// Errors: mapping of Errc, last error message, error handlers, abort.
 #include "api/errors.hpp"
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "api/entry.hpp"
+#include "api/entry_point.hpp"
 #include "api/error_codes.hpp"
 #include "base/config.hpp"
 #include "launch/launch.hpp"
@@ -16,13 +16,14 @@ namespace weft::api {
 
 namespace {
 
-config::Choice initial{"errors.initial",
-                       0,
-                       {"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
-                       "The error handler at start-up, as mpiexec -initial-errhandler."};
+config::Choice initial{
+    "errors.initial",
+    0,
+    {"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
+    "Initial error handler of the predefined communicators (mpiexec -initial-errhandler)."};
 
 thread_local std::string t_message;
-thread_local core::Ref<core::Communicator> t_blamed;
+thread_local core::Ref<core::Communicator> t_error_communicator;
 
 }  // namespace
 
@@ -56,7 +57,7 @@ int code_of(const Error& error) {
     case Errc::other:
       return MPI_ERR_OTHER;
     case Errc::intern:
-    case Errc::again:  // must not come this far
+    case Errc::again:  // handled below api/
       return MPI_ERR_INTERN;
     case Errc::request:
       return MPI_ERR_REQUEST;
@@ -100,9 +101,11 @@ int code_of(const Error& error) {
   return MPI_ERR_UNKNOWN;
 }
 
-void blame(core::Communicator& comm) { t_blamed = core::Ref<core::Communicator>::share(&comm); }
+void set_error_communicator(core::Communicator& comm) {
+  t_error_communicator = core::Ref<core::Communicator>::share(&comm);
+}
 
-core::Ref<core::Communicator> take_blamed() { return std::move(t_blamed); }
+core::Ref<core::Communicator> take_error_communicator() { return std::move(t_error_communicator); }
 
 const std::string& last_error_message() { return t_message; }
 
@@ -118,10 +121,9 @@ void run_handler(const core::Errhandler& handler, void* handle, int code, const 
       return;
     case core::Errhandler::Kind::fatal:
     case core::Errhandler::Kind::abort:
-      abort_job(
-          code,
-          std::string(call) + " failed: " + message + " (" + code_name(code) +
-              "). Errors are fatal here; MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) returns them.");
+      abort_job(code, std::string(call) + " failed: " + message + " (" + code_name(code) +
+                          "). The error handler aborts; MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) "
+                          "returns errors.");
   }
 }
 
@@ -133,7 +135,7 @@ core::Errhandler* initial_errhandler() {
 std::string initial_errhandler_name() { return initial.value_text(); }
 
 void abort_job(int code, const std::string& message) {
-  // Only the low 8 bits reach the parent; a failure must not look like success.
+  // An exit status has 8 bits: 0 would look like success.
   const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
   std::fflush(stdout);
   core::Instance* instance = g_state.load() == State::running ? g_instance : nullptr;

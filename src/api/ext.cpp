@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Extensions: the calls of weft.h. They may be made at any time, from any thread.
+// Extensions: the functions of weft.h that may be called at any time from any thread.
 #include <weft.h>
 
 #include <algorithm>
@@ -7,43 +7,43 @@
 #include <string>
 #include <utility>
 
-#include "api/entry.hpp"
+#include "api/entry_point.hpp"
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "base/config.hpp"
 #include "base/profile.hpp"
-#include "coll/explain.hpp"
+#include "coll/dispatch/explain.hpp"
 #include "device/memory.hpp"
 #include "p2p/p2p.hpp"
 
 namespace {
 
-/// As much of `text` as `size` bytes hold, terminated; `length` gets its whole length.
-int hand_out(const std::string& text, char* buffer, int size, int* length) {
+/// Copies `text` into `size` bytes, truncated and terminated. `length`: untruncated length.
+int copy_text_out(const std::string& text, char* buffer, int size, int* length) {
   if (length != nullptr) *length = static_cast<int>(text.size());
   if (size < 0 || (buffer == nullptr && size > 0)) return MPI_ERR_ARG;
   if (size == 0) return MPI_SUCCESS;
-  const size_t shown = std::min(text.size(), static_cast<size_t>(size) - 1);
-  std::memcpy(buffer, text.data(), shown);
-  buffer[shown] = '\0';
+  const size_t copied = std::min(text.size(), static_cast<size_t>(size) - 1);
+  std::memcpy(buffer, text.data(), copied);
+  buffer[copied] = '\0';
   return MPI_SUCCESS;
 }
 
-/// The answer of a layer that can tell what it would do; its error's message where it cannot.
-template <class Ask>
-int explain(Ask&& ask, const char* query, char* text, int size, int* length) {
+/// Copies the result of `describe(query)`, or the message of its error.
+template <class Describe>
+int explain(Describe&& describe, const char* query, char* text, int size, int* length) {
   if (weft::api::g_state.load() == weft::api::State::before_init)
     if (auto read = weft::config::load(); !read) {
-      hand_out(read.error().message(), text, size, length);
+      copy_text_out(read.error().message(), text, size, length);
       return MPI_ERR_ARG;
     }
-  weft::Result<std::string> answer = weft::Error(weft::Errc::arg, "no query");
+  weft::Result<std::string> result = weft::Error(weft::Errc::arg, "query is a null pointer");
   if (auto opened = weft::device::open(); !opened)
-    answer = std::move(opened).error();
+    result = std::move(opened).error();
   else if (query != nullptr)
-    answer = ask(query);
-  const int copied = hand_out(answer ? *answer : answer.error().message(), text, size, length);
-  return answer ? copied : MPI_ERR_ARG;
+    result = describe(query);
+  const int copied = copy_text_out(result ? *result : result.error().message(), text, size, length);
+  return result ? copied : MPI_ERR_ARG;
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ WEFT_EXPORT int PMPIX_Query_cuda_support(void) { return weft::device::available(
 WEFT_ALIAS(MPIX_Query_cuda_support, (void));
 
 WEFT_EXPORT int PMPIX_Last_error_message(char* message, int size, int* length) {
-  return hand_out(weft::api::last_error_message(), message, size, length);
+  return copy_text_out(weft::api::last_error_message(), message, size, length);
 }
 WEFT_ALIAS(MPIX_Last_error_message, (char* message, int size, int* length));
 
@@ -62,7 +62,7 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
   using weft::config::name_of;
   if (weft::api::g_state.load() == weft::api::State::before_init)
     if (auto read = weft::config::load(); !read) {
-      hand_out(read.error().message(), text, size, length);
+      copy_text_out(read.error().message(), text, size, length);
       return MPI_ERR_ARG;
     }
   std::string lines;
@@ -70,12 +70,12 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
     lines += setting->variable() + '\t' + setting->value_text() + '\t' + setting->default_text() + '\t' +
              name_of(setting->origin) + '\t' + setting->range_text() + '\t' + setting->help + '\n';
   }
-  return hand_out(lines, text, size, length);
+  return copy_text_out(lines, text, size, length);
 }
 WEFT_ALIAS(MPIX_Settings, (char* text, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Machine_name(char* text, int size, int* length) {
-  return hand_out(weft::config::machine_name(), text, size, length);
+  return copy_text_out(weft::config::machine_name(), text, size, length);
 }
 WEFT_ALIAS(MPIX_Machine_name, (char* text, int size, int* length));
 
@@ -83,11 +83,11 @@ WEFT_EXPORT int PMPIX_Describe_paths(char* text, int size, int* length) {
   const auto state = weft::api::g_state.load();
   if (state == weft::api::State::before_init)
     if (auto read = weft::config::load(); !read) {
-      hand_out(read.error().message(), text, size, length);
+      copy_text_out(read.error().message(), text, size, length);
       return MPI_ERR_ARG;
     }
   if (state == weft::api::State::before_init) static_cast<void>(weft::device::open());
-  return hand_out(weft::p2p::describe_paths(weft::api::g_instance), text, size, length);
+  return copy_text_out(weft::p2p::describe_paths(weft::api::g_instance), text, size, length);
 }
 WEFT_ALIAS(MPIX_Describe_paths, (char* text, int size, int* length));
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Extension: how a call of weft.h is exported, under both of its names.
+// Extension: export macros for the functions of weft.h, under their MPIX_ and PMPIX_ names.
 #pragma once
 
 #define WEFT_EXPORT __attribute__((visibility("default")))
-/// PMPIX_X is defined; MPIX_X is its weak alias.
+/// Declares MPIX_X as a weak alias of PMPIX_X.
 #define WEFT_ALIAS(name, parameters) __attribute__((weak, alias("P" #name))) WEFT_EXPORT int name parameters

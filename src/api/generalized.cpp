@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Generalized requests (MPI 5.0 section 13.2): the user completes them and answers for their status.
+// Generalized requests (MPI 5.0 section 13.2): the user completes them and provides the status.
 #include <mpi.h>
 
 #include <utility>
@@ -50,7 +50,7 @@ class Generalized final : public core::Request {
     return {};
   }
   void destroy() override {
-    (void)conclude();  // nobody is left to tell when it was freed before it was complete
+    (void)conclude();  // freed before completion: no caller left to return the error to
     slab().destroy(this);
   }
 

@@ -36,7 +36,7 @@ Status Group_translate_ranks(core::Group& group1, int n, const int* ranks1, core
       ranks2[i] = MPI_PROC_NULL;
       continue;
     }
-    if (!is_rank(ranks1[i], group1.size())) return bad_member("ranks1", ranks1[i], group1.size());
+    if (!is_valid_rank(ranks1[i], group1.size())) return bad_group_rank("ranks1", ranks1[i], group1.size());
     const int rank = group2.rank_of(group1.process(ranks1[i]));
     ranks2[i] = rank < 0 ? MPI_UNDEFINED : rank;
   }
@@ -59,36 +59,36 @@ Status Group_compare(core::Group& group1, core::Group& group2, int* result) {
 }
 
 Status Group_union(core::Group& group1, core::Group& group2, MPI_Group* newgroup) {
-  return publish(group1.unite(group2), newgroup);
+  return return_object(group1.unite(group2), newgroup);
 }
 
 Status Group_intersection(core::Group& group1, core::Group& group2, MPI_Group* newgroup) {
-  return publish(group1.intersect(group2), newgroup);
+  return return_object(group1.intersect(group2), newgroup);
 }
 
 Status Group_difference(core::Group& group1, core::Group& group2, MPI_Group* newgroup) {
-  return publish(group1.subtract(group2), newgroup);
+  return return_object(group1.subtract(group2), newgroup);
 }
 
 Status Group_incl(core::Group& group, int n, const int* ranks, MPI_Group* newgroup) {
-  return publish(group.include(ranks_of(n, ranks)), newgroup);
+  return return_object(group.include(ranks_of(n, ranks)), newgroup);
 }
 
 Status Group_excl(core::Group& group, int n, const int* ranks, MPI_Group* newgroup) {
-  return publish(group.exclude(ranks_of(n, ranks)), newgroup);
+  return return_object(group.exclude(ranks_of(n, ranks)), newgroup);
 }
 
 Status Group_range_incl(core::Group& group, int n, int (*ranges)[3], MPI_Group* newgroup) {
-  return publish(group.include(ranges_of(n, ranges)), newgroup);
+  return return_object(group.include(ranges_of(n, ranges)), newgroup);
 }
 
 Status Group_range_excl(core::Group& group, int n, int (*ranges)[3], MPI_Group* newgroup) {
-  return publish(group.exclude(ranges_of(n, ranges)), newgroup);
+  return return_object(group.exclude(ranges_of(n, ranges)), newgroup);
 }
 
 Status Group_free(MPI_Group* handle) {
   core::Group& group = *to_group(*handle);
-  // Freeing the constant MPI_GROUP_EMPTY is harmless: programs free what set operations gave them.
+  // MPI_GROUP_EMPTY may be freed: set operations may return it.
   if (group.has_handle())
     group.close_handle();
   else if (&group != core::Group::empty())
@@ -98,13 +98,13 @@ Status Group_free(MPI_Group* handle) {
 }
 
 Status Comm_group(core::Communicator& comm, MPI_Group* group) {
-  publish_shared(comm.group.get(), group);
+  return_shared_object(comm.group.get(), group);
   return {};
 }
 
 Status Comm_remote_group(core::Communicator& comm, MPI_Group* group) {
   if (!comm.inter()) return Error(Errc::comm, "comm is an intracommunicator: it has no remote group");
-  publish_shared(comm.remote_group.get(), group);
+  return_shared_object(comm.remote_group.get(), group);
   return {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Handles: tables of predefined objects, the registry of request slabs, integers for Fortran, messages.
+// Handles: tables of predefined objects, registry of request slabs, Fortran integer handles, error messages.
 #include "api/handles.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ HandleTables::HandleTables()
       errhandlers(core::Errhandler::slab()),
       sessions(core::Session::slab()),
       transfers(p2p::Transfer::slab()),
-      sent(p2p::Sent::slab()) {
+      sent(p2p::CompletedSend::slab()) {
   for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
 }
@@ -63,32 +63,34 @@ std::vector<RequestCheck>& request_checks() {
   return checks;
 }
 
-struct KindFacts {
-  const char* noun;  ///< "a communicator"
-  const char* null;  ///< its MPI_*_NULL
-  uintptr_t first, end;
-  const char* remedy;  ///< where such handles come from
+struct HandleKindInfo {
+  const char* noun;              ///< "a communicator"
+  const char* null;              ///< name of its MPI_*_NULL
+  uintptr_t first, end;          ///< ABI values of predefined handles
+  const char* expected_handles;  ///< valid handles, for the error message
 };
 
-const KindFacts& facts(HandleKind kind) {
-  static constexpr KindFacts table[] = {
+const HandleKindInfo& info_of(HandleKind kind) {
+  static constexpr HandleKindInfo table[] = {
       {"a communicator", "MPI_COMM_NULL", 0x100, 0x108, "MPI_COMM_WORLD or a communicator that is not freed"},
-      {"a datatype", "MPI_DATATYPE_NULL", 0x200, 0x300, "a predefined type or one that is not freed"},
-      {"an operation", "MPI_OP_NULL", 0x20, 0x40, "a predefined operation or one from MPI_Op_create"},
+      {"a datatype", "MPI_DATATYPE_NULL", 0x200, 0x300, "a predefined type or a type that is not freed"},
+      {"an operation", "MPI_OP_NULL", 0x20, 0x40,
+       "a predefined operation or an operation from MPI_Op_create"},
       {"a group", "MPI_GROUP_NULL", 0x108, 0x110, "MPI_GROUP_EMPTY or a group that is not freed"},
       {"an info object", "MPI_INFO_NULL", 0x130, 0x138, "an info object from MPI_Info_create"},
-      {"an error handler", "MPI_ERRHANDLER_NULL", 0x140, 0x148, "MPI_ERRORS_RETURN or one that is not freed"},
+      {"an error handler", "MPI_ERRHANDLER_NULL", 0x140, 0x148,
+       "MPI_ERRORS_RETURN or a handler that is not freed"},
       {"a request", "MPI_REQUEST_NULL", 0x180, 0x188, "a request that is not complete or freed"},
-      {"a message", "MPI_MESSAGE_NULL", 0x128, 0x130, "the message of a matching probe, once"},
+      {"a message", "MPI_MESSAGE_NULL", 0x128, 0x130, "a message from MPI_Mprobe that was not received"},
       {"a window", "MPI_WIN_NULL", 0x110, 0x118, "a window that is not freed"},
-      {"a file", "MPI_FILE_NULL", 0x118, 0x120, "a file that is open"},
+      {"a file", "MPI_FILE_NULL", 0x118, 0x120, "an open file"},
       {"a session", "MPI_SESSION_NULL", 0x120, 0x128, "a session from MPI_Session_init"},
   };
   return table[static_cast<int>(kind)];
 }
-constexpr int kKinds = 11;
+constexpr int kHandleKindCount = 11;
 
-/// True for what was an object of this kind: it is known not to be live.
+/// Returns true if a handle that is not live was an object of this kind.
 bool was_freed(HandleKind kind, const void* handle) {
   const auto inside = [handle](const auto& slab) { return slab.check(handle) != HandleState::foreign; };
   switch (kind) {
@@ -139,33 +141,33 @@ Errc class_for(HandleKind kind) {
   return Errc::arg;
 }
 
-/// The kind whose predefined values include this one, or nullptr.
-const KindFacts* owner_of(uintptr_t value) {
-  for (int kind = 0; kind < kKinds; ++kind) {
-    const KindFacts& candidate = facts(static_cast<HandleKind>(kind));
+/// The kind whose range of predefined values contains `value`; nullptr if there is none.
+const HandleKindInfo* owner_of(uintptr_t value) {
+  for (int kind = 0; kind < kHandleKindCount; ++kind) {
+    const HandleKindInfo& candidate = info_of(static_cast<HandleKind>(kind));
     if (value >= candidate.first && value < candidate.end) return &candidate;
   }
   return nullptr;
 }
 
 Error describe(HandleKind kind, const std::string& argument, const void* handle) {
-  const KindFacts& wanted = facts(kind);
+  const HandleKindInfo& wanted = info_of(kind);
   const auto value = reinterpret_cast<uintptr_t>(handle);
   const auto error = [&](const std::string& problem) {
-    return Error(class_for(kind), argument + problem + ": pass " + wanted.remedy);
+    return Error(class_for(kind), argument + problem + ": pass " + wanted.expected_handles);
   };
   if (value == wanted.first) return error(std::string(" is ") + wanted.null);
   char text[24];
   std::snprintf(text, sizeof text, " = 0x%zx", static_cast<size_t>(value));
-  const std::string shown = text;
-  if (const KindFacts* other = owner_of(value); other != nullptr && other != &wanted)
-    return error(shown + " is " + other->noun + " of the ABI, not " + wanted.noun);
-  if (was_freed(kind, handle)) return error(shown + " was freed");
-  return error(shown + " is not " + wanted.noun +
+  const std::string value_text = text;
+  if (const HandleKindInfo* other = owner_of(value); other != nullptr && other != &wanted)
+    return error(value_text + " is " + other->noun + " of the ABI, not " + wanted.noun);
+  if (was_freed(kind, handle)) return error(value_text + " was freed");
+  return error(value_text + " is not " + wanted.noun +
                " (freed, not initialised, or from a program built with the mpi.h of another ABI)");
 }
 
-/// Numbers for handles that are pointers. Starts above all predefined values; 30 bits fit a Fortran INTEGER.
+/// Numbers of handles that are pointers. Numbers start above all predefined values and fit a Fortran INTEGER.
 struct IntegerTable {
   std::mutex lock;
   std::vector<const void*> handles;

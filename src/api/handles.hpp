@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Handles: from the values of the ABI to Weft's objects and back. Values below 0x1000 are predefined; every
-// other handle is the address of an object in a slab, checked before use. to_*(): null when the value is no
-// live handle. Threading: under the instance lock.
+// Handles: conversion between ABI handle values and objects. Values below 0x1000 are predefined; other
+// handles are addresses of objects in a slab and are validated before use. to_*() returns null if the handle
+// is not live. Threading: under the instance lock.
 #pragma once
 #include <mpi.h>
 
 #include <cstdint>
 
-#include "api/entry.hpp"
+#include "api/entry_point.hpp"
 #include "core/communicator.hpp"
 #include "core/errhandler.hpp"
 #include "core/group.hpp"
@@ -35,7 +35,7 @@ struct HandleTables {
   Slab<core::Errhandler>& errhandlers;
   Slab<core::Session>& sessions;
   Slab<p2p::Transfer>& transfers;
-  Slab<p2p::Sent>& sent;
+  Slab<p2p::CompletedSend>& sent;
 };
 WEFT_HIDDEN extern const HandleTables g_handles;
 
@@ -43,7 +43,7 @@ template <class H>
 uintptr_t value_of(H handle) {
   return reinterpret_cast<uintptr_t>(handle);
 }
-/// Objects whose last handle was freed may live on, kept by pending operations or by other objects.
+/// Null unless the object is alive and still has a handle: pending operations may keep a freed object alive.
 template <class T, class H>
 T* live(const Slab<T>& slab, H handle) {
   if (slab.check(handle) != HandleState::live) return nullptr;
@@ -70,19 +70,19 @@ inline core::Op* to_op(MPI_Op handle) {
 inline core::Group* to_group(MPI_Group handle) {
   return handle == MPI_GROUP_EMPTY ? core::Group::empty() : live(g_handles.groups, handle);
 }
-/// MPI_INFO_NULL gives null too: ask before.
+/// Also null for MPI_INFO_NULL, which the caller checks first.
 inline core::Info* to_info(MPI_Info handle) {
   return handle == MPI_INFO_ENV ? core::Info::environment() : live(g_handles.infos, handle);
 }
 core::Errhandler* to_errhandler(MPI_Errhandler handle);
 inline core::Session* to_session(MPI_Session handle) { return live(g_handles.sessions, handle); }
 
-/// Requests of other kinds than p2p::Transfer and p2p::Sent live in slabs of their own. core::Request must be
-/// the first base of their class. Call once for each class, before the first request exists.
+/// Registers the slab of a request class other than those in HandleTables, before its first request exists.
+/// core::Request must be the first base of the class.
 using RequestCheck = HandleState (*)(const void* handle);
 void register_request_slab(RequestCheck check);
 [[nodiscard]] HandleState check_other_request(const void* handle);
-/// MPI_REQUEST_NULL gives null too: ask before.
+/// Also null for MPI_REQUEST_NULL, which the caller checks first.
 inline core::Request* to_request(MPI_Request handle) {
   if (g_handles.transfers.check(handle) == HandleState::live ||
       g_handles.sent.check(handle) == HandleState::live || check_other_request(handle) == HandleState::live)
@@ -105,7 +105,7 @@ MPI_Group handle_of(const core::Group& group);
 MPI_Info handle_of(const core::Info& info);
 MPI_Errhandler handle_of(const core::Errhandler& handler);
 
-/// What a bad value is, for messages: null (its kind's MPI_*_NULL), freed, or something else.
+/// Kind of MPI object, for error messages.
 enum class HandleKind {
   communicator,
   datatype,
@@ -119,13 +119,13 @@ enum class HandleKind {
   file,
   session
 };
-/// An error that tells null, freed and foreign handles apart. `name`: the argument's.
+/// Error for an invalid handle: null, freed or foreign. `name`: name of the argument.
 [[nodiscard]] Error bad_handle(HandleKind kind, const char* name, const void* handle);
-/// The same for an element of an array argument.
+/// bad_handle() for an element of an array argument.
 [[nodiscard]] Error bad_handle_at(HandleKind kind, const char* name, size_t index, const void* handle);
 
-/// MPI_*_toint and MPI_*_fromint: predefined handles keep their value; others get a number of their own, kept
-/// for the life of the process. 0 for a number that was never given out.
+/// MPI_*_toint and MPI_*_fromint. Predefined handles keep their value; other handles get a number for the
+/// life of the process. handle_from_int() returns null for an unknown number.
 [[nodiscard]] int handle_to_int(const void* handle);
 [[nodiscard]] void* handle_from_int(int number);
 

@@ -10,9 +10,9 @@
 namespace weft::api {
 namespace {
 
-constexpr int kMostNodes = 1024, kMostCaches = 16;
+constexpr int kMaxNumaNodes = 1024, kMaxCacheIndices = 16;
 
-/// The least CPU of a list names what its CPUs share.
+/// Lowest CPU of a list; it identifies the resource that the CPUs share.
 std::optional<int> first_of(const std::string& path) {
   const auto cpus = launch::parse_cpu_list(launch::first_line(path));
   if (!cpus || cpus->empty()) return std::nullopt;
@@ -32,7 +32,7 @@ std::optional<int> core(const std::string& sys, int cpu) {
 }
 
 std::optional<int> numa_node(const std::string& sys, int cpu) {
-  for (int node = 0; node < kMostNodes; ++node) {
+  for (int node = 0; node < kMaxNumaNodes; ++node) {
     const auto cpus = launch::parse_cpu_list(
         launch::first_line(sys + "/devices/system/node/node" + std::to_string(node) + "/cpulist"));
     if (cpus && std::find(cpus->begin(), cpus->end(), cpu) != cpus->end()) return node;
@@ -40,10 +40,10 @@ std::optional<int> numa_node(const std::string& sys, int cpu) {
   return std::nullopt;
 }
 
-/// A data or unified cache.
+/// Data or unified cache of a level.
 template <int level>
 std::optional<int> cache(const std::string& sys, int cpu) {
-  for (int index = 0; index < kMostCaches; ++index) {
+  for (int index = 0; index < kMaxCacheIndices; ++index) {
     const std::string folder = folder_of(sys, cpu) + "/cache/index" + std::to_string(index);
     const std::string found = launch::first_line(folder + "/level");
     if (found.empty()) break;
@@ -53,28 +53,28 @@ std::optional<int> cache(const std::string& sys, int cpu) {
   return std::nullopt;
 }
 
-std::optional<int> itself(const std::string&, int cpu) { return cpu; }
+std::optional<int> hardware_thread(const std::string&, int cpu) { return cpu; }
 
-struct Type {
+struct ResourceType {
   const char* name;
   std::optional<int> (*instance)(const std::string& sys, int cpu);
 };
-constexpr Type kTypes[] = {{"hwloc://Package", package},  {"hwloc://NUMANode", numa_node},
-                           {"hwloc://L3Cache", cache<3>}, {"hwloc://L2Cache", cache<2>},
-                           {"hwloc://L1Cache", cache<1>}, {"hwloc://Core", core},
-                           {"hwloc://PU", itself}};
+constexpr ResourceType kTypes[] = {{"hwloc://Package", package},   {"hwloc://NUMANode", numa_node},
+                                   {"hwloc://L3Cache", cache<3>},  {"hwloc://L2Cache", cache<2>},
+                                   {"hwloc://L1Cache", cache<1>},  {"hwloc://Core", core},
+                                   {"hwloc://PU", hardware_thread}};
 
 }  // namespace
 
 std::vector<HardwareResource> hardware_resources(const std::string& sys, const std::vector<int>& cpus) {
   std::vector<HardwareResource> resources = {{"hwloc://Machine", 0}};
   if (cpus.empty()) return resources;
-  for (const Type& type : kTypes) {
+  for (const ResourceType& type : kTypes) {
     const auto first = type.instance(sys, cpus.front());
-    if (!first) continue;  // the host has none, or does not say
-    const bool alone =
+    if (!first) continue;  // absent, or not reported by sysfs
+    const bool restricted =
         std::all_of(cpus.begin(), cpus.end(), [&](int cpu) { return type.instance(sys, cpu) == first; });
-    resources.push_back({type.name, alone ? *first : -1});
+    resources.push_back({type.name, restricted ? *first : -1});
   }
   return resources;
 }

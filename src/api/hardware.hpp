@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hardware resources that MPI_Comm_split_type divides by (MPI 5.0 section 7.4.2), named as hwloc names them
-// and read from sysfs.
+// Hardware resource types for MPI_Comm_split_type (MPI 5.0 section 7.4.2), with hwloc names, read from sysfs.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,11 +9,11 @@ namespace weft::api {
 
 struct HardwareResource {
   const char* type;      ///< "hwloc://Package"
-  int64_t instance = 0;  ///< number of the one that this process is restricted to; -1: it may use several
+  int64_t instance = 0;  ///< instance that this process is restricted to; -1: several
 };
 
-/// From wide to narrow, those that the host tells of. `sys` is "/sys", or a copy of it in tests; `cpus` those
-/// that the process may use.
+/// Resource types of the host from the largest to the smallest. `sys`: "/sys", or a copy in tests; `cpus`:
+/// affinity of the process. Types that sysfs does not report are left out.
 [[nodiscard]] std::vector<HardwareResource> hardware_resources(const std::string& sys,
                                                                const std::vector<int>& cpus);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hints of communicators: assertions that the application makes.
+// Hints of communicators: assertions by the application, and collective settings.
 #include "api/hints.hpp"
 
 #include <string>
 
 #include "api/memory_kinds.hpp"
-#include "coll/hints.hpp"
+#include "coll/schedule/hints.hpp"
 
 namespace weft::api {
 namespace {
@@ -19,7 +19,7 @@ constexpr const char* kAssertedKinds = "mpi_assert_memory_alloc_kinds";
 
 Status set_hint(core::Communicator& comm, std::string_view key, std::string_view value) {
   if (!comm.info) comm.info = core::Ref<core::Info>(core::Info::create());
-  if (!comm.info) return Error(Errc::no_mem, "no room for another info object: free some");
+  if (!comm.info) return Error(Errc::no_mem, "no more info objects are available: free some");
   comm.info->set(key, value);
   return {};
 }
@@ -49,11 +49,11 @@ Status apply_hints(core::Communicator& comm, const core::Info* info) {
     const std::string key = coll::hint_key(*setting);
     const auto value = info->get(key);
     if (!value) continue;
-    if (auto good = setting->read(*value); !good)
-      return Error(Errc::info_value, "the hint " + key + ": " + good.error().message());
+    if (auto parsed = setting->read(*value); !parsed)
+      return Error(Errc::info_value, "the hint " + key + ": " + parsed.error().message());
     WEFT_TRY(set_hint(comm, key, *value));
   }
-  // An assertion about kinds that are not there cannot be relied on: it is ignored like an unknown hint.
+  // An assertion about unsupported kinds is ignored like an unknown hint.
   if (const auto kinds = info->get(kAssertedKinds); kinds && are_memory_kinds(*kinds))
     WEFT_TRY(set_hint(comm, kAssertedKinds, *kinds));
   return {};

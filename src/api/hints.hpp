@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hints that a communicator understands (MPI 5.0 section 7.4.4); others are ignored, as MPI asks.
+// Info hints of communicators (MPI 5.0 section 7.4.4); unknown hints are ignored, as MPI requires.
 #pragma once
 #include "base/result.hpp"
 #include "core/communicator.hpp"
@@ -7,9 +7,9 @@
 
 namespace weft::api {
 
-/// The hints in use and what Weft says of its own, as a new info object; null: no room.
+/// New info object with the hints in use and the keys that Weft adds; null if no info object is available.
 [[nodiscard]] core::Info* hints_of(const core::Communicator& comm);
-/// Takes over the known hints of `info`, which may be null. Errc::info_value: one has a bad value.
+/// Applies the known hints of `info`, which may be null. Errc::info_value: a hint has an invalid value.
 [[nodiscard]] Status apply_hints(core::Communicator& comm, const core::Info* info);
 
 }  // namespace weft::api

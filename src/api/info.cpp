@@ -15,7 +15,7 @@ Status check_key(const char* key) {
   const size_t length = strnlen(key, MPI_MAX_INFO_KEY);
   if (length != 0 && length < MPI_MAX_INFO_KEY) return {};
   return Error(Errc::info_key, length == 0
-                                   ? "key is empty: give it at least one character"
+                                   ? "key is empty: pass at least one character"
                                    : "key is longer than the " + std::to_string(MPI_MAX_INFO_KEY - 1) +
                                          " characters of MPI_MAX_INFO_KEY - 1");
 }
@@ -28,19 +28,19 @@ Status check_value(const char* value) {
 
 Status check_writable(const core::Info* info) {
   if (info != core::Info::environment()) return {};
-  return Error(Errc::info, "info is MPI_INFO_ENV, which cannot be changed: change a copy (MPI_Info_dup)");
+  return Error(Errc::info, "info is MPI_INFO_ENV, which is read-only: modify a copy (MPI_Info_dup)");
 }
 
 }  // namespace
 
-Status Info_create(MPI_Info* info) { return publish_new(core::Info::create(), info); }
+Status Info_create(MPI_Info* info) { return return_new_object(core::Info::create(), info); }
 
 Status Info_create_env(int argc, char** argv, MPI_Info* info) {
-  return publish_new(core::Info::create_environment({argv, argv + std::max(argc, 0)}), info);
+  return return_new_object(core::Info::create_environment({argv, argv + std::max(argc, 0)}), info);
 }
 
 Status Info_dup(core::Info* info, MPI_Info* newinfo) {
-  return publish_new(core::Info::duplicate(*info), newinfo);
+  return return_new_object(core::Info::duplicate(*info), newinfo);
 }
 
 Status Info_free(MPI_Info* handle) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Start and end of MPI (MPI 5.0 sections 11.2 to 11.4): the one global Instance, made by the first view of it
-// (the world model or a session) and kept for the life of the process, and the world model.
+// Start and end of MPI (MPI 5.0 sections 11.2 to 11.4). The first user, the world model or a session, creates
+// the Instance, which lives as long as the process.
 #include "api/instance.hpp"
 
 #include <mpi.h>
@@ -12,7 +12,7 @@
 #include <mutex>
 #include <string>
 
-#include "api/entry.hpp"
+#include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "api/memory_kinds.hpp"
@@ -33,16 +33,16 @@ std::atomic<State> g_state{State::before_init};
 namespace {
 
 constexpr core::ContextId kWorldContext = core::kContextStep,
-                          kSelfContext = 2 * core::kContextStep;  // below any that new_contexts() makes
+                          kSelfContext = 2 * core::kContextStep;  // below all ids of new_contexts()
 int world_thread_level = MPI_THREAD_SINGLE;
 pthread_t main_thread;
 
-/// The world model's part of the process's life; sessions have none.
+/// State of the world model.
 enum class World { before, running, finalized };
 std::atomic<World> world{World::before};
 
-std::mutex lifecycle;  // making the instance and counting its views; taken before the instance lock
-int views = 0;         // the world model and the open sessions
+std::mutex lifecycle;  // guards creation of the instance and user_count; taken before the instance lock
+int user_count = 0;    // the world model and the open sessions
 
 core::Ref<core::Communicator> predefined(core::Instance& instance, core::ContextId id, uintptr_t handle,
                                          const char* name, std::vector<core::ProcessId> processes) {
@@ -54,24 +54,25 @@ core::Ref<core::Communicator> predefined(core::Instance& instance, core::Context
   return comm;
 }
 
-void make_predefined(core::Instance& instance) {
-  std::vector<core::ProcessId> everyone(instance.size);
-  for (core::ProcessId p = 0; p < instance.size; ++p) everyone[p] = p;
+void create_predefined_communicators(core::Instance& instance) {
+  std::vector<core::ProcessId> all_processes(instance.size);
+  for (core::ProcessId p = 0; p < instance.size; ++p) all_processes[p] = p;
   instance.world = predefined(instance, kWorldContext, reinterpret_cast<uintptr_t>(MPI_COMM_WORLD),
-                              "MPI_COMM_WORLD", std::move(everyone));
+                              "MPI_COMM_WORLD", std::move(all_processes));
   instance.self_comm = predefined(instance, kSelfContext, reinterpret_cast<uintptr_t>(MPI_COMM_SELF),
                                   "MPI_COMM_SELF", {instance.self});
 }
 
-/// What MPI_INFO_ENV says beside what the process sees itself (MPI 5.0 section 11.2.1).
-void describe_start(const launch::Job& job) {
+/// Sets the keys of MPI_INFO_ENV that come from the launcher (MPI 5.0 section 11.2.1).
+void fill_environment_info(const launch::Job& job) {
   core::Info& info = *core::Info::environment();
   if (job.program_size != 0) info.set("maxprocs", std::to_string(job.program_size));
   info.set("mpi_initial_errhandler", initial_errhandler_name());
-  if (!memory_kinds_at_start().empty()) info.set("mpi_memory_alloc_kinds", memory_kinds(std::nullopt));
+  if (!startup_memory_kinds().empty()) info.set("mpi_memory_alloc_kinds", memory_kinds(std::nullopt));
 }
 
-/// Everything that works alone; the transports come with the first communicator that needs them.
+/// Creates the instance without communication: transports are opened for the first communicator that needs
+/// them.
 Result<std::unique_ptr<core::Instance>> make_instance() {
   WEFT_TRY(config::load());
   WEFT_TRY(trace::open());
@@ -81,69 +82,69 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
   log::set_rank(static_cast<int>(instance->self));
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
-  describe_start(instance->exchange->job());
+  fill_environment_info(instance->exchange->job());
   return instance;
 }
 
-/// The launcher takes leaving without a goodbye for a crash.
-void say_goodbye() {
-  static bool said = false;
-  if (std::exchange(said, true)) return;
-  const Status left = g_instance->exchange->finalize();
-  if (!left) log::write(log::Level::error, "leaving the job: %s", left.error().message().c_str());
+/// Sends the disconnect notice once. The launcher treats an exit without it as a crash.
+void disconnect_from_launcher() {
+  static bool disconnected = false;
+  if (std::exchange(disconnected, true)) return;
+  const Status status = g_instance->exchange->finalize();
+  if (!status)
+    log::write(log::Level::error, "disconnect from the launcher: %s", status.error().message().c_str());
 }
 
-/// A child of fork() shares the parent's memory with other ranks and its connection to the launcher: none of
-/// it is the child's to use. For those who ask, MPI is finalized there, so what ends MPI at exit leaves it
-/// alone.
-void disown_in_children() {
+/// A child of fork() shares shared memory and the launcher connection with its parent and must not use them.
+/// MPI_Finalized returns true there, so that exit handlers do not call MPI_Finalize.
+void install_fork_handler() {
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
     g_state.store(State::forked);
     if (world.load() == World::running) world.store(World::finalized);
-    g_instance->threaded = false;  // whoever held the lock is not here
+    g_instance->threaded = false;  // the thread that held the lock does not exist in the child
   });
   (void)registered;
 }
 
-/// A process that never communicated may still do so after its last session: it leaves the job when it ends.
-void leave_at_exit() {
+/// A process that never communicated may do so in a later session: it disconnects when it exits.
+void disconnect_at_exit() {
   static pid_t process = ::getpid();
   std::atexit([] {
-    if (process == ::getpid() && g_state.load() == State::finalized) say_goodbye();
+    if (process == ::getpid() && g_state.load() == State::finalized) disconnect_from_launcher();
   });
 }
 
 Status start_world(int required) {
-  if (world.load() == World::running) return Error(Errc::other, "MPI is initialised already");
+  if (world.load() == World::running) return Error(Errc::other, "MPI is already initialised");
   if (world.load() == World::finalized)
     return Error(Errc::other, "MPI was finalized: MPI_Init cannot be called again in this process");
-  auto instance = join(required);
+  auto instance = acquire_instance(required);
   if (!instance) return std::move(instance).error();
   WEFT_TRY(p2p::connect(**instance));
-  make_predefined(**instance);
+  create_predefined_communicators(**instance);
   world_thread_level = required;
   core::Info::environment()->set("thread_level", thread_level_name(required));
   world.store(World::running);
   return {};
 }
 
-Status initialise(int required) {
+Status initialize_or_abort(int required) {
   Status started = start_world(required);
   if (started || world.load() != World::before) return started;
-  // No communicator and no error handler exist yet: MPI says that the start-up error handler is fatal.
+  // No communicator exists yet; the initial error handler is fatal.
   abort_job(MPI_ERR_OTHER, std::move(started).error().message());
 }
 
-/// next_collective_tag() begins behind it: a rank that ends early completes no collective of the others.
-constexpr int kLastTag = 0;
+/// Below the first next_collective_tag(): the finalize barrier cannot match a collective of another rank.
+constexpr int kFinalizeTag = 0;
 
-/// All traffic of this process is over when the others say so too.
-void end_traffic(core::Instance& instance) {
+/// Flushes buffered sends, then runs a dissemination barrier over MPI_COMM_WORLD.
+void drain_world(core::Instance& instance) {
   p2p::flush_buffers(instance);
   core::Communicator& comm = *instance.world;
-  const int size = comm.size(), rank = comm.rank(), tag = kLastTag;
+  const int size = comm.size(), rank = comm.rank(), tag = kFinalizeTag;
   static const device::Memory host;
-  for (int distance = 1; distance < size; distance *= 2) {  // dissemination barrier
+  for (int distance = 1; distance < size; distance *= 2) {
     p2p::Transfer in(core::Request::Kind::receive), out(core::Request::Kind::send);
     const p2p::Buffer nothing{nullptr, 0, to_datatype(MPI_BYTE), &host};
     p2p::post_receive(in, nothing, (rank - distance + size) % size, tag, comm, core::Channel::collective);
@@ -175,7 +176,7 @@ std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
   return lock;
 }
 
-Result<core::Instance*> join(int required) {
+Result<core::Instance*> acquire_instance(int required) {
   const std::lock_guard guard(lifecycle);
   if (g_state.load() == State::forked)
     return Error(Errc::other, "this is a child of fork(): MPI belongs to the process that called MPI_Init");
@@ -184,43 +185,43 @@ Result<core::Instance*> join(int required) {
     if (!made) return std::move(made).error();
     g_instance = made->release();
     main_thread = ::pthread_self();
-    disown_in_children();
+    install_fork_handler();
   }
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);
   if (required == MPI_THREAD_MULTIPLE) g_instance->threaded = true;
-  ++views;
+  ++user_count;
   g_state.store(State::running);
   return g_instance;
 }
 
-void leave() {
+void release_instance() {
   const std::lock_guard guard(lifecycle);
   core::Instance& instance = *g_instance;
   const auto lock = lock_of(instance);
-  if (--views != 0) return;
+  if (--user_count != 0) return;
   p2p::flush_buffers(instance);
   stream::abandon_all();
   p2p::quiesce(instance);
   device::Workspace::close();
-  instance.gpu_scratch.reset();
+  instance.gpu_regions.reset();
   device::close();
   g_state.store(State::finalized);
   if (p2p::connected(instance))
-    say_goodbye();
+    disconnect_from_launcher();
   else
-    leave_at_exit();
+    disconnect_at_exit();
 }
 
 namespace impl {
 
-Status Init(int*, char***) { return initialise(MPI_THREAD_SINGLE); }
+Status Init(int*, char***) { return initialize_or_abort(MPI_THREAD_SINGLE); }
 
 Status Init_thread(int*, char***, int required, int* provided) {
   if (required != MPI_THREAD_SINGLE && required != MPI_THREAD_FUNNELED && required != MPI_THREAD_SERIALIZED &&
       required != MPI_THREAD_MULTIPLE)
     required = MPI_THREAD_MULTIPLE;
-  Status started = initialise(required);
+  Status started = initialize_or_abort(required);
   *provided = world_thread_level;
   return started;
 }
@@ -228,19 +229,19 @@ Status Init_thread(int*, char***, int required, int* provided) {
 Status Finalize() {
   core::Instance& instance = *g_instance;
   if (world.load() != World::running)
-    return Error(Errc::other, "the world model is not initialised: only sessions are open");
+    return Error(Errc::other, "the world model is not initialised, only sessions are open");
   {
     const auto lock = lock_of(instance);
-    // Attributes of MPI_COMM_SELF go first, while MPI still works (MPI 5.0 section 11.2.3).
+    // Delete callbacks of MPI_COMM_SELF run first and may still call MPI (MPI 5.0 section 11.2.3).
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
     stream::settle_all();
-    end_traffic(instance);
+    drain_world(instance);
     instance.world = {};
     instance.self_comm = {};
   }
   world.store(World::finalized);
-  leave();
+  release_instance();
   return {};
 }
 
@@ -265,7 +266,7 @@ Status Is_thread_main(int* flag) {
 }
 
 Status Abort(core::Communicator& comm, int errorcode) {
-  (void)comm;  // all processes of the job end, as MPI allows
+  (void)comm;  // aborts the whole job, as MPI allows
   abort_job(errorcode, "MPI_Abort was called with error code " + std::to_string(errorcode));
 }
 

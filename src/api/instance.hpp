@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Views of the one Instance: the world model and each session are one (MPI 5.0 section 11.1).
+// Lifetime of the one Instance, shared by the world model and all sessions (MPI 5.0 section 11.1).
 // Threading: any thread, without the instance lock.
 #pragma once
 #include <mutex>
@@ -9,15 +9,15 @@
 
 namespace weft::api {
 
-/// "MPI_THREAD_SINGLE" and so on, as info values have it.
+/// Name of a thread level as an info value, e.g. "MPI_THREAD_SINGLE".
 [[nodiscard]] const char* thread_level_name(int level);
-/// Opens a view: makes the instance if it is the first one of the process. Local. `required`: the thread
+/// Adds a user (world model or session); creates the instance for the first one. Local. `required`: thread
 /// level.
-[[nodiscard]] Result<core::Instance*> join(int required);
-/// The instance lock as an entry point holds it, for calls that run without. Never while calling join(),
-/// leave().
+[[nodiscard]] Result<core::Instance*> acquire_instance(int required);
+/// Takes the instance lock as EntryPoint does, for functions that run unlocked. Must not be held while
+/// calling acquire_instance() or release_instance().
 [[nodiscard]] std::unique_lock<std::mutex> lock_of(core::Instance& instance);
-/// Closes a view. After the last one MPI is finalized until the next join().
-void leave();
+/// Removes a user. After the last one MPI is finalized until the next acquire_instance().
+void release_instance();
 
 }  // namespace weft::api

@@ -11,18 +11,19 @@
 namespace weft::api {
 namespace {
 
-config::Text at_start{"memory.alloc_kinds", "",
-                      "Memory allocation kinds asked for at start-up, as mpiexec -memory-alloc-kinds: a list "
-                      "of kind[:restrictor] with commas."};
+config::Text startup_kinds_setting{
+    "memory.alloc_kinds", "",
+    "Memory allocation kinds requested at start-up (mpiexec -memory-alloc-kinds): a "
+    "comma-separated list of kind[:restrictor]."};
 
 using Words = std::span<const std::string_view>;
-constexpr std::string_view kMpi[] = {"alloc_mem", "win_allocate", "win_allocate_shared"};
-constexpr std::string_view kCuda[] = {"host", "device", "managed"};
+constexpr std::string_view kMpiRestrictors[] = {"alloc_mem", "win_allocate", "win_allocate_shared"};
+constexpr std::string_view kCudaRestrictors[] = {"host", "device", "managed"};
 
-bool cuda_found() {
+bool cuda_available() {
   if (!device::available()) return false;
   auto devices = device::devices(device::Initialise::no);
-  return !devices.ok() || !devices->empty();  // not told before the application has called cuInit
+  return !devices.ok() || !devices->empty();  // unknown until the application calls cuInit
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -44,9 +45,9 @@ bool is_memory_kind(std::string_view text) {
   if (words.empty()) return false;
   Words restrictors;
   if (words[0] == "mpi")
-    restrictors = kMpi;
-  else if (words[0] == "cuda" && cuda_found())
-    restrictors = kCuda;
+    restrictors = kMpiRestrictors;
+  else if (words[0] == "cuda" && cuda_available())
+    restrictors = kCudaRestrictors;
   else if (words[0] != "system")
     return false;
   return std::all_of(words.begin() + 1, words.end(), [&](auto word) { return contains(restrictors, word); });
@@ -59,13 +60,13 @@ bool are_memory_kinds(std::string_view list) {
   return std::all_of(kinds.begin(), kinds.end(), is_memory_kind);
 }
 
-const std::string& memory_kinds_at_start() { return at_start.value(); }
+const std::string& startup_memory_kinds() { return startup_kinds_setting.value(); }
 
 std::string memory_kinds(std::optional<std::string_view> requested) {
-  if (!requested && !at_start.value().empty()) requested = at_start.value();
+  if (!requested && !startup_kinds_setting.value().empty()) requested = startup_kinds_setting.value();
   std::string kinds = "system,mpi";
   if (!requested) {
-    if (cuda_found()) kinds += ",cuda,cuda:device,cuda:host,cuda:managed";
+    if (cuda_available()) kinds += ",cuda,cuda:device,cuda:host,cuda:managed";
     return kinds;
   }
   for (const std::string_view kind : split(*requested, ','))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory allocation kinds: which memory this process can hand to MPI (MPI 5.0 section 12.4.3, and the kinds
-// for CUDA of the Forum's side document).
+// Memory allocation kinds: memory that this process can pass to MPI (MPI 5.0 section 12.4.3 and the CUDA
+// kinds of the Forum's side document).
 #pragma once
 #include <optional>
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace weft::api {
 
-/// The value of mpi_memory_alloc_kinds for a request; without one, for what start-up was asked for, else all.
-/// system and mpi are always there; cuda when its driver was found.
+/// Value of mpi_memory_alloc_kinds for `requested`, else for the kinds requested at start-up, else all kinds.
+/// system and mpi are always supported, cuda if the driver is available.
 [[nodiscard]] std::string memory_kinds(std::optional<std::string_view> requested);
-/// Whether a list names kinds of memory_kinds() only.
+/// Returns true if a comma-separated list contains only supported kinds.
 [[nodiscard]] bool are_memory_kinds(std::string_view list);
-/// What start-up was asked for; empty: nothing.
-[[nodiscard]] const std::string& memory_kinds_at_start();
+/// Kinds requested at start-up; empty: none.
+[[nodiscard]] const std::string& startup_memory_kinds();
 
 }  // namespace weft::api

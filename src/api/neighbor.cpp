@@ -82,15 +82,15 @@ Status Ineighbor_alltoallw(const void* sendbuf, CountArray sendcounts, const MPI
 Status Neighbor_allgather_init(const void* sendbuf, MPI_Count sendcount, datatype::Datatype& sendtype,
                                void* recvbuf, MPI_Count recvcount, datatype::Datatype& recvtype,
                                core::Communicator& comm, core::Info* /*info*/, MPI_Request* request) {
-  return keep(prepare::NeighborAllgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm),
-              request);
+  return init_persistent(
+      prepare::NeighborAllgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm), request);
 }
 
 Status Neighbor_allgatherv_init(const void* sendbuf, MPI_Count sendcount, datatype::Datatype& sendtype,
                                 void* recvbuf, CountArray recvcounts, CountArray displs,
                                 datatype::Datatype& recvtype, core::Communicator& comm, core::Info* /*info*/,
                                 MPI_Request* request) {
-  return keep(
+  return init_persistent(
       prepare::NeighborAllgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm),
       request);
 }
@@ -98,26 +98,26 @@ Status Neighbor_allgatherv_init(const void* sendbuf, MPI_Count sendcount, dataty
 Status Neighbor_alltoall_init(const void* sendbuf, MPI_Count sendcount, datatype::Datatype& sendtype,
                               void* recvbuf, MPI_Count recvcount, datatype::Datatype& recvtype,
                               core::Communicator& comm, core::Info* /*info*/, MPI_Request* request) {
-  return keep(prepare::NeighborAlltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm),
-              request);
+  return init_persistent(
+      prepare::NeighborAlltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm), request);
 }
 
 Status Neighbor_alltoallv_init(const void* sendbuf, CountArray sendcounts, CountArray sdispls,
                                datatype::Datatype& sendtype, void* recvbuf, CountArray recvcounts,
                                CountArray rdispls, datatype::Datatype& recvtype, core::Communicator& comm,
                                core::Info* /*info*/, MPI_Request* request) {
-  return keep(prepare::NeighborAlltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-                                         recvtype, comm),
-              request);
+  return init_persistent(prepare::NeighborAlltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                                    recvcounts, rdispls, recvtype, comm),
+                         request);
 }
 
 Status Neighbor_alltoallw_init(const void* sendbuf, CountArray sendcounts, const MPI_Aint* sdispls,
                                DatatypeArray sendtypes, void* recvbuf, CountArray recvcounts,
                                const MPI_Aint* rdispls, DatatypeArray recvtypes, core::Communicator& comm,
                                core::Info* /*info*/, MPI_Request* request) {
-  return keep(prepare::NeighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
-                                         rdispls, recvtypes, comm),
-              request);
+  return init_persistent(prepare::NeighborAlltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                                                    recvcounts, rdispls, recvtypes, comm),
+                         request);
 }
 
 }  // namespace weft::api::impl

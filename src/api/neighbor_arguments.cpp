@@ -8,11 +8,11 @@
 namespace weft::api::prepare {
 namespace {
 
-using What = coll::Collective;
+using CollectiveKind = coll::Collective;
 
 }  // namespace
 
-Neighborhood::Neighborhood(What what, core::Communicator& comm) : Collective(what, comm) {
+Neighborhood::Neighborhood(CollectiveKind what, core::Communicator& comm) : Collective(what, comm) {
   call.recv.blocks = indegree(comm);
   call.send.blocks = outdegree(comm);
   if (comm.topology == nullptr)
@@ -21,16 +21,16 @@ Neighborhood::Neighborhood(What what, core::Communicator& comm) : Collective(wha
                                    "MPI_Dist_graph_create_adjacent and others make one"));
 }
 
-bool Neighborhood::usable(const void* send, const void* recv) {
+bool Neighborhood::valid(const void* send, const void* recv) {
   const bool sends_in_place = in_place(send, "sendbuf", false);
   return !in_place(recv, "recvbuf", false) && !sends_in_place && status.ok();
 }
 
 NeighborAllgather::NeighborAllgather(const void* send, MPI_Count send_count, datatype::Datatype& send_type,
                                      void* recv, MPI_Count recv_count, datatype::Datatype& recv_type,
-                                     core::Communicator& comm, What what)
+                                     core::Communicator& comm, CollectiveKind what)
     : Neighborhood(what, comm) {
-  if (!usable(send, recv)) return;
+  if (!valid(send, recv)) return;
   set(call.send, send, send_count, send_type);
   set(call.recv, recv, recv_count, recv_type);
   classify();
@@ -40,12 +40,12 @@ NeighborAllgatherv::NeighborAllgatherv(const void* send, MPI_Count send_count, d
                                        void* recv, const CountArray& recv_counts,
                                        const CountArray& displacements, datatype::Datatype& recv_type,
                                        core::Communicator& comm)
-    : Neighborhood(What::neighbor_allgatherv, comm) {
-  if (!usable(send, recv)) return;
+    : Neighborhood(CollectiveKind::neighbor_allgatherv, comm) {
+  if (!valid(send, recv)) return;
   set(call.send, send, send_count, send_type);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = counts_.take(recv_counts, call.recv.blocks);
-  call.recv.displacements = displacements_.take(displacements, call.recv.blocks);
+  call.recv.counts = counts_.assign(recv_counts, call.recv.blocks);
+  call.recv.displacements = displacements_.assign(displacements, call.recv.blocks);
   classify();
 }
 
@@ -54,14 +54,14 @@ NeighborAlltoallv::NeighborAlltoallv(const void* send, const CountArray& send_co
                                      void* recv, const CountArray& recv_counts,
                                      const CountArray& recv_displacements, datatype::Datatype& recv_type,
                                      core::Communicator& comm)
-    : Neighborhood(What::neighbor_alltoallv, comm) {
-  if (!usable(send, recv)) return;
+    : Neighborhood(CollectiveKind::neighbor_alltoallv, comm) {
+  if (!valid(send, recv)) return;
   set(call.send, send, 0, send_type);
-  call.send.counts = numbers_[0].take(send_counts, call.send.blocks);
-  call.send.displacements = numbers_[1].take(send_displacements, call.send.blocks);
+  call.send.counts = numbers_[0].assign(send_counts, call.send.blocks);
+  call.send.displacements = numbers_[1].assign(send_displacements, call.send.blocks);
   set(call.recv, recv, 0, recv_type);
-  call.recv.counts = numbers_[2].take(recv_counts, call.recv.blocks);
-  call.recv.displacements = numbers_[3].take(recv_displacements, call.recv.blocks);
+  call.recv.counts = numbers_[2].assign(recv_counts, call.recv.blocks);
+  call.recv.displacements = numbers_[3].assign(recv_displacements, call.recv.blocks);
   classify();
 }
 
@@ -70,16 +70,16 @@ NeighborAlltoallw::NeighborAlltoallw(const void* send, const CountArray& send_co
                                      void* recv, const CountArray& recv_counts,
                                      const MPI_Aint* recv_displacements, const DatatypeArray& recv_types,
                                      core::Communicator& comm)
-    : Neighborhood(What::neighbor_alltoallw, comm) {
-  if (!usable(send, recv)) return;
+    : Neighborhood(CollectiveKind::neighbor_alltoallw, comm) {
+  if (!valid(send, recv)) return;
   call.send.address = const_cast<void*>(send);
-  call.send.counts = numbers_[0].take(send_counts, call.send.blocks);
+  call.send.counts = numbers_[0].assign(send_counts, call.send.blocks);
   call.send.displacements = {send_displacements, true};
-  call.send.types = types_[0].take(send_types, call.send.blocks);
+  call.send.types = types_[0].assign(send_types, call.send.blocks);
   call.recv.address = recv;
-  call.recv.counts = numbers_[1].take(recv_counts, call.recv.blocks);
+  call.recv.counts = numbers_[1].assign(recv_counts, call.recv.blocks);
   call.recv.displacements = {recv_displacements, true};
-  call.recv.types = types_[1].take(recv_types, call.recv.blocks);
+  call.recv.types = types_[1].assign(recv_types, call.recv.blocks);
   classify();
 }
 

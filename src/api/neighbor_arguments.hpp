@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arguments of neighborhood collectives: as collective_arguments.hpp, with a block for each neighbor.
+// Arguments of neighborhood collectives: as collective_arguments.hpp, with one block per neighbor.
 #pragma once
 #include "api/collective_arguments.hpp"
 
@@ -8,8 +8,8 @@ namespace weft::api::prepare {
 class Neighborhood : public Collective {
  protected:
   Neighborhood(coll::Collective what, core::Communicator& comm);
-  /// MPI_IN_PLACE is not allowed in either.
-  bool usable(const void* send, const void* recv);
+  /// Returns false after an error; MPI_IN_PLACE is an error for both buffers.
+  bool valid(const void* send, const void* recv);
 };
 
 struct NeighborAllgather : Neighborhood {
@@ -31,7 +31,7 @@ struct NeighborAllgatherv : Neighborhood {
                      datatype::Datatype& recv_type, core::Communicator& comm);
 
  private:
-  Widened counts_, displacements_;
+  WidenedCounts counts_, displacements_;
 };
 
 struct NeighborAlltoallv : Neighborhood {
@@ -41,7 +41,7 @@ struct NeighborAlltoallv : Neighborhood {
                     core::Communicator& comm);
 
  private:
-  Widened numbers_[4];
+  WidenedCounts numbers_[4];
 };
 
 struct NeighborAlltoallw : Neighborhood {
@@ -51,7 +51,7 @@ struct NeighborAlltoallw : Neighborhood {
                     core::Communicator& comm);
 
  private:
-  Widened numbers_[2];
+  WidenedCounts numbers_[2];
   TypeList types_[2];
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Objects: how implementations hand objects to the application and take them back.
+// Objects: how implementations return objects to the application.
 // Threading: under the instance lock.
 #pragma once
 #include <mpi.h>
@@ -12,35 +12,36 @@
 
 namespace weft::api {
 
-/// Hands an object to the application, with the one reference that the caller has.
+/// Sets `handle` to an object; the caller's reference goes to the application.
 template <class T, class H>
-void publish(T* object, H* handle) {
+void return_object(T* object, H* handle) {
   object->open_handle();
   *handle = handle_of(*object);
 }
 template <class T, class H>
-Status publish(Result<T*> made, H* handle) {
+Status return_object(Result<T*> made, H* handle) {
   if (!made) return std::move(made).error();
-  publish(*made, handle);
+  return_object(*made, handle);
   return {};
 }
-/// The same for an object that somebody else holds too.
+/// return_object() for an object with other owners: adds a reference.
 template <class T, class H>
-void publish_shared(T* object, H* handle) {
+void return_shared_object(T* object, H* handle) {
   object->retain();
-  publish(object, handle);
+  return_object(object, handle);
 }
-/// A new object that may be null because its slab is full.
+/// return_object() for a new object; null is Errc::no_mem.
 template <class T, class H>
-Status publish_new(T* object, H* handle) {
-  if (object == nullptr) return Error(Errc::no_mem, "no room for another object of this kind: free some");
-  publish(object, handle);
+Status return_new_object(T* object, H* handle) {
+  if (object == nullptr) return Error(Errc::no_mem, "no more objects of this kind are available: free some");
+  return_object(object, handle);
   return {};
 }
 
-/// Text into a buffer of `room` bytes, cut if need be; `length` gets the characters without the terminator.
-inline void copy_text(std::string_view text, char* buffer, size_t room, int* length) {
-  text = text.substr(0, room - 1);
+/// Copies text into a buffer of `size` bytes, truncated if necessary. `length`: characters without the
+/// terminator.
+inline void copy_text(std::string_view text, char* buffer, size_t size, int* length) {
+  text = text.substr(0, size - 1);
   std::memcpy(buffer, text.data(), text.size());
   buffer[text.size()] = '\0';
   *length = static_cast<int>(text.size());

@@ -9,11 +9,11 @@ namespace weft::api::impl {
 
 Status Op_create(UserFunction function, int commute, MPI_Op* op) {
   if (function.large)
-    return publish_new(
+    return return_new_object(
         core::Op::create_large(*g_instance, reinterpret_cast<core::Op::LargeFunction>(function.function),
                                commute != 0),
         op);
-  return publish_new(
+  return return_new_object(
       core::Op::create(*g_instance, reinterpret_cast<core::Op::Function>(function.function), commute != 0),
       op);
 }
@@ -22,7 +22,7 @@ Status Op_free(MPI_Op* handle) {
   core::Op& op = *to_op(*handle);
   if (!op.user)
     return Error(Errc::op,
-                 "op is the predefined " + op.name + ": only operations from MPI_Op_create are freed");
+                 "op is the predefined " + op.name + ": only operations from MPI_Op_create can be freed");
   if (!op.has_handle()) return bad_handle(HandleKind::op, "op", *handle);
   op.close_handle();
   *handle = MPI_OP_NULL;

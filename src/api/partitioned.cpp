@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Partitioned communication (MPI 5.0 chapter 4). No info key is understood.
+// Partitioned communication (MPI 5.0 chapter 4). No info keys are defined.
 #include "p2p/partitioned.hpp"
 
 #include <limits>
@@ -26,53 +26,53 @@ Status init(bool sends, const void* buf, int partitions, MPI_Count count, Dataty
                                             std::to_string(count) + " elements does not fit 64 bits");
   Partitioned* made =
       Partitioned::slab().create(sends, p2p::buffer_of(buf, count, type), partitions, rank, tag, comm);
-  if (made == nullptr) return Error(Errc::no_mem, "no room for another partitioned request: free some");
+  if (made == nullptr) return Error(Errc::no_mem, "no more partitioned requests are available: free some");
   *request = handle_of(*made);
   return {};
 }
 
-/// The request of a handle, whatever it is.
-Result<core::Request*> existing(MPI_Request handle) {
+/// The request of a handle that must not be null.
+Result<core::Request*> nonnull_request(MPI_Request handle) {
   core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
   return request;
 }
 
-/// The same as a partitioned request of the wanted side.
-Result<Partitioned*> side(core::Request& request, bool sends) {
+/// `request` as a partitioned send or receive.
+Result<Partitioned*> partitioned_request(core::Request& request, bool sends) {
   auto* found =
       request.kind == core::Request::Kind::partitioned ? static_cast<Partitioned*>(&request) : nullptr;
   if (found == nullptr || found->sends != sends)
-    return Error(Errc::request,
-                 std::string("request is not of a partitioned ") +
-                     (sends ? "send: pass one of MPI_Psend_init" : "receive: pass one of MPI_Precv_init"));
+    return Error(Errc::request, std::string("request is not a partitioned ") +
+                                    (sends ? "send: pass one from MPI_Psend_init"
+                                           : "receive: pass one from MPI_Precv_init"));
   return found;
 }
 
-/// Runs `work` on the partitioned request of a handle; errors are its communicator's.
+/// Runs `work` on the partitioned request of a handle; errors go to its communicator.
 template <class Work>
-Status with(MPI_Request handle, bool sends, Work&& work) {
-  auto request = existing(handle);
+Status with_partitioned(MPI_Request handle, bool sends, Work&& work) {
+  auto request = nonnull_request(handle);
   if (!request) return std::move(request).error();
-  auto found = side(**request, sends);
-  return blaming((*request)->comm, found ? work(**found) : Status(std::move(found).error()));
+  auto found = partitioned_request(**request, sends);
+  return with_error_communicator((*request)->comm, found ? work(**found) : Status(std::move(found).error()));
 }
 
-/// The same on a send that is started.
+/// with_partitioned() for a started send.
 template <class Work>
 Status with_started_send(MPI_Request handle, Work&& work) {
-  return with(handle, true, [&](Partitioned& request) -> Status {
+  return with_partitioned(handle, true, [&](Partitioned& request) -> Status {
     if (!request.active)
-      return Error(Errc::request, "request is inactive: start it before its partitions are ready");
+      return Error(Errc::request, "request is inactive: start it before marking partitions ready");
     return work(request);
   });
 }
 
-bool has(const Partitioned& request, int partition) {
+bool has_partition(const Partitioned& request, int partition) {
   return partition >= 0 && partition < request.partitions;
 }
 
-Status no_such(const Partitioned& request, const std::string& name, int partition) {
+Status bad_partition(const Partitioned& request, const std::string& name, int partition) {
   return Error(Errc::arg, name + " = " + std::to_string(partition) + ": the request has partitions 0 to " +
                               std::to_string(request.partitions - 1));
 }
@@ -91,15 +91,15 @@ Status Precv_init(void* buf, int partitions, MPI_Count count, Datatype& type, in
 
 Status Pready(int partition, MPI_Request handle) {
   return with_started_send(handle, [&](Partitioned& request) {
-    if (!has(request, partition)) return no_such(request, "partition", partition);
+    if (!has_partition(request, partition)) return bad_partition(request, "partition", partition);
     return request.ready(partition);
   });
 }
 
 Status Pready_range(int low, int high, MPI_Request handle) {
   return with_started_send(handle, [&](Partitioned& request) -> Status {
-    if (!has(request, low)) return no_such(request, "partition_low", low);
-    if (!has(request, high)) return no_such(request, "partition_high", high);
+    if (!has_partition(request, low)) return bad_partition(request, "partition_low", low);
+    if (!has_partition(request, high)) return bad_partition(request, "partition_high", high);
     if (low > high)
       return Error(Errc::arg, "partition_low = " + std::to_string(low) +
                                   " is above partition_high = " + std::to_string(high));
@@ -111,20 +111,20 @@ Status Pready_range(int low, int high, MPI_Request handle) {
 Status Pready_list(int length, const int* partitions, MPI_Request handle) {
   return with_started_send(handle, [&](Partitioned& request) -> Status {
     for (int i = 0; i < length; ++i)
-      if (!has(request, partitions[i]))
-        return no_such(request, "array_of_partitions[" + std::to_string(i) + "]", partitions[i]);
+      if (!has_partition(request, partitions[i]))
+        return bad_partition(request, "array_of_partitions[" + std::to_string(i) + "]", partitions[i]);
     for (int i = 0; i < length; ++i) WEFT_TRY(request.ready(partitions[i]));
     return {};
   });
 }
 
 Status Parrived(MPI_Request handle, int partition, int* flag) {
-  *flag = 1;  // of null and inactive requests
+  *flag = 1;  // result for null and inactive requests
   if (handle == MPI_REQUEST_NULL) return {};
-  return with(handle, false, [&](Partitioned& request) -> Status {
-    if (!has(request, partition)) return no_such(request, "partition", partition);
+  return with_partitioned(handle, false, [&](Partitioned& request) -> Status {
+    if (!has_partition(request, partition)) return bad_partition(request, "partition", partition);
     if (!request.active || request.arrived(partition)) return {};
-    if (!g_instance->progress()) g_instance->yield_if_crowded();
+    if (!g_instance->progress()) g_instance->yield_if_oversubscribed();
     *flag = request.arrived(partition);
     return {};
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Point-to-point calls (MPI 5.0 chapter 3): blocking calls run a Transfer on the stack, the others one of the
+// Point-to-point calls (MPI 5.0 chapter 3). Blocking calls use a Transfer on the stack, others one from the
 // slab.
 #include <cstring>
 
@@ -49,28 +49,28 @@ Status send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int
   return {};
 }
 
-/// Polls until `look()` finds something; null: nobody can send it any more.
+/// Polls until `probe_once()` finds something; null: nobody can send it any more.
 template <class Look>
-auto wait_for(int source, Communicator& comm, Look&& look) {
-  decltype(look()) found = nullptr;
+auto poll_until_found(int source, Communicator& comm, Look&& probe_once) {
+  decltype(probe_once()) found = nullptr;
   core::wait_until(comm.instance,
-                   [&] { return (found = look()) != nullptr || !p2p::check_source(source, comm); });
+                   [&] { return (found = probe_once()) != nullptr || !p2p::check_source(source, comm); });
   return found;
 }
 
-core::Completion no_process() { return {MPI_PROC_NULL, MPI_ANY_TAG, 0, false}; }
+core::Completion proc_null_completion() { return {MPI_PROC_NULL, MPI_ANY_TAG, 0, false}; }
 
-MPI_Message message_handle(p2p::Message* message) { return reinterpret_cast<MPI_Message>(message); }
+MPI_Message message_handle(p2p::UnexpectedMessage* message) { return reinterpret_cast<MPI_Message>(message); }
 
-Result<p2p::Message*> message_of(MPI_Message handle) {
+Result<p2p::UnexpectedMessage*> message_of(MPI_Message handle) {
   const auto state = handle == MPI_MESSAGE_NULL ? HandleState::foreign : p2p::check_message(handle);
   if (state != HandleState::live) return bad_handle(HandleKind::message, "message", handle);
-  return reinterpret_cast<p2p::Message*>(handle);
+  return reinterpret_cast<p2p::UnexpectedMessage*>(handle);
 }
 
-Status receive_nothing(MPI_Message* message, MPI_Status* status) {
+Status receive_from_proc_null(MPI_Message* message, MPI_Status* status) {
   *message = MPI_MESSAGE_NULL;
-  fill(status, no_process());
+  fill(status, proc_null_completion());
   return {};
 }
 
@@ -93,13 +93,13 @@ Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 
 Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              MPI_Request* request) {
-  p2p::Sent* sent = p2p::Sent::slab().create();  // before the data leave
+  p2p::CompletedSend* sent = p2p::CompletedSend::slab().create();  // allocate before data is sent
   if (sent == nullptr) return no_more_requests();
   if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
     *request = handle_of(*sent);
     return {};
   }
-  p2p::Sent::slab().destroy(sent);
+  p2p::CompletedSend::slab().destroy(sent);
   return isend(buf, count, type, dest, tag, comm, SendMode::standard, request);
 }
 Status Ibsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
@@ -160,8 +160,8 @@ Status Recv_init(void* buf, MPI_Count count, Datatype& type, int source, int tag
 }
 
 Status Probe(int source, int tag, Communicator& comm, MPI_Status* status) {
-  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
-  const auto* message = wait_for(source, comm, [&] { return p2p::probe(source, tag, comm); });
+  if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
+  const auto* message = poll_until_found(source, comm, [&] { return p2p::probe(source, tag, comm); });
   if (message == nullptr) return p2p::check_source(source, comm);
   fill(status, p2p::describe(*message));
   return {};
@@ -169,10 +169,10 @@ Status Probe(int source, int tag, Communicator& comm, MPI_Status* status) {
 
 Status Iprobe(int source, int tag, Communicator& comm, int* flag, MPI_Status* status) {
   *flag = 1;
-  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
+  if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
   const auto* message = p2p::probe(source, tag, comm);
   if (message == nullptr) {
-    if (!comm.instance.progress()) comm.instance.yield_if_crowded();
+    if (!comm.instance.progress()) comm.instance.yield_if_oversubscribed();
     message = p2p::probe(source, tag, comm);
   }
   *flag = message != nullptr;
@@ -183,8 +183,8 @@ Status Iprobe(int source, int tag, Communicator& comm, int* flag, MPI_Status* st
 
 Status Mprobe(int source, int tag, Communicator& comm, MPI_Message* message, MPI_Status* status) {
   *message = MPI_MESSAGE_NO_PROC;
-  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
-  auto* found = wait_for(source, comm, [&] { return p2p::matched_probe(source, tag, comm); });
+  if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
+  auto* found = poll_until_found(source, comm, [&] { return p2p::matched_probe(source, tag, comm); });
   if (found == nullptr) return p2p::check_source(source, comm);
   *message = message_handle(found);
   fill(status, p2p::describe(*found));
@@ -194,10 +194,10 @@ Status Mprobe(int source, int tag, Communicator& comm, MPI_Message* message, MPI
 Status Improbe(int source, int tag, Communicator& comm, int* flag, MPI_Message* message, MPI_Status* status) {
   *flag = 1;
   *message = MPI_MESSAGE_NO_PROC;
-  if (source == MPI_PROC_NULL) return fill(status, no_process()), Status{};
+  if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
   auto* found = p2p::matched_probe(source, tag, comm);
   if (found == nullptr) {
-    if (!comm.instance.progress()) comm.instance.yield_if_crowded();
+    if (!comm.instance.progress()) comm.instance.yield_if_oversubscribed();
     found = p2p::matched_probe(source, tag, comm);
   }
   *flag = found != nullptr;
@@ -208,10 +208,10 @@ Status Improbe(int source, int tag, Communicator& comm, int* flag, MPI_Message* 
 }
 
 Status Mrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, MPI_Status* status) {
-  if (*message == MPI_MESSAGE_NO_PROC) return receive_nothing(message, status);
+  if (*message == MPI_MESSAGE_NO_PROC) return receive_from_proc_null(message, status);
   auto found = message_of(*message);
   if (!found) return std::move(found).error();
-  // The message's own reference ends with the transfer.
+  // The message's reference is released when the transfer completes.
   const auto held = core::Ref<Communicator>::share(p2p::communicator_of(**found));
   Communicator& comm = *held;
   *message = MPI_MESSAGE_NULL;
@@ -219,7 +219,7 @@ Status Mrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, M
   p2p::post_matched_receive(transfer, buffer_of(buf, count, type), **found, comm);
   core::wait(comm.instance, transfer);
   fill(status, transfer.completion);
-  return blaming(&comm, std::move(transfer.outcome));
+  return with_error_communicator(&comm, std::move(transfer.outcome));
 }
 
 Status Imrecv(void* buf, MPI_Count count, Datatype& type, MPI_Message* message, MPI_Request* request) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion of requests (MPI 5.0 sections 3.7 and 3.9): one request at a time, cancelling, starting.
+// Completion of requests (MPI 5.0 sections 3.7 and 3.9): single requests, cancel, start.
 #include <mpi.h>
 
 #include "api/check.hpp"
@@ -11,8 +11,8 @@
 
 namespace weft::api {
 
-Status retire(MPI_Request* handle, core::Request& request, MPI_Status* status) {
-  if (ends_plainly(request)) [[likely]] {
+Status complete_request(MPI_Request* handle, core::Request& request, MPI_Status* status) {
+  if (completes_trivially(request)) [[likely]] {
     fill(status, request.completion);
     *handle = MPI_REQUEST_NULL;
     request.destroy();
@@ -21,7 +21,7 @@ Status retire(MPI_Request* handle, core::Request& request, MPI_Status* status) {
   Status outcome = request.query();
   if (outcome) outcome = std::move(request.outcome);
   fill(status, request.completion);
-  outcome = blaming(request.comm, std::move(outcome));
+  outcome = with_error_communicator(request.comm, std::move(outcome));
   if (request.persistent) {
     request.active = false;
   } else {
@@ -37,32 +37,33 @@ Result<core::Request*> active_request(MPI_Request handle) {
   if (handle == MPI_REQUEST_NULL) return static_cast<core::Request*>(nullptr);
   core::Request* request = to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
-  WEFT_TRY(blaming(request->comm, refuse_enqueued(*request)));
+  WEFT_TRY(with_error_communicator(request->comm, reject_enqueued(*request)));
   return request->active ? request : nullptr;
 }
 
 namespace impl {
 namespace {
 
-/// The request of a handle that may not be null.
-Result<core::Request*> some_request(MPI_Request handle) {
+/// The request of a handle that must not be null.
+Result<core::Request*> nonnull_request(MPI_Request handle) {
   core::Request* request = handle == MPI_REQUEST_NULL ? nullptr : to_request(handle);
   if (request == nullptr || request->detached) return bad_handle(HandleKind::request, "request", handle);
-  WEFT_TRY(blaming(request->comm, refuse_enqueued(*request)));
+  WEFT_TRY(with_error_communicator(request->comm, reject_enqueued(*request)));
   return request;
 }
 
 Status start(core::Request& request) {
-  if (!request.persistent) return Error(Errc::request, "request is not persistent: only *_init makes such");
+  if (!request.persistent)
+    return Error(Errc::request, "request is not persistent: pass one from a *_init call");
   if (request.active)
-    return Error(Errc::request, "request is active already: complete it before starting it again");
+    return Error(Errc::request, "request is already active: complete it before starting it again");
   return request.start();
 }
 
 Status start(MPI_Request handle) {
-  auto request = some_request(handle);
+  auto request = nonnull_request(handle);
   if (!request) return std::move(request).error();
-  return blaming((*request)->comm, start(**request));
+  return with_error_communicator((*request)->comm, start(**request));
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ Status Wait(MPI_Request* handle, MPI_Status* status) {
   if (!request) return std::move(request).error();
   if (*request == nullptr) return fill_empty(status), Status{};
   core::wait(*g_instance, **request);
-  return retire(handle, **request, status);
+  return complete_request(handle, **request, status);
 }
 
 Status Test(MPI_Request* handle, int* flag, MPI_Status* status) {
@@ -83,10 +84,10 @@ Status Test(MPI_Request* handle, int* flag, MPI_Status* status) {
     *flag = 1;
     return fill_empty(status), Status{};
   }
-  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_crowded();
+  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_oversubscribed();
   if (!(*request)->complete()) return {};
   *flag = 1;
-  return retire(handle, **request, status);
+  return complete_request(handle, **request, status);
 }
 
 Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
@@ -94,7 +95,7 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
   if (!request) return std::move(request).error();
   *flag = 1;
   if (*request == nullptr) return fill_empty(status), Status{};
-  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_crowded();
+  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_oversubscribed();
   *flag = (*request)->complete();
   if (*flag == 0) return {};
   WEFT_TRY((*request)->query());
@@ -103,12 +104,11 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
 }
 
 Status Request_free(MPI_Request* handle) {
-  auto request = some_request(*handle);
+  auto request = nonnull_request(*handle);
   if (!request) return std::move(request).error();
   const bool running = (*request)->active && !(*request)->complete();
   if (running && (*request)->kind == core::Request::Kind::partitioned)
-    return Error(Errc::request,
-                 "request is a partitioned operation under way: complete it before freeing it");
+    return Error(Errc::request, "request is an active partitioned operation: complete it before freeing it");
   *handle = MPI_REQUEST_NULL;
   if (running) {
     (*request)->detached = true;  // destroyed when it completes
@@ -120,17 +120,17 @@ Status Request_free(MPI_Request* handle) {
 }
 
 Status Cancel(MPI_Request* handle) {
-  auto request = some_request(*handle);
+  auto request = nonnull_request(*handle);
   if (!request) return std::move(request).error();
   if (!(*request)->active)
-    return Error(Errc::request, "request is inactive: only an active one can be cancelled");
+    return Error(Errc::request, "request is inactive: only active requests can be cancelled");
   return (*request)->cancel();
 }
 
 Status Start(MPI_Request* handle) { return start(*handle); }
 
 Status Startall(int count, MPI_Request* handles) {
-  const p2p::Together together(*g_instance);
+  const p2p::BatchScope together(*g_instance);
   for (int i = 0; i < count; ++i) WEFT_TRY(start(handles[i]));
   return {};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion of lists of requests (MPI 5.0 section 3.7.5): all, any, some.
+// Completion of multiple requests (MPI 5.0 section 3.7.5): all, any, some.
 #include <mpi.h>
 
 #include <string>
@@ -16,7 +16,7 @@ MPI_Status* status_at(MPI_Status* statuses, int i) {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
-/// Refuses bad handles before anything is waited for; counts the active requests.
+/// Returns the number of active requests, or an error for an invalid handle before any wait.
 Result<int> count_active(int count, const MPI_Request* handles) {
   int active = 0;
   for (int i = 0; i < count; ++i) {
@@ -24,13 +24,13 @@ Result<int> count_active(int count, const MPI_Request* handles) {
     core::Request* request = to_request(handles[i]);
     if (request == nullptr || request->detached)
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
-    WEFT_TRY(blaming(request->comm, refuse_enqueued(*request)));
+    WEFT_TRY(with_error_communicator(request->comm, reject_enqueued(*request)));
     active += request->active ? 1 : 0;
   }
   return active;
 }
 
-/// Null for null, inactive and incomplete requests. Handles were checked.
+/// The request if it is active and complete, else null. Precondition: count_active() validated the handle.
 core::Request* completed(MPI_Request handle) {
   if (handle == MPI_REQUEST_NULL) return nullptr;
   auto* request = reinterpret_cast<core::Request*>(handle);
@@ -42,14 +42,15 @@ bool pending(MPI_Request handle) {
   return request->active && !request->complete();
 }
 
-/// Retires one and writes its own code to the status; false when it failed.
-bool retire_into(MPI_Request* handle, core::Request& request, MPI_Status* status, std::string& first_error) {
-  if (status == MPI_STATUS_IGNORE && ends_plainly(request)) [[likely]] {
+/// Completes a request and writes its error code to the status; returns false if the operation failed.
+bool complete_request_into(MPI_Request* handle, core::Request& request, MPI_Status* status,
+                           std::string& first_error) {
+  if (status == MPI_STATUS_IGNORE && completes_trivially(request)) [[likely]] {
     *handle = MPI_REQUEST_NULL;
     request.destroy();
     return true;
   }
-  const Status outcome = retire(handle, request, status);
+  const Status outcome = complete_request(handle, request, status);
   if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = outcome ? MPI_SUCCESS : code_of(outcome.error());
   if (!outcome && first_error.empty()) first_error = outcome.error().message();
   return outcome.ok();
@@ -59,14 +60,14 @@ Error in_status(const std::string& first_error) {
   return mpi_error(MPI_ERR_IN_STATUS, "an operation of the list failed: " + first_error);
 }
 
-/// Ends all requests of a list that is complete.
-Status retire_all(int count, MPI_Request* handles, MPI_Status* statuses) {
+/// Completes all requests of a list whose operations have finished.
+Status complete_all(int count, MPI_Request* handles, MPI_Status* statuses) {
   std::string first_error;
   bool failed = false;
   for (int i = 0; i < count; ++i) {
     MPI_Status* status = status_at(statuses, i);
     if (core::Request* request = completed(handles[i])) {
-      failed |= !retire_into(&handles[i], *request, status, first_error);
+      failed |= !complete_request_into(&handles[i], *request, status, first_error);
     } else {
       fill_empty(status);
       if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = MPI_SUCCESS;
@@ -76,15 +77,15 @@ Status retire_all(int count, MPI_Request* handles, MPI_Status* statuses) {
   return {};
 }
 
-/// Ends those that are complete; `outcount` and `indices` as MPI_Waitsome.
-Status retire_some(int count, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
+/// Completes the finished requests; `outcount` and `indices` as in MPI_Waitsome.
+Status complete_some(int count, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
   std::string first_error;
   bool failed = false;
   int found = 0;
   for (int i = 0; i < count; ++i) {
     core::Request* request = completed(handles[i]);
     if (request == nullptr) continue;
-    failed |= !retire_into(&handles[i], *request, status_at(statuses, found), first_error);
+    failed |= !complete_request_into(&handles[i], *request, status_at(statuses, found), first_error);
     indices[found++] = i;
   }
   *outcount = found;
@@ -98,12 +99,12 @@ int find_completed(int count, const MPI_Request* handles) {
   return -1;
 }
 
-void advance_once() {
-  if (!g_instance->progress()) g_instance->yield_if_crowded();
+void progress_once() {
+  if (!g_instance->progress()) g_instance->yield_if_oversubscribed();
 }
 
-/// The status of a complete, null or inactive request, which stays as it is.
-Status look(MPI_Request handle, MPI_Status* status) {
+/// Fills the status of a complete, null or inactive request without changing the request.
+Status read_status(MPI_Request handle, MPI_Status* status) {
   core::Request* request = completed(handle);
   if (request == nullptr) return fill_empty(status), Status{};
   WEFT_TRY(request->query());
@@ -125,18 +126,18 @@ Status Waitall(int count, MPI_Request* handles, MPI_Status* statuses) {
   if (!active) return std::move(active).error();
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) core::wait(*g_instance, *reinterpret_cast<core::Request*>(handles[i]));
-  return retire_all(count, handles, statuses);
+  return complete_all(count, handles, statuses);
 }
 
 Status Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses) {
   *flag = 0;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
-  if (*active != 0) advance_once();
+  if (*active != 0) progress_once();
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) return {};
   *flag = 1;
-  return retire_all(count, handles, statuses);
+  return complete_all(count, handles, statuses);
 }
 
 Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) {
@@ -144,7 +145,7 @@ Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) 
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, nullptr, status);
   core::wait_until(*g_instance, [&] { return (*index = find_completed(count, handles)) >= 0; });
-  return retire(&handles[*index], *completed(handles[*index]), status);
+  return complete_request(&handles[*index], *completed(handles[*index]), status);
 }
 
 Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Status* status) {
@@ -153,12 +154,12 @@ Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Statu
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, flag, status);
-  advance_once();
+  progress_once();
   const int found = find_completed(count, handles);
   if (found < 0) return {};
   *flag = 1;
   *index = found;
-  return retire(&handles[found], *completed(handles[found]), status);
+  return complete_request(&handles[found], *completed(handles[found]), status);
 }
 
 Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
@@ -167,7 +168,7 @@ Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
   core::wait_until(*g_instance, [&] { return find_completed(incount, handles) >= 0; });
-  return retire_some(incount, handles, outcount, indices, statuses);
+  return complete_some(incount, handles, outcount, indices, statuses);
 }
 
 Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, MPI_Status* statuses) {
@@ -175,21 +176,21 @@ Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  advance_once();
-  return retire_some(incount, handles, outcount, indices, statuses);
+  progress_once();
+  return complete_some(incount, handles, outcount, indices, statuses);
 }
 
-// The MPI_Request_get_status_* calls look without ending anything (MPI 5.0 section 3.7.6).
+// MPI_Request_get_status_* do not free or deactivate requests (MPI 5.0 section 3.7.6).
 
 Status Request_get_status_all(int count, const MPI_Request* handles, int* flag, MPI_Status* statuses) {
   *flag = 0;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
-  if (*active != 0) advance_once();
+  if (*active != 0) progress_once();
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) return {};
   *flag = 1;
-  for (int i = 0; i < count; ++i) WEFT_TRY(look(handles[i], status_at(statuses, i)));
+  for (int i = 0; i < count; ++i) WEFT_TRY(read_status(handles[i], status_at(statuses, i)));
   return {};
 }
 
@@ -200,12 +201,12 @@ Status Request_get_status_any(int count, const MPI_Request* handles, int* index,
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, flag, status);
-  advance_once();
+  progress_once();
   const int found = find_completed(count, handles);
   if (found < 0) return {};
   *flag = 1;
   *index = found;
-  return look(handles[found], status);
+  return read_status(handles[found], status);
 }
 
 Status Request_get_status_some(int incount, const MPI_Request* handles, int* outcount, int* indices,
@@ -214,11 +215,11 @@ Status Request_get_status_some(int incount, const MPI_Request* handles, int* out
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  advance_once();
+  progress_once();
   *outcount = 0;
   for (int i = 0; i < incount; ++i) {
     if (completed(handles[i]) == nullptr) continue;
-    WEFT_TRY(look(handles[i], status_at(statuses, *outcount)));
+    WEFT_TRY(read_status(handles[i], status_at(statuses, *outcount)));
     indices[(*outcount)++] = i;
   }
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Combined send and receive (MPI 5.0 section 3.10): blocking on the stack, nonblocking as one request that is
-// complete when both halves are.
+// Combined send and receive (MPI 5.0 section 3.10). The nonblocking request completes when both transfers are
+// complete.
 #include <cstddef>
 #include <vector>
 
@@ -20,7 +20,7 @@ using p2p::buffer_of;
 using p2p::Transfer;
 using Kind = core::Request::Kind;
 
-/// The arguments of one half.
+/// Arguments of the send or of the receive.
 struct Half {
   Buffer buffer;
   int rank, tag;
@@ -69,7 +69,7 @@ class SendReceive final : public core::Request, private core::Poller {
     comm->release();
     slab().destroy(this);
   }
-  std::vector<std::byte> aside;  ///< what a replacing call sends
+  std::vector<std::byte> packed;  ///< send data of MPI_Isendrecv_replace
 
  private:
   bool poll() override {
@@ -80,7 +80,7 @@ class SendReceive final : public core::Request, private core::Poller {
     finish();
     return true;
   }
-  Transfer *receive_, *send_;  // they hold the datatypes
+  Transfer *receive_, *send_;  // hold references to the datatypes
 };
 
 Status blocking(const Half& send, const Half& receive, Communicator& comm, MPI_Status* status) {
@@ -106,9 +106,9 @@ Status Sendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, in
 
 Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
                         int recvtag, Communicator& comm, MPI_Status* status) {
-  std::vector<std::byte> aside;
-  WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
-  return blocking({p2p::host_bytes(aside.data(), aside.size()), dest, sendtag},
+  std::vector<std::byte> packed;
+  WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
+  return blocking({p2p::host_bytes(packed.data(), packed.size()), dest, sendtag},
                   {buffer_of(buf, count, type), source, recvtag}, comm, status);
 }
 
@@ -125,14 +125,14 @@ Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, i
 
 Status Isendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
                          int recvtag, Communicator& comm, MPI_Request* request) {
-  std::vector<std::byte> aside;
-  WEFT_TRY(p2p::pack_aside(buffer_of(buf, count, type), aside));
+  std::vector<std::byte> packed;
+  WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
   auto made = SendReceive::create(comm);
   if (!made) return std::move(made).error();
   SendReceive& both = **made;
-  both.aside = std::move(aside);
+  both.packed = std::move(packed);
   *request = handle_of(both);
-  both.begin({p2p::host_bytes(both.aside.data(), both.aside.size()), dest, sendtag},
+  both.begin({p2p::host_bytes(both.packed.data(), both.packed.size()), dest, sendtag},
              {buffer_of(buf, count, type), source, recvtag});
   return {};
 }

@@ -23,8 +23,8 @@ namespace {
 using core::ProcessId;
 using core::Session;
 
-/// What the hint thread_level asks for. Without it all threads may call: parts of a program that know nothing
-/// of one another open sessions.
+/// Thread level of the hint thread_level. Default MPI_THREAD_MULTIPLE, because independent components of a
+/// program open sessions.
 int thread_level(const core::Info* info) {
   const auto wanted = info == nullptr ? std::nullopt : info->get("thread_level");
   for (const int level : {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED})
@@ -37,37 +37,37 @@ struct ProcessSet {
   std::vector<ProcessId> (*members)(const core::Instance&);
 };
 
-std::vector<ProcessId> everyone(const core::Instance& instance) {
+std::vector<ProcessId> all_processes(const core::Instance& instance) {
   std::vector<ProcessId> processes(instance.size);
   std::iota(processes.begin(), processes.end(), ProcessId{0});
   return processes;
 }
 
-std::vector<ProcessId> just_me(const core::Instance& instance) { return {instance.self}; }
+std::vector<ProcessId> self_only(const core::Instance& instance) { return {instance.self}; }
 
-std::vector<ProcessId> host_mates(const core::Instance& instance) {
-  std::vector<ProcessId> processes = everyone(instance);
+std::vector<ProcessId> same_host_processes(const core::Instance& instance) {
+  std::vector<ProcessId> processes = all_processes(instance);
   std::erase_if(processes, [&](ProcessId process) { return !instance.same_host(process); });
   return processes;
 }
 
 constexpr ProcessSet kProcessSets[] = {
-    {"mpi://WORLD", everyone}, {"mpi://SELF", just_me}, {"mpix://SHARED", host_mates}};
+    {"mpi://WORLD", all_processes}, {"mpi://SELF", self_only}, {"mpix://SHARED", same_host_processes}};
 
-/// In any case of letters: programs write mpi://world too.
-Result<const ProcessSet*> find_set(const char* name) {
+/// Case-insensitive: programs also write mpi://world.
+Result<const ProcessSet*> find_pset(const char* name) {
   const std::string wanted(name, strnlen(name, MPI_MAX_PSET_NAME_LEN));
   for (const ProcessSet& set : kProcessSets)
     if (strcasecmp(wanted.c_str(), set.name) == 0) return &set;
   return Error(Errc::arg,
-               "pset_name = \"" + wanted + "\" is no process set: MPI_Session_get_nth_pset names them");
+               "pset_name = \"" + wanted + "\" is not a process set: MPI_Session_get_nth_pset lists them");
 }
 
 Status check_kind(const core::Errhandler& errhandler) {
   using Target = core::Errhandler::Target;
   if (errhandler.target == Target::any || errhandler.target == Target::session) return {};
   return Error(Errc::errhandler,
-               "errhandler is not one for sessions: make it with MPI_Session_create_errhandler");
+               "errhandler is not a session error handler: create it with MPI_Session_create_errhandler");
 }
 
 Status open(core::Instance& instance, int level, const core::Info* info, core::Errhandler& errhandler,
@@ -75,13 +75,13 @@ Status open(core::Instance& instance, int level, const core::Info* info, core::E
   const auto lock = lock_of(instance);
   core::Ref<Session> session(Session::create(instance));
   core::Ref<core::Info> hints(core::Info::create());
-  if (!session || !hints) return Error(Errc::no_mem, "no room for another session: finalize some");
+  if (!session || !hints) return Error(Errc::no_mem, "no more sessions are available: finalize some");
   hints->set("thread_level", thread_level_name(level));
   hints->set("mpi_memory_alloc_kinds",
              memory_kinds(info == nullptr ? std::nullopt : info->get("mpi_memory_alloc_kinds")));
   session->info = std::move(hints);
   session->errhandler = core::Ref<core::Errhandler>::share(&errhandler);
-  publish(session.detach(), handle);
+  return_object(session.detach(), handle);
   return {};
 }
 
@@ -90,10 +90,10 @@ Status open(core::Instance& instance, int level, const core::Info* info, core::E
 Status Session_init(core::Info* info, core::Errhandler& errhandler, MPI_Session* handle) {
   WEFT_TRY(check_kind(errhandler));
   const int level = thread_level(info);
-  auto instance = join(level);
+  auto instance = acquire_instance(level);
   if (!instance) return std::move(instance).error();
   Status opened = open(**instance, level, info, errhandler, handle);
-  if (!opened) leave();
+  if (!opened) release_instance();
   return opened;
 }
 
@@ -105,12 +105,12 @@ Status Session_finalize(MPI_Session* handle) {
     session.close_handle();
   }
   *handle = MPI_SESSION_NULL;
-  leave();
+  release_instance();
   return {};
 }
 
 Status Session_get_info(Session& session, MPI_Info* info_used) {
-  return publish_new(core::Info::duplicate(*session.info), info_used);
+  return return_new_object(core::Info::duplicate(*session.info), info_used);
 }
 
 Status Session_get_num_psets(Session&, core::Info*, int* npset_names) {
@@ -133,19 +133,19 @@ Status Session_get_nth_pset(Session&, core::Info*, int n, int* pset_len, char* p
 }
 
 Status Session_get_pset_info(Session& session, const char* pset_name, MPI_Info* info) {
-  auto set = find_set(pset_name);
+  auto set = find_pset(pset_name);
   if (!set) return std::move(set).error();
   core::Info* made = core::Info::create();
   if (made != nullptr) made->set("mpi_size", std::to_string((*set)->members(session.instance).size()));
-  return publish_new(made, info);
+  return return_new_object(made, info);
 }
 
 Status Group_from_session_pset(Session& session, const char* pset_name, MPI_Group* newgroup) {
-  auto set = find_set(pset_name);
+  auto set = find_pset(pset_name);
   if (!set) return std::move(set).error();
   core::Group* group = core::Group::create((*set)->members(session.instance), session.instance.self);
   if (group != nullptr) group->session = core::Ref<Session>::share(&session);
-  return publish_new(group, newgroup);
+  return return_new_object(group, newgroup);
 }
 
 Status Session_set_errhandler(Session& session, core::Errhandler& errhandler) {
@@ -155,7 +155,7 @@ Status Session_set_errhandler(Session& session, core::Errhandler& errhandler) {
 }
 
 Status Session_get_errhandler(Session& session, MPI_Errhandler* errhandler) {
-  publish_shared(session.errhandler.get(), errhandler);
+  return_shared_object(session.errhandler.get(), errhandler);
   return {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Status: access to its fields (MPI 5.0 sections 3.2.5, 3.8.4 and 13.3).
+// Status: access to the fields of MPI_Status (MPI 5.0 sections 3.2.5, 3.8.4 and 13.3).
 #include "api/status.hpp"
 
 #include "api/impl.hpp"

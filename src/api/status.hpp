@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Status: how a Completion is laid out in MPI_Status. MPI_internal[0..1]: bytes received, 64 bits; [2]:
-// cancelled.
+// Status: layout of a Completion in MPI_Status. MPI_internal[0..1]: bytes received, 64 bits; [2]: cancelled.
 #pragma once
 #include <mpi.h>
 
@@ -11,8 +10,8 @@
 
 namespace weft::api {
 
-/// Fills everything but MPI_ERROR (calls that return one status leave it alone). MPI_STATUS_IGNORE is
-/// allowed.
+/// Fills all fields except MPI_ERROR, which functions with a single status must not change. MPI_STATUS_IGNORE
+/// is allowed.
 inline void fill(MPI_Status* status, const core::Completion& completion) {
   if (status == MPI_STATUS_IGNORE) return;
   status->MPI_SOURCE = completion.source;
@@ -21,7 +20,7 @@ inline void fill(MPI_Status* status, const core::Completion& completion) {
   status->MPI_internal[2] = completion.cancelled ? 1 : 0;
   status->MPI_internal[3] = status->MPI_internal[4] = 0;
 }
-/// The empty status, of null and of inactive requests: sets the error too (MPI 5.0 section 3.7.3).
+/// Fills the empty status of null and inactive requests, including MPI_ERROR (MPI 5.0 section 3.7.3).
 inline void fill_empty(MPI_Status* status) {
   if (status == MPI_STATUS_IGNORE) return;
   fill(status, core::Completion{});
@@ -38,7 +37,7 @@ inline void set_bytes(MPI_Status& status, uint64_t bytes) {
 }
 inline bool cancelled(const MPI_Status& status) { return status.MPI_internal[2] != 0; }
 inline void set_cancelled(MPI_Status& status, bool flag) { status.MPI_internal[2] = flag ? 1 : 0; }
-/// For generalized requests, whose query function fills a status.
+/// For generalized requests: converts the status that the query function filled.
 inline core::Completion completion_of(const MPI_Status& status) {
   return {status.MPI_SOURCE, status.MPI_TAG, bytes_of(status), cancelled(status)};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Streams and enqueued operations: the calls of weft.h that programs know from MPICH.
+// Streams and enqueued operations: functions of weft.h, compatible with MPICH.
 #include "api/stream.hpp"
 
 #include <mpi.h>
@@ -13,7 +13,7 @@
 #include "api/extension.hpp"
 #include "api/handles.hpp"
 #include "api/objects.hpp"
-#include "coll/construct.hpp"
+#include "coll/construct/communicators.hpp"
 #include "device/memory.hpp"
 #include "stream/multiplex.hpp"
 #include "stream/queue.hpp"
@@ -44,7 +44,7 @@ Status set_hex(core::Info& info, const char* key, const void* value, int size) {
   if (2 * static_cast<size_t>(size) >= MPI_MAX_INFO_VAL)
     return Error(Errc::info_value, "value is longer than an info value can hold in hexadecimal digits");
   if (&info == core::Info::environment())
-    return Error(Errc::info, "info is MPI_INFO_ENV, which cannot be changed");
+    return Error(Errc::info, "info is MPI_INFO_ENV, which is read-only");
   std::string text;
   for (int i = 0; i < size; ++i) {
     static constexpr char kDigits[] = "0123456789abcdef";
@@ -71,51 +71,52 @@ Status comm_create(Communicator& parent, MPIX_Stream handle, MPI_Comm* newcomm) 
   return {};
 }
 
-/// What all enqueued operations check.
-struct Arguments {
+/// Resolved arguments of an enqueued send or receive.
+struct EnqueueArguments {
   Communicator* comm = nullptr;
   Datatype* type = nullptr;
   Queue* queue = nullptr;
 };
 
-/// Resolves the handles of a send or receive and checks its numbers.
-Result<Arguments> check(Entry& entry, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
-                        MPI_Comm comm, bool receives) {
-  Arguments found;
+/// Resolves handles and checks arguments of an enqueued send or receive.
+Result<EnqueueArguments> check(EntryPoint& entry, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
+                               MPI_Comm comm, bool receives) {
+  EnqueueArguments found;
   found.comm = to_communicator(comm);
   if (found.comm == nullptr) return bad_handle(HandleKind::communicator, "comm", comm);
-  entry.owner(*found.comm);
+  entry.set_error_owner(*found.comm);
   found.type = to_datatype(datatype);
   if (found.type == nullptr) return bad_handle(HandleKind::datatype, "datatype", datatype);
   if (count < 0) return negative(Errc::count, "count", count);
   if (!found.type->committed()) return uncommitted("datatype", *found.type);
   const char* const name = receives ? "source" : "dest";
   if (receives && rank == MPI_ANY_SOURCE)
-    return Error(Errc::unsupported,
-                 "source is MPI_ANY_SOURCE: an enqueued receive names its source (MPI_ANY_TAG is allowed)");
-  if (rank != MPI_PROC_NULL && !is_rank(rank, found.comm->size()))
+    return Error(
+        Errc::unsupported,
+        "source is MPI_ANY_SOURCE: an enqueued receive needs a specific source (MPI_ANY_TAG is allowed)");
+  if (rank != MPI_PROC_NULL && !is_valid_rank(rank, found.comm->size()))
     return bad_rank(name, rank, found.comm->size(), false);
-  if (!is_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
+  if (!is_valid_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
   auto queue = stream::queue_of(*found.comm);
   if (!queue) return std::move(queue).error();
   found.queue = *queue;
   return found;
 }
 
-/// The GPU writes statuses, so they have to be where it can.
+/// The GPU writes the status, so it must be in memory that the GPU can write.
 Result<stream::StatusAddress> status_address(MPI_Status* status) {
   if (status == MPI_STATUS_IGNORE) return stream::StatusAddress{nullptr};
   const device::Memory memory = device::classify(status);
   if (memory.known_to_driver() && !memory.on_device()) return stream::StatusAddress{status};
   return Error(
       Errc::arg,
-      "status is not in memory that host and GPU both reach: pass MPI_STATUS_IGNORE, or a status in pinned "
-      "or managed memory (cudaMallocHost), which is valid once the stream has got there");
+      "status is not in memory accessible to host and GPU: pass MPI_STATUS_IGNORE, or a status in pinned or "
+      "managed memory (cudaMallocHost), which is valid once the stream has completed the operation");
 }
 
 int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
          MPI_Comm comm) {
-  Entry entry(call);
+  EntryPoint entry(call);
   auto checked = check(entry, count, datatype, dest, tag, comm, false);
   if (!checked) return entry.fail(std::move(checked).error());
   return entry.finish(checked->queue->send(p2p::buffer_of(buf, count, *checked->type), dest, tag));
@@ -123,7 +124,7 @@ int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype dataty
 
 int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
             MPI_Comm comm, MPI_Status* status) {
-  Entry entry(call);
+  EntryPoint entry(call);
   auto checked = check(entry, count, datatype, source, tag, comm, true);
   if (!checked) return entry.fail(std::move(checked).error());
   auto address = status_address(status);
@@ -136,7 +137,7 @@ HandleState check_request(const void* handle) { return stream::Request::slab().c
 
 int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
           MPI_Comm comm, MPI_Request* request, bool receives) {
-  Entry entry(call);
+  EntryPoint entry(call);
   auto checked = check(entry, count, datatype, rank, tag, comm, receives);
   if (!checked) return entry.fail(std::move(checked).error());
   if (request == nullptr) return entry.fail(null_pointer("request"));
@@ -156,13 +157,14 @@ Result<stream::Request*> enqueued(MPI_Request handle, size_t index) {
     if (to_request(handle) == nullptr)
       return bad_handle_at(HandleKind::request, "array_of_requests", index, handle);
     return Error(Errc::request, "array_of_requests[" + std::to_string(index) +
-                                    "] is not of an enqueued operation: complete it by MPI_Wait");
+                                    "] is not an enqueued operation: complete it with MPI_Wait");
   }
   return reinterpret_cast<stream::Request*>(handle);
 }
 
-/// Requests of one communicator each time: its queue waits for all of them with one launch.
-Status wait(Entry& entry, int count, MPI_Request* handles, MPI_Status* statuses) {
+/// Enqueues one wait for all requests. They must belong to one communicator, because its queue launches the
+/// wait.
+Status wait(EntryPoint& entry, int count, MPI_Request* handles, MPI_Status* statuses) {
   std::vector<stream::Request*> requests;
   std::vector<stream::StatusAddress> addresses;
   for (int i = 0; i < count; ++i) {
@@ -176,9 +178,10 @@ Status wait(Entry& entry, int count, MPI_Request* handles, MPI_Status* statuses)
   }
   for (stream::Request* request : requests)
     if (request->comm != requests.front()->comm)
-      return Error(Errc::request, "the requests are of several communicators: wait for each one's apart");
+      return Error(Errc::request,
+                   "the requests belong to several communicators: wait for each communicator separately");
   if (requests.empty()) return {};
-  entry.owner(*requests.front()->comm);
+  entry.set_error_owner(*requests.front()->comm);
   auto queue = stream::queue_of(*requests.front()->comm);
   if (!queue) return std::move(queue).error();
   WEFT_TRY((*queue)->wait(requests, addresses));
@@ -197,29 +200,29 @@ Stream* to_stream(MPIX_Stream handle) {
 
 Error bad_stream(const char* name) {
   return Error(Errc::arg, std::string(name) +
-                              " is no stream: pass one of MPIX_Stream_create, or MPIX_STREAM_NULL "
-                              "where a communicator is made");
+                              " is not a stream: pass one from MPIX_Stream_create, or MPIX_STREAM_NULL "
+                              "to create a communicator");
 }
 
-Status refuse_enqueued(const core::Request& request) {
+Status reject_enqueued(const core::Request& request) {
   if (request.kind != core::Request::Kind::enqueued) [[likely]]
     return {};
   return Error(
       Errc::request,
-      "request is of an enqueued operation, whose end the host does not see: complete it in its stream by "
-      "MPIX_Wait_enqueue");
+      "request is an enqueued operation, whose completion is not visible to the host: complete it in its "
+      "stream with MPIX_Wait_enqueue");
 }
 
 }  // namespace weft::api
 
-using namespace weft::api;  // the entry points below
+using namespace weft::api;  // for the entry points below
 using weft::Errc;
 using weft::Error;
 
 extern "C" {
 
 WEFT_EXPORT int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size) {
-  Entry entry("MPIX_Info_set_hex", Entry::AnyTime{});
+  EntryPoint entry("MPIX_Info_set_hex", EntryPoint::AnyTime{});
   weft::core::Info* object = to_info(info);
   if (object == nullptr) return entry.fail(bad_handle(HandleKind::info, "info", info));
   return entry.finish(set_hex(*object, key, value, value_size));
@@ -227,7 +230,7 @@ WEFT_EXPORT int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* v
 WEFT_ALIAS(MPIX_Info_set_hex, (MPI_Info info, const char* key, const void* value, int value_size));
 
 WEFT_EXPORT int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream) {
-  Entry entry("MPIX_Stream_create");
+  EntryPoint entry("MPIX_Stream_create");
   if (stream == nullptr) return entry.fail(null_pointer("stream"));
   weft::core::Info* object = info == MPI_INFO_NULL ? nullptr : to_info(info);
   if (info != MPI_INFO_NULL && object == nullptr)
@@ -237,7 +240,7 @@ WEFT_EXPORT int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream) {
 WEFT_ALIAS(MPIX_Stream_create, (MPI_Info info, MPIX_Stream* stream));
 
 WEFT_EXPORT int PMPIX_Stream_free(MPIX_Stream* stream) {
-  Entry entry("MPIX_Stream_free");
+  EntryPoint entry("MPIX_Stream_free");
   if (stream == nullptr) return entry.fail(null_pointer("stream"));
   Stream* object = to_stream(*stream);
   if (object == nullptr) return entry.fail(bad_stream("stream"));
@@ -248,27 +251,27 @@ WEFT_EXPORT int PMPIX_Stream_free(MPIX_Stream* stream) {
 WEFT_ALIAS(MPIX_Stream_free, (MPIX_Stream * stream));
 
 WEFT_EXPORT int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm) {
-  Entry entry("MPIX_Stream_comm_create");
+  EntryPoint entry("MPIX_Stream_comm_create");
   Communicator* object = to_communicator(comm);
   if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.owner(*object);
+  entry.set_error_owner(*object);
   if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
   return entry.finish(comm_create(*object, stream, newcomm));
 }
 WEFT_ALIAS(MPIX_Stream_comm_create, (MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm));
 
 WEFT_EXPORT int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream) {
-  Entry entry("MPIX_Comm_get_stream");
+  EntryPoint entry("MPIX_Comm_get_stream");
   Communicator* object = to_communicator(comm);
   if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.owner(*object);
+  entry.set_error_owner(*object);
   if (stream == nullptr) return entry.fail(null_pointer("stream"));
-  const auto* several = weft::stream::Multiplex::of(*object);
-  const int count = several == nullptr ? 1 : several->count();
+  const auto* multiplex = weft::stream::Multiplex::of(*object);
+  const int count = multiplex == nullptr ? 1 : multiplex->count();
   if (idx < 0 || idx >= count)
     return entry.fail(Error(
         Errc::arg, "idx = " + std::to_string(idx) + ": comm has " + std::to_string(count) + " streams here"));
-  Stream* found = several == nullptr ? weft::stream::stream_of(*object) : several->at(idx);
+  Stream* found = multiplex == nullptr ? weft::stream::stream_of(*object) : multiplex->at(idx);
   *stream = found == nullptr || !found->has_handle() ? MPIX_STREAM_NULL : stream_handle(found);
   return MPI_SUCCESS;
 }
@@ -303,7 +306,7 @@ WEFT_ENQUEUE(, int);
 WEFT_ENQUEUE(_c, MPI_Count);
 
 WEFT_EXPORT int PMPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status) {
-  Entry entry("MPIX_Wait_enqueue");
+  EntryPoint entry("MPIX_Wait_enqueue");
   if (request == nullptr) return entry.fail(null_pointer("request"));
   return entry.finish(weft::api::wait(entry, 1, request, status));
 }
@@ -311,7 +314,7 @@ WEFT_ALIAS(MPIX_Wait_enqueue, (MPI_Request * request, MPI_Status* status));
 
 WEFT_EXPORT int PMPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[],
                                       MPI_Status* array_of_statuses) {
-  Entry entry("MPIX_Waitall_enqueue");
+  EntryPoint entry("MPIX_Waitall_enqueue");
   if (count < 0) return entry.fail(negative(Errc::count, "count", count));
   if (array_of_requests == nullptr && count != 0) return entry.fail(null_pointer("array_of_requests"));
   return entry.finish(weft::api::wait(entry, count, array_of_requests, array_of_statuses));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stream: what calls of the standard have to know of enqueued operations. Threading: under the instance lock.
+// Stream: stream handles, and checks for requests of enqueued operations. Threading: under the instance lock.
 #pragma once
 #include <weft.h>
 
@@ -9,11 +9,11 @@
 
 namespace weft::api {
 
-/// The stream of a live handle; null: it is none.
+/// The stream of a live handle; null if the handle is invalid.
 [[nodiscard]] stream::Stream* to_stream(MPIX_Stream handle);
 [[nodiscard]] Error bad_stream(const char* name);
 
-/// An error for the request of an enqueued operation, where MPI would wait for it on the host.
-[[nodiscard]] Status refuse_enqueued(const core::Request& request);
+/// Error if `request` is an enqueued operation, which the host cannot complete.
+[[nodiscard]] Status reject_enqueued(const core::Request& request);
 
 }  // namespace weft::api

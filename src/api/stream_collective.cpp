@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued collectives: the calls of weft.h that programs know from MPICH.
+// Enqueued collectives: functions of weft.h, compatible with MPICH.
 #include <mpi.h>
 #include <weft.h>
 
@@ -19,15 +19,15 @@ namespace {
 using core::Communicator;
 using datatype::Datatype;
 
-/// Resolves and checks what a call is given, one argument after the other; the first error counts.
-class Given {
+/// Resolves and checks the arguments of a call one by one; keeps the first error.
+class EnqueuedCall {
  public:
-  Given(const char* call, MPI_Comm handle) : entry_(call), comm_(to_communicator(handle)) {
+  EnqueuedCall(const char* call, MPI_Comm handle) : entry_(call), comm_(to_communicator(handle)) {
     if (comm_ == nullptr) {
       fail(bad_handle(HandleKind::communicator, "comm", handle));
       return;
     }
-    entry_.owner(*comm_);
+    entry_.set_error_owner(*comm_);
     auto queue = stream::queue_of(*comm_);
     if (queue)
       queue_ = *queue;
@@ -50,21 +50,21 @@ class Given {
     return found;
   }
   void root(int root) {
-    if (comm_ != nullptr && !is_root(*comm_, root)) fail(bad_root("root", root, *comm_));
+    if (comm_ != nullptr && !is_valid_root(*comm_, root)) fail(bad_root("root", root, *comm_));
   }
-  [[nodiscard]] bool good() const { return status_.ok(); }
+  [[nodiscard]] bool ok() const { return status_.ok(); }
   [[nodiscard]] Communicator& comm() const { return *comm_; }
   int run(prepare::Collective&& prepared) {
     if (!prepared.status.ok()) return entry_.fail(std::move(prepared.status).error());
     return entry_.finish(queue_->collective(prepared.call));
   }
-  int refuse() { return entry_.fail(std::move(status_).error()); }
+  int fail_call() { return entry_.fail(std::move(status_).error()); }
 
  private:
   void fail(Error error) {
     if (status_.ok()) status_ = Status(std::move(error));
   }
-  Entry entry_;
+  EntryPoint entry_;
   Communicator* comm_;
   stream::Queue* queue_ = nullptr;
   Status status_;
@@ -72,45 +72,47 @@ class Given {
 
 int allreduce(const char* call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
               MPI_Op op, MPI_Comm comm) {
-  Given given(call, comm);
-  Datatype* type = given.type("datatype", datatype, "count", count);
-  core::Op* operation = given.op(op);
-  if (!given.good()) return given.refuse();
-  return given.run(prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, given.comm()));
+  EnqueuedCall call_state(call, comm);
+  Datatype* type = call_state.type("datatype", datatype, "count", count);
+  core::Op* operation = call_state.op(op);
+  if (!call_state.ok()) return call_state.fail_call();
+  return call_state.run(prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, call_state.comm()));
 }
 
 int reduce_scatter_block(const char* call, const void* sendbuf, void* recvbuf, MPI_Count recvcount,
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
-  Given given(call, comm);
-  Datatype* type = given.type("datatype", datatype, "recvcount", recvcount);
-  core::Op* operation = given.op(op);
-  if (!given.good()) return given.refuse();
-  return given.run(prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, given.comm()));
+  EnqueuedCall call_state(call, comm);
+  Datatype* type = call_state.type("datatype", datatype, "recvcount", recvcount);
+  core::Op* operation = call_state.op(op);
+  if (!call_state.ok()) return call_state.fail_call();
+  return call_state.run(
+      prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, call_state.comm()));
 }
 
 int bcast(const char* call, void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm) {
-  Given given(call, comm);
-  Datatype* type = given.type("datatype", datatype, "count", count);
-  given.root(root);
-  if (!given.good()) return given.refuse();
-  return given.run(prepare::Bcast(buffer, count, *type, root, given.comm()));
+  EnqueuedCall call_state(call, comm);
+  Datatype* type = call_state.type("datatype", datatype, "count", count);
+  call_state.root(root);
+  if (!call_state.ok()) return call_state.fail_call();
+  return call_state.run(prepare::Bcast(buffer, count, *type, root, call_state.comm()));
 }
 
-/// All-gather and all-to-all. In place the send side means nothing.
+/// Allgather and alltoall. With MPI_IN_PLACE the send arguments are not significant.
 template <class Prepared>
 int exchange(const char* call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
              MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  Given given(call, comm);
-  Datatype* in = given.type("recvtype", recvtype, "recvcount", recvcount);
-  Datatype* out = sendbuf == MPI_IN_PLACE ? in : given.type("sendtype", sendtype, "sendcount", sendcount);
-  if (!given.good()) return given.refuse();
-  return given.run(Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, given.comm()));
+  EnqueuedCall call_state(call, comm);
+  Datatype* in = call_state.type("recvtype", recvtype, "recvcount", recvcount);
+  Datatype* out =
+      sendbuf == MPI_IN_PLACE ? in : call_state.type("sendtype", sendtype, "sendcount", sendcount);
+  if (!call_state.ok()) return call_state.fail_call();
+  return call_state.run(Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, call_state.comm()));
 }
 
 }  // namespace
 }  // namespace weft::api
 
-using namespace weft::api;  // the entry points below
+using namespace weft::api;  // for the entry points below
 
 extern "C" {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several streams a rank: MPIX_Stream_comm_create_multiplex, and the sends and receives between two of their
-// streams, with MPICH's signatures.
+// Several streams per rank: MPIX_Stream_comm_create_multiplex, and sends and receives between two streams,
+// with the signatures of MPICH.
 #include <mpi.h>
 #include <weft.h>
 
@@ -15,7 +15,7 @@
 #include "api/requests.hpp"
 #include "api/status.hpp"
 #include "api/stream.hpp"
-#include "coll/construct.hpp"
+#include "coll/construct/communicators.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/multiplex.hpp"
 
@@ -29,13 +29,13 @@ using stream::Multiplex;
 using stream::Stream;
 using Kind = core::Request::Kind;
 
-constexpr int kMostStreams = 1024;  // of a rank
+constexpr int kMaxStreams = 1024;  // per rank
 
 Status create(Communicator& parent, int count, const MPIX_Stream* handles, MPI_Comm* newcomm) {
   if (parent.inter()) return Error(Errc::comm, "comm is an intercommunicator: pass an intracommunicator");
-  if (count < 1 || count > kMostStreams)
-    return Error(Errc::arg, "count = " + std::to_string(count) + " streams: 1 to " +
-                                std::to_string(kMostStreams) + " can be given");
+  if (count < 1 || count > kMaxStreams)
+    return Error(Errc::arg,
+                 "count = " + std::to_string(count) + " streams: pass 1 to " + std::to_string(kMaxStreams));
   std::vector<core::Ref<Stream>> streams;
   for (int i = 0; i < count; ++i) {
     Stream* stream = handles[i] == MPIX_STREAM_NULL ? nullptr : to_stream(handles[i]);
@@ -54,8 +54,8 @@ Status create(Communicator& parent, int count, const MPIX_Stream* handles, MPI_C
   return {};
 }
 
-/// The call's arguments, resolved.
-struct Message {
+/// Resolved arguments of a call.
+struct StreamTransferArguments {
   p2p::Buffer buffer{};
   Communicator* comm = nullptr;
   core::ContextId context = 0;
@@ -66,38 +66,41 @@ Error bad_index(const char* name, int index, int count) {
                               std::to_string(count) + (count == 1 ? " stream" : " streams"));
 }
 
-/// Streams of the sender (`from` of them) and the receiver.
+/// Context id of a stream pair; `from` and `to`: number of streams of sender and receiver.
 Result<core::ContextId> context_of(const Communicator& comm, int from, int to, int source_index,
                                    int dest_index) {
   if (source_index < 0 || source_index >= from) return bad_index("source_stream_index", source_index, from);
   if (dest_index < 0 || dest_index >= to) return bad_index("dest_stream_index", dest_index, to);
-  const Multiplex* several = Multiplex::of(comm);
-  return several == nullptr ? comm.context(core::Channel::user) : several->context(source_index, dest_index);
+  const Multiplex* multiplex = Multiplex::of(comm);
+  return multiplex == nullptr ? comm.context(core::Channel::user)
+                              : multiplex->context(source_index, dest_index);
 }
 
-Result<Message> check(Entry& entry, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank,
-                      int tag, MPI_Comm comm, int source_index, int dest_index, bool receives) {
-  Message message;
+Result<StreamTransferArguments> check(EntryPoint& entry, const void* buf, MPI_Count count,
+                                      MPI_Datatype datatype, int rank, int tag, MPI_Comm comm,
+                                      int source_index, int dest_index, bool receives) {
+  StreamTransferArguments message;
   message.comm = to_communicator(comm);
   if (message.comm == nullptr) return bad_handle(HandleKind::communicator, "comm", comm);
-  entry.owner(*message.comm);
+  entry.set_error_owner(*message.comm);
   Datatype* type = to_datatype(datatype);
   if (type == nullptr) return bad_handle(HandleKind::datatype, "datatype", datatype);
   if (count < 0) return negative(Errc::count, "count", count);
   if (!type->committed()) return uncommitted("datatype", *type);
   if (receives && rank == MPI_ANY_SOURCE)
-    return Error(Errc::unsupported, "source is MPI_ANY_SOURCE: a receive from a stream names its rank");
-  if (rank != MPI_PROC_NULL && !is_rank(rank, message.comm->size()))
+    return Error(Errc::unsupported,
+                 "source is MPI_ANY_SOURCE: a receive from a stream needs a specific source");
+  if (rank != MPI_PROC_NULL && !is_valid_rank(rank, message.comm->size()))
     return bad_rank(receives ? "source" : "dest", rank, message.comm->size(), false);
-  if (!is_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
+  if (!is_valid_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
   message.buffer = p2p::buffer_of(buf, count, *type);
   message.context = message.comm->context(core::Channel::user);
   if (rank == MPI_PROC_NULL) return message;
-  const Multiplex* several = Multiplex::of(*message.comm);
-  const int mine = several == nullptr ? 1 : several->count(),
-            theirs = several == nullptr ? 1 : several->count_of(rank);
-  auto context = receives ? context_of(*message.comm, theirs, mine, source_index, dest_index)
-                          : context_of(*message.comm, mine, theirs, source_index, dest_index);
+  const Multiplex* multiplex = Multiplex::of(*message.comm);
+  const int local_count = multiplex == nullptr ? 1 : multiplex->count(),
+            remote_count = multiplex == nullptr ? 1 : multiplex->count_of(rank);
+  auto context = receives ? context_of(*message.comm, remote_count, local_count, source_index, dest_index)
+                          : context_of(*message.comm, local_count, remote_count, source_index, dest_index);
   if (!context) return std::move(context).error();
   message.context = *context;
   return message;
@@ -105,7 +108,7 @@ Result<Message> check(Entry& entry, const void* buf, MPI_Count count, MPI_Dataty
 
 int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
          MPI_Comm comm, int source_index, int dest_index) {
-  Entry entry(call);
+  EntryPoint entry(call);
   auto message = check(entry, buf, count, datatype, dest, tag, comm, source_index, dest_index, false);
   if (!message) return entry.fail(std::move(message).error());
   Transfer transfer(Kind::send);
@@ -116,7 +119,7 @@ int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype dataty
 
 int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
             MPI_Comm comm, int source_index, int dest_index, MPI_Status* status) {
-  Entry entry(call);
+  EntryPoint entry(call);
   auto message = check(entry, buf, count, datatype, source, tag, comm, source_index, dest_index, true);
   if (!message) return entry.fail(std::move(message).error());
   Transfer transfer(Kind::receive);
@@ -128,7 +131,7 @@ int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype,
 
 int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
           MPI_Comm comm, int source_index, int dest_index, MPI_Request* request, bool receives) {
-  Entry entry(call);
+  EntryPoint entry(call);
   auto message = check(entry, buf, count, datatype, rank, tag, comm, source_index, dest_index, receives);
   if (!message) return entry.fail(std::move(message).error());
   if (request == nullptr) return entry.fail(null_pointer("request"));
@@ -145,16 +148,16 @@ int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datat
 }  // namespace
 }  // namespace weft::api
 
-using namespace weft::api;  // the entry points below
+using namespace weft::api;  // for the entry points below
 
 extern "C" {
 
 WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
                                                    MPI_Comm* newcomm) {
-  Entry entry("MPIX_Stream_comm_create_multiplex");
+  EntryPoint entry("MPIX_Stream_comm_create_multiplex");
   weft::core::Communicator* object = to_communicator(comm);
   if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.owner(*object);
+  entry.set_error_owner(*object);
   if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
   if (array_of_streams == nullptr) return entry.fail(null_pointer("array_of_streams"));
   return entry.finish(weft::api::create(*object, count, array_of_streams, newcomm));
@@ -162,7 +165,7 @@ WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPI
 WEFT_ALIAS(MPIX_Stream_comm_create_multiplex,
            (MPI_Comm comm, int count, MPIX_Stream array_of_streams[], MPI_Comm* newcomm));
 
-#define WEFT_BETWEEN_STREAMS(suffix, Count)                                                                  \
+#define WEFT_STREAM_CALLS(suffix, Count)                                                                     \
   WEFT_EXPORT int PMPIX_Stream_send##suffix(const void* buf, Count count, MPI_Datatype datatype, int dest,   \
                                             int tag, MPI_Comm comm, int source_stream_index,                 \
                                             int dest_stream_index) {                                         \
@@ -199,7 +202,7 @@ WEFT_ALIAS(MPIX_Stream_comm_create_multiplex,
   WEFT_ALIAS(MPIX_Stream_irecv##suffix,                                                                      \
              (void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,             \
               int source_stream_index, int dest_stream_index, MPI_Request* request))
-WEFT_BETWEEN_STREAMS(, int);
-WEFT_BETWEEN_STREAMS(_c, MPI_Count);
+WEFT_STREAM_CALLS(, int);
+WEFT_STREAM_CALLS(_c, MPI_Count);
 
 }  // extern "C"

@@ -23,7 +23,7 @@ using Kind = core::Topology::Kind;
 
 Error wrong_topology(const char* wanted) {
   return {Errc::topology,
-          std::string("the communicator has no ") + wanted + " topology: MPI_Topo_test says what it has"};
+          std::string("the communicator has no ") + wanted + " topology: MPI_Topo_test returns its kind"};
 }
 
 template <class T>
@@ -45,23 +45,23 @@ Result<const DistGraph*> dist_graph_of(Communicator& comm) {
   if (!variable##_found) return std::move(variable##_found).error(); \
   const auto& variable = **variable##_found
 
-Status refuse_inter(const Communicator& comm, const char* name) {
+Status reject_intercommunicator(const Communicator& comm, const char* name) {
   if (!comm.inter()) return {};
   return Error(Errc::comm,
                std::string(name) + " is an intercommunicator: a topology needs an intracommunicator");
 }
 
-/// The caller's array is shorter than what goes into it.
-Status check_room(const char* name, int room, size_t needed) {
-  if (room >= 0 && static_cast<size_t>(room) >= needed) return {};
-  return Error(Errc::arg, std::string(name) + " = " + std::to_string(room) + ": " + std::to_string(needed) +
-                              " elements are needed");
+/// Checks that the caller's array has `needed` elements.
+Status check_capacity(const char* name, int capacity, size_t needed) {
+  if (capacity >= 0 && static_cast<size_t>(capacity) >= needed) return {};
+  return Error(Errc::arg, std::string(name) + " = " + std::to_string(capacity) + ": " +
+                              std::to_string(needed) + " elements are required");
 }
 
 Status check_ranks(const char* name, const int* ranks, int64_t n, int size) {
   for (int64_t i = 0; i < n; ++i)
-    if (!is_rank(ranks[i], size))
-      return bad_member((std::string(name) + "[" + std::to_string(i) + "]").c_str(), ranks[i], size);
+    if (!is_valid_rank(ranks[i], size))
+      return bad_group_rank((std::string(name) + "[" + std::to_string(i) + "]").c_str(), ranks[i], size);
   return {};
 }
 
@@ -76,13 +76,13 @@ Status check_weights(const char* name, const int* weights, int64_t n) {
   return {};
 }
 
-Status hand_out(coll::Made made, MPI_Comm* handle) {
+Status return_communicator(coll::NewCommunicator made, MPI_Comm* handle) {
   if (!made) return std::move(made).error();
   *handle = *made == nullptr ? MPI_COMM_NULL : handle_of(**made);
   return {};
 }
 
-/// What MPI_Cart_map and MPI_Graph_map answer: ranks keep their places.
+/// Result of MPI_Cart_map and MPI_Graph_map: ranks are not reordered.
 int mapped_rank(const Communicator& comm, int nodes) {
   return comm.rank() < nodes ? comm.rank() : MPI_UNDEFINED;
 }
@@ -90,7 +90,7 @@ int mapped_rank(const Communicator& comm, int nodes) {
 Status check_nodes(const Communicator& comm, int nodes) {
   if (nodes >= 0 && nodes <= comm.size()) return {};
   return Error(Errc::arg, "nnodes = " + std::to_string(nodes) + " (communicator has " +
-                              std::to_string(comm.size()) + " ranks): use 0 to that many");
+                              std::to_string(comm.size()) + " ranks): use 0 to the size of the communicator");
 }
 
 std::vector<int> weights_or_ones(const int* weights, int n) {
@@ -107,9 +107,10 @@ Status Dims_create(int nnodes, int ndims, int* dims) {
 
 Status Cart_create(Communicator& comm_old, int ndims, const int* dims, const int* periods, int /*reorder*/,
                    MPI_Comm* comm_cart) {
-  WEFT_TRY(refuse_inter(comm_old, "comm_old"));
-  std::vector<bool> wrapped(periods, periods + ndims);
-  return hand_out(topo::create_cartesian(comm_old, {dims, dims + ndims}, std::move(wrapped)), comm_cart);
+  WEFT_TRY(reject_intercommunicator(comm_old, "comm_old"));
+  std::vector<bool> periodic(periods, periods + ndims);
+  return return_communicator(topo::create_cartesian(comm_old, {dims, dims + ndims}, std::move(periodic)),
+                             comm_cart);
 }
 
 Status Cartdim_get(Communicator& comm, int* ndims) {
@@ -120,7 +121,7 @@ Status Cartdim_get(Communicator& comm, int* ndims) {
 
 Status Cart_get(Communicator& comm, int maxdims, int* dims, int* periods, int* coords) {
   WEFT_TOPOLOGY(grid, cartesian_of(comm));
-  WEFT_TRY(check_room("maxdims", maxdims, grid.dims.size()));
+  WEFT_TRY(check_capacity("maxdims", maxdims, grid.dims.size()));
   std::copy(grid.dims.begin(), grid.dims.end(), dims);
   std::copy(grid.periods.begin(), grid.periods.end(), periods);
   const std::vector<int> own = grid.coordinates(grid.rank);
@@ -139,7 +140,7 @@ Status Cart_rank(Communicator& comm, const int* coords, int* rank) {
 
 Status Cart_coords(Communicator& comm, int rank, int maxdims, int* coords) {
   WEFT_TOPOLOGY(grid, cartesian_of(comm));
-  WEFT_TRY(check_room("maxdims", maxdims, grid.dims.size()));
+  WEFT_TRY(check_capacity("maxdims", maxdims, grid.dims.size()));
   const std::vector<int> found = grid.coordinates(rank);
   std::copy(found.begin(), found.end(), coords);
   return {};
@@ -147,7 +148,7 @@ Status Cart_coords(Communicator& comm, int rank, int maxdims, int* coords) {
 
 Status Cart_shift(Communicator& comm, int direction, int disp, int* rank_source, int* rank_dest) {
   WEFT_TOPOLOGY(grid, cartesian_of(comm));
-  if (!is_rank(direction, grid.dimensions()))
+  if (!is_valid_rank(direction, grid.dimensions()))
     return Error(Errc::arg, "direction = " + std::to_string(direction) + " (the grid has " +
                                 std::to_string(grid.dimensions()) + " dimensions, counted from 0)");
   const auto [source, dest] = grid.shift(direction, disp);
@@ -159,7 +160,7 @@ Status Cart_shift(Communicator& comm, int direction, int disp, int* rank_source,
 Status Cart_sub(Communicator& comm, const int* remain_dims, MPI_Comm* newcomm) {
   WEFT_TOPOLOGY(grid, cartesian_of(comm));
   if (remain_dims == nullptr && grid.dimensions() > 0) return null_pointer("remain_dims");
-  return hand_out(topo::create_subgrid(comm, grid, {remain_dims, grid.dims.size()}), newcomm);
+  return return_communicator(topo::create_subgrid(comm, grid, {remain_dims, grid.dims.size()}), newcomm);
 }
 
 Status Cart_map(Communicator& comm, int ndims, const int* dims, const int* /*periods*/, int* newrank) {
@@ -172,9 +173,10 @@ Status Cart_map(Communicator& comm, int ndims, const int* dims, const int* /*per
 
 Status Graph_create(Communicator& comm_old, int nnodes, const int* index, const int* edges, int /*reorder*/,
                     MPI_Comm* comm_graph) {
-  WEFT_TRY(refuse_inter(comm_old, "comm_old"));
+  WEFT_TRY(reject_intercommunicator(comm_old, "comm_old"));
   WEFT_TRY(check_nodes(comm_old, nnodes));
-  return hand_out(topo::create_graph(comm_old, {index, static_cast<size_t>(nnodes)}, edges), comm_graph);
+  return return_communicator(topo::create_graph(comm_old, {index, static_cast<size_t>(nnodes)}, edges),
+                             comm_graph);
 }
 
 Status Graphdims_get(Communicator& comm, int* nnodes, int* nedges) {
@@ -186,8 +188,8 @@ Status Graphdims_get(Communicator& comm, int* nnodes, int* nedges) {
 
 Status Graph_get(Communicator& comm, int maxindex, int maxedges, int* index, int* edges) {
   WEFT_TOPOLOGY(graph, graph_of(comm));
-  WEFT_TRY(check_room("maxindex", maxindex, graph.index.size()));
-  WEFT_TRY(check_room("maxedges", maxedges, graph.edges.size()));
+  WEFT_TRY(check_capacity("maxindex", maxindex, graph.index.size()));
+  WEFT_TRY(check_capacity("maxedges", maxedges, graph.edges.size()));
   std::copy(graph.index.begin(), graph.index.end(), index);
   std::copy(graph.edges.begin(), graph.edges.end(), edges);
   return {};
@@ -202,7 +204,7 @@ Status Graph_neighbors_count(Communicator& comm, int rank, int* nneighbors) {
 Status Graph_neighbors(Communicator& comm, int rank, int maxneighbors, int* neighbors) {
   WEFT_TOPOLOGY(graph, graph_of(comm));
   const auto found = graph.neighbors(rank);
-  WEFT_TRY(check_room("maxneighbors", maxneighbors, found.size()));
+  WEFT_TRY(check_capacity("maxneighbors", maxneighbors, found.size()));
   std::copy(found.begin(), found.end(), neighbors);
   return {};
 }
@@ -218,26 +220,27 @@ Status Dist_graph_create_adjacent(Communicator& comm_old, int indegree, const in
                                   const int* sourceweights, int outdegree, const int* destinations,
                                   const int* destweights, core::Info* /*info*/, int /*reorder*/,
                                   MPI_Comm* comm_dist_graph) {
-  WEFT_TRY(refuse_inter(comm_old, "comm_old"));
+  WEFT_TRY(reject_intercommunicator(comm_old, "comm_old"));
   WEFT_TRY(check_ranks("sources", sources, indegree, comm_old.size()));
   WEFT_TRY(check_ranks("destinations", destinations, outdegree, comm_old.size()));
   WEFT_TRY(check_weights("sourceweights", sourceweights, indegree));
   WEFT_TRY(check_weights("destweights", destweights, outdegree));
   if ((sourceweights == MPI_UNWEIGHTED) != (destweights == MPI_UNWEIGHTED))
-    return Error(Errc::arg, "one of sourceweights and destweights is MPI_UNWEIGHTED: both have to be");
+    return Error(Errc::arg,
+                 "only one of sourceweights and destweights is MPI_UNWEIGHTED: pass it for both or neither");
   DistGraph own;
   own.weighted = sourceweights != MPI_UNWEIGHTED;
   own.sources.assign(sources, sources + indegree);
   own.destinations.assign(destinations, destinations + outdegree);
   own.source_weights = weights_or_ones(sourceweights, indegree);
   own.destination_weights = weights_or_ones(destweights, outdegree);
-  return hand_out(topo::create_adjacent(comm_old, std::move(own)), comm_dist_graph);
+  return return_communicator(topo::create_adjacent(comm_old, std::move(own)), comm_dist_graph);
 }
 
 Status Dist_graph_create(Communicator& comm_old, int n, const int* sources, const int* degrees,
                          const int* destinations, const int* weights, core::Info* /*info*/, int /*reorder*/,
                          MPI_Comm* comm_dist_graph) {
-  WEFT_TRY(refuse_inter(comm_old, "comm_old"));
+  WEFT_TRY(reject_intercommunicator(comm_old, "comm_old"));
   WEFT_TRY(check_ranks("sources", sources, n, comm_old.size()));
   int64_t total = 0;
   for (int i = 0; i < n; total += degrees[i++])
@@ -252,7 +255,7 @@ Status Dist_graph_create(Communicator& comm_old, int n, const int* sources, cons
       const size_t at = edges.size();
       edges.push_back({sources[i], destinations[at], weighted ? weights[at] : 1});
     }
-  return hand_out(topo::create_dist_graph(comm_old, edges, weighted), comm_dist_graph);
+  return return_communicator(topo::create_dist_graph(comm_old, edges, weighted), comm_dist_graph);
 }
 
 Status Dist_graph_neighbors_count(Communicator& comm, int* indegree, int* outdegree, int* weighted) {
@@ -266,16 +269,16 @@ Status Dist_graph_neighbors_count(Communicator& comm, int* indegree, int* outdeg
 Status Dist_graph_neighbors(Communicator& comm, int maxindegree, int* sources, int* sourceweights,
                             int maxoutdegree, int* destinations, int* destweights) {
   WEFT_TOPOLOGY(graph, dist_graph_of(comm));
-  const auto give = [](const std::vector<int>& from, int room, int* to) {
-    std::copy_n(from.begin(), std::min<size_t>(from.size(), static_cast<size_t>(room)), to);
+  const auto copy_ranks = [](const std::vector<int>& from, int capacity, int* to) {
+    std::copy_n(from.begin(), std::min<size_t>(from.size(), static_cast<size_t>(capacity)), to);
   };
-  const auto give_weights = [&](const std::vector<int>& from, int room, int* to) {
-    if (graph.weighted && to != MPI_UNWEIGHTED && to != MPI_WEIGHTS_EMPTY) give(from, room, to);
+  const auto copy_weights = [&](const std::vector<int>& from, int capacity, int* to) {
+    if (graph.weighted && to != MPI_UNWEIGHTED && to != MPI_WEIGHTS_EMPTY) copy_ranks(from, capacity, to);
   };
-  give(graph.sources, maxindegree, sources);
-  give_weights(graph.source_weights, maxindegree, sourceweights);
-  give(graph.destinations, maxoutdegree, destinations);
-  give_weights(graph.destination_weights, maxoutdegree, destweights);
+  copy_ranks(graph.sources, maxindegree, sources);
+  copy_weights(graph.source_weights, maxindegree, sourceweights);
+  copy_ranks(graph.destinations, maxoutdegree, destinations);
+  copy_weights(graph.destination_weights, maxoutdegree, destweights);
   return {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time (MPI 5.0 section 9.6). The clock is one for all processes of a host and never steps.
+// Time (MPI 5.0 section 9.6). The clock is monotonic and shared by all processes of a host.
 #include <ctime>
 
 #include "api/impl.hpp"

@@ -53,11 +53,11 @@ Error unknown_variable(std::string_view variable) {
 
 Path profile_setting{
     "profile", "",
-    "File of settings that weft tune wrote; off: none; empty: weft/profile in the folder of your "
-    "settings (~/.config), if it is there."};
+    "Path of the tuning profile written by weft tune; off: no profile; empty: weft/profile in "
+    "$XDG_CONFIG_HOME or ~/.config, if that file exists."};
 
-/// The profile's values, for settings that the environment leaves alone. One that is unknown or refused is an
-/// error: a profile belongs to the version of Weft that wrote it.
+/// Applies the profile to settings that the environment does not set. An unknown or invalid setting is an
+/// error, because a profile belongs to the Weft version that wrote it.
 Status apply_profile() {
   std::string path = profile_setting.value();
   if (path == "off") return {};
@@ -91,7 +91,7 @@ const char* name_of(Origin origin) {
       return "profile";
     case Origin::environment:
       return "environment";
-    case Origin::standard:
+    case Origin::default_value:
       break;
   }
   return "default";
@@ -109,8 +109,8 @@ std::string Setting::variable() const {
   return result;
 }
 
-Size::Size(const char* name, size_t standard, size_t low, size_t high, const char* help)
-    : Setting(name, help), value_(standard), standard_(standard), low_(low), high_(high) {}
+Size::Size(const char* name, size_t default_value, size_t low, size_t high, const char* help)
+    : Setting(name, help), value_(default_value), default_(default_value), low_(low), high_(high) {}
 
 Result<size_t> Setting::read(std::string_view text) const { return bad_value(*this, text); }
 
@@ -142,13 +142,13 @@ Result<size_t> Size::read(std::string_view text) const {
 }
 
 std::string Size::value_text() const { return std::to_string(value_); }
-std::string Size::default_text() const { return std::to_string(standard_); }
+std::string Size::default_text() const { return std::to_string(default_); }
 std::string Size::range_text() const {
   return "a number from " + std::to_string(low_) + " to " + std::to_string(high_) + " (suffixes k, m, g)";
 }
 
-Choice::Choice(const char* name, int standard, std::vector<std::string> words, const char* help)
-    : Setting(name, help), value_(standard), standard_(standard), words_(std::move(words)) {}
+Choice::Choice(const char* name, int default_value, std::vector<std::string> words, const char* help)
+    : Setting(name, help), value_(default_value), default_(default_value), words_(std::move(words)) {}
 
 Status Choice::parse(std::string_view text) {
   auto index = read(text);
@@ -164,15 +164,15 @@ Result<size_t> Choice::read(std::string_view text) const {
 }
 
 std::string Choice::value_text() const { return words_[static_cast<size_t>(value_)]; }
-std::string Choice::default_text() const { return words_[static_cast<size_t>(standard_)]; }
+std::string Choice::default_text() const { return words_[static_cast<size_t>(default_)]; }
 std::string Choice::range_text() const {
   std::string result = "one of";
   for (const auto& word : words_) result += " " + word;
   return result;
 }
 
-Text::Text(const char* name, const char* standard, const char* help)
-    : Setting(name, help), value_(standard), standard_(standard) {}
+Text::Text(const char* name, const char* default_value, const char* help)
+    : Setting(name, help), value_(default_value), default_(default_value) {}
 
 Status Text::parse(std::string_view text) {
   value_ = text;
@@ -203,8 +203,8 @@ Status load() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, "WEFT_", 5) != 0) continue;
     const std::string_view variable(*entry, std::strcspn(*entry, "="));
-    const auto& own = launcher_variables();
-    if (std::find(own.begin(), own.end(), variable) != own.end()) continue;
+    const auto& exempt = launcher_variables();
+    if (std::find(exempt.begin(), exempt.end(), variable) != exempt.end()) continue;
     const bool known = std::any_of(registry().begin(), registry().end(),
                                    [&](const Setting* s) { return s->variable() == variable; });
     if (!known) return unknown_variable(variable);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Settings: one declaration beside its user; `p2p.eager_max` is WEFT_P2P_EAGER_MAX in the environment.
-// Read once at start-up by load(); a bad value is an error that names the setting and the range.
+// Settings: each is declared next to its user; the environment variable of `p2p.eager_max` is
+// WEFT_P2P_EAGER_MAX. load() reads all settings once at start-up; an invalid value is an error that names the
+// setting and its range.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,19 +13,19 @@
 
 namespace weft::config {
 
-enum class Origin { standard, profile, environment };
+enum class Origin { default_value, profile, environment };
 [[nodiscard]] const char* name_of(Origin origin);  ///< "default", "profile", "environment"
 
-/// Base of all settings; registers itself in all() on construction (static storage only).
+/// Base class of settings. The constructor registers the object in all(), so settings need static storage.
 class Setting {
  public:
   Setting(const char* name, const char* help);
   virtual ~Setting() = default;
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
-  [[nodiscard]] std::string variable() const;  ///< WEFT_P2P_EAGER_MAX
+  [[nodiscard]] std::string variable() const;  ///< environment variable, e.g. WEFT_P2P_EAGER_MAX
   [[nodiscard]] virtual Status parse(std::string_view text) = 0;
-  /// What a text would set a number or choice to, and is left as it was: for what overrides a setting.
+  /// Parses `text` as a value of this Size or Choice without changing the setting (per-call overrides).
   [[nodiscard]] virtual Result<size_t> read(std::string_view text) const;
   [[nodiscard]] virtual std::string value_text() const = 0;
   [[nodiscard]] virtual std::string range_text() const = 0;
@@ -33,13 +34,13 @@ class Setting {
   [[nodiscard]] virtual bool names_file() const { return false; }
   const char* name;
   const char* help;
-  Origin origin = Origin::standard;
+  Origin origin = Origin::default_value;
 };
 
-/// A size or count; accepts suffixes k, m, g (powers of 1024).
+/// Size in bytes or a count; accepts the suffixes k, m, g (powers of 1024).
 class Size : public Setting {
  public:
-  Size(const char* name, size_t standard, size_t low, size_t high, const char* help);
+  Size(const char* name, size_t default_value, size_t low, size_t high, const char* help);
   [[nodiscard]] Status parse(std::string_view text) override;
   [[nodiscard]] Result<size_t> read(std::string_view text) const override;
   [[nodiscard]] std::string value_text() const override;
@@ -48,13 +49,13 @@ class Size : public Setting {
   operator size_t() const { return value_; }  // NOLINT(google-explicit-constructor)
 
  private:
-  size_t value_, standard_, low_, high_;
+  size_t value_, default_, low_, high_;
 };
 
-/// One of a list of words.
+/// One word of a fixed list.
 class Choice : public Setting {
  public:
-  Choice(const char* name, int standard, std::vector<std::string> words, const char* help);
+  Choice(const char* name, int default_value, std::vector<std::string> words, const char* help);
   [[nodiscard]] Status parse(std::string_view text) override;
   [[nodiscard]] Result<size_t> read(std::string_view text) const override;
   [[nodiscard]] std::string value_text() const override;
@@ -64,22 +65,22 @@ class Choice : public Setting {
   [[nodiscard]] bool is(std::string_view word) const { return words_[static_cast<size_t>(value_)] == word; }
 
  private:
-  int value_, standard_;
+  int value_, default_;
   std::vector<std::string> words_;
 };
 
-/// Any text (a name, a list); Path if it names a library, a program or another file.
+/// Free text, e.g. a name or a list; use Path for the name of a file.
 class Text : public Setting {
  public:
-  Text(const char* name, const char* standard, const char* help);
+  Text(const char* name, const char* default_value, const char* help);
   [[nodiscard]] Status parse(std::string_view text) override;
   [[nodiscard]] std::string value_text() const override { return value_; }
   [[nodiscard]] std::string range_text() const override { return "any text"; }
-  [[nodiscard]] std::string default_text() const override { return standard_; }
+  [[nodiscard]] std::string default_text() const override { return default_; }
   [[nodiscard]] const std::string& value() const { return value_; }
 
  private:
-  std::string value_, standard_;
+  std::string value_, default_;
 };
 
 /// The path of a library, a program or another file. Only the environment sets it, never a profile.
@@ -90,13 +91,13 @@ class Path : public Text {
   [[nodiscard]] bool names_file() const override { return true; }
 };
 
-/// All settings, sorted by name.
+/// All settings in alphabetical order.
 [[nodiscard]] std::vector<Setting*> all();
-/// Reads every setting from the environment, else from the profile of this machine (base/profile.hpp).
-/// Unknown WEFT_* variables are an error that names the nearest one, except those the launcher itself sets
-/// (WEFT_JOB_ID, ...; see launcher_variables()). In secure execution (base/secure.hpp) every setting keeps
-/// its default: neither the environment nor a profile is read.
+/// Sets every setting from the environment, else from this machine's profile (base/profile.hpp). An unknown
+/// WEFT_* variable is an error that suggests the nearest name; launcher_variables() are exempt. In
+/// secure execution (base/secure.hpp) every setting keeps its default.
 [[nodiscard]] Status load();
+/// WEFT_* variables that the launcher sets and that are not settings, e.g. WEFT_JOB_ID.
 [[nodiscard]] const std::vector<std::string>& launcher_variables();
 
 }  // namespace weft::config

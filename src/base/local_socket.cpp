@@ -9,22 +9,22 @@
 namespace weft::local_socket {
 namespace {
 
-/// A message with room for its descriptors and its sender's credentials.
-struct Parcel {
-  Parcel(const void* bytes, size_t size) : data{const_cast<void*>(bytes), size} {
+/// msghdr with control space for descriptors and the sender's credentials.
+struct SocketMessage {
+  SocketMessage(const void* bytes, size_t size) : data{const_cast<void*>(bytes), size} {
     message.msg_iov = &data;
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
   }
-  Parcel(const Parcel&) = delete;
-  Parcel& operator=(const Parcel&) = delete;
+  SocketMessage(const SocketMessage&) = delete;
+  SocketMessage& operator=(const SocketMessage&) = delete;
   iovec data;
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostDescriptors * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
   msghdr message{};
 };
 
-void take(cmsghdr& header, Received& received) {
+void read_control(cmsghdr& header, Received& received) {
   if (header.cmsg_level != SOL_SOCKET) return;
   const size_t bytes = header.cmsg_len - CMSG_LEN(0);
   if (header.cmsg_type == SCM_RIGHTS) {
@@ -39,7 +39,7 @@ void take(cmsghdr& header, Received& received) {
 
 }  // namespace
 
-Name::Name(std::string_view name) {
+AbstractName::AbstractName(std::string_view name) {
   const size_t length = std::min(name.size(), sizeof address_.sun_path - 1);
   address_.sun_family = AF_UNIX;
   std::memcpy(address_.sun_path + 1, name.data(), length);
@@ -53,33 +53,34 @@ bool same_user(int connection) {
          credentials.uid == ::geteuid();
 }
 
-bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors, const Name* to) {
-  if (descriptors.size() > kMostDescriptors) return errno = EINVAL, false;
-  Parcel parcel(bytes.data(), bytes.size());
-  parcel.message.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(descriptors.size_bytes());
-  if (cmsghdr* header = CMSG_FIRSTHDR(&parcel.message); header != nullptr) {
+bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
+          const AbstractName* to) {
+  if (descriptors.size() > kMaxDescriptors) return errno = EINVAL, false;
+  SocketMessage out(bytes.data(), bytes.size());
+  out.message.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(descriptors.size_bytes());
+  if (cmsghdr* header = CMSG_FIRSTHDR(&out.message); header != nullptr) {
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
   if (to != nullptr) {
-    parcel.message.msg_name = const_cast<sockaddr*>(to->address());
-    parcel.message.msg_namelen = to->size();
+    out.message.msg_name = const_cast<sockaddr*>(to->address());
+    out.message.msg_namelen = to->size();
   }
-  const ssize_t sent = uninterrupted([&] { return ::sendmsg(socket, &parcel.message, MSG_NOSIGNAL); });
+  const ssize_t sent = retry_on_eintr([&] { return ::sendmsg(socket, &out.message, MSG_NOSIGNAL); });
   return sent == static_cast<ssize_t>(bytes.size());
 }
 
-std::optional<Received> receive(int socket, std::span<std::byte> room) {
-  Parcel parcel(room.data(), room.size());
-  const ssize_t got = uninterrupted([&] { return ::recvmsg(socket, &parcel.message, MSG_CMSG_CLOEXEC); });
+std::optional<Received> receive(int socket, std::span<std::byte> buffer) {
+  SocketMessage in(buffer.data(), buffer.size());
+  const ssize_t got = retry_on_eintr([&] { return ::recvmsg(socket, &in.message, MSG_CMSG_CLOEXEC); });
   if (got < 0) return std::nullopt;
   Received received;
   received.bytes = static_cast<size_t>(got);
-  for (cmsghdr* at = CMSG_FIRSTHDR(&parcel.message); at != nullptr; at = CMSG_NXTHDR(&parcel.message, at))
-    take(*at, received);
-  if ((parcel.message.msg_flags & MSG_CTRUNC) != 0) {
+  for (cmsghdr* at = CMSG_FIRSTHDR(&in.message); at != nullptr; at = CMSG_NXTHDR(&in.message, at))
+    read_control(*at, received);
+  if ((in.message.msg_flags & MSG_CTRUNC) != 0) {
     for (const int descriptor : received.descriptors) ::close(descriptor);
     received.descriptors.clear();
   }

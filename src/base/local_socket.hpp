@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Unix sockets between processes of one host: names that are no files, and file descriptors through them.
-// Threading: none of its own.
+// Local sockets: Unix sockets with abstract names between processes of one host; they also carry file
+// descriptors. Threading: calls on one socket are serialised by the caller.
 #pragma once
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,12 +14,12 @@
 
 namespace weft::local_socket {
 
-inline constexpr size_t kMostDescriptors = 64;  ///< of one message
+inline constexpr size_t kMaxDescriptors = 64;  ///< per message
 
-/// Abstract name: bound to no file, gone with its socket.
-class Name {
+/// Address in the abstract namespace (unix(7)): no file; it disappears with its socket.
+class AbstractName {
  public:
-  explicit Name(std::string_view name);
+  explicit AbstractName(std::string_view name);
   [[nodiscard]] const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&address_); }
   [[nodiscard]] socklen_t size() const { return size_; }
 
@@ -28,29 +28,29 @@ class Name {
   socklen_t size_;
 };
 
-/// Once more as long as a signal interrupts it: a profiler's timer does, also where system calls restart (a
-/// socket with a timeout does not).
+/// Repeats a system call while it fails with EINTR. Needed under profiler timers even with SA_RESTART: calls
+/// on a socket with a timeout are not restarted.
 template <class Call>
-auto uninterrupted(Call&& call) {
+auto retry_on_eintr(Call&& call) {
   decltype(call()) result;
   do result = call();
   while (result < 0 && errno == EINTR);
   return result;
 }
 
-/// Whether the other end of a connection is this user's.
+/// Returns true if the peer of a connection runs as this user.
 [[nodiscard]] bool same_user(int connection);
 
-/// Sends bytes and, with them, descriptors; to a name, or along a connection. False: errno says why.
+/// Sends one message with file descriptors, to `to` or over a connected socket. False: see errno.
 bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
-          const Name* to = nullptr);
+          const AbstractName* to = nullptr);
 
 struct Received {
   size_t bytes = 0;
-  std::vector<int> descriptors;  ///< close-on-exec; the caller's to close. Empty where not all had room
-  bool same_user = false;        ///< where the socket asks who sends (SO_PASSCRED)
+  std::vector<int> descriptors;  ///< close-on-exec, owned by the caller; empty if any was truncated
+  bool same_user = false;        ///< sender runs as this user; valid if the socket has SO_PASSCRED
 };
-/// Nothing: errno says why.
-[[nodiscard]] std::optional<Received> receive(int socket, std::span<std::byte> room);
+/// Receives one message into `buffer`. No value: see errno.
+[[nodiscard]] std::optional<Received> receive(int socket, std::span<std::byte> buffer);
 
 }  // namespace weft::local_socket

@@ -13,7 +13,7 @@ namespace {
 config::Choice level_setting{"log",
                              static_cast<int>(Level::warn),
                              {"none", "error", "warn", "info", "debug"},
-                             "How much Weft writes on stderr."};
+                             "Least severe level of messages written to stderr; none: no output."};
 int this_rank = -1;
 
 std::vector<SlowPath*>& registry() {
@@ -35,8 +35,8 @@ void write(Level level, const char* format, ...) {
   va_end(arguments);
   if (used > static_cast<int>(sizeof line) - 2) used = static_cast<int>(sizeof line) - 2;
   line[used++] = '\n';
-  [[maybe_unused]] const auto written =
-      ::write(STDERR_FILENO, line, static_cast<size_t>(used));  // one line, one write
+  [[maybe_unused]] const auto written = ::write(
+      STDERR_FILENO, line, static_cast<size_t>(used));  // one write per line keeps lines of ranks apart
 }
 
 void set_rank(int rank) { this_rank = rank; }

@@ -21,7 +21,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-/// What follows `key` and a colon in the first line of a file that begins with it; "" without one.
+/// Value of the first `key: value` line of a file; empty if there is none.
 std::string value_in(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -33,7 +33,7 @@ std::string value_in(const fs::path& path, std::string_view key) {
 }
 
 std::string gpus() {
-  if (::secure_getenv("WEFT_CUDA_DRIVER") != nullptr) return "another driver";
+  if (::secure_getenv("WEFT_CUDA_DRIVER") != nullptr) return "custom driver";
   std::map<std::string, int> models;
   std::error_code ignored;
   for (const auto& gpu : fs::directory_iterator(kGpus, ignored))
@@ -72,7 +72,7 @@ std::string default_profile() {
 
 Result<Values> read_profile(const std::string& path, const std::string& machine) {
   std::ifstream file(path);
-  if (!file) return Error(Errc::arg, path + ": the profile cannot be read");
+  if (!file) return Error(Errc::arg, path + ": cannot read the profile");
   Values values;
   bool ours = false;
   int number = 0;

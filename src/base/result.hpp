@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Result: what every fallible function below api/ returns. Success costs one null pointer;
-// an error carries its class and a message "problem (why) what to do", written by the first detector.
+// Result: return type of every fallible function below api/. Success costs one null pointer; an error has a
+// class and a message "problem (why): what to do", written where the error is detected.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// Error classes used inside Weft. Mapped once to MPI error classes, in api/.
+/// Error classes inside Weft. api/errors.cpp maps them to MPI error classes.
 enum class Errc : unsigned char {
   buffer = 1,
   count,
@@ -46,17 +46,17 @@ enum class Errc : unsigned char {
   abi
 };
 
-/// An error: class, and the message for the user.
+/// Error class and message for the user.
 class [[nodiscard]] Error {
  public:
-  /// `mpi_code`: the MPI error code, when Errc does not have it: what a user's callback returned.
+  /// `mpi_code`: MPI error code that Errc cannot express, e.g. one returned by a user callback; 0: none.
   Error(Errc code, std::string message, int mpi_code = 0)
       : data_(std::make_unique<Data>(Data{code, mpi_code, std::move(message)})) {}
   [[nodiscard]] Errc code() const { return data_->code; }
-  /// 0: the one of code().
+  /// 0: derived from code().
   [[nodiscard]] int mpi_code() const { return data_->mpi_code; }
   [[nodiscard]] const std::string& message() const { return data_->message; }
-  /// The same, for another one that ends by it.
+  /// Explicit copy, for several requests that fail with the same error.
   [[nodiscard]] Error copy() const { return {code(), message(), mpi_code()}; }
 
  private:
@@ -71,7 +71,7 @@ class [[nodiscard]] Error {
   Error() = default;
 };
 
-/// Either a value or an Error. `if (!r) return std::move(r).error();`
+/// A value or an Error. Usage: `if (!r) return std::move(r).error();`
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -114,7 +114,7 @@ using Status = Result<void>;
 
 #define WEFT_CONCAT_(a, b) a##b
 #define WEFT_CONCAT(a, b) WEFT_CONCAT_(a, b)
-/// Returns the error of a failed Result to the caller; otherwise goes on.
+/// Returns the error of a failed Result from the enclosing function.
 #define WEFT_TRY(expression)                                         \
   do {                                                               \
     if (auto weft_try_ = (expression); !weft_try_.ok()) [[unlikely]] \

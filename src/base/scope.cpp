@@ -18,7 +18,7 @@ bool matches(std::string_view pattern, std::string_view name) {
   return name.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
-/// The value of a setting in such a text; its default where the text does not name it.
+/// The value of a setting in a text of common_values(); the default if the text does not contain the setting.
 std::string value_in(std::string_view values, const Setting& setting) {
   const std::string key = std::string(setting.name) + "=";
   for (size_t at = 0; at < values.size();) {
@@ -62,12 +62,12 @@ Error difference(std::string_view own, int rank, std::string_view other, int oth
       return Error(Errc::arg,
                    setting->variable() + " is " + here + " in process " + std::to_string(rank) + " but " +
                        there + " in process " + std::to_string(other_rank) +
-                       " (ranks would take different paths in a collective and hang): set it alike "
+                       " (ranks would use different paths in a collective and hang): set the same value "
                        "in all processes");
   }
   return Error(Errc::arg, "settings of collectives differ between process " + std::to_string(rank) +
                               " and process " + std::to_string(other_rank) +
-                              ": set them alike in all processes");
+                              ": set the same values in all processes");
 }
 
 }  // namespace weft::config

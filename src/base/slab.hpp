@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slab: a type-stable pool. Its memory is never unmapped, so any value a caller presents can be checked by
-// range, alignment and liveness without touching memory that is gone. It grows by ranges, each four times as
-// large as the one before: limits on address space (ulimit -v, no overcommit) leave a process room to start.
-// Threading: create, destroy and check are serialised by the caller (the instance lock).
+// Slab: a type-stable pool. Its memory is never unmapped, so any handle value is validated by range,
+// alignment and liveness without reading unmapped memory. Each range is four times the previous one, which
+// keeps the initial address space small (ulimit -v, no overcommit). Threading: create, destroy and check are
+// serialised by the caller (the instance lock).
 #pragma once
 #include <sys/mman.h>
 
@@ -16,10 +16,10 @@
 
 namespace weft {
 
-/// What handle checking found out about a value.
+/// Result of validating a handle value; foreign: not an object of this slab.
 enum class HandleState { live, freed, foreign };
 
-/// Pool of objects of type T with stable addresses. T needs no base class: liveness is kept beside it.
+/// Pool of objects of type T with stable addresses. Liveness is stored next to the object, not in T.
 template <class T>
 class Slab {
  public:
@@ -27,15 +27,15 @@ class Slab {
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
 
-  /// Constructs an object; nullptr when as many live as may, or no memory is left.
+  /// Constructs an object; nullptr if the slab is at capacity or memory is exhausted.
   template <class... A>
   T* create(A&&... args) {
     Cell* cell = free_;
     if (cell != nullptr) {
       free_ = cell->next;
     } else {
-      if (used_ == room() && !grow()) return nullptr;
-      cell = ranges_[made_ - 1].cells + used_++;
+      if (used_ == last_capacity() && !grow()) return nullptr;
+      cell = ranges_[range_count_ - 1].cells + used_++;
     }
     T* object = new (cell->storage) T(std::forward<A>(args)...);
     cell->live = kLive;
@@ -53,10 +53,10 @@ class Slab {
     --live_;
   }
 
-  /// Classifies any value; reads memory only inside the slab.
+  /// Classifies any value; reads only memory of the slab.
   [[nodiscard]] HandleState check(const void* handle) const {
     size_t cells = used_;
-    for (size_t i = made_; i-- > 0; cells = i != 0 ? ranges_[i - 1].room : 0) {
+    for (size_t i = range_count_; i-- > 0; cells = i != 0 ? ranges_[i - 1].capacity : 0) {
       const auto offset = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(ranges_[i].cells);
       if (offset >= cells * sizeof(Cell)) continue;
       if (offset % sizeof(Cell) != 0) [[unlikely]]
@@ -71,30 +71,33 @@ class Slab {
  private:
   static constexpr uint32_t kLive = 0x7765'6674, kFreed = 0x6672'6565;
   struct Cell {
-    alignas(T) unsigned char storage[sizeof(T)];  // first: the handle is the cell's address
+    alignas(T) unsigned char storage[sizeof(T)];  // first member: the object's address is the cell's
     Cell* next;
     uint32_t live;
   };
   static Cell* cell_of(T* object) { return reinterpret_cast<Cell*>(object); }
   struct Range {
     Cell* cells = nullptr;
-    size_t room = 0;
+    size_t capacity = 0;
   };
   static constexpr size_t kFirstBytes = size_t{256} << 10, kRanges = 12;
 
-  [[nodiscard]] size_t room() const { return made_ == 0 ? 0 : ranges_[made_ - 1].room; }
-  /// Another range, all of whose cells are unused.
+  /// Cells of the newest range.
+  [[nodiscard]] size_t last_capacity() const {
+    return range_count_ == 0 ? 0 : ranges_[range_count_ - 1].capacity;
+  }
+  /// Maps another range of unused cells; halves its size while mmap fails.
   bool grow() {
-    size_t before = 0;
-    for (const Range& range : ranges_) before += range.room;
+    size_t total = 0;
+    for (const Range& range : ranges_) total += range.capacity;
     const size_t first = std::max<size_t>(kFirstBytes / sizeof(Cell), 16);
-    size_t cells = std::min(made_ == 0 ? first : room() * 4, capacity_ - before);
-    if (made_ == kRanges) return false;
+    size_t cells = std::min(range_count_ == 0 ? first : last_capacity() * 4, capacity_ - total);
+    if (range_count_ == kRanges) return false;
     for (; cells != 0; cells = cells > first ? cells / 2 : 0) {
       void* memory = ::mmap(nullptr, cells * sizeof(Cell), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED) continue;
-      ranges_[made_++] = {static_cast<Cell*>(memory), cells};
+      ranges_[range_count_++] = {static_cast<Cell*>(memory), cells};
       used_ = 0;
       return true;
     }
@@ -103,9 +106,9 @@ class Slab {
 
   size_t capacity_;
   Range ranges_[kRanges];
-  size_t made_ = 0;  ///< ranges; all but the last are used up
+  size_t range_count_ = 0;  ///< all ranges but the last are full
   Cell* free_ = nullptr;
-  size_t used_ = 0, live_ = 0;  ///< cells of the last range; objects
+  size_t used_ = 0, live_ = 0;  ///< used cells of the last range; live objects
 };
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The client side of NVTX's injection protocol (interface facts of nvtx3): the profiler's library is handed
-// tables of function pointers and fills in those of the calls that it wants to see.
+// Client side of the NVTX injection protocol (interface of nvtx3): the profiler's library receives tables of
+// function pointers and fills in the calls that it traces.
 #include "base/trace.hpp"
 
 #include <dlfcn.h>
@@ -22,15 +22,15 @@ namespace {
 
 config::Choice setting(
     "trace.nvtx", 0, {"auto", "on", "off"},
-    "Ranges for profilers, one for every MPI call and protocol step: when a profiler has set "
-    "NVTX_INJECTION64_PATH; on: without one MPI does not start");
+    "NVTX ranges for each MPI call and protocol step; auto: if NVTX_INJECTION64_PATH is set; on: MPI_Init "
+    "fails without a profiler; off: no ranges.");
 
 constexpr uint32_t kVersion = 3;
 constexpr uint32_t kTableCallbacks = 1, kTableVersion = 3;  // NVTX_ETID_*
 constexpr int kCore = 1, kCore2 = 5;                        // NVTX_CB_MODULE_*
-constexpr unsigned kCalls = 16;                             // of both modules, number 0 is none
-constexpr unsigned kRangePushA = 9, kRangePop = 11;         // of the first
-constexpr unsigned kDomainRangePushEx = 4, kDomainRangePop = 5, kDomainCreateA = 12;  // of the second
+constexpr unsigned kCalls = 16;                             // functions per module; 0 is unused
+constexpr unsigned kRangePushA = 9, kRangePop = 11;         // module kCore
+constexpr unsigned kDomainRangePushEx = 4, kDomainRangePop = 5, kDomainCreateA = 12;  // module kCore2
 
 using Pointer = void (*)();
 using Domain = void*;
@@ -43,12 +43,12 @@ struct Attributes {
   uint32_t color = 0;
   int32_t payload_type = 0, reserved = 0;
   uint64_t payload = 0;
-  int32_t message_type = 1;  // characters
+  int32_t message_type = 1;  // ASCII string
   const char* message = nullptr;
 };
 static_assert(sizeof(Attributes) == 48);
 
-Pointer calls[2][kCalls + 1];  // what the profiler wants called, by module
+Pointer calls[2][kCalls + 1];  // functions of the profiler, by module
 Pointer* tables[2][kCalls + 1];
 Domain domain = nullptr;
 
@@ -57,25 +57,25 @@ F call(size_t module, unsigned number) {
   return reinterpret_cast<F>(calls[module][number]);
 }
 
-int give_table(int module, Pointer*** table, unsigned* size) {
+int get_callback_table(int module, Pointer*** table, unsigned* size) {
   if (module != kCore && module != kCore2) return 0;
   if (table != nullptr) *table = tables[module == kCore ? 0 : 1];
   if (size != nullptr) *size = kCalls;
   return 1;
 }
-void take_version(uint32_t) {}
+void set_client_version(uint32_t) {}
 
 struct CallbackTable {
   size_t size = sizeof(CallbackTable);
-  int (*get)(int, Pointer***, unsigned*) = give_table;
+  int (*get)(int, Pointer***, unsigned*) = get_callback_table;
 };
 struct VersionTable {
   size_t size = sizeof(VersionTable);
   uint32_t version = kVersion, reserved = 0;
-  void (*take)(uint32_t) = take_version;
+  void (*set_client)(uint32_t) = set_client_version;
 };
 
-const void* give_export(uint32_t id) {
+const void* get_export_table(uint32_t id) {
   static const CallbackTable callbacks;
   static const VersionTable version;
   if (id == kTableCallbacks) return &callbacks;
@@ -83,12 +83,12 @@ const void* give_export(uint32_t id) {
 }
 
 Error no_profiler(const std::string& why) {
-  return Error(Errc::unsupported, "no profiler takes ranges (" + why +
+  return Error(Errc::unsupported, "no profiler receives NVTX ranges (" + why +
                                       "): unset WEFT_TRACE_NVTX, or start the program "
                                       "under a profiler that traces NVTX");
 }
 
-/// Loads the profiler's library, which stays, and lets it choose its calls.
+/// Loads the profiler's library, never unloads it, and lets it fill in the tables.
 Status attach() {
   const char* path = ::secure_getenv("NVTX_INJECTION64_PATH");
   if (path == nullptr || *path == '\0') return no_profiler("NVTX_INJECTION64_PATH is not set");
@@ -99,7 +99,7 @@ Status attach() {
   if (initialise == nullptr) return no_profiler(std::string(path) + " has no InitializeInjectionNvtx2");
   for (size_t module = 0; module < 2; ++module)
     for (unsigned i = 1; i < kCalls; ++i) tables[module][i] = &calls[module][i];
-  if (initialise(give_export) == 0) return no_profiler(std::string(path) + " refused");
+  if (initialise(get_export_table) == 0) return no_profiler(std::string(path) + " failed to initialise");
   return {};
 }
 

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trace: named ranges for profilers, by NVTX. The profiler's library is the one that NVTX_INJECTION64_PATH
-// names; without it a range costs a load and a branch. Threading: ranges from any thread; open() before other
-// threads call MPI.
+// Trace: NVTX ranges for profilers. NVTX_INJECTION64_PATH names the profiler's library; without a profiler a
+// range costs a load and a branch. Threading: ranges on any thread; open() before other threads call MPI.
 #pragma once
 #include "base/result.hpp"
 
 namespace weft::trace {
 
 namespace detail {
-[[gnu::visibility("hidden")]] extern bool on;  // written by open() only
+[[gnu::visibility("hidden")]] extern bool on;  // written only by open()
 void push(const char* name);
 void pop();
 }  // namespace detail
 
-/// Attaches to a profiler as the setting trace.nvtx says. An error only when it is `on` and there is none.
+/// Attaches to a profiler according to trace.nvtx. Fails only if the setting is `on` and no profiler
+/// attaches.
 [[nodiscard]] Status open();
-/// Ranges go to a profiler.
+/// Returns true if a profiler is attached.
 [[nodiscard]] inline bool enabled() { return detail::on; }
 
-/// From construction to destruction, in one thread, ranges within ranges. `name` is a literal.
+/// NVTX range from construction to destruction on one thread; ranges nest. `name`: a string literal.
 class Range {
  public:
   explicit Range(const char* name) : pushed_(detail::on) {

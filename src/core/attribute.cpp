@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attributes: the table of keys and the sets that objects carry.
+// Attributes: the table of keys, and the attribute sets of objects.
 #include "core/attribute.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFirstKeyval = 0x1000;  // above the ABI's predefined keys
 
-/// All keys that are alive. Numbers are never used twice, so a stale one is recognised.
+/// All live keys. Numbers are never reused, so stale keys are detected.
 struct KeyvalTable {
   std::unordered_map<int, Keyval> keys;
   int next = kFirstKeyval;
@@ -38,7 +38,7 @@ Error callback_failed(const char* which, int keyval, int code) {
                code);
 }
 
-/// Keeps a key's callbacks alive while they run unlocked.
+/// Keeps a key alive while its callbacks run unlocked.
 class KeyvalHold {
  public:
   explicit KeyvalHold(int keyval) : keyval_(keyval), key_(table().keys.at(keyval)) { ++key_.references; }
@@ -79,7 +79,7 @@ Status free_keyval(int keyval, Attributed kind) {
 }
 
 void* AttributeSet::get(int keyval, bool& found) const {
-  for (const Entry& entry : entries_)
+  for (const Attribute& entry : entries_)
     if (entry.keyval == keyval) {
       found = true;
       return entry.value;
@@ -106,9 +106,9 @@ Status AttributeSet::erase(Instance& instance, void* object, int keyval) {
     const int code = instance.unlocked([&] { return key->remove(object, keyval, value, key->extra); });
     if (code != 0) return callback_failed("delete", keyval, code);
   }
-  // The callback may have changed the set: look again, and only for the value that was deleted.
+  // The callback may have changed the set: search again, for the value that was deleted.
   const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& e) { return e.keyval == keyval && e.value == value; });
+                                  [&](const Attribute& e) { return e.keyval == keyval && e.value == value; });
   if (entry == entries_.end()) return {};
   entries_.erase(entry);
   release_keyval(keyval);
@@ -116,7 +116,7 @@ Status AttributeSet::erase(Instance& instance, void* object, int keyval) {
 }
 
 Status AttributeSet::copy_to(Instance& instance, void* object, AttributeSet& target) const {
-  const std::vector<Entry> entries = entries_;  // callbacks may change the original
+  const std::vector<Attribute> entries = entries_;  // callbacks may change the original
   for (const auto& [keyval, value] : entries) {
     if (table().keys.count(keyval) == 0) continue;  // a callback deleted it
     KeyvalHold key(keyval);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicator: life and death. How they are made from one another is coll/construct.
+// Communicator: creation and destruction. Derived communicators: coll/construct.
 #include "core/communicator.hpp"
 
 #include "core/instance.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Errhandler: the three predefined handlers and the user's.
+// Errhandler: the three predefined handlers and user handlers.
 #include "core/errhandler.hpp"
 
 namespace weft::core {
@@ -29,7 +29,7 @@ Slab<Errhandler>& Errhandler::slab() {
 }
 
 void Errhandler::destroy() {
-  if (kind == Kind::user) slab().destroy(this);  // the predefined ones stay
+  if (kind == Kind::user) slab().destroy(this);  // predefined handlers are static
 }
 
 }  // namespace weft::core

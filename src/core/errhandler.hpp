@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Error handlers (MPI 5.0 section 9.3) and the user's error classes, codes and strings (9.5).
+// Errhandler: predefined and user error handlers (MPI 5.0 section 9.3).
 #pragma once
 #include <cstdint>
 
@@ -12,13 +12,13 @@ class Errhandler final : public Counted {
  public:
   enum class Kind : uint8_t { fatal, abort, ret, user };
   enum class Target : uint8_t { any, communicator, window, file, session };
-  /// User functions take (handle*, error code*, ...); all handles are pointer-sized.
+  /// User functions take (handle*, error code*, ...); all handles have the size of a pointer.
   using Function = void (*)(void* handle, int* code, ...);
 
   Errhandler(Kind handler_kind, Target handler_target, Function user_function)
       : kind(handler_kind), target(handler_target), function(user_function) {}
   static Errhandler* create(Target target, Function function);
-  /// The predefined ones; never destroyed.
+  /// Predefined handlers; never destroyed.
   static Errhandler* fatal();
   static Errhandler* abort();
   static Errhandler* ret();

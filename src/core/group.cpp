@@ -18,18 +18,18 @@ Error bad_rank(int rank, int size) {
                                std::to_string(size) + " processes): use 0 to " + std::to_string(size - 1));
 }
 
-/// Marks `rank` in `chosen`; an error when it is out of range or marked already.
+/// Marks `rank` in `chosen`; an error if it is out of range or marked already.
 Status mark(std::vector<bool>& chosen, int rank) {
   const int size = static_cast<int>(chosen.size());
   if (rank < 0 || rank >= size) return bad_rank(rank, size);
   if (chosen[static_cast<size_t>(rank)])
     return Error(Errc::rank,
-                 "rank " + std::to_string(rank) + " is named twice (a group holds a process once)");
+                 "rank " + std::to_string(rank) + " is named twice (a group contains a process once)");
   chosen[static_cast<size_t>(rank)] = true;
   return {};
 }
 
-/// The ranks that the triplets name, in order (MPI 5.0 section 7.3.2).
+/// Returns the ranks of the triplets, in order (MPI 5.0 section 7.3.2).
 Result<std::vector<int>> expand(std::span<const RankRange> ranges, int size) {
   std::vector<int> ranks;
   for (const RankRange& range : ranges) {
@@ -126,7 +126,7 @@ Result<Group*> Group::subtract(const Group& other) const {
 Result<Group*> Group::derive(std::vector<ProcessId> processes, const Group& other) const {
   if (processes.empty()) return Ref<Group>::share(empty()).detach();
   Group* group = create(std::move(processes), self_ != kNoProcess ? self_ : other.self_);
-  if (group == nullptr) return Error(Errc::no_mem, "no room for another group: free some");
+  if (group == nullptr) return Error(Errc::no_mem, "too many groups: free some");
   group->session = session ? session : other.session;
   return group;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Info: the map, and what MPI_INFO_ENV says about the process.
+// Info: the map, and the content of MPI_INFO_ENV.
 #include "core/info.hpp"
 
 #include <sys/utsname.h>
@@ -12,7 +12,7 @@
 namespace weft::core {
 namespace {
 
-/// This process's argument vector; empty when /proc is not there.
+/// Returns the argument vector of this process; empty if /proc is not mounted.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

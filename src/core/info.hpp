@@ -22,11 +22,11 @@ class Info final : public Counted {
 
   static Info* create();
   static Info* duplicate(const Info& other);
-  /// MPI_INFO_ENV: how the program was started (MPI 5.0 section 11.5.2), as far as this process can tell;
-  /// start-up adds what only it knows (maxprocs, thread_level, mpi_initial_errhandler). Never destroyed.
+  /// MPI_INFO_ENV: how the program was started (MPI 5.0 section 11.5.2), as far as this process can
+  /// determine. MPI initialization adds maxprocs, thread_level and mpi_initial_errhandler. Never destroyed.
   static Info* environment();
-  /// The same for a given argument vector, if that is not empty (MPI_Info_create_env): the same at any time,
-  /// so without what only start-up knows.
+  /// The same for a given nonempty argument vector (MPI_Info_create_env), without the keys added by MPI
+  /// initialization.
   static Info* create_environment(const std::vector<std::string>& arguments);
   static Slab<Info>& slab();
 

@@ -17,12 +17,13 @@ namespace {
 
 config::Size spin{
     "progress.spin", 2000, 0, 1 << 30,
-    "Idle rounds of waiting before the core is offered to others; 0 with more ranks than cores."};
+    "Number of idle polling rounds before a waiting rank yields its core; with more ranks than cores always "
+    "0. Larger values lower the latency of long waits, smaller ones leave the core to other processes."};
 
-constexpr long kLongestSleep = 1'000'000;       // ns; for what rings no bell, such as room in a full inbox
-constexpr uint64_t kLongYield = 200'000;        // ns
-constexpr uint64_t kWorthShowing = 50'000'000;  // ns
-constexpr unsigned kArmed = 1u << 31;           // rounds: beyond, the bell is armed
+constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, such as capacity in a full queue
+constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
+constexpr uint64_t kMinPublishedWaitNs = 50'000'000;
+constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -44,59 +45,59 @@ Instance::~Instance() = default;
 bool Instance::progress() {
   if (polling_) return false;
   polling_ = true;
-  bool moved = false;
+  bool progressed = false;
   for (size_t i = 0; i < pollers_.size(); ++i)
-    if (pollers_[i] != nullptr) moved |= pollers_[i]->poll();
+    if (pollers_[i] != nullptr) progressed |= pollers_[i]->poll();
   if (removed_) {
     pollers_.erase(std::remove(pollers_.begin(), pollers_.end(), nullptr), pollers_.end());
     removed_ = false;
   }
   polling_ = false;
-  stirred_ |= moved;
-  return moved;
+  progressed_ |= progressed;
+  return progressed;
 }
 
 void Instance::idle(unsigned& rounds, Waiting waiting, const Request* request, const Communicator* comm) {
   ++rounds;
-  // A pause takes some 25 ns, a good part of a small message's latency: only now and then, for a sibling
-  // thread.
+  // A pause takes about 25 ns, a considerable part of a small message's latency, so it is issued only once in
+  // 64 rounds, for the sibling hardware thread.
   if (!oversubscribed && rounds < spin && !threaded) [[likely]] {
     if (rounds % 64 == 0) pause();
     return;
   }
   const bool locked = threaded;  // MPI_Session_init may set it meanwhile
-  if (oversubscribed || rounds >= spin) show(rounds, request, comm);
-  if (rounds > kArmed) {
-    rounds = 1;  // the same wait goes on
-    return locked ? sleep_as_thread(waiting) : static_cast<void>(shm->sleep(kLongestSleep));
+  if (oversubscribed || rounds >= spin) update_wait_record(rounds, request, comm);
+  if (rounds > kArmedRounds) {
+    rounds = 1;  // the same wait continues
+    return locked ? sleep_as_thread(waiting) : static_cast<void>(shm->sleep(kMaxSleepNs));
   }
   if (locked) release();
   if (oversubscribed || rounds >= spin)
-    offer_core(rounds);
+    yield_core(rounds);
   else
     pause();
   if (locked) lock.lock();
 }
 
-/// Seen from outside a wait has begun when something moved last. Rounds count from there.
-void Instance::show(unsigned rounds, const Request* request, const Communicator* comm) {
+/// A wait, as published, begins at the last progress; `rounds` counts from there.
+void Instance::update_wait_record(unsigned rounds, const Request* request, const Communicator* comm) {
   if (shm == nullptr) return;
   const size_t first = oversubscribed ? 1 : static_cast<size_t>(spin);
   if (rounds == first) {
-    quiet_since_ = 0;
-    shown_ = false;
+    idle_since_ns_ = 0;
+    wait_published_ = false;
     return;
   }
   const uint64_t now = monotonic_ns();
-  if (quiet_since_ == 0) quiet_since_ = now;
-  if (now - quiet_since_ < kWorthShowing) return;
-  if (!shown_) publish(request, comm);
-  shown_ = true;
-  shm->awaited().seen.store(now, std::memory_order_release);
+  if (idle_since_ns_ == 0) idle_since_ns_ = now;
+  if (now - idle_since_ns_ < kMinPublishedWaitNs) return;
+  if (!wait_published_) publish_wait(request, comm);
+  wait_published_ = true;
+  shm->wait_record().seen.store(now, std::memory_order_release);
 }
 
-void Instance::publish(const Request* request, const Communicator* comm) const {
-  transport::shm::Awaited& record = shm->awaited();
+void Instance::publish_wait(const Request* request, const Communicator* comm) const {
+  transport::shm::WaitRecord& record = shm->wait_record();
   const uint32_t version = record.version.load(std::memory_order_relaxed);
   record.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -113,57 +114,59 @@ void Instance::publish(const Request* request, const Communicator* comm) const {
   record.comm_rank = comm != nullptr ? comm->rank() : -1;
   record.comm_size = comm != nullptr ? comm->size() : 0;
   std::snprintf(record.comm, sizeof record.comm, "%s", comm != nullptr ? comm->name.c_str() : "");
-  record.since.store(quiet_since_, std::memory_order_relaxed);
+  record.since.store(idle_since_ns_, std::memory_order_relaxed);
   record.version.store(version + 2, std::memory_order_release);
 }
 
-/// Among ranks that wait this takes less than a microsecond, much less than to sleep and be woken. Where it
-/// takes long, others compute, and a rank that offers its core again and again gets less and less of it: the
-/// next round sleeps until another rank has something for this one. The end of a copy on a GPU wakes nobody.
-void Instance::offer_core(unsigned& rounds) const {
+/// Yields the core. Among waiting ranks this takes less than 1 us, much less than sleeping and waking up. A
+/// long yield means that other processes compute, and a rank that keeps yielding gets less and less time. The
+/// next round then sleeps until another rank notifies this one. GPU copies cause no wake-up, so ranks with
+/// GPUs do not sleep.
+void Instance::yield_core(unsigned& rounds) const {
   const uint64_t before = monotonic_ns();
   ::sched_yield();
-  if (!sleeps || device::available() || monotonic_ns() - before < kLongYield) return;
-  shm->bell(self).arm();  // the caller looks once more
-  rounds = kArmed;
+  if (!sleep_when_idle || device::available() || monotonic_ns() - before < kLongYieldNs) return;
+  shm->wakeup(self).arm();  // the caller looks once more
+  rounds = kArmedRounds;
 }
 
-/// One of the threads sleeps on the bell; it polls for all when it wakes, and tells the others.
+/// One thread, the leader, sleeps on the rank's wake-up; when woken it polls for all threads and wakes the
+/// followers.
 void Instance::sleep_as_thread(Waiting waiting) {
-  if (!leading_) {
-    leading_ = true;
+  if (!has_leader_) {
+    has_leader_ = true;
     release();
-    const bool rung = shm->sleep(kLongestSleep);
+    const bool notified = shm->sleep(kMaxSleepNs);
     lock.lock();
-    leading_ = false;
-    stirred_ |= rung;
+    has_leader_ = false;
+    progressed_ |= notified;
     return;
   }
   const uint32_t seen = wake_ups_.load(std::memory_order_relaxed);
   const uint32_t anything = waiting == Waiting::anything ? 1 : 0;
   ++followers_;
-  followers_of_anything_ += anything;
+  unspecific_followers_ += anything;
   release();
-  futex_wait(wake_ups_, seen, kLongestSleep);
+  futex_wait(wake_ups_, seen, kMaxSleepNs);
   lock.lock();
   --followers_;
-  followers_of_anything_ -= anything;
+  unspecific_followers_ -= anything;
 }
 
 void Instance::wake_waiting() {
   const uint64_t finished = Request::finished();
-  const bool leaderless = !leading_;
-  if (finished == told_ && !leaderless && !(stirred_ && followers_of_anything_ != 0)) return;
-  told_ = finished;
-  stirred_ = false;
+  const bool no_leader = !has_leader_;
+  if (finished == finished_at_wake_ && !no_leader && !(progressed_ && unspecific_followers_ != 0)) return;
+  finished_at_wake_ = finished;
+  progressed_ = false;
   if (followers_ != 0) {
     wake_ups_.fetch_add(1, std::memory_order_relaxed);
     futex_wake(wake_ups_);
   }
-  if (leading_ && sleeps) shm->bell(self).ring();
+  if (has_leader_ && sleep_when_idle) shm->wakeup(self).notify();
 }
 
-void Instance::yield_if_crowded() const {
+void Instance::yield_if_oversubscribed() const {
   if (oversubscribed) ::sched_yield();
 }
 
@@ -173,7 +176,7 @@ void Instance::remove(Poller& poller) {
   const auto found = std::find(pollers_.begin(), pollers_.end(), &poller);
   if (found == pollers_.end()) return;
   if (polling_) {
-    *found = nullptr;  // progress() is walking the list
+    *found = nullptr;  // progress() is iterating over the list
     removed_ = true;
   } else {
     pollers_.erase(found);

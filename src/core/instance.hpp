@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Instance: owns all state of the library in this process. The one global pointer to it is in api/.
-// Threading: one lock, taken by api/ only when MPI_THREAD_MULTIPLE was granted, released around user
-// callbacks and between rounds of waiting.
+// Instance: owns all state of the library in this process; api/ holds the only global pointer to it.
+// Threading: one lock, taken by api/ only with MPI_THREAD_MULTIPLE. It is released around user callbacks and
+// between rounds of waiting.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -25,17 +25,18 @@ class Shm;
 
 namespace weft::core {
 
-/// Something that advances when it is polled: transports, device copies, running schedules.
+/// Something that progresses when polled: transports, device copies, running schedules.
 class Poller {
  public:
   virtual ~Poller() = default;
-  /// Returns true when anything moved.
+  /// Returns whether anything progressed.
   virtual bool poll() = 0;
 };
 
-/// Base of what an upper layer keeps with the process until its traffic is over and its mappings are closed.
-struct Kept {
-  virtual ~Kept() = default;
+/// Base of state that an upper layer attaches to the process, kept until traffic has ended and mappings are
+/// closed.
+struct RetainedState {
+  virtual ~RetainedState() = default;
 };
 
 class Instance {
@@ -44,29 +45,29 @@ class Instance {
   ~Instance();
   Instance(const Instance&) = delete;
 
-  /// Advances everything once. Returns true when anything moved. Never recursive.
+  /// Polls everything once. Returns whether anything progressed. A recursive call does nothing.
   bool progress();
-  /// What a wait looks for decides who has to wake it: another thread that polls sees requests complete.
+  /// The event that ends a wait. A wait for `request` is woken by completed requests only; another polling thread
+  /// completes them.
   enum class Waiting { request, anything };
-  /// Waits a little, after a look that found nothing: spins first, offers the core when the wait is long or
-  /// ranks outnumber cores. Where others then keep the core it sleeps until another rank has something for
-  /// this one.
-  /// `request` or `comm`, where there is one: what a long wait is for, shown to `weft hang`.
+  /// Called after a round of polling without progress. Spins first, then yields the core if the wait is long
+  /// or ranks outnumber cores. If other processes keep the core, sleeps until another rank notifies this one.
+  /// `request` or `comm`: the object of the wait, published for `weft hang`; both may be null.
   void idle(unsigned& idle_rounds, Waiting waiting = Waiting::anything, const Request* request = nullptr,
             const Communicator* comm = nullptr);
-  /// For calls that poll once (MPI_Test, MPI_Iprobe): gives the core away when ranks outnumber cores.
-  void yield_if_crowded() const;
+  /// Yields the core if ranks outnumber cores; for calls that poll once (MPI_Test, MPI_Iprobe).
+  void yield_if_oversubscribed() const;
   void add(Poller& poller);
   void remove(Poller& poller);
 
-  /// Whether a process is on this host: then there is shared memory with it.
+  /// Returns whether a process is on this host, reachable through shared memory.
   [[nodiscard]] bool same_host(ProcessId process) const {
     return exchange->job().same_host(static_cast<int>(process), static_cast<int>(self));
   }
 
-  /// Reserves `n` consecutive context ids that no other process will ever make.
+  /// Returns the first of `n` consecutive context ids, unique among all processes.
   ContextId new_contexts(uint32_t n = 1);
-  /// Runs `function` without the instance lock (user callbacks).
+  /// Runs `function` (a user callback) without the instance lock.
   template <class F>
   decltype(auto) unlocked(F&& function) {
     Unlocked guard(*this);
@@ -80,12 +81,12 @@ class Instance {
       if (locked) instance.lock.lock();
     }
     Instance& instance;
-    const bool locked;  // MPI_Session_init may set `threaded` meanwhile
+    const bool locked;  // `threaded` at construction: MPI_Session_init may set it meanwhile
   };
 
-  /// Gives the lock back, and wakes the threads whose requests have completed meanwhile.
+  /// Releases the lock and wakes threads whose requests have completed.
   void release() {
-    if (followers_ != 0 || leading_) [[unlikely]]
+    if (followers_ != 0 || has_leader_) [[unlikely]]
       wake_waiting();
     lock.unlock();
   }
@@ -94,34 +95,36 @@ class Instance {
   ProcessId self;
   uint32_t size;                ///< processes in MPI_COMM_WORLD
   bool oversubscribed = false;  ///< more ranks than cores on this host
-  bool sleeps = false;          ///< then ranks that wait for long sleep until one of this host rings
-  bool threaded = false;        ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
+  bool sleep_when_idle =
+      false;              ///< oversubscribed: long waits sleep until a rank of this host notifies this one
+  bool threaded = false;  ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
   std::mutex lock;
   Ref<Communicator> world, self_comm;  ///< null outside the world model
-  p2p::Engine* engine = nullptr;       ///< made by p2p::create()
-  transport::shm::Shm* shm = nullptr;  ///< of the ranks of this host, owned by the engine
-  std::unique_ptr<Kept> gpu_scratch;   ///< of collectives: coll/gpu
+  p2p::Engine* engine = nullptr;       ///< created by p2p::create()
+  transport::shm::Shm* shm = nullptr;  ///< shared memory with the ranks of this host, owned by the engine
+  std::unique_ptr<RetainedState> gpu_regions;  ///< of collectives: coll/gpu
 
  private:
-  void offer_core(unsigned& idle_rounds) const;
-  void show(unsigned rounds, const Request* request, const Communicator* comm);
-  void publish(const Request* request, const Communicator* comm) const;
+  void yield_core(unsigned& idle_rounds) const;
+  void update_wait_record(unsigned rounds, const Request* request, const Communicator* comm);
+  void publish_wait(const Request* request, const Communicator* comm) const;
   void sleep_as_thread(Waiting waiting);
   void wake_waiting();
   std::vector<Poller*> pollers_;
   bool polling_ = false, removed_ = false;
   uint32_t next_context_ = 1;
-  // Of the threads that wait for long, one leads: it polls for all. The others sleep. Under the lock.
-  bool leading_ = false;
-  uint32_t followers_ = 0, followers_of_anything_ = 0;
-  uint64_t told_ = 0;     ///< Request::finished() when followers were woken last
-  bool stirred_ = false;  ///< something moved since: for those that wait for anything
+  // Leader and followers among threads in a long wait: the leader polls for all, followers sleep. Under the
+  // lock.
+  bool has_leader_ = false;
+  uint32_t followers_ = 0, unspecific_followers_ = 0;
+  uint64_t finished_at_wake_ = 0;  ///< Request::finished() when followers were last woken
+  bool progressed_ = false;        ///< since then; wakes followers that wait for anything
   std::atomic<uint32_t> wake_ups_{0};
-  uint64_t quiet_since_ = 0;  ///< of the wait that lasts; 0: not long yet
-  bool shown_ = false;
+  uint64_t idle_since_ns_ = 0;  ///< start of the current long wait; 0: none
+  bool wait_published_ = false;
 };
 
-/// Progresses until `done()`. `request`, `comm`: as Instance::idle().
+/// Progresses until `done()` returns true. `request`, `comm`: as in Instance::idle().
 template <class Done>
 void wait_until(Instance& instance, Done&& done, Instance::Waiting waiting = Instance::Waiting::anything,
                 const Request* request = nullptr, const Communicator* comm = nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Op: the table of predefined operations, and how user functions are called.
+// Op: table of predefined operations; calls of user functions.
 #include "core/op.hpp"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ Op* Op::predefined(uintptr_t handle_value) {
   static const Table table = [] {
     Table made{};
     for (const Predefined& entry : kPredefined) {
-      Op* op = made[entry.handle - kFirst] = new Op;  // lives for ever
+      Op* op = made[entry.handle - kFirst] = new Op;  // never destroyed
       op->kind = entry.kind;
       op->commutative = entry.commutative;
       op->name = entry.name;

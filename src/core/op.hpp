@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Op: a reduction operation, predefined or the user's (MPI 5.0 section 6.9).
+// Op: a predefined or user-defined reduction operation (MPI 5.0 section 6.9).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ class Op final : public Counted {
   using Function = void (*)(void* in, void* inout, int* count, void** datatype_handle);
   using LargeFunction = void (*)(void* in, void* inout, int64_t* count, void** datatype_handle);
 
-  /// True when the operation may be applied to elements of this type.
+  /// Returns whether the operation is defined for elements of this type.
   [[nodiscard]] bool allows(const datatype::Datatype& type) const;
   /// inout[i] = in[i] op inout[i] on host memory laid out as `count` elements of `type`.
   /// Runs user functions with the instance lock released.
@@ -27,7 +27,7 @@ class Op final : public Counted {
 
   static Op* create(Instance& instance, Function function, bool commutative);
   static Op* create_large(Instance& instance, LargeFunction function, bool commutative);
-  /// The predefined operation of an ABI handle value (MPI_SUM = 0x21, ...), or nullptr.
+  /// Returns the predefined operation of an ABI handle value (MPI_SUM = 0x21, ...), or nullptr.
   static Op* predefined(uintptr_t handle_value);
   static Slab<Op>& slab();
 
@@ -37,7 +37,7 @@ class Op final : public Counted {
   Function function = nullptr;
   LargeFunction large_function = nullptr;
   std::string name;
-  uintptr_t handle = 0;  ///< the MPI_Op value: the object's address, or a predefined handle's value
+  uintptr_t handle = 0;  ///< the MPI_Op value: the object's address, or a predefined handle value
 
  private:
   void destroy() override;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counted: the intrusive reference count of communicators, groups, operations, info objects and handlers.
+// Counted: intrusive reference count of communicators, groups, operations, info objects and error handlers.
 // Threading: changed under the instance lock.
 #pragma once
 #include <cstdint>
 
 namespace weft::core {
 
-/// Base of every counted object. The last release() calls destroy(), which gives the object back to its slab.
+/// Base of counted objects. The last release() calls destroy(), which returns the object to its slab.
 class Counted {
  public:
   void retain() { ++references_; }
@@ -14,8 +14,8 @@ class Counted {
     if (--references_ == 0) destroy();
   }
   [[nodiscard]] int32_t references() const { return references_; }
-  /// Handles are the references that the application holds: it may free only those. open_handle() makes one
-  /// of the caller's reference, close_handle() gives it back.
+  /// Handles are references held by the application, which may free only those. open_handle() converts the
+  /// caller's reference to a handle, close_handle() releases the reference of a handle.
   void open_handle() { ++handles_; }
   void close_handle() {
     --handles_;
@@ -32,7 +32,7 @@ class Counted {
   int32_t handles_ = 0;
 };
 
-/// Owning pointer to a Counted object. Adopts the reference it is given; copy retains.
+/// Owning pointer to a Counted object. Construction adopts a reference; copying retains.
 template <class T>
 class Ref {
  public:

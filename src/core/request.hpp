@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Request: something that completes later (MPI 5.0 section 3.7). Base of point-to-point transfers, collective
-// schedules, generalized and partitioned requests; each kind lives in a slab of its own.
-// Threading: changed under the instance lock; `complete()` may be read by any thread.
+// Request: an operation that completes later (MPI 5.0 section 3.7). Base of point-to-point transfers,
+// collective schedules, generalized and partitioned requests; each kind has its own slab.
+// Threading: changed under the instance lock; complete() may be called by any thread.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace weft::core {
 
 class Communicator;
 
-/// What MPI_Status shows. `error` is kept in Request::outcome.
+/// The content of an MPI_Status; the error is Request::outcome.
 struct Completion {
   int source = -1;  ///< MPI_ANY_SOURCE in an empty status
   int tag = -2;     ///< MPI_ANY_TAG in an empty status
@@ -20,9 +20,9 @@ struct Completion {
   bool cancelled = false;
 };
 
-/// Requests that a program never completes add up.
+/// The error of a full slab: the program leaves requests uncompleted.
 [[nodiscard]] inline Error no_more_requests() {
-  return {Errc::no_mem, "no room for another request: complete some"};
+  return {Errc::no_mem, "too many active requests: complete some"};
 }
 
 class Request {
@@ -34,7 +34,7 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   [[nodiscard]] bool complete() const { return complete_.load(std::memory_order_acquire); }
-  /// Marks it complete; a request the user has freed meanwhile is given back to its slab at once.
+  /// Marks the request complete. A request that the user has freed already is destroyed at once.
   void finish() {
     ++finished_;
     complete_.store(true, std::memory_order_release);
@@ -44,36 +44,36 @@ class Request {
     outcome = std::move(error);
     finish();
   }
-  /// How many have been completed so far.
+  /// Returns how many requests have completed so far.
   [[nodiscard]] static uint64_t finished() { return finished_; }
-  /// Starts a persistent request (MPI_Start); `active` is set and `complete` cleared by rearm().
+  /// Starts a persistent request (MPI_Start). Implementations call rearm().
   virtual Status start() { return Error(Errc::request, "MPI_Start on a request that is not persistent"); }
-  /// Asks for cancellation (MPI_Cancel); may have no effect.
+  /// Requests cancellation (MPI_Cancel); may have no effect.
   virtual Status cancel() {
     return Error(
         Errc::request,
         "request is not of a send, a receive or a generalized operation: only those can be cancelled");
   }
-  /// What a send or receive was called with, for those who look on.
+  /// Arguments of a send or receive, for `weft hang`.
   struct Operands {
     int rank = -1, tag = -1;
     uint64_t bytes = 0;
   };
   [[nodiscard]] virtual Operands operands() const { return {}; }
-  /// Called by Wait/Test before the status is read (generalized requests run their query function here).
+  /// Called by Wait and Test before the status is read; generalized requests run their query function here.
   virtual Status query() { return {}; }
-  /// Called once before destroy() (generalized requests run their free function here).
+  /// Called once before destroy(); generalized requests run their free function here.
   virtual Status conclude() { return {}; }
-  /// Gives the object back to its slab; no-op for requests embedded in another object.
+  /// Returns the object to its slab; no-op for requests embedded in another object.
   virtual void destroy() {}
 
   Kind kind;
   bool persistent = false;
   bool active = true;     ///< false: an inactive persistent request, complete with an empty status
-  bool detached = false;  ///< freed by MPI_Request_free while still active
+  bool detached = false;  ///< freed by MPI_Request_free while active
   Completion completion;
-  Status outcome;                ///< the error the operation ended with
-  Communicator* comm = nullptr;  ///< retained while the request lives; may be null (generalized)
+  Status outcome;                ///< error of the completed operation, or success
+  Communicator* comm = nullptr;  ///< retained while the request exists; may be null (generalized)
 
  protected:
   virtual ~Request() = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Session: one view of the instance, opened by MPI_Session_init (MPI 5.0 section 11.3). Groups made of its
-// process sets keep it, and through them the communicators. Threading: under the instance lock.
+// Session: one view of the instance, opened by MPI_Session_init (MPI 5.0 section 11.3). Groups from its
+// process sets retain it, and so do their communicators.
+// Threading: under the instance lock.
 #pragma once
 #include "base/slab.hpp"
 #include "core/errhandler.hpp"
@@ -22,7 +23,7 @@ class Session final : public Counted {
 
   Instance& instance;
   Ref<Errhandler> errhandler;
-  Ref<Info> info;  ///< the hints in use
+  Ref<Info> info;  ///< hints in use
 
  private:
   void destroy() override { slab().destroy(this); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Basic: the machine types behind MPI's predefined datatypes (base/element/type.hpp), and what moving and
-// counting need to know of them.
+// Basic: the machine types of MPI's predefined datatypes (base/element/type.hpp), with their sizes and
+// alignments.
 #pragma once
 #include "base/element/type.hpp"
 
@@ -13,21 +13,20 @@ using element::Float128;
 using element::Group;
 using element::Half;
 using element::Int128;
-using element::kBasics;
+using element::kBasicCount;
 using element::Pair;
 
-/// What moving and counting need to know of a basic type. Sizes in bytes; `first` is the size of a pair's
-/// value.
-struct BasicFacts {
+/// Properties of a basic type; sizes, offsets and alignment in bytes.
+struct BasicTraits {
   const char* name;
-  int64_t size;    ///< bytes of data: a pair's padding does not count
+  int64_t size;    ///< data bytes, without the padding of a pair
   int64_t extent;  ///< distance between array elements
   int64_t alignment;
   Group group;
-  int64_t first;      ///< pair: bytes of the value; otherwise size
-  int64_t second_at;  ///< pair: displacement of the index; otherwise 0
+  int64_t value_size;    ///< pair: size of the value; otherwise `size`
+  int64_t index_offset;  ///< pair: offset of the index; otherwise 0
 };
 
-[[nodiscard]] const BasicFacts& facts(Basic basic);
+[[nodiscard]] const BasicTraits& traits_of(Basic basic);
 
 }  // namespace weft::datatype

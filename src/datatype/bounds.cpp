@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Extent rules of MPI 5.0 section 5.1.6, and the facts of the basic types they start from.
+// Extent rules of MPI 5.0 section 5.1.6, and the traits of basic types.
 #include "datatype/bounds.hpp"
 
 #include <algorithm>
@@ -9,12 +9,12 @@ namespace weft::datatype {
 namespace {
 
 template <class T>
-constexpr BasicFacts make_facts(const char* name, Group group) {
+constexpr BasicTraits make_traits(const char* name, Group group) {
   return {name, sizeof(T), sizeof(T), alignof(T), group, sizeof(T), 0};
 }
 
 template <class P>
-constexpr BasicFacts make_pair_facts(const char* name) {
+constexpr BasicTraits make_pair_traits(const char* name) {
   return {name,
           sizeof(P::value) + sizeof(P::index),
           sizeof(P),
@@ -25,23 +25,23 @@ constexpr BasicFacts make_pair_facts(const char* name) {
 }
 
 template <class T>
-struct FactsOf {
-  static constexpr BasicFacts get(const char* name, Group group) { return make_facts<T>(name, group); }
+struct TraitsOf {
+  static constexpr BasicTraits get(const char* name, Group group) { return make_traits<T>(name, group); }
 };
 template <class V, class I>
-struct FactsOf<Pair<V, I>> {
-  static constexpr BasicFacts get(const char* name, Group) { return make_pair_facts<Pair<V, I>>(name); }
+struct TraitsOf<Pair<V, I>> {
+  static constexpr BasicTraits get(const char* name, Group) { return make_pair_traits<Pair<V, I>>(name); }
 };
 
-constexpr std::array<BasicFacts, kBasics> kFacts = {
-#define WEFT_X(name, type, group) FactsOf<type>::get(#name, Group::group),
+constexpr std::array<BasicTraits, kBasicCount> kTraits = {
+#define WEFT_X(name, type, group) TraitsOf<type>::get(#name, Group::group),
     WEFT_BASIC_TYPES(WEFT_X)
 #undef WEFT_X
 };
 
 }  // namespace
 
-const BasicFacts& facts(Basic basic) { return kFacts[static_cast<size_t>(basic)]; }
+const BasicTraits& traits_of(Basic basic) { return kTraits[static_cast<size_t>(basic)]; }
 
 void Bounds::place(const Bounds& part, Count copies, Count low, Count high, Checked& math) {
   if (copies == 0) return;
@@ -80,9 +80,9 @@ void Bounds::finish(Checked& math) {
     (void)math.sub(ub, lb);
     return;
   }
-  const Count beyond = true_extent % alignment;
+  const Count remainder = true_extent % alignment;
   lb = true_lb;
-  ub = beyond == 0 ? true_ub : math.add(true_ub, alignment - beyond);
+  ub = remainder == 0 ? true_ub : math.add(true_ub, alignment - remainder);
 }
 
 }  // namespace weft::datatype

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bounds: size, extent and signature of a type map, kept up to date while a constructor places copies of its
-// parts. Follows MPI 5.0 section 5.1.6: once a part carries explicit bounds, only explicit bounds count.
+// Bounds: size, extent and signature of a type map, updated while a constructor places copies of its
+// components. MPI 5.0 section 5.1.6: once a component has explicit bounds, only explicit bounds count.
 #pragma once
 #include "datatype/basic.hpp"
 #include "datatype/checked.hpp"
@@ -8,21 +8,21 @@
 namespace weft::datatype {
 
 struct Bounds {
-  Count size = 0;        ///< bytes of data; 0 exactly when the type map is empty
+  Count size = 0;        ///< data bytes; 0 if and only if the type map is empty
   Count lb = 0, ub = 0;  ///< valid after finish()
   Count true_lb = 0, true_ub = 0;
   Count elements = 0;   ///< basic elements; a pair counts two
-  Count alignment = 1;  ///< the largest of the parts' alignments
-  bool marked = false;  ///< bounds are explicit: resized, subarray, darray, or made of such
-  bool placed = false;  ///< lb and ub hold the bounds of a marked part
-  bool uniform = true;  ///< every element is of type `basic` (when size > 0)
+  Count alignment = 1;  ///< largest alignment of the components
+  bool marked = false;  ///< explicit bounds: resized, subarray, darray, or a component of those
+  bool placed = false;  ///< lb and ub hold the bounds of a marked component
+  bool uniform = true;  ///< if size > 0: every element has type `basic`
   Basic basic = Basic::byte;
 
-  /// Adds `copies` copies of part, at displacements between low and high.
+  /// Adds `copies` copies of `part` at displacements from `low` to `high`.
   void place(const Bounds& part, Count copies, Count low, Count high, Checked& math);
-  /// Sets explicit bounds, forgetting earlier ones.
+  /// Sets explicit bounds, replacing earlier ones.
   void mark(Count new_lb, Count new_ub);
-  /// Computes lb and ub of an unmarked type: the true bounds, the extent rounded up to the alignment.
+  /// Computes lb and ub of an unmarked type: true bounds, extent rounded up to the alignment.
   void finish(Checked& math);
 };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checked: 64-bit arithmetic that remembers an overflow, so that a constructor checks once at its end.
+// Checked: 64-bit arithmetic that records overflow, so that a constructor checks once at its end.
 #pragma once
 #include <cstdint>
 
 namespace weft::datatype {
 
-using Count = int64_t;  ///< all counts, displacements, extents and sizes, in bytes or elements
+using Count = int64_t;  ///< counts in elements; displacements, extents and sizes in bytes
 
 class Checked {
  public:

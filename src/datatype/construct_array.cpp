@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "datatype/piece.hpp"
+#include "datatype/partial_type.hpp"
 
 namespace weft::datatype {
 namespace {
@@ -14,13 +14,13 @@ Error bad(std::string what) { return {Errc::arg, std::move(what)}; }
 
 std::string in_dimension(size_t d) { return " in dimension " + std::to_string(d); }
 
-/// The dimension that is i-th fastest in memory.
+/// The dimension that varies i-th fastest in memory.
 size_t fastest(size_t i, size_t dimensions, Order order) {
   return order == Order::fortran ? i : dimensions - 1 - i;
 }
 
-/// Marks the whole array as the bounds: [0, product of sizes * extent).
-void mark_whole(Piece& piece, Count bytes) { piece.bounds.mark(0, bytes); }
+/// Sets the bounds to the complete array: [0, product of sizes * extent).
+void mark_whole(PartialType& partial, Count bytes) { partial.bounds.mark(0, bytes); }
 
 Status check_order(Order order) {
   if (order == Order::c || order == Order::fortran) return {};
@@ -43,27 +43,28 @@ Status check_subarray(Counts sizes, Counts subsizes, Counts starts) {
   return {};
 }
 
-/// What one process has of one dimension: blocks of `block` elements, `step` apart, from `first`; elements <
-/// size.
+/// Indices of one dimension owned by one process: blocks of `block` elements, `step` apart, starting at
+/// `first`, all below `size`.
 struct Share {
   Count size, first, block, step;
 };
 
-/// The share of one dimension out of `part`, whose elements lie `stride` bytes apart.
-Piece distribute(const Piece& part, const Share& share, Count stride, Checked& math) {
-  Piece none;
+/// Selects `share` of one dimension of `part`, whose elements are `stride` bytes apart.
+PartialType distribute(const PartialType& part, const Share& share, Count stride, Checked& math) {
+  PartialType none;
   if (share.first >= share.size) return none;
   const Count available = share.size - share.first;
   const Count whole = available < share.block ? 0 : (available - share.block) / share.step + 1;
   const Count tail_at = share.first + whole * share.step;
   const Count tail = tail_at < share.size ? std::min(share.block, share.size - tail_at) : 0;
 
-  const Piece block = repeat(part, share.block, stride, 0, math);
-  const Piece body = repeat(block, whole, math.mul(share.step, stride), math.mul(share.first, stride), math);
-  const Piece rest = repeat(part, tail, stride, math.mul(tail_at, stride), math);
+  const PartialType block = repeat(part, share.block, stride, 0, math);
+  const PartialType body =
+      repeat(block, whole, math.mul(share.step, stride), math.mul(share.first, stride), math);
+  const PartialType rest = repeat(part, tail, stride, math.mul(tail_at, stride), math);
   if (whole == 0) return rest;
   if (tail == 0) return body;
-  Piece both;
+  PartialType both;
   both.bounds.place(body.bounds, 1, 0, 0, math);
   both.bounds.place(rest.bounds, 1, 0, 0, math);
   both.bounds.finish(math);
@@ -71,7 +72,7 @@ Piece distribute(const Piece& part, const Share& share, Count stride, Checked& m
   return both;
 }
 
-/// How dimension d is shared by its processes, of which this is number `coordinate`.
+/// The share of the process with `coordinate` in dimension d.
 Result<Share> share_of(const DarrayShape& shape, size_t d, Count coordinate) {
   const Count size = shape.gsizes[d], processes = shape.psizes[d], argument = shape.arguments[d];
   const bool standard = argument == kDefaultDistributionArgument;
@@ -88,7 +89,7 @@ Result<Share> share_of(const DarrayShape& shape, size_t d, Count coordinate) {
       const Count block = standard ? size / processes + (size % processes != 0) : argument;
       if (block < size / processes + (size % processes != 0))
         return bad("distribution argument " + std::to_string(block) + in_dimension(d) +
-                   " is too small to cover the dimension in one block a process");
+                   " is too small to cover the dimension with one block per process");
       return Share{size, block > size ? (coordinate == 0 ? 0 : size) : block * coordinate, block,
                    block * processes};
     }
@@ -105,7 +106,7 @@ Status check_darray(const DarrayShape& shape) {
   const size_t n = shape.gsizes.size();
   if (n == 0) return bad("the number of dimensions is 0: pass 1 or more");
   if (shape.distributions.size() != n || shape.arguments.size() != n || shape.psizes.size() != n)
-    return bad("gsizes, distribs, dargs and psizes differ in number");
+    return bad("gsizes, distribs, dargs and psizes have different lengths");
   if (shape.processes < 1) return bad("size is " + std::to_string(shape.processes) + ": pass 1 or more");
   if (shape.rank < 0 || shape.rank >= shape.processes)
     return bad("rank " + std::to_string(shape.rank) + " is outside 0 to " +
@@ -124,25 +125,26 @@ Status check_darray(const DarrayShape& shape) {
 
 }  // namespace
 
-Made subarray(Counts sizes, Counts subsizes, Counts starts, Order order, Datatype& old, Width width) {
+DatatypeResult subarray(Counts sizes, Counts subsizes, Counts starts, Order order, Datatype& old,
+                        Width width) {
   WEFT_TRY(check_subarray(sizes, subsizes, starts));
   WEFT_TRY(check_order(order));
   Checked math;
-  Piece piece = piece_of(old);
+  PartialType partial = partial_type_of(old);
   Count stride = old.extent();
   for (size_t i = 0; i < sizes.size(); ++i) {
     const size_t d = fastest(i, sizes.size(), order);
-    piece = repeat(piece, subsizes[d], stride, math.mul(starts[d], stride), math);
+    partial = repeat(partial, subsizes[d], stride, math.mul(starts[d], stride), math);
     stride = math.mul(stride, sizes[d]);
   }
-  mark_whole(piece, stride);
+  mark_whole(partial, stride);
   if (math.overflow()) return too_large();
   Recorder record(Combiner::subarray, width);
   record.integer(static_cast<int>(sizes.size())).counts(sizes).counts(subsizes).counts(starts);
-  return make(std::move(piece), record.integer(static_cast<int>(order)).type(old).take());
+  return make(std::move(partial), record.integer(static_cast<int>(order)).type(old).take());
 }
 
-Made darray(const DarrayShape& shape, Datatype& old, Width width) {
+DatatypeResult darray(const DarrayShape& shape, Datatype& old, Width width) {
   WEFT_TRY(check_darray(shape));
   const size_t n = shape.gsizes.size();
   std::vector<Count> coordinates(n);
@@ -152,22 +154,22 @@ Made darray(const DarrayShape& shape, Datatype& old, Width width) {
     rank /= shape.psizes[d];
   }
   Checked math;
-  Piece piece = piece_of(old);
+  PartialType partial = partial_type_of(old);
   Count stride = old.extent();
   for (size_t i = 0; i < n; ++i) {
     const size_t d = fastest(i, n, shape.order);
     auto share = share_of(shape, d, coordinates[d]);
     if (!share) return std::move(share).error();
-    piece = distribute(piece, *share, stride, math);
+    partial = distribute(partial, *share, stride, math);
     stride = math.mul(stride, shape.gsizes[d]);
   }
-  mark_whole(piece, stride);
+  mark_whole(partial, stride);
   if (math.overflow()) return too_large();
   Recorder record(Combiner::darray, width);
   record.integer(shape.processes).integer(shape.rank).integer(static_cast<int>(n)).counts(shape.gsizes);
   for (const auto list : {shape.distributions, shape.arguments, shape.psizes})
     for (const int value : list) record.integer(value);
-  return make(std::move(piece), record.integer(static_cast<int>(shape.order)).type(old).take());
+  return make(std::move(partial), record.integer(static_cast<int>(shape.order)).type(old).take());
 }
 
 }  // namespace weft::datatype

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Datatype objects: life, handles, canonical strided form, and counting basic elements.
+// Datatype objects: lifetime, handles, canonical strided form, counts of basic elements.
 #include "datatype/datatype.hpp"
 
 #include <new>
@@ -12,7 +12,7 @@
 
 namespace weft::datatype {
 
-// Never destroyed: a handle kept past finalize is still recognised as stale.
+// Never destroyed: a handle used after finalize is still recognised as stale.
 Slab<Datatype>& slab() {
   static auto* types = new Slab<Datatype>(size_t{1} << 22);
   return *types;
@@ -21,10 +21,10 @@ Slab<Datatype>& slab() {
 namespace {
 
 Bounds bounds_of(Basic basic) {
-  const BasicFacts& known = facts(basic);
+  const BasicTraits& known = traits_of(basic);
   Bounds bounds;
   bounds.size = known.size;
-  bounds.true_ub = known.second_at == 0 ? known.size : known.second_at + known.size - known.first;
+  bounds.true_ub = known.index_offset == 0 ? known.size : known.index_offset + known.size - known.value_size;
   bounds.ub = known.extent;
   bounds.alignment = known.alignment;
   bounds.elements = known.group == Group::pair ? 2 : 1;
@@ -33,8 +33,8 @@ Bounds bounds_of(Basic basic) {
 }
 
 NodePtr layout_of(Basic basic) {
-  const BasicFacts& known = facts(basic);
-  return make_runs({{0, known.first}, {known.second_at, known.size - known.first}});
+  const BasicTraits& known = traits_of(basic);
+  return make_runs({{0, known.value_size}, {known.index_offset, known.size - known.value_size}});
 }
 
 bool is_contiguous(const Bounds& bounds, const Node* layout) {
@@ -141,9 +141,9 @@ Count elements(const Datatype& type, Count bytes) {
   Count found = bytes / type.size() * type.basic_elements();
   Count rest = bytes % type.size();
   if (rest == 0) return found;
-  if (type.contents().types.empty()) {  // a basic type: only a pair can be cut at an element
-    const BasicFacts& known = facts(type.bounds().basic);
-    return known.group == Group::pair && rest == known.first ? found + 1 : kUndefined;
+  if (type.contents().types.empty()) {  // basic type: only a pair can end after its first element
+    const BasicTraits& known = traits_of(type.bounds().basic);
+    return known.group == Group::pair && rest == known.value_size ? found + 1 : kUndefined;
   }
   for_each_part(type, [&](const Datatype& part, Count copies) {
     const Count part_bytes = std::min(rest, part.size() * copies);
@@ -160,7 +160,7 @@ Count bytes_of_elements(const Datatype& type, Count count) {
   Count bytes = count / type.basic_elements() * type.size();
   Count rest = count % type.basic_elements();
   if (rest == 0) return bytes;
-  if (type.contents().types.empty()) return bytes + facts(type.bounds().basic).first;
+  if (type.contents().types.empty()) return bytes + traits_of(type.bounds().basic).value_size;
   for_each_part(type, [&](const Datatype& part, Count copies) {
     const Count inside = std::min(rest, part.basic_elements() * copies);
     bytes += bytes_of_elements(part, inside);

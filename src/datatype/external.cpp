@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packs in the machine's format first; then converts the stream number by number, following the type's
-// signature.
+// external32: packs in the native format, then converts the stream number by number along the type signature.
 #include "datatype/external.hpp"
 
 #include <algorithm>
@@ -14,16 +13,16 @@
 namespace weft::datatype {
 namespace {
 
-/// How one number is stored: bytes here, bytes there, and what has to happen besides turning it round.
+/// Representation of one number: native and external size in bytes, and the conversion besides byte order.
 struct Number {
   enum class Kind : uint8_t { opaque, integer, unsigned_integer, extended };
-  size_t here = 0, there = 0;
+  size_t native_bytes = 0, external_bytes = 0;
   Kind kind = Kind::integer;
 };
 
-/// The numbers that one element of a basic type is made of.
+/// The one or two numbers of an element of a basic type.
 struct Format {
-  Number first, second;  ///< second.here is 0 when there is only one
+  Number first, second;  ///< second.native_bytes == 0: one number
 };
 
 Number plain(size_t bytes) { return {bytes, bytes, Number::Kind::integer}; }
@@ -31,7 +30,7 @@ Number plain(size_t bytes) { return {bytes, bytes, Number::Kind::integer}; }
 template <class T>
 Number number_of() {
   if constexpr (std::is_same_v<T, long double>) {
-    // IEEE binary128 outside; the machine's may be another format of the same size.
+    // External format: IEEE binary128. The native format may differ at the same size.
     return {sizeof(T), 16, Number::Kind::extended};
   } else if constexpr (std::is_same_v<T, wchar_t>) {
     return {sizeof(T), 2, Number::Kind::unsigned_integer};
@@ -53,18 +52,18 @@ struct FormatOf<Pair<V, I>> {
   static Format get() { return {number_of<V>(), number_of<I>()}; }
 };
 
-/// MPI_LONG and its relatives have 4 bytes outside, whatever they have here.
+/// MPI_LONG, MPI_UNSIGNED_LONG and the long of MPI_LONG_INT have 4 bytes in external32.
 constexpr uintptr_t kLong = 0x20a, kUnsignedLong = 0x20e, kLongInt = 0x22a;
 
 Format format_of(const Datatype& type) {
-  const Number long_outside = {sizeof(long), 4, Number::Kind::integer};
+  const Number external_long = {sizeof(long), 4, Number::Kind::integer};
   switch (type.handle()) {
     case kLong:
-      return {long_outside, {}};
+      return {external_long, {}};
     case kUnsignedLong:
       return {{sizeof(long), 4, Number::Kind::unsigned_integer}, {}};
     case kLongInt:
-      return {long_outside, plain(sizeof(int))};
+      return {external_long, plain(sizeof(int))};
   }
   switch (*type.basic()) {
 #define WEFT_X(name, type, group) \
@@ -76,27 +75,27 @@ Format format_of(const Datatype& type) {
   return {};
 }
 
-constexpr bool kLittle = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+constexpr bool kLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
-void turn(char* to, const char* from, size_t n) {
-  if constexpr (kLittle)
+/// Converts between native and big-endian byte order.
+void copy_big_endian(char* to, const char* from, size_t n) {
+  if constexpr (kLittleEndian)
     std::reverse_copy(from, from + n, to);
   else
     std::memcpy(to, from, n);
 }
 
-/// Fits an integer of `from_size` bytes into `to_size`: cuts it, or extends its sign. Both little-endian or
-/// both big.
+/// Truncates or sign-extends an integer of `from_size` bytes to `to_size`. Native byte order.
 void resize(char* to, size_t to_size, const char* from, size_t from_size, bool is_signed) {
   unsigned char little[16];
   for (size_t i = 0; i < from_size; ++i)
-    little[i] = static_cast<unsigned char>(kLittle ? from[i] : from[from_size - 1 - i]);
+    little[i] = static_cast<unsigned char>(kLittleEndian ? from[i] : from[from_size - 1 - i]);
   const bool negative = is_signed && (little[from_size - 1] & 0x80) != 0;
   for (size_t i = from_size; i < to_size; ++i) little[i] = negative ? 0xFF : 0;
-  for (size_t i = 0; i < to_size; ++i) to[kLittle ? i : to_size - 1 - i] = static_cast<char>(little[i]);
+  for (size_t i = 0; i < to_size; ++i) to[kLittleEndian ? i : to_size - 1 - i] = static_cast<char>(little[i]);
 }
 
-void put(const Number& number, const char* native, char* external) {
+void write_external(const Number& number, const char* native, char* external) {
   char fitted[16];
   switch (number.kind) {
     case Number::Kind::extended: {
@@ -104,21 +103,23 @@ void put(const Number& number, const char* native, char* external) {
       std::memcpy(&value, native, sizeof value);
       const auto wide = static_cast<Float128>(value);
       std::memcpy(fitted, &wide, sizeof wide);
-      return turn(external, fitted, sizeof wide);
+      return copy_big_endian(external, fitted, sizeof wide);
     }
     default:
-      if (number.here == number.there) return turn(external, native, number.here);
-      resize(fitted, number.there, native, number.here, number.kind == Number::Kind::integer);
-      return turn(external, fitted, number.there);
+      if (number.native_bytes == number.external_bytes)
+        return copy_big_endian(external, native, number.native_bytes);
+      resize(fitted, number.external_bytes, native, number.native_bytes,
+             number.kind == Number::Kind::integer);
+      return copy_big_endian(external, fitted, number.external_bytes);
   }
 }
 
-void get(const Number& number, const char* external, char* native) {
+void read_external(const Number& number, const char* external, char* native) {
   char fitted[16];
   switch (number.kind) {
     case Number::Kind::extended: {
       Float128 wide;
-      turn(fitted, external, sizeof wide);
+      copy_big_endian(fitted, external, sizeof wide);
       std::memcpy(&wide, fitted, sizeof wide);
       const auto value = static_cast<long double>(wide);
       std::memset(native, 0, sizeof value);
@@ -126,34 +127,36 @@ void get(const Number& number, const char* external, char* native) {
       return;
     }
     default:
-      if (number.here == number.there) return turn(native, external, number.here);
-      turn(fitted, external, number.there);
-      resize(native, number.here, fitted, number.there, number.kind == Number::Kind::integer);
+      if (number.native_bytes == number.external_bytes)
+        return copy_big_endian(native, external, number.native_bytes);
+      copy_big_endian(fitted, external, number.external_bytes);
+      resize(native, number.native_bytes, fitted, number.external_bytes,
+             number.kind == Number::Kind::integer);
   }
 }
 
-enum class Direction : uint8_t { out, in };
+enum class Direction : uint8_t { to_external, to_native };
 
-/// Converts between a packed native stream and the external one, both from their beginning.
+/// Converts between a packed native stream and an external32 stream.
 void convert(const Datatype& type, Count count, char* native, char* external, Direction direction) {
   for_each_basic(type, count, [&](const Datatype& basic, Count copies) {
     const Format format = format_of(basic);
     for (; copies > 0; --copies) {
       for (const Number& number : {format.first, format.second}) {
-        if (number.here == 0) continue;
-        if (direction == Direction::out)
-          put(number, native, external);
+        if (number.native_bytes == 0) continue;
+        if (direction == Direction::to_external)
+          write_external(number, native, external);
         else
-          get(number, external, native);
-        native += number.here;
-        external += number.there;
+          read_external(number, external, native);
+        native += number.native_bytes;
+        external += number.external_bytes;
       }
     }
   });
 }
 
-/// Room for a native stream; null when there is no memory.
-std::unique_ptr<char[]> stage(Count bytes) {
+/// Buffer for a native stream; null if memory is exhausted.
+std::unique_ptr<char[]> allocate_stream(Count bytes) {
   return std::unique_ptr<char[]>(new (std::nothrow) char[static_cast<size_t>(bytes)]);
 }
 
@@ -169,7 +172,8 @@ Result<Count> external_size(const Datatype& type, Count count) {
   Count bytes = 0;
   for_each_basic(type, 1, [&](const Datatype& basic, Count copies) {
     const Format format = format_of(basic);
-    bytes = math.add(bytes, math.mul(copies, static_cast<Count>(format.first.there + format.second.there)));
+    bytes = math.add(bytes, math.mul(copies, static_cast<Count>(format.first.external_bytes +
+                                                                format.second.external_bytes)));
   });
   bytes = math.mul(bytes, count);
   if (math.overflow())
@@ -179,18 +183,18 @@ Result<Count> external_size(const Datatype& type, Count count) {
 
 Status pack_external(const Datatype& type, Count count, const void* buf, void* out) {
   const Count bytes = type.size() * count;
-  const auto native = stage(bytes);
+  const auto native = allocate_stream(bytes);
   if (native == nullptr) return no_memory(bytes);
   pack(type, count, buf, 0, native.get(), static_cast<size_t>(bytes));
-  convert(type, count, native.get(), static_cast<char*>(out), Direction::out);
+  convert(type, count, native.get(), static_cast<char*>(out), Direction::to_external);
   return {};
 }
 
 Status unpack_external(const Datatype& type, Count count, void* buf, const void* in) {
   const Count bytes = type.size() * count;
-  const auto native = stage(bytes);
+  const auto native = allocate_stream(bytes);
   if (native == nullptr) return no_memory(bytes);
-  convert(type, count, native.get(), const_cast<char*>(static_cast<const char*>(in)), Direction::in);
+  convert(type, count, native.get(), const_cast<char*>(static_cast<const char*>(in)), Direction::to_native);
   unpack(type, count, buf, 0, native.get(), static_cast<size_t>(bytes));
   return {};
 }

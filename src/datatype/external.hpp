@@ -5,8 +5,9 @@
 
 namespace weft::datatype {
 
+/// Size of `count` elements in the external32 format, in bytes.
 [[nodiscard]] Result<Count> external_size(const Datatype& type, Count count);
-/// `out` has room for external_size() bytes.
+/// `out` must have external_size() bytes.
 [[nodiscard]] Status pack_external(const Datatype& type, Count count, const void* buf, void* out);
 [[nodiscard]] Status unpack_external(const Datatype& type, Count count, void* buf, const void* in);
 

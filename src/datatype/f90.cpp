@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Choosing among the machine's kinds as Fortran compilers here do: the smallest that reaches both wishes.
+// Selects the smallest machine kind that satisfies precision and range, as Fortran compilers on this platform
+// do.
 #include "datatype/f90.hpp"
 
 #include <limits>
@@ -33,7 +34,7 @@ constexpr IntegerKind kIntegers[] = {{2, Basic::integer1},
                                      {18, Basic::integer8},
                                      {38, Basic::integer16}};
 
-/// All that were made, by their arguments; destroyed when the library goes.
+/// Types by their arguments; destroyed when the library is unloaded.
 struct Registry {
   std::map<std::tuple<Combiner, std::vector<int>>, Datatype*> types;
   ~Registry() {
@@ -42,10 +43,10 @@ struct Registry {
   }
 };
 
-/// The one type for these arguments.
-Made unique(Basic basic, Combiner combiner, std::vector<int> arguments) {
-  static Registry made;
-  Datatype*& type = made.types[{combiner, arguments}];
+/// Returns the type for these arguments; creates it on first use.
+DatatypeResult find_or_create(Basic basic, Combiner combiner, std::vector<int> arguments) {
+  static Registry registry;
+  Datatype*& type = registry.types[{combiner, arguments}];
   if (type != nullptr) return type;
   Contents contents;
   contents.combiner = combiner;
@@ -53,33 +54,37 @@ Made unique(Basic basic, Combiner combiner, std::vector<int> arguments) {
   type = slab().create(basic, std::move(contents));
   if (type == nullptr)
     return Error(Errc::no_mem,
-                 "no datatype can be made (all handles are in use): free some with MPI_Type_free");
+                 "no datatype can be created (all handles are in use): free some with MPI_Type_free");
   return type;
 }
 
-Made real_or_complex(Combiner combiner, int precision, int range) {
+DatatypeResult real_or_complex(Combiner combiner, int precision, int range) {
   if (precision == kUndefined && range == kUndefined)
-    return Error(Errc::arg, "p and r are both MPI_UNDEFINED: give one of them");
+    return Error(Errc::arg, "p and r are both MPI_UNDEFINED: pass at least one");
   for (const RealKind& kind : kReals)
     if (precision <= kind.precision && range <= kind.range)
-      return unique(combiner == Combiner::f90_real ? kind.real : kind.complex, combiner, {precision, range});
-  return Error(Errc::arg, "p = " + std::to_string(precision) + ", r = " + std::to_string(range) +
-                              ": no real type here has this precision and range (33 digits, exponent 4931)");
+      return find_or_create(combiner == Combiner::f90_real ? kind.real : kind.complex, combiner,
+                            {precision, range});
+  return Error(Errc::arg,
+               "p = " + std::to_string(precision) + ", r = " + std::to_string(range) +
+                   ": no real type has this precision and range (at most 33 digits, exponent 4931)");
 }
 
 }  // namespace
 
-Made f90_real(int precision, int range) { return real_or_complex(Combiner::f90_real, precision, range); }
+DatatypeResult f90_real(int precision, int range) {
+  return real_or_complex(Combiner::f90_real, precision, range);
+}
 
-Made f90_complex(int precision, int range) {
+DatatypeResult f90_complex(int precision, int range) {
   return real_or_complex(Combiner::f90_complex, precision, range);
 }
 
-Made f90_integer(int range) {
+DatatypeResult f90_integer(int range) {
   for (const IntegerKind& kind : kIntegers)
-    if (range <= kind.range) return unique(kind.integer, Combiner::f90_integer, {range});
+    if (range <= kind.range) return find_or_create(kind.integer, Combiner::f90_integer, {range});
   return Error(Errc::arg,
-               "r = " + std::to_string(range) + ": no integer type here has this range (38 digits)");
+               "r = " + std::to_string(range) + ": no integer type has this range (at most 38 digits)");
 }
 
 }  // namespace weft::datatype

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Building layouts: each function returns the smallest form it can recognise in one pass.
+// Layout construction: each function returns the most compact form it recognises in one pass.
 #include "datatype/layout.hpp"
 
 #include <utility>
@@ -46,7 +46,7 @@ NodePtr make_repeat(const NodePtr& node, Count count, Count stride, Count shift)
 
 namespace {
 
-/// Merges runs that touch in memory and in packed order; drops empty ones.
+/// Merges runs that are adjacent in memory and in packed order; drops empty runs.
 void merge(std::vector<Run>& runs) {
   size_t kept = 0;
   for (const Run run : runs) {
@@ -59,7 +59,7 @@ void merge(std::vector<Run>& runs) {
   runs.resize(kept);
 }
 
-/// Whether all runs have one length, and whether they also are one stride apart.
+/// `equal`: all runs have the same length; `strided`: they also have a constant stride.
 struct Regularity {
   bool equal = true, strided = true;
 };
@@ -99,20 +99,20 @@ NodePtr make_table(std::span<const Run> runs, bool equal) {
   return std::make_shared<Node>(std::move(node));
 }
 
-/// The run an entry amounts to, if it is a single one.
-bool as_run(const Entry& entry, Run& run) {
+/// Returns true and sets `run` if the entry is a single run.
+bool as_run(const LayoutEntry& entry, Run& run) {
   const Node& child = *entry.child;
   if (child.kind != Node::Kind::run || (entry.count != 1 && entry.stride != child.length)) return false;
   run = {entry.displacement + child.first, child.length * entry.count};
   return true;
 }
 
-/// Folds entries of the same child and count at one stride into a repeat of a repeat; null when irregular.
-NodePtr fold(std::span<const Entry> entries) {
-  const Entry& head = entries[0];
+/// Folds entries with the same child, count and stride into nested repeats; null if irregular.
+NodePtr fold(std::span<const LayoutEntry> entries) {
+  const LayoutEntry& head = entries[0];
   const Count stride = entries.size() > 1 ? entries[1].displacement - head.displacement : 0;
   for (size_t i = 1; i < entries.size(); ++i) {
-    const Entry& entry = entries[i];
+    const LayoutEntry& entry = entries[i];
     if (entry.child != head.child || entry.count != head.count || entry.stride != head.stride ||
         entry.displacement - entries[i - 1].displacement != stride)
       return nullptr;
@@ -136,12 +136,12 @@ NodePtr make_runs(std::vector<Run> runs) {
   return make_table(runs, found.equal);
 }
 
-NodePtr make_list(std::vector<Entry> entries) {
-  std::erase_if(entries, [](const Entry& entry) { return entry.child == nullptr || entry.count == 0; });
+NodePtr make_list(std::vector<LayoutEntry> entries) {
+  std::erase_if(entries, [](const LayoutEntry& entry) { return entry.child == nullptr || entry.count == 0; });
   if (entries.empty()) return nullptr;
   std::vector<Run> runs;
   runs.reserve(entries.size());
-  for (const Entry& entry : entries) {
+  for (const LayoutEntry& entry : entries) {
     Run run{};
     if (!as_run(entry, run)) break;
     runs.push_back(run);
@@ -150,7 +150,7 @@ NodePtr make_list(std::vector<Entry> entries) {
   if (NodePtr folded = fold(entries)) return folded;
   auto table = std::make_shared<Table>();
   Count size = 0;
-  for (const Entry& entry : entries) {
+  for (const LayoutEntry& entry : entries) {
     table->prefix.push_back(size);
     size += entry.count * entry.child->size;
   }

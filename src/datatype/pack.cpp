@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing on the host: a visitor that moves runs between the user's buffer and a stream of bytes.
-// Common run lengths have loops of their own with the length known to the compiler.
+// Host packing: a visitor that copies runs between the user's buffer and the packed stream. Common run
+// lengths have specialised loops with a compile-time length.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 enum class Direction : uint8_t { pack, unpack };
 
-/// Copies up to 16 bytes without a call: two overlapping halves.
+/// Copies up to 16 bytes inline, as two overlapping halves.
 inline void copy_short(char* to, const char* from, size_t n) {
   if (n >= 8) {
     uint64_t head, tail;
@@ -30,12 +30,12 @@ inline void copy_short(char* to, const char* from, size_t n) {
   }
 }
 
-/// A length that the compiler knows; 0: it does not.
+/// Compile-time run length; 0: known only at run time.
 template <size_t n>
 using Fixed = std::integral_constant<size_t, n>;
 
 template <class Loop>
-bool by_length(Count length, Loop&& loop) {
+bool dispatch_length(Count length, Loop&& loop) {
   switch (length) {
     case 1:
       return loop(Fixed<1>{});
@@ -61,56 +61,57 @@ bool by_length(Count length, Loop&& loop) {
 }
 
 template <Direction direction>
-class Mover {
+class PackVisitor {
  public:
-  Mover(uintptr_t buffer, char* stream) : buffer_(buffer), stream_(stream) {}
+  PackVisitor(uintptr_t buffer, char* stream) : buffer_(buffer), stream_(stream) {}
 
   bool run(Count displacement, Count length) {
-    stream_ = move(place(displacement), stream_, static_cast<size_t>(length), Fixed<0>{});
+    stream_ = move(address_of(displacement), stream_, static_cast<size_t>(length), Fixed<0>{});
     return true;
   }
   bool grid(Count displacement, Count length, Count stride, Count count, Count outer_stride,
             Count outer_count) {
-    return by_length(length, [&](auto fixed) {
-      stream_ = rows(place(displacement), stream_, static_cast<size_t>(length), fixed, {stride, count},
-                     {outer_stride, outer_count});
+    return dispatch_length(length, [&](auto fixed) {
+      stream_ = move_grid(address_of(displacement), stream_, static_cast<size_t>(length), fixed,
+                          {stride, count}, {outer_stride, outer_count});
       return true;
     });
   }
   bool scattered(Count base, const Count* displacements, Count count, Count length, Count outer_stride,
                  Count outer_count) {
-    return by_length(length, [&](auto fixed) {
-      stream_ = lists(place(base), stream_, static_cast<size_t>(length), fixed, {displacements, count},
-                      {outer_stride, outer_count});
+    return dispatch_length(length, [&](auto fixed) {
+      stream_ = move_scattered(address_of(base), stream_, static_cast<size_t>(length), fixed,
+                               {displacements, count}, {outer_stride, outer_count});
       return true;
     });
   }
 
  private:
-  static constexpr Count kLine = 64, kFetchAhead = 16;
+  static constexpr Count kCacheLineBytes = 64, kPrefetchRuns = 16;
 
-  // The buffer may be MPI_BOTTOM: integers, not pointers, are added.
+  // Integer arithmetic, because the buffer may be MPI_BOTTOM.
   static uintptr_t as_address(Count displacement) { return static_cast<uintptr_t>(displacement); }
-  uintptr_t place(Count displacement) const { return buffer_ + as_address(displacement); }
+  uintptr_t address_of(Count displacement) const { return buffer_ + as_address(displacement); }
 
-  struct Steps {
+  struct Strides {
     Count stride, count;
   };
-  struct List {
+  struct Displacements {
     const Count* displacements;
     Count count;
   };
 
-  // Arguments by value: the bytes moved could alias anything that is kept in memory.
+  // Arguments by value: the copied bytes could alias anything in memory.
   template <size_t fixed>
-  static char* rows(uintptr_t row, char* stream, size_t n, Fixed<fixed> length, Steps inner, Steps outer) {
+  static char* move_grid(uintptr_t row, char* stream, size_t n, Fixed<fixed> length, Strides inner,
+                         Strides outer) {
     for (; outer.count > 0; --outer.count, row += as_address(outer.stride)) {
       uintptr_t at = row;
       Count i = 0;
-      if (inner.stride >= kLine) {  // each run has a line of its own, too many for the processor to foresee
+      if (inner.stride >= kCacheLineBytes) {  // one cache line per run: hardware prefetch falls behind
 #pragma GCC unroll 4
-        for (; i < inner.count - kFetchAhead; ++i, at += as_address(inner.stride)) {
-          __builtin_prefetch(reinterpret_cast<const void*>(at + as_address(kFetchAhead * inner.stride)));
+        for (; i < inner.count - kPrefetchRuns; ++i, at += as_address(inner.stride)) {
+          __builtin_prefetch(reinterpret_cast<const void*>(at + as_address(kPrefetchRuns * inner.stride)));
           stream = move(at, stream, n, length);
         }
       }
@@ -120,17 +121,18 @@ class Mover {
     return stream;
   }
   template <size_t fixed>
-  static char* lists(uintptr_t row, char* stream, size_t n, Fixed<fixed> length, List inner, Steps outer) {
+  static char* move_scattered(uintptr_t row, char* stream, size_t n, Fixed<fixed> length, Displacements inner,
+                              Strides outer) {
     for (; outer.count > 0; --outer.count, row += as_address(outer.stride))
       for (Count i = 0; i < inner.count; ++i)
         stream = move(row + as_address(inner.displacements[i]), stream, n, length);
     return stream;
   }
 
-  /// Moves one run and returns the stream's next position.
+  /// Copies one run and returns the next position of the stream.
   template <size_t fixed>
-  static char* move(uintptr_t place, char* stream, size_t n, Fixed<fixed>) {
-    char* memory = reinterpret_cast<char*>(place);
+  static char* move(uintptr_t address, char* stream, size_t n, Fixed<fixed>) {
+    char* memory = reinterpret_cast<char*>(address);
     char* to = direction == Direction::pack ? stream : memory;
     const char* from = direction == Direction::pack ? memory : stream;
     if constexpr (fixed != 0)
@@ -149,9 +151,11 @@ class Mover {
 template <Direction direction>
 size_t transfer(const Datatype& type, Count count, const void* buf, Count offset, const void* stream,
                 size_t n) {
-  Mover<direction> mover(reinterpret_cast<uintptr_t>(buf), static_cast<char*>(const_cast<void*>(stream)));
+  PackVisitor<direction> visitor(reinterpret_cast<uintptr_t>(buf),
+                                 static_cast<char*>(const_cast<void*>(stream)));
   const auto limit = static_cast<Count>(std::min<size_t>(n, INT64_MAX));
-  return static_cast<size_t>(walk_elements(type.layout().get(), count, type.extent(), offset, limit, mover));
+  return static_cast<size_t>(
+      walk_elements(type.layout().get(), count, type.extent(), offset, limit, visitor));
 }
 
 }  // namespace
@@ -171,7 +175,7 @@ size_t copy(const void* source, Count source_count, const Datatype& source_type,
   const auto bytes = static_cast<size_t>(total);
   if (source_type.contiguous()) return unpack(target_type, target_count, target, 0, source, bytes);
   if (target_type.contiguous()) return pack(source_type, source_count, source, 0, target, bytes);
-  alignas(64) char stage[16384];  // stays in the first-level cache
+  alignas(64) char stage[16384];  // fits the L1 cache
   for (Count done = 0; done < total;) {
     const size_t n = pack(source_type, source_count, source, done, stage,
                           std::min<size_t>(sizeof stage, static_cast<size_t>(total - done)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The predefined types, made at first use and never destroyed.
+// The predefined types: created on first use, never destroyed.
 #include "datatype/predefined.hpp"
 
 #include <array>

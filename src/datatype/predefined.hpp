@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Predefined datatypes: the standard ABI's handle values, names and machine types (x86-64 and aarch64, LP64),
-// and those of weft.h. Fortran's default kinds are those of compilers without -i8/-r8: 4-byte INTEGER, REAL
-// and LOGICAL.
+// Predefined datatypes: handle values of the standard ABI and of weft.h, names, machine types (x86-64 and
+// aarch64, LP64). Fortran default kinds are those without -i8/-r8: 4-byte INTEGER, REAL and LOGICAL.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -88,9 +87,9 @@ namespace weft::datatype {
 /// Handle values of MPI_PACKED and MPI_BYTE.
 inline constexpr uintptr_t kPacked = 0x207, kByte = 0x247;
 
-/// The predefined type with this handle value; nullptr when there is none.
+/// The predefined type with this handle value; nullptr if there is none.
 [[nodiscard]] Datatype* predefined(uintptr_t handle);
-/// All predefined types, in the order of their handle values.
+/// All predefined types in the order of their handle values.
 [[nodiscard]] std::span<Datatype* const> all_predefined();
 
 }  // namespace weft::datatype

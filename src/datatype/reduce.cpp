@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Host reduction loops, one function for each allowed (operation, type) of base/element/reduce.hpp.
-// Compiled with -O3: the loops are written for the vectoriser.
+// Host reduction loops: one function per allowed (operation, type) of base/element/reduce.hpp. Compiled with
+// -O3 so that the loops vectorise.
 #include "datatype/reduce.hpp"
 
 #include <array>
@@ -18,16 +18,16 @@ struct IsPair : std::false_type {};
 template <class V, class I>
 struct IsPair<Pair<V, I>> : std::true_type {};
 
-/// An element at any address, of memory declared as anything.
+/// An element without alignment or aliasing assumptions.
 template <class T>
-struct __attribute__((packed, may_alias)) Anywhere {
+struct __attribute__((packed, may_alias)) Unaligned {
   T value;
 };
 
 template <ReduceOp op, class T>
 void loop(const void* in, void* inout, size_t count) {
-  const auto* __restrict a = static_cast<const Anywhere<T>*>(in);
-  auto* __restrict b = static_cast<Anywhere<T>*>(inout);
+  const auto* __restrict a = static_cast<const Unaligned<T>*>(in);
+  auto* __restrict b = static_cast<Unaligned<T>*>(inout);
   for (size_t i = 0; i < count; ++i)
     b[i].value = element::narrow<T>(Apply<op>::of(element::widen(a[i].value), element::widen(b[i].value)));
 }
@@ -44,7 +44,7 @@ Member load(const char* from) {
   return value;
 }
 
-/// Value and index are copied one by one: the padding stays as it is.
+/// Copies value and index separately: the padding must not change.
 template <class P>
 void put_pair(char* to, const char* from) {
   std::memcpy(to, from, sizeof(P::value));
@@ -65,20 +65,21 @@ void pair_loop(const void* in, void* inout, size_t count) {
       put_pair<P>(b, a);
     } else {
       const P first = load_pair<P>(a), second = load_pair<P>(b);
-      if (op == ReduceOp::minloc ? element::takes_lower(first, second) : element::takes_higher(first, second))
+      if (op == ReduceOp::minloc ? element::minloc_selects(first, second)
+                                 : element::maxloc_selects(first, second))
         put_pair<P>(b, a);
     }
   }
 }
 
-void nothing(const void*, void*, size_t) {}
+void no_operation(const void*, void*, size_t) {}
 
 template <ReduceOp op, class T, Group group>
 constexpr ReduceFn function_for() {
   if constexpr (!allowed(op, group))
     return nullptr;
   else if constexpr (op == ReduceOp::no_op)
-    return nothing;
+    return no_operation;
   else if constexpr (IsPair<T>::value)
     return pair_loop<op, T>;
   else if constexpr (op == ReduceOp::replace)
@@ -88,12 +89,12 @@ constexpr ReduceFn function_for() {
 }
 
 template <class T, Group group, size_t... op>
-constexpr std::array<ReduceFn, kReduceOps> row(std::index_sequence<op...>) {
+constexpr std::array<ReduceFn, kReduceOpCount> row(std::index_sequence<op...>) {
   return {function_for<static_cast<ReduceOp>(op), T, group>()...};
 }
 
-constexpr std::array<std::array<ReduceFn, kReduceOps>, kBasics> kTable = {
-#define WEFT_X(name, type, group) row<type, Group::group>(std::make_index_sequence<kReduceOps>()),
+constexpr std::array<std::array<ReduceFn, kReduceOpCount>, kBasicCount> kTable = {
+#define WEFT_X(name, type, group) row<type, Group::group>(std::make_index_sequence<kReduceOpCount>()),
     WEFT_BASIC_TYPES(WEFT_X)
 #undef WEFT_X
 };
@@ -105,9 +106,9 @@ ReduceFn reduce_function(ReduceOp op, Basic basic) {
 }
 
 const char* name(ReduceOp op) {
-  static constexpr const char* kNames[kReduceOps] = {"sum",    "min",    "max",     "prod", "band",
-                                                     "bor",    "bxor",   "land",    "lor",  "lxor",
-                                                     "minloc", "maxloc", "replace", "no_op"};
+  static constexpr const char* kNames[kReduceOpCount] = {"sum",    "min",    "max",     "prod", "band",
+                                                         "bor",    "bxor",   "land",    "lor",  "lxor",
+                                                         "minloc", "maxloc", "replace", "no_op"};
   return kNames[static_cast<size_t>(op)];
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions: the predefined operations as loops over arrays of one basic type.
-// Elements lie at their extent (a pair's padding is neither read nor written); alignment is not required.
+// Reductions: predefined operations as loops over arrays of one basic type. Elements are one extent apart;
+// the padding of pairs is neither read nor written. No alignment is required.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace weft::datatype {
 
-using element::kReduceOps;
+using element::kReduceOpCount;
 using element::ReduceOp;
 
 /// inout[i] = in[i] op inout[i]; the arrays must not overlap.
 using ReduceFn = void (*)(const void* in, void* inout, size_t count);
 
-/// nullptr when the operation is not defined on the type: MPI 5.0 section 6.9.2; minloc and maxloc take pairs
-/// (section 6.9.4), replace and no_op everything (section 12.3.4).
+/// nullptr if the operation is not defined for the type (MPI 5.0 section 6.9.2). minloc and maxloc: pairs
+/// (section 6.9.4); replace and no_op: all types (section 12.3.4).
 [[nodiscard]] ReduceFn reduce_function(ReduceOp op, Basic basic);
 [[nodiscard]] const char* name(ReduceOp op);
 

@@ -4,12 +4,12 @@
 namespace weft::datatype {
 namespace {
 
-constexpr size_t kMostRuns = size_t{1} << 22;  // a table of 48 MiB
+constexpr size_t kMaxRuns = size_t{1} << 22;  // the table takes 48 MiB
 
 static_assert(Strided::kMaxDimensions == device::Shape::kDimensions);
 
 device::Shape shape_of(const Strided& block, void* address) {
-  device::Shape shape = device::plain(address);
+  device::Shape shape = device::contiguous_shape(address);
   shape.address += static_cast<uint64_t>(block.displacement);
   shape.length = block.length;
   shape.dimensions = block.dimensions;
@@ -24,10 +24,10 @@ Result<std::unique_ptr<device::SegmentTable>> make_table(const Datatype& type, c
   std::vector<device::Segment> runs;
   for_each_run(type, 1, 0, type.size(), [&](Count displacement, Count length) {
     runs.push_back({displacement, length});
-    return runs.size() <= kMostRuns;
+    return runs.size() <= kMaxRuns;
   });
-  if (runs.size() > kMostRuns)
-    return Error(Errc::unsupported, "an element of the datatype has more than 2^22 runs of bytes");
+  if (runs.size() > kMaxRuns)
+    return Error(Errc::unsupported, "an element of the datatype has more than 2^22 contiguous runs");
   return device::SegmentTable::create(runs, near);
 }
 
@@ -37,9 +37,9 @@ Result<const device::SegmentTable*> Datatype::table(const device::Memory& near) 
   std::erase_if(tables_, [](const auto& table) { return !table->memory.alive(); });
   for (const auto& table : tables_)
     if (table->serves(near)) return table.get();
-  if (!tabulated_) return Error(Errc::unsupported, "no table could be made before");
+  if (!table_possible_) return Error(Errc::unsupported, "an earlier attempt to create the run table failed");
   auto made = make_table(*this, near);
-  tabulated_ = made.ok();
+  table_possible_ = made.ok();
   if (!made) return std::move(made).error();
   tables_.push_back(std::move(*made));
   return tables_.back().get();
@@ -53,7 +53,7 @@ Result<device::Shape> shape_of(const Datatype& type, Count count, void* address,
   } else {
     auto table = type.table(near);
     if (!table) return std::move(table).error();
-    shape = device::plain(address);
+    shape = device::contiguous_shape(address);
     shape.table = *table;
     shape.stride[0] = type.extent();
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The signature of a datatype: its basic types in type-map order, read off the recorded constructor
-// arguments. Private to this folder.
+// Type signature: the basic types in type-map order, derived from the recorded constructor arguments. Private
+// to this folder.
 #pragma once
 #include "datatype/datatype.hpp"
 
 namespace weft::datatype {
 
-/// The parts of one element of a derived type, in order: f(part, copies), until f returns false.
+/// Calls f(part, copies) for the components of one element of a derived type, until f returns false.
 template <class F>
 void for_each_part(const Datatype& type, F&& f) {
   const Contents& contents = type.contents();
@@ -22,7 +22,7 @@ void for_each_part(const Datatype& type, F&& f) {
   }
 }
 
-/// The basic types of `count` elements, in order: f(predefined type, copies).
+/// Calls f(predefined type, copies) for the basic types of `count` elements, in order.
 template <class F>
 void for_each_basic(const Datatype& type, Count count, F&& f) {
   if (type.size() == 0 || count == 0) return;

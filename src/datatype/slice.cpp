@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slices: any bytes of a packed stream as a type of their own, made of the other constructors.
+// Slices: an arbitrary byte range of a packed stream as a datatype, built with the other constructors.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ struct CloseHandle {
 using Owned = std::unique_ptr<Datatype, CloseHandle>;
 
 /// The runs of bytes [offset, offset + n) of the stream.
-Made runs_of(const Datatype& type, Count count, Count offset, Count n) {
+DatatypeResult runs_of(const Datatype& type, Count count, Count offset, Count n) {
   std::vector<Count> lengths, displacements;
   for_each_run(type, count, offset, n, [&](Count at, Count length) {
     displacements.push_back(at);
@@ -26,13 +26,13 @@ Made runs_of(const Datatype& type, Count count, Count offset, Count n) {
 
 }  // namespace
 
-Made slice(Datatype& type, Count count, Count offset, Count n) {
+DatatypeResult slice(Datatype& type, Count count, Count offset, Count n) {
   const Count size = type.size(), first = (offset + size - 1) / size, end = (offset + n) / size;
   if (first >= end) return runs_of(type, count, offset, n);
-  Made head = runs_of(type, count, offset, first * size - offset);
+  DatatypeResult head = runs_of(type, count, offset, first * size - offset);
   if (!head) return head;
   const Owned own_head(*head);
-  Made tail = runs_of(type, count, end * size, offset + n - end * size);
+  DatatypeResult tail = runs_of(type, count, end * size, offset + n - end * size);
   if (!tail) return tail;
   const Owned own_tail(*tail);
   const Count lengths[] = {1, end - first, 1}, displacements[] = {0, first * type.extent(), 0};

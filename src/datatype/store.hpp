@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The slab that all derived datatypes live in. Private to this folder.
+// The slab of all derived datatypes. Private to this folder.
 #pragma once
 #include "base/slab.hpp"
 #include "datatype/datatype.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Walking a layout: visits the memory runs of any byte range of the packed stream, after a seek in O(depth)
-// steps (a division or a binary search a level). Visitors get whole strided groups, so that inner loops stay
-// tight.
+// Layout traversal: visits the contiguous runs of any byte range of the packed stream. The seek takes one
+// division or binary search per level. Visitors get complete strided groups, so that inner loops stay tight.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -10,15 +9,17 @@
 
 namespace weft::datatype {
 
-// A visitor V has three functions that return false to stop:
+// A visitor V has three functions, which return false to stop:
 //   bool run(Count displacement, Count length);
-//   bool grid(Count displacement, Count length, Count stride, Count count, Count outer_stride, Count
-//   outer_count); bool scattered(Count base, const Count* displacements, Count count, Count length, Count
-//   outer_stride,
-//                  Count outer_count);
-// grid: for each of outer_count, count runs `stride` apart; scattered: for each of outer_count, count runs.
+//   bool grid(Count displacement, Count length, Count stride, Count count,
+//             Count outer_stride, Count outer_count);
+//   bool scattered(Count base, const Count* displacements, Count count, Count length,
+//                  Count outer_stride, Count outer_count);
+// grid: outer_count groups of `count` runs that are `stride` bytes apart.
+// scattered: outer_count groups of `count` runs at base + displacements[i]. Groups are outer_stride bytes
+// apart.
 
-/// Visits `count` whole instances of node, `stride` bytes apart.
+/// Visits `count` complete instances of `node`, `stride` bytes apart.
 template <class V>
 bool walk_whole(const Node& node, Count base, Count stride, Count count, V& visitor) {
   base += node.first;
@@ -42,7 +43,7 @@ bool walk_whole(const Node& node, Count base, Count stride, Count count, V& visi
     }
     case Node::Kind::list:
       for (; count > 0; --count, base += stride)
-        for (const Entry& entry : node.table->entries)
+        for (const LayoutEntry& entry : node.table->entries)
           if (!walk_whole(*entry.child, base + entry.displacement, entry.stride, entry.count, visitor))
             return false;
       return true;
@@ -53,7 +54,7 @@ bool walk_whole(const Node& node, Count base, Count stride, Count count, V& visi
 template <class V>
 bool walk(const Node& node, Count base, Count skip, Count n, V& visitor);
 
-/// Visits bytes [skip, skip + n) of consecutive instances of child, `stride` apart.
+/// Visits bytes [skip, skip + n) of consecutive instances of `child`, `stride` bytes apart.
 template <class V>
 bool walk_repeat(const Node& child, Count base, Count stride, Count skip, Count n, V& visitor) {
   if (skip != 0) {
@@ -86,7 +87,7 @@ bool walk_equal_runs(const Node& node, Count base, Count skip, Count n, V& visit
   return rest <= 0 || visitor.run(base + displacement[whole], rest);
 }
 
-/// The item of a prefix-sum table that holds byte `skip`; makes skip relative to it.
+/// Returns the item of a prefix-sum table that contains byte `skip`; makes `skip` relative to the item.
 inline size_t seek(const std::vector<Count>& prefix, Count& skip) {
   if (skip == 0) return 0;
   const auto after = std::upper_bound(prefix.begin(), prefix.end(), skip);
@@ -110,7 +111,7 @@ template <class V>
 bool walk_list(const Node& node, Count base, Count skip, Count n, V& visitor) {
   const std::vector<Count>& prefix = node.table->prefix;
   for (size_t i = seek(prefix, skip); n > 0; ++i, skip = 0) {
-    const Entry& entry = node.table->entries[i];
+    const LayoutEntry& entry = node.table->entries[i];
     const Count part = std::min(n, prefix[i + 1] - prefix[i] - skip);
     if (!walk_repeat(*entry.child, base + entry.displacement, entry.stride, skip, part, visitor))
       return false;
@@ -119,7 +120,8 @@ bool walk_list(const Node& node, Count base, Count skip, Count n, V& visitor) {
   return true;
 }
 
-/// Visits bytes [skip, skip + n) of one instance of node at displacement base; n > 0, skip + n <= node.size.
+/// Visits bytes [skip, skip + n) of one instance of `node` at displacement `base`. Requires n > 0 and
+/// skip + n <= node.size.
 template <class V>
 bool walk(const Node& node, Count base, Count skip, Count n, V& visitor) {
   if (n == node.size) return walk_whole(node, base, 0, 1, visitor);
@@ -139,8 +141,8 @@ bool walk(const Node& node, Count base, Count skip, Count n, V& visitor) {
   return true;
 }
 
-/// Visits bytes [offset, offset + n), cut at the end, of `count` elements `extent` apart; returns the bytes
-/// visited.
+/// Visits bytes [offset, offset + n), clipped to the stream, of `count` elements `extent` bytes apart.
+/// Returns the bytes visited.
 template <class V>
 Count walk_elements(const Node* node, Count count, Count extent, Count offset, Count n, V& visitor) {
   if (node == nullptr || count <= 0) return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Launching collective kernels (kernel/collective.hpp) and seeing their end. Threading: any thread; one
-// port's calls are serialised by its owner.
+// Launches collective kernels (kernel/collective.hpp) and detects their completion. Threading: any thread;
+// the owner of a slot serialises its calls.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -12,60 +12,64 @@
 
 namespace weft::device {
 
-/// How a collective's data travel: packets or lines, with flags beside the data, or pieces with flags behind
-/// them. Direct: in the buffers of all ranks.
-enum class Wire : uint8_t { packets, lines, blocks, direct };
+/// Protocol of a collective kernel. ll and ll128: flags within the data; simple: flags after each chunk;
+/// direct: loads and stores on the user buffers of all ranks.
+enum class Protocol : uint8_t { ll, ll128, simple, direct };
 
-/// Where the calls of one communicator start on one GPU, one at a time. Goes back to its context on
+/// Launch slot of one communicator on one GPU, for one collective at a time. Returns to its context on
 /// destruction.
-class CollectivePort {
+class CollectiveSlot {
  public:
-  CollectivePort() = default;
-  CollectivePort(CollectivePort&& other) noexcept { swap(other); }
-  CollectivePort& operator=(CollectivePort&& other) noexcept {
-    CollectivePort(std::move(other)).swap(*this);
+  CollectiveSlot() = default;
+  CollectiveSlot(CollectiveSlot&& other) noexcept { swap(other); }
+  CollectiveSlot& operator=(CollectiveSlot&& other) noexcept {
+    CollectiveSlot(std::move(other)).swap(*this);
     return *this;
   }
-  ~CollectivePort();
-  /// A port in the context of `near`. Errc::unsupported, with the reason, where kernels that wait for each
-  /// other cannot run; Errc::again when all are taken.
-  [[nodiscard]] static Result<CollectivePort> open(const Memory& near);
+  ~CollectiveSlot();
+  /// Acquires a slot in the context of `near`. Errc::unsupported, with the reason, if kernels that wait for
+  /// each other cannot run; Errc::again if all slots are in use.
+  [[nodiscard]] static Result<CollectiveSlot> open(const Memory& near);
 
-  /// Starts `call`, whose places and status are filled in here.
-  [[nodiscard]] Status launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads);
+  /// Launches a kernel for `call`; fills in its resume state and status address.
+  [[nodiscard]] Status launch(kernel::Collective& call, Protocol protocol, uint32_t blocks, uint32_t threads);
   [[nodiscard]] Status launch(kernel::Direct& call, uint32_t blocks, uint32_t threads);
-  /// What holds for all calls: areas, rank, size and patience; before the first ring().
-  void settle(const kernel::Collective& home);
-  /// Starts a small call by so many blocks of the copier, when it is awake. False: launch it.
-  [[nodiscard]] bool ring(const kernel::Regular& call, Wire wire, uint32_t epoch, uint32_t blocks);
-  /// Instead of ring(), for a call that so many blocks of the copier would do if it were awake.
-  void want_copier(uint32_t blocks);
-  /// After launching such a call, or what ring() refused: the next ones may be for the copier.
-  void wake_copier();
-  /// The copier is awake, with all its blocks.
-  [[nodiscard]] bool awake() const;
-  enum class Outcome : uint8_t { running, complete, late, untouched };
-  /// How the last start stands. `late`: it has waited too long for other ranks; launch it again with the next
-  /// number. `untouched`: the copier left without it; launch it with number 0. An error when the GPU faulted.
-  [[nodiscard]] Result<Outcome> look();
-  /// Buffers of this kind of memory can be worked on.
-  [[nodiscard]] bool reaches(const Memory& memory) const;
+  /// Sets the fields that all calls share: regions, rank, size and timeout. Call before the first
+  /// submit_to_resident_kernel().
+  void set_config(const kernel::Collective& shared);
+  /// Submits a small call for `blocks` blocks of the resident kernel. Returns false if the resident kernel is
+  /// not running: launch the call.
+  [[nodiscard]] bool submit_to_resident_kernel(const kernel::Regular& call, Protocol protocol, uint32_t epoch,
+                                               uint32_t blocks);
+  /// Records a call that could use `blocks` blocks of the resident kernel but is launched.
+  void record_resident_demand(uint32_t blocks);
+  /// Starts the resident kernel if calls arrive in quick succession. Call after launching such a call.
+  void start_resident_kernel();
+  /// Whether the resident kernel runs with all its blocks.
+  [[nodiscard]] bool resident_kernel_running() const;
+  enum class Outcome : uint8_t { running, complete, timed_out, not_started };
+  /// State of the last call. `timed_out`: the kernel waited too long for other ranks; launch it again with
+  /// the next launch number. `not_started`: the resident kernel ended first; launch the call with number 0.
+  /// An error if the GPU faulted.
+  [[nodiscard]] Result<Outcome> poll();
+  /// Whether the kernels can access buffers in this memory.
+  [[nodiscard]] bool can_access(const Memory& memory) const;
 
  private:
   [[nodiscard]] Status start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
                              uint32_t threads);
-  void swap(CollectivePort& other) noexcept {
+  void swap(CollectiveSlot& other) noexcept {
     std::swap(state_, other.state_);
-    std::swap(number_, other.number_);
-    std::swap(expected_, other.expected_);
-    std::swap(check_at_, other.check_at_);
-    std::swap(rung_, other.rung_);
+    std::swap(index_, other.index_);
+    std::swap(expected_status_, other.expected_status_);
+    std::swap(fault_check_at_, other.fault_check_at_);
+    std::swap(command_, other.command_);
   }
   void* state_ = nullptr;
-  uint32_t number_ = 0;
-  uint64_t expected_ = 0;  // the status word of the last launch, without its lowest bit
-  uint32_t rung_ = 0;      // the copier's number of the last call; 0: it was launched
-  uint64_t check_at_ = 0;  // when the stream is next asked for faults
+  uint32_t index_ = 0;
+  uint64_t expected_status_ = 0;  // status word of the last launch, without its lowest bit
+  uint32_t command_ = 0;          // command number of the last call; 0: launched
+  uint64_t fault_check_at_ = 0;   // monotonic ns of the next query for stream errors
 };
 
 }  // namespace weft::device

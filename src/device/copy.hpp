@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Asynchronous copies between any two memory kinds, in Weft's own non-blocking streams of the buffer's own
-// context. A completed copy is visible to every later kernel on any stream. Threading: any thread.
+// Asynchronous copies between any two memory kinds, in Weft's non-blocking streams of the buffer's context.
+// A completed copy is visible to every later kernel on any stream. Threading: any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace weft::device {
 
-/// Which of a context's streams carries a copy: one stream each, so that directions overlap.
-/// Copies of one lane and context run in order; nothing orders two lanes.
-enum class Lane : uint8_t { in, out, local, aux };
-inline constexpr size_t kLanes = 4;
+/// Selects one of the streams of a context, so that directions overlap. Copies of one role and context run in
+/// order; streams of different roles are unordered.
+enum class StreamRole : uint8_t { in, out, local, aux };
+inline constexpr size_t kStreamRoles = 4;
 
-/// What a submitted copy is waited for with; see done(). Movable, allocation-free; dropping it does not
-/// cancel the copy.
+/// Handle of a submitted copy, polled with done(). Movable; no allocation. Destruction does not cancel the
+/// copy.
 class Ticket {
  public:
   Ticket() = default;
@@ -30,37 +30,37 @@ class Ticket {
     if (event_ != nullptr) [[unlikely]]
       return_event();
   }
-  /// False once done() has said so, and for a ticket of a copy that was complete at submission.
-  [[nodiscard]] bool pending() const { return where_ != nullptr; }
-  /// Whether a copy engine has it.
-  [[nodiscard]] bool by_engine() const { return pending() && by_ == By::engine; }
+  /// False after done() returned true, and for a copy that was complete at submission.
+  [[nodiscard]] bool pending() const { return owner_ != nullptr; }
+  /// Whether a copy engine executes the copy.
+  [[nodiscard]] bool on_copy_engine() const { return pending() && executor_ == Executor::copy_engine; }
 
  private:
   friend struct TicketAccess;
   void swap(Ticket& other) noexcept {
-    std::swap(where_, other.where_);
+    std::swap(owner_, other.owner_);
     std::swap(event_, other.event_);
-    std::swap(check_at_, other.check_at_);
+    std::swap(fault_check_at_, other.fault_check_at_);
     std::swap(sequence_, other.sequence_);
-    std::swap(by_, other.by_);
+    std::swap(executor_, other.executor_);
   }
   void return_event();
-  enum class By : uint8_t { engine, copier, list, pack };
-  void* where_ = nullptr;  // the lane's stream object, or the state of the context whose kernels have it
-  void* event_ = nullptr;  // only with gpu.completion = event
-  uint64_t check_at_ = 0;  // when the stream is next asked for faults, ns of the monotonic clock
+  enum class Executor : uint8_t { copy_engine, resident_kernel, batch_copy, pack_kernel };
+  void* owner_ = nullptr;        // TrackedStream of a copy engine, else State of the context
+  void* event_ = nullptr;        // only with gpu.completion = event
+  uint64_t fault_check_at_ = 0;  // monotonic ns of the next query for stream errors
   uint32_t sequence_ = 0;
-  By by_ = By::engine;
+  Executor executor_ = Executor::copy_engine;
 };
 
-/// One piece of a list of copies.
-struct Piece {
+/// One copy of a batch.
+struct CopyOp {
   void* dst;
   const void* src;
   size_t size;
 };
 
-/// Rows of `width` bytes, `height` of them; pitches in bytes, at least `width` and below 2 GiB.
+/// `height` rows of `width` bytes; pitches in bytes, at least `width` and below 2 GiB.
 struct Copy2D {
   void* dst;
   size_t dst_pitch;
@@ -69,62 +69,63 @@ struct Copy2D {
   size_t width, height;
 };
 
-/// Starts a copy of n bytes. The stream is one of the destination's context when that is device memory, else
-/// of the source's. Pageable host memory is accepted, but the driver may then block in the call: stage large
-/// copies through lease_pinned(). Host to host is done at once. The ranges must not overlap.
+/// Starts a copy of n bytes, in a stream of the destination's context if that is device memory, else of the
+/// source's. With pageable host memory the driver may block in the call: stage large copies through
+/// lease_pinned(). Host to host copies complete at once. The ranges must not overlap.
 [[nodiscard]] Result<Ticket> copy_async(void* dst, const Memory& dst_memory, const void* src,
-                                        const Memory& src_memory, size_t n, Lane lane);
-/// Starts many copies with a single completion: all into allocations of one context, from memory of one kind.
-/// They run in no particular order, in as few submissions as possible. `beside`: copy engines are at work for
-/// the same link, which a kernel uses better together with them.
-[[nodiscard]] Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory& dst_memory,
-                                               const Memory& src_memory, Lane lane, bool beside = false);
-/// Starts a copy by a copy engine, and writes `value` to `word`, a uint64_t in GPU memory, behind it: a
-/// kernel on any GPU that sees it there sees the data. Where the driver does not write it, it is left out.
-[[nodiscard]] Result<Ticket> copy_told_async(void* dst, const Memory& dst_memory, const void* src,
-                                             const Memory& src_memory, size_t n, Lane lane, uint64_t word,
-                                             uint64_t value);
-/// Starts a strided copy. Errc::unsupported for a pitch that the hardware cannot do: use pieces then.
+                                        const Memory& src_memory, size_t n, StreamRole role);
+/// Starts a batch of copies with a single completion: all into allocations of one context, from memory of one
+/// kind. The copies are unordered and use as few submissions as possible. `engines_busy`: copy engines
+/// already use the same link, so larger copies go to a kernel, which shares the link better.
+[[nodiscard]] Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory& dst_memory,
+                                              const Memory& src_memory, StreamRole role,
+                                              bool engines_busy = false);
+/// Starts a copy by a copy engine, followed by a write of `value` to `word`, a uint64_t in GPU memory. A
+/// kernel on any GPU that reads the value also reads the data. Without driver support the word is not
+/// written.
+[[nodiscard]] Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void* src,
+                                               const Memory& src_memory, size_t n, StreamRole role,
+                                               uint64_t word, uint64_t value);
+/// Starts a strided copy. Errc::unsupported for a pitch beyond the hardware limit: use a batch then.
 [[nodiscard]] Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory,
-                                           const Memory& src_memory, Lane lane);
-/// True once the copy is complete; the ticket is then empty. Never blocks, but for what a full GPU does not
-/// pack. An error when the GPU faulted; Errc::again: what was awaited did not come in time (pack.hpp).
+                                           const Memory& src_memory, StreamRole role);
+/// Returns true once the copy is complete; the ticket is then empty. Blocks only while a cancelled pack
+/// kernel is replaced by copies inside one GPU. An error if the GPU faulted; Errc::again: timeout of a
+/// TileSync (pack.hpp).
 [[nodiscard]] Result<bool> done(Ticket& ticket);
-/// Polls done() to completion, giving the CPU away after a while.
+/// Polls done() until completion; yields the CPU after a number of polls.
 [[nodiscard]] Status wait(Ticket& ticket);
-/// copy_async() and wait(), for small or cold uses.
+/// copy_async() followed by wait(), for small or infrequent copies.
 [[nodiscard]] Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
                           size_t n);
 
-/// Other processes of the job use this device too: no kernel of Weft stays resident on it.
-void note_shared(int device);
+/// Records that other processes of the job use this device: no resident kernel runs there.
+void note_shared_device(int device);
 
-/// While this process is in MPI with an active operation on `memory`: what serves small copies in its context
-/// stays awake for those that follow.
-void keep_awake(const Memory& memory);
+/// Keeps the resident kernel in the context of `memory` running for the next small copies. Call repeatedly
+/// while this process is in MPI with an active operation on `memory`.
+void keep_running(const Memory& memory);
 
-/// Who may carry one copy of this size between places that a kernel reaches, by the settings: the copier
-/// while copies come close together, by so many blocks (0: never); a list kernel when several go out
-/// together.
-struct Carriers {
-  uint32_t copier_blocks;
-  bool list;
+/// Kernels that may execute a copy of a given size between buffers that a kernel can access, by the settings.
+struct KernelOptions {
+  uint32_t resident_blocks;  ///< blocks of the resident kernel, for copies in quick succession; 0: never
+  bool batch_copy;           ///< the batch copy kernel, for several copies submitted together
 };
-[[nodiscard]] Carriers carriers_of(size_t bytes);
+[[nodiscard]] KernelOptions kernel_options_for(size_t bytes);
 
-/// What the copier of the context of `memory` has done: copies served, lives, copies taken back.
-struct CopierCounters {
-  uint64_t served = 0, lives = 0, taken_back = 0;
+/// Counters of the resident kernel in one context. `cancelled`: commands given back to copy engines.
+struct ResidentKernelCounters {
+  uint64_t served = 0, instances = 0, cancelled = 0;
 };
-[[nodiscard]] CopierCounters copier_counters(const Memory& memory);
-/// The same for lists of copies that went out as one kernel.
-struct ListCounters {
-  uint64_t launched = 0, taken_back = 0;
+[[nodiscard]] ResidentKernelCounters resident_kernel_counters(const Memory& memory);
+/// Counters of the batch copy kernel in one context.
+struct BatchCopyCounters {
+  uint64_t launched = 0, cancelled = 0;
 };
-[[nodiscard]] ListCounters list_counters(const Memory& memory);
+[[nodiscard]] BatchCopyCounters batch_copy_counters(const Memory& memory);
 
-/// How completion is seen in the context of `memory` now: "event", "flag", "query" or "hybrid"; "none" before
-/// its first copy.
+/// Completion method in the context of `memory`: "event", "flag", "query" or "hybrid"; "none" before the
+/// first copy.
 [[nodiscard]] const char* completion_method(const Memory& memory);
 
 }  // namespace weft::device

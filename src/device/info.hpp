@@ -28,23 +28,23 @@ struct DeviceInfo {
 
 enum class Initialise { no, yes };
 
-/// Path or name the driver was opened by; empty when there is none.
+/// Path or name of the opened driver library; empty without a driver.
 [[nodiscard]] std::string driver_path();
-/// CUDA version of the driver, as 13000; 0 when there is none.
+/// CUDA version of the driver, e.g. 13000; 0 without a driver.
 [[nodiscard]] int driver_version();
-/// All devices visible to this process. With Initialise::no an error (Errc::unsupported) until the
-/// application has called cuInit; Initialise::yes calls it (for tools, never inside MPI).
+/// All devices visible to this process. Initialise::no: Errc::unsupported until the application has called
+/// cuInit. Initialise::yes calls cuInit (for tools, never inside MPI).
 [[nodiscard]] Result<std::vector<DeviceInfo>> devices(Initialise initialise);
-/// The device whose context is active in this process when there is exactly one, else -1.
+/// The only device with an active primary context in this process; -1 if there are none or several.
 [[nodiscard]] int only_active_device();
 
 [[nodiscard]] Result<Uuid> uuid_of(int ordinal);
-/// Ordinal of a device here; Errc::unsupported when it is not visible to this process.
+/// Ordinal of a device in this process; Errc::unsupported if the device is not visible.
 [[nodiscard]] Result<int> find_device(const Uuid& uuid);
-/// Whether `device` can read and write `peer`'s memory directly (true for itself).
+/// Whether `device` can access the memory of `peer` directly; true for device == peer.
 [[nodiscard]] Result<bool> can_access_peer(int device, int peer);
-/// Whether NVLink lies between any two of some GPUs: it takes a warp's store to 128 bytes as a whole, PCIe
-/// may divide it. No, where the driver does not say.
+/// Whether NVLink connects every pair of these GPUs. NVLink keeps a warp's 128-byte store whole; PCIe may
+/// split the store. False if the driver cannot tell.
 [[nodiscard]] bool all_have_nvlink(const std::vector<int>& devices);
 
 }  // namespace weft::device

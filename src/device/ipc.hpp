@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA IPC: the driver's part of transport/cuda_ipc, which keeps the caches. Legacy handles, one call each,
-// and file descriptors of cuMemMap memory. Threading: any thread; open and close wait for the GPU's running
-// kernels, so keep them off hot paths.
+// CUDA IPC calls for transport/cuda_ipc, which owns the caches: legacy handles and file descriptors of
+// cuMemMap memory. Threading: any thread. Open and close wait for the running kernels of the GPU: keep them
+// off hot paths.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -16,33 +16,32 @@ namespace weft::device {
 
 using IpcHandle = std::array<uint8_t, 64>;
 
-/// Makes the handle of a whole allocation. Errc::unsupported, with the reason, for memory that has none.
+/// Exports the handle of a whole allocation. Errc::unsupported, with the reason, for memory without a handle.
 [[nodiscard]] Result<IpcHandle> export_ipc(const Memory& memory);
-/// Maps another process's allocation of `size` bytes, which lies on device `device` (its ordinal here), into
-/// the context of `local`: any Memory of a local device, or just {.device = ordinal}. The result is what
-/// copies are given; its context is the one that opened it. Errc::again: something older is mapped in its
-/// place.
+/// Maps another process's allocation of `size` bytes on device `device` (ordinal in this process) into the
+/// context of `local`: any Memory of a local device, or just {.device = ordinal}. Pass the result to copies.
+/// Errc::again: an older mapping occupies the address range.
 [[nodiscard]] Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const Memory& local);
-/// What stands for one of cuMemCreate's allocations.
-struct Descriptor {
+/// File descriptor of one cuMemCreate allocation.
+struct ShareableHandle {
   int fd;
-  size_t size;  ///< bytes of it that are mapped
+  size_t size;  ///< mapped bytes
 };
-inline constexpr size_t kMostDescriptors = 64;  ///< of one buffer
-void close_all(std::span<const Descriptor> pieces);
+inline constexpr size_t kMaxShareableHandles = 64;  ///< per buffer
+void close_all(std::span<const ShareableHandle> pieces);
 
-/// The descriptors of cuMemMap memory in order, the caller's to close; they keep the memory alive.
-/// Errc::unsupported, with the reason, where one of the allocations was not created shareable.
-[[nodiscard]] Result<std::vector<Descriptor>> export_descriptors(const Memory& memory);
-/// Maps another process's allocations side by side, for the device of `local`; as open_ipc().
-[[nodiscard]] Result<Memory> open_descriptors(std::span<const Descriptor> pieces, int device,
-                                              const Memory& local);
-/// Unmaps what open_ipc() or open_descriptors() returned; a context that is gone counts as success.
+/// Handles of cuMemMap memory in address order. The caller closes them; open handles keep the memory alive.
+/// Errc::unsupported, with the reason, if one of the allocations was not created shareable.
+[[nodiscard]] Result<std::vector<ShareableHandle>> export_shareable_handles(const Memory& memory);
+/// Maps another process's allocations contiguously for the device of `local`, like open_ipc().
+[[nodiscard]] Result<Memory> open_shareable_handles(std::span<const ShareableHandle> pieces, int device,
+                                                    const Memory& local);
+/// Unmaps a result of open_ipc() or open_shareable_handles(); succeeds if the context no longer exists.
 [[nodiscard]] Status close_ipc(const Memory& mapped);
-/// True while the allocation that was classified as `memory` still exists at its address.
+/// Whether the allocation classified as `memory` still exists at its address.
 [[nodiscard]] bool alive(const Memory& memory);
 
-/// A little device memory of our own (for proving a mapping). Freed by free_scratch().
+/// Allocates device memory owned by Weft, e.g. to verify a mapping. Free with free_scratch().
 [[nodiscard]] Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
 void free_scratch(const Memory& scratch);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NCCL, opened at run time when it is asked for: reductions among the GPUs of some processes. NCCL has its
-// own ideas of contexts and memory, so nothing is loaded before. Threading: calls on one object are
-// serialised.
+// Reductions by NCCL among the GPUs of several processes. The library is loaded on first use only, since NCCL
+// allocates contexts and memory of its own. Threading: calls on one object must be serialised.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -16,19 +15,19 @@ namespace weft::device {
 class Nccl {
  public:
   using Id = std::array<char, 128>;  ///< ncclUniqueId
-  /// Made by one process, for join() in all. Errc::unsupported, with the reason, without libnccl.so.2.
+  /// Creates the id in one process, for join() in all. Errc::unsupported, with the reason, without NCCL.
   [[nodiscard]] static Result<Id> make_id();
-  /// Collective over the `size` processes; waits for them. On the GPU of `near`.
+  /// Creates the communicator on the GPU of `near`. Collective over the `size` processes; blocks.
   [[nodiscard]] static Result<std::unique_ptr<Nccl>> join(const Id& id, int rank, int size,
                                                           const Memory& near);
   ~Nccl();
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
 
-  /// Whether it has the operation on the type.
+  /// Whether NCCL supports this operation on this type.
   [[nodiscard]] static bool computes(kernel::Reduction reduction);
   enum class Kind { all_reduce, reduce, reduce_scatter };
-  /// Starts one, of `count` elements of the output; every process the same. Then done().
+  /// Starts a reduction of `count` output elements, the same in every process; then poll done().
   [[nodiscard]] Status start(Kind kind, const void* in, void* out, size_t count, kernel::Reduction reduction,
                              int root);
   [[nodiscard]] Result<bool> done();

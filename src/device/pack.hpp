@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Packing, unpacking and copies between layouts in GPU memory by a kernel, in Weft's own streams.
+// Packing, unpacking and copies between layouts in GPU memory by a kernel, in Weft's streams.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace weft::device {
 
-/// A stretch of bytes, `displacement` from a buffer's address.
+/// Contiguous bytes at `displacement` from the address of a buffer.
 struct Segment {
   int64_t displacement;
   int64_t length;
 };
 
-/// The runs of an irregular datatype, in one context's memory.
+/// Segments of an irregular datatype, in the device memory of one context.
 class SegmentTable {
  public:
-  /// Uploads them; waits for that. Errc::unsupported: too large for the kernel, or for the workspace.
+  /// Uploads the segments; blocks. Errc::unsupported: too large for the kernel or for the workspace.
   [[nodiscard]] static Result<std::unique_ptr<SegmentTable>> create(const std::vector<Segment>& segments,
                                                                     const Memory& near);
-  /// It can be used by kernels in the context of `near`.
+  /// Whether kernels in the context of `near` can use the table.
   [[nodiscard]] bool serves(const Memory& near) const;
 
   Workspace memory;
   uint32_t segments = 0;
   uint32_t word = 16;  ///< every displacement and length is a multiple of this
-  uint64_t bytes = 0;  ///< of one element's stream
+  uint64_t bytes = 0;  ///< packed size of one element
 };
 
-/// A typed buffer, as kernels see it: runs of `length` bytes along up to three dimensions, innermost first,
-/// or a table for each element.
+/// Layout of a typed buffer: runs of `length` bytes along up to three dimensions, innermost first, or one
+/// segment table per element.
 struct Shape {
   static constexpr int kDimensions = 3;
   uint64_t address = 0;
@@ -43,48 +43,49 @@ struct Shape {
   int dimensions = 0;
   int64_t count[kDimensions] = {1, 1, 1};
   int64_t stride[kDimensions] = {0, 0, 0};
-  const SegmentTable* table = nullptr;  ///< then elements lie stride[0] apart
-  uint64_t offset = 0;                  ///< the byte of the packed stream to begin with
+  const SegmentTable* table = nullptr;  ///< if set, elements are stride[0] bytes apart
+  uint64_t offset = 0;                  ///< first byte of the packed stream
 };
-/// Plain bytes.
-[[nodiscard]] Shape plain(void* address);
+/// Contiguous bytes.
+[[nodiscard]] Shape contiguous_shape(void* address);
 
-/// A kernel that packs tells one on another GPU which tiles of the stream are written, by a word for each. Or
-/// a kernel awaits the word behind a copy (copy_told_async()).
-struct Relay {
-  enum class Role : uint8_t { none, tells, awaits, awaits_all };
-  static constexpr uint32_t kTiles = 256;  ///< that relay_tile() makes, at most
+/// Synchronisation between a pack kernel and an unpack kernel on another GPU: a flag per tile of the packed
+/// stream. With consumes_all, one flag covers all tiles, e.g. the flag of copy_signal_async().
+struct TileSync {
+  enum class Role : uint8_t { none, produces, consumes, consumes_all };
+  static constexpr uint32_t kTiles = 256;  ///< maximum number of tiles with sync_tile_bytes()
   Role role = Role::none;
-  uint32_t tile = 0;   ///< bytes
-  uint64_t flags = 0;  ///< a uint64_t for each tile, or for all, in GPU memory, never `epoch` before
+  uint32_t tile = 0;   ///< size of a tile in bytes
+  uint64_t flags = 0;  ///< address in GPU memory: a uint64_t per tile, or one for all
+  // A flag equals `epoch` once its tile is written; flags must never have had this value before.
   uint64_t epoch = 0;
 };
-/// The tile's size for so many bytes.
-[[nodiscard]] uint32_t relay_tile(uint64_t bytes);
-/// Kernels may wait for those of other GPUs, by the settings.
-[[nodiscard]] bool relays();
-/// Kernels in the context of `near` may wait for those of other GPUs.
-[[nodiscard]] bool can_relay(const Memory& near);
+/// Tile size in bytes for a stream of `bytes` bytes.
+[[nodiscard]] uint32_t sync_tile_bytes(uint64_t bytes);
+/// Whether the settings allow kernels that wait for kernels of other GPUs.
+[[nodiscard]] bool kernels_may_wait();
+/// Whether kernels in the context of `near` may wait for kernels of other GPUs.
+[[nodiscard]] bool can_sync_tiles(const Memory& near);
 
-/// A kernel in the context of one side can reach both, and there are kernels. That side: of `dst` where it is
-/// memory of this process, else of `src`.
+/// Whether a pack kernel is loaded and can access both sides. The kernel runs in the context of `dst` if that
+/// is device memory, else of `src`.
 [[nodiscard]] bool can_pack(const Memory& dst, const Memory& src);
 
-/// Starts moving `bytes` bytes of the packed stream of `src` to where they belong in `dst`. The memories must
-/// be such that can_pack(). Errc::unsupported for what the kernel's 32-bit numbers cannot describe.
-/// With gpu.pack=safe copy engines do it, run by run, where the application fills the GPU and waits. Tables
-/// must live until the ticket is done. With a relay: Errc::unsupported when kernels cannot wait here;
-/// done() says Errc::again when what was awaited did not come within 100 us of the kernel's start, or when
-/// the kernel found no place.
+/// Starts moving `bytes` bytes of the packed stream of `src` into `dst`. Requires can_pack().
+/// Errc::unsupported for layouts beyond the kernel's 32-bit counters. Segment tables must live until the
+/// ticket is done. With gpu.pack=safe, a kernel that does not start in time is cancelled, and copy engines
+/// copy run by run. With a TileSync: Errc::unsupported if kernels cannot wait here; done() returns
+/// Errc::again if the flags did not arrive within 100 us of the kernel's start, or if the kernel was
+/// cancelled.
 [[nodiscard]] Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
-                                        const Memory& src_memory, uint64_t bytes, Lane lane,
-                                        const Relay& relay = {});
+                                        const Memory& src_memory, uint64_t bytes, StreamRole role,
+                                        const TileSync& sync = {});
 
-/// What became of pack kernels in the context of `memory`: launched, taken back from a GPU without a place
-/// for them, and those that waited in vain for another's tiles.
+/// Counters of pack kernels in one context: launched, cancelled before they started, and timed out while they
+/// waited for the tiles of another GPU.
 struct PackCounters {
-  uint64_t launched = 0, taken_back = 0, missed = 0;
-  uint64_t touched = 0;  ///< fetched their places while they waited
+  uint64_t launched = 0, cancelled = 0, timed_out = 0;
+  uint64_t prefetched = 0;  ///< launches that prefetched their destination while waiting
 };
 [[nodiscard]] PackCounters pack_counters(const Memory& memory);
 

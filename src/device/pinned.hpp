@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pinned host memory: staging chunks leased from a small capped pool of each GPU context, and registration
-// of memory that others own (shared-memory regions), proved by a write of the GPU. Threading: any thread.
+// Pinned host memory: staging chunks leased from a capped pool per GPU context, and registration of memory of
+// other owners (shared-memory regions), verified by a GPU write. Threading: any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace weft::device {
 
-/// One leased chunk; goes back to its pool on destruction. Must not outlive close().
+/// A leased chunk; returns to its pool on destruction. Must not outlive close().
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -22,9 +22,9 @@ class PinnedBuffer {
   }
   ~PinnedBuffer();
   [[nodiscard]] char* data() const { return data_; }
-  [[nodiscard]] size_t size() const { return size_; }  ///< the setting gpu.staging_chunk
+  [[nodiscard]] size_t size() const { return size_; }  ///< gpu.staging_chunk
   [[nodiscard]] explicit operator bool() const { return data_ != nullptr; }
-  [[nodiscard]] Memory memory() const;  ///< what classify(data()) would say, without asking
+  [[nodiscard]] Memory memory() const;  ///< like classify(data()), without a query
 
  private:
   friend struct PinnedAccess;
@@ -38,11 +38,11 @@ class PinnedBuffer {
   void* state_ = nullptr;
 };
 
-/// Leases a chunk usable with `near`'s context. Errc::again when gpu.staging_bytes are all leased;
-/// Errc::unsupported when `near` has no usable context.
+/// Leases a chunk for the context of `near`. Errc::again if all gpu.staging_bytes are leased;
+/// Errc::unsupported if `near` has no usable context.
 [[nodiscard]] Result<PinnedBuffer> lease_pinned(const Memory& near);
 
-/// A registration of somebody else's host memory; ends on destruction.
+/// Registration of host memory of another owner; ends on destruction.
 class HostRegistration {
  public:
   HostRegistration() = default;
@@ -64,9 +64,9 @@ class HostRegistration {
   void* state_ = nullptr;
 };
 
-/// Registers [address, address + bytes) (page aligned) for DMA in `near`'s context and proves it: the GPU
-/// writes `*proof` (a word inside the range that the caller owns) and the CPU must see the value.
-/// Errc::unsupported with the reason when any of that fails: bounce through lease_pinned() then, by name.
+/// Registers [address, address + bytes) (page aligned) for DMA in the context of `near` and verifies the
+/// registration: the GPU writes `*proof`, a word of the caller inside the range, and the CPU reads the value.
+/// Errc::unsupported with the reason on failure: use lease_pinned() and report a slow path.
 [[nodiscard]] Result<HostRegistration> register_host(void* address, size_t bytes, uint32_t* proof,
                                                      const Memory& near);
 

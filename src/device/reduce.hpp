@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions in GPU memory by a kernel, in Weft's own streams. Threading: any thread.
+// Reductions in GPU memory by a kernel, in Weft's streams. Threading: any thread.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -14,15 +14,15 @@ namespace weft::device {
 using kernel::Reduction;
 using kernel::reduction_of;
 
-/// A kernel in the context of `dst` can reduce into it from `src`: device memory of that context, mapped from
-/// a peer, of a pool of the same GPU, or managed; and there are kernels.
+/// Whether a reduction kernel is loaded in the context of `dst` and can access both sides: device memory of
+/// that context, memory mapped from a peer, pool memory of the same GPU, or managed memory.
 [[nodiscard]] bool can_reduce(const Memory& dst, const Memory& src);
 
-/// Starts dst[i] = sources[0][i] op sources[1][i] op ...: vectors of `bytes` bytes, whole elements one behind
-/// the other. Every source must be such that can_reduce(). dst may be one of the sources, else nothing
-/// overlaps. With more than kernel::Reduce::kTerms sources dst must not be one but the first. binary16 and
-/// bfloat16 are rounded once, at the end.
+/// Starts dst[i] = sources[0][i] op sources[1][i] op ... on contiguous vectors of `bytes` bytes. Requires
+/// can_reduce() for every source. dst may be one of the sources (only the first with more than
+/// kernel::Reduce::kTerms sources); other overlap is forbidden. binary16 and bfloat16 round once, at the end.
 [[nodiscard]] Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_memory,
-                                          std::span<const void* const> sources, size_t bytes, Lane lane);
+                                          std::span<const void* const> sources, size_t bytes,
+                                          StreamRole role);
 
 }  // namespace weft::device

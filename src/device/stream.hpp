@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Streams of the application's, and the little that Weft puts into them: the enqueue kernel and copies.
-// Nothing here waits. Threading: any thread; submissions to one stream are ordered by the caller.
+// Operations in streams of the application: the enqueue kernel, collectives and copies. Non-blocking.
+// Threading: any thread; the caller orders submissions to one stream.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace weft::device {
 
 struct UserStream {
   void* handle = nullptr;   ///< CUstream
-  void* context = nullptr;  ///< that it belongs to
+  void* context = nullptr;  ///< of the stream
   int device = -1;
-  /// Memory of its context, for calls that ask where to allocate or map.
+  /// Placeholder memory of its context, for allocation and mapping calls.
   [[nodiscard]] Memory near() const {
     Memory memory;
     memory.kind = MemoryKind::cuda_device;
@@ -26,25 +26,24 @@ struct UserStream {
   }
 };
 
-/// The stream of a handle, ready for enqueue(): its kernel is loaded, which waits for running kernels.
-/// Errc::unsupported, with the reason, when there is no driver or no kernel for the GPU, and for default
-/// streams.
+/// Prepares the stream of a handle for enqueue(). Loads the kernel, which waits for running kernels.
+/// Errc::unsupported, with the reason, without a driver or a kernel for the GPU, and for default streams.
 [[nodiscard]] Result<UserStream> adopt_stream(void* handle);
-/// Launches the kernel of sends and receives. Its operations' memory must be visible to the stream's GPU.
+/// Launches the kernel of sends and receives. The GPU of the stream must be able to access all buffers.
 [[nodiscard]] Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch);
-/// Makes the stream ready for enqueue_collective(): its kernels are loaded, which waits for running ones.
+/// Prepares the stream for enqueue_collective(). Loads the kernels, which waits for running kernels.
 [[nodiscard]] Status adopt_for_collectives(const UserStream& stream);
 /// Launches the kernel of a collective.
 [[nodiscard]] Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call,
-                                        Wire wire, uint32_t blocks, uint32_t threads);
-/// Copies n bytes in the stream; both sides are known to the driver.
+                                        Protocol protocol, uint32_t blocks, uint32_t threads);
+/// Copies n bytes in the stream; both sides must be known to the driver.
 [[nodiscard]] Status enqueue_copy(const UserStream& stream, void* dst, const void* src, size_t n);
 /// Whether the application is capturing the stream into a graph.
 [[nodiscard]] Result<bool> capturing(const UserStream& stream);
-/// Whether everything in the stream is done. Not while it is captured.
+/// Whether all work of the stream is complete. Not allowed during capture.
 [[nodiscard]] Result<bool> idle(const UserStream& stream);
 
-/// Zeroed pinned host memory, seen by host and GPU at the same address; null for memory that cannot be had.
+/// Allocates zeroed pinned host memory with the same address on host and GPU.
 [[nodiscard]] Result<void*> allocate_pinned(const UserStream& stream, size_t bytes);
 void free_pinned(const UserStream& stream, void* memory);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPU memory of Weft's own to work in, leased from one capped pool: intermediate results of reductions,
-// tables of datatypes. Threading: under the instance lock.
+// GPU workspace memory, leased from one capped pool: intermediate results of reductions, segment tables of
+// datatypes. Threading: under the instance lock.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -10,11 +10,11 @@
 
 namespace weft::device {
 
-/// A block of GPU memory; goes back to the pool on destruction.
+/// A block of GPU memory; returns to the pool on destruction.
 class Workspace {
  public:
-  /// Of what peers may map: less shares an allocation of the driver's with other memory, which can be mapped
-  /// only once.
+  /// Minimum size in bytes of memory that peers map. The driver places smaller allocations into one block
+  /// with other memory, and each block can be mapped only once.
   static constexpr size_t kMappable = size_t{2} << 20;
 
   Workspace() = default;
@@ -24,14 +24,14 @@ class Workspace {
     return *this;
   }
   ~Workspace();
-  /// On the GPU of `near`. Errc::unsupported when the pool's cap does not allow it; else the driver's
-  /// refusal.
+  /// Leases memory on the GPU of `near`. Errc::unsupported if the cap of the pool is exceeded; else the error
+  /// of the driver.
   [[nodiscard]] static Result<Workspace> lease(const Memory& near, size_t bytes);
   [[nodiscard]] explicit operator bool() const { return block_ != nullptr; }
   [[nodiscard]] const Memory& memory() const;
-  /// False when its context has ended: the memory is gone.
+  /// False if the context was destroyed, and the memory with it.
   [[nodiscard]] bool alive() const;
-  /// Frees the pool; what is leased loses its memory.
+  /// Frees the pool, including leased blocks.
   static void close();
 
  private:

@@ -18,7 +18,7 @@ namespace {
 /// In secure execution: the environment must not choose the descriptor, the socket or the PMIx plug-ins that
 /// a program with more privileges uses. Running alone would be a wrong job, so it is an error.
 Status refuse_untrusted_job(const Lookup& lookup) {
-  if (!pmi::offered(lookup) && !pmix::offered(lookup)) return refuse_broken_promise(lookup);
+  if (!pmi::is_available(lookup) && !pmix::is_available(lookup)) return check_launcher_reachable(lookup);
   return Error(Errc::other,
                "this program cannot join the launcher's job (it has more privileges than its user, by "
                "set-user-ID, set-group-ID or file capabilities, so the launcher's variables are not "
@@ -31,9 +31,9 @@ Result<std::unique_ptr<Exchange>> find_launcher() {
     WEFT_TRY(refuse_untrusted_job(lookup));
     return singleton::create();
   }
-  if (pmi::offered(lookup)) return pmi::connect(lookup);
-  if (pmix::offered(lookup)) return pmix::connect(lookup);
-  WEFT_TRY(refuse_broken_promise(lookup));
+  if (pmi::is_available(lookup)) return pmi::connect(lookup);
+  if (pmix::is_available(lookup)) return pmix::connect(lookup);
+  WEFT_TRY(check_launcher_reachable(lookup));
   return singleton::create();
 }
 
@@ -50,7 +50,7 @@ void scrub_environment() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     std::string_view text = *entry;
     std::string_view name = text.substr(0, text.find('='));
-    if (promises_job(name)) names.emplace_back(name);
+    if (implies_job(name)) names.emplace_back(name);
   }
   for (const std::string& name : names) ::unsetenv(name.c_str());
 }

@@ -20,14 +20,14 @@ std::string first_line(const std::string& path) {
 }
 
 std::vector<int> allowed_cpus() {
-  // The kernel refuses sets smaller than its own: grow until it accepts.
-  for (int most = 1024; most <= kMostCpus; most *= 4) {
-    std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<size_t>(most)),
+  // The kernel rejects sets smaller than its own: enlarge until it succeeds.
+  for (int capacity = 1024; capacity <= kMaxCpus; capacity *= 4) {
+    std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<size_t>(capacity)),
                                                          [](cpu_set_t* s) { CPU_FREE(s); });
-    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(most));
+    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(capacity));
     if (::sched_getaffinity(0, bytes, set.get()) != 0) continue;
     std::vector<int> cpus;
-    for (int cpu = 0; cpu < most; ++cpu)
+    for (int cpu = 0; cpu < capacity; ++cpu)
       if (CPU_ISSET_S(static_cast<size_t>(cpu), bytes, set.get())) cpus.push_back(cpu);
     return cpus;
   }
@@ -39,8 +39,8 @@ std::optional<std::vector<int>> parse_cpu_list(const std::string& text) {
   std::stringstream stream(text);
   for (std::string range; std::getline(stream, range, ',');) {
     const size_t dash = range.find('-');
-    auto first = parse_int(std::string_view(range).substr(0, dash), 0, kMostCpus);
-    auto last = dash == range.npos ? first : parse_int(range.substr(dash + 1), 0, kMostCpus);
+    auto first = parse_int(std::string_view(range).substr(0, dash), 0, kMaxCpus);
+    auto last = dash == range.npos ? first : parse_int(range.substr(dash + 1), 0, kMaxCpus);
     if (!first || !last || *last < *first) return std::nullopt;
     for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CPUs: which ones this process may use, and the lists of them that sysfs writes.
+// CPUs: affinity of this process, and CPU lists in the format of sysfs.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace weft::launch {
 
-inline constexpr int kMostCpus = 1 << 20;
+inline constexpr int kMaxCpus = 1 << 20;
 
-/// CPUs this process may run on, ascending.
+/// Returns the CPUs on which this process may run, ascending.
 [[nodiscard]] std::vector<int> allowed_cpus();
 
-/// "0-2,5" as sysfs writes it. Nothing: not such a list.
+/// Parses a sysfs list such as "0-2,5"; nullopt if malformed.
 [[nodiscard]] std::optional<std::vector<int>> parse_cpu_list(const std::string& text);
 [[nodiscard]] std::string format_cpu_list(std::vector<int> cpus);
 
-/// The first line of a small file; empty when it is not there.
+/// Returns the first line of a file; empty if the file does not exist.
 [[nodiscard]] std::string first_line(const std::string& path);
 
 }  // namespace weft::launch

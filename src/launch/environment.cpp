@@ -9,13 +9,12 @@ namespace weft::launch {
 
 namespace {
 
-constexpr std::string_view kPromisingPrefixes[] = {"PMI_", "PMI2_", "PMIX_", "HYDI_"};
-// SLURM_STEP_NUM_TASKS is the only one of Slurm's that we read; the others stay for srun and the user's
-// scripts.
-constexpr std::string_view kPromisingNames[] = {"WEFT_JOB_ID", "SLURM_STEP_NUM_TASKS"};
-// Read by user code, long after MPI_Init too, to choose a GPU.
-constexpr std::string_view kTellingPrefixes[] = {"OMPI_COMM_WORLD_"};
-constexpr std::string_view kTellingNames[] = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "LOCAL_RANK"};
+constexpr std::string_view kJobPrefixes[] = {"PMI_", "PMI2_", "PMIX_", "HYDI_"};
+// Of Slurm's variables Weft reads only SLURM_STEP_NUM_TASKS; the others remain for srun and user scripts.
+constexpr std::string_view kJobVariables[] = {"WEFT_JOB_ID", "SLURM_STEP_NUM_TASKS"};
+// Read by user code, also after MPI_Init, to choose a GPU.
+constexpr std::string_view kRankPrefixes[] = {"OMPI_COMM_WORLD_"};
+constexpr std::string_view kRankVariables[] = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS", "LOCAL_RANK"};
 
 bool starts_with_one_of(std::string_view text, std::span<const std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });
@@ -29,24 +28,24 @@ constexpr const char* kRemedy =
     "Start the program with mpiexec, srun --mpi=pmix or prterun, or, to run one process alone, unset the "
     "variable.";
 
-Error broken_promise(const std::string& variable, const char* value, const char* why) {
+Error unreachable_launcher(const std::string& variable, const char* value, const char* why) {
   return Error(Errc::other, variable + "=" + value +
-                                " promises more than one process, but this one cannot reach the others (" +
+                                " implies several processes, but this process cannot reach the others (" +
                                 why + "). " + kRemedy);
 }
 
 }  // namespace
 
-bool promises_job(std::string_view variable) {
-  return starts_with_one_of(variable, kPromisingPrefixes) || is_one_of(variable, kPromisingNames);
+bool implies_job(std::string_view variable) {
+  return starts_with_one_of(variable, kJobPrefixes) || is_one_of(variable, kJobVariables);
 }
 
-bool ties_to_launcher(std::string_view variable) {
-  return promises_job(variable) || starts_with_one_of(variable, kTellingPrefixes) ||
-         is_one_of(variable, kTellingNames);
+bool is_launcher_variable(std::string_view variable) {
+  return implies_job(variable) || starts_with_one_of(variable, kRankPrefixes) ||
+         is_one_of(variable, kRankVariables);
 }
 
-Status refuse_broken_promise(const Lookup& lookup) {
+Status check_launcher_reachable(const Lookup& lookup) {
   constexpr int kMost = 1 << 30;
   auto more_than_one = [&](const char* variable) -> const char* {
     const char* text = lookup(variable);
@@ -54,16 +53,17 @@ Status refuse_broken_promise(const Lookup& lookup) {
     return parse_int(text, 2, kMost).has_value() ? text : nullptr;
   };
   if (const char* value = more_than_one("PMI_SIZE"))
-    return broken_promise("PMI_SIZE", value, "neither PMI_FD nor PMI_PORT is set");
+    return unreachable_launcher("PMI_SIZE", value, "neither PMI_FD nor PMI_PORT is set");
   if (const char* value = lookup("PMIX_RANK"))
     return Error(Errc::other,
                  std::string("PMIX_RANK=") + value +
                      " is set, but PMIX_NAMESPACE is not: was it changed after the launcher set it? " +
                      kRemedy);
   if (const char* value = more_than_one("SLURM_STEP_NUM_TASKS"))
-    return broken_promise("SLURM_STEP_NUM_TASKS", value,
-                          "srun started this step without a PMI: srun --mpi=pmix or srun --mpi=pmi2 does; "
-                          "srun --mpi=list shows what there is");
+    return unreachable_launcher(
+        "SLURM_STEP_NUM_TASKS", value,
+        "srun started this step without a PMI: srun --mpi=pmix or srun --mpi=pmi2 does; "
+        "srun --mpi=list shows what there is");
   return {};
 }
 

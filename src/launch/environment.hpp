@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Environment: the variables launchers set, which of them promise a job of several processes, and which
-// must not reach a process of another job.
+// Environment: variables set by launchers. Some imply a job of several processes; these must not be inherited
+// by processes of another job.
 #pragma once
 #include <functional>
 #include <optional>
@@ -14,20 +14,21 @@ namespace weft::launch {
 /// getenv, replaceable in tests.
 using Lookup = std::function<const char*(const char*)>;
 
-/// True for variables that tie a process to a launcher (PMI_FD, PMIX_RANK, OMPI_COMM_WORLD_RANK, ...): a
-/// process of another job must not see them.
-[[nodiscard]] bool ties_to_launcher(std::string_view variable);
+/// Returns true for variables that belong to one job (PMI_FD, PMIX_RANK, OMPI_COMM_WORLD_RANK, ...): mpiexec
+/// does not pass them to a new job.
+[[nodiscard]] bool is_launcher_variable(std::string_view variable);
 
-/// Those of them that would make an MPI program believe in its parent's job; user code has no use for them.
-[[nodiscard]] bool promises_job(std::string_view variable);
+/// Returns true for launcher variables by which an MPI program would join its parent's job; user code does
+/// not need them.
+[[nodiscard]] bool implies_job(std::string_view variable);
 
-/// An error when a variable promises more than one process although no launcher can be reached.
-[[nodiscard]] Status refuse_broken_promise(const Lookup& lookup);
+/// Returns an error if a variable implies more than one process; called when no launcher is available.
+[[nodiscard]] Status check_launcher_reachable(const Lookup& lookup);
 
-/// A whole decimal number in [low, high], or nothing.
+/// Parses a decimal integer in [low, high]; nullopt otherwise.
 [[nodiscard]] std::optional<int> parse_int(std::string_view text, int low, int high);
 
-/// The number in a variable: nothing when it is unset, an error that names it when it is no number in [low,
+/// Reads an integer variable: nullopt if unset, an error naming the variable if it is no integer in [low,
 /// high].
 [[nodiscard]] Result<std::optional<int>> read_int(const Lookup& lookup, const char* variable, int low,
                                                   int high);

@@ -12,9 +12,10 @@ namespace weft::launch {
 namespace {
 
 config::Size fake_hosts{"fake_hosts", 1, 1, 4096,
-                        "Hosts that the ranks of one machine are split into, to run what is between hosts."};
+                        "Number of simulated hosts into which the ranks of one machine are split, for tests "
+                        "of inter-host paths."};
 
-/// Forwards everything but the job.
+/// Forwards all calls except job().
 class FakeHosts final : public Exchange {
  public:
   FakeHosts(std::unique_ptr<Exchange> inner, int hosts) : inner_(std::move(inner)), job_(inner_->job()) {
@@ -22,7 +23,7 @@ class FakeHosts final : public Exchange {
     for (int rank = 0; rank < job_.size; ++rank)
       job_.host_of_rank[static_cast<size_t>(rank)] = fake_host_of(rank, job_.size, hosts);
     job_.machine_size = job_.local_size;
-    place_among_neighbours(job_);
+    set_local_rank(job_);
     job_.launcher += ", split into " + std::to_string(hosts) + " fake hosts";
   }
   const Job& job() const override { return job_; }

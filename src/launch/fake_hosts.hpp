@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fake hosts: the ranks of one machine split into several hosts, so that all of Weft believes it: the paths
-// between hosts then run on a machine alone.
+// Fake hosts: splits the ranks of one machine into several simulated hosts, so that inter-host paths can be
+// tested on a single machine.
 #pragma once
 #include <memory>
 
@@ -8,10 +8,11 @@
 
 namespace weft::launch {
 
-/// The same exchange with a job on as many hosts as the setting fake_hosts says; itself when that is 1.
+/// Wraps the exchange so that its job has as many hosts as the setting fake_hosts; returns it unchanged
+/// for 1.
 [[nodiscard]] Result<std::unique_ptr<Exchange>> split_hosts(std::unique_ptr<Exchange> exchange);
 
-/// Rank `rank` of `size` is on this one of `hosts` hosts: equal blocks, the first ones one rank longer.
+/// Returns the host of a rank: contiguous blocks, the first size % hosts blocks one rank longer.
 [[nodiscard]] int fake_host_of(int rank, int size, int hosts);
 
 }  // namespace weft::launch

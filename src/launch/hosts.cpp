@@ -12,7 +12,7 @@ namespace weft::launch {
 
 namespace {
 
-/// The boot id is one host's; the name tells containers of a host apart, which do not share memory.
+/// The boot id identifies the host; the host name distinguishes its containers, which share no memory.
 std::string this_host() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -21,14 +21,14 @@ std::string this_host() {
 
 }  // namespace
 
-void place_among_neighbours(Job& job) {
+void set_local_rank(Job& job) {
   const auto begin = job.host_of_rank.begin();
   const int mine = job.host_of_rank[static_cast<size_t>(job.rank)];
   job.local_rank = static_cast<int>(std::count(begin, begin + job.rank, mine));
   job.local_size = static_cast<int>(std::count(begin, job.host_of_rank.end(), mine));
 }
 
-Status exchange_hosts(Exchange& exchange, Job& job) {
+Status gather_hosts(Exchange& exchange, Job& job) {
   WEFT_TRY(exchange.put("host." + std::to_string(job.rank), this_host()));
   WEFT_TRY(exchange.share());
   std::map<std::string, int> numbers;
@@ -40,7 +40,7 @@ Status exchange_hosts(Exchange& exchange, Job& job) {
     hosts.push_back(numbers.emplace(*host, static_cast<int>(numbers.size())).first->second);
   }
   job.host_of_rank = std::move(hosts);
-  place_among_neighbours(job);
+  set_local_rank(job);
   return {};
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hosts: which processes of a job share a host, for launchers that say it and for those that do not.
+// Hosts: which processes of a job share a host, from the launcher's mapping or by a key-value exchange.
 #pragma once
 #include "base/result.hpp"
 #include "launch/launch.hpp"
 
 namespace weft::launch {
 
-/// Sets local_rank and local_size from host_of_rank, which is complete.
-void place_among_neighbours(Job& job);
+/// Sets local_rank and local_size from host_of_rank, which must be complete.
+void set_local_rank(Job& job);
 
-/// Sets host_of_rank and what follows from it by asking every process for the name of its host: as many gets
-/// as there are ranks. Collective. For launchers that do not say where the ranks are.
-[[nodiscard]] Status exchange_hosts(Exchange& exchange, Job& job);
+/// Collective: sets host_of_rank, local_rank and local_size by exchanging host names, with one get per rank.
+/// For launchers that publish no mapping.
+[[nodiscard]] Status gather_hosts(Exchange& exchange, Job& job);
 
 }  // namespace weft::launch

@@ -7,8 +7,8 @@ namespace weft::launch {
 
 Status check_key(std::string_view key) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  if (!key.empty() && key.size() <= kLongestKey && key.find_first_not_of(kAllowed) == key.npos) return {};
-  return Error(Errc::arg, "bad key '" + std::string(key) + "' (1 to " + std::to_string(kLongestKey) +
+  if (!key.empty() && key.size() <= kMaxKeyLength && key.find_first_not_of(kAllowed) == key.npos) return {};
+  return Error(Errc::arg, "bad key '" + std::string(key) + "' (1 to " + std::to_string(kMaxKeyLength) +
                               " characters, each a letter, a digit or one of . _ -)");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Key: what a key of the exchange may look like, the same under every launcher.
+// Key: format of the keys of the exchange, equal for all launchers.
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace weft::launch {
 
-/// PMI-1 allows 63 characters; the rest holds the number of a part of a long value.
-inline constexpr size_t kLongestKey = 48;
+/// PMI-1 allows 63 characters; the remaining ones hold the part number of a long value.
+inline constexpr size_t kMaxKeyLength = 48;
 
-/// Errc::arg unless the key is 1 to kLongestKey of [A-Za-z0-9._-].
+/// Returns Errc::arg unless the key has 1 to kMaxKeyLength characters of [A-Za-z0-9._-].
 [[nodiscard]] Status check_key(std::string_view key);
 
 }  // namespace weft::launch

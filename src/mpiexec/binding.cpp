@@ -13,7 +13,7 @@ namespace {
 
 using Cores = std::vector<const Core*>;
 
-/// `text` is where the cores lie: "next to GPU 0000:3b:00.0", or empty.
+/// `text` is appended to the description, e.g. ", next to GPU 0000:3b:00.0".
 Binding bind_to(const Cores& cores, const std::string& text = {}) {
   Binding binding;
   for (const Core* core : cores)
@@ -26,7 +26,7 @@ Binding bind_to(const Cores& cores, const std::string& text = {}) {
 
 Binding unbound(const std::string& why) { return {{}, "not bound (" + why + ")"}; }
 
-/// The index-th of `parts` equal, contiguous shares.
+/// Returns the index-th of `parts` equal, contiguous shares of the cores.
 Cores share(const Cores& cores, size_t index, size_t parts) {
   const auto at = [&](size_t part) {
     return cores.begin() + static_cast<std::ptrdiff_t>(cores.size() * part / parts);
@@ -34,7 +34,7 @@ Cores share(const Cores& cores, size_t index, size_t parts) {
   return {at(index), at(index + 1)};
 }
 
-/// What CUDA_VISIBLE_DEVICES leaves of the GPUs, in its order.
+/// Returns the GPUs that CUDA_VISIBLE_DEVICES selects, in its order.
 Result<std::vector<Gpu>> select_gpus(const std::vector<Gpu>& gpus, const char* visible) {
   if (visible == nullptr) return gpus;
   std::vector<Gpu> selected;
@@ -45,13 +45,13 @@ Result<std::vector<Gpu>> select_gpus(const std::vector<Gpu>& gpus, const char* v
       return Error(Errc::unsupported, std::string("--map-by gpu: CUDA_VISIBLE_DEVICES=") + visible +
                                           " is not a list of GPU numbers from 0 to " +
                                           std::to_string(static_cast<int>(gpus.size()) - 1) +
-                                          " (names cannot be placed). Use numbers or --map-by slot.");
+                                          " (UUIDs are not supported). Use numbers or --map-by slot.");
     selected.push_back(gpus[static_cast<size_t>(*index)]);
   }
   return selected;
 }
 
-/// Binds to the cores of the GPU's NUMA node, divided among the ranks that share the node.
+/// Binds each rank to cores of its GPU's NUMA node, divided among the ranks of the node.
 Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology& topology,
                                          const char* visible) {
   auto gpus = select_gpus(topology.gpus, visible);
@@ -65,21 +65,21 @@ Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology&
   std::vector<Binding> plan;
   for (size_t rank = 0; rank < ranks; ++rank) {
     const Gpu& gpu = gpu_of(rank);
-    const std::string place = ", next to GPU " + gpu.address;
+    const std::string suffix = ", next to GPU " + gpu.address;
     Cores near;
     for (const Core& core : topology.cores)
       if (core.numa == gpu.numa) near.push_back(&core);
     const size_t sharers = ranks_of_node[gpu.numa], index = placed_on_node[gpu.numa]++;
     if (gpu.numa < 0)
-      plan.push_back(unbound("the system does not say which cores are near GPU " + gpu.address));
+      plan.push_back(unbound("the system does not report which cores are near GPU " + gpu.address));
     else if (near.empty())
       plan.push_back(unbound("this process may use no core near GPU " + gpu.address));
     else if (options.bind_to == BindTo::core)
-      plan.push_back(bind_to({near[index % near.size()]}, place));
+      plan.push_back(bind_to({near[index % near.size()]}, suffix));
     else if (near.size() < sharers)
-      plan.push_back(bind_to(near, place));
+      plan.push_back(bind_to(near, suffix));
     else
-      plan.push_back(bind_to(share(near, index, sharers), place));
+      plan.push_back(bind_to(share(near, index, sharers), suffix));
   }
   return plan;
 }

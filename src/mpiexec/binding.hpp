@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Binding: which CPUs each rank may use.
+// Binding: computes the CPUs of each rank.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ struct Binding {
   std::string description;  ///< for --report-bindings: "core 3 (cpus 3,19)", "not bound (...)"
 };
 
-/// One Binding a rank. `visible_gpus` is CUDA_VISIBLE_DEVICES, or null when unset.
+/// Returns one Binding per rank. `visible_gpus` is CUDA_VISIBLE_DEVICES, nullptr if unset.
 [[nodiscard]] Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,
                                                          const char* visible_gpus);
 

@@ -36,13 +36,13 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  /// The object at an offset; nullptr outside the file or misaligned.
+  /// Returns the object at an offset; nullptr if outside the file or misaligned.
   template <class T>
   [[nodiscard]] const T* at(size_t offset) const {
     if (offset > size_ || size_ - offset < sizeof(T) || offset % alignof(T) != 0) return nullptr;
     return reinterpret_cast<const T*>(data_ + offset);
   }
-  /// The text at an offset, or "" when it does not end inside the file.
+  /// Returns the string at an offset; "" if unterminated inside the file.
   [[nodiscard]] const char* text(size_t offset) const {
     return offset < size_ && std::memchr(data_ + offset, 0, size_ - offset) ? data_ + offset : "";
   }
@@ -52,7 +52,7 @@ class File {
   size_t size_ = 0;
 };
 
-/// File offset of a virtual address; 0 when no segment holds it.
+/// Returns the file offset of a virtual address; 0 if no segment contains it.
 size_t file_offset(const File& file, const ElfW(Ehdr) & header, ElfW(Addr) address) {
   for (size_t i = 0; i < header.e_phnum; ++i) {
     const auto* segment = file.at<ElfW(Phdr)>(header.e_phoff + i * sizeof(ElfW(Phdr)));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ELF: tells whether a program insists on another MPI's library. An old-style DT_RPATH is searched before
-// LD_LIBRARY_PATH (ld.so(8)); a DT_RUNPATH, which today's compiler wrappers write, after it.
+// ELF: detects programs whose DT_RPATH overrides LD_LIBRARY_PATH. ld.so(8) searches DT_RPATH before
+// LD_LIBRARY_PATH, and DT_RUNPATH, which current compiler wrappers write, after it.
 #pragma once
 #include <string>
 
 namespace weft::mpiexec {
 
-/// True when `path` is a program of this machine's kind that needs `library` and has DT_RPATH without
+/// Returns true if `path` is an ELF program of this word size that needs `library` and has DT_RPATH but no
 /// DT_RUNPATH.
 [[nodiscard]] bool has_overriding_rpath(const std::string& path, const std::string& library);
 

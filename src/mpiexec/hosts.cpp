@@ -13,14 +13,14 @@ namespace weft::mpiexec {
 
 namespace {
 
-constexpr int kMostSlots = 1 << 20;
+constexpr int kMaxSlots = 1 << 20;
 
 Status add_host(std::vector<Host>& hosts, const std::string& option, const std::string& name,
                 const std::string& slots) {
-  const auto number = slots.empty() ? 0 : launch::parse_int(slots, 1, kMostSlots);
+  const auto number = slots.empty() ? 0 : launch::parse_int(slots, 1, kMaxSlots);
   if (name.empty() || !number)
     return Error(Errc::arg, option + ": '" + name + (slots.empty() ? "" : ":" + slots) +
-                                "' is not a host with its number of processes, such as node1:4");
+                                "' is not a host with a number of processes, such as node1:4");
   const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == name; });
   if (known == hosts.end())
     hosts.push_back({name, *number});
@@ -29,7 +29,7 @@ Status add_host(std::vector<Host>& hosts, const std::string& option, const std::
   return {};
 }
 
-/// "node1:4"; an address of IPv6 has more than one colon and no number.
+/// Parses "node1:4". An entry with more than one colon is an IPv6 address without a number.
 Status add_entry(std::vector<Host>& hosts, const std::string& option, const std::string& entry,
                  const std::string& slots) {
   const size_t colon = entry.find(':');
@@ -74,7 +74,7 @@ Status add_host_file(std::vector<Host>& hosts, const std::string& option, const 
   return {};
 }
 
-Result<std::vector<Host>> share_ranks(const std::vector<Host>& hosts, int ranks, bool oversubscribe) {
+Result<std::vector<Host>> distribute_ranks(const std::vector<Host>& hosts, int ranks, bool oversubscribe) {
   const auto count = static_cast<int>(hosts.size());
   std::vector<Host> shares = hosts;
   int slots = 0;
@@ -87,28 +87,27 @@ Result<std::vector<Host>> share_ranks(const std::vector<Host>& hosts, int ranks,
   slots = 0;
   for (const Host& share : shares) slots += share.slots;
   if (slots < ranks && !oversubscribe)
-    return Error(Errc::arg, std::to_string(ranks) + " processes, but the hosts take " +
-                                std::to_string(slots) +
-                                " (give more, or --oversubscribe to start over with the first host)");
+    return Error(Errc::arg, std::to_string(ranks) + " processes, but the hosts have only " +
+                                std::to_string(slots) + " slots (add slots, or use --oversubscribe)");
   int left = ranks;
-  std::vector<int> taken(shares.size());
+  std::vector<int> counts(shares.size());
   while (left > 0)
     for (size_t i = 0; i < shares.size(); ++i) {
-      const int some = std::min(left, shares[i].slots);
-      taken[i] += some;
-      left -= some;
+      const int added = std::min(left, shares[i].slots);
+      counts[i] += added;
+      left -= added;
     }
-  for (size_t i = 0; i < shares.size(); ++i) shares[i].slots = taken[i];
+  for (size_t i = 0; i < shares.size(); ++i) shares[i].slots = counts[i];
   std::erase_if(shares, [](const Host& share) { return share.slots == 0; });
   return shares;
 }
 
 Result<std::vector<std::string>> place_ranks(const std::vector<Host>& hosts, int ranks, bool oversubscribe) {
-  auto shares = share_ranks(hosts, ranks, oversubscribe);
+  auto shares = distribute_ranks(hosts, ranks, oversubscribe);
   if (!shares) return std::move(shares).error();
-  std::vector<std::string> places;
-  for (const Host& share : *shares) places.insert(places.end(), static_cast<size_t>(share.slots), share.name);
-  return places;
+  std::vector<std::string> names;
+  for (const Host& share : *shares) names.insert(names.end(), static_cast<size_t>(share.slots), share.name);
+  return names;
 }
 
 }  // namespace weft::mpiexec

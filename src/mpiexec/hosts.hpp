@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hosts: the lists of hosts that a user gives, and which of them is this one.
+// Hosts: parses lists of hosts and distributes ranks over them.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,25 +10,26 @@ namespace weft::mpiexec {
 
 struct Host {
   std::string name;
-  int slots = 0;  ///< processes it takes; 0: not said
+  int slots = 0;  ///< number of processes; 0: unspecified
 };
 
-/// This host's name, as in messages.
+/// Returns this host's name.
 [[nodiscard]] std::string host_name();
 [[nodiscard]] bool is_this_host(const std::string& name);
-/// "localhost,other:4"; `option` is named in the error. A host that is named again takes one more process.
+/// Adds the hosts of a list such as "localhost,other:4". `option` appears in error texts. The slots of a
+/// repeated host add up; an unspecified number counts as 1.
 [[nodiscard]] Status add_host_list(std::vector<Host>& hosts, const std::string& option,
                                    const std::string& list);
-/// One host a line, "node1", "node1:4" or "node1 slots=4"; "#" starts a comment.
+/// Adds the hosts of a file: one host per line, "node1", "node1:4" or "node1 slots=4"; "#" starts a comment.
 [[nodiscard]] Status add_host_file(std::vector<Host>& hosts, const std::string& option,
                                    const std::string& path);
 
-/// The host of each rank, filled one host after the other. Where no host has slots, all take equal shares.
-/// Errc::arg: the slots are too few, and `oversubscribe` does not say to start over with the first host.
+/// Returns the host of each rank; ranks fill one host after the other. If no host has slots, all get equal
+/// shares. Too few slots: Errc::arg, or with `oversubscribe` continues again with the first host.
 [[nodiscard]] Result<std::vector<std::string>> place_ranks(const std::vector<Host>& hosts, int ranks,
                                                            bool oversubscribe);
-/// The same as slots: how many of `ranks` each host takes, every host once.
-[[nodiscard]] Result<std::vector<Host>> share_ranks(const std::vector<Host>& hosts, int ranks,
-                                                    bool oversubscribe);
+/// Same distribution as slots: the number of ranks of each host that gets any.
+[[nodiscard]] Result<std::vector<Host>> distribute_ranks(const std::vector<Host>& hosts, int ranks,
+                                                         bool oversubscribe);
 
 }  // namespace weft::mpiexec

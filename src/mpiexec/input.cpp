@@ -13,7 +13,7 @@ namespace weft::mpiexec {
 Status TerminalInput::open() {
   int ends[2];
   if (::isatty(STDIN_FILENO) == 0) return {};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return cannot("open a pipe for the input of rank 0", errno);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_call_error("open a pipe for the input of rank 0", errno);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
   reader_ = ends[0];
   writer_ = ends[1];
@@ -29,7 +29,7 @@ void TerminalInput::connect(Channels& rank0) const {
 TerminalInput::~TerminalInput() { stop(); }
 
 bool TerminalInput::wants_input() const {
-  // In the background a read would stop us (SIGTTIN): the keys are for someone else.
+  // A read in the background raises SIGTTIN; the input belongs to the foreground process group.
   return active() && !ended_ && pending_.empty() && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Input: carries what is typed at a terminal to rank 0. Any other standard input is handed to rank 0 as it
-// is; a terminal cannot be, as rank 0 is not in its foreground process group.
+// Input: forwards terminal input to rank 0 through a pipe, because rank 0 is not in the terminal's foreground
+// process group. Any other standard input is inherited by rank 0 directly.
 #pragma once
 #include <string>
 
@@ -15,23 +15,24 @@ class TerminalInput {
   TerminalInput(const TerminalInput&) = delete;
   TerminalInput& operator=(const TerminalInput&) = delete;
 
-  /// Nothing to do unless standard input is a terminal: then rank 0 gets a pipe.
+  /// Creates a pipe to rank 0 if standard input is a terminal; inactive otherwise. Call once.
   [[nodiscard]] Status open();
   [[nodiscard]] bool active() const { return writer_ >= 0; }
-  /// Puts the two ends of the pipe into rank 0's channels; the sentinel and start_sentinel() close theirs.
+  /// Stores both ends of the pipe in rank 0's channels. The supervisor and start_supervisor() close the ends
+  /// that their process does not use.
   void connect(Channels& rank0) const;
-  /// True while the terminal should be watched: we are in the foreground and rank 0 keeps up.
+  /// Returns true if the terminal is to be polled: mpiexec is in the foreground and no input is pending.
   [[nodiscard]] bool wants_input() const;
-  /// The terminal is readable.
+  /// Reads from the terminal; call when it is readable.
   void read();
-  /// Descriptor to watch for POLLOUT while there is unsent input, else -1.
+  /// Returns the descriptor to poll for POLLOUT while input is pending, else -1.
   [[nodiscard]] int blocked_fd() const { return pending_.empty() ? -1 : writer_; }
   void write();
 
  private:
   void stop();
   int reader_ = -1, writer_ = -1;
-  bool ended_ = false;  // end of file was typed
+  bool ended_ = false;  // end of file was read from the terminal
   std::string pending_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// mpiexec: starts the processes of an MPI program on this host, or has a launcher of the cluster do so. See
-// README.md for its parts.
+// mpiexec: starts the processes of an MPI program on this host, or runs a cluster's launcher (srun, prterun,
+// Hydra). README.md lists the components.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -12,15 +12,15 @@
 #include <cstring>
 
 #include "mpiexec/binding.hpp"
-#include "mpiexec/handover.hpp"
+#include "mpiexec/external_launcher.hpp"
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
 #include "mpiexec/options.hpp"
 #include "mpiexec/output.hpp"
 #include "mpiexec/plan.hpp"
 #include "mpiexec/report.hpp"
-#include "mpiexec/sentinel.hpp"
 #include "mpiexec/spawn.hpp"
+#include "mpiexec/supervisor.hpp"
 
 #ifndef WEFT_VERSION
 #define WEFT_VERSION "unknown"
@@ -49,51 +49,52 @@ std::vector<Output::Source> output_sources(const std::vector<Channels>& channels
   return sources;
 }
 
-int refuse(const Error& error, int exit_code) {
-  say(error.message());
+int print_error(const Error& error, int exit_code) {
+  print_message(error.message());
   return exit_code;
 }
 
-/// Prints an answer of mpiexec itself; returns the exit code.
+/// Prints the text of --help or --version; returns the exit code.
 int print(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
-  say(std::string("cannot write standard output (") + std::strerror(errno) + ")");
+  print_message(std::string("cannot write standard output (") + std::strerror(errno) + ")");
   return kStartExitCode;
 }
 
 int start(const Options& options, char** argv, char** environment) {
   auto bindings =
       plan_bindings(options, read_topology("/sys", allowed_cpus()), std::getenv("CUDA_VISIBLE_DEVICES"));
-  if (!bindings) return refuse(bindings.error(), kUsageExitCode);
+  if (!bindings) return print_error(bindings.error(), kUsageExitCode);
   if (options.report_bindings)
     for (size_t rank = 0; rank < bindings->size(); ++rank)
-      say("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
+      print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
   const std::string job_id = unique_job_id();
   const auto plans = plan_ranks(options, *bindings, job_id, library_directory(), environment);
 
-  secure_descriptors();
-  const Inherited inherited = Inherited::take_over();
+  prepare_descriptors();
+  const InheritedState inherited = InheritedState::save_and_replace();
   auto channels = open_channels(options.ranks());
-  if (!channels) return refuse(channels.error(), kStartExitCode);
+  if (!channels) return print_error(channels.error(), kStartExitCode);
   TerminalInput input;
-  if (const Status opened = input.open(); !opened.ok()) return refuse(opened.error(), kStartExitCode);
+  if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
   input.connect(channels->front());
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // should the sentinel be killed, its children become ours
-  auto sentinel = start_sentinel(plans, *channels, inherited, argv);
-  if (!sentinel) return refuse(sentinel.error(), kStartExitCode);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the supervisor's children if the supervisor is killed
+  auto supervisor = start_supervisor(plans, *channels, inherited, argv);
+  if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
   Output output(output_sources(*channels), options.tag_output, input.active());
-  Job job(plans, *channels, job_id, *sentinel, input, output, options.timeout);
+  Job job(plans, *channels, job_id, *supervisor, input, output, options.timeout);
   Status ready = output.start();
   if (ready.ok()) ready = job.open();
-  return ready.ok() ? job.run() : job.give_up(ready.error());
+  return ready.ok() ? job.run() : job.shut_down(ready.error());
 }
 
-/// Whoever has an allocation of several hosts rarely wants one of them.
-void warn_of_idle_hosts(const Options& options) {
+/// Warns if the Slurm allocation has several hosts but the job uses only this one.
+void warn_about_unused_hosts(const Options& options) {
   const char* hosts = std::getenv("SLURM_JOB_NUM_NODES");
   if (hosts == nullptr || std::atoi(hosts) < 2 || std::getenv("SLURM_STEP_ID") != nullptr) return;
   if (options.launcher == Launcher::automatic && options.hosts.empty())
-    say(std::string("this Slurm job has ") + hosts +
+    print_message(
+        std::string("this Slurm job has ") + hosts +
         " hosts, and all processes start on this one (--launcher slurm, or srun --mpi=pmix, uses all; "
         "--launcher weft "
         "is silent)");
@@ -101,13 +102,13 @@ void warn_of_idle_hosts(const Options& options) {
 
 int run(int argc, char** argv, char** environment) {
   auto options = parse_options({argv + 1, argv + argc});
-  if (!options) return refuse(options.error(), kUsageExitCode);
+  if (!options) return print_error(options.error(), kUsageExitCode);
   if (options->help) return print(help_text());
   if (options->version) return print("mpiexec (Weft) " WEFT_VERSION "\n");
-  for (const std::string& warning : options->warnings) say(warning);
-  if (wants_handover(*options))
-    return refuse(hand_over(*options, library_directory(), environment), kUsageExitCode);
-  warn_of_idle_hosts(*options);
+  for (const std::string& warning : options->warnings) print_message(warning);
+  if (needs_external_launcher(*options))
+    return print_error(exec_external_launcher(*options, library_directory(), environment), kUsageExitCode);
+  warn_about_unused_hosts(*options);
   return start(*options, argv, environment);
 }
 

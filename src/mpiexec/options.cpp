@@ -14,15 +14,15 @@ namespace weft::mpiexec {
 
 namespace {
 
-/// What the rows of the table work on.
+/// State of the parser, modified by the rows of the table.
 struct State {
   Options options;
-  Program program;   ///< the one being read
-  bool open = true;  ///< a program is still to come
+  Program program;   ///< program being parsed
+  bool open = true;  ///< a program is still expected
 };
 
-/// One option. `value` is its placeholder in the help; none: a switch. Names are given without dashes; one or
-/// two dashes are accepted before each.
+/// One option. `value` is its placeholder in the help, nullptr for a switch. `names` have no dashes; the
+/// command line accepts one or two.
 struct Row {
   std::vector<std::string> names;
   const char* value;
@@ -35,8 +35,8 @@ Error bad_value(const std::string& name, const std::string& value, const std::st
 }
 
 Status set_ranks(State& state, const std::string& name, const std::string& value) {
-  auto ranks = launch::parse_int(value, 1, kMostRanks);
-  if (!ranks) return bad_value(name, value, "a number from 1 to " + std::to_string(kMostRanks));
+  auto ranks = launch::parse_int(value, 1, kMaxRanks);
+  if (!ranks) return bad_value(name, value, "a number from 1 to " + std::to_string(kMaxRanks));
   state.program.ranks = *ranks;
   return {};
 }
@@ -107,7 +107,7 @@ Status set_launcher(State& state, const std::string& name, const std::string& va
                             state.options.launcher);
 }
 
-/// A switch that sets one member.
+/// Returns an apply function that sets one boolean member.
 auto flag(bool Options::*member) {
   return [member](State& state, const std::string&, const std::string&) -> Status {
     state.options.*member = true;
@@ -121,7 +121,7 @@ const std::vector<Row>& table() {
       {{"x"}, "NAME[=VALUE]", "set an environment variable for the program", set_variable},
       {{"memory-alloc-kinds"},
        "LIST",
-       "ask for these memory allocation kinds, as system,mpi,cuda:device",
+       "request these memory allocation kinds, e.g. system,mpi,cuda:device",
        [](State& state, const std::string&, const std::string& value) -> Status {
          state.program.variables.emplace_back("WEFT_MEMORY_ALLOC_KINDS", value);
          return {};
@@ -139,12 +139,12 @@ const std::vector<Row>& table() {
        }},
       {{"bind-to"},
        "core|none",
-       "core: one core a process; none: do not bind.\n"
-       "Default: an equal share of the cores a process while there is a core for each, else none",
+       "core: one core per process; none: do not bind.\n"
+       "Default: an equal share of the cores per process; none if there are more processes than cores",
        set_bind},
       {{"map-by"},
        "slot|core|gpu",
-       "slot (default), core: one core after the other;\n"
+       "slot (default); core: consecutive cores, one per process;\n"
        "gpu: the cores next to GPU number (local rank modulo number of GPUs)",
        set_map},
       {{"report-bindings"},
@@ -162,20 +162,20 @@ const std::vector<Row>& table() {
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
       {{"host", "H", "hosts"},
        "LIST",
-       "start on these hosts: node0,node1:4. Other hosts than this one need Slurm, prterun or Hydra",
+       "start on these hosts: node0,node1:4. Hosts other than this one need Slurm, prterun or Hydra",
        [](State& state, const std::string& name, const std::string& value) {
          return add_host_list(state.options.hosts, name, value);
        }},
       {{"hostfile", "machinefile", "f"},
        "FILE",
-       "the same, one host a line: node1, node1:4 or node1 slots=4",
+       "file with one host per line: node1, node1:4 or node1 slots=4",
        [](State& state, const std::string& name, const std::string& value) {
          return add_host_file(state.options.hosts, name, value);
        }},
       {{"launcher"},
        "auto|weft|slurm|prrte|hydra",
-       "who starts the processes. auto: Weft's own on this host; on others the first of a Slurm\n"
-       "allocation, prterun and mpiexec.hydra that is there",
+       "launcher of the processes. auto: Weft's own on this host; for other hosts srun in a Slurm\n"
+       "allocation, else prterun, else mpiexec.hydra",
        set_launcher},
       {{"version", "V"}, nullptr, "print the version", flag(&Options::version)},
       {{"help", "h"}, nullptr, "print this text", flag(&Options::help)},
@@ -191,7 +191,7 @@ const Row* find_row(const std::string& name) {
 
 std::string with_dashes(const std::string& name) { return (name.size() <= 2 ? "-" : "--") + name; }
 
-/// Number of single-character edits from one word to the other.
+/// Returns the Levenshtein distance of two words.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -218,10 +218,10 @@ Error unknown_option(const std::string& argument, const std::string& name) {
       }
   return Error(Errc::arg, "unknown option '" + argument + "'" +
                               (nearest.empty() ? "" : ". Did you mean " + with_dashes(nearest) + "?") +
-                              " (mpiexec --help lists the options; those of the program follow its name)");
+                              " (mpiexec --help lists the options; options of the program follow its name)");
 }
 
-/// Applies the option at arguments[i] and moves i past it.
+/// Applies the option at arguments[i] and advances i past it.
 Status read_option(State& state, const std::vector<std::string>& arguments, size_t& i) {
   const std::string& argument = arguments[i++];
   const std::string body = argument.substr(argument.starts_with("--") ? 2 : 1);
@@ -239,7 +239,7 @@ Status read_option(State& state, const std::vector<std::string>& arguments, size
   return row->apply(state, with_dashes(name), arguments[i++]);
 }
 
-/// Ends one program of the command line.
+/// Completes the current program of the command line.
 Status close_program(State& state) {
   if (state.program.argv.empty())
     return Error(Errc::arg, std::string("no program given") +
@@ -248,8 +248,8 @@ Status close_program(State& state) {
   state.options.programs.push_back(std::move(state.program));
   state.program = Program();
   state.open = false;
-  if (state.options.ranks() > kMostRanks)
-    return Error(Errc::arg, "more than " + std::to_string(kMostRanks) + " processes in all");
+  if (state.options.ranks() > kMaxRanks)
+    return Error(Errc::arg, "more than " + std::to_string(kMaxRanks) + " processes in all");
   return {};
 }
 
@@ -258,7 +258,7 @@ Status close_program(State& state) {
 int Options::ranks() const {
   long total = 0;
   for (const Program& program : programs) total += program.ranks;
-  return static_cast<int>(std::min<long>(total, kMostRanks + 1L));
+  return static_cast<int>(std::min<long>(total, kMaxRanks + 1L));
 }
 
 Result<Options> parse_options(const std::vector<std::string>& arguments) {
@@ -285,7 +285,7 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
 std::string help_text() {
   std::string text =
       "usage: mpiexec [options] program [arguments] [: [options] program [arguments]]...\n"
-      "Starts the processes of an MPI program, on this host or through the launcher of a cluster.\n\n";
+      "Starts the processes of an MPI program on this host, or on a cluster through its launcher.\n\n";
   for (const Row& row : table()) {
     std::string left = "  ";
     for (const std::string& name : row.names) left += (left.size() > 2 ? ", " : "") + with_dashes(name);
@@ -300,10 +300,8 @@ std::string help_text() {
     text += help + "\n";
   }
   text +=
-      "\nThe exit code is that of the first process that fails; 128 + N when signal N killed it; 2 for a "
-      "bad\n"
-      "command line; 124 after --timeout; 126 or 127 when the program cannot be started. See "
-      "docs/launch.md.\n";
+      "\nExit code: of the first process that fails; 128 + N if signal N killed it; 2: bad command line;\n"
+      "124: --timeout expired; 126 or 127: the program could not be started. See docs/launch.md.\n";
   return text;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Options: the command line of mpiexec, checked. Every option is one row of a table in options.cpp,
-// from which parsing, --help and the messages about bad values come.
+// Options: parses and validates mpiexec's command line. The table in options.cpp has one row per option and
+// drives parsing, --help and error texts.
 #pragma once
 #include <string>
 #include <utility>
@@ -16,11 +16,11 @@ struct Program {
   int ranks = 1;
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> variables;  ///< -x NAME=VALUE
-  std::string directory;                                       ///< empty: the current one
+  std::string directory;                                       ///< empty: the current directory
 };
 
 enum class BindTo {
-  share,  ///< an equal share of the cores a rank when there is a core for each, else none
+  share,  ///< equal share of the cores per rank if ranks <= cores, else unbound
   core,
   none
 };
@@ -32,21 +32,21 @@ struct Options {
   BindTo bind_to = BindTo::share;
   MapBy map_by = MapBy::slot;
   Launcher launcher = Launcher::automatic;
-  std::vector<Host> hosts;  ///< empty: this one
+  std::vector<Host> hosts;  ///< empty: this host
   bool tag_output = false;
   bool report_bindings = false;
   bool oversubscribe = false;
   double timeout = 0;  ///< seconds; 0: none
   bool help = false, version = false;
-  std::vector<std::string> warnings;  ///< to print; the job starts nevertheless
+  std::vector<std::string> warnings;  ///< printed; the job starts nevertheless
 
   [[nodiscard]] int ranks() const;
 };
 
-/// Most ranks of a job.
-inline constexpr int kMostRanks = 65536;
+/// Largest number of ranks of a job.
+inline constexpr int kMaxRanks = 65536;
 
-/// Parses argv[1...]. Errors name the option, the value and what would be right.
+/// Parses argv[1...]. Errors name the option, the bad value and the valid values.
 [[nodiscard]] Result<Options> parse_options(const std::vector<std::string>& arguments);
 [[nodiscard]] std::string help_text();
 

@@ -18,10 +18,10 @@ namespace weft::mpiexec {
 
 namespace {
 
-constexpr size_t kChunk = 64 * 1024;
-/// A longer line is forwarded in pieces, between which lines of other ranks may come.
-constexpr size_t kLongestLine = 1024 * 1024;
-constexpr int kPromptMilliseconds = 100;
+constexpr size_t kReadBytes = 64 * 1024;
+/// A longer line is forwarded in parts; lines of other ranks may appear in between.
+constexpr size_t kMaxLineBytes = 1024 * 1024;
+constexpr int kPromptTimeoutMs = 100;
 
 }  // namespace
 
@@ -32,11 +32,11 @@ Output::Output(const std::vector<Source>& sources, bool tag, bool prompts) : tag
 Status Output::start() {
   done_ = ::eventfd(0, EFD_CLOEXEC);
   wake_ = done_ >= 0 ? ::eventfd(0, EFD_CLOEXEC) : -1;
-  if (wake_ < 0) return cannot("open an event descriptor", errno);
+  if (wake_ < 0) return system_call_error("open an event descriptor", errno);
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
-    return cannot("start a thread", error.code().value());
+    return system_call_error("start a thread", error.code().value());
   }
   return {};
 }
@@ -61,10 +61,9 @@ void Output::run() {
     events.assign(1, {wake_, POLLIN, 0});
     for (const Stream& stream : streams_) events.push_back({stream.source.fd, POLLIN, 0});
     const bool prompt = prompts_ && !streams_[0].line.empty();
-    const int ready =
-        last_round ? 0 : ::poll(events.data(), events.size(), prompt ? kPromptMilliseconds : -1);
-    if (ready < 0 && errno != EINTR) {  // out of memory: look by hand meanwhile
-      ::usleep(kPollPauseMicroseconds);
+    const int ready = last_round ? 0 : ::poll(events.data(), events.size(), prompt ? kPromptTimeoutMs : -1);
+    if (ready < 0 && errno != EINTR) {  // out of memory: try every descriptor after a pause
+      ::usleep(kPollRetryIntervalUs);
       for (pollfd& event : events) event.revents = POLLIN;
     }
     if (ready == 0 && !last_round) flush(streams_[0]);
@@ -81,13 +80,13 @@ void Output::run() {
       open += stream.source.fd >= 0;
     }
   }
-  check_stored();
+  report_deferred_errors();
   ::eventfd_write(done_, 1);
 }
 
 bool Output::read(Stream& stream) {
-  static thread_local const std::unique_ptr<char[]> buffer(new char[kChunk]);
-  const ssize_t n = ::read(stream.source.fd, buffer.get(), kChunk);
+  static thread_local const std::unique_ptr<char[]> buffer(new char[kReadBytes]);
+  const ssize_t n = ::read(stream.source.fd, buffer.get(), kReadBytes);
   if (n > 0) {
     forward(stream, {buffer.get(), static_cast<size_t>(n)});
     return true;
@@ -102,7 +101,7 @@ void Output::forward(Stream& stream, std::string_view bytes) {
   const size_t last = bytes.rfind('\n');
   if (last == bytes.npos) {
     stream.line.append(bytes);
-    if (stream.line.size() >= kLongestLine) flush(stream);
+    if (stream.line.size() >= kMaxLineBytes) flush(stream);
     return;
   }
   stream.line.append(bytes.substr(0, last + 1));
@@ -136,7 +135,7 @@ std::string Output::tagged(Stream& stream, std::string_view bytes) const {
 }
 
 void Output::close(Stream& stream) {
-  if (tag_ && !stream.line.empty()) stream.line += '\n';  // the next tag begins a line
+  if (tag_ && !stream.line.empty()) stream.line += '\n';  // the next tag starts a new line
   flush(stream);
   if (stream.source.fd >= 0) ::close(stream.source.fd);
   stream.source.fd = -1;
@@ -148,18 +147,18 @@ void Output::write(const Stream& stream, std::string_view bytes) {
     const ssize_t n = ::write(target, bytes.data(), bytes.size());
     if (n >= 0) {
       bytes.remove_prefix(static_cast<size_t>(n));
-    } else if (errno == EAGAIN) {  // someone made our output non-blocking
+    } else if (errno == EAGAIN) {  // another process made this file description non-blocking
       pollfd event{target, POLLOUT, 0};
       ::poll(&event, 1, -1);
     } else if (errno != EINTR) {
-      return give_up(stream.source.is_error, errno);
+      return close_pipes(stream.source.is_error, errno);
     }
   }
 }
 
-void Output::give_up(bool is_error, int error) {
+void Output::close_pipes(bool is_error, int error) {
   if (error != EPIPE) report_lost(is_error, error);
-  // The ranks learn it as a program would without us when nobody reads: by SIGPIPE.
+  // Closing the pipes sends SIGPIPE to the ranks, as a closed standard output does without mpiexec.
   for (Stream& stream : streams_) {
     if (stream.source.is_error != is_error || stream.source.fd < 0) continue;
     ::close(stream.source.fd);
@@ -170,11 +169,11 @@ void Output::give_up(bool is_error, int error) {
 
 void Output::report_lost(bool is_error, int error) {
   if (lost_.exchange(true)) return;
-  say(std::string("cannot write standard ") + (is_error ? "error" : "output") + " (" + std::strerror(error) +
-      "): output of the ranks is lost");
+  print_message(std::string("cannot write standard ") + (is_error ? "error" : "output") + " (" +
+                std::strerror(error) + "): output of the ranks is lost");
 }
 
-void Output::check_stored() {
+void Output::report_deferred_errors() {
   for (const int target : {STDOUT_FILENO, STDERR_FILENO}) {
     const int copy = ::fcntl(target, F_DUPFD_CLOEXEC, 0);
     if (copy >= 0 && ::close(copy) != 0 && errno != EINTR) report_lost(target == STDERR_FILENO, errno);

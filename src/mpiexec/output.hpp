@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Output: forwards what the ranks write, whole lines at a time, in a thread of its own: a slow reader of
-// mpiexec's output must not delay the launcher.
+// Output: forwards the ranks' output in whole lines. A separate thread does so, because a slow reader of
+// mpiexec's output must not block the event loop.
 #pragma once
 #include <atomic>
 #include <string>
@@ -18,42 +18,42 @@ class Output {
     int rank;
     bool is_error;  ///< goes to standard error
   };
-  /// tag: begin every line with "[rank]<stdout>: ". prompts: show a line without end of rank 0 after a
-  /// moment.
+  /// `tag`: begin every line with "[rank]<stdout>: ". `prompts`: forward an incomplete line of rank 0 after
+  /// kPromptTimeoutMs.
   Output(const std::vector<Source>& sources, bool tag, bool prompts);
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Starts the thread. Call once, after the sentinel was started.
+  /// Starts the forwarding thread. Call once, after start_supervisor().
   [[nodiscard]] Status start();
-  /// No writer is left: forward what is there, then end.
+  /// Forwards the remaining output, then ends the thread. Precondition: no writer is left.
   void finish();
-  /// Readable once everything is forwarded.
+  /// Returns an event descriptor, readable after all output is forwarded.
   [[nodiscard]] int done_fd() const { return done_; }
-  /// True if output of the ranks could not be written (full disk, I/O error, closed descriptor), which was
-  /// reported. False where only its reader has gone (EPIPE). Set before a rank can notice it.
+  /// Returns true if output of the ranks was lost and reported (full disk, I/O error, closed descriptor).
+  /// EPIPE does not count. Set before a rank can receive SIGPIPE.
   [[nodiscard]] bool lost() const { return lost_; }
 
  private:
   struct Stream {
     Source source;
-    std::string line{};     ///< the beginning of a line whose end has not come
-    bool mid_line = false;  ///< a piece of the present line is out already
+    std::string line{};     ///< incomplete line, not yet forwarded
+    bool mid_line = false;  ///< part of the current line is already forwarded
   };
 
   void run();
-  /// Reads once. False: nothing more will come now.
+  /// Reads once. Returns false if no more bytes are available now.
   bool read(Stream& stream);
   void forward(Stream& stream, std::string_view bytes);
   void flush(Stream& stream);
   void close(Stream& stream);
   void write(const Stream& stream, std::string_view bytes);
-  /// Standard output or error cannot be written any more: lets the ranks notice it.
-  void give_up(bool is_error, int error);
+  /// Closes the ranks' pipes after standard output or error became unwritable.
+  void close_pipes(bool is_error, int error);
   void report_lost(bool is_error, int error);
-  /// Asks file systems that store late (NFS) whether they could.
-  void check_stored();
+  /// Reports deferred write errors (NFS), which only close() returns.
+  void report_deferred_errors();
   [[nodiscard]] std::string tagged(Stream& stream, std::string_view bytes) const;
 
   std::vector<Stream> streams_;

@@ -21,7 +21,7 @@ constexpr const char* kLibrary = "libmpi_abi.so.1";
 
 using Variables = std::map<std::string, std::string>;
 
-/// The environment without what ties us to a launcher above us: our ranks belong to our job.
+/// Returns mpiexec's environment without launcher variables: mpiexec may itself run inside another job.
 Variables inherited(char** environment) {
   Variables variables;
   for (char** entry = environment; entry != nullptr && *entry != nullptr; ++entry) {
@@ -29,19 +29,19 @@ Variables inherited(char** environment) {
     const size_t equals = text.find('=');
     if (equals == 0 || equals == text.npos) continue;
     const std::string name = text.substr(0, equals);
-    if (!launch::ties_to_launcher(name)) variables[name] = text.substr(equals + 1);
+    if (!launch::is_launcher_variable(name)) variables[name] = text.substr(equals + 1);
   }
   return variables;
 }
 
 void prepend_path(Variables& variables, const std::string& name, const std::string& directory) {
   std::string& value = variables[name];
-  // An empty list must not gain an empty member: it would mean the current directory.
+  // An empty element of the list would mean the current directory.
   value = value.empty() ? directory : directory + ":" + value;
 }
 
-/// Where exec will find the program, as far as can be told before.
-std::string locate(const Program& program, const Variables& variables) {
+/// Returns the path at which exec is expected to find the program.
+std::string locate_program(const Program& program, const Variables& variables) {
   const std::string& name = program.argv[0];
   if (name.find('/') != name.npos)
     return name[0] == '/' || program.directory.empty() ? name : program.directory + "/" + name;
@@ -49,19 +49,19 @@ std::string locate(const Program& program, const Variables& variables) {
   return path == variables.end() ? name : find_on_path(name, path->second);
 }
 
-/// Makes Weft's library the first that the program finds.
-void prefer_our_library(Variables& variables, const Program& program, const std::string& directory) {
+/// Makes the dynamic linker find Weft's library first.
+void prepend_library_path(Variables& variables, const Program& program, const std::string& directory) {
   if (directory.empty()) return;
   prepend_path(variables, "LD_LIBRARY_PATH", directory);
-  // LD_PRELOAD reaches everything the program starts, so only where LD_LIBRARY_PATH cannot win; after what
-  // the user preloads, which may be a profiler that overrides MPI_ functions.
-  if (has_overriding_rpath(locate(program, variables), kLibrary)) {
+  // LD_PRELOAD also affects processes started by the program, so use it only if DT_RPATH overrides
+  // LD_LIBRARY_PATH. Append: a profiler preloaded by the user must stay first to intercept MPI_ functions.
+  if (has_overriding_rpath(locate_program(program, variables), kLibrary)) {
     std::string& preload = variables["LD_PRELOAD"];
     preload += (preload.empty() ? "" : ":") + directory + "/" + kLibrary;
   }
 }
 
-void describe_rank(Variables& variables, int rank, int ranks, const std::string& job_id) {
+void set_rank_variables(Variables& variables, int rank, int ranks, const std::string& job_id) {
   const std::string rank_text = std::to_string(rank), ranks_text = std::to_string(ranks);
   for (const char* name :
        {"PMI_RANK", "LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"})
@@ -73,17 +73,17 @@ void describe_rank(Variables& variables, int rank, int ranks, const std::string&
   variables["WEFT_JOB_ID"] = job_id;
 }
 
-Error no_descriptor(const char* what) {
+Error descriptor_error(const char* what) {
   return Error(Errc::other, std::string("cannot open a ") + what + " for the ranks (" + std::strerror(errno) +
                                 "). Start fewer processes, or raise the limit (ulimit -n).");
 }
 
-bool open_pair(int& ours, int& theirs) {
+bool open_pair(int& parent_end, int& child_end) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return false;
-  ours = ends[0];
-  theirs = ends[1];
-  return ::fcntl(ours, F_SETFL, O_NONBLOCK) == 0;
+  parent_end = ends[0];
+  child_end = ends[1];
+  return ::fcntl(parent_end, F_SETFL, O_NONBLOCK) == 0;
 }
 
 }  // namespace
@@ -98,11 +98,11 @@ std::string find_on_path(const std::string& name, const std::string& path) {
   return name;
 }
 
-void prefer_our_library(Program& program, const std::string& library_directory) {
+void prepend_library_path(Program& program, const std::string& library_directory) {
   Variables variables = inherited(environ), before;
   for (const auto& [name, value] : program.variables) variables[name] = value;
   before = variables;
-  prefer_our_library(variables, program, library_directory);
+  prepend_library_path(variables, program, library_directory);
   for (const auto& [name, value] : variables)
     if (before[name] != value) program.variables.emplace_back(name, value);
 }
@@ -127,10 +127,10 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
     for (const auto& [name, value] : program.variables) variables[name] = value;
     const auto number = static_cast<int>(&program - options.programs.data());
     RankPlan plan{program.argv, {}, program.directory, {}, number};
-    prefer_our_library(variables, program, library_directory);
+    prepend_library_path(variables, program, library_directory);
     for (int i = 0; i < program.ranks; ++i) {
       const int rank = static_cast<int>(plans.size());
-      describe_rank(variables, rank, ranks, job_id);
+      set_rank_variables(variables, rank, ranks, job_id);
       plan.environment.clear();
       for (const auto& [name, value] : variables) plan.environment.push_back(name + "=" + value);
       plan.cpus = bindings[static_cast<size_t>(rank)].cpus;
@@ -143,14 +143,14 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
 Result<std::vector<Channels>> open_channels(int ranks) {
   std::vector<Channels> all(static_cast<size_t>(ranks));
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0) return no_descriptor("/dev/null");
+  if (null < 0) return descriptor_error("/dev/null");
   for (Channels& channels : all) {
     channels.child_input = &channels == &all.front() ? STDIN_FILENO : null;
     if (!open_pair(channels.output, channels.child_output) ||
         !open_pair(channels.error, channels.child_error))
-      return no_descriptor("pipe");
+      return descriptor_error("pipe");
     int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return no_descriptor("socket");
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return descriptor_error("socket");
     channels.pmi = ends[0];
     channels.child_pmi = ends[1];
   }

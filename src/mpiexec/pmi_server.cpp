@@ -25,20 +25,20 @@ bool PmiServer::read(int rank) {
     const ssize_t n = ::recv(self.fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return true;
-    if (n < 0 && errno != ECONNRESET)  // it may wait for an answer
-      listener_.on_failure(rank, std::string("cannot be heard over PMI (") + std::strerror(errno) + ")");
+    if (n < 0 && errno != ECONNRESET)  // the rank may wait for a reply
+      listener_.on_failure(
+          rank, std::string("cannot be reached over PMI: recv failed (") + std::strerror(errno) + ")");
     if (n <= 0) return false;
     self.lines.append({bytes, static_cast<size_t>(n)});
     while (auto line = self.lines.next()) {
       auto request = Message::parse(*line);
       if (request)
         serve(rank, *request);
-      else if (!line->starts_with(
-                   "endcmd"))  // the end of "mcmd=spawn", whose lines in between are not commands
+      else if (!line->starts_with("endcmd"))  // terminates a multi-line "mcmd=spawn"
         listener_.on_failure(rank, "sent '" + line->substr(0, 60) + "' instead of a PMI-1 command");
     }
     if (self.lines.overfull()) {
-      listener_.on_failure(rank, "sent an endless line over PMI");
+      listener_.on_failure(rank, "sent an oversized line over PMI");
       return false;
     }
   }
@@ -49,14 +49,14 @@ void PmiServer::rank_exited(int rank) {
   check_barrier();
 }
 
-std::string PmiServer::space_name(int round) const {
+std::string PmiServer::kvs_name(int round) const {
   return round == 0 ? job_id_ : job_id_ + "-" + std::to_string(round);
 }
 
 void PmiServer::serve(int rank, const Message& request) {
   const std::string& command = request.command();
   Rank& self = at(rank);
-  if (command == "init") return reply(rank, greet(rank));
+  if (command == "init") return reply(rank, init(rank));
   if (self.stage != Stage::initialized)
     return listener_.on_failure(rank, "sent PMI command '" + command + "' before init or after finalize");
   if (command == "get_maxes")
@@ -66,7 +66,7 @@ void PmiServer::serve(int rank, const Message& request) {
                            .add("vallen_max", pmi::kValueMax));
   if (command == "get_appnum") return reply(rank, program_of(rank));
   if (command == "get_my_kvsname")
-    return reply(rank, Message("my_kvsname").add("kvsname", space_name(self.round)));
+    return reply(rank, Message("my_kvsname").add("kvsname", kvs_name(self.round)));
   if (command == "get_universe_size")
     return reply(rank, Message("universe_size").add("size", static_cast<int>(ranks_.size())));
   if (command == "put") return reply(rank, put(rank, request));
@@ -90,7 +90,7 @@ PmiServer::Message PmiServer::program_of(int rank) const {
   return Message("appnum").add("appnum", static_cast<int>(program)).add("maxprocs", programs_[program]);
 }
 
-PmiServer::Message PmiServer::greet(int rank) {
+PmiServer::Message PmiServer::init(int rank) {
   Rank& self = at(rank);
   ++self.round;
   self.stage = Stage::initialized;
@@ -116,16 +116,16 @@ PmiServer::Message PmiServer::get(int rank, const Message& request) {
   const std::string* key = request.find("key");
   Message answer("get_result");
   const auto& values = rounds_[static_cast<size_t>(at(rank).round)].values;
-  auto where = key == nullptr ? values.end() : values.find(*key);
-  if (where == values.end()) return answer.add("rc", -1).add("msg", "key_not_found").add("value", "unknown");
-  return answer.add("rc", 0).add("msg", "success").add("value", where->second);
+  auto entry = key == nullptr ? values.end() : values.find(*key);
+  if (entry == values.end()) return answer.add("rc", -1).add("msg", "key_not_found").add("value", "unknown");
+  return answer.add("rc", 0).add("msg", "success").add("value", entry->second);
 }
 
 PmiServer::Message PmiServer::name_service(const Message& request) {
   const std::string& command = request.command();
   const std::string* service = request.find("service");
   const std::string* port = request.find("port");
-  // Clients read either "info" or "rc"; both are told.
+  // Some clients read "info", others "rc": the reply has both.
   const auto answer = [](const char* name, bool ok, const char* problem) {
     return Message(name)
         .add("info", ok ? "ok" : problem)
@@ -138,9 +138,9 @@ PmiServer::Message PmiServer::name_service(const Message& request) {
                   "already_published");
   if (command == "unpublish_name")
     return answer("unpublish_result", published_.erase(name) == 1, "not_published");
-  auto where = published_.find(name);
-  const bool found = where != published_.end();
-  return answer("lookup_result", found, "not_published").add("port", found ? where->second : "");
+  auto entry = published_.find(name);
+  const bool found = entry != published_.end();
+  return answer("lookup_result", found, "not_published").add("port", found ? entry->second : "");
 }
 
 void PmiServer::abort(int rank, const Message& request) {
@@ -169,10 +169,10 @@ void PmiServer::check_barrier() {
     if (ranks_[i].exited && !ranks_[i].waiting) missing = static_cast<int>(i);
   }
   if (waiting < 0 || missing < 0) return;
-  const bool never = at(missing).stage == Stage::never;
-  listener_.on_failure(waiting, "waits for rank " + std::to_string(missing) + ", which has ended " +
-                                    (never ? "without calling MPI_Init" : "already") +
-                                    " (the programs of a job must all call MPI, or none)");
+  const bool not_initialized = at(missing).stage == Stage::not_initialized;
+  listener_.on_failure(waiting, "waits for rank " + std::to_string(missing) + ", which has exited " +
+                                    (not_initialized ? "without calling MPI_Init" : "already") +
+                                    " (either all programs of a job call MPI, or none)");
 }
 
 void PmiServer::reply(int rank, const Message& message) {
@@ -181,12 +181,13 @@ void PmiServer::reply(int rank, const Message& message) {
   while ((n = ::send(at(rank).fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 &&
          errno == EINTR) {
   }
-  // A rank asks one thing at a time, so the socket's buffer holds any answer; a rank that has ended needs
-  // none.
+  // A rank has at most one request outstanding, so the socket buffer holds any reply. EPIPE and ECONNRESET
+  // mean that the rank has exited.
   if (n < 0 && errno == EAGAIN)
-    listener_.on_failure(rank, "does not read the answers to its PMI commands");
+    listener_.on_failure(rank, "does not read the replies to its PMI commands");
   else if (n < 0 && errno != EPIPE && errno != ECONNRESET)
-    listener_.on_failure(rank, std::string("cannot be answered over PMI (") + std::strerror(errno) + ")");
+    listener_.on_failure(
+        rank, std::string("cannot be reached over PMI: send failed (") + std::strerror(errno) + ")");
 }
 
 }  // namespace weft::mpiexec

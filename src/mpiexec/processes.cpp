@@ -21,8 +21,8 @@ namespace weft::mpiexec {
 
 namespace {
 
-/// Parent of a process and whether it lives; parent 0: it is gone or a zombie.
-pid_t living_parent(const char* pid) {
+/// Returns the parent of a process; 0 if the process has exited or is a zombie.
+pid_t running_parent(const char* pid) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/%s/stat", pid);
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -31,7 +31,7 @@ pid_t living_parent(const char* pid) {
   ::close(fd);
   if (length <= 0) return 0;
   text[length] = '\0';
-  // "pid (name) state ppid ...": the name may hold anything, also parentheses.
+  // "pid (name) state ppid ...": the name may contain parentheses.
   const char* end = std::strrchr(text, ')');
   char state = 0;
   int parent = 0;
@@ -53,7 +53,7 @@ std::vector<pid_t> descendants(pid_t ancestor) {
   while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
     auto pid = launch::parse_int(entry->d_name, 1, INT_MAX);
     if (!pid) continue;
-    if (pid_t parent = living_parent(entry->d_name)) children.emplace(parent, *pid);
+    if (pid_t parent = running_parent(entry->d_name)) children.emplace(parent, *pid);
   }
   std::vector<pid_t> found{ancestor};
   for (size_t i = 0; i < found.size(); ++i) {
@@ -64,9 +64,9 @@ std::vector<pid_t> descendants(pid_t ancestor) {
   return found;
 }
 
-void signal_descendants(int signal, pid_t spared) {
+void signal_descendants(int signal, pid_t excluded) {
   for (pid_t pid : descendants(::getpid())) {
-    if (pid == spared) continue;
+    if (pid == excluded) continue;
     ::kill(pid, signal);
     if (signal == SIGTERM) ::kill(pid, SIGCONT);
   }

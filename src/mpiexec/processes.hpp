@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes: finds and signals everything below this process. As it is a child subreaper (prctl(2)), a
-// process started by a rank stays below it whatever it does: fork twice, call setsid, outlive its parent.
+// Processes: finds and signals all descendants of this process. The caller is a child subreaper (prctl(2)),
+// so a process started by a rank remains a descendant after a double fork, setsid or the exit of its parent.
 #pragma once
 #include <sys/types.h>
 
@@ -9,21 +9,21 @@
 
 namespace weft::mpiexec {
 
-/// All living descendants of `ancestor`, from /proc.
+/// Returns all running descendants of `ancestor`, read from /proc.
 [[nodiscard]] std::vector<pid_t> descendants(pid_t ancestor);
 
-/// Sends a signal to every descendant of this process, except `spared` (0: none). SIGTERM wakes the stopped
-/// ones.
-void signal_descendants(int signal, pid_t spared = 0);
+/// Sends a signal to every descendant of this process except `excluded` (0: none). SIGCONT follows SIGTERM,
+/// so that stopped processes handle it.
+void signal_descendants(int signal, pid_t excluded = 0);
 
-/// Ends all descendants: SIGKILL again and again until none is left, or `seconds` have passed.
-/// Returns those left.
+/// Sends SIGKILL repeatedly until no descendant is left or `seconds` have passed. Returns the remaining
+/// processes.
 [[nodiscard]] std::vector<pid_t> kill_descendants(double seconds);
 
-/// Seconds of a clock that never jumps.
+/// Returns the monotonic clock in seconds.
 [[nodiscard]] double now();
 
-/// How long a loop pauses when poll() fails, before it tries without.
-inline constexpr unsigned kPollPauseMicroseconds = 1000;
+/// Pause in microseconds of an event loop after poll() has failed.
+inline constexpr unsigned kPollRetryIntervalUs = 1000;
 
 }  // namespace weft::mpiexec

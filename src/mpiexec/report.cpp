@@ -21,14 +21,14 @@ const char* signal_hint(int signal) {
     case SIGABRT:
     case SIGFPE:
     case SIGILL:
-      return "\n  Its last output is above. For a backtrace: ulimit -c unlimited, or build with -g "
+      return "\n  Its last output is above. For a backtrace use ulimit -c unlimited, or build with -g "
              "-fsanitize=address.";
     case SIGBUS:
-      return "\n  Often a full file system or /dev/shm behind mapped memory: look at df -h.";
+      return "\n  A common cause is a full file system or /dev/shm behind mapped memory: check df -h.";
     case SIGKILL:
-      return "\n  Someone killed it; if nobody did, the kernel ran out of memory: look at dmesg.";
+      return "\n  If no user killed it, the host probably ran out of memory: check dmesg.";
     case SIGXCPU:
-      return "\n  Its limit on CPU time is used up: look at ulimit -t.";
+      return "\n  It exceeded its CPU time limit: check ulimit -t.";
     default:
       return "";
   }
@@ -36,12 +36,12 @@ const char* signal_hint(int signal) {
 
 const char* start_hint(int error, const std::string& program) {
   if (error == ENOENT && program.find('/') == program.npos && ::access(program.c_str(), X_OK) == 0)
-    return " It is in the current directory: write ./ before its name.";
-  if (error == ENOENT && program.find('/') == program.npos) return " It is in no directory of PATH.";
+    return " The current directory contains it: prefix its name with ./.";
+  if (error == ENOENT && program.find('/') == program.npos) return " No directory of PATH contains it.";
   if (error == ENOENT && ::access(program.c_str(), F_OK) == 0)
-    return " The file is there: is the interpreter in its first line?";
-  if (error == EACCES) return " Is it executable (chmod +x), and a file?";
-  if (error == EAGAIN) return " Is the limit on processes reached (ulimit -u)?";
+    return " The file exists: does the interpreter in its first line?";
+  if (error == EACCES) return " Is it a file with execute permission (chmod +x)?";
+  if (error == EAGAIN) return " Is the process limit reached (ulimit -u)?";
   return "";
 }
 
@@ -82,11 +82,11 @@ Failure describe_start_failure(const Event& event, const RankPlan& plan) {
   }
 }
 
-Error cannot(const std::string& what, int error) {
-  return Error(Errc::other, "cannot " + what + " (" + std::strerror(error) + ")");
+Error system_call_error(const std::string& action, int error) {
+  return Error(Errc::other, "cannot " + action + " (" + std::strerror(error) + ")");
 }
 
-void say(const std::string& text) {
+void print_message(const std::string& text) {
   const std::string line = "mpiexec: " + text + "\n";
   std::fflush(stdout);
   (void)!::write(STDERR_FILENO, line.data(), line.size());

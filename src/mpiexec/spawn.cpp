@@ -24,9 +24,9 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }
 
 bool bind_self(const std::vector<int>& cpus) {
-  const size_t most = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
-  cpu_set_t* set = CPU_ALLOC(most);
-  const size_t bytes = CPU_ALLOC_SIZE(most);
+  const size_t count = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
+  cpu_set_t* set = CPU_ALLOC(count);
+  const size_t bytes = CPU_ALLOC_SIZE(count);
   CPU_ZERO_S(bytes, set);
   for (int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), bytes, set);
   const bool bound = ::sched_setaffinity(0, bytes, set) == 0;
@@ -35,31 +35,33 @@ bool bind_self(const std::vector<int>& cpus) {
 }
 
 [[noreturn]] void fail(int fd, StartFailure failure) {
-  // One write of less than PIPE_BUF bytes is atomic; when even this fails, the exit code remains.
+  // A write below PIPE_BUF bytes is atomic. If it fails, the exit code still reports the failure.
   (void)!::write(fd, &failure, sizeof failure);
   ::_exit(127);
 }
 
-/// dup2 gives the copy no close-on-exec flag; when source and target are equal the flag must go by hand.
-bool install(int source, int target) {
+/// dup2 clears close-on-exec, except if source and target are equal: clear the flag with fcntl then. Returns
+/// false and sets errno on failure.
+bool duplicate_to(int source, int target) {
   if (source == target) return ::fcntl(target, F_SETFD, 0) == 0;
   return ::dup2(source, target) == target;
 }
 
-[[noreturn]] void become(int rank, const RankPlan& plan, const Channels& channels, const Inherited& inherited,
-                         pid_t parent, int failure_fd) {
-  // When the sentinel itself is killed, nobody else ends us.
+[[noreturn]] void exec_child(int rank, const RankPlan& plan, const Channels& channels,
+                             const InheritedState& inherited, pid_t parent, int failure_fd) {
+  // If the supervisor is killed, no other process kills the rank.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
   ::setpgid(0, 0);
-  if (!install(channels.child_input, STDIN_FILENO) || !install(channels.child_output, STDOUT_FILENO) ||
-      !install(channels.child_error, STDERR_FILENO) || !install(channels.child_pmi, kPmiFd))
+  if (!duplicate_to(channels.child_input, STDIN_FILENO) ||
+      !duplicate_to(channels.child_output, STDOUT_FILENO) ||
+      !duplicate_to(channels.child_error, STDERR_FILENO) || !duplicate_to(channels.child_pmi, kPmiFd))
     fail(failure_fd, {rank, StartFailure::program, errno});
   if (!plan.cpus.empty() && !bind_self(plan.cpus)) fail(failure_fd, {rank, StartFailure::binding, errno});
   if (!plan.directory.empty() && ::chdir(plan.directory.c_str()) != 0)
     fail(failure_fd, {rank, StartFailure::directory, errno});
   std::vector<char*> argv = pointers(plan.argv), environment = pointers(plan.environment);
-  environ = environment.data();  // execvp searches the PATH the program will see
+  environ = environment.data();  // execvp searches PATH of the rank's environment
   inherited.restore();
   ::execvp(argv[0], argv.data());
   fail(failure_fd, {rank, StartFailure::program, errno});
@@ -67,8 +69,8 @@ bool install(int source, int target) {
 
 }  // namespace
 
-Inherited Inherited::take_over() {
-  Inherited state;
+InheritedState InheritedState::save_and_replace() {
+  InheritedState state;
   sigemptyset(&state.ignored_);
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
     struct sigaction action {};
@@ -89,36 +91,36 @@ Inherited Inherited::take_over() {
   return state;
 }
 
-void Inherited::restore() const {
+void InheritedState::restore() const {
   for (int signal = 1; signal < SIGRTMIN; ++signal)
     if (signal != SIGKILL && signal != SIGSTOP) ::signal(signal, ignored(signal) ? SIG_IGN : SIG_DFL);
   ::setrlimit(RLIMIT_NOFILE, &descriptors_);
   ::sigprocmask(SIG_SETMASK, &mask_, nullptr);
 }
 
-pid_t spawn(int rank, const RankPlan& plan, const Channels& channels, const Inherited& inherited,
+pid_t spawn(int rank, const RankPlan& plan, const Channels& channels, const InheritedState& inherited,
             int failure_fd) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become(rank, plan, channels, inherited, parent, failure_fd);
+  if (pid == 0) exec_child(rank, plan, channels, inherited, parent, failure_fd);
   if (pid > 0)
-    ::setpgid(pid, pid);  // here too: a signal may have to be forwarded before the child gets so far
+    ::setpgid(pid, pid);  // also in the parent: a signal may be forwarded before the child runs setpgid
   return pid;
 }
 
-void secure_descriptors() {
+void prepare_descriptors() {
   int fd;
   do {
-    // Not writable: what is written to a standard output that was closed is lost, and write() must say so.
+    // Read-only: a write to a standard output that was closed at the start must fail instead of losing data.
     fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   } while (fd >= 0 && fd <= kPmiFd);
   if (fd >= 0) ::close(fd);
   if (::syscall(SYS_close_range, kPmiFd, ~0U, kCloseRangeCloexec) == 0) return;
-  // Older kernels: by hand.
+  // Kernels before Linux 5.11 have no CLOSE_RANGE_CLOEXEC.
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536));
-  for (fd = kPmiFd; fd < most; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  const int count = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536));
+  for (fd = kPmiFd; fd < count; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 }  // namespace weft::mpiexec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Spawn: turns a RankPlan into a process: its own process group, bound, with exactly the descriptors 0, 1, 2
-// and kPmiFd, and with the signal dispositions mpiexec was started with.
+// Spawn: starts a process from a RankPlan: own process group, CPU binding, only descriptors 0, 1, 2 and
+// kPmiFd, and the signal dispositions with which mpiexec was started.
 #pragma once
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,15 +10,15 @@
 
 namespace weft::mpiexec {
 
-/// What mpiexec changes of itself and must give back to its children.
-class Inherited {
+/// Signal and limit state that mpiexec changes for itself and restores in its children.
+class InheritedState {
  public:
-  /// Remembers the present state, then blocks the signals mpiexec handles, ignores SIGPIPE, SIGXFSZ,
-  /// SIGTTIN and SIGTTOU, and raises the limit on descriptors.
-  static Inherited take_over();
-  /// In a child: as it was before take_over().
+  /// Saves the current state, then blocks the signals that mpiexec handles, ignores SIGPIPE, SIGXFSZ, SIGTTIN
+  /// and SIGTTOU, and raises the descriptor limit.
+  static InheritedState save_and_replace();
+  /// Restores the saved state. Call in a child process.
   void restore() const;
-  /// True when whoever started mpiexec made it ignore this signal (nohup, background of a script).
+  /// Returns true if mpiexec was started with this signal ignored (nohup, background job of a script).
   [[nodiscard]] bool ignored(int signal) const { return sigismember(&ignored_, signal) == 1; }
 
  private:
@@ -26,7 +26,7 @@ class Inherited {
   rlimit descriptors_{};
 };
 
-/// What failed in a child before it became the program.
+/// Step of a child process that failed before exec.
 struct StartFailure {
   enum Stage : int { directory, binding, program };
   int rank;
@@ -37,10 +37,10 @@ struct StartFailure {
 /// Forks and executes. On failure in the child, a StartFailure is written to `failure_fd` and the child exits
 /// with 127. Returns the pid, or -1 with errno.
 [[nodiscard]] pid_t spawn(int rank, const RankPlan& plan, const Channels& channels,
-                          const Inherited& inherited, int failure_fd);
+                          const InheritedState& inherited, int failure_fd);
 
-/// Closes everything but 0, 1 and 2 on exec, and sees that 0 to kPmiFd are not free for other uses: a closed
-/// one reads as empty and cannot be written.
-void secure_descriptors();
+/// Opens /dev/null read-only on unused descriptors from 0 to kPmiFd, so that no later open() returns them,
+/// and sets close-on-exec on all descriptors except 0, 1 and 2.
+void prepare_descriptors();
 
 }  // namespace weft::mpiexec

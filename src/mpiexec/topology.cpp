@@ -15,7 +15,7 @@ namespace weft::mpiexec {
 namespace {
 
 std::optional<int> read_number(const std::string& path) {
-  return launch::parse_int(first_line(path), -1, launch::kMostCpus);
+  return launch::parse_int(first_line(path), -1, launch::kMaxCpus);
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
@@ -28,13 +28,13 @@ std::vector<std::string> list_directory(const std::string& path) {
   return names;
 }
 
-/// NUMA node of every CPU.
+/// Returns the NUMA node of every CPU.
 std::map<int, int> read_numa_nodes(const std::string& sys) {
   std::map<int, int> node_of_cpu;
   const std::string root = sys + "/devices/system/node";
   for (const std::string& name : list_directory(root)) {
     if (!name.starts_with("node")) continue;
-    auto node = launch::parse_int(std::string_view(name).substr(4), 0, launch::kMostCpus);
+    auto node = launch::parse_int(std::string_view(name).substr(4), 0, launch::kMaxCpus);
     auto cpus = parse_cpu_list(first_line(root + "/" + name + "/cpulist"));
     if (!node || !cpus) continue;
     for (int cpu : *cpus) node_of_cpu[cpu] = *node;
@@ -60,7 +60,7 @@ std::vector<Gpu> read_gpus(const std::string& sys) {
 Topology read_topology(const std::string& sys, const std::vector<int>& allowed) {
   Topology topology;
   const auto node_of_cpu = read_numa_nodes(sys);
-  std::map<std::tuple<int, int, int>, Core> cores;  // by node, package, core number
+  std::map<std::tuple<int, int, int>, Core> cores;  // key: node, package, core number
   for (int cpu : allowed) {
     const std::string directory = sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     const int package = read_number(directory + "physical_package_id").value_or(0);

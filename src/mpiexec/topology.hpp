@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Topology: the cores this process may use and the NVIDIA GPUs of the host, read from sysfs.
+// Topology: cores that this process may use and NVIDIA GPUs of the host, read from sysfs.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ using launch::first_line;
 using launch::format_cpu_list;
 using launch::parse_cpu_list;
 
-/// A physical core: its hardware threads that this process may use.
+/// A physical core with the hardware threads that this process may use.
 struct Core {
   int package = 0, number = 0;
   int numa = -1;  ///< NUMA node; -1: unknown
@@ -26,11 +26,11 @@ struct Gpu {
 };
 
 struct Topology {
-  std::vector<Core> cores;  ///< neighbours are near each other
-  std::vector<Gpu> gpus;    ///< by PCI address, as CUDA numbers equal GPUs
+  std::vector<Core> cores;  ///< ordered by NUMA node, package and core number
+  std::vector<Gpu> gpus;    ///< in PCI order, as CUDA enumerates equal GPUs
 };
 
-/// `sys` is "/sys", or a copy of it in tests; `allowed` the CPUs to consider.
+/// `sys`: "/sys", or a copy in tests; `allowed`: CPUs to consider.
 [[nodiscard]] Topology read_topology(const std::string& sys, const std::vector<int>& allowed);
 
 }  // namespace weft::mpiexec

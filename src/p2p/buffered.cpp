@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffered mode (MPI 5.0 section 3.6): the data are packed aside and sent from there. An attached buffer's
-// size is the budget; the copies are kept in memory of Weft's own, so that its layout stays Weft's business.
+// Buffered mode (MPI 5.0 section 3.6). Messages are packed into memory of the library and sent from there;
+// the size of the attached buffer is the budget.
 #include "p2p/buffered.hpp"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ struct Copy {
   Transfer transfer{core::Request::Kind::send};
   std::vector<std::byte> data;
   int64_t charge = 0;
-  uint64_t number = 0;  // counts up in the process
+  uint64_t number = 0;  // increases with every buffered message of the process
 };
 
-/// What MPI_Buffer_iflush and its kin return: complete when all copies of its time are sent.
+/// Request of MPI_Buffer_iflush and its variants: complete when all messages up to `last` are sent.
 class Flush final : public core::Request, private core::Poller {
  public:
   Flush(core::Instance& instance, const void* owner, uint64_t last)
@@ -52,7 +52,7 @@ struct SendBuffer {
   void* address;
   int64_t size;
   int64_t used = 0;
-  std::vector<std::unique_ptr<Copy>> copies;  // in order of their numbers
+  std::vector<std::unique_ptr<Copy>> copies;  // in the order of `number`
 
   [[nodiscard]] bool automatic() const { return size == kAutomatic; }
   void reap() {
@@ -72,7 +72,7 @@ SendBuffer* SendBuffers::find(const void* owner) {
   return found == attached_.end() ? nullptr : &found->second;
 }
 
-/// The communicator's, else its session's; without a session the process's.
+/// The communicator's buffer; else its session's, or the process's if it has no session.
 SendBuffer* SendBuffers::of(const core::Communicator& comm) {
   if (SendBuffer* own = find(&comm)) return own;
   return find(comm.session());
@@ -146,7 +146,7 @@ HandleState check_flush(const void* handle) { return Flush::slab().check(handle)
 Result<AttachedBuffer> detach_buffer(core::Instance& instance, const void* owner) {
   if (instance.engine->buffers.find(owner) == nullptr) return Error(Errc::buffer, "no buffer is attached");
   flush_buffer(instance, owner);
-  // While waiting another thread may have detached it.
+  // Another thread may have detached the buffer meanwhile.
   const SendBuffer* buffer = instance.engine->buffers.find(owner);
   if (buffer == nullptr) return Error(Errc::buffer, "no buffer is attached");
   const AttachedBuffer attached{buffer->address, buffer->size};

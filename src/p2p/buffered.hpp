@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers for buffered mode (MPI 5.0 section 3.6): one for the process, one for each session and
-// communicator. An owner is the address of the session or communicator; null: the process. Threading: the
-// instance lock.
+// Buffers for buffered mode (MPI 5.0 section 3.6): one for the process, one per session and per communicator.
+// An owner is the address of the session or communicator; null: the process.
+// Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
@@ -17,14 +17,14 @@ class SendBuffers {
   SendBuffers();
   ~SendBuffers();
   [[nodiscard]] SendBuffer* find(const void* owner);
-  /// The buffer that sends on a communicator use, or null.
+  /// Returns the buffer for sends on a communicator; null: none.
   [[nodiscard]] SendBuffer* of(const core::Communicator& comm);
-  /// Number of the oldest message that an owner's buffer holds; the greatest number when there is none.
+  /// Returns the number of the oldest message in an owner's buffer; UINT64_MAX: none.
   [[nodiscard]] uint64_t oldest(const void* owner);
   [[nodiscard]] Status attach(const void* owner, void* address, int64_t size);
   void erase(const void* owner);
   [[nodiscard]] bool idle();
-  /// Messages are counted, so that a flush knows those that were there before it.
+  /// Number of the next message. A flush waits for the messages up to last_number().
   uint64_t next_number() { return ++number_; }
   [[nodiscard]] uint64_t last_number() const { return number_; }
 

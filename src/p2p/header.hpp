@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Headers of the messages that processes exchange. Same host or same architecture: sent as they are.
-// Ids of transfers are addresses in the process that made them, echoed by the other side, never followed
-// there.
+// Wire headers of all messages. They are sent in native byte order: all hosts have the same architecture.
+// A transfer id is an address in the process that created it: the peer echoes it and never dereferences it.
 #pragma once
 #include <cstdint>
 
@@ -14,28 +13,29 @@
 namespace weft::p2p {
 
 enum class Type : uint8_t {
-  eager,           ///< the data follow; the send is complete
-  eager_sync,      ///< the data follow; acknowledge when matched
-  ready_to_send,   ///< data wait at the sender (RTS)
-  clear_to_send,   ///< send the data as fragments (CTS)
-  data,            ///< one fragment
-  finish,          ///< the receiver has everything (FIN)
-  finish_many,     ///< the same for several: `length` ids follow
+  eager,           ///< payload follows; the send is complete
+  eager_sync,      ///< payload follows; acknowledge on matching
+  ready_to_send,   ///< RTS: the payload waits at the sender
+  clear_to_send,   ///< CTS: send the payload as fragments
+  data,            ///< one fragment of a payload
+  finish,          ///< FIN: the receiver has the whole payload
+  finish_many,     ///< FIN of several sends: `length` ids follow
   acknowledge,     ///< an eager_sync message was matched
-  cancel,          ///< withdraw a ready-to-send that was not matched
-  cancel_reply,    ///< whether it was
-  credit,          ///< eager bytes consumed
-  region,          ///< a cuda_ipc::Region of a receiver, as behind a ready-to-send
-  drop_mapping,    ///< an exported allocation is gone
-  no_descriptors,  ///< those of cuMemMap memory of yours cannot be taken: send them to the mailbox `context`
-  scratch_ready,   ///< a chunk lies in the sender's GPU scratch, or in its pinned memory
-  scratch_done,    ///< it was fetched
-  proof_ask,     ///< fetch my GPU's test block, and show me one of yours: does the network reach GPU memory?
-  proof_answer,  ///< what was fetched, and the block
-  proof_done     ///< the block may go
+  cancel,          ///< cancel an unmatched RTS
+  cancel_reply,    ///< whether the RTS was cancelled
+  credit,          ///< eager bytes consumed so far
+  region,          ///< cuda_ipc::Region of an advertised receive, laid out as after an RTS
+  drop_mapping,    ///< unmap a freed exported allocation
+  no_descriptors,  ///< cuMemMap descriptors cannot be duplicated: send them to mailbox `context`
+
+  chunk_ready,        ///< a chunk is filled in the sender's bounce buffer or pinned memory
+  chunk_done,         ///< the receiver has read the chunk
+  gdr_check_request,  ///< GPUDirect check: get a test block from the requester's GPU memory
+  gdr_check_reply,    ///< the outcome, and a block for the opposite direction
+  gdr_check_done      ///< the block can be deregistered
 };
 
-/// Starts every message. Matching reads context, source and tag.
+/// First bytes of every message. Context, source and tag are the match key.
 struct Header {
   Type type;
   uint8_t flags = 0;
@@ -51,42 +51,42 @@ struct EagerSync : Header {
   uint64_t sender;
 };
 
-/// Ready to send. `flags` says what follows.
+/// RTS. `flags` tells which structures follow the header.
 struct ReadyToSend : Header {
-  static constexpr uint8_t kContiguous = 1;   ///< one run at `address` in the sender's address space
-  static constexpr uint8_t kDevice = 2;       ///< no CPU path may read it
-  static constexpr uint8_t kRegion = 4;       ///< a cuda_ipc::Region follows
-  static constexpr uint8_t kRegionName = 16;  ///< or, when the peer was told before, a cuda_ipc::RegionName
-  static constexpr uint8_t kScratch = 32;     ///< the region is scratch: the data will be packed into it
-  static constexpr uint8_t kProbe = 8;        ///< and a cuda_ipc::Probe behind the region
-  static constexpr uint8_t kStrided = 64;     ///< and a Strides: how the data lie, from `address` on
-  static constexpr uint8_t kAhead = kScratch | kStrided;  ///< an Ahead instead: packing has begun
-  static constexpr uint8_t kKey = 128;  ///< a Key follows: between hosts, the buffer as it is
+  static constexpr uint8_t kContiguous = 1;   ///< one run of bytes at `address` in the sender's address space
+  static constexpr uint8_t kDevice = 2;       ///< the CPU must not read the payload
+  static constexpr uint8_t kRegion = 4;       ///< followed by a cuda_ipc::Region
+  static constexpr uint8_t kRegionName = 16;  ///< followed by a cuda_ipc::RegionName instead
+  static constexpr uint8_t kBounce = 32;      ///< the region is a bounce buffer for packing
+  static constexpr uint8_t kProbe = 8;        ///< followed, after the region, by a cuda_ipc::Probe
+  static constexpr uint8_t kStrided = 64;     ///< followed by Strides: the layout from `address` on
+  static constexpr uint8_t kEagerPack = kBounce | kStrided;  ///< followed by EagerPack instead
+  static constexpr uint8_t kRkey = 128;  ///< followed by an Rkey of the whole buffer (between hosts)
   uint64_t sender;
   uint64_t bytes;
   uint64_t address;
 };
 
-/// What choices are made by.
-[[nodiscard]] inline Announced announced(const ReadyToSend& rts) {
+/// Returns the properties of an RTS that select the protocol.
+[[nodiscard]] inline RtsInfo rts_info(const ReadyToSend& rts) {
   const auto has = [&](int flags) { return (rts.flags & flags) != 0; };
   return {has(ReadyToSend::kDevice),
           has(ReadyToSend::kContiguous),
           has(ReadyToSend::kRegion | ReadyToSend::kRegionName),
-          has(ReadyToSend::kScratch),
+          has(ReadyToSend::kBounce),
           has(ReadyToSend::kStrided),
           rts.bytes};
 }
 
-/// What follows the region that a ready-to-send brings.
-[[nodiscard]] inline const std::byte* behind_region(const ReadyToSend& rts) {
+/// Returns the position after the region and probe of an RTS.
+[[nodiscard]] inline const std::byte* after_region(const ReadyToSend& rts) {
   const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
   at += (rts.flags & ReadyToSend::kRegionName) != 0 ? sizeof(transport::cuda_ipc::RegionName)
                                                     : sizeof(transport::cuda_ipc::Region);
   return at + ((rts.flags & ReadyToSend::kProbe) != 0 ? sizeof(transport::cuda_ipc::Probe) : 0);
 }
 
-/// Behind a ready-to-send: runs of `length` bytes along up to three dimensions, innermost first.
+/// Follows an RTS: runs of `length` bytes along up to three dimensions, innermost first.
 struct Strides {
   int64_t length;
   int64_t dimensions;
@@ -94,36 +94,37 @@ struct Strides {
   int64_t stride[device::Shape::kDimensions];
 };
 
-/// Behind a ready-to-send: the whole message is being packed into a chunk of the scratch, tile by tile.
-struct Ahead {
-  uint64_t address;  ///< in the sender's scratch
-  uint64_t flags;    ///< likewise: each tile's becomes `epoch` when it is there
+/// Follows an RTS: the sender packs the whole message, tile by tile, into contiguous chunks of a bounce
+/// buffer.
+struct EagerPack {
+  uint64_t address;  ///< of the packed bytes in the sender's bounce buffer
+  uint64_t flags;    ///< address of the flags, one word per tile, set to `epoch` when the tile is packed
   uint64_t epoch;
-  uint64_t tile;  ///< bytes
+  uint64_t tile;  ///< tile size in bytes
 };
 
-/// Between hosts, behind a message: what lets the other side fetch a buffer. Sent up to its last byte.
-struct Key {
+/// Remote key of a registered buffer, for RMA gets between hosts. Only the first `size` of `bytes` are sent.
+struct Rkey {
   uint64_t size;
-  std::byte bytes[transport::kMaxKey];
-  [[nodiscard]] size_t sent_size() const { return sizeof size + size; }
+  std::byte bytes[transport::kMaxRkey];
+  [[nodiscard]] size_t wire_size() const { return sizeof size + size; }
 };
 
 struct ClearToSend : Header {
-  static constexpr uint8_t kThroughScratch = 1;  ///< not as fragments
-  static constexpr uint8_t kOffer = 2;           ///< device memory: by pinned chunks that we read
-  static constexpr uint8_t kPiped = 4;           ///< the same between hosts: by chunks that we fetch
+  static constexpr uint8_t kThroughBounce = 1;    ///< through the sender's bounce buffer
+  static constexpr uint8_t kAnnouncedChunks = 2;  ///< fill pinned chunks; the receiver reads them
+  static constexpr uint8_t kPipelined = 4;        ///< fill registered chunks; the receiver gets them
   uint64_t sender, receiver;
 };
 
 struct Data : Header {
-  static constexpr uint8_t kAborted = 1;  ///< the last fragment: the sender failed, these bytes do not count
+  static constexpr uint8_t kAborted = 1;  ///< last fragment: the sender failed, its bytes are invalid
   uint64_t receiver, offset;
 };
 
-/// finish, acknowledge, cancel (sender: the id asked about), cancel_reply (flags: 1 withdrawn).
+/// finish, acknowledge, cancel (`sender`: the id in question), cancel_reply (`flags`: 1 cancelled).
 struct Reply : Header {
-  static constexpr uint8_t kTaken = 1;  ///< finish: all that was packed ahead has been read
+  static constexpr uint8_t kConsumed = 1;  ///< finish: the receiver has read all eagerly packed bytes
   uint64_t sender;
 };
 
@@ -135,28 +136,28 @@ struct DropMapping : Header {
   uint64_t epoch, base, buffer_id;
 };
 
-/// scratch_ready, and back as scratch_done
-struct ScratchChunk : Header {
-  static constexpr uint8_t kFailed = 1;  ///< ready: the sender gave up, no chunk; done: it could not be read
-  static constexpr uint8_t kPinned = 2;  ///< it lies in host memory
+/// chunk_ready; the receiver echoes it as chunk_done.
+struct BounceChunk : Header {
+  static constexpr uint8_t kFailed = 1;  ///< no chunk: the sender could not pack, or the receiver not read
+  static constexpr uint8_t kPinned = 2;  ///< the chunk lies in host memory
   uint64_t sender, receiver;
-  uint64_t offset;   ///< of its first byte in the message
-  uint64_t address;  ///< in the sender's scratch
+  uint64_t offset;   ///< of the chunk's first byte in the message
+  uint64_t address;  ///< of the chunk in the sender
   uint64_t size;
-  uint64_t number;  ///< the sender's
+  uint64_t number;  ///< chunk number, assigned by the sender
 };
 
-/// scratch_ready between hosts
-struct KeyedChunk : ScratchChunk {
-  Key key;
+/// chunk_ready between hosts, with the rkey of the chunk.
+struct FragmentAnnouncement : BounceChunk {
+  Rkey rkey;
 };
 
-/// proof_ask, proof_answer (`flags`: it was right), proof_done
-struct Proof : Header {
-  int64_t device;  ///< the asker's
-  uint64_t seed;   ///< of the block's content
-  uint64_t id;     ///< the answerer's, for proof_done
-  Key key;
+/// gdr_check_request, gdr_check_reply (`flags`: 1 the block was correct), gdr_check_done.
+struct GdrCheckMessage : Header {
+  int64_t device;  ///< device ordinal of the requester
+  uint64_t seed;   ///< of the block's pseudo-random content
+  uint64_t id;     ///< response id of the responder, echoed by gdr_check_done
+  Rkey rkey;
 };
 
 /// finish_many
@@ -168,8 +169,8 @@ struct Finished : Header {
 inline constexpr size_t kMaxControl = sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) +
                                       sizeof(transport::cuda_ipc::Probe) + sizeof(Strides);
 
-static_assert(sizeof(Ahead) <= sizeof(Strides) && sizeof(Finished) <= kMaxControl &&
-              sizeof(KeyedChunk) <= kMaxControl && sizeof(ReadyToSend) + sizeof(Key) <= kMaxControl &&
-              sizeof(Proof) <= kMaxControl);
+static_assert(sizeof(EagerPack) <= sizeof(Strides) && sizeof(Finished) <= kMaxControl &&
+              sizeof(FragmentAnnouncement) <= kMaxControl &&
+              sizeof(ReadyToSend) + sizeof(Rkey) <= kMaxControl && sizeof(GdrCheckMessage) <= kMaxControl);
 
 }  // namespace weft::p2p

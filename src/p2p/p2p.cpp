@@ -11,39 +11,40 @@
 namespace weft::p2p {
 namespace {
 
-config::Choice setting_persistent("gpu.persistent", 0, {"init", "start"},
-                                  "When the buffer of a persistent request on GPU memory is looked at: once, "
-                                  "when the request is made, or at "
-                                  "each start");
+config::Choice setting_persistent(
+    "gpu.persistent", 0, {"init", "start"},
+    "Classification of the buffer of a persistent request on GPU memory: once at init, or "
+    "at each start");
 
-constexpr uint64_t kSmall = 8 << 10;  // bytes: whether host memory is pinned makes no difference
+constexpr uint64_t kSmallBytes = 8 << 10;  // up to here pinned host memory has no advantage
 
 match::Key key_of(int source, int tag, core::ContextId context) {
   return {context, source == kAnySource ? match::kAny : source, tag == kAnyTag ? match::kAny : tag};
 }
 
-[[gnu::cold]] Error too_large(const Buffer& buffer) {
+[[gnu::cold]] Error count_error(const Buffer& buffer) {
   return Error(Errc::count, "count = " + std::to_string(buffer.count) + " elements of " +
                                 std::to_string(buffer.type->size()) + " bytes do not fit 64 bits");
 }
 
-[[gnu::cold]] Error unclassified() {
+[[gnu::cold]] Error classification_error() {
   return Error(Errc::buffer,
                "the CUDA driver refused to classify the buffer (its device may be unusable from this "
                "process): check the device and CUDA_VISIBLE_DEVICES");
 }
 
-/// What lies in the allocation of an active request needs no query: nobody may free it. Of cuMemMap memory
-/// that holds for the mappings that its buffer touches.
-device::Memory kind_of(const void* first, uint64_t bytes, const Transfer* witness) {
-  if (witness != nullptr && witness->memory.covers(first, witness->memory.mapped ? bytes : 1))
-    return witness->memory;
-  if (bytes <= kSmall && device::plainly_host(first)) return {};
+/// Returns the memory classification of a buffer. A buffer in the allocation of the active request `cached`
+/// needs no driver query, since an active buffer must not be freed. For cuMemMap memory this covers only the
+/// mappings of the active buffer.
+device::Memory classify_buffer(const void* first, uint64_t bytes, const Transfer* cached) {
+  if (cached != nullptr && cached->memory.covers(first, cached->memory.mapped ? bytes : 1))
+    return cached->memory;
+  if (bytes <= kSmallBytes && device::host_without_query(first)) return {};
   return device::classify(first);
 }
 
-/// One run of bytes, wherever it begins in its elements, is as good as a contiguous type.
-[[gnu::cold]] void join_run(Transfer& t, const Buffer& buffer) {
+/// Treats a noncontiguous datatype that forms a single run of bytes as contiguous.
+[[gnu::cold]] void merge_runs(Transfer& t, const Buffer& buffer) {
   const auto block = buffer.type->strided(buffer.count);
   if (!block || block->dimensions != 0) return;
   t.shift = block->displacement;
@@ -51,9 +52,9 @@ device::Memory kind_of(const void* first, uint64_t bytes, const Transfer* witnes
   t.contiguous = true;
 }
 
-/// Layout, size and memory kind. `witness`: an active request, where there is one. False: fault_of() says
-/// what is wrong.
-bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* witness = nullptr) {
+/// Fills in layout, size and memory classification. `cached`: an active request of this kind, or null.
+/// Returns false on failure: see buffer_error().
+bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* cached = nullptr) {
   t.address = buffer.address;
   t.count = buffer.count;
   t.contiguous = buffer.type->contiguous();
@@ -64,55 +65,56 @@ bool fill_in(Transfer& t, const Buffer& buffer, const Transfer* witness = nullpt
   else if (!device::available() || t.bytes == 0) [[likely]]
     t.memory = {};
   else
-    t.memory = kind_of(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()), t.bytes, witness);
+    t.memory = classify_buffer(t.data() + (t.contiguous ? 0 : buffer.type->true_lb()), t.bytes, cached);
   if (t.memory.on_device() && !t.contiguous && t.bytes != 0) [[unlikely]]
-    join_run(t, buffer);
+    merge_runs(t, buffer);
   if (t.memory.mapped && t.contiguous) [[unlikely]]
     t.memory = device::widened(t.memory, t.address, t.bytes);
   return bytes.has_value() && t.memory.fault == 0;
 }
 
-[[gnu::cold]] Error fault_of(const Transfer& t, const Buffer& buffer) {
-  return t.memory.fault != 0 ? unclassified() : too_large(buffer);
+[[gnu::cold]] Error buffer_error(const Transfer& t, const Buffer& buffer) {
+  return t.memory.fault != 0 ? classification_error() : count_error(buffer);
 }
 
 Status describe(Transfer& t, const Buffer& buffer) {
   if (fill_in(t, buffer)) [[likely]]
     return {};
-  return fault_of(t, buffer);
+  return buffer_error(t, buffer);
 }
 
-/// Of a persistent request: its starts need not look at the buffer any more. False: they do.
-bool resolve(Transfer& t, const Buffer& buffer) {
-  t.resolved.reset();
+/// Classifies the buffer of a persistent request once for all starts. Returns false if each start has to do
+/// it.
+bool classify_once(Transfer& t, const Buffer& buffer) {
+  t.persistent_buffer.reset();
   if (!device::available() || t.rank == kProcNull || !setting_persistent.is("init")) return false;
   if (!fill_in(t, buffer) || t.bytes == 0) return false;
   if (t.memory.kind != device::MemoryKind::cuda_device && t.memory.kind != device::MemoryKind::cuda_managed)
-    return false;  // what lies at a host address may change, and is asked quickly
-  t.resolved = std::make_unique<Resolved>();
+    return false;  // host memory may change its kind, and its classification is fast
+  t.persistent_buffer = std::make_unique<PersistentBuffer>();
   return true;
 }
 
-/// A transfer that ends where it begins: of no process, or of a buffer that cannot be described.
-[[gnu::cold]] void end_at_once(Transfer& t, const Buffer& buffer, bool good) {
+/// Completes a transfer to or from MPI_PROC_NULL, or with an invalid buffer, at once.
+[[gnu::cold]] void complete_immediately(Transfer& t, const Buffer& buffer, bool valid) {
   t.state = Transfer::State::done;
   if (t.rank == kProcNull) {
     t.completion.source = kProcNull;
     t.completion.tag = kAnyTag;
     return t.finish();
   }
-  if (!good) t.finish(fault_of(t, buffer));
+  if (!valid) t.finish(buffer_error(t, buffer));
 }
 
-/// Fills in what both directions share. False: the transfer is complete already.
-bool begin(Transfer& t, const Buffer& buffer, int rank, int tag, const Transfer* witness = nullptr) {
+/// Fills in the fields common to sends and receives. Returns false if the transfer is complete already.
+bool begin(Transfer& t, const Buffer& buffer, int rank, int tag, const Transfer* cached = nullptr) {
   t.rank = rank;
   t.tag = tag;
-  t.moved = t.remote = 0;
-  const bool good = fill_in(t, buffer, witness);
-  if (good && rank != kProcNull) [[likely]]
+  t.transferred = t.remote = 0;
+  const bool valid = fill_in(t, buffer, cached);
+  if (valid && rank != kProcNull) [[likely]]
     return true;
-  end_at_once(t, buffer, good);
+  complete_immediately(t, buffer, valid);
   return false;
 }
 
@@ -130,45 +132,45 @@ Transfer* create_transfer(core::Request::Kind kind) {
   return transfer;
 }
 
-Slab<Sent>& Sent::slab() {
-  static auto& slab = *new Slab<Sent>;
+Slab<CompletedSend>& CompletedSend::slab() {
+  static auto& slab = *new Slab<CompletedSend>;
   return slab;
 }
 
 void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,
                      core::ContextId context) {
-  t.hold(comm, type);
+  t.bind(comm, type);
   t.mode = mode;
   t.context = context;
 }
 
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
   Engine& engine = *t.comm->instance.engine;
-  if (!begin(t, buffer, rank, tag, engine.witness_of(t))) return;
+  if (!begin(t, buffer, rank, tag, engine.cached_transfer(t))) return;
   if (t.memory.shareable()) [[unlikely]]
-    engine.call_witness(t);
-  go(t);
+    engine.cache_classification(t);
+  dispatch(t);
 }
 
-// The latest of those that are active stays longest.
-void Engine::call_witness(Transfer& t) {
-  Transfer*& witness = witness_of(t);
-  if (witness != nullptr) witness->witness = false;
-  witness = &t;
-  t.witness = true;
+// The transfer started last replaces the cached one, since it probably stays active longest.
+void Engine::cache_classification(Transfer& t) {
+  Transfer*& cached = cached_transfer(t);
+  if (cached != nullptr) cached->classification_cached = false;
+  cached = &t;
+  t.classification_cached = true;
 }
 
-void Engine::dismiss(Transfer& t) {
-  witness_of(t) = nullptr;
-  t.witness = false;
+void Engine::uncache_classification(Transfer& t) {
+  cached_transfer(t) = nullptr;
+  t.classification_cached = false;
 }
 
-void Engine::start_resolved(Transfer& t) {
-  t.moved = t.remote = 0;
-  go(t);
+void Engine::start_persistent(Transfer& t) {
+  t.transferred = t.remote = 0;
+  dispatch(t);
 }
 
-void Engine::go(Transfer& t) {
+void Engine::dispatch(Transfer& t) {
   Engine& engine = *t.comm->instance.engine;
   if (t.kind == core::Request::Kind::receive) {
     t.key = key_of(t.rank, t.tag, t.context);
@@ -200,7 +202,8 @@ void post_receive_in(core::ContextId context, Transfer& t, const Buffer& buffer,
 }
 
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
-  if (dest == kProcNull || !buffer.type->contiguous() || !device::plainly_host(buffer.address)) return false;
+  if (dest == kProcNull || !buffer.type->contiguous() || !device::host_without_query(buffer.address))
+    return false;
   return comm.instance.engine->send_now(buffer, comm.process(dest), tag, comm);
 }
 
@@ -216,13 +219,14 @@ void prepare(Transfer& t, const Buffer& buffer, int rank, int tag, core::Communi
   t.tag = tag;
   t.persistent = true;
   t.active = false;
-  if (resolve(t, buffer)) return;
+  if (classify_once(t, buffer)) return;
   t.address = buffer.address;
   t.count = buffer.count;
   t.shift = 0;
 }
 
-void post_matched_receive(Transfer& t, const Buffer& buffer, Message& message, core::Communicator& comm) {
+void post_matched_receive(Transfer& t, const Buffer& buffer, UnexpectedMessage& message,
+                          core::Communicator& comm) {
   Engine::prepare(t, comm, *buffer.type, SendMode::standard, comm.context(core::Channel::user));
   if (!begin(t, buffer, message.completion.source, message.completion.tag)) {
     comm.instance.engine->discard(message);
@@ -231,7 +235,7 @@ void post_matched_receive(Transfer& t, const Buffer& buffer, Message& message, c
   comm.instance.engine->receive_message(t, message);
 }
 
-const Message* probe(int source, int tag, core::Communicator& comm) {
+const UnexpectedMessage* probe(int source, int tag, core::Communicator& comm) {
   return comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
 }
 
@@ -239,20 +243,21 @@ Status check_source(int source, core::Communicator& comm) {
   return comm.instance.engine->check_source(source, comm);
 }
 
-Message* matched_probe(int source, int tag, core::Communicator& comm) {
-  Message* message = comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
+UnexpectedMessage* matched_probe(int source, int tag, core::Communicator& comm) {
+  UnexpectedMessage* message =
+      comm.instance.engine->find(key_of(source, tag, comm.context(core::Channel::user)));
   if (message == nullptr) return nullptr;
-  comm.instance.engine->take(*message);
+  comm.instance.engine->extract(*message);
   message->matched = true;
   message->comm = &comm;
   comm.retain();
   return message;
 }
 
-Together::Together(core::Instance& instance) : engine_(*instance.engine) { engine_.start_together(); }
-Together::~Together() { engine_.end_together(); }
+BatchScope::BatchScope(core::Instance& instance) : engine_(*instance.engine) { engine_.start_batch(); }
+BatchScope::~BatchScope() { engine_.end_batch(); }
 
-Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed) {
+Status pack_to_host(const Buffer& buffer, std::vector<std::byte>& packed) {
   Transfer t(core::Request::Kind::send);
   t.type = buffer.type;
   WEFT_TRY(describe(t, buffer));
@@ -260,15 +265,15 @@ Status pack_aside(const Buffer& buffer, std::vector<std::byte>& packed) {
   return Engine::pack_out(t, packed.data());
 }
 
-core::Completion describe(const Message& message) { return message.completion; }
+core::Completion describe(const UnexpectedMessage& message) { return message.completion; }
 
 HandleState check_message(const void* handle) {
-  const HandleState state = Message::slab().check(handle);
+  const HandleState state = UnexpectedMessage::slab().check(handle);
   if (state != HandleState::live) return state;
-  return static_cast<const Message*>(handle)->matched ? HandleState::live : HandleState::freed;
+  return static_cast<const UnexpectedMessage*>(handle)->matched ? HandleState::live : HandleState::freed;
 }
 
-core::Communicator* communicator_of(const Message& message) { return message.comm; }
+core::Communicator* communicator_of(const UnexpectedMessage& message) { return message.comm; }
 
 Status create(core::Instance& instance) {
   auto engine = Engine::create(instance);
@@ -284,7 +289,7 @@ bool connected(const core::Instance& instance) { return instance.engine->connect
 
 transport::cuda_ipc::Exporter& exporter(core::Instance& instance) { return instance.engine->exporter(); }
 transport::cuda_ipc::Importer& importer(core::Instance& instance) { return instance.engine->importer(); }
-void look_for_freed(core::Instance& instance) { instance.engine->look_for_freed(); }
+void poll_freed_exports(core::Instance& instance) { instance.engine->poll_freed_exports(); }
 
 void quiesce(core::Instance& instance) {
   instance.engine->drain();

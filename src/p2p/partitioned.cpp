@@ -35,20 +35,20 @@ Partitioned::Partitioned(bool sending, const Buffer& buffer, int count, int rank
   communicator.retain();
   comm = &communicator;
   const_cast<datatype::Datatype*>(buffer.type)->retain();
-  const Buffer offer = host_bytes(&offer_, sizeof offer_);
+  const Buffer setup = host_bytes(&setup_, sizeof setup_);
   if (!sends) {
-    post_receive(handshake_, offer, rank, tag, *comm, core::Channel::partitioned);
+    post_receive(handshake_, setup, rank, tag, *comm, core::Channel::partitioned);
     return;
   }
-  offer_ = {comm->instance.new_contexts(), static_cast<uint64_t>(partitions),
+  setup_ = {comm->instance.new_contexts(), static_cast<uint64_t>(partitions),
             static_cast<uint64_t>(buffer.count * buffer.type->size())};
-  pieces_ = std::make_unique<Piece[]>(offer_.pieces);
-  for (size_t i = 0; i < offer_.pieces; ++i) {
+  parts_ = std::make_unique<PartTransfer[]>(setup_.partitions);
+  for (size_t i = 0; i < setup_.partitions; ++i) {
     const int64_t at = static_cast<int64_t>(i) * buffer.count * buffer.type->extent();
     prepare(i, {shifted(buffer.address, at), buffer.count, buffer.type});
   }
-  joined_ = true;
-  post_send(handshake_, offer, rank, tag, *comm, SendMode::standard, core::Channel::partitioned);
+  prepared_ = true;
+  post_send(handshake_, setup, rank, tag, *comm, SendMode::standard, core::Channel::partitioned);
 }
 
 Partitioned::~Partitioned() {
@@ -57,11 +57,11 @@ Partitioned::~Partitioned() {
   comm->release();
 }
 
-void Partitioned::prepare(size_t piece, const Buffer& buffer) {
-  Transfer& t = pieces_[piece].transfer;
+void Partitioned::prepare(size_t part, const Buffer& buffer) {
+  Transfer& t = parts_[part].transfer;
   t.kind = handshake_.kind;
-  p2p::prepare(t, buffer, rank_, static_cast<int>(piece), *comm, SendMode::standard);
-  t.context = offer_.context;
+  p2p::prepare(t, buffer, rank_, static_cast<int>(part), *comm, SendMode::standard);
+  t.context = setup_.context;
 }
 
 Status Partitioned::start() {
@@ -71,14 +71,14 @@ Status Partitioned::start() {
     finish();
     return {};
   }
-  if (joined_) start_pieces();
+  if (prepared_) start_transfers();
   comm->instance.add(*this);
   poll();
   return {};
 }
 
-// The offer is answered or sent however long that takes: until then the request stays, and keeps its place in
-// the order of matching.
+// A request freed during the handshake is kept until the handshake completes, to keep its position in
+// matching order.
 void Partitioned::destroy() {
   if (handshake_.complete()) return slab().destroy(this);
   detached = true;
@@ -86,40 +86,41 @@ void Partitioned::destroy() {
 }
 
 Status Partitioned::ready(int partition) {
-  Transfer& t = pieces_[static_cast<size_t>(partition)].transfer;
+  Transfer& t = parts_[static_cast<size_t>(partition)].transfer;
   if (t.active)
     return Error(Errc::arg, "partition " + std::to_string(partition) +
                                 " was marked ready already: mark each once after MPI_Start");
   return t.start();
 }
 
-// Partitions of both sides begin at multiples of their sizes, so the pieces that one has a share in follow
-// from the sizes; from the numbers when there are no bytes.
+// Partitions of both sides begin at multiples of their sizes, so their overlap follows from the sizes, or
+// from the numbers of partitions if there are no bytes.
 bool Partitioned::arrived(int partition) const {
   if (complete()) return true;
-  if (!joined_) return false;
+  if (!prepared_) return false;
   const uint64_t ours = static_cast<uint64_t>(buffer_.count * buffer_.type->size());
-  const bool alike = room() == offer_.pieces * offer_.bytes;
-  const uint64_t unit = alike ? offer_.pieces : ours,
-                 piece = alike ? static_cast<uint64_t>(partitions) : offer_.bytes;
-  if (piece == 0) return false;
+  const bool same_total = total_bytes() == setup_.partitions * setup_.bytes;
+  const uint64_t unit = same_total ? setup_.partitions : ours,
+                 part_size = same_total ? static_cast<uint64_t>(partitions) : setup_.bytes;
+  if (part_size == 0) return false;
   const auto at = static_cast<uint64_t>(partition);
-  const uint64_t first = at * unit / piece, end = ((at + 1) * unit + piece - 1) / piece;
-  if (end > offer_.pieces) return false;  // beyond what is sent: complete with all
+  const uint64_t first = at * unit / part_size, end = ((at + 1) * unit + part_size - 1) / part_size;
+  if (end > setup_.partitions) return false;  // beyond the end of the message: complete with the whole
   for (uint64_t i = std::max(first, finished_); i < end; ++i)
-    if (!pieces_[i].transfer.complete()) return false;
+    if (!parts_[i].transfer.complete()) return false;
   return true;
 }
 
-uint64_t Partitioned::room() const {
+uint64_t Partitioned::total_bytes() const {
   return static_cast<uint64_t>(partitions) * static_cast<uint64_t>(buffer_.count * buffer_.type->size());
 }
 
-/// Where the receiver wants one piece; shorter than the piece when there is no room for all of it.
-Result<Buffer> Partitioned::share(uint64_t piece) {
+/// Returns the part of the receive buffer for one sender partition; shorter than the partition at the end of
+/// the buffer.
+Result<Buffer> Partitioned::buffer_part(uint64_t part) {
   const auto& type = *buffer_.type;
-  const auto first = static_cast<int64_t>(std::min(piece * offer_.bytes, room()));
-  const auto end = static_cast<int64_t>(std::min((piece + 1) * offer_.bytes, room()));
+  const auto first = static_cast<int64_t>(std::min(part * setup_.bytes, total_bytes()));
+  const auto end = static_cast<int64_t>(std::min((part + 1) * setup_.bytes, total_bytes()));
   if (first == end) return host_bytes(nullptr, 0);
   if (type.contiguous())
     return Buffer{shifted(buffer_.address, first), end - first, datatype::predefined(datatype::kByte)};
@@ -133,21 +134,21 @@ Result<Buffer> Partitioned::share(uint64_t piece) {
   return Buffer{buffer_.address, 1, *slice};
 }
 
-Status Partitioned::cut() {
-  pieces_ = std::make_unique<Piece[]>(offer_.pieces);
-  for (uint64_t i = 0; i < offer_.pieces; ++i) {
-    auto buffer = share(i);
+Status Partitioned::split_buffer() {
+  parts_ = std::make_unique<PartTransfer[]>(setup_.partitions);
+  for (uint64_t i = 0; i < setup_.partitions; ++i) {
+    auto buffer = buffer_part(i);
     if (!buffer) return std::move(buffer).error();
     prepare(i, *buffer);
   }
   return {};
 }
 
-void Partitioned::start_pieces() {
+void Partitioned::start_transfers() {
   finished_ = 0;
-  for (uint64_t i = 0; i < offer_.pieces; ++i) {
-    pieces_[i].transfer.active = false;
-    if (!sends) (void)pieces_[i].transfer.start();
+  for (uint64_t i = 0; i < setup_.partitions; ++i) {
+    parts_[i].transfer.active = false;
+    if (!sends) (void)parts_[i].transfer.start();
   }
 }
 
@@ -158,19 +159,19 @@ bool Partitioned::poll() {
     destroy();
     return true;
   }
-  if (!joined_) {
+  if (!prepared_) {
     if (!handshake_.complete()) return false;
-    if (Status joined = cut(); !joined) {  // the next MPI_Start tries again
+    if (Status split = split_buffer(); !split) {  // retried by the next MPI_Start
       comm->instance.remove(*this);
-      finish(std::move(joined).error());
+      finish(std::move(split).error());
       return true;
     }
-    joined_ = true;
-    start_pieces();
+    prepared_ = true;
+    start_transfers();
   }
-  const auto over = [](const Transfer& t) { return t.active && t.complete(); };
-  while (finished_ < offer_.pieces && over(pieces_[finished_].transfer)) ++finished_;
-  if (finished_ < offer_.pieces) return false;
+  const auto is_complete = [](const Transfer& t) { return t.active && t.complete(); };
+  while (finished_ < setup_.partitions && is_complete(parts_[finished_].transfer)) ++finished_;
+  if (finished_ < setup_.partitions) return false;
   end();
   return true;
 }
@@ -178,8 +179,8 @@ bool Partitioned::poll() {
 void Partitioned::end() {
   comm->instance.remove(*this);
   if (!sends) completion.source = rank_, completion.tag = tag_;
-  for (uint64_t i = 0; i < offer_.pieces; ++i) {
-    Transfer& t = pieces_[i].transfer;
+  for (uint64_t i = 0; i < setup_.partitions; ++i) {
+    Transfer& t = parts_[i].transfer;
     if (!sends) completion.bytes += t.completion.bytes;
     if (outcome && !t.outcome) outcome = std::move(t.outcome);
   }

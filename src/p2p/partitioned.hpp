@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Partitioned: one side of a partitioned operation (MPI 5.0 chapter 4), a persistent request whose message
-// moves in pieces, one for each partition of the sender, as they become ready.
+// Partitioned: one side of a partitioned operation (MPI 5.0 chapter 4), a persistent request. Its message
+// moves as one transfer per partition of the sender, each started when the partition is ready.
 // Threading: under the instance lock.
 #pragma once
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace weft::p2p {
 
-/// The sender's offer finds the receiver in the order of the init calls; it names a context of the pair's
-/// own, in which piece i has tag i. The receiver cuts its buffer at the sender's partitions.
+/// The sender's setup message is matched in the order of the init calls. It names a new context for the pair,
+/// in which sender partition i has tag i. The receiver splits its buffer at the sender's partitions.
 class Partitioned final : public core::Request, private core::Poller {
  public:
-  /// `buffer`: the first of `partitions` alike, one behind the other.
+  /// `buffer`: the first of `partitions` equal, adjacent parts.
   Partitioned(bool sends, const Buffer& buffer, int partitions, int rank, int tag, core::Communicator& comm);
   ~Partitioned() override;
   static Slab<Partitioned>& slab();
@@ -26,37 +26,38 @@ class Partitioned final : public core::Request, private core::Poller {
 
   /// MPI_Pready of an active send.
   [[nodiscard]] Status ready(int partition);
-  /// MPI_Parrived of an active receive: whether all pieces that the partition has a share in are there.
+  /// MPI_Parrived of an active receive: whether all sender partitions that overlap the partition have
+  /// arrived.
   [[nodiscard]] bool arrived(int partition) const;
 
   const bool sends;
   const int partitions;
 
  private:
-  struct Offer {
+  struct Setup {
     core::ContextId context;
-    uint64_t pieces, bytes;  ///< number, and bytes of each
+    uint64_t partitions, bytes;  ///< number of sender partitions, and bytes of each
   };
-  struct Piece {
+  struct PartTransfer {
     Transfer transfer{Kind::send};
   };
 
   bool poll() override;
-  void prepare(size_t piece, const Buffer& buffer);
-  [[nodiscard]] Status cut();
-  [[nodiscard]] Result<Buffer> share(uint64_t piece);
-  [[nodiscard]] uint64_t room() const;
-  void start_pieces();
+  void prepare(size_t part, const Buffer& buffer);
+  [[nodiscard]] Status split_buffer();
+  [[nodiscard]] Result<Buffer> buffer_part(uint64_t part);
+  [[nodiscard]] uint64_t total_bytes() const;
+  void start_transfers();
   void end();
 
   Buffer buffer_;
   int rank_, tag_;
-  Offer offer_{};
-  Transfer handshake_;                       ///< of the offer
-  bool joined_ = false;                      ///< the offer is known and the pieces are prepared
-  std::unique_ptr<Piece[]> pieces_;          ///< offer_.pieces of them
-  uint64_t finished_ = 0;                    ///< the first so many are complete
-  std::vector<datatype::Datatype*> slices_;  ///< where the sender's cuts are not at elements of ours
+  Setup setup_{};
+  Transfer handshake_;                       ///< of `setup_`
+  bool prepared_ = false;                    ///< the setup is known and the transfers are prepared
+  std::unique_ptr<PartTransfer[]> parts_;    ///< setup_.partitions elements
+  uint64_t finished_ = 0;                    ///< number of leading transfers that are complete
+  std::vector<datatype::Datatype*> slices_;  ///< datatypes of parts that split an element
 };
 
 }  // namespace weft::p2p

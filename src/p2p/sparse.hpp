@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sparse: a table with an entry for every process of the job, of which a process uses few. Pages that nobody
-// touches take no memory, so a job of a million costs address space only.
+// Sparse: a table with one entry per process of the job, few of which are used. Untouched pages take no
+// memory, so a job of a million processes costs address space only.
 #pragma once
 #include <sys/mman.h>
 
@@ -12,21 +12,22 @@
 
 namespace weft::p2p {
 
-/// T has a member `bool met`, false at first; an entry is made, and `meet` called, when it is first asked
-/// for.
+/// T has a member `bool initialised`, initially false. The first access to an entry constructs it and calls
+/// `initialise`.
 template <class T>
 class Sparse {
  public:
-  using Meet = void (*)(void* owner, uint32_t index, T& entry);
-  Sparse(size_t count, void* owner, Meet meet) : bytes_(count * sizeof(T)), owner_(owner), meet_(meet) {
-    void* room =
+  using Initialise = void (*)(void* owner, uint32_t index, T& entry);
+  Sparse(size_t count, void* owner, Initialise init_peer)
+      : bytes_(count * sizeof(T)), owner_(owner), initialise_(init_peer) {
+    void* pages =
         ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) throw std::bad_alloc();
-    ::madvise(room, bytes_, MADV_NOHUGEPAGE);  // else the first touch takes 2 MiB
-    entries_ = static_cast<T*>(room);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    ::madvise(pages, bytes_, MADV_NOHUGEPAGE);  // a huge page would cost 2 MiB per touched entry
+    entries_ = static_cast<T*>(pages);
   }
   ~Sparse() {
-    for (const uint32_t index : met_) std::destroy_at(entries_ + index);
+    for (const uint32_t index : initialised_) std::destroy_at(entries_ + index);
     ::munmap(static_cast<void*>(entries_), bytes_);
   }
   Sparse(const Sparse&) = delete;
@@ -34,7 +35,7 @@ class Sparse {
 
   [[nodiscard]] T& operator[](uint32_t index) {
     T& entry = entries_[index];
-    if (!entry.met) [[unlikely]]
+    if (!entry.initialised) [[unlikely]]
       make(index);
     return entry;
   }
@@ -42,16 +43,16 @@ class Sparse {
  private:
   [[gnu::noinline]] void make(uint32_t index) {
     T* entry = std::construct_at(entries_ + index);
-    entry->met = true;
-    met_.push_back(index);
-    meet_(owner_, index, *entry);
+    entry->initialised = true;
+    initialised_.push_back(index);
+    initialise_(owner_, index, *entry);
   }
 
   size_t bytes_;
   void* owner_;
-  Meet meet_;
+  Initialise initialise_;
   T* entries_;
-  std::vector<uint32_t> met_;
+  std::vector<uint32_t> initialised_;
 };
 
 }  // namespace weft::p2p

@@ -14,11 +14,11 @@ Slab<Transfer>& Transfer::slab() {
 }
 
 Transfer::~Transfer() {
-  if (witness) [[unlikely]]
-    comm->instance.engine->dismiss(*this);
+  if (classification_cached) [[unlikely]]
+    comm->instance.engine->uncache_classification(*this);
 }
 
-void Transfer::hold(core::Communicator& communicator, const datatype::Datatype& datatype) {
+void Transfer::bind(core::Communicator& communicator, const datatype::Datatype& datatype) {
   if (!owned) {
     comm = &communicator;
     type = &datatype;
@@ -45,12 +45,12 @@ void Transfer::destroy() {
 
 Status Transfer::start() {
   rearm();
-  if (resolved) {
-    Engine::start_resolved(*this);
+  if (persistent_buffer) {
+    Engine::start_persistent(*this);
     return {};
   }
-  std::byte* const given = data() - std::exchange(shift, 0);
-  Engine::start(*this, {given, count, type}, rank, tag);
+  std::byte* const user_address = data() - std::exchange(shift, 0);
+  Engine::start(*this, {user_address, count, type}, rank, tag);
   return {};
 }
 

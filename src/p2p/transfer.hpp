@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Transfer: one send or one receive, from posting to completion.
+// Transfer: one send or receive, from posting to completion.
 // Threading: under the instance lock.
 #pragma once
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include "core/request.hpp"
 #include "datatype/datatype.hpp"
 #include "device/memory.hpp"
-#include "p2p/crossing.hpp"
+#include "p2p/bounce.hpp"
 #include "p2p/match/queue.hpp"
-#include "p2p/scratch.hpp"
+#include "p2p/remote_request.hpp"
 #include "p2p/staging.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
@@ -25,7 +25,7 @@ inline constexpr int kAnySource = -1, kAnyTag = -2, kProcNull = -3;  // MPI 5.0 
 
 enum class SendMode : uint8_t { standard, synchronous, buffered, ready };
 
-/// `count` elements of `type` at `address`. `memory`: its classification when the caller knows it already.
+/// `count` elements of `type` at `address`. `memory`: the classification of the address, if known.
 struct Buffer {
   void* address;
   int64_t count;
@@ -33,12 +33,12 @@ struct Buffer {
   const device::Memory* memory = nullptr;
 };
 
-/// The buffer argument of an MPI call; sends do not write to it.
+/// Returns the buffer argument of an MPI call; sends do not write to it.
 inline Buffer buffer_of(const void* address, int64_t count, const datatype::Datatype& type) {
   return {const_cast<void*>(address), count, &type};
 }
 
-/// memcpy, without the call for the sizes of one number.
+/// memcpy() inlined for the sizes of one basic element.
 inline void copy_small(void* to, const void* from, size_t n) {
   if (n == 8)
     std::memcpy(to, from, 8);
@@ -48,32 +48,32 @@ inline void copy_small(void* to, const void* from, size_t n) {
     std::memcpy(to, from, n);
 }
 
-/// The request of a send that was complete when its call returned.
-class Sent final : public core::Request {
+/// Request of a send that completed before its call returned.
+class CompletedSend final : public core::Request {
  public:
-  Sent() : Request(Kind::send) { complete_.store(true, std::memory_order_relaxed); }
+  CompletedSend() : Request(Kind::send) { complete_.store(true, std::memory_order_relaxed); }
   Status cancel() override { return {}; }
   void destroy() override { slab().destroy(this); }
-  static Slab<Sent>& slab();
+  static Slab<CompletedSend>& slab();
 };
 
-/// What a persistent request on device memory keeps from one start to the next: its buffer stays classified,
-/// and what the first start found holds until the caches say otherwise.
-struct Resolved {
-  transport::cuda_ipc::RegionName name{};           ///< our allocation
-  uint64_t withdrawals = 0;                         ///< Exporter::withdrawals() when `name` was told
-  bool told = false;                                ///< the peer knows `name`
-  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of `theirs`, an allocation of `peer`
-  transport::cuda_ipc::RegionName theirs{};
-  uint64_t closures = 0;  ///< Importer::closures() when it was opened
+/// State that a persistent request on device memory keeps between starts: its buffer stays classified, and its
+/// region and mapping stay valid until the IPC caches withdraw them.
+struct PersistentBuffer {
+  transport::cuda_ipc::RegionName name{};           ///< this process's allocation
+  uint64_t withdrawals = 0;                         ///< Exporter::withdrawals() when `name` was sent
+  bool known_to_peer = false;                       ///< the peer has the region of `name`
+  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of `peer_region`, an allocation of `peer`
+  transport::cuda_ipc::RegionName peer_region{};
+  uint64_t closures = 0;  ///< Importer::closures() when `mapping` was opened
   uint32_t peer = 0;
 };
 
 class Transfer : public core::Request, public match::Node {
  public:
-  /// Where it stands. A send: idle -> queued (no room in the transport) -> announced (RTS out) -> streaming
-  /// or done. A receive: idle -> posted -> matched -> done.
-  enum class State : uint8_t { idle, queued, announced, streaming, posted, matched, done };
+  /// States of a send: idle -> queued (no capacity in the transport) -> rts_sent -> streaming or done. Of a
+  /// receive: idle -> posted -> matched -> done.
+  enum class State : uint8_t { idle, queued, rts_sent, streaming, posted, matched, done };
 
   explicit Transfer(Kind request_kind) : Request(request_kind) {}
   ~Transfer() override;
@@ -86,38 +86,39 @@ class Transfer : public core::Request, public match::Node {
 
   State state = State::idle;
   SendMode mode = SendMode::standard;
-  bool owned = false;           ///< lives in slab(); holds references to its communicator and type
-  bool witness = false;         ///< what its buffer is tells what others beside it are (Engine::start)
-  uint8_t shown = 0;            ///< receive: 1 + its place among those that their senders see (put.cpp)
-  bool contiguous = false;      ///< the data are `bytes` bytes at `address`
-  core::ContextId context = 0;  ///< what it is matched in
-  int rank = kProcNull;         ///< destination or source argument
+  bool owned = false;                  ///< lives in slab(); holds references to its communicator and type
+  bool classification_cached = false;  ///< its memory classifies other buffers of the same allocation
+  uint8_t advertised = 0;              ///< receive: 1 + RTR slot in which it is advertised; 0: not advertised
+  bool contiguous = false;             ///< the payload is `bytes` bytes at `address`
+  core::ContextId context = 0;         ///< of the match key
+  int rank = kProcNull;                ///< destination or source argument
   int tag = 0;
-  uint32_t peer = 0;  ///< process, once known
+  uint32_t peer = 0;  ///< process id, once known
   void* address = nullptr;
-  int64_t shift = 0;  ///< from the buffer that the application gave to `address`: see join_run()
+  int64_t shift = 0;  ///< from the application's buffer to `address`, in bytes: see merge_runs()
   int64_t count = 0;
   const datatype::Datatype* type = nullptr;
-  uint64_t bytes = 0;     ///< size of the send, room of the receive
-  uint64_t moved = 0;     ///< bytes streamed or arrived
-  uint64_t expected = 0;  ///< receive: bytes that the matched message has
-  uint64_t remote = 0;    ///< the other side's transfer
+  uint64_t bytes = 0;        ///< size of the send, capacity of the receive
+  uint64_t transferred = 0;  ///< bytes sent or received so far
+  uint64_t expected = 0;     ///< receive: size of the matched message
+  uint64_t remote = 0;       ///< id of the peer's transfer
   device::Memory memory;
-  std::unique_ptr<Staging> staging;                        ///< device memory moved through pinned chunks
-  std::unique_ptr<ScratchSend> scratch;                    ///< device memory sent through GPU scratch
-  std::unique_ptr<Crossing> crossing;                      ///< with a process of another host
-  transport::cuda_ipc::Mapping* sender_scratch = nullptr;  ///< receive through scratch: held until complete
-  uint32_t fetches = 0;                                    ///< chunks of scratch being fetched
-  std::unique_ptr<Resolved> resolved;                      ///< persistent, device memory: see there
+  std::unique_ptr<Staging> staging;               ///< device memory staged through pinned chunks
+  std::unique_ptr<BounceSend> bounce;             ///< device memory sent through a bounce buffer
+  std::unique_ptr<RemoteRequest> remote_request;  ///< with a process of another host
+  transport::cuda_ipc::Mapping* sender_bounce =
+      nullptr;               ///< mapped bounce buffer of the sender, until completion
+  uint32_t bounce_gets = 0;  ///< bounce chunks being read
+  std::unique_ptr<PersistentBuffer> persistent_buffer;  ///< persistent request on device memory
 
-  /// Copies bytes [offset, offset + n) of the packed stream; host-accessible buffers only.
+  /// Copy bytes [offset, offset + n) of the packed stream; for host-accessible buffers only.
   void pack(uint64_t offset, std::byte* out, size_t n) const;
   void unpack(uint64_t offset, const std::byte* in, size_t n);
   [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address); }
 
  private:
   friend class Engine;
-  void hold(core::Communicator& communicator, const datatype::Datatype& datatype);
+  void bind(core::Communicator& communicator, const datatype::Datatype& datatype);
 };
 
 }  // namespace weft::p2p

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued collectives: one kernel each, over areas of their own beside those of messages. Which call is how
-// far is counted in GPU memory, so a captured one goes on counting whenever its graph runs.
+// Enqueued collectives: one kernel each, with regions of their own beside the messages. Call numbers are
+// counted in GPU memory, so a captured call keeps counting when its graph is replayed.
 #include <string>
 
 #include "base/trace.hpp"
@@ -13,7 +13,7 @@ namespace {
 using coll::Collective;
 using device::kernel::StreamCollective;
 
-/// Of one operand: contiguous, in memory that the stream's GPU reaches.
+/// Checks that an operand is contiguous memory that the stream's GPU can access.
 Status reachable(const coll::Operand& operand, int device, const char* name) {
   if (operand.count * operand.type->size() == 0) return {};
   if (!operand.type->contiguous())
@@ -26,11 +26,11 @@ Status reachable(const coll::Operand& operand, int device, const char* name) {
     return Error(Errc::buffer, std::string("the CUDA driver refused to classify ") + name);
   if (!memory.known_to_driver())
     return Error(Errc::buffer, std::string(name) +
-                                   " is pageable host memory, which a GPU stream does not reach: use GPU, "
+                                   " is pageable host memory, which a GPU stream cannot access: use GPU, "
                                    "managed or pinned memory");
   if (memory.on_device() && memory.device != device)
     return Error(Errc::buffer, std::string(name) + " is memory of GPU " + std::to_string(memory.device) +
-                                   ", the stream is of GPU " + std::to_string(device));
+                                   ", the stream belongs to GPU " + std::to_string(device));
   return {};
 }
 
@@ -38,48 +38,49 @@ bool sends(const coll::Call& call) { return call.what != Collective::bcast && !c
 
 }  // namespace
 
-Status Queue::takes(const coll::Call& call) const {
+Status Queue::check_supported(const coll::Call& call) const {
   if (!mailbox_->has_collectives())
-    return Error(Errc::unsupported, "enqueued collectives are among " +
+    return Error(Errc::unsupported, "enqueued collectives support " +
                                         std::to_string(device::kernel::Collective::kRanks) +
-                                        " ranks at most: make smaller communicators");
-  if (call.reduction() && !coll::gpu::computed(call))
+                                        " ranks at most: use smaller communicators");
+  if (call.reduction() && !coll::gpu::has_kernel(call))
     return Error(Errc::unsupported,
                  "no kernel computes this operation on this type: enqueued reductions take predefined "
                  "operations on types that GPUs compute");
-  if (!under_way_.empty())
+  if (!pending_.empty())
     return Error(Errc::unsupported,
-                 "nonblocking enqueued operations of the communicator are under way, and would wait for the "
+                 "nonblocking enqueued operations of the communicator are unfinished and would wait for the "
                  "collective: enqueue their wait before it, or use a communicator of another stream");
   if (sends(call)) WEFT_TRY(reachable(call.send, stream_->gpu->device, "sendbuf"));
   return reachable(call.recv, stream_->gpu->device, call.what == Collective::bcast ? "buffer" : "recvbuf");
 }
 
-/// One rank: a copy.
-Status Queue::alone(const coll::Call& call) {
+/// A communicator of one rank: a copy.
+Status Queue::copy_single_rank(const coll::Call& call) {
   if (!sends(call)) return {};
   return device::enqueue_copy(*stream_->gpu, call.recv.address, call.send.address, call.bytes);
 }
 
 Status Queue::collective(const coll::Call& call) {
-  WEFT_TRY(takes(call));
+  WEFT_TRY(check_supported(call));
   const uint64_t largest = coll::gpu::largest_message(call, {});
   if (largest == 0) return {};
   used_ = true;
-  if (call.size == 1) return alone(call);
+  if (call.size == 1) return copy_single_rank(call);
   const trace::Range range("stream.collective");
   const auto size = static_cast<uint32_t>(call.size);
   const coll::gpu::Plan plan = coll::gpu::make_plan(
-      call, largest, {StreamCollective::packet_room(size), 0, Mailbox::room_for_pieces()});
+      call, largest, {StreamCollective::ll_capacity(size), 0, Mailbox::simple_capacity()});
   StreamCollective launched{};
   launched.call = plan.collective;
   launched.call.blocks = plan.blocks;
   for (int rank = 0; rank < call.size; ++rank) {
-    launched.call.areas[rank] = mailbox_->pushed_to(rank);
+    launched.call.regions[rank] = mailbox_->collective_region_of(rank);
     launched.control[rank] = mailbox_->control_of(rank);
   }
-  launched.dependent = call.what != Collective::bcast || plan.wire == device::Wire::blocks ? 1 : 0;
-  WEFT_TRY(device::enqueue_collective(*stream_->gpu, launched, plan.wire, plan.blocks, plan.threads));
+  launched.synchronizing =
+      call.what != Collective::bcast || plan.protocol == device::Protocol::simple ? 1 : 0;
+  WEFT_TRY(device::enqueue_collective(*stream_->gpu, launched, plan.protocol, plan.blocks, plan.threads));
   return report_fault();
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "coll/circle.hpp"
+#include "coll/bootstrap/group.hpp"
 #include "core/instance.hpp"
 
 namespace weft::stream {
@@ -12,11 +12,11 @@ Status Multiplex::attach(core::Communicator& comm, std::vector<core::Ref<Stream>
   auto made = std::make_unique<Multiplex>();
   made->counts_.resize(static_cast<size_t>(comm.size()));
   made->counts_[static_cast<size_t>(comm.rank())] = static_cast<uint32_t>(streams.size());
-  const coll::Circle circle(comm, comm.next_collective_tag());
-  WEFT_TRY(circle.gather_all(made->counts_.data(), sizeof made->counts_[0]));
-  made->most_ = *std::max_element(made->counts_.begin(), made->counts_.end());
-  if (comm.rank() == 0) made->first_ = comm.instance.new_contexts(made->most_ * made->most_);
-  WEFT_TRY(circle.broadcast(&made->first_, sizeof made->first_));
+  const coll::BootstrapGroup bootstrap(comm, comm.next_collective_tag());
+  WEFT_TRY(bootstrap.allgather(made->counts_.data(), sizeof made->counts_[0]));
+  made->max_streams_ = *std::max_element(made->counts_.begin(), made->counts_.end());
+  if (comm.rank() == 0) made->first_ = comm.instance.new_contexts(made->max_streams_ * made->max_streams_);
+  WEFT_TRY(bootstrap.broadcast(&made->first_, sizeof made->first_));
   made->streams_ = std::move(streams);
   comm.stream = std::move(made);
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multiplex: a communicator with several streams a rank. Messages go from one stream of a rank to one of
-// another, and match only there. Threading: under the instance lock.
+// Multiplex: a communicator with several streams per rank. A message goes from one stream of a rank to one
+// stream of another, and matches only there. Threading: under the instance lock.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,26 +14,26 @@ namespace weft::stream {
 
 class Multiplex final : public core::StreamState {
  public:
-  /// Collective: gives this rank's streams to `comm`, a communicator that has none yet.
+  /// Collective: attaches this rank's streams to `comm`, which has none yet.
   [[nodiscard]] static Status attach(core::Communicator& comm, std::vector<core::Ref<Stream>> streams);
-  /// Null: the communicator has one stream or none.
+  /// Null: the communicator has at most one stream.
   [[nodiscard]] static Multiplex* of(const core::Communicator& comm);
 
   [[nodiscard]] int count() const { return static_cast<int>(streams_.size()); }
   [[nodiscard]] Stream* at(int index) const { return streams_[static_cast<size_t>(index)].get(); }
-  /// How many streams a rank has.
+  /// Number of streams of a rank.
   [[nodiscard]] int count_of(int rank) const { return static_cast<int>(counts_[static_cast<size_t>(rank)]); }
-  /// What messages from a stream of one rank to a stream of another are matched in.
+  /// Context id for messages between two streams.
   [[nodiscard]] core::ContextId context(int source_index, int dest_index) const {
     const auto pair =
-        static_cast<core::ContextId>(source_index) * most_ + static_cast<core::ContextId>(dest_index);
+        static_cast<core::ContextId>(source_index) * max_streams_ + static_cast<core::ContextId>(dest_index);
     return first_ + pair * core::kContextStep;
   }
 
  private:
   std::vector<core::Ref<Stream>> streams_;
   std::vector<uint32_t> counts_;  // by rank
-  uint32_t most_ = 1;             // of any rank
+  uint32_t max_streams_ = 1;      // largest count of any rank
   core::ContextId first_ = 0;
 };
 

@@ -18,29 +18,28 @@ using contract::Batch;
 namespace {
 
 config::Size setting_blocks(
-    "stream.blocks", 16, 1, contract::kMostHelpers + 1,
-    "Blocks of a GPU kernel that stream an enqueued message of 1 MiB or more; smaller ones "
-    "take fewer");
+    "stream.blocks", 16, 1, contract::kMaxHelpers + 1,
+    "Thread blocks that copy an enqueued message of 1 MiB or more; smaller messages use fewer.");
 
-constexpr uint64_t kLookAgain = 100'000;  // ns between launches on behalf of what is only under way
+constexpr uint64_t kPollIntervalNs = 100'000;  // between launches for operations that no call waits for
 
-/// Blocks beside the leading one that are worth their launch: a chunk each, and none for a single chunk,
-/// since blocks that have something to say to each other take 4 us longer.
+/// Helper blocks for an operation: one per further chunk. A single chunk gets none, since communicating
+/// blocks take 4 us longer.
 uint32_t helpers_of(const contract::Op& op) {
   const uint64_t chunks = (op.bytes + contract::kChunk - 1) / contract::kChunk;
   return static_cast<uint32_t>(std::min<uint64_t>(setting_blocks - 1, chunks == 0 ? 0 : chunks - 1));
 }
 
-/// Whether operation i has to wait for its turn behind earlier ones: sends to one rank go out in order, and a
-/// receive leaves to earlier ones what they take.
-bool take_turn(Batch& batch, uint32_t i) {
+/// Returns whether operation i is ordered behind earlier ones: sends to one rank keep their order, and an
+/// earlier receive matches first.
+bool order_behind_earlier(Batch& batch, uint32_t i) {
   contract::Op& op = batch.ops[i];
   op.before = contract::Op::kNone;
   bool waits = false;
   for (uint32_t j = i; j-- != 0;) {
     contract::Op& earlier = batch.ops[j];
     if (earlier.peer != op.peer || earlier.kind != op.kind) continue;
-    earlier.flags |= contract::Op::is_watched;
+    earlier.flags |= contract::Op::has_successor;
     waits = true;
     if (op.kind == contract::Op::receive) continue;
     op.before = static_cast<uint16_t>(j);
@@ -60,14 +59,14 @@ Queue::Queue(core::Communicator& comm, core::Ref<Stream> stream, std::unique_ptr
     : comm_(comm),
       stream_(std::move(stream)),
       mailbox_(std::move(mailbox)),
-      own_(*stream_->gpu, mailbox_->own_room(static_cast<uint32_t>(comm.rank())), Mailbox::kOwnRoom,
-           comm.rank()) {}
+      self_messages_(*stream_->gpu, mailbox_->self_buffer(static_cast<uint32_t>(comm.rank())),
+                     Mailbox::kSelfBufferBytes, comm.rank()) {}
 
 Queue::~Queue() {
-  if (watched_) comm_.instance.remove(*this);
+  if (registered_) comm_.instance.remove(*this);
 }
 
-/// What the kernels can move: contiguous memory that the stream's GPU sees.
+/// Checks that a buffer is contiguous memory that the stream's GPU can access.
 Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
   const auto bytes = datatype::packed_size(*buffer.type, buffer.count);
   if (!bytes)
@@ -83,15 +82,15 @@ Result<Side> Queue::describe(const p2p::Buffer& buffer, int tag) const {
   if (!memory.known_to_driver())
     return Error(
         Errc::buffer,
-        "buf is pageable host memory, which a GPU stream does not reach: use GPU, managed or pinned memory");
+        "buf is pageable host memory, which a GPU stream cannot access: use GPU, managed or pinned memory");
   if (memory.on_device() && memory.device != stream_->gpu->device)
     return Error(Errc::buffer, "buf is memory of GPU " + std::to_string(memory.device) +
-                                   ", the stream is of GPU " + std::to_string(stream_->gpu->device));
+                                   ", the stream belongs to GPU " + std::to_string(stream_->gpu->device));
   return side;
 }
 
-/// There are as many as operations of a launch, so one is free.
-uint16_t Queue::take_state(bool captured) {
+/// There are as many states as operations of a launch, so one is free.
+uint16_t Queue::allocate_state(bool captured) {
   size_t i = captured ? contract::kOps : 0;
   while (states_[i]) ++i;
   states_[i] = true;
@@ -100,12 +99,12 @@ uint16_t Queue::take_state(bool captured) {
 
 /// Operations begin and end either all inside a capture or all outside.
 Status Queue::same_capture(bool now) const {
-  for (const UnderWay& entry : under_way_)
+  for (const PendingOp& entry : pending_)
     if (entry.captured != now)
       return Error(Errc::other,
-                   now ? "the stream is captured, but nonblocking operations from before are under way: "
+                   now ? "the stream is captured, but earlier nonblocking operations are unfinished: "
                          "enqueue their wait before the capture begins"
-                       : "nonblocking operations of a capture that has ended have no wait in it: "
+                       : "nonblocking operations were captured without a wait: "
                          "enqueue it before the capture ends");
   return {};
 }
@@ -114,70 +113,70 @@ Status Queue::add(Op::Kind kind, const Side& side, int peer, Request* request, S
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
-  if (request != nullptr && under_way_.size() + 1 >= contract::kOps)  // one place is for blocking calls
+  if (request != nullptr && pending_.size() + 1 >= contract::kOps)  // one state is kept for blocking calls
     return Error(Errc::no_mem,
                  std::to_string(contract::kOps - 1) +
-                     " nonblocking enqueued operations are under way on this communicator: enqueue a "
+                     " nonblocking enqueued operations are unfinished on this communicator: enqueue a "
                      "wait for some");
   Op op{};
   op.address = reinterpret_cast<uint64_t>(side.address);
   op.bytes = side.bytes;
   op.status = reinterpret_cast<uint64_t>(status);
   op.tag = side.tag;
-  op.remote = mailbox_->area_of(peer);
+  op.remote = mailbox_->region_of(peer);
   op.peer = static_cast<uint16_t>(peer);
-  op.state = take_state(*captured);
+  op.state = allocate_state(*captured);
   op.kind = kind;
-  under_way_.push_back({op, request, false, *captured});
+  pending_.push_back({op, request, false, *captured});
   return {};
 }
 
-/// One launch with everything that is under way; the required operations end.
+/// Launches one kernel with all pending operations; the required ones complete.
 Status Queue::launch(const Chosen& required) {
   const trace::Range range("stream.launch");
   Batch batch;
   contract::Head& head = batch.head;
   head = {};
-  head.area = mailbox_->area();
+  head.region = mailbox_->region();
   head.fault = reinterpret_cast<uint64_t>(&mailbox_->fault());
   head.rank = static_cast<uint16_t>(comm_.rank());
   head.ranks = static_cast<uint16_t>(comm_.size());
-  head.count = static_cast<uint16_t>(under_way_.size());
+  head.count = static_cast<uint16_t>(pending_.size());
   head.required = static_cast<uint16_t>(required.count());
-  bool watched = false;
+  bool any_successor = false;
   uint32_t helpers = 0;
   for (uint32_t i = 0; i < head.count; ++i) {
-    batch.ops[i] = under_way_[i].op;
+    batch.ops[i] = pending_[i].op;
     Op& op = batch.ops[i];
-    op.flags = static_cast<uint8_t>((under_way_[i].launched ? 0 : Op::is_fresh) |
-                                    (required[i] ? Op::is_required : 0));
-    watched = take_turn(batch, i) || watched;
+    op.flags =
+        static_cast<uint8_t>((pending_[i].launched ? 0 : Op::is_fresh) | (required[i] ? Op::is_required : 0));
+    any_successor = order_behind_earlier(batch, i) || any_successor;
     if (required[i]) helpers += helpers_of(op);
   }
-  head.helpers = static_cast<uint16_t>(std::min(helpers, contract::kMostHelpers));
-  head.quiet = head.required == head.count && !watched && head.helpers == 0;
+  head.helpers = static_cast<uint16_t>(std::min(helpers, contract::kMaxHelpers));
+  head.independent = head.required == head.count && !any_successor && head.helpers == 0;
   WEFT_TRY(device::enqueue(*stream_->gpu, batch));
   used_ = true;
   size_t kept = 0;
-  for (size_t i = 0; i < under_way_.size(); ++i) {
-    under_way_[i].launched = true;
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    pending_[i].launched = true;
     if (required[i])
-      states_[under_way_[i].op.state] = false;
+      states_[pending_[i].op.state] = false;
     else
-      under_way_[kept++] = under_way_[i];
+      pending_[kept++] = pending_[i];
   }
-  under_way_.resize(kept);
+  pending_.resize(kept);
   return {};
 }
 
-/// A blocking call: the operation that was added last is complete for what follows in the stream.
+/// A blocking call: the operation added last completes before later work in the stream.
 Status Queue::complete_last() {
   Chosen required;
-  required[under_way_.size() - 1] = true;
+  required[pending_.size() - 1] = true;
   Status launched = launch(required);
   if (!launched.ok()) {
-    states_[under_way_.back().op.state] = false;
-    under_way_.pop_back();
+    states_[pending_.back().op.state] = false;
+    pending_.pop_back();
     return launched;
   }
   return report_fault();
@@ -190,7 +189,7 @@ Status Queue::send(const p2p::Buffer& buffer, int dest, int tag) {
   if (dest == comm_.rank()) {
     auto captured = capturing();
     if (!captured) return std::move(captured).error();
-    return own_.send(*side, *captured);
+    return self_messages_.send(*side, *captured);
   }
   WEFT_TRY(add(Op::send, *side, dest, nullptr, nullptr));
   return complete_last();
@@ -201,7 +200,7 @@ Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddr
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
   if (source == comm_.rank()) {
-    auto completion = own_.receive(*side);
+    auto completion = self_messages_.receive(*side);
     if (!completion) return std::move(completion).error();
     return write_status(status, *completion);
   }
@@ -218,11 +217,11 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
   if (request == nullptr) return core::no_more_requests();
   Status started;
   if (dest == comm_.rank()) {
-    own_.start_send(*side, *request, *captured);
-    started = own_.meet();
+    self_messages_.start_send(*side, *request, *captured);
+    started = self_messages_.match();
   } else if (dest != p2p::kProcNull) {
     started = add(Op::send, *side, dest, request, nullptr);
-    watch();
+    start_polling();
   }
   if (started.ok()) return request;
   request->destroy();
@@ -237,11 +236,11 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
   request->completion = {p2p::kProcNull, p2p::kAnyTag, 0, false};
   Status started;
   if (source == comm_.rank()) {
-    own_.start_receive(*side, *request);
-    started = own_.meet();
+    self_messages_.start_receive(*side, *request);
+    started = self_messages_.match();
   } else if (source != p2p::kProcNull) {
     started = add(Op::receive, *side, source, request, nullptr);
-    watch();
+    start_polling();
   }
   if (started.ok()) return request;
   request->destroy();
@@ -256,17 +255,17 @@ Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAdd
   Status first;
   for (size_t r = 0; r < requests.size(); ++r) {
     const StatusAddress status = statuses.empty() ? nullptr : statuses[r];
-    const auto entry = std::find_if(under_way_.begin(), under_way_.end(),
-                                    [&](const UnderWay& e) { return e.request == requests[r]; });
-    if (entry != under_way_.end()) {
+    const auto entry = std::find_if(pending_.begin(), pending_.end(),
+                                    [&](const PendingOp& e) { return e.request == requests[r]; });
+    if (entry != pending_.end()) {
       if (entry->op.kind == Op::receive) entry->op.status = reinterpret_cast<uint64_t>(status);
-      required[static_cast<size_t>(entry - under_way_.begin())] = true;
+      required[static_cast<size_t>(entry - pending_.begin())] = true;
       continue;
     }
     core::Completion completion = requests[r]->completion;  // of MPI_PROC_NULL
     Status outcome;
-    if (own_.holds(*requests[r])) {
-      auto finished = own_.finish(*requests[r]);
+    if (self_messages_.contains(*requests[r])) {
+      auto finished = self_messages_.finish(*requests[r]);
       if (finished.ok())
         completion = *finished;
       else
@@ -284,7 +283,7 @@ Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAdd
   return report_fault();
 }
 
-/// A status that the host knows already. Layout: api/status.hpp.
+/// Writes a status that the host already knows. Layout: api/status.hpp.
 Status Queue::write_status(StatusAddress status, const core::Completion& completion) const {
   if (status == nullptr) return {};
   const auto bytes = completion.bytes;
@@ -294,7 +293,7 @@ Status Queue::write_status(StatusAddress status, const core::Completion& complet
   return {};
 }
 
-/// What a kernel had to report since the last call.
+/// Returns an error that a kernel reported since the last call.
 Status Queue::report_fault() {
   contract::Fault& reported = mailbox_->fault();
   if (__atomic_load_n(&reported.seen, __ATOMIC_ACQUIRE) == 0) [[likely]]
@@ -303,28 +302,28 @@ Status Queue::report_fault() {
   __atomic_store_n(&reported.seen, 0, __ATOMIC_RELEASE);
   return Error(Errc::truncate, "a message of " + std::to_string(fault.bytes) + " bytes with tag " +
                                    std::to_string(fault.tag) + " from rank " + std::to_string(fault.peer) +
-                                   " was longer than the " + std::to_string(fault.room) +
+                                   " was longer than the " + std::to_string(fault.capacity) +
                                    " bytes of its enqueued receive, in an earlier call");
 }
 
-void Queue::watch() {
-  if (watched_) return;
-  watched_ = true;
+void Queue::start_polling() {
+  if (registered_) return;
+  registered_ = true;
   comm_.instance.add(*this);
 }
 
-/// While the host waits in MPI, what is under way proceeds when the stream has nothing else to do.
+/// While the host waits in MPI: launches pending operations if the stream is idle.
 bool Queue::poll() {
-  if (under_way_.empty()) {
-    watched_ = false;
+  if (pending_.empty()) {
+    registered_ = false;
     comm_.instance.remove(*this);
     return false;
   }
   const uint64_t now = monotonic_ns();
-  if (now < look_at_) return false;
-  look_at_ = now + kLookAgain;
+  if (now < next_poll_ns_) return false;
+  next_poll_ns_ = now + kPollIntervalNs;
   auto captured = capturing();
-  if (!captured.ok() || *captured || under_way_.front().captured) return false;
+  if (!captured.ok() || *captured || pending_.front().captured) return false;
   auto idle = device::idle(*stream_->gpu);
   if (!idle.ok() || !*idle) return false;
   return launch({}).ok();
@@ -332,11 +331,11 @@ bool Queue::poll() {
 
 Status Queue::settle() {
   Status outcome;
-  core::wait_until(comm_.instance, [&] { return !used_ || !(outcome = look_whether_idle()).ok(); });
+  core::wait_until(comm_.instance, [&] { return !used_ || !(outcome = check_idle()).ok(); });
   return outcome;
 }
 
-Status Queue::look_whether_idle() {
+Status Queue::check_idle() {
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   if (*captured)
@@ -348,9 +347,9 @@ Status Queue::look_whether_idle() {
 }
 
 Status Queue::close() {
-  if (!under_way_.empty() || !own_.idle())
+  if (!pending_.empty() || !self_messages_.idle())
     return Error(Errc::comm,
-                 "enqueued operations of the communicator have no wait or no counterpart yet: enqueue it "
+                 "enqueued operations of the communicator have no wait or no matching operation: enqueue it "
                  "before MPI_Comm_free");
   WEFT_TRY(settle());
   WEFT_TRY(mailbox_->close(comm_));

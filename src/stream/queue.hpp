@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue: the enqueued sends and receives of one communicator with a GPU stream. What is under way goes out as
-// the operations of one kernel launch whenever something has to be complete, and while the host waits in MPI.
-// Threading: under the instance lock.
+// Queue: the enqueued sends and receives of a communicator with a GPU stream. One kernel launch carries all
+// pending operations, whenever one has to complete and while the host waits in MPI. Threading: under the
+// instance lock.
 #pragma once
 #include <bitset>
 #include <cstdint>
@@ -10,19 +10,19 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "coll/call.hpp"
+#include "coll/schedule/call.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "device/stream.hpp"
 #include "p2p/transfer.hpp"
 #include "stream/mailbox.hpp"
-#include "stream/own.hpp"
 #include "stream/request.hpp"
+#include "stream/self_messages.hpp"
 #include "stream/stream.hpp"
 
 namespace weft::stream {
 
-/// Where a status goes: null for MPI_STATUS_IGNORE. An MPI_Status that the GPU can write.
+/// Address of a GPU-writable MPI_Status; null for MPI_STATUS_IGNORE.
 using StatusAddress = void*;
 
 class Queue final : public core::StreamState, public core::Poller {
@@ -34,23 +34,23 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] Status receive(const p2p::Buffer& buffer, int source, int tag, StatusAddress status);
   [[nodiscard]] Result<core::Request*> start_send(const p2p::Buffer& buffer, int dest, int tag);
   [[nodiscard]] Result<core::Request*> start_receive(const p2p::Buffer& buffer, int source, int tag);
-  /// A collective; blocking as they all are: what follows in the stream finds it done.
+  /// Enqueues a collective, which completes before later work in the stream.
   [[nodiscard]] Status collective(const coll::Call& call);
-  /// The stream waits for these requests, which end. `statuses`: empty, or one each.
+  /// Makes the stream wait for the requests, which end. `statuses`: empty, or one each.
   [[nodiscard]] Status wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses);
 
   /// Collective: waits for the stream, then closes the mailbox.
   [[nodiscard]] Status close();
-  /// Waits until the stream has done what was enqueued.
+  /// Waits until the stream has completed the enqueued operations.
   [[nodiscard]] Status settle();
   [[nodiscard]] Stream& stream() const { return *stream_; }
-  /// Lets go of the peers' memory at the end of MPI, when all streams have settled.
+  /// Unmaps the peers' memory at MPI_Finalize, after all streams have completed.
   void abandon() { mailbox_.reset(); }
   bool poll() override;
 
  private:
   using Op = device::kernel::enqueue::Op;
-  struct UnderWay {
+  struct PendingOp {
     Op op;
     Request* request;  ///< null: of a blocking call
     bool launched;
@@ -61,38 +61,39 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] Result<Side> describe(const p2p::Buffer& buffer, int tag) const;
   [[nodiscard]] Status add(Op::Kind kind, const Side& side, int peer, Request* request, StatusAddress status);
   [[nodiscard]] Status launch(const Chosen& required);
-  [[nodiscard]] Status takes(const coll::Call& call) const;
-  [[nodiscard]] Status alone(const coll::Call& call);
+  [[nodiscard]] Status check_supported(const coll::Call& call) const;
+  [[nodiscard]] Status copy_single_rank(const coll::Call& call);
   [[nodiscard]] Status complete_last();
   [[nodiscard]] Status same_capture(bool now) const;
   [[nodiscard]] Result<bool> capturing() const { return device::capturing(*stream_->gpu); }
-  [[nodiscard]] uint16_t take_state(bool captured);
+  [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
   [[nodiscard]] Status report_fault();
-  /// Clears used_ when the stream has nothing to do.
-  [[nodiscard]] Status look_whether_idle();
-  void watch();
+  /// Clears used_ if the stream is idle.
+  [[nodiscard]] Status check_idle();
+  void start_polling();
 
   core::Communicator& comm_;
   core::Ref<Stream> stream_;
   std::unique_ptr<Mailbox> mailbox_;
-  Own own_;
-  std::vector<UnderWay> under_way_;  // in the order of the calls
+  SelfMessages self_messages_;
+  std::vector<PendingOp> pending_;  // in call order
   std::bitset<device::kernel::enqueue::kStates> states_;
-  bool used_ = false;     // something was launched since the stream was seen idle
-  bool watched_ = false;  // among the instance's pollers
-  uint64_t look_at_ = 0;  // when poll() looks next, ns
+  bool used_ = false;          // launched since the stream was last seen idle
+  bool registered_ = false;    // in the instance's poller list
+  uint64_t next_poll_ns_ = 0;  // time of the next check by poll(), monotonic ns
 };
 
-/// Gives `comm`, just made, a GPU stream; a stream without one is only remembered. Collective.
+/// Collective: attaches a stream to `comm`, just created; a stream without GPU is only stored.
 [[nodiscard]] Status attach(core::Communicator& comm, core::Ref<Stream> stream);
-/// Before a communicator goes: collective where it has a queue.
+/// Before a communicator is freed; collective if it has a queue.
 [[nodiscard]] Status detach(core::Communicator& comm);
-/// The communicator's queue; an error that says what is missing.
+/// The queue of the communicator, or an error that tells what is missing.
 [[nodiscard]] Result<Queue*> queue_of(const core::Communicator& comm);
-/// The stream it was made with; null: it has none.
+/// The stream of the communicator; null: none.
 [[nodiscard]] Stream* stream_of(const core::Communicator& comm);
-/// The end of MPI: waits for all streams; then, when all ranks have done so, lets go of the peers' memory.
+/// MPI_Finalize: settle_all() waits for all streams; after all ranks have done so, abandon_all() unmaps the
+/// peers' memory.
 void settle_all();
 void abandon_all();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Request: a nonblocking enqueued operation. It ends by MPIX_Wait_enqueue only: the host does not see its
+// Request: a nonblocking enqueued operation. Only MPIX_Wait_enqueue ends it, since the host does not see its
 // completion. Threading: under the instance lock.
 #pragma once
 #include "base/slab.hpp"

@@ -16,7 +16,7 @@ int digit(char c) {
   return -1;
 }
 
-/// The bytes of a pointer, two digits each, in the order of memory.
+/// Parses the bytes of a pointer in memory order, two hexadecimal digits each.
 Result<void*> parse_pointer(std::string_view text) {
   unsigned char bytes[sizeof(void*)];
   bool good = text.size() == 2 * sizeof bytes;
@@ -26,9 +26,10 @@ Result<void*> parse_pointer(std::string_view text) {
     bytes[i] = static_cast<unsigned char>(high << 4 | low);
   }
   if (!good)
-    return Error(Errc::info_value, "the hint value = " + std::string(text) +
-                                       " is no stream: set it by MPIX_Info_set_hex(info, \"value\", &stream, "
-                                       "sizeof stream)");
+    return Error(Errc::info_value,
+                 "the hint value = " + std::string(text) +
+                     " is not a stream: set it with MPIX_Info_set_hex(info, \"value\", &stream, "
+                     "sizeof stream)");
   void* pointer;
   std::memcpy(&pointer, bytes, sizeof pointer);
   return pointer;
@@ -41,9 +42,10 @@ Result<Stream*> Stream::create(const core::Info* info) {
   const auto type = info != nullptr ? info->get("type") : std::nullopt;
   if (type.has_value()) {
     if (*type != "cudaStream_t")
-      return Error(Errc::unsupported, "the hint type = " + std::string(*type) + ": Weft knows cudaStream_t");
+      return Error(Errc::unsupported,
+                   "the hint type = " + std::string(*type) + ": only cudaStream_t is supported");
     const auto value = info->get("value");
-    if (!value) return Error(Errc::info_value, "the hint value is missing: it holds the stream");
+    if (!value) return Error(Errc::info_value, "the hint value is missing: it contains the stream");
     auto handle = parse_pointer(*value);
     if (!handle) return std::move(handle).error();
     auto adopted = device::adopt_stream(*handle);
@@ -51,7 +53,7 @@ Result<Stream*> Stream::create(const core::Info* info) {
     gpu = *adopted;
   }
   Stream* stream = slab().create();
-  if (stream == nullptr) return Error(Errc::no_mem, "no room for another stream: free some");
+  if (stream == nullptr) return Error(Errc::no_mem, "too many streams: free some");
   stream->gpu = gpu;
   return stream;
 }

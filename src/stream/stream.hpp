@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stream: what an MPIX_Stream handle names, a stream of the application's or none. Threading: under the
-// instance lock.
+// Stream: an MPIX_Stream handle names this object, which holds a GPU stream of the application or none.
+// Threading: under the instance lock.
 #pragma once
 #include <optional>
 
@@ -14,8 +14,8 @@ namespace weft::stream {
 
 class Stream final : public core::Counted {
  public:
-  /// As the hints say: type = cudaStream_t with value = its bytes in hexadecimal digits; no type: no GPU
-  /// stream.
+  /// Created from hints: type = cudaStream_t with value = its bytes in hexadecimal digits; without type: no
+  /// GPU stream.
   static Result<Stream*> create(const core::Info* info);
   static Slab<Stream>& slab();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cartesian topologies: ranks and coordinates, and the communicators that have them.
+// Cartesian topologies: ranks, coordinates, and the creation of their communicators.
 #include "topo/cartesian.hpp"
 
 #include <climits>
@@ -33,7 +33,7 @@ Result<int> Cartesian::rank_of(std::span<const int> at) const {
     const bool outside = at[i] < 0 || at[i] >= dims[i];
     if (outside && !periods[i])
       return Error(Errc::arg, "coords[" + std::to_string(i) + "] = " + std::to_string(at[i]) +
-                                  " is outside of a dimension of " + std::to_string(dims[i]) +
+                                  " is outside a dimension of size " + std::to_string(dims[i]) +
                                   " that is not periodic: use 0 to " + std::to_string(dims[i] - 1));
     result = result * dims[i] + (at[i] % dims[i] + dims[i]) % dims[i];
   }
@@ -64,25 +64,27 @@ Result<int> grid_size(std::span<const int> dims) {
       return Error(Errc::dims,
                    "dims[" + std::to_string(i) + "] = " + std::to_string(dims[i]) + ": must be positive");
     size *= dims[i];
-    if (size > INT_MAX) return Error(Errc::dims, "the grid of dims has more processes than an int can count");
+    if (size > INT_MAX) return Error(Errc::dims, "the grid of dims has more processes than INT_MAX");
   }
   return static_cast<int>(size);
 }
 
-coll::Made create_cartesian(core::Communicator& parent, std::vector<int> dims, std::vector<bool> periods) {
+coll::NewCommunicator create_cartesian(core::Communicator& parent, std::vector<int> dims,
+                                       std::vector<bool> periods) {
   auto size = grid_size(dims);
   if (!size) return std::move(size).error();
-  coll::Made made = first_ranks(parent, *size, "the grid of dims");
+  coll::NewCommunicator made = first_ranks(parent, *size, "the grid of dims");
   if (made.ok() && *made != nullptr)
     (*made)->topology = std::make_unique<Cartesian>(std::move(dims), std::move(periods), (*made)->rank());
   return made;
 }
 
-coll::Made create_subgrid(core::Communicator& parent, const Cartesian& grid, std::span<const int> remain) {
+coll::NewCommunicator create_subgrid(core::Communicator& parent, const Cartesian& grid,
+                                     std::span<const int> remain) {
   const std::vector<int> own = grid.coordinates(grid.rank);
   std::vector<int> dims;
   std::vector<bool> periods;
-  int64_t slice = 0;  // which of the subgrids: the coordinates that are left out
+  int64_t slice = 0;  // number of the subgrid: the coordinates in the dropped dimensions
   for (size_t i = 0; i < grid.dims.size(); ++i) {
     if (remain[i] == 0) {
       slice = slice * grid.dims[i] + own[i];
@@ -91,7 +93,7 @@ coll::Made create_subgrid(core::Communicator& parent, const Cartesian& grid, std
     dims.push_back(grid.dims[i]);
     periods.push_back(grid.periods[i]);
   }
-  coll::Made made = coll::split(parent, slice, 0);
+  coll::NewCommunicator made = coll::split(parent, slice, 0);
   if (made.ok())
     (*made)->topology = std::make_unique<Cartesian>(std::move(dims), std::move(periods), (*made)->rank());
   return made;

@@ -5,7 +5,7 @@
 
 namespace weft::topo {
 
-coll::Made first_ranks(core::Communicator& parent, int size, const char* what) {
+coll::NewCommunicator first_ranks(core::Communicator& parent, int size, const char* what) {
   if (size > parent.size())
     return Error(Errc::arg, std::string(what) + " needs " + std::to_string(size) +
                                 " processes, but the communicator has " + std::to_string(parent.size()) +

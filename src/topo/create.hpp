@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the constructors of topologies share.
+// Shared by the constructors of topologies.
 #pragma once
-#include "coll/construct.hpp"
+#include "coll/construct/communicators.hpp"
 
 namespace weft::topo {
 
-/// A communicator of the first `size` ranks of the parent; nullptr in the others. `what` needs them.
-[[nodiscard]] coll::Made first_ranks(core::Communicator& parent, int size, const char* what);
+/// A communicator of the first `size` ranks of the parent; nullptr on the other ranks. `what` names the
+/// topology in the error text.
+[[nodiscard]] coll::NewCommunicator first_ranks(core::Communicator& parent, int size, const char* what);
 
 }  // namespace weft::topo

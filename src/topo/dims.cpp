@@ -19,7 +19,7 @@ std::vector<int> divisors_of(int n) {
   return low;
 }
 
-/// Whether `base` to the power `exponent` is more than n.
+/// True if `base` to the power `exponent` is greater than n.
 bool exceeds(int64_t base, size_t exponent, int n) {
   int64_t power = 1;
   while (exponent-- > 0 && power <= n && base > 1) power *= base;
@@ -27,38 +27,38 @@ bool exceeds(int64_t base, size_t exponent, int n) {
 }
 
 /// Branch and bound over the non-increasing factorizations of n.
-class Balance {
+class FactorSearch {
  public:
-  Balance(int n, size_t factors) : divisors_(divisors_of(n)), current_(factors) {
-    if (factors > 0) place(0, n);
+  FactorSearch(int n, size_t factors) : divisors_(divisors_of(n)), current_(factors) {
+    if (factors > 0) assign(0, n);
   }
   [[nodiscard]] const std::vector<int>& best() const { return best_; }
 
  private:
   [[nodiscard]] int spread(const std::vector<int>& factors) const { return factors.front() - factors.back(); }
-  /// Less spread, or as much and the smallest larger, or then the second smallest, and so on.
+  /// True for a smaller spread; on a tie for a larger smallest factor, then second smallest, etc.
   [[nodiscard]] bool better() const {
     if (best_.empty() || spread(current_) != spread(best_))
       return best_.empty() || spread(current_) < spread(best_);
     return std::lexicographical_compare(best_.rbegin(), best_.rend(), current_.rbegin(), current_.rend());
   }
-  void place(size_t i, int rest) {
-    const size_t open = current_.size() - i;
-    if (open == 0) {
-      if (rest == 1 && better()) best_ = current_;
+  void assign(size_t i, int remaining) {
+    const size_t unset = current_.size() - i;
+    if (unset == 0) {
+      if (remaining == 1 && better()) best_ = current_;
       return;
     }
-    for (const int divisor : divisors_) {  // ascending; the largest of those that are open
+    for (const int divisor : divisors_) {  // ascending; the candidate for factor i
       if (i > 0 && divisor > current_[i - 1]) break;
-      if (rest % divisor != 0 || !exceeds(divisor, open, rest - 1)) continue;
+      if (remaining % divisor != 0 || !exceeds(divisor, unset, remaining - 1)) continue;
       current_[i] = divisor;
-      // The least that the smallest factor may be, and whether `rest` is too small for that.
-      const int least = best_.empty() ? 1 : std::max(1, current_[0] - spread(best_));
-      if (exceeds(least, open, rest)) {
-        if (i == 0) break;  // larger ones want even more
+      // Bound: the smallest factor must be at least `lower_bound` to improve the spread.
+      const int lower_bound = best_.empty() ? 1 : std::max(1, current_[0] - spread(best_));
+      if (exceeds(lower_bound, unset, remaining)) {
+        if (i == 0) break;  // larger divisors raise the bound further
         continue;
       }
-      if (divisor >= least) place(i + 1, rest / divisor);
+      if (divisor >= lower_bound) assign(i + 1, remaining / divisor);
     }
   }
 
@@ -75,13 +75,13 @@ Status balance(int size, std::span<int> dims) {
                    "dims[" + std::to_string(i) + "] = " + std::to_string(dims[i]) + ": must not be negative");
     if (dims[i] > 0 && fixed <= size) fixed *= dims[i];
   }
-  const auto open = static_cast<size_t>(std::count(dims.begin(), dims.end(), 0));
-  if (size % fixed != 0 || (open == 0 && fixed != size))
+  const auto unset = static_cast<size_t>(std::count(dims.begin(), dims.end(), 0));
+  if (size % fixed != 0 || (unset == 0 && fixed != size))
     return Error(Errc::dims, "nnodes = " + std::to_string(size) +
-                                 (open == 0 ? " is not" : " is not a multiple of") +
+                                 (unset == 0 ? " is not" : " is not a multiple of") +
                                  " the product of the dimensions given, " + std::to_string(fixed));
-  const int rest = static_cast<int>(size / fixed);
-  const Balance factors(rest, open);
+  const int remaining = static_cast<int>(size / fixed);
+  const FactorSearch factors(remaining, unset);
   auto next = factors.best().begin();
   for (int& dim : dims)
     if (dim == 0) dim = *next++;

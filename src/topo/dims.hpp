@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Dims_create (MPI 5.0 section 8.5.2): processes spread over the dimensions of a grid.
+// MPI_Dims_create (MPI 5.0 section 8.5.2): distributes processes over the dimensions of a grid.
 #pragma once
 #include <span>
 
@@ -7,8 +7,9 @@
 
 namespace weft::topo {
 
-/// Replaces the zeros of `dims` so that the product is `size`. The new ones do not increase; of all ways the
-/// one with the least difference of largest and smallest, then with the largest smallest, and so on.
+/// Replaces the zeros of `dims` by non-increasing factors so that the product is `size`. Minimizes the
+/// difference between the largest and the smallest factor; on ties maximizes the smallest factor, then the
+/// second smallest, etc.
 [[nodiscard]] Status balance(int size, std::span<int> dims);
 
 }  // namespace weft::topo

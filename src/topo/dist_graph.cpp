@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Distributed graphs: edges are told to both of their ends by those who know them.
+// Distributed graphs: a process sends every edge it specifies to both ends of the edge.
 #include "topo/dist_graph.hpp"
 
-#include "coll/schedule.hpp"
+#include "coll/schedule/collective.hpp"
 
 namespace weft::topo {
 namespace {
@@ -21,8 +21,8 @@ coll::Call call_of(coll::Collective what, Communicator& comm, const datatype::Da
   return call;
 }
 
-/// Every process gets the edges that others have in its list, in the order of their ranks.
-Result<std::vector<Edge>> deliver(Communicator& comm, const std::vector<std::vector<Edge>>& lists) {
+/// Sends lists[i] to rank i; returns the edges received from all ranks, in rank order.
+Result<std::vector<Edge>> exchange_edges(Communicator& comm, const std::vector<std::vector<Edge>>& lists) {
   const datatype::Datatype* const byte = coll::packed(nullptr, 0).type;
   const size_t ranks = lists.size();
   std::vector<int64_t> out(ranks), in(ranks), from(ranks), to(ranks);
@@ -53,23 +53,23 @@ Result<std::vector<Edge>> deliver(Communicator& comm, const std::vector<std::vec
 
 }  // namespace
 
-coll::Made create_adjacent(Communicator& parent, DistGraph own) {
-  coll::Made made = coll::create(parent, *parent.group);
+coll::NewCommunicator create_adjacent(Communicator& parent, DistGraph own) {
+  coll::NewCommunicator made = coll::create(parent, *parent.group);
   if (made.ok()) (*made)->topology = std::make_unique<DistGraph>(std::move(own));
   return made;
 }
 
-coll::Made create_dist_graph(Communicator& parent, const std::vector<Edge>& edges, bool weighted) {
+coll::NewCommunicator create_dist_graph(Communicator& parent, const std::vector<Edge>& edges, bool weighted) {
   std::vector<std::vector<Edge>> lists(static_cast<size_t>(parent.size()));
   for (const Edge& edge : edges) {
     lists[static_cast<size_t>(edge.source)].push_back(edge);
     if (edge.destination != edge.source) lists[static_cast<size_t>(edge.destination)].push_back(edge);
   }
-  auto known = deliver(parent, lists);
-  if (!known) return std::move(known).error();
+  auto received = exchange_edges(parent, lists);
+  if (!received) return std::move(received).error();
   DistGraph own;
   own.weighted = weighted;
-  for (const Edge& edge : *known) {
+  for (const Edge& edge : *received) {
     if (edge.source == parent.rank()) {
       own.destinations.push_back(edge.destination);
       own.destination_weights.push_back(edge.weight);

@@ -28,20 +28,20 @@ Status check_graph(std::span<const int> index, const int* edges) {
   for (size_t i = 0; i < index.size(); last = index[i++])
     if (index[i] < last)
       return Error(Errc::arg, "index[" + std::to_string(i) + "] = " + std::to_string(index[i]) +
-                                  " is less than the one before it (" + std::to_string(last) +
-                                  "): index counts the edges of all nodes so far");
+                                  " is less than the previous entry (" + std::to_string(last) +
+                                  "): index holds cumulative edge counts");
   if (last > 0 && edges == nullptr) return Error(Errc::arg, "edges is a null pointer: pass an array");
   const auto nodes = static_cast<int>(index.size());
   for (int i = 0; i < last; ++i)
     if (edges[i] < 0 || edges[i] >= nodes)
       return Error(Errc::arg, "edges[" + std::to_string(i) + "] = " + std::to_string(edges[i]) +
-                                  " is no node: use 0 to " + std::to_string(nodes - 1));
+                                  " is not a node: use 0 to " + std::to_string(nodes - 1));
   return {};
 }
 
-coll::Made create_graph(core::Communicator& parent, std::span<const int> index, const int* edges) {
+coll::NewCommunicator create_graph(core::Communicator& parent, std::span<const int> index, const int* edges) {
   WEFT_TRY(check_graph(index, edges));
-  coll::Made made = first_ranks(parent, static_cast<int>(index.size()), "the graph");
+  coll::NewCommunicator made = first_ranks(parent, static_cast<int>(index.size()), "the graph");
   if (made.ok() && *made != nullptr) {
     std::vector<int> all(edges, edges + index.back());
     (*made)->topology = std::make_unique<Graph>(std::vector<int>(index.begin(), index.end()), std::move(all),

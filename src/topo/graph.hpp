@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Graph topologies (MPI 5.0 sections 8.5.3 and 8.5.5): every process knows all edges.
+// Graph topologies (MPI 5.0 sections 8.5.3 and 8.5.5): every process stores all edges.
 // Threading: under the instance lock.
 #pragma once
 #include <span>
 #include <vector>
 
 #include "base/result.hpp"
-#include "coll/construct.hpp"
+#include "coll/construct/communicators.hpp"
 #include "core/communicator.hpp"
 
 namespace weft::topo {
 
 class Graph final : public core::Topology {
  public:
-  /// The edges of node i are those from `index[i - 1]` up to `index[i]`. `rank`: this process's.
+  /// Node i has the edges [index[i - 1], index[i]). `rank`: rank of this process.
   Graph(std::vector<int> index, std::vector<int> edges, int rank);
   [[nodiscard]] std::unique_ptr<Topology> clone() const override;
   [[nodiscard]] std::span<const int> neighbors(int rank) const;
@@ -21,10 +21,10 @@ class Graph final : public core::Topology {
   const std::vector<int> index, edges;
 };
 
-/// Errc::arg when the edges do not make sense.
+/// Errc::arg if the edges are not a valid graph.
 [[nodiscard]] Status check_graph(std::span<const int> index, const int* edges);
-/// MPI_Graph_create; nullptr: this process is not in the graph. The ranks keep their order.
-[[nodiscard]] coll::Made create_graph(core::Communicator& parent, std::span<const int> index,
-                                      const int* edges);
+/// MPI_Graph_create; nullptr if this process is not in the graph. Ranks are not reordered.
+[[nodiscard]] coll::NewCommunicator create_graph(core::Communicator& parent, std::span<const int> index,
+                                                 const int* edges);
 
 }  // namespace weft::topo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The networks there are, the choice among them, and what is published about it.
+// List of networks, selection, and the address record that each process publishes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,71 +18,74 @@
 namespace weft::transport {
 namespace {
 
-config::Choice setting_net{"net",
-                           0,
-                           {"auto", "ucx", "ofi", "none"},
-                           "The network library between hosts: UCX, libfabric (ofi), or the first usable."};
+config::Choice setting_net{
+    "net",
+    0,
+    {"auto", "ucx", "ofi", "none"},
+    "Network library between hosts: UCX, libfabric (ofi), none, or auto for the first usable one."};
 
-struct Entry {
+struct NetworkEntry {
   const char* name;
   Result<std::unique_ptr<Network>> (*open)(const launch::Job& job);
 };
-constexpr Entry kNetworks[] = {{"ucx", ucx::open}, {"ofi", ofi::open}};
+constexpr NetworkEntry kNetworks[] = {{"ucx", ucx::open}, {"ofi", ofi::open}};
 
-/// UCX would work on Slingshot too, by sockets. All ranks see the same kind of host.
-bool libfabric_first() {
+/// On Slingshot (cxi) UCX would only find sockets. All hosts are assumed to be alike.
+bool prefers_libfabric() {
   return std::getenv("FI_PROVIDER") != nullptr || ::access("/sys/class/cxi", F_OK) == 0;
 }
 
-/// In the order in which `auto` tries them.
-std::vector<Entry> in_order() {
-  std::vector<Entry> order(std::begin(kNetworks), std::end(kNetworks));
-  if (libfabric_first()) std::reverse(order.begin(), order.end());
+/// In the order that `auto` tries.
+std::vector<NetworkEntry> networks_by_priority() {
+  std::vector<NetworkEntry> order(std::begin(kNetworks), std::end(kNetworks));
+  if (prefers_libfabric()) std::reverse(order.begin(), order.end());
   return order;
 }
 
 std::string key_of(Peer peer) { return "net." + std::to_string(peer); }
 
-/// Version, network, settings and the address, behind a newline each.
-std::string card_of(const Network& network) {
+/// Version, network name, common settings and address, separated by newlines.
+std::string address_record(const Network& network) {
   return std::string(kVersion) + "\n" + network.name() + "\n" + config::common_values(config::Scope::job) +
          "\n" + network.address();
 }
 
-struct Card {
+struct AddressRecord {
   std::string version, network, settings, address;
 };
 
-Result<Card> parse(const std::string& text, Peer peer) {
+Result<AddressRecord> parse(const std::string& text, Peer peer) {
   std::string lines[3];
   size_t at = 0;
   for (std::string& line : lines) {
     const size_t end = text.find('\n', at);
     if (end == std::string::npos)
       return Error(Errc::other, "process " + std::to_string(peer) +
-                                    " published something about its network that this version of Weft (" +
-                                    kVersion + ") cannot read: start all ranks with the same Weft");
+                                    " published a network address that this version of Weft (" + kVersion +
+                                    ") cannot parse: start all ranks with the same Weft");
     line = text.substr(at, end - at);
     at = end + 1;
   }
-  return Card{std::move(lines[0]), std::move(lines[1]), std::move(lines[2]), text.substr(at)};
+  return AddressRecord{std::move(lines[0]), std::move(lines[1]), std::move(lines[2]), text.substr(at)};
 }
 
-class Cards final : public Directory {
+class ExchangeDirectory final : public Directory {
  public:
-  Cards(const Network& network, launch::Exchange& exchange) : network_(network), exchange_(exchange) {}
+  ExchangeDirectory(const Network& network, launch::Exchange& exchange)
+      : network_(network), exchange_(exchange) {}
   Result<std::string> address(Peer peer) override {
     auto text = exchange_.get(key_of(peer), static_cast<int>(peer));
     if (!text) return std::move(text).error();
-    auto card = parse(*text, peer);
-    if (!card) return std::move(card).error();
-    if (card->version != kVersion || card->network != network_.name())
-      return disagreement(static_cast<Peer>(exchange_.job().rank),
-                          std::string(kVersion) + " with the network " + network_.name(), peer,
-                          card->version + " with " + card->network, "use one Weft, and the same WEFT_NET,");
-    if (card->settings != settings_)
-      return config::difference(settings_, exchange_.job().rank, card->settings, static_cast<int>(peer));
-    return std::move(card->address);
+    auto record = parse(*text, peer);
+    if (!record) return std::move(record).error();
+    if (record->version != kVersion || record->network != network_.name())
+      return version_mismatch(static_cast<Peer>(exchange_.job().rank),
+                              std::string(kVersion) + " with the network " + network_.name(), peer,
+                              record->version + " with " + record->network,
+                              "use one Weft, and the same WEFT_NET,");
+    if (record->settings != settings_)
+      return config::difference(settings_, exchange_.job().rank, record->settings, static_cast<int>(peer));
+    return std::move(record->address);
   }
 
  private:
@@ -95,40 +98,40 @@ class Cards final : public Directory {
 
 Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange) {
   const launch::Job& job = exchange.job();
-  std::string tried;
-  for (const Entry& entry : in_order()) {
-    if (!setting_net.is("auto") && !setting_net.is(entry.name)) continue;
-    auto network = entry.open(job);
+  std::string attempts;
+  for (const NetworkEntry& candidate : networks_by_priority()) {
+    if (!setting_net.is("auto") && !setting_net.is(candidate.name)) continue;
+    auto network = candidate.open(job);
     if (network) {
-      WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), card_of(**network)));
+      WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), address_record(**network)));
       return network;
     }
-    tried += std::string("\n  ") + entry.name + ": " + network.error().message();
+    attempts += std::string("\n  ") + candidate.name + ": " + network.error().message();
   }
-  if (tried.empty())
-    tried = "\n  WEFT_NET=" + setting_net.value_text() +
-            (setting_net.is("none") ? " allows no network" : ": this build has no such network");
+  if (attempts.empty())
+    attempts = "\n  WEFT_NET=" + setting_net.value_text() +
+               (setting_net.is("none") ? " allows no network" : ": this build has no such network");
   return Error(Errc::unsupported,
                "the job spans several hosts (" + std::to_string(job.local_size) + " of " +
                    std::to_string(job.size) +
-                   " ranks are on this one) and there is no network between them:" + tried);
+                   " ranks are on this one) and there is no network between them:" + attempts);
 }
 
 std::string describe_networks() {
   std::string lines;
   launch::Job job;
   job.size = 2;
-  for (const Entry& entry : kNetworks) {
-    auto network = entry.open(job);
-    lines += std::string("network\t") + entry.name + ": " +
+  for (const NetworkEntry& candidate : kNetworks) {
+    auto network = candidate.open(job);
+    lines += std::string("network\t") + candidate.name + ": " +
              (network ? (*network)->description() : "not usable: " + network.error().message()) + "\n";
   }
   return lines;
 }
 
-// All compare themselves with the same process, so all agree.
+// All processes compare with the same one, so all reach the same result.
 Status start_network(Network& network, launch::Exchange& exchange, std::unique_ptr<Directory>& directory) {
-  directory = std::make_unique<Cards>(network, exchange);
+  directory = std::make_unique<ExchangeDirectory>(network, exchange);
   const int reference = exchange.job().rank == 0 ? exchange.job().size - 1 : 0;
   auto agreed = directory->address(static_cast<Peer>(reference));
   if (!agreed) return std::move(agreed).error();

@@ -11,19 +11,19 @@ namespace weft::transport {
 
 using Peer = uint32_t;  ///< a process of the job: its rank in MPI_COMM_WORLD
 
-/// One piece of memory, here or in a peer's address space.
-struct Piece {
+/// A contiguous memory range in this process or in a peer's address space.
+struct Iov {
   uint64_t address;
   size_t length;
 };
 
-/// Takes what a transport delivers.
+/// Receives the messages and peer failures that a transport reports.
 class Receiver {
  public:
   /// `message` is 8-byte aligned and valid during the call only.
   virtual void deliver(Peer source, const std::byte* message, size_t size) = 0;
-  /// The peer has died or cannot be reached any more: told once a peer, by networks only. Its fetches have
-  /// ended with an error before.
+  /// Reports once that the peer has died or is unreachable; called by networks only. All gets from this peer
+  /// have completed with an error before.
   virtual void lost(Peer peer, const Error& why) = 0;
 
  protected:
@@ -33,14 +33,14 @@ class Receiver {
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// The largest message that reserve() can take for this peer now, in bytes. May grow, never shrinks.
+  /// Returns the largest size that reserve() accepts for this peer, in bytes. May grow, never shrinks.
   [[nodiscard]] virtual size_t max_message(Peer peer) = 0;
-  /// Room for one message of `size` bytes, 8-byte aligned, to be filled in place and sent by commit();
-  /// nullptr: no room now, try again after poll(). One reservation at a time.
+  /// Returns an 8-byte aligned buffer for one message of `size` bytes, to be filled in place and sent by
+  /// commit(); nullptr: no capacity, retry after poll(). One reservation at a time.
   [[nodiscard]] virtual std::byte* reserve(Peer peer, size_t size) = 0;
-  /// Sends the first `size` bytes of the reserved room. Messages to one peer arrive in order.
+  /// Sends the first `size` bytes of the reservation. Messages to one peer arrive in order.
   virtual void commit(Peer peer, size_t size) = 0;
-  /// Delivers up to `limit` messages; returns how many.
+  /// Delivers up to `limit` messages; returns their number.
   virtual size_t poll(Receiver& receiver, size_t limit) = 0;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bad arguments: the right error class, and a message that names the call, the argument and its value. */
+/* Invalid arguments: the error class, and a message that names the call, the argument and its value. */
 #include <stdint.h>
 
 #include "expect.h"
@@ -110,7 +110,7 @@ static void counts_and_pointers(void) {
   }
 }
 
-/* Arguments that do not count in this process may be anything. */
+/* Arguments that are not significant in this process may have any value. */
 static void insignificant(void) {
   const MPI_Datatype garbage = (MPI_Datatype)(uintptr_t)0x7777;
   int all[4] = {0, 0, 0, 0};

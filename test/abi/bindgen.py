@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The generator: what it writes, that it is deterministic, that it refuses what it does not understand."""
+"""The generator: its outputs, determinism, and errors for unknown input."""
 
 import filecmp
 import json
@@ -38,7 +38,7 @@ class Generator(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def small_source(self, **files):
-        """A repository with nothing but the description and the given files in src/api."""
+        """A repository with only spec/ and the given files in src/api."""
         root = self.path("repository")
         shutil.copytree(os.path.join(SOURCE, "spec"), os.path.join(root, "spec"))
         os.makedirs(os.path.join(root, "src/api"))
@@ -48,7 +48,7 @@ class Generator(unittest.TestCase):
                 stream.write(text)
         return root
 
-    def test_writes_what_it_lists_and_the_same_again(self):
+    def test_outputs_match_the_list_and_are_deterministic(self):
         listed = generate(self.path("a"), "--list-outputs").stdout.split()
         self.assertEqual(generate(self.path("a")).returncode, 0)
         written = [os.path.join(p, n) for p, _, names in os.walk(self.path("a")) for n in names]
@@ -57,7 +57,7 @@ class Generator(unittest.TestCase):
         for name in written:
             self.assertTrue(filecmp.cmp(name, name.replace(self.path("a"), self.path("b")), shallow=False), name)
 
-    def test_leaves_unchanged_files_alone(self):
+    def test_does_not_rewrite_unchanged_files(self):
         generate(self.path("a"))
         header = self.path("a", "include", "mpi.h")
         os.utime(header, (1, 1))
@@ -96,18 +96,18 @@ class Generator(unittest.TestCase):
         self.assertIn("`MPI_Recv`", done)
         self.assertIn("`MPI_Send`", missing)
 
-    def test_refuses_two_definitions(self):
+    def test_duplicate_definition_is_an_error(self):
         text = "namespace weft::api::impl {\nStatus Send() {\n}\n}\n"
         result = generate(self.path("a"), source=self.small_source(one=text, two=text))
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("Send is defined in src/api/one.cpp and in src/api/two.cpp", result.stderr)
 
-    def test_refuses_unknown_functions(self):
+    def test_unknown_function_is_an_error(self):
         text = "namespace weft::api::impl {\nStatus Sendd() {\n}\n}\n"
         result = generate(self.path("a"), source=self.small_source(one=text))
-        self.assertIn("defines Sendd, which is no MPI function", result.stderr)
+        self.assertIn("defines Sendd, which is not an MPI function", result.stderr)
 
-    def test_refuses_unknown_kinds_and_a_missing_function(self):
+    def test_unknown_kind_and_missing_function_are_errors(self):
         with open(APIS, encoding="utf-8") as stream:
             api = json.load(stream)
         removed = api.pop("mpi_send")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Error classes, codes and strings, the standard's and the program's own. */
+/* Error classes, codes and strings: standard and user-defined. */
 #include "expect.h"
 
 static void expect_string(int code, const char* wanted, int line) {
@@ -26,7 +26,7 @@ static void standard_classes(void) {
   EXPECT_ERROR(MPI_Error_class(-1, &value), MPI_ERR_ARG, "errorcode = -1");
 }
 
-static void own_codes(void) {
+static void user_codes(void) {
   int error_class, code, found, flag, *last;
   MPI_Add_error_class(&error_class);
   EXPECT(error_class > MPI_ERR_LASTCODE);
@@ -41,12 +41,12 @@ static void own_codes(void) {
   EXPECT(flag && *last == code);
   EXPECT_ERROR(MPI_Remove_error_class(error_class), MPI_ERR_ARG, "still has error codes");
   EXPECT_ERROR(MPI_Remove_error_code(error_class), MPI_ERR_ARG, "errorcode = ");
-  EXPECT_ERROR(MPI_Add_error_string(MPI_ERR_RANK, "x"), MPI_ERR_ARG, "was not added by the program");
-  EXPECT_ERROR(MPI_Add_error_code(code, &found), MPI_ERR_ARG, "is no error class");
+  EXPECT_ERROR(MPI_Add_error_string(MPI_ERR_RANK, "x"), MPI_ERR_ARG, "is not user-defined");
+  EXPECT_ERROR(MPI_Add_error_code(code, &found), MPI_ERR_ARG, "is not an error class");
   EXPECT(MPI_Remove_error_string(error_class) == MPI_SUCCESS);
   EXPECT_STRING(error_class, "");
   EXPECT(MPI_Remove_error_code(code) == MPI_SUCCESS);
-  EXPECT_ERROR(MPI_Error_class(code, &found), MPI_ERR_ARG, "is no error code");
+  EXPECT_ERROR(MPI_Error_class(code, &found), MPI_ERR_ARG, "is not an error code");
   EXPECT(MPI_Remove_error_class(error_class) == MPI_SUCCESS);
   MPI_Add_error_code(MPI_ERR_RANK, &code);
   MPI_Error_class(code, &found);
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   standard_classes();
-  own_codes();
+  user_codes();
   char text[20];
   int length = -1;
   EXPECT(MPI_Comm_size(MPI_COMM_WORLD, &length) == MPI_SUCCESS);

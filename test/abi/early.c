@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What MPI allows before MPI_Init and after MPI_Finalize. */
+/* Functions that MPI allows before MPI_Init and after MPI_Finalize. */
 #include "expect.h"
 
-static void anytime(void) {
+static void any_time_calls(void) {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int flag, length, version, subversion, code;
   MPI_Info info;
@@ -16,16 +16,16 @@ static void anytime(void) {
          strcmp(text, "value") == 0);
   EXPECT(MPI_Info_free(&info) == MPI_SUCCESS);
   EXPECT(MPI_Add_error_class(&code) == MPI_SUCCESS && MPI_Error_string(code, text, &length) == MPI_SUCCESS);
-  EXPECT(MPI_Comm_create_errhandler((MPI_Comm_errhandler_function*)anytime, &handler) == MPI_SUCCESS);
+  EXPECT(MPI_Comm_create_errhandler((MPI_Comm_errhandler_function*)any_time_calls, &handler) == MPI_SUCCESS);
   EXPECT(MPI_Errhandler_free(&handler) == MPI_SUCCESS);
   EXPECT(MPI_Abi_get_version(&version, &subversion) == MPI_SUCCESS && version == 1 && subversion == 0);
 }
 
 int main(int argc, char** argv) {
-  anytime();
+  any_time_calls();
   MPI_Init(&argc, &argv);
-  anytime();
+  any_time_calls();
   MPI_Finalize();
-  anytime();
+  any_time_calls();
   return finish();
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Expectations of the MPI programs in this folder: a failed one is printed; finish() gives the exit status.
- */
+/* Expectations of the MPI programs in this folder: prints failures; finish() returns the exit status. */
 #ifndef WEFT_TEST_ABI_EXPECT_H
 #define WEFT_TEST_ABI_EXPECT_H
 #include <mpi.h>
@@ -17,7 +16,7 @@ static inline void expect(int good, const char* what, int line) {
 }
 #define EXPECT(condition) expect((condition), #condition, __LINE__)
 
-/* The call must return this class, and its message must begin with the call's name and hold the text. */
+/* Expects an error class and a message that begins with the name of the call and contains `text`. */
 static inline void expect_error(int code, int class_wanted, const char* text, const char* call, int line) {
   char message[1000], name[100];
   int length = 0, error_class = MPI_SUCCESS;

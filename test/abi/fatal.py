@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Errors are fatal by default: the message, the exit status, and that output written before is not lost."""
+"""Errors are fatal by default: checks message, exit status, and that earlier output is not lost."""
 
 import os
 import subprocess
@@ -31,13 +31,13 @@ def main():
                 check=False,
                 stdin=subprocess.DEVNULL,
             )
-            shown = f"{'mpiexec ' if starter else ''}{mistake or 'nothing'}"
+            label = f"{'mpiexec ' if starter else ''}{mistake or 'nothing'}"
             if result.returncode != code:
-                problems.append(f"{shown}: exit status {result.returncode}, not {code}: {result.stderr}")
+                problems.append(f"{label}: exit status {result.returncode}, not {code}: {result.stderr}")
             if message not in result.stderr:
-                problems.append(f'{shown}: stderr has no "{message}": {result.stderr}')
+                problems.append(f'{label}: stderr has no "{message}": {result.stderr}')
             if mistake in ("rank", "comm", "abort", "end", "after") and "output of the program" not in result.stdout:
-                problems.append(f"{shown}: the program's output is lost")
+                problems.append(f"{label}: the program's output is lost")
     print("\n".join(problems) or "good")
     return 1 if problems else 0
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Run by fatal.py with the name of a mistake; without one it does nothing wrong. */
+/* Run by fatal.py with the name of an error to make; without an argument it makes none. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   printf("output of the program\n");
   if (strcmp(mistake, "rank") == 0) MPI_Send(&value, 1, MPI_INT, 7, 0, MPI_COMM_WORLD);
-  if (strcmp(mistake, "end") == 0) MPI_Abort(MPI_COMM_NULL, 3); /* ends all the same */
+  if (strcmp(mistake, "end") == 0) MPI_Abort(MPI_COMM_NULL, 3); /* aborts despite the null communicator */
   if (strcmp(mistake, "comm") == 0) MPI_Barrier(MPI_COMM_NULL);
   if (strcmp(mistake, "abort") == 0) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ABORT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Error handlers: whose is called, with what, and that it may call MPI. */
+/* Error handlers: which handler is called, its arguments, and MPI calls inside a handler. */
 #include "expect.h"
 
 static MPI_Comm seen_comm;
@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
   MPI_Errhandler mine, got;
   MPI_Request request;
   MPI_Status status;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided); /* the handler runs without the lock */
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE,
+                  &provided); /* the handler runs without the instance lock */
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_dup(MPI_COMM_WORLD, &first);
@@ -35,26 +36,26 @@ int main(int argc, char** argv) {
   MPI_Comm_create_errhandler(handler, &mine);
   MPI_Comm_set_errhandler(first, mine);
 
-  /* The communicator of the call. */
+  /* Errors of a call with a communicator. */
   EXPECT(MPI_Send(&value, 1, MPI_INT, 99, 0, first) == MPI_ERR_RANK);
   EXPECT(calls == 1 && seen_comm == first && seen_code == MPI_ERR_RANK);
   EXPECT(MPI_Send(&value, 1, MPI_INT, 99, 0, second) == MPI_ERR_RANK && calls == 1);
-  /* Errors in other arguments before the communicator's place in the list. */
+  /* Errors in arguments that precede the communicator. */
   EXPECT(MPI_Bcast(&value, -1, MPI_INT, 0, first) == MPI_ERR_COUNT && calls == 2);
 
-  /* No communicator at all: MPI_COMM_SELF's. */
+  /* Errors without a communicator go to MPI_COMM_SELF. */
   MPI_Comm_set_errhandler(MPI_COMM_SELF, mine);
   EXPECT(MPI_Group_size(MPI_GROUP_NULL, &value) == MPI_ERR_GROUP && calls == 3 && seen_comm == MPI_COMM_SELF);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 
-  /* The communicator of a request: a message longer than its buffer. */
+  /* Errors of a request go to its communicator: a truncated message. */
   int four[4] = {1, 2, 3, 4};
   MPI_Irecv(&value, 1, MPI_INT, 0, 7, first, &request);
   MPI_Send(four, 4, MPI_INT, 0, 7, first);
   EXPECT(MPI_Wait(&request, &status) == MPI_ERR_TRUNCATE);
   EXPECT(calls == 4 && seen_comm == first && seen_code == MPI_ERR_TRUNCATE);
 
-  /* A freed handler lives on in its communicator. */
+  /* A freed handler stays in use by its communicator. */
   MPI_Errhandler_free(&mine);
   EXPECT(mine == MPI_ERRHANDLER_NULL);
   EXPECT(MPI_Send(&value, 1, MPI_INT, 99, 0, first) == MPI_ERR_RANK && calls == 5);
@@ -77,7 +78,7 @@ int main(int argc, char** argv) {
   EXPECT(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN) == MPI_SUCCESS);
   MPI_Errhandler_free(&mine);
 
-  /* Keys of windows are there before windows are; those of communicators do not take them. */
+  /* Window keyvals exist although windows do not; communicators reject them. */
   int key = MPI_KEYVAL_INVALID;
   EXPECT(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &key, NULL) == MPI_SUCCESS);
   EXPECT(MPI_Comm_set_attr(second, key, NULL) == MPI_ERR_KEYVAL);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compiled by header.py: sizes, values written down a second time by hand, and the use of constants where C
-   asks for constant expressions. */
+/* Compiled by header.py: sizes, independently written values, and constants in constant expressions. */
 #include <mpi-ext.h>
 #include <mpi.h>
 #include <stddef.h>
 #include <weft.h>
 
-/* Works in C99 too, where there is no _Static_assert. */
+/* Static assertion for C99, which has no _Static_assert. */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 #define CHECK(condition) typedef char JOIN(check_, __LINE__)[(condition) ? 1 : -1]
@@ -37,7 +36,7 @@ CHECK(MPI_MAX_LIBRARY_VERSION_STRING == 8192 && MPI_MAX_INFO_KEY == 256 && MPI_B
 CHECK(MPI_F_STATUS_SIZE == 8 && MPI_F_SOURCE == 0 && MPI_F_TAG == 1 && MPI_F_ERROR == 2);
 CHECK(MPIX_CUDA_AWARE_SUPPORT == 1);
 #if !defined MPIX_C_FLOAT16 || !defined MPIX_BFLOAT16 || !defined MPIX_C_BF16
-#error "programs ask for half precision by these macros"
+#error "programs test for half precision with these macros"
 #endif
 
 #define VALUE(handle) ((uintptr_t)(handle))
@@ -52,7 +51,7 @@ int handle_values(void) {
          VALUE(MPI_IN_PLACE) == 1 && VALUE(MPI_UNWEIGHTED) == 10;
 }
 
-/* Handles as static initialisers, and integer constants as case labels. */
+/* Handles in static initialisers, integer constants as case labels. */
 MPI_Comm a_communicator = MPI_COMM_WORLD;
 MPI_Datatype a_type = MPI_LONG_LONG_INT;
 MPI_Comm_copy_attr_function* a_function = MPI_COMM_DUP_FN;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""mpi.h, weft.h and mpi-ext.h compile without a warning as C99 to C17 and as C++11 to C++20."""
+"""mpi.h, weft.h and mpi-ext.h compile without warnings as C99 to C17 and C++11 to C++20."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A profiling library: MPI_ names defined here win, and reach the library by the PMPI_ names. The library
-   itself does not call what was put in its place. */
+/* PMPI interposition: MPI_ functions defined here override the library and call PMPI_. The library itself
+   never calls the overriding functions. */
 #include "expect.h"
 
 static int sends, waits, reductions;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every implemented function of the standard, each argument made wrong by itself: the error has its class, its message
-names the call, and the program goes on. The calls are made from the Forum's apis.json, compiled by mpicc and run.
+"""Calls every implemented function once per argument with only that argument invalid. Expects the error class of the
+argument, a message that names the call, and a program that continues. The calls are generated from apis.json.
 
-One argument is wrong, all others are right for one process: so an error of another class is a check that is missing."""
+All other arguments are valid for one process, so another error class means that a check is missing."""
 
 import os
 import subprocess
@@ -18,10 +18,10 @@ import model  # noqa: E402
 import scan  # noqa: E402
 import significance  # noqa: E402
 
-# Calls that cannot be made wrong and survived, or that are no part of a running program.
+# Functions that end the program on an error, or have no invalid arguments.
 LEFT_OUT = {"Abort", "Finalize", "Init", "Init_thread", "Pcontrol"}
 
-# Handles that are wrong: null, freed, of another kind, never one.
+# Invalid handles by kind: (null, freed, error class). Other kinds and random values are added in wrong().
 HANDLES = {
     "COMMUNICATOR": ("MPI_COMM_NULL", "freed_comm", "MPI_ERR_COMM"),
     "DATATYPE": ("MPI_DATATYPE_NULL", "freed_type", "MPI_ERR_TYPE"),
@@ -33,10 +33,10 @@ HANDLES = {
     "SESSION": ("MPI_SESSION_NULL", None, "MPI_ERR_SESSION"),
 }
 NULL_ALLOWED = {"Comm_get_name.comm", "Type_get_name.datatype"}  # MPI 5.0 section 7.8
-# Conversions tell what a handle is; MPI_File and MPI_Win exist as names only.
+# Conversions accept any value.
 TOLERANT = ("_toint", "_fromint")
 
-RIGHT = {
+VALID = {
     "OPERATION": "MPI_SUM",
     "GROUP": "group",
     "INFO": "info",
@@ -55,7 +55,7 @@ RIGHT = {
     "RANK": "0",
     "RANK_NNI": "0",
 }
-# An argument of these kinds below zero is wrong; more classes than one where the standard names none.
+# Kinds whose negative values are invalid; several classes if the standard does not specify one.
 BELOW_ZERO = {
     "POLYXFER_NUM_ELEM": ("MPI_ERR_COUNT", "MPI_ERR_ARG"),
     "POLYXFER_NUM_ELEM_NNI": ("MPI_ERR_COUNT",),
@@ -83,9 +83,9 @@ BELOW_ZERO = {
     "ERROR_CLASS": ("MPI_ERR_ARG",),
     "ERROR_CODE": ("MPI_ERR_ARG",),
 }
-# Values below zero that mean something there.
+# Arguments for which negative values are valid.
 MEANINGFUL = {
-    "Comm_call_errhandler.errorcode",  # any code may be given to a handler
+    "Comm_call_errhandler.errorcode",  # any code may be passed to a handler
     "Session_call_errhandler.errorcode",
     "Status_set_error.err",
     "Status_set_source.source",
@@ -100,7 +100,7 @@ FRAME = r"""
 #include <stdio.h>
 #include <stdint.h>
 #include <string.h>
-static long long room[4096], zeros[4096];
+static long long output[4096], zeros[4096];
 static int failures, calls;
 static MPI_Comm freed_comm, cart, graph, dist;
 static MPI_Datatype freed_type, types[16];
@@ -116,7 +116,7 @@ static MPI_Message message = MPI_MESSAGE_NULL;
 static void operation(void* in, void* out, int* n, MPI_Datatype* type) { (void)in; (void)out; (void)n; (void)type; }
 static void handler(MPI_Comm* comm, int* code, ...) { (void)comm; (void)code; }
 
-static void wanted(const char* call, const char* what, int code, const int* classes) {
+static void expect_class(const char* call, const char* what, int code, const int* classes) {
   char message_text[1000];
   int length = 0, error_class = MPI_SUCCESS, good = 0;
   ++calls;
@@ -140,7 +140,7 @@ static void prepare(void) {
   MPI_Graph_create(MPI_COMM_SELF, 1, none, none, 0, &graph);
   MPI_Dist_graph_create_adjacent(MPI_COMM_SELF, 1, none, MPI_UNWEIGHTED, 1, none, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
                                  &dist);
-  /* Last, since a new object may get the handle of a freed one. */
+  /* Freed objects last: a new object may reuse the handle of a freed object. */
   MPI_Comm copy;
   MPI_Datatype type;
   MPI_Op op;
@@ -154,7 +154,7 @@ static void prepare(void) {
   MPI_Group_incl(group, 1, none, &other_group), freed_group = other_group;
   MPI_Info_create(&other_info), freed_info = other_info;
   MPI_Comm_create_errhandler(handler, &errors), freed_errhandler = errors;
-  MPI_Recv_init(room, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request), freed_request = request;
+  MPI_Recv_init(output, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request), freed_request = request;
   MPI_Comm_free(&copy), MPI_Type_free(&type), MPI_Op_free(&op), MPI_Group_free(&other_group);
   MPI_Info_free(&other_info), MPI_Errhandler_free(&errors), MPI_Request_free(&request);
   for (int i = 0; i < 4; ++i) bad_requests[i] = freed_request;
@@ -163,7 +163,7 @@ static void prepare(void) {
 
 
 def communicator(function):
-    """One that has what the call asks for."""
+    """A communicator with the topology that the function needs."""
     name = function.name
     if name.startswith(("Cart", "Neighbor", "Ineighbor")) and name not in ("Cart_create", "Cart_map"):
         return "cart"
@@ -174,15 +174,15 @@ def communicator(function):
     return "MPI_COMM_SELF"
 
 
-def right(function, parameter, large):
-    """An argument that is right for one process, as C text."""
+def valid(function, parameter, large):
+    """A valid argument for one process, as C text."""
     kind = parameter.kind
     if kind == "STATUS":
-        return "&status" if not parameter.is_array else f"({parameter.pointer_type(large)})room"
+        return "&status" if not parameter.is_array else f"({parameter.pointer_type(large)})output"
     if kind == "REQUEST" and parameter.direction == "inout" and parameter.levels():
         return "&null_request"
     if parameter.is_out and parameter.levels() and kind in HANDLES:
-        return f"({parameter.base_type(large)}*)room"
+        return f"({parameter.base_type(large)}*)output"
     if kind == "DATATYPE":
         return "types" if parameter.is_array else "MPI_INT"
     if kind == "COMMUNICATOR":
@@ -192,18 +192,18 @@ def right(function, parameter, large):
     if kind in kinds.FUNCTION_KINDS:
         return f"({parameter.base_type(large)}*)operation"
     if kind == "STRING" and parameter.direction == "in":
-        return RIGHT[kind]
+        return VALID[kind]
     if kind == "MESSAGE":
         return "&message"
     if parameter.is_array or parameter.levels() or kind in kinds.POINTER_KINDS:
-        return f"({parameter.pointer_type(large)}){'zeros' if parameter.direction == 'in' else 'room'}"
-    if kind in RIGHT:
-        return RIGHT[kind]
+        return f"({parameter.pointer_type(large)}){'zeros' if parameter.direction == 'in' else 'output'}"
+    if kind in VALID:
+        return VALID[kind]
     return "1"
 
 
-def wrong(function, parameter):
-    """[(C text, what it is, classes)] of one argument."""
+def invalid(function, parameter):
+    """Invalid values of one argument: [(C text, description, error classes)]."""
     full = f"{function.name}.{parameter.name}"
     kind = parameter.kind
     if full in MEANINGFUL:
@@ -255,11 +255,11 @@ def program(api, done):
         for large in function.widths():
             visible = function.visible(large)
             for parameter in visible:
-                for text, what, classes in wrong(function, parameter):
-                    given = [text if p is parameter else right(function, p, large) for p in visible]
+                for text, what, classes in invalid(function, parameter):
+                    given = [text if p is parameter else valid(function, p, large) for p in visible]
                     name = function.c_name(large)
                     blocks.append(
-                        f'  wanted("{name}", "{parameter.name} is {what}", {name}({", ".join(given)}), '
+                        f'  expect_class("{name}", "{parameter.name} is {what}", {name}({", ".join(given)}), '
                         f"(const int[]){{{', '.join(classes)}, 0}});"
                     )
     size = 100

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The library exports every function of the standard as PMPI_X and, weak, as MPI_X, and nothing else of MPI."""
+"""The library exports every MPI function as PMPI_X with a weak alias MPI_X, and no other MPI names."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import table
 
 
 def extensions():
-    """What weft.h declares; there too each function has both names."""
+    """Functions declared in weft.h, which also have both names."""
     with open(os.path.join(os.environ["MPI_PREFIX"], "include", "weft.h"), encoding="utf-8") as file:
         return set(re.findall(r"^int (MPIX_\w+)\(", file.read(), re.MULTILINE))
 
@@ -35,11 +35,11 @@ def main():
             problems.append(f"{name} and P{name} are different functions")
     allowed = set(wanted) | {"P" + n for n in wanted}
     problems += [
-        f"{name} is exported, but is no MPI function"
+        f"{name} is exported, but is not an MPI function"
         for name in sorted(set(symbols) - allowed)
         if name.lstrip("P").startswith("MPI")
     ]
-    print("\n".join(problems) or f"{len(wanted)} functions, each under both names")
+    print("\n".join(problems) or f"{len(wanted)} functions, each with both names")
     return 1 if problems else 0
 
 

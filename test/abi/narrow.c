@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counts: the call and its large-count twin agree, and an int that is too small gets what MPI says. */
+/* Counts: a function and its large-count variant agree; a value that does not fit an int becomes
+ * MPI_UNDEFINED. */
 #include "expect.h"
 
 int main(int argc, char** argv) {
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
   EXPECT(MPI_Type_get_envelope(small, &integers, &addresses, &types, &combiner) == MPI_SUCCESS &&
          combiner == MPI_COMBINER_CONTIGUOUS && integers == 1 && addresses == 0 && types == 1);
 
-  /* Arrays of counts in both widths. */
+  /* Count arrays of both widths. */
   int sum = 7, result = 0;
   const int one[1] = {1}, zero[1] = {0};
   const MPI_Count wide_one[1] = {1};
@@ -40,7 +41,7 @@ int main(int argc, char** argv) {
              MPI_SUCCESS &&
          result == 7);
 
-  /* Addresses and integers for handles. */
+  /* Addresses and integer handles. */
   char text[10];
   MPI_Aint start, end;
   MPI_Get_address(text, &start);

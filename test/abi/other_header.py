@@ -7,9 +7,9 @@ import sys
 
 import table
 
-# MPI 5.0's erratum: an int, which has a _c twin. The other header passes MPI_Count and has no twin.
+# MPI 5.0 erratum: the count is an int, with a _c variant. The other header has MPI_Count and no variant.
 ERRATUM = {"MPI_Psend_init", "MPI_Precv_init"}
-# The other header's own.
+# Specific to the other header.
 NOT_STANDARD = {"MPI_H_ABI"}
 
 
@@ -24,7 +24,7 @@ def other_header():
 def main():
     path = other_header()
     if path is None:
-        print("skipped: no mpi_abi.h here; MPICH_ABI_H can name one")
+        print("skipped: no mpi_abi.h found; set MPICH_ABI_H")
         return 77
     theirs = table.without_comments(path)
     ours = table.without_comments(os.path.join(os.environ["MPI_PREFIX"], "include", "mpi.h"))
@@ -45,7 +45,7 @@ def main():
     if extra != expected:
         problems.append(f"only here: {sorted(extra ^ expected)}")
     if len(their_values) < 300 or len(their_functions) < 1300:
-        problems.append(f"{path} was not understood: {len(their_values)} values, {len(their_functions)} functions")
+        problems.append(f"{path} was not parsed: {len(their_values)} values, {len(their_functions)} functions")
     print("\n".join(problems) or f"{len(their_values)} values and {len(their_functions)} functions agree with {path}")
     return 1 if problems else 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The generator's table of functions, for the other scripts of this folder."""
+"""The function table of the generator and a header parser, for the scripts of this folder."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def without_comments(path):
 
 
 def constants(text):
-    """Name -> value of every number in a header: macros (casts taken off) and enumerators."""
+    """Name -> value of every integer in a header: macros (without casts) and enumerators."""
     found = dict(re.findall(r"^#define[ \t]+(MPI_\w+)[ \t]+(.+?)[ \t]*$", text, re.M))
     found.update(re.findall(r"^\s+(MPI_\w+)\s*=\s*(-?\w+),?\s*$", text, re.M))
     values = {}
@@ -38,7 +38,7 @@ def constants(text):
 
 
 def _parameter(text):
-    """The type of one parameter, with arrays as pointers."""
+    """Type of one parameter; arrays as pointers."""
     arrays = text.count("[]")
     text = text.replace("[]", "")
     match = re.match(r"(.*?[* ])(\w+)(\[\d\])?$", text)
@@ -48,7 +48,7 @@ def _parameter(text):
 
 
 def prototypes(text):
-    """Name -> the types of result and parameters."""
+    """Name -> (result type, parameter types)."""
     found = {}
     for result, name, parameters in re.findall(r"^([\w ]+\*?) ?\b(P?MPI_\w+)\(([^;{}]*?)\)(?: WEFT_MISSING)?;", text, re.M):
         if "typedef" in result:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Views of counts, the layout of a status, the map of error classes, integers for handles.
+// Count views, status layout, mapping of error classes, integer handles.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -26,14 +26,14 @@ TEST(CountArray, ReadsBothWidths) {
   EXPECT_EQ(find_negative(CountArray(narrow), 1), 1u);
 }
 
-TEST(Counts, NarrowAtTheEdges) {
+TEST(Counts, NarrowToInt) {
   EXPECT_EQ(narrow_or_undefined(INT32_MAX), INT32_MAX);
   EXPECT_EQ(narrow_or_undefined(INT32_MIN), INT32_MIN);
   EXPECT_EQ(narrow_or_undefined(MPI_Count{INT32_MAX} + 1), MPI_UNDEFINED);
   EXPECT_FALSE(fits_int(MPI_Count{1} << 32));
 }
 
-TEST(Status, KeepsAllOfACompletion) {
+TEST(Status, RoundTripOfACompletion) {
   MPI_Status status{};
   status.MPI_ERROR = 77;
   fill(&status, {3, 4, (uint64_t{1} << 40) + 5, true});
@@ -52,7 +52,7 @@ TEST(Status, KeepsAllOfACompletion) {
   fill(MPI_STATUS_IGNORE, {});
 }
 
-TEST(Errors, EveryErrcHasItsClass) {
+TEST(Errors, EveryErrcMapsToAClass) {
   EXPECT_EQ(code_of(Error(Errc::rank, "")), MPI_ERR_RANK);
   EXPECT_EQ(code_of(Error(Errc::unsupported, "")), MPI_ERR_UNSUPPORTED_OPERATION);
   for (int value = static_cast<int>(Errc::buffer); value <= static_cast<int>(Errc::abi); ++value)
@@ -65,7 +65,7 @@ TEST(Errors, EveryErrcHasItsClass) {
   EXPECT_EQ(class_of(123456), MPI_ERR_UNKNOWN);
 }
 
-TEST(Handles, IntegersComeBack) {
+TEST(Handles, IntegerRoundTrip) {
   EXPECT_EQ(handle_to_int(MPI_COMM_WORLD), 0x101);
   EXPECT_EQ(handle_from_int(0x101), static_cast<void*>(MPI_COMM_WORLD));
   int first, second;
@@ -87,13 +87,14 @@ TEST(Handles, PredefinedTablesAreFull) {
   EXPECT_EQ(to_op(MPI_OP_NULL), nullptr);
   EXPECT_EQ(to_errhandler(MPI_ERRORS_RETURN), core::Errhandler::ret());
   EXPECT_EQ(to_errhandler(MPI_ERRHANDLER_NULL), nullptr);
-  MPI_Group volatile null_group = MPI_GROUP_NULL;  // a constant makes gcc reason about an object at its value
+  MPI_Group volatile null_group =
+      MPI_GROUP_NULL;  // volatile: avoids a gcc warning about an object at a constant address
   EXPECT_EQ(to_group(null_group), nullptr);
   EXPECT_EQ(handle_of(*core::Group::empty()), MPI_GROUP_EMPTY);
   EXPECT_EQ(handle_of(*to_datatype(MPI_DOUBLE)), MPI_DOUBLE);
 }
 
-TEST(Handles, FreedObjectsAreKnown) {
+TEST(Handles, FreedHandlesAreDetected) {
   core::Info* info = core::Info::create();
   info->open_handle();
   const MPI_Info handle = handle_of(*info);

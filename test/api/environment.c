@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What start-up tells: MPI_APPNUM, MPI_INFO_ENV, memory allocation kinds; hints of communicators.
-// usage: environment APPNUM MAXPROCS KINDS HANDLER (of the handler at start-up)
+// Start-up information: MPI_APPNUM, MPI_INFO_ENV, memory allocation kinds; hints of communicators.
+// usage: environment APPNUM MAXPROCS KINDS INITIAL_ERRHANDLER
 #include <stdlib.h>
 
 #include "../core/expect.h"
@@ -29,7 +29,7 @@ static void start(char** argv) {
   CALL(MPI_Info_create_env(3, arguments, &info));
   EXPECT_TEXT(value_of(info, "command"), "program");
   EXPECT_TEXT(value_of(info, "argv"), "one two");
-  EXPECT_TEXT(value_of(info, "maxprocs"), "(none)"); /* as before MPI_Init: the same at any time */
+  EXPECT_TEXT(value_of(info, "maxprocs"), "(none)"); /* the result does not depend on MPI_Init */
   CALL(MPI_Info_free(&info));
 }
 
@@ -39,12 +39,12 @@ static void hints(const char* kinds) {
   CALL(MPI_Info_create(&info));
   CALL(MPI_Info_set(info, "mpi_assert_no_any_tag", "true"));
   CALL(MPI_Info_set(info, "mpi_assert_memory_alloc_kinds", "system,mpi:alloc_mem"));
-  CALL(MPI_Info_set(info, "of_no_use", "true"));
+  CALL(MPI_Info_set(info, "unknown_hint", "true"));
   CALL(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm));
   CALL(MPI_Comm_get_info(comm, &used));
   EXPECT_TEXT(value_of(used, "mpi_assert_no_any_tag"), "true");
   EXPECT_TEXT(value_of(used, "mpi_assert_memory_alloc_kinds"), "system,mpi:alloc_mem");
-  EXPECT_TEXT(value_of(used, "of_no_use"), "(none)");
+  EXPECT_TEXT(value_of(used, "unknown_hint"), "(none)");
   EXPECT_TEXT(value_of(used, "mpi_memory_alloc_kinds"), kinds);
   CALL(MPI_Info_free(&used));
   CALL(MPI_Comm_dup(comm, &dup));  // hints are not inherited (MPI 5.0 section 7.4.2)
@@ -65,7 +65,7 @@ static void hints(const char* kinds) {
   CALL(MPI_Info_free(&info));
 }
 
-/// A session's request goes before that of start-up.
+/// The kinds requested by a session override those of start-up.
 static void session_kinds(void) {
   MPI_Session session;
   MPI_Info info;

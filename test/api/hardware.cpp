@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hardware resources read from a made-up sysfs: two packages of two cores with two threads each, one NUMA
-// node and one L3 cache a package, an L2 cache a core.
+// Hardware resources from a synthetic sysfs: two packages of two cores with two hardware threads each; one
+// NUMA node and one L3 cache per package, one L2 cache per core.
 #include "api/hardware.hpp"
 
 #include <gtest/gtest.h>
@@ -63,12 +63,12 @@ TEST_F(Hardware, OneThread) {
                                    {"hwloc://PU", 5}}));
 }
 
-TEST_F(Hardware, ACore) {
+TEST_F(Hardware, OneCore) {
   const auto instances = found({2, 3});
   EXPECT_EQ(instances.at("hwloc://Core"), 2);
   EXPECT_EQ(instances.at("hwloc://L2Cache"), 2);
   EXPECT_EQ(instances.at("hwloc://PU"), -1);
-  EXPECT_EQ(instances.count("hwloc://L1Cache"), 0u);  // an instruction cache is none of data
+  EXPECT_EQ(instances.count("hwloc://L1Cache"), 0u);  // instruction caches are ignored
 }
 
 TEST_F(Hardware, TwoPackages) {
@@ -78,7 +78,7 @@ TEST_F(Hardware, TwoPackages) {
     EXPECT_EQ(instances.at(type), -1) << type;
 }
 
-TEST_F(Hardware, NothingKnown) {
+TEST_F(Hardware, EmptySysfs) {
   EXPECT_EQ(hardware_resources("/nowhere", {0, 1}).size(), 2u);  // the machine and the CPU itself
   EXPECT_EQ(hardware_resources("/nowhere", {}).size(), 1u);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A profiler of the smallest kind, as NVTX loads one: counts ranges by name. Built twice: with the calls of
-   domains and with the plain ones only. */
+/* A minimal NVTX profiler library: counts ranges per name. Built twice: with domain functions and without. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,7 +27,7 @@ static struct {
   char name[64];
   long count;
 } ranges[NAMES];
-static long pushed, popped, wrong;
+static long pushed, popped, errors;
 static int domain;
 
 static int count(const char* name) {
@@ -40,26 +39,26 @@ static int count(const char* name) {
 }
 
 static void* create(const char* name) {
-  if (strcmp(name, "Weft") != 0) ++wrong;
+  if (strcmp(name, "Weft") != 0) ++errors;
   return &domain;
 }
 static int push(void* in, const struct attributes* attributes) {
   if (in != &domain || attributes->version != 3 || attributes->size != 48 || attributes->message_type != 1)
-    ++wrong;
+    ++errors;
   return count(attributes->message);
 }
 static int pop(void* in) {
-  if (in != &domain || popped >= pushed) ++wrong;
+  if (in != &domain || popped >= pushed) ++errors;
   return (int)++popped;
 }
 static int plain_pop(void) {
-  if (popped >= pushed) ++wrong;
+  if (popped >= pushed) ++errors;
   return (int)++popped;
 }
 
 static void install(function** table, unsigned size, unsigned number, function call) {
   if (number >= size)
-    ++wrong;
+    ++errors;
   else
     *table[number] = call;
 }
@@ -85,12 +84,11 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void* 
   return 1;
 }
 
-/* For the test: ranges with the name so far, or of any name; those that are open; what was not as it should
- * be. */
+/* For the test: number of ranges per name ("": all), of open ranges, and of protocol errors. */
 __attribute__((visibility("default"))) long tool_count(const char* name) {
   for (int i = 0; i < NAMES; ++i)
     if (strcmp(ranges[i].name, name) == 0) return ranges[i].count;
   return strcmp(name, "") == 0 ? pushed : 0;
 }
 __attribute__((visibility("default"))) long tool_open(void) { return pushed - popped; }
-__attribute__((visibility("default"))) long tool_wrong(void) { return wrong; }
+__attribute__((visibility("default"))) long tool_errors(void) { return errors; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sessions: several cycles with and without the world model, before MPI_Init and after MPI_Finalize; process
-// sets, communicators, error handlers, buffers. argv[1]: only | around | partly.
+// sets, communicators, error handlers, buffers. argv[1]: only | around_world | partial.
 #include <stdlib.h>
 
 #include "../core/expect.h"
@@ -52,13 +52,13 @@ static void info_and_sets(MPI_Session session, const char* level) {
   CALL(MPI_Session_get_num_psets(session, MPI_INFO_NULL, &count));
   EXPECT_EQ(count, 3);
   for (int n = 0; n < count; ++n) {
-    int room = 0, group_size, set_size;
+    int needed = 0, group_size, set_size;
     MPI_Group group;
-    CALL(MPI_Session_get_nth_pset(session, MPI_INFO_NULL, n, &room, NULL));
-    length = room;
+    CALL(MPI_Session_get_nth_pset(session, MPI_INFO_NULL, n, &needed, NULL));
+    length = needed;
     CALL(MPI_Session_get_nth_pset(session, MPI_INFO_NULL, n, &length, name));
-    EXPECT_EQ(length, room);
-    EXPECT_EQ((int)strlen(name) + 1, room);
+    EXPECT_EQ(length, needed);
+    EXPECT_EQ((int)strlen(name) + 1, needed);
     world |= strcmp(name, "mpi://WORLD") == 0;
     CALL(MPI_Session_get_pset_info(session, name, &info));
     length = sizeof text;
@@ -76,7 +76,7 @@ static void info_and_sets(MPI_Session session, const char* level) {
   EXPECT_TEXT(name, "mpi:");
 }
 
-static void mistakes(MPI_Session session) {
+static void errors(MPI_Session session) {
   MPI_Session null = MPI_SESSION_NULL, handler_session;
   MPI_Group group;
   MPI_Info info;
@@ -102,12 +102,12 @@ static void mistakes(MPI_Session session) {
   EXPECT_EQ(other == handler, 1);
   CALL(MPI_Errhandler_free(&other));
   CALL(MPI_Session_set_errhandler(session, MPI_ERRORS_RETURN));
-  // Errors of MPI_Session_init go to its argument, on a session that is not there.
+  // MPI_Session_init takes an error handler for its own errors.
   CALL(MPI_Session_init(MPI_INFO_NULL, handler, &handler_session));
   CALL(MPI_Session_finalize(&handler_session));
   EXPECT_EQ(handler_session == MPI_SESSION_NULL, 1);
   CALL(MPI_Errhandler_free(&handler));
-  // A handler for communicators is none for sessions.
+  // A communicator error handler is an error for a session.
   CALL(MPI_Comm_create_errhandler((MPI_Comm_errhandler_function*)on_error, &handler));
   EXPECT_ERROR(MPI_ERR_ERRHANDLER, MPI_Session_set_errhandler(session, handler));
   CALL(MPI_Errhandler_free(&handler));
@@ -117,7 +117,7 @@ static void mistakes(MPI_Session session) {
   if (flag && !count) EXPECT_ERROR(MPI_ERR_SESSION, MPI_Session_finalize(&null));
 }
 
-static void talk(MPI_Comm comm) {
+static void exchange(MPI_Comm comm) {
   int rank, size, sum = 0, all, got = -1;
   MPI_Comm part;
   CALL(MPI_Comm_rank(comm, &rank));
@@ -133,20 +133,20 @@ static void talk(MPI_Comm comm) {
   EXPECT_EQ(got, (rank + size - 1) % size);
 }
 
-/// Two sessions with a communicator each, finalized in another order on odd ranks.
+/// Two sessions with one communicator each; odd ranks finalize them in the opposite order.
 static void cycle(int n) {
   MPI_Session first = open_session("MPI_THREAD_SINGLE"), second = open_session(NULL);
   char tag[64];
   snprintf(tag, sizeof tag, "cycle %d", n);
   info_and_sets(first, "MPI_THREAD_SINGLE");
   info_and_sets(second, "MPI_THREAD_MULTIPLE");
-  mistakes(first);
+  errors(first);
   MPI_Comm self = comm_of(first, "mpi://SELF", tag), world = comm_of(second, "mpi://WORLD", tag);
   int rank, size;
   CALL(MPI_Comm_size(self, &size));
   EXPECT_EQ(size, 1);
-  talk(self);
-  talk(world);
+  exchange(self);
+  exchange(world);
   CALL(MPI_Comm_rank(world, &rank));
   CALL(MPI_Comm_disconnect(&self));
   CALL(MPI_Comm_free(&world));
@@ -154,7 +154,7 @@ static void cycle(int n) {
   CALL(MPI_Session_finalize(rank % 2 == 0 ? &second : &first));
 }
 
-/// What one session's buffer holds does not count against another's, nor against a communicator's.
+/// Buffers of sessions and communicators have separate capacity.
 static void buffers(void) {
   static char mine[1000 + MPI_BSEND_OVERHEAD], of_comm[100 + MPI_BSEND_OVERHEAD];
   char out[1000] = "buffered", in[1000];
@@ -188,7 +188,7 @@ static void buffers(void) {
   EXPECT_EQ(address == of_comm, 1);
   EXPECT_EQ(size, sizeof of_comm);
   EXPECT_ERROR(MPI_ERR_BUFFER, MPI_Comm_detach_buffer(dup, &address, &size));
-  CALL(MPI_Bsend(out, 100, MPI_CHAR, to, 2, dup));  // the session's, now
+  CALL(MPI_Bsend(out, 100, MPI_CHAR, to, 2, dup));  // uses the buffer of the session
   CALL(MPI_Recv(in, 100, MPI_CHAR, from, 2, dup, MPI_STATUS_IGNORE));
   CALL(MPI_Session_detach_buffer(session, &address, &size));
   EXPECT_EQ(address == mine, 1);
@@ -202,19 +202,19 @@ static void buffers(void) {
   CALL(MPI_Comm_detach_buffer(dup, &address, &size));
   EXPECT_EQ(address == MPI_BUFFER_AUTOMATIC, 1);
   CALL(MPI_Comm_attach_buffer(dup, of_comm, sizeof of_comm));
-  CALL(MPI_Comm_disconnect(&dup));  // detaches
+  CALL(MPI_Comm_disconnect(&dup));  // detaches the buffer
   CALL(MPI_Comm_disconnect(&comm));
   CALL(MPI_Session_finalize(&session));
 }
 
-/// A library's session ends in the delete callback of an attribute of MPI_COMM_SELF.
+/// A session that is finalized in a delete callback of an attribute of MPI_COMM_SELF, as libraries do.
 static MPI_Session kept;
 static int finalize_kept(MPI_Comm comm, int key, void* value, void* extra) {
   (void)comm, (void)key, (void)value, (void)extra;
   return MPI_Session_finalize(&kept);
 }
 
-static void around_the_world(int* argc, char*** argv) {
+static void around_world(int* argc, char*** argv) {
   int flag = 1, key, provided;
   MPI_Session outer = open_session(NULL);
   MPI_Initialized(&flag);
@@ -222,7 +222,7 @@ static void around_the_world(int* argc, char*** argv) {
   CALL(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   EXPECT_EQ(provided, MPI_THREAD_FUNNELED);
   CALL(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
-  talk(MPI_COMM_WORLD);
+  exchange(MPI_COMM_WORLD);
   cycle(1);
   kept = open_session(NULL);
   CALL(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalize_kept, &key, NULL));
@@ -232,17 +232,17 @@ static void around_the_world(int* argc, char*** argv) {
   EXPECT_EQ(kept == MPI_SESSION_NULL, 1);
   MPI_Finalized(&flag);
   EXPECT_EQ(flag, 1);
-  talk(comm);
+  exchange(comm);
   CALL(MPI_Comm_free(&comm));
   CALL(MPI_Session_finalize(&outer));
 }
 
-/// Only half of the processes communicate, and only with themselves; the others open no session at all.
-static void partly(void) {
+/// Half of the processes open sessions and communicate only with themselves; the others open no session.
+static void partial(void) {
   for (int n = 0; n < 3; ++n) {
     MPI_Session session = open_session(NULL);
     MPI_Comm self = comm_of(session, "mpi://self", "self");
-    talk(self);
+    exchange(self);
     CALL(MPI_Comm_free(&self));
     CALL(MPI_Session_finalize(&session));
   }
@@ -254,12 +254,12 @@ int main(int argc, char** argv) {
   if (strcmp(what, "only") == 0) {
     for (int n = 0; n < 3; ++n) cycle(n);
     buffers();
-  } else if (strcmp(what, "around") == 0) {
-    around_the_world(&argc, &argv);
+  } else if (strcmp(what, "around_world") == 0) {
+    around_world(&argc, &argv);
     cycle(2);
     buffers();
   } else if (rank == NULL || atoi(rank) % 2 == 0) {
-    partly();
+    partial();
   }
   return failures != 0;
 }

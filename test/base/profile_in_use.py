@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# A profile in the user's folder is read by the library: below the environment, above the defaults; refused by name.
+# The library reads a profile from the user's configuration folder: the environment overrides the profile, the profile
+# overrides the defaults, and an invalid line is an error that names the line.
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import unittest
 WEFT = os.path.join(os.environ["MPI_PREFIX"], "bin", "weft")
 
 
-class InUse(unittest.TestCase):
+class ProfileInUse(unittest.TestCase):
     def weft(self, *words, **variables):
         environment = {**os.environ, "XDG_CONFIG_HOME": self.folder, **variables}
         return subprocess.run([WEFT, *words], env=environment, capture_output=True, text=True, check=False)
@@ -30,16 +31,16 @@ class InUse(unittest.TestCase):
             self.assertEqual(self.settings(WEFT_P2P_EAGER_MAX="4096")["WEFT_P2P_EAGER_MAX"], ("4096", "environment"))
             self.assertEqual(self.settings(WEFT_PROFILE="off")["WEFT_P2P_EAGER_MAX"][1], "default")
             self.assertEqual(self.settings(WEFT_PROFILE=path)["WEFT_P2P_EAGER_MAX"], ("8192", "profile"))
-            for line, words in (
+            for line, message in (
                 ("p2p.gone = 1", "p2p.gone"),
                 ("p2p.eager_max = x", "EAGER_MAX=x"),
                 ("nonsense", ":2:"),
             ):
                 with open(path, "w", encoding="utf-8") as file:
                     file.write("[%s]\n%s\n" % (machine, line))
-                refused = self.weft("info", "--config")
-                self.assertEqual(refused.returncode, 2)
-                self.assertIn(words, refused.stderr)
+                result = self.weft("info", "--config")
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(message, result.stderr)
             found = json.loads(self.weft("info", "--config", "--json", WEFT_PROFILE="off").stdout)
             paths = [setting["variable"] for setting in found if setting["range"] == "a path"]
             for setting in found:  # settings that look like the name of a file are declared as such
@@ -51,10 +52,10 @@ class InUse(unittest.TestCase):
                 group, _, rest = variable[len("WEFT_") :].lower().partition("_")
                 with open(path, "w", encoding="utf-8") as file:
                     file.write("[%s]\n%s.%s = /tmp/evil.so\n" % (machine, group, rest))
-                refused = self.weft("info", "--config")
-                self.assertEqual(refused.returncode, 2)
-                self.assertIn("%s.%s names a file" % (group, rest), refused.stderr)
-            self.assertIn("cannot be read", self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr)
+                result = self.weft("info", "--config")
+                self.assertEqual(result.returncode, 2)
+                self.assertIn("%s.%s names a file" % (group, rest), result.stderr)
+            self.assertIn("cannot read the profile", self.weft("info", "--config", WEFT_PROFILE="/not/there").stderr)
 
 
 if __name__ == "__main__":

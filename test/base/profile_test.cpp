@@ -28,8 +28,9 @@ class Profile : public testing::Test {
   std::filesystem::path folder;
 };
 
-TEST_F(Profile, TakesTheSectionOfTheMachine) {
-  const auto path = write("# why\n[a; b]\n p2p.eager_max = 1 \r\n\n[c]\np2p.eager_max=2\np2p.credit = 3\n");
+TEST_F(Profile, ReadsTheSectionOfTheMachine) {
+  const auto path =
+      write("# comment\n[a; b]\n p2p.eager_max = 1 \r\n\n[c]\np2p.eager_max=2\np2p.credit = 3\n");
   auto values = read_profile(path, "c");
   ASSERT_TRUE(values);
   EXPECT_EQ(*values, (Values{{"p2p.eager_max", "2"}, {"p2p.credit", "3"}}));
@@ -41,14 +42,14 @@ TEST_F(Profile, TakesTheSectionOfTheMachine) {
   EXPECT_TRUE(values->empty());
 }
 
-TEST_F(Profile, NamesBadLines) {
+TEST_F(Profile, ErrorNamesTheMalformedLine) {
   const auto values = read_profile(write("[a]\np2p.eager_max\n"), "b");
   ASSERT_FALSE(values);
   EXPECT_NE(values.error().message().find("profile:2"), std::string::npos);
   EXPECT_FALSE(read_profile(folder / "none", "a"));
 }
 
-TEST_F(Profile, LooksInTheUsersFolder) {
+TEST_F(Profile, DefaultPathIsInTheConfigFolder) {
   ::setenv("XDG_CONFIG_HOME", folder.c_str(), 1);
   EXPECT_EQ(default_profile(), "");
   const std::string path = write("[a]\n");
@@ -86,10 +87,10 @@ TEST_F(Profile, NamesNoFile) {
   ::unsetenv("WEFT_PROFILE");
 }
 
-TEST(Machine, HasAName) {
+TEST(MachineName, ContainsCoresAndDriver) {
   EXPECT_NE(machine_name().find(" cores"), std::string::npos);
   ::setenv("WEFT_CUDA_DRIVER", "x", 1);
-  EXPECT_EQ(machine_name().find("another driver; "), 0U);
+  EXPECT_EQ(machine_name().find("custom driver; "), 0U);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# bench/bars.py: verdicts on made-up figures; work that fails, and a limit of time; a short trial of nearly everything
-# on the emulated driver.
+# bench/bars.py: evaluation of given figures; failing measurements, and the time limit; a short trial of nearly all
+# measurements on the emulated driver.
 import contextlib
 import io
 import json
@@ -22,14 +22,15 @@ EVERYTHING = {**bars.ROUNDS, **bars.ONCE}
 
 class Bars(unittest.TestCase):
     def test_verdicts_on_medians(self):
-        rows = bars.judge({"barrier": [9, 1.4, 1.5], "x face over contiguous": [0.4, 0.6, 0.49], "other": [7]}, False)
+        figures = {"barrier": [9, 1.4, 1.5], "x face over contiguous": [0.4, 0.6, 0.49], "other": [7]}
+        rows = bars.evaluate(figures, False)
         self.assertEqual([row.get("met") for row in rows], [True, False, None])
         self.assertEqual([row["value"] for row in rows], [1.5, 0.49, 7])
 
     def test_a_trial_has_no_verdicts(self):
-        self.assertNotIn("met", bars.judge({"barrier": [1]}, True)[0])
+        self.assertNotIn("met", bars.evaluate({"barrier": [1]}, True)[0])
 
-    def test_every_bar_is_measured_by_something(self):
+    def test_every_bar_is_measured(self):
         with open(bars.__file__, encoding="utf-8") as file:
             text = file.read().split("}  # fmt: skip", 1)[1]
         for name in bars.BARS:
@@ -40,7 +41,7 @@ class Bars(unittest.TestCase):
                 stem = "Jacobi 16384 x 32768 on %d"
             self.assertIn(stem, text)
 
-    def test_what_fails_is_left_out_by_name(self):
+    def test_failures_are_reported(self):
         def broken(_):
             raise bars.Failure("no such thing")
 
@@ -59,7 +60,7 @@ class Bars(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "bars.json")
             words = ["--weft", os.environ["MPI_PREFIX"], "--trial", "--rounds", "1", "--ranks", "2", "--json", path]
-            others = [work for work in EVERYTHING if work != "interference"]  # which has a test of its own
+            others = [work for work in EVERYTHING if work != "interference"]  # has a test of its own
             words += ["--only", ",".join(others)]
             done = subprocess.run(
                 [sys.executable, bars.__file__, *words], capture_output=True, text=True, timeout=150, check=False

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# weft bench: finds the programs, passes options and exit status on, refuses what it does not know.
+# weft bench: finds the programs, passes on options and exit status, refuses unknown programs.
 import os
 import re
 import subprocess
@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def bench(*options):
-    """(status, output, errors) of `weft bench ...`."""
+    """Returns (status, output, errors) of `weft bench ...`."""
     words = [os.path.join(PREFIX, "bin", "weft"), "bench", *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=50, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
@@ -26,7 +26,7 @@ class Bench(unittest.TestCase):
         status, out, err = bench("alltoall", "-n", "3", "-m", "1:4", "-i", "2", "--mpiexec", "--bind-to none")
         self.assertEqual(status, 0, err)
         self.assertEqual(len(out.splitlines()), 5)
-        status, out, err = bench("mbw_mr", "-m", "8:8", "-i", "2")  # a rank a core, of two cores at least
+        status, out, err = bench("mbw_mr", "-m", "8:8", "-i", "2")  # one rank per core, at least two cores
         self.assertEqual(status, 0, err)
         self.assertIn("# [ pairs: %d ]" % max(1, len(os.sched_getaffinity(0)) // 2), out)
 
@@ -42,7 +42,7 @@ class Bench(unittest.TestCase):
         self.assertIn("needs exactly 2 ranks, not 3", err)
 
     def test_documented_settings_exist(self):
-        # docs/gpu.md names settings, also beside those of other libraries: each one is a setting of this build.
+        # Every setting of Weft named in docs/gpu.md exists in this build.
         words = [os.path.join(PREFIX, "bin", "weft"), "info", "--config"]
         listed = subprocess.run(words, capture_output=True, text=True, check=True, timeout=50).stdout
         known = set(re.findall(r"^(WEFT_[A-Z0-9_]+) = ", listed, re.MULTILINE))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded into a benchmark by programs.py: spoils one byte of what arrives, in host memory. CORRUPT says
-// where: "last" (of the message), "behind" (it) or "gap" (of a derived datatype). "late": spoils nothing, but
-// the 10th receive takes 30 ms.
+// Preloaded into a benchmark by programs.py: corrupts one byte of each received message, in host memory.
+// CORRUPT selects the "last" byte of the message, the byte "behind" it, or a "gap" of a derived datatype;
+// "late" corrupts nothing, but delays the 10th receive by 30 ms.
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,8 @@ static void spoil(void* buffer, long bytes) {
   if (bytes >= 64) *at ^= 1;
 }
 
-/// What a message of elements or of one derived datatype spans; the byte behind its first int is in a gap.
+/// Returns the extent of a message of elements or of one derived datatype, whose byte behind the first int is
+/// in a gap.
 static void spoil_message(void* buffer, int count, MPI_Datatype type) {
   const char* where = getenv("CORRUPT");
   MPI_Aint low, extent;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stand-in for NCCL over PMPI, for bench/nccl.c on the emulated driver: the same entry points, streams
-// ignored. At the end rank 0 says on stderr how often it was called.
+// Fake NCCL over PMPI, for bench/nccl.c on the emulated driver: the same entry points; ignores streams. At
+// the end rank 0 prints the numbers of calls on stderr.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Every program validates every combination of host, pinned, device and managed memory, on GPUs or on the emulated
-# driver. KINDS_MAX caps the size, in bytes; KINDS_ITERATIONS how often each is repeated.
+# driver. KINDS_MAX: largest size in bytes; KINDS_ITERATIONS: iterations per size.
 import os
 import subprocess
 import unittest

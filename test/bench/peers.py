@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# bench/peers.py without its peers: medians, ratios and bars of made-up figures; UCX's table; whole runs on host memory
-# with stand-ins for Open MPI and ucx_perftest, one of which hangs; NCCL's programs on the emulated driver.
+# bench/peers.py without other libraries: medians, ratios and bars of given figures; UCX's table; whole runs on host
+# memory with fakes of Open MPI and ucx_perftest, one of which hangs; NCCL's programs on the emulated driver.
 import contextlib
 import io
 import json
@@ -19,10 +19,11 @@ PREFIX = os.environ["MPI_PREFIX"]
 PROGRAMS = os.path.join(PREFIX, "libexec", "weft", "bench")
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 sys.dont_write_bytecode = True
+import peer_programs  # noqa: E402
 import peers  # noqa: E402
 
 LATENCY, WINDOW, LONG, RATE = (
-    next(job for job in peers.JOBS if job.name == name) for name in ("latency", "window", "long window", "rate")
+    next(job for job in peer_programs.JOBS if job.name == name) for name in ("latency", "window", "long window", "rate")
 )
 
 UCX_INFO = """\
@@ -56,7 +57,7 @@ def executable(path, text):
 
 
 def fake_openmpi(folder):
-    """A prefix whose mpicc and mpirun are Weft's."""
+    """Returns a prefix whose mpicc and mpirun are Weft's."""
     executable(os.path.join(folder, "bin", "mpicc"), '#!/bin/sh\nexec "%s/bin/mpicc" "$@"\n' % PREFIX)
     script = '#!/bin/sh\n[ "$1" = --oversubscribe ] && shift\nexec "%s/bin/mpiexec" "$@"\n' % PREFIX
     executable(os.path.join(folder, "bin", "mpirun"), script)
@@ -70,7 +71,7 @@ def fake_ucx(folder):
 
 
 def run(*options, **variables):
-    """(status, output, errors) of peers.py on host memory."""
+    """Returns (status, output, errors) of peers.py on host memory."""
     words = [sys.executable, os.path.join(ROOT, "bench", "peers.py"), "--weft", PREFIX, "--memory", "H", *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=150, stdin=subprocess.DEVNULL,
                           env={**os.environ, **variables})  # fmt: skip
@@ -87,18 +88,18 @@ class Figures(unittest.TestCase):
         rows = {row["point"]: row for row in peers.compare(figures, (LATENCY, WINDOW, RATE), 2)}
         row = rows["latency 8"]
         self.assertEqual(row["figures"], {"Weft": 5.0, "Open MPI": 10.0, "UCX": 8.0})
-        self.assertEqual(row["ratio"], 0.625)  # the best of the others is the least
+        self.assertEqual(row["ratio"], 0.625)  # lowest is best
         self.assertEqual(row["bars"], [{"column": "Weft", "bar": 4.8, "met": False}])
         row = rows["window 64K"]
-        self.assertEqual((row["figures"]["Weft"], row["ratio"]), (95.5e3, 0.5))  # and here the greatest
+        self.assertEqual((row["figures"]["Weft"], row["ratio"]), (95.5e3, 0.5))  # highest is best
         self.assertTrue(row["bars"][0]["met"])
         self.assertNotIn("ratio", rows["rate 8"])
         self.assertFalse(rows["rate 8"]["bars"][0]["met"])
         self.assertEqual(rows["latency 1M"]["figures"], {})
 
     def test_bars_of_collectives(self):
-        """With 4 ranks or more, beside NCCL of the same run and beside what the links need."""
-        jobs = [job for job in peers.JOBS if job.name in ("large allreduce", "large alltoall")]
+        """With 4 ranks or more, relative to NCCL of the same run and to the link time."""
+        jobs = [job for job in peer_programs.JOBS if job.name in ("large allreduce", "large alltoall")]
         figures = {"Weft": {"allreduce 16M": [100.0], "alltoall 16M": [150.0]}, "NCCL": {"allreduce 16M": [110.0]}}
         rows = {row["point"]: row["bars"] for row in peers.compare(figures, jobs, 4)}
         self.assertEqual(rows["allreduce 16M"], [{"column": "Weft", "bar": 93.5, "met": False}])
@@ -107,25 +108,26 @@ class Figures(unittest.TestCase):
         self.assertEqual(rows["allreduce 16M"], [])
 
     def test_points(self):
-        large = next(job for job in peers.JOBS if job.name == "large allreduce")
-        self.assertEqual(peers.points_of(large), {16 << 20: "allreduce 16M", 256 << 20: "allreduce 256M"})
-        self.assertEqual(list(peers.points_of(LATENCY))[:3], [8, 1024, 8192])
+        large = next(job for job in peer_programs.JOBS if job.name == "large allreduce")
+        self.assertEqual(peer_programs.points_of(large), {16 << 20: "allreduce 16M", 256 << 20: "allreduce 256M"})
+        self.assertEqual(list(peer_programs.points_of(LATENCY))[:3], [8, 1024, 8192])
         self.assertEqual(peers.within(WINDOW, 1 << 20).sizes, "8K,64K,1M")
 
     def test_ucx_table(self):
         header = "x.batch,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr"
         text = "[1.2] UCX WARN something\n%s\nwindow_64K,640,0.1,2,3.5,90,100.0,7,8.0\n" % header
-        self.assertEqual(peers.ucx_figures(text, WINDOW), {"window 64K": 100 * 1.048576})  # from 2^20 to 10^6 bytes
-        self.assertEqual(peers.ucx_figures(text, LATENCY), {"window 64K": 3.5})
-        self.assertEqual(peers.ucx_figures(text, RATE), {"window 64K": 8.0})
+        # from 2^20 to 10^6 bytes
+        self.assertEqual(peer_programs.ucx_figures(text, WINDOW), {"window 64K": 100 * 1.048576})
+        self.assertEqual(peer_programs.ucx_figures(text, LATENCY), {"window 64K": 3.5})
+        self.assertEqual(peer_programs.ucx_figures(text, RATE), {"window 64K": 8.0})
         for broken in ("", header, "no table"):
-            with self.assertRaises(peers.Failure):
-                peers.ucx_figures(broken, WINDOW)
-        lines = list(peers.ucx_batch(peers.within(LATENCY, 1024), "D"))
+            with self.assertRaises(peer_programs.Failure):
+                peer_programs.ucx_figures(broken, WINDOW)
+        lines = list(peer_programs.ucx_batch(peers.within(LATENCY, 1024), "D"))
         self.assertEqual(lines[1], "latency_1K -t tag_lat -n 10000 -w 200 -s 1024 -m cuda")
 
     def test_ucx_does_as_many_windows(self):
-        line = next(iter(peers.ucx_batch(LONG, "D")))
+        line = next(iter(peer_programs.ucx_batch(LONG, "D")))
         self.assertEqual(line, "long_window_64K -t tag_bw -O 64 -n 64000 -w 12800 -s 65536 -m cuda")
 
     def test_time_limit(self):
@@ -135,7 +137,7 @@ class Figures(unittest.TestCase):
             def measure(self, job, *_):
                 return {job.name: 1.0}
 
-        rounds = peers.Rounds([Peer()], 2, "H", 0, 1)  # the end is long past
+        rounds = peers.Rounds([Peer()], 2, "H", 0, 1)  # the time limit has passed
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(rounds.run((LATENCY, RATE), 3), 1)
         self.assertEqual(rounds.failures, {"slow": {"latency": "no time left", "rate": "no time left"}})
@@ -143,7 +145,7 @@ class Figures(unittest.TestCase):
 
 
 class Runs(unittest.TestCase):
-    def test_beside_stand_ins(self):
+    def test_compares_with_fakes(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.json")
             openmpi, ucx = (make(os.path.join(folder, name)) for make, name in ((fake_openmpi, "o"), (fake_ucx, "u")))
@@ -155,7 +157,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(facts["rounds"], 2)
         self.assertEqual(facts["missing"], {"NCCL": "not given"})
         self.assertEqual(facts["failures"], {})
-        self.assertIn("Weft", facts["libraries"]["Open MPI"])  # the stand-in
+        self.assertIn("Weft", facts["libraries"]["Open MPI"])  # the fake
         self.assertEqual(facts["libraries"]["UCX"], "UCX 9.8.7")
         rows = {row["point"]: row for row in facts["rows"]}
         self.assertEqual(set(rows), {"latency 8", "latency 1K", "latency 8K", "rate 8", "allreduce 8", "bcast 8"})
@@ -185,7 +187,7 @@ class Runs(unittest.TestCase):
             self.assertNotIn(ucx, running)
         self.assertRegex(err, r"UCX, rate: left out: killed after [45] s")
         self.assertIn("Open MPI, rate: left out: status 7: no luck", err)
-        self.assertEqual(err.count("left out"), 2)  # not tried again in the second round
+        self.assertEqual(err.count("left out"), 2)  # not repeated in the second round
         self.assertEqual(facts["missing"], {"NCCL": "%s has no libnccl.so.2" % folder})
         self.assertEqual(set(facts["rows"][0]["figures"]), {"Weft"})
         self.assertEqual(len(facts["figures"]["Weft"]["rate 8"]), 2)
@@ -201,7 +203,7 @@ class Runs(unittest.TestCase):
 
 
 class Nccl(unittest.TestCase):
-    """The preloaded library, over a stand-in for NCCL: every byte of every program is validated."""
+    """The preloaded library over a fake NCCL: every byte of every program is validated."""
 
     @classmethod
     def setUpClass(cls):
@@ -230,7 +232,7 @@ class Nccl(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, (program, done.stdout, done.stderr))
                 self.assertEqual(done.stdout.count("Pass"), 2, done.stdout)
                 words = done.stderr[done.stderr.index("fake NCCL:") :].split()
-                self.assertGreaterEqual(int(words[2]), sends, done.stderr)  # it did take this way
+                self.assertGreaterEqual(int(words[2]), sends, done.stderr)  # NCCL was used
                 self.assertEqual(int(words[4]), 0 if sends else 14, done.stderr)
                 self.assertEqual(int(words[6]), 2 * int(windows), done.stderr)
 

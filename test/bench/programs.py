@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The benchmark programs under mpiexec: columns, validation (also that it fails when it must), JSON, refusals.
-# BENCH_PROGRAMS, MPIEXEC and MPICC may name other builds.
+# The benchmark programs under mpiexec: columns, validation and its failures, JSON, refusals. BENCH_PROGRAMS, MPIEXEC
+# and MPICC may name other builds.
 import json
 import os
 import re
@@ -39,7 +39,7 @@ QUICK = ("-i", "5", "-x", "1")
 
 
 def every_program():
-    """{name: (source, ranks)} by programs.csv: nonblocking and persistent forms too."""
+    """Returns {name: (source, ranks)} from programs.csv, with nonblocking and persistent forms."""
     found = {}
     with open(os.path.join(ROOT, "bench", "programs.csv"), encoding="utf-8") as file:
         for line in file:
@@ -52,25 +52,25 @@ def every_program():
 
 
 def program_words(name):
-    """The words that start a benchmark: collectives are one program."""
+    """Returns the command of a benchmark; all collectives are one program."""
     source = every_program()[name][0]
     return [os.path.join(PROGRAMS, source)] + ([name] if source != name else [])
 
 
 def start(program, *options, ranks=2, before=()):
-    """(status, output, errors) of a run."""
+    """Returns (status, output, errors) of a run."""
     words = [*MPIEXEC, "-n", str(ranks), *before, *program_words(program), *options]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL)
     return done.returncode, done.stdout, done.stderr
 
 
 def rows(out):
-    """The fields of each line that is not a comment."""
+    """Returns the fields of each line that is not a comment."""
     return [line.split() for line in out.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def corrupting_library(folder):
-    """corrupt.c, built."""
+    """Builds corrupt.c and returns its path."""
     library = os.path.join(folder, "corrupt.so")
     subprocess.run([MPICC, "-shared", "-fPIC", "-o", library, os.path.join(HERE, "corrupt.c")], check=True)
     return library
@@ -126,8 +126,8 @@ class Programs(unittest.TestCase):
 
     def test_types_and_layouts(self):
         with tempfile.TemporaryDirectory() as folder:
-            path, pieces = os.path.join(folder, "out.json"), os.path.join(folder, "pieces")
-            with open(pieces, "w", encoding="utf-8") as file:
+            path, blocks = os.path.join(folder, "out.json"), os.path.join(folder, "blocks")
+            with open(blocks, "w", encoding="utf-8") as file:
                 file.write("# DISPLACEMENT,LENGTH\n5,2\n0, 1\n\n9\t1\n")
             status, out, err = start("latency", *QUICK, "-m", "1:64", "-c", "-T", "all", "-I", "--json", path)
             self.assertEqual(status, 0, err)
@@ -137,12 +137,12 @@ class Programs(unittest.TestCase):
                 self.assertEqual(json.load(file)["rows"][7]["type"], "MPI_INT")
             for name, ranks, passes, *options in (
                 ("latency_mt", 2, 5, "-T", "mpi_float", "-D", "vect:5:2", "-I"),
-                ("latency_persistent", 2, 5, "-D", "indx:" + pieces),
+                ("latency_persistent", 2, 5, "-D", "indx:" + blocks),
                 ("partitioned_latency", 2, 5, "-q", "2", "-T", "mpi_int", "-D", "vect:3:2"),
                 ("bibw_persistent", 2, 5, "-T", "mpi_int", "-D", "cont", "-I"),
                 ("mbw_mr", 4, 10, "-T", "mpi_int,mpi_float", "-D", "vect:8:2", "-I"),
                 ("alltoallw", 3, 15, "-T", "all", "-D", "vect:3:1"),
-                ("igatherv", 3, 5, "-T", "mpi_int", "-D", "indx:" + pieces, "-I", "-k", "rotate"),
+                ("igatherv", 3, 5, "-T", "mpi_int", "-D", "indx:" + blocks, "-I", "-k", "rotate"),
                 ("neighbor_alltoallv_persistent", 3, 5, "-D", "vect:16:4"),
                 ("bcast", 3, 5, "-T", "mpi_float", "-D", "vect:6:2"),
                 ("allreduce", 3, 15, "-T", "all", "-I"),
@@ -205,7 +205,7 @@ class Programs(unittest.TestCase):
             self.assertIn("# [ pairs: 2 ] [ window size: 4 ]", out)
             for size, total, rate, least, most, iterations, valid in rows(out):
                 self.assertAlmostEqual(float(total), float(rate) * int(size) / 1e6, delta=0.01)
-                self.assertAlmostEqual(float(total), 2 * float(least), delta=0.02)  # the slowest pair's time
+                self.assertAlmostEqual(float(total), 2 * float(least), delta=0.02)  # by the time of the slowest pair
                 self.assertLessEqual(float(least), float(most))
                 self.assertEqual((iterations, valid), ("5", "Pass"), size)
             with open(path, encoding="utf-8") as file:
@@ -240,15 +240,15 @@ class Programs(unittest.TestCase):
                 values = [row["percentiles_us"][name] for name in ("1", "50", "99.5", "100")]
                 self.assertEqual(values, sorted(values))
                 self.assertGreater(values[0], 0)
-                # The mean lies between the least and the greatest; a little is lost between two clocks.
+                # The mean lies between minimum and maximum, up to the overhead of two clock readings.
                 self.assertGreater(row["latency_us"], 0.5 * values[0] - cost)
                 self.assertLess(row["latency_us"], 1.5 * values[3] + 1)
         out = start("latency", *QUICK, "-m", "8:8", "-z")[1]
         self.assertIn("P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail Lat(us)", out)
         self.assertEqual(len(rows(start("latency", *QUICK, "-m", "8:8", "-z75")[1])[0]), 3)
 
-    def test_percentiles_see_a_straggler(self):
-        # One iteration of 20 waits 30 ms in the preloaded library: the mean shows it diluted, P100 in full, P90 not.
+    def test_percentiles_include_a_slow_iteration(self):
+        # One iteration of 20 waits 30 ms in the preloaded library: part of the mean, all of P100, not in P90.
         with tempfile.TemporaryDirectory() as folder:
             library = corrupting_library(folder)
             before = ("env", "LD_PRELOAD=" + library, "CORRUPT=late")
@@ -340,7 +340,7 @@ class Programs(unittest.TestCase):
             ("latency", ("-D", "vect:8"), "-D vect:8: expected vect:STRIDE:BLOCKLENGTH in elements"),
             ("latency", ("-D", "vect:5:3", "-m", "8:64"), "-m: the smallest size, 8, is not a multiple of 3"),
             ("latency", ("-D", "indx:/nonexistent"), "-D indx:/nonexistent: the file cannot be read (No such file"),
-            ("latency", ("-D", "indx:/dev/null"), "-D indx:/dev/null: the file lists no piece"),
+            ("latency", ("-D", "indx:/dev/null"), "-D indx:/dev/null: the file lists no block"),
             ("latency", ("-D", "indx:" + __file__), "-D indx:%s: line 5: expected DISPLACEMENT,LENGTH" % __file__),
             ("allgather", ("-D", "vect:4096:1", "-M", "64K", "-m", "64:64"), "a buffer of 516098 bytes is above"),
             ("init", ("--frob",), "expected [-I] [--json FILE]"),
@@ -365,10 +365,10 @@ class Programs(unittest.TestCase):
         missing = ("env", "WEFT_CUDA_DRIVER=/nonexistent/driver.so")
         status, out, err = start("latency", "-d", "cuda", "D", "D", before=missing)
         self.assertEqual(out, "")
-        self.assertNotEqual(status, 0)  # the program's 3; Weft's own MPI_Init refuses the setting before it
+        self.assertNotEqual(status, 0)  # 3 of the program, unless Weft's MPI_Init refuses the setting first
         self.assertRegex(err, r"/nonexistent/driver\.so")
 
-    def test_validation_finds_what_types_hide(self):
+    def test_validation_finds_bytes_in_gaps(self):
         with tempfile.TemporaryDirectory() as folder:
             library = corrupting_library(folder)
             for where, program, options, says in (

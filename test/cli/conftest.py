@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Fixtures: the command line in this process, from the source tree, on the prefix under test; made-up machines.
+# Fixtures: the command line, run in this process from the source tree on the prefix under test; simulated machines.
 import os
 import sys
 
@@ -31,7 +31,7 @@ def on_prefix(monkeypatch):
 
 @pytest.fixture
 def weft(capfd):
-    """weft(words...): the command's Result."""
+    """Returns weft(words...), which runs a command and returns its Result."""
 
     def call(*words):
         capfd.readouterr()
@@ -48,20 +48,20 @@ def weft(capfd):
 
 @pytest.fixture
 def emulated(monkeypatch):
-    """Two emulated GPUs."""
+    """Provides two emulated GPUs."""
     monkeypatch.setenv("WEFT_CUDA_DRIVER", os.environ["EMUCUDA"])
 
 
 @pytest.fixture
 def no_driver(monkeypatch):
-    """No GPU, whatever this machine has."""
+    """Hides the GPUs of this machine."""
     monkeypatch.delenv("WEFT_CUDA_DRIVER", raising=False)
     monkeypatch.setattr(cuda, "library_name", lambda: "libnot-there.so")
     monkeypatch.setattr(nvml, "LIBRARY", "libnot-there.so")
 
 
 class Machine:
-    """A tree in place of the kernel's file systems."""
+    """A folder that replaces the kernel's file systems."""
 
     def __init__(self, root):
         self.root = str(root)
@@ -79,9 +79,9 @@ class Machine:
         os.makedirs(os.path.join(self.root, target.lstrip("/")), exist_ok=True)
         os.symlink(os.path.relpath(os.path.join(self.root, target.lstrip("/")), os.path.dirname(path)), path)
 
-    def pci(self, place, vendor, kind, numa=0, config=b""):
-        """A device at a place such as pci0000:00/0000:00:01.0/0000:10:00.0."""
-        folder, address = "/sys/devices/" + place, place.rsplit("/", 1)[-1]
+    def pci(self, device_path, vendor, kind, numa=0, config=b""):
+        """Creates a device at a path such as pci0000:00/0000:00:01.0/0000:10:00.0."""
+        folder, address = "/sys/devices/" + device_path, device_path.rsplit("/", 1)[-1]
         self.write(folder + "/vendor", "0x%04x\n" % vendor)
         self.write(folder + "/class", "0x%06x\n" % kind)
         self.write(folder + "/numa_node", "%d\n" % numa)
@@ -89,11 +89,11 @@ class Machine:
         self.link("/sys/bus/pci/devices/" + address, folder)
         return folder
 
-    def gpu(self, place, numa=0):
-        return self.pci(place, 0x10DE, 0x030200, numa)
+    def gpu(self, device_path, numa=0):
+        return self.pci(device_path, 0x10DE, 0x030200, numa)
 
-    def nic(self, name, place, state="4: ACTIVE", numa=0, driver="mlx5_core"):
-        folder = self.pci(place, 0x15B3, 0x020700, numa)
+    def nic(self, name, device_path, state="4: ACTIVE", numa=0, driver="mlx5_core"):
+        folder = self.pci(device_path, 0x15B3, 0x020700, numa)
         self.link("/sys/class/infiniband/%s/device" % name, folder)
         self.link(folder.rstrip("/") + "/driver", "/sys/bus/pci/drivers/" + driver)
         port = "/sys/class/infiniband/%s/ports/1/" % name
@@ -112,5 +112,5 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fake_nvml(monkeypatch):
-    """NVML of two GPUs with 18 NVLinks each; the environment's FAKE_NVML_* make them ill."""
+    """Provides NVML of two GPUs with 18 NVLinks each; the variables FAKE_NVML_* inject faults."""
     monkeypatch.setattr(nvml, "LIBRARY", os.path.join(os.environ["FAKES"], "libcli_fake_nvml.so"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Every installed script is run in a folder whose files have the names of modules; none of the files may be executed.
+# Runs every installed script in a folder whose files have the names of modules; none of the files may be executed.
 import os
 import subprocess
 import sys
@@ -11,9 +11,9 @@ PREFIX = os.environ["MPI_PREFIX"]
 BIN = os.path.join(PREFIX, "bin")
 OWN = ("weft", "rich", "numpy", "matplotlib", "mpi4py", "shtab", "sitecustomize", "usercustomize")
 HOSTILE = "import os, sys\nsys.stderr.write('executed: %s\\n' % __file__)\nopen({log!r}, 'a').write(__file__ + '\\n')\n"
-# A PYTHONPATH that names the current directory by accident: empty entries, relative ones, none but such.
+# Values of PYTHONPATH that name the current directory by empty or relative entries.
 PYTHONPATHS = (None, "", ":", ":/not/there", "/not/there::", ".", "hostile:.:/not/there")
-COMMANDS = {  # what each file of bin/ is asked; the first command is also run with every PYTHONPATH
+COMMANDS = {  # commands of each file of bin/; the first command also runs with every PYTHONPATH
     "weft": (("--version",), ("info",), ("info", "--config"), ("doctor",), ("bench", "--list"), ("explain", "--help"),
              ("report", "--help"), ("tune", "--help"), ("hang", "1"), ("completion", "bash")),
     "mpiexec": (("--version",), ("-n", "2", os.path.join(BIN, "weft"), "doctor")),
@@ -21,11 +21,12 @@ COMMANDS = {  # what each file of bin/ is asked; the first command is also run w
     "mpicc": (("-show", "a.c"), ("-showme:version",), ("-c", "a.c")),
     "mpicxx": (("-show", "a.cpp"),),
     "mpic++": (("-show", "a.cpp"),),
+    "mpiCC": (("-show", "a.cpp"),),
 }  # fmt: skip
 
 
 def module_names():
-    """Names of the standard library's modules, except those that are compiled into Python."""
+    """Returns the names of the standard library's modules, except built-in modules."""
     listed = getattr(sys, "stdlib_module_names", None)  # Python 3.10
     if listed is None:
         folder = os.path.dirname(os.__file__)
@@ -34,7 +35,7 @@ def module_names():
 
 
 def environment(**changes):
-    """This environment with changes, None removes, and without a search path that the test itself was given."""
+    """Returns the environment without the test's own search paths, and with changes; the value None removes."""
     changed = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": None, "LD_LIBRARY_PATH": None, **changes}
     return {name: value for name, value in changed.items() if value is not None}
 
@@ -63,7 +64,7 @@ class CurrentDirectory(unittest.TestCase):
             file.write(text)
 
     def executed(self):
-        """The hostile files that were executed since the last call."""
+        """Returns the hostile files that were executed since the last call."""
         try:
             with open(self.log, encoding="utf-8") as file:
                 found = file.read().split()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libgdrapi without a module: a mapping is host memory. FAKE_GDR: open, pin, map, lost or crash.
+// Mock of libgdrapi: mappings are host memory. FAKE_GDR selects a fault: open, pin, map, lost or crash.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int wrong(const char* what) { return getenv("FAKE_GDR") && strcmp(getenv("FAKE_GDR"), what) == 0; }
+static int has_fault(const char* what) { return getenv("FAKE_GDR") && strcmp(getenv("FAKE_GDR"), what) == 0; }
 
 void* gdr_open(void) {
-  if (wrong("crash")) abort();
-  return wrong("open") ? NULL : malloc(1);
+  if (has_fault("crash")) abort();
+  return has_fault("open") ? NULL : malloc(1);
 }
 int gdr_close(void* gdr) {
   free(gdr);
@@ -18,7 +18,7 @@ int gdr_pin_buffer(void* gdr, unsigned long address, size_t size, uint64_t token
                    unsigned long* handle) {
   (void)gdr, (void)token, (void)space;
   *handle = 7;
-  return wrong("pin") || address % 65536 || size != 65536 ? 22 : 0;
+  return has_fault("pin") || address % 65536 || size != 65536 ? 22 : 0;
 }
 int gdr_unpin_buffer(void* gdr, unsigned long handle) {
   (void)gdr;
@@ -27,7 +27,7 @@ int gdr_unpin_buffer(void* gdr, unsigned long handle) {
 int gdr_map(void* gdr, unsigned long handle, void** mapped, size_t size) {
   (void)gdr;
   *mapped = calloc(1, size);
-  return wrong("map") || handle != 7 ? 22 : 0;
+  return has_fault("map") || handle != 7 ? 22 : 0;
 }
 int gdr_unmap(void* gdr, unsigned long handle, void* mapped, size_t size) {
   (void)gdr, (void)handle, (void)size;
@@ -35,7 +35,7 @@ int gdr_unmap(void* gdr, unsigned long handle, void* mapped, size_t size) {
   return 0;
 }
 int gdr_copy_to_mapping(unsigned long handle, void* mapped, const void* from, size_t size) {
-  if (handle == 7 && !wrong("lost")) memcpy(mapped, from, size);
+  if (handle == 7 && !has_fault("lost")) memcpy(mapped, from, size);
   return 0;
 }
 int gdr_copy_from_mapping(unsigned long handle, void* to, const void* mapped, size_t size) {

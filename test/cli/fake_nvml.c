@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NVML of as many GPUs as are asked for, with 18 NVLinks (4.0) each. Illnesses come from the
-// environment.
+// Mock of NVML with 18 NVLinks (4.0) per GPU. The environment variables FAKE_NVML_* inject faults.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A job that hangs: rank 0 receives what rank 1 never sends, rank 1 computes, rank 2 is alone in a barrier of
-// 1 and 2.
+// A job that hangs: rank 0 waits in MPI_Recv for rank 1, which never sends; rank 2 waits in a barrier with
+// rank 1.
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft bench: its own options, comparisons with other libraries, the matrix of switches, result files, pictures.
+# weft bench: options, comparisons with other libraries, the matrix of switches, result files, charts.
 import json
 import os
 import subprocess
 
 import pytest
-from test_doctor import fake_mpi
+from test_doctor_cluster import fake_mpi
 from weft import bench, charts, output
 from weft.bench import compare, result
 
 PREFIX = os.environ["MPI_PREFIX"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-QUICK = ("-m", "8:64", "-i", "20", "-x", "2")
+SHORT_RUN = ("-m", "8:64", "-i", "20", "-x", "2")
 
 
 def test_result_file(weft, tmp_path):
     path = str(tmp_path / "a.json")
-    done = weft("bench", "latency", *QUICK, "--json", path)
+    done = weft("bench", "latency", *SHORT_RUN, "--json", path)
     assert done.status == 0 and "# Weft MPI Latency Test" in done.out
     found = result.load(path)
     assert found["machine"]["cores"] == len(os.sched_getaffinity(0)) and found["rows"][0]["size"] == 8
@@ -67,9 +67,9 @@ WHEELS = [os.path.join(ROOT, "build", "tools", name, "bin", "mpicc") for name in
 
 
 @pytest.mark.skipif(not all(map(os.path.exists, WHEELS)), reason="needs the Open MPI and MPICH that set-up fetches")
-def test_beside_the_real_ones(weft, tmp_path):
+def test_comparison_with_open_mpi_and_mpich(weft, tmp_path):
     path = str(tmp_path / "a.json")
-    done = weft("bench", "iallgather", "-n", "2", *QUICK, *TYPED, "--rounds", "1", "--vs", *WHEELS, "--json", path)
+    done = weft("bench", "iallgather", "-n", "2", *SHORT_RUN, *TYPED, "--rounds", "1", "--vs", *WHEELS, "--json", path)
     assert done.status == 0 and "finding" not in done.out, done.out + done.err
     runs = {run["name"]: run for run in result.load(path)["runs"]}
     assert list(runs) == ["Weft", "Open MPI", "MPICH"] and runs["MPICH"]["library"].startswith("MPICH 5")
@@ -81,7 +81,7 @@ def test_beside_the_real_ones(weft, tmp_path):
 
 def test_refusals(weft, no_driver, tmp_path, monkeypatch):
     for words, reason in (
-        ((), "name a benchmark; `weft bench --list`"),
+        ((), "specify a benchmark; `weft bench --list`"),
         (("nonsense",), "no such benchmark; `weft bench --list`"),
         (("alreduce",), "did you mean allreduce"),
         (("latency", "-n", "0"), "-n 0"),
@@ -118,14 +118,14 @@ def test_ranks(weft, emulated):
     bench.Job("allreduce", ["-n", "5", "-d", "cuda", "--share-gpus"]).check_sharing()
 
 
-def test_beside_others(weft, tmp_path):
+def test_comparison(weft, tmp_path):
     pytest.importorskip("matplotlib")
     path, picture = str(tmp_path / "a.json"), str(tmp_path / "a.png")
     crash = tmp_path / "crash"
     crash.mkdir()
     dies = 'case "$*" in *latency*) kill -SEGV $$;; esac; exec "%s/bin/mpiexec" "$@"' % PREFIX
     others = [fake_mpi(tmp_path), fake_mpi(crash, dies)]
-    done = weft("bench", "latency", *QUICK, "--rounds", "1", "--vs", *others, "--json", path, "--plot", picture)
+    done = weft("bench", "latency", *SHORT_RUN, "--rounds", "1", "--vs", *others, "--json", path, "--plot", picture)
     assert done.status == 0, done.err
     assert "Weft (2)" in done.out and "finding: Weft (3): it crashed (SIGSEGV)" in done.out
     found = result.load(path)
@@ -136,7 +136,7 @@ def test_beside_others(weft, tmp_path):
 
 
 def test_matrix(weft, machine):
-    done = weft("bench", "latency", *QUICK, "--rounds", "1", "--matrix", "gpudirect,gdrcopy")
+    done = weft("bench", "latency", *SHORT_RUN, "--rounds", "1", "--matrix", "gpudirect,gdrcopy")
     assert done.status == 0, done.err
     for column in ("all on", "without gdrcopy", "without gpudirect", "without gpudirect, gdrcopy"):
         assert column in done.out
@@ -144,14 +144,14 @@ def test_matrix(weft, machine):
 
 
 def test_weft_itself_fails(weft, monkeypatch):
-    monkeypatch.setattr(compare.Contender, "measure", lambda self, folder: setattr(self, "error", "it crashed"))
+    monkeypatch.setattr(compare.Candidate, "measure", lambda self, folder: setattr(self, "error", "it crashed"))
     assert weft("bench", "latency", "--matrix", "gdrcopy").status == 1
 
 
 def test_medians_and_ratios():
-    contender = compare.Contender("x", [], {})
-    contender.rounds = [{"rows": [{"size": 8, "latency_us": value}]} for value in (3, 1, 2)]
-    assert contender.rows("latency_us") == [{"size": 8, "latency_us": 2}]
+    candidate = compare.Candidate("x", [], {})
+    candidate.rounds = [{"rows": [{"size": 8, "latency_us": value}]} for value in (3, 1, 2)]
+    assert candidate.rows("latency_us") == [{"size": 8, "latency_us": 2}]
     assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "latency_us", []) == "0.50"
     assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "bandwidth_mb_s", []) == "0.25"
     assert compare.ratio_of([{1: 2.0}, {1: 4.0}, {1: 8.0}], 1, "latency_us", ["a"]) == "0.25"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The completion scripts, tried in bash; the manual page.
+# The completion scripts, executed in bash, and the manual page.
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft explain, in this process; test/p2p compares its answers with what the engine does.
+# weft explain, in this process. test/p2p compares its output with the engine's choices.
 import json
 
 
@@ -9,13 +9,13 @@ def test_explain(weft, no_driver):
     assert "eager" in weft("explain", "send", "--kind", "host").out
     assert weft("explain", "send", "--bytes", "many").status == 2
     rows = json.loads(weft("explain", "send", "--kind", "host", "--block", "8", "--bytes", "1M", "--json").out)["rows"]
-    assert rows[-1]["protocol"] == "fragments" and not rows[-1]["ahead"]
+    assert rows[-1]["protocol"] == "fragments" and not rows[-1]["eager_pack"]
     assert weft("explain", "send", "--kind", "mapped", "--bytes", "1M").status == 0
     assert weft("explain", "nonsense").status == 2
 
 
 def test_collectives(weft, no_driver):
     out = weft("explain", "allreduce", "--ranks", "8", "--bytes", "256M").out
-    assert "8 ranks" in out and "kernels" in out and "pieces" in out and "derived for 8" in out
+    assert "8 ranks" in out and "kernels" in out and "Simple" in out and "derived for 8" in out
     assert "shared memory" in weft("explain", "bcast", "--kind", "host", "--ranks", "4").out
     assert weft("explain", "allreduce", "--kind", "pool").status == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The frame: entry point, output on a terminal and elsewhere, files, children.
+# The common code: entry point, output on terminals and other streams, files, child processes.
 import io
 import os
 import signal
@@ -50,7 +50,7 @@ def test_rich_table(monkeypatch):
     output.table(["name", "us"], [["a", "1.5"]], numbers=("us",), style=lambda row: "green")
     assert "\x1b[" in stream.getvalue() and "1.5" in stream.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not output.fancy(stream)
+    assert not output.supports_rich(stream)
 
 
 def test_without_rich(monkeypatch, capsys):
@@ -72,7 +72,7 @@ def test_progress_on_a_terminal(monkeypatch):
     assert "first" in sys.stderr.getvalue()
 
 
-def test_files_are_whole_or_not_there(tmp_path):
+def test_files_are_written_atomically(tmp_path):
     path = tmp_path / "a.json"
     output.write_file(str(path), output.json_text({"a": 1}))
     assert output.read_json(str(path), "a result") == {"a": 1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft hang on a job that hangs, and on processes that are none.
+# weft hang on a job that hangs, and on processes that are not ranks.
 import json
 import os
 import subprocess
@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @pytest.fixture
 def job(tmp_path):
-    """(the process of rank 0, the job)."""
+    """Yields the pid of rank 0 of a hanging job."""
     program = str(tmp_path / "hang")
     subprocess.run([PREFIX + "/bin/mpicc", os.path.join(HERE, "hang.c"), "-o", program], check=True)
     started = subprocess.Popen([PREFIX + "/bin/mpiexec", "-n", "3", program], stdout=subprocess.PIPE, text=True)
@@ -46,7 +46,7 @@ def test_what_ranks_wait_for(weft, job):
 
 def test_no_job(weft, monkeypatch):
     refused = weft("hang", str(os.getpid()))
-    assert refused.status == 2 and "is no rank" in refused.err
+    assert refused.status == 2 and "is not a rank" in refused.err
     assert hang.mapping(1 << 30) is None
     monkeypatch.setattr(hang, "mapping", lambda pid: None)
     with pytest.raises(output.Refusal, match="no running job"):
@@ -70,4 +70,4 @@ def test_memory_that_is_not_weft(monkeypatch):
     monkeypatch.setattr(hang, "peek", lambda pid, address, size: bytes(size))
     with pytest.raises(output.Failure, match="not \\(yet\\)"):
         hang.read_job(os.getpid())
-    assert hang.named(-1, -1) == "any" and hang.named(3, -1) == 3
+    assert hang.format_wildcard(-1, -1) == "any" and hang.format_wildcard(3, -1) == 3

@@ -13,7 +13,7 @@ def test_forms(weft, no_driver):
     facts = json.loads(weft("info", "--json").out)
     assert facts["prefix"] == PREFIX
     assert facts["mpi_standard"] == "5.0" and facts["abi"] == "1.0"
-    assert "Weft" in facts["library_says"] and "mpiexec" in facts["launcher"]
+    assert "Weft" in facts["library_version"] and "mpiexec" in facts["launcher"]
     assert facts["cuda_usable"] is False and facts["devices"] == []
     lines = weft("info", "--parsable").out.splitlines()
     assert lines[0] == "weft:weft:" + facts["weft"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft report: verdicts, references, the page, and the page in a browser if there is one.
+# weft report: verdicts, references, the page, and the page in a browser, if installed.
 import html.parser
 import json
 import os
@@ -41,7 +41,7 @@ def files(tmp_path):
 
 
 class Strict(html.parser.HTMLParser):
-    """Counts elements, and that they are closed in order."""
+    """Counts elements and checks that they are properly nested."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A job across hosts, whoever starts it: every pair of ranks exchanges a small and a large message and all
-// reduce; rank 0 prints the chain that carried them.
+// A job on several hosts, under any launcher: every pair of ranks exchanges a small and a large message, then
+// an allreduce; rank 0 prints MPIX_Describe_paths.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void exchange(int to, int from, int rank, int bytes) {
 
 int main(int argc, char** argv) {
   int rank, size, sum = 0, length;
-  static char chain[1 << 16];
+  static char paths[1 << 16];
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -37,8 +37,8 @@ int main(int argc, char** argv) {
   MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (sum != size * (size - 1) / 2) fail("the sum");
   if (rank == 0) {
-    if (MPIX_Describe_paths(chain, sizeof chain, &length) != MPI_SUCCESS) fail("the chain");
-    printf("%ssum\t%d\n", chain, sum);
+    if (MPIX_Describe_paths(paths, sizeof paths, &length) != MPI_SUCCESS) fail("the description of paths");
+    printf("%ssum\t%d\n", paths, sum);
   }
   MPI_Finalize();
   return 0;

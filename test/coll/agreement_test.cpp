@@ -26,82 +26,82 @@ class AgreementTest : public ::testing::Test {
     call_.send.type = call_.recv.type = datatype::predefined(kInt);
     call_.send.count = call_.recv.count = 2;
     call_.bytes = 8;
-    for (Statement& own : statements_) {
+    for (Vote& own : votes_) {
       own.bytes = own.largest = 8;
-      own.side = Side::device;
+      own.location = Location::device;
       own.state = State::open;
     }
   }
-  /// What every rank concludes.
-  Agreement agreed(bool later) {
+  /// The decision of every rank.
+  Agreement agreed(bool queued) {
     std::vector<std::vector<std::byte>> published;
-    for (const Statement& own : statements_) {
+    for (const Vote& own : votes_) {
       published.emplace_back(sizeof own);
-      std::memcpy(published.back().data(), &own, Statement::size(call_));
+      std::memcpy(published.back().data(), &own, Vote::size(call_));
     }
-    Judge judge(call_, later);
+    VoteReduction reduction(call_, queued);
     for (int rank = 0; rank < call_.size; ++rank)
-      judge.hear(rank, published[static_cast<size_t>(rank)].data());
-    return judge.verdict();
+      reduction.add(rank, published[static_cast<size_t>(rank)].data());
+    return reduction.result();
   }
   void all(State state) {
-    for (Statement& own : statements_) own.state = state;
+    for (Vote& own : votes_) own.state = state;
   }
 
   Call call_;
-  Statement statements_[3];
+  Vote votes_[3];
 };
 
-TEST_F(AgreementTest, AllOpenGoByKernels) {
-  EXPECT_EQ(agreed(false).way, Way::kernels);
-  EXPECT_EQ(agreed(true).way, Way::kernels);
+TEST_F(AgreementTest, OpenDomainsUseKernels) {
+  EXPECT_EQ(agreed(false).path, Path::kernels);
+  EXPECT_EQ(agreed(true).path, Path::kernels);
 }
 
-TEST_F(AgreementTest, AllUnknownOpenTheDomain) {
+TEST_F(AgreementTest, UnknownDomainsAreOpened) {
   all(State::unknown);
-  EXPECT_EQ(agreed(false).way, Way::kernels);
-  EXPECT_EQ(agreed(true).way, Way::kernels);
+  EXPECT_EQ(agreed(false).path, Path::kernels);
+  EXPECT_EQ(agreed(true).path, Path::kernels);
 }
 
-TEST_F(AgreementTest, OneRankThatKnowsLessSendsAllToMessages) {
-  for (Statement& late : statements_) {
+TEST_F(AgreementTest, OneUnopenedDomainMakesAllRanksUseMessages) {
+  for (Vote& unopened : votes_) {
     all(State::open);
-    late.state = State::unknown;
+    unopened.state = State::unknown;
     for (const uint32_t busy : {0u, 1u}) {
-      late.busy = busy;
-      EXPECT_EQ(agreed(false).way, Way::messages);
-      EXPECT_EQ(agreed(true).way, Way::messages);
+      unopened.busy = busy;
+      EXPECT_EQ(agreed(false).path, Path::messages);
+      EXPECT_EQ(agreed(true).path, Path::messages);
     }
-    late.busy = 0;
+    unopened.busy = 0;
   }
 }
 
-TEST_F(AgreementTest, CallsUnderWayLeaveOpeningToThem) {
+TEST_F(AgreementTest, UnfinishedCallsPreventOpening) {
   all(State::unknown);
-  statements_[1].busy = 1;
-  EXPECT_EQ(agreed(false).way, Way::messages);
-  EXPECT_EQ(agreed(true).way, Way::messages);
+  votes_[1].busy = 1;
+  EXPECT_EQ(agreed(false).path, Path::messages);
+  EXPECT_EQ(agreed(true).path, Path::messages);
 }
 
-TEST_F(AgreementTest, CallsUnderWayHoldUpBlockingOnesOnly) {
-  statements_[2].busy = 1;
-  EXPECT_EQ(agreed(false).way, Way::messages);
-  EXPECT_EQ(agreed(true).way, Way::kernels);
+TEST_F(AgreementTest, UnfinishedCallsPreventBlockingKernelsOnly) {
+  votes_[2].busy = 1;
+  EXPECT_EQ(agreed(false).path, Path::messages);
+  EXPECT_EQ(agreed(true).path, Path::kernels);
   EXPECT_FALSE(agreed(true).idle);
 }
 
 TEST_F(AgreementTest, RefusedDomainsAreNotUsed) {
   all(State::refused);
-  EXPECT_EQ(agreed(false).way, Way::messages);
-  EXPECT_EQ(agreed(true).way, Way::messages);
+  EXPECT_EQ(agreed(false).path, Path::messages);
+  EXPECT_EQ(agreed(true).path, Path::messages);
 }
 
 TEST_F(AgreementTest, MismatchNamesTheRanks) {
-  statements_[2].bytes = 12;
+  votes_[2].bytes = 12;
   const Agreement agreement = agreed(false);
-  EXPECT_EQ(agreement.way, Way::mismatch);
+  EXPECT_EQ(agreement.path, Path::mismatch);
   EXPECT_EQ(agreement.to, 2);
-  EXPECT_EQ(agreement.awaited, 12u);
+  EXPECT_EQ(agreement.expected, 12u);
 }
 
 }  // namespace

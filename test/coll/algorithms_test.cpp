@@ -48,7 +48,7 @@ void compose(void* in, void* inout, int* count, void** handle) {
   }
 }
 
-/// Every rank is every rank's neighbor: neighborhood collectives do what the others do.
+/// All ranks are neighbors: neighborhood collectives are equivalent to the regular collectives.
 struct Complete final : core::Topology {
   explicit Complete(int size) : Topology(Kind::distributed_graph) {
     for (int rank = 0; rank < size; ++rank) sources.push_back(rank);
@@ -57,7 +57,7 @@ struct Complete final : core::Topology {
   [[nodiscard]] std::unique_ptr<Topology> clone() const override { return std::make_unique<Complete>(*this); }
 };
 
-/// The collective that a neighborhood collective is on a complete graph.
+/// The collective equivalent to a neighborhood collective on a complete graph.
 Collective on_complete_graph(Collective what) {
   switch (what) {
     case Collective::neighbor_allgather:
@@ -75,7 +75,7 @@ Collective on_complete_graph(Collective what) {
   }
 }
 
-/// What is varied.
+/// Parameters of one test case.
 struct Case {
   Collective what;
   int size;
@@ -83,11 +83,11 @@ struct Case {
   int root;
   bool in_place;
   Layout layout;
-  Collective neighbors;  // the neighborhood collective that runs, on a complete graph, or `what`
+  Collective neighbors;  // the neighborhood collective to run on a complete graph, else `what`
   [[nodiscard]] bool affine() const { return layout.words == 2; }
 };
 
-/// Counts of the v-forms: uneven, some zero; symmetric, as in-place exchanges need.
+/// Counts of the v-variants: uneven, some zero; symmetric, as in-place exchanges require.
 int64_t count_of(const Case& c, int from, int to) {
   const bool uneven = c.what == Collective::gatherv || c.what == Collective::scatterv ||
                       c.what == Collective::allgatherv || c.what == Collective::alltoallv ||
@@ -97,23 +97,24 @@ int64_t count_of(const Case& c, int from, int to) {
   return c.n * ((c.what == Collective::scatterv || c.what == Collective::reduce_scatter ? to : from) % 3);
 }
 
-/// One side of one rank: the field, and its blocks in reverse order with a hole between where displacements
-/// allow.
+/// Send or receive side of one rank: the field and its blocks, in reverse order with gaps if displacements
+/// allow it.
 struct Side {
   Field field{reference::kWord, 0};
-  std::vector<int64_t> counts, places, byte_places;
+  std::vector<int64_t> counts, displacements, byte_displacements;
   std::vector<const datatype::Datatype*> types;
 
   void shape(const Layout& layout, std::vector<int64_t> blocks, bool reversed) {
     counts = std::move(blocks);
-    places.assign(counts.size(), 0);
+    displacements.assign(counts.size(), 0);
     int64_t end = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       const size_t block = reversed ? counts.size() - 1 - i : i;
-      places[block] = end;
+      displacements[block] = end;
       end += counts[block] + (reversed ? 1 : 0);
     }
-    for (const int64_t place : places) byte_places.push_back(place * layout.extent * 4);
+    for (const int64_t displacement : displacements)
+      byte_displacements.push_back(displacement * layout.extent * 4);
     types.assign(counts.size(), &type_of(layout));
     field = Field(layout, end);
   }
@@ -123,7 +124,7 @@ struct Side {
     operand.count = counts.empty() ? 0 : counts[0];
     if (!v) return;
     operand.counts = {counts.data(), true};
-    operand.displacements = {w ? byte_places.data() : places.data(), true};
+    operand.displacements = {w ? byte_displacements.data() : displacements.data(), true};
     if (w) operand.types = types.data();
   }
 };
@@ -273,13 +274,13 @@ class Simulation {
     }
   }
 
-  /// Inputs into send (in place: into recv), and what recv has to become.
+  /// Fills send (in place: recv) with the inputs, and `expected` with the result.
   void load(int r) {
     Rank& rank = ranks_[static_cast<size_t>(r)];
     const bool in_place = calls_[static_cast<size_t>(r)].in_place;
     rank.recv.field.clear();
     for (size_t i = 0; i < rank.send.counts.size(); ++i)
-      reference::fill(rank.send.field, rank.send.places[i], rank.send.counts[i],
+      reference::fill(rank.send.field, rank.send.displacements[i], rank.send.counts[i],
                       [&](int64_t k) { return reference::input(r, static_cast<int>(i), k); });
     if (in_place) load_in_place(r, rank);
     rank.expected = rank.recv.field;
@@ -299,13 +300,13 @@ class Simulation {
                            : false;
       for (size_t i = 0; i < recv.counts.size(); ++i)
         if (all || static_cast<int>(i) == r)
-          reference::fill(recv.field, recv.places[i], recv.counts[i],
+          reference::fill(recv.field, recv.displacements[i], recv.counts[i],
                           [&](int64_t k) { return reference::input(r, all ? static_cast<int>(i) : 0, k); });
     }
   }
   void expect(int r, Rank& rank) {
     const auto block = [&](size_t i, auto value) {
-      reference::fill(rank.expected, rank.recv.places[i], rank.recv.counts[i], value);
+      reference::fill(rank.expected, rank.recv.displacements[i], rank.recv.counts[i], value);
     };
     switch (c_.what) {
       case Collective::barrier:
@@ -361,8 +362,8 @@ class Simulation {
 
 class Algorithms : public testing::TestWithParam<const coll::select::Row*> {};
 
-TEST_P(Algorithms, GiveWhatTheOracleSays) {
-  using coll::select::Needs;
+TEST_P(Algorithms, MatchTheOracle) {
+  using coll::select::Requirement;
   const coll::select::Row& row = *GetParam();
   unsigned seed = 1;
   for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 24, 33, 40})
@@ -372,12 +373,13 @@ TEST_P(Algorithms, GiveWhatTheOracleSays) {
           if (n > 3 && (size > 17 || layout.extent == 2)) continue;
           if (n > 50 && size > 9) continue;
           if (n > 2000 && (size > 5 || row.what != Collective::bcast)) continue;  // segments
-          if (row.needs == Needs::power_of_two && (size & (size - 1)) != 0) continue;
-          if (row.needs == Needs::commutative && layout.words == 2) continue;
+          if (row.requirement == Requirement::power_of_two && (size & (size - 1)) != 0) continue;
+          if (row.requirement == Requirement::commutative && layout.words == 2) continue;
           const Collective what = on_complete_graph(row.what);
-          if (in_place && (row.needs == Needs::not_in_place || what == Collective::bcast || what != row.what))
+          if (in_place &&
+              (row.requirement == Requirement::not_in_place || what == Collective::bcast || what != row.what))
             continue;
-          if (!in_place && row.needs == Needs::in_place) continue;
+          if (!in_place && row.requirement == Requirement::in_place) continue;
           const Case c{what, size, n, static_cast<int>(seed * 5) % size, in_place, layout, row.what};
           ASSERT_EQ(Simulation(c, *row.algorithm)(seed++), "")
               << coll::name(row.what) << " " << row.algorithm->name << " ranks " << size << " n " << n
@@ -400,7 +402,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Algorithms, testing::ValuesIn(distinct_rows()), 
   return std::string(coll::name(info.param->what)) + "_" + info.param->algorithm->name;
 });
 
-TEST(Selection, FindsARowForEveryCall) {
+TEST(Selection, EveryCallMatchesARow) {
   simulator::Job job(1);
   for (int what = 0; what < coll::kCollectives; ++what)
     for (const int size : {1, 2, 3, 8, 9, 64, 100, 5000})
@@ -413,10 +415,10 @@ TEST(Selection, FindsARowForEveryCall) {
           call.bytes = bytes;
           call.in_place = in_place;
           call.op = core::Op::predefined(kSum);
-          const coll::Algorithm& chosen = coll::select::choose(call);
+          const coll::Algorithm& chosen = coll::select::by_table(call);
           const bool fits =
               std::any_of(coll::select::table().begin(), coll::select::table().end(), [&](const auto& row) {
-                return row.what == call.what && row.algorithm == &chosen && coll::select::fits(row, call);
+                return row.what == call.what && row.algorithm == &chosen && coll::select::matches(row, call);
               });
           EXPECT_TRUE(fits) << coll::name(call.what) << " " << size << " ranks " << bytes << " bytes";
         }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Blocking collectives of usual sizes allocate nothing: counted by a malloc of our own in front of the C
+// Blocking collectives of common sizes do not allocate memory: counted by a malloc that wraps the C
 // library's.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 extern void* __libc_malloc(size_t);
-static volatile long allocations;  // the compiler takes malloc for one that writes nothing of ours
+static volatile long allocations;  // volatile: the compiler assumes that malloc does not write it
 
 __attribute__((visibility("default"))) void* malloc(size_t size) {
   ++allocations;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What collectives promise beyond their values: barriers hold, nonblocking ones overlap and finish in any
-// order, persistent ones start in any order, arguments may be freed early, threads may use communicators of
-// their own.
+// Guarantees of collectives beyond their results: barriers synchronize, nonblocking collectives overlap and
+// complete in any order, persistent collectives start in any order, arguments may be freed early, and threads
+// may use separate communicators.
 #include <unistd.h>
 
 #include <complex>
@@ -23,7 +23,7 @@ void require(bool good, const char* what, long a = 0, long b = 0) {
   if (!good) expect::fail(what, a, b);
 }
 
-/// Nobody leaves before the last has come.
+/// No rank leaves before the last rank has entered.
 void barrier_holds() {
   begin("barrier");
   for (int late = 0; late < size; ++late) {
@@ -34,18 +34,19 @@ void barrier_holds() {
     const double left = MPI_Wtime();
     double last = came;
     success(MPI_Allreduce(MPI_IN_PLACE, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
-    require(left >= last, "left before the last came: microseconds", static_cast<long>((last - left) * 1e6));
+    require(left >= last, "left before the last rank entered, by microseconds",
+            static_cast<long>((last - left) * 1e6));
   }
 }
 
-/// Roots and leaves that go on while others are late, as far as there is room, then meet: nothing that is not
-/// read yet is written over.
+/// Roots and leaves run ahead of late ranks as far as slots are free, then synchronize: unread data must not
+/// be overwritten.
 void run_ahead() {
   begin("running ahead");
   constexpr int kLargest = 5000, kSizes[] = {2, 2, 2, 12, 13, 2, kLargest, 1};
   std::vector<uint32_t> data(kLargest), sum(kLargest);
-  const auto place = [](int i, int k) { return int64_t{i} * kLargest + k; };
-  const auto word = [&](int of, int i, int k) { return reference::input(of, 0, place(i, k)); };
+  const auto element_index = [](int i, int k) { return int64_t{i} * kLargest + k; };
+  const auto word = [&](int of, int i, int k) { return reference::input(of, 0, element_index(i, k)); };
   for (int ahead = 26; ahead < 75; ++ahead) {
     const int root = ahead % size, late = (root + 1 + ahead / size % (size - 1)) % size;
     const bool reduces = ahead % 3 == 0, mixed = ahead % 5 == 4;
@@ -56,8 +57,8 @@ void run_ahead() {
       if (reduces) {
         success(MPI_Reduce(data.data(), sum.data(), n, MPI_UINT32_T, MPI_SUM, root, MPI_COMM_WORLD));
         for (int k = 0; rank == root && k < n; ++k)
-          require(sum[static_cast<size_t>(k)] == reference::reduced(size - 1, place(i, k), false), "sum", i,
-                  k);
+          require(sum[static_cast<size_t>(k)] == reference::reduced(size - 1, element_index(i, k), false),
+                  "sum", i, k);
       } else {
         success(MPI_Bcast(data.data(), n, MPI_UINT32_T, root, MPI_COMM_WORLD));
         for (int k = 0; k < n; ++k) require(data[static_cast<size_t>(k)] == word(root, i, k), "word", i, k);
@@ -67,15 +68,16 @@ void run_ahead() {
   }
 }
 
-/// Many at once, on two communicators, with blocking ones between, completed backwards.
+/// Many concurrent collectives on two communicators, interleaved with blocking ones, completed in reverse
+/// order.
 void overlap() {
   begin("overlapping nonblocking collectives");
-  constexpr int kMany = 60, kWords = 3000;
+  constexpr int kRequests = 60, kWords = 3000;
   MPI_Comm other;
   success(MPI_Comm_dup(MPI_COMM_WORLD, &other));
-  std::vector<std::vector<uint32_t>> in(kMany, std::vector<uint32_t>(kWords)), out(in);
-  std::vector<MPI_Request> requests(kMany);
-  for (int i = 0; i < kMany; ++i) {
+  std::vector<std::vector<uint32_t>> in(kRequests, std::vector<uint32_t>(kWords)), out(in);
+  std::vector<MPI_Request> requests(kRequests);
+  for (int i = 0; i < kRequests; ++i) {
     const auto n = static_cast<size_t>(i);
     MPI_Comm comm = i % 3 == 0 ? other : MPI_COMM_WORLD;
     for (int k = 0; k < kWords; ++k) in[n][static_cast<size_t>(k)] = reference::input(rank, i, k);
@@ -87,7 +89,7 @@ void overlap() {
     }
     if (i % 10 == 0) success(MPI_Barrier(other));
   }
-  for (size_t i = kMany; i-- > 0;) {
+  for (size_t i = kRequests; i-- > 0;) {
     success(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
     for (int k = 0; k < kWords; ++k) {
       uint32_t wanted = 0;
@@ -120,7 +122,7 @@ void start_in_any_order() {
   for (MPI_Request& request : requests) success(MPI_Request_free(&request));
 }
 
-/// Types, operations, communicators and arrays may go as soon as the call has returned.
+/// Types, operations, communicators and arrays may be freed once the call has returned.
 void free_early() {
   begin("arguments freed before completion");
   MPI_Comm comm;
@@ -135,10 +137,10 @@ void free_early() {
   MPI_Request requests[2];
   success(MPI_Iallreduce(mine.data(), all.data(), 10000, type, op, comm, &requests[0]));
   {
-    std::vector<int> counts(static_cast<size_t>(size), 1), places(counts);
-    for (int i = 0; i < size; ++i) places[static_cast<size_t>(i)] = i;
-    success(MPI_Iallgatherv(mine.data(), 1, type, gathered.data(), counts.data(), places.data(), type, comm,
-                            &requests[1]));
+    std::vector<int> counts(static_cast<size_t>(size), 1), displacements(counts);
+    for (int i = 0; i < size; ++i) displacements[static_cast<size_t>(i)] = i;
+    success(MPI_Iallgatherv(mine.data(), 1, type, gathered.data(), counts.data(), displacements.data(), type,
+                            comm, &requests[1]));
     for (int& count : counts) count = 1 << 30;
   }
   success(MPI_Type_free(&type));
@@ -192,10 +194,10 @@ void types_and_operations() {
     int at;
   } mine{rank == 0 ? 3.0 : 2.0, rank}, result{};
   success(MPI_Allreduce(&mine, &result, 1, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD));
-  require(result.at == (size > 1 ? 1 : 0), "the lowest place of the minimum", result.at);
+  require(result.at == (size > 1 ? 1 : 0), "the lowest rank of the minimum", result.at);
 }
 
-/// Floating-point sums are the same bits everywhere, whichever algorithm made them.
+/// Floating-point sums are bitwise equal on all ranks, whatever the algorithm.
 void same_bits_everywhere() {
   begin("floating-point sums");
   for (const int n : {1, 100, 5000, 100000}) {
@@ -217,15 +219,15 @@ void large_counts() {
   require(out[1] == reference::reduced(size - 1, 1, false), "wrong sum");
   std::vector<uint32_t> all(static_cast<size_t>(size));
   std::vector<MPI_Count> counts(static_cast<size_t>(size), 1);
-  std::vector<MPI_Aint> places(static_cast<size_t>(size));
-  for (int i = 0; i < size; ++i) places[static_cast<size_t>(i)] = size - 1 - i;
-  success(MPI_Allgatherv_c(in, 1, MPI_UINT32_T, all.data(), counts.data(), places.data(), MPI_UINT32_T,
+  std::vector<MPI_Aint> displacements(static_cast<size_t>(size));
+  for (int i = 0; i < size; ++i) displacements[static_cast<size_t>(i)] = size - 1 - i;
+  success(MPI_Allgatherv_c(in, 1, MPI_UINT32_T, all.data(), counts.data(), displacements.data(), MPI_UINT32_T,
                            MPI_COMM_WORLD));
   for (int i = 0; i < size; ++i)
     require(all[static_cast<size_t>(size - 1 - i)] == reference::input(i, 0, 0), "wrong word", i);
 }
 
-/// MPI_Comm_idup waits for nobody: rank 0 comes last, when it has heard that the others have returned.
+/// MPI_Comm_idup does not wait for other ranks: rank 0 calls it after all others have returned from it.
 void duplicate_late(MPI_Comm parent) {
   MPI_Comm child;
   MPI_Request request;
@@ -247,7 +249,7 @@ void duplicate_late(MPI_Comm parent) {
   success(MPI_Comm_free(&child));
 }
 
-/// Two groups, ranks even and odd; rank 0 leads the even ones.
+/// Intercommunicator of the even and the odd ranks.
 MPI_Comm even_and_odd() {
   MPI_Comm half, inter;
   success(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half));
@@ -256,8 +258,8 @@ MPI_Comm even_and_odd() {
   return inter;
 }
 
-void late_duplicates() {
-  begin("duplicates that nobody waits for");
+void duplicates_do_not_wait() {
+  begin("MPI_Comm_idup does not wait");
   duplicate_late(MPI_COMM_WORLD);
   if (size < 2) return;
   MPI_Comm inter = even_and_odd();
@@ -265,7 +267,7 @@ void late_duplicates() {
   success(MPI_Comm_free(&inter));
 }
 
-/// Threads that make communicators and use them, each from one of its own.
+/// Threads that create and use communicators, each from its own parent.
 void threads_make_communicators() {
   begin("threads that make communicators");
   constexpr int kThreads = 3;
@@ -296,7 +298,7 @@ void threads_make_communicators() {
   for (MPI_Comm& comm : comms) success(MPI_Comm_free(&comm));
 }
 
-/// Each thread on a communicator of its own, user functions included, which run without the library's lock.
+/// Each thread uses its own communicator, also with user functions, which run without the library's lock.
 void threads() {
   begin("threads");
   constexpr int kThreads = 3;
@@ -325,7 +327,7 @@ void threads() {
   for (MPI_Comm& comm : comms) success(MPI_Comm_free(&comm));
 }
 
-/// A broadcast's ranks describe the same integers each in its own way: one by one, in threes, with gaps.
+/// The ranks of a broadcast use different types for the same integers: single, in threes, with gaps.
 void types_of_their_own() {
   begin("broadcast, types that differ");
   constexpr int kThrees = 30'000, kGap = 2;
@@ -335,14 +337,14 @@ void types_of_their_own() {
   MPI_Type_commit(&threes);
   MPI_Type_commit(&gaps);
   for (int root = 0; root < size; ++root) {
-    const int way = (rank + root) % 3, stride = way == 2 ? kGap : 1;
+    const int layout = (rank + root) % 3, stride = layout == 2 ? kGap : 1;
     std::vector<int> data(static_cast<size_t>(3 * kThrees * stride), -1);
     if (rank == root)
       for (size_t i = 0; i < data.size(); i += static_cast<size_t>(stride))
         data[i] = static_cast<int>(i) / stride;
     const MPI_Datatype types[] = {MPI_INT, threes, gaps};
     const int counts[] = {3 * kThrees, kThrees, 1};
-    success(MPI_Bcast(data.data(), counts[way], types[way], root, MPI_COMM_WORLD));
+    success(MPI_Bcast(data.data(), counts[layout], types[layout], root, MPI_COMM_WORLD));
     for (size_t i = 0; i < data.size(); ++i) {
       const int there = static_cast<int>(i);
       const int wanted = there % stride == 0 ? there / stride : -1;
@@ -369,7 +371,7 @@ int main(int argc, char** argv) {
   types_of_their_own();
   same_bits_everywhere();
   large_counts();
-  late_duplicates();
+  duplicates_do_not_wait();
   if (provided == MPI_THREAD_MULTIPLE) threads();
   if (provided == MPI_THREAD_MULTIPLE) threads_make_communicators();
   expect::close();

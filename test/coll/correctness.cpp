@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every collective, in every form, on several communicators: values against the oracle, for regular, in-place
-// and typed buffers, all roots, sizes on both sides of the protocol and algorithm limits.
+// Every collective in every form on several communicators, compared with the oracle: regular, in-place and
+// typed buffers, all roots, sizes on both sides of the protocol and algorithm thresholds.
 #include <string>
 #include <vector>
 
@@ -10,14 +10,14 @@ namespace {
 
 using expect::Field;
 
+using expect::buffer_for;
 using expect::Form;
 using expect::Layout;
-using expect::place;
 using expect::run;
 using reference::fill;
 using reference::input;
 
-/// What is varied.
+/// Parameters of one test case.
 struct Case {
   MPI_Comm comm;
   int rank, size;
@@ -29,7 +29,7 @@ struct Case {
   [[nodiscard]] bool affine() const { return layout.words == 2; }
 };
 
-const void* send_of(Field& field, bool in_place) { return in_place ? MPI_IN_PLACE : place(field); }
+const void* send_of(Field& field, bool in_place) { return in_place ? MPI_IN_PLACE : buffer_for(field); }
 
 auto own(const Case& c, int block = 0) {
   return [rank = c.rank, block](int64_t k) { return input(rank, block, k); };
@@ -44,11 +44,11 @@ void bcast(const Case& c, int root) {
         buffer.clear();
         if (c.rank == root) fill(buffer, 0, c.n, own(c));
       },
-      [&] { expect::equal(buffer, wanted); }, MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, place(buffer), c.n,
+      [&] { expect::equal(buffer, wanted); }, MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, buffer_for(buffer), c.n,
       c.type(), root, c.comm);
 }
 
-/// Buffers of a reduction of n elements that gives `results` of them.
+/// Buffers of a reduction of n elements with `results` result elements on this rank.
 struct Reduction {
   Field send, recv, wanted;
   bool in_place;
@@ -72,8 +72,8 @@ void reduce(const Case& c, int root) {
   if (here) fill(r.wanted, 0, c.n, [&](int64_t k) { return reference::reduced(c.size - 1, k, c.affine()); });
   run(
       c.form, [&] { r.load(c, c.n); }, [&] { expect::equal(r.recv, r.wanted); }, MPI_Reduce, MPI_Ireduce,
-      MPI_Reduce_init, send_of(r.send, in_place), place(r.recv), c.n, c.type(), expect::op_of(c.layout), root,
-      c.comm);
+      MPI_Reduce_init, send_of(r.send, in_place), buffer_for(r.recv), c.n, c.type(), expect::op_of(c.layout),
+      root, c.comm);
 }
 
 void allreduce(const Case& c) {
@@ -81,7 +81,7 @@ void allreduce(const Case& c) {
   fill(r.wanted, 0, c.n, [&](int64_t k) { return reference::reduced(c.size - 1, k, c.affine()); });
   run(
       c.form, [&] { r.load(c, c.n); }, [&] { expect::equal(r.recv, r.wanted); }, MPI_Allreduce,
-      MPI_Iallreduce, MPI_Allreduce_init, send_of(r.send, c.in_place), place(r.recv), c.n, c.type(),
+      MPI_Iallreduce, MPI_Allreduce_init, send_of(r.send, c.in_place), buffer_for(r.recv), c.n, c.type(),
       expect::op_of(c.layout), c.comm);
 }
 
@@ -90,7 +90,7 @@ void scan(const Case& c) {
   fill(r.wanted, 0, c.n, [&](int64_t k) { return reference::reduced(c.rank, k, c.affine()); });
   run(
       c.form, [&] { r.load(c, c.n); }, [&] { expect::equal(r.recv, r.wanted); }, MPI_Scan, MPI_Iscan,
-      MPI_Scan_init, send_of(r.send, c.in_place), place(r.recv), c.n, c.type(), expect::op_of(c.layout),
+      MPI_Scan_init, send_of(r.send, c.in_place), buffer_for(r.recv), c.n, c.type(), expect::op_of(c.layout),
       c.comm);
 }
 
@@ -100,8 +100,8 @@ void exscan(const Case& c) {
     fill(r.wanted, 0, c.n, [&](int64_t k) { return reference::reduced(c.rank - 1, k, c.affine()); });
   run(
       c.form, [&] { r.load(c, c.n); }, [&] { expect::equal(r.recv, r.wanted); }, MPI_Exscan, MPI_Iexscan,
-      MPI_Exscan_init, send_of(r.send, c.in_place), place(r.recv), c.n, c.type(), expect::op_of(c.layout),
-      c.comm);
+      MPI_Exscan_init, send_of(r.send, c.in_place), buffer_for(r.recv), c.n, c.type(),
+      expect::op_of(c.layout), c.comm);
 }
 
 void reduce_scatter_block(const Case& c) {
@@ -111,8 +111,8 @@ void reduce_scatter_block(const Case& c) {
   fill(r.wanted, 0, c.n, [&](int64_t k) { return reference::reduced(c.size - 1, first + k, c.affine()); });
   run(
       c.form, [&] { r.load(c, total); }, [&] { expect::equal(r.recv, r.wanted); }, MPI_Reduce_scatter_block,
-      MPI_Ireduce_scatter_block, MPI_Reduce_scatter_block_init, send_of(r.send, c.in_place), place(r.recv),
-      c.n, c.type(), expect::op_of(c.layout), c.comm);
+      MPI_Ireduce_scatter_block, MPI_Reduce_scatter_block_init, send_of(r.send, c.in_place),
+      buffer_for(r.recv), c.n, c.type(), expect::op_of(c.layout), c.comm);
 }
 
 void reduce_scatter(const Case& c) {
@@ -129,28 +129,28 @@ void reduce_scatter(const Case& c) {
        [&](int64_t k) { return reference::reduced(c.size - 1, first * c.layout.words + k, c.affine()); });
   run(
       c.form, [&] { r.load(c, total); }, [&] { expect::equal(r.recv, r.wanted); }, MPI_Reduce_scatter,
-      MPI_Ireduce_scatter, MPI_Reduce_scatter_init, send_of(r.send, c.in_place), place(r.recv),
+      MPI_Ireduce_scatter, MPI_Reduce_scatter_init, send_of(r.send, c.in_place), buffer_for(r.recv),
       static_cast<const int*>(counts.data()), c.type(), expect::op_of(c.layout), c.comm);
 }
 
-/// Blocks for or from every rank, in reverse order with a hole behind each.
+/// Blocks for or from every rank, in reverse order with a gap after each.
 struct Blocks {
-  std::vector<int> counts, places;
+  std::vector<int> counts, displacements;
   Field field{reference::kWord, 0};
   template <class F>
   Blocks(const Layout& layout, int blocks, F&& count_of)
-      : counts(static_cast<size_t>(blocks)), places(counts) {
+      : counts(static_cast<size_t>(blocks)), displacements(counts) {
     int end = 0;
     for (int i = blocks - 1; i >= 0; --i) {
       counts[static_cast<size_t>(i)] = count_of(i);
-      places[static_cast<size_t>(i)] = end;
+      displacements[static_cast<size_t>(i)] = end;
       end += counts[static_cast<size_t>(i)] + 1;
     }
     field = Field(layout, end);
   }
   template <class F>
   static void put(Field& into, const Blocks& at, int block, F&& value) {
-    fill(into, at.places[static_cast<size_t>(block)], at.counts[static_cast<size_t>(block)], value);
+    fill(into, at.displacements[static_cast<size_t>(block)], at.counts[static_cast<size_t>(block)], value);
   }
 };
 
@@ -167,7 +167,7 @@ void gather(const Case& c, int root) {
         if (in_place) fill(recv, int64_t{c.rank} * c.n, c.n, own(c));
       },
       [&] { expect::equal(recv, wanted); }, MPI_Gather, MPI_Igather, MPI_Gather_init, send_of(send, in_place),
-      c.n, c.type(), place(recv), c.n, c.type(), root, c.comm);
+      c.n, c.type(), buffer_for(recv), c.n, c.type(), root, c.comm);
 }
 
 void gatherv(const Case& c, int root) {
@@ -185,9 +185,9 @@ void gatherv(const Case& c, int root) {
         if (in_place) Blocks::put(recv.field, recv, c.rank, own(c));
       },
       [&] { expect::equal(recv.field, wanted); }, MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init,
-      send_of(send, in_place), count_of(c.rank), c.type(), place(recv.field),
-      static_cast<const int*>(recv.counts.data()), static_cast<const int*>(recv.places.data()), c.type(),
-      root, c.comm);
+      send_of(send, in_place), count_of(c.rank), c.type(), buffer_for(recv.field),
+      static_cast<const int*>(recv.counts.data()), static_cast<const int*>(recv.displacements.data()),
+      c.type(), root, c.comm);
 }
 
 void scatter(const Case& c, int root) {
@@ -197,7 +197,7 @@ void scatter(const Case& c, int root) {
   if (!in_place) fill(wanted, 0, c.n, [&](int64_t k) { return input(root, c.rank, k); });
   run(
       c.form, [&] { recv.clear(); }, [&] { expect::equal(recv, wanted); }, MPI_Scatter, MPI_Iscatter,
-      MPI_Scatter_init, static_cast<const void*>(place(send)), c.n, c.type(),
+      MPI_Scatter_init, static_cast<const void*>(buffer_for(send)), c.n, c.type(),
       const_cast<void*>(send_of(recv, in_place)), c.n, c.type(), root, c.comm);
 }
 
@@ -210,12 +210,12 @@ void scatterv(const Case& c, int root) {
   if (!in_place) fill(wanted, 0, count_of(c.rank), [&](int64_t k) { return input(root, c.rank, k); });
   run(
       c.form, [&] { recv.clear(); }, [&] { expect::equal(recv, wanted); }, MPI_Scatterv, MPI_Iscatterv,
-      MPI_Scatterv_init, static_cast<const void*>(place(send.field)),
-      static_cast<const int*>(send.counts.data()), static_cast<const int*>(send.places.data()), c.type(),
-      const_cast<void*>(send_of(recv, in_place)), count_of(c.rank), c.type(), root, c.comm);
+      MPI_Scatterv_init, static_cast<const void*>(buffer_for(send.field)),
+      static_cast<const int*>(send.counts.data()), static_cast<const int*>(send.displacements.data()),
+      c.type(), const_cast<void*>(send_of(recv, in_place)), count_of(c.rank), c.type(), root, c.comm);
 }
 
-/// The received type may differ as long as the signature is the same: words on the sending side.
+/// The types may differ if the signatures are equal: the sender uses words.
 void allgather(const Case& c) {
   const int words = c.n * c.layout.words;
   Field send(reference::kWord, words), recv(c.layout, int64_t{c.n} * c.size), wanted(recv);
@@ -230,7 +230,7 @@ void allgather(const Case& c) {
       },
       [&] { expect::equal(recv, wanted); }, MPI_Allgather, MPI_Iallgather, MPI_Allgather_init,
       send_of(send, c.in_place), c.in_place ? 0 : words, c.in_place ? MPI_DATATYPE_NULL : MPI_UINT32_T,
-      place(recv), c.n, c.type(), c.comm);
+      buffer_for(recv), c.n, c.type(), c.comm);
 }
 
 void allgatherv(const Case& c) {
@@ -247,9 +247,9 @@ void allgatherv(const Case& c) {
         if (c.in_place) Blocks::put(recv.field, recv, c.rank, own(c));
       },
       [&] { expect::equal(recv.field, wanted); }, MPI_Allgatherv, MPI_Iallgatherv, MPI_Allgatherv_init,
-      send_of(send, c.in_place), words, MPI_UINT32_T, place(recv.field),
-      static_cast<const int*>(recv.counts.data()), static_cast<const int*>(recv.places.data()), c.type(),
-      c.comm);
+      send_of(send, c.in_place), words, MPI_UINT32_T, buffer_for(recv.field),
+      static_cast<const int*>(recv.counts.data()), static_cast<const int*>(recv.displacements.data()),
+      c.type(), c.comm);
 }
 
 void alltoall(const Case& c) {
@@ -263,8 +263,8 @@ void alltoall(const Case& c) {
     fill(wanted, int64_t{i} * c.n, c.n, [&](int64_t k) { return input(i, c.rank, k); });
   run(
       c.form, [&] { c.in_place ? outgoing(recv) : recv.clear(); }, [&] { expect::equal(recv, wanted); },
-      MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init, send_of(send, c.in_place), c.n, c.type(), place(recv),
-      c.n, c.type(), c.comm);
+      MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init, send_of(send, c.in_place), c.n, c.type(),
+      buffer_for(recv), c.n, c.type(), c.comm);
 }
 
 /// Sides of Alltoallv and Alltoallw: sending in words, receiving in the case's layout.
@@ -291,23 +291,23 @@ void alltoallv(const Case& c) {
   run(
       c.form, [&] { e.load(c); }, [&] { expect::equal(e.recv.field, e.wanted); }, MPI_Alltoallv,
       MPI_Ialltoallv, MPI_Alltoallv_init, send_of(e.send.field, c.in_place),
-      static_cast<const int*>(e.send.counts.data()), static_cast<const int*>(e.send.places.data()),
-      MPI_UINT32_T, place(e.recv.field), static_cast<const int*>(e.recv.counts.data()),
-      static_cast<const int*>(e.recv.places.data()), c.type(), c.comm);
+      static_cast<const int*>(e.send.counts.data()), static_cast<const int*>(e.send.displacements.data()),
+      MPI_UINT32_T, buffer_for(e.recv.field), static_cast<const int*>(e.recv.counts.data()),
+      static_cast<const int*>(e.recv.displacements.data()), c.type(), c.comm);
 }
 
 void alltoallw(const Case& c) {
   Exchange e(c);
-  std::vector<int> from(e.send.places), to(e.recv.places);
-  for (int& place : from) place *= 4;
-  for (int& place : to) place *= c.layout.extent * 4;
+  std::vector<int> from(e.send.displacements), to(e.recv.displacements);
+  for (int& displacement : from) displacement *= 4;
+  for (int& displacement : to) displacement *= c.layout.extent * 4;
   const std::vector<MPI_Datatype> out(from.size(), MPI_UINT32_T), in(to.size(), c.type());
   run(
       c.form, [&] { e.load(c); }, [&] { expect::equal(e.recv.field, e.wanted); }, MPI_Alltoallw,
       MPI_Ialltoallw, MPI_Alltoallw_init, send_of(e.send.field, c.in_place),
       static_cast<const int*>(e.send.counts.data()), static_cast<const int*>(from.data()), out.data(),
-      place(e.recv.field), static_cast<const int*>(e.recv.counts.data()), static_cast<const int*>(to.data()),
-      in.data(), c.comm);
+      buffer_for(e.recv.field), static_cast<const int*>(e.recv.counts.data()),
+      static_cast<const int*>(to.data()), in.data(), c.comm);
 }
 
 void barrier(const Case& c) {
@@ -327,7 +327,8 @@ void all(const Case& c) {
   alltoall(c);
   alltoallv(c);
   alltoallw(c);
-  const int step = c.n > 1000 && c.size > 2 ? c.size - 1 : 1;  // large ones: the first and the last root
+  const int step =
+      c.n > 1000 && c.size > 2 ? c.size - 1 : 1;  // large sizes: only the first and the last root
   for (int root = 0; root < c.size; root += step) {
     if (!c.in_place) bcast(c, root);
     reduce(c, root);
@@ -361,9 +362,9 @@ void on(MPI_Comm comm, const char* name, const std::vector<int>& sizes) {
 
 }  // namespace
 
-/// Arguments: numbers of elements to try on MPI_COMM_WORLD, in place of the usual ones.
+/// Arguments: numbers of elements on MPI_COMM_WORLD, instead of the default numbers.
 int main(int argc, char** argv) {
-  expect::open_places();
+  expect::init_memory();
   MPI_Init(&argc, &argv);
   std::vector<int> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));

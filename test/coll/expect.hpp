@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the multi-rank tests share: types of the oracle's layouts, the three forms of a collective, failures.
+// Shared by the multi-rank tests: types of the oracle's layouts, the three forms of a collective, failures.
 #pragma once
 #include <mpi.h>
 
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "coll/place.hpp"
+#include "coll/test_memory.hpp"
 #include "reference/coll.hpp"
 
 namespace expect {
@@ -18,7 +18,7 @@ using reference::Layout;
 enum class Form { blocking, nonblocking, persistent };
 inline constexpr Form kForms[] = {Form::blocking, Form::nonblocking, Form::persistent};
 
-/// The failing case in words; set before each call.
+/// Description of the current case for failure messages; set before each call.
 inline char situation[256] = "";
 inline long checks = 0;
 
@@ -74,25 +74,25 @@ inline MPI_Op op_of(const Layout& layout) {
   return composition;
 }
 
-/// Frees what the functions above have made.
+/// Frees the types and operations that the functions above have created.
 inline void close() {
   if (pair != MPI_DATATYPE_NULL) MPI_Type_free(&pair);
   if (gaps != MPI_DATATYPE_NULL) MPI_Type_free(&gaps);
   if (composition != MPI_OP_NULL) MPI_Op_free(&composition);
 }
 
-/// Runs one collective in one of its forms; persistent ones are started twice. `load` fills the buffers
-/// before, `check` looks at them after each run.
+/// Runs one collective in one of its forms; starts a persistent one twice. `load` fills the buffers before
+/// each run, `check` compares them after each run.
 template <class Load, class Check, class Blocking, class Nonblocking, class Persistent, class... A>
 void run(Form form, Load&& load, Check&& check, Blocking blocking, Nonblocking nonblocking,
          Persistent persistent, A... arguments) {
-  const Places places;
+  const FieldCopies copies;
   const auto fill = [&] {
     load();
-    places.upload();
+    copies.upload();
   };
   const auto compare = [&] {
-    places.download();
+    copies.download();
     check();
   };
   if (form != Form::persistent) fill();

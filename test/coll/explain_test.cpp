@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `weft explain` is told about collectives, against what the selection is known to do.
-#include "coll/explain.hpp"
+// Explanations of collectives for `weft explain`, compared with the known selection.
+#include "coll/dispatch/explain.hpp"
 
 #include <gtest/gtest.h>
 
 namespace weft::coll {
 namespace {
 
-/// The row of a size.
+/// The row of one size.
 std::string row(const std::string& query, uint64_t bytes) {
   auto answer = explain(query + " bytes=1073741824");
   if (!answer) return answer.error().message();
@@ -16,38 +16,39 @@ std::string row(const std::string& query, uint64_t bytes) {
   return at == std::string::npos ? "no row" : answer->substr(at, answer->find('}', at) - at);
 }
 
-TEST(ExplainTest, SmallReductionsRingTheCopierLargeOnesGoInParts) {
+TEST(ExplainTest, SmallReductionsUseTheDoorbellAndLargeOnesArePartitioned) {
   const std::string small = row("what=allreduce ranks=8 kind=cuda", 8);
-  EXPECT_NE(small.find("\"form\": \"whole vectors\", \"wire\": \"packets\", \"blocks\": 1, \"bell\": true"),
-            std::string::npos)
+  EXPECT_NE(
+      small.find("\"form\": \"whole vectors\", \"protocol\": \"LL\", \"blocks\": 1, \"doorbell\": true"),
+      std::string::npos)
       << small;
   const std::string large = row("what=allreduce ranks=8 kind=cuda", 256 << 20);
-  EXPECT_NE(large.find("\"form\": \"parts\", \"wire\": \"mapped buffers\""), std::string::npos) << large;
-  EXPECT_NE(large.find("\"bell\": false"), std::string::npos) << large;
+  EXPECT_NE(large.find("\"form\": \"parts\", \"protocol\": \"mapped buffers\""), std::string::npos) << large;
+  EXPECT_NE(large.find("\"doorbell\": false"), std::string::npos) << large;
 }
 
-TEST(ExplainTest, SaysWithHowManyGpusItWasMeasured) {
+TEST(ExplainTest, ReportsTheNumberOfMeasuredGpus) {
   const auto answer = [](const std::string& query) { return explain(query).ok() ? *explain(query) : ""; };
   EXPECT_NE(answer("what=allreduce ranks=8 kind=cuda").find("\"measured_ranks\": 2"), std::string::npos);
   EXPECT_EQ(answer("what=allreduce ranks=8 kind=host").find("measured"), std::string::npos);
 }
 
-TEST(ExplainTest, LargeBlocksGoFromBufferToBuffer) {
-  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 64 << 20).find("\"wire\": \"mapped buffers\""),
+TEST(ExplainTest, LargeBlocksUseMappedBuffers) {
+  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 64 << 20).find("\"protocol\": \"mapped buffers\""),
             std::string::npos);
-  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 1 << 20).find("\"way\": \"kernels\""), std::string::npos);
+  EXPECT_NE(row("what=alltoall ranks=4 kind=cuda", 1 << 20).find("\"path\": \"kernels\""), std::string::npos);
 }
 
-TEST(ExplainTest, MoreRanksThanKernelsTakeAreMessages) {
-  EXPECT_NE(row("what=allreduce ranks=64 kind=cuda", 8).find("\"way\": \"messages\""), std::string::npos);
+TEST(ExplainTest, TooManyRanksForKernelsUseMessages) {
+  EXPECT_NE(row("what=allreduce ranks=64 kind=cuda", 8).find("\"path\": \"messages\""), std::string::npos);
 }
 
-TEST(ExplainTest, HostMemoryGoesByLanesThenByMessages) {
+TEST(ExplainTest, HostMemoryUsesSharedMemoryThenMessages) {
   EXPECT_NE(row("what=bcast ranks=4 kind=host", 1024).find("shared memory"), std::string::npos);
   EXPECT_NE(row("what=bcast ranks=4 kind=host", 1 << 20).find("\"algorithm\": \"chain\""), std::string::npos);
 }
 
-TEST(ExplainTest, RefusesWhatItDoesNotUnderstand) {
+TEST(ExplainTest, RejectsInvalidQueries) {
   for (const char* query : {"what=barter", "what=allreduce ranks=0", "kind=paper", "bytes=many", "allreduce"})
     EXPECT_FALSE(explain(query).ok()) << query;
 }

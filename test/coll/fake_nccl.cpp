@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A libnccl.so.2 for the emulated driver: the functions that coll.nccl uses, through shared memory, each done
-// when it returns. It counts its reductions for the tests.
+// Fake libnccl.so.2 for the emulated driver: the functions that coll.nccl uses, through shared memory,
+// complete on return. Counts its reductions for the tests.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -19,8 +19,8 @@
 
 namespace {
 
-constexpr size_t kRanks = 16, kRoom = size_t{40} << 20;  // of a rank's vector
-constexpr int kFailed = 3;                               // ncclInternalError
+constexpr size_t kRanks = 16, kVectorBytes = size_t{40} << 20;  // capacity of one rank's vector
+constexpr int kFailed = 3;                                      // ncclInternalError
 
 struct Id {
   char name[128];
@@ -61,7 +61,7 @@ void barrier(const Comm& comm) {
   while (comm.shared->generation.load() == now) ::sched_yield();
 }
 
-/// Integers wrap around, as NCCL's do.
+/// Integers wrap around, as in NCCL.
 template <class T>
 void combine(T& mine, T theirs, int op) {
   if constexpr (std::is_integral_v<T>) {
@@ -76,11 +76,11 @@ void combine(T& mine, T theirs, int op) {
   if (op == 3) mine = theirs < mine ? theirs : mine;
 }
 
-/// Elements [first, first + count) of all, in rank order, to device memory.
+/// Combines elements [first, first + count) of all ranks in rank order; writes the result to device memory.
 template <class T>
 int fold(const Comm& comm, void* out, size_t first, size_t count, int op) {
   const auto vector = [&](int rank) {
-    return reinterpret_cast<const T*>(comm.vectors + static_cast<size_t>(rank) * kRoom) + first;
+    return reinterpret_cast<const T*>(comm.vectors + static_cast<size_t>(rank) * kVectorBytes) + first;
   };
   std::string bytes(count * sizeof(T), '\0');
   T* const result = reinterpret_cast<T*>(bytes.data());
@@ -113,16 +113,16 @@ int fold_of(int type, const Comm& comm, void* out, size_t first, size_t count, i
   }
 }
 
-/// `count` elements each give, from `first` on `results` of them this one gets.
+/// Reduces `count` elements of each rank; this rank receives `results` elements from `first` on.
 int reduce(const void* in, void* out, size_t count, size_t first, size_t results, int type, int op,
            void* handle) {
   constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
   const Comm& comm = *static_cast<Comm*>(handle);
   const size_t bytes = count * kSizes[type];
-  if (bytes > kRoom) return kFailed;
+  if (bytes > kVectorBytes) return kFailed;
   ++reductions;
-  int code =
-      to_host(comm.vectors + static_cast<size_t>(comm.rank) * kRoom, reinterpret_cast<uint64_t>(in), bytes);
+  int code = to_host(comm.vectors + static_cast<size_t>(comm.rank) * kVectorBytes,
+                     reinterpret_cast<uint64_t>(in), bytes);
   barrier(comm);
   if (code == 0 && results != 0) code = fold_of(type, comm, out, first, results, op);
   barrier(comm);
@@ -143,7 +143,7 @@ WEFT_EXPORT int ncclGetUniqueId(Id* id) {
 
 WEFT_EXPORT int ncclCommInitRank(void** handle, int size, Id id, int rank) {
   const int file = ::shm_open(id.name, O_RDWR | O_CREAT, 0600);
-  const size_t bytes = 4096 + kRanks * kRoom;
+  const size_t bytes = 4096 + kRanks * kVectorBytes;
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0 || !find_driver()) return kFailed;
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::close(file);
@@ -157,7 +157,7 @@ WEFT_EXPORT int ncclCommInitRank(void** handle, int size, Id id, int rank) {
 
 WEFT_EXPORT int ncclCommDestroy(void* handle) {
   auto* comm = static_cast<Comm*>(handle);
-  ::munmap(comm->shared, 4096 + kRanks * kRoom);
+  ::munmap(comm->shared, 4096 + kRanks * kVectorBytes);
   delete comm;
   return 0;
 }

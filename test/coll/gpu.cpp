@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collectives on GPU buffers, blocking, nonblocking and persistent, as kernels do them where every rank has a
-// GPU: every form, operations and types, counts that divide badly, buffers at odd places and in place,
-// communicators side by side, all against what the processes compute alone. Arguments: rounds of random
-// calls, their seed.
+// Collectives on GPU buffers by kernels, with one GPU per rank: blocking, nonblocking and persistent, all
+// operations and types, uneven counts, unaligned buffers, in place, concurrent communicators; compared with
+// results computed locally. Arguments: number of random calls, seed.
 #include <dlfcn.h>
 #include <mpi.h>
 
@@ -26,9 +25,9 @@ using randomized::Draw;
 using randomized::mix;
 using weft::test::Buffer;
 
-constexpr size_t kRoom = 9 << 20;
+constexpr size_t kBufferBytes = 9 << 20;
 
-/// In which form a call is made: TEST_FORM, or any.
+/// Form of a call: TEST_FORM, or random.
 enum class Form { blocking, nonblocking, persistent };
 
 int complete(int code, MPI_Request& request, bool persistent) {
@@ -60,7 +59,7 @@ void write(char* to, int value) {
 template <class T>
 void write_two(char* to, int value) {
   write<T>(to, value);
-  write<T>(to + sizeof(T), 10 * value);  // no complex product is zero, which has two signs
+  write<T>(to + sizeof(T), 10 * value);  // avoids complex products of zero, which has two signs
 }
 
 std::vector<Type> types() {
@@ -78,7 +77,7 @@ std::vector<Type> types() {
           {MPI_2INT, "2int", 8, write_two<int>, {MPI_MINLOC, MPI_MAXLOC}}};
 }
 
-/// What rank `rank` has at element i of its block `block`.
+/// Element i of block `block` of rank `rank`.
 int value(uint64_t seed, int rank, int block, size_t i) {
   const uint64_t mixed =
       (seed * 31 + static_cast<uint64_t>(rank) * 1009 + static_cast<uint64_t>(block) * 97 + i * 7919) *
@@ -86,7 +85,7 @@ int value(uint64_t seed, int rank, int block, size_t i) {
   return static_cast<int>(mixed >> 61) % 5 + 1;
 }
 
-/// One communicator, and the call that is tried on it.
+/// Random calls on one communicator.
 class Trial {
  public:
   Trial(MPI_Comm comm, Buffer& send, Buffer& recv) : comm_(comm), send_(send), recv_(recv) {
@@ -137,7 +136,7 @@ class Trial {
                        type_->type, op_);
     return result;
   }
-  /// Elements from one rank to another in v-forms.
+  /// Elements from one rank to another in v-variants.
   [[nodiscard]] size_t uneven(int from, int to) const {
     if (n_ == 0) return 0;
     return static_cast<size_t>(
@@ -147,9 +146,9 @@ class Trial {
   void put(Buffer& buffer, const Bytes& bytes) const {
     if (!bytes.empty()) buffer.write(bytes, offset_);
   }
-  void poison(size_t n) { recv_.write(Bytes(std::min(kRoom - offset_, n + 64), char(0x5a)), offset_); }
+  void poison(size_t n) { recv_.write(Bytes(std::min(kBufferBytes - offset_, n + 64), char(0x5a)), offset_); }
   void expect(const Bytes& wanted, const char* what) {
-    Bytes got = recv_.read(offset_, std::min(kRoom - offset_, wanted.size() + 64));
+    Bytes got = recv_.read(offset_, std::min(kBufferBytes - offset_, wanted.size() + 64));
     Bytes all = wanted;
     all.resize(got.size(), char(0x5a));
     if (got == all) return;
@@ -185,7 +184,7 @@ void append(Bytes& to, const Bytes& more) { to.insert(to.end(), more.begin(), mo
 
 void Trial::run(int kind) {
   const size_t blocks = static_cast<size_t>(size_) * (2 * n_ + 1) * type_->size;
-  if (blocks + 256 > kRoom) n_ = 1000;
+  if (blocks + 256 > kBufferBytes) n_ = 1000;
   kind < 6 ? reduction(kind) : movement(kind);
 }
 
@@ -250,12 +249,12 @@ void Trial::movement(int kind) {
   const int which = kind - 6, n = static_cast<int>(n_);
   const bool v = which == 2 || which == 4 || which == 6 || which == 8, root = rank_ == root_;
   const auto ranks = static_cast<size_t>(size_);
-  std::vector<int> counts(ranks, n), places(ranks);
+  std::vector<int> counts(ranks, n), displacements(ranks);
   for (int i = 0; i < size_; ++i) {
     if (v) counts[static_cast<size_t>(i)] = static_cast<int>(which == 8 ? uneven(i, rank_) : uneven(i, i));
     if (i > 0)
-      places[static_cast<size_t>(i)] =
-          places[static_cast<size_t>(i - 1)] + counts[static_cast<size_t>(i - 1)];
+      displacements[static_cast<size_t>(i)] =
+          displacements[static_cast<size_t>(i - 1)] + counts[static_cast<size_t>(i - 1)];
   }
   const auto count_of = [&](int i) { return static_cast<size_t>(counts[static_cast<size_t>(i)]); };
   const size_t own = count_of(rank_);
@@ -277,7 +276,7 @@ void Trial::movement(int kind) {
     if (root) wanted = all_in;
     if (replaces)
       recv_.write(block(rank_, 0, own),
-                  offset_ + static_cast<size_t>(places[static_cast<size_t>(rank_)]) * size);
+                  offset_ + static_cast<size_t>(displacements[static_cast<size_t>(rank_)]) * size);
   } else if (scatters) {
     if (root) put(send_, all_out);
     if (!replaces) wanted = block(root_, rank_, own);
@@ -285,7 +284,7 @@ void Trial::movement(int kind) {
     wanted = all_in;
     if (replaces)
       recv_.write(block(rank_, 0, own),
-                  offset_ + static_cast<size_t>(places[static_cast<size_t>(rank_)]) * size);
+                  offset_ + static_cast<size_t>(displacements[static_cast<size_t>(rank_)]) * size);
     else
       put(send_, block(rank_, 0, own));
   } else {
@@ -295,7 +294,7 @@ void Trial::movement(int kind) {
   const void* in = replaces && !scatters ? MPI_IN_PLACE : at(send_);
   void* out = replaces && scatters ? MPI_IN_PLACE : at(recv_);
   const MPI_Datatype t = type_->type;
-  const int *c = counts.data(), *d = places.data(), mine = static_cast<int>(own);
+  const int *c = counts.data(), *d = displacements.data(), mine = static_cast<int>(own);
   int code = MPI_SUCCESS;
   switch (which) {
     case 0:
@@ -329,7 +328,8 @@ void Trial::movement(int kind) {
   expect(wanted, kNames[which]);
 }
 
-/// Small calls close together, as the copier takes them: values grow by the number of ranks, blocks go round.
+/// A burst of small calls, which the resident kernel runs: each round multiplies the values by the number of
+/// ranks.
 void burst(MPI_Comm comm, Buffer& buffer, int calls) {
   int rank, size;
   MPI_Comm_rank(comm, &rank);
@@ -346,7 +346,7 @@ void burst(MPI_Comm comm, Buffer& buffer, int calls) {
     for (uint64_t& value : wanted) value *= static_cast<uint64_t>(size);
     std::fill(wanted.begin(), wanted.end(), wanted[static_cast<size_t>(rank)]);
     MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer.data(), 1, MPI_UINT64_T, comm);
-    // Block j is rank j's own by now.
+    // After the allgather, block j is the block of rank j.
     for (size_t j = 0; j < wanted.size(); ++j) {
       uint64_t own = j + 1;
       for (int n = 0; n <= i; ++n) own *= static_cast<uint64_t>(size);
@@ -359,7 +359,7 @@ void burst(MPI_Comm comm, Buffer& buffer, int calls) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/// That NCCL did some, where TEST_NCCL names the library.
+/// Checks that NCCL has run reductions, if TEST_NCCL names the library.
 void check_nccl() {
   const char* path = std::getenv("TEST_NCCL");
   if (path == nullptr) return;
@@ -368,32 +368,31 @@ void check_nccl() {
   unsigned long (*count)() = nullptr;
   std::memcpy(&count, &symbol, sizeof symbol);
   if (count != nullptr && count() > 5) return;
-  std::fprintf(stderr, "NCCL did no reductions\n");
+  std::fprintf(stderr, "NCCL has run no reductions\n");
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/// On the emulator: that kernels did it, and that some left early where TEST_LATE says so.
+/// On the emulator: checks that kernels ran the collectives, and with TEST_EARLY_EXIT that some exited early.
 void check_use(int ranks) {
   if (weft::test::cuda().collectives == nullptr) return;
   unsigned long late = 0;
   const unsigned long done = weft::test::cuda().collectives(&late);
   const bool wanted = std::getenv("TEST_NO_KERNELS") == nullptr && ranks > 1;
-  if (std::getenv("TEST_BELLS") != nullptr && weft::test::cuda().copier_calls() == 0) {
-    std::fprintf(stderr, "the copier did no collective\n");
+  if (std::getenv("TEST_DOORBELL") != nullptr && weft::test::cuda().resident_kernel_calls() == 0) {
+    std::fprintf(stderr, "the resident kernel has run no collective\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  if (const char* lines = std::getenv("TEST_LINES");
-      lines != nullptr && (weft::test::cuda().line_collectives() > 20) != (*lines == '1')) {
-    std::fprintf(stderr, "%lu collectives went by lines\n", weft::test::cuda().line_collectives());
+  if (const char* ll128 = std::getenv("TEST_LL128");
+      ll128 != nullptr && (weft::test::cuda().ll128_collectives() > 20) != (*ll128 == '1')) {
+    std::fprintf(stderr, "%lu collectives used LL128\n", weft::test::cuda().ll128_collectives());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   if (std::getenv("TEST_DIRECT") != nullptr && weft::test::cuda().direct_collectives() < 20) {
-    std::fprintf(stderr, "buffers of all ranks were used in %lu collectives\n",
-                 weft::test::cuda().direct_collectives());
+    std::fprintf(stderr, "%lu collectives used mapped buffers\n", weft::test::cuda().direct_collectives());
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
-  if ((done > 20) != wanted || (std::getenv("TEST_LATE") != nullptr && late == 0)) {
-    std::fprintf(stderr, "kernels did %lu collectives, %lu launches left early\n", done, late);
+  if ((done > 20) != wanted || (std::getenv("TEST_EARLY_EXIT") != nullptr && late == 0)) {
+    std::fprintf(stderr, "kernels ran %lu collectives, %lu launches exited early\n", done, late);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
 }
@@ -410,10 +409,10 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm reversed, halves;
   MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
-  MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &halves);  // side by side
+  MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &halves);  // concurrent
   {
     const auto kind = std::getenv("TEST_MAPPED") != nullptr ? Buffer::Kind::mapped : Buffer::Kind::device;
-    Buffer send(kind, kRoom, device), recv(kind, kRoom, device);
+    Buffer send(kind, kBufferBytes, device), recv(kind, kBufferBytes, device);
     std::vector<Trial> trials;
     for (MPI_Comm comm : {MPI_COMM_WORLD, reversed, halves}) trials.emplace_back(comm, send, recv);
     const std::vector<size_t> usual{0, 1, 1, 2, 3, 17, 255, 1000, 4099, 20000}, large{70001, 150000};
@@ -421,7 +420,7 @@ int main(int argc, char** argv) {
       if (i % 50 == 0) burst(i % 100 == 0 ? MPI_COMM_WORLD : reversed, recv, 40);
       const uint64_t number = seed * 1'000'003 + static_cast<uint64_t>(i);
       const size_t which = Draw(number).one_in(2) ? 0 : 1 + static_cast<size_t>(i) % 2;
-      // The halves draw differently.
+      // The halves draw different calls.
       const uint64_t own = which == 2 ? number + static_cast<uint64_t>(rank / 2) * 7'000'000 : number;
       trials[which].draw(own, i % 8 == 7 ? large : usual);
     }

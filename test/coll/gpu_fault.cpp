@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A collective whose kernel cannot be started on one of the GPUs: all ranks that need it get an error, none
-// waits for ever, and the next call is right. Emulated driver only.
+// A collective whose kernel cannot be launched on one GPU: all dependent ranks return an error, no rank
+// hangs, and the next call succeeds. Emulated driver only.
 #include <mpi.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ void expect(bool right, const char* what, const char* call) {
 
 enum class Form { blocking, nonblocking, persistent };
 
-/// All have contributed `count` integers; what is summed up, in one of the forms.
+/// Sums `count` integers in one of the forms; returns the error code.
 int allreduce(const Buffer& in, const Buffer& out, int count, Form form) {
   MPI_Request request = MPI_REQUEST_NULL;
   int code = MPI_SUCCESS;
@@ -51,7 +51,7 @@ void check_sum(const Buffer& in, const Buffer& out, int count, Form form) {
   expect(got == ranks * (ranks + 1) / 2, "wrong sum", "a call afterwards");
 }
 
-/// `fault` hits the first launch of rank 1.
+/// Injects `fault` at the first launch of rank 1.
 void refuse(const char* fault, int count, Form form) {
   const size_t bytes = static_cast<size_t>(count) * sizeof(int);
   Buffer in(Kind::device, bytes, rank), out(Kind::device, bytes, rank);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads of a process in collectives on GPU buffers at the same time, each on communicators of its own,
-// whose ranks are in another order: kernels of one GPU may start in another order than those of the next one,
-// and have to let each other pass.
+// Threads of a process in concurrent collectives on GPU buffers, each on its own communicator with its own
+// rank order. Kernels may start in different orders on different GPUs and must not deadlock.
 #include <mpi.h>
 
 #include <cstdio>
@@ -53,7 +52,7 @@ int main(int argc, char** argv) {
   MPI_Comm comms[kThreads];
   for (int i = 0; i < kThreads; ++i) MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 == 0 ? rank : -rank, &comms[i]);
   std::vector<std::thread> threads;
-  // Started in another order on every rank.
+  // Every rank starts its threads in a different order.
   for (int i = 0; i < kThreads; ++i) {
     const int number = (i + rank) % kThreads;
     threads.emplace_back(work, comms[number], device, number, calls);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What only hardware can get wrong: the order in which memory shows what was stored (docs/gpu.md).
-//   torn    data that arrive without their flag, or a flag without its data: the buffers that go out
-//           alternate, so that whatever is left of the call before shows; by packets, by lines, by pieces, as
-//           the environment has it
-//   stale   a cache that keeps what the application has overwritten since: messages and collectives from
-//           one buffer, written anew each time, while the copier lives
-//   bell    a copier that is rung while it leaves: messages and collectives after pauses around its
-//           patience
+// Litmus tests of hardware memory order (docs/gpu.md).
+//   torn      data visible before their flag or the reverse: send buffers alternate, so that stale data of
+//   the
+//             previous call are detected; with LL, LL128 or Simple, as the environment selects
+//   stale     a cache that keeps overwritten data: messages and collectives from one buffer, rewritten for
+//   each
+//             call, while the resident kernel runs
+//   doorbell  a doorbell write while the resident kernel exits: messages and collectives after pauses close
+//   to its
+//             idle timeout
 // Usage: litmus CASE COUNT. On the emulated driver it tests the program, not the order.
 #include <mpi.h>
 
@@ -64,7 +66,7 @@ void expect(const Buffer& got, const Words& wanted, const char* what, int call) 
                wanted.size(), call, wrong, at);
 }
 
-/// What all ranks' words give, one behind the other or added.
+/// The words of all ranks, concatenated or added.
 Words gathered(int call, size_t count) {
   Words all;
   for (int of = 0; of < ranks; ++of) {
@@ -81,11 +83,11 @@ Words added(int call, size_t count) {
 }
 
 constexpr size_t kCounts[] = {2, 100, 5000, 30'000, 70'000, 250'000};  // words of a rank
-constexpr size_t kMost = 250'000;
+constexpr size_t kMaxWords = 250'000;
 
 void torn(int count) {
-  Buffer in[] = {{Kind::device, kMost * 4, device()}, {Kind::device, kMost * 4, device()}};
-  Buffer out(Kind::device, kMost * 4 * static_cast<size_t>(ranks), device());
+  Buffer in[] = {{Kind::device, kMaxWords * 4, device()}, {Kind::device, kMaxWords * 4, device()}};
+  Buffer out(Kind::device, kMaxWords * 4 * static_cast<size_t>(ranks), device());
   for (const size_t words : kCounts) {
     const int n = static_cast<int>(words);
     const Words together[] = {gathered(0, words), gathered(1, words)},
@@ -103,7 +105,7 @@ void torn(int count) {
 
 void stale(int count) {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-  Buffer out(Kind::device, kMost * 4, device()), in(Kind::device, kMost * 4, device());
+  Buffer out(Kind::device, kMaxWords * 4, device()), in(Kind::device, kMaxWords * 4, device());
   for (const size_t words : kCounts) {
     const int n = static_cast<int>(words);
     for (int call = 0; call < count; ++call) {
@@ -113,9 +115,9 @@ void stale(int count) {
       expect(in, content(left, call, words), "message", call);
       MPI_Allreduce(out.data(), in.data(), n, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);
       expect(in, added(call, words), "allreduce", call);
-      // Sent on from where it has just been written by a kernel.
+      // Sends from a buffer that a kernel has just written.
       MPI_Sendrecv_replace(in.data(), n, MPI_UINT32_T, right, 2, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      expect(in, added(call, words), "what was reduced", call);
+      expect(in, added(call, words), "forwarded result", call);
     }
   }
 }
@@ -124,24 +126,24 @@ void pause(double seconds) {
   for (const double start = MPI_Wtime(); MPI_Wtime() - start < seconds;) continue;
 }
 
-void bell(int count) {
+void doorbell(int count) {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
-  constexpr size_t kFew = 4;
-  Buffer out(Kind::device, kFew * 4, device()), in(Kind::device, kFew * 4, device());
+  constexpr size_t kWords = 4;
+  Buffer out(Kind::device, kWords * 4, device()), in(Kind::device, kWords * 4, device());
   unsigned state = 1 + static_cast<unsigned>(rank);
   for (int call = 0; call < count; ++call) {
-    out.write(bytes_of(content(rank, call, kFew)));
-    for (int close = 0; close < 8; ++close)  // so that there is a copier
-      MPI_Sendrecv(out.data(), kFew, MPI_UINT32_T, right, 1, in.data(), kFew, MPI_UINT32_T, left, 1,
+    out.write(bytes_of(content(rank, call, kWords)));
+    for (int close = 0; close < 8; ++close)  // starts the resident kernel
+      MPI_Sendrecv(out.data(), kWords, MPI_UINT32_T, right, 1, in.data(), kWords, MPI_UINT32_T, left, 1,
                    MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     state = state * 1664525u + 1013904223u;
     pause(1e-6 * (state >> 16) / 65536.0 * 60);
-    MPI_Sendrecv(out.data(), kFew, MPI_UINT32_T, right, 2, in.data(), kFew, MPI_UINT32_T, left, 2,
+    MPI_Sendrecv(out.data(), kWords, MPI_UINT32_T, right, 2, in.data(), kWords, MPI_UINT32_T, left, 2,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    expect(in, content(left, call, kFew), "message", call);
+    expect(in, content(left, call, kWords), "message", call);
     pause(1e-6 * (state & 0xffff) / 65536.0 * 60);
-    MPI_Allreduce(out.data(), in.data(), kFew, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);
-    expect(in, added(call, kFew), "allreduce", call);
+    MPI_Allreduce(out.data(), in.data(), kWords, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD);
+    expect(in, added(call, kWords), "allreduce", call);
   }
 }
 
@@ -151,10 +153,10 @@ int main(int argc, char** argv) {
   weft::test::start(argc, argv, rank, ranks);
   const std::string which = argc > 1 ? argv[1] : "";
   const int count = argc > 2 ? std::atoi(argv[2]) : 0;
-  if (count <= 0 || (which != "torn" && which != "stale" && which != "bell")) {
-    std::fprintf(stderr, "usage: litmus torn|stale|bell COUNT\n");
+  if (count <= 0 || (which != "torn" && which != "stale" && which != "doorbell")) {
+    std::fprintf(stderr, "usage: litmus torn|stale|doorbell COUNT\n");
     return 2;
   }
-  (which == "torn" ? torn : which == "stale" ? stale : bell)(count);
+  (which == "torn" ? torn : which == "stale" ? stale : doorbell)(count);
   return weft::test::finish(failures);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Wrong arguments of collectives: the error class, nothing sent, and the communicator usable afterwards.
+// Wrong arguments of collectives: the error class, no message sent, and a communicator usable afterwards.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -20,7 +20,7 @@ void expect_class(int wanted, int code, const char* call) {
 #define EXPECT_CLASS(wanted, call) expect_class(wanted, call, #call)
 
 void local_errors() {
-  int a[64] = {0}, b[64] = {0}, counts[8] = {1, 1, 1, 1, 1, 1, 1, 1}, places[8] = {0};
+  int a[64] = {0}, b[64] = {0}, counts[8] = {1, 1, 1, 1, 1, 1, 1, 1}, displacements[8] = {0};
   MPI_Datatype types[8];
   std::fill_n(types, 8, MPI_INT);
   const MPI_Comm world = MPI_COMM_WORLD;
@@ -33,11 +33,13 @@ void local_errors() {
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Scan(b, b, 1, MPI_INT, MPI_SUM, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoall(a, 1, MPI_INT, a, 1, MPI_INT, world));
-  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allgatherv(a, 1, MPI_INT, a, counts, places, MPI_INT, world));
+  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allgatherv(a, 1, MPI_INT, a, counts, displacements, MPI_INT, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allgather(&a[rank], 1, MPI_INT, a, 1, MPI_INT, world));  // the own block
-  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoallw(a, counts, places, types, a, counts, places, types, world));
+  EXPECT_CLASS(MPI_ERR_BUFFER,
+               MPI_Alltoallw(a, counts, displacements, types, a, counts, displacements, types, world));
   if (rank == 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Scatter(a, 1, MPI_INT, a, 1, MPI_INT, 0, world));
-  EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Alltoallv(a, counts, places, MPI_INT, a, counts, places, MPI_INT, world));
+  EXPECT_CLASS(MPI_ERR_BUFFER,
+               MPI_Alltoallv(a, counts, displacements, MPI_INT, a, counts, displacements, MPI_INT, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce_local(a, a, 1, MPI_INT, MPI_SUM));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Reduce_local(MPI_IN_PLACE, a, 1, MPI_INT, MPI_SUM));
   if (rank != 0) EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, b, 1, MPI_INT, 0, world));
@@ -50,7 +52,7 @@ void local_errors() {
   EXPECT_CLASS(MPI_ERR_COMM, MPI_Barrier(MPI_COMM_NULL));
 }
 
-/// A block that is longer than its place is cut and reported.
+/// A block longer than the receive buffer is truncated and reported.
 void truncation() {
   int a[4] = {1, 2, 3, 4}, b[4] = {0};
   EXPECT_CLASS(MPI_ERR_TRUNCATE, MPI_Allgather(a, 2, MPI_INT, b, 1, MPI_INT, MPI_COMM_SELF));
@@ -67,14 +69,15 @@ void truncation() {
   }
 }
 
-/// A block that is shorter than its place is reported.
+/// A block shorter than the receive buffer is reported.
 void too_short() {
   if (size != 2) return;
-  int a[4] = {1, 2, 3, 4}, b[8] = {0}, counts[2] = {4, 4}, places[2] = {0, 4};
+  int a[4] = {1, 2, 3, 4}, b[8] = {0}, counts[2] = {4, 4}, displacements[2] = {0, 4};
   MPI_Request request;
   if (rank == 0) {
     EXPECT_CLASS(MPI_SUCCESS, MPI_Bcast(a, 2, MPI_INT, 0, MPI_COMM_WORLD));
-    EXPECT_CLASS(MPI_ERR_TRUNCATE, MPI_Gatherv(a, 4, MPI_INT, b, counts, places, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT_CLASS(MPI_ERR_TRUNCATE,
+                 MPI_Gatherv(a, 4, MPI_INT, b, counts, displacements, MPI_INT, 0, MPI_COMM_WORLD));
     EXPECT_CLASS(MPI_SUCCESS, MPI_Iscatter(a, 2, MPI_INT, b, 2, MPI_INT, 0, MPI_COMM_WORLD, &request));
     EXPECT_CLASS(MPI_SUCCESS, MPI_Wait(&request, MPI_STATUS_IGNORE));
   } else {
@@ -86,7 +89,7 @@ void too_short() {
   }
 }
 
-/// One base address for both buffers is fine when the displacements keep them apart.
+/// Both buffers may have the same base address if the displacements do not overlap.
 void common_base() {
   std::vector<int> all(static_cast<size_t>(2 * size)), counts(static_cast<size_t>(size), 1), out(counts),
       in(counts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every predefined operation on every predefined type, in the memory that TEST_MEMORY names (device, or
-// mixed: other kinds on other ranks), through every reducing collective, in place and not, against the host's
+// Every predefined operation on every predefined type in the memory that TEST_MEMORY names (device; mixed:
+// different kinds on different ranks), in every reduction collective, in place and not, compared with host
 // loops.
 #include <mpi.h>
 
@@ -19,7 +19,7 @@
 
 namespace {
 
-namespace element = weft::element;  // the table of types names it
+namespace element = weft::element;  // used by the table of types
 
 using weft::datatype::Basic;
 using weft::datatype::ReduceFn;
@@ -77,7 +77,7 @@ struct Case {
   [[nodiscard]] Bytes input(int of, int count) const {
     return input_of(basic)(static_cast<size_t>(count), static_cast<unsigned>(of * 1000 + count));
   }
-  /// The terms of ranks [0, last], in order.
+  /// The terms of ranks [0, last], combined in order.
   [[nodiscard]] Bytes folded(int last, int count) const {
     Bytes sum = input(0, count);
     for (int i = 1; i <= last; ++i) {
@@ -89,23 +89,23 @@ struct Case {
   }
 };
 
-/// Whether byte `i` of an array holds no data: what a long double of 80 bits leaves of 16 bytes.
+/// True if byte `i` of an array is padding, as in an 80-bit long double of 16 bytes.
 bool is_padding(Basic basic, size_t i) {
   if (std::numeric_limits<long double>::digits != 64) return false;
   if (basic == Basic::long_double || basic == Basic::complex_long_double) return i % 16 >= 10;
   return basic == Basic::long_double_int && (i % 32 >= 20 || (i % 32 >= 10 && i % 32 < 16));
 }
 
-/// A buffer whose last bytes belong to nobody.
-struct Place {
+/// A buffer with guard bytes at the end.
+struct TestBuffer {
   Buffer buffer;
-  explicit Place(const Bytes& bytes)
+  explicit TestBuffer(const Bytes& bytes)
       : buffer(kind_here(), bytes.size() + 16, rank % weft::test::cuda().devices) {
     buffer.write(Bytes(bytes.size() + 16, '\x33'));
     buffer.write(bytes);
   }
-  /// Elements [0, n) are those of `wanted` from `first` on, compared where they have data; the rest is
-  /// `before`.
+  /// Checks that elements [0, n) equal those of `wanted` from `first` on, except padding, and that the rest
+  /// equals `before`.
   void expect(const Case& c, const Bytes& wanted, int first, int n, Bytes before) const {
     ++checks;
     before.resize(buffer.size(), '\x33');
@@ -126,7 +126,7 @@ void complete(int code, MPI_Request& request) {
 
 void allreduce(const Case& c, int count, bool in_place) {
   const Bytes mine = c.input(rank, count), before(mine.size(), '\x44');
-  const Place send(mine), recv(in_place ? mine : before);
+  const TestBuffer send(mine), recv(in_place ? mine : before);
   MPI_Request request;
   complete(MPI_Iallreduce(in_place ? MPI_IN_PLACE : send.buffer.data(), recv.buffer.data(), count, c.type,
                           c.op, MPI_COMM_WORLD, &request),
@@ -139,7 +139,7 @@ void reduce(const Case& c, int count, bool in_place) {
   const int root = size - 1;
   const Bytes mine = c.input(rank, count), before(mine.size(), '\x44');
   const bool here = in_place && rank == root;
-  const Place send(mine), recv(here ? mine : before);
+  const TestBuffer send(mine), recv(here ? mine : before);
   MPI_Request request;
   complete(MPI_Ireduce(here ? MPI_IN_PLACE : send.buffer.data(), rank == root ? recv.buffer.data() : nullptr,
                        count, c.type, c.op, root, MPI_COMM_WORLD, &request),
@@ -149,7 +149,7 @@ void reduce(const Case& c, int count, bool in_place) {
 
 void reduce_scatter(const Case& c, int count, bool in_place) {
   const Bytes mine = c.input(rank, count * size), before(mine.size(), '\x44');
-  const Place send(mine), recv(in_place ? mine : before);
+  const TestBuffer send(mine), recv(in_place ? mine : before);
   MPI_Request request;
   complete(MPI_Ireduce_scatter_block(in_place ? MPI_IN_PLACE : send.buffer.data(), recv.buffer.data(), count,
                                      c.type, c.op, MPI_COMM_WORLD, &request),
@@ -167,7 +167,7 @@ void reduce_scatter(const Case& c, int count, bool in_place) {
 
 void scan(const Case& c, int count, bool in_place) {
   const Bytes mine = c.input(rank, count), before(mine.size(), '\x44');
-  const Place send(mine), recv(in_place ? mine : before);
+  const TestBuffer send(mine), recv(in_place ? mine : before);
   MPI_Request request;
   const void* from = in_place ? MPI_IN_PLACE : send.buffer.data();
   complete(MPI_Iscan(from, recv.buffer.data(), count, c.type, c.op, MPI_COMM_WORLD, &request), request);
@@ -176,7 +176,7 @@ void scan(const Case& c, int count, bool in_place) {
 
 void exscan(const Case& c, int count, bool in_place) {
   const Bytes mine = c.input(rank, count), before(mine.size(), '\x44');
-  const Place send(mine), recv(in_place ? mine : before);
+  const TestBuffer send(mine), recv(in_place ? mine : before);
   MPI_Request request;
   const void* from = in_place ? MPI_IN_PLACE : send.buffer.data();
   complete(MPI_Iexscan(from, recv.buffer.data(), count, c.type, c.op, MPI_COMM_WORLD, &request), request);
@@ -185,7 +185,7 @@ void exscan(const Case& c, int count, bool in_place) {
 
 void local(const Case& c, int count, bool) {
   const Bytes mine = c.input(rank, count), other = c.input(rank + 1, count);
-  const Place in(mine), inout(other);
+  const TestBuffer in(mine), inout(other);
   if (MPI_Reduce_local(in.buffer.data(), inout.buffer.data(), count, c.type, c.op) != MPI_SUCCESS)
     fail("error code", 0, 0);
   Bytes wanted = other;
@@ -204,7 +204,7 @@ void check(uintptr_t handle, const char* type_name, Basic basic, const std::vect
     const ReduceFn function = weft::datatype::reduce_function(kind, basic);
     if (function == nullptr) continue;
     const Case c{op, reinterpret_cast<MPI_Datatype>(handle), function, basic,
-                 weft::datatype::facts(basic).extent};
+                 weft::datatype::traits_of(basic).extent};
     for (const auto& form : kForms)
       for (const int count : counts)
         for (const bool in_place : {false, true}) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plans of collectives on GPU buffers: those of all ranks fit together, though each rank sees its own
-// operands only.
+// Plans of collectives on GPU buffers: the plans of all ranks agree, though each rank has its own operands only.
 #include "coll/gpu/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@ namespace {
 using enum Collective;
 
 constexpr uintptr_t kInt = 0x209, kSum = 0x21;  // handles in the ABI
-constexpr uint64_t kPieces = 11 << 20;          // bytes of an area for pieces
+constexpr uint64_t kSimpleBytes = 11 << 20;     // bytes of the Simple part of a region
 
 bool reduces(Collective what) {
   return what == allreduce || what == Collective::reduce || what == reduce_scatter_block || what == scan ||
@@ -50,42 +49,43 @@ Call call_of(Collective what, int rank, int size, int root, bool in_place, int64
   return call;
 }
 
-/// What has to be equal on all ranks. Packets and lines are cut alike by any number of blocks.
+/// The parts of a plan that must be equal on all ranks. LL and LL128 divide data in the same way with any
+/// number of blocks.
 std::string shape(const Plan& plan) {
-  std::string text = "wire " + std::to_string(static_cast<int>(plan.wire)) + ", form " +
+  std::string text = "protocol " + std::to_string(static_cast<int>(plan.protocol)) + ", form " +
                      std::to_string(static_cast<int>(plan.collective.form));
-  if (plan.wire == device::Wire::blocks)
+  if (plan.protocol == device::Protocol::simple)
     text += ", " + std::to_string(plan.blocks) + " blocks, " + std::to_string(plan.collective.rounds) +
-            " rounds of " + std::to_string(plan.collective.piece) + " bytes";
+            " rounds of " + std::to_string(plan.collective.chunk_bytes) + " bytes";
   return text;
 }
 
 class PlanTest : public ::testing::TestWithParam<std::tuple<Collective, int>> {
  protected:
-  void expect_equal(int root, bool in_place, int64_t count, const Room& room) const {
+  void expect_equal(int root, bool in_place, int64_t count, const RegionCapacity& capacity) const {
     const auto [what, size] = GetParam();
     std::string first;
     for (int rank = 0; rank < size; ++rank) {
       const Call call = call_of(what, rank, size, root, in_place, count);
-      const std::string own = shape(make_plan(call, static_cast<uint64_t>(4 * count), room));
+      const std::string own = shape(make_plan(call, static_cast<uint64_t>(4 * count), capacity));
       if (rank == 0) first = own;
       EXPECT_EQ(own, first) << name(what) << " of " << count << " ints, rank " << rank << " of " << size
                             << ", root " << root << (in_place ? ", in place" : "")
-                            << (room.awake ? ", resident kernels run" : "");
+                            << (capacity.resident_running ? ", resident kernels run" : "");
     }
   }
 };
 
-TEST_P(PlanTest, AllRanksTakeTheSameWire) {
+TEST_P(PlanTest, AllRanksUseTheSameProtocol) {
   const int size = std::get<1>(GetParam());
-  for (const bool awake : {false, true})
-    for (const bool linked : {false, true}) {
-      Room room = Room::of_area(static_cast<uint32_t>(size), linked, kPieces);
-      room.awake = awake;
+  for (const bool running : {false, true})
+    for (const bool nvlink : {false, true}) {
+      RegionCapacity capacity = RegionCapacity::of_region(static_cast<uint32_t>(size), nvlink, kSimpleBytes);
+      capacity.resident_running = running;
       for (const int root : {0, size - 1})
         for (const bool in_place : {false, true})
           for (int64_t count = 1; count <= int64_t{1} << 24; count *= 2)
-            expect_equal(root, in_place, count, room);
+            expect_equal(root, in_place, count, capacity);
     }
 }
 

@@ -30,7 +30,7 @@ struct Network {
       in.pop_front();
     }
   }
-  /// Moves the data of one matched pair. False: there is none.
+  /// Delivers the data of one matched pair; false if there is none.
   bool deliver() {
     if (matched.empty()) return false;
     const size_t at = random() % matched.size();
@@ -60,7 +60,7 @@ void describe(Transfer& transfer, const weft::p2p::Buffer& buffer) {
   transfer.bytes = static_cast<uint64_t>(buffer.count * buffer.type->size());
 }
 
-class Alone final : public weft::launch::Exchange {
+class SingleProcessExchange final : public weft::launch::Exchange {
  public:
   [[nodiscard]] const weft::launch::Job& job() const override { return job_; }
   weft::Status put(std::string_view, std::string_view) override { return {}; }
@@ -76,7 +76,7 @@ class Alone final : public weft::launch::Exchange {
 }  // namespace
 
 weft::core::Instance& instance() {
-  static weft::core::Instance made(std::make_unique<Alone>());
+  static weft::core::Instance made(std::make_unique<SingleProcessExchange>());
   return made;
 }
 
@@ -122,7 +122,7 @@ std::string run(const std::vector<weft::coll::Call>& calls, const weft::coll::Al
     }
     for (auto& schedule : schedules)
       if (auto ended = schedule->end(); !ended.ok()) return ended.error().message();
-    if (!network.idle()) return "a message was left behind";
+    if (!network.idle()) return "an unmatched message remains";
     after();
   }
   return {};
@@ -156,6 +156,6 @@ void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag,
 // Simulated ranks have no GPUs.
 transport::cuda_ipc::Exporter& exporter(core::Instance&) { std::abort(); }
 transport::cuda_ipc::Importer& importer(core::Instance&) { std::abort(); }
-void look_for_freed(core::Instance&) { std::abort(); }
+void poll_freed_exports(core::Instance&) { std::abort(); }
 
 }  // namespace weft::p2p

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All ranks of a job in one process: schedules run round-robin over a network that matches like p2p, but
-// delivers late and in random order. Defines p2p::post_send and post_receive: link it in place of the real
-// ones.
+// Simulates all ranks of a job in one process: schedules run in random order over a network that matches like
+// p2p but delivers late and in random order. Defines p2p::post_send and post_receive: link it instead of p2p.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "coll/schedule.hpp"
+#include "coll/schedule/schedule.hpp"
 #include "core/communicator.hpp"
 
 namespace simulator {
 
-/// A communicator of `size` ranks, seen from each of them.
+/// A communicator of `size` ranks, with one object per rank.
 class Job {
  public:
   explicit Job(int size);
@@ -27,8 +26,8 @@ class Job {
 
 weft::core::Instance& instance();
 
-/// Runs calls[r] with this algorithm at every rank r, `times` times, as a persistent operation would;
-/// `before` and `after` run around each. Empty on success, else what went wrong.
+/// Runs calls[r] with `algorithm` on every rank r, `times` times like a persistent operation; calls `before`
+/// and `after` around each run. Returns an empty string on success, else the failure.
 std::string run(const std::vector<weft::coll::Call>& calls, const weft::coll::Algorithm& algorithm,
                 unsigned seed, int times, const std::function<void()>& before,
                 const std::function<void()>& after);

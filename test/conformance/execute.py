@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs the suite's tests under one MPI's launcher and judges them by the rules of the suite's own runtests.
+# Runs tests of the suite under the launcher of one MPI; verdicts follow the rules of the suite's runtests.
 import concurrent.futures
 import ctypes
 import dataclasses
@@ -12,17 +12,17 @@ import time
 
 PASSED = "passed"
 FAILED = "failed"
-LATE = "late"
+TIMED_OUT = "timeout"
 NOT_BUILT = "not built"
 
-# A test prints one of these and nothing else.
+# A passed test prints one of these lines and nothing else.
 GOOD_LINE = re.compile(r"\s*(No [Ee]rrors|Test Passed)\s*$")
-LONGEST = 120  # seconds for one test
+MAX_SECONDS = 120  # per test
 
 
 @dataclasses.dataclass
 class Mpi:
-    """One implementation of the standard ABI: the same programs run on each."""
+    """An implementation of the standard ABI; all implementations run the same programs."""
 
     name: str
     mpiexec: str
@@ -36,9 +36,9 @@ class Outcome:
     seconds: float = 0.0
 
 
-def judge(rule, status, output):
-    """The reason for which a finished run failed, or an empty string."""
-    if rule in ("TestStatus", "TestErrFatal"):  # these are to end the job with an error
+def failure_reason(rule, status, output):
+    """Why a finished run failed; empty if it passed."""
+    if rule in ("TestStatus", "TestErrFatal"):  # expect the job to fail
         return "" if status != 0 else "exit status 0 where an error was expected"
     lines = output.splitlines()
     strange = [line.strip() for line in lines if not GOOD_LINE.match(line)]
@@ -52,16 +52,16 @@ def judge(rule, status, output):
 
 
 def die_with_parent():
-    """In the child: a launcher does not outlive this program."""
+    """In the child: kills the launcher when this program exits."""
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
 
 
 def run_test(mpi, test):
-    """One test in a process group of its own, which is killed when the time is up."""
+    """Runs one test in its own process group, which is killed on timeout."""
     if not os.access(test.program, os.X_OK):
         return Outcome(NOT_BUILT)
     command = [mpi.mpiexec, "-n", str(test.ranks), test.program, *test.arguments]
-    limit = min(test.time_limit or LONGEST, LONGEST)
+    limit = min(test.time_limit or MAX_SECONDS, MAX_SECONDS)
     begin = time.monotonic()
     with subprocess.Popen(
         command,
@@ -77,13 +77,13 @@ def run_test(mpi, test):
         timer.start()
         output = process.stdout.read().decode(errors="replace")
         process.wait()
-        late = not timer.is_alive()
+        timed_out = not timer.is_alive()
         timer.cancel()
     end_group(process.pid)
     seconds = time.monotonic() - begin
-    if late and test.rule != "TestErrFatal":  # the test of the time-out itself
-        return Outcome(LATE, f"not finished after {limit} s", seconds)
-    reason = "" if late else judge(test.rule, process.returncode, output)
+    if timed_out and test.rule != "TestErrFatal":  # this test expects the timeout
+        return Outcome(TIMED_OUT, f"not finished after {limit} s", seconds)
+    reason = "" if timed_out else failure_reason(test.rule, process.returncode, output)
     return Outcome(FAILED if reason else PASSED, reason, seconds)
 
 
@@ -95,8 +95,8 @@ def end_group(group):
 
 
 def run_all(mpi, tests, *, jobs, report):
-    """Outcomes by the test's name; `report(test, outcome)` is called as they come. What was late has a second try
-    by itself."""
+    """Returns outcomes by test name and calls `report(test, outcome)` for each. A test that timed out is run again
+    alone."""
     outcomes = {}
 
     def note(test, outcome):
@@ -108,6 +108,6 @@ def run_all(mpi, tests, *, jobs, report):
         for done in concurrent.futures.as_completed(pending):
             note(pending[done], done.result())
     for test in tests:
-        if outcomes[test.name].verdict == LATE:
+        if outcomes[test.name].verdict == TIMED_OUT:
             note(test, run_test(mpi, test))
     return outcomes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Names that MPICH's tests of 2022 use and the standard ABI's mpi.h does not have, as what replaced them. */
+ * Replacements for names that the MPICH tests use and that the mpi.h of the standard ABI lacks. */
 #define MPI_Type_hindexed MPI_Type_create_hindexed
 #define MPI_Type_hvector MPI_Type_create_hvector
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Why tests are not passed or not built: (pattern of names, reason). A failure that is not here is a failure of Weft.
+# Expected failures and tests that are not built: (pattern of test names, reason). Other failures are bugs of Weft.
 LATER = "Weft has no %s yet"
-OLD = "uses what MPI 3.0 removed: "
+OLD = "uses names that MPI 3.0 removed: "
 INTERNAL = "tests MPICH itself: "
 WRONG = "the test is wrong: "
 
 NOT_PASSED = (
-    # what comes later
+    # not implemented
     (r"(errors|threads)/rma/|attr/keyval_double_free_win ", LATER % "one-sided communication"),
     (r"errors/attr/keyvalmis ", LATER % "keys for windows' attributes"),
     (r"(errors|threads)/spawn/", LATER % "dynamic processes"),
     (r"errors/io/", LATER % "files"),
     (r"threads/mpi_t/", LATER % "tool interface"),
     (r"errors/faults/", LATER % "fault tolerance"),
-    # MPICH's own
+    # specific to MPICH
     (
         r"coll/(op(land|lor|lxor|band|bor|bxor|prod|sum|min|max)) \d+ $",
         INTERNAL + "reductions of MPI_CHAR, which the standard excludes (section 6.9.2); the strict ones pass",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Fetches, builds and runs MPICH's test suite on Weft, and on MPICH's own standard-ABI library beside it.
-# Status 0: every test was passed that is not in reasons.py; 77: the suite cannot be had here.
+# Fetches, builds and runs the MPICH test suite on Weft, and optionally on MPICH's standard-ABI library.
+# Exit status 0: all tests pass except those in reasons.py; 77: the suite is not available.
 import argparse
 import json
 import os
@@ -31,7 +31,7 @@ def mpich(prefix):
 
 
 def run_column(mpi, tests, arguments, known):
-    """The outcomes on one MPI, kept in a file: those of tests that are not run now are the last ones."""
+    """Runs tests on one MPI; returns their outcomes, and all stored outcomes including earlier runs."""
     path = os.path.join(arguments.build, "".join(mpi.name.split()).lower() + ".json")
     kept = {}
     if os.path.exists(path):
@@ -56,12 +56,12 @@ def run_column(mpi, tests, arguments, known):
 
 def parsed():
     root = os.path.normpath(os.path.join(HERE, "..", ".."))
-    parser = argparse.ArgumentParser(description="Runs MPICH's test suite on Weft.")
-    parser.add_argument("--build", default=root + "/build/conformance", help="folder to work in (default: %(default)s)")
+    parser = argparse.ArgumentParser(description="Runs the MPICH test suite on Weft.")
+    parser.add_argument("--build", default=root + "/build/conformance", help="work folder (default: %(default)s)")
     parser.add_argument("--prefix", default=os.environ.get("MPI_PREFIX", root + "/build/prefix"), help="Weft's prefix")
-    parser.add_argument("--mpich", metavar="PREFIX", help="run on this MPICH 5 too")
-    parser.add_argument("--only", metavar="PATTERN", default="", help="only the tests whose names match")
-    parser.add_argument("--jobs", type=int, default=2, help="tests at a time (default: %(default)s)")
+    parser.add_argument("--mpich", metavar="PREFIX", help="also run on this MPICH 5")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="only tests whose names match")
+    parser.add_argument("--jobs", type=int, default=2, help="number of concurrent tests (default: %(default)s)")
     parser.add_argument("--update", action="store_true", help="write docs/conformance.md")
     arguments = parser.parse_args()
     arguments.build = os.path.abspath(arguments.build)
@@ -94,7 +94,7 @@ def main():
             file.write(table.text(version, columns))
     bad = table.unexplained(outcomes)
     for name in bad:
-        print(f"should be passed: {name}: {outcomes[name].verdict} {outcomes[name].reason}")
+        print(f"unexpected failure: {name}: {outcomes[name].verdict} {outcomes[name].reason}")
     return 1 if bad else 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# MPICH's test suite: fetches its source, builds it with Weft's mpicc, reads its lists of tests.
+# The MPICH test suite: fetches its source, builds it with Weft's mpicc, parses its test lists.
 import dataclasses
 import glob
 import hashlib
@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "setup"))
 from packages import Debian, Missing  # noqa: E402
 
 FOLDERS = "attr coll comm datatype errhan group info init pt2pt threads topo part errors".split()
-# Parts of them that are left out: other languages, and measurements.
+# Excluded subfolders: other languages and benchmarks.
 WITHOUT = ("errors/cxx", "errors/f77", "errors/f90", "errors/f08", "threads/perf")
 OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "--without-cuda"]
 STRICT = "--enable-strictmpi"
@@ -31,12 +31,12 @@ class Test:
     ranks: int
     arguments: tuple
     environment: dict
-    rule: str  # resultTest: how the result is judged
+    rule: str  # resultTest: selects the pass criterion
     time_limit: int
 
 
 def fetch(folder):
-    """Unpacks the source of Debian's mpich; returns (its test/mpi, version). Raises Missing."""
+    """Unpacks the source of Debian's mpich; returns (path of test/mpi, version). Raises Missing."""
     if not glob.glob(os.path.join(folder, "mpich-*", "test", "mpi", "configure")):
         os.makedirs(folder, exist_ok=True)
         archive = Debian(os.path.join(folder, "download")).fetch_source("mpich")
@@ -51,7 +51,7 @@ def fetch(folder):
 
 
 class Suite:
-    """One configured copy of the suite; `strict`: only what the standard defines."""
+    """One configured copy of the suite; `strict`: configured with --enable-strictmpi."""
 
     def __init__(self, source, tree, prefix, *, strict):
         self.source = source
@@ -60,7 +60,7 @@ class Suite:
         self.strict = strict
 
     def build(self, jobs):
-        """Configures and builds what can be built, once for an mpi.h; the rest stays without a program."""
+        """Configures and builds once per mpi.h; tests that fail to build have no program."""
         stamp = os.path.join(self.tree, "stamp")
         if os.path.exists(stamp):
             with open(stamp, encoding="utf-8") as file:
@@ -78,7 +78,7 @@ class Suite:
             file.write(self._fingerprint())
 
     def _goals(self):
-        """What to make, by folder: everything, or of the strict copy its tests."""
+        """Make targets by folder: all, or in the strict copy only its tests."""
         if not self.strict:
             return {folder: [] for folder in FOLDERS}
         goals = {}
@@ -108,7 +108,7 @@ class Suite:
         return digest.hexdigest()
 
     def tests(self):
-        """The tests of FOLDERS in the order of the lists; of the strict copy those that are not the same."""
+        """Tests of FOLDERS in list order; in the strict copy only tests whose source depends on strict mode."""
         tests = [test for folder in FOLDERS for test in self._list(folder)]
         return [test for test in tests if self._differs(test)] if self.strict else tests
 
@@ -120,8 +120,8 @@ class Suite:
             return "USE_STRICT_MPI" in file.read()
 
     def _list(self, folder):
-        places = [os.path.join(root, folder, "testlist") for root in (self.tree, self.source)]
-        path = next((place for place in places if os.path.exists(place)), None)
+        candidates = [os.path.join(root, folder, "testlist") for root in (self.tree, self.source)]
+        path = next((path for path in candidates if os.path.exists(path)), None)
         if path is None or folder in WITHOUT:
             return
         with open(path, encoding="utf-8") as file:
@@ -136,16 +136,16 @@ class Suite:
                 yield self._test(line, folder)
 
     def _test(self, line, folder):
-        """A Test of one line `program ranks key=value...`."""
+        """Parses a line `program ranks key=value...`."""
         words = shlex.split(line)
         options = [word.split("=", 1) for word in words[2:] if "=" in word]
         values = dict(options)
         ranks = int(words[1]) if len(words) > 1 else 2
         arguments = tuple(value for key, value in options if key == "arg")
         environment = dict(value.split("=", 1) for key, value in options if key == "env")
-        shown = [f"{folder}/{words[0]}", str(ranks), *arguments, *(f"{k}={v}" for k, v in environment.items())]
+        name_parts = [f"{folder}/{words[0]}", str(ranks), *arguments, *(f"{k}={v}" for k, v in environment.items())]
         return Test(
-            name=" ".join(shown) + (" (strict)" if self.strict else ""),
+            name=" ".join(name_parts) + (" (strict)" if self.strict else ""),
             program=os.path.join(self.tree, folder, words[0]),
             ranks=ranks,
             arguments=arguments,

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes docs/conformance.md: how many tests of each folder each MPI passes, and why the others are not passed.
+# Writes docs/conformance.md: passed tests per folder and MPI, and the reasons for failures.
 import re
 
 import reasons
-from execute import LATE, NOT_BUILT, PASSED
+from execute import NOT_BUILT, PASSED, TIMED_OUT
 
 TOP = """\
-# MPICH's test suite
+# The MPICH test suite
 
 Written by `test/conformance/run --mpich PREFIX --update`, which fetches the source of Debian's `mpich` ({version}),
 builds the C tests of the folders below with Weft's `mpicc` and runs the same programs on Weft and on the standard-ABI
-library of MPICH 5 (Python package `mpich`). A line of a test list is a test. The copy configured with
-`--enable-strictmpi` differs in some sources; those are run too. `make nightly` runs it on Weft and fails when a test
-fails that is not named here. "Late": not finished in time; MPICH spins where there are more ranks than cores.
+library of MPICH 5 (Python package `mpich`). Each line of a test list is a test. Tests that differ in the copy
+configured with `--enable-strictmpi` are also run. `make nightly` runs the suite on Weft and fails if a test fails that
+is not listed here. "timeout": not finished in time; MPICH busy-waits when there are more ranks than cores.
 
-The suite is older than the standard ABI: `test/conformance/mpi3.h` names what was renamed, and `mpi3.c` lets the error
-handler of `MPI_COMM_WORLD` serve `MPI_COMM_SELF` too, whose errors of calls without a communicator are since MPI 4.0.
+The suite is older than the standard ABI: `test/conformance/mpi3.h` maps renamed functions, and `mpi3.c` also sets the
+error handler of `MPI_COMM_SELF`, which since MPI 4.0 gets the errors of calls without a communicator.
 """
 
 
 def reason_for(name, table):
-    """The reason that is on record for a test, or None."""
+    """The documented reason for a test, or None."""
     return next((reason for pattern, reason in table if re.search(pattern, name + " ")), None)
 
 
 def unexplained(outcomes):
-    """The tests that should have been passed, or built."""
+    """Names of tests that failed or were not built without a documented reason."""
     tables = {NOT_BUILT: reasons.NOT_BUILT}
     return [
         name
@@ -53,10 +53,10 @@ def _summary(columns):
     return rows
 
 
-def _say(outcome):
+def _verdict(outcome):
     if outcome is None:
         return "not run"
-    return {PASSED: "passed", LATE: "late"}.get(outcome.verdict, "failed")
+    return {PASSED: "passed", TIMED_OUT: "timeout"}.get(outcome.verdict, "failed")
 
 
 def _not_passed(columns):
@@ -66,7 +66,7 @@ def _not_passed(columns):
         if outcome.verdict in (PASSED, NOT_BUILT):
             continue
         reason = reason_for(name, reasons.NOT_PASSED) or outcome.reason[:120]
-        rows.append(_row(f"`{name}`", _say(outcome), *(_say(o.get(name)) for o in others), reason))
+        rows.append(_row(f"`{name}`", _verdict(outcome), *(_verdict(o.get(name)) for o in others), reason))
     return rows
 
 
@@ -77,12 +77,12 @@ def _passed_by_weft_alone(columns):
             continue
         names = [n for n, o in columns["Weft"].items() if o.verdict == PASSED and outcomes[n].verdict != PASSED]
         lines += ["", f"## Passed by Weft, not by {mpi}", ""]
-        lines += [f"- `{name}`" + (" (late)" if outcomes[name].verdict == LATE else "") for name in names]
+        lines += [f"- `{name}`" + (" (timeout)" if outcomes[name].verdict == TIMED_OUT else "") for name in names]
     return lines
 
 
 def text(version, columns):
-    """The page; `columns` maps the name of an MPI to its outcomes, Weft first."""
+    """Text of the page; `columns` maps names of MPIs to outcomes, Weft first."""
     lines = [TOP.format(version=version), *_summary(columns), "", "## Not passed", "", *_not_passed(columns)]
     lines += ["", "## Not built", "", _row("test", "reason"), _row("---", "---")]
     for name, outcome in columns["Weft"].items():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attributes: callbacks, their order, their failures, and that they run without the instance lock.
+// Attributes: callbacks, their order and failures, and that they run without the instance lock.
 #include "core/attribute.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
-/// What the callbacks saw and shall return.
+/// Arguments seen by the callbacks, and their return values.
 struct Script {
   std::vector<Call> copies, deletions;
   int copy_code = 0, delete_code = 0, flag = 1;
@@ -55,7 +55,7 @@ int remove(void* object, int keyval, void* in, void* extra) {
 class Attribute : public testing::Test {
  protected:
   int key() { return create_keyval({Attributed::communicator, copy, remove, &script}); }
-  /// The value, or -1 when the set has none.
+  /// Returns the value, or -1 if not set.
   static intptr_t get(const AttributeSet& set, int keyval) {
     bool found = false;
     void* const attribute = set.get(keyval, found);
@@ -63,7 +63,7 @@ class Attribute : public testing::Test {
   }
   Script script;
   AttributeSet set, other;
-  int one = 1, two = 2;  // objects that handles stand for
+  int one = 1, two = 2;  // objects that stand for handles
 };
 
 TEST_F(Attribute, SetGetErase) {
@@ -136,7 +136,7 @@ TEST_F(Attribute, AFreedKeyLivesAsLongAsItsAttributes) {
   ASSERT_TRUE(free_keyval(k, Attributed::communicator).ok());
   ASSERT_NE(find_keyval(k, Attributed::communicator), nullptr);
   EXPECT_TRUE(find_keyval(k, Attributed::communicator)->freed);
-  EXPECT_TRUE(free_keyval(k, Attributed::communicator).ok());  // again, to no effect
+  EXPECT_TRUE(free_keyval(k, Attributed::communicator).ok());  // again: no effect
   ASSERT_TRUE(set.copy_to(solo(), &one, other).ok());
   ASSERT_TRUE(set.clear(solo(), &one).ok());
   ASSERT_TRUE(other.clear(solo(), &two).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicators made from one another, on any number of ranks: groups, ranks, separate contexts, inheritance.
+// Derived communicators on any number of ranks: groups, ranks, separate contexts, inheritance.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 static int rank, size;
 
-/// A ring of messages on comm proves that its ranks are who they say and that its context is its own.
+/// A ring of messages verifies the ranks of a communicator and its separate context.
 static void ring(MPI_Comm comm, int salt) {
   int me, n, got[2] = {-1, -1};
   CALL(MPI_Comm_rank(comm, &me));
@@ -47,7 +47,7 @@ static void duplicates(void) {
   CALL(MPI_Comm_dup(first, &second));
   EXPECT_EQ(compare(MPI_COMM_WORLD, first), MPI_CONGRUENT);
   EXPECT_EQ(compare(first, second), MPI_CONGRUENT);
-  // Messages on the two do not mix, whatever the order of the receives.
+  // Messages on the two communicators do not mix, whatever the order of the receives.
   int a = -1, b = -1, x = 100 + rank, y = 200 + rank;
   const int to = (rank + 1) % size, from = (rank + size - 1) % size;
   MPI_Request requests[2];
@@ -80,7 +80,7 @@ static void nonblocking_duplicates(void) {
 
 static void splits(void) {
   MPI_Comm comm;
-  CALL(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &comm));  // backwards
+  CALL(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &comm));  // in reverse order
   int n = 0, me = -1;
   CALL(MPI_Comm_size(comm, &n));
   CALL(MPI_Comm_rank(comm, &me));
@@ -88,7 +88,8 @@ static void splits(void) {
   EXPECT_EQ(me, n - 1 - rank / 2);
   ring(comm, rank % 2);
   CALL(MPI_Comm_free(&comm));
-  CALL(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 5, 0, &comm));  // equal keys: old order
+  CALL(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 5, 0,
+                      &comm));  // equal keys keep the old order
   EXPECT_EQ(comm == MPI_COMM_NULL, rank == 0);
   if (rank > 0) {
     CALL(MPI_Comm_rank(comm, &me));
@@ -100,7 +101,7 @@ static void splits(void) {
   EXPECT_EQ(compare(MPI_COMM_WORLD, comm), MPI_CONGRUENT);  // tests run on one host
   CALL(MPI_Comm_free(&comm));
   CALL(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, MPI_INFO_NULL, &comm));
-  if (comm != MPI_COMM_NULL) {  // the ranks are bound to different resources
+  if (comm != MPI_COMM_NULL) {  // null if the ranks are bound to different resources
     CALL(MPI_Comm_size(comm, &me));
     EXPECT_EQ(me < size, 1);
     CALL(MPI_Comm_free(&comm));
@@ -128,7 +129,7 @@ static void from_groups(void) {
   EXPECT_EQ(comm == MPI_COMM_NULL, rank % 2);
   if (rank % 2 == 0) {
     CALL(MPI_Comm_free(&comm));
-    CALL(MPI_Comm_create_group(MPI_COMM_WORLD, evens, 3, &comm));  // the others do not call
+    CALL(MPI_Comm_create_group(MPI_COMM_WORLD, evens, 3, &comm));  // only members call
     ring(comm, 20);
     MPI_Group again;
     int result = -1;
@@ -161,7 +162,7 @@ static void intercomms(void) {
   CALL(MPI_Comm_rank(copy, &me));
   EXPECT_EQ(flag, 1);
   EXPECT_EQ(n + theirs, size);
-  if (me < theirs) {  // the same local rank on the other side is its neighbour
+  if (me < theirs) {  // the same local rank of the other group is its neighbour
     int got = -1;
     CALL(MPI_Sendrecv(&rank, 1, MPI_INT, me, 0, &got, 1, MPI_INT, me, 0, copy, MPI_STATUS_IGNORE));
     EXPECT_EQ(got, side == 0 ? rank + 1 : rank - 1);
@@ -174,7 +175,7 @@ static void intercomms(void) {
     ring(merged, 40 + high);
     CALL(MPI_Comm_free(&merged));
   }
-  CALL(MPI_Intercomm_merge(inter, 0, &merged));  // a tie: the side of the lower process first
+  CALL(MPI_Intercomm_merge(inter, 0, &merged));  // equal `high`: the group of the lower process first
   CALL(MPI_Comm_rank(merged, &me));
   EXPECT_EQ(me, side == 0 ? rank / 2 : (size + 1) / 2 + rank / 2);
   CALL(MPI_Comm_free(&merged));
@@ -222,7 +223,7 @@ static void attributes_and_handlers(void) {
 
   CALL(MPI_Comm_set_attr(comm, broken, &marker));
   EXPECT_ERROR(MPI_ERR_OTHER, MPI_Comm_dup(comm, &child));
-  EXPECT_EQ(deleted, 2);  // the copy of `same` went with the child
+  EXPECT_EQ(deleted, 2);  // the copy of `same` was deleted with the child
   EXPECT_ERROR(MPI_ERR_KEYVAL, MPI_Comm_set_attr(comm, MPI_TAG_UB, &marker));
   EXPECT_ERROR(MPI_ERR_KEYVAL, MPI_Comm_get_attr(comm, 123456, &value, &flag));
   CALL(MPI_Comm_get_attr(comm, MPI_TAG_UB, &value, &flag));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Errhandler: predefined handlers outlive every release, the user's go with the last one.
+// Errhandler: predefined handlers survive every release, user handlers are destroyed by the last one.
 #include "core/errhandler.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Checks for test programs in C: a failure is printed and counted, and the program goes on.
+// Checks for C test programs: a failure is printed and counted, and the program continues.
 #ifndef WEFT_TEST_CORE_EXPECT_H
 #define WEFT_TEST_CORE_EXPECT_H
 #include <mpi.h>
@@ -20,7 +20,7 @@ static void fail(const char* file, int line, const char* what, long got, long wa
   } while (0)
 #define EXPECT_TEXT(got, wanted) EXPECT_EQ(strcmp(got, wanted), 0)
 #define CALL(call) EXPECT_EQ(call, MPI_SUCCESS)
-/// The call must return an error of this class (its handler being MPI_ERRORS_RETURN).
+/// Expects an error of this class from a call (error handler: MPI_ERRORS_RETURN).
 #define EXPECT_ERROR(wanted, call)                                           \
   do {                                                                       \
     int class_ = -1;                                                         \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Group: set operations against a naive oracle, errors, and the count of live objects.
+// Group: set operations against a naive oracle, errors, number of live objects.
 #include "core/group.hpp"
 
 #include <gtest/gtest.h>

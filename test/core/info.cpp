@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Info: order, replacement, copies, and what the environment info says.
+// Info: order, replacement, copies, and the content of the environment info.
 #include "core/info.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bad arguments of groups, infos, operations, handlers and communicators: the right error class, never a
+// Invalid arguments of groups, infos, operations, handlers and communicators: correct error class, never a
 // crash.
 #include <mpi.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void groups(void) {
   CALL(MPI_Group_free(&world));
   EXPECT_EQ(world == MPI_GROUP_NULL, 1);
   EXPECT_ERROR(MPI_ERR_GROUP, MPI_Group_free(&world));
-  EXPECT_ERROR(MPI_ERR_GROUP, MPI_Group_free(&copy));  // MPI_COMM_WORLD's own reference is not the user's
+  EXPECT_ERROR(MPI_ERR_GROUP, MPI_Group_free(&copy));  // the reference of MPI_COMM_WORLD is not the user's
   CALL(MPI_Comm_group(MPI_COMM_WORLD, &world));
   CALL(MPI_Group_incl(world, 1, ranks, &some));
   copy = some;
@@ -55,7 +55,7 @@ static void infos(void) {
   CALL(MPI_Info_get_string(info, "k", &length, value, &flag));
   EXPECT_EQ(flag, 0);
   CALL(MPI_Info_set(info, "k", "abcdef"));
-  CALL(MPI_Info_get_string(info, "k", &length, value, &flag));  // asks for the length
+  CALL(MPI_Info_get_string(info, "k", &length, value, &flag));  // queries the length
   EXPECT_EQ(length, 7);
   EXPECT_TEXT(value, "unchanged");
   length = 4;
@@ -98,7 +98,7 @@ static void operations_and_handlers(void) {
   EXPECT_ERROR(MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_SELF, other));
   CALL(MPI_Comm_create_errhandler(counting_handler, &made));
   CALL(MPI_Comm_set_errhandler(MPI_COMM_SELF, made));
-  CALL(MPI_Errhandler_free(&made));  // in use: goes when it is replaced
+  CALL(MPI_Errhandler_free(&made));  // still in use: destroyed when it is replaced
   CALL(MPI_Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_OTHER));
   EXPECT_EQ(handled, 1);
   CALL(MPI_Comm_set_errhandler(MPI_COMM_SELF, old));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Op: the predefined table, which types it allows, and user functions small and large.
+// Op: the predefined table, the types it allows, small and large user functions.
 #include "core/op.hpp"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ bool lock_was_free;
 void subtract(void* in, void* inout, int* count, void** datatype_handle) {
   seen_type = *datatype_handle;
   seen_count = *count;
-  lock_was_free = solo().lock.try_lock();  // the caller is the only thread: this fails if it still held it
+  lock_was_free = solo().lock.try_lock();  // fails if the caller, the only thread, still held the lock
   if (lock_was_free) solo().lock.unlock();
   for (int n = 0; n < *count; ++n)
     static_cast<int*>(inout)[n] = static_cast<int*>(in)[n] - static_cast<int*>(inout)[n];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The datatype calls through the public API: contents, handles, names, attributes, packing, counting, errors.
-// Runs with any number of ranks; every rank does the same.
+// Datatype functions through the public API: contents, handles, names, attributes, packing, element counts,
+// errors. Runs with any number of ranks; all ranks do the same.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -38,7 +38,7 @@ TEST_F(DatatypeApi, EnvelopeAndContentsOfNarrowCalls) {
   int i[3];
   MPI_Aint a[2];
   MPI_Datatype d[2];
-  ASSERT_EQ(MPI_Type_free(&inner), MPI_SUCCESS);  // lives on inside `outer`
+  ASSERT_EQ(MPI_Type_free(&inner), MPI_SUCCESS);  // `outer` keeps a reference
   ASSERT_EQ(MPI_Type_get_contents(outer, 3, 2, 2, i, a, d), MPI_SUCCESS);
   EXPECT_EQ(i[0], 2);
   EXPECT_EQ(i[2], 2);
@@ -140,14 +140,14 @@ TEST_F(DatatypeApi, PackAndUnpack) {
   MPI_Type_commit(&column);
   MPI_Pack_size(1, column, MPI_COMM_SELF, &size);
   EXPECT_EQ(size, 12);
-  std::vector<char> room(12);
-  ASSERT_EQ(MPI_Pack(matrix, 1, column, room.data(), 12, &position, MPI_COMM_SELF), MPI_SUCCESS);
+  std::vector<char> buffer(12);
+  ASSERT_EQ(MPI_Pack(matrix, 1, column, buffer.data(), 12, &position, MPI_COMM_SELF), MPI_SUCCESS);
   EXPECT_EQ(position, 12);
-  const int overrun = MPI_Pack(matrix, 1, MPI_INT, room.data(), 12, &position, MPI_COMM_SELF);
+  const int overrun = MPI_Pack(matrix, 1, MPI_INT, buffer.data(), 12, &position, MPI_COMM_SELF);
   EXPECT_EQ(error_class(overrun), MPI_ERR_TRUNCATE);
   EXPECT_EQ(position, 12);
   position = 0;
-  ASSERT_EQ(MPI_Unpack(room.data(), 12, &position, back, 1, column, MPI_COMM_SELF), MPI_SUCCESS);
+  ASSERT_EQ(MPI_Unpack(buffer.data(), 12, &position, back, 1, column, MPI_COMM_SELF), MPI_SUCCESS);
   EXPECT_EQ(back[0] + back[2] + back[4], 1 + 3 + 5);
   EXPECT_EQ(back[1] + back[3] + back[5], 0);
   MPI_Type_free(&column);
@@ -213,14 +213,14 @@ TEST_F(DatatypeApi, CountsOfElements) {
     EXPECT_EQ(found, elements);
     EXPECT_EQ(count, elements % 3 == 0 ? elements / 3 : MPI_UNDEFINED);
   }
-  MPI_Status_set_elements(&status, MPI_DOUBLE_INT, 3);  // a pair and a half
+  MPI_Status_set_elements(&status, MPI_DOUBLE_INT, 3);  // one and a half pairs
   int found = 0;
   MPI_Get_elements(&status, MPI_DOUBLE_INT, &found);
   EXPECT_EQ(found, 3);
   MPI_Type_free(&type);
 }
 
-TEST_F(DatatypeApi, TypesBySizeAndByModel) {
+TEST_F(DatatypeApi, TypesBySizeAndNumericModel) {
   MPI_Datatype type, same;
   MPI_Type_match_size(MPI_TYPECLASS_REAL, 8, &type);
   EXPECT_EQ(type, MPI_REAL8);
@@ -248,7 +248,7 @@ TEST_F(DatatypeApi, TypesBySizeAndByModel) {
   EXPECT_EQ(type, MPI_DATATYPE_NULL);
 }
 
-TEST_F(DatatypeApi, TypedMessageToMyself) {
+TEST_F(DatatypeApi, TypedMessageToSelf) {
   int matrix[12], back[12] = {};
   for (int i = 0; i < 12; ++i) matrix[i] = i;
   const int sizes[] = {3, 4}, subsizes[] = {2, 2}, starts[] = {1, 1};

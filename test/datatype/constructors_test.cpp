@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every datatype constructor against the oracle, the extents that the standard spells out, bad arguments.
+// Every datatype constructor against the oracle, extents of the standard's examples, invalid arguments.
 #include <vector>
 
 #include "datatype/support.hpp"
@@ -83,8 +83,8 @@ TEST_F(Constructors, Struct) {
   check(must(dt::struct_({}, {}, {})));
 }
 
-TEST_F(Constructors, ResizedBoundsStick) {
-  // MPI 5.0 section 5.1.7: explicit bounds govern whatever is made of the type.
+TEST_F(Constructors, ResizedBoundsPropagate) {
+  // MPI 5.0 section 5.1.7: explicit bounds determine the bounds of derived types.
   const Type odd = must(dt::resized(int_, -3, 9));
   EXPECT_EQ(odd->lb(), -3);
   EXPECT_EQ(odd->ub(), 6);
@@ -151,13 +151,13 @@ TEST_F(Constructors, OverflowIsAnError) {
                      +[](Datatype& old) { return dt::vector(2, 1, 3, old); },
                      +[](Datatype& old) { return dt::hvector(3, 1, INT64_MAX / 2, old); },
                      +[](Datatype& old) { return dt::resized(old, INT64_MAX, 1); }}) {
-    const Made made = make(*large);
+    const DatatypeResult made = make(*large);
     ASSERT_FALSE(made.ok());
     EXPECT_EQ(made.error().code(), Errc::value_too_large);
   }
 }
 
-TEST_F(Constructors, BadArguments) {
+TEST_F(Constructors, InvalidArguments) {
   EXPECT_EQ(dt::contiguous(-1, int_).error().code(), Errc::count);
   EXPECT_EQ(dt::vector(-1, 1, 1, int_).error().code(), Errc::count);
   EXPECT_EQ(dt::vector(1, -1, 1, int_).error().code(), Errc::arg);
@@ -178,7 +178,7 @@ TEST_F(Constructors, HandlesAndReferences) {
   const Type outer = must(dt::vector(2, 1, 3, *raw));
   EXPECT_EQ(dt::find(raw->handle()), raw);
   const uintptr_t handle = raw->handle();
-  inner.reset();  // the application's handle is gone, the object lives on inside `outer`
+  inner.reset();  // the handle is closed; `outer` keeps the object alive
   EXPECT_EQ(dt::find(handle), nullptr);
   EXPECT_EQ(outer->contents().types[0], raw);
   raw->open_handle();  // MPI_Type_get_contents

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random datatypes sent round a ring, as themselves, packed, or into another layout of the same signature,
-// and compared byte by byte with the oracle's type map. usage: exchange rounds COUNT SEED; exchange seconds
-// TIME [SEED]
+// Sends random datatypes around a ring: to the same type, packed, or to another layout with the same
+// signature. Compares every byte with the oracle's type map. usage: exchange rounds COUNT SEED; exchange
+// seconds TIME [SEED]
 #include <mpi.h>
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "datatype/message_buffer.hpp"
 #include "datatype/mirror.hpp"
 #include "datatype/support.hpp"
-#include "datatype/twin.hpp"
 #include "reference/rounds.hpp"
 
 namespace {
@@ -20,11 +20,11 @@ namespace {
 using weft::datatype::Count;
 using weft::test::between;
 
-constexpr Count kLargest = 400000;  // bytes of a message
+constexpr Count kLargest = 400000;  // bytes per message
 int rank = 0, size = 0;
 long bytes_compared = 0;
 
-/// Some elements of a type: MPI's, and where the oracle says that the bytes are.
+/// `count` elements of an MPI datatype, with the oracle's byte displacements.
 struct Layout {
   MPI_Datatype type;
   Count count, low = 0, high = 0;
@@ -41,7 +41,7 @@ struct Layout {
   }
 };
 
-/// Memory for a layout with 8 bytes around it.
+/// Memory for a layout with 8 guard bytes on both sides.
 struct Memory {
   std::vector<char> bytes;
   Count origin;
@@ -59,14 +59,14 @@ void fill(Memory& memory, int from, uint64_t seed) {
     memory.bytes[i] = static_cast<char>(static_cast<uint64_t>(from) * 37 + i * 13 + (i >> 8) + seed);
 }
 
-/// The bytes in the order of the map.
+/// The bytes of the layout in type-map order.
 std::vector<char> stream_of(const Memory& memory, const Layout& layout) {
   std::vector<char> stream;
   for (const Count at : layout.map) stream.push_back(memory.bytes[static_cast<size_t>(memory.origin + at)]);
   return stream;
 }
 
-/// `count` elements with gaps between them: another layout of the same signature.
+/// The elements with gaps between them: another layout with the same signature.
 Layout spread(const Layout& layout, const weft::reference::TypeMap& map, weft::test::Random& random) {
   const Count stride = (map.true_ub() - map.true_lb()) * between(random, 1, 2) + between(random, 0, 9);
   MPI_Datatype made;
@@ -122,7 +122,7 @@ void exchange(const Layout& sent, const Layout& received, Count elements, Count 
   for (size_t i = 0; i < stream.size(); ++i)
     expected.bytes[static_cast<size_t>(expected.origin + received.map[i])] = stream[i];
   MPI_Status status;
-  const weft::test::Twin from(out.bytes), to(in.bytes);
+  const weft::test::MessageBuffer from(out.bytes), to(in.bytes);
   transfer(from.data() + out.origin, sent, to.data() + in.origin, received, mode, status);
   to.download();
   if (in.bytes != expected.bytes) {
@@ -138,7 +138,7 @@ void exchange(const Layout& sent, const Layout& received, Count elements, Count 
   bytes_compared += static_cast<long>(stream.size());
 }
 
-/// What MPI says about one element.
+/// Checks size and extents of one element.
 void check_queries(MPI_Datatype type, const weft::reference::TypeMap& map) {
   MPI_Count bytes, lb, extent, true_lb, true_extent;
   MPI_Type_size_c(type, &bytes);
@@ -149,34 +149,35 @@ void check_queries(MPI_Datatype type, const weft::reference::TypeMap& map) {
     fail("size or extent is wrong");
 }
 
-/// MPI_Pack in two steps, and MPI_Unpack.
+/// Checks MPI_Pack in two steps, and MPI_Unpack.
 void check_pack(const Layout& layout, Count first, uint64_t seed) {
   Memory memory(layout);
   fill(memory, rank, seed);
   MPI_Aint extent, lb;
   MPI_Type_get_extent(layout.type, &lb, &extent);
-  MPI_Count room = 0, position = 0;
-  MPI_Pack_size_c(layout.count, layout.type, MPI_COMM_WORLD, &room);
-  std::vector<char> packed(static_cast<size_t>(room));
-  const weft::test::Twin from(memory.bytes), to(packed);
+  MPI_Count packed_size = 0, position = 0;
+  MPI_Pack_size_c(layout.count, layout.type, MPI_COMM_WORLD, &packed_size);
+  std::vector<char> packed(static_cast<size_t>(packed_size));
+  const weft::test::MessageBuffer from(memory.bytes), to(packed);
   char* const elements = from.data() + memory.origin;
-  MPI_Pack_c(elements, first, layout.type, to.data(), room, &position, MPI_COMM_WORLD);
-  MPI_Pack_c(elements + first * extent, layout.count - first, layout.type, to.data(), room, &position,
+  MPI_Pack_c(elements, first, layout.type, to.data(), packed_size, &position, MPI_COMM_WORLD);
+  MPI_Pack_c(elements + first * extent, layout.count - first, layout.type, to.data(), packed_size, &position,
              MPI_COMM_WORLD);
   to.download();
-  if (position != room || packed != stream_of(memory, layout)) fail("MPI_Pack gives another stream");
+  if (position != packed_size || packed != stream_of(memory, layout))
+    fail("MPI_Pack produces a wrong stream");
   if (layout.overlaps()) return;
   Memory expected(layout);
   expected.bytes.assign(expected.bytes.size(), '\x66');
   Memory unpacked = expected;
   for (size_t i = 0; i < packed.size(); ++i)
     expected.bytes[static_cast<size_t>(expected.origin + layout.map[i])] = packed[i];
-  const weft::test::Twin stream(packed), back(unpacked.bytes);
+  const weft::test::MessageBuffer stream(packed), back(unpacked.bytes);
   position = 0;
-  MPI_Unpack_c(stream.data(), room, &position, back.data() + unpacked.origin, layout.count, layout.type,
-               MPI_COMM_WORLD);
+  MPI_Unpack_c(stream.data(), packed_size, &position, back.data() + unpacked.origin, layout.count,
+               layout.type, MPI_COMM_WORLD);
   back.download();
-  if (position != room || unpacked.bytes != expected.bytes) fail("MPI_Unpack puts bytes elsewhere");
+  if (position != packed_size || unpacked.bytes != expected.bytes) fail("MPI_Unpack writes wrong bytes");
 }
 
 void round(uint64_t seed) {
@@ -209,7 +210,7 @@ void round(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  weft::test::open_twins();
+  weft::test::open_message_buffers();
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);

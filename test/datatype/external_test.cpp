@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The format external32 against the type map: every element's bytes turned round, in order; and back again.
+// external32: every element of the type map is stored in big-endian order; the conversion back restores it.
 #include "datatype/external.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 namespace dt = weft::datatype;
 
-TEST(External, TurnsEveryElementRound) {
+TEST(External, ReversesTheBytesOfEveryElement) {
   const std::vector<Count> lengths = {3, 1, 2, 1}, at = {40, 8, 16, 0};
   const std::vector<Datatype*> types = {&basic(Basic::int8), &basic(Basic::float64), &basic(Basic::short_int),
                                         &basic(Basic::int16)};
@@ -52,7 +52,7 @@ TEST(External, SizesOfTheStandard) {
   EXPECT_EQ(size_of(0x22c), 6);   // MPI_SHORT_INT
 }
 
-TEST(F90, SmallestKindThatReaches) {
+TEST(F90, SmallestSufficientKind) {
   EXPECT_EQ((*dt::f90_real(6, 30))->basic(), Basic::float32);
   EXPECT_EQ((*dt::f90_real(6, 38))->basic(), Basic::float64);
   EXPECT_EQ((*dt::f90_real(dt::kUndefined, 37))->basic(), Basic::float32);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A datatype of the test's own copy of src/datatype, made again through MPI's constructors.
+// Recreates a datatype of the test's own copy of src/datatype with MPI constructors.
 #pragma once
 #include <mpi.h>
 
@@ -7,7 +7,7 @@
 
 namespace weft::test {
 
-/// To be freed with free_mirror().
+/// Returns the MPI datatype; free it with free_mirror().
 [[nodiscard]] MPI_Datatype mirror(const datatype::Datatype& type);
 void free_mirror(MPI_Datatype type);
 

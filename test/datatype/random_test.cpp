@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random nested datatypes against the oracle; a failure prints the seed that repeats it. Typed copies.
+// Random nested datatypes against the oracle; a failure prints its seed. Typed copies.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -10,11 +10,11 @@
 namespace weft::test {
 namespace {
 
-constexpr Count kLargest = 20000;  // bytes the oracle is asked to write out
+constexpr Count kLargest = 20000;  // bytes, limits the oracle's byte map
 
 using Clock = std::chrono::steady_clock;
 
-/// For how long new seeds are tried; 0: some fixed ones.
+/// Run time with random seeds; 0: a fixed number of fixed seeds.
 std::chrono::seconds property_seconds() {
   const char* text = std::getenv("WEFT_PROPERTY_SECONDS");
   return std::chrono::seconds(text == nullptr ? 0 : std::atol(text));

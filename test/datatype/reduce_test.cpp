@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every (operation, type) pair: allowed exactly where MPI 5.0 section 6.9.2 says, and the loop against a
-// naive evaluation in the widest type, at every alignment.
+// Every (operation, type) pair: allowed as in MPI 5.0 section 6.9.2, and equal to a naive evaluation at
+// several alignments.
 #include "datatype/reduce.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::set<std::string> allowed_on(Basic basic) {
   return names;
 }
 
-/// The table of the standard, written out by hand; multi-language types as C integers.
+/// Independent copy of the standard's table; multi-language types count as C integers.
 TEST(Reduce, AllowedPairs) {
   const std::set<std::string> c_integer = {"sum",  "min",  "max", "prod", "band",    "bor",
                                            "bxor", "land", "lor", "lxor", "replace", "no_op"};
@@ -42,25 +42,25 @@ TEST(Reduce, AllowedPairs) {
   const std::set<std::string> none = {"replace", "no_op"};
   for (const Basic b : {Basic::int8, Basic::int16, Basic::int32, Basic::int64, Basic::uint8, Basic::uint16,
                         Basic::uint32, Basic::uint64, Basic::aint, Basic::count, Basic::offset})
-    EXPECT_EQ(allowed_on(b), c_integer) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), c_integer) << traits_of(b).name;
   for (const Basic b : {Basic::integer1, Basic::integer2, Basic::integer4, Basic::integer8, Basic::integer16})
-    EXPECT_EQ(allowed_on(b), other_integer) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), other_integer) << traits_of(b).name;
   for (const Basic b :
        {Basic::float16, Basic::bfloat16, Basic::float32, Basic::float64, Basic::long_double, Basic::float128})
-    EXPECT_EQ(allowed_on(b), floating) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), floating) << traits_of(b).name;
   for (const Basic b : {Basic::complex_float16, Basic::complex_float32, Basic::complex_float64,
                         Basic::complex_long_double, Basic::complex_float128})
-    EXPECT_EQ(allowed_on(b), complex) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), complex) << traits_of(b).name;
   for (const Basic b :
        {Basic::c_bool, Basic::logical1, Basic::logical2, Basic::logical4, Basic::logical8, Basic::logical16})
-    EXPECT_EQ(allowed_on(b), logical) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), logical) << traits_of(b).name;
   EXPECT_EQ(allowed_on(Basic::byte), byte);
   for (const Basic b :
        {Basic::float_int, Basic::double_int, Basic::long_int, Basic::two_int, Basic::short_int,
         Basic::long_double_int, Basic::two_real, Basic::two_double_precision, Basic::two_integer})
-    EXPECT_EQ(allowed_on(b), pair) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), pair) << traits_of(b).name;
   for (const Basic b : {Basic::character, Basic::wide_character, Basic::packed})
-    EXPECT_EQ(allowed_on(b), none) << facts(b).name;
+    EXPECT_EQ(allowed_on(b), none) << traits_of(b).name;
 }
 
 constexpr size_t kElements = 259;  // not a multiple of any vector length
@@ -121,7 +121,7 @@ void check_integers(Basic basic) {
         expected.push_back(naive(op, in[i], inout[i]));
       }
       run(function, in, inout, shift);
-      EXPECT_EQ(inout, expected) << name(op) << ' ' << facts(basic).name << " shifted by " << shift;
+      EXPECT_EQ(inout, expected) << name(op) << ' ' << traits_of(basic).name << " shifted by " << shift;
     }
   }
 }
@@ -166,7 +166,7 @@ void check_floats(Basic basic) {
       }
       run(reduce_function(op, basic), in, inout, shift);
       for (size_t i = 0; i < kElements; ++i)
-        ASSERT_TRUE(inout[i] == expected[i]) << name(op) << ' ' << facts(basic).name << " element " << i;
+        ASSERT_TRUE(inout[i] == expected[i]) << name(op) << ' ' << traits_of(basic).name << " element " << i;
     }
   }
 }
@@ -226,7 +226,7 @@ void check_pairs(Basic basic) {
       std::memcpy(at + offsetof(P, index), &index, sizeof index);
     };
     std::vector<unsigned char> expected = b;
-    for (size_t i = 0; i < n; ++i) {  // values tie on the diagonal; indices run against each other
+    for (size_t i = 0; i < n; ++i) {  // equal values on the diagonal; opposite index orders
       const V va = static_cast<V>(i % 5), vb = static_cast<V>(i / 5);
       const I ia = static_cast<I>(i), ib = static_cast<I>(24 - i);
       const bool better = op == ReduceOp::minloc ? va < vb : va > vb;
@@ -235,7 +235,7 @@ void check_pairs(Basic basic) {
       put(b.data() + 1 + i * sizeof(P), vb, ib);
       put(expected.data() + 1 + i * sizeof(P), first ? va : vb, first ? ia : ib);
     }
-    // long double has bytes that no value uses: compare those of the value that was copied, too.
+    // Compare values, not bytes: long double has unused bytes.
     reduce_function(op, basic)(a.data() + 1, b.data() + 1, n);
     for (size_t i = 0; i < n; ++i) {
       V value, wanted;
@@ -245,8 +245,8 @@ void check_pairs(Basic basic) {
       std::memcpy(&wanted, expected.data() + at, sizeof value);
       std::memcpy(&index, b.data() + at + offsetof(P, index), sizeof index);
       std::memcpy(&wanted_index, expected.data() + at + offsetof(P, index), sizeof index);
-      EXPECT_EQ(value, wanted) << name(op) << ' ' << facts(basic).name << ' ' << i;
-      EXPECT_EQ(index, wanted_index) << name(op) << ' ' << facts(basic).name << ' ' << i;
+      EXPECT_EQ(value, wanted) << name(op) << ' ' << traits_of(basic).name << ' ' << i;
+      EXPECT_EQ(index, wanted_index) << name(op) << ' ' << traits_of(basic).name << ' ' << i;
       for (size_t pad = offsetof(P, index) + sizeof(I); pad < sizeof(P); ++pad)
         EXPECT_EQ(b[at + pad], 0xBB) << "padding was written";
     }

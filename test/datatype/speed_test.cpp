@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Speed of commit, packing and reductions beside plain loops on the same machine. Prints figures; fails only
-// when a figure is off by so much that the algorithm must be wrong (a scan where a seek belongs).
+// Speed of commit, packing and reductions relative to plain loops. Prints figures; fails only if a ratio is
+// so large that the algorithm must be wrong (e.g. a scan instead of a seek).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -31,7 +31,7 @@ double print(const char* what, double bytes, double time, double plain) {
   return time / plain;
 }
 
-/// A loop that copies blocks of `length` bytes, as one would write it by hand.
+/// Hand-written loop that copies blocks of `length` bytes.
 template <size_t length>
 void plain_gather(const char* from, char* to, size_t count, size_t stride) {
   for (size_t i = 0; i < count; ++i) std::memcpy(to + i * length, from + i * stride, length);
@@ -91,14 +91,13 @@ TEST(Speed, MillionBlocks) {
   });
   EXPECT_LT(print("pack indexed, a million blocks of 1 to 3", static_cast<double>(to.size()), time, plain),
             10);
-  const size_t piece = 8192;
-  const double pieces = milliseconds([&] {
-    for (size_t done = to.size() / piece; done-- > 0;)
-      datatype::pack(*type, 1, from.data(), static_cast<Count>(done * piece), to.data() + done * piece,
-                     piece);
+  const size_t fragment_bytes = 8192;
+  const double fragments = milliseconds([&] {
+    for (size_t done = to.size() / fragment_bytes; done-- > 0;)
+      datatype::pack(*type, 1, from.data(), static_cast<Count>(done * fragment_bytes),
+                     to.data() + done * fragment_bytes, fragment_bytes);
   });
-  EXPECT_LT(print("  the same in 8 KiB pieces, backwards", static_cast<double>(to.size()), pieces, plain),
-            20);
+  EXPECT_LT(print("  in 8 KiB fragments, backwards", static_cast<double>(to.size()), fragments, plain), 20);
   const Type equal = must(datatype::indexed_block(1, at, doubles));
   const double one = milliseconds([&] { datatype::pack(*equal, 1, from.data(), 0, to.data(), n * 8); });
   EXPECT_LT(print("pack indexed_block, a million doubles", 8e6, one, milliseconds([&] {
@@ -152,7 +151,7 @@ TEST(Speed, Reductions) {
   const auto rate = [&](ReduceOp op, Basic type, const void* in, void* inout, size_t n) {
     return milliseconds([&] { datatype::reduce_function(op, type)(in, inout, n); }, 50);
   };
-  print("double sum, 256 KiB (beside memcpy)", bytes,
+  print("double sum, 256 KiB (relative to memcpy)", bytes,
         rate(ReduceOp::sum, Basic::float64, a.data(), b.data(), a.size()), memory);
   print("float max", bytes, rate(ReduceOp::max, Basic::float32, a.data(), b.data(), 2 * a.size()), memory);
   print("int8 prod", bytes, rate(ReduceOp::prod, Basic::int8, c.data(), d.data(), c.size()), memory);

@@ -96,7 +96,7 @@ Type random_type(Random& random, int depth) {
     case 11:
       return must(datatype::dup(*old));
     default:
-      return must(datatype::vector(3, 1, 2, *old, width));  // constant strides deserve a larger share
+      return must(datatype::vector(3, 1, 2, *old, width));  // more cases with a constant stride
   }
 }
 
@@ -119,7 +119,7 @@ struct Memory {
   unsigned char* origin() { return bytes.data() - low; }
 };
 
-/// Cuts [0, total) at random places.
+/// Splits [0, total) at random positions.
 std::vector<Count> cuts(Random& random, Count total) {
   std::vector<Count> at = {0, total};
   for (Count i = between(random, 0, 6); i > 0; --i) at.push_back(between(random, 0, total));
@@ -142,7 +142,7 @@ void check_pack(const Datatype& type, Count count, const std::vector<Count>& map
   std::vector<unsigned char> expected, got(map.size() + 1, 0xEE);
   for (const Count at : map) expected.push_back(memory.origin()[at]);
   const auto at = cuts(random, total);
-  for (size_t i = at.size() - 1; i > 0; --i) {  // backwards: any order will do
+  for (size_t i = at.size() - 1; i > 0; --i) {  // backwards: any order is valid
     const auto n = static_cast<size_t>(at[i] - at[i - 1]);
     ASSERT_EQ(datatype::pack(type, count, memory.origin(), at[i - 1], got.data() + at[i - 1], n), n);
   }
@@ -160,14 +160,14 @@ void check_unpack(const Datatype& type, Count count, const std::vector<Count>& m
   Memory expected = memory;
   for (size_t i = 0; i < map.size(); ++i) expected.origin()[map[i]] = stream[i];
   const auto at = cuts(random, static_cast<Count>(map.size()));
-  for (size_t i = 1; i < at.size(); ++i) {  // forwards: a type map may overlap itself
+  for (size_t i = 1; i < at.size(); ++i) {  // forwards: the type map may overlap
     const auto n = static_cast<size_t>(at[i] - at[i - 1]);
     ASSERT_EQ(datatype::unpack(type, count, memory.origin(), at[i - 1], stream.data() + at[i - 1], n), n);
   }
   ASSERT_EQ(memory.bytes, expected.bytes);
 }
 
-/// A slice is a type whose stream is that part of the whole.
+/// The packed stream of a slice is the byte range of the original stream.
 void check_slice(Datatype& type, Count count, const std::vector<Count>& map, Random& random) {
   if (map.empty()) return;
   const auto total = static_cast<Count>(map.size());
@@ -189,7 +189,7 @@ void check_runs(const Datatype& type, Count count, const std::vector<Count>& map
     for (Count i = 0; i < length; ++i) visited.push_back(displacement + i);
   });
   ASSERT_EQ(visited, std::vector<Count>(map.begin() + from, map.begin() + from + n));
-  Count seen = 0;  // a visitor can stop
+  Count seen = 0;  // the visitor stops early
   datatype::for_each_run(type, count, 0, total, [&](Count, Count) { return ++seen < 2; });
   EXPECT_LE(seen, 2);
 }

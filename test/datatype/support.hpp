@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the datatype tests share: owning pointers, random types, and the comparison with the oracle.
+// Helpers of the datatype tests: owning pointers, random types, comparison with the oracle.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -16,20 +16,20 @@ namespace weft::test {
 using datatype::Basic;
 using datatype::Count;
 using datatype::Datatype;
-using datatype::Made;
+using datatype::DatatypeResult;
 
 struct CloseHandle {
   void operator()(Datatype* type) const { type->close_handle(); }
 };
 using Type = std::unique_ptr<Datatype, CloseHandle>;
 
-/// The type, which must have been made.
-inline Type must(Made made) {
+/// Returns the type; a failed constructor is a test failure.
+inline Type must(DatatypeResult made) {
   EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message());
   return Type(made.ok() ? *made : nullptr);
 }
 
-/// A predefined type by its basic type (the first with it).
+/// The first predefined type with this basic type.
 inline Datatype& basic(Basic wanted) {
   for (Datatype* type : datatype::all_predefined())
     if (type->basic() == wanted) return *type;
@@ -44,8 +44,8 @@ inline Count between(Random& random, Count low, Count high) {
 /// A type with up to `depth` nested constructors, small enough for the oracle.
 Type random_type(Random& random, int depth);
 
-/// Compares everything that can be asked of (type, count) with the oracle: bounds, pack and unpack by random
-/// pieces, runs, strided form, elements.
+/// Compares (type, count) with the oracle: bounds, pack and unpack of random fragments, runs, strided form,
+/// element counts.
 void check_against_oracle(Datatype& type, Count count, Random& random);
 
 }  // namespace weft::test

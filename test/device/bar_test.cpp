@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The BAR path with a gdrcopy whose mappings are the emulator's: what it moves, what it refuses, that it
-// never touches memory that is gone (the emulation aborts).
+// The BAR path with the emulated gdrcopy: transfers, rejected ranges, and no access to freed memory (the
+// emulation aborts).
 #include "device/bar.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using Kind = Buffer::Kind;
 
 class BarTest : public CudaTest {
  protected:
-  /// EMUGDR_FAIL, or the setting: nothing goes this way.
+  /// The path is disabled by EMUGDR_FAIL or by the setting.
   static bool broken() {
     const char* setting = std::getenv("WEFT_GPU_GDRCOPY");
     return std::getenv("EMUGDR_FAIL") != nullptr || (setting != nullptr && std::strcmp(setting, "off") == 0);
@@ -45,7 +45,7 @@ TEST_F(BarTest, ReadsAndWrites) {
   EXPECT_EQ(buffer.read(), expected);
 }
 
-TEST_F(BarTest, RefusesWhatItShould) {
+TEST_F(BarTest, RejectsUnsupportedRanges) {
   Buffer plain(Kind::device, 100'000), pool(Kind::pool, 1000), managed(Kind::managed, 1000),
       mapped(Kind::mapped, 1000);
   std::vector<char> bytes(20'000);
@@ -56,8 +56,8 @@ TEST_F(BarTest, RefusesWhatItShould) {
     EXPECT_FALSE(device::bar_write(other->data(), other->memory(), bytes.data(), 8)) << "cannot be pinned";
 }
 
-TEST_F(BarTest, MemoryThatComesAndGoes) {
-  if (broken()) GTEST_SKIP() << "nothing goes this way";
+TEST_F(BarTest, FreedAndReallocatedMemory) {
+  if (broken()) GTEST_SKIP() << "the BAR path is disabled";
   for (unsigned round = 0; round < 200; ++round) {
     Buffer buffer(Kind::device, 1000);
     const auto sent = pattern(100, round);
@@ -70,8 +70,8 @@ TEST_F(BarTest, MemoryThatComesAndGoes) {
   EXPECT_LE(counters.pinned - counters.unpinned, 64u);
 }
 
-TEST_F(BarTest, ManyAreBounded) {
-  if (broken()) GTEST_SKIP() << "nothing goes this way";
+TEST_F(BarTest, MappingsAreBounded) {
+  if (broken()) GTEST_SKIP() << "the BAR path is disabled";
   std::vector<std::unique_ptr<Buffer>> buffers;
   for (unsigned i = 0; i < 100; ++i) {
     buffers.push_back(std::make_unique<Buffer>(Kind::device, 1000));

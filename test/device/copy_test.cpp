@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies between all kinds, late streams, faults, contexts that come and go, and the promises: own streams
-// only, no synchronisation, the caller's current context untouched.
+// Copies between all memory kinds, delayed streams, faults, destroyed contexts, and guarantees: own streams
+// only, no synchronisation, the caller's current context unchanged.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace weft::test {
 namespace {
 
-using device::Lane;
+using device::StreamRole;
 using Kind = Buffer::Kind;
 constexpr Kind kKinds[] = {Kind::host, Kind::pinned, Kind::device, Kind::managed, Kind::pool, Kind::mapped};
 
@@ -58,15 +58,15 @@ TEST_F(CopyTest, BetweenDevicesOfOneProcess) {
   expect_equal(here.read(), more, "1 to 0");
 }
 
-TEST_F(CopyTest, ZeroBytesAreDoneAtOnce) {
+TEST_F(CopyTest, ZeroBytesCompleteAtOnce) {
   const Buffer a(Kind::device, 16), b(Kind::device, 16);
-  auto ticket = device::copy_async(a.data(), a.memory(), b.data(), b.memory(), 0, Lane::in);
+  auto ticket = device::copy_async(a.data(), a.memory(), b.data(), b.memory(), 0, StreamRole::in);
   ASSERT_OK(ticket);
   EXPECT_FALSE(ticket->pending());
   EXPECT_TRUE(*device::done(*ticket));
 }
 
-TEST_F(CopyTest, StridedRowsAndPieces) {
+TEST_F(CopyTest, StridedRowsAndBatches) {
   constexpr size_t kPitch = 1000, kWidth = 301, kRows = 57, kRoom = kPitch * kRows;
   for (const Kind from : {Kind::device, Kind::pinned, Kind::host}) {
     for (const Kind to : {Kind::device, Kind::managed, Kind::pinned, Kind::host}) {
@@ -78,12 +78,12 @@ TEST_F(CopyTest, StridedRowsAndPieces) {
       for (size_t row = 0; row < kRows; ++row)
         std::memcpy(expected.data() + row * kWidth, bytes.data() + row * kPitch, kWidth);
       const device::Copy2D copy{dst.data(), kWidth, src.data(), kPitch, kWidth, kRows};
-      auto ticket = device::copy_2d_async(copy, dst.memory(), src.memory(), Lane::local);
+      auto ticket = device::copy_2d_async(copy, dst.memory(), src.memory(), StreamRole::local);
       ASSERT_OK(ticket);
       EXPECT_OK(device::wait(*ticket));
       expect_equal(dst.read(), expected, std::string("rows, ") + name(from) + " to " + name(to));
 
-      std::vector<device::Piece> pieces;
+      std::vector<device::CopyOp> pieces;
       for (size_t row = 0; row < kRows; ++row)
         pieces.push_back(
             {dst.data() + row * kPitch, src.data() + row * kPitch + 9, row % 3 == 0 ? 0 : kWidth});
@@ -91,7 +91,7 @@ TEST_F(CopyTest, StridedRowsAndPieces) {
         if (row % 3 != 0)
           std::memcpy(expected.data() + row * kPitch, bytes.data() + row * kPitch + 9, kWidth);
       auto list =
-          device::copy_pieces_async(pieces.data(), pieces.size(), dst.memory(), src.memory(), Lane::out);
+          device::copy_batch_async(pieces.data(), pieces.size(), dst.memory(), src.memory(), StreamRole::out);
       ASSERT_OK(list);
       EXPECT_OK(device::wait(*list));
       expect_equal(dst.read(), expected, std::string("pieces, ") + name(from) + " to " + name(to));
@@ -99,19 +99,20 @@ TEST_F(CopyTest, StridedRowsAndPieces) {
   }
   const Buffer a(Kind::device, 64), b(Kind::device, 64);
   const device::Copy2D wide{a.data(), size_t{1} << 40, b.data(), 8, 8, 2};
-  EXPECT_EQ(device::copy_2d_async(wide, a.memory(), b.memory(), Lane::in).error().code(), Errc::unsupported);
+  EXPECT_EQ(device::copy_2d_async(wide, a.memory(), b.memory(), StreamRole::in).error().code(),
+            Errc::unsupported);
 }
 
-TEST_F(CopyTest, LateStreamsAreNotDoneEarly) {
+TEST_F(CopyTest, DelayedStreamsDoNotCompleteEarly) {
   if (!cuda().emulated()) GTEST_SKIP() << "needs the emulated driver's delay";
   const bool polled = std::getenv("EMUCUDA_RUN") != nullptr;
-  if (polled) GTEST_SKIP() << "time is polls here";
+  if (polled) GTEST_SKIP() << "operations run on polls only";
   Buffer src(Kind::device, 4096), dst(Kind::device, 4096);
   const auto old = pattern(4096, 1), bytes = pattern(4096, 2);
   src.write(bytes);
   dst.write(old);
   cuda().delay(20'000);
-  auto ticket = device::copy_async(dst.data(), dst.memory(), src.data(), src.memory(), 4096, Lane::in);
+  auto ticket = device::copy_async(dst.data(), dst.memory(), src.data(), src.memory(), 4096, StreamRole::in);
   ASSERT_OK(ticket);
   EXPECT_TRUE(ticket->pending());
   const auto at_once = device::done(*ticket);
@@ -124,7 +125,7 @@ TEST_F(CopyTest, LateStreamsAreNotDoneEarly) {
   expect_equal(dst.read(), bytes, "after");
 }
 
-TEST_F(CopyTest, ManyTicketsInOneLaneFinishInAnyPollingOrder) {
+TEST_F(CopyTest, ManyTicketsInOneStreamFinishInAnyPollingOrder) {
   constexpr size_t kCount = 40, kSize = 1000;
   Buffer src(Kind::device, kCount * kSize), dst(Kind::pinned, kCount * kSize);
   const auto bytes = pattern(kCount * kSize, 11);
@@ -132,7 +133,7 @@ TEST_F(CopyTest, ManyTicketsInOneLaneFinishInAnyPollingOrder) {
   std::vector<device::Ticket> tickets;
   for (size_t i = 0; i < kCount; ++i) {
     auto ticket = device::copy_async(dst.data() + i * kSize, dst.memory(), src.data() + i * kSize,
-                                     src.memory(), kSize, i % 2 == 0 ? Lane::in : Lane::out);
+                                     src.memory(), kSize, i % 2 == 0 ? StreamRole::in : StreamRole::out);
     ASSERT_OK(ticket);
     tickets.push_back(std::move(*ticket));
   }
@@ -147,8 +148,8 @@ TEST_F(CopyTest, DroppedTicketsDoNotCancel) {
   const auto bytes = pattern(1000, 5);
   src.write(bytes);
   for (int i = 0; i < 10; ++i)
-    ASSERT_OK(device::copy_async(dst.data(), dst.memory(), src.data(), src.memory(), 1000, Lane::aux));
-  auto last = device::copy_async(dst.data(), dst.memory(), src.data(), src.memory(), 1000, Lane::aux);
+    ASSERT_OK(device::copy_async(dst.data(), dst.memory(), src.data(), src.memory(), 1000, StreamRole::aux));
+  auto last = device::copy_async(dst.data(), dst.memory(), src.data(), src.memory(), 1000, StreamRole::aux);
   ASSERT_OK(last);
   EXPECT_OK(device::wait(*last));
   expect_equal(dst.read(), bytes, "last");
@@ -162,10 +163,10 @@ TEST_F(CopyTest, PathAllocatesNothing) {
   Buffer src(Kind::device, 64), dst(Kind::device, 64);
   const Memory from = src.memory(), to = dst.memory();
   const auto once = [&] {
-    auto ticket = device::copy_async(dst.data(), to, src.data(), from, 64, Lane::in);
+    auto ticket = device::copy_async(dst.data(), to, src.data(), from, 64, StreamRole::in);
     return ticket.ok() && device::wait(*ticket).ok();
   };
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(once());  // the stream, and events where they are used
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(once());  // creates the stream, and events if used
   const auto before = heap_allocations();
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(once());
   EXPECT_EQ(heap_allocations(), before);
@@ -185,14 +186,14 @@ TEST_F(CopyTest, ThreadsWithoutAContext) {
                  .ok())
           ++failures;
       Context context = nullptr;
-      if (cuda().cuCtxGetCurrent(&context) != 0 || context != nullptr) ++failures;  // left as it was
+      if (cuda().cuCtxGetCurrent(&context) != 0 || context != nullptr) ++failures;  // unchanged
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(failures, 0);
   expect_equal(dst.read(), bytes, "threads");
 }
 
-TEST_F(CopyTest, CallersContextIsUntouched) {
+TEST_F(CopyTest, CallersContextIsUnchanged) {
   Context own = nullptr;
   ASSERT_EQ(cuda().cuCtxCreate_v2(&own, 0, 0), 0);  // becomes current
   Buffer src(Kind::device, 512), dst(Kind::device, 512);
@@ -227,8 +228,8 @@ TEST_F(CopyTest, DestroyedContextsAreToleratedAtClose) {
   ASSERT_OK(device::open());
 }
 
-TEST_F(CopyTest, ContextMadeAnewAtTheSameAddress) {
-  // A reset primary context keeps its handle; Weft's streams in it are gone.
+TEST_F(CopyTest, ContextRecreatedAtTheSameAddress) {
+  // A reset primary context keeps its handle, but Weft's streams in it are destroyed.
   const int last = cuda().devices - 1;
   if (last == 0) GTEST_SKIP() << "needs 2 devices";
   for (int round = 0; round < 2; ++round) {
@@ -244,7 +245,7 @@ TEST_F(CopyTest, ContextMadeAnewAtTheSameAddress) {
   }
 }
 
-TEST_F(CopyTest, NoActiveContextIsANamedError) {
+TEST_F(CopyTest, NoActiveContextIsReported) {
   Memory memory;
   memory.kind = MemoryKind::cuda_device;
   memory.device = cuda().devices;  // no such device
@@ -290,7 +291,7 @@ TEST_F(CopyTest, StreamsThatCannotWriteFlagsUseEvents) {
   ASSERT_OK(device::open());
 }
 
-/// A fault is for ever, so this ends the process: 0 when both copies failed as they must.
+/// A fault is permanent, so this ends the process; exit code 0 if both copies failed as expected.
 [[noreturn]] void copy_on_a_faulting_gpu() {
   Buffer src(Kind::device, 4096), dst(Kind::device, 4096);
   if (!device::copy(dst.data(), dst.memory(), src.data(), src.memory(), 1).ok()) std::_Exit(3);
@@ -304,7 +305,7 @@ TEST_F(CopyTest, StreamsThatCannotWriteFlagsUseEvents) {
 }
 
 using CopyDeathTest = CopyTest;
-TEST_F(CopyDeathTest, FaultedGpuIsSeenWithoutItsFlag) {
+TEST_F(CopyDeathTest, FaultedGpuIsDetectedWithoutFlag) {
   if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
   EXPECT_EXIT(copy_on_a_faulting_gpu(), ::testing::ExitedWithCode(0), "CUDA_ERROR_ILLEGAL_ADDRESS");
 }
@@ -333,7 +334,7 @@ TEST_F(CopyTest, StagingChunksAreCappedAndReused) {
   EXPECT_EQ(device::lease_pinned(Memory{}).error().code(), Errc::unsupported);
 }
 
-TEST_F(CopyTest, RegisteredHostMemoryIsProved) {
+TEST_F(CopyTest, RegisteredHostMemoryIsVerified) {
   const Buffer near(Kind::device, 64);
   constexpr size_t kSize = 1 << 20;
   auto* memory = static_cast<char*>(std::aligned_alloc(4096, kSize));

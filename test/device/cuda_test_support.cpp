@@ -15,10 +15,11 @@
 namespace weft::test {
 namespace {
 
-constexpr size_t kMappedGranule = 2 << 20;
+constexpr size_t kMappedGranularity = 2 << 20;
 
-/// Of the allocations under a mapped buffer, whose middle (or 2 MiB) lies on the first boundary.
-size_t mapped_size(size_t size) { return (size + 2 * kMappedGranule - 1) / kMappedGranule * kMappedGranule; }
+/// Size of the allocations of a mapped buffer: the first boundary is in the middle of the buffer, or at 2
+/// MiB.
+size_t mapped_size(size_t size) { return (size + 2 * kMappedGranularity - 1) / kMappedGranularity * kMappedGranularity; }
 
 template <class F>
 bool find(void* library, const char* name, F& function) {
@@ -43,13 +44,13 @@ bool load(Cuda& cuda) {
   find(library, "emucuda_peer", cuda.peer);
   find(library, "emucuda_live", cuda.live);
   find(library, "emucuda_live_bytes", cuda.live_bytes);
-  find(library, "emucuda_copier_waits", cuda.copier_waits);
-  find(library, "emucuda_copier_commands", cuda.copier_commands);
-  find(library, "emucuda_lists", cuda.lists);
+  find(library, "emucuda_resident_kernel_waits", cuda.resident_kernel_waits);
+  find(library, "emucuda_resident_kernel_commands", cuda.resident_kernel_commands);
+  find(library, "emucuda_batch_copies", cuda.batch_copies);
   find(library, "emucuda_collectives", cuda.collectives);
-  find(library, "emucuda_copier_calls", cuda.copier_calls);
+  find(library, "emucuda_resident_kernel_calls", cuda.resident_kernel_calls);
   find(library, "emucuda_direct_collectives", cuda.direct_collectives);
-  find(library, "emucuda_line_collectives", cuda.line_collectives);
+  find(library, "emucuda_ll128_collectives", cuda.ll128_collectives);
   find(library, "emucuda_kernels", cuda.kernels);
   find(library, "emucuda_images", cuda.images);
   return complete;
@@ -142,39 +143,39 @@ void Buffer::map() {
   const AccessDescription access{{1, device_}};
   Address base = 0;
   EXPECT_EQ(driver.cuMemAddressReserve(&base, total, 0, 0, 0), 0);
-  for (size_t at = 0; at < total; at += kMappedGranule) {
+  for (size_t at = 0; at < total; at += kMappedGranularity) {
     const unsigned long long handle = create();
-    EXPECT_EQ(driver.cuMemMap(base + at, kMappedGranule, 0, handle, 0), 0);
+    EXPECT_EQ(driver.cuMemMap(base + at, kMappedGranularity, 0, handle, 0), 0);
     EXPECT_EQ(driver.cuMemRelease(handle), 0);
   }
   EXPECT_EQ(driver.cuMemSetAccess(base, total, &access, 1), 0);
-  const size_t before = std::clamp<size_t>(size_ / 128 * 64, 64, kMappedGranule);
-  data_ = reinterpret_cast<char*>(base + kMappedGranule - before);
+  const size_t before = std::clamp<size_t>(size_ / 128 * 64, 64, kMappedGranularity);
+  data_ = reinterpret_cast<char*>(base + kMappedGranularity - before);
 }
 
 unsigned long long Buffer::create() const {
   const AllocationProperties properties{.handle_types = kind_ == Kind::unshared ? 0 : 1,
                                         .location = {1, device_}};
   unsigned long long handle = 0;
-  EXPECT_EQ(cuda().cuMemCreate(&handle, kMappedGranule, &properties, 0), 0);
+  EXPECT_EQ(cuda().cuMemCreate(&handle, kMappedGranularity, &properties, 0), 0);
   return handle;
 }
 
-Address Buffer::first() const { return reinterpret_cast<Address>(data_) / kMappedGranule * kMappedGranule; }
+Address Buffer::first() const { return reinterpret_cast<Address>(data_) / kMappedGranularity * kMappedGranularity; }
 
 void Buffer::replace(size_t allocation, bool by_another) {
   Cuda& driver = cuda();
-  const Address at = first() + allocation * kMappedGranule;
+  const Address at = first() + allocation * kMappedGranularity;
   const AccessDescription access{{1, device_}};
   unsigned long long handle = 0;
   if (by_another)
     handle = create();
   else
     EXPECT_EQ(driver.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(at)), 0);
-  EXPECT_EQ(driver.cuMemUnmap(at, kMappedGranule), 0);
-  EXPECT_EQ(driver.cuMemMap(at, kMappedGranule, 0, handle, 0), 0);
+  EXPECT_EQ(driver.cuMemUnmap(at, kMappedGranularity), 0);
+  EXPECT_EQ(driver.cuMemMap(at, kMappedGranularity, 0, handle, 0), 0);
   EXPECT_EQ(driver.cuMemRelease(handle), 0);
-  EXPECT_EQ(driver.cuMemSetAccess(at, kMappedGranule, &access, 1), 0);
+  EXPECT_EQ(driver.cuMemSetAccess(at, kMappedGranularity, &access, 1), 0);
 }
 
 void Buffer::unmap() {
@@ -202,7 +203,7 @@ std::vector<char> Buffer::read(size_t offset, size_t n) const {
     std::copy_n(data_ + offset, n, bytes.data());
     return bytes;
   }
-  // A stream of its own that nothing else synchronises: what Weft called complete must be visible to it.
+  // A separate, otherwise unsynchronised stream: copies that Weft reported complete must be visible to it.
   Cuda& driver = cuda();
   driver.cuCtxSetCurrent(driver.primary[static_cast<size_t>(device_)]);
   EXPECT_EQ(driver.cuMemcpyDtoH_v2(bytes.data(), reinterpret_cast<Address>(data_) + offset, n), 0);
@@ -212,8 +213,7 @@ std::vector<char> Buffer::read(size_t offset, size_t n) const {
 
 namespace {
 
-// Waits until the word at its first parameter has the value of its second. The emulated driver has it built
-// in.
+// Waits until the word at the first parameter has the value of the second. Built into the emulated driver.
 constexpr char kSpin[] = R"(
 .version 7.0
 .target sm_70
@@ -247,7 +247,7 @@ FullGpu::FullGpu(int device) : flag_(Buffer::Kind::pinned, 4, device) {
       driver.emulated() ? 0 : driver.cuDeviceGetAttribute(&processors_, kMultiprocessors, device);
   EXPECT_EQ(known, 0);
   *reinterpret_cast<uint32_t*>(flag_.data()) = 1;
-  launch(1);  // once, so that it is loaded
+  launch(1);  // the first launch loads the kernel
   release();
 }
 
@@ -273,7 +273,7 @@ void FullGpu::launch(unsigned blocks) {
 
 void FullGpu::fill() {
   __atomic_store_n(reinterpret_cast<uint32_t*>(flag_.data()), 0u, __ATOMIC_RELEASE);
-  launch(static_cast<unsigned>(processors_) * 4);  // twice what fits
+  launch(static_cast<unsigned>(processors_) * 4);  // twice the capacity
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   if (cuda().emulated()) cuda().kernels(1);
 }

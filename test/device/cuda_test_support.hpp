@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a CUDA application does, for tests: the driver by dlsym (WEFT_CUDA_DRIVER, else libcuda.so.1), memory
-// of every kind, fill and read. The same tests run on the emulated driver and on a real GPU.
+// The CUDA application side of tests: driver calls by dlsym (WEFT_CUDA_DRIVER, else libcuda.so.1), buffers of
+// every memory kind. The same tests run on the emulated driver and on a real GPU.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ struct AccessDescription {
   F(cuGraphDestroy, (void*))                                                                               \
   F(cuGraphExecDestroy, (void*))
 
-/// The application's own view of the driver, and the emulator's controls where there are any.
+/// Driver functions of the application, and control functions of the emulator if available.
 struct Cuda {
 #define WEFT_TEST_MEMBER(name, parameters) Code(*name) parameters = nullptr;
   WEFT_TEST_CUDA(WEFT_TEST_MEMBER)
@@ -98,32 +98,32 @@ struct Cuda {
   void (*peer)(int) = nullptr;
   unsigned long (*live)() = nullptr;
   unsigned long (*live_bytes)() = nullptr;
-  unsigned long (*copier_waits)(int, unsigned long*) = nullptr;
-  unsigned long (*copier_commands)() = nullptr;
-  unsigned long (*lists)() = nullptr;
+  unsigned long (*resident_kernel_waits)(int, unsigned long*) = nullptr;
+  unsigned long (*resident_kernel_commands)() = nullptr;
+  unsigned long (*batch_copies)() = nullptr;
   unsigned long (*collectives)(unsigned long*) = nullptr;
-  unsigned long (*copier_calls)() = nullptr;
+  unsigned long (*resident_kernel_calls)() = nullptr;
   unsigned long (*direct_collectives)() = nullptr;
-  unsigned long (*line_collectives)() = nullptr;
+  unsigned long (*ll128_collectives)() = nullptr;
   void (*kernels)(unsigned) = nullptr;
   unsigned long (*images)(unsigned long*) = nullptr;
 
-  bool loaded = false;  // and initialised, with a device
+  bool loaded = false;  // loaded and initialised, with at least one device
   int devices = 0;
-  std::vector<Context> primary;  // retained, one a device
+  std::vector<Context> primary;  // retained, one per device
   [[nodiscard]] bool emulated() const { return calls != nullptr; }
 };
 
 /// Loads the driver; with `initialise`, cuInit and all primary contexts, device 0 current.
 [[nodiscard]] Cuda& cuda(bool initialise = true);
 
-/// For programs of several ranks: makes the GPU of this rank current, LOCAL_RANK counted round the GPUs there
-/// are, and returns its number. Ends the program as skipped (77) without a driver, without a launcher, or
-/// with fewer GPUs than TEST_GPUS; as failed when WEFT_CUDA_DRIVER promised a driver.
+/// For MPI programs: makes GPU LOCAL_RANK modulo the number of GPUs current and returns its number. Exits
+/// with 77 (skipped) without a driver, without a launcher, or with fewer GPUs than TEST_GPUS; fails if
+/// WEFT_CUDA_DRIVER is set but unusable.
 [[nodiscard]] int own_device();
 
-/// Memory of one kind; freed with the object. `mapped` is memory of cuMemMap, two allocations or more, that
-/// can be shared by descriptor; `unshared` is the same without a handle type.
+/// Memory of one kind; freed with the object. `mapped`: cuMemMap memory of two or more allocations,
+/// exportable as file descriptors; `unshared`: the same without a handle type.
 class Buffer {
  public:
   enum class Kind { host, pinned, device, managed, pool, mapped, unshared };
@@ -134,10 +134,10 @@ class Buffer {
   [[nodiscard]] char* data() const { return data_; }
   [[nodiscard]] size_t size() const { return size_; }
   [[nodiscard]] Memory memory() const { return device::classify(data_); }
-  void write(const std::vector<char>& bytes, size_t offset = 0);  ///< and waits
+  void write(const std::vector<char>& bytes, size_t offset = 0);  ///< blocking
   [[nodiscard]] std::vector<char> read() const { return read(0, size_); }
   [[nodiscard]] std::vector<char> read(size_t offset, size_t n) const;
-  /// Of `mapped`: unmaps one of its allocations, and maps another in its place, or the same again.
+  /// For `mapped`: unmaps one allocation and maps another, or the same, at its address.
   void replace(size_t allocation, bool by_another);
 
  private:
@@ -153,7 +153,7 @@ class Buffer {
 };
 [[nodiscard]] const char* name(Buffer::Kind kind);
 
-/// An application's kernel that fills a GPU until it is told to end.
+/// A kernel of the application that occupies the whole GPU until release().
 class FullGpu {
  public:
   explicit FullGpu(int device);
@@ -161,7 +161,7 @@ class FullGpu {
   FullGpu(const FullGpu&) = delete;
   FullGpu& operator=(const FullGpu&) = delete;
   void fill();     ///< starts the kernel
-  void release();  ///< ends it, and waits
+  void release();  ///< ends the kernel and waits
   [[nodiscard]] bool full() const;
 
  private:
@@ -174,13 +174,13 @@ class FullGpu {
   int processors_ = 1;
 };
 
-/// Bytes that differ by seed and place.
+/// Bytes that depend on seed and offset.
 [[nodiscard]] std::vector<char> pattern(size_t n, unsigned seed);
 
 /// Reads the WEFT_* settings, once.
 [[nodiscard]] const Status& settings_loaded();
 
-/// Skips without a driver; opens the device layer; at the end Weft must have made no forbidden call.
+/// Skips without a driver; opens the device layer; fails if Weft made a forbidden call.
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weft's own declarations of the driver's interface against cuda.h, where a toolkit is installed.
+// Compares Weft's declarations of the driver interface with cuda.h, if a toolkit is installed.
 #include "device/cuda/driver_types.hpp"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 
 static std::atomic<unsigned long> count{0};
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they count for themselves
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers replace the allocator
 void* operator new(std::size_t size) {
   ++count;
   if (void* p = std::malloc(size)) return p;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts the heap allocations of the test program and the layers linked into it; the drivers' are their own.
+// Counts heap allocations of the test program and its linked layers, not of the driver.
 #pragma once
 
 namespace weft::test {

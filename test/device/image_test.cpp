@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which build of the kernels is loaded: on the emulated driver, by its version and the devices' capability.
+// Selection of the kernel build on the emulated driver, by driver version and compute capability.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ int number(const char* variable, int standard) {
 
 class ImageTest : public CudaTest {};
 
-TEST_F(ImageTest, WhatFitsIsLoaded) {
+TEST_F(ImageTest, LoadsTheFittingBuild) {
   const char* setting = std::getenv("WEFT_GPU_KERNELS");
   const std::string kernels = setting != nullptr ? setting : "auto";
   const int version = number("EMUCUDA_VERSION", 13000), capability = number("EMUCUDA_CAPABILITY", 90);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For tests of CUDA IPC between two processes: a child made from the same program, which exports what it is
-// asked to.
+// Tests of CUDA IPC between two processes: a child process of the same program that exports memory on
+// request.
 #pragma once
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -31,18 +31,18 @@ inline constexpr const char* kChildVariable = "TEST_EXPORTER_SOCKET";
 inline constexpr const char* kDeviceVariable = "TEST_EXPORTER_DEVICE";
 inline constexpr Peer kPeer = 5, kMe = 9;
 
-/// What the importer asks of the child, and the answer; a fixed size either way.
+/// Request of the importer to the child, and its answer; both of fixed size.
 struct Request {
-  /// map, map_unshared: memory of cuMemMap. replace, remap: its allocation number `size`, by another or
-  /// itself. look: describes the first `size` bytes again. descriptors: answers how many are open in `drops`.
-  /// mail: sends descriptors to mailbox `size` from here on.
+  /// map, map_unshared: allocate cuMemMap memory. replace, remap: replace allocation number `size` by another
+  /// one or by itself. describe: describe the first `size` bytes again. descriptors: return the number of
+  /// open descriptors in `drops`. mail: from now on send descriptors to mailbox `size`.
   enum class Type {
     allocate,
     map,
     map_unshared,
     replace,
     remap,
-    look,
+    describe,
     free,
     fill,
     check,
@@ -61,7 +61,7 @@ struct Answer {
   uint64_t address;
   size_t drops;
   Drop drop[8];
-  char refusal[300];  // of cuMemMap memory that is not exported: why
+  char refusal[300];  // reason if cuMemMap memory is not exported
 };
 
 inline void send_all(int socket, const void* data, size_t n) {
@@ -71,7 +71,7 @@ inline bool receive_all(int socket, void* data, size_t n) {
   return ::recv(socket, data, n, MSG_WAITALL) == static_cast<ssize_t>(n);
 }
 
-/// The exporting process: serves requests until its socket closes.
+/// The exporting process: serves requests until the socket is closed.
 class ExportServer {
  public:
   ExportServer(int socket, int device) : socket_(socket), device_(device) {}
@@ -106,13 +106,13 @@ class ExportServer {
         slot->replace(request.size, request.type == Request::Type::replace);
         slot->write(pattern(slot->size(), request.seed));
         return describe(*slot, slot->size(), answer);
-      case Request::Type::look:
+      case Request::Type::describe:
         return describe(*slot, request.size, answer);
       case Request::Type::descriptors:
         answer.drops = exporter_.descriptors();
         return true;
       case Request::Type::mail:
-        exporter_.no_descriptors(kMe, request.size);
+        exporter_.use_mailbox(kMe, request.size);
         return true;
       case Request::Type::free:
         slot.reset();
@@ -137,14 +137,14 @@ class ExportServer {
   }
   bool describe(const Buffer& buffer, size_t size, Answer& answer) {
     const Memory memory = device::widened(buffer.memory(), buffer.data(), size);
-    auto told = exporter_.export_region(memory, kMe);
+    auto exported = exporter_.export_region(memory, kMe);
     auto probe = exporter_.probe(memory);
-    if (!told && memory.mapped) {
-      std::snprintf(answer.refusal, sizeof answer.refusal, "%s", told.error().message().c_str());
+    if (!exported && memory.mapped) {
+      std::snprintf(answer.refusal, sizeof answer.refusal, "%s", exported.error().message().c_str());
       return probe.ok();
     }
-    if (!told || !probe) return false;
-    answer.region = *told->region;
+    if (!exported || !probe) return false;
+    answer.region = *exported->region;
     answer.probe = *probe;
     answer.probe_due = exporter_.probe_due(memory, kMe);
     exporter_.probe_sent(memory, kMe);
@@ -156,7 +156,7 @@ class ExportServer {
   std::map<size_t, std::unique_ptr<Buffer>> slots_;
 };
 
-/// The importing test's end of an exporting child.
+/// Importer side of an exporting child.
 class ExportChild {
  public:
   explicit ExportChild(int device, const char* visible = nullptr) {
@@ -178,7 +178,7 @@ class ExportChild {
   ExportChild(const ExportChild&) = delete;
   ExportChild& operator=(const ExportChild&) = delete;
 
-  Answer ask(Request::Type type, size_t slot = 0, size_t size = 0, unsigned seed = 0) {
+  Answer request(Request::Type type, size_t slot = 0, size_t size = 0, unsigned seed = 0) {
     const Request request{type, slot, size, seed};
     Answer answer{};
     send_all(socket_, &request, sizeof request);
@@ -202,7 +202,7 @@ class ExportChild {
 
 class IpcTest : public CudaTest {
  protected:
-  /// Copies the start of a mapped region here and compares.
+  /// Copies the start of a mapped region and compares it.
   void expect_content(const Mapping& mapping, const Region& region, size_t n, unsigned seed) {
     Buffer local(Kind::device, n);
     EXPECT_OK(device::copy(local.data(), local.memory(), mapping.at(region.base), mapping.memory(), n));
@@ -211,7 +211,7 @@ class IpcTest : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    remote_device_ = cuda().devices - 1;  // another GPU where there is one
+    remote_device_ = cuda().devices - 1;  // another GPU if available
   }
   int remote_device_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Classification of every memory kind, facts about devices, and that host code cannot touch device memory.
+// Classification of every memory kind, device properties, and faults on host access to device memory.
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -12,8 +12,8 @@ namespace {
 
 using Kind = Buffer::Kind;
 
-// First in this program (GoogleTest runs suites of this ending first): the application has not called cuInit
-// yet, and Weft must not do it.
+// Runs first (GoogleTest runs DeathTest suites first): the application has not called cuInit yet, and Weft
+// must not call it.
 TEST(BeforeInitDeathTest, EverythingIsHostAndNothingIsInitialised) {
   if (cuda(false).cuInit == nullptr) GTEST_SKIP() << "no CUDA driver";
   ASSERT_OK(settings_loaded());
@@ -68,21 +68,21 @@ TEST_F(MemoryTest, ThreadWithoutContextClassifiesTheSame) {
 
 char static_data[64];
 
-// Whatever the driver allocates is never taken for the program's own memory.
-TEST_F(MemoryTest, ThePlainMemoryOfTheProgramNeedsNoQuery) {
-  const auto small = std::make_unique<char[]>(100);  // from brk
+// Memory of the driver is never classified as static data or heap of the program.
+TEST_F(MemoryTest, StaticDataAndHeapNeedNoQuery) {
+  const auto small = std::make_unique<char[]>(100);  // in the brk heap
   static char local_static[64];
   const unsigned long before = cuda().emulated() ? cuda().calls("cuPointerGetAttributes") : 0;
-  EXPECT_TRUE(device::plainly_host(static_data));
-  EXPECT_TRUE(device::plainly_host(local_static));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their heaps are elsewhere
-  EXPECT_TRUE(device::plainly_host(small.get()));
+  EXPECT_TRUE(device::host_without_query(static_data));
+  EXPECT_TRUE(device::host_without_query(local_static));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers do not use the brk heap
+  EXPECT_TRUE(device::host_without_query(small.get()));
 #endif
   EXPECT_EQ(cuda().emulated() ? cuda().calls("cuPointerGetAttributes") : 0, before);
   for (const Kind kind : {Kind::pinned, Kind::device, Kind::managed, Kind::pool, Kind::mapped}) {
     const Buffer buffer(kind, 10000);
-    EXPECT_FALSE(device::plainly_host(buffer.data())) << name(kind);
-    EXPECT_FALSE(device::plainly_host(buffer.data() + 9999)) << name(kind);
+    EXPECT_FALSE(device::host_without_query(buffer.data())) << name(kind);
+    EXPECT_FALSE(device::host_without_query(buffer.data() + 9999)) << name(kind);
   }
 }
 
@@ -102,7 +102,7 @@ TEST_F(MemoryTest, StackIsHostWithoutAQuery) {
   }
 }
 
-TEST_F(MemoryTest, OneQueryACall) {
+TEST_F(MemoryTest, OneQueryPerCall) {
   if (!cuda().emulated()) GTEST_SKIP() << "needs the emulated driver's counters";
   const Buffer buffer(Kind::device, 4096);
   const unsigned long before = cuda().calls("cuPointerGetAttributes");
@@ -127,7 +127,7 @@ TEST_F(MemoryTest, ReusedAddressHasANewIdentity) {
   }
 }
 
-TEST_F(MemoryTest, FailedQueryKeepsTheCpuAway) {
+TEST_F(MemoryTest, FailedQueryForbidsCpuAccess) {
   if (!cuda().emulated()) GTEST_SKIP() << "needs fault injection";
   const Buffer host(Kind::host, 64), other(Kind::host, 64);
   ASSERT_EQ(cuda().fail("cuPointerGetAttributes:1:719"), 0);
@@ -140,7 +140,7 @@ TEST_F(MemoryTest, FailedQueryKeepsTheCpuAway) {
       << copied.error().message();
 }
 
-TEST_F(MemoryTest, FactsOfDevices) {
+TEST_F(MemoryTest, DeviceProperties) {
   auto list = device::devices(device::Initialise::no);
   ASSERT_OK(list);
   ASSERT_EQ(list->size(), static_cast<size_t>(cuda().devices));
@@ -170,7 +170,7 @@ TEST_F(MemoryDeathTest, HostCodeTrapsOnDeviceMemory) {
   EXPECT_DEATH(pool.data()[0] = 1, "");
 }
 
-TEST_F(MemoryTest, NoDriverCostsNothing) {
+TEST_F(MemoryTest, NoDriverNoQuery) {
   device::close();
   EXPECT_FALSE(device::available());
   EXPECT_FALSE(device::absence().empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Begin and end of an MPI program that tests GPU memory.
+// Start and end of an MPI test program with GPU memory.
 #pragma once
 #include <mpi.h>
 
@@ -10,7 +10,7 @@
 
 namespace weft::test {
 
-/// Initialises driver and MPI; without a driver the program ends with 1.
+/// Initialises driver and MPI; exits with 1 without a driver.
 inline void start(int& argc, char**& argv, int& rank, int& ranks, int threads = MPI_THREAD_SINGLE) {
   if (!cuda().loaded) {
     std::fprintf(stderr, "no CUDA driver\n");
@@ -22,7 +22,7 @@ inline void start(int& argc, char**& argv, int& rank, int& ranks, int threads = 
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 }
 
-/// Ends MPI; the program's exit code: whether any rank has failures, or this one made a forbidden driver
+/// Finalises MPI and returns the exit code: nonzero if any rank failed or this rank made a forbidden driver
 /// call.
 inline int finish(int failures) {
   int all = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Elements of every basic type whose sums and products of some terms are exact; with bytes of its own in the
-// padding.
+// Elements of every basic type with exact sums and products of several terms; padding bytes have distinct
+// values.
 #pragma once
 #include <cstring>
 #include <random>
@@ -23,7 +23,7 @@ inline void set_number(element::BFloat16& value, int number) {
 }
 template <class T>
 void set_number(element::Complex<T>& value, int number) {
-  // Multiples of 2 + i: no product of some has a part that is zero, whose sign would depend on the order.
+  // Multiples of 2 + i: no product has a zero part, whose sign would depend on the order.
   set_number(value.re, number < 0 ? 2 * number : 2 * (number + 1));
   set_number(value.im, number < 0 ? number : number + 1);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pack kernel: random shapes on both sides, strided and by table, cut anywhere, every word size and kind
-// of memory, against a plain loop; divisions by invariant numbers.
+// The pack kernel: random strided shapes and segment tables on both sides, partial streams, every word size
+// and memory kind, compared with a simple loop; division by invariants.
 #include "device/pack.hpp"
 
 #include <algorithm>
@@ -37,20 +37,20 @@ TEST(Divisor, IsDivision) {
   }
 }
 
-/// One side: its shape, and where each byte of its packed stream lies in its buffer.
+/// One side: its shape, and the buffer offset of each byte of its packed stream.
 struct Side {
   Shape shape;
   std::unique_ptr<SegmentTable> table;
   std::vector<size_t> map;
-  size_t room = 0;
+  size_t bytes_needed = 0;
 };
 
-/// Moves the map so that it starts at `origin`, and says how much room it needs.
-int64_t settle(Side& side, std::vector<int64_t> places, size_t origin) {
-  const int64_t low = *std::min_element(places.begin(), places.end());
+/// Shifts the map to start at `origin`; returns the required buffer size.
+int64_t rebase(Side& side, std::vector<int64_t> offsets, size_t origin) {
+  const int64_t low = *std::min_element(offsets.begin(), offsets.end());
   const int64_t shift = static_cast<int64_t>(origin) - low;
-  for (const int64_t place : places) side.map.push_back(static_cast<size_t>(place + shift));
-  side.room = *std::max_element(side.map.begin(), side.map.end()) + 33;
+  for (const int64_t offset : offsets) side.map.push_back(static_cast<size_t>(offset + shift));
+  side.bytes_needed = *std::max_element(side.map.begin(), side.map.end()) + 33;
   return shift;
 }
 
@@ -58,28 +58,28 @@ Side strided(Random& random, int64_t unit) {
   Side side;
   side.shape.length = unit * between(random, 1, 40);
   side.shape.dimensions = static_cast<int>(between(random, 0, 3));
-  std::vector<int64_t> places;
-  for (int64_t i = 0; i < side.shape.length; ++i) places.push_back(i);
+  std::vector<int64_t> offsets;
+  for (int64_t i = 0; i < side.shape.length; ++i) offsets.push_back(i);
   int64_t width = side.shape.length;
   for (int i = 0; i < side.shape.dimensions; ++i) {
     const int64_t n = side.shape.count[i] = between(random, 1, 9);
     const int64_t gap = unit * between(random, 0, 30), sign = random() % 4 == 0 ? -1 : 1;
     side.shape.stride[i] = sign * (width + gap);
     width = width * n + gap * (n - 1);
-    const std::vector<int64_t> inner = places;
-    places.clear();
+    const std::vector<int64_t> inner = offsets;
+    offsets.clear();
     for (int64_t k = 0; k < n; ++k)
-      for (const int64_t place : inner) places.push_back(place + k * side.shape.stride[i]);
+      for (const int64_t offset : inner) offsets.push_back(offset + k * side.shape.stride[i]);
   }
-  const int64_t shift = settle(side, std::move(places), static_cast<size_t>(unit * between(random, 0, 5)));
-  side.shape.address = static_cast<uint64_t>(shift);  // to which the buffer's is added
+  const int64_t shift = rebase(side, std::move(offsets), static_cast<size_t>(unit * between(random, 0, 5)));
+  side.shape.address = static_cast<uint64_t>(shift);  // the address of the buffer is added later
   return side;
 }
 
 Side tabled(Random& random, int64_t unit, const Memory& near) {
   Side side;
   std::vector<Segment> segments;
-  std::vector<int64_t> places;
+  std::vector<int64_t> offsets;
   const int64_t elements = between(random, 1, 5);
   int64_t end = 0;
   for (int64_t i = between(random, 1, 200); i > 0; --i) {
@@ -90,13 +90,14 @@ Side tabled(Random& random, int64_t unit, const Memory& near) {
   if (random() % 2 == 0) std::shuffle(segments.begin(), segments.end(), random);
   for (int64_t element = 0; element < elements; ++element)
     for (const Segment& segment : segments)
-      for (int64_t i = 0; i < segment.length; ++i) places.push_back(element * end + segment.displacement + i);
+      for (int64_t i = 0; i < segment.length; ++i)
+        offsets.push_back(element * end + segment.displacement + i);
   auto made = SegmentTable::create(segments, near);
   EXPECT_TRUE(made.ok());
   side.table = std::move(*made);
   side.shape.table = side.table.get();
   side.shape.stride[0] = end;
-  const int64_t shift = settle(side, std::move(places), static_cast<size_t>(unit * between(random, 0, 5)));
+  const int64_t shift = rebase(side, std::move(offsets), static_cast<size_t>(unit * between(random, 0, 5)));
   side.shape.address = static_cast<uint64_t>(shift);
   return side;
 }
@@ -109,11 +110,11 @@ void check(Random& random, Kind to_kind, Kind from_kind) {
   const Buffer anchor(Kind::device, 64);
   const int64_t unit = int64_t{1} << between(random, 0, 4);
   Side to = any_side(random, unit, anchor.memory()), from = any_side(random, unit, anchor.memory());
-  Buffer dst(to_kind, to.room), src(from_kind, from.room);
+  Buffer dst(to_kind, to.bytes_needed), src(from_kind, from.bytes_needed);
   to.shape.address += reinterpret_cast<uint64_t>(dst.data());
   from.shape.address += reinterpret_cast<uint64_t>(src.data());
-  const auto bytes = pattern(from.room, static_cast<unsigned>(random()));
-  auto expected = pattern(to.room, static_cast<unsigned>(random()));
+  const auto bytes = pattern(from.bytes_needed, static_cast<unsigned>(random()));
+  auto expected = pattern(to.bytes_needed, static_cast<unsigned>(random()));
   src.write(bytes);
   dst.write(expected);
   const size_t step = random() % 2 == 0 ? static_cast<size_t>(unit) : 1;
@@ -124,7 +125,8 @@ void check(Random& random, Kind to_kind, Kind from_kind) {
   const size_t n = std::min(to.map.size() - to.shape.offset, from.map.size() - from.shape.offset);
   for (size_t i = 0; i < n; ++i)
     expected[to.map[to.shape.offset + i]] = bytes[from.map[from.shape.offset + i]];
-  auto ticket = device::pack_async(to.shape, dst.memory(), from.shape, src.memory(), n, device::Lane::local);
+  auto ticket =
+      device::pack_async(to.shape, dst.memory(), from.shape, src.memory(), n, device::StreamRole::local);
   ASSERT_OK(ticket);
   ASSERT_OK(device::wait(*ticket));
   ASSERT_EQ(dst.read(), expected) << "unit " << unit << ", " << n << " bytes";
@@ -140,7 +142,7 @@ TEST_F(PackTest, RandomShapes) {
     }
 }
 
-TEST_F(PackTest, NothingForHostMemory) {
+TEST_F(PackTest, RejectsHostMemory) {
   const Buffer here(Kind::device, 64), pinned(Kind::pinned, 64);
   char local[64];
   EXPECT_FALSE(device::can_pack(here.memory(), device::classify(local)));
@@ -148,9 +150,9 @@ TEST_F(PackTest, NothingForHostMemory) {
   EXPECT_FALSE(device::can_pack(device::classify(local), device::classify(local)));
 }
 
-/// Every second word of a buffer.
+/// Shape with every second word of a buffer.
 Shape every_second(const Buffer& buffer, int64_t words) {
-  Shape shape = device::plain(buffer.data());
+  Shape shape = device::contiguous_shape(buffer.data());
   shape.length = 8;
   shape.dimensions = 1;
   shape.count[0] = words;
@@ -160,18 +162,18 @@ Shape every_second(const Buffer& buffer, int64_t words) {
 
 constexpr size_t kWords = 20'000, kBytes = 8 * kWords;
 
-/// Packing into a buffer, and unpacking from there at the same time.
-struct Relayed {
+/// Concurrent packing into a buffer and unpacking from it.
+struct PackAndUnpack {
   Buffer from{Kind::device, 2 * kBytes}, between{Kind::device, kBytes}, to{Kind::device, 2 * kBytes},
-      flags{Kind::device, device::Relay::kTiles * sizeof(uint64_t)};
+      flags{Kind::device, device::TileSync::kTiles * sizeof(uint64_t)};
   std::vector<char> sent = pattern(2 * kBytes, 5), expected = pattern(2 * kBytes, 6);
-  device::Relay relay{device::Relay::Role::awaits, device::relay_tile(kBytes),
-                      reinterpret_cast<uint64_t>(flags.data()), 7};
+  device::TileSync sync{device::TileSync::Role::consumes, device::sync_tile_bytes(kBytes),
+                        reinterpret_cast<uint64_t>(flags.data()), 7};
 
-  Relayed() {
+  PackAndUnpack() {
     from.write(sent);
     to.write(expected);
-    flags.write(std::vector<char>(device::Relay::kTiles * sizeof(uint64_t)));
+    flags.write(std::vector<char>(device::TileSync::kTiles * sizeof(uint64_t)));
     for (size_t i = 0; i < 2 * kBytes; i += 16)
       std::copy_n(sent.begin() + static_cast<long>(i), 8, expected.begin() + static_cast<long>(i));
   }
@@ -180,22 +182,23 @@ struct Relayed {
     Shape shape = every_second(to, kWords / words);
     shape.length *= words;
     shape.stride[0] *= words;
-    return device::pack_async(shape, to.memory(), device::plain(between.data()), between.memory(), kBytes,
-                              device::Lane::in, relay);
+    return device::pack_async(shape, to.memory(), device::contiguous_shape(between.data()), between.memory(),
+                              kBytes, device::StreamRole::in, sync);
   }
   Result<device::Ticket> pack() {
-    device::Relay tells = relay;
-    tells.role = device::Relay::Role::tells;
-    return device::pack_async(device::plain(between.data()), between.memory(), every_second(from, kWords),
-                              from.memory(), kBytes, device::Lane::out, tells);
+    device::TileSync produces = sync;
+    produces.role = device::TileSync::Role::produces;
+    return device::pack_async(device::contiguous_shape(between.data()), between.memory(),
+                              every_second(from, kWords), from.memory(), kBytes, device::StreamRole::out,
+                              produces);
   }
 };
 
-TEST_F(PackTest, OneKernelFollowsAnother) {
-  Relayed r;
-  ASSERT_TRUE(device::can_relay(r.to.memory()));
+TEST_F(PackTest, UnpackOverlapsWithPack) {
+  PackAndUnpack r;
+  ASSERT_TRUE(device::can_sync_tiles(r.to.memory()));
   const auto before = device::pack_counters(r.to.memory());
-  for (int attempt = 0;; ++attempt) {  // the emulated GPU may be slower than a kernel's patience
+  for (int attempt = 0;; ++attempt) {  // the emulated GPU may exceed the timeout
     auto follows = r.unpack(), leads = r.pack();
     ASSERT_OK(follows);
     ASSERT_OK(leads);
@@ -204,15 +207,15 @@ TEST_F(PackTest, OneKernelFollowsAnother) {
     if (outcome) break;
     ASSERT_EQ(outcome.error().code(), Errc::again);
     ASSERT_LT(attempt, 100);
-    ++r.relay.epoch;
+    ++r.sync.epoch;
   }
   EXPECT_EQ(r.to.read(), r.expected);
   EXPECT_GT(device::pack_counters(r.to.memory()).launched, before.launched);
 }
 
-TEST_F(PackTest, NothingToFollowIsSaid) {
-  Relayed r;
-  ASSERT_TRUE(device::can_relay(r.to.memory()));
+TEST_F(PackTest, MissingTilesTimeOut) {
+  PackAndUnpack r;
+  ASSERT_TRUE(device::can_sync_tiles(r.to.memory()));
   const auto before = device::pack_counters(r.to.memory());
   auto follows = r.unpack();
   ASSERT_OK(follows);
@@ -220,29 +223,30 @@ TEST_F(PackTest, NothingToFollowIsSaid) {
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code(), Errc::again);
   const auto after = device::pack_counters(r.to.memory());
-  EXPECT_EQ(after.missed + after.taken_back, before.missed + before.taken_back + 1);
+  EXPECT_EQ(after.timed_out + after.cancelled, before.timed_out + before.cancelled + 1);
 }
 
-// Only where each run is less than a sector of memory.
-TEST_F(PackTest, PlacesOfShortRunsAreFetchedAhead) {
-  Relayed r;
-  ASSERT_TRUE(device::can_relay(r.to.memory()));
+// Prefetching applies only to runs below a sector of memory.
+TEST_F(PackTest, ShortRunsArePrefetched) {
+  PackAndUnpack r;
+  ASSERT_TRUE(device::can_sync_tiles(r.to.memory()));
   for (const int64_t words : {1, 2, 4}) {
     const auto before = device::pack_counters(r.to.memory());
     auto follows = r.unpack_runs_of(words);
     ASSERT_OK(follows);
-    EXPECT_FALSE(device::wait(*follows).ok());  // nobody packs
-    EXPECT_EQ(device::pack_counters(r.to.memory()).touched - before.touched, words < 4 ? 1U : 0U) << words;
+    EXPECT_FALSE(device::wait(*follows).ok());  // no kernel packs
+    EXPECT_EQ(device::pack_counters(r.to.memory()).prefetched - before.prefetched, words < 4 ? 1U : 0U)
+        << words;
   }
 }
 
-// The application's kernel holds every place, so the copy engines must pack.
-TEST_F(PackTest, AFullGpuPacksByTheEngines) {
-  const char *pack = std::getenv("WEFT_GPU_PACK"), *patience = std::getenv("WEFT_GPU_PACK_PATIENCE");
-  if (pack == nullptr || patience == nullptr || std::strlen(patience) > 9)
-    GTEST_SKIP() << "waits for a place for a long time, or for ever";
-  // A real driver copies inside a GPU by kernels of its own; between GPUs: p2p/device_full.
-  if (!cuda().emulated()) GTEST_SKIP() << "fills the GPU of copies that the driver does by kernels";
+// The application's kernel occupies the GPU, so copy engines must pack.
+TEST_F(PackTest, FullGpuPacksByCopyEngines) {
+  const char *pack = std::getenv("WEFT_GPU_PACK"), *timeout = std::getenv("WEFT_GPU_PACK_TIMEOUT_NS");
+  if (pack == nullptr || timeout == nullptr || std::strlen(timeout) > 9)
+    GTEST_SKIP() << "the timeout is too long, or there is none";
+  // A real driver copies inside a GPU with kernels; for copies between GPUs see p2p/device_full.
+  if (!cuda().emulated()) GTEST_SKIP() << "the driver copies inside a GPU with kernels";
   Buffer from(Kind::device, 2 * kBytes), to(Kind::device, kBytes);
   FullGpu gpu(0);
   const auto sent = pattern(2 * kBytes, 9);
@@ -251,14 +255,15 @@ TEST_F(PackTest, AFullGpuPacksByTheEngines) {
   gpu.fill();
   device::Ticket tickets[12];  // more than slots
   for (auto& ticket : tickets) {
-    auto made = device::pack_async(device::plain(to.data()), to.memory(), every_second(from, kWords),
-                                   from.memory(), kBytes, device::Lane::local);
+    auto made =
+        device::pack_async(device::contiguous_shape(to.data()), to.memory(), every_second(from, kWords),
+                           from.memory(), kBytes, device::StreamRole::local);
     ASSERT_OK(made);
     ticket = std::move(*made);
   }
   for (auto& ticket : tickets) ASSERT_OK(device::wait(ticket));
   EXPECT_TRUE(gpu.full());
-  EXPECT_EQ(device::pack_counters(to.memory()).taken_back, before.taken_back + std::size(tickets));
+  EXPECT_EQ(device::pack_counters(to.memory()).cancelled, before.cancelled + std::size(tickets));
   gpu.release();
   std::vector<char> expected;
   for (size_t i = 0; i < 2 * kBytes; i += 16)
@@ -267,16 +272,16 @@ TEST_F(PackTest, AFullGpuPacksByTheEngines) {
   EXPECT_EQ(to.read(), expected);
 }
 
-TEST_F(PackTest, TooLargeIsSaid) {
+TEST_F(PackTest, TooLargeIsRejected) {
   const Buffer here(Kind::device, 64);
-  Shape shape = device::plain(here.data());
+  Shape shape = device::contiguous_shape(here.data());
   shape.length = int64_t{1} << 33;
   shape.dimensions = 2;
   shape.count[0] = 8;
   shape.stride[0] = shape.length * 2 + 1;
   shape.stride[1] = shape.stride[0] * 8;
-  const auto ticket = device::pack_async(device::plain(here.data()), here.memory(), shape, here.memory(), 64,
-                                         device::Lane::local);
+  const auto ticket = device::pack_async(device::contiguous_shape(here.data()), here.memory(), shape,
+                                         here.memory(), 64, device::StreamRole::local);
   ASSERT_FALSE(ticket.ok());
   EXPECT_EQ(ticket.error().code(), Errc::unsupported);
 }

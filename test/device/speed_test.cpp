@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Time of a classification, a small copy by each direction, and large copies. Prints a table; on a real GPU
-// the bounds of docs/gpu.md must hold. Run it with WEFT_GPU_COMPLETION=event, flag and query to compare.
+// Times of classification, small copies in each direction, and large copies. Prints a table; checks the
+// bounds of docs/gpu.md on a real GPU. Run with WEFT_GPU_COMPLETION=event, flag and query to compare.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -29,18 +29,18 @@ double median(int calls, const std::function<void()>& call) {
 
 class SpeedTest : public CudaTest {
  protected:
-  /// Submission to seen complete, in microseconds.
+  /// Time from submission to detected completion, in microseconds.
   static double copy_time(const Buffer& dst, const Buffer& src, size_t n) {
     const Memory to = dst.memory(), from = src.memory();
     bool ok = true;
-    const double time =
-        median(cuda().emulated() ? 20
-               : n > (1 << 20)   ? 50
-                                 : 1000,
-               [&] {
-                 auto ticket = device::copy_async(dst.data(), to, src.data(), from, n, device::Lane::in);
-                 ok = ticket.ok() && device::wait(*ticket).ok() && ok;
-               });
+    const double time = median(cuda().emulated() ? 20
+                               : n > (1 << 20)   ? 50
+                                                 : 1000,
+                               [&] {
+                                 auto ticket = device::copy_async(dst.data(), to, src.data(), from, n,
+                                                                  device::StreamRole::in);
+                                 ok = ticket.ok() && device::wait(*ticket).ok() && ok;
+                               });
     EXPECT_TRUE(ok);
     return time;
   }
@@ -65,7 +65,7 @@ TEST_F(SpeedTest, SmallAndLargeCopies) {
   struct Row {
     const char* what;
     const Buffer *dst, *src;
-    double bound;  // us for 8 bytes on an H200; peers of one process without peer access go through the host
+    double bound;  // us for 8 bytes on an H200; without peer access through the host
   };
   const Row rows[] = {
       {"device to peer", &far, &near, 25},          {"peer to device", &near, &far, 25},

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs the commands of one document that are marked as runnable, as a reader would: in their order, in one shell,
-# with the prefix first on PATH, in a folder that looks like the root of the source tree.
+# Runs the commands of a document that are marked as runnable like a reader: in order, in one shell, with the prefix
+# first on PATH, in a folder that resembles the root of the source tree.
 # usage: commands.py --list | PAGE [--driver EMULATED_DRIVER] [--mpi4py FOLDER] [--numpy FOLDER]
-# Exit status 77 when none of them can run here.
+# Exit status 77 if no command can run on this machine.
 import argparse
 import ctypes
 import importlib.util
@@ -18,11 +18,11 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "docs"))
 import blocks as marks  # noqa: E402
 
 SKIPPED = 77
-FOREIGN = re.compile(r"^(WEFT_|EMUCUDA_|OMPI_|PMI|MPI_|SLURM_)")
+JOB_VARIABLES = re.compile(r"^(WEFT_|EMUCUDA_|OMPI_|PMI|MPI_|SLURM_)")
 
 
 def capabilities(arguments):
-    """What this machine offers to a block, and the environment that gives it."""
+    """Returns {capability: environment variables} of this machine."""
     found = {}
     if arguments.driver and os.path.exists(arguments.driver):
         found["emulated GPUs"] = {"WEFT_CUDA_DRIVER": arguments.driver}
@@ -44,20 +44,22 @@ def capabilities(arguments):
 
 
 def environment(folder, prefix):
-    """The reader's environment: the prefix first, this Python as python3, nothing left of another job."""
+    """Returns the reader's environment: prefix first on PATH, this Python as python3, no variables of other jobs."""
     tools = os.path.join(folder, ".bin")
     os.mkdir(tools)
-    python = os.path.join(tools, "python3")  # no link: a virtual environment is told by its program's folder
+    python = os.path.join(
+        tools, "python3"
+    )  # not a link: Python finds a virtual environment by the folder of its program
     with open(python, "w", encoding="utf-8") as file:
         file.write('#!/bin/sh\nexec "%s" "$@"\n' % sys.executable)
     os.chmod(python, 0o755)
-    kept = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    kept = {name: value for name, value in os.environ.items() if not JOB_VARIABLES.match(name)}
     path = os.pathsep.join([tools, os.path.join(prefix, "bin"), os.environ["PATH"]])
     return dict(kept, PATH=path, HOME=folder, PYTHONDONTWRITEBYTECODE="1")
 
 
-def lay_out(folder, prefix):
-    """Makes the folder look like the root of the source tree after `make`."""
+def make_tree(folder, prefix):
+    """Fills a folder with links, so that it resembles the root of the source tree after `make`."""
     for name in os.listdir(ROOT):
         if name not in ("build", "dist", "shared") and not name.startswith("."):
             os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
@@ -65,23 +67,23 @@ def lay_out(folder, prefix):
     os.symlink(prefix, os.path.join(folder, "build", "prefix"))
 
 
-def script(chosen, offered, folder):
-    """The shell script of the chosen blocks; each one's output goes to <its line>.out of the folder."""
+def script(chosen, available, folder):
+    """Returns the shell script of the chosen blocks. A block writes its output to .out/<line> in the folder."""
     lines = ["set -e -o pipefail"]
     for block in chosen:
         output = os.path.join(folder, ".out", "%d" % block.line)
         if block.mark == "file":
             lines.append("cat >'%s' <<'WEFT_END_OF_FILE'\n%sWEFT_END_OF_FILE" % (block.value, block.text))
             continue
-        for capability in sorted(block.wants):
-            lines += ["export %s='%s'" % item for item in offered[capability].items()]
+        for capability in sorted(block.requirements):
+            lines += ["export %s='%s'" % item for item in available[capability].items()]
         lines.append("{\n%s} >'%s' 2>&1" % (block.text, output))
-        lines += ["unset %s" % name for capability in sorted(block.wants) for name in offered[capability]]
+        lines += ["unset %s" % name for capability in sorted(block.requirements) for name in available[capability]]
     return "\n".join(lines) + "\n"
 
 
 def matches(expected, output):
-    """None, or the first line of the expected output that does not follow in the real one."""
+    """Returns the first expected line that is missing in the output, in order; None if all are found."""
     rest = iter(output.splitlines())
     for line in expected.splitlines():
         if line.strip() in ("", "..."):
@@ -94,11 +96,11 @@ def matches(expected, output):
     return None
 
 
-def run_page(found, prefix, offered):
-    """Runs what can be run of a page; returns (number of blocks run, reasons of skips, failures)."""
+def run_page(found, prefix, available):
+    """Runs the runnable blocks of a page; returns (number of blocks run, reasons of skips, failures)."""
     skips, chosen = [], []
     for block in found:
-        missing = block.wants - set(offered)
+        missing = block.requirements - set(available)
         if missing:
             skips.append("%s: skipped: needs %s" % (block.where, ", ".join(sorted(missing))))
         elif block.mark in ("run", "file"):
@@ -106,18 +108,18 @@ def run_page(found, prefix, offered):
     if not any(block.mark == "run" for block in chosen):
         return 0, skips, []
     with tempfile.TemporaryDirectory() as folder:
-        lay_out(folder, prefix)
+        make_tree(folder, prefix)
         os.mkdir(os.path.join(folder, ".out"))
-        text = script(chosen, offered, folder)
+        text = script(chosen, available, folder)
         done = subprocess.run(
             ["bash", "-c", text], cwd=folder, env=environment(folder, prefix), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        return judge(found, chosen, done, os.path.join(folder, ".out"), skips)
+        return compare_output(found, chosen, done, os.path.join(folder, ".out"), skips)
 
 
-def judge(found, chosen, done, folder, skips):
-    """Compares what ran with what the page says."""
+def compare_output(found, chosen, done, folder, skips):
+    """Compares the output with the page."""
     failures, outputs = [], {}
     for block in chosen:
         path = os.path.join(folder, "%d" % block.line)
@@ -126,22 +128,22 @@ def judge(found, chosen, done, folder, skips):
                 outputs[block.line] = file.read()
     if done.returncode != 0:
         last = max(outputs, default=0)
-        said = outputs.get(last, "") + done.stderr
-        failures.append("%s:%d: exit status %d:\n%s" % (found[0].page, last, done.returncode, said))
+        printed = outputs.get(last, "") + done.stderr
+        failures.append("%s:%d: exit status %d:\n%s" % (found[0].page, last, done.returncode, printed))
     before = None
     for block in found:
         before = block if block.mark == "run" else before
         if block.mark == "output" and before.line in outputs:
             line = matches(block.text, outputs[before.line])
             if line is not None:
-                failures.append("%s: not printed: %s\nit was:\n%s" % (block.where, line, outputs[before.line]))
+                failures.append("%s: not printed: %s\nactual output:\n%s" % (block.where, line, outputs[before.line]))
     return len([block for block in chosen if block.mark == "run"]), skips, failures
 
 
 def main():
     parser = argparse.ArgumentParser(description="Runs the runnable commands of a document.")
     parser.add_argument("page", nargs="?", help="relative to the root of the tree")
-    parser.add_argument("--list", action="store_true", help="print the pages that have something to run")
+    parser.add_argument("--list", action="store_true", help="print the pages with runnable commands")
     parser.add_argument("--driver", help="the emulated CUDA driver")
     parser.add_argument("--mpi4py", help="folder with an mpi4py built on the prefix")
     parser.add_argument("--numpy", help="folder with NumPy, if Python has none")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The tests of the documents find what they are for: each is shown a small document with one fault.
+# Tests of the documentation checks: each check must find the single fault in a small document.
 import os
 import subprocess
 import sys
@@ -17,7 +17,7 @@ PREFIX = os.environ["MPI_PREFIX"]
 
 
 def page(*parts):
-    """The blocks of a document; a part is (mark, language, text)."""
+    """Returns the blocks of a document; a part is (mark, language, text)."""
     text = ""
     for mark, language, body in parts:
         text += "words\n\n%s```%s\n%s\n```\n" % (mark and mark + "\n", language, body)
@@ -53,14 +53,14 @@ class Marks(unittest.TestCase):
         for fault in faults:
             self.assertEqual(len(self.complaints(fault)), 1, fault)
 
-    def test_places(self):
+    def test_positions(self):
         found = blocks.parse("1. item\n\n   <!-- run -->\n   ```sh\n   echo a\n     b\n   ```\n", "page.md")
         self.assertEqual([(block.line, block.text) for block in found], [(4, "echo a\n  b\n")])
 
 
 class Commands(unittest.TestCase):
-    def run_page(self, *parts, offered=None):
-        return commands.run_page(page(*parts), PREFIX, offered or {})
+    def run_page(self, *parts, available=None):
+        return commands.run_page(page(*parts), PREFIX, available or {})
 
     def test_runs_in_one_shell(self):
         parts = [
@@ -83,7 +83,7 @@ class Commands(unittest.TestCase):
         parts = [("<!-- run: numpy -->", "sh", "false")]
         self.assertEqual(self.run_page(*parts), (0, ["page.md:4: skipped: needs numpy"], []))
         parts = [("<!-- run: numpy -->", "sh", 'test "$A" = b'), ("<!-- run -->", "sh", 'test -z "$A"')]
-        self.assertEqual(self.run_page(*parts, offered={"numpy": {"A": "b"}}), (2, [], []))
+        self.assertEqual(self.run_page(*parts, available={"numpy": {"A": "b"}}), (2, [], []))
 
 
 class SlowPaths(unittest.TestCase):
@@ -99,7 +99,7 @@ class SlowPaths(unittest.TestCase):
             )
             return done.returncode, done.stdout
 
-    def test_both_ways(self):
+    def test_both_directions(self):
         source = 'log::SlowPath lame{"a.lame",\n "slow"};'
         self.assertEqual(self.check(source, "| `a.lame` | see `b.other` |\n"), (0, ""))
         self.assertIn("does not explain a.lame", self.check(source, "words\n")[1])
@@ -123,9 +123,9 @@ class Settings(unittest.TestCase):
                 lines = file.readlines()
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(line for line in lines if "`WEFT_P2P_CREDIT`" not in line)
-            status, said = run(root, "--check")
+            status, printed = run(root, "--check")
             self.assertEqual(status, 1)
-            self.assertIn("+ | `WEFT_P2P_CREDIT` |", said)
+            self.assertIn("+ | `WEFT_P2P_CREDIT` |", printed)
 
 
 if __name__ == "__main__":

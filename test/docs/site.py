@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds the site of the documents strictly, so that a broken link fails, and looks at what came out.
-# usage: site.py FOLDER, where set-up has put mkdocs; status 77 without it.
+# Builds the documentation site in strict mode, in which a broken link is an error, and checks the result.
+# usage: site.py FOLDER, the folder of mkdocs; exit status 77 without mkdocs.
 import importlib.util
 import os
 import re
@@ -19,7 +19,7 @@ def main():
     if os.path.isdir(os.path.join(folder, "mkdocs")):
         environment["PYTHONPATH"] = folder
     elif not (importlib.util.find_spec("mkdocs") and importlib.util.find_spec("material")):
-        print("skipped: needs mkdocs (make docs fetches it into build/tools)")
+        print("skipped: needs mkdocs (make docs downloads it into build/tools)")
         return SKIPPED
     with tempfile.TemporaryDirectory() as site:
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", os.path.join(ROOT, "mkdocs.yml")]
@@ -27,10 +27,10 @@ def main():
         if done.returncode != 0:
             return done.returncode
         with open(os.path.join(site, "performance.html"), encoding="utf-8") as file:
-            assert 'href="source/bench/results/' in file.read(), "no figure of performance.html leads to its data"
+            assert 'href="source/bench/results/' in file.read(), "no figure of performance.html links to its data"
         with open(os.path.join(site, "index.html"), encoding="utf-8") as file:
             fetched = re.search(r'(src|href)="https?://[^"]*\.(js|css)|googleapis|unpkg', file.read())
-            assert not fetched, "the site fetches things"
+            assert not fetched, "the site loads external resources"
         assert os.path.exists(os.path.join(site, "source", "bench", "results", "host.json")), "no copy of host.json"
     return 0
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every driver call the emulator answers: exported name, name for cuGetProcAddress, parameter types.
-// Programs under test that use dlsym get these functions; Weft gets them watched, by cuGetProcAddress.
+// All driver functions of the emulator: exported name, name for cuGetProcAddress, parameter types. Programs
+// under test find these functions with dlsym; Weft gets instrumented versions from cuGetProcAddress.
 #pragma once
 #include "device/cuda/driver_types.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the collective kernels of the emulated GPU share: memory as the GPU of the context sees it, and the
-// end of a launch.
+// Base of the emulated collective kernels: memory as mapped on the GPU of the context, and the end of a
+// launch.
 #pragma once
 #include <cstring>
 
@@ -21,29 +21,30 @@ class CollectiveKernel : public Kernel {
     if (!entered_ && !enter()) return failed_ ? Turn::illegal_address : Turn::idle;
     entered_ = true;
     for (uint32_t rank = 0; rank < c_.size; ++rank)
-      areas_[rank] = at(c_.areas[rank], Area::kCleared + piece_bytes());
-    if (since_ == 0) since_ = time;
-    moved_ = false;
+      regions_[rank] = at(c_.regions[rank], RegionLayout::kClearedBytes + simple_bytes());
+    if (last_progress_ == 0) last_progress_ = time;
+    progressed_ = false;
     const bool over = !failed_ && step();
     if (failed_) return Turn::illegal_address;
-    if (moved_) since_ = time;
-    if (!over && time - since_ <= c_.patience && !leaves()) return moved_ ? Turn::worked : Turn::idle;
-    ++(over ? world().collectives : world().late_collectives);
-    return leave(over) && tell(over) ? Turn::ended : Turn::illegal_address;
+    if (progressed_) last_progress_ = time;
+    if (!over && time - last_progress_ <= c_.timeout_ns && !exits_early())
+      return progressed_ ? Turn::worked : Turn::idle;
+    ++(over ? world().collectives : world().timed_out_collectives);
+    return save_state(over) && publish_end(over) ? Turn::ended : Turn::illegal_address;
   }
 
  protected:
-  /// As much as can be done now; true: all is done.
+  /// Advances as far as possible; true: finished.
   virtual bool step() = 0;
-  virtual bool leave(bool) { return true; }
-  [[nodiscard]] virtual uint64_t piece_bytes() const {
-    return Area::data(c_.form, c_.piece, c_.blocks, c_.size);
+  virtual bool save_state(bool) { return true; }
+  [[nodiscard]] virtual uint64_t simple_bytes() const {
+    return RegionLayout::simple_bytes(c_.form, c_.chunk_bytes, c_.blocks, c_.size);
   }
-  /// Before the first step; false: not yet.
+  /// Called before the first step; false: not yet.
   virtual bool enter() { return true; }
-  virtual bool leaves() { return leaves_at_random(); }
-  /// That the launch is over.
-  virtual bool tell(bool over) {
+  virtual bool exits_early() { return exits_at_random(); }
+  /// Publishes the end of the launch.
+  virtual bool publish_end(bool over) {
     auto* status = reinterpret_cast<uint64_t*>(at(c_.status, sizeof(uint64_t)));
     if (status == nullptr) return false;
     __atomic_store_n(status, Collective::outcome(c_.epoch, c_.launch, !over), __ATOMIC_RELEASE);
@@ -51,20 +52,20 @@ class CollectiveKernel : public Kernel {
   }
 
   char* at(uint64_t address, uint64_t bytes) {
-    char* here = bytes == 0 ? nullptr : reach_from(context_, address, bytes);
+    char* here = bytes == 0 ? nullptr : translate_for(context_, address, bytes);
     if (here == nullptr && bytes != 0) failed_ = true;
     return here;
   }
-  Granule load(uint64_t address, uint64_t bytes) {
-    Granule granule{};
-    if (const char* from = at(address, bytes); from != nullptr) std::memcpy(&granule, from, bytes);
-    return granule;
+  Vec16 load(uint64_t address, uint64_t bytes) {
+    Vec16 vec{};
+    if (const char* from = at(address, bytes); from != nullptr) std::memcpy(&vec, from, bytes);
+    return vec;
   }
-  void store(uint64_t address, const Granule& granule, uint64_t bytes) {
-    if (char* to = at(address, bytes); to != nullptr) std::memcpy(to, &granule, bytes);
+  void store(uint64_t address, const Vec16& vec, uint64_t bytes) {
+    if (char* to = at(address, bytes); to != nullptr) std::memcpy(to, &vec, bytes);
   }
-  /// Where an address inside a rank's area is.
-  char* in_area(uint32_t rank, uint64_t address) { return areas_[rank] + (address - c_.areas[rank]); }
+  /// Host pointer of an address inside the region of a rank.
+  char* in_region(uint32_t rank, uint64_t address) { return regions_[rank] + (address - c_.regions[rank]); }
   [[nodiscard]] uint32_t sources() const {
     uint32_t ranks = 0;
     for (uint32_t rank = 0; rank < c_.size; ++rank)
@@ -76,13 +77,13 @@ class CollectiveKernel : public Kernel {
       if (c_.recv[rank].bytes != 0) return c_.recv[rank];
     return {};
   }
-  static uint64_t valid(uint64_t bytes, uint64_t g) { return std::min<uint64_t>(16, bytes - 16 * g); }
+  static uint64_t valid_bytes(uint64_t bytes, uint64_t g) { return std::min<uint64_t>(16, bytes - 16 * g); }
 
   ContextObject& context_;
   Collective c_{};
-  char* areas_[Collective::kRanks] = {};
-  bool failed_ = false, moved_ = false, entered_ = false;
-  uint64_t since_ = 0;
+  char* regions_[Collective::kRanks] = {};
+  bool failed_ = false, progressed_ = false, entered_ = false;
+  uint64_t last_progress_ = 0;
 };
 
 }  // namespace emucuda

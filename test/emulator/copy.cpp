@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The copying calls. As on the real driver: from pageable memory the bytes are taken at the call, to pageable
-// memory the call waits, and synchronous device-to-device copies and fills return before they are done.
+// Copy and fill calls. Like the real driver: pageable sources are read during the call, pageable destinations
+// block the call, and synchronous device-to-device copies and fills return before completion.
 #include <cstring>
 
 #include "world.hpp"
@@ -8,7 +8,7 @@
 namespace emucuda {
 namespace {
 
-/// Host memory that the driver does not know.
+/// Whether the address is host memory unknown to the driver.
 bool pageable(uintptr_t address) { return find_allocation(address) == nullptr && !in_device_region(address); }
 
 Operation copy_operation(const Memcpy2D& copy) {
@@ -46,7 +46,7 @@ Code start(StreamObject& stream, const Memcpy2D& description, Wait wait) {
   if (operation.dst_pitch < operation.width || operation.src_pitch < operation.width) return kInvalidValue;
   const size_t dst_span = (operation.height - 1) * operation.dst_pitch + operation.width;
   const size_t src_span = (operation.height - 1) * operation.src_pitch + operation.width;
-  if (reach(operation.dst, dst_span) == nullptr || reach(operation.src, src_span) == nullptr)
+  if (translate(operation.dst, dst_span) == nullptr || translate(operation.src, src_span) == nullptr)
     return kInvalidValue;
   const bool to_pageable = pageable(operation.dst), from_pageable = pageable(operation.src);
   if (stream.capture != nullptr && (to_pageable || from_pageable)) return kCaptureUnsupported;
@@ -76,7 +76,7 @@ Code fill(Stream handle, Address address, unsigned char value, size_t n) {
   StreamObject* stream = nullptr;
   if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
   if (n == 0) return kSuccess;
-  if (find_allocation(address) == nullptr || reach(address, n) == nullptr) return kInvalidValue;
+  if (find_allocation(address) == nullptr || translate(address, n) == nullptr) return kInvalidValue;
   Operation operation{Operation::Type::fill};
   operation.dst = address;
   operation.value = value;
@@ -85,7 +85,7 @@ Code fill(Stream handle, Address address, unsigned char value, size_t n) {
   return kSuccess;
 }
 
-/// The attributes of a batch: each for the copies from an index to the next one's.
+/// Checks the attributes of a batch; attribute i applies from copy from[i] to from[i + 1].
 Code check_attributes(size_t count, const CopyAttributes* attributes, const size_t* from, size_t n) {
   if (count == 0 || n == 0 || n > count || from[0] != 0) return kInvalidValue;
   for (size_t i = 0; i < n; ++i)
@@ -95,7 +95,7 @@ Code check_attributes(size_t count, const CopyAttributes* attributes, const size
   return kSuccess;
 }
 
-/// The copies of a batch run in any order: the last first.
+/// Starts a batch in reverse order, since its copies are unordered.
 Code start_batch(const Address* dsts, const Address* srcs, const size_t* sizes, size_t count, Stream handle,
                  size_t* failed) {
   const auto lock = lock_world();
@@ -103,7 +103,7 @@ Code start_batch(const Address* dsts, const Address* srcs, const size_t* sizes, 
   if (const Code code = stream_of(handle, &stream); code != kSuccess) return code;
   if (stream == stream->context->legacy) return kInvalidHandle;
   for (size_t i = 0; i < count; ++i) {
-    if (reach(dsts[i], sizes[i]) != nullptr && reach(srcs[i], sizes[i]) != nullptr) continue;
+    if (translate(dsts[i], sizes[i]) != nullptr && translate(srcs[i], sizes[i]) != nullptr) continue;
     if (failed != nullptr) *failed = i;
     return kInvalidValue;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Devices and contexts. EMUCUDA_DEVICES says how many the machine has, CUDA_VISIBLE_DEVICES (indices) which
-// of them this process sees, EMUCUDA_PEER=0 that they cannot reach each other, EMUCUDA_NVLINK=0
-// that they do so by PCIe.
+// Devices and contexts. EMUCUDA_DEVICES: number of devices; CUDA_VISIBLE_DEVICES (indices): visible devices;
+// EMUCUDA_PEER=0: no peer access; EMUCUDA_NVLINK=0: peer access over PCIe.
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,13 +15,13 @@
 namespace emucuda {
 namespace {
 
-/// The thread's current contexts; usable when its other objects are gone, by destructors of statics.
+/// Stack of current contexts of a thread. Trivially destructible: destructors of statics still use it.
 class Stack {
  public:
   [[nodiscard]] bool empty() const { return depth_ == 0; }
   [[nodiscard]] ContextObject* back() const { return contexts_[depth_ - 1]; }
   void push_back(ContextObject* context) {
-    if (depth_ == std::size(contexts_)) std::abort();  // pushes without pops
+    if (depth_ == std::size(contexts_)) std::abort();  // unbalanced pushes
     contexts_[depth_++] = context;
   }
   void pop_back() { --depth_; }
@@ -50,7 +49,8 @@ std::vector<int> visible_devices() {
   while (*list != 0) {
     char* end = nullptr;
     const long index = std::strtol(list, &end, 10);
-    if (end == list || index < 0 || index >= count) break;  // the list ends at the first bad entry
+    if (end == list || index < 0 || index >= count)
+      break;  // like the driver: ends at the first invalid entry
     visible.push_back(static_cast<int>(index));
     list = *end == ',' ? end + 1 : end;
   }
@@ -69,7 +69,7 @@ void add_device(World& world, int physical) {
   }
   device->region = reinterpret_cast<uintptr_t>(region);
   device->mirror = device->region + kRegion;
-  // No two processes of a job should see the same address for the same allocation.
+  // Different start addresses per process, so that no address is valid in two processes by accident.
   device->bump = device->region + (static_cast<uintptr_t>(::getpid()) % 977) * (size_t{2} << 20);
   world.devices.push_back(std::move(device));
 }
@@ -106,7 +106,7 @@ World& world() {
     created->peer = number("EMUCUDA_PEER", 1) != 0;
     created->nvlink = number("EMUCUDA_NVLINK", 1) != 0;
     created->kernels = static_cast<unsigned>(number("EMUCUDA_KERNELS", 128));
-    created->random = static_cast<uint32_t>(number("EMUCUDA_COPIER_EXITS", 0));
+    created->random = static_cast<uint32_t>(number("EMUCUDA_RESIDENT_KERNEL_EXITS", 0));
     const char* run = std::getenv("EMUCUDA_RUN");
     created->run_when_polled = run != nullptr && std::strcmp(run, "poll") == 0;
     return created;
@@ -156,7 +156,7 @@ void release_context(ContextObject& context) {
       ++at;
       continue;
     }
-    world().old_streams.push_back(stream);
+    world().destroyed_streams.push_back(stream);
     at = world().streams.erase(at);
   }
   for (auto at = world().allocations.begin(); at != world().allocations.end();) {

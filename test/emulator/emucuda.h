@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Controls of the emulated CUDA driver for tests, found with dlsym; a real driver has none of them.
+// Control functions of the emulated CUDA driver for tests, found with dlsym; absent in a real driver.
 #pragma once
 #ifdef __cplusplus
 extern "C" {
 #endif
-/// Calls that Weft (whoever found its functions by cuGetProcAddress) made of a driver function so far.
+/// Number of calls of a driver function by Weft, i.e. through cuGetProcAddress.
 unsigned long emucuda_calls(const char* symbol);
-/// Calls of Weft's that break its promises: synchronisation, default stream, new contexts, ...
+/// Number of forbidden calls by Weft: synchronisation, default stream, new contexts, ...
 unsigned long emucuda_forbidden(void);
-/// Name of the last forbidden call, or "".
+/// Name of the last forbidden call; "" if none.
 const char* emucuda_last_forbidden(void);
-/// Replaces the list of faults: "cuMemcpyAsync:3:700,op:1:700"; "" for none. Counting starts here.
+/// Replaces the list of injected faults, e.g. "cuMemcpyAsync:3:700,op:1:700"; "" for none. Restarts the counts.
 int emucuda_fail(const char* list);
-/// How late streams run, in microseconds.
+/// Sets the delay of stream operations in microseconds.
 void emucuda_delay(unsigned microseconds);
-/// Whether devices can access each other.
+/// Enables or disables peer access.
 void emucuda_peer(int access);
-/// Times that a call of Weft's (weft: 1) or of the application's (0) had to wait for a running copier; the
-/// longest such wait since this was asked last, in ns of the kernels' own clock.
-unsigned long emucuda_copier_waits(int weft, unsigned long* longest);
-/// Commands that copiers have served.
-unsigned long emucuda_copier_commands(void);
-/// Lists that copy kernels have copied.
-unsigned long emucuda_lists(void);
-/// Collectives that copiers have done, well or late.
-unsigned long emucuda_copier_calls(void);
-/// Those that kernels have done in the buffers of all ranks.
+/// Number of driver calls by Weft (weft: 1) or by the application (0) that waited for a resident kernel. `longest`:
+/// the longest such wait since the last query, in ns of the kernels' clock.
+unsigned long emucuda_resident_kernel_waits(int weft, unsigned long* longest);
+/// Number of commands executed by resident kernels.
+unsigned long emucuda_resident_kernel_commands(void);
+/// Number of completed batch copy kernels.
+unsigned long emucuda_batch_copies(void);
+/// Number of collectives executed by resident kernels, including timeouts.
+unsigned long emucuda_resident_kernel_calls(void);
+/// Number of collectives with the direct protocol.
 unsigned long emucuda_direct_collectives(void);
-/// Collectives that kernels have done; launches of such kernels that left early.
+/// Number of completed collective kernels. `late`: launches that timed out.
 unsigned long emucuda_collectives(unsigned long* late);
-/// Lets copiers leave at random from now on, by this seed; 0: no more.
-void emucuda_copier_exits(unsigned seed);
-/// How many kernels run at a time on a device.
+/// Makes resident kernels exit at random times, with this seed; 0: off.
+void emucuda_resident_kernel_exits(unsigned seed);
+/// Sets the maximum number of concurrent kernels per device.
 void emucuda_kernels(unsigned count);
-/// Fat binaries, and machine code of one generation, that were loaded.
+/// Number of loaded fat binaries. `cubins`: number of loaded cubins.
 unsigned long emucuda_images(unsigned long* cubins);
-/// The emulator's own view of device memory, and the buffer's id; null: there is none.
+/// Host alias of device memory, and the buffer id; null: no such allocation.
 void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id);
-/// Allocations and mappings that are live in this process.
+/// Number and bytes of live allocations and mappings in this process.
 unsigned long emucuda_live(void);
 unsigned long emucuda_live_bytes(void);
 #ifdef __cplusplus

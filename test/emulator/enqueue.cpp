@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel of enqueued sends and receives: the protocol of device/kernel/enqueue_protocol.hpp, its blocks
-// taking a step each in turn.
+// The kernel of enqueued sends and receives: runs the blocks of device/kernel/enqueue_protocol.hpp round
+// robin, one step each.
 #include <cstring>
 
 #include "device/kernel/enqueue_protocol.hpp"
@@ -11,24 +11,24 @@ namespace emucuda {
 namespace {
 
 namespace contract = weft::device::kernel::enqueue;
-using contract::Packet;
+using contract::LLPacket;
 using contract::Step;
 
-/// How the protocol reaches memory here. Memory that is gone is noted and replaced by a page of nothing.
+/// Address translation for the protocol. Invalid addresses set `fault` and are replaced by a dummy page.
 struct Env : EnqueueMemory {
   explicit Env(const ContextObject& of) : context(of) {}
   const ContextObject& context;
   bool fault = false;
 
-  char* reach(uint64_t address, uint64_t bytes) {
-    alignas(256) static char nothing[1 << 20];
-    char* at = bytes == 0 ? nothing : reach_from(context, address, bytes);
+  char* translate(uint64_t address, uint64_t bytes) {
+    alignas(256) static char dummy[1 << 20];
+    char* at = bytes == 0 ? dummy : translate_for(context, address, bytes);
     fault = fault || at == nullptr;
-    return at != nullptr ? at : nothing;
+    return at != nullptr ? at : dummy;
   }
   template <class T>
   T* at(uint64_t address) {
-    return reinterpret_cast<T*>(reach(address, sizeof(T)));
+    return reinterpret_cast<T*>(translate(address, sizeof(T)));
   }
 };
 
@@ -37,7 +37,7 @@ using Protocol = contract::Protocol<Env>;
 class Enqueue : public Kernel {
  public:
   Enqueue(ContextObject& context, const contract::Batch& batch) : context_(context), batch_(batch) {}
-  [[nodiscard]] std::unique_ptr<Kernel> again() const override {
+  [[nodiscard]] std::unique_ptr<Kernel> clone() const override {
     return std::make_unique<Enqueue>(context_, batch_);
   }
 
@@ -46,30 +46,31 @@ class Enqueue : public Kernel {
     Protocol protocol(env, batch_.head, batch_.ops);
     const uint32_t blocks = uint32_t{batch_.head.count} + batch_.head.helpers;
     bool worked = false;
-    first_ = (first_ * 5 + 3) % blocks;  // blocks run in no particular order
+    first_ = (first_ * 5 + 3) % blocks;  // pseudo-random block order
     for (uint32_t b = 0; b < blocks && !env.fault; ++b)
       worked = run((first_ + b) % blocks, env, protocol) || worked;
     if (env.fault) return Turn::illegal_address;
-    return left_ == blocks ? Turn::ended : worked ? Turn::worked : Turn::idle;
+    return exited_ == blocks ? Turn::ended : worked ? Turn::worked : Turn::idle;
   }
 
  private:
-  enum class Block : uint8_t { fresh, runs, left };
+  enum class Block : uint8_t { initial, running, exited };
 
-  /// One step of a block; whether it did something.
+  /// Runs one step of a block. Returns whether it made progress.
   bool run(uint32_t block, Env& env, Protocol& protocol) {
-    if (blocks_[block] == Block::left) return false;
-    const bool leads = block < batch_.head.count;
-    if (blocks_[block] == Block::fresh && leads) phases_[block] = protocol.begin(block);
-    blocks_[block] = Block::runs;
+    if (blocks_[block] == Block::exited) return false;
+    const bool is_leader = block < batch_.head.count;
+    if (blocks_[block] == Block::initial && is_leader) phases_[block] = protocol.begin(block);
+    blocks_[block] = Block::running;
     const Step step =
-        leads ? protocol.next(block, phases_[block], held_[block]) : protocol.help(held_[block]);
+        is_leader ? protocol.next(block, phases_[block], drawn_[block]) : protocol.help(drawn_[block]);
     if (step.what == Step::finish) protocol.count(block);
-    const bool over = step.what == Step::finish || (step.what == Step::nothing &&
-                                                    (leads ? protocol.over(block) : protocol.all_finished()));
-    if (over) {
-      blocks_[block] = Block::left;
-      ++left_;
+    const bool may_leave =
+        step.what == Step::finish ||
+        (step.what == Step::nothing && (is_leader ? protocol.may_leave(block) : protocol.all_finished()));
+    if (may_leave) {
+      blocks_[block] = Block::exited;
+      ++exited_;
       protocol.leave();
       return true;
     }
@@ -82,13 +83,13 @@ class Enqueue : public Kernel {
 
   static void perform(const Step& step, Env& env, Protocol& protocol) {
     if (step.what == Step::move) {
-      const char* from = env.reach(step.from, step.bytes);
-      std::memmove(env.reach(step.to, step.bytes), from, step.bytes);
+      const char* from = env.translate(step.from, step.bytes);
+      std::memmove(env.translate(step.to, step.bytes), from, step.bytes);
       return;
     }
-    auto* packets = reinterpret_cast<Packet*>(env.reach(step.packets, contract::kInline * 2));
+    auto* packets = reinterpret_cast<LLPacket*>(env.translate(step.packets, contract::kInlineBytes * 2));
     if (step.what == Step::write_inline) protocol.write_header(step);
-    char* user = env.reach(step.what == Step::write_inline ? step.from : step.to, step.bytes);
+    char* user = env.translate(step.what == Step::write_inline ? step.from : step.to, step.bytes);
     for (uint64_t at = 0; at < step.bytes && !env.fault; at += 8) {
       const uint64_t n = std::min<uint64_t>(8, step.bytes - at);
       uint64_t data = 0;
@@ -105,10 +106,10 @@ class Enqueue : public Kernel {
 
   ContextObject& context_;
   const contract::Batch batch_;
-  Block blocks_[contract::kOps + contract::kMostHelpers] = {};
-  uint32_t phases_[contract::kOps + contract::kMostHelpers] = {};
-  contract::Held held_[contract::kOps + contract::kMostHelpers] = {};
-  uint32_t left_ = 0, first_ = 0;
+  Block blocks_[contract::kOps + contract::kMaxHelpers] = {};
+  uint32_t phases_[contract::kOps + contract::kMaxHelpers] = {};
+  contract::DrawnChunk drawn_[contract::kOps + contract::kMaxHelpers] = {};
+  uint32_t exited_ = 0, first_ = 0;
 };
 
 }  // namespace
@@ -119,9 +120,9 @@ std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters
   return std::make_unique<Enqueue>(context, batch);
 }
 
-std::unique_ptr<Kernel> create_enqueue_few(ContextObject& context, void** parameters) {
+std::unique_ptr<Kernel> create_enqueue_small(ContextObject& context, void** parameters) {
   contract::Batch batch;
-  std::memcpy(&batch, parameters[0], sizeof(contract::Few));
+  std::memcpy(&batch, parameters[0], sizeof(contract::SmallBatch));
   return std::make_unique<Enqueue>(context, batch);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of the protocol of enqueued operations, as host threads reach it.
+// Memory accesses of the enqueue protocol by host threads.
 #pragma once
 #include <cstdint>
 
@@ -7,21 +7,21 @@
 
 namespace emucuda {
 
-/// What the protocol's Env needs beside addresses.
+/// The part of the protocol's Env except address translation.
 struct EnqueueMemory {
-  using Packet = weft::device::kernel::enqueue::Packet;
+  using LLPacket = weft::device::kernel::enqueue::LLPacket;
   static uint32_t peek(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
   static uint32_t load(const uint32_t* from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
   static void store(uint32_t* to, uint32_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
   static void signal(uint32_t* to, uint32_t value) { store(to, value); }
   static void publish(uint32_t* to, uint32_t value) { store(to, value); }
   static void fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-  static void put(Packet* to, uint32_t flag, uint64_t data) {
+  static void put(LLPacket* to, uint32_t flag, uint64_t data) {
     auto* words = reinterpret_cast<uint64_t*>(to);
     __atomic_store_n(words, uint64_t{flag} << 32 | static_cast<uint32_t>(data), __ATOMIC_RELEASE);
     __atomic_store_n(words + 1, uint64_t{flag} << 32 | data >> 32, __ATOMIC_RELEASE);
   }
-  static bool get(const Packet* from, uint32_t flag, uint64_t& data) {
+  static bool get(const LLPacket* from, uint32_t flag, uint64_t& data) {
     const auto* words = reinterpret_cast<const uint64_t*>(from);
     const uint64_t low = __atomic_load_n(words, __ATOMIC_ACQUIRE);
     const uint64_t high = __atomic_load_n(words + 1, __ATOMIC_ACQUIRE);

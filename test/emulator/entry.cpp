@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How callers reach the emulator: cuGetProcAddress hands out watched functions, which count, inject faults
-// and know that Weft is the caller; the exported names are the plain ones, for the application.
+// Entry points: cuGetProcAddress returns instrumented functions for Weft, which count calls and inject
+// faults. The exported functions, for the application, are not instrumented.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,12 +14,12 @@ namespace {
 
 struct Fault {
   std::string name;
-  unsigned long at;  // fires at this call, counted from 1
+  unsigned long at;  // number of the failing call, from 1
   Code code;
   unsigned long seen = 0;
 };
 
-struct Watch {
+struct CallLog {
   std::map<std::string, unsigned long> calls;
   std::vector<Fault> faults;
   unsigned long forbidden = 0;
@@ -44,9 +44,9 @@ bool parse_faults(const char* list, std::vector<Fault>& faults) {
   return true;
 }
 
-Watch& watch() {
-  static Watch& instance = *[] {
-    auto* created = new Watch;
+CallLog& call_log() {
+  static CallLog& instance = *[] {
+    auto* created = new CallLog;
     const char* strict = std::getenv("EMUCUDA_STRICT");
     created->strict = strict != nullptr && *strict == '1';
     const char* list = std::getenv("EMUCUDA_FAIL");
@@ -60,20 +60,20 @@ Watch& watch() {
 }
 
 Code injected(const char* name) {
-  for (Fault& fault : watch().faults)
+  for (Fault& fault : call_log().faults)
     if (fault.name == name && ++fault.seen == fault.at) return fault.code;
   return kSuccess;
 }
 
-/// One function as Weft sees it.
+/// A function as returned to Weft.
 template <auto Function, class Name>
-struct Watched;
+struct Instrumented;
 template <class... A, Code (*Function)(A...), class Name>
-struct Watched<Function, Name> {
+struct Instrumented<Function, Name> {
   static Code call(A... arguments) {
     {
       const auto lock = lock_world();
-      ++watch().calls[Name::text];
+      ++call_log().calls[Name::text];
       if (const Code code = injected(Name::text); code != kSuccess) return code;
     }
     ++weft_depth;
@@ -89,8 +89,8 @@ struct Entry {
   void* function;
 };
 
-/// The interface version from which on cuGetProcAddress gives out a function.
-int since(const char* exported) {
+/// First interface version with which cuGetProcAddress returns a function.
+int available_since(const char* exported) {
   if (std::strcmp(exported, "cuFuncLoad") == 0) return 12040;
   if (std::strcmp(exported, "cuMemcpyBatchAsync") == 0) return 12080;
   return std::strcmp(exported, "cuMemcpyBatchAsync_v2") == 0 ? 13000 : 11030;
@@ -105,12 +105,12 @@ EMUCUDA_FUNCTIONS(EMUCUDA_NAME)
 
 const Entry* find_entry(const char* symbol, int version) {
 #define EMUCUDA_ENTRY(name, symbol, parameters) \
-  {#symbol, #name, reinterpret_cast<void*>(&Watched<&name, Name_##name>::call)},
+  {#symbol, #name, reinterpret_cast<void*>(&Instrumented<&name, Name_##name>::call)},
   static const Entry entries[] = {EMUCUDA_FUNCTIONS(EMUCUDA_ENTRY)};
   const Entry* newest = nullptr;
   for (const Entry& entry : entries)
-    if (std::strcmp(entry.symbol, symbol) == 0 && since(entry.exported) <= version &&
-        (newest == nullptr || since(entry.exported) > since(newest->exported)))
+    if (std::strcmp(entry.symbol, symbol) == 0 && available_since(entry.exported) <= version &&
+        (newest == nullptr || available_since(entry.exported) > available_since(newest->exported)))
       newest = &entry;
   return newest;
 }
@@ -122,9 +122,9 @@ bool capture_relaxed() { return capture_mode == kCaptureModeRelaxed; }
 
 void forbid_weft(const char* what) {
   if (!called_by_weft()) return;
-  ++watch().forbidden;
-  watch().last_forbidden = what;
-  if (!watch().strict) return;
+  ++call_log().forbidden;
+  call_log().last_forbidden = what;
+  if (!call_log().strict) return;
   std::fprintf(stderr, "emucuda: forbidden call by Weft: %s\n", what);
   std::abort();
 }
@@ -160,15 +160,15 @@ __attribute__((visibility("default"))) Code cuGetProcAddress(const char* symbol,
 #define EMUCUDA_CONTROL __attribute__((visibility("default")))
 EMUCUDA_CONTROL unsigned long emucuda_calls(const char* symbol) {
   const auto lock = lock_world();
-  const auto at = watch().calls.find(symbol);
-  return at == watch().calls.end() ? 0 : at->second;
+  const auto at = call_log().calls.find(symbol);
+  return at == call_log().calls.end() ? 0 : at->second;
 }
-EMUCUDA_CONTROL unsigned long emucuda_forbidden(void) { return watch().forbidden; }
-EMUCUDA_CONTROL const char* emucuda_last_forbidden(void) { return watch().last_forbidden.c_str(); }
+EMUCUDA_CONTROL unsigned long emucuda_forbidden(void) { return call_log().forbidden; }
+EMUCUDA_CONTROL const char* emucuda_last_forbidden(void) { return call_log().last_forbidden.c_str(); }
 EMUCUDA_CONTROL int emucuda_fail(const char* list) {
   const auto lock = lock_world();
-  watch().faults.clear();
-  return parse_faults(list, watch().faults) ? 0 : -1;
+  call_log().faults.clear();
+  return parse_faults(list, call_log().faults) ? 0 : -1;
 }
 EMUCUDA_CONTROL void emucuda_delay(unsigned microseconds) {
   const auto lock = lock_world();
@@ -178,23 +178,23 @@ EMUCUDA_CONTROL void emucuda_peer(int access) {
   const auto lock = lock_world();
   world().peer = access != 0;
 }
-EMUCUDA_CONTROL unsigned long emucuda_copier_waits(int weft, unsigned long* longest) {
+EMUCUDA_CONTROL unsigned long emucuda_resident_kernel_waits(int weft, unsigned long* longest) {
   const auto lock = lock_world();
-  CopierWaits& waits = world().waits[weft != 0 ? 1 : 0];
+  ResidentKernelWaits& waits = world().waits[weft != 0 ? 1 : 0];
   if (longest != nullptr) *longest = std::exchange(waits.longest, 0);
   return waits.count;
 }
-EMUCUDA_CONTROL unsigned long emucuda_copier_commands(void) {
+EMUCUDA_CONTROL unsigned long emucuda_resident_kernel_commands(void) {
   const auto lock = lock_world();
-  return world().copier_commands;
+  return world().resident_kernel_commands;
 }
-EMUCUDA_CONTROL unsigned long emucuda_copier_calls(void) {
+EMUCUDA_CONTROL unsigned long emucuda_resident_kernel_calls(void) {
   const auto lock = lock_world();
-  return world().copier_calls;
+  return world().resident_kernel_calls;
 }
-EMUCUDA_CONTROL unsigned long emucuda_line_collectives(void) {
+EMUCUDA_CONTROL unsigned long emucuda_ll128_collectives(void) {
   const auto lock = lock_world();
-  return world().line_collectives;
+  return world().ll128_collectives;
 }
 EMUCUDA_CONTROL unsigned long emucuda_direct_collectives(void) {
   const auto lock = lock_world();
@@ -202,14 +202,14 @@ EMUCUDA_CONTROL unsigned long emucuda_direct_collectives(void) {
 }
 EMUCUDA_CONTROL unsigned long emucuda_collectives(unsigned long* late) {
   const auto lock = lock_world();
-  *late = world().late_collectives;
+  *late = world().timed_out_collectives;
   return world().collectives;
 }
-EMUCUDA_CONTROL unsigned long emucuda_lists(void) {
+EMUCUDA_CONTROL unsigned long emucuda_batch_copies(void) {
   const auto lock = lock_world();
-  return world().lists;
+  return world().batch_copies;
 }
-EMUCUDA_CONTROL void emucuda_copier_exits(unsigned seed) {
+EMUCUDA_CONTROL void emucuda_resident_kernel_exits(unsigned seed) {
   const auto lock = lock_world();
   world().random = seed;
 }
@@ -227,11 +227,11 @@ EMUCUDA_CONTROL void* emucuda_alias(unsigned long address, unsigned long size, u
   const Allocation* allocation = find_allocation(address);
   if (allocation == nullptr || allocation->kind != Kind::device) return nullptr;
   *buffer_id = allocation->id;
-  return reach(address, size);
+  return translate(address, size);
 }
 EMUCUDA_CONTROL unsigned long emucuda_live(void) {
   const auto lock = lock_world();
-  return world().allocations.size() + world().reservations.size() + handles_kept();
+  return world().allocations.size() + world().reservations.size() + open_handles();
 }
 EMUCUDA_CONTROL unsigned long emucuda_live_bytes(void) {
   const auto lock = lock_world();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Graphs: what one captured stream was given, or one kernel whose parameters are set for each launch,
-// replayed in order. Events in a capture are refused.
+// Graphs: the captured operations of one stream, or one kernel node with updated parameters. Captures must
+// not contain events.
 #include <set>
 
 #include "world.hpp"
@@ -8,7 +8,7 @@
 namespace emucuda {
 namespace {
 
-/// A graph and its executable form are the same thing here.
+/// Graphs and executable graphs have the same representation.
 std::set<Recording*>& recordings() {
   static auto& instance = *new std::set<Recording*>;
   return instance;
@@ -21,7 +21,7 @@ Recording* find(void* handle) {
 
 Recording* copy_of(const Recording& other) {
   auto* copy = new Recording;
-  for (const Operation& operation : other) copy->push_back(operation.again());
+  for (const Operation& operation : other) copy->push_back(operation.clone());
   recordings().insert(copy);
   return copy;
 }
@@ -36,13 +36,13 @@ Code destroy(void* handle) {
 
 bool replayable(const Recording& recording) {
   for (const Operation& operation : recording)
-    if (operation.type == Operation::Type::kernel && operation.kernel->again() == nullptr) return false;
+    if (operation.type == Operation::Type::kernel && operation.kernel->clone() == nullptr) return false;
   return true;
 }
 
 }  // namespace
 
-Operation Operation::again() const {
+Operation Operation::clone() const {
   Operation copy{type};
   copy.dst = dst;
   copy.src = src;
@@ -51,7 +51,7 @@ Operation Operation::again() const {
   copy.width = width;
   copy.height = height;
   copy.value = value;
-  if (kernel != nullptr) copy.kernel = kernel->again();
+  if (kernel != nullptr) copy.kernel = kernel->clone();
   return copy;
 }
 
@@ -100,7 +100,7 @@ Code cuGraphCreate(Graph* graph, unsigned) {
   return kSuccess;
 }
 
-// Its parameters are set before each launch: what it is added with is not kept.
+// Ignores the parameters of the node: they are set before each launch.
 Code cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode*, size_t dependencies,
                              const KernelNode* parameters) {
   const auto lock = lock_world();
@@ -129,7 +129,7 @@ Code cuGraphExecKernelNodeSetParams_v2(GraphExec executable, GraphNode node, con
   return make_launch(*parameters, nullptr, (*recording)[number - 1]);
 }
 
-// The driver allocates for it now and then, and so waits for kernels like any allocation.
+// The driver may allocate memory here, and so waits for kernels like an allocation.
 Code cuGraphInstantiateWithFlags(GraphExec* executable, Graph graph, unsigned long long) {
   const auto lock = lock_world();
   const Recording* recording = find(graph);
@@ -147,12 +147,12 @@ Code cuGraphLaunch(GraphExec executable, Stream handle) {
   Recording* recording = find(executable);
   if (recording == nullptr) return kInvalidValue;
   for (Operation& operation : *recording) {
-    Operation again = operation.again();
-    if (operation.type == Operation::Type::kernel && again.kernel == nullptr) {
+    Operation operation_copy = operation.clone();
+    if (operation.type == Operation::Type::kernel && operation_copy.kernel == nullptr) {
       if (operation.kernel == nullptr) return kInvalidValue;
-      again.kernel = std::move(operation.kernel);  // once for each time that its parameters are set
+      operation_copy.kernel = std::move(operation.kernel);  // one launch per update of the parameters
     }
-    enqueue(*stream, std::move(again));
+    enqueue(*stream, std::move(operation_copy));
   }
   return stream->context->sticky;
 }

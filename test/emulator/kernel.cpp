@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Modules, launches, and the running kernels: their places, their clock, and who waits for them.
+// Modules, launches and running kernels: limit of concurrent kernels, clock, and waits.
 #include "kernel.hpp"
 
 #include <sched.h>
@@ -15,19 +15,19 @@
 namespace emucuda {
 namespace {
 
-constexpr uint64_t kTick = 1'000;               // ns
-constexpr uint64_t kDeadlock = 30'000'000'000;  // ns
-constexpr unsigned kImpatient = 1'000;          // rounds of waiting without a pause
+constexpr uint64_t kMaxTickNs = 1'000;            // ns
+constexpr uint64_t kDeadlockNs = 30'000'000'000;  // ns
+constexpr unsigned kYieldRounds = 1'000;          // yields before sleeping
 constexpr Code kNotFound = 500, kLaunchTooBig = 701, kNoBinary = 209, kUnsupportedPtx = 222;
 constexpr uint32_t kFatBinary = 0xba55ed50, kElf = 0x464c457f;
-constexpr size_t kElfFlags = 48;  // in the header of a 64-bit ELF file
+constexpr size_t kElfFlags = 48;  // offset of e_flags in a 64-bit ELF header
 
 struct ModuleObject;
 
 struct FunctionObject {
   const KernelEntry* entry;
   ModuleObject* module;
-  bool loaded = false;  // as of the first launch
+  bool loaded = false;  // set by the first launch
 };
 
 struct ModuleObject {
@@ -53,8 +53,8 @@ size_t running_on(int device) {
       [&](const StreamObject* stream) { return stream->context->device == device && running(*stream); }));
 }
 
-/// Whether a driver of this version takes an image for these devices: a fat binary of CUDA 13, or machine
-/// code (an ELF file that names its generation). Anything else is for tests.
+/// Checks an image against driver version and devices: a CUDA 13 fat binary, or a cubin (an ELF file with its
+/// compute capability). Other images are accepted, for tests.
 Code accept(const void* image) {
   uint32_t magic = 0;
   std::memcpy(&magic, image, sizeof magic);
@@ -80,12 +80,14 @@ bool fits(unsigned x, unsigned y, unsigned z, unsigned most) {
 
 uint64_t tick() {
   const uint64_t time = now();
-  world().clock += std::min(time - world().clock_read, kTick);
+  world().clock += std::min(time - world().clock_read, kMaxTickNs);
   world().clock_read = time;
   return world().clock;
 }
 
-bool has_place(const StreamObject& stream) { return running_on(stream.context->device) < world().kernels; }
+bool can_start_kernel(const StreamObject& stream) {
+  return running_on(stream.context->device) < world().kernels;
+}
 
 bool any_running() {
   return std::any_of(world().streams.begin(), world().streams.end(),
@@ -94,33 +96,33 @@ bool any_running() {
 
 void wait_for_kernels(int device) {
   const WaitMeter meter;
-  Patience patience(nullptr);
+  WaitBackoff backoff(nullptr);
   while (running_on(device) != 0)
-    if (!give_turns()) patience.wait();
+    if (!give_turns()) backoff.wait();
 }
 
 WaitMeter::WaitMeter()
-    : copier_(std::any_of(world().streams.begin(), world().streams.end(),
-                          [](const StreamObject* stream) {
-                            return running(*stream) && stream->queue.front().kernel->is_copier();
-                          })),
+    : resident_(std::any_of(world().streams.begin(), world().streams.end(),
+                            [](const StreamObject* stream) {
+                              return running(*stream) && stream->queue.front().kernel->is_resident();
+                            })),
       begin_(world().clock) {}
 
 WaitMeter::~WaitMeter() {
-  if (!copier_) return;
-  CopierWaits& waits = world().waits[called_by_weft() ? 1 : 0];
+  if (!resident_) return;
+  ResidentKernelWaits& waits = world().waits[called_by_weft() ? 1 : 0];
   ++waits.count;
   waits.longest = std::max<unsigned long>(waits.longest, world().clock - begin_);
 }
 
-void Patience::wait() {
+void WaitBackoff::wait() {
   if (begin_ == 0) begin_ = now();
-  if (now() - begin_ > kDeadlock) {
+  if (now() - begin_ > kDeadlockNs) {
     std::fprintf(stderr, "emucuda: deadlock: a driver call has waited half a minute for a kernel to end\n");
     std::abort();
   }
   if (released_ != nullptr) released_->unlock();
-  if (++rounds_ < kImpatient) {
+  if (++rounds_ < kYieldRounds) {
     ::sched_yield();
   } else {
     const timespec pause{0, 50'000};
@@ -149,7 +151,7 @@ Code make_launch(const KernelNode& node, const ContextObject* context, Operation
 
 extern "C" {
 
-// The emulated GPU runs host functions: every image has them all.
+// The emulated GPU runs host functions: every image contains all kernels.
 Code emucudaKernelImage(const void** image) {
   static const uint32_t any = 0;
   *image = &any;

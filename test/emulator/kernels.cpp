@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of the emulated GPU: those of Weft, by the contract of device/kernel/copy.hpp, and
-// `emucuda_spin(flag, value)`, which runs until the 32-bit word at `flag` has the value.
+// The copy kernels of Weft, by the contract of device/kernel/copy.hpp, and `emucuda_spin(flag, value)`, which
+// runs until the 32-bit word at `flag` has the value.
 #include <algorithm>
 #include <cstring>
 
+#include "cancellable_launch.hpp"
 #include "device/kernel/collective.hpp"
 #include "device/kernel/copy.hpp"
-#include "launch.hpp"
 #include "world.hpp"
 
 namespace emucuda {
@@ -23,124 +23,128 @@ T parameter(void** parameters, size_t index) {
 
 bool copy(const ContextObject& context, uint64_t dst, uint64_t src, uint64_t bytes) {
   if (bytes == 0) return true;
-  char* to = reach_from(context, dst, bytes);
-  const char* from = reach_from(context, src, bytes);
+  char* to = translate_for(context, dst, bytes);
+  const char* from = translate_for(context, src, bytes);
   if (to == nullptr || from == nullptr) return false;
   std::memmove(to, from, bytes);
   return true;
 }
 
-/// A list by one block, some chunks a turn.
-class CopyList : public Kernel {
+/// The batch copy kernel with one block, several chunks per turn.
+class BatchCopy : public Kernel {
  public:
-  using List = contract::List;
-  CopyList(ContextObject& context, void** parameters)
-      : context_(context), list_(parameter<List>(parameters, 0)) {}
-  [[nodiscard]] std::unique_ptr<Kernel> again() const override { return std::make_unique<CopyList>(*this); }
+  using BatchCopyParams = contract::BatchCopyParams;
+  BatchCopy(ContextObject& context, void** parameters)
+      : context_(context), params_(parameter<BatchCopyParams>(parameters, 0)) {}
+  [[nodiscard]] std::unique_ptr<Kernel> clone() const override { return std::make_unique<BatchCopy>(*this); }
   Turn turn(uint64_t) override {
-    auto* line = map<List::Line>(list_.line);
-    auto* memory = map<List::Memory>(list_.memory);
-    if (line == nullptr || memory == nullptr || list_.count > List::kMax) return Turn::illegal_address;
-    List::Words& words = memory->words[list_.number & 1];
-    if (words.next == 0)  // the first turn decides, the second begins
-      return enter_launch(list_, *line, *memory) ? Turn::worked : Turn::ended;
-    for (uint32_t i = 0; i < kChunksATurn && words.copied < list_.chunks; ++i)
-      if (!copy_chunk(list_.chunks - 1 - words.copied++)) return Turn::illegal_address;
-    if (words.copied < list_.chunks) return Turn::worked;
-    __atomic_store_n(&line->done, list_.number, __ATOMIC_RELEASE);
-    ++world().lists;
+    auto* line = map<BatchCopyParams::HostState>(params_.host_state);
+    auto* memory = map<BatchCopyParams::Memory>(params_.memory);
+    if (line == nullptr || memory == nullptr || params_.count > BatchCopyParams::kMax)
+      return Turn::illegal_address;
+    BatchCopyParams::Words& words = memory->words[params_.number & 1];
+    if (words.next == 0)  // the first turn checks for cancellation, the second starts
+      return enter_launch(params_, *line, *memory) ? Turn::worked : Turn::ended;
+    for (uint32_t i = 0; i < kChunksPerTurn && words.copied < params_.chunks; ++i)
+      if (!copy_chunk(params_.chunks - 1 - words.copied++)) return Turn::illegal_address;
+    if (words.copied < params_.chunks) return Turn::worked;
+    __atomic_store_n(&line->done, params_.number, __ATOMIC_RELEASE);
+    ++world().batch_copies;
     return Turn::ended;
   }
 
  private:
-  static constexpr uint32_t kChunksATurn = 16;
+  static constexpr uint32_t kChunksPerTurn = 16;
   template <class T>
   T* map(uint64_t address) {
-    return reinterpret_cast<T*>(reach_from(context_, address, sizeof(T)));
+    return reinterpret_cast<T*>(translate_for(context_, address, sizeof(T)));
   }
 
-  /// The blocks of a real launch take the chunks in any order: here from the end.
+  /// Copies chunks in reverse order: real blocks take them in any order.
   bool copy_chunk(uint32_t chunk) {
-    for (uint32_t i = 0; i < list_.count; ++i) {
-      const contract::Item& item = list_.items[i];
-      const auto chunks = static_cast<uint32_t>(List::chunks_of(item.bytes, list_.chunk));
+    for (uint32_t i = 0; i < params_.count; ++i) {
+      const contract::CopyItem& item = params_.items[i];
+      const auto chunks = static_cast<uint32_t>(BatchCopyParams::chunks_of(item.bytes, params_.chunk));
       if (chunk >= chunks) {
         chunk -= chunks;
         continue;
       }
-      const uint64_t offset = uint64_t{chunk} * list_.chunk;
+      const uint64_t offset = uint64_t{chunk} * params_.chunk;
       return copy(context_, item.dst + offset, item.src + offset,
-                  std::min<uint64_t>(list_.chunk, item.bytes - offset));
+                  std::min<uint64_t>(params_.chunk, item.bytes - offset));
     }
     return false;
   }
 
   ContextObject& context_;
-  List list_;
+  BatchCopyParams params_;
 };
 
-class Copier : public Kernel {
+class ResidentKernel : public Kernel {
  public:
-  Copier(ContextObject& context, void** parameters)
-      : context_(context), p_(parameter<contract::Copier>(parameters, 0)), next_(p_.first) {}
-  [[nodiscard]] bool is_copier() const override { return true; }
+  ResidentKernel(ContextObject& context, void** parameters)
+      : context_(context),
+        params_(parameter<contract::ResidentKernelParams>(parameters, 0)),
+        next_(params_.first) {}
+  [[nodiscard]] bool is_resident() const override { return true; }
 
   Turn turn(uint64_t time) override {
-    ring_ = map<contract::Command>(p_.ring, contract::Copier::kSlots);
-    status_ = map<uint64_t>(p_.status, 1);
-    if (ring_ == nullptr || status_ == nullptr || map<contract::Copier::Memory>(p_.memory, 1) == nullptr)
+    ring_ = map<contract::Command>(params_.ring, contract::ResidentKernelParams::kSlots);
+    status_ = map<uint64_t>(params_.status, 1);
+    if (ring_ == nullptr || status_ == nullptr ||
+        map<contract::ResidentKernelParams::Memory>(params_.memory, 1) == nullptr)
       return Turn::illegal_address;
     if (begin_ == 0) {
       begin_ = last_ = time;
-      publish(p_.generation - 1);
+      publish(params_.instance - 1);
     }
-    if (call_ != nullptr) return go_on(time);
+    if (call_ != nullptr) return continue_call(time);
     uint32_t words[8];
     const bool taken = take(words);
-    const bool over =
-        taken ? words[contract::Command::blocks] == 0 : time - begin_ > p_.life || time - last_ > p_.linger;
-    if (over || leaves_at_random()) {
-      publish(p_.generation);
+    const bool over = taken ? words[contract::Command::blocks] == 0
+                            : time - begin_ > params_.lifetime_ns || time - last_ > params_.idle_timeout_ns;
+    if (over || exits_at_random()) {
+      publish(params_.instance);
       return Turn::ended;
     }
     if (!taken) return Turn::idle;
     if ((words[contract::Command::items] & contract::CallWord::kCall) != 0) {
-      call_ = create_call(context_, p_.homes, words);
-      return call_ != nullptr ? go_on(time) : Turn::illegal_address;
+      call_ = create_call(context_, params_.slot_configs, words);
+      return call_ != nullptr ? continue_call(time) : Turn::illegal_address;
     }
     if (!serve(words)) return Turn::illegal_address;
     return finish(time);
   }
 
  private:
-  /// A collective, which takes several turns.
-  Turn go_on(uint64_t time) {
+  /// Continues a collective, which takes several turns.
+  Turn continue_call(uint64_t time) {
     const Turn turn = call_->turn(time);
     if (turn != Turn::ended) return turn;
     call_.reset();
-    ++world().copier_calls;
+    ++world().resident_kernel_calls;
     return finish(time);
   }
   Turn finish(uint64_t time) {
     ++next_;
-    ++world().copier_commands;
+    ++world().resident_kernel_commands;
     last_ = time;
-    publish(p_.generation - 1);
+    publish(params_.instance - 1);
     return Turn::worked;
   }
 
   template <class T>
   T* map(uint64_t address, size_t count) {
-    return reinterpret_cast<T*>(reach_from(context_, address, count * sizeof(T)));
+    return reinterpret_cast<T*>(translate_for(context_, address, count * sizeof(T)));
   }
 
   static uint64_t address(const uint32_t* words, size_t low) {
     return words[low] | uint64_t{words[low + 1]} << 32;
   }
 
-  /// The next command, if its whole line is there.
+  /// Reads the next command, if completely written.
   bool take(uint32_t* words) {
-    const contract::Command& line = ring_[next_ % contract::Copier::kSlots];
+    const contract::Command& line = ring_[next_ % contract::ResidentKernelParams::kSlots];
     for (size_t i = 0; i < 8; ++i) {
       const uint64_t pair =
           __atomic_load_n(reinterpret_cast<const uint64_t*>(&line.pairs[i]), __ATOMIC_ACQUIRE);
@@ -156,40 +160,40 @@ class Copier : public Kernel {
     if (count == contract::Command::kInline) return store(words);
     if (count == 0)
       return copy(context_, address(words, contract::Command::dst_low), src, words[contract::Command::bytes]);
-    const auto* items = map<contract::Item>(src, count);
-    if (items == nullptr || count > contract::Copier::kItems) return false;
-    for (uint32_t i = count; i-- != 0;)  // the warps of a real one take them in any order
+    const auto* items = map<contract::CopyItem>(src, count);
+    if (items == nullptr || count > contract::ResidentKernelParams::kItems) return false;
+    for (uint32_t i = count; i-- != 0;)  // reverse order: real warps take the items in any order
       if (!copy(context_, items[i].dst, items[i].src, items[i].bytes)) return false;
     return true;
   }
 
-  /// The data of the command itself.
+  /// Stores the inline data of a command.
   [[nodiscard]] bool store(const uint32_t* words) const {
     const uint32_t bytes = words[contract::Command::bytes];
     if (bytes == 0) return true;
-    char* to = reach_from(context_, address(words, contract::Command::dst_low), bytes);
+    char* to = translate_for(context_, address(words, contract::Command::dst_low), bytes);
     if (to == nullptr || bytes > contract::Command::kInlineBytes) return false;
     std::memcpy(to, words + contract::Command::src_low, bytes);
     return true;
   }
 
-  void publish(uint32_t gone) {
-    const uint64_t word = uint64_t{p_.generation << 16 | (gone & 0xFFFF)} << 32 | (next_ - 1);
+  void publish(uint32_t ended) {
+    const uint64_t word = uint64_t{params_.instance << 16 | (ended & 0xFFFF)} << 32 | (next_ - 1);
     __atomic_store_n(status_, word, __ATOMIC_RELEASE);
   }
 
   ContextObject& context_;
-  const contract::Copier p_;
+  const contract::ResidentKernelParams params_;
   contract::Command* ring_ = nullptr;
   uint64_t* status_ = nullptr;
   uint64_t begin_ = 0, last_ = 0;
   uint32_t next_;
-  std::unique_ptr<Kernel> call_;  // under way
+  std::unique_ptr<Kernel> call_;  // collective in progress
 };
 
-/// A turn of a kernel that ends when the word at `flag` is `value`.
+/// A turn of a kernel that ends as soon as the word at `flag` is `value`.
 Kernel::Turn until(const ContextObject& context, Address flag, uint32_t value) {
-  const char* word = reach_from(context, flag, sizeof(uint32_t));
+  const char* word = translate_for(context, flag, sizeof(uint32_t));
   if (word == nullptr) return Kernel::Turn::illegal_address;
   const uint32_t seen = __atomic_load_n(reinterpret_cast<const uint32_t*>(word), __ATOMIC_ACQUIRE);
   return seen == value ? Kernel::Turn::ended : Kernel::Turn::idle;
@@ -201,7 +205,7 @@ class Spin : public Kernel {
       : context_(context),
         flag_(parameter<Address>(parameters, 0)),
         value_(parameter<uint32_t>(parameters, 1)) {}
-  [[nodiscard]] std::unique_ptr<Kernel> again() const override { return std::make_unique<Spin>(*this); }
+  [[nodiscard]] std::unique_ptr<Kernel> clone() const override { return std::make_unique<Spin>(*this); }
   Turn turn(uint64_t) override { return until(context_, flag_, value_); }
 
  private:
@@ -210,7 +214,7 @@ class Spin : public Kernel {
   uint32_t value_;
 };
 
-/// `weft_bench_work` of bench/interference.cu: so many rounds, then a flag.
+/// `weft_bench_work` of bench/interference.cu: a number of rounds, then waits for a flag.
 class Work : public Kernel {
  public:
   Work(ContextObject& context, void** parameters)
@@ -238,7 +242,7 @@ std::unique_ptr<Kernel> create(ContextObject& context, void** parameters) {
 
 }  // namespace
 
-bool leaves_at_random() {
+bool exits_at_random() {
   uint32_t& random = world().random;
   if (random == 0) return false;
   random ^= random << 13;
@@ -248,21 +252,21 @@ bool leaves_at_random() {
 }
 
 const KernelEntry* find_kernel(const char* name) {
-  static const KernelEntry entries[] = {{"weft_copy_list", create<CopyList>},
-                                        {"weft_copier", create<Copier>},
+  static const KernelEntry entries[] = {{"weft_batch_copy", create<BatchCopy>},
+                                        {"weft_resident_kernel", create<ResidentKernel>},
                                         {"weft_reduce", create_reduce},
                                         {"weft_pack", create_pack},
                                         {"weft_pack_flat", create_pack},
                                         {"weft_pack_tiles", create_pack_tiles},
                                         {"weft_pack_tiles_flat", create_pack_tiles},
-                                        {"weft_collective_packets", create_collective_packets},
-                                        {"weft_collective_lines", create_collective_lines},
-                                        {"weft_collective_blocks", create_collective_blocks},
+                                        {"weft_collective_ll", create_collective_ll},
+                                        {"weft_collective_ll128", create_collective_ll128},
+                                        {"weft_collective_simple", create_collective_simple},
                                         {"weft_collective_direct", create_collective_direct},
-                                        {"weft_collective_stream_packets", create_stream_packets},
-                                        {"weft_collective_stream_blocks", create_stream_blocks},
+                                        {"weft_collective_stream_ll", create_stream_ll},
+                                        {"weft_collective_stream_simple", create_stream_simple},
                                         {"weft_enqueue", create_enqueue},
-                                        {"weft_enqueue_few", create_enqueue_few},
+                                        {"weft_enqueue_small", create_enqueue_small},
                                         {"emucuda_spin", create<Spin>},
                                         {"weft_bench_work", create<Work>}};
   for (const KernelEntry& entry : entries)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of cuMemCreate, mapped with cuMemMap: several allocations can lie side by side under one buffer.
-// Exported as file descriptors; never by legacy IPC.
+// cuMemCreate memory, mapped with cuMemMap: one buffer can span several contiguous allocations. Exported as
+// file descriptors, never by legacy IPC.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 namespace emucuda {
 namespace {
 
-constexpr size_t kMappedGranule = 2 << 20;
+constexpr size_t kMappedGranularity = 2 << 20;
 
 std::set<PhysicalObject*>& physicals() {
   static auto& instance = *new std::set<PhysicalObject*>;
@@ -32,9 +32,9 @@ MemoryHandle add(PhysicalObject* physical) {
   return reinterpret_cast<MemoryHandle>(physical);
 }
 
-bool aligned(size_t value) { return value % kMappedGranule == 0; }
+bool aligned(size_t value) { return value % kMappedGranularity == 0; }
 
-/// The reservation that holds [address, address + size).
+/// Whether a reservation contains [address, address + size).
 bool reserved(uintptr_t address, size_t size) {
   auto at = world().reservations.upper_bound(address);
   if (at == world().reservations.begin()) return false;
@@ -42,7 +42,7 @@ bool reserved(uintptr_t address, size_t size) {
   return address - at->first <= at->second && size <= at->second - (address - at->first);
 }
 
-/// The mappings that fill [address, address + size) exactly; empty when there are gaps.
+/// The mappings that cover [address, address + size) exactly; empty if there are gaps.
 std::vector<uintptr_t> mappings_in(uintptr_t address, size_t size) {
   std::vector<uintptr_t> found;
   for (uintptr_t at = address; at < address + size;) {
@@ -56,7 +56,7 @@ std::vector<uintptr_t> mappings_in(uintptr_t address, size_t size) {
   return found;
 }
 
-/// The local ordinal of the device that a file stands for memory of; -1 for any other file.
+/// Local ordinal of the device of an exported file; -1 for other files.
 int exporting_device(int fd) {
   char link[64], name[64] = "";
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -73,7 +73,7 @@ Device& device_of(uintptr_t address) {
 
 }  // namespace
 
-size_t handles_kept() {
+size_t open_handles() {
   size_t count = 0;
   for (const PhysicalObject* physical : physicals()) count += physical->handles;
   return count;
@@ -86,7 +86,7 @@ void release_physical(PhysicalObject* physical) {
   delete physical;
 }
 
-/// None of these calls needs a context.
+/// These calls need no current context.
 #define EMUCUDA_READY()           \
   const auto lock = lock_world(); \
   if (const Code code = ready(); code != kSuccess) return code
@@ -100,15 +100,15 @@ extern "C" {
 Code cuMemAddressReserve(Address* address, size_t size, size_t alignment, Address, unsigned long long flags) {
   EMUCUDA_READY();
   if (size == 0 || !aligned(size) || !aligned(alignment) || flags != 0) return kInvalidValue;
-  ContextObject* context = nullptr;  // says in which device's region
+  ContextObject* context = nullptr;  // selects the device region
   Device& device = *device_at(current(&context) == kSuccess ? context->device : 0);
-  // What was freed last comes first, if it is aligned: plain allocations of this size may not be.
+  // Reuses the last freed aligned address; addresses of other allocations may be unaligned.
   auto& freed = device.freed[size];
   const auto last = std::find_if(freed.rbegin(), freed.rend(), aligned);
   if (last != freed.rend()) {
     std::iter_swap(last, freed.rbegin());
   } else {
-    device.bump = (device.bump + kMappedGranule - 1) / kMappedGranule * kMappedGranule;
+    device.bump = (device.bump + kMappedGranularity - 1) / kMappedGranularity * kMappedGranularity;
     freed.push_back(std::exchange(device.bump, device.bump + size));
   }
   const uintptr_t at = take_address(device, size);
@@ -153,7 +153,7 @@ Code cuMemRelease(MemoryHandle handle) {
 Code cuMemMap(Address address, size_t size, size_t offset, MemoryHandle handle, unsigned long long flags) {
   EMUCUDA_PHYSICAL(handle);
   if (flags != 0 || !reserved(address, size)) return kInvalidValue;
-  // As the real driver: an allocation is mapped whole.
+  // Like the real driver: only whole allocations can be mapped.
   if (size != physical->size || offset != 0) return kNotSupported;
   const auto inside = world().allocations.lower_bound(address);
   if (inside != world().allocations.end() && inside->first < address + size) return kInvalidValue;
@@ -216,8 +216,8 @@ Code cuMemExportToShareableHandle(void* result, MemoryHandle handle, int type, u
   return kSuccess;
 }
 
-/// The descriptor is passed in place of a pointer, as to the real driver, and stays the caller's. What was
-/// imported cannot be exported again.
+/// Like the real driver: the descriptor value is passed as a pointer, and the caller keeps ownership.
+/// Imported memory cannot be exported again.
 Code cuMemImportFromShareableHandle(MemoryHandle* handle, void* descriptor, int type) {
   EMUCUDA_READY();
   if (type != kPosixDescriptor) return kInvalidValue;

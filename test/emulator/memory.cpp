@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Allocations of every kind, pointer attributes, and legacy IPC. Freed device addresses are reused at once
-// for the next allocation of their size, with a new buffer id.
+// Allocations and pointer attributes. The next allocation of the same size reuses a freed device
+// address, with a new buffer id.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,20 +14,12 @@
 namespace emucuda {
 namespace {
 
-constexpr size_t kGranule = 64 << 10;
-constexpr size_t kPoisoned = 4 << 20;
-constexpr uint32_t kMagic = 0x43504945;
+constexpr size_t kAllocationGranularity = 64 << 10;
+constexpr size_t kMaxPoisonedBytes = 4 << 20;
 
-/// What an IPC handle says; 64 bytes.
-struct Handle {
-  uint32_t magic;
-  int32_t pid, fd, physical;
-  uint64_t size, reserved, inode, id;
-  char uuid[16];
-};
-static_assert(sizeof(Handle) == sizeof(IpcMemHandle));
-
-size_t rounded(size_t size) { return (size + kGranule - 1) / kGranule * kGranule; }
+size_t rounded(size_t size) {
+  return (size + kAllocationGranularity - 1) / kAllocationGranularity * kAllocationGranularity;
+}
 
 char* map_private(size_t size) {
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -70,14 +62,6 @@ Code allocate_host(Kind kind, ContextObject& context, size_t size, char** memory
 }
 
 /// The allocation that starts at an address.
-std::map<uintptr_t, Allocation>::iterator starting_at(uintptr_t address, std::initializer_list<Kind> kinds) {
-  const auto at = world().allocations.find(address);
-  if (at == world().allocations.end()) return at;
-  for (const Kind kind : kinds)
-    if (at->second.kind == kind) return at;
-  return world().allocations.end();
-}
-
 bool on_device(Kind kind) {
   return kind == Kind::device || kind == Kind::pool || kind == Kind::imported || kind == Kind::mapped;
 }
@@ -87,12 +71,12 @@ void put(void* data, T value) {
   std::memcpy(data, &value, sizeof value);
 }
 
-/// The reservation that a mapping lies in.
+/// The address reservation that contains a mapping.
 std::map<uintptr_t, size_t>::const_iterator reservation_of(uintptr_t address) {
   return std::prev(world().reservations.upper_bound(address));
 }
 
-/// Writes one attribute; false for one that is not known.
+/// Writes one attribute; false: unknown attribute.
 bool write_attribute(const Allocation* allocation, int attribute, void* data) {
   const Allocation none{Kind::registered, 0, 0, 0, nullptr, -1, 0, -2, nullptr, {}};
   const bool known = allocation != nullptr;
@@ -141,27 +125,15 @@ bool write_attribute(const Allocation* allocation, int attribute, void* data) {
   }
 }
 
-bool opened_already(const std::string& handle) {
-  for (const auto& [address, allocation] : world().allocations)
-    if (allocation.kind == Kind::imported && allocation.handle == handle) return true;
-  return false;
-}
-
-/// Maps the exporter's file; null when it is gone or is another by now.
-char* map_exported(const Handle& handle, uintptr_t at) {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
-  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return nullptr;
-  struct stat status {};
-  char* alias = ::fstat(fd, &status) == 0 && status.st_ino == handle.inode
-                    ? map_alias(at, fd, 0, handle.reserved)
-                    : nullptr;
-  ::close(fd);
-  return alias;
-}
-
 }  // namespace
+
+std::map<uintptr_t, Allocation>::iterator starting_at(uintptr_t address, std::initializer_list<Kind> kinds) {
+  const auto at = world().allocations.find(address);
+  if (at == world().allocations.end()) return at;
+  for (const Kind kind : kinds)
+    if (at->second.kind == kind) return at;
+  return world().allocations.end();
+}
 
 Allocation* find_allocation(uintptr_t address) {
   auto at = world().allocations.upper_bound(address);
@@ -176,12 +148,12 @@ bool in_device_region(uintptr_t address) {
   return false;
 }
 
-char* reach(uintptr_t address, size_t n) {
+char* translate(uintptr_t address, size_t n) {
   const Allocation* allocation = find_allocation(address);
   if (allocation == nullptr) return in_device_region(address) ? nullptr : reinterpret_cast<char*>(address);
   char* alias = allocation->alias + (address - allocation->address);
   if (allocation->kind == Kind::registered) return alias;
-  // A buffer may span allocations that are mapped side by side.
+  // A buffer may span several contiguous mappings.
   for (uintptr_t end = address; end < address + n; allocation = find_allocation(end)) {
     if (allocation == nullptr || (allocation->kind == Kind::mapped && allocation->access == 0))
       return nullptr;
@@ -196,7 +168,7 @@ int local_ordinal(int physical) {
   return -1;
 }
 
-char* reach_from(const ContextObject& context, uintptr_t address, size_t n) {
+char* translate_for(const ContextObject& context, uintptr_t address, size_t n) {
   for (uintptr_t at = address; at < address + n;) {
     const Allocation* allocation = find_allocation(at);
     if (allocation == nullptr) return nullptr;
@@ -208,7 +180,7 @@ char* reach_from(const ContextObject& context, uintptr_t address, size_t n) {
     if (!seen) return nullptr;
     at = allocation->address + allocation->size;
   }
-  return reach(address, n);
+  return translate(address, n);
 }
 
 uintptr_t take_address(Device& device, size_t reserved) {
@@ -219,7 +191,7 @@ uintptr_t take_address(Device& device, size_t reserved) {
     return address;
   }
   const uintptr_t address = device.bump;
-  device.bump += reserved + kGranule;  // a gap, so that an overrun is seen
+  device.bump += reserved + kAllocationGranularity;  // a gap detects overruns
   return address;
 }
 
@@ -246,7 +218,7 @@ int create_memory(size_t size, const Device& device) {
   std::snprintf(name, sizeof name, "emucuda%d", device.physical);
   const int fd = ::memfd_create(name, MFD_CLOEXEC);
   if (fd < 0) return -1;
-  const size_t poisoned = std::min(size, kPoisoned);  // uninitialised memory must show
+  const size_t poisoned = std::min(size, kMaxPoisonedBytes);  // makes reads of uninitialised memory visible
   void* begin = ::ftruncate(fd, static_cast<off_t>(size)) == 0
                     ? ::mmap(nullptr, poisoned, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                     : MAP_FAILED;
@@ -280,11 +252,6 @@ void free_allocation(std::map<uintptr_t, Allocation>::iterator at) {
   }
 }
 
-#define EMUCUDA_CONTEXT()           \
-  const auto lock = lock_world();   \
-  ContextObject* context = nullptr; \
-  if (const Code code = current(&context); code != kSuccess) return code
-
 extern "C" {
 
 Code cuMemAlloc_v2(Address* address, size_t size) {
@@ -300,7 +267,7 @@ Code cuMemFree_v2(Address address) {
   if (address == 0) return kSuccess;
   const auto at = starting_at(address, {Kind::device, Kind::pool, Kind::managed});
   if (at == world().allocations.end()) return kInvalidValue;
-  drain_all();  // freeing waits for the device
+  drain_all();  // cuMemFree synchronises the device
   free_allocation(at);
   return kSuccess;
 }
@@ -412,60 +379,6 @@ Code cuPointerGetAttributes(unsigned count, int* attributes, void** data, Addres
   const Allocation* allocation = find_allocation(address);
   for (unsigned i = 0; i < count; ++i)
     if (!write_attribute(allocation, attributes[i], data[i])) return kInvalidValue;
-  return kSuccess;
-}
-
-Code cuIpcGetMemHandle(IpcMemHandle* result, Address address) {
-  EMUCUDA_CONTEXT();
-  const Allocation* allocation = find_allocation(address);
-  if (allocation == nullptr || allocation->kind != Kind::device) return kInvalidValue;
-  struct stat status {};
-  if (::fstat(allocation->fd, &status) != 0) return kMapFailed;
-  Handle handle{};
-  handle.magic = kMagic;
-  handle.pid = ::getpid();
-  handle.fd = allocation->fd;
-  handle.physical = device_at(allocation->device)->physical;
-  handle.size = allocation->size;
-  handle.reserved = allocation->reserved;
-  handle.inode = status.st_ino;
-  handle.id = allocation->id;
-  std::memcpy(handle.uuid, uuid_of(handle.physical).data(), sizeof handle.uuid);
-  std::memcpy(result, &handle, sizeof handle);
-  return kSuccess;
-}
-
-Code cuIpcOpenMemHandle_v2(Address* address, IpcMemHandle raw, unsigned) {
-  EMUCUDA_CONTEXT();
-  forbid_unsafe("cuIpcOpenMemHandle outside relaxed capture mode");
-  Handle handle;
-  std::memcpy(&handle, &raw, sizeof handle);
-  if (handle.magic != kMagic) return kInvalidHandle;
-  if (handle.pid == ::getpid()) return kInvalidContext;
-  wait_for_kernels(context->device);
-  const std::string bytes(reinterpret_cast<const char*>(&handle), sizeof handle);
-  if (opened_already(bytes)) return kAlreadyMapped;
-  const int ordinal = local_ordinal(handle.physical);
-  if (ordinal < 0) return kInvalidDevice;
-  if (ordinal != context->device && !world().peer) return kPeerAccessUnsupported;
-  const uintptr_t at = take_address(*device_at(ordinal), handle.reserved);
-  char* alias = map_exported(handle, at);
-  if (alias == nullptr) {
-    device_at(ordinal)->freed[handle.reserved].push_back(at);
-    return kInvalidHandle;
-  }
-  insert({Kind::imported, at, handle.size, handle.reserved, alias, -1, 0, ordinal, context, bytes});
-  *address = at;
-  return kSuccess;
-}
-
-Code cuIpcCloseMemHandle(Address address) {
-  EMUCUDA_CONTEXT();
-  forbid_unsafe("cuIpcCloseMemHandle outside relaxed capture mode");
-  const auto at = starting_at(address, {Kind::imported});
-  if (at == world().allocations.end()) return kInvalidValue;
-  drain_all();
-  free_allocation(at);
   return kSuccess;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Streams, events and the operations in them. Operations run late: by a worker after EMUCUDA_DELAY_US, or
-// with EMUCUDA_RUN=poll only after EMUCUDA_POLLS queries; synchronising calls run them on the spot. A kernel
-// that has started gets turns from the worker, and from everybody who waits.
+// Streams, events and their operations. A worker thread executes operations after EMUCUDA_DELAY_US, or
+// queries execute them with EMUCUDA_RUN=poll, one per EMUCUDA_POLLS queries; synchronising calls execute them
+// at once. Running kernels get turns from the worker and from all waiting threads.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -23,10 +23,11 @@ size_t span(size_t pitch, size_t width, size_t height) {
 }
 
 Code run_copy(const Operation& operation) {
-  char* dst = reach(operation.dst, span(operation.dst_pitch, operation.width, operation.height));
-  const char* src = operation.use_snapshot
-                        ? operation.snapshot.data()
-                        : reach(operation.src, span(operation.src_pitch, operation.width, operation.height));
+  char* dst = translate(operation.dst, span(operation.dst_pitch, operation.width, operation.height));
+  const char* src =
+      operation.use_snapshot
+          ? operation.snapshot.data()
+          : translate(operation.src, span(operation.src_pitch, operation.width, operation.height));
   if (dst == nullptr || src == nullptr) return kIllegalAddress;
   copy_rows(dst, operation.dst_pitch, src, operation.src_pitch, operation.width, operation.height);
   return kSuccess;
@@ -37,13 +38,13 @@ Code run(const Operation& operation) {
     case Operation::Type::copy:
       return run_copy(operation);
     case Operation::Type::fill: {
-      char* dst = reach(operation.dst, operation.width);
+      char* dst = translate(operation.dst, operation.width);
       if (dst == nullptr) return kIllegalAddress;
       std::memset(dst, static_cast<int>(operation.value), operation.width);
       return kSuccess;
     }
     case Operation::Type::write: {
-      char* dst = reach(operation.dst, operation.width);
+      char* dst = translate(operation.dst, operation.width);
       if (dst == nullptr) return kIllegalAddress;
       if (operation.width == sizeof(uint64_t))
         __atomic_store_n(reinterpret_cast<uint64_t*>(dst), operation.value, __ATOMIC_RELEASE);
@@ -62,7 +63,7 @@ Code run(const Operation& operation) {
   return kSuccess;
 }
 
-/// The stream whose next operations the oldest one of this stream has to wait for, if any.
+/// The stream that blocks the oldest operation of this stream, if any.
 StreamObject* blocker(const StreamObject& stream) {
   const Operation& front = stream.queue.front();
   if (front.type != Operation::Type::wait || front.event->completed >= front.record) return nullptr;
@@ -70,14 +71,14 @@ StreamObject* blocker(const StreamObject& stream) {
   return other != nullptr && !other->queue.empty() ? other : nullptr;
 }
 
-/// A fault ends everything in its context.
+/// Marks the context as faulted and drops its operations.
 void fault(ContextObject& context, Code code) {
   context.sticky = code;
   for (StreamObject* stream : world().streams)
     if (stream->context == &context) stream->queue.clear();
 }
 
-/// A turn for the kernel at the front of a stream; whether it did something.
+/// Gives the kernel at the front of a stream a turn. Returns whether it made progress.
 bool give_turn(StreamObject& stream) {
   const Kernel::Turn turn = stream.queue.front().kernel->turn(tick());
   if (turn == Kernel::Turn::ended) stream.queue.pop_front();
@@ -85,12 +86,12 @@ bool give_turn(StreamObject& stream) {
   return turn != Kernel::Turn::idle;
 }
 
-/// Runs the oldest operation of a stream, or gives its kernel a turn; whether that did something.
+/// Runs the oldest operation of a stream, or gives its kernel a turn. Returns whether there was progress.
 bool run_front(StreamObject& stream) {
   if (StreamObject* other = blocker(stream); other != nullptr) return run_front(*other);
   if (running(stream)) return give_turn(stream);
   Operation& front = stream.queue.front();
-  if (front.kernel != nullptr && !has_place(stream)) return false;
+  if (front.kernel != nullptr && !can_start_kernel(stream)) return false;
   Code code = stream.from_weft ? injected_operation_fault() : kSuccess;
   if (code == kSuccess && front.kernel != nullptr) {
     front.running = true;
@@ -105,10 +106,10 @@ bool run_front(StreamObject& stream) {
 /// Whether the worker can run the oldest operation of a stream once it is due.
 bool can_run(const StreamObject& stream) {
   if (stream.queue.empty() || running(stream) || blocker(stream) != nullptr) return false;
-  return stream.queue.front().kernel == nullptr || has_place(stream);
+  return stream.queue.front().kernel == nullptr || can_start_kernel(stream);
 }
 
-/// Runs what is due, the oldest first. The earliest time at which more is; 0 when there is none.
+/// Runs all due operations, oldest first. Returns the due time of the next operation; 0: none.
 uint64_t run_due() {
   for (;;) {
     StreamObject* first = nullptr;
@@ -122,14 +123,15 @@ uint64_t run_due() {
 }
 
 void work() {
-  constexpr uint64_t kTurns = 20'000;  // ns between the turns of an idle kernel
+  constexpr uint64_t kIdleTurnIntervalNs = 20'000;  // interval of turns of an idle kernel
   ::prctl(PR_SET_TIMERSLACK, 1);
   auto lock = lock_world();
   for (;;) {
     const bool worked = give_turns();
     uint64_t next = world().run_when_polled ? 0 : run_due();
     const uint64_t time = now();
-    if (any_running() && (next == 0 || next > time + kTurns)) next = worked ? time : time + kTurns;
+    if (any_running() && (next == 0 || next > time + kIdleTurnIntervalNs))
+      next = worked ? time : time + kIdleTurnIntervalNs;
     if (next == 0) {
       world().wake.wait(lock);
     } else if (next > time) {
@@ -150,7 +152,7 @@ void start_worker() {
   world().wake.notify_one();
 }
 
-/// A query was made: with EMUCUDA_RUN=poll this is what time is.
+/// Counts a query; with EMUCUDA_RUN=poll, queries execute the operations.
 void polled(StreamObject& stream) {
   if (!world().run_when_polled || stream.queue.empty() || running(stream)) return;
   if (++stream.polls < world().polls) return;
@@ -184,7 +186,7 @@ Code stream_of(Stream handle, StreamObject** stream) {
   if (const Code code = ready(); code != kSuccess) return code;
   *stream = static_cast<StreamObject*>(handle);
   if (world().streams.count(*stream) == 0) return kInvalidHandle;
-  // Stricter than the real driver, which lets some calls through: Weft promises the stream's own context.
+  // Stricter than the real driver: Weft guarantees that the context of the stream is current.
   if (const Code code = current(&context); code != kSuccess) return code;
   return context == (*stream)->context ? kSuccess : kInvalidHandle;
 }
@@ -195,7 +197,7 @@ void enqueue(StreamObject& stream, Operation operation) {
     return;
   }
   const bool legacy = stream.context->legacy == &stream;
-  // Stream 0 waits for the blocking streams of its context, and they for it.
+  // Stream 0 and the blocking streams of its context wait for each other.
   for (StreamObject* other : world().streams)
     if (other != &stream && other->context == stream.context &&
         (legacy ? other->blocking : stream.blocking && other == stream.context->legacy))
@@ -214,9 +216,9 @@ bool give_turns() {
 
 void drain(StreamObject& stream, Lock* released) {
   const WaitMeter meter;
-  Patience patience(released);
+  WaitBackoff backoff(released);
   while (!stream.queue.empty())
-    if (!run_front(stream) && !give_turns()) patience.wait();
+    if (!run_front(stream) && !give_turns()) backoff.wait();
 }
 
 void drain_context(ContextObject& context, Lock* released) {
@@ -259,7 +261,7 @@ Code cuStreamGetPriority(Stream handle, int* priority) {
 Code cuStreamDestroy_v2(Stream handle) {
   EMUCUDA_STREAM(handle);
   drain(*stream);
-  world().old_streams.push_back(stream);
+  world().destroyed_streams.push_back(stream);
   world().streams.erase(stream);
   return kSuccess;
 }
@@ -334,7 +336,7 @@ Code cuEventCreate(Event* handle, unsigned) {
 
 Code cuEventDestroy_v2(Event handle) {
   EMUCUDA_EVENT(handle);
-  world().old_events.push_back(event);
+  world().destroyed_events.push_back(event);
   world().events.erase(event);
   return kSuccess;
 }
@@ -365,9 +367,9 @@ Code cuEventSynchronize(Event handle) {
   forbid_weft("cuEventSynchronize");
   EMUCUDA_EVENT(handle);
   const WaitMeter meter;
-  Patience patience(&lock);
+  WaitBackoff backoff(&lock);
   while (event->completed < event->recorded && !event->stream->queue.empty())
-    if (!run_front(*event->stream) && !give_turns()) patience.wait();
+    if (!run_front(*event->stream) && !give_turns()) backoff.wait();
   return event->context->sticky;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Everything the emulated driver knows in one process, under one lock. Device memory is a memfd: host code
-// sees it at a PROT_NONE address, the emulator in a mirror of the address space, other processes through
-// /proc/<pid>/fd.
+// State of the emulated driver in one process, under one lock. Device memory is a memfd: PROT_NONE at its
+// device address, accessible for the emulator in a mirror of the address space, and for other processes
+// through /proc/<pid>/fd.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,18 +20,18 @@
 
 namespace emucuda {
 
-inline constexpr size_t kRegion = size_t{1} << 36;  // address space of a device, reserved only
+inline constexpr size_t kRegion = size_t{1} << 36;  // reserved address space per device
 inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
                       kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713,
                       kCaptureUnsupported = 900;
 
-/// The driver's version, and the devices' compute capability: 90 is 9.0.
+/// Driver version, and compute capability of the devices: 90 is 9.0.
 [[nodiscard]] int driver_version();
 [[nodiscard]] int capability();
 
 struct StreamObject;
 struct Operation;
-/// What a capture recorded, in order: one stream's operations.
+/// Captured operations of one stream, in order.
 using Recording = std::vector<Operation>;
 
 struct ContextObject {
@@ -40,12 +41,12 @@ struct ContextObject {
   int retains = 0;  // primary contexts only
   Code sticky = kSuccess;
   StreamObject* legacy = nullptr;  // stream 0
-  std::set<ContextObject*> peers;  // whose memory its kernels may touch
+  std::set<ContextObject*> peers;  // contexts with peer access enabled
 };
 
 enum class Kind { device, pool, managed, pinned, registered, imported, mapped };
 
-/// Memory of cuMemCreate: lives while a handle or a mapping of it does.
+/// Memory of cuMemCreate; lives as long as a handle or a mapping.
 struct PhysicalObject {
   int fd;
   size_t size;
@@ -58,16 +59,16 @@ struct PhysicalObject {
 struct Allocation {
   Kind kind;
   uintptr_t address;
-  size_t size;      // as asked for
+  size_t size;      // as requested
   size_t reserved;  // rounded
-  char* alias;      // where the emulator reaches the bytes
+  char* alias;      // host pointer of the emulator
   int fd;           // -1: no file
   uint64_t id;      // buffer id
   int device;       // ordinal
   ContextObject* context;
-  std::string handle;                  // imported: the bytes it was opened by
+  std::string handle;                  // imported: bytes of the IPC handle
   PhysicalObject* physical = nullptr;  // mapped
-  uint32_t access = 0;                 // mapped: the devices that may touch it, a bit each
+  uint32_t access = 0;                 // mapped: bit mask of devices with access
 };
 
 struct EventObject {
@@ -82,14 +83,14 @@ struct Operation {
   size_t dst_pitch = 0, src_pitch = 0, width = 0, height = 1;
   uint64_t value = 0;
   EventObject* event = nullptr;
-  uint64_t record = 0;           // which record of the event
+  uint64_t record = 0;           // number of the record
   std::vector<char> snapshot{};  // source bytes of pageable host memory
   bool use_snapshot = false;
   std::unique_ptr<Kernel> kernel{};
   bool running = false;  // the kernel has had its first turn
   uint64_t due = 0;      // ns
-  /// The same once more, as a graph's replay queues it.
-  [[nodiscard]] Operation again() const;
+  /// A copy, as queued by the replay of a graph.
+  [[nodiscard]] Operation clone() const;
 };
 
 struct StreamObject {
@@ -98,19 +99,19 @@ struct StreamObject {
   bool from_weft;  // created by Weft
   unsigned polls = 0;
   std::deque<Operation> queue;
-  std::unique_ptr<Recording> capture{};  // while it is captured
+  std::unique_ptr<Recording> capture{};  // set during capture
 };
 
 struct Device {
   int physical;  // index among the machine's devices
   ContextObject primary;
   uintptr_t region, bump;                          // reserved address space
-  uintptr_t mirror;                                // the same once more: where the emulator sees it
+  uintptr_t mirror;                                // alias of the region, accessible for the emulator
   std::map<size_t, std::vector<uintptr_t>> freed;  // by rounded size, reused last in, first out
 };
 
-/// How often and for how long (ns of the kernels' clock) somebody waited for a copier.
-struct CopierWaits {
+/// Waits for a resident kernel: number, and longest in ns of the kernels' clock.
+struct ResidentKernelWaits {
   unsigned long count = 0, longest = 0;
 };
 
@@ -121,26 +122,26 @@ struct World {
   bool peer = true, nvlink = true, run_when_polled = false;
   uint64_t delay = 30'000;  // ns
   unsigned polls = 3;
-  unsigned kernels = 128;                      // run at a time on a device
+  unsigned kernels = 128;                      // concurrent per device
   unsigned long fat_binaries = 0, cubins = 0;  // loaded
-  uint32_t random = 0;                         // of the copiers' exits; 0: none
-  uint64_t clock = 0, clock_read;              // the kernels' clock (ns), and when it was read
-  CopierWaits waits[2];                        // of the application, of Weft
-  unsigned long copier_commands = 0;           // served
-  unsigned long lists = 0;                     // copied
-  unsigned long copier_calls = 0;              // collectives among them
+  uint32_t random = 0;                         // random state for early exits; 0: off
+  uint64_t clock = 0, clock_read;              // kernels' clock (ns), and time of its last update
+  ResidentKernelWaits waits[2];                // by the application, by Weft
+  unsigned long resident_kernel_commands = 0;  // served
+  unsigned long batch_copies = 0;              // copied
+  unsigned long resident_kernel_calls = 0;     // collectives among them
   unsigned long collectives = 0;               // done
-  unsigned long line_collectives = 0;          // begun, by lines
+  unsigned long ll128_collectives = 0;         // begun, by lines
   unsigned long direct_collectives = 0;        // in the buffers of all ranks
-  unsigned long late_collectives = 0;          // left early
+  unsigned long timed_out_collectives = 0;     // timed out
   std::vector<std::unique_ptr<Device>> devices;
   std::set<ContextObject*> contexts;  // created ones; never freed
   std::map<uintptr_t, Allocation> allocations;
   std::map<uintptr_t, size_t> reservations;  // of cuMemAddressReserve
   std::set<StreamObject*> streams;
   std::set<EventObject*> events;
-  std::vector<StreamObject*> old_streams;  // destroyed ones stay: operations of others may name them
-  std::vector<EventObject*> old_events;
+  std::vector<StreamObject*> destroyed_streams;  // kept: pending operations may refer to them
+  std::vector<EventObject*> destroyed_events;
   uint64_t next_id = 1;  // buffers, physical memory and contexts
 };
 
@@ -152,57 +153,59 @@ using Lock = std::unique_lock<std::recursive_mutex>;
 /// kSuccess after cuInit and before the end of the process.
 [[nodiscard]] Code ready();
 [[nodiscard]] Device* device_at(Ordinal ordinal);
-/// The calling thread's context, usable; or why not.
+/// The calling thread's context; an error if there is none or it is not usable.
 [[nodiscard]] Code current(ContextObject** context);
 [[nodiscard]] Code usable(ContextObject* context);
 [[nodiscard]] std::string uuid_of(int physical);
-/// Everything in the context ends: streams, memory, mappings.
+/// Destroys all streams, memory and mappings of the context.
 void release_context(ContextObject& context);
 
 [[nodiscard]] Allocation* find_allocation(uintptr_t address);
-/// Inside the address space of a device, whether allocated or not.
+/// Whether the address lies in the address space of a device, allocated or not.
 [[nodiscard]] bool in_device_region(uintptr_t address);
-/// The emulator's pointer to [address, address + n); null when that is no live memory.
-[[nodiscard]] char* reach(uintptr_t address, size_t n);
-/// The same for a kernel of this context: null also for memory that its GPU does not see.
-[[nodiscard]] char* reach_from(const ContextObject& context, uintptr_t address, size_t n);
+/// Host alias of [address, address + n); null if not live memory.
+[[nodiscard]] char* translate(uintptr_t address, size_t n);
+/// The same for a kernel of this context; null also for memory that its GPU cannot access.
+[[nodiscard]] char* translate_for(const ContextObject& context, uintptr_t address, size_t n);
 void free_allocation(std::map<uintptr_t, Allocation>::iterator at);
 Allocation& insert(Allocation allocation);
-/// Unused addresses of a device's: those freed last, before new ones.
+/// The allocation of one of the kinds that starts at the address; end() if there is none.
+std::map<uintptr_t, Allocation>::iterator starting_at(uintptr_t address, std::initializer_list<Kind> kinds);
+/// Unused device addresses; reuses freed addresses, last freed first.
 [[nodiscard]] uintptr_t take_address(Device& device, size_t reserved);
-/// Shows the emulator a file at a device address; null when that fails.
+/// Maps a file at the alias of a device address; null on failure.
 [[nodiscard]] char* map_alias(uintptr_t address, int fd, size_t offset, size_t size);
 void unmap_alias(uintptr_t address, size_t size);
-/// A file named by its device that stands for device memory, its content not zero; -1 without memory.
+/// Creates a file for device memory, named after the device and filled with nonzero bytes; -1 on failure.
 [[nodiscard]] int create_memory(size_t size, const Device& device);
-/// The local ordinal of a device of the machine, or -1.
+/// Ordinal of a physical device in this process; -1: not visible.
 [[nodiscard]] int local_ordinal(int physical);
-/// The last handle or mapping may be gone.
+/// Frees the memory if no handle and no mapping is left.
 void release_physical(PhysicalObject* physical);
-/// References of handles to memory of cuMemCreate and imported memory, all together.
-[[nodiscard]] size_t handles_kept();
+/// Total number of open handles of cuMemCreate and imported memory.
+[[nodiscard]] size_t open_handles();
 
-/// The stream a handle names in the current context (0 is the legacy stream).
+/// The stream of a handle in the current context; 0 is the legacy stream.
 [[nodiscard]] Code stream_of(Stream handle, StreamObject** stream);
 void enqueue(StreamObject& stream, Operation operation);
-/// Runs everything queued, now. Waits for kernels; with the lock released when it is given.
+/// Runs all queued operations and waits for kernels; releases the lock while waiting, if given.
 void drain(StreamObject& stream, Lock* released = nullptr);
 void drain_context(ContextObject& context, Lock* released = nullptr);
 void drain_all();
 
 // kernel.cpp
-/// The stream's oldest operation is a kernel that has started.
+/// Whether the oldest operation of the stream is a started kernel.
 [[nodiscard]] inline bool running(const StreamObject& stream) {
   return !stream.queue.empty() && stream.queue.front().running;
 }
-/// Whether another kernel can start beside those that run on the stream's device.
-[[nodiscard]] bool has_place(const StreamObject& stream);
-/// Advances the kernels' clock by the time since the last turn, a microsecond at most: a machine that is
-/// short of cores makes the emulated GPU slow, not impatient.
+/// Whether the device of the stream can start another kernel.
+[[nodiscard]] bool can_start_kernel(const StreamObject& stream);
+/// Advances the kernels' clock by the time since the last turn, at most kMaxTickNs: on a busy machine the
+/// emulated GPU runs slower, without spurious timeouts.
 uint64_t tick();
-/// What the implicit synchronisation of a real driver waits for: every kernel that runs on the device.
+/// Implicit synchronisation of a real driver: waits for all running kernels of the device.
 void wait_for_kernels(int device);
-/// Counts a wait when copiers are running at its begin.
+/// Records a wait if a resident kernel is running when the wait starts.
 class WaitMeter {
  public:
   WaitMeter();
@@ -211,16 +214,16 @@ class WaitMeter {
   WaitMeter& operator=(const WaitMeter&) = delete;
 
  private:
-  bool copier_ = false;
+  bool resident_ = false;
   uint64_t begin_ = 0;
 };
-/// Gives every running kernel a turn; whether one of them did something.
+/// Gives every running kernel a turn. Returns whether a kernel made progress.
 bool give_turns();
 [[nodiscard]] bool any_running();
-/// One round of waiting for kernels. Aborts after half a minute: nobody waits that long but in a deadlock.
-class Patience {
+/// Yields, later sleeps, while waiting for kernels. Aborts after half a minute: a deadlock.
+class WaitBackoff {
  public:
-  explicit Patience(Lock* released) : released_(released) {}
+  explicit WaitBackoff(Lock* released) : released_(released) {}
   void wait();
 
  private:
@@ -229,14 +232,20 @@ class Patience {
   uint64_t begin_ = 0;
 };
 
-// Weft's calls: those through the functions that cuGetProcAddress gave out.
+// Calls by Weft are calls of functions returned by cuGetProcAddress.
 [[nodiscard]] bool called_by_weft();
 [[nodiscard]] bool capture_relaxed();
-/// Records, and with EMUCUDA_STRICT=1 aborts on, a call that Weft must not make.
+/// Records a call that is forbidden for Weft; aborts with EMUCUDA_STRICT=1.
 void forbid_weft(const char* what);
-/// Forbids a call that a global-mode stream capture would not survive.
+/// Forbids a call that would invalidate a global-mode stream capture.
 void forbid_unsafe(const char* what);
-/// The injected fault of the next executed operation of Weft's, if any.
+/// The injected fault for the next executed operation of Weft, if any.
 [[nodiscard]] Code injected_operation_fault();
+
+/// Locks the world and declares `context`, the current context; returns its absence from a driver function.
+#define EMUCUDA_CONTEXT()           \
+  const auto lock = lock_world();   \
+  ContextObject* context = nullptr; \
+  if (const Code code = current(&context); code != kSuccess) return code
 
 }  // namespace emucuda

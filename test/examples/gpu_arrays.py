@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# GPU arrays through mpi4py, as CuPy, PyTorch and JAX hand them over: by DLPack and by __cuda_array_interface__. The
-# arrays are allocations of the CUDA driver (the emulated one, or a real one), so no array library is needed.
+# GPU arrays through mpi4py with the protocols of CuPy, PyTorch and JAX: DLPack and __cuda_array_interface__. The arrays
+# are allocations of the CUDA driver (emulated or real), so no array library is needed.
 # usage: gpu_arrays.py FOLDER_OF_MPI4PY RANKS; status 77 without mpi4py.
 import ctypes
 import os
@@ -10,11 +10,11 @@ import sys
 
 SKIPPED = 77
 COUNT = 5000
-CUDA, FLOAT = 2, 2  # codes of DLPack: the device type, and the type of the numbers
+CUDA, FLOAT = 2, 2  # codes of DLPack: device type and element type
 
 
 class Driver:
-    """What the arrays need of the CUDA driver."""
+    """The driver calls that the arrays need."""
 
     def __init__(self, local_rank):
         self.library = ctypes.CDLL(os.environ.get("WEFT_CUDA_DRIVER") or "libcuda.so.1")
@@ -32,7 +32,7 @@ class Driver:
 
 
 class Array:
-    """COUNT floats on the GPU. Shows itself to others by one of the two protocols, set by a subclass."""
+    """COUNT floats on the GPU, exported by the protocol of a subclass."""
 
     def __init__(self, driver, values):
         self.driver, self.address = driver, ctypes.c_uint64()
@@ -80,7 +80,7 @@ class DLPack(Array):
 
 
 def exchange(comm, MPI, driver, kind):
-    """A ring and a sum on arrays of a kind; every number is compared."""
+    """Runs a ring and a sum on arrays of a kind and compares every element."""
     rank, size = comm.Get_rank(), comm.Get_size()
     left = (rank - 1) % size
     mine = kind(driver, [rank * 10 + i % 7 for i in range(COUNT)])

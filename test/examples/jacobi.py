@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The Jacobi solver under mpiexec: every variant gives the single-device result, whatever the split of the rows;
+# The Jacobi solver under mpiexec: every variant gives the single-device result for every partition of the rows; invalid
 # options are refused with their range. JACOBI_PROGRAM and MPIEXEC may name other builds.
 import contextlib
 import math
@@ -19,7 +19,7 @@ PREFIX = os.environ.get("MPI_PREFIX", "")
 PROGRAM = os.environ.get("JACOBI_PROGRAM") or os.path.join(PREFIX, "libexec", "weft", "jacobi")
 MPIEXEC = shlex.split(os.environ.get("MPIEXEC", "")) or [os.path.join(PREFIX, "bin", "mpiexec")]
 RANKS = int(os.environ.get("JACOBI_RANKS", "2"))
-SIMULATED = os.environ.get("JACOBI_SIMULATED")  # a driver that needs no GPU
+SIMULATED = os.environ.get("JACOBI_SIMULATED")  # a driver without a GPU
 DEVICE = os.environ.get("JACOBI_DEVICE", "host")
 ITERATIONS = int(os.environ.get("JACOBI_NITER", "57"))
 VARIANTS = ("cuda_aware", "host_staged", "overlap")
@@ -27,7 +27,7 @@ UNIT = "GPU" if DEVICE == "cuda" else "rank"
 
 
 def jacobi(*options, device=DEVICE):
-    """(status, output, errors) of a run."""
+    """Returns (status, output, errors) of a run."""
     preload = ["env", "LD_PRELOAD=" + SIMULATED, "JACOBI_CUDA_DRIVER=" + SIMULATED] if SIMULATED else []
     words = [*MPIEXEC, "-n", str(RANKS), *preload, PROGRAM, *map(str, options)]
     if device:
@@ -37,7 +37,7 @@ def jacobi(*options, device=DEVICE):
 
 
 def read_png(path):
-    """(width, height, rows of palette entries, palette) of an uncompressed or compressed palette image."""
+    """Returns (width, height, rows of palette entries, palette) of a palette image."""
     with open(path, "rb") as file:
         data = file.read()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -58,7 +58,7 @@ def read_png(path):
 
 
 def solution(nx, ny, iterations):
-    """The grid after some sweeps, slowly."""
+    """Returns the grid after some sweeps, by a slow reference."""
     edge = [math.sin(2 * math.pi * y / (ny - 1)) for y in range(ny)]
     old = [[edge[y]] + [0.0] * (nx - 2) + [edge[y]] for y in range(ny)]
     for _ in range(iterations):
@@ -83,13 +83,13 @@ class Jacobi(unittest.TestCase):
         self.assertEqual(status, 0, "%s\n%s%s" % (options, out, err))
         found = re.search(r"Largest difference to the result of one \w+: (\S+) \((\d+) and (\d+) iterations\): ok", out)
         self.assertIsNotNone(found, out)
-        self.assertEqual(float(found.group(1)), 0.0, out)  # the same arithmetic for each cell: no rounding apart
+        self.assertEqual(float(found.group(1)), 0.0, out)  # the same arithmetic for each cell: no rounding differences
         self.assertEqual(found.group(2), found.group(3))
         return out, int(found.group(2))
 
     def test_equals_one_device(self):
         for variant in VARIANTS:
-            for nx, ny in ((64, RANKS + 2), (132, 21), (257, 12), (3, 9)):  # one row a rank; uneven; odd width
+            for nx, ny in ((64, RANKS + 2), (132, 21), (257, 12), (3, 9)):  # one row per rank; uneven; odd width
                 self.check("-nx", nx, "-ny", ny, "-niter", ITERATIONS, "-variant", variant)
 
     def test_checks_of_the_norm_do_not_change_the_result(self):
@@ -159,7 +159,7 @@ class Jacobi(unittest.TestCase):
             os.environ["TERM"] = "xterm"
             os.execv(words[0], words)
         shown = b""
-        while b"%, norm" not in shown:  # a terminal that ends without it raises
+        while b"%, norm" not in shown:  # raises if the terminal closes before
             shown += os.read(terminal, 4096)
         os.kill(child, signal.SIGTERM)
         with contextlib.suppress(OSError):

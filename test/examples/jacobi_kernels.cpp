@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Jacobi GPU kernels on a simulated GPU, against a plain loop: every shape, bit for bit.
+// The Jacobi GPU kernels on a simulated GPU, compared with a plain loop: every shape, bit for bit.
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <random>
 
 #include "simulated_gpu.hpp"
-// After the simulation it builds on:
+// Must follow the simulated GPU:
 #include "../../examples/jacobi/kernels.cu"
 
 namespace {
@@ -18,7 +18,7 @@ struct alignas(16) Sixteen {
   float v[4];
 };
 
-// Random cells, aligned as the driver aligns them.
+// Returns random cells, aligned like memory of the driver.
 class Grid {
  public:
   Grid(int nx, int rows, unsigned seed) : memory_((static_cast<size_t>(nx) * rows + 3) / 4) {
@@ -61,7 +61,7 @@ void expect_same(const Shape& shape, int vector, Kernel kernel, bool with_norm) 
   const unsigned blocks = static_cast<unsigned>(column_blocks * strips_count);
   Grid from(shape.nx, shape.rows + 2, 1), to(shape.nx, shape.rows + 2, 2),
       wanted(shape.nx, shape.rows + 2, 2);
-  for (int row = 0; row < shape.rows + 2; ++row) {  // the outer columns never change
+  for (int row = 0; row < shape.rows + 2; ++row) {  // the outer columns are fixed
     for (int x : {0, shape.nx - 1}) {
       const size_t at = static_cast<size_t>(row) * shape.nx + x;
       to.data()[at] = wanted.data()[at] = from.data()[at];
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Jacobi, OneCell,
                          testing::Values(Shape{3, 1, 4}, Shape{33, 4, 4}, Shape{128, 5, 4},
                                          Shape{257, 7, 16}));
 
-// Rows must be whole vectors here.
+// Rows must be multiples of a vector.
 TEST_P(FourCells, EqualsThePlainLoop) {
   expect_same(GetParam(), 4, jacobi_sweep_4, false);
   expect_same(GetParam(), 4, jacobi_sweep_4_norm, true);
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Jacobi, FourCells,
                          testing::Values(Shape{4, 3, 4}, Shape{128, 5, 4}, Shape{132, 9, 8},
                                          Shape{1024, 6, 4}, Shape{1028, 5, 4}));
 
-// Rows 1 and n in one launch, the others in a second one that shares the norm: as the overlap variant does.
+// Rows 1 and n in one launch, the others in a second launch with the same norm, like the overlap variant.
 TEST(Jacobi, BoundaryAndInteriorShareANorm) {
   constexpr int nx = 136, rows = 11;
   Grid from(nx, rows + 2, 3), to(nx, rows + 2, 4), wanted(nx, rows + 2, 4);

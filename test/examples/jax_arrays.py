@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# arrays.py with JAX arrays on the CPU. JAX is fetched into FOLDER where this Python has none (300 MB).
+# arrays.py with JAX arrays on the CPU. Fetches JAX into FOLDER if this Python has none (300 MB).
 # usage: jax_arrays.py FOLDER_OF_MPI4PY FOLDER; status 77 without mpi4py or JAX.
 import importlib.util
 import os

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A CUDA driver for the Jacobi solver alone: its kernels run on the simulated GPU, in host memory. Streams
-// run as late as they may: nothing is done before something waits for it, so a missing wait gives a wrong
-// result. When preloaded it also says, for the MPI library, that device memory is welcome: here it is host
-// memory.
+// CUDA driver for the Jacobi solver: runs its kernels on the simulated GPU, in host memory. Streams run as
+// late as possible, only when something waits for them, so a missing wait gives a wrong result. Preloaded, it
+// also reports CUDA support of the MPI library, since its device memory is host memory.
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -11,7 +10,7 @@
 #include <string>
 
 #include "simulated_gpu.hpp"
-// After the simulation it builds on:
+// Must follow the simulated GPU:
 #include "../../examples/jacobi/cuda_driver.hpp"
 #include "../../examples/jacobi/kernels.cu"
 
@@ -144,7 +143,7 @@ Status cuLaunchKernel(Function function, unsigned grid_x, unsigned, unsigned, un
 Status cuMemAlloc_v2(Address* address, size_t bytes) {
   void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (!memory) return invalid_value;
-  std::memset(memory, 0xFF, bytes);  // every float is not a number
+  std::memset(memory, 0xFF, bytes);  // every float is NaN
   *address = reinterpret_cast<Address>(memory);
   return success;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// As much of CUDA C++ as the Jacobi kernels need, on the CPU: a thread is a fiber, a block is 256 fibers that
-// take turns, blocks run one after the other. Included before kernels.cu, so that it is tested without a GPU.
+// The parts of CUDA C++ that the Jacobi kernels need, on the CPU: a thread is a fiber, a block is 256 fibers
+// that run in turn, blocks run one after the other. Included before kernels.cu to test it without a GPU.
 #pragma once
 #include <ucontext.h>
 
@@ -36,7 +36,7 @@ constexpr size_t stack_bytes = 64 << 10;
 
 void yield();
 
-/// Holds fibers until `members` of them have come.
+/// Barrier: blocks fibers until `members` of them have arrived.
 class Barrier {
  public:
   explicit Barrier(int members) : members_(members) {}
@@ -61,12 +61,12 @@ struct Fiber {
   unsigned shuffles = 0;
 };
 
-/// The block that runs, and the one set of fibers that all blocks use.
+/// The running block, and the set of fibers that all blocks use.
 struct Machine {
   std::vector<Fiber> fibers;
   std::vector<Barrier> warps;
   std::vector<Barrier> all;
-  std::vector<double> values[2];  // of alternating shuffles: a fast lane may be one ahead of a slow one
+  std::vector<double> values[2];  // for alternating shuffles: a fast lane may be one shuffle ahead
   ucontext_t scheduler;
   void (*body)(const void*) = nullptr;
   const void* argument = nullptr;
@@ -120,7 +120,8 @@ void launch(unsigned blocks, int threads, Kernel kernel) {
   for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) run_block(threads);
 }
 
-// All lanes publish, then each reads the lane at `distance`; its own value where there is none.
+// All lanes publish their values, then each reads the lane at `distance`, or its own value without such a
+// lane.
 template <class T>
 T shuffle(T value, int distance) {
   const size_t thread = threadIdx.x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which CPUs each rank gets, on hosts made of files.
+// CPU binding of ranks, with simulated sysfs trees.
 #include "mpiexec/binding.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A sysfs with two packages (= NUMA nodes) of four cores of two threads, and four GPUs, two next to each.
+/// A sysfs tree with two packages (= NUMA nodes) of four cores with two threads, and two GPUs per package.
 class Host {
  public:
   Host() {
@@ -21,7 +21,7 @@ class Host {
     for (int cpu = 0; cpu < 16; ++cpu) {
       const std::string folder = "/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
       write(folder + "physical_package_id", std::to_string(cpu % 8 / 4));
-      write(folder + "core_id", std::to_string(cpu % 4));  // numbers repeat in each package
+      write(folder + "core_id", std::to_string(cpu % 4));  // core ids are per package
     }
     write("/devices/system/node/node0/cpulist", "0-3,8-11");
     write("/devices/system/node/node1/cpulist", "4-7,12-15");
@@ -64,7 +64,7 @@ Options make_options(int ranks, BindTo bind_to = BindTo::share, MapBy map_by = M
   return options;
 }
 
-/// The CPUs of every rank as text, separated by blanks; "-": not bound.
+/// Returns the CPU lists of all ranks, separated by blanks; "-": not bound.
 std::string plan(const Options& options, const Topology& topology, const char* visible = nullptr) {
   auto bindings = plan_bindings(options, topology, visible);
   if (!bindings) return bindings.error().message();
@@ -85,7 +85,7 @@ TEST(Topology, ReadsCoresAndGpus) {
   EXPECT_EQ(topology.gpus[2].numa, 1);
 }
 
-TEST(Topology, OnlyAllowedCpusCount) {
+TEST(Topology, OnlyAllowedCpusAreUsed) {
   const Host host;
   const Topology topology = read_topology(host.root(), {1, 5, 13});
   ASSERT_EQ(topology.cores.size(), 2U);
@@ -112,7 +112,7 @@ TEST(Binding, OneCoreEach) {
   EXPECT_EQ(plan(options, topology), "0,8 1,9 2,10 3,11 4,12 5,13 6,14 7,15 0,8");
 }
 
-TEST(Binding, NextToTheGpu) {
+TEST(Binding, NearestToTheGpu) {
   const Topology topology = Host().read();
   EXPECT_EQ(plan(make_options(2, BindTo::share, MapBy::gpu), topology), "0-1,8-9 2-3,10-11");
   EXPECT_EQ(plan(make_options(4, BindTo::share, MapBy::gpu), topology),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Start-up of thousands of simulated ranks over the key-value interface: what one rank sends, and what one
-// host's daemon carries, must not grow faster than log n. The launchers are models of PMIx (values are
-// fetched from the owner's host when somebody asks) and of PMI-1 (a fence copies all values to all hosts);
-// the ranks do what Weft does: the first of a host puts the name of its shared memory, everyone a network
-// address, and addresses are read at the first message to a peer.
+// Start-up of thousands of simulated ranks over the key-value exchange: messages per rank and per host daemon
+// must not grow faster than log n. Models of PMIx (values are requested from the owner's host on demand) and
+// of PMI-1 (a fence copies all values to all hosts). As in Weft, the first rank of a host puts the name of
+// its shared memory, every rank its network address, and addresses are read at first contact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +22,7 @@ namespace weft::launch {
 namespace {
 
 constexpr int kRanksPerHost = 64;
-constexpr size_t kAddressBytes = 300;  // a UCX worker's with three devices
+constexpr size_t kAddressBytes = 300;  // address of a UCX worker with three devices
 
 struct Count {
   long messages = 0, bytes = 0;
@@ -33,22 +32,22 @@ struct Count {
   }
 };
 
-enum class Kind { on_demand, spread };
+enum class Kind { on_demand, broadcast };
 
-/// The daemons of all hosts, and what goes between them.
+/// Daemons of all hosts and their traffic.
 struct Launcher {
   Launcher(Kind kind, int ranks)
       : kind(kind), size(ranks), hosts((ranks + kRanksPerHost - 1) / kRanksPerHost), host(hosts) {}
   struct Host {
-    std::map<std::string, std::string, std::less<>> values, fetched;
-    Count carried;   // between daemons, in and out
-    long fresh = 0;  // bytes put since the last fence
+    std::map<std::string, std::string, std::less<>> values, cached;
+    Count carried;    // between daemons, both directions
+    long unsent = 0;  // bytes put since the last fence
   };
   Host& of(int rank) { return host[static_cast<size_t>(rank / kRanksPerHost)]; }
-  /// PMI-1: what all hosts have put arrives at each of them.
+  /// PMI-1: copies the new values of all hosts to every host.
   void fence() {
     long all = 0;
-    for (Host& one : host) all += std::exchange(one.fresh, 0);
+    for (Host& one : host) all += std::exchange(one.unsent, 0);
     for (Host& one : host) one.carried.add(static_cast<size_t>(all));
   }
   Kind kind;
@@ -67,18 +66,18 @@ class Rank final : public Exchange {
   Status put(std::string_view key, std::string_view value) override {
     own.add(key.size() + value.size());
     Launcher::Host& host = launcher_.of(job_.rank);
-    host.fresh += static_cast<long>(key.size() + value.size());
+    host.unsent += static_cast<long>(key.size() + value.size());
     host.values.emplace(key, value);
     return {};
   }
   Result<std::string> get(std::string_view key, int owner) override {
     Launcher::Host &mine = launcher_.of(job_.rank), &theirs = launcher_.of(owner);
     const auto found = theirs.values.find(key);
-    if (found == theirs.values.end()) return Error(Errc::arg, "nobody put it");
+    if (found == theirs.values.end()) return Error(Errc::arg, "no such key");
     const size_t length = key.size() + found->second.size();
     own.add(length);
-    if (launcher_.kind == Kind::on_demand && &mine != &theirs && mine.fetched.emplace(key, "").second) {
-      for (Launcher::Host* host : {&mine, &theirs}) host->carried.add(length);  // the request and its answer
+    if (launcher_.kind == Kind::on_demand && &mine != &theirs && mine.cached.emplace(key, "").second) {
+      for (Launcher::Host* host : {&mine, &theirs}) host->carried.add(length);  // request and reply
       own.add(length);
     }
     return found->second;
@@ -91,15 +90,14 @@ class Rank final : public Exchange {
   void abort(int, std::string_view) override {}
   Status finalize() override { return {}; }
 
-  Count own;  ///< between this rank and its daemon, and what it made daemons send
+  Count own;  ///< between this rank and its daemon, and requests sent on its behalf
 
  private:
   Launcher& launcher_;
   Job job_;
 };
 
-/// Peers of a dissemination barrier and of recursive doubling: MPI_Init to MPI_Finalize of a program of
-/// collectives.
+/// Peers of a dissemination barrier and of recursive doubling, as in a program with collectives.
 std::set<int> peers_of(int rank, int size) {
   std::set<int> peers;
   for (int distance = 1; distance < size; distance *= 2) {
@@ -112,7 +110,7 @@ std::set<int> peers_of(int rank, int size) {
 
 struct Figures {
   double messages, bytes;            // of the busiest rank
-  double host_messages, host_bytes;  // of the busiest host, a rank of it
+  double host_messages, host_bytes;  // of the busiest host, per rank
 };
 
 Figures start(Kind kind, int size) {
@@ -128,7 +126,7 @@ Figures start(Kind kind, int size) {
     EXPECT_TRUE(rank->put("net." + std::to_string(job.rank), address));
     EXPECT_TRUE(rank->share());
   }
-  if (kind == Kind::spread) launcher.fence();
+  if (kind == Kind::broadcast) launcher.fence();
   for (auto& rank : ranks) {
     const Job& job = rank->job();
     const int leader = job.rank - job.local_rank;
@@ -152,7 +150,7 @@ Figures start(Kind kind, int size) {
   return figures;
 }
 
-/// Figures of 64 to 32768 ranks, printed.
+/// Measures and prints 64 to 32768 ranks.
 std::map<int, Figures> grow(Kind kind) {
   std::map<int, Figures> all;
   for (int size = 64; size <= 32768; size *= 8) {
@@ -165,7 +163,7 @@ std::map<int, Figures> grow(Kind kind) {
   return all;
 }
 
-TEST(Bootstrap, OnDemandGrowsWithTheLogarithm) {
+TEST(Bootstrap, OnDemandGrowsLogarithmically) {
   for (const auto& [size, figures] : grow(Kind::on_demand)) {
     const double steps = std::log2(size);
     EXPECT_LE(figures.messages, 4 + 6 * steps) << size;
@@ -175,20 +173,19 @@ TEST(Bootstrap, OnDemandGrowsWithTheLogarithm) {
   }
 }
 
-TEST(Bootstrap, UnderPmi1ARankGrowsWithTheLogarithmAndAHostWithTheJob) {
-  const auto all = grow(Kind::spread);
+TEST(Bootstrap, Pmi1GrowsLogarithmicallyPerRankAndLinearlyPerHost) {
+  const auto all = grow(Kind::broadcast);
   for (const auto& [size, figures] : all) {
     EXPECT_LE(figures.messages, 4 + 3 * std::log2(size)) << size;
     EXPECT_LE(figures.bytes, (4 + 3 * std::log2(size)) * (kAddressBytes + 16)) << size;
   }
-  // What PMI-1 cannot help: known, and the reason to prefer PMIx (docs/scale.md).
+  // This growth is inherent in PMI-1, and the reason to prefer PMIx (docs/scale.md).
   EXPECT_GT(all.at(32768).host_bytes, 100 * all.at(64).host_bytes);
 }
 
-/// The way of launchers that do not say where the ranks are is as many gets as ranks, and it finds them
-/// right.
-TEST(Hosts, AreFoundByExchange) {
-  Launcher launcher(Kind::spread, 2 * kRanksPerHost);
+/// gather_hosts() costs one get per rank.
+TEST(Hosts, GatherHosts) {
+  Launcher launcher(Kind::broadcast, 2 * kRanksPerHost);
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int rank = 0; rank < launcher.size; ++rank) ranks.push_back(std::make_unique<Rank>(launcher, rank));
   for (auto& rank : ranks)
@@ -196,7 +193,7 @@ TEST(Hosts, AreFoundByExchange) {
       EXPECT_TRUE(rank->put("host." + std::to_string(self), self % 2 == 0 ? "even" : "odd"));
     }
   Job job = ranks[5]->job();
-  ASSERT_TRUE(exchange_hosts(*ranks[5], job));
+  ASSERT_TRUE(gather_hosts(*ranks[5], job));
   EXPECT_EQ(job.host_of_rank.size(), 2U * kRanksPerHost);
   EXPECT_EQ(job.local_size, 1);  // this machine is neither "even" nor "odd"
   EXPECT_EQ(job.host_of_rank[0], job.host_of_rank[2]);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# However a job ends, nothing of it is left within two seconds.
+# However a job ends, no process is left after two seconds.
 import os
 import pty
 import random
@@ -27,7 +27,7 @@ class Death(unittest.TestCase):
         job = self.start("-n", ranks, *shell(FAMILY + end))
         self.addCleanup(job.stdout.close)
         self.addCleanup(job.stderr.close)
-        self.mark.wait_for(2 + 5 * ranks)  # mpiexec, its sentinel; a shell with four below it for each rank
+        self.mark.wait_for(2 + 5 * ranks)  # mpiexec and its supervisor; per rank a shell with four descendants
         return job
 
     def test_mpiexec_is_killed(self):
@@ -36,7 +36,7 @@ class Death(unittest.TestCase):
         job.wait()
         self.mark.wait_until_gone(LIMIT)
 
-    def test_mpiexec_and_its_group_are_killed_by_name(self):
+    def test_all_mpiexec_processes_are_killed(self):
         job = self.start_family()
         for pid in self.mark.processes():
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -45,15 +45,15 @@ class Death(unittest.TestCase):
         job.wait()
         self.mark.wait_until_gone(LIMIT)
 
-    def test_sentinel_is_killed(self):
+    def test_supervisor_is_killed(self):
         job = self.start_family()
         for pid in self.mark.processes():
             with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
-                if file.read() == "weft-sentinel\n":
+                if file.read() == "weft-supervisor\n":
                     os.kill(pid, signal.SIGKILL)
         self.assertEqual(job.wait(10), 1)
         self.mark.wait_until_gone(LIMIT)
-        self.assertIn(b"watches over", job.stderr.read())
+        self.assertIn(b"the supervisor of the ranks", job.stderr.read())
 
     def test_a_rank_is_killed(self):
         job = self.start_family(end="test $PMI_RANK = 1 && { sleep 0.7; kill -KILL $$; }; wait")
@@ -83,13 +83,13 @@ class Death(unittest.TestCase):
         self.assertEqual(self.mark.processes(), [])
         self.assertLess(time.monotonic() - begin, LIMIT + 0.5)
 
-    def test_leftovers_of_a_good_job(self):
+    def test_leftover_processes_of_a_successful_job(self):
         status, output, errors = run("-n", 2, *shell(FAMILY + "echo ok"), variables=self.mark.variables)
         self.assertEqual((status, output, errors), (0, "ok\nok\n", ""))
         self.assertEqual(self.mark.processes(), [])
 
     def test_a_helper_may_finish_its_work(self):
-        # The rank ends at once; what it writes through a process it leaves behind still arrives.
+        # The rank ends at once; output of a process it leaves behind still arrives.
         status, output, _ = run("-n", 1, *shell("(sleep 0.2; echo late) & echo early"))
         self.assertEqual((status, output), (0, "early\nlate\n"))
 
@@ -103,7 +103,7 @@ class Death(unittest.TestCase):
             self.mark.wait_until_gone(LIMIT)
 
     def test_random_moments(self):
-        # A short form of the thousand runs of the nightly tests.
+        # Short version of the nightly test with a thousand runs.
         for _ in range(25):
             job = self.start("-n", 4, PEER, "fences", 100_000)
             with job:
@@ -126,7 +126,7 @@ class Signals(unittest.TestCase):
                 self.assertEqual(job.stdout.read(), b"got it\n" * 2)
                 self.assertEqual(job.wait(10), 0)
 
-    def test_deadly_by_default(self):
+    def test_default_action_ends_the_job(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             with start("-n", 2, *shell("echo ready; exec sleep 300"), variables=self.mark.variables) as job:
                 self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
@@ -147,7 +147,7 @@ class Signals(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 1)
         self.assertEqual(self.mark.processes(), [])
 
-    def start_deaf(self):
+    def start_ignoring_sigterm(self):
         """A job whose two ranks run and ignore SIGTERM."""
         script = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"
         job = start("-n", 2, *shell(script), variables=self.mark.variables)
@@ -164,13 +164,13 @@ class Signals(unittest.TestCase):
         self.mark.wait_until_gone(LIMIT)
 
     def test_sigterm_kills_after_five_seconds(self):
-        job = self.start_deaf()
+        job = self.start_ignoring_sigterm()
         job.send_signal(signal.SIGTERM)
         job.send_signal(signal.SIGTERM)  # as timeout(1), which signals its child and its group
         self.check_ended(job, 4, 7)
 
     def test_second_sigterm_kills(self):
-        job = self.start_deaf()
+        job = self.start_ignoring_sigterm()
         job.send_signal(signal.SIGTERM)
         time.sleep(0.8)
         self.assertIsNone(job.poll())
@@ -205,7 +205,7 @@ class Signals(unittest.TestCase):
                 job.stdout.readline()
                 job.send_signal(signal.SIGTSTP)
                 self.assertTrue(os.WIFSTOPPED(os.waitpid(job.pid, os.WUNTRACED)[1]))
-                deadline = time.monotonic() + LIMIT  # mpiexec stops at once, the rank when the sentinel has been told
+                deadline = time.monotonic() + LIMIT  # mpiexec stops at once, the rank after the supervisor is notified
                 while self.states().count("T") < 2 and time.monotonic() < deadline:
                     time.sleep(0.01)
                 self.assertGreaterEqual(self.states().count("T"), 2, self.states())  # mpiexec and the rank
@@ -216,14 +216,14 @@ class Signals(unittest.TestCase):
                 job.kill()
 
     def states(self):
-        """The state letters of the job's processes."""
+        """State letters of the job's processes."""
         letters = []
         for pid in self.mark.processes():
             with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
                 letters.append(file.read().rpartition(")")[2].split()[0])
         return letters
 
-    def test_ignored_from_outside_stays_ignored(self):
+    def test_ignored_signals_stay_ignored(self):
         command = ["nohup", MPIEXEC, "-n", "1", *shell("echo ready; exec sleep 300")]
         environment = clean_environment(**self.mark.variables)
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as job:
@@ -236,7 +236,7 @@ class Signals(unittest.TestCase):
 
 
 class Terminal(unittest.TestCase):
-    def test_typing_reaches_rank_0(self):
+    def test_terminal_input_reaches_rank_0(self):
         pid, terminal = pty.fork()
         if pid == 0:
             script = "if [ $PMI_RANK = 0 ]; then printf 'name? '; read name; echo hello $name; cat; fi"
@@ -249,7 +249,7 @@ class Terminal(unittest.TestCase):
                 text += os.read(terminal, 4096)
             except OSError:
                 break
-            if b"name? " in text and not sent:  # a prompt without an end of line is shown
+            if b"name? " in text and not sent:  # a prompt without a newline is forwarded
                 os.write(terminal, b"weaver\nmore\n\x04")
                 sent = True
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)

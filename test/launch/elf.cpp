@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that insist on another library: built here with the system's compiler, one for each kind of path.
+// Programs whose RPATH overrides LD_LIBRARY_PATH: built with the system's compiler, one per kind of path.
 #include "mpiexec/elf.hpp"
 
 #include <gtest/gtest.h>
@@ -28,33 +28,33 @@ class Elf : public ::testing::Test {
   void compile(const std::string& arguments) {
     ASSERT_EQ(std::system(("cd " + folder_ + " && " LAUNCH_TEST_CC " " + arguments).c_str()), 0) << arguments;
   }
-  bool build_and_ask(const std::string& options, const std::string& library = "libwanted.so.1") {
+  bool build_and_check(const std::string& options, const std::string& library = "libwanted.so.1") {
     compile("main.c libwanted.so.1 -o main " + options);
     return has_overriding_rpath(folder_ + "/main", library);
   }
   std::string folder_;
 };
 
-TEST_F(Elf, OnlyOldPathsOverride) {
-  EXPECT_TRUE(build_and_ask("-Wl,-rpath,/other -Wl,--disable-new-dtags"));
-  EXPECT_FALSE(build_and_ask("-Wl,-rpath,/other -Wl,--enable-new-dtags"));
-  EXPECT_FALSE(build_and_ask(""));
-  EXPECT_FALSE(build_and_ask("-Wl,-rpath,/other -Wl,--disable-new-dtags", "libunwanted.so.1"));
+TEST_F(Elf, OnlyRpathOverrides) {
+  EXPECT_TRUE(build_and_check("-Wl,-rpath,/other -Wl,--disable-new-dtags"));
+  EXPECT_FALSE(build_and_check("-Wl,-rpath,/other -Wl,--enable-new-dtags"));
+  EXPECT_FALSE(build_and_check(""));
+  EXPECT_FALSE(build_and_check("-Wl,-rpath,/other -Wl,--disable-new-dtags", "libunwanted.so.1"));
 }
 
-TEST_F(Elf, AnythingElseIsNoProgram) {
+TEST_F(Elf, OtherFilesAreNoPrograms) {
   EXPECT_FALSE(has_overriding_rpath(folder_ + "/main.c", "libwanted.so.1"));
   EXPECT_FALSE(has_overriding_rpath(folder_ + "/absent", "libwanted.so.1"));
   EXPECT_FALSE(has_overriding_rpath(folder_, "libwanted.so.1"));
 }
 
-TEST_F(Elf, DamagedProgramsAreSurvived) {
-  ASSERT_TRUE(build_and_ask("-Wl,-rpath,/other -Wl,--disable-new-dtags"));
+TEST_F(Elf, DamagedProgramsDoNotCrash) {
+  ASSERT_TRUE(build_and_check("-Wl,-rpath,/other -Wl,--disable-new-dtags"));
   std::ifstream file(folder_ + "/main", std::ios::binary);
   const std::string good((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const auto ask = [&](const std::string& bytes) {
     std::ofstream(folder_ + "/bad", std::ios::binary | std::ios::trunc) << bytes;
-    (void)has_overriding_rpath(folder_ + "/bad", "libwanted.so.1");  // any answer will do, but no crash
+    (void)has_overriding_rpath(folder_ + "/bad", "libwanted.so.1");  // any result, but no crash
   };
   for (size_t length = 0; length < good.size(); length += 97) ask(good.substr(0, length));
   for (size_t at = 16; at < 1024; ++at) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which variables tie a process to a launcher, and which promises are refused.
+// Classification of launcher variables, and errors if they imply an unreachable job.
 #include "launch/environment.hpp"
 
 #include <gtest/gtest.h>
@@ -25,16 +25,16 @@ Lookup lookup_in(const Variables& variables) {
   };
 }
 
-std::string refusal(const Variables& variables) {
-  const Status status = refuse_broken_promise(lookup_in(variables));
+std::string reachability_error(const Variables& variables) {
+  const Status status = check_launcher_reachable(lookup_in(variables));
   return status ? "" : status.error().message();
 }
 
-TEST(Promise, ManyProcessesOutOfReachAreAnError) {
+TEST(Reachable, UnreachableProcessesAreAnError) {
   for (const Variables& variables :
        {Variables{{"PMI_SIZE", "4"}, {"PMI_RANK", "1"}}, Variables{{"SLURM_STEP_NUM_TASKS", "2"}},
         Variables{{"PMIX_RANK", "0"}}}) {
-    const std::string text = refusal(variables);
+    const std::string text = reachability_error(variables);
     const std::string name = variables.count("PMI_SIZE") ? "PMI_SIZE=4" : variables.rbegin()->first;
     if (variables.count("PMIX_RANK"))
       EXPECT_NE(text.find("PMIX_RANK=0"), text.npos) << text;
@@ -44,20 +44,20 @@ TEST(Promise, ManyProcessesOutOfReachAreAnError) {
   }
 }
 
-TEST(Promise, OneProcessOrNoneIsNoPromise) {
-  EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(refusal({{"SLURM_NTASKS", "16"}, {"SLURM_JOB_ID", "7"}}), "");  // a batch script has these
-  EXPECT_EQ(refusal({{"SLURM_STEP_NUM_TASKS", "1"}}), "");
-  EXPECT_EQ(refusal({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), "");
+TEST(Reachable, OneProcessIsNoError) {
+  EXPECT_EQ(reachability_error({}), "");
+  EXPECT_EQ(reachability_error({{"SLURM_NTASKS", "16"}, {"SLURM_JOB_ID", "7"}}), "");  // set in batch scripts
+  EXPECT_EQ(reachability_error({{"SLURM_STEP_NUM_TASKS", "1"}}), "");
+  EXPECT_EQ(reachability_error({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), "");
 }
 
-TEST(Promise, LostDescriptorIsAnError) {
+TEST(Reachable, LostDescriptorIsAnError) {
   auto connection = pmi::connect(lookup_in({{"PMI_FD", "1000"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
   ASSERT_FALSE(connection);
   EXPECT_NE(connection.error().message().find("PMI_FD=1000"), std::string::npos);
 }
 
-TEST(Promise, BadNumbersAreAnError) {
+TEST(Reachable, BadNumbersAreAnError) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   for (const Variables& wrong :
@@ -71,20 +71,20 @@ TEST(Promise, BadNumbersAreAnError) {
   ::close(ends[1]);
 }
 
-TEST(Variables, TyingAndPromising) {
+TEST(Variables, Classification) {
   for (const char* name : {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID"}) {
-    EXPECT_TRUE(ties_to_launcher(name)) << name;
-    EXPECT_TRUE(promises_job(name)) << name;
+    EXPECT_TRUE(is_launcher_variable(name)) << name;
+    EXPECT_TRUE(implies_job(name)) << name;
   }
   for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {
-    EXPECT_TRUE(ties_to_launcher(name)) << name;
-    EXPECT_FALSE(promises_job(name)) << name;  // user code chooses a GPU by them
+    EXPECT_TRUE(is_launcher_variable(name)) << name;
+    EXPECT_FALSE(implies_job(name)) << name;  // used to choose a GPU
   }
   for (const char* name : {"PATH", "SLURM_JOB_ID", "WEFT_LOG", "PMI"})
-    EXPECT_FALSE(ties_to_launcher(name)) << name;
+    EXPECT_FALSE(is_launcher_variable(name)) << name;
 }
 
-TEST(Scrub, LeavesWhatUsersRead) {
+TEST(Scrub, KeepsVariablesOfUserCode) {
   ::setenv("PMI_RANK", "3", 1);
   ::setenv("PMIX_RANK", "3", 1);
   ::setenv("LOCAL_RANK", "3", 1);
@@ -94,7 +94,7 @@ TEST(Scrub, LeavesWhatUsersRead) {
   EXPECT_STREQ(std::getenv("LOCAL_RANK"), "3");
 }
 
-TEST(Singleton, IsAlone) {
+TEST(Singleton, ExchangeWithItself) {
   for (const char* name : {"PMI_FD", "PMI_PORT", "PMI_SIZE", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"})
     ::unsetenv(name);
   auto first = connect(), second = connect();

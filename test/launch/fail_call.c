@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LD_PRELOAD library: call number FAIL_AT of the function FAIL_CALL in mpiexec and in its children before
-// they become programs fails with FAIL_ERRNO, once; the file FAIL_MARK says that it was made.
+// LD_PRELOAD library: call number FAIL_AT of the function FAIL_CALL fails once with FAIL_ERRNO. Calls of
+// mpiexec and of its children before exec are counted. The file FAIL_MARK is created when the call fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Every system call of the launcher fails once: mpiexec ends, says why unless all is well, and leaves no process.
+# Makes each system call of the launcher fail once: mpiexec ends, prints the error unless the job succeeded, and leaves
+# no process.
 # usage: failing_calls.py PEER FAIL_CALL_LIBRARY
 import errno
 import os
@@ -14,7 +15,7 @@ FAIL_CALL = os.path.abspath(sys.argv.pop(2))
 from support import PEER, Mark, run, shell  # noqa: E402
 
 LIMIT = 15  # seconds that a run may take
-MOST = 12  # calls of one function that are made to fail, one a run
+MAX_CALLS = 12  # calls of one function that fail, one per run
 CALLS = {
     "epoll_create1": errno.EMFILE,
     "epoll_ctl": errno.ENOMEM,
@@ -61,7 +62,7 @@ class FailingCalls(unittest.TestCase):
     def test_each_call(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in CALLS:
-                for at in range(1, MOST + 1):
+                for at in range(1, MAX_CALLS + 1):
                     with self.subTest(call=name, at=at):
                         made = self.fail_once(folder, name, at)
                         self.assertTrue(made or at > 1, "the function is not called, or not intercepted")

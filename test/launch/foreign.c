@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Built with another MPI's standard-ABI wrapper by foreign.py: says whose library it runs on, and adds ranks.
+// Built by foreign.py with another MPI's standard-ABI wrapper: prints the library version and a sum over
+// ranks.
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# A program built with MPICH's mpicc_abi, which writes the path of MPICH's library into it, runs on Weft: under
-# Weft's mpiexec with no help, under Hydra with LD_LIBRARY_PATH. Argument: where MPICH is unpacked.
+# A program built with MPICH's mpicc_abi, which sets a RUNPATH to MPICH's library, runs on Weft: under Weft's mpiexec
+# unchanged, under Hydra with LD_LIBRARY_PATH. Argument: installation folder of MPICH.
 import os
 import shutil
 import subprocess
@@ -33,10 +33,10 @@ class Foreign(unittest.TestCase):
         self.assertEqual((status, errors), (0, ""))
         self.assertEqual(sorted(output.splitlines()), [f"{rank} 4 6 Weft" for rank in range(4)])
 
-    def test_under_our_mpiexec(self):
+    def test_under_weft_mpiexec(self):
         self.check(self.build())
 
-    def test_with_the_older_kind_of_path(self):
+    def test_with_rpath(self):
         options = subprocess.run(
             [os.path.join(MPICH, "bin", "mpicc_abi"), "-show"], stdout=subprocess.PIPE, text=True, check=True
         ).stdout.split()[1:]

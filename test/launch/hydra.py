@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# weft::launch under Weft's mpiexec and Hydra's, and without any launcher.
+# weft::launch under Weft's mpiexec and Hydra, and without a launcher.
 import os
 import re
 import subprocess
@@ -30,14 +30,14 @@ class Exchange(unittest.TestCase):
                     self.assertEqual((status, errors), (0, ""))
                     self.check_job(output, ranks, name)
 
-    def test_over_a_port(self):
+    def test_pmi_port(self):
         for _, command in launchers()[1:]:
             with self.subTest(launcher=command[0]):
                 status, output, errors = run("-pmi-port", "-n", 4, PEER, "exchange", launcher=command)
                 self.assertEqual((status, errors), (0, ""))
                 self.assertEqual(len(output.splitlines()), 4)
 
-    def test_a_key_is_put_once(self):
+    def test_duplicate_key_is_an_error(self):
         for _, command in launchers():
             with self.subTest(launcher=command[0]):
                 self.assertEqual(run("-n", 2, PEER, "twice", launcher=command)[0], 0)
@@ -47,7 +47,7 @@ class Exchange(unittest.TestCase):
             with self.subTest(launcher=command[0]):
                 self.assertEqual(run("-n", 3, PEER, "abort", 42, launcher=command)[0], 42)
 
-    def test_processes_started_by_a_rank_are_alone(self):
+    def test_processes_started_by_a_rank_are_singletons(self):
         for _, command in launchers():
             with self.subTest(launcher=command[0]):
                 status, output, errors = run("-n", 2, PEER, "command", f"{PEER} exchange", launcher=command)
@@ -58,7 +58,7 @@ class Exchange(unittest.TestCase):
         for _, command in launchers():
             inner = f"{MPIEXEC} -n 3 {PEER} exchange"
             with self.subTest(launcher=command[0]):
-                # From a rank that is connected, and from one that is not.
+                # From a connected rank, and from an unconnected one.
                 for outer in ((PEER, "command", inner), ("sh", "-c", inner)):
                     status, output, errors = run("-n", 2, *outer, launcher=command)
                     self.assertEqual((status, errors), (0, ""))
@@ -69,14 +69,14 @@ class Exchange(unittest.TestCase):
         self.assertEqual((status, errors), (0, ""))
         self.assertEqual(len(output.splitlines()), 6)
 
-    def test_fences_are_quick(self):
+    def test_fences_are_fast(self):
         status, output, _ = run("-n", 4, PEER, "fences", 1000)
         self.assertEqual(status, 0)
-        # Typical: 50 microseconds. A sleep or a timer anywhere in the way shows at once.
+        # Typical: 50 microseconds. The limit detects any sleep or timer in the path.
         self.assertLess(float(output.split()[0]), 5000)
 
 
-class Alone(unittest.TestCase):
+class WithoutLauncher(unittest.TestCase):
     def peer(self, **variables):
         done = subprocess.run(
             [PEER], env=clean_environment(**variables), capture_output=True, text=True, check=False, timeout=30
@@ -88,7 +88,7 @@ class Alone(unittest.TestCase):
         self.assertEqual((status, errors), (0, ""))
         self.assertIn("rank 0/1 local 0/1 hosts 1 by singleton", output)
 
-    def test_broken_promises_are_refused(self):
+    def test_unreachable_launchers_are_an_error(self):
         for variables in (
             {"SLURM_STEP_NUM_TASKS": "2"},
             {"PMI_SIZE": "2", "PMI_RANK": "0"},
@@ -106,6 +106,6 @@ class Alone(unittest.TestCase):
 if __name__ == "__main__":
     print("launchers:", ", ".join(command[0] for _, command in launchers()), flush=True)
     if len(launchers()) == 1:
-        print("no Hydra here: only Weft's mpiexec is tested", flush=True)
+        print("no Hydra found: only Weft's mpiexec is tested", flush=True)
     os.environ.pop("PMI_FD", None)
     unittest.main(verbosity=2)

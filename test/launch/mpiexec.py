@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# mpiexec as a user meets it: options, variables, input, output, exit codes, binding.
+# mpiexec from the command line: options, variables, input, output, exit codes, binding.
 import hashlib
 import os
 import re
@@ -13,7 +13,7 @@ from support import CORES, MPIEXEC, PEER, run, shell, start
 
 
 class Command(unittest.TestCase):
-    def test_refusals_have_code_2(self):
+    def test_usage_errors_exit_with_2(self):
         for arguments, word in (
             (("-n", "0", "true"), "1 to 65536"),
             (("--frobnicate", "true"), "--frobnicate"),
@@ -36,7 +36,7 @@ class Command(unittest.TestCase):
         status, _, errors = run("-n", 3, "no-such-program")
         self.assertEqual(errors.count("no-such-program"), 1, errors)  # once, not for each rank
 
-    def test_program_in_the_current_directory_is_hinted_at(self):
+    def test_hint_at_program_in_the_current_directory(self):
         with tempfile.TemporaryDirectory() as folder:
             os.symlink("/bin/true", os.path.join(folder, "mine"))
             self.assertIn("./", run("mine", cwd=folder)[2])
@@ -45,7 +45,7 @@ class Command(unittest.TestCase):
 
 
 class Environment(unittest.TestCase):
-    def test_each_rank_knows_itself(self):
+    def test_rank_variables(self):
         names = "LOCAL_RANK OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_RANK MPI_LOCALRANKID PMI_RANK".split()
         sizes = "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS PMI_SIZE".split()
         status, output, _ = run("-n", 3, *shell("echo " + " ".join("$" + name for name in names + sizes)))
@@ -67,19 +67,19 @@ class Environment(unittest.TestCase):
         self.assertEqual((status, errors), (0, ""))
         self.assertEqual(sorted(output.splitlines()), ["0 1 2 b", "1  b /", "2  b /"])
 
-    def test_exported_variable_that_is_unset_is_told(self):
+    def test_unset_exported_variable_is_a_warning(self):
         status, _, errors = run("-x", "LAUNCH_TEST_UNSET", "true")
         self.assertEqual(status, 0)
         self.assertIn("LAUNCH_TEST_UNSET", errors)
 
-    def test_other_launchers_are_forgotten(self):
+    def test_variables_of_other_launchers_are_removed(self):
         foreign = {"PMIX_RANK": "7", "PMI_PORT": "x:1", "HYDI_CONTROL_FD": "9", "OMPI_COMM_WORLD_NODE_RANK": "5"}
         output = run("env", variables=foreign)[1]
         for name in foreign:
             self.assertNotRegex(output, f"(?m)^{name}=")
 
     def test_ranks_get_four_descriptors(self):
-        reader, writer = os.pipe()  # descriptors of whoever starts mpiexec
+        reader, writer = os.pipe()  # inherited descriptors of mpiexec
         try:
             script = "import os; print([fd for fd in range(200) if os.path.exists(f'/proc/self/fd/{fd}')])"
             status, output, _ = run("-n", 2, "python3", "-c", script, pass_fds=(reader, writer))
@@ -88,14 +88,14 @@ class Environment(unittest.TestCase):
             os.close(reader)
             os.close(writer)
 
-    def test_closed_descriptors_are_no_trouble(self):
+    def test_closed_standard_descriptors(self):
         done = subprocess.run(
             ["sh", "-c", f'"{MPIEXEC}" -n 2 {PEER} fences 5 <&- 2>&-'], stdout=subprocess.PIPE, text=True, check=False
         )
         self.assertEqual(done.returncode, 0)
-        self.assertIn("a fence", done.stdout)
+        self.assertIn("per fence", done.stdout)
 
-    def test_limits_and_signals_are_as_outside(self):
+    def test_limits_and_signals_are_inherited(self):
         script = "ulimit -n; grep -E 'Sig(Blk|Ign)' /proc/self/status"
         outside = subprocess.run(shell(script), stdout=subprocess.PIPE, text=True, check=True).stdout
         self.assertEqual(run(*shell(script))[1], outside)
@@ -107,7 +107,7 @@ class InputAndOutput(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(sorted(output.split()), ["0:1000000", "1:0", "2:0"])
 
-    def test_lines_stay_whole(self):
+    def test_lines_are_not_interleaved(self):
         program = (
             "import os, sys\n"
             "line = os.environ['PMI_RANK'] * 300\n"
@@ -120,11 +120,11 @@ class InputAndOutput(unittest.TestCase):
         self.assertEqual(len(lines), 16000)
         self.assertEqual({(len(line), len(set(line))) for line in lines}, {(300, 1)})
 
-    def test_last_line_without_end_is_kept(self):
+    def test_last_line_without_newline_is_kept(self):
         self.assertEqual(run("printf", "abc")[1], "abc")
         self.assertEqual(run("printf", "a\\nb")[1], "a\nb")
 
-    def test_big_binary_output_is_whole_and_quick(self):
+    def test_large_binary_output_is_complete_and_fast(self):
         size = 256 * 1024 * 1024
         for source in ("/dev/zero", "/dev/urandom"):  # no line at all; lines of any length
             begin = time.monotonic()
@@ -150,7 +150,7 @@ class InputAndOutput(unittest.TestCase):
         self.assertEqual(sorted(errors.splitlines()), ["[0]<stderr>: d", "[1]<stderr>: d"])
         self.assertEqual(len(output.splitlines()), 6)
 
-    def test_reader_that_goes_away(self):
+    def test_closed_reader(self):
         begin = time.monotonic()
         with start("-n", 2, "yes") as process:
             process.stdout.readline()
@@ -160,7 +160,7 @@ class InputAndOutput(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 5)
 
     def test_slow_reader_does_not_stop_the_launcher(self):
-        # Nobody reads what rank 0 writes, and yet the ranks are served.
+        # The output of rank 0 is not read, and PMI requests are still served.
         with tempfile.TemporaryDirectory() as folder:
             done = os.path.join(folder, "done")
             flood = "(test $PMI_RANK = 0 && head -c 3000000 /dev/zero) &"
@@ -185,7 +185,7 @@ class ExitCode(unittest.TestCase):
         self.assertEqual(status, 128 + 11)
         self.assertRegex(errors, r"^mpiexec: rank 2 \(pid \d+ on .*\) was killed by signal 11 \(Segmentation fault")
 
-    def test_message_comes_after_the_last_words(self):
+    def test_message_follows_the_output(self):
         errors = run("-n", 2, *shell("echo last words >&2; exit 1"))[2]
         self.assertGreater(errors.index("mpiexec:"), errors.rindex("last words"))
 
@@ -214,7 +214,7 @@ class ExitCode(unittest.TestCase):
     def test_rank_without_mpi_among_others(self):
         status, _, errors = run("-n", 1, "true", ":", "-n", 2, PEER, "exchange", timeout=10)
         self.assertEqual(status, 1)
-        self.assertIn("rank 0, which has ended without calling MPI_Init", errors)
+        self.assertIn("rank 0, which has exited without calling MPI_Init", errors)
 
     def test_timeout(self):
         begin = time.monotonic()
@@ -248,7 +248,7 @@ class Binding(unittest.TestCase):
 
 
 class Library(unittest.TestCase):
-    def test_ours_comes_first(self):
+    def test_own_library_comes_first(self):
         folder = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(MPIEXEC))), "lib")
         if not os.path.exists(os.path.join(folder, "libmpi_abi.so.1")):
             self.skipTest("mpiexec is not in a prefix")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// mpiexec's command line: what is understood, what is refused and with which words.
+// mpiexec's command line: accepted options and error messages.
 #include "mpiexec/options.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Options, CountsAndPrograms) {
     const Options options = accept(line);
     ASSERT_EQ(options.programs.size(), 1U) << line;
     EXPECT_EQ(options.ranks(), 3);
-    EXPECT_EQ(options.programs[0].argv, words("a b -n 9"));  // what follows the program is its own
+    EXPECT_EQ(options.programs[0].argv, words("a b -n 9"));  // arguments after the program belong to it
   }
   EXPECT_EQ(accept("a").ranks(), 1);
 }
@@ -49,7 +49,7 @@ TEST(Options, SeveralPrograms) {
   EXPECT_TRUE(options.tag_output);
 }
 
-TEST(Options, Words) {
+TEST(Options, Values) {
   EXPECT_EQ(accept("a").bind_to, BindTo::share);
   EXPECT_EQ(accept("--bind-to none a").bind_to, BindTo::none);
   EXPECT_EQ(accept("-bind-to=core a").bind_to, BindTo::core);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process of a job that uses only weft::launch; mpiexec.py and hydra.py run it. Its first argument says
-// what it does, its exit code and output whether that worked.
+// A process of a job that uses only weft::launch, run by mpiexec.py and hydra.py. Its first argument selects
+// the scenario; exit code and output report the result.
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,16 +18,16 @@ using namespace weft;
 
 namespace {
 
-[[noreturn]] void give_up(const char* what, const Error& error) {
+[[noreturn]] void fail(const char* what, const Error& error) {
   std::fprintf(stderr, "%s: %s\n", what, error.message().c_str());
   std::exit(3);
 }
 
-void must(const char* what, const Status& status) {
-  if (!status) give_up(what, status.error());
+void require(const char* what, const Status& status) {
+  if (!status) fail(what, status.error());
 }
 
-/// A value of every byte, different for each rank and each round, longer than one PMI-1 value may be.
+/// A value with all byte values, different for each rank and round, longer than a PMI-1 value.
 std::string long_value(int rank, int round) {
   std::string value(3000, '\0');
   for (size_t i = 0; i < value.size(); ++i)
@@ -38,7 +38,7 @@ std::string long_value(int rank, int round) {
 void expect_value(launch::Exchange& exchange, const std::string& key, int owner,
                   const std::string& expected) {
   auto value = exchange.get(key, owner);
-  if (!value) give_up("get", value.error());
+  if (!value) fail("get", value.error());
   if (*value == expected) return;
   std::fprintf(stderr, "the value of %s is wrong\n", key.c_str());
   std::exit(3);
@@ -48,9 +48,9 @@ int exchange_all(launch::Exchange& exchange) {
   const launch::Job& job = exchange.job();
   for (int round = 0; round < 3; ++round) {
     const std::string suffix = "." + std::to_string(round) + ".";
-    must("put", exchange.put("long" + suffix + std::to_string(job.rank), long_value(job.rank, round)));
-    must("put", exchange.put("empty" + suffix + std::to_string(job.rank), ""));
-    must("fence", exchange.fence());
+    require("put", exchange.put("long" + suffix + std::to_string(job.rank), long_value(job.rank, round)));
+    require("put", exchange.put("empty" + suffix + std::to_string(job.rank), ""));
+    require("fence", exchange.fence());
     for (int rank = 0; rank < job.size; ++rank) {
       expect_value(exchange, "long" + suffix + std::to_string(rank), rank, long_value(rank, round));
       expect_value(exchange, "empty" + suffix + std::to_string(rank), rank, "");
@@ -60,30 +60,30 @@ int exchange_all(launch::Exchange& exchange) {
   if (exchange.put("bad key", "value").ok()) return 3;
   std::printf("rank %d/%d local %d/%d hosts %zu by %s id %s\n", job.rank, job.size, job.local_rank,
               job.local_size, job.host_of_rank.size(), job.launcher.c_str(), job.id.c_str());
-  must("finalize", exchange.finalize());
+  require("finalize", exchange.finalize());
   return 0;
 }
 
-/// Values are there for the others at once, however late their owner comes.
-int fetch_from_late_ones(launch::Exchange& exchange) {
+/// Values are available after share(), even if their owner arrives late.
+int get_from_late_owners(launch::Exchange& exchange) {
   const launch::Job& job = exchange.job();
   if (job.rank % 2 == 1) ::usleep(200'000);
-  must("put", exchange.put("late." + std::to_string(job.rank), long_value(job.rank, 0)));
-  must("share", exchange.share());
+  require("put", exchange.put("late." + std::to_string(job.rank), long_value(job.rank, 0)));
+  require("share", exchange.share());
   for (int rank = job.size - 1; rank >= 0; --rank)
     expect_value(exchange, "late." + std::to_string(rank), rank, long_value(rank, 0));
-  std::puts("all there");
-  must("finalize", exchange.finalize());
+  std::puts("all received");
+  require("finalize", exchange.finalize());
   return 0;
 }
 
 int time_fences(launch::Exchange& exchange, int count) {
-  must("fence", exchange.fence());
+  require("fence", exchange.fence());
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < count; ++i) must("fence", exchange.fence());
+  for (int i = 0; i < count; ++i) require("fence", exchange.fence());
   const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
-  if (exchange.job().rank == 0) std::printf("%.1f microseconds a fence\n", time.count() / count);
-  must("finalize", exchange.finalize());
+  if (exchange.job().rank == 0) std::printf("%.1f microseconds per fence\n", time.count() / count);
+  require("finalize", exchange.finalize());
   return 0;
 }
 
@@ -92,39 +92,39 @@ int time_fences(launch::Exchange& exchange, int count) {
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "exchange";
   const std::string argument = argc > 2 ? argv[2] : "";
-  must("settings", config::load());
+  require("settings", config::load());
   auto connected = launch::connect();
-  if (!connected) give_up("connect", connected.error());
+  if (!connected) fail("connect", connected.error());
   launch::Exchange& exchange = **connected;
-  const bool chosen = exchange.job().rank == exchange.job().size - 1;  // the one that misbehaves
+  const bool misbehaves = exchange.job().rank == exchange.job().size - 1;
   if (mode == "exchange") return exchange_all(exchange);
-  if (mode == "late_values") return fetch_from_late_ones(exchange);
+  if (mode == "late_values") return get_from_late_owners(exchange);
   if (mode == "fences") return time_fences(exchange, std::atoi(argument.c_str()));
-  if (mode == "command") {  // what a process started by an initialized rank sees
+  if (mode == "command") {  // environment of a process started by an initialized rank
     launch::scrub_environment();
     const int status = std::system(argument.c_str());
-    must("finalize", exchange.finalize());
+    require("finalize", exchange.finalize());
     return status == 0 ? 0 : 4;
   }
-  if (mode == "abort" && chosen) {
+  if (mode == "abort" && misbehaves) {
     exchange.abort(std::atoi(argument.c_str()), "first line\nand a % sign");
     ::_exit(9);
   }
-  if (mode == "quit" && chosen) return 0;
+  if (mode == "quit" && misbehaves) return 0;
   if (mode == "twice") {
-    if (chosen) must("put", exchange.put("key", "1"));
-    return chosen && exchange.put("key", "2").ok() ? 5 : (must("finalize", exchange.finalize()), 0);
+    if (misbehaves) require("put", exchange.put("key", "1"));
+    return misbehaves && exchange.put("key", "2").ok() ? 5 : (require("finalize", exchange.finalize()), 0);
   }
-  if (mode == "late") {  // a failure after MPI is over
-    must("finalize", exchange.finalize());
-    if (chosen) return std::atoi(argument.c_str());
+  if (mode == "late") {  // a failure after finalize
+    require("finalize", exchange.finalize());
+    if (misbehaves) return std::atoi(argument.c_str());
     ::usleep(300'000);
     std::puts("others go on");
     return 0;
   }
   if (mode == "die") {
-    must("fence", exchange.fence());
-    if (chosen) ::raise(SIGKILL);
+    require("fence", exchange.fence());
+    if (misbehaves) ::raise(SIGKILL);
     std::thread([] {
       ::sleep(5);
       std::puts("still here");
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
     }).detach();
   }
   if (mode != "abort" && mode != "quit" && mode != "die") return 6;
-  must("fence", exchange.fence());  // the last rank never comes
-  must("finalize", exchange.finalize());
+  require("fence", exchange.fence());  // the last rank never arrives
+  require("finalize", exchange.finalize());
   return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The PMI-1 server, line by line: answers as Hydra gives them, and misuse is named.
+// The PMI-1 server: replies identical to Hydra's, and error messages for misuse.
 #include "mpiexec/pmi_server.hpp"
 
 #include <gtest/gtest.h>
@@ -33,20 +33,20 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
     events_ += "failure " + std::to_string(rank) + " " + problem + ";";
   }
 
-  /// What the rank has been answered by now.
+  /// Returns the replies sent to the rank so far.
   std::string answers(int rank) {
     char text[8192];
     const ssize_t n = ::recv(rank_ends_[static_cast<size_t>(rank)], text, sizeof text, MSG_DONTWAIT);
     return n > 0 ? std::string(text, static_cast<size_t>(n)) : "";
   }
-  std::string say(int rank, const std::string& line) {
+  std::string request(int rank, const std::string& line) {
     EXPECT_EQ(::send(rank_ends_[static_cast<size_t>(rank)], line.data(), line.size(), 0),
               static_cast<ssize_t>(line.size()));
     EXPECT_TRUE(server_->read(rank));
     return answers(rank);
   }
   void init(int rank) {
-    EXPECT_EQ(say(rank, "cmd=init pmi_version=1 pmi_subversion=1\n"),
+    EXPECT_EQ(request(rank, "cmd=init pmi_version=1 pmi_subversion=1\n"),
               "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
   }
 
@@ -55,33 +55,34 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
   std::string events_;
 };
 
-TEST_F(Launcher, AnswersTheOpening) {
+TEST_F(Launcher, RepliesToInit) {
   init(0);
-  EXPECT_EQ(say(0, "cmd=get_maxes\n"), "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n");
-  EXPECT_EQ(say(0, "cmd=get_appnum\n"), "cmd=appnum appnum=0 maxprocs=1\n");
-  EXPECT_EQ(say(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job\n");
-  EXPECT_EQ(say(0, "cmd=get_universe_size\n"), "cmd=universe_size size=2\n");
-  EXPECT_EQ(say(0, "cmd=get kvsname=job key=PMI_process_mapping\n"),
+  EXPECT_EQ(request(0, "cmd=get_maxes\n"), "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n");
+  EXPECT_EQ(request(0, "cmd=get_appnum\n"), "cmd=appnum appnum=0 maxprocs=1\n");
+  EXPECT_EQ(request(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job\n");
+  EXPECT_EQ(request(0, "cmd=get_universe_size\n"), "cmd=universe_size size=2\n");
+  EXPECT_EQ(request(0, "cmd=get kvsname=job key=PMI_process_mapping\n"),
             "cmd=get_result rc=0 msg=success value=(vector,(0,1,2))\n");
   EXPECT_EQ(server_->stage(0), PmiServer::Stage::initialized);
-  EXPECT_EQ(say(0, "cmd=finalize\n"), "cmd=finalize_ack rc=0\n");
+  EXPECT_EQ(request(0, "cmd=finalize\n"), "cmd=finalize_ack rc=0\n");
   EXPECT_EQ(server_->stage(0), PmiServer::Stage::finalized);
-  EXPECT_EQ(server_->stage(1), PmiServer::Stage::never);
+  EXPECT_EQ(server_->stage(1), PmiServer::Stage::not_initialized);
   EXPECT_EQ(events_, "");
 }
 
 TEST_F(Launcher, StoresValues) {
   init(0);
   init(1);
-  EXPECT_EQ(say(0, "cmd=put kvsname=job key=k value=v=1\n"), "cmd=put_result rc=0 msg=success\n");
-  EXPECT_EQ(say(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=v=1\n");
-  EXPECT_EQ(say(1, "cmd=put kvsname=job key=k value=2\n"), "cmd=put_result rc=-1 msg=duplicate_key_k\n");
-  EXPECT_EQ(say(1, "cmd=get kvsname=job key=no\n"), "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
-  EXPECT_NE(say(1, "cmd=put kvsname=job key=" + std::string(64, 'k') + " value=2\n").find("rc=-1"),
+  EXPECT_EQ(request(0, "cmd=put kvsname=job key=k value=v=1\n"), "cmd=put_result rc=0 msg=success\n");
+  EXPECT_EQ(request(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=v=1\n");
+  EXPECT_EQ(request(1, "cmd=put kvsname=job key=k value=2\n"), "cmd=put_result rc=-1 msg=duplicate_key_k\n");
+  EXPECT_EQ(request(1, "cmd=get kvsname=job key=no\n"),
+            "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+  EXPECT_NE(request(1, "cmd=put kvsname=job key=" + std::string(64, 'k') + " value=2\n").find("rc=-1"),
             std::string::npos);
-  EXPECT_NE(say(1, "cmd=put kvsname=job key=l value=" + std::string(1024, 'v') + "\n").find("rc=-1"),
+  EXPECT_NE(request(1, "cmd=put kvsname=job key=l value=" + std::string(1024, 'v') + "\n").find("rc=-1"),
             std::string::npos);
-  EXPECT_NE(say(1, "cmd=put kvsname=job key=l value=" + std::string(1023, 'v') + "\n").find("rc=0"),
+  EXPECT_NE(request(1, "cmd=put kvsname=job key=l value=" + std::string(1023, 'v') + "\n").find("rc=0"),
             std::string::npos);
 }
 
@@ -89,8 +90,8 @@ TEST_F(Launcher, BarrierWaitsForAll) {
   init(0);
   init(1);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(say(0, "cmd=barrier_in\n"), "");
-    EXPECT_EQ(say(1, "cmd=barrier_in\n"), "cmd=barrier_out rc=0\n");
+    EXPECT_EQ(request(0, "cmd=barrier_in\n"), "");
+    EXPECT_EQ(request(1, "cmd=barrier_in\n"), "cmd=barrier_out rc=0\n");
     EXPECT_EQ(answers(0), "cmd=barrier_out rc=0\n");
   }
   EXPECT_EQ(events_, "");
@@ -98,53 +99,53 @@ TEST_F(Launcher, BarrierWaitsForAll) {
 
 TEST_F(Launcher, BarrierWithARankThatHasEndedFails) {
   init(0);
-  EXPECT_EQ(say(0, "cmd=barrier_in\n"), "");
+  EXPECT_EQ(request(0, "cmd=barrier_in\n"), "");
   server_->rank_exited(1);
   EXPECT_NE(events_.find("failure 0 waits for rank 1"), std::string::npos) << events_;
 }
 
-TEST_F(Launcher, NextProgramOfARankStartsAfresh) {
+TEST_F(Launcher, NextProgramOfARankStartsAgain) {
   init(0);
-  EXPECT_NE(say(0, "cmd=put kvsname=job key=k value=1\n").find("rc=0"), std::string::npos);
-  EXPECT_NE(say(0, "cmd=finalize\n"), "");
+  EXPECT_NE(request(0, "cmd=put kvsname=job key=k value=1\n").find("rc=0"), std::string::npos);
+  EXPECT_NE(request(0, "cmd=finalize\n"), "");
   init(0);
-  EXPECT_EQ(say(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job-1\n");
-  EXPECT_NE(say(0, "cmd=put kvsname=job-1 key=k value=2\n").find("rc=0"), std::string::npos);
+  EXPECT_EQ(request(0, "cmd=get_my_kvsname\n"), "cmd=my_kvsname kvsname=job-1\n");
+  EXPECT_NE(request(0, "cmd=put kvsname=job-1 key=k value=2\n").find("rc=0"), std::string::npos);
   init(1);
-  EXPECT_EQ(say(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=1\n");
+  EXPECT_EQ(request(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=1\n");
   EXPECT_EQ(events_, "");
 }
 
 TEST_F(Launcher, NameService) {
   init(0);
-  EXPECT_NE(say(0, "cmd=lookup_name service=s\n").find("rc=-1"), std::string::npos);
-  EXPECT_NE(say(0, "cmd=publish_name service=s port=p\n").find("rc=0"), std::string::npos);
-  EXPECT_NE(say(0, "cmd=lookup_name service=s\n").find("port=p"), std::string::npos);
-  EXPECT_NE(say(0, "cmd=unpublish_name service=s\n").find("rc=0"), std::string::npos);
-  EXPECT_NE(say(0, "cmd=unpublish_name service=s\n").find("rc=-1"), std::string::npos);
+  EXPECT_NE(request(0, "cmd=lookup_name service=s\n").find("rc=-1"), std::string::npos);
+  EXPECT_NE(request(0, "cmd=publish_name service=s port=p\n").find("rc=0"), std::string::npos);
+  EXPECT_NE(request(0, "cmd=lookup_name service=s\n").find("port=p"), std::string::npos);
+  EXPECT_NE(request(0, "cmd=unpublish_name service=s\n").find("rc=0"), std::string::npos);
+  EXPECT_NE(request(0, "cmd=unpublish_name service=s\n").find("rc=-1"), std::string::npos);
 }
 
-TEST_F(Launcher, AbortAndMisuseAreTold) {
+TEST_F(Launcher, AbortAndMisuseAreReported) {
   init(0);
-  EXPECT_EQ(say(0, "cmd=abort exitcode=7 message=a%20b\n"), "");
+  EXPECT_EQ(request(0, "cmd=abort exitcode=7 message=a%20b\n"), "");
   EXPECT_EQ(events_, "abort 0 7 a b;");
   events_.clear();
-  say(1, "cmd=put kvsname=job key=k value=1\n");
+  request(1, "cmd=put kvsname=job key=k value=1\n");
   EXPECT_NE(events_.find("failure 1 sent PMI command 'put' before init"), std::string::npos);
   events_.clear();
-  say(0, "hello\n");
+  request(0, "hello\n");
   EXPECT_NE(events_.find("failure 0 sent 'hello'"), std::string::npos);
   events_.clear();
-  say(0, "cmd=frobnicate\n");
+  request(0, "cmd=frobnicate\n");
   EXPECT_NE(events_.find("unknown PMI command 'frobnicate'"), std::string::npos);
 }
 
-TEST_F(Launcher, EndlessLineIsCutOff) {
+TEST_F(Launcher, TooLongLineIsAnError) {
   init(0);
   const std::string line(launch::pmi::kLineMax + 1, 'x');
   EXPECT_EQ(::send(rank_ends_[0], line.data(), line.size(), 0), static_cast<ssize_t>(line.size()));
   EXPECT_FALSE(server_->read(0));
-  EXPECT_NE(events_.find("endless"), std::string::npos);
+  EXPECT_NE(events_.find("oversized line"), std::string::npos);
 }
 
 }  // namespace

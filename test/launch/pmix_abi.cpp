@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weft's declarations of PMIx against the headers of PMIx, where the machine has them.
+// src/launch/pmix/abi.hpp compared with the PMIx headers, if installed.
 #include <gtest/gtest.h>
 
 #include "launch/pmix/abi.hpp"
@@ -20,7 +20,7 @@ static_assert(sizeof(Info) == sizeof(pmix_info_t) && offsetof(Info, flags) == of
               offsetof(Info, value) == offsetof(pmix_info_t, value));
 static_assert(sizeof(ByteObject) == sizeof(pmix_byte_object_t) &&
               offsetof(ByteObject, size) == offsetof(pmix_byte_object_t, size));
-static_assert(kEveryRank == PMIX_RANK_WILDCARD && kGlobal == PMIX_GLOBAL);
+static_assert(kRankWildcard == PMIX_RANK_WILDCARD && kGlobal == PMIX_GLOBAL);
 static_assert(kSuccess == PMIX_SUCCESS && kError == PMIX_ERROR && kTimeout == PMIX_ERR_TIMEOUT &&
               kUnreachable == PMIX_ERR_UNREACH && kNotFound == PMIX_ERR_NOT_FOUND);
 static_assert(static_cast<int>(Type::boolean) == PMIX_BOOL && static_cast<int>(Type::string) == PMIX_STRING &&
@@ -29,7 +29,7 @@ static_assert(static_cast<int>(Type::boolean) == PMIX_BOOL && static_cast<int>(T
               static_cast<int>(Type::bytes) == PMIX_BYTE_OBJECT &&
               static_cast<int>(Type::rank) == PMIX_PROC_RANK);
 
-/// The number of arguments and the size of each: types differ in their names only.
+/// Compares the number and sizes of arguments; the types have different names.
 template <class R, class... A>
 constexpr bool same(R (*)(A...), auto* theirs) {
   return []<class R2, class... B>(R2 (*)(B...)) {
@@ -55,7 +55,7 @@ SAME(PMIx_Resolve_nodes);
 SAME(PMIx_Error_string);
 SAME(PMIx_Get_version);
 
-TEST(Keys, AreThoseOfTheStandard) {
+TEST(Keys, MatchTheStandard) {
   EXPECT_STREQ(PMIX_JOB_SIZE, "pmix.job.size");
   EXPECT_STREQ(PMIX_APPNUM, "pmix.appnum");
   EXPECT_STREQ(PMIX_TIMEOUT, "pmix.timeout");
@@ -68,7 +68,7 @@ TEST(Keys, AreThoseOfTheStandard) {
 namespace weft::launch::pmix {
 namespace {
 
-TEST(Library, IsFoundAmongTheMappingsOfTheLauncher) {
+TEST(Library, FoundInTheMapsOfTheLauncher) {
   const std::string maps =
       "7f00-7f01 r--p 00000000 fe:00 1 /usr/lib/libpmix.so.22\n"
       "7f02-7f03 r-xp 00000000 fe:00 2                          /opt/a b/libpmix.so.2.6.2\n"

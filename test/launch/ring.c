@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Passes messages of several sizes around a ring for some rounds; thousand.py starts and kills it.
+// Sends messages of several sizes around a ring for a number of rounds; started and killed by thousand.py.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs mpiexec and looks for processes it should not have left.
+# Runs mpiexec and detects processes left behind.
 import os
 import shutil
 import subprocess
@@ -13,9 +13,9 @@ CORES = len(os.sched_getaffinity(0))
 
 
 def clean_environment(**variables):
-    """Our environment without any launcher's variables, with some more."""
-    tied = ("PMI_", "PMIX_", "OMPI_", "SLURM_", "HYDI_", "MPI_LOCAL", "WEFT_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(tied)}
+    """The environment without launcher variables, plus the given ones."""
+    prefixes = ("PMI_", "PMIX_", "OMPI_", "SLURM_", "HYDI_", "MPI_LOCAL", "WEFT_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     environment.update(variables)
     return environment
 
@@ -47,7 +47,7 @@ def shell(script):
 
 
 class Mark:
-    """Marks the processes of one job by a variable in their environment, so that all of them can be found."""
+    """Marks all processes of one job by an environment variable, by which they are found."""
 
     def __init__(self):
         self.value = uuid.uuid4().hex
@@ -57,7 +57,7 @@ class Mark:
         return {"LAUNCH_TEST_MARK": self.value}
 
     def processes(self):
-        """Pids of the marked processes that live."""
+        """Pids of the running marked processes."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -72,7 +72,7 @@ class Mark:
         return found
 
     def wait_for(self, count, seconds=10.0):
-        """Waits until at least count processes live."""
+        """Waits until at least count processes run."""
         end = time.monotonic() + seconds
         while len(self.processes()) < count:
             if time.monotonic() > end:
@@ -80,7 +80,7 @@ class Mark:
             time.sleep(0.02)
 
     def wait_until_gone(self, seconds):
-        """Seconds until no process is left; fails after the given time."""
+        """Returns the seconds until no process is left; fails after the given time."""
         begin = time.monotonic()
         while self.processes():
             if time.monotonic() - begin > seconds:
@@ -98,6 +98,6 @@ def command_of(pid):
 
 
 def hydras():
-    """The mpiexec.hydra to test with: the one on PATH and those in TEST_HYDRA (separated by colons)."""
+    """Paths of mpiexec.hydra: on PATH and in TEST_HYDRA (separated by colons)."""
     candidates = [shutil.which("mpiexec.hydra"), *os.environ.get("TEST_HYDRA", "").split(":")]
     return [path for path in candidates if path and os.path.exists(path)]

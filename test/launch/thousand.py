@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs a 4-rank MPI program many times, kills every tenth run at a random moment, and counts what is left behind.
-# Arguments: the program, the number of runs.
+# Runs a 4-rank MPI program many times, kills every tenth run at a random moment, and counts remaining processes and
+# files. Arguments: program, number of runs.
 import os
 import random
 import signal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PMI-1 lines, values of any bytes, and process mappings.
+// PMI-1 lines, escaping of arbitrary bytes, and process mappings.
 #include "launch/pmi/wire.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace weft::launch::pmi {
 namespace {
 
-TEST(Message, ReadsWhatOthersWrite) {
+TEST(Message, ParsesLines) {
   auto message = Message::parse("cmd=get_result rc=0 msg=success value=a=b,c");
   ASSERT_TRUE(message);
   EXPECT_EQ(message->command(), "get_result");
@@ -20,7 +20,7 @@ TEST(Message, ReadsWhatOthersWrite) {
   EXPECT_FALSE(message->find_int("msg"));
 }
 
-TEST(Message, RefusesWhatIsNoCommand) {
+TEST(Message, RejectsOtherLines) {
   for (const char* line : {"", "  ", "hello", "rc=0 cmd=put", "cmd=", "cmd"})
     EXPECT_FALSE(Message::parse(line)) << "'" << line << "'";
   EXPECT_TRUE(Message::parse("mcmd=spawn"));
@@ -39,11 +39,11 @@ TEST(Escape, RoundTripsEveryByte) {
   EXPECT_EQ(escape("plain-text_1.2,3:4/5"), "plain-text_1.2,3:4/5");
 }
 
-TEST(Escape, RefusesBrokenCode) {
+TEST(Escape, RejectsMalformedEncoding) {
   for (const char* text : {"%", "%4", "%zz", "a%4"}) EXPECT_FALSE(unescape(text)) << text;
 }
 
-TEST(LineBuffer, CutsAnyPieces) {
+TEST(LineBuffer, SplitsAnyFragments) {
   LineBuffer lines;
   lines.append("cmd=a\ncmd");
   EXPECT_EQ(lines.next(), "cmd=a");
@@ -55,7 +55,7 @@ TEST(LineBuffer, CutsAnyPieces) {
   EXPECT_TRUE(lines.overfull());
 }
 
-TEST(Mapping, PlacesRanks) {
+TEST(Mapping, AssignsHosts) {
   using Hosts = std::vector<int>;
   EXPECT_EQ(parse_mapping("(vector,(0,1,4))", 4), (Hosts{0, 0, 0, 0}));
   EXPECT_EQ(parse_mapping("(vector,(0,2,2))", 4), (Hosts{0, 0, 1, 1}));
@@ -64,7 +64,7 @@ TEST(Mapping, PlacesRanks) {
   EXPECT_EQ(parse_mapping(one_host_mapping(3), 3), (Hosts{0, 0, 0}));
 }
 
-TEST(Mapping, RefusesWhatIsNone) {
+TEST(Mapping, RejectsMalformedText) {
   for (const char* text : {"", "(vector)", "(vector,(0,1))", "(vector,(0,0,4))", "(vector,(0,1,0))",
                            "(vector,(0,1,4)", "(vector,(-1,1,4))", "(vector,(0,1,4))x", "vector"})
     EXPECT_FALSE(parse_mapping(text, 4)) << text;

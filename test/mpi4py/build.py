@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds mpi4py with the prefix's mpicc into a folder, unless that was done with the same mpi.h and Python.
-# usage: build.py SOURCE FOLDER; status 77 when the source or Python's headers are not there.
+# Builds mpi4py with the prefix's mpicc into a folder, unless it is up to date with mpi.h and Python.
+# usage: build.py SOURCE FOLDER; status 77 if the source or the Python headers are missing.
 import hashlib
 import os
 import shutil
@@ -17,7 +17,7 @@ from packages import Missing, Pip  # noqa: E402
 
 
 def fingerprint():
-    """What the compiled module depends on."""
+    """Identifies the inputs of the build."""
     with open(os.path.join(PREFIX, "include", "mpi.h"), "rb") as file:
         return "%s %s %s" % (hashlib.sha256(file.read()).hexdigest(), sys.version, PREFIX)
 

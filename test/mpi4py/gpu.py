@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# One rank of mpi4py's own tests with arrays in GPU memory and no others: CuPy's, or arrays of the emulated driver
-# where WEFT_CUDA_DRIVER names it. usage: gpu.py TESTS FOLDER_OF_MPI4PY [words of mpi4py's runner]
+# One rank of mpi4py's tests with only arrays in GPU memory: CuPy arrays, or arrays of the emulated driver if
+# WEFT_CUDA_DRIVER is set. usage: gpu.py TESTS FOLDER_OF_MPI4PY [options of mpi4py's runner]
 #
-# The tests fill arrays of unsigned types with -1 and expect what C makes of it. Their class of NumPy arrays converts
-# the number first; that of CuPy arrays leaves it to CuPy, which raises OverflowError as of version 14. So the number
-# is converted here, before that class sees it.
+# The tests fill arrays of unsigned types with -1 and expect the C conversion. CuPy 14 raises OverflowError instead,
+# so wrapping() converts the number as mpi4py's class of NumPy arrays does.
 import ctypes
 import math
 import os
@@ -14,7 +13,7 @@ import sys
 
 
 def wrapping(array):
-    """The CuPy class of arrayimpl.py, which converts numbers as its NumPy class does."""
+    """Makes a CuPy array class of arrayimpl.py convert numbers as its NumPy class does."""
     import numpy
 
     made = array.__init__
@@ -28,17 +27,17 @@ def wrapping(array):
 
 
 def cupy_arrays(arrayimpl, local_rank):
-    """Each rank on its GPU, or on one that it shares."""
+    """Array classes of CuPy on the GPU of this rank, which ranks may share."""
     import cupy
 
     cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
-    # DLPackCuPy is made from the other one: it converts by it.
+    # DLPackCuPy derives from GPUArrayCuPy and inherits the conversion.
     wrapping(arrayimpl.GPUArrayCuPy)
     return [array for array in arrayimpl.ArrayBackends if array.backend in ("cupy", "dlpack-cupy")]
 
 
 def emulated_arrays(arrayimpl, local_rank):
-    """Memory of the emulated driver, looked at through copies."""
+    """An array class in memory of the emulated driver, accessed through copies."""
     driver = ctypes.CDLL(os.environ["WEFT_CUDA_DRIVER"])
 
     def call(name, *arguments):
@@ -56,7 +55,7 @@ def emulated_arrays(arrayimpl, local_rank):
              "Q": ctypes.c_ulonglong, "f": ctypes.c_float, "d": ctypes.c_double}  # fmt: skip
 
     class Emulated(arrayimpl.BaseArray):
-        backend = "cupy"  # as which the tests know GPU memory
+        backend = "cupy"  # the name that the tests use for GPU memory
         TypeMap = {code: {**arrayimpl.TypeMap, **arrayimpl.TypeMapUnsigned}[code] for code in types}
 
         def __init__(self, arg, typecode, shape=None, readonly=False):
@@ -72,7 +71,7 @@ def emulated_arrays(arrayimpl, local_rank):
                 self.address = address.value
             values = (types[typecode] * self.size)()
             for i, value in enumerate(arg):
-                values[i] = value if typecode in "fd" else int(value)  # integers of ctypes wrap around
+                values[i] = value if typecode in "fd" else int(value)  # ctypes integers wrap
             self.write(values)
 
         def __del__(self):

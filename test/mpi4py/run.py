@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs mpi4py's tests with n ranks, except those of unsupported.txt. Fails as well when a rank ran none or others
-# than the rest, and when a test skips itself for want of what unsupported.txt is about.
-# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 when mpi4py could not be built. TEST_HOSTS: hosts
-# of the ranks, as mpiexec --hosts takes them. TEST_ARRAYS=gpu: only tests of buffers, with arrays in GPU memory
-# (gpu.py).
+# Runs mpi4py's tests with n ranks, except those in unsupported.txt. Also fails if ranks ran different numbers of tests
+# or none, or if a test outside unsupported.txt skips itself because of a missing feature.
+# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
+# mpiexec --hosts. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
 import importlib.util
 import os
 import re
@@ -14,20 +13,20 @@ import sys
 SKIPPED = 77
 HERE = os.path.dirname(os.path.abspath(__file__))
 GPU = os.environ.get("TEST_ARRAYS") == "gpu"
-# Those whose buffers are arrays of arrayimpl.py.
+# Test modules whose buffers are arrays of arrayimpl.py.
 BUFFERS = ["test_cco_((nb|pr)_)?(buf|vec)", "test_cco_(buf|vec)_inter", "test_cco_(pr_)?ngh_buf",
            "test_p2p_buf(_matched|_part)?"]  # fmt: skip
 
 
 def unsupported():
-    """Names of modules, and patterns of the other tests."""
+    """Returns names of modules, and patterns of other tests."""
     with open(os.path.join(HERE, "unsupported.txt"), encoding="utf-8") as file:
         names = [line.strip() for line in file if line.strip() and not line.startswith("#")]
     return [name for name in names if "." not in name], [name for name in names if "." in name]
 
 
 def command(source, folder, library, ranks, chosen):
-    """mpiexec with mpi4py's own runner."""
+    """The mpiexec command line with mpi4py's test runner."""
     modules, classes = unsupported()
     mpiexec = [os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec"), "-n", ranks, "-x", "LD_PRELOAD=" + library]
     if "TEST_HOSTS" in os.environ:
@@ -46,7 +45,7 @@ def command(source, folder, library, ranks, chosen):
 
 
 def problems(output, ranks):
-    """What is wrong with a run that succeeded."""
+    """Problems of a run that exited with status 0."""
     counts = [int(count) for count in re.findall(r"Ran (\d+) tests?", output)]
     if len(counts) != ranks or min(counts) == 0 or min(counts) != max(counts):
         yield "not every rank ran the same tests: %s" % counts

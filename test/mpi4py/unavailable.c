@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* To be preloaded: the calls that make windows, files and processes, which Weft does not have yet, look to
- * mpi4py as those of a library without them. Its modules ask at import and then leave out what needs them. */
+/* Preload library: makes mpi4py treat windows, files and process creation, which Weft does not implement, as
+ * missing functions. mpi4py tests for them at import and skips the tests that need them. */
 #define UNAVAILABLE(name)                                \
   __attribute__((visibility("default"))) int name(void); \
   int name(void) { return -1431655766; /* mpi4py's own code for a missing function */ }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The last rank dies, on another host: what rank 0 has under way with it ends with MPI_ERR_PROC_ABORTED
-// within five seconds, and so do operations that begin later; the others go on. usage: death
-// receive|any|send|acquainted|fresh|probe|traffic|cable [closed]; "acquainted": a send after large messages;
-// "closed": its connections end, the process does not. Else it is killed: start each rank by outlive.sh,
-// which hides that from the launcher.
+// The last rank, on another host, dies: the outstanding operations of rank 0 with that rank fail with
+// MPI_ERR_PROC_ABORTED within five seconds, later operations too; the other ranks continue. usage: death
+// receive|any|send|after_rendezvous|first_contact|probe|traffic|link_down [closed]; "after_rendezvous": a
+// send after large messages; "closed": the connections of the last rank close, the process survives.
+// Otherwise it is killed: start each rank by survive_kill.sh, which hides the death from the launcher.
 #include <mpi.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -16,10 +16,10 @@
 
 enum { kLarge = 32 << 20, kPiece = 1 << 20, kWindow = 4 };
 static const double kLimit = 5.0;
-static const useconds_t kLife = 500000;  ///< of the last rank, microseconds
+static const useconds_t kLifetimeUs = 500000;  ///< lifetime of the last rank, microseconds
 
-/// All its connections and listeners go; it lives on, deaf and dumb.
-static void leave_the_network(void) {
+/// Shuts down all sockets; the process stays alive.
+static void shut_down_sockets(void) {
   for (int fd = 3; fd < 1024; ++fd) {
     struct sockaddr_storage name;
     socklen_t length = sizeof name;
@@ -34,9 +34,9 @@ static void die(int signal_number) {
   kill(getpid(), SIGKILL);
 }
 
-/// Dies in the middle of whatever it does.
-static void die_later(void) {
-  const struct itimerval life = {.it_value = {.tv_usec = (suseconds_t)kLife}};
+/// Dies in the middle of an operation.
+static void die_after_delay(void) {
+  const struct itimerval life = {.it_value = {.tv_usec = (suseconds_t)kLifetimeUs}};
   signal(SIGALRM, die);
   setitimer(ITIMER_REAL, &life, NULL);
 }
@@ -61,7 +61,7 @@ static void expect_loss(const char* what, int code, double begin) {
   fflush(stdout);
 }
 
-/// Large messages both ways, without end but an error's.
+/// Exchanges large messages until an error.
 static int exchange_for_ever(int with, char* data, double* last_success) {
   for (;;) {
     MPI_Request requests[2 * kWindow];
@@ -80,21 +80,21 @@ static int exchange_for_ever(int with, char* data, double* last_success) {
   }
 }
 
-/// What rank 0 waits for when the last rank dies.
-static void wait_for_the_end(const char* way, int last, char* data) {
+/// Operation of rank 0 that is outstanding when the last rank dies.
+static void wait_for_loss(const char* operation, int last, char* data) {
   int number = 0, code;
   double begin = MPI_Wtime();
-  if (strcmp(way, "traffic") == 0)
+  if (strcmp(operation, "traffic") == 0)
     code = exchange_for_ever(last, data, &begin);
-  else if (strcmp(way, "send") == 0 || strcmp(way, "acquainted") == 0)
+  else if (strcmp(operation, "send") == 0 || strcmp(operation, "after_rendezvous") == 0)
     code = MPI_Ssend(data, kLarge, MPI_CHAR, last, 1, MPI_COMM_WORLD);
-  else if (strcmp(way, "probe") == 0)
+  else if (strcmp(operation, "probe") == 0)
     code = MPI_Probe(last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  else if (strcmp(way, "any") == 0)
+  else if (strcmp(operation, "any") == 0)
     code = MPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   else
     code = MPI_Recv(&number, 1, MPI_INT, last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  expect_loss(way, code, begin);
+  expect_loss(operation, code, begin);
   expect_loss("later send", MPI_Send(&number, 1, MPI_INT, last, 2, MPI_COMM_WORLD), MPI_Wtime());
   expect_loss("later receive", MPI_Recv(&number, 1, MPI_INT, last, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
               MPI_Wtime());
@@ -108,11 +108,12 @@ int main(int argc, char** argv) {
   if (argc < 2) return MPI_Finalize();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   const int last = size - 1;
-  const int fresh = strcmp(argv[1], "fresh") == 0;  // rank 0 has never heard of the last rank
-  if (!fresh && (rank == 0 || rank == last))
+  const int first_contact =
+      strcmp(argv[1], "first_contact") == 0;  // no earlier communication with the last rank
+  if (!first_contact && (rank == 0 || rank == last))
     MPI_Sendrecv(&number, 1, MPI_INT, last - rank, 0, &other, 1, MPI_INT, last - rank, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
-  if (strcmp(argv[1], "acquainted") == 0 && (rank == 0 || rank == last)) {
+  if (strcmp(argv[1], "after_rendezvous") == 0 && (rank == 0 || rank == last)) {
     char *out = calloc(kPiece, 1), *in = calloc(kPiece, 1);
     MPI_Sendrecv(out, kPiece, MPI_CHAR, last - rank, 0, in, kPiece, MPI_CHAR, last - rank, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
@@ -121,21 +122,22 @@ int main(int argc, char** argv) {
   }
   if (rank == last) {
     double never;
-    if (strcmp(argv[1], "cable") != 0 && argc < 3) die_later();
+    if (strcmp(argv[1], "link_down") != 0 && argc < 3) die_after_delay();
     if (strcmp(argv[1], "traffic") == 0) exchange_for_ever(0, calloc(kLarge, 1), &never);
-    usleep(kLife);
-    if (argc > 2) leave_the_network();
+    usleep(kLifetimeUs);
+    if (argc > 2) shut_down_sockets();
     for (;;) pause();
   }
   if (rank == 0) {
     char* data = calloc(kLarge, 1);
     puts("waiting");
     fflush(stdout);
-    wait_for_the_end(argv[1], last, data);
+    wait_for_loss(argv[1], last, data);
     free(data);
-    if (strcmp(argv[1], "cable") == 0) pause();  // the whole host is gone, and the launcher's half on it
+    if (strcmp(argv[1], "link_down") == 0)
+      pause();  // the host is unreachable, including the launcher's proxy on it
     number = 42;
-    for (other = 1; other < last; ++other)  // the last one is a neighbour of the one that is gone
+    for (other = 1; other < last; ++other)  // ranks on the host of the dead rank included
       if (MPI_Send(&number, 1, MPI_INT, other, 3, MPI_COMM_WORLD) != MPI_SUCCESS) number = 2;
     for (other = 1; other < last; ++other)
       if (MPI_Recv(&number, 1, MPI_INT, other, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE) != MPI_SUCCESS)

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs a command that must end with this code. usage: expect_code.sh CODE COMMAND...
+# Runs a command that must exit with the given code. usage: expect_code.sh CODE COMMAND...
 wanted=$1
 shift
 "$@"
 code=$?
 [ "$code" = "$wanted" ] && exit 0
-echo "ended with code $code, not $wanted"
+echo "exited with code $code, not $wanted"
 exit 1

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Weft's warning where UCX_TLS leaves out the GPU support that UCX has. The UCX here may have none, so a folder of links
-# to it stands for one with a CUDA module, as far as its name goes. usage: gpu_support.py PROGRAM DRIVER; DRIVER: the
-# emulated one
+# Weft's warning if UCX_TLS excludes the GPU support of UCX. The installed UCX may lack a CUDA module, so the test uses
+# a folder of symbolic links to UCX with an empty file of the module's name. usage: gpu_support.py PROGRAM DRIVER;
+# DRIVER: the emulated CUDA driver
 import os
 import subprocess
 import sys
@@ -11,11 +11,11 @@ import unittest
 
 DRIVER = os.path.abspath(sys.argv.pop())
 PROGRAM = os.path.abspath(sys.argv.pop())
-WARNING = "leaves UCX without support of GPU memory"
+WARNING = "disables GPU memory support of UCX"
 
 
 def loaded_from(name):
-    """The file that the dynamic linker takes for a library."""
+    """Path of the file that the dynamic linker loads for a library."""
     found = subprocess.run(
         [sys.executable, "-c", f"import ctypes; ctypes.CDLL('{name}'); print(open('/proc/self/maps').read())"],
         capture_output=True,
@@ -27,7 +27,7 @@ def loaded_from(name):
 
 
 def ucx_with_cuda_module(folder):
-    """A folder of the system's UCX with a file named as its CUDA module."""
+    """Folder with links to the system's UCX and a file named like its CUDA module."""
     origin = os.path.dirname(loaded_from("libucp.so.0"))
     for name in ("libucp", "libuct", "libucs", "libucm"):
         os.symlink(os.path.join(origin, name + ".so.0"), os.path.join(folder, name + ".so.0"))
@@ -51,21 +51,21 @@ def run(**variables):
 
 
 class GpuSupport(unittest.TestCase):
-    def test_a_choice_without_gpus_is_named(self):
+    def test_warning_when_ucx_tls_excludes_cuda(self):
         with tempfile.TemporaryDirectory() as folder:
             library = ucx_with_cuda_module(folder)
             code, output = run(WEFT_NET_UCX_LIBRARY=library, UCX_TLS="tcp")
             self.assertEqual(code, 0, output)
             self.assertIn("UCX_TLS=tcp " + WARNING, output)
-            # It is the choice that is warned of, nothing else.
+            # Without UCX_TLS there is no warning.
             code, output = run(WEFT_NET_UCX_LIBRARY=library)
             self.assertEqual(code, 0, output)
             self.assertNotIn(WARNING, output)
 
-    def test_no_warning_where_ucx_has_no_gpu_support(self):
+    def test_no_warning_without_cuda_module(self):
         library = loaded_from("libucp.so.0")
         if os.path.exists(os.path.join(os.path.dirname(library), "ucx", "libuct_cuda.so.0")):
-            self.skipTest("this UCX has it")
+            self.skipTest("this UCX has a CUDA module")
         code, output = run(UCX_TLS="tcp")
         self.assertEqual(code, 0, output)
         self.assertNotIn(WARNING, output)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How fake hosts share the ranks: blocks in order, sizes that differ by one at most, the longer ones first.
+// Distribution of ranks over fake hosts: contiguous blocks, sizes differ by at most one, larger blocks first.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs a command where a library or a program is there; else says what is missing (status 77).
+# Runs a command if the libraries and programs it needs exist; otherwise prints the missing ones (status 77).
 # usage: needs.py NAME... -- COMMAND...; a name with ".so" is a library.
 import ctypes
 import os
@@ -10,7 +10,7 @@ import sys
 SKIPPED = 77
 
 
-def there(name):
+def exists(name):
     if ".so" not in name:
         return shutil.which(name) is not None
     try:
@@ -22,7 +22,7 @@ def there(name):
 
 def main():
     split = sys.argv.index("--")
-    missing = [name for name in sys.argv[1:split] if not there(name)]
+    missing = [name for name in sys.argv[1:split] if not exists(name)]
     if missing:
         print("skipped: needs " + ", ".join(missing))
         return SKIPPED

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What src/transport/ofi/abi.hpp declares is what libfabric's headers declare, where they are installed.
+// src/transport/ofi/abi.hpp compared with libfabric's headers, if installed.
 #include <gtest/gtest.h>
 
 #include "transport/ofi/abi.hpp"
@@ -110,7 +110,7 @@ EACH(TaggedOps, fi_ops_tagged, send);
 EACH(Ep, fid_ep, cm);
 EACH(Ep, fid_ep, rma);
 EACH(Ep, fid_ep, tagged);
-static_assert(sizeof(declared::ContextRoom) == sizeof(fi_context2));
+static_assert(sizeof(declared::OperationContext) == sizeof(fi_context2));
 
 TEST(OfiAbi, Constants) {
   EXPECT_EQ(declared::kRma, FI_RMA);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two or more processes of a made-up job that talk over libfabric, for tests. The test's own process opens no
-// libfabric, so that it may fork; the environment chooses the provider.
+// Runs forked processes of a simulated job that communicate over libfabric. The test process itself does not
+// open libfabric, so that it can fork; FI_PROVIDER selects the provider.
 #pragma once
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,19 +31,19 @@ inline double now() {
 
 constexpr int kSkipped = 77;
 
-/// Fails the process that calls it, with a line that says where.
+/// Ends the calling process with an error message that names the line.
 #define CHECK(condition)                                                                       \
   do {                                                                                         \
     if (!(condition)) {                                                                        \
       std::fprintf(stderr, "%s:%d: failed: %s (process %u)\n", __FILE__, __LINE__, #condition, \
-                   ::weft::test::Side::current);                                               \
+                   ::weft::test::Process::current);                                            \
       std::fflush(stderr);                                                                     \
       ::_exit(1);                                                                              \
     }                                                                                          \
   } while (0)
 
-/// One process: its network, what it received, what it lost.
-class Side final : public transport::Receiver, private transport::Directory {
+/// One process: its network, received messages and lost peers.
+class Process final : public transport::Receiver, private transport::Directory {
  public:
   static inline Peer current = 0;
   Peer self;
@@ -57,32 +57,32 @@ class Side final : public transport::Receiver, private transport::Directory {
     if (handler_)
       handler_(source, message, size);
     else
-      early_.emplace_back(source, std::vector<std::byte>(message, message + size));
+      undelivered_.emplace_back(source, std::vector<std::byte>(message, message + size));
   }
-  /// Gives `handler` what comes until done(), and what came before anybody asked.
-  bool take_until(const Handler& handler, const std::function<bool()>& done, double seconds = 30) {
+  /// Passes stored and new messages to `handler` until done(); returns false on timeout.
+  bool deliver_until(const Handler& handler, const std::function<bool()>& done, double seconds = 30) {
     handler_ = [&](Peer source, const std::byte* message, size_t size) {
       if (done())
-        early_.emplace_back(source, std::vector<std::byte>(message, message + size));
+        undelivered_.emplace_back(source, std::vector<std::byte>(message, message + size));
       else
         handler(source, message, size);
     };
-    while (!early_.empty() && !done()) {
-      const auto [source, message] = std::move(early_.front());
-      early_.pop_front();
+    while (!undelivered_.empty() && !done()) {
+      const auto [source, message] = std::move(undelivered_.front());
+      undelivered_.pop_front();
       handler(source, message.data(), message.size());
     }
-    const bool in_time = until(done, seconds);
+    const bool in_time = poll_until(done, seconds);
     handler_ = nullptr;
     return in_time;
   }
   void lost(Peer peer, const Error& why) override { losses.emplace_back(peer, why.message()); }
   Result<std::string> address(Peer peer) override { return addresses[peer]; }
-  void begin() { net->start(*this); }
+  void start() { net->start(*this); }
 
   size_t poll() { return net->poll(*this, 64); }
-  /// Polls until done() or for that long; whether it was done.
-  bool until(const std::function<bool()>& done, double seconds = 30) {
+  /// Polls until done(); returns false after `seconds`.
+  bool poll_until(const std::function<bool()>& done, double seconds = 30) {
     const double end = now() + seconds;
     while (!done()) {
       if (now() > end) return false;
@@ -91,27 +91,27 @@ class Side final : public transport::Receiver, private transport::Directory {
     return true;
   }
   void send(Peer to, const void* data, size_t size) {
-    std::byte* room = nullptr;
-    CHECK(until([&] { return (room = net->reserve(to, size)) != nullptr; }));
-    if (size != 0) std::memcpy(room, data, size);
+    std::byte* message = nullptr;
+    CHECK(poll_until([&] { return (message = net->reserve(to, size)) != nullptr; }));
+    if (size != 0) std::memcpy(message, data, size);
     net->commit(to, size);
   }
 
  private:
   Handler handler_;
-  std::deque<std::pair<Peer, std::vector<std::byte>>> early_;
+  std::deque<std::pair<Peer, std::vector<std::byte>>> undelivered_;
 };
 
-/// The end of a fetch, to be waited for.
-struct Fetched : Completion {
-  bool over = false;
+/// Completion of a get that records its outcome.
+struct GetCompletion : Completion {
+  bool completed = false;
   Status outcome;
-  Fetched() : Completion{fire} {}
+  GetCompletion() : Completion{fire} {}
   static void fire(Completion& self, Status status) {
-    auto& fetched = static_cast<Fetched&>(self);
-    CHECK(!fetched.over);
-    fetched.over = true;
-    fetched.outcome = std::move(status);
+    auto& completion = static_cast<GetCompletion&>(self);
+    CHECK(!completion.completed);
+    completion.completed = true;
+    completion.outcome = std::move(status);
   }
 };
 
@@ -126,10 +126,10 @@ inline std::string text(const std::vector<int>& codes) {
   return all;
 }
 
-using Body = std::function<void(Side&)>;
+using Body = std::function<void(Process&)>;
 
-/// One process a body; all know each other's addresses when the bodies start. The exit codes; SIGKILL is -9;
-/// kSkipped everywhere when libfabric or the provider is not there.
+/// Runs one process per body; addresses are exchanged before the bodies start. Returns the exit codes
+/// (SIGKILL: -9; kSkipped without libfabric or the provider).
 inline std::vector<int> run(const std::vector<Body>& bodies, const std::vector<std::string>& jobs = {}) {
   const size_t count = bodies.size();
   std::vector<std::array<int, 2>> up(count), down(count);
@@ -143,8 +143,8 @@ inline std::vector<int> run(const std::vector<Body>& bodies, const std::vector<s
       continue;
     }
     ::alarm(100);
-    Side side;
-    side.self = Side::current = static_cast<Peer>(i);
+    Process process;
+    process.self = Process::current = static_cast<Peer>(i);
     if (auto loaded = config::load(); !loaded) {
       std::fprintf(stderr, "%s\n", loaded.error().message().c_str());
       ::_exit(1);
@@ -156,8 +156,8 @@ inline std::vector<int> run(const std::vector<Body>& bodies, const std::vector<s
     auto opened = transport::ofi::Ofi::open(job);
     std::string own(512, '\0');
     if (opened) {
-      side.net = std::move(*opened);
-      own = side.net->address();
+      process.net = std::move(*opened);
+      own = process.net->address();
     } else {
       std::fprintf(stderr, "skipped: needs libfabric1 and its provider: %s\n",
                    opened.error().message().c_str());
@@ -167,12 +167,12 @@ inline std::vector<int> run(const std::vector<Body>& bodies, const std::vector<s
     for (size_t peer = 0; peer < count; ++peer) {
       std::string text(512, '\0');
       CHECK(::read(down[i][0], text.data(), 512) == 512);
-      side.addresses.push_back(text);
+      process.addresses.push_back(text);
     }
     if (!opened) ::_exit(kSkipped);
-    side.begin();
-    bodies[i](side);
-    side.net->close();
+    process.start();
+    bodies[i](process);
+    process.net->close();
     ::_exit(0);
   }
   std::string all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registrations with a real endpoint: found again, bounded, dropped at once where the provider holds pages.
+// Registration cache with a real endpoint: hits, limits, no idle registrations if the provider pins pages.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,21 +16,21 @@ namespace ofi = weft::transport::ofi;
 class RegistrationTest : public testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("WEFT_NET_OFI_REGISTRATIONS", "4", 1);
+    ::setenv("WEFT_NET_OFI_CACHED_REGISTRATIONS", "4", 1);
     ASSERT_TRUE(config::load());
     auto opened = library();
     if (!opened) GTEST_SKIP() << "skipped: needs libfabric1: " << opened.error().message();
-    auto choice = choose(**opened, 0);
+    auto choice = select_interface(**opened, 0);
     if (!choice) GTEST_SKIP() << "skipped: needs libfabric1: " << choice.error().message();
-    auto made = Endpoint::create(**opened, std::move(*choice), 64);
-    ASSERT_TRUE(made) << made.error().message();
-    endpoint = std::move(*made);
+    auto created = Endpoint::create(**opened, std::move(*choice), 64);
+    ASSERT_TRUE(created) << created.error().message();
+    endpoint = std::move(*created);
   }
   std::unique_ptr<Endpoint> endpoint;
   std::byte memory[1 << 16]{};
 };
 
-TEST_F(RegistrationTest, FoundAgainWhileInUse) {
+TEST_F(RegistrationTest, HitWhileInUse) {
   Registrations cache(*endpoint, ofi::abi::kRemoteRead);
   auto whole = cache.acquire(memory, sizeof memory, {});
   ASSERT_TRUE(whole);
@@ -43,7 +43,7 @@ TEST_F(RegistrationTest, FoundAgainWhileInUse) {
   cache.release(*part);
 }
 
-TEST_F(RegistrationTest, IdleOnesAreKeptOnlyWithoutPages) {
+TEST_F(RegistrationTest, IdleRegistrationsAreKeptOnlyWithoutPinnedPages) {
   Registrations cache(*endpoint, ofi::abi::kRemoteRead);
   cache.release(*cache.acquire(memory, 4096, {}));
   EXPECT_EQ(cache.counters().count, endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
@@ -51,20 +51,20 @@ TEST_F(RegistrationTest, IdleOnesAreKeptOnlyWithoutPages) {
   EXPECT_EQ(cache.counters().hits, endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
 }
 
-TEST_F(RegistrationTest, IdleOnesAreBounded) {
+TEST_F(RegistrationTest, IdleRegistrationsAreBounded) {
   Registrations cache(*endpoint, ofi::abi::kRemoteRead);
   for (size_t i = 0; i < 16; ++i) cache.release(*cache.acquire(memory + i * 4096, 4096, {}));
   EXPECT_LE(cache.counters().count, 4U);
   if (!endpoint->wants(ofi::abi::kMrAllocated)) {
     EXPECT_EQ(cache.counters().evictions, 12U);
   }
-  // The oldest went, the newest is there.
+  // The oldest was evicted.
   const auto before = cache.counters().hits;
   cache.release(*cache.acquire(memory, 4096, {}));
   EXPECT_EQ(cache.counters().hits, before);
 }
 
-TEST_F(RegistrationTest, AnotherBufferAtTheSameAddressIsAnother) {
+TEST_F(RegistrationTest, ReusedAddressIsRegisteredAgain) {
   Registrations cache(*endpoint, ofi::abi::kRemoteRead);
   device::Memory first, second;
   first.buffer_id = 1;

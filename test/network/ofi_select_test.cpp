@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider and which interface is taken: made-up offers, made-up sysfs trees.
+// Selection of provider and interface, with simulated candidates and sysfs trees.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -55,97 +55,99 @@ class Machine {
   fs::path root_;
 };
 
-Offer rdma(const char* provider, const char* interface, const char* pci) {
-  Offer offer;
-  offer.provider = provider;
-  offer.interface = interface;
-  offer.pci = pci;
-  return offer;
+Candidate rdma(const char* provider, const char* interface, const char* pci) {
+  Candidate candidate;
+  candidate.provider = provider;
+  candidate.interface = interface;
+  candidate.pci = pci;
+  return candidate;
 }
-Offer socket(const char* provider, const char* interface, bool loopback = false, bool link_local = false) {
-  Offer offer;
-  offer.provider = provider;
-  offer.interface = interface;
-  offer.format = 2;
-  offer.loopback = loopback;
-  offer.link_local = link_local;
-  return offer;
+Candidate socket(const char* provider, const char* interface, bool loopback = false,
+                 bool link_local = false) {
+  Candidate candidate;
+  candidate.provider = provider;
+  candidate.interface = interface;
+  candidate.format = 2;
+  candidate.loopback = loopback;
+  candidate.link_local = link_local;
+  return candidate;
 }
 
 class SelectTest : public testing::Test {
  protected:
   Machine machine;
-  Wishes wishes{"", "", false, 0, machine.path()};
-  std::string taken(const std::vector<Offer>& offers) {
-    auto picked = pick(offers, wishes);
-    if (!picked) return "error: " + picked.error().message();
-    return offers[picked->index].provider + "/" + offers[picked->index].interface;
+  SelectionRequest request{"", "", false, 0, machine.path()};
+  std::string selected(const std::vector<Candidate>& candidates) {
+    auto selection = select(candidates, request);
+    if (!selection) return "error: " + selection.error().message();
+    return candidates[selection->index].provider + "/" + candidates[selection->index].interface;
   }
 };
 
 TEST_F(SelectTest, DistanceByPcieThenByNode) {
-  const auto at = [&](const char* pci) { return place_of_pci(machine.path(), pci); };
-  const Place gpu = at("0000:82:00.0");
+  const auto at = [&](const char* pci) { return locality_of_pci(machine.path(), pci); };
+  const Locality gpu = at("0000:82:00.0");
   EXPECT_EQ(distance(at("0000:81:00.0"), gpu), Distance::same_switch);
   EXPECT_EQ(distance(at("0000:83:00.0"), gpu), Distance::same_bridge);
   EXPECT_EQ(distance(at("0000:01:00.0"), gpu), Distance::across_nodes);
   EXPECT_EQ(distance(at("0000:99:00.0"), gpu), Distance::unknown);
-  EXPECT_EQ(distance(at("0000:01:00.0"), Place{"", {0}}), Distance::same_node);
+  EXPECT_EQ(distance(at("0000:01:00.0"), Locality{"", {0}}), Distance::same_node);
 }
 
 TEST_F(SelectTest, FastProvidersBeforeSockets) {
-  EXPECT_EQ(taken({socket("tcp;ofi_rxm", "eth0"), rdma("verbs;ofi_rxm", "mlx5_0", "0000:01:00.0")}),
+  EXPECT_EQ(selected({socket("tcp;ofi_rxm", "eth0"), rdma("verbs;ofi_rxm", "mlx5_0", "0000:01:00.0")}),
             "verbs;ofi_rxm/mlx5_0");
-  EXPECT_EQ(taken({rdma("verbs;ofi_rxm", "mlx5_0", ""), rdma("cxi", "cxi0", "")}), "cxi/cxi0");
-  EXPECT_EQ(taken({socket("net", "eth0"), rdma("shm", "shm", ""), socket("udp;ofi_rxd", "eth0"),
-                   rdma("lnx", "shm+tcp", ""), socket("tcp;ofi_rxm", "eth0")}),
+  EXPECT_EQ(selected({rdma("verbs;ofi_rxm", "mlx5_0", ""), rdma("cxi", "cxi0", "")}), "cxi/cxi0");
+  EXPECT_EQ(selected({socket("net", "eth0"), rdma("shm", "shm", ""), socket("udp;ofi_rxd", "eth0"),
+                      rdma("lnx", "shm+tcp", ""), socket("tcp;ofi_rxm", "eth0")}),
             "tcp;ofi_rxm/eth0");
 }
 
-TEST_F(SelectTest, WhatIsAskedForIsTaken) {
-  wishes.provider = "udp";
-  EXPECT_EQ(taken({socket("tcp", "eth0"), socket("udp;ofi_rxd", "eth0")}), "udp;ofi_rxd/eth0");
-  wishes.provider = "";
-  wishes.environment = true;  // FI_PROVIDER=lnx: libfabric offers nothing else
-  EXPECT_EQ(taken({rdma("lnx", "shm+cxi0", "")}), "lnx/shm+cxi0");
-  wishes.environment = false;
-  wishes.provider = "verbs";
-  EXPECT_NE(taken({socket("tcp", "eth0")}).find("WEFT_NET_OFI_PROVIDER=verbs, it offers: tcp/eth0"),
+TEST_F(SelectTest, RequestedProviderIsSelected) {
+  request.provider = "udp";
+  EXPECT_EQ(selected({socket("tcp", "eth0"), socket("udp;ofi_rxd", "eth0")}), "udp;ofi_rxd/eth0");
+  request.provider = "";
+  request.environment = true;  // FI_PROVIDER=lnx: libfabric reports nothing else
+  EXPECT_EQ(selected({rdma("lnx", "shm+cxi0", "")}), "lnx/shm+cxi0");
+  request.environment = false;
+  request.provider = "verbs";
+  EXPECT_NE(selected({socket("tcp", "eth0")}).find("WEFT_NET_OFI_PROVIDER=verbs, available: tcp/eth0"),
             std::string::npos);
-  wishes.provider = "";
-  EXPECT_NE(taken({}).find("it offers: nothing"), std::string::npos);
+  request.provider = "";
+  EXPECT_NE(selected({}).find("available: none"), std::string::npos);
 }
 
-TEST_F(SelectTest, SocketsTakeTheFastestRealInterface) {
-  EXPECT_EQ(taken({socket("tcp", "lo", true), socket("tcp", "docker0"), socket("tcp", "eth0"),
-                   socket("tcp", "eth1", false, true), socket("tcp", "eth1")}),
+TEST_F(SelectTest, SocketsUseTheFastestPhysicalInterface) {
+  EXPECT_EQ(selected({socket("tcp", "lo", true), socket("tcp", "docker0"), socket("tcp", "eth0"),
+                      socket("tcp", "eth1", false, true), socket("tcp", "eth1")}),
             "tcp/eth1");
-  EXPECT_EQ(taken({socket("tcp", "lo", true), socket("tcp", "docker0")}), "tcp/docker0");
-  EXPECT_EQ(taken({socket("tcp", "lo", true)}), "tcp/lo");
+  EXPECT_EQ(selected({socket("tcp", "lo", true), socket("tcp", "docker0")}), "tcp/docker0");
+  EXPECT_EQ(selected({socket("tcp", "lo", true)}), "tcp/lo");
 }
 
-TEST_F(SelectTest, AdaptersOfTheNearestNodeInTurn) {
-  // This thread runs on cores of node 0 (0-511), where there is one adapter of two addresses.
-  const std::vector<Offer> offers = {rdma("cxi", "cxi2", "0000:83:00.0"), rdma("cxi", "cxi0", "0000:01:00.0"),
-                                     rdma("cxi", "cxi0", "0000:01:00.0"),
-                                     rdma("cxi", "cxi1", "0000:81:00.0")};
-  EXPECT_EQ(taken(offers), "cxi/cxi0");
-  wishes.local_rank = 1;
-  EXPECT_EQ(taken(offers), "cxi/cxi0");
-  const std::vector<Offer> far = {rdma("cxi", "cxi1", "0000:81:00.0"), rdma("cxi", "cxi2", "0000:83:00.0")};
-  EXPECT_EQ(taken(far), "cxi/cxi2");
-  wishes.local_rank = 2;
-  EXPECT_EQ(taken(far), "cxi/cxi1");
+TEST_F(SelectTest, NearestAdaptersRoundRobin) {
+  // This thread runs on cores of node 0 (0-511), which has one adapter with two addresses.
+  const std::vector<Candidate> candidates = {
+      rdma("cxi", "cxi2", "0000:83:00.0"), rdma("cxi", "cxi0", "0000:01:00.0"),
+      rdma("cxi", "cxi0", "0000:01:00.0"), rdma("cxi", "cxi1", "0000:81:00.0")};
+  EXPECT_EQ(selected(candidates), "cxi/cxi0");
+  request.local_rank = 1;
+  EXPECT_EQ(selected(candidates), "cxi/cxi0");
+  const std::vector<Candidate> far = {rdma("cxi", "cxi1", "0000:81:00.0"),
+                                      rdma("cxi", "cxi2", "0000:83:00.0")};
+  EXPECT_EQ(selected(far), "cxi/cxi2");
+  request.local_rank = 2;
+  EXPECT_EQ(selected(far), "cxi/cxi1");
 }
 
-TEST_F(SelectTest, ARankTakesItsPlaceInTheList) {
-  const std::vector<Offer> offers = {rdma("cxi", "cxi0", ""), rdma("cxi", "cxi1", "")};
-  wishes.nics = "cxi1,cxi0";
-  EXPECT_EQ(taken(offers), "cxi/cxi1");
-  wishes.local_rank = 3;
-  EXPECT_EQ(taken(offers), "cxi/cxi0");
-  wishes.nics = "cxi9";
-  EXPECT_NE(taken(offers).find("WEFT_NET_OFI_NIC=cxi9"), std::string::npos);
+TEST_F(SelectTest, NicListIsIndexedByLocalRank) {
+  const std::vector<Candidate> candidates = {rdma("cxi", "cxi0", ""), rdma("cxi", "cxi1", "")};
+  request.nics = "cxi1,cxi0";
+  EXPECT_EQ(selected(candidates), "cxi/cxi1");
+  request.local_rank = 3;
+  EXPECT_EQ(selected(candidates), "cxi/cxi0");
+  request.nics = "cxi9";
+  EXPECT_NE(selected(candidates).find("WEFT_NET_OFI_NIC=cxi9"), std::string::npos);
 }
 
 TEST(Provider, SharedMemoryNeedsLibfabric2) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The libfabric transport between processes: order, sizes, back-pressure, reads of memory, ends of all kinds.
-// The provider is what FI_PROVIDER says.
+// The libfabric network between processes: order, sizes, back-pressure, gets, disconnects and failures.
+// FI_PROVIDER selects the provider.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -18,329 +18,338 @@ using namespace weft::test;
   const std::vector<int> codes = run(__VA_ARGS__); \
   if (all_are(codes, kSkipped))                    \
   GTEST_SKIP() << "skipped: needs libfabric1 with the provider that FI_PROVIDER names"
-#define EXPECT_ALL_WELL() EXPECT_TRUE(all_are(codes, 0)) << text(codes)
+#define EXPECT_ALL_SUCCEED() EXPECT_TRUE(all_are(codes, 0)) << text(codes)
 
 uint32_t next_random(uint32_t& state) { return state = state * 1664525U + 1013904223U; }
 
 std::byte pattern(uint32_t seed, size_t at) { return static_cast<std::byte>(seed + at * 131 + (at >> 11)); }
 
-/// Sends `count` messages of random sizes to the next process and takes as many from the one before.
-void exchange(Side& side, Peer to, Peer from, uint32_t count) {
-  uint32_t got = 0, expected_state = from + 7, state = side.self + 7;
+/// Sends `count` messages of random sizes to `to` and receives as many from `from`.
+void exchange(Process& process, Peer to, Peer from, uint32_t count) {
+  uint32_t received = 0, expected_state = from + 7, state = process.self + 7;
   const auto handler = [&](Peer source, const std::byte* message, size_t size) {
     CHECK(source == from);
-    const size_t wanted = next_random(expected_state) % (got % 64 == 0 ? side.net->max_message(from) : 300);
+    const size_t wanted =
+        next_random(expected_state) % (received % 64 == 0 ? process.net->max_message(from) : 300);
     CHECK(size == wanted);
-    for (size_t i = 0; i < size; i += 1 + size / 16) CHECK(message[i] == pattern(got, i));
-    ++got;
+    for (size_t i = 0; i < size; i += 1 + size / 16) CHECK(message[i] == pattern(received, i));
+    ++received;
   };
-  std::vector<std::byte> data(side.net->max_message(to));
+  std::vector<std::byte> data(process.net->max_message(to));
   for (uint32_t n = 0; n < count; ++n) {
     const size_t size = next_random(state) % (n % 64 == 0 ? data.size() : 300);
     for (size_t i = 0; i < size; ++i) data[i] = pattern(n, i);
-    side.send(to, data.data(), size);
+    process.send(to, data.data(), size);
   }
-  CHECK(side.take_until(handler, [&] { return got == count; }));
-  CHECK(side.until([&] { return side.net->idle(); }));
-  for (const auto& [peer, why] : side.losses) std::fprintf(stderr, "lost %u: %s\n", peer, why.c_str());
-  CHECK(side.losses.empty());
+  CHECK(process.deliver_until(handler, [&] { return received == count; }));
+  CHECK(process.poll_until([&] { return process.net->idle(); }));
+  for (const auto& [peer, why] : process.losses) std::fprintf(stderr, "lost %u: %s\n", peer, why.c_str());
+  CHECK(process.losses.empty());
 }
 
-void wait_for_word(Side& side) {
-  bool came = false;
-  const auto handler = [&](Peer, const std::byte*, size_t size) { came = size == 1; };
-  CHECK(side.take_until(handler, [&] { return came; }));
+void wait_for_byte(Process& process) {
+  bool received = false;
+  const auto handler = [&](Peer, const std::byte*, size_t size) { received = size == 1; };
+  CHECK(process.deliver_until(handler, [&] { return received; }));
 }
 
-/// Both are through, so that nobody closes while the other one still needs it.
-void meet(Side& side, Peer other) {
-  side.send(other, "x", 1);
-  wait_for_word(side);
-  CHECK(side.until([&] { return side.net->idle(); }));
+/// Waits for the other process, so that neither closes while the other still communicates.
+void synchronise(Process& process, Peer other) {
+  process.send(other, "x", 1);
+  wait_for_byte(process);
+  CHECK(process.poll_until([&] { return process.net->idle(); }));
 }
 
 TEST(Ofi, MessagesStayInOrder) {
-  RUN({[](Side& side) { exchange(side, 1, 1, 20000); }, [](Side& side) { exchange(side, 0, 0, 20000); }});
-  EXPECT_ALL_WELL();
+  RUN({[](Process& process) { exchange(process, 1, 1, 20000); },
+       [](Process& process) { exchange(process, 0, 0, 20000); }});
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, ThreeInARing) {
-  const auto body = [](Side& side) { exchange(side, (side.self + 1) % 3, (side.self + 2) % 3, 3000); };
+TEST(Ofi, RingOfThree) {
+  const auto body = [](Process& process) {
+    exchange(process, (process.self + 1) % 3, (process.self + 2) % 3, 3000);
+  };
   RUN({body, body, body});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, ReceiverThatDoesNotLook) {
+TEST(Ofi, ReceiverThatDoesNotProgress) {
   constexpr uint32_t kCount = 30000;
-  RUN({[](Side& side) {
+  RUN({[](Process& process) {
          bool full = false;
          for (uint32_t n = 0; n < kCount; ++n) {
-           std::byte* room = side.net->reserve(1, 2000);
-           if (room == nullptr) {
+           std::byte* message = process.net->reserve(1, 2000);
+           if (message == nullptr) {
              full = true;
-             CHECK(side.until([&] { return (room = side.net->reserve(1, 2000)) != nullptr; }));
+             CHECK(process.poll_until([&] { return (message = process.net->reserve(1, 2000)) != nullptr; }));
            }
-           std::memcpy(room, &n, sizeof n);
-           side.net->commit(1, 2000);
+           std::memcpy(message, &n, sizeof n);
+           process.net->commit(1, 2000);
          }
          CHECK(full);
-         CHECK(side.until([&] { return side.net->idle(); }));
-         meet(side, 1);
+         CHECK(process.poll_until([&] { return process.net->idle(); }));
+         synchronise(process, 1);
        },
-       [](Side& side) {
+       [](Process& process) {
          ::usleep(500000);
-         uint32_t got = 0;
+         uint32_t received = 0;
          const auto handler = [&](Peer, const std::byte* message, size_t) {
-           CHECK(std::memcmp(message, &got, sizeof got) == 0);
-           ++got;
+           CHECK(std::memcmp(message, &received, sizeof received) == 0);
+           ++received;
          };
-         CHECK(side.take_until(handler, [&] { return got == kCount; }));
-         meet(side, 0);
+         CHECK(process.deliver_until(handler, [&] { return received == kCount; }));
+         synchronise(process, 0);
        }});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
-struct Offer {
-  std::array<std::byte, transport::kMaxKey> key;
-  size_t key_size;
+struct BufferInfo {
+  std::array<std::byte, transport::kMaxRkey> rkey;
+  size_t rkey_size;
   size_t length;
 };
 
-Offer wait_for_offer(Side& side) {
-  Offer offer{};
+BufferInfo wait_for_info(Process& process) {
+  BufferInfo info{};
   const auto handler = [&](Peer, const std::byte* message, size_t size) {
-    CHECK(size == sizeof offer);
-    std::memcpy(&offer, message, size);
+    CHECK(size == sizeof info);
+    std::memcpy(&info, message, size);
   };
-  CHECK(side.take_until(handler, [&] { return offer.key_size != 0; }));
-  return offer;
+  CHECK(process.deliver_until(handler, [&] { return info.rkey_size != 0; }));
+  return info;
 }
 
-/// Exposes buffers of these sizes in turn, waits for each to be read.
-void lend(Side& side, Peer to, const std::vector<size_t>& sizes) {
+/// Registers buffers of these sizes one after the other and waits until each has been read.
+void provide(Process& process, Peer to, const std::vector<size_t>& sizes) {
   for (const size_t size : sizes) {
     std::vector<std::byte> data(size);
     for (size_t i = 0; i < size; ++i) data[i] = pattern(static_cast<uint32_t>(size), i);
-    Offer offer{};
-    auto exposed = side.net->expose(to, Buffer{data.data(), size, {}}, offer.key.data());
-    CHECK(exposed.ok());
-    CHECK(exposed->id != 0);
-    offer.key_size = exposed->key_size;
-    offer.length = size;
-    side.send(to, &offer, sizeof offer);
-    wait_for_word(side);
-    side.net->conceal(exposed->id);
+    BufferInfo info{};
+    auto registered = process.net->register_buffer(to, Buffer{data.data(), size, {}}, info.rkey.data());
+    CHECK(registered.ok());
+    CHECK(registered->id != 0);
+    info.rkey_size = registered->rkey_size;
+    info.length = size;
+    process.send(to, &info, sizeof info);
+    wait_for_byte(process);
+    process.net->deregister(registered->id);
   }
 }
 
-void borrow(Side& side, Peer from, size_t rounds) {
+void read_all(Process& process, Peer from, size_t rounds) {
   for (size_t round = 0; round < rounds; ++round) {
-    const Offer offer = wait_for_offer(side);
-    // In two parts, the second one first.
-    const size_t middle = offer.length / 3;
-    std::vector<std::byte> data(offer.length + 1, std::byte{0xee});
-    Fetched first, second;
-    const std::span<const std::byte> key(offer.key.data(), offer.key_size);
-    side.net->fetch(from, Buffer{data.data() + middle, offer.length - middle, {}}, key, middle, second);
-    side.net->fetch(from, Buffer{data.data(), middle, {}}, key, 0, first);
-    CHECK(!first.over && !second.over);
-    CHECK(side.until([&] { return first.over && second.over; }));
+    const BufferInfo info = wait_for_info(process);
+    // Two parts, the second first.
+    const size_t middle = info.length / 3;
+    std::vector<std::byte> data(info.length + 1, std::byte{0xee});
+    GetCompletion first, second;
+    const std::span<const std::byte> rkey(info.rkey.data(), info.rkey_size);
+    process.net->get(from, Buffer{data.data() + middle, info.length - middle, {}}, rkey, middle, second);
+    process.net->get(from, Buffer{data.data(), middle, {}}, rkey, 0, first);
+    CHECK(!first.completed && !second.completed);
+    CHECK(process.poll_until([&] { return first.completed && second.completed; }));
     CHECK(first.outcome.ok() && second.outcome.ok());
-    for (size_t i = 0; i < offer.length; ++i)
-      CHECK(data[i] == pattern(static_cast<uint32_t>(offer.length), i));
-    CHECK(data[offer.length] == std::byte{0xee});
-    Fetched beyond;
-    side.net->fetch(from, Buffer{data.data(), 2, {}}, key, offer.length - 1, beyond);
-    CHECK(side.until([&] { return beyond.over; }));
+    for (size_t i = 0; i < info.length; ++i) CHECK(data[i] == pattern(static_cast<uint32_t>(info.length), i));
+    CHECK(data[info.length] == std::byte{0xee});
+    GetCompletion beyond;
+    process.net->get(from, Buffer{data.data(), 2, {}}, rkey, info.length - 1, beyond);
+    CHECK(process.poll_until([&] { return beyond.completed; }));
     CHECK(!beyond.outcome.ok());
-    side.send(from, "x", 1);
+    process.send(from, "x", 1);
   }
-  CHECK(side.until([&] { return side.net->idle(); }));
-  CHECK(side.losses.empty());
+  CHECK(process.poll_until([&] { return process.net->idle(); }));
+  CHECK(process.losses.empty());
 }
 
-TEST(Ofi, ReadsOfAllSizes) {
+TEST(Ofi, GetsOfAllSizes) {
   std::vector<size_t> sizes;
   for (size_t size = 1; size <= size_t{64} << 20; size *= 4) sizes.insert(sizes.end(), {size, size + 1});
-  RUN({[&](Side& side) { lend(side, 1, sizes); }, [&](Side& side) { borrow(side, 0, sizes.size()); }});
-  EXPECT_ALL_WELL();
+  RUN({[&](Process& process) { provide(process, 1, sizes); },
+       [&](Process& process) { read_all(process, 0, sizes.size()); }});
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, ManyReadsAtOnce) {
+TEST(Ofi, ManyConcurrentGets) {
   constexpr size_t kCount = 500, kBytes = 40000;
-  RUN({[](Side& side) {
+  RUN({[](Process& process) {
          std::vector<std::byte> data(kCount * kBytes);
          for (size_t i = 0; i < data.size(); ++i) data[i] = pattern(5, i);
-         Offer offer{};
-         auto exposed = side.net->expose(1, Buffer{data.data(), data.size(), {}}, offer.key.data());
-         CHECK(exposed.ok());
-         offer.key_size = exposed->key_size;
-         side.send(1, &offer, sizeof offer);
-         meet(side, 1);
-         side.net->conceal(exposed->id);
+         BufferInfo info{};
+         auto registered =
+             process.net->register_buffer(1, Buffer{data.data(), data.size(), {}}, info.rkey.data());
+         CHECK(registered.ok());
+         info.rkey_size = registered->rkey_size;
+         process.send(1, &info, sizeof info);
+         synchronise(process, 1);
+         process.net->deregister(registered->id);
        },
-       [](Side& side) {
-         const Offer offer = wait_for_offer(side);
+       [](Process& process) {
+         const BufferInfo info = wait_for_info(process);
          std::vector<std::byte> data(kCount * kBytes);
-         std::vector<Fetched> ends(kCount);
+         std::vector<GetCompletion> ends(kCount);
          for (size_t n = 0; n < kCount; ++n)
-           side.net->fetch(0, Buffer{data.data() + n * kBytes, kBytes, {}},
-                           {offer.key.data(), offer.key_size}, n * kBytes, ends[n]);
-         for (Fetched& end : ends) CHECK(side.until([&] { return end.over; }) && end.outcome.ok());
+           process.net->get(0, Buffer{data.data() + n * kBytes, kBytes, {}},
+                            {info.rkey.data(), info.rkey_size}, n * kBytes, ends[n]);
+         for (GetCompletion& end : ends)
+           CHECK(process.poll_until([&] { return end.completed; }) && end.outcome.ok());
          for (size_t i = 0; i < data.size(); ++i) CHECK(data[i] == pattern(5, i));
-         meet(side, 0);
+         synchronise(process, 0);
        }});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, WhatWasSentBeforeTheCloseArrives) {
+TEST(Ofi, CloseDeliversEarlierMessages) {
   constexpr uint32_t kCount = 2000;
-  RUN({[](Side& side) {
+  RUN({[](Process& process) {
          const std::vector<std::byte> data(5000);
-         for (uint32_t n = 0; n < kCount; ++n) side.send(1, data.data(), data.size());
+         for (uint32_t n = 0; n < kCount; ++n) process.send(1, data.data(), data.size());
        },
-       [](Side& side) {
-         uint32_t got = 0;
-         const auto handler = [&](Peer, const std::byte*, size_t) { ++got; };
-         CHECK(side.take_until(handler, [&] { return got == kCount; }));
-         CHECK(side.losses.empty());
+       [](Process& process) {
+         uint32_t received = 0;
+         const auto handler = [&](Peer, const std::byte*, size_t) { ++received; };
+         CHECK(process.deliver_until(handler, [&] { return received == kCount; }));
+         CHECK(process.losses.empty());
        }});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, CloseWithTrafficUnderWay) {
-  RUN({[](Side& side) {  // reads and sends without end to one that goes
+TEST(Ofi, CloseWithOutstandingTraffic) {
+  RUN({[](Process& process) {  // gets and sends until the peer has closed
          std::vector<std::byte> data(1 << 20);
-         const Offer offer = wait_for_offer(side);
-         Fetched failed;
-         while (!failed.over || failed.outcome.ok()) {
-           failed.over = false;
-           side.net->fetch(1, Buffer{data.data(), data.size(), {}}, {offer.key.data(), offer.key_size}, 0,
-                           failed);
-           if (std::byte* room = side.net->reserve(1, 100)) {
-             std::memset(room, 0, 100);
-             side.net->commit(1, 100);
+         const BufferInfo info = wait_for_info(process);
+         GetCompletion failed;
+         while (!failed.completed || failed.outcome.ok()) {
+           failed.completed = false;
+           process.net->get(1, Buffer{data.data(), data.size(), {}}, {info.rkey.data(), info.rkey_size}, 0,
+                            failed);
+           if (std::byte* message = process.net->reserve(1, 100)) {
+             std::memset(message, 0, 100);
+             process.net->commit(1, 100);
            }
-           CHECK(side.until([&] { return failed.over; }, 10));
+           CHECK(process.poll_until([&] { return failed.completed; }, 10));
          }
        },
-       [](Side& side) {
+       [](Process& process) {
          static std::vector<std::byte> data(1 << 20);
-         Offer offer{};
-         auto exposed = side.net->expose(0, Buffer{data.data(), data.size(), {}}, offer.key.data());
-         CHECK(exposed.ok());
-         offer.key_size = exposed->key_size;
-         side.send(0, &offer, sizeof offer);
+         BufferInfo info{};
+         auto registered =
+             process.net->register_buffer(0, Buffer{data.data(), data.size(), {}}, info.rkey.data());
+         CHECK(registered.ok());
+         info.rkey_size = registered->rkey_size;
+         process.send(0, &info, sizeof info);
          const double end = now() + 0.5;
-         while (now() < end) side.poll();
+         while (now() < end) process.poll();
        }});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
-// The survivor waits with nothing under way but what it watches; then with a read that will never be served.
-TEST(Ofi, KilledPeerIsSeen) {
-  RUN({[](Side& side) {
-         const Offer offer = wait_for_offer(side);
-         side.net->watch(2);
+// The survivor detects the death of a watched peer without traffic, and of a peer with an outstanding get.
+TEST(Ofi, KilledPeerIsDetected) {
+  RUN({[](Process& process) {
+         const BufferInfo info = wait_for_info(process);
+         process.net->watch(2);
          const double begin = now();
          std::vector<std::byte> data(4 << 20);
-         Fetched end;
-         side.send(1, "x", 1);
-         side.net->fetch(1, Buffer{data.data(), data.size(), {}}, {offer.key.data(), offer.key_size}, 0, end);
-         CHECK(side.until([&] { return side.losses.size() == 2; }, 5));
-         CHECK(end.over);
+         GetCompletion end;
+         process.send(1, "x", 1);
+         process.net->get(1, Buffer{data.data(), data.size(), {}}, {info.rkey.data(), info.rkey_size}, 0,
+                          end);
+         CHECK(process.poll_until([&] { return process.losses.size() == 2; }, 5));
+         CHECK(end.completed);
          CHECK(now() - begin < 5);
-         CHECK(side.losses[0].first + side.losses[1].first == 3);
-         for (int n = 0; n < 1000; ++n) {  // dropped, and nothing waits for it
-           std::byte* room = side.net->reserve(1, 100);
-           CHECK(room != nullptr);
-           side.net->commit(1, 100);
+         CHECK(process.losses[0].first + process.losses[1].first == 3);
+         for (int n = 0; n < 1000; ++n) {  // dropped, and not counted by idle()
+           std::byte* message = process.net->reserve(1, 100);
+           CHECK(message != nullptr);
+           process.net->commit(1, 100);
          }
-         CHECK(side.net->idle());
-         Fetched late;
-         side.net->fetch(1, Buffer{data.data(), data.size(), {}}, {offer.key.data(), offer.key_size}, 0,
-                         late);
-         CHECK(side.until([&] { return late.over; }, 5));
+         CHECK(process.net->idle());
+         GetCompletion late;
+         process.net->get(1, Buffer{data.data(), data.size(), {}}, {info.rkey.data(), info.rkey_size}, 0,
+                          late);
+         CHECK(process.poll_until([&] { return late.completed; }, 5));
          CHECK(!late.outcome.ok() && late.outcome.error().code() == Errc::proc_aborted);
-         CHECK(side.losses.size() == 2);
+         CHECK(process.losses.size() == 2);
        },
-       [](Side& side) {
+       [](Process& process) {
          static std::vector<std::byte> data(4 << 20);
-         Offer offer{};
-         auto exposed = side.net->expose(0, Buffer{data.data(), data.size(), {}}, offer.key.data());
-         offer.key_size = exposed->key_size;
-         side.send(0, &offer, sizeof offer);
-         wait_for_word(side);
+         BufferInfo info{};
+         auto registered =
+             process.net->register_buffer(0, Buffer{data.data(), data.size(), {}}, info.rkey.data());
+         info.rkey_size = registered->rkey_size;
+         process.send(0, &info, sizeof info);
+         wait_for_byte(process);
          ::kill(::getpid(), SIGKILL);
        },
-       [](Side& side) {
+       [](Process& process) {
          const double end = now() + 1;
-         while (now() < end) side.poll();
+         while (now() < end) process.poll();
          ::kill(::getpid(), SIGKILL);
        }});
   EXPECT_EQ(text(codes), "0 -9 -9 ");
 }
 
-TEST(Ofi, PeerThatComputesIsNotDead) {
-  RUN({[](Side& side) {
-         meet(side, 1);
+TEST(Ofi, BusyPeerIsNotLost) {
+  RUN({[](Process& process) {
+         synchronise(process, 1);
          const double end = now() + 3;
-         while (now() < end) side.poll();
-         CHECK(side.losses.empty());
-         meet(side, 1);
+         while (now() < end) process.poll();
+         CHECK(process.losses.empty());
+         synchronise(process, 1);
        },
-       [](Side& side) {
-         meet(side, 0);
+       [](Process& process) {
+         synchronise(process, 0);
          ::usleep(3200000);
-         meet(side, 0);
+         synchronise(process, 0);
        }});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, GoodbyeIsNoDeath) {
-  RUN({[](Side& side) {
-         meet(side, 1);
+TEST(Ofi, DisconnectIsNoFailure) {
+  RUN({[](Process& process) {
+         synchronise(process, 1);
          const double end = now() + 3;
-         while (now() < end) side.poll();
-         CHECK(side.losses.empty());
+         while (now() < end) process.poll();
+         CHECK(process.losses.empty());
        },
-       [](Side& side) { meet(side, 0); }});
-  EXPECT_ALL_WELL();
+       [](Process& process) { synchronise(process, 0); }});
+  EXPECT_ALL_SUCCEED();
 }
 
-/// One that has never sent anything says it too.
-TEST(Ofi, SilentPeerSaysGoodbye) {
-  RUN({[](Side& side) {
-         side.send(1, "x", 1);
-         CHECK(!side.until([&] { return !side.losses.empty(); }, 3));
+/// A process that has never sent a message sends a disconnect notice too.
+TEST(Ofi, SilentPeerSendsDisconnect) {
+  RUN({[](Process& process) {
+         process.send(1, "x", 1);
+         CHECK(!process.poll_until([&] { return !process.losses.empty(); }, 3));
        },
-       [](Side& side) { wait_for_word(side); }});
-  EXPECT_ALL_WELL();
+       [](Process& process) { wait_for_byte(process); }});
+  EXPECT_ALL_SUCCEED();
 }
 
-TEST(Ofi, AfterLeavingTrafficGoesOn) {
-  const auto body = [](Side& side) {
-    exchange(side, 1 - side.self, 1 - side.self, 100);
-    side.net->leave();
-    exchange(side, 1 - side.self, 1 - side.self, 100);
+TEST(Ofi, TrafficAfterDisconnect) {
+  const auto body = [](Process& process) {
+    exchange(process, 1 - process.self, 1 - process.self, 100);
+    process.net->send_disconnects();
+    exchange(process, 1 - process.self, 1 - process.self, 100);
   };
   RUN({body, body});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
 TEST(Ofi, MessagesOfAnotherJobAreDropped) {
-  RUN({[](Side& side) {
-         side.send(1, "x", 1);
-         CHECK(side.until([&] { return side.net->idle(); }));
+  RUN({[](Process& process) {
+         process.send(1, "x", 1);
+         CHECK(process.poll_until([&] { return process.net->idle(); }));
        },
-       [](Side& side) {
-         int got = 0;
-         const auto handler = [&](Peer, const std::byte*, size_t) { ++got; };
-         CHECK(!side.take_until(
-             handler, [&] { return got != 0; }, 1));
+       [](Process& process) {
+         int received = 0;
+         const auto handler = [&](Peer, const std::byte*, size_t) { ++received; };
+         CHECK(!process.deliver_until(
+             handler, [&] { return received != 0; }, 1));
        }},
       {"one", "another"});
-  EXPECT_ALL_WELL();
+  EXPECT_ALL_SUCCEED();
 }
 
 }  // namespace

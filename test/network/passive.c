@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A large message arrives while its sender calls nothing: its announcement brings the way to the data along.
-// Over UCX's shared memory, which reads with process_vm_readv; status 77 where the system forbids that.
+// A large message arrives while its sender makes no MPI calls: its RTS carries a UCX rendezvous.
+// Over UCX's shared memory, which uses process_vm_readv; status 77 if the system forbids it.
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <stdint.h>
@@ -11,16 +11,16 @@
 #include <unistd.h>
 
 enum { kBytes = 4 << 20 };
-static const useconds_t kSilence = 1500000;  ///< of the sender, microseconds
+static const useconds_t kSenderSleepUs = 1500000;  ///< sender makes no MPI calls
 
-struct Place {
+struct RemoteAddress {
   int64_t process, address;
 };
 
-static int readable(const struct Place* place) {
+static int readable(const struct RemoteAddress* remote) {
   char byte;
-  struct iovec here = {&byte, 1}, there = {(void*)(intptr_t)place->address, 1};
-  return process_vm_readv((pid_t)place->process, &here, 1, &there, 1, 0) == 1;
+  struct iovec here = {&byte, 1}, there = {(void*)(intptr_t)remote->address, 1};
+  return process_vm_readv((pid_t)remote->process, &here, 1, &there, 1, 0) == 1;
 }
 
 int main(int argc, char** argv) {
@@ -29,17 +29,17 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   char *out = malloc(kBytes), *in = calloc(kBytes, 1);
   memset(out, 'a' + rank, kBytes);
-  struct Place mine = {getpid(), (intptr_t)out}, theirs;
+  struct RemoteAddress mine = {getpid(), (intptr_t)out}, theirs;
   MPI_Sendrecv(&mine, 2, MPI_INT64_T, 1 - rank, 0, &theirs, 2, MPI_INT64_T, 1 - rank, 0, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
   if (rank == 1) possible = readable(&theirs);
   MPI_Bcast(&possible, 1, MPI_INT, 1, MPI_COMM_WORLD);
   if (!possible) {
-    if (rank == 1) puts("skipped: this system does not let processes read each other's memory");
+    if (rank == 1) puts("skipped: needs permission for process_vm_readv");
     MPI_Finalize();
     return 77;
   }
-  // The first large messages of a pair still need the sender.
+  // The first rendezvous of a connection needs progress of the sender.
   MPI_Sendrecv(out, kBytes, MPI_CHAR, 1 - rank, 0, in, kBytes, MPI_CHAR, 1 - rank, 0, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   if (rank == 0) {
     MPI_Request request;
     MPI_Isend(out, kBytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &request);
-    usleep(kSilence);
+    usleep(kSenderSleepUs);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   } else {
     memset(in, 0, kBytes);
@@ -56,8 +56,8 @@ int main(int argc, char** argv) {
     const double took = MPI_Wtime() - begin;
     for (int i = 0; i < kBytes; ++i) failed |= in[i] != 'a';
     if (failed) puts("FAILED: wrong data");
-    if (took * 1e6 > kSilence * 2 / 3) {
-      printf("FAILED: %.2f s, as long as the sender called nothing\n", took);
+    if (took * 1e6 > kSenderSleepUs * 2 / 3) {
+      printf("FAILED: %.2f s, the receive waited for the sender\n", took);
       failed = 1;
     }
   }

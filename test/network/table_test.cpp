@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is published about networks, and what does not agree, with an exchange and a network of this test.
+// Published network addresses and mismatch errors, with a fake exchange and network.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -9,9 +9,9 @@
 namespace weft::transport {
 namespace {
 
-class Board final : public launch::Exchange {
+class FakeExchange final : public launch::Exchange {
  public:
-  Board() {
+  FakeExchange() {
     job_.size = 4;
     job_.local_size = 2;
     job_.rank = 1;
@@ -35,68 +35,68 @@ class Board final : public launch::Exchange {
   launch::Job job_;
 };
 
-/// Moves nothing.
-class Quiet final : public Network {
+/// Transfers nothing.
+class NullNetwork final : public Network {
  public:
-  const char* name() const override { return "quiet"; }
+  const char* name() const override { return "null"; }
   std::string description() const override { return "of a test"; }
   std::string address() const override { return {"a\n\0b", 4}; }
-  void start(Directory& given) override { directory = &given; }
+  void start(Directory& new_directory) override { directory = &new_directory; }
   size_t max_message(Peer) override { return 0; }
   std::byte* reserve(Peer, size_t) override { return nullptr; }
   void commit(Peer, size_t) override {}
   size_t poll(Receiver&, size_t) override { return 0; }
-  bool takes(const device::Memory&) const override { return false; }
-  Result<Exposed> expose(Peer, const Buffer&, std::byte*) override { return Exposed{}; }
-  void conceal(uint64_t) override {}
-  void fetch(Peer, const Buffer&, std::span<const std::byte>, uint64_t, Completion&) override {}
+  bool supports(const device::Memory&) const override { return false; }
+  Result<Registered> register_buffer(Peer, const Buffer&, std::byte*) override { return Registered{}; }
+  void deregister(uint64_t) override {}
+  void get(Peer, const Buffer&, std::span<const std::byte>, uint64_t, Completion&) override {}
   void watch(Peer) override {}
-  void leave() override {}
+  void send_disconnects() override {}
   bool idle() const override { return true; }
   void close() override {}
   Directory* directory = nullptr;
 };
 
-class Table : public testing::Test {
+class NetworkTable : public testing::Test {
  protected:
-  std::string refusal() {
-    Status started = start_network(network, board, directory);
+  std::string start_error() {
+    Status started = start_network(network, exchange, directory);
     return started.ok() ? "" : started.error().message();
   }
-  Board board;
-  Quiet network;
+  FakeExchange exchange;
+  NullNetwork network;
   std::unique_ptr<Directory> directory;
 };
 
-TEST_F(Table, AddressesAreAnyBytes) {
+TEST_F(NetworkTable, AddressesMayContainAnyBytes) {
   const std::string address = network.address();
-  board.values["net.0"] = board.values["net.3"] = std::string(WEFT_VERSION) + "\nquiet\n" + address;
-  ASSERT_EQ(refusal(), "");
+  exchange.values["net.0"] = exchange.values["net.3"] = std::string(WEFT_VERSION) + "\nnull\n\n" + address;
+  ASSERT_EQ(start_error(), "");
   const auto read = network.directory->address(3);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(*read, address);
 }
 
-TEST_F(Table, OtherVersionsAreRefusedWithBothNamed) {
-  board.values["net.0"] = "0.0.1\nquiet\nx";
-  const std::string why = refusal();
-  EXPECT_NE(why.find("Weft " WEFT_VERSION " with the network quiet"), std::string::npos) << why;
-  EXPECT_NE(why.find("Weft 0.0.1 with quiet"), std::string::npos) << why;
-  EXPECT_NE(why.find("process 0"), std::string::npos) << why;
+TEST_F(NetworkTable, VersionMismatchNamesBothVersions) {
+  exchange.values["net.0"] = "0.0.1\nnull\n\nx";
+  const std::string error = start_error();
+  EXPECT_NE(error.find("Weft " WEFT_VERSION " with the network null"), std::string::npos) << error;
+  EXPECT_NE(error.find("Weft 0.0.1 with null"), std::string::npos) << error;
+  EXPECT_NE(error.find("process 0"), std::string::npos) << error;
 }
 
-TEST_F(Table, OtherNetworksAreRefusedWithBothNamed) {
-  board.values["net.0"] = std::string(WEFT_VERSION) + "\nloud\nx";
-  const std::string why = refusal();
-  EXPECT_NE(why.find("quiet"), std::string::npos) << why;
-  EXPECT_NE(why.find("loud"), std::string::npos) << why;
+TEST_F(NetworkTable, NetworkMismatchNamesBothNetworks) {
+  exchange.values["net.0"] = std::string(WEFT_VERSION) + "\nloud\n\nx";
+  const std::string error = start_error();
+  EXPECT_NE(error.find("null"), std::string::npos) << error;
+  EXPECT_NE(error.find("loud"), std::string::npos) << error;
 }
 
-TEST_F(Table, WhatCannotBeReadIsRefused) {
-  board.values["net.0"] = "nonsense";
-  EXPECT_NE(refusal().find("same Weft"), std::string::npos);
-  board.values.clear();
-  EXPECT_NE(refusal(), "");
+TEST_F(NetworkTable, MalformedRecordIsAnError) {
+  exchange.values["net.0"] = "nonsense";
+  EXPECT_NE(start_error().find("same Weft"), std::string::npos);
+  exchange.values.clear();
+  EXPECT_NE(start_error(), "");
 }
 
 }  // namespace

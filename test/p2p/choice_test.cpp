@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where host messages stop being eager, for machines that were measured (bench/results/host-limits.json).
+// Eager limits of host messages on measured machines (bench/results/host-limits.json).
 #include "p2p/protocol/choice.hpp"
 
 #include <gtest/gtest.h>
@@ -7,20 +7,20 @@
 namespace weft::p2p {
 namespace {
 
-TEST(EagerCrossing, CoresWithoutACommonCache) {
-  EXPECT_NEAR(static_cast<double>(eager_crossing(500, 850)), 8192,
-              1500);                           // 8 KiB: both ways equal; 16 KiB: read
-  EXPECT_EQ(eager_crossing(2000, 300), 4096);  // never less
+TEST(EagerBreakEven, CoresWithoutACommonCache) {
+  EXPECT_NEAR(static_cast<double>(eager_break_even(500, 850)), 8192,
+              1500);                             // 8 KiB: both protocols equal; 16 KiB: single copy
+  EXPECT_EQ(eager_break_even(2000, 300), 4096);  // lower bound
 }
 
-TEST(EagerCrossing, CoresThatShareACache) {
-  EXPECT_EQ(eager_crossing(80, 1500), UINT64_MAX);
-  EXPECT_EQ(eager_crossing(0, 0), UINT64_MAX);
+TEST(EagerBreakEven, CoresThatShareACache) {
+  EXPECT_EQ(eager_break_even(80, 1500), UINT64_MAX);
+  EXPECT_EQ(eager_break_even(0, 0), UINT64_MAX);
 }
 
-TEST(EagerCrossing, CostsOfTheCallDecide) {
-  EXPECT_LT(eager_crossing(400, 600), eager_crossing(400, 1200));
-  EXPECT_GT(eager_crossing(300, 900), eager_crossing(600, 900));
+TEST(EagerBreakEven, CostsOfTheCallDecide) {
+  EXPECT_LT(eager_break_even(400, 600), eager_break_even(400, 1200));
+  EXPECT_GT(eager_break_even(300, 900), eager_break_even(600, 900));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device buffers of every kind in every pair, contiguous and strided, to a neighbour and to oneself; posted
-// early and late; freed and allocated again at the same address. On the emulated driver, and unchanged on
-// GPUs. Usage: device [tails], for that part alone
+// Device buffers of every kind in every pair, contiguous and strided, to a neighbour and to self; receives
+// posted early and late; buffers freed and reallocated at the same address. On the emulated driver, and
+// unchanged on GPUs. Usage: device [tails], for that part alone
 #include <mpi.h>
 
 #include <cstdio>
@@ -38,7 +38,7 @@ std::string describe(Kind from, Kind to, size_t n, const char* how) {
          ", " + std::to_string(n) + " bytes, " + how;
 }
 
-// Round the ring (with one's own neighbour being oneself when `to_self`), the receive posted before or after.
+// Around the ring (to self when `to_self`), the receive posted before or after the send.
 void exchange(Kind from, Kind to, size_t n, bool late, bool to_self) {
   const int device = rank % weft::test::cuda().devices;
   const int right = to_self ? rank : (rank + 1) % ranks, left = to_self ? rank : (rank + ranks - 1) % ranks;
@@ -61,7 +61,7 @@ void exchange(Kind from, Kind to, size_t n, bool late, bool to_self) {
   expect(untouched, describe(from, to, n, "written past the end"));
 }
 
-// Every other word of the sender to every third word of the receiver.
+// The sender sends every other word to every third word of the receiver.
 void strided(Kind from, Kind to, int words) {
   const int device = rank % weft::test::cuda().devices;
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -89,7 +89,7 @@ void strided(Kind from, Kind to, int words) {
   MPI_Type_free(&third);
 }
 
-// Partitions of device memory, cut differently on both sides, ready in reverse.
+// Partitions of device memory, split differently on both sides, marked ready in reverse order.
 void partitioned(Kind from, Kind to) {
   constexpr size_t kBytes = 240000;
   const int device = rank % weft::test::cuda().devices;
@@ -109,7 +109,7 @@ void partitioned(Kind from, Kind to) {
   MPI_Request_free(&requests[1]);
 }
 
-// Receives posted in rows of several lengths, waited for first to last or last to first.
+// Receives posted in bursts of several lengths, waited for in posting order or in reverse.
 void rows() {
   const int device = rank % weft::test::cuda().devices;
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
@@ -127,11 +127,12 @@ void rows() {
     for (size_t i = 0; i < length; ++i)
       MPI_Wait(&requests[round % 3 == 0 ? length - 1 - i : i], MPI_STATUS_IGNORE);
     MPI_Waitall(static_cast<int>(2 * length), requests.data(), MPI_STATUSES_IGNORE);
-    expect(in.read() == pattern(length * kEach, left, round), "row of " + std::to_string(length));
+    expect(in.read() == pattern(length * kEach, left, round), "burst of " + std::to_string(length));
   }
 }
 
-// Staged messages whose tail is short: a kernel may write it while a copy engine is at what comes before.
+// Staged messages with a short tail: a kernel may write the tail while a copy engine writes the preceding
+// bytes.
 void tails() {
   constexpr size_t kChunk = 512 << 10;  // WEFT_GPU_STAGING_CHUNK
   const int device = rank % weft::test::cuda().devices;
@@ -147,13 +148,13 @@ void tails() {
     Buffer out(Kind::host, n), in(Kind::device, n, device);
     out.write(pattern(n, rank, 6));
     in.write(std::vector<char>(n, 0x55));
-    for (int i = 0; i < 20; ++i) send(small, other, 8);  // so that kernels are awake
+    for (int i = 0; i < 20; ++i) send(small, other, 8);  // so that resident kernels are running
     send(out, in, n);
     expect(in.read() == pattern(n, left, 6), describe(Kind::host, Kind::device, n, "with a tail"));
   }
 }
 
-// A freed allocation's address comes back with other data: no mapping may survive it.
+// The address of a freed allocation is reused with other data: no mapping may survive.
 void reuse() {
   const int device = rank % weft::test::cuda().devices;
   for (int round = 0; round < 20; ++round) {
@@ -167,7 +168,7 @@ void reuse() {
   }
 }
 
-// A window of messages that are under way at once.
+// A window of concurrent messages.
 void window() {
   constexpr int kWindow = 40;
   const int device = rank % weft::test::cuda().devices;
@@ -186,14 +187,14 @@ void window() {
   expect(in.read() == pattern(n * kWindow, left, 4), "window");
 }
 
-// What a buffer is, is asked once for all requests of its allocation that are active together, and anew when
-// none is.
+// A buffer is classified once for all concurrently active requests of its allocation, and again when none is
+// active.
 void witnesses() {
   constexpr int kWindow = 40;
   const int device = rank % weft::test::cuda().devices;
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
   const size_t n = 3000;
-  const auto asked = [] {
+  const auto queries = [] {
     const auto& cuda = weft::test::cuda();
     return cuda.calls != nullptr ? cuda.calls("cuPointerGetAttributes") : 0;
   };
@@ -201,12 +202,12 @@ void witnesses() {
   out.write(pattern(n * kWindow, rank, 5));
   for (int round = 0; round < 2; ++round) {
     std::vector<MPI_Request> requests(kWindow);
-    const unsigned long before = asked();
+    const unsigned long before = queries();
     for (size_t i = 0; i < kWindow; ++i)
       MPI_Irecv(in.data() + i * n, n, MPI_BYTE, left, static_cast<int>(i), MPI_COMM_WORLD, &requests[i]);
-    const unsigned long after = asked();
+    const unsigned long after = queries();
     expect(!weft::test::cuda().emulated() || after == before + 1,
-           "asked " + std::to_string(after - before) + " times what memory it is");
+           "queried the memory kind " + std::to_string(after - before) + " times");
     MPI_Barrier(MPI_COMM_WORLD);
     for (size_t i = 0; i < kWindow; ++i)
       MPI_Send(out.data() + i * n, n, MPI_BYTE, right, static_cast<int>(i), MPI_COMM_WORLD);
@@ -246,7 +247,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "tails") return weft::test::finish(failures);
   for (Kind from : kKinds)
     for (Kind to : kKinds) {
-      // Managed and pinned memory meet mapped memory in device_traffic.
+      // device_traffic combines managed and pinned memory with mapped memory.
       const Kind other = from == Kind::mapped ? to : from;
       if ((from == Kind::mapped || to == Kind::mapped) && (other == Kind::managed || other == Kind::pinned))
         continue;

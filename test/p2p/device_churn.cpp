@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Allocate, send, free, again and again: addresses come back with other data, nothing stale arrives, and
-// neither side's memory grows. Usage: device_churn rounds
+// Allocate, send, free, repeatedly: reused addresses hold other data, no stale data arrive, and neither
+// side's memory grows. Usage: device_churn rounds
 #include <mpi.h>
 #include <unistd.h>
 
@@ -17,17 +17,17 @@ using weft::test::Buffer;
 using weft::test::cuda;
 
 constexpr size_t kSizes[] = {16, 1000, 40'000, 70'000, 300'000};
-constexpr unsigned long kMayGrow = 8 << 20;  // bytes
+constexpr unsigned long kMaxGrowthBytes = 8 << 20;  // allowed growth in bytes
 
 int rank = 0, ranks = 0;
 
-/// Memory of this process now: resident, and allocated or mapped on GPUs.
-struct Held {
+/// Current memory of this process: resident, and allocated or mapped on GPUs.
+struct Usage {
   unsigned long resident = 0, device = 0;
 };
 
-Held held() {
-  Held now;
+Usage held() {
+  Usage now;
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/self/statm", "r"), std::fclose);
   unsigned long total = 0, resident = 0, shared = 0;
   if (file != nullptr && std::fscanf(file.get(), "%lu %lu %lu", &total, &resident, &shared) == 3)
@@ -36,7 +36,7 @@ Held held() {
   return now;
 }
 
-/// One exchange between neighbours from memory that lives no longer; whether the bytes were right.
+/// One exchange between neighbours with short-lived memory. Returns whether the bytes were right.
 bool round(int number) {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
   const auto seed = [&](int of) { return static_cast<unsigned>(number * ranks + of); };
@@ -51,7 +51,7 @@ bool round(int number) {
 }
 
 bool grew(const char* what, unsigned long before, unsigned long after) {
-  if (after <= before + kMayGrow) return false;
+  if (after <= before + kMaxGrowthBytes) return false;
   std::fprintf(stderr, "rank %d: %s grew from %lu to %lu bytes\n", rank, what, before, after);
   return true;
 }
@@ -62,13 +62,13 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 1000;
   weft::test::start(argc, argv, rank, ranks);
   int failures = 0;
-  Held early;
+  Usage early;
   for (int number = 0; number < rounds; ++number) {
     if (number == rounds / 4) early = held();
     if (round(number)) continue;
     if (++failures < 10) std::fprintf(stderr, "rank %d: wrong bytes in round %d\n", rank, number);
   }
-  const Held late = held();
+  const Usage late = held();
   failures += grew("resident memory", early.resident, late.resident) ? 1 : 0;
   failures += grew("GPU memory", early.device, late.device) ? 1 : 0;
   return weft::test::finish(failures);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A GPU that fails in the middle of a staged send: both sides get an error, nobody waits, the buffer is not
-// read any more when the send returns, and traffic goes on. Emulated driver only; with WEFT_GPU_PACK=off,
-// since a kernel whose launch is refused is launched again.
+// A GPU failure in the middle of a staged send: both sides get an error, nobody hangs, the buffer is not read
+// after the send returns, and later traffic works. Emulated driver only; with WEFT_GPU_PACK=off, since a
+// rejected kernel launch is retried.
 #include <mpi.h>
 
 #include <cstdio>
@@ -29,7 +29,8 @@ void expect(int got, int wanted, const char* what) {
   std::fprintf(stderr, "rank %d: %s: %d, not %d\n", rank, what, got, wanted);
 }
 
-// Rank 0 sends from a pool, which cannot be mapped; `fault` hits it. False data never count as received.
+// Rank 0 sends from a pool, which cannot be mapped; `fault` makes a driver call fail. Invalid data never
+// count as received.
 void exchange(Kind to, const char* fault, bool fails) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) {
@@ -51,20 +52,20 @@ void exchange(Kind to, const char* fault, bool fails) {
   }
 }
 
-// A chunk is refused while others are being packed: the buffer may be freed when the send returns, so that
-// must have ended. Streams run so late that it returns earlier only if it does not wait for them.
+// A copy fails while other chunks are being packed: the buffer may be freed when the send returns, so that
+// packing must have ended. Streams are delayed so that a send that does not wait returns earlier.
 void refused_while_packing(const char* fault) {
-  constexpr unsigned kLate = 20'000;  // us
+  constexpr unsigned kDelayUs = 20'000;  // stream delay in us
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) {
     Buffer out(Kind::pool, kBytes);
     MPI_Barrier(MPI_COMM_WORLD);
     weft::test::cuda().fail(fault);
-    weft::test::cuda().delay(kLate);
+    weft::test::cuda().delay(kDelayUs);
     const double begin = MPI_Wtime();
     expect(class_of(MPI_Send(out.data(), kBytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD)) == MPI_SUCCESS, 0,
            "the send succeeded");
-    expect(MPI_Wtime() - begin > kLate * 1e-6 / 2, 1, "the send waited for its packing");
+    expect(MPI_Wtime() - begin > kDelayUs * 1e-6 / 2, 1, "the send waited for its packing");
     weft::test::cuda().delay(30);
     weft::test::cuda().fail("");
   } else {
@@ -89,12 +90,12 @@ int main(int argc, char** argv) {
     exchange(to, "cuMemcpyAsync:3:1", true);
     exchange(to, "", false);
   }
-  for (int i = 0; i < 4; ++i) {  // chunks take turns on two streams, as they happen to come back
+  for (int i = 0; i < 4; ++i) {  // chunks alternate between two streams, in the order of their return
     refused_while_packing("cuMemcpyAsync:2:1");
     refused_while_packing("cuMemcpyAsync:3:1");
     exchange(Kind::device, "", false);
   }
-  exchange(Kind::host, "op:2:700", true);  // ends the sender's context
+  exchange(Kind::host, "op:2:700", true);  // destroys the sender's context
   int out = rank, in = -1;
   MPI_Sendrecv(&out, 1, MPI_INT, 1 - rank, 2, &in, 1, MPI_INT, 1 - rank, 2, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);

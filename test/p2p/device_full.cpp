@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trap 2 of a resident kernel: kernels of the application fill both GPUs and end only when messages have
-// arrived. Windows of all sizes must get through, and be right, strided ones and those of pool memory too.
+// Deadlock test for kernels of the library: kernels of the application occupy both GPUs completely and end
+// only when messages have arrived. Windows of all sizes must complete correctly, also strided ones and pool
+// memory.
 #include <mpi.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ void expect(bool good, const char* what, size_t size) {
   if (++failures < 20) std::fprintf(stderr, "rank %d: %s, %zu bytes\n", rank, what, size);
 }
 
-/// A window each way.
+/// A window in each direction.
 void exchange(const Buffer& out, const Buffer& in, size_t size) {
   MPI_Request requests[2 * kWindow];
   const int count = static_cast<int>(size), peer = 1 - rank;
@@ -36,33 +37,33 @@ void exchange(const Buffer& out, const Buffer& in, size_t size) {
 
 void test(weft::test::FullGpu& gpu, size_t size, int device, Buffer::Kind kind) {
   Buffer out(kind, kWindow * size, device), in(kind, kWindow * size, device);
-  exchange(out, in, size);  // mapping waits for kernels, so it comes first
+  exchange(out, in, size);  // maps the buffers first, since mapping waits for kernels
   for (int round = 0; round < kRounds; ++round) {
     const auto seed = [&](int of) { return static_cast<unsigned>(2 * round + of + 1); };
     out.write(weft::test::pattern(kWindow * size, seed(rank)));
     MPI_Barrier(MPI_COMM_WORLD);
     gpu.fill();
     exchange(out, in, size);
-    exchange(out, in, size);  // again, behind what the first may have left in its streams
+    exchange(out, in, size);  // again, behind leftovers of the first exchange in its streams
     expect(gpu.full(), "the GPU was not full", size);
     MPI_Barrier(MPI_COMM_WORLD);
     gpu.release();
     expect(in.read() == weft::test::pattern(kWindow * size, seed(1 - rank)), "wrong bytes", size);
-    exchange(out, in, size);  // the late launches go by
+    exchange(out, in, size);  // lets cancelled launches pass
     MPI_Barrier(MPI_COMM_WORLD);
   }
 }
 
-/// Blocks with gaps: long ones are read where they lie, short ones packed first (with
+/// Blocks with gaps: long runs are read directly, short runs are packed first (with
 /// WEFT_GPU_STRIDED_OVERHEAD=0).
 struct Layout {
   int blocks, length, stride;
 };
 constexpr Layout kLayouts[] = {{300, 1024, 2048}, {3000, 8, 64}};
 
-constexpr size_t kMessages = 12;  // more than pack kernels at a time
+constexpr size_t kMessages = 12;  // more than concurrent pack kernels
 
-/// A window each way of strided messages.
+/// A window of strided messages in each direction.
 void exchange_strided(const Buffer& out, const Buffer& in, MPI_Datatype type, size_t extent) {
   MPI_Request requests[2 * kMessages];
   for (size_t i = 0; i < kMessages; ++i)
@@ -96,7 +97,7 @@ void test_strided(weft::test::FullGpu& gpu, const Layout& layout, int device) {
         std::copy_n(sent.begin() + static_cast<long>(at), layout.length,
                     expected.begin() + static_cast<long>(copy * extent + at));
     expect(in.read() == expected, "wrong bytes, blocks of", static_cast<size_t>(layout.length));
-    exchange_strided(out, in, type, extent);  // the late launches go by
+    exchange_strided(out, in, type, extent);  // lets cancelled launches pass
     MPI_Barrier(MPI_COMM_WORLD);
   }
   MPI_Type_free(&type);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of cuMemMap: messages that span its allocations, allocations that are exchanged under a buffer, and
-// what cannot be shared; nothing stale arrives, no descriptor is left behind. Usage: device_mapped
-// [few|sent|refused|off|long]: the caches hold less than is used; odd ranks may not take descriptors, so that
-// they are sent; nor have a socket; nothing is mapped; long.
+// cuMemMap memory: messages that span its allocations, allocations exchanged under a buffer, and memory that
+// cannot be shared; no stale data, no leaked descriptors.
+// Usage: device_mapped [few|sent|refused|off|long]: caches smaller than the working set; odd ranks may not
+// duplicate descriptors, so peers send them; the same without a socket; mapping disabled; long.
 #include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -29,7 +29,7 @@ constexpr size_t kAllocation = 2 << 20;
 constexpr unsigned kGetfd = 438;  // pidfd_getfd
 
 int rank = 0, ranks = 0, failures = 0, gpu = 0;
-bool maps = true;  // this rank maps others' memory
+bool maps = true;  // this rank can map the memory of others
 bool few = false;
 int short_lived = 20;  // rounds
 
@@ -43,7 +43,7 @@ std::vector<char> pattern(size_t n, int of, int round) {
   return weft::test::pattern(n, static_cast<unsigned>(round * 64 + of));
 }
 
-/// Allocations of others that Weft has mapped here so far; only the emulated driver counts.
+/// Number of peers' allocations mapped here so far; counted by the emulated driver only.
 unsigned long imports() { return cuda().emulated() ? cuda().calls("cuMemImportFromShareableHandle") : 0; }
 
 size_t descriptors() {
@@ -53,7 +53,7 @@ size_t descriptors() {
   return count;
 }
 
-/// Around the ring, `shift` bytes into both buffers. Odd rounds have the receive first.
+/// Around the ring, `shift` bytes into both buffers. In odd rounds the receive is posted first.
 void pass(const Buffer& out, const Buffer& in, size_t shift, size_t n, int round) {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks, count = static_cast<int>(n);
   MPI_Request request;
@@ -71,8 +71,8 @@ void check(Buffer& out, const Buffer& in, size_t shift, size_t n, int round, con
          what + ", round " + std::to_string(round));
 }
 
-/// Small and large messages in turn, from the same place: each run of allocations is mapped once, for reading
-/// from it and for writing to it.
+/// Small and large messages alternating, from the same address: each run of allocations is mapped once, for
+/// gets and for puts.
 void spans() {
   constexpr size_t kSize = 3 * kAllocation;
   constexpr unsigned long kRuns = 1 + 3 + 2 + 1;  // allocations of the four runs below
@@ -89,7 +89,7 @@ void spans() {
   expect((imports() != 0) == maps, maps ? "nothing was mapped" : "something was mapped");
 }
 
-/// Both halves of an exchange lie where others lay before.
+/// Both buffers of an exchange reuse the addresses of earlier ones.
 void replaced() {
   constexpr size_t kSize = 3 * kAllocation;
   Buffer out(Kind::mapped, kSize, gpu), in(Kind::mapped, kSize, gpu);
@@ -113,7 +113,7 @@ void unshared() {
   expect(imports() == before, "unshareable memory was mapped");
 }
 
-/// Buffers that live for one message each.
+/// Buffers used for one message each.
 void churn() {
   size_t early = 0;
   for (int round = 0; round < short_lived; ++round) {
@@ -126,7 +126,7 @@ void churn() {
   expect(late <= early + 8, "descriptors: " + std::to_string(early) + ", then " + std::to_string(late));
 }
 
-/// What is unmapped is let go by both sides while they are in MPI, without another GPU message.
+/// Both sides release unmapped memory during any MPI call, without another GPU message.
 void released() {
   const size_t before = descriptors();
   {
@@ -158,7 +158,7 @@ void window() {
   }
 }
 
-/// A persistent pair over several allocations.
+/// A persistent pair spanning several allocations.
 void persistent() {
   constexpr int kBytes = 5 << 20;
   Buffer out(Kind::mapped, kBytes, gpu), in(Kind::mapped, kBytes, gpu);
@@ -175,7 +175,7 @@ void persistent() {
   for (MPI_Request& request : requests) MPI_Request_free(&request);
 }
 
-/// Columns of a matrix that lies over several allocations.
+/// Columns of a matrix spanning several allocations.
 void columns() {
   constexpr int kRows = 3000, kRow = 1024, kPart = 256;
   Buffer out(Kind::mapped, size_t{kRows} * kRow, gpu), in(Kind::mapped, size_t{kRows} * kRow, gpu);
@@ -197,7 +197,7 @@ void columns() {
   MPI_Type_free(&column);
 }
 
-/// From here on a system call fails, as where a container forbids it.
+/// Makes a system call fail from here on, as in a restricted container.
 void forbid(unsigned call) {
   sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),

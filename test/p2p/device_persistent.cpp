@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Persistent requests on device memory: their buffers are looked at when they are made, whatever is withdrawn
-// between two starts; mixed with plain messages; of memory that was freed and came back with other requests.
+// Persistent requests on device memory: buffers are classified at init, even if their regions are withdrawn
+// between two starts; mixed with other messages; new requests on memory that was freed and reallocated.
 #include <mpi.h>
 
 #include <cstdio>
@@ -74,7 +74,7 @@ void run(Set& out, Set& in) {
   MPI_Waitall(count, out.requests.data(), MPI_STATUSES_IGNORE);
 }
 
-// Between two starts other allocations are exported, so that bounded caches withdraw these.
+// Between two starts other allocations are exported, so that bounded caches withdraw the regions.
 void rounds(Kind from, Kind to, int count, bool disturbed, const char* what) {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
   Set out, in;
@@ -91,7 +91,7 @@ void rounds(Kind from, Kind to, int count, bool disturbed, const char* what) {
   }
 }
 
-// Requests that are made anew on memory whose addresses come back.
+// New requests on memory whose addresses are reused.
 void again() {
   for (int life = 0; life < 10; ++life) {
     Set out, in;
@@ -105,7 +105,7 @@ void again() {
   }
 }
 
-// Persistent at one end only: they match as any others do.
+// Persistent at one end only: matching is the same.
 void mixed() {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
   constexpr size_t kBytes = 4000;
@@ -131,7 +131,7 @@ void mixed() {
   MPI_Request_free(&receive);
 }
 
-// The starts ask the driver nothing about the buffers; a sweep for freed ones does, now and then.
+// Starts issue no driver queries about the buffers; only the periodic sweep for freed allocations does.
 void unasked() {
   const auto calls = cuda().calls;
   if (calls == nullptr) return;
@@ -141,7 +141,7 @@ void unasked() {
   const unsigned long before = calls("cuPointerGetAttributes");
   for (int i = 0; i < 50; ++i) run(out, in);
   const unsigned long sweeps = 2 * std::size(kSizes);
-  expect(calls("cuPointerGetAttributes") <= before + sweeps, "starts asked what the buffers are", 0);
+  expect(calls("cuPointerGetAttributes") <= before + sweeps, "starts classified the buffers", 0);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives on device memory that their sender writes into: either side may compute while the other one moves
-// the data; matching stays what MPI says, whoever comes first. Usage: device_put seed rounds [seconds
-// [threads]]
+// Puts into advertised receives on device memory: either side may compute while the other one moves the data,
+// and matching follows MPI. Usage: device_put seed rounds [seconds [threads]]
 #include <fcntl.h>
 #include <mpi.h>
 #include <sys/mman.h>
@@ -19,25 +18,27 @@
 
 #include "../reference/draw.hpp"
 #include "device/mpi_main.hpp"
+#include "put_plan.hpp"
 
 namespace {
 
 using randomized::Draw;
 using weft::test::Buffer;
 using weft::test::cuda;
+using weft::test::Plan;
 using Kind = Buffer::Kind;
 
 int rank = 0, ranks = 0;
 std::atomic<int> failures{0};
-int together = 0;  // times that several sends were one submission
+int batched_sends = 0;  // how often several sends were one submission
 
-void expect(bool good, const std::string& what) {
-  if (!good && ++failures < 20) std::fprintf(stderr, "rank %d: %s\n", rank, what.c_str());
+void expect(bool ok, const std::string& what) {
+  if (!ok && ++failures < 20) std::fprintf(stderr, "rank %d: %s\n", rank, what.c_str());
 }
 
 std::vector<char> content(size_t n, unsigned seed) { return weft::test::pattern(n, seed); }
 
-/// A word that all ranks see without MPI.
+/// A word shared by all ranks without MPI.
 class Word {
  public:
   Word() {
@@ -52,8 +53,8 @@ class Word {
     MPI_Barrier(MPI_COMM_WORLD);
     ::shm_unlink(name.c_str());
   }
-  void say(int value) { word_->store(value); }
-  /// Computes, without a call of MPI, until another rank has said so. False: it takes too long.
+  void set(int value) { word_->store(value); }
+  /// Computes without MPI calls until another rank has set the word to `value`. Returns false after 20 s.
   [[nodiscard]] bool compute_until(int value) const {
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20); *word_ != value;) {
       if (std::chrono::steady_clock::now() > end) return false;
@@ -66,12 +67,13 @@ class Word {
   std::atomic<int>* word_;
 };
 
-// The receiver has posted, and computes: the send completes, and the data are there before the next call.
+// The receiver has posted and computes: the send completes, and the data arrive before the receiver's next
+// call.
 void passive_receiver(Word& word, size_t n, int round, bool persistent) {
   const int device = rank % cuda().devices, count = static_cast<int>(n);
   const auto seed = [&](int turn) { return static_cast<unsigned>(10 * round + turn); };
   Buffer buffer(Kind::device, n, device);
-  const int said = 100 * round;
+  const int base = 100 * round;
   MPI_Request request = MPI_REQUEST_NULL;
   if (persistent && rank == 0) MPI_Send_init(buffer.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &request);
   if (persistent && rank == 1) MPI_Recv_init(buffer.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
@@ -85,7 +87,7 @@ void passive_receiver(Word& word, size_t n, int round, bool persistent) {
       } else {
         MPI_Send(buffer.data(), count, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
       }
-      word.say(said + turn + 1);
+      word.set(base + turn + 1);
     } else if (rank == 1) {
       buffer.write(std::vector<char>(n, 0x55));
       if (persistent)
@@ -93,16 +95,17 @@ void passive_receiver(Word& word, size_t n, int round, bool persistent) {
       else
         MPI_Irecv(buffer.data(), count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
       MPI_Barrier(MPI_COMM_WORLD);
-      // The first message makes the allocations known to each other.
+      // The first message exchanges the regions of both allocations.
       if (turn != 0) {
-        expect(word.compute_until(said + turn + 1), "the send waits for calls of the receiver");
+        expect(word.compute_until(base + turn + 1), "the send waits for the receiver's progress");
         expect(buffer.read() == content(n, seed(turn)), "no data before the receiver's next call");
       }
       MPI_Status status;
       MPI_Wait(&request, &status);
       int got = 0;
       MPI_Get_count(&status, MPI_BYTE, &got);
-      expect(got == count && status.MPI_SOURCE == 0 && status.MPI_TAG == 1, "status of a written receive");
+      expect(got == count && status.MPI_SOURCE == 0 && status.MPI_TAG == 1,
+             "status of a receive completed by a put");
       expect(buffer.read() == content(n, seed(turn)), "wrong bytes");
     } else {
       MPI_Barrier(MPI_COMM_WORLD);
@@ -112,7 +115,7 @@ void passive_receiver(Word& word, size_t n, int round, bool persistent) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// The mirror image: the sender has posted, and computes.
+// The opposite case: the sender has posted and computes.
 void passive_sender(Word& word, size_t n, int round) {
   const int device = rank % cuda().devices, count = static_cast<int>(n);
   Buffer buffer(Kind::device, n, device);
@@ -121,29 +124,29 @@ void passive_sender(Word& word, size_t n, int round) {
     MPI_Request request;
     MPI_Isend(buffer.data(), count, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &request);
     MPI_Barrier(MPI_COMM_WORLD);
-    expect(word.compute_until(-round), "the receive waits for calls of the sender");
+    expect(word.compute_until(-round), "the receive waits for the sender's progress");
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   } else {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 1) {
       MPI_Recv(buffer.data(), count, MPI_BYTE, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       expect(buffer.read() == content(n, static_cast<unsigned>(round)), "wrong bytes");
-      word.say(-round);
+      word.set(-round);
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// Several sends right after each other into posted receives go to the GPU as one: started together, or after
-// a row as long as the last two. The receiver computes meanwhile.
-void several(Word& word, int& said, bool persistent) {
+// Several back-to-back sends into posted receives form one submission: started together, or in a burst as
+// long as the last two. The receiver computes meanwhile.
+void batched_puts(Word& word, int& base, bool persistent) {
   constexpr int kCount = 3, kBytes = 300'000, kTurns = 6;
   std::vector<std::unique_ptr<Buffer>> buffers;
   std::vector<MPI_Request> requests(kCount);
   for (int i = 0; i < kCount; ++i)
     buffers.push_back(std::make_unique<Buffer>(Kind::device, kBytes, rank % cuda().devices));
   const auto sent = [&](int turn, int i) {
-    return content(kBytes, static_cast<unsigned>(said + turn * 7 + i));
+    return content(kBytes, static_cast<unsigned>(base + turn * 7 + i));
   };
   for (int i = 0; persistent && i < kCount; ++i) {
     void* const data = buffers[static_cast<size_t>(i)]->data();
@@ -169,19 +172,19 @@ void several(Word& word, int& said, bool persistent) {
                   &requests[static_cast<size_t>(i)]);
       const bool all = batches() == before + 1;
       MPI_Waitall(kCount, requests.data(), MPI_STATUSES_IGNORE);
-      together += all && turn != 0 ? 1 : 0;
-      word.say(said + turn + 1);
+      batched_sends += all && turn != 0 ? 1 : 0;
+      word.set(base + turn + 1);
     } else if (rank == 1) {
-      if (turn != 0) expect(word.compute_until(said + turn + 1), "sends wait for calls of the receiver");
+      if (turn != 0) expect(word.compute_until(base + turn + 1), "sends wait for the receiver's progress");
       MPI_Waitall(kCount, requests.data(), MPI_STATUSES_IGNORE);
       for (int i = 0; i < kCount; ++i)
-        expect(buffers[static_cast<size_t>(i)]->read() == sent(turn, i), "wrong bytes of one of several");
+        expect(buffers[static_cast<size_t>(i)]->read() == sent(turn, i), "wrong bytes in a batch");
     }
     MPI_Barrier(MPI_COMM_WORLD);
   }
   for (int i = 0; persistent && rank < 2 && i < kCount; ++i)
     MPI_Request_free(&requests[static_cast<size_t>(i)]);
-  said += kTurns;
+  base += kTurns;
 }
 
 int class_of(int code) {
@@ -190,30 +193,30 @@ int class_of(int code) {
   return result;
 }
 
-// A message that does not fit ends in an error here, and not in the memory behind.
+// A truncated message ends in an error and writes nothing past the buffer.
 void truncation() {
-  constexpr int kRoom = 1000;
-  Buffer buffer(Kind::device, 2 * kRoom, rank % cuda().devices);
+  constexpr int kCapacity = 1000;
+  Buffer buffer(Kind::device, 2 * kCapacity, rank % cuda().devices);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   for (int turn = 0; turn < 6; ++turn) {
-    const int count = turn % 2 == 0 ? 2 * kRoom : 10;
+    const int count = turn % 2 == 0 ? 2 * kCapacity : 10;
     if (rank == 0) {
-      buffer.write(content(2 * kRoom, static_cast<unsigned>(turn)));
+      buffer.write(content(2 * kCapacity, static_cast<unsigned>(turn)));
       MPI_Barrier(MPI_COMM_WORLD);
       MPI_Send(buffer.data(), count, MPI_BYTE, 1, 3, MPI_COMM_WORLD);
     } else if (rank == 1) {
-      buffer.write(std::vector<char>(2 * kRoom, 0x55));
+      buffer.write(std::vector<char>(2 * kCapacity, 0x55));
       MPI_Request request;
-      MPI_Irecv(buffer.data(), kRoom, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &request);
+      MPI_Irecv(buffer.data(), kCapacity, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &request);
       MPI_Barrier(MPI_COMM_WORLD);
       MPI_Status status;
       const int error = class_of(MPI_Wait(&request, &status));
       int got = 0;
       MPI_Get_count(&status, MPI_BYTE, &got);
       const auto bytes = buffer.read();
-      expect(error == (count > kRoom ? MPI_ERR_TRUNCATE : MPI_SUCCESS), "class of a truncation");
-      expect(count > kRoom || (got == count && bytes[10] == 0x55), "a short message");
-      expect(bytes[kRoom] == 0x55, "written past the end");
+      expect(error == (count > kCapacity ? MPI_ERR_TRUNCATE : MPI_SUCCESS), "error class of a truncation");
+      expect(count > kCapacity || (got == count && bytes[10] == 0x55), "a short message");
+      expect(bytes[kCapacity] == 0x55, "bytes written past the end");
     } else {
       MPI_Barrier(MPI_COMM_WORLD);
     }
@@ -221,36 +224,37 @@ void truncation() {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
-// Neither buffer can be mapped: the sender writes into scratch of the receiver, whose GPU is told by a word
-// behind the data; without that word it is as right. Shorter messages leave the rest as it was, and senders
-// that can be mapped are read.
-// A rank has such scratch once it has sent what needs it.
-void aside(bool strict) {
-  constexpr int kRoom = 3'000'000, kTurns = 8, kMessages[] = {kRoom, 300'000, 1, kRoom};
-  const auto told = [] { return cuda().emulated() ? cuda().calls("cuStreamWriteValue64") : 0; };
-  Buffer pool(Kind::pool, kRoom, rank % cuda().devices), plain(Kind::device, kRoom, rank % cuda().devices);
+// Neither buffer can be mapped: the sender puts into a bounce buffer of the receiver and writes a flag behind
+// the data. A missing flag costs only time. Shorter messages leave the rest of the buffer unchanged. Senders
+// whose memory can be mapped are read instead.
+// A rank has such a bounce buffer once it has sent from such memory.
+void put_bounce(bool strict) {
+  constexpr int kCapacity = 3'000'000, kTurns = 8, kMessages[] = {kCapacity, 300'000, 1, kCapacity};
+  const auto flag_writes = [] { return cuda().emulated() ? cuda().calls("cuStreamWriteValue64") : 0; };
+  Buffer pool(Kind::pool, kCapacity, rank % cuda().devices),
+      plain(Kind::device, kCapacity, rank % cuda().devices);
   unsigned long words = 0;
   if (rank < 2)
     MPI_Sendrecv(pool.data(), 1, MPI_BYTE, 1 - rank, 6, pool.data() + 1, 1, MPI_BYTE, 1 - rank, 6,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   for (int turn = 0; turn < kTurns; ++turn) {
     const int count = kMessages[turn % 4];
-    const auto sent = content(kRoom, static_cast<unsigned>(turn));
-    const bool mapped = turn == kTurns - 3, untold = turn == kTurns - 2;
+    const auto sent = content(kCapacity, static_cast<unsigned>(turn));
+    const bool mapped = turn == kTurns - 3, no_flag = turn == kTurns - 2;
     if (rank == 0) {
       Buffer& buffer = mapped ? plain : pool;
       buffer.write(sent);
       MPI_Barrier(MPI_COMM_WORLD);
-      const unsigned long before = told();
-      if (untold && cuda().fail != nullptr) cuda().fail("cuStreamWriteValue64:1:801");
+      const unsigned long before = flag_writes();
+      if (no_flag && cuda().fail != nullptr) cuda().fail("cuStreamWriteValue64:1:801");
       MPI_Send(buffer.data(), count, MPI_BYTE, 1, 5, MPI_COMM_WORLD);
       if (cuda().fail != nullptr) cuda().fail("");
-      words += told() - before;
-      expect(!mapped || told() == before, "written aside though it can be read");
+      words += flag_writes() - before;
+      expect(!mapped || flag_writes() == before, "put into a bounce buffer though the sender can be mapped");
     } else if (rank == 1) {
-      pool.write(std::vector<char>(kRoom, 0x55));
+      pool.write(std::vector<char>(kCapacity, 0x55));
       MPI_Request request;
-      MPI_Irecv(pool.data(), kRoom, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request);
+      MPI_Irecv(pool.data(), kCapacity, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request);
       MPI_Barrier(MPI_COMM_WORLD);
       MPI_Status status;
       MPI_Wait(&request, &status);
@@ -258,15 +262,16 @@ void aside(bool strict) {
       MPI_Get_count(&status, MPI_BYTE, &got);
       auto wanted = sent;
       std::fill(wanted.begin() + count, wanted.end(), char{0x55});
-      expect(got == count && pool.read() == wanted, "a message written aside, turn " + std::to_string(turn));
+      expect(got == count && pool.read() == wanted,
+             "a message through a bounce buffer, turn " + std::to_string(turn));
     } else {
       MPI_Barrier(MPI_COMM_WORLD);
     }
   }
-  expect(rank != 0 || !strict || words >= 3, "messages written aside: " + std::to_string(words));
+  expect(rank != 0 || !strict || words >= 3, "messages through a bounce buffer: " + std::to_string(words));
 }
 
-// The sender's GPU refuses the copy: both sides end with an error, and traffic goes on.
+// The sender's GPU rejects the copy: both sides complete with an error, and later traffic works.
 void fault(Kind kind) {
   constexpr int kBytes = 300'000;
   if (cuda().fail == nullptr) return;
@@ -281,7 +286,7 @@ void fault(Kind kind) {
       if (fails) cuda().fail("cuMemcpyAsync:1:1");
       const int code = class_of(MPI_Send(buffer.data(), kBytes, MPI_BYTE, 1, 4, MPI_COMM_WORLD));
       cuda().fail("");
-      expect(code == wanted, "class of a send that the GPU refused: " + std::to_string(code));
+      expect(code == wanted, "error class of a send rejected by the GPU: " + std::to_string(code));
     } else if (rank == 1) {
       MPI_Request request;
       MPI_Irecv(buffer.data(), kBytes, MPI_BYTE, 0, 4, MPI_COMM_WORLD, &request);
@@ -290,8 +295,8 @@ void fault(Kind kind) {
       const int code = class_of(MPI_Wait(&request, &status));
       int got = -1;
       MPI_Get_count(&status, MPI_BYTE, &got);
-      expect(code == wanted, "class of a receive that could not be written: " + std::to_string(code));
-      expect(got == (fails ? 0 : kBytes), "bytes of a receive that could not be written");
+      expect(code == wanted, "error class of a receive whose put failed: " + std::to_string(code));
+      expect(got == (fails ? 0 : kBytes), "bytes of a receive whose put failed");
       expect(fails || buffer.read() == content(kBytes, static_cast<unsigned>(turn)), "wrong bytes");
     } else {
       MPI_Barrier(MPI_COMM_WORLD);
@@ -300,61 +305,11 @@ void fault(Kind kind) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
-/// One rank's messages to another in one communicator, and the receives for them. Which message a receive
-/// gets follows from the two orders alone: the first that it accepts of those that no earlier receive has.
-struct Plan {
-  struct Sent {
-    int tag;
-    size_t size;
-    Kind kind;
-    int mode, pause;
-    unsigned seed;
-  };
-  struct Received {
-    int tag;     // or MPI_ANY_TAG
-    int source;  // or MPI_ANY_SOURCE
-    Kind kind;
-    size_t message;
-    int pause;
-    bool cancelled_before;  // a receive that nothing matches is posted and cancelled first
-  };
-  std::vector<Sent> sends;
-  std::vector<Received> receives;
-
-  Plan(Draw draw, int source) {
-    const size_t count = static_cast<size_t>(draw.of({1, 2, 5, 20}));
-    for (size_t i = 0; i < count; ++i)
-      sends.push_back({draw.below(3), draw_size(draw), draw_kind(draw), draw.below(4), draw_pause(draw),
-                       static_cast<unsigned>(draw.number())});
-    std::vector<bool> taken(count);
-    for (size_t i = 0; i < count; ++i) {
-      size_t at = static_cast<size_t>(draw.below(static_cast<int>(count)));
-      while (taken[at]) at = (at + 1) % count;
-      const bool any_tag = draw.one_in(8);
-      const int tag = any_tag ? MPI_ANY_TAG : sends[at].tag;
-      for (at = 0; taken[at] || (!any_tag && sends[at].tag != tag);) ++at;
-      taken[at] = true;
-      receives.push_back({tag, draw.one_in(8) ? MPI_ANY_SOURCE : source, draw_kind(draw), at,
-                          draw_pause(draw), draw.one_in(6)});
-    }
-  }
-
- private:
-  static Kind draw_kind(Draw& draw) {
-    if (draw.one_in(4)) return Kind::host;
-    return draw.one_in(3) ? Kind::pool : Kind::device;
-  }
-  static size_t draw_size(Draw& draw) {
-    return draw.number() % static_cast<size_t>(draw.of({9, 2000, 40'000, 200'000}));
-  }
-  static int draw_pause(Draw& draw) { return draw.one_in(3) ? draw.below(300) : 0; }
-};
-
 void pause_for(int microseconds) {
   if (microseconds != 0) std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
 }
 
-/// Posts and cancels a receive whose message never comes.
+/// Posts and cancels a receive whose message is never sent.
 void cancel_one(const Buffer& buffer, int source, MPI_Comm comm) {
   MPI_Request request;
   MPI_Status status;
@@ -366,7 +321,7 @@ void cancel_one(const Buffer& buffer, int source, MPI_Comm comm) {
   expect(cancelled != 0, "a receive without a message was not cancelled");
 }
 
-/// A round between this rank and a peer: both send by their plan while they receive by the other one's.
+/// A round between this rank and a peer: both send by their plans while they receive by the peer's plan.
 class Exchange {
  public:
   Exchange(uint64_t seed, int peer, MPI_Comm comm)
@@ -423,7 +378,7 @@ class Exchange {
     MPI_Get_count(&status, MPI_BYTE, &got);
     const std::string what = "receive " + std::to_string(i) + ", " + label_;
     expect(got == static_cast<int>(m.size) && status.MPI_TAG == m.tag && status.MPI_SOURCE == peer_,
-           "another message: " + what);
+           "wrong message: " + what);
     auto wanted = content(m.size, m.seed);
     wanted.resize(m.size + 9, 0x55);
     expect(received_[i]->read() == wanted, "wrong bytes: " + what);
@@ -438,7 +393,7 @@ class Exchange {
   std::vector<MPI_Request> sends_, receives_;
 };
 
-/// Rounds between pairs of ranks, in a communicator of this thread's own; a rank without a partner waits.
+/// Rounds between pairs of ranks, in a communicator per thread; a rank without a partner waits.
 void exchange(uint64_t seed, int rounds, double seconds, MPI_Comm comm) {
   weft::test::Context context = cuda().primary[static_cast<size_t>(rank % cuda().devices)];
   cuda().cuCtxSetCurrent(context);
@@ -452,7 +407,7 @@ void exchange(uint64_t seed, int rounds, double seconds, MPI_Comm comm) {
       Exchange(seed * 100'000 + static_cast<uint64_t>(round) * 16 + static_cast<uint64_t>(rank + peer), peer,
                comm)
           .run();
-    MPI_Barrier(comm);  // a receive from any source is for this round's messages
+    MPI_Barrier(comm);  // a receive from any source must match messages of this round only
   }
 }
 
@@ -472,15 +427,16 @@ int main(int argc, char** argv) {
       passive_receiver(word, n, ++round, true);
       passive_sender(word, n, ++round);
     }
-    int said = 100'000;
-    several(word, said, true);
-    expect(rank != 0 || !cuda().emulated() || together >= 4, "sends that start together go one by one");
-    several(word, said, false);
+    int base = 100'000;
+    batched_puts(word, base, true);
+    expect(rank != 0 || !cuda().emulated() || batched_sends >= 4,
+           "sends started together are submitted one by one");
+    batched_puts(word, base, false);
     truncation();
     fault(Kind::device);
-    const bool always = std::getenv("TEST_ASIDE") != nullptr;
-    aside(always);
-    if (always) fault(Kind::pool);  // after aside(), which has made the scratch
+    const bool always = std::getenv("TEST_PUT_BOUNCE") != nullptr;
+    put_bounce(always);
+    if (always) fault(Kind::pool);  // after put_bounce(), which has allocated the bounce buffer
     std::vector<MPI_Comm> comms(static_cast<size_t>(threads));
     for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     std::vector<std::thread> others;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of large strided messages between two GPUs, both ways: planes of long runs, which the receiver's
-// kernels read where they lie, mixed with planes of short ones, which are packed while they are unpacked.
+// Windows of large strided messages between two GPUs in both directions: planes of long runs, read directly
+// by the receiver's kernels, mixed with planes of short runs, which are packed while they are unpacked.
 #include <mpi.h>
 
 #include <cstdint>
@@ -23,8 +23,8 @@ int rank = 0, failures = 0;
 
 bool is_long(int message) { return message % 4 != 3; }
 
-/// Where byte `i` of the message lies.
-size_t place(int message, size_t i) {
+/// Returns the address of byte `i` of the message.
+size_t offset_of(int message, size_t i) {
   return is_long(message) ? i / kRun * kPitch + i % kRun : i / kWord * kWordPitch + i % kWord;
 }
 
@@ -33,7 +33,7 @@ size_t bytes_of(int message) { return is_long(message) ? kRows * kRun : kWords *
 void check(const Buffer& in, int message, const std::vector<char>& sent) {
   const auto got = in.read();
   std::vector<char> wanted(kRoom, 0x55);
-  for (size_t i = 0; i < bytes_of(message); ++i) wanted[place(message, i)] = sent[place(message, i)];
+  for (size_t i = 0; i < bytes_of(message); ++i) wanted[offset_of(message, i)] = sent[offset_of(message, i)];
   if (got == wanted) return;
   ++failures;
   std::fprintf(stderr, "rank %d: message %d is wrong\n", rank, message);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random messages between buffers of every kind: windows, wildcards, several communicators, every mode; every
-// byte checked, nothing left behind. Usage: device_traffic seed rounds [seconds]
+// Random messages between buffers of every kind: windows, wildcards, several communicators, every mode;
+// checks every byte and for leaks. Usage: device_traffic seed rounds [seconds]
 #include <mpi.h>
 #include <unistd.h>
 
@@ -23,24 +23,24 @@ using weft::test::cuda;
 using Kind = Buffer::Kind;
 
 constexpr int kKinds = 7;
-constexpr size_t kGuard = 64;           // bytes behind a message that must stay
+constexpr size_t kGuard = 64;           // guard bytes behind a message
 constexpr size_t kArena = 8 << 20;      // bytes of a long-lived buffer
 constexpr int kBlock = 48, kStep = 80;  // of a strided side, in bytes
 constexpr char kUntouched = 0x55;
 
 int rank = 0, ranks = 0, failures = 0;
 
-/// One message, as all ranks know it.
-struct Message {
+/// One message, known to all ranks.
+struct PlannedMessage {
   int index, source, destination, comm;
   size_t size;
-  uint64_t seed;  // of its content and of what only one side decides
+  uint64_t seed;  // of its content and of decisions of one side
 };
 
-/// Which buffers and pairs the messages of a round have.
-enum class Theme { any, devices, burst };  // every kind; GPU memory near its rank; the same, small, one pair
+/// Buffers and pairs of a round's messages.
+enum class Theme { any, devices, burst };  // all kinds; GPU memory of the rank; the same, small, one pair
 
-/// What one side does with a message.
+/// How one side sends or receives a message.
 struct Side {
   Kind kind;
   int device;
@@ -54,10 +54,10 @@ size_t draw_size(Draw& draw) {
   const size_t size = draw.number() % ((size_t{1} << most) + 1);
   if (draw.one_in(12)) return 0;
   if (draw.one_in(4)) return size_t{1} << most;
-  return draw.one_in(4) ? size / kBlock * kBlock : size;  // the latter can be strided
+  return draw.one_in(4) ? size / kBlock * kBlock : size;  // multiples of kBlock can be strided
 }
 
-Side side_of(const Message& m, int which, Theme theme, int devices) {
+Side side_of(const PlannedMessage& m, int which, Theme theme, int devices) {
   const auto pick = [&](int what, int below) { return mix(m.seed, which, what, below); };
   Side side{};
   if (theme == Theme::any) {
@@ -74,7 +74,7 @@ Side side_of(const Message& m, int which, Theme theme, int devices) {
   return side;
 }
 
-std::vector<char> content(const Message& m) {
+std::vector<char> content(const PlannedMessage& m) {
   std::vector<char> bytes(m.size);
   uint64_t x = m.seed | 1;
   for (char& byte : bytes) {
@@ -84,10 +84,12 @@ std::vector<char> content(const Message& m) {
   return bytes;
 }
 
-size_t extent(const Message& m, const Side& side) { return side.strided ? m.size / kBlock * kStep : m.size; }
+size_t extent(const PlannedMessage& m, const Side& side) {
+  return side.strided ? m.size / kBlock * kStep : m.size;
+}
 
-/// The message's bytes as they lie in a buffer, gaps and guard untouched.
-std::vector<char> lay_out(const Message& m, const Side& side) {
+/// The message's bytes in buffer layout; gaps and guard are unchanged.
+std::vector<char> lay_out(const PlannedMessage& m, const Side& side) {
   std::vector<char> memory(extent(m, side) + kGuard, kUntouched);
   const auto bytes = content(m);
   if (!side.strided) std::copy(bytes.begin(), bytes.end(), memory.begin());
@@ -96,7 +98,7 @@ std::vector<char> lay_out(const Message& m, const Side& side) {
   return memory;
 }
 
-/// Long-lived buffers, one a kind and device, handed out in pieces.
+/// Long-lived buffers, one per kind and device, divided among messages.
 class Arenas {
  public:
   explicit Arenas(int devices) {
@@ -107,7 +109,7 @@ class Arenas {
   void reset() {
     for (Arena& arena : arenas_) arena.used = 0;
   }
-  /// Null when there is no room.
+  /// Returns null when the buffer is exhausted.
   Buffer* take(const Side& side, size_t n, size_t& at) {
     Arena& arena = arenas_[static_cast<size_t>(side.device) * kKinds + static_cast<size_t>(side.kind)];
     if (arena.used + side.offset + n > kArena) return nullptr;
@@ -124,45 +126,45 @@ class Arenas {
   std::vector<Arena> arenas_;
 };
 
-/// Where one side of a message lies.
-struct Place {
+/// The buffer of one side of a message.
+struct Slot {
   std::unique_ptr<Buffer> own;
   Buffer* buffer = nullptr;
   size_t at = 0;
   [[nodiscard]] char* data() const { return buffer->data() + at; }
 };
 
-Place find_place(Arenas& arenas, const Side& side, size_t n) {
-  Place place;
-  if (side.arena) place.buffer = arenas.take(side, n, place.at);
-  if (place.buffer != nullptr) return place;
-  place.own = std::make_unique<Buffer>(side.kind, n + side.offset, side.device);
-  place.buffer = place.own.get();
-  place.at = side.offset;
-  return place;
+Slot find_place(Arenas& arenas, const Side& side, size_t n) {
+  Slot slot;
+  if (side.arena) slot.buffer = arenas.take(side, n, slot.at);
+  if (slot.buffer != nullptr) return slot;
+  slot.own = std::make_unique<Buffer>(side.kind, n + side.offset, side.device);
+  slot.buffer = slot.own.get();
+  slot.at = side.offset;
+  return slot;
 }
 
-/// A datatype and count for one side.
-struct Described {
+/// The datatype and count of one side.
+struct Layout {
   MPI_Datatype type = MPI_BYTE;
   int count;
-  Described(const Message& m, const Side& side) : count(static_cast<int>(m.size)) {
+  Layout(const PlannedMessage& m, const Side& side) : count(static_cast<int>(m.size)) {
     if (!side.strided) return;
     MPI_Type_vector(count / kBlock, kBlock, kStep, MPI_BYTE, &type);
     MPI_Type_commit(&type);
     count = 1;
   }
-  ~Described() {
+  ~Layout() {
     if (type != MPI_BYTE) MPI_Type_free(&type);
   }
-  Described(const Described&) = delete;
-  Described& operator=(const Described&) = delete;
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
 };
 
 struct Receive {
-  Message posted;  // the expected message; of a wildcard the one that came
+  PlannedMessage posted;  // the expected message; for a wildcard the received one
   Side side;
-  Place place;
+  Slot slot;
 };
 
 class Traffic {
@@ -208,7 +210,8 @@ class Traffic {
     const int pair[] = {draw_.below(ranks), draw_.below(ranks)};
     size_t budget = 12 << 20;
     for (int i = 0; i < count; ++i) {
-      Message m{i, draw_.below(ranks), draw_.below(ranks), draw_.below(3), draw_size(draw_), draw_.number()};
+      PlannedMessage m{
+          i, draw_.below(ranks), draw_.below(ranks), draw_.below(3), draw_size(draw_), draw_.number()};
       if (theme_ == Theme::burst) {
         m.source = pair[i % 2];
         m.destination = pair[1 - i % 2];
@@ -220,58 +223,58 @@ class Traffic {
     }
   }
 
-  [[nodiscard]] int tag(const Message& m) const { return number_ % 100 * 64 + m.index; }
+  [[nodiscard]] int tag(const PlannedMessage& m) const { return number_ % 100 * 64 + m.index; }
 
   void post_sends() {
-    for (const Message& m : messages_) {
+    for (const PlannedMessage& m : messages_) {
       if (m.source != rank) continue;
       const Side side = side_of(m, 0, theme_, devices_);
       const auto memory = lay_out(m, side);
       sends_.push_back(find_place(arenas_, side, memory.size()));
-      Place& place = sends_.back();
-      place.buffer->write(memory, place.at);
-      const Described described(m, side);
+      Slot& slot = sends_.back();
+      slot.buffer->write(memory, slot.at);
+      const Layout described(m, side);
       MPI_Request& request = requests_.emplace_back();
       const int to = in_comm(m.destination, m.comm);
       if (side.mode == 0) {
-        MPI_Issend(place.data(), described.count, described.type, to, tag(m), comms_[m.comm], &request);
+        MPI_Issend(slot.data(), described.count, described.type, to, tag(m), comms_[m.comm], &request);
       } else if (side.mode == 1) {
-        MPI_Send_init(place.data(), described.count, described.type, to, tag(m), comms_[m.comm], &request);
+        MPI_Send_init(slot.data(), described.count, described.type, to, tag(m), comms_[m.comm], &request);
         MPI_Start(&request);
       } else {
-        MPI_Isend(place.data(), described.count, described.type, to, tag(m), comms_[m.comm], &request);
+        MPI_Isend(slot.data(), described.count, described.type, to, tag(m), comms_[m.comm], &request);
       }
     }
   }
 
-  /// The room a receive needs: a wildcard takes the largest message of its communicator.
-  [[nodiscard]] size_t room(const Message& m, bool wild) const {
+  /// Capacity of a receive: a wildcard accepts the largest message of its communicator.
+  [[nodiscard]] size_t capacity(const PlannedMessage& m, bool wild) const {
     size_t most = m.size;
-    for (const Message& other : messages_)
+    for (const PlannedMessage& other : messages_)
       if (wild && other.destination == rank && other.comm == m.comm) most = std::max(most, other.size);
     return most;
   }
 
   void post_receives(bool wild) {
-    for (const Message& m : messages_) {
+    for (const PlannedMessage& m : messages_) {
       if (m.destination != rank) continue;
       Side side = side_of(m, 1, theme_, devices_);
-      Message posted = m;
-      posted.size = room(m, wild);
+      PlannedMessage posted = m;
+      posted.size = capacity(m, wild);
       if (wild) side.strided = false;
       const size_t bytes = extent(posted, side) + kGuard;
       receives_.push_back({m, side, find_place(arenas_, side, bytes)});
-      Place& place = receives_.back().place;
-      place.buffer->write(std::vector<char>(bytes, kUntouched), place.at);
-      const Described described(posted, side);
+      Slot& slot = receives_.back().slot;
+      slot.buffer->write(std::vector<char>(bytes, kUntouched), slot.at);
+      const Layout described(posted, side);
       const int from = wild ? MPI_ANY_SOURCE : in_comm(m.source, m.comm);
       const int with = wild ? MPI_ANY_TAG : tag(m);
       MPI_Request& request = requests_.emplace_back();
       if (side.mode == 0) {
-        MPI_Recv_init(place.data(), described.count, described.type, from, with, comms_[m.comm], &request);
+        MPI_Recv_init(slot.data(), described.count, described.type, from, with, comms_[m.comm], &request);
         MPI_Start(&request);
       } else {
-        MPI_Irecv(place.data(), described.count, described.type, from, with, comms_[m.comm], &request);
+        MPI_Irecv(slot.data(), described.count, described.type, from, with, comms_[m.comm], &request);
       }
       receive_of_.resize(requests_.size(), -1);
       receive_of_.back() = static_cast<int>(receives_.size()) - 1;
@@ -288,14 +291,14 @@ class Traffic {
       if (index == MPI_UNDEFINED) break;
       const auto at = static_cast<size_t>(index);
       if (receive_of_[at] >= 0) statuses_[static_cast<size_t>(receive_of_[at])] = status;
-      // Inactive persistent requests stay in the list: they are freed, so that Waitany passes them by.
+      // Inactive persistent requests in the list are freed, so that Waitany ignores them.
       if (requests_[at] != MPI_REQUEST_NULL) MPI_Request_free(&requests_[at]);
     }
     requests_.clear();
     receive_of_.clear();
   }
 
-  void fail(const Message& m, const std::string& what) {
+  void fail(const PlannedMessage& m, const std::string& what) {
     if (++failures > 10) return;
     std::fprintf(stderr, "rank %d round %d: %s: message %d from %d to %d, %zu bytes\n", rank, number_,
                  what.c_str(), m.index, m.source, m.destination, m.size);
@@ -305,16 +308,17 @@ class Traffic {
     Receive& receive = receives_[i];
     const MPI_Status& status = statuses_[i];
     const int index = status.MPI_TAG - number_ % 100 * 64;
-    if (index < 0 || index >= static_cast<int>(messages_.size())) return fail(receive.posted, "odd tag");
-    const Message& m = messages_[static_cast<size_t>(index)];
+    if (index < 0 || index >= static_cast<int>(messages_.size()))
+      return fail(receive.posted, "unexpected tag");
+    const PlannedMessage& m = messages_[static_cast<size_t>(index)];
     MPI_Count count = 0;
     MPI_Get_elements_c(&status, MPI_BYTE, &count);
     if (m.destination != rank || m.comm != receive.posted.comm ||
         status.MPI_SOURCE != in_comm(m.source, m.comm) || static_cast<size_t>(count) != m.size ||
         (!wild && m.index != receive.posted.index))
-      return fail(m, "status does not fit");
+      return fail(m, "wrong status");
     const auto expected = lay_out(m, receive.side);
-    const auto got = receive.place.buffer->read(receive.place.at, expected.size());
+    const auto got = receive.slot.buffer->read(receive.slot.at, expected.size());
     if (got == expected) return;
     const auto first = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
     const auto after = std::mismatch(got.rbegin(), got.rend(), expected.rbegin()).first;
@@ -333,16 +337,16 @@ class Traffic {
   Theme theme_ = Theme::any;
   Arenas arenas_;
   MPI_Comm comms_[3];
-  std::vector<Message> messages_;
-  std::vector<Place> sends_;
+  std::vector<PlannedMessage> messages_;
+  std::vector<Slot> sends_;
   std::vector<Receive> receives_;
   std::vector<MPI_Request> requests_;
-  std::vector<int> receive_of_;  // of a request; -1: it sends
+  std::vector<int> receive_of_;  // receive of a request; -1: the request is a send
   std::vector<MPI_Status> statuses_;
 };
 
-/// Whether another round is due; the same answer on all ranks.
-bool goes_on(int round, int rounds, double until) {
+/// Returns whether another round is due, the same on all ranks.
+bool another_round(int round, int rounds, double until) {
   if (until == 0) return round < rounds;
   if (round % 10 != 0) return true;
   int more = MPI_Wtime() < until ? 1 : 0;
@@ -355,10 +359,12 @@ void report(int round, uint64_t seed) {
   std::printf("%d rounds, seed %llu", round, static_cast<unsigned long long>(seed));
   if (cuda().emulated()) {
     unsigned long longest = 0;
-    const unsigned long waits = cuda().copier_waits(1, &longest);
+    const unsigned long waits = cuda().resident_kernel_waits(1, &longest);
     std::printf(
-        ": %lu launches, %lu lists, %lu copier commands, %lu waits for the copier by Weft (longest %lu us)",
-        cuda().calls("cuLaunchKernel"), cuda().lists(), cuda().copier_commands(), waits, longest / 1000);
+        ": %lu launches, %lu lists, %lu resident kernel commands, %lu waits for the resident kernel by Weft "
+        "(longest %lu us)",
+        cuda().calls("cuLaunchKernel"), cuda().batch_copies(), cuda().resident_kernel_commands(), waits,
+        longest / 1000);
   }
   std::printf("\n");
 }
@@ -374,7 +380,7 @@ int main(int argc, char** argv) {
   int round = 0;
   {
     Traffic traffic(seed, cuda().devices);
-    for (; goes_on(round, rounds, until); ++round) traffic.round(round);
+    for (; another_round(round, rounds, until); ++round) traffic.round(round);
   }
   const int code = weft::test::finish(failures);
   report(round, seed);

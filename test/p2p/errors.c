@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bad input: the right class, at MPI_ERRORS_RETURN the program goes on, and traffic works afterwards.
+// Invalid arguments: correct error class; with MPI_ERRORS_RETURN the program continues, and traffic works
+// afterwards.
 #include <stdlib.h>
 
 #include "../core/expect.h"
@@ -39,11 +40,11 @@ static void handles(void) {
   CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));
   EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Wait(&freed, MPI_STATUS_IGNORE));
   EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Test(&freed, &flag, MPI_STATUS_IGNORE));
-  CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));  // null: fine
+  CALL(MPI_Wait(&request, MPI_STATUS_IGNORE));  // MPI_REQUEST_NULL is valid
   EXPECT_ERROR(MPI_ERR_REQUEST, MPI_Start(&request));
 }
 
-/// Less than a buffer holds is fine, a part of a number is not.
+/// Fewer elements than the buffer's capacity are valid; part of an element is not.
 static void cut_number(void) {
   char three[3] = {1, 2, 3};
   int data[4] = {0};
@@ -88,7 +89,7 @@ static void too_many(void) {
   MPI_Type_free(&type);
 }
 
-/// Only what the standard names can be cancelled; the request goes on.
+/// Only operations named by the standard can be cancelled; the request continues.
 static void cancelling(void) {
   MPI_Request request;
   CALL(MPI_Ibarrier(MPI_COMM_WORLD, &request));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many messages without a receive: credits bound what the receiver keeps, nothing is lost or reordered;
-// 100,000 receives matched in reverse order take less than a second or two.
+// Many messages without receives: credit bounds the unexpected bytes at the receiver, nothing is lost or
+// reordered; 100,000 receives matched in reverse order take less than two seconds.
 #include <stdlib.h>
 
 #include "../core/expect.h"
 
 static int rank, size;
 
-// `tag` and `tag` + 1 belong to this round: ranks that are ahead may be in the next one.
+// `tag` and `tag` + 1 belong to this round: faster ranks may be in the next round.
 static void flood(int tag, int bytes, int messages) {
   char* data = calloc(1, (size_t)bytes);
   if (rank != 0) {
@@ -36,16 +36,16 @@ static void flood(int tag, int bytes, int messages) {
 }
 
 static void reverse(void) {
-  enum { kMany = 100000 };
-  MPI_Request* requests = malloc(kMany * sizeof *requests);
-  int* values = malloc(kMany * sizeof *values);
+  enum { kMessages = 100000 };
+  MPI_Request* requests = malloc(kMessages * sizeof *requests);
+  int* values = malloc(kMessages * sizeof *values);
   const double start = MPI_Wtime();
   if (rank == 0) {
-    for (int i = 0; i < kMany; ++i)
+    for (int i = 0; i < kMessages; ++i)
       CALL(MPI_Irecv(&values[i], 1, MPI_INT, 1, i, MPI_COMM_WORLD, &requests[i]));
     CALL(MPI_Send(NULL, 0, MPI_INT, 1, 0, MPI_COMM_WORLD));
-    CALL(MPI_Waitall(kMany, requests, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < kMany; ++i)
+    CALL(MPI_Waitall(kMessages, requests, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < kMessages; ++i)
       if (values[i] != i) {
         fail(__FILE__, __LINE__, "value", values[i], i);
         break;
@@ -56,7 +56,7 @@ static void reverse(void) {
   }
   if (rank == 1) {
     CALL(MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    for (int i = kMany - 1; i >= 0; --i) CALL(MPI_Send(&i, 1, MPI_INT, 0, i, MPI_COMM_WORLD));
+    for (int i = kMessages - 1; i >= 0; --i) CALL(MPI_Send(&i, 1, MPI_INT, 0, i, MPI_COMM_WORLD));
   }
   free(requests);
   free(values);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages over 2 GiB: one by bytes with a `_c` call, one by a small count of a large type; with the fetch
+// Messages above 2 GiB: one in bytes with a `_c` call, one with a small count of a large type; by single copy
 // and staged.
 #include <stdint.h>
 #include <stdlib.h>

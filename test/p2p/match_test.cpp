@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The matching queues against a list that is searched from its front, in random interleavings.
+// The matching queues against a linear list, in random interleavings.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 struct Receive : Node {
   int id = 0;
 };
-struct Arrival : Entry {
+struct Arrival : MatchEntry {
   int id = 0;
 };
 
@@ -45,7 +45,7 @@ TEST(Posted, TakesWhatANaiveListTakes) {
       const Key message = random_key(random, false);
       auto expected = naive.begin();
       while (expected != naive.end() && !(*expected)->key.accepts(message)) ++expected;
-      Node* got = posted.take(message);
+      Node* got = posted.extract(message);
       if (expected == naive.end()) {
         ASSERT_EQ(got, nullptr);
       } else {
@@ -82,7 +82,7 @@ TEST(Unexpected, FindsWhatANaiveListFinds) {
     const Key wanted = random_key(random, true);
     auto expected = naive.begin();
     while (expected != naive.end() && !wanted.accepts((*expected)->key())) ++expected;
-    Entry* got = queue.find(wanted);
+    MatchEntry* got = queue.find(wanted);
     if (expected == naive.end()) {
       ASSERT_EQ(got, nullptr);
       continue;
@@ -97,15 +97,16 @@ TEST(Unexpected, FindsWhatANaiveListFinds) {
 }
 
 TEST(Posted, ReverseOrderOfManyIsNotQuadratic) {
-  constexpr int kMany = 100000;
-  std::vector<Receive> receives(kMany);
+  constexpr int kEntries = 100000;
+  std::vector<Receive> receives(kEntries);
   Posted posted;
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kMany; ++i) {
+  for (int i = 0; i < kEntries; ++i) {
     receives[static_cast<size_t>(i)].key = {2, 0, i};
     posted.add(receives[static_cast<size_t>(i)]);
   }
-  for (int i = kMany - 1; i >= 0; --i) ASSERT_EQ(posted.take({2, 0, i}), &receives[static_cast<size_t>(i)]);
+  for (int i = kEntries - 1; i >= 0; --i)
+    ASSERT_EQ(posted.extract({2, 0, i}), &receives[static_cast<size_t>(i)]);
   const auto took = std::chrono::steady_clock::now() - start;
   EXPECT_LT(std::chrono::duration<double>(took).count(), 2.0);  // linear: some 20 ms; quadratic: a minute
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Order and selection: wildcards, probes, matched probes, cancelling, PROC_NULL, communicators kept apart.
+// Order and selection: wildcards, probes, matched probes, cancelling, MPI_PROC_NULL, separate communicators.
 #include <stdlib.h>
 
 #include "../core/expect.h"
 
 static int rank, size;
 
-// Messages of one pair do not overtake each other, eager and large mixed; tags select among them.
+// Messages of one pair do not overtake each other, eager and rendezvous mixed; tags select among them.
 static void order(void) {
   enum { kMessages = 64 };
   static int data[kMessages][8192];
@@ -31,7 +31,7 @@ static void order(void) {
   if (rank == 0) CALL(MPI_Waitall(kMessages, requests, MPI_STATUSES_IGNORE));
 }
 
-// An earlier wildcard receive wins over a later exact one, and the other way round.
+// An earlier wildcard receive precedes a later exact one, and vice versa.
 static void posting_order(void) {
   if (rank == 1) {
     int first = -1, second = -1, third = -1;
@@ -67,7 +67,7 @@ static void matched_probes(void) {
       int count = 0;
       CALL(MPI_Get_count(&status, MPI_INT, &count));
       EXPECT_EQ(count, i == 1 ? 50000 : 2);
-      if (i == 1) {  // the sender waits for this one
+      if (i == 1) {  // the sender waits for this receive
         CALL(MPI_Mrecv(into[i], count, MPI_INT, &messages[i], &status));
         EXPECT_EQ(messages[i] == MPI_MESSAGE_NULL, 1);
       }
@@ -94,7 +94,7 @@ static void cancelling(void) {
   CALL(MPI_Wait(&request, &status));
   CALL(MPI_Test_cancelled(&status, &flag));
   EXPECT_EQ(flag, 1);
-  if (rank == 0) {  // a synchronous send that nobody receives
+  if (rank == 0) {  // a synchronous send without a receive
     CALL(MPI_Issend(&value, 1, MPI_INT, 1, 78, MPI_COMM_WORLD, &request));
     CALL(MPI_Cancel(&request));
     CALL(MPI_Wait(&request, &status));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Partitioned communication: partition numbers that differ on both sides, layouts that are cut inside an
-// element, arrival of single partitions, order of matching, threads, errors. Neighbours in a ring.
+// Partitioned communication: different partition counts on both sides, layouts split inside an element,
+// arrival of single partitions, order of matching, threads, errors. Neighbours in a ring.
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ static int rank, size, right, left;
 
 static int value_at(int from, int round, int i) { return from * 1000003 + round * 7919 + i; }
 
-/// One side's buffer: `ints` numbers in elements of `block` numbers, of which every element skips one.
+/// One side's buffer: `ints` numbers in elements of `block` numbers; each element skips one number.
 struct side {
   MPI_Datatype type;
   int block, partitions, count;
@@ -56,8 +56,8 @@ static void check_partition(const struct side* in, int partition, int round) {
     }
 }
 
-/// Marks partitions ready one by one in random order. After each the partitions that have not all of their
-/// data cannot have arrived; what has arrived must be there.
+/// Marks partitions ready one by one in random order. After each, incomplete partitions must not have
+/// arrived, and arrived partitions must have correct data.
 static void exchange(struct side* out, struct side* in, int ints, MPI_Request* requests, int round) {
   int order[64], ready[64] = {0};
   MPI_Status status;
@@ -71,7 +71,7 @@ static void exchange(struct side* out, struct side* in, int ints, MPI_Request* r
     ready[order[k]] = 1;
     CALL(MPI_Parrived(requests[1], probed, &flag));
     if (flag) check_partition(in, probed, round);
-    if (size != 1) continue;  // to oneself: what arrives is known
+    if (size != 1) continue;  // arrival is deterministic only for a rank that sends to itself
     int wanted = 1;
     for (int i = probed * out->partitions / in->partitions;
          i * in->partitions < (probed + 1) * out->partitions; ++i)
@@ -114,8 +114,8 @@ static void partitions_and_layouts(void) {
   }
 }
 
-/// The n-th send with a tag meets the n-th receive with it, whatever is started first; ordinary messages with
-/// the same tag are apart; what is never started is freed.
+/// The n-th send with a tag matches the n-th receive with it, whatever is started first; other messages with
+/// the same tag are separate; requests never started are freed.
 static void order_of_matching(void) {
   int out[3] = {10, 20, 30}, in[3] = {0, 0, 0}, ordinary = 99, got = 0;
   MPI_Request sends[3], receives[3];
@@ -202,7 +202,7 @@ static void errors(void) {
   CALL(MPI_Pready(1, send));
   EXPECT_ERROR(MPI_ERR_ARG, MPI_Pready(1, send));
   CALL(MPI_Pready_list(3, (const int[]){3, 2, 0}, send));
-  EXPECT_ERROR(MPI_ERR_TRUNCATE, MPI_Wait(&receive, &status));  // room for two of the four
+  EXPECT_ERROR(MPI_ERR_TRUNCATE, MPI_Wait(&receive, &status));  // capacity for two of the four
   EXPECT_EQ(in[0] * 10 + in[1], 12);
   CALL(MPI_Wait(&send, MPI_STATUS_IGNORE));
   CALL(MPI_Parrived(MPI_REQUEST_NULL, 0, &flag));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_THREAD_MULTIPLE: threads that send and receive at once, on one communicator by tag and on one each.
+// MPI_THREAD_MULTIPLE: threads that send and receive concurrently, on one communicator by tag and on one
+// communicator each.
 #include <pthread.h>
 #include <stdlib.h>
 

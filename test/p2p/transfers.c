@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every send mode, blocking, nonblocking and persistent; sizes around each protocol's limit; contiguous and
-// strided types; neighbours in a ring, so that one rank sends to itself.
+// Every send mode, blocking, nonblocking and persistent; sizes around each protocol's limits; contiguous and
+// strided types; neighbours in a ring, so that a single rank sends to itself.
 #include <stdlib.h>
 
 #include "../core/expect.h"
@@ -37,7 +37,7 @@ static void modes(unsigned char* out, unsigned char* in, int n) {
     fill(out, n, mode);
     memset(in, 0xee, (size_t)n + 1);
     CALL(MPI_Irecv(in, n, MPI_BYTE, left, mode, MPI_COMM_WORLD, &requests[0]));
-    MPI_Barrier(MPI_COMM_WORLD);  // ready mode wants the receive to be there
+    MPI_Barrier(MPI_COMM_WORLD);  // ready mode requires a posted receive
     CALL(senders[mode](out, n, MPI_BYTE, right, mode, MPI_COMM_WORLD, &requests[1]));
     CALL(MPI_Waitall(2, requests, statuses));
     check(in, n, left, mode);
@@ -56,7 +56,7 @@ static void persistent(unsigned char* out, unsigned char* in, int n) {
     MPI_Request requests[2];
     CALL(MPI_Recv_init(in, n, MPI_BYTE, left, 9, MPI_COMM_WORLD, &requests[0]));
     CALL(makers[mode](out, n, MPI_BYTE, right, 9, MPI_COMM_WORLD, &requests[1]));
-    CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));  // inactive: nothing to wait for
+    CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));  // inactive requests complete at once
     for (int round = 0; round < 3; ++round) {
       fill(out, n, round);
       CALL(MPI_Start(&requests[0]));
@@ -70,7 +70,7 @@ static void persistent(unsigned char* out, unsigned char* in, int n) {
   }
 }
 
-// A late receive: the message waits at one side or the other.
+// A late receive: the message waits at either side.
 static void unexpected(unsigned char* out, unsigned char* in, int n) {
   MPI_Request request;
   fill(out, n, 3);
@@ -131,9 +131,9 @@ int main(int argc, char** argv) {
   const int largest = 3000000;
   unsigned char* out = malloc((size_t)largest + 16);
   unsigned char* in = malloc((size_t)largest + 16);
-  const int room = 4 * (largest + MPI_BSEND_OVERHEAD);
-  void* attached = malloc((size_t)room);
-  CALL(MPI_Buffer_attach(attached, room));
+  const int capacity = 4 * (largest + MPI_BSEND_OVERHEAD);
+  void* attached = malloc((size_t)capacity);
+  CALL(MPI_Buffer_attach(attached, capacity));
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     modes(out, in, sizes[i]);
     persistent(out, in, sizes[i]);
@@ -145,7 +145,7 @@ int main(int argc, char** argv) {
   int detached_size = 0;
   CALL(MPI_Buffer_detach(&detached, &detached_size));
   EXPECT_EQ(detached == attached, 1);
-  EXPECT_EQ(detached_size, room);
+  EXPECT_EQ(detached_size, capacity);
   free(attached);
   free(out);
   free(in);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The files of packaging/: job scripts, module files, images and the Spack package, as far as they can be tried here.
+# Tests of packaging/: job scripts, module files, images and the Spack package, with mocks where needed.
 import glob
 import os
 import re
@@ -19,7 +19,7 @@ SBATCH = {"job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gp
 
 
 def run(*command, **options):
-    """(status, output) of a command."""
+    """Runs a command; returns (status, output)."""
     options.setdefault("stderr", subprocess.STDOUT)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, **options)
     return done.returncode, done.stdout
@@ -31,9 +31,9 @@ def read(path):
 
 
 def files(pattern):
-    """Files of packaging/ by pattern; none is an error."""
+    """Returns the files of packaging/ that match a pattern; at least one must exist."""
     found = sorted(glob.glob(os.path.join(PACKAGING, pattern)))
-    assert found, "nothing is packaging/" + pattern
+    assert found, "no file matches packaging/" + pattern
     return found
 
 
@@ -54,7 +54,7 @@ class Slurm(unittest.TestCase):
             self.assertEqual(lines[0], "#!/bin/bash")
             found = {line.split()[1].split("=")[0].lstrip("-") for line in lines if line.startswith("#SBATCH")}
             self.assertEqual(found - SBATCH, set(), path)
-            # sbatch stops looking for directives at the first command
+            # sbatch ignores directives after the first command
             commands = [number for number, line in enumerate(lines) if line and not line.startswith("#")]
             directives = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
             self.assertLess(max(directives), commands[0], path)
@@ -65,13 +65,13 @@ class Slurm(unittest.TestCase):
         return run("bash", os.path.join(PACKAGING, "slurm", "one-node.sbatch"), *arguments, env=environment)
 
     def test_one_node_runs(self):
-        status, said = self.one_node("sh", "-c", "echo rank $LOCAL_RANK", SLURM_CPUS_ON_NODE="2")
-        self.assertEqual(status, 0, said)
-        self.assertEqual(sorted(re.findall(r"^rank \d", said, re.MULTILINE)), ["rank 0", "rank 1"])
-        self.assertIn(PREFIX, said)
+        status, printed = self.one_node("sh", "-c", "echo rank $LOCAL_RANK", SLURM_CPUS_ON_NODE="2")
+        self.assertEqual(status, 0, printed)
+        self.assertEqual(sorted(re.findall(r"^rank \d", printed, re.MULTILINE)), ["rank 0", "rank 1"])
+        self.assertIn(PREFIX, printed)
         self.assertEqual(self.one_node()[0], 2)
 
-    def test_multi_node_asks_srun(self):
+    def test_multi_node_runs_srun(self):
         with tempfile.TemporaryDirectory() as folder:
             srun = os.path.join(folder, "srun")
             with open(srun, "w", encoding="utf-8") as file:
@@ -79,15 +79,15 @@ class Slurm(unittest.TestCase):
             os.chmod(srun, 0o755)
             script = os.path.join(PACKAGING, "slurm", "multi-node.sbatch")
             environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"])
-            status, said = run("bash", script, "./program", "-x", env=environment)
-            self.assertEqual(status, 0, said)
-            self.assertEqual(said.splitlines()[0], "--mpi=pmix")
-            self.assertIn("--gpu-bind=none", said)
-            self.assertEqual(said.splitlines()[-2:], ["./program", "-x"])
+            status, printed = run("bash", script, "./program", "-x", env=environment)
+            self.assertEqual(status, 0, printed)
+            self.assertEqual(printed.splitlines()[0], "--mpi=pmix")
+            self.assertIn("--gpu-bind=none", printed)
+            self.assertEqual(printed.splitlines()[-2:], ["./program", "-x"])
 
 
 class Modules(unittest.TestCase):
-    """What both module files do, by stand-ins for the functions of the module system."""
+    """Effects of both module files, with mocks of the module systems' functions."""
 
     EXPECTED = {
         "prepend PATH /p/bin",
@@ -102,29 +102,29 @@ class Modules(unittest.TestCase):
             path = os.path.join(folder, "program")
             with open(path, "w", encoding="utf-8") as file:
                 file.write(program)
-            status, said = run(interpreter, path, env=dict(os.environ, WEFT_MODULE_PREFIX="/p"))
-        self.assertEqual(status, 0, said)
-        self.assertEqual(set(said.splitlines()), self.EXPECTED)
+            status, printed = run(interpreter, path, env=dict(os.environ, WEFT_MODULE_PREFIX="/p"))
+        self.assertEqual(status, 0, printed)
+        self.assertEqual(set(printed.splitlines()), self.EXPECTED)
 
     @unittest.skipUnless(shutil.which("tclsh"), "needs tclsh")
     def test_tcl(self):
-        stand_in = "proc module-whatis {x} {}\nproc conflict {args} {}\n"
-        stand_in += 'proc prepend-path {n v} {puts "prepend $n $v"}\nproc setenv {n v} {puts "set $n $v"}\n'
-        self.check("tclsh", stand_in + read(os.path.join(PACKAGING, "modulefiles", "weft.tcl")))
+        mocks = "proc module-whatis {x} {}\nproc conflict {args} {}\n"
+        mocks += 'proc prepend-path {n v} {puts "prepend $n $v"}\nproc setenv {n v} {puts "set $n $v"}\n'
+        self.check("tclsh", mocks + read(os.path.join(PACKAGING, "modulefiles", "weft.tcl")))
 
     @unittest.skipUnless(shutil.which("lua") or shutil.which("lua5.4"), "needs lua")
     def test_lua(self):
-        stand_in = "function ignore() end\nwhatis, help, family, conflict = ignore, ignore, ignore, ignore\n"
-        stand_in += 'function pathJoin(...) return table.concat({...}, "/") end\n'
-        stand_in += 'function prepend_path(n, v) print("prepend " .. n .. " " .. v) end\n'
-        stand_in += 'function setenv(n, v) print("set " .. n .. " " .. v) end\n'
+        mocks = "function ignore() end\nwhatis, help, family, conflict = ignore, ignore, ignore, ignore\n"
+        mocks += 'function pathJoin(...) return table.concat({...}, "/") end\n'
+        mocks += 'function prepend_path(n, v) print("prepend " .. n .. " " .. v) end\n'
+        mocks += 'function setenv(n, v) print("set " .. n .. " " .. v) end\n'
         lua = shutil.which("lua") or shutil.which("lua5.4")
-        self.check(lua, stand_in + read(os.path.join(PACKAGING, "modulefiles", "weft.lua")))
+        self.check(lua, mocks + read(os.path.join(PACKAGING, "modulefiles", "weft.lua")))
 
 
 class Images(unittest.TestCase):
     def instructions(self, path):
-        """(instruction, rest) of each, continued lines joined."""
+        """Returns (instruction, arguments) of each, with continued lines joined."""
         text = re.sub(r"^#.*\n", "", read(path), flags=re.MULTILINE).replace("\\\n", " ")
         return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]
 
@@ -145,7 +145,7 @@ class Images(unittest.TestCase):
                     self.assertEqual(run("bash", "-n", "-c", rest), (0, ""), rest)
 
     def check_copy(self, words, stages):
-        """What is copied exists: in the tree, or in an earlier stage."""
+        """Checks that copied files exist in the tree or in an earlier stage."""
         stage = words.pop(0)[len("--from=") :] if words[0].startswith("--from=") else None
         if stage is not None:
             self.assertIn(stage, stages)
@@ -155,25 +155,25 @@ class Images(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("hadolint"), "needs hadolint")
     def test_hadolint(self):
-        # DL3008: versions of distribution packages are the distribution's affair
+        # DL3008: versions of distribution packages are deliberately not pinned
         self.assertEqual(run("hadolint", "--ignore", "DL3008", *files("containers/Containerfile.*")), (0, ""))
 
 
 class Recorder:
-    """Stands for Spack's packaging language: records what a package says."""
+    """Mock of Spack's packaging language: records the directives of a package."""
 
     def __init__(self):
-        self.said = []
+        self.directives = []
 
     def __getattr__(self, name):
-        return lambda *arguments, **options: self.said.append((name, arguments, options))
+        return lambda *arguments, **options: self.directives.append((name, arguments, options))
 
 
 class Spack(unittest.TestCase):
     DIRECTIVES = ("version", "variant", "provides", "depends_on", "conflicts", "requires", "license")
 
     def load(self, name, base):
-        """The package's class and its directives, executed with stand-ins for Spack's modules."""
+        """Executes a package with mocks of Spack's modules. Returns its namespace and directives."""
         recorder = Recorder()
         package = types.ModuleType("spack.package")
         for directive in self.DIRECTIVES:
@@ -197,19 +197,19 @@ class Spack(unittest.TestCase):
             for module in modules:
                 sys.modules.pop(module)
             sys.modules.update({name: saved[name] for name in modules if name in saved})
-        return namespace, recorder.said
+        return namespace, recorder.directives
 
     def test_weft(self):
-        namespace, said = self.load("weft", "CMake")
+        namespace, directives = self.load("weft", "CMake")
         self.assertEqual(namespace["CLONE"], ROOT)
         self.assertTrue(hasattr(namespace["Weft"], "cmake_args"))
-        named = [(directive, arguments[0]) for directive, arguments, _ in said]
+        named = [(directive, arguments[0]) for directive, arguments, _ in directives]
         self.assertIn(("provides", "mpi@:5.0"), named)
-        variants = {arguments[0] for directive, arguments, _ in said if directive == "variant"}
-        for directive, _, options in said:
+        variants = {arguments[0] for directive, arguments, _ in directives if directive == "variant"}
+        for directive, _, options in directives:
             for variant in re.findall(r"\+(\w+)", options.get("when", "")):
                 self.assertIn(variant, variants, directive)
-        # the options that it passes to CMake exist
+        # the package passes only existing options to CMake
         cmake = "".join(read(path) for path in glob.glob(os.path.join(ROOT, "cmake", "*.cmake")))
         for option in re.findall(
             r'"(WEFT_(?!CC|CXX)\w+)"', read(os.path.join(PACKAGING, "spack/packages/weft/package.py"))
@@ -217,8 +217,8 @@ class Spack(unittest.TestCase):
             self.assertIn(option, cmake)
 
     def test_api_description(self):
-        namespace, said = self.load("py_pympistandard", "Python")
-        (version,) = [arguments[0] for directive, arguments, _ in said if directive == "version"]
+        namespace, directives = self.load("py_pympistandard", "Python")
+        (version,) = [arguments[0] for directive, arguments, _ in directives if directive == "version"]
         self.assertIn("pympistandard==" + version, read(os.path.join(ROOT, "tools", "setup", "spec.txt")))
         self.assertIn(version, namespace["PyPympistandard"].pypi)
 

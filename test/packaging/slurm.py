@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The job scripts of packaging/slurm under a real Slurm: two hosts made of network namespaces (test/cluster).
-# Status 77 where there is no Slurm, no network library, or no right to make namespaces.
+# The job scripts of packaging/slurm under a real Slurm with two hosts in network namespaces (test/cluster).
+# Exit status 77 without Slurm, a network library, or the permission to create namespaces.
 import ctypes
 import os
 import re
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   return 0;
 }
 """
-# No GPUs here: what the scripts ask for is overridden on the command line.
+# No GPUs: the command line overrides the resources requested by the scripts.
 JOB = """
 cd '{folder}'
 sbatch --wait -o one.out --gpus-per-node=0 --cpus-per-task=2 '{scripts}/one-node.sbatch' ./program
@@ -38,7 +38,7 @@ sbatch --wait -o multi.out --gpus-per-node=0 --ntasks-per-node=2 --cpus-per-task
 
 
 def missing():
-    """What this machine lacks, or None."""
+    """Returns the missing requirement, or None."""
     for tool in ("slurmctld", "slurmd", "sbatch", "munged"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin"):
             return "Slurm (Debian: slurm-wlm)"
@@ -51,7 +51,7 @@ def missing():
 
 
 def check(path, ranks, local_ranks):
-    """Whether a job's output has a line of each rank."""
+    """Returns True if a job's output has a line of each rank."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     found = sorted(re.findall(r"^rank (\d) of (\d), local rank (\d), sum (\d)$", text, re.MULTILINE))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# packaging/build-ucx.sh with stand-ins for the source: it builds, passes its options on, and refuses one with no CUDA.
+# packaging/build-ucx.sh with mocks of UCX's source: builds, passes options to configure, rejects a UCX without CUDA.
 import os
 import subprocess
 import tarfile
@@ -10,7 +10,7 @@ import unittest
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCRIPT = os.path.join(ROOT, "packaging", "build-ucx.sh")
 
-# A source whose `make install` leaves a ucx_info that says what configure was given.
+# A mock source whose `make install` installs ucx_info and the options of configure.
 CONFIGURE = """#!/bin/sh
 for option; do case $option in --prefix=*) prefix=${option#*=} ;; esac; done
 echo "$@" >options
@@ -32,7 +32,7 @@ class Ucx(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def source(self, transports, configure=CONFIGURE):
-        """A tarball of a UCX with these transports."""
+        """Returns a tarball of a mock UCX with these transports."""
         os.makedirs(self.path("ucx-9/contrib"), exist_ok=True)
         for name, text in (("contrib/configure-release", configure), ("ucx_info", INFO + " " + " ".join(transports))):
             with open(self.path("ucx-9/" + name), "w", encoding="utf-8") as file:
@@ -54,9 +54,9 @@ class Ucx(unittest.TestCase):
         )
 
     def test_builds(self):
-        status, said = self.build(self.source(["self", "cuda_copy", "cuda_ipc"]), "--verbs")
-        self.assertEqual(status, 0, said)
-        self.assertIn("Transport: cuda_ipc", said)
+        status, printed = self.build(self.source(["self", "cuda_copy", "cuda_ipc"]), "--verbs")
+        self.assertEqual(status, 0, printed)
+        self.assertIn("Transport: cuda_ipc", printed)
         with open(self.path("to/options"), encoding="utf-8") as file:
             options = file.read().split()
         for option in (
@@ -68,21 +68,21 @@ class Ucx(unittest.TestCase):
             self.assertIn(option, options)
 
     def test_refuses_a_ucx_without_cuda(self):
-        status, said = self.build(self.source(["self", "tcp"]))
+        status, printed = self.build(self.source(["self", "tcp"]))
         self.assertEqual(status, 1)
-        self.assertRegex(said, "has no cuda_copy cuda_ipc|was built without CUDA")
+        self.assertRegex(printed, "lacks cuda_copy cuda_ipc|was built without CUDA")
 
     def test_names_what_failed(self):
-        status, said = self.build(self.source(["self"], configure="#!/bin/sh\nexit 1"))
+        status, printed = self.build(self.source(["self"], configure="#!/bin/sh\nexit 1"))
         self.assertEqual(status, 1)
-        self.assertIn("configure failed: see " + self.path("to"), said)
+        self.assertIn("configure failed: see " + self.path("to"), printed)
         self.assertEqual(self.run_script("--prefix", self.path("to"), "--cuda", self.folder)[0], 1)
 
     def test_bad_usage(self):
         for options in ([], ["--nonsense"], ["--prefix"]):
-            status, said = self.run_script(*options)
+            status, printed = self.run_script(*options)
             self.assertEqual(status, 2, options)
-            self.assertIn("usage: build-ucx.sh", said)
+            self.assertIn("usage: build-ucx.sh", printed)
         self.assertEqual(self.run_script("--help")[0], 0)
 
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slow oracle for collectives: inputs are a function of (rank, block, position), so that every process can
-// compute every result alone, term by term in rank order. Buffers are 32-bit words with guards between the
-// data.
+// Slow oracle for collectives: inputs are a function of (rank, block, position), so every process computes
+// every result alone, term by term in rank order. Buffers are 32-bit words with guards between the data.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace reference {
 
-/// The word at position k of the block that `rank` has for `block`.
+/// Returns word k of the block that `rank` contributes for `block`.
 inline uint32_t input(int rank, int block, int64_t k) {
   uint64_t x =
       (static_cast<uint64_t>(rank) << 48) ^ (static_cast<uint64_t>(block) << 32) ^ static_cast<uint64_t>(k);
@@ -26,16 +25,16 @@ struct Affine {
   }
 };
 
-/// Words of an element and where they lie, all in words.
+/// Words of an element and their positions, in words.
 struct Layout {
   int words, extent, stride;
   [[nodiscard]] int64_t at(int64_t k) const { return k / words * extent + k % words * stride; }
 };
 inline constexpr Layout kWord{1, 1, 1};  ///< MPI_UINT32_T
-inline constexpr Layout kPair{2, 2, 1};  ///< two of them
-inline constexpr Layout kGaps{2, 5, 3};  ///< two with holes between and behind
+inline constexpr Layout kPair{2, 2, 1};  ///< two words
+inline constexpr Layout kGaps{2, 5, 3};  ///< two words with gaps between and after
 
-/// A buffer whose every word that was not set is a guard.
+/// A buffer whose unset words are guards.
 class Field {
  public:
   Field(Layout layout, int64_t elements)
@@ -43,13 +42,13 @@ class Field {
   [[nodiscard]] const Layout& layout() const { return layout_; }
   uint32_t* data() { return words_.data(); }
   [[nodiscard]] size_t bytes() const { return words_.size() * sizeof(uint32_t); }
-  /// Word k from element `first` on.
+  /// Word k counted from element `first`.
   uint32_t& word(int64_t first, int64_t k) {
     return words_[static_cast<size_t>(first * layout_.extent + layout_.at(k))];
   }
   void clear() { std::fill(words_.begin(), words_.end(), kGuard); }
   bool operator==(const Field& other) const { return words_ == other.words_; }
-  /// Index of the first word that differs, or -1.
+  /// Returns the index of the first different word, or -1.
   [[nodiscard]] int64_t difference(const Field& other) const {
     for (size_t i = 0; i < words_.size(); ++i)
       if (words_[i] != other.words_[i]) return static_cast<int64_t>(i);

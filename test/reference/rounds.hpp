@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rounds of a random test on MPI_COMM_WORLD, each from a seed that is printed before it.
+// Rounds of a random test on MPI_COMM_WORLD, each with a seed printed before the round.
 // usage: PROGRAM rounds COUNT SEED; PROGRAM seconds TIME [SEED]
 #pragma once
 #include <mpi.h>
@@ -12,8 +12,8 @@
 
 namespace randomized {
 
-/// Runs round(seed) in all processes until the count or the time is reached; returns how many there were. One
-/// of `print_interval` rounds is printed.
+/// Runs round(seed) in all processes until the count or time is reached; returns the number of rounds. Prints
+/// one of `print_interval` rounds.
 template <class Round>
 long run_rounds(int argc, char** argv, Round&& round, long print_interval = 1) {
   const bool timed = argc > 2 && std::strcmp(argv[1], "seconds") == 0;
@@ -33,7 +33,7 @@ long run_rounds(int argc, char** argv, Round&& round, long print_interval = 1) {
   long rounds = 0;
   for (int more = 1; more != 0; ++rounds) {
     const uint64_t here = seed + static_cast<uint64_t>(rounds) * 1000000;
-    if (rank == 0 && rounds % print_interval == 0) {  // the last line is the round that failed
+    if (rank == 0 && rounds % print_interval == 0) {  // the last printed line is the round that failed
       std::printf("round %ld: %s rounds 1 %llu\n", rounds, argv[0], static_cast<unsigned long long>(here));
       std::fflush(stdout);
     }

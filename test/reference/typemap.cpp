@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Type maps by definition; quadratic and worse on purpose, for small types only.
+// Type maps by definition; quadratic or worse by design, for small types only.
 #include "reference/typemap.hpp"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void add_block(TypeMap& map, const TypeMap& part, Count copies, Count displaceme
   for (Count i = 0; i < copies; ++i) add(map, part, displacement + i * extent);
 }
 
-/// Reads the recorded arguments in order, wherever the width put them.
+/// Reads the recorded arguments in order, of either integer width.
 class Arguments {
  public:
   explicit Arguments(const Contents& contents) : contents_(contents) {}
@@ -149,11 +149,11 @@ void expand_darray(TypeMap& map, const TypeMap& part, Arguments from) {
 }
 
 TypeMap basic_map(const Datatype& type) {
-  const auto& known = datatype::facts(*type.basic());
+  const auto& known = datatype::traits_of(*type.basic());
   TypeMap map;
   if (known.group == datatype::Group::pair) {
-    const Count second = known.size - known.first;
-    map.elements = {{0, known.first, known.first}, {known.second_at, second, second}};
+    const Count second = known.size - known.value_size;
+    map.elements = {{0, known.value_size, known.value_size}, {known.index_offset, second, second}};
   } else {
     map.elements = {{0, known.size, known.alignment}};
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The slow oracle for datatypes: a type map written out element by element from the recorded constructor
-// arguments, by the definitions of MPI 5.0 chapter 5. Uses nothing that the library computed.
+// Slow oracle for datatypes: a type map written out element by element from the recorded constructor
+// arguments, by the definitions of MPI 5.0 chapter 5. Uses no results of the library.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -32,9 +32,10 @@ struct TypeMap {
 
 [[nodiscard]] TypeMap typemap(const datatype::Datatype& type);
 
-/// The displacement of every byte of the packed stream of `count` elements.
+/// Returns the displacement of every byte of the packed stream of `count` elements.
 [[nodiscard]] std::vector<Count> byte_map(const TypeMap& map, Count count);
-/// Basic elements in the first `bytes` of a stream; datatype::kUndefined when one is cut.
+/// Returns the number of basic elements in the first `bytes` of a stream; datatype::kUndefined if an element
+/// is cut.
 [[nodiscard]] Count elements(const TypeMap& map, Count bytes);
 
 }  // namespace weft::reference

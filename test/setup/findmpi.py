@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Configures, builds and runs a CMake project that uses find_package(MPI), with nothing but PATH to find Weft.
+# Configures, builds and runs a CMake project with find_package(MPI), which finds Weft only through PATH.
 import os
 import subprocess
 import sys
@@ -13,7 +13,7 @@ CMAKE, NINJA = sys.argv[1:3]
 
 
 def run(*command):
-    """Runs a command; returns its output, or fails with it."""
+    """Runs a command; returns its output. Raises AssertionError with the output on failure."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise AssertionError("%s: status %d\n%s" % (" ".join(command), done.returncode, done.stdout))
@@ -24,13 +24,13 @@ class FindMpi(unittest.TestCase):
     def test_c_and_cxx(self):
         with tempfile.TemporaryDirectory() as build:
             source = os.path.join(HERE, "findmpi")
-            said = run(CMAKE, "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + NINJA, "-S", source, "-B", build)
-            self.assertIn("C 5.0 headers %s" % os.path.join(PREFIX, "include"), said)
-            self.assertIn(os.path.join(PREFIX, "lib", "libmpi_abi.so"), said)
+            printed = run(CMAKE, "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + NINJA, "-S", source, "-B", build)
+            self.assertIn("C 5.0 headers %s" % os.path.join(PREFIX, "include"), printed)
+            self.assertIn(os.path.join(PREFIX, "lib", "libmpi_abi.so"), printed)
             run(CMAKE, "--build", build)
             for program in ("hello_c", "hello_cxx"):
-                printed = run(os.path.join(PREFIX, "bin", "mpiexec"), "-n", "2", os.path.join(build, program))
-                self.assertEqual(sorted(printed.splitlines()), ["0/2 Weft", "1/2 Weft"])
+                output = run(os.path.join(PREFIX, "bin", "mpiexec"), "-n", "2", os.path.join(build, program))
+                self.assertEqual(sorted(output.splitlines()), ["0/2 Weft", "1/2 Weft"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints "rank/size library" of each rank; the smallest program that needs mpi.h, the library and the
-// launcher.
+// Prints "rank/size library" on each rank; a minimal program that uses mpi.h, the library and the launcher.
 #include <mpi.h>
 #include <stdio.h>
 

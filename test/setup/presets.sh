@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# The preset with several sanitizers can be configured, tests included. usage: presets.sh CMAKE NINJA SOURCES
+# Checks that the preset with several sanitizers configures, including tests. usage: presets.sh CMAKE NINJA SOURCES
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds the wheel, looks at it with auditwheel, installs it into a fresh virtual environment, and uses it there with
-# nothing else on PATH.
+# Builds the wheel, checks it with auditwheel, installs it into a new virtual environment, and uses it there with a
+# minimal PATH.
 import glob
 import os
 import re
@@ -16,7 +16,7 @@ from packages import Missing, Pip, run  # noqa: E402
 
 class Wheel(unittest.TestCase):
     def check(self, *command, **options):
-        """The output of a command that must succeed."""
+        """Runs a command that must succeed; returns its output."""
         ok, text = run(command, **options)
         self.assertTrue(ok, "%s:\n%s" % (" ".join(command), text))
         return text
@@ -37,13 +37,13 @@ class Wheel(unittest.TestCase):
             hello = os.path.join(SOURCE, "test", "setup", "hello.c")
             self.check("mpicc", hello, "-o", program, env=variables)
             for launcher in ("mpiexec", "mpirun"):
-                said = self.check(launcher, "-n", "2", program, env=variables)
-                self.assertEqual(sorted(said.splitlines()), ["0/2 Weft", "1/2 Weft"])
+                printed = self.check(launcher, "-n", "2", program, env=variables)
+                self.assertEqual(sorted(printed.splitlines()), ["0/2 Weft", "1/2 Weft"])
             self.assertIn(os.path.realpath(environment), os.path.realpath(self.prefix(variables)))
             self.assertIn("Latency", self.check("weft", "bench", "latency", "-m", "8:8", env=variables))
 
     def audit(self, pip, wheel, folder):
-        """What auditwheel says: no library is needed that a Linux system does not have."""
+        """Checks with auditwheel that the wheel depends only on libraries of every Linux system."""
         tools = Pip(folder)
         tools.command = pip
         try:
@@ -52,13 +52,13 @@ class Wheel(unittest.TestCase):
             print("not audited: needs auditwheel (%s)" % error)
             return
         variables = dict(os.environ, PYTHONPATH=os.path.join(folder, "auditwheel"))
-        said = self.check(sys.executable, "-m", "auditwheel", "show", wheel, env=variables)
-        print(said)
-        (policy,) = re.findall(r'consistent with the following platform tag: "(\w+)"', " ".join(said.split()))
+        printed = self.check(sys.executable, "-m", "auditwheel", "show", wheel, env=variables)
+        print(printed)
+        (policy,) = re.findall(r'consistent with the following platform tag: "(\w+)"', " ".join(printed.split()))
         self.assertRegex(policy, r"^manylinux_2_\d+_")
 
     def prefix(self, variables):
-        """What `weft info` says the prefix is."""
+        """Returns the prefix printed by `weft info`."""
         for line in self.check("weft", "info", "--parsable", env=variables).splitlines():
             if line.startswith("weft:prefix:"):
                 return line.split(":", 2)[2]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# mpicc and mpicxx: what they print, what they run, and that they work from anywhere.
+# mpicc and mpicxx: queries, compiler commands, relocation of the prefix.
 import os
 import shlex
 import shutil
@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run(*command, **variables):
-    """(status, output and errors) of a command, with changed environment variables."""
+    """Runs a command with changed environment variables; returns (status, output and errors)."""
     environment = {key: value for key, value in os.environ.items() if not key.endswith(("_CC", "_CXX"))}
     environment.update(variables)
     done = subprocess.run(
@@ -34,7 +34,7 @@ class Wrappers(unittest.TestCase):
         return os.path.join(self.folder, *parts)
 
     def build(self, wrapper, source, *options, **variables):
-        """Compiles and links source; returns the program's path."""
+        """Compiles and links a source file; returns the path of the program."""
         program = self.path("program")
         status, text = run(wrapper, *options, os.path.join(HERE, source), "-o", program, **variables)
         self.assertEqual((status, text), (0, ""))
@@ -66,7 +66,9 @@ class Wrappers(unittest.TestCase):
         program = self.path("program")
         self.assertEqual(run("cc", os.path.join(HERE, "hello.c"), "-o", program, *options), (0, ""))
         self.check_runs(program)
-        self.assertIn(os.path.realpath(moved), os.path.realpath(run("ldd", program)[1].split("libmpi_abi.so.1 => ")[1].split()[0]))
+        self.assertIn(
+            os.path.realpath(moved), os.path.realpath(run("ldd", program)[1].split("libmpi_abi.so.1 => ")[1].split()[0])
+        )
 
     def test_through_a_link_and_by_name(self):
         link = self.path("cc")
@@ -103,7 +105,7 @@ class Wrappers(unittest.TestCase):
         self.assertEqual(run(program), (0, "a  b'c"))
         self.assertIn("'-DTEXT=\"a  b'\\''c\"'", run(self.mpicc, "-show", '-DTEXT="a  b\'c"', source)[1])
 
-    def test_answers(self):
+    def test_queries(self):
         include, lib = os.path.join(PREFIX, "include"), os.path.join(PREFIX, "lib")
         self.assertEqual(run(self.mpicc, "-showme:compile"), (0, "-I" + include))
         self.assertEqual(run(self.mpicc, "-showme:libdirs"), (0, lib))

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued collectives: sizes by every wire, in place, bursts of rooted ones whose roots run ahead, graphs
-// that run between other calls, kinds of memory, what is refused. On the emulated driver, and unchanged on
-// GPUs.
+// Enqueued collectives: sizes for every protocol, in place, bursts of rooted collectives with fast roots,
+// graphs replayed between other calls, memory kinds, errors. On the emulated driver, and unchanged on GPUs.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 
-#include "stream/lane.hpp"
+#include "stream/stream_comm.hpp"
 
 namespace {
 
 using namespace weft::test::enqueued;
 
-constexpr size_t kMost = size_t{3} << 20;  // bytes of a buffer
+constexpr size_t kMaxBytes = size_t{3} << 20;  // bytes of a buffer
 
 void write(Buffer& buffer, const std::vector<int>& values) {
   std::vector<char> bytes(values.size() * sizeof(int));
@@ -40,11 +39,11 @@ int summed(int to, size_t i, int salt) {
   return sum;
 }
 
-/// The five collectives of `n` ints a block, one behind the other without waiting.
+/// Five collectives of `n` ints per block, enqueued without waiting in between.
 class Calls {
  public:
-  Calls(const Lane& lane, size_t n, bool in_place, Kind kind)
-      : lane_(lane), n_(n), blocks_(n * static_cast<size_t>(ranks)), in_place_(in_place) {
+  Calls(const StreamComm& stream_comm, size_t n, bool in_place, Kind kind)
+      : lane_(stream_comm), n_(n), blocks_(n * static_cast<size_t>(ranks)), in_place_(in_place) {
     for (int i = 0; i < 5; ++i) {
       in_.push_back(std::make_unique<Buffer>(kind, std::max<size_t>(blocks_, 1) * sizeof(int), device));
       out_.push_back(std::make_unique<Buffer>(kind, std::max<size_t>(blocks_, 1) * sizeof(int), device));
@@ -95,37 +94,37 @@ class Calls {
  private:
   Buffer& source(size_t which) { return in_place_ && which != 1 ? *out_[which] : *in_[which]; }
   const void* from(size_t which) { return in_place_ ? MPI_IN_PLACE : in_[which]->data(); }
-  const Lane& lane_;
+  const StreamComm& lane_;
   size_t n_, blocks_;
   bool in_place_;
   int root_ = 0;
   std::vector<std::unique_ptr<Buffer>> in_, out_;
 };
 
-void sizes(const Lane& lane) {
+void sizes(const StreamComm& stream_comm) {
   int salt = 0;
-  for (const size_t n : {size_t{1}, size_t{3}, size_t{1000}, size_t{9001}, size_t{40000}, kMost / 64})
+  for (const size_t n : {size_t{1}, size_t{3}, size_t{1000}, size_t{9001}, size_t{40000}, kMaxBytes / 64})
     for (const bool in_place : {false, true}) {
-      Calls calls(lane, n, in_place, Kind::device);
+      Calls calls(stream_comm, n, in_place, Kind::device);
       calls.fill(++salt);
       calls.enqueue();
-      lane.synchronize();
+      stream_comm.synchronize();
       calls.check(salt, "once");
     }
   for (const Kind kind : {Kind::pinned, Kind::managed, Kind::pool}) {
-    Calls calls(lane, 500, false, kind);
+    Calls calls(stream_comm, 500, false, kind);
     calls.fill(++salt);
     calls.enqueue();
-    lane.synchronize();
+    stream_comm.synchronize();
     calls.check(salt, "kind " + std::to_string(static_cast<int>(kind)));
   }
 }
 
-/// What a graph does is repeated with other data, between calls that no graph has.
-void graphs(const Lane& lane, size_t n) {
-  Calls captured(lane, n, false, Kind::device), others(lane, 77, true, Kind::device);
+/// Replays a captured graph with other data, between calls outside the graph.
+void graphs(const StreamComm& stream_comm, size_t n) {
+  Calls captured(stream_comm, n, false, Kind::device), others(stream_comm, 77, true, Kind::device);
   captured.fill(0);
-  Graph graph(lane.stream);
+  Graph graph(stream_comm.stream);
   captured.enqueue();
   graph.end();
   for (int i = 0; i < 20; ++i) {
@@ -134,14 +133,14 @@ void graphs(const Lane& lane, size_t n) {
     graph.launch();
     if (i % 3 == 1) others.enqueue();
     graph.launch();
-    lane.synchronize();
+    stream_comm.synchronize();
     captured.check(i * ranks, "launch " + std::to_string(i) + " of a graph");
     if (i % 3 == 1) others.check(i, "between launches");
   }
 }
 
-/// Roots depend on nobody: they may not overtake those that have yet to read.
-void bursts(const Lane& lane) {
+/// A root waits for nobody: it must not overrun peers that have yet to read.
+void bursts(const StreamComm& stream_comm) {
   constexpr int kCalls = 60;
   std::vector<std::unique_ptr<Buffer>> buffers;
   for (int i = 0; i < kCalls; ++i) {
@@ -153,10 +152,11 @@ void bursts(const Lane& lane) {
   write(sum, made(100, [](size_t) { return 1; }));
   for (int i = 0; i < kCalls; ++i) {
     const int n = i % 3 == 0 ? 1000 : 1 + i;
-    MPIX_Bcast_enqueue(buffers[static_cast<size_t>(i)]->data(), n, MPI_INT, i / 7 % ranks, lane.comm);
-    if (i % 20 == 19) MPIX_Allreduce_enqueue(MPI_IN_PLACE, sum.data(), 100, MPI_INT, MPI_SUM, lane.comm);
+    MPIX_Bcast_enqueue(buffers[static_cast<size_t>(i)]->data(), n, MPI_INT, i / 7 % ranks, stream_comm.comm);
+    if (i % 20 == 19)
+      MPIX_Allreduce_enqueue(MPI_IN_PLACE, sum.data(), 100, MPI_INT, MPI_SUM, stream_comm.comm);
   }
-  lane.synchronize();
+  stream_comm.synchronize();
   for (int i = 0; i < kCalls; ++i) {
     const int root = i / 7 % ranks;
     const auto n = static_cast<size_t>(i % 3 == 0 ? 1000 : 1 + i);
@@ -167,35 +167,37 @@ void bursts(const Lane& lane) {
   expect(read(sum, 100) == made(100, [](size_t) { return ranks * ranks * ranks; }), "sums in a burst");
 }
 
-void misuse(const Lane& lane) {
+void misuse(const StreamComm& stream_comm) {
   int host[4] = {0, 0, 0, 0};
   Buffer buffer(Kind::device, 64, device);
-  expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, host, 4, MPI_INT, MPI_SUM, lane.comm), MPI_ERR_BUFFER,
-               "pageable host memory");
+  expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, host, 4, MPI_INT, MPI_SUM, stream_comm.comm),
+               MPI_ERR_BUFFER, "pageable host memory");
   expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, buffer.data(), 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
                MPI_ERR_COMM, "a communicator without a stream");
-  expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, buffer.data(), -1, MPI_INT, MPI_SUM, lane.comm),
+  expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, buffer.data(), -1, MPI_INT, MPI_SUM, stream_comm.comm),
                MPI_ERR_COUNT, "a negative count");
-  expect_class(MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, ranks, lane.comm), MPI_ERR_ROOT, "a bad root");
-  expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, buffer.data(), 1, MPI_LONG_DOUBLE, MPI_SUM, lane.comm),
-               MPI_ERR_UNSUPPORTED_OPERATION, "a type without kernels");
+  expect_class(MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, ranks, stream_comm.comm), MPI_ERR_ROOT,
+               "a bad root");
+  expect_class(
+      MPIX_Allreduce_enqueue(MPI_IN_PLACE, buffer.data(), 1, MPI_LONG_DOUBLE, MPI_SUM, stream_comm.comm),
+      MPI_ERR_UNSUPPORTED_OPERATION, "a type without kernels");
   MPI_Request requests[2];
-  MPIX_Irecv_enqueue(buffer.data(), 4, MPI_INT, left(), 3, lane.comm, &requests[0]);
-  MPIX_Isend_enqueue(buffer.data() + 32, 4, MPI_INT, right(), 3, lane.comm, &requests[1]);
+  MPIX_Irecv_enqueue(buffer.data(), 4, MPI_INT, left(), 3, stream_comm.comm, &requests[0]);
+  MPIX_Isend_enqueue(buffer.data() + 32, 4, MPI_INT, right(), 3, stream_comm.comm, &requests[1]);
   if (ranks > 1)
-    expect_class(MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, 0, lane.comm), MPI_ERR_UNSUPPORTED_OPERATION,
-                 "beside nonblocking operations");
+    expect_class(MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, 0, stream_comm.comm),
+                 MPI_ERR_UNSUPPORTED_OPERATION, "beside nonblocking operations");
   MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE);
-  MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, 0, lane.comm);
-  lane.synchronize();
+  MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, 0, stream_comm.comm);
+  stream_comm.synchronize();
 }
 
-/// Two streams at once, one of them with the ranks the other way round.
+/// Two streams at once, one with the ranks reversed.
 void side_by_side() {
   MPI_Comm reversed;
   MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
   {
-    const Lane one, two(reversed);
+    const StreamComm one, two(reversed);
     Buffer a(Kind::device, 40000, device), b(Kind::device, 40000, device);
     write(a, made(10000, [](size_t) { return 1; }));
     write(b, made(10000, [](size_t) { return 1; }));
@@ -220,12 +222,12 @@ int main(int argc, char** argv) {
   weft::test::start(argc, argv, rank, ranks);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   {
-    const Lane lane;
-    sizes(lane);
-    graphs(lane, 2);
-    graphs(lane, 30000);
-    bursts(lane);
-    misuse(lane);
+    const StreamComm stream_comm;
+    sizes(stream_comm);
+    graphs(stream_comm, 2);
+    graphs(stream_comm, 30000);
+    bursts(stream_comm);
+    misuse(stream_comm);
     side_by_side();
   }
   return weft::test::finish(failures);

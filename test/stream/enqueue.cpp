@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Enqueued sends and receives: sizes, tags out of order, more than the slots hold, graphs, streams and
-// communicators side by side, messages to oneself, statuses, what the host does meanwhile. On the emulated
-// driver, and unchanged on GPUs.
+// Enqueued sends and receives: sizes, tags out of order, more messages than slots, graphs, several streams
+// and communicators, messages to oneself, statuses, progress by the host. On the emulated driver, and
+// unchanged on GPUs.
 #include <weft.h>
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "stream/lane.hpp"
+#include "stream/stream_comm.hpp"
 
 namespace {
 
@@ -19,43 +19,43 @@ using namespace weft::test::enqueued;
 
 void fill(Buffer& buffer, int from, int salt) { buffer.write(pattern(buffer.size(), from, salt)); }
 
-/// Round the ring, nonblocking; one byte off alignment and nothing written past the end.
-void ring(const Lane& lane, Kind from, Kind to, size_t n) {
+/// Nonblocking ring exchange; unaligned by one byte, with guard bytes behind the buffer.
+void ring(const StreamComm& stream_comm, Kind from, Kind to, size_t n) {
   Buffer out(from, n + 17, device), in(to, n + 17, device);
   fill(out, rank, 1);
   in.write(std::vector<char>(n + 17, 0x55));
   MPI_Request requests[2];
   const int count = static_cast<int>(n);
-  MPIX_Irecv_enqueue(in.data() + 1, count, MPI_BYTE, left(), 4, lane.comm, &requests[0]);
-  MPIX_Isend_enqueue(out.data() + (n % 2), count, MPI_BYTE, right(), 4, lane.comm, &requests[1]);
+  MPIX_Irecv_enqueue(in.data() + 1, count, MPI_BYTE, left(), 4, stream_comm.comm, &requests[0]);
+  MPIX_Isend_enqueue(out.data() + (n % 2), count, MPI_BYTE, right(), 4, stream_comm.comm, &requests[1]);
   expect_class(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "MPIX_Waitall_enqueue");
   expect(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL, "requests are null");
-  lane.synchronize();
+  stream_comm.synchronize();
   const auto got = in.read(), sent = pattern(n + 17, left(), 1);
   const std::string what = std::to_string(n) + " bytes, kinds " + std::to_string(static_cast<int>(from)) +
                            " to " + std::to_string(static_cast<int>(to));
   expect(std::equal(got.begin() + 1, got.begin() + 1 + static_cast<long>(n),
                     sent.begin() + static_cast<long>(n % 2)),
          "ring of " + what);
-  bool untouched = got[0] == 0x55;
-  for (size_t i = n + 1; i < n + 17; ++i) untouched = untouched && got[i] == 0x55;
-  expect(untouched, "written past the end, " + what);
+  bool guard_intact = got[0] == 0x55;
+  for (size_t i = n + 1; i < n + 17; ++i) guard_intact = guard_intact && got[i] == 0x55;
+  expect(guard_intact, "written past the end, " + what);
 }
 
-void sizes(const Lane& lane) {
+void sizes(const StreamComm& stream_comm) {
   for (const size_t n :
        {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{100}, size_t{4095}, size_t{4096}, size_t{4097},
         size_t{32768}, size_t{65537}, size_t{1} << 20, (size_t{3} << 20) + 5, size_t{16} << 20})
-    ring(lane, Kind::device, Kind::device, n);
+    ring(stream_comm, Kind::device, Kind::device, n);
   for (const Kind kind : {Kind::pinned, Kind::managed, Kind::pool, Kind::mapped})
     for (const size_t n : {size_t{9}, size_t{300000}}) {
-      ring(lane, kind, Kind::device, n);
-      ring(lane, Kind::device, kind, n);
+      ring(stream_comm, kind, Kind::device, n);
+      ring(stream_comm, Kind::device, kind, n);
     }
 }
 
-/// Blocking calls, evens first; more messages than there are slots.
-void blocking(const Lane& lane, size_t n, int times) {
+/// Blocking calls, even ranks first; more messages than slots.
+void blocking(const StreamComm& stream_comm, size_t n, int times) {
   if (ranks % 2 != 0) return;
   Buffer out(Kind::device, n * static_cast<size_t>(times), device),
       in(Kind::device, n * static_cast<size_t>(times), device);
@@ -65,43 +65,43 @@ void blocking(const Lane& lane, size_t n, int times) {
     for (int i = 0; i < times; ++i) {
       const size_t at = n * static_cast<size_t>(i);
       if (rank % 2 == turn)
-        MPIX_Send_enqueue(out.data() + at, count, MPI_BYTE, peer, i % 3, lane.comm);
+        MPIX_Send_enqueue(out.data() + at, count, MPI_BYTE, peer, i % 3, stream_comm.comm);
       else
-        MPIX_Recv_enqueue(in.data() + at, count, MPI_BYTE, peer, i % 3, lane.comm, MPI_STATUS_IGNORE);
+        MPIX_Recv_enqueue(in.data() + at, count, MPI_BYTE, peer, i % 3, stream_comm.comm, MPI_STATUS_IGNORE);
     }
-  lane.synchronize();
+  stream_comm.synchronize();
   expect(in.read() == pattern(in.size(), peer, 2), std::to_string(times) + " blocking messages");
 }
 
-/// All at once, received in reverse, large and small mixed, several with one tag.
-void out_of_order(const Lane& lane) {
+/// All sends at once, received in reverse tag order, large and small mixed, two messages per tag.
+void out_of_order(const StreamComm& stream_comm) {
   constexpr int kMessages = 20;
-  const size_t room = 100000;
-  Buffer out(Kind::device, room * kMessages, device), in(Kind::device, room * kMessages, device);
+  const size_t stride = 100000;
+  Buffer out(Kind::device, stride * kMessages, device), in(Kind::device, stride * kMessages, device);
   fill(out, rank, 3);
   in.write(std::vector<char>(in.size(), 0));
   std::vector<MPI_Request> requests;
   const auto bytes = [](int i) { return i % 3 == 0 ? 90000 : 16 + i; };
   for (int i = 0; i < kMessages; ++i)
-    MPIX_Isend_enqueue(out.data() + room * static_cast<size_t>(i), bytes(i), MPI_BYTE, right(), i / 2,
-                       lane.comm, &requests.emplace_back());
-  // Tags from the last to the first; the two messages of a tag in the order they were sent.
+    MPIX_Isend_enqueue(out.data() + stride * static_cast<size_t>(i), bytes(i), MPI_BYTE, right(), i / 2,
+                       stream_comm.comm, &requests.emplace_back());
+  // Tags from the last to the first; the two messages of a tag in send order.
   for (int tag = kMessages / 2 - 1; tag >= 0; --tag)
     for (int i = 2 * tag; i < 2 * tag + 2; ++i)
-      MPIX_Recv_enqueue(in.data() + room * static_cast<size_t>(i), bytes(i), MPI_BYTE, left(), tag, lane.comm,
-                        MPI_STATUS_IGNORE);
+      MPIX_Recv_enqueue(in.data() + stride * static_cast<size_t>(i), bytes(i), MPI_BYTE, left(), tag,
+                        stream_comm.comm, MPI_STATUS_IGNORE);
   MPIX_Waitall_enqueue(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
-  lane.synchronize();
+  stream_comm.synchronize();
   const auto got = in.read(), sent = pattern(in.size(), left(), 3);
   for (int i = 0; i < kMessages; ++i) {
-    const auto at = static_cast<long>(room) * i;
+    const auto at = static_cast<long>(stride) * i;
     expect(std::equal(got.begin() + at, got.begin() + at + bytes(i), sent.begin() + at),
            "out of order, message " + std::to_string(i));
   }
 }
 
-/// A window of nonblocking messages to every rank, several times.
-void window(const Lane& lane) {
+/// Windows of nonblocking messages to every rank.
+void window(const StreamComm& stream_comm) {
   if (ranks == 1) return;
   const int each = 36 / (ranks - 1);
   const size_t n = 5000;
@@ -115,11 +115,13 @@ void window(const Lane& lane) {
         if (peer == rank) continue;
         const size_t at = n * static_cast<size_t>(peer * each + i);
         const int count = i % 2 == 0 ? static_cast<int>(n) : 64;
-        MPIX_Irecv_enqueue(in.data() + at, count, MPI_BYTE, peer, 7, lane.comm, &requests.emplace_back());
-        MPIX_Isend_enqueue(out.data() + at, count, MPI_BYTE, peer, 7, lane.comm, &requests.emplace_back());
+        MPIX_Irecv_enqueue(in.data() + at, count, MPI_BYTE, peer, 7, stream_comm.comm,
+                           &requests.emplace_back());
+        MPIX_Isend_enqueue(out.data() + at, count, MPI_BYTE, peer, 7, stream_comm.comm,
+                           &requests.emplace_back());
       }
     MPIX_Waitall_enqueue(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
-    lane.synchronize();
+    stream_comm.synchronize();
     const auto got = in.read();
     for (int peer = 0; peer < ranks; ++peer) {
       const auto sent = pattern(total, peer, round);
@@ -134,65 +136,65 @@ void window(const Lane& lane) {
   }
 }
 
-/// A captured ring, small and large messages, launched again and again with other data, and back to back.
-void graphs(const Lane& lane, size_t n) {
+/// A captured ring, small and large, replayed with other data and back to back.
+void graphs(const StreamComm& stream_comm, size_t n) {
   Buffer a(Kind::device, n, device), b(Kind::device, n, device);
-  Graph graph(lane.stream);
+  Graph graph(stream_comm.stream);
   MPI_Request requests[2];
   const int count = static_cast<int>(n);
-  expect_class(MPIX_Irecv_enqueue(b.data(), count, MPI_BYTE, left(), 5, lane.comm, &requests[0]), MPI_SUCCESS,
-               "captured");
-  MPIX_Isend_enqueue(a.data(), count, MPI_BYTE, right(), 5, lane.comm, &requests[1]);
+  expect_class(MPIX_Irecv_enqueue(b.data(), count, MPI_BYTE, left(), 5, stream_comm.comm, &requests[0]),
+               MPI_SUCCESS, "captured");
+  MPIX_Isend_enqueue(a.data(), count, MPI_BYTE, right(), 5, stream_comm.comm, &requests[1]);
   expect_class(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "captured wait");
   driver().cuMemcpyDtoDAsync_v2(reinterpret_cast<weft::test::Address>(a.data()),
-                                reinterpret_cast<weft::test::Address>(b.data()), n, lane.stream);
+                                reinterpret_cast<weft::test::Address>(b.data()), n, stream_comm.stream);
   graph.end();
   for (int i = 0; i < 100; ++i) {
     fill(a, rank, i);
     graph.launch();
-    if (i % 10 == 5) ring(lane, Kind::device, Kind::device, 64);  // between two launches
-    lane.synchronize();
+    if (i % 10 == 5) ring(stream_comm, Kind::device, Kind::device, 64);  // between two launches
+    stream_comm.synchronize();
     expect(b.read() == pattern(n, left(), i), "launch " + std::to_string(i) + " of a graph");
   }
   fill(a, rank, 77);
   for (int i = 0; i < 100; ++i) graph.launch();
-  lane.synchronize();
+  stream_comm.synchronize();
   expect(b.read() == pattern(n, ((rank - 100) % ranks + ranks) % ranks, 77), "100 launches back to back");
 }
 
-/// A captured pair of blocking calls, evens first.
-void blocking_graph(const Lane& lane) {
+/// A captured pair of blocking calls, even ranks first.
+void blocking_graph(const StreamComm& stream_comm) {
   if (ranks % 2 != 0) return;
   Buffer out(Kind::device, 8, device), in(Kind::device, 8, device);
   const int peer = rank ^ 1;
-  Graph graph(lane.stream);
+  Graph graph(stream_comm.stream);
   for (int turn = 0; turn < 2; ++turn)
     if (rank % 2 == turn)
-      MPIX_Send_enqueue(out.data(), 8, MPI_BYTE, peer, 6, lane.comm);
+      MPIX_Send_enqueue(out.data(), 8, MPI_BYTE, peer, 6, stream_comm.comm);
     else
-      MPIX_Recv_enqueue(in.data(), 8, MPI_BYTE, peer, 6, lane.comm, MPI_STATUS_IGNORE);
+      MPIX_Recv_enqueue(in.data(), 8, MPI_BYTE, peer, 6, stream_comm.comm, MPI_STATUS_IGNORE);
   graph.end();
   for (int i = 0; i < 100; ++i) {
     fill(out, rank, i);
     graph.launch();
-    lane.synchronize();
+    stream_comm.synchronize();
     expect(in.read() == pattern(8, peer, i), "blocking calls in a graph");
   }
 }
 
-/// Two streams and two communicators whose operations are called in opposite orders on the two sides.
+/// Two streams and two communicators; the two sides call their operations in opposite orders.
 void side_by_side() {
   if (ranks % 2 != 0) return;
-  const Lane one, two;
+  const StreamComm one, two;
   Buffer out(Kind::device, 2000, device), in(Kind::device, 2000, device);
   fill(out, rank, 8);
   const int peer = rank ^ 1;
   for (int i = 0; i < 2; ++i) {
-    const Lane& lane = (i == 0) == (rank % 2 == 0) ? one : two;
-    const size_t at = &lane == &one ? 0 : 1000;
-    if (rank % 2 == 0) MPIX_Send_enqueue(out.data() + at, 1000, MPI_BYTE, peer, 1, lane.comm);
-    MPIX_Recv_enqueue(in.data() + at, 1000, MPI_BYTE, peer, 1, lane.comm, MPI_STATUS_IGNORE);
-    if (rank % 2 != 0) MPIX_Send_enqueue(out.data() + at, 1000, MPI_BYTE, peer, 1, lane.comm);
+    const StreamComm& stream_comm = (i == 0) == (rank % 2 == 0) ? one : two;
+    const size_t at = &stream_comm == &one ? 0 : 1000;
+    if (rank % 2 == 0) MPIX_Send_enqueue(out.data() + at, 1000, MPI_BYTE, peer, 1, stream_comm.comm);
+    MPIX_Recv_enqueue(in.data() + at, 1000, MPI_BYTE, peer, 1, stream_comm.comm, MPI_STATUS_IGNORE);
+    if (rank % 2 != 0) MPIX_Send_enqueue(out.data() + at, 1000, MPI_BYTE, peer, 1, stream_comm.comm);
   }
   one.synchronize();
   two.synchronize();
@@ -202,40 +204,40 @@ void side_by_side() {
   expect(found == two.mpi_stream, "MPIX_Comm_get_stream");
 }
 
-void to_oneself(const Lane& lane) {
+void self_messages(const StreamComm& stream_comm) {
   Buffer out(Kind::device, 100000, device), in(Kind::device, 100000, device);
   fill(out, rank, 9);
-  MPIX_Send_enqueue(out.data(), 1000, MPI_BYTE, rank, 1, lane.comm);
-  MPIX_Send_enqueue(out.data() + 1000, 99000, MPI_BYTE, rank, 2, lane.comm);
-  MPIX_Recv_enqueue(in.data() + 1000, 99000, MPI_BYTE, rank, 2, lane.comm, MPI_STATUS_IGNORE);
-  expect_class(MPIX_Recv_enqueue(in.data(), 1000, MPI_BYTE, rank, 1, lane.comm, MPI_STATUS_IGNORE),
+  MPIX_Send_enqueue(out.data(), 1000, MPI_BYTE, rank, 1, stream_comm.comm);
+  MPIX_Send_enqueue(out.data() + 1000, 99000, MPI_BYTE, rank, 2, stream_comm.comm);
+  MPIX_Recv_enqueue(in.data() + 1000, 99000, MPI_BYTE, rank, 2, stream_comm.comm, MPI_STATUS_IGNORE);
+  expect_class(MPIX_Recv_enqueue(in.data(), 1000, MPI_BYTE, rank, 1, stream_comm.comm, MPI_STATUS_IGNORE),
                MPI_SUCCESS, "self");
-  lane.synchronize();
+  stream_comm.synchronize();
   expect(in.read() == pattern(100000, rank, 9), "send to oneself before the receive");
   MPI_Request requests[2];
   fill(out, rank, 10);
-  MPIX_Irecv_enqueue(in.data(), 100000, MPI_BYTE, rank, 3, lane.comm, &requests[0]);
-  MPIX_Isend_enqueue(out.data(), 100000, MPI_BYTE, rank, 3, lane.comm, &requests[1]);
+  MPIX_Irecv_enqueue(in.data(), 100000, MPI_BYTE, rank, 3, stream_comm.comm, &requests[0]);
+  MPIX_Isend_enqueue(out.data(), 100000, MPI_BYTE, rank, 3, stream_comm.comm, &requests[1]);
   expect_class(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS, "self, nonblocking");
-  lane.synchronize();
+  stream_comm.synchronize();
   expect(in.read() == pattern(100000, rank, 10), "receive from oneself before the send");
-  expect_class(MPIX_Recv_enqueue(in.data(), 1, MPI_BYTE, rank, 3, lane.comm, MPI_STATUS_IGNORE),
+  expect_class(MPIX_Recv_enqueue(in.data(), 1, MPI_BYTE, rank, 3, stream_comm.comm, MPI_STATUS_IGNORE),
                MPI_ERR_OTHER, "a receive from oneself without a send");
 }
 
-/// Statuses in pinned memory; any tag takes messages in the order they were sent; messages that are too long.
-void statuses(const Lane& lane) {
+/// Statuses in pinned memory; MPI_ANY_TAG matches in send order; truncation.
+void statuses(const StreamComm& stream_comm) {
   Buffer out(Kind::device, 10000, device), in(Kind::device, 10000, device),
       pinned(Kind::pinned, 4 * sizeof(MPI_Status), 0);
   auto* status = reinterpret_cast<MPI_Status*>(pinned.data());
   fill(out, rank, 11);
   MPI_Request requests[4];
-  MPIX_Isend_enqueue(out.data(), 100, MPI_BYTE, right(), 8, lane.comm, &requests[0]);
-  MPIX_Isend_enqueue(out.data(), 9000, MPI_BYTE, right(), 9, lane.comm, &requests[1]);
-  MPIX_Irecv_enqueue(in.data(), 10000, MPI_BYTE, left(), MPI_ANY_TAG, lane.comm, &requests[2]);
-  MPIX_Irecv_enqueue(in.data(), 10000, MPI_BYTE, left(), MPI_ANY_TAG, lane.comm, &requests[3]);
+  MPIX_Isend_enqueue(out.data(), 100, MPI_BYTE, right(), 8, stream_comm.comm, &requests[0]);
+  MPIX_Isend_enqueue(out.data(), 9000, MPI_BYTE, right(), 9, stream_comm.comm, &requests[1]);
+  MPIX_Irecv_enqueue(in.data(), 10000, MPI_BYTE, left(), MPI_ANY_TAG, stream_comm.comm, &requests[2]);
+  MPIX_Irecv_enqueue(in.data(), 10000, MPI_BYTE, left(), MPI_ANY_TAG, stream_comm.comm, &requests[3]);
   expect_class(MPIX_Waitall_enqueue(4, requests, status), MPI_SUCCESS, "wait with statuses");
-  lane.synchronize();
+  stream_comm.synchronize();
   for (int i = 0; i < 2; ++i) {
     int count = 0;
     MPI_Get_count(&status[2 + i], MPI_BYTE, &count);
@@ -246,13 +248,13 @@ void statuses(const Lane& lane) {
   if (ranks == 1) return;
   for (const int n : {50, 9000}) {
     in.write(std::vector<char>(in.size(), 0));
-    MPIX_Isend_enqueue(out.data(), n, MPI_BYTE, right(), 8, lane.comm, &requests[0]);
+    MPIX_Isend_enqueue(out.data(), n, MPI_BYTE, right(), 8, stream_comm.comm, &requests[0]);
     int codes[3];
-    codes[0] = MPIX_Recv_enqueue(in.data(), n - 10, MPI_BYTE, left(), 8, lane.comm, MPI_STATUS_IGNORE);
+    codes[0] = MPIX_Recv_enqueue(in.data(), n - 10, MPI_BYTE, left(), 8, stream_comm.comm, MPI_STATUS_IGNORE);
     codes[1] = MPIX_Wait_enqueue(&requests[0], MPI_STATUS_IGNORE);
-    lane.synchronize();
-    MPIX_Irecv_enqueue(in.data(), 0, MPI_BYTE, left(), 8, lane.comm, &requests[1]);
-    MPIX_Isend_enqueue(out.data(), 0, MPI_BYTE, right(), 8, lane.comm, &requests[2]);
+    stream_comm.synchronize();
+    MPIX_Irecv_enqueue(in.data(), 0, MPI_BYTE, left(), 8, stream_comm.comm, &requests[1]);
+    MPIX_Isend_enqueue(out.data(), 0, MPI_BYTE, right(), 8, stream_comm.comm, &requests[2]);
     codes[2] = MPIX_Waitall_enqueue(2, requests + 1, MPI_STATUSES_IGNORE);
     int reported = 0;
     for (const int code : codes) {
@@ -260,7 +262,7 @@ void statuses(const Lane& lane) {
       reported += code != MPI_SUCCESS ? 1 : 0;
     }
     expect(reported == 1, "a message that is too long is reported once");
-    lane.synchronize();
+    stream_comm.synchronize();
     const auto got = in.read(), sent = pattern(in.size(), left(), 11);
     expect(
         std::equal(got.begin(), got.begin() + n - 10, sent.begin()) && got[static_cast<size_t>(n - 10)] == 0,
@@ -268,8 +270,8 @@ void statuses(const Lane& lane) {
   }
 }
 
-/// A send that nobody waits for yet proceeds while the host is in MPI.
-void host_meanwhile(const Lane& lane) {
+/// A send without a wait progresses while the host is in MPI.
+void host_progress(const StreamComm& stream_comm) {
   if (ranks % 2 != 0) return;
   Buffer data(Kind::device, 300000, device);
   const int peer = rank ^ 1;
@@ -277,22 +279,22 @@ void host_meanwhile(const Lane& lane) {
   if (rank % 2 == 0) {
     fill(data, rank, 12);
     MPI_Request request;
-    MPIX_Isend_enqueue(data.data(), 300000, MPI_BYTE, peer, 1, lane.comm, &request);
-    MPI_Recv(&word, 1, MPI_INT, peer, 2, lane.comm, MPI_STATUS_IGNORE);
+    MPIX_Isend_enqueue(data.data(), 300000, MPI_BYTE, peer, 1, stream_comm.comm, &request);
+    MPI_Recv(&word, 1, MPI_INT, peer, 2, stream_comm.comm, MPI_STATUS_IGNORE);
     MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE);
-    lane.synchronize();
+    stream_comm.synchronize();
   } else {
-    MPIX_Recv_enqueue(data.data(), 300000, MPI_BYTE, peer, 1, lane.comm, MPI_STATUS_IGNORE);
-    lane.synchronize();
+    MPIX_Recv_enqueue(data.data(), 300000, MPI_BYTE, peer, 1, stream_comm.comm, MPI_STATUS_IGNORE);
+    stream_comm.synchronize();
     expect(data.read() == pattern(300000, peer, 12), "a send while the host waits");
-    MPI_Send(&word, 1, MPI_INT, peer, 2, lane.comm);
+    MPI_Send(&word, 1, MPI_INT, peer, 2, stream_comm.comm);
   }
 }
 
-void misuse(const Lane& lane) {
+void misuse(const StreamComm& stream_comm) {
   Buffer data(Kind::device, 64, device);
   char host[64];
-  const MPI_Comm comm = lane.comm;
+  const MPI_Comm comm = stream_comm.comm;
   MPI_Status status;
   MPI_Request request;
   expect_class(MPIX_Send_enqueue(host, 64, MPI_BYTE, right(), 1, comm), MPI_ERR_BUFFER, "pageable memory");
@@ -336,7 +338,7 @@ void misuse(const Lane& lane) {
   expect_class(MPIX_Waitall_enqueue(79, many.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS,
                "as many as there may be");
   MPI_Comm several;
-  MPIX_Stream both[2] = {lane.mpi_stream, MPIX_STREAM_NULL};
+  MPIX_Stream both[2] = {stream_comm.mpi_stream, MPIX_STREAM_NULL};
   MPIX_Stream_comm_create_multiplex(MPI_COMM_WORLD, 2, both, &several);
   MPI_Comm_set_errhandler(several, MPI_ERRORS_RETURN);
   expect_class(MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, 0, 1, several), MPI_ERR_COMM, "several streams");
@@ -357,7 +359,7 @@ void misuse(const Lane& lane) {
                "no GPU stream");
   MPI_Comm_free(&plain);
   if (ranks > 1) {
-    const MPIX_Stream mixed = rank == 0 ? stream : lane.mpi_stream;
+    const MPIX_Stream mixed = rank == 0 ? stream : stream_comm.mpi_stream;
     expect_class(MPIX_Stream_comm_create(MPI_COMM_WORLD, mixed, &plain), MPI_ERR_ARG,
                  "a GPU stream on some ranks only");
   }
@@ -366,23 +368,23 @@ void misuse(const Lane& lane) {
   MPIX_Irecv_enqueue(data.data(), 64, MPI_BYTE, left(), 1, comm, &request);
   MPI_Comm still = comm;
   expect_class(MPI_Comm_free(&still), MPI_ERR_COMM, "MPI_Comm_free with a request under way");
-  driver().cuStreamBeginCapture_v2(lane.stream, 0);
+  driver().cuStreamBeginCapture_v2(stream_comm.stream, 0);
   expect_class(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE), MPI_ERR_OTHER,
                "a wait in a capture, begun before it");
   void* graph = nullptr;
-  driver().cuStreamEndCapture(lane.stream, &graph);
+  driver().cuStreamEndCapture(stream_comm.stream, &graph);
   driver().cuGraphDestroy(graph);
   MPIX_Send_enqueue(data.data(), 64, MPI_BYTE, right(), 1, comm);
   MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE);
-  lane.synchronize();
+  stream_comm.synchronize();
 }
 
-void come_and_go() {
+void create_and_free() {
   unsigned long before = 0;
   for (int round = 0; round < 4; ++round) {
     {
-      const Lane lane;
-      ring(lane, Kind::device, Kind::device, 50000);
+      const StreamComm stream_comm;
+      ring(stream_comm, Kind::device, Kind::device, 50000);
     }
     if (driver().live == nullptr) continue;
     if (round > 0) expect(driver().live() == before, "memory left after MPI_Comm_free");
@@ -405,19 +407,19 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s done, %d failures\n", name, failures);
   };
   {
-    const Lane lane;
-    part("sizes", [&] { sizes(lane); });
-    part("blocking", [&] { blocking(lane, 8, 300), blocking(lane, 10000, 100); });
-    part("order", [&] { out_of_order(lane); });
-    part("window", [&] { window(lane); });
-    part("graphs", [&] { graphs(lane, 8), graphs(lane, 200000); });
-    part("blocking_graph", [&] { blocking_graph(lane); });
-    part("self", [&] { to_oneself(lane); });
-    part("statuses", [&] { statuses(lane); });
-    part("host", [&] { host_meanwhile(lane); });
-    part("misuse", [&] { misuse(lane); });
+    const StreamComm stream_comm;
+    part("sizes", [&] { sizes(stream_comm); });
+    part("blocking", [&] { blocking(stream_comm, 8, 300), blocking(stream_comm, 10000, 100); });
+    part("order", [&] { out_of_order(stream_comm); });
+    part("window", [&] { window(stream_comm); });
+    part("graphs", [&] { graphs(stream_comm, 8), graphs(stream_comm, 200000); });
+    part("blocking_graph", [&] { blocking_graph(stream_comm); });
+    part("self", [&] { self_messages(stream_comm); });
+    part("statuses", [&] { statuses(stream_comm); });
+    part("host", [&] { host_progress(stream_comm); });
+    part("misuse", [&] { misuse(stream_comm); });
     part("streams", [&] { side_by_side(); });
-    part("come_and_go", [&] { come_and_go(); });
+    part("create_and_free", [&] { create_and_free(); });
   }
   return weft::test::finish(failures);
 }

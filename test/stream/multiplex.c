@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communicators with several streams a rank: messages between two streams match only there, whatever the
-// order; what is refused.
+// Communicators with several streams per rank: messages between two streams match only there, in any order;
+// errors.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void exchange(MPI_Comm comm) {
       expect(in[from][to] == value(left, from, to), "a message of another pair of streams");
 }
 
-// Blocking, with large counts, beside an ordinary message with the same tag.
+// Blocking calls with large counts, next to an ordinary message with the same tag.
 static void beside(MPI_Comm comm) {
   const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
   const int last = streams_of(right) - 1, mine = streams_of(rank) - 1;
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   }
   for (int round = 0; round < 20; ++round) exchange(comm);
   beside(comm);
-  MPI_Comm_dup(comm, &again);  // the streams stay with the first
+  MPI_Comm_dup(comm, &again);  // the duplicate has no streams
   MPI_Comm_free(&again);
   MPIX_Stream_send(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, 0, 0);
   refusals(comm, streams[0]);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The protocol of enqueued operations with a thread for every block, so that blocks interleave anywhere, as
-// they do on a GPU and not on the emulated one: two ranks in plain memory, windows of messages, what is left
-// for the next launch.
+// The protocol of enqueued operations with one thread per block, so that blocks interleave arbitrarily, as on
+// a GPU: two ranks in plain memory, windows of messages, operations left for the next launch.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +22,7 @@ struct Env : emucuda::EnqueueMemory {
 };
 
 void perform(const Step& step, Protocol<Env>& protocol) {
-  auto* packets = reinterpret_cast<Packet*>(step.packets);
+  auto* packets = reinterpret_cast<LLPacket*>(step.packets);
   auto* to = reinterpret_cast<char*>(step.to);
   const auto* from = reinterpret_cast<const char*>(step.from);
   if (step.what == Step::move) {
@@ -44,13 +43,13 @@ void perform(const Step& step, Protocol<Env>& protocol) {
   }
 }
 
-/// What a block of the kernel does, as in enqueue.cu.
+/// The loop of a kernel block, as in enqueue.cu.
 void block(const Batch& batch, uint32_t i) {
   Env env;
   Protocol<Env> protocol(env, batch.head, batch.ops);
   const bool leads = i < batch.head.count;
   uint32_t phase = leads ? protocol.begin(i) : 0;
-  Held held;
+  DrawnChunk held;
   for (;;) {
     const Step step = leads ? protocol.next(i, phase, held) : protocol.help(held);
     if (step.what == Step::finish) {
@@ -58,7 +57,7 @@ void block(const Batch& batch, uint32_t i) {
       break;
     }
     if (step.what == Step::nothing) {
-      if (leads ? protocol.over(i) : protocol.all_finished()) break;
+      if (leads ? protocol.may_leave(i) : protocol.all_finished()) break;
       std::this_thread::yield();
       continue;
     }
@@ -76,28 +75,28 @@ void launch(const Batch& batch) {
   for (std::thread& one : blocks) one.join();
 }
 
-/// The area of a rank of two.
+/// The region of one of two ranks.
 class Rank {
  public:
-  explicit Rank(uint32_t rank) : memory_(Area::bytes(2) + 256), rank_(rank) {
+  explicit Rank(uint32_t rank) : memory_(MailboxRegion::bytes(2) + 256), rank_(rank) {
     for (uint32_t peer = 0; peer < 2; ++peer) {
-      auto* at = reinterpret_cast<Peer*>(area() + Area::peer(peer));
+      auto* at = reinterpret_cast<Peer*>(region() + MailboxRegion::peer(peer));
       at->next_send = at->next_receive = kFirstNumber;
     }
   }
-  [[nodiscard]] uint64_t area() const {
+  [[nodiscard]] uint64_t region() const {
     return (reinterpret_cast<uint64_t>(memory_.data()) + 255) / 256 * 256;
   }
   Batch begin(const Rank& peer) {
     Batch batch{};
-    batch.head.area = area();
+    batch.head.region = region();
     batch.head.fault = reinterpret_cast<uint64_t>(&fault);
     batch.head.rank = static_cast<uint16_t>(rank_);
     batch.head.ranks = 2;
-    remote_ = peer.area();
+    remote_ = peer.region();
     return batch;
   }
-  /// As Queue::launch does it.
+  /// As in Queue::launch.
   void add(Batch& batch, Op::Kind kind, void* address, uint64_t bytes, int32_t tag) const {
     const uint32_t i = batch.head.count++;
     ++batch.head.required;
@@ -114,7 +113,7 @@ class Rank {
     op.flags = Op::is_fresh | Op::is_required;
     for (uint32_t j = i; j-- != 0;) {
       if (batch.ops[j].kind != kind) continue;
-      batch.ops[j].flags |= Op::is_watched;
+      batch.ops[j].flags |= Op::has_successor;
       if (kind == Op::receive) continue;
       op.before = static_cast<uint16_t>(j);
       break;
@@ -128,7 +127,7 @@ class Rank {
   uint64_t remote_ = 0;
 };
 
-/// Both sides send and receive `count` messages at once, large ones among small ones, again and again.
+/// Both sides send and receive `count` messages at once, alternating large and small, for several rounds.
 void windows(int count, uint16_t helpers, size_t large, int rounds) {
   Rank ranks[2] = {Rank(0), Rank(1)};
   const auto size = [&](int i) { return i % 2 == 0 ? large : size_t{64}; };

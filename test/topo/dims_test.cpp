@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Dims_create: all ways to write small numbers as products, and times for hard ones.
+// MPI_Dims_create: compared with an exhaustive search for small sizes; run time for hard sizes.
 #include "topo/dims.hpp"
 
 #include <gtest/gtest.h>
@@ -15,19 +15,19 @@ namespace {
 using weft::Errc;
 using weft::topo::balance;
 
-/// Least spread, then the largest smallest factor, the largest second smallest, and so on.
-bool more_even(const std::vector<int>& a, const std::vector<int>& b) {
+/// Smaller spread; on ties a larger smallest factor, then a larger second smallest factor, etc.
+bool more_balanced(const std::vector<int>& a, const std::vector<int>& b) {
   const int first = a.front() - a.back(), second = b.front() - b.back();
   if (first != second) return first < second;
   return std::lexicographical_compare(b.rbegin(), b.rend(), a.rbegin(), a.rend());
 }
 
-/// The best of all non-increasing products, by trying every number.
+/// The best non-increasing factorization, by exhaustive search.
 std::vector<int> search(int size, size_t n) {
   std::vector<int> best, current;
   const std::function<void(int, int)> go = [&](int rest, int most) {
     if (current.size() == n) {
-      if (rest == 1 && (best.empty() || more_even(current, best))) best = current;
+      if (rest == 1 && (best.empty() || more_balanced(current, best))) best = current;
       return;
     }
     for (int factor = 1; factor <= most; ++factor) {
@@ -41,7 +41,7 @@ std::vector<int> search(int size, size_t n) {
   return best;
 }
 
-TEST(Dims, AreTheMostEvenOfAll) {
+TEST(Dims, AreTheMostBalanced) {
   for (int size = 1; size <= 360; ++size)
     for (size_t n = 1; n <= 4; ++n) {
       std::vector<int> dims(n);
@@ -56,7 +56,7 @@ TEST(Dims, OfAHardCase) {  // 20 18 14 has the same spread
   EXPECT_EQ(dims, (std::vector<int>{21, 16, 15}));
 }
 
-TEST(Dims, KeepWhatIsGiven) {
+TEST(Dims, KeepGivenDimensions) {
   std::vector<int> dims{2, 3, 0};
   ASSERT_TRUE(balance(6, dims).ok());
   EXPECT_EQ(dims, (std::vector<int>{2, 3, 1}));
@@ -68,7 +68,7 @@ TEST(Dims, KeepWhatIsGiven) {
   EXPECT_TRUE(balance(1, {}).ok());
 }
 
-TEST(Dims, RefuseWhatDoesNotDivide) {
+TEST(Dims, RejectSizesThatDoNotDivide) {
   for (std::vector<int> dims : {std::vector<int>{4, 0}, {5}, {-2, 0}, {3, 4}, {1 << 30, 1 << 30, 1 << 30}}) {
     const auto status = balance(6, dims);
     ASSERT_FALSE(status.ok());
@@ -76,7 +76,7 @@ TEST(Dims, RefuseWhatDoesNotDivide) {
   }
 }
 
-TEST(Dims, TakeNoTime) {
+TEST(Dims, AreComputedQuickly) {
   const auto begin = std::chrono::steady_clock::now();
   for (const int size : {2147483647, 1 << 30, 223092870, 2095133040, 1396755360, 735134400})
     for (size_t n = 1; n <= 12; ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Wrong arguments of topologies and neighborhood collectives, and of calls on intercommunicators: the error
-// class, no communicator made, and the old one usable afterwards.
+// Wrong arguments of topologies, neighborhood collectives and calls on intercommunicators: the error class,
+// no communicator created, and the parent usable afterwards.
 #include <mpi.h>
 
 #include "core/expect.h"
@@ -57,7 +57,7 @@ static void queries(void) {
 }
 
 static void neighborhoods(void) {
-  const int dims[1] = {size}, periods[1] = {1}, counts[2] = {1, -1}, places[2] = {0, 1};
+  const int dims[1] = {size}, periods[1] = {1}, counts[2] = {1, -1}, displacements[2] = {0, 1};
   const MPI_Aint bytes[2] = {0, 4};
   const MPI_Datatype types[2] = {MPI_INT, MPI_DATATYPE_NULL};
   int out[2] = {0, 0}, in[2];
@@ -69,11 +69,12 @@ static void neighborhoods(void) {
   CALL(MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &grid));
   EXPECT_ERROR(MPI_ERR_BUFFER, MPI_Neighbor_allgather(MPI_IN_PLACE, 1, MPI_INT, in, 1, MPI_INT, grid));
   EXPECT_ERROR(MPI_ERR_BUFFER, MPI_Neighbor_alltoall(out, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, grid));
+  EXPECT_ERROR(MPI_ERR_COUNT, MPI_Neighbor_alltoallv(out, counts, displacements, MPI_INT, in, counts,
+                                                     displacements, MPI_INT, grid));
   EXPECT_ERROR(MPI_ERR_COUNT,
-               MPI_Neighbor_alltoallv(out, counts, places, MPI_INT, in, counts, places, MPI_INT, grid));
-  EXPECT_ERROR(MPI_ERR_COUNT, MPI_Neighbor_allgatherv(out, 1, MPI_INT, in, counts, places, MPI_INT, grid));
-  EXPECT_ERROR(MPI_ERR_TYPE,
-               MPI_Neighbor_alltoallw(out, places, bytes, types, in, places, bytes, types, grid));
+               MPI_Neighbor_allgatherv(out, 1, MPI_INT, in, counts, displacements, MPI_INT, grid));
+  EXPECT_ERROR(MPI_ERR_TYPE, MPI_Neighbor_alltoallw(out, displacements, bytes, types, in, displacements,
+                                                    bytes, types, grid));
   CALL(MPI_Neighbor_allgather(out, 1, MPI_INT, in, 1, MPI_INT, grid));
   CALL(MPI_Comm_free(&grid));
 }
@@ -109,7 +110,7 @@ static void intercommunicators(void) {
   EXPECT_ERROR(MPI_ERR_RANK, MPI_Intercomm_create_from_groups(group, size, group, 0, "none", MPI_INFO_NULL,
                                                               MPI_ERRORS_RETURN, &made));
   CALL(MPI_Group_free(&group));
-  // Arguments that do not count are not looked at.
+  // Insignificant arguments are ignored.
   const int root = color == 1 ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
   if (root == MPI_PROC_NULL)
     CALL(MPI_Reduce(NULL, NULL, -1, MPI_DATATYPE_NULL, MPI_OP_NULL, root, inter));

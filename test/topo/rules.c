@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What MPI says of topologies beyond edges: who is in them, what is inherited, empty ones, periodic
-// dimensions of one and two processes.
+// Rules of MPI for topologies beyond edges: members, inheritance, empty topologies, periodic dimensions of
+// one and two processes.
 #include <mpi.h>
 
 #include "core/expect.h"
@@ -48,8 +48,8 @@ static void no_dimensions(void) {
   MPI_Comm_free(&grid);
 }
 
-// What goes down arrives from above, also when both neighbors are the same process or this one.
-static void short_circles(void) {
+// A message sent down arrives from above, also if both neighbors are the same process or this process.
+static void short_periodic_dimensions(void) {
   for (int length = 1; length <= size; ++length) {
     const int dims[2] = {length, 1}, periods[2] = {1, 1};
     MPI_Comm grid;
@@ -85,7 +85,7 @@ static void displacements(void) {
   MPI_Comm_free(&grid);
 }
 
-// Everyone's subgrid of the dimension that is left out has the same rank order.
+// Subgrids with no dimension, and with one dimension of size 1.
 static void subgrids(void) {
   const int dims[2] = {size, 1}, periods[2] = {1, 0}, none[2] = {0, 0}, second[2] = {0, 1};
   MPI_Comm grid, part;
@@ -112,7 +112,7 @@ static void maps(void) {
   EXPECT_EQ(mapped == (rank == 0 ? 0 : MPI_UNDEFINED), 1);
 }
 
-// Weights come back; MPI_UNWEIGHTED on input says so on output, and leaves the arrays alone.
+// Weights are returned; MPI_UNWEIGHTED at creation is reported and leaves the arrays unchanged.
 static void weights(void) {
   const int next = (rank + 1) % size, before = (rank + size - 1) % size;
   MPI_Comm ring;
@@ -135,10 +135,10 @@ static void weights(void) {
   MPI_Comm_free(&ring);
 }
 
-// More neighbors than a round has room for, each several times.
+// More neighbors than a round holds without allocation, each several times.
 static void many_edges(void) {
-  enum { kEach = 50, kMost = 50 * 8 };
-  int ranks[kMost], out[kMost], in[kMost], n = 0;
+  enum { kEach = 50, kMaxEdges = 50 * 8 };
+  int ranks[kMaxEdges], out[kMaxEdges], in[kMaxEdges], n = 0;
   MPI_Comm dense;
   if (size > 8) return;
   for (int time = 0; time < kEach; ++time)
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   inheritance();
   no_dimensions();
-  short_circles();
+  short_periodic_dimensions();
   displacements();
   subgrids();
   maps();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What happens to each argument of an entry point: resolved, checked, widened, passed, narrowed."""
+"""Code for each argument of an entry point: resolve, check, widen, pass, narrow."""
 
 import kinds
 import significance
@@ -14,7 +14,7 @@ OBJECTS = {
     "REQUEST": ("core::Request", "to_request", "request"),
     "SESSION": ("core::Session", "to_session", "session"),
 }
-# What an object that the call was to make is after a failure.
+# Value of an output handle after a failed call.
 NULL_HANDLES = {
     "COMMUNICATOR": "MPI_COMM_NULL",
     "DATATYPE": "MPI_DATATYPE_NULL",
@@ -23,12 +23,12 @@ NULL_HANDLES = {
     "INFO": "MPI_INFO_NULL",
     "ERRHANDLER": "MPI_ERRHANDLER_NULL",
 }
-# What stands in for an object that does not count in this process.
+# Handle that replaces an argument that is not significant in this process.
 SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
 
 
 def _by_object(parameter):
-    """Passed as a resolved object."""
+    """True if the implementation gets a resolved object."""
     return (
         parameter.kind in OBJECTS
         and parameter.kind != "REQUEST"
@@ -39,7 +39,7 @@ def _by_object(parameter):
 
 
 def passed_type(function, parameter):
-    """The type that the implementation gets."""
+    """C++ type of the implementation's parameter."""
     kind = parameter.kind
     if _by_object(parameter):
         return OBJECTS[kind][0] + ("*" if kind == "INFO" else "&")
@@ -55,15 +55,15 @@ def passed_type(function, parameter):
 
 
 class Plan:
-    """The pieces of one entry point's body."""
+    """The statements of one entry point's body."""
 
     def __init__(self, api, function, large):
         self.api, self.function, self.large = api, function, large
         self.objects, self.checks, self.locals, self.passed, self.results = [], [], [], [], []
         self.table, definitions = significance.conditions(function)
-        self.owned = False
+        self.has_error_owner = False
         self.committed = function.find("BUFFER") is not None
-        self.wild = self._has_wildcards()
+        self.any_source_allowed = self._has_wildcards()
         parameters = function.parameters
         first = [p for p in parameters if p.kind == "COMMUNICATOR"]
         for parameter in first + [p for p in parameters if p not in first]:
@@ -76,9 +76,9 @@ class Plan:
         for parameter in parameters:
             if parameter.kind != "VARARGS":
                 self.passed.append(self._pass(parameter))
-        if function.tells_twin:
+        if function.passes_large:
             self.passed.append("true" if large else "false")
-        self.undone = [
+        self.null_outputs = [
             f"*{p.name} = {NULL_HANDLES[p.kind]};"
             for p in parameters
             if p.kind in NULL_HANDLES and p.direction == "out" and not p.is_array and p.levels() == 1
@@ -115,7 +115,8 @@ class Plan:
             )
 
     def _object(self, parameter):
-        return "comm_object" if parameter.kind == "COMMUNICATOR" and not self.owned else f"{parameter.name}_object"
+        first_communicator = parameter.kind == "COMMUNICATOR" and not self.has_error_owner
+        return "comm_object" if first_communicator else f"{parameter.name}_object"
 
     def _resolve_in(self, parameter):
         c_type, convert, kind = OBJECTS[parameter.kind]
@@ -139,17 +140,17 @@ class Plan:
         self.objects.append(
             f'if ({test}) [[unlikely]] return entry.fail(bad_handle(HandleKind::{kind}, "{name}", {name}));'
         )
-        self._own(parameter, variable)
+        self._set_error_owner(parameter, variable)
 
-    def _own(self, parameter, variable):
-        if parameter.kind == "COMMUNICATOR" and not self.owned:
-            self.owned = True
-            self.objects.append(f"entry.owner(*{variable});")
-        elif parameter.kind == "SESSION" or (parameter.kind == "ERRHANDLER" and self._makes_an_owner()):
-            self.objects.append(f"entry.owner(*{variable});")
+    def _set_error_owner(self, parameter, variable):
+        if parameter.kind == "COMMUNICATOR" and not self.has_error_owner:
+            self.has_error_owner = True
+            self.objects.append(f"entry.set_error_owner(*{variable});")
+        elif parameter.kind == "SESSION" or (parameter.kind == "ERRHANDLER" and self._creates_error_owner()):
+            self.objects.append(f"entry.set_error_owner(*{variable});")
 
-    def _makes_an_owner(self):
-        """The call's error handler is an argument: it will be that of the new session or communicator."""
+    def _creates_error_owner(self):
+        """True if the error handler argument becomes that of the new session or communicator."""
         return any(p.kind in ("SESSION", "COMMUNICATOR") and p.direction == "out" for p in self.function.parameters)
 
     def _resolve_inout(self, parameter):
@@ -169,7 +170,7 @@ class Plan:
             f'    return entry.fail(bad_handle(HandleKind::{kind}, "{name}", *{name}));'
         )
         if parameter.kind == "COMMUNICATOR":
-            self._own(parameter, variable)
+            self._set_error_owner(parameter, variable)
 
     def _check(self, parameter):
         if parameter.is_array:
@@ -182,24 +183,26 @@ class Plan:
             self._check_count(parameter)
         elif parameter.kind in ("RANK", "RANK_NNI") and not parameter.levels():
             self._check_rank(parameter)
-        elif parameter.kind == "TAG" and self.owned:
-            wildcard = self.wild and parameter.name != "sendtag"
+        elif parameter.kind == "TAG" and self.has_error_owner:
+            wildcard = self.any_source_allowed and parameter.name != "sendtag"
             extra = f" && {parameter.name} != MPI_ANY_TAG" if wildcard else ""
             flag = "true" if wildcard else "false"
-            self._refuse(f"!is_tag({parameter.name}){extra}", f'bad_tag("{parameter.name}", {parameter.name}, {flag})')
+            self._refuse(
+                f"!is_valid_tag({parameter.name}){extra}", f'bad_tag("{parameter.name}", {parameter.name}, {flag})'
+            )
         elif parameter.kind == "DATATYPE" and self.committed and _by_object(parameter):
             variable = parameter.variable
             self._refuse(f"!{variable}->committed()", f'uncommitted("{parameter.name}", *{variable})')
 
     def _check_pointer(self, parameter):
-        """Outputs, strings and functions must be there."""
+        """Outputs, strings and functions must not be null."""
         kind = parameter.kind
         if self._listed("may_be_null", parameter) or kind in ("BUFFER", "VARARGS", "WEIGHT", "EXTRA_STATE"):
             return
         if kind == "STATUS" and parameter.direction == "out":
             return  # MPI_STATUS_IGNORE
         if parameter.direction == "inout" and kind in OBJECTS:
-            return  # done with the handle
+            return  # checked with the handle
         name = parameter.name
         self._refuse(f"{name} == nullptr", f'null_pointer("{name}")')
 
@@ -211,21 +214,23 @@ class Plan:
         self._refuse(f"{self._condition(parameter)}{name} < 0", f'negative({self._errc(parameter)}, "{name}", {name})')
 
     def _check_rank(self, parameter):
-        if not self.owned:
-            return  # in a group, window or file: the implementation knows the size
+        if not self.has_error_owner:
+            return  # rank in a group, window or file: the implementation checks it
         name = parameter.name
         if name == "root":
-            self._refuse(f"!is_root(*comm_object, {name})", f'bad_root("{name}", {name}, *comm_object)')
+            self._refuse(f"!is_valid_root(*comm_object, {name})", f'bad_root("{name}", {name}, *comm_object)')
         elif name in ("dest", "source"):
-            wildcard = name == "source" and self.wild
+            wildcard = name == "source" and self.any_source_allowed
             extra = f" && {name} != MPI_ANY_SOURCE" if wildcard else ""
             flag = "true" if wildcard else "false"
             self._refuse(
-                f"!is_rank({name}, comm_object->remote_size()) && {name} != MPI_PROC_NULL{extra}",
+                f"!is_valid_rank({name}, comm_object->remote_size()) && {name} != MPI_PROC_NULL{extra}",
                 f'bad_rank("{name}", {name}, comm_object->remote_size(), {flag})',
             )
         elif name in ("rank", "local_leader"):
-            self._refuse(f"!is_rank({name}, comm_object->size())", f'bad_member("{name}", {name}, comm_object->size())')
+            self._refuse(
+                f"!is_valid_rank({name}, comm_object->size())", f'bad_group_rank("{name}", {name}, comm_object->size())'
+            )
 
     def _check_array(self, parameter):
         name, kind = parameter.name, parameter.kind
@@ -266,7 +271,7 @@ class Plan:
     def _pass(self, parameter):
         name, kind, large = parameter.name, parameter.kind, self.large
         if parameter.large_only and not large:
-            return self._stand_in(parameter)
+            return self._placeholder(parameter)
         if _by_object(parameter):
             return parameter.variable if kind == "INFO" else f"*{parameter.variable}"
         condition = self.table.get(name)
@@ -282,8 +287,8 @@ class Plan:
             return f"{condition} ? {name} : 0"
         return name
 
-    def _stand_in(self, parameter):
-        """Parameters that only the large-count twin has."""
+    def _placeholder(self, parameter):
+        """Value for a parameter that only the large-count variant has."""
         if parameter.is_array:
             return "nullptr"
         if not parameter.is_out:

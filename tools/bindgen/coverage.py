@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes coverage.md: which MPI calls are implemented."""
+"""Writes coverage.md: the implemented MPI functions."""
 
 import textwrap
 
@@ -121,13 +121,13 @@ def _family(function):
 
 
 def _names(title, functions):
-    """A paragraph, wrapped so that a change of one name is a small difference."""
+    """A wrapped paragraph of function names."""
     names = ", ".join(f"`{f.mpi_name}`" + ("\u00a0(+`_c`)" if f.has_large else "") for f in functions)
     return textwrap.fill(f"{title}: {names}.", 110, break_on_hyphens=False).replace("\u00a0", " ")
 
 
 def write(api, done):
-    """The text of coverage.md; `done`: names of the functions that have an implementation."""
+    """Text of coverage.md; `done`: names of implemented functions."""
     rows = {title: ([], []) for title, _ in FAMILIES}
     for function in api.functions:
         rows[_family(function)][0 if function.name in done else 1].append(function)
@@ -142,7 +142,7 @@ def write(api, done):
         "# Coverage of MPI 5.0",
         "",
         f"All {total} C functions of the standard are exported, as `MPI_` and as `PMPI_`. {have} of them are",
-        "implemented (a call and its large-count twin `_c` count as two). The others raise",
+        "implemented (a function and its large-count variant `_c` count as two). The others raise",
         "`MPI_ERR_UNSUPPORTED_OPERATION` through the error handler; those of the tool interface return",
         "`MPI_T_ERR_NOT_SUPPORTED`.",
         "",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Generates mpi.h, the entry points, the implementation's header and the coverage page from the Forum's apis.json.
+"""Generates mpi.h, the entry points, impl.hpp and the coverage page from the Forum's apis.json.
 
 generate.py --src REPOSITORY --out DIRECTORY [--apis apis.json] [--list-outputs | --update-coverage]"""
 
@@ -23,7 +23,7 @@ EXPECTED = 664  # C functions of the MPI 5.0 ABI
 
 
 def outputs(out):
-    """Every file that is written, the sources last."""
+    """Paths of all generated files, sources last."""
     sources = [os.path.join(out, "api", f"entry_points_{n:02}.cpp") for n in range(FILES)]
     return [
         os.path.join(out, "include", "mpi.h"),
@@ -41,11 +41,11 @@ def find_apis(source, given):
     for candidate in candidates:
         if os.path.exists(candidate):
             return candidate
-    raise SystemExit("bindgen: the Forum's apis.json is not there: give --apis, or install pympistandard")
+    raise SystemExit("bindgen: the Forum's apis.json was not found: pass --apis or install pympistandard")
 
 
 def write(path, text):
-    """Writes only what changed, so that nothing is compiled twice."""
+    """Writes a file only if its text changed, to avoid needless recompilation."""
     if os.path.exists(path):
         with open(path, encoding="utf-8") as stream:
             if stream.read() == text:
@@ -57,11 +57,11 @@ def write(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--src", required=True, help="the repository")
-    parser.add_argument("--out", required=True, help="where include/mpi.h, api/*.cpp and coverage.md go")
+    parser.add_argument("--src", required=True, help="root of the repository")
+    parser.add_argument("--out", required=True, help="output directory for include/mpi.h, api/*.cpp and coverage.md")
     parser.add_argument("--apis", help="the Forum's apis.json (default: spec/apis.json, else pympistandard's)")
-    parser.add_argument("--list-outputs", action="store_true", help="print the files that would be written")
-    parser.add_argument("--update-coverage", action="store_true", help="write docs/coverage.md too")
+    parser.add_argument("--list-outputs", action="store_true", help="print the paths of all outputs and exit")
+    parser.add_argument("--update-coverage", action="store_true", help="also write docs/coverage.md")
     options = parser.parse_args()
     if options.list_outputs:
         print("\n".join(outputs(options.out)))
@@ -69,7 +69,7 @@ def main():
     api = model.Api(find_apis(options.src, options.apis), os.path.join(options.src, "spec"))
     count = len(api.entry_points())
     if count != EXPECTED:
-        raise SystemExit(f"bindgen: {count} functions, not {EXPECTED}: look at spec/overlay.json")
+        raise SystemExit(f"bindgen: {count} functions, not {EXPECTED}: check spec/overlay.json")
     done = scan.implemented(options.src, {f.name for f in api.functions})
     always = {f.name for f in api.functions if not f.returns_error}
     page = coverage.write(api, set(done) | always)

@@ -15,12 +15,12 @@ TOP = """\
 extern "C" {
 #endif
 
-/* Integers: addresses, file offsets, and counts that can hold either. */
+/* Integer types for addresses, file offsets and counts. */
 typedef intptr_t MPI_Aint;
 typedef int64_t MPI_Offset;
 typedef int64_t MPI_Count;
 
-/* 32 bytes; the last five ints belong to the library. */
+/* 32 bytes; MPI_internal is reserved for the library. */
 typedef struct MPI_Status {
   int MPI_SOURCE;
   int MPI_TAG;
@@ -56,7 +56,7 @@ def _width(names):
 
 
 def _handles(api):
-    lines = ["", "/* Handles. Predefined ones are small constants; others are made by the library. */"]
+    lines = ["", "/* Handles. Predefined handles are small constants; the library creates others. */"]
     for c_type in api.abi["handles"]:
         tag = c_type.replace("MPI_", "MPI_ABI_", 1)
         lines.append(f"typedef struct {tag}* {c_type};")
@@ -89,7 +89,7 @@ def _tool_types(api):
 
 
 def _callbacks(api):
-    lines = ["", "/* Functions that the program provides */"]
+    lines = ["", "/* Callback function types */"]
     for callback in api.callbacks:
         for large in callback.widths():
             parameters = ", ".join(p.declaration(large) for p in callback.visible(large))
@@ -108,7 +108,7 @@ def _pointers(api):
 
 def _prototypes(api, implemented):
     lines = ["", *MISSING.splitlines()]
-    for prefix, title in (("", "Functions"), ("P", "The same under the names that profiling libraries call")):
+    for prefix, title in (("", "Functions"), ("P", "Profiling interface (PMPI)")):
         lines += ["", f"/* {title} */"]
         for function, large in api.entry_points():
             missing = "" if function.name in implemented else " WEFT_MISSING"
@@ -119,7 +119,8 @@ def _prototypes(api, implemented):
 def _legacy():
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "spec", "legacy.h")
     with open(path, encoding="utf-8") as stream:
-        return stream.read().rstrip("\n")
+        text = stream.read().rstrip("\n")
+    return "\n" + text.split("\n", maxsplit=1)[1]  # without the licence line, which mpi.h begins with
 
 
 def write(api, implemented):

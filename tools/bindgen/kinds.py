@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the Forum's parameter kinds are in C: (type in the call, type in its large-count twin)."""
+"""C types of the Forum's parameter kinds: (type, type in the large-count variant)."""
 
 INT_KINDS = """
 ACCESS_MODE ARGUMENT_COUNT ARRAY_LENGTH ARRAY_LENGTH_NNI ARRAY_LENGTH_PI ASSERT BIND_TYPE CAT_INDEX COLOR COMBINER
@@ -80,7 +80,7 @@ HANDLE_KINDS = {
 for _kind, _type in HANDLE_KINDS.items():
     C_TYPES[_kind] = (_type, None)
 
-# Kinds that are a pointer in C whatever their direction.
+# Kinds that are a pointer in C for every direction.
 POINTER_KINDS = set(
     """
 BUFFER C_BUFFER C_BUFFER2 C_BUFFER3 C_BUFFER4 STRING EXTRA_STATE EXTRA_STATE2 ATTRIBUTE_VAL ATTRIBUTE_VAL_10 STATUS
@@ -90,7 +90,7 @@ STRING_ARRAY TOOL_MPI_OBJ FUNCTION FUNCTION_SMALL POLYFUNCTION LOGICAL_VOID
 
 FUNCTION_KINDS = {"FUNCTION", "FUNCTION_SMALL", "POLYFUNCTION"}
 
-# Counts that must not be negative where they are an input.
+# Input counts that must not be negative.
 NOT_NEGATIVE = set(
     """
 POLYXFER_NUM_ELEM POLYXFER_NUM_ELEM_NNI POLYDTYPE_NUM_ELEM_NNI POLYNUM_BYTES_NNI POLYNUM_PARAM_VALUES

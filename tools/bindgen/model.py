@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The API as objects: functions and parameters from the Forum's apis.json and Weft's overlay.json."""
+"""Object model of the API: functions and parameters from the Forum's apis.json and Weft's overlay.json."""
 
 import json
 import os
 
 import kinds
 
-# Names that are fine in C but hide a function of <strings.h> or are keywords somewhere.
+# Parameter names that would shadow a function of <strings.h>.
 RENAMED = {"index": "indx"}
 
 
@@ -30,7 +30,7 @@ class Parameter:
 
     @property
     def is_array(self):
-        """An array of the kind's type (strings and buffers are not)."""
+        """True for an array of the kind's type; strings and buffers are not arrays."""
         pointers = kinds.POINTER_KINDS - {"STATUS"}
         return self.length is not None and not self.raw["pointer"] and self.kind not in pointers
 
@@ -45,7 +45,7 @@ class Parameter:
         return wide if large and wide else small
 
     def levels(self):
-        """How many pointers C puts before the name."""
+        """Number of pointer levels in the C declaration."""
         raw = self.raw
         if self.kind == "ARGUMENT_LIST":
             return 1 if self.is_array else 3
@@ -73,13 +73,13 @@ class Parameter:
         if self.kind == "VARARGS":
             return "..."
         constant = "const " if self.constant else ""
-        if self.kind == "WEIGHT" and self.is_array:  # MPI_UNWEIGHTED is no array: compilers would warn
+        if self.kind == "WEIGHT" and self.is_array:  # MPI_UNWEIGHTED is not an array: avoids compiler warnings
             return f"{constant}{self.base_type(large)} *{self.name}"
         stars = "*" * self.levels()
         return f"{constant}{self.base_type(large)} {stars}{self.name}{self.suffix()}"
 
     def pointer_type(self, large):
-        """The type as C++ text without the name; arrays as pointers."""
+        """C++ type without the name; arrays as pointers."""
         constant = "const " if self.constant else ""
         if isinstance(self.length, list):
             return f"{constant}{self.base_type(large)} (*)[{self.length[1]}]"
@@ -88,7 +88,7 @@ class Parameter:
 
 
 class Function:
-    """One function of the standard; `large` twins share the object."""
+    """One function of the standard, including its large-count variant."""
 
     def __init__(self, raw, overlay):
         self.raw = raw
@@ -104,7 +104,7 @@ class Function:
         self.returns_error = raw["return_kind"] == "ERROR_CODE"
         self.any_time = self.mpi_name in overlay["any_time"]
         self.unlocked = self.mpi_name in overlay["unlocked"]
-        self.tells_twin = self.mpi_name in overlay["tells_twin"]
+        self.passes_large = self.mpi_name in overlay["passes_large"]
 
     @property
     def return_type(self):
@@ -128,7 +128,7 @@ class Function:
 
 
 class Api:
-    """All of it, sorted by name."""
+    """All functions and callbacks in alphabetical order."""
 
     def __init__(self, apis_path, spec_folder):
         with open(apis_path, encoding="utf-8") as stream:
@@ -150,9 +150,9 @@ class Api:
         self.callbacks.sort(key=lambda f: f.mpi_name.lower())
 
     def _check_overlay(self, raw):
-        """A name in the overlay that the API does not have is a typing error."""
+        """Rejects names in the overlay that apis.json does not have."""
         known = {entry["name"] for entry in raw.values()}
-        keys = ("left_out", "any_time", "unlocked", "tells_twin", "any_communicator", "info_needed", "request_needed")
+        keys = ("left_out", "any_time", "unlocked", "passes_large", "any_communicator", "info_needed", "request_needed")
         for key in keys:
             for name in self.overlay[key]:
                 if name not in known:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finds which MPI calls src/api/ implements: definitions at the left margin in namespace weft::api::impl."""
+"""Finds the MPI functions that src/api/ implements: definitions in column 1 in namespace weft::api::impl."""
 
 import os
 import re
@@ -9,7 +9,7 @@ NAMESPACE = re.compile(r"^namespace (?:weft::api::)?impl \{", re.M)
 
 
 def _is_definition(text, start):
-    """True when the parameter list that opens before `start` is followed by a body."""
+    """True if the parameter list that opens before `start` is followed by a body."""
     depth = 1
     position = start
     while depth and position < len(text):
@@ -19,7 +19,7 @@ def _is_definition(text, start):
 
 
 def implemented(source_folder, known):
-    """{function name: file}. Two definitions of one function are an error."""
+    """Returns {function name: file}. Duplicate definitions are an error."""
     found = {}
     folder = os.path.join(source_folder, "src", "api")
     for path, folders, names in os.walk(folder):
@@ -37,12 +37,13 @@ def implemented(source_folder, known):
                 function = match.group(1)
                 if not _is_definition(text, match.end()):
                     continue
-                shown = os.path.relpath(full, source_folder)
+                relative_path = os.path.relpath(full, source_folder)
                 if function not in known:
                     raise SystemExit(
-                        f"bindgen: {shown} defines {function}, which is no MPI function: helpers have snake_case names"
+                        f"bindgen: {relative_path} defines {function}, which is not an MPI function: "
+                        "helpers have snake_case names"
                     )
                 if function in found:
-                    raise SystemExit(f"bindgen: {function} is defined in {found[function]} and in {shown}")
-                found[function] = shown
+                    raise SystemExit(f"bindgen: {function} is defined in {found[function]} and in {relative_path}")
+                found[function] = relative_path
     return found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which arguments of a collective count in this process (MPI 5.0 chapter 6).
+"""Which arguments of a collective are significant in this process (MPI 5.0 chapter 6).
 
-Those that do not are neither checked nor passed on: counts become 0, arrays empty, types MPI_BYTE."""
+Other arguments are neither checked nor passed on: counts become 0, arrays empty, datatypes MPI_BYTE."""
 
 import re
 
@@ -10,7 +10,7 @@ RECV = {"recvcount", "recvcounts", "rdispls", "recvtype", "recvtypes"}
 
 
 def family(function):
-    """Gather for MPI_Gather, MPI_Igather, MPI_Gather_init; None for what is no collective with roles."""
+    """Base name of a function: Gather for MPI_Gather, MPI_Igather and MPI_Gather_init."""
     name = re.sub(r"_init$", "", function.name)
     nonblocking = re.match(r"I([a-z]\w*)$", name)
     if nonblocking:
@@ -25,7 +25,7 @@ def _sides(name):
 
 
 def conditions(function):
-    """Parameter name -> name of the bool that says whether it counts; and (bool, C++ expression) to define."""
+    """Returns {parameter: bool variable that tells if it is significant}, [(variable, C++ expression)]."""
     name = family(function)
     send, recv = _sides(name)
     given = {p.name for p in function.parameters}
@@ -36,22 +36,22 @@ def conditions(function):
         table.update({n: variable for n in names & given})
 
     if name in ("Gather", "Gatherv"):
-        rule("sends", "at_leaf(*comm_object, root) && sendbuf != MPI_IN_PLACE", send)
-        rule("receives", "at_root(*comm_object, root)", recv)
+        rule("send_significant", "has_nonroot_arguments(*comm_object, root) && sendbuf != MPI_IN_PLACE", send)
+        rule("recv_significant", "has_root_arguments(*comm_object, root)", recv)
     elif name in ("Scatter", "Scatterv"):
-        rule("sends", "at_root(*comm_object, root)", send)
-        rule("receives", "at_leaf(*comm_object, root) && recvbuf != MPI_IN_PLACE", recv)
+        rule("send_significant", "has_root_arguments(*comm_object, root)", send)
+        rule("recv_significant", "has_nonroot_arguments(*comm_object, root) && recvbuf != MPI_IN_PLACE", recv)
     elif name in ("Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"):
-        rule("sends", "sendbuf != MPI_IN_PLACE", send)
+        rule("send_significant", "sendbuf != MPI_IN_PLACE", send)
     elif name in ("Bcast", "Reduce"):
-        rule("joins", "takes_part(*comm_object, root)", {"count", "datatype", "op"})
+        rule("participating", "participates(*comm_object, root)", {"count", "datatype", "op"})
     elif function.name == "Intercomm_create":
-        rule("leads", "comm_object->rank() == local_leader", {"peer_comm"})
+        rule("is_local_leader", "comm_object->rank() == local_leader", {"peer_comm"})
     return table, defined
 
 
 def array_length(function, parameter):
-    """C++ expression for the number of elements of an array argument, or None when unknown here."""
+    """C++ expression for the length of an array argument; None if unknown."""
     length = parameter.length
     if isinstance(length, list):
         return length[0]

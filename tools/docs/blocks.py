@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# The fenced blocks of a Markdown page and the marks before them: which commands run in CI and which need what.
+# Parses the fenced blocks of Markdown pages and the marks before them, which tell how commands are tested.
 #
 # A mark is an HTML comment on the line before the fence:
-#   <!-- run -->                      test/docs runs the block; `run: emulated GPUs, mpi4py` where it needs something
-#   <!-- needs: 2 GPUs -->            not run in CI, and what it needs
-#   <!-- tested: test/setup/wheel.py -->  this file runs the same
-#   <!-- file: hello.c -->            the block is a file that the page's later commands use
-#   <!-- output -->                   lines of the output of the run block before, in their order; `...` is anything
+#   <!-- run -->                      test/docs runs the block; `run: emulated GPUs, mpi4py` names requirements
+#   <!-- needs: 2 GPUs -->            not run in CI because of these requirements
+#   <!-- tested: test/setup/wheel.py -->  this test runs the same commands
+#   <!-- file: hello.c -->            the block is a file used by later commands of the page
+#   <!-- output -->                   expected output lines of the preceding run block; `...` matches any text
 import argparse
 import os
 import re
@@ -22,7 +22,7 @@ PAGES = ("README.md", "CONTRIBUTING.md")
 
 
 class Block:
-    """One fenced block: where it is, its language, text, and mark."""
+    """One fenced block: position, language, text and mark."""
 
     def __init__(self, page, line, language, text, mark, value):
         self.page, self.line, self.language, self.text = page, line, language, text
@@ -33,13 +33,13 @@ class Block:
         return "%s:%d" % (self.page, self.line)
 
     @property
-    def wants(self):
-        """What a block that is run asks of the machine."""
+    def requirements(self):
+        """Returns the capabilities that a run block requires."""
         return {word.strip() for word in self.value.split(",") if word.strip()} if self.mark == "run" else set()
 
 
 def parse(text, page):
-    """The blocks of a page, in order."""
+    """Returns the blocks of a page, in order."""
     blocks, mark, value, opened = [], None, "", None
     for number, line in enumerate(text.splitlines(), 1):
         fence = FENCE.match(line)
@@ -60,30 +60,30 @@ def parse(text, page):
 
 
 def complaints(blocks, root):
-    """What is wrong with the marks of a page."""
+    """Yields complaints about the marks of a page."""
     ran = False
     for block in blocks:
         if not block.language:
-            yield "%s: the block has no language (text, if it is none)" % block.where
+            yield "%s: the block has no language (use text)" % block.where
         elif block.language in SHELL and block.mark not in ("run", "needs", "tested", "file"):
             yield (
-                "%s: these commands have no mark: put <!-- run -->, <!-- needs: WHAT --> or <!-- tested: TEST -->"
-                " on the line before (tools/docs/blocks.py)" % block.where
+                "%s: these commands have no mark: add <!-- run -->, <!-- needs: WHAT --> or <!-- tested: TEST -->"
+                " on the previous line (tools/docs/blocks.py)" % block.where
             )
         if block.mark in ("needs", "file") and not block.value:
-            yield "%s: <!-- %s: --> of what?" % (block.where, block.mark)
+            yield "%s: <!-- %s: --> needs a value" % (block.where, block.mark)
         if block.mark == "tested" and not os.path.isfile(os.path.join(root, block.value)):
-            yield "%s: %s, which is said to test this, does not exist" % (block.where, block.value or "nothing")
-        unknown = block.wants - CAPABILITIES
+            yield "%s: the test %s does not exist" % (block.where, block.value or "nothing")
+        unknown = block.requirements - CAPABILITIES
         if unknown:
-            yield "%s: nothing provides %s" % (block.where, ", ".join(sorted(unknown)))
+            yield "%s: unknown capability %s" % (block.where, ", ".join(sorted(unknown)))
         if block.mark == "output" and not ran:
-            yield "%s: there is no run block before this output" % block.where
+            yield "%s: no run block precedes this output" % block.where
         ran = ran or block.mark == "run"
 
 
 def pages(root):
-    """The documents whose commands are marked, relative to root."""
+    """Returns the checked documents, relative to root."""
     found = [page for page in PAGES if os.path.exists(os.path.join(root, page))]
     for folder in FOLDERS:
         for where, _, names in os.walk(os.path.join(root, folder)):
@@ -92,7 +92,7 @@ def pages(root):
 
 
 def read(root, page):
-    """The blocks of one page of the tree."""
+    """Returns the blocks of one page of the tree."""
     with open(os.path.join(root, page), encoding="utf-8") as file:
         return parse(file.read(), page)
 

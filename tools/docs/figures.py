@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes the tables of docs/performance.md from the results in bench/results, between its marks `<!-- figures: NAME -->`
-# and `<!-- end of figures -->`. With --check it writes nothing and fails when a table is stale.
+# Writes the tables of docs/performance.md from the results in bench/results, between the marks `<!-- figures: NAME -->`
+# and `<!-- end of figures -->`. With --check it writes nothing and fails if a table is stale.
 import argparse
 import functools
 import json
@@ -15,13 +15,13 @@ MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", 
 
 
 def load(root, name):
-    """One file of results."""
+    """Returns a result file."""
     with open(os.path.join(root, "bench", "results", name), encoding="utf-8") as file:
         return json.load(file)
 
 
 def number(value):
-    """Three significant digits, without an exponent."""
+    """Formats with three significant digits, without an exponent."""
     if value is None:
         return "-"
     if value >= 1000:
@@ -30,13 +30,13 @@ def number(value):
 
 
 def table(head, rows):
-    """A Markdown table."""
+    """Returns a Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
 def host(root):
-    """Host memory beside Open MPI and MPICH."""
+    """Returns the comparison with Open MPI and MPICH in host memory."""
     found = load(root, "host.json")
     machine = found["machine"]
     libraries = list(found["libraries"])
@@ -51,7 +51,7 @@ def host(root):
 
 
 def peers(root, gpus):
-    """GPU memory beside Open MPI, UCX and NCCL, on so many GPUs of a host."""
+    """Returns the comparison with Open MPI, UCX and NCCL in GPU memory, on `gpus` GPUs of a host."""
     name = "peers-%d.json" % gpus
     found = load(root, name)
     columns = list(found["libraries"])
@@ -67,7 +67,7 @@ def peers(root, gpus):
 
 
 def jacobi(root):
-    """The solver on several GPUs beside one: of each case, the latest solve that was done on one GPU too."""
+    """Returns the scaling of the solver: per case, the latest run that also has a single-GPU time."""
     found = load(root, "h200.json")
     rows = {}
     for run in found["runs"]:
@@ -86,7 +86,7 @@ def jacobi(root):
 
 
 def beside(root):
-    """The comparisons of `weft bench --vs` in host memory."""
+    """Returns the comparisons of `weft bench --vs` in host memory."""
     found = load(root, "toolbox-2.json")
     machine, rows, names, rounds = found["machine"], [], [], set()
     for one in found["comparisons"]:
@@ -108,7 +108,7 @@ def beside(root):
 
 
 def size(count):
-    """1024 as 1K."""
+    """Formats 1024 as 1K."""
     for unit, shift in (("M", 20), ("K", 10)):
         if count >= 1 << shift and count % (1 << shift) == 0:
             return "%d%s" % (count >> shift, unit)
@@ -124,7 +124,7 @@ TABLES = {
 
 
 def rewrite(text, root):
-    """The page with its tables as the results are now. KeyError: a mark names no table."""
+    """Returns the page with tables from the current results. Raises KeyError if a mark names an unknown table."""
     return MARKED.sub(lambda match: match.group(1) + "\n" + TABLES[match.group(2)](root) + "\n" + match.group(3), text)
 
 
@@ -137,7 +137,7 @@ def main():
     with open(path, encoding="utf-8") as file:
         committed = file.read()
     if len(MARKED.findall(committed)) != len(TABLES):
-        print("%s: it should have a mark for each of: %s" % (PAGE, ", ".join(TABLES)))
+        print("%s: expected a mark for each of: %s" % (PAGE, ", ".join(TABLES)))
         return 1
     text = rewrite(committed, arguments.root)
     if arguments.check:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Hooks of mkdocs: pages that are written for the source tree (and read well there) become a site of their own. Links
-# to files outside docs/ lead to copies in the site; what GitHub's Markdown and Python's read differently is evened.
+# Hooks of mkdocs: build a site from pages written for the source tree. Links to files outside docs/ are redirected to
+# copies in the site, and differences between GitHub's Markdown and Python's are resolved.
 import logging
 import os
 import posixpath
@@ -9,7 +9,7 @@ import re
 from mkdocs.structure.files import File
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Documents elsewhere in the tree that are pages of the site.
+# Documents outside docs/ that are pages of the site.
 PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
@@ -25,7 +25,7 @@ log = logging.getLogger("mkdocs.plugins.weft")
 
 
 def on_files(files, config):
-    """Adds the documents that lie outside docs/."""
+    """Adds the documents outside docs/."""
     for source, page in PAGES.items():
         path = os.path.join(ROOT, source)
         if os.path.exists(path):
@@ -34,7 +34,7 @@ def on_files(files, config):
 
 
 def repository_path(uri):
-    """Where in the tree a page comes from."""
+    """Returns the path in the tree of a page."""
     for source, page in PAGES.items():
         if page == uri:
             return source
@@ -42,7 +42,7 @@ def repository_path(uri):
 
 
 def site_uri(path, files, config):
-    """The page or the file of the site that stands for a path of the tree; None: there is no such path."""
+    """Returns the URI in the site for a path of the tree; None if the path does not exist."""
     if path in PAGES:
         return PAGES[path]
     full = os.path.join(ROOT, path)
@@ -60,7 +60,7 @@ def site_uri(path, files, config):
 
 
 def rewrite_links(line, page, files, config):
-    """A line whose links lead to where their targets lie in the site."""
+    """Returns a line with links rewritten to URIs of the site."""
 
     def replace(match):
         text, target = match.groups()
@@ -71,7 +71,7 @@ def rewrite_links(line, page, files, config):
         resolved = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
         uri = site_uri(resolved, files, config)
         if uri is None:
-            log.warning("%s: the link to %s leads nowhere", origin, target)
+            log.warning("%s: broken link to %s", origin, target)
             return match.group(0)
         relative = posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or ".")
         return "[%s](%s)" % (text, relative + ("#" + anchor if anchor else ""))
@@ -80,7 +80,7 @@ def rewrite_links(line, page, files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Needs of commands, links, lists that follow a paragraph without an empty line, bars in code in tables."""
+    """Rewrites `needs` marks, links, lists without a preceding empty line, and escaped bars in table code."""
     lines, fenced = [], False
     for line in markdown.split("\n"):
         if FENCE.match(line):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes docs/settings.md from what the library of a prefix says of its settings (`weft info --config --json`).
-# usage: settings.py PREFIX [--check]; with --check it writes nothing and fails when the page is stale.
+# Writes docs/settings.md from the settings of the library of a prefix (`weft info --config --json`).
+# usage: settings.py PREFIX [--check]; with --check it writes nothing and fails if the page is stale.
 import argparse
 import json
 import os
@@ -16,17 +16,17 @@ HEAD = """\
 
 <!-- Written by tools/docs/settings.py from the library; do not edit. -->
 
-Every setting of the library is a variable of the environment. `weft info --config` prints this list with the values
-that hold in your shell and where they come from; a name that Weft does not know, or a value out of range, ends
-`MPI_Init` with a message that names it. Sizes take the suffixes K, M and G.
+Every setting of the library is an environment variable. `weft info --config` prints this list with the current values
+and their origins. An unknown name or a value out of range makes `MPI_Init` fail with a message that names the setting.
+Sizes accept the suffixes K, M and G.
 
-A setting whose range is *a path* names a library or another file: only the environment sets it, never a profile. A program with
-more privileges than its user (set-user-ID, set-group-ID, file capabilities) reads no setting and no profile, loads no library
-beyond those that it has loaded itself, and does not join a launcher's job.
+A setting whose range is *a path* names a library or another file. Only the environment sets it, not a profile. A
+program with elevated privileges (set-user-ID, set-group-ID, file capabilities) reads no setting or profile, loads no
+additional library, and does not join a launcher's job.
 
-Settings that decide which path a collective takes have to be alike: `WEFT_COLL_SHARED*`, `WEFT_COLL_DEVICE*`, `WEFT_COLL_NCCL*` and
-`WEFT_STREAM_COLLECTIVE_AREA` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares them and ends with the
-name of one that differs. Each rank may have its own `WEFT_COLL_DEVICE_PATIENCE`, `WEFT_COLL_DEVICE_SCRATCH`, `WEFT_COLL_GPU_REDUCE_MIN` and
+Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`, `WEFT_COLL_GPU*`, `WEFT_COLL_NCCL*` and
+`WEFT_STREAM_COLLECTIVE_REGION_BYTES` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares them and ends with the
+name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS`, `WEFT_COLL_GPU_REGION_TOTAL_BYTES`, `WEFT_COLL_GPU_REDUCE_MIN_BYTES` and
 `WEFT_COLL_NCCL_LIBRARY`.
 
 """
@@ -49,24 +49,24 @@ GROUPS = {
 
 
 def settings(prefix):
-    """What the library says, in an environment without any setting."""
+    """Returns the settings of the library in an environment without WEFT_ variables."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     command = [os.path.join(prefix, "bin", "weft"), "info", "--config", "--json"]
     return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def title(variable):
-    """The heading that a variable belongs under."""
+    """Returns the heading of a variable's section."""
     return GROUPS.get(variable.split("_")[1], "Others")
 
 
 def cell(text):
-    """Text as it can stand in a table."""
+    """Escapes text for a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def page(found):
-    """The whole page."""
+    """Returns the page."""
     groups = {}
     for setting in sorted(found, key=lambda setting: setting["variable"]):
         groups.setdefault(title(setting["variable"]), []).append(setting)
@@ -84,7 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description="Writes docs/settings.md from the library of a prefix.")
     parser.add_argument("prefix")
     parser.add_argument("--check", action="store_true", help="only compare")
-    parser.add_argument("--root", default=ROOT, help="the tree whose page it is")
+    parser.add_argument("--root", default=ROOT, help="root of the tree with the page")
     arguments = parser.parse_args()
     path = os.path.join(arguments.root, PAGE)
     text = page(settings(arguments.prefix))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares the slow paths that docs/slow-paths.md explains with those that the sources declare.
+# Compares the slow paths documented in docs/slow-paths.md with the slow paths declared in the sources.
 import argparse
 import glob
 import os
@@ -19,13 +19,13 @@ def read(path):
 
 
 def declared(root):
-    """Names of the slow paths in the sources."""
+    """Returns the names of the slow paths in the sources."""
     sources = glob.glob(os.path.join(root, "src", "**", "*.[ch]pp"), recursive=True)
     return {name for path in sources for name in DECLARED.findall(read(path))}
 
 
 def explained(root):
-    """Names in the first column of the page's tables."""
+    """Returns the names in the first column of the page's tables."""
     rows = [line for line in read(os.path.join(root, PAGE)).splitlines() if line.startswith("| `")]
     return {name for row in rows for name in EXPLAINED.findall(row.split("|")[1])}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Cubins: compiles a kernel source by the run-time compiler of CUDA 12 into machine code of several GPU generations, for
-# drivers older than CUDA 13, and writes it as a C table: what `nvcc -fatbin` does for the current ones.
+# Cubins: compiles a kernel source with NVRTC of CUDA 12 into machine code for several GPU generations and writes the
+# code as a C table, for drivers older than CUDA 13. For current drivers `nvcc -fatbin` does the same.
 import argparse
 import concurrent.futures
 import ctypes
@@ -9,7 +9,7 @@ import os
 import struct
 import sys
 
-# What the kernels use of the C++ library, which the run-time compiler does not come with.
+# The parts of the C++ library that the kernels use; NVRTC has no standard headers.
 STANDARD = {
     "cstdint": """
         #pragma once
@@ -58,7 +58,7 @@ STANDARD = {
 
 
 class Compiler:
-    """libnvrtc, by ctypes."""
+    """libnvrtc, called through ctypes."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
@@ -70,7 +70,7 @@ class Compiler:
             raise RuntimeError("%s: %s" % (name, self.library.nvrtcGetErrorString(status).decode()))
 
     def fetch(self, program, what):
-        """A text or binary result of a program."""
+        """Returns a text or binary result of a program."""
         size = ctypes.c_size_t()
         self.call("nvrtcGet%sSize" % what, program, ctypes.byref(size))
         result = ctypes.create_string_buffer(size.value)
@@ -78,7 +78,7 @@ class Compiler:
         return result.raw
 
     def cubin(self, source, generation, includes):
-        """Machine code of a source file for sm_<generation>. RuntimeError with the compiler's messages."""
+        """Returns machine code for sm_<generation>. Raises RuntimeError with the compiler's messages."""
         with open(source, "rb") as file:
             text = file.read()
         names, contents = [name.encode() for name in STANDARD], [part.encode() for part in STANDARD.values()]
@@ -104,7 +104,7 @@ def compile_one(arguments):
 
 
 def write(path, name, generations, cubins):
-    """A C file with a table that ends with generation 0: see src/device/cuda/image.cpp."""
+    """Writes a C file with a table terminated by generation 0; see src/device/cuda/image.cpp."""
     with open(path, "w", encoding="utf-8") as out:
         for generation, code in zip(generations, cubins):
             padded = code + bytes(-len(code) % 8)
@@ -121,10 +121,10 @@ def write(path, name, generations, cubins):
 def main():
     parser = argparse.ArgumentParser(description="Compiles a kernel source by NVRTC and writes it as a C table.")
     parser.add_argument("--nvrtc", required=True, help="path of libnvrtc.so.12")
-    parser.add_argument("--generations", required=True, help="such as 70,80,90")
-    parser.add_argument("-I", dest="includes", action="append", default=[], help="folder of headers")
+    parser.add_argument("--generations", required=True, help="list such as 70,80,90")
+    parser.add_argument("-I", dest="includes", action="append", default=[], help="header folder")
     parser.add_argument("source")
-    parser.add_argument("name", help="of the table")
+    parser.add_argument("name", help="name of the table")
     parser.add_argument("target", help="C file to write")
     arguments = parser.parse_args()
     generations = arguments.generations.split(",")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Embed: turns a file into a C array of 8-byte words (the driver wants fat binaries aligned) and its size.
+# Embed: converts a file to a C array of 8-byte words, because the driver requires aligned fat binaries, and its size.
 import struct
 import sys
 
@@ -13,7 +13,7 @@ def main():
     words = struct.unpack("<%dQ" % (len(padded) // 8), padded)
     with open(target, "w", encoding="utf-8") as out:
         out.write("#include <stddef.h>\n")
-        out.write("/* read through %s, an alias with the type of bytes */\n" % name)
+        out.write("/* accessed as bytes through the alias %s */\n" % name)
         out.write("static const unsigned long long words[] = {\n")
         for start in range(0, len(words), 8):
             out.write("".join("0x%xu," % word for word in words[start : start + 8]) + "\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Packages: fetches Python and Debian packages into a folder, without root and without installing anything.
-# Python 3.9, standard library only.
+# Packages: downloads Python and Debian packages into a folder, without root and without installing them.
+# Requires only Python 3.9 and its standard library.
 import glob
 import os
 import re
@@ -14,11 +14,11 @@ import zipfile
 
 
 class Missing(Exception):
-    """Something could not be fetched; the text says what and what to do."""
+    """A download failed; the text gives the reason and a remedy."""
 
 
 def run(command, **options):
-    """Runs a command quietly; returns (ok, combined output)."""
+    """Runs a command without printing; returns (success, combined output)."""
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
@@ -32,10 +32,10 @@ def run(command, **options):
 
 
 class Debian:
-    """Downloads .deb files with apt-get and unpacks them; needs no root."""
+    """Downloads .deb files with apt-get and unpacks them, without root."""
 
     def __init__(self, root):
-        self.root = root  # <root>/usr/... afterwards
+        self.root = root  # receives <root>/usr/...
         self.state = root + ".apt"
 
     @staticmethod
@@ -43,14 +43,14 @@ class Debian:
         return all(shutil.which(tool) for tool in ("apt-get", "dpkg"))
 
     def fetch(self, names):
-        """Unpacks the named packages into root; raises Missing."""
+        """Unpacks the named packages into root. Raises Missing."""
         if not self.usable():
             raise Missing("no apt-get here")
         downloads = self.state + "/deb"
         shutil.rmtree(downloads, ignore_errors=True)
         os.makedirs(downloads)
         ok, text = run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *names], cwd=downloads)
-        if not ok:  # no package lists on this machine: make private ones
+        if not ok:  # no package lists on this machine: create private lists
             options = self._private_lists()
             run(["apt-get", "-q", *options, "update"])
             ok, text = run(["apt-get", "-q", *options, "download", *names], cwd=downloads)
@@ -78,7 +78,7 @@ class Debian:
         return archives[0]
 
     def _source_lists(self):
-        """Options that name copies of this machine's package sources, for source packages."""
+        """Returns apt options with copies of this machine's package sources that enable source packages."""
         folder = os.path.join(self.state, "sources")
         os.makedirs(folder, exist_ok=True)
         for path in ["/etc/apt/sources.list", *glob.glob("/etc/apt/sources.list.d/*")]:
@@ -107,14 +107,14 @@ class Debian:
 
 
 class Pip:
-    """pip, wherever it can be had; installs into plain folders, never into an environment."""
+    """pip from any available source; installs into plain folders, never into an environment."""
 
     def __init__(self, folder):
-        self.folder = folder  # for a pip of our own
+        self.folder = folder  # for a downloaded pip
         self.command = None
 
     def install(self, requirements, target, *, options=()):
-        """Installs the requirements into target, replacing it as a whole; raises Missing."""
+        """Installs the requirements into target, replacing the folder. Raises Missing."""
         command = self.find()
         part = target + ".part"
         shutil.rmtree(part, ignore_errors=True)
@@ -129,7 +129,7 @@ class Pip:
         os.replace(part, target)
 
     def unpack_data(self, requirement, target):
-        """Unpacks what a wheel would put into an environment's bin/, lib/ and include/; raises Missing."""
+        """Unpacks the files of a wheel for an environment's bin/, lib/ and include/. Raises Missing."""
         part = target + ".part"
         shutil.rmtree(part, ignore_errors=True)
         command = [*self.find(), "download", "-q", "--no-deps", "--only-binary=:all:", "-d", part, requirement]
@@ -151,7 +151,7 @@ class Pip:
         os.replace(part, target)
 
     def unpack_source(self, requirement, target):
-        """Unpacks a package's source; raises Missing."""
+        """Unpacks the source of a package. Raises Missing."""
         part = target + ".part"
         shutil.rmtree(part, ignore_errors=True)
         name = re.split("[=<>]", requirement)[0]
@@ -167,7 +167,7 @@ class Pip:
         shutil.rmtree(part)
 
     def find(self):
-        """The command that starts pip; raises Missing."""
+        """Returns the command that runs pip. Raises Missing."""
         if self.command is None:
             for source in (self._module, self._bundled, self._debian, self._index):
                 wheel = source()
@@ -176,8 +176,8 @@ class Pip:
                     break
             else:
                 raise Missing(
-                    "this Python has no pip (Debian and Ubuntu keep it apart): install python3-pip or python3-venv,"
-                    " or set PIP_INDEX_URL to a package index"
+                    "this Python has no pip (a separate package on Debian and Ubuntu): install python3-pip or"
+                    " python3-venv, or set PIP_INDEX_URL to a package index"
                 )
         return self.command
 
@@ -191,7 +191,7 @@ class Pip:
         return [sys.executable, os.path.join(wheels[-1], "pip")] if wheels else None
 
     def _bundled(self):
-        """The wheel inside ensurepip, or the one Debian ships for it."""
+        """Returns pip from the wheel inside ensurepip, or from Debian's wheel folder."""
         library = os.path.dirname(os.__file__)
         return self._from_wheels(library + "/ensurepip/_bundled/pip-*.whl") or self._from_wheels(
             "/usr/share/python-wheels/pip-*.whl"
@@ -205,7 +205,7 @@ class Pip:
         return self._from_wheels(self.folder + "/usr/share/python-wheels/pip-*.whl")
 
     def _index(self):
-        """pip's wheel from the index that the user's environment or pip.conf names."""
+        """Returns pip from a wheel of the configured package index."""
         index = configured_index()
         if not index:
             return None
@@ -224,7 +224,7 @@ class Pip:
 
 
 def configured_index():
-    """The package index named by PIP_INDEX_URL or a pip.conf, or None."""
+    """Returns the package index of PIP_INDEX_URL or a pip.conf, or None."""
     if os.environ.get("PIP_INDEX_URL"):
         return os.environ["PIP_INDEX_URL"]
     import configparser
@@ -242,7 +242,7 @@ def configured_index():
 
 
 def newest_wheel_link(page):
-    """The link of the newest final pip wheel on a simple-index page; ValueError if there is none."""
+    """Returns the link of the newest final pip wheel on a simple-index page. Raises ValueError if there is none."""
     links = re.findall(r'href="([^"]*?/?(pip-(\d+(?:\.\d+)*)-py3-none-any\.whl)[^"]*)"', page)
     # pip 25 is the last series for Python 3.9
     links = [entry for entry in links if int(entry[2].split(".")[0]) <= 25]
@@ -250,7 +250,7 @@ def newest_wheel_link(page):
 
 
 def last_line(text):
-    """The line of a tool's output that says most: the last with 'error' or 'E:', else the last."""
+    """Returns the most informative output line: the last with 'error' or 'E:', else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("ERROR", "E:")) or "rror:" in line]
-    return (telling or lines or ["(no output)"])[-1]
+    errors = [line for line in lines if line.startswith(("ERROR", "E:")) or "rror:" in line]
+    return (errors or lines or ["(no output)"])[-1]

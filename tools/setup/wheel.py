@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Wheel: what `python3 -m build --wheel` does, with the pip that set-up found; leaves it in dist/.
+# Wheel: builds a wheel into dist/, like `python3 -m build --wheel`, but with the pip found by set-up.
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# mpirun is mpiexec.
+# mpirun: runs mpiexec.
 exec "$(dirname -- "$(readlink -f -- "$0")")/mpiexec" "$@"

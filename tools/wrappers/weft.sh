@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# weft: starts the Python package that lies in this prefix. No code of the current directory is run: `python3 -m` would
-# search it first, and empty or relative entries of PYTHONPATH name it too. Absolute entries are the user's choice and stay.
+# weft: runs the Python package of this prefix. Must not execute code of the current directory, which `python3 -m` and
+# empty or relative entries of PYTHONPATH would search. Absolute entries are the user's choice and remain.
 prefix=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 kept=
 rest=${PYTHONPATH:+$PYTHONPATH:}

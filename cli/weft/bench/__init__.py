@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft bench: starts one of the benchmark programs of the prefix under its mpiexec. The programs have the options and
-# the output of the Ohio State benchmarks; see docs/bench.md. With --vs and --matrix: several runs, one table.
+# weft bench: runs a benchmark program of the prefix with the prefix's mpiexec. Options and output are those of the OSU
+# micro-benchmarks; see docs/bench.md. --vs and --matrix run a benchmark several times and print one table.
 import argparse
 import contextlib
 import difflib
@@ -19,26 +19,26 @@ USAGE = (
     "weft bench --list | PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
 )
 OPTIONS_HELP = (
-    "of weft bench: -n RANKS, --vs MPICC ..., --matrix SWITCHES, --json FILE, --plot FILE, --rounds N, --share-gpus, "
-    "--mpiexec OPTIONS; of the program (`weft bench PROGRAM -h`): sizes -m 8:1M, device memory -d cuda D D, iterations "
-    "-i N and -x N, datatypes -T mpi_int and -D vect:8:2, a session -I, validation -c"
+    "options of weft bench: -n RANKS, --vs MPICC ..., --matrix SWITCHES, --json FILE, --plot FILE, --rounds N, "
+    "--share-gpus, --mpiexec OPTIONS; options of the program (`weft bench PROGRAM -h`): sizes -m 8:1M, device memory "
+    "-d cuda D D, iterations -i N and -x N, datatypes -T mpi_int and -D vect:8:2, a session -I, validation -c"
 )
-# What a shell completes beside the parser's own.
+# Options that shell completion offers in addition to the parser's.
 WORDS = (
     "-n --vs --matrix --plot --rounds --share-gpus --mpiexec --accelerator --buffer-kinds --message-size "
     "--mem-limit --iterations --warmup --window-size --full --validation --percentiles --tail-lat --type --ddt "
     "--session --in-place --version"
 ).split()
 OWN_OPTIONS = """\
-options of `weft bench` (all others go to the program; `weft bench PROGRAM -h` lists them):
-  -n RANKS             default: 2, or for collectives and many pairs all GPUs or cores
-  --mpiexec OPTIONS    one string, for mpiexec
-  --json FILE          the results, with a description of the machine
-  --plot FILE          a picture (.png, .svg, .pdf); needs matplotlib
-  --vs MPICC ...       the same program with other MPI libraries beside Weft, one table with ratios
-  --matrix SWITCHES    gpudirect,gdrcopy: a run for each combination of on and off
+options of `weft bench` (all other options are passed to the program; `weft bench PROGRAM -h` lists them):
+  -n RANKS             default: 2; for collectives and multi-pair benchmarks all GPUs or cores
+  --mpiexec OPTIONS    options for mpiexec, in one string
+  --json FILE          write the results and a description of the machine
+  --plot FILE          write a chart (.png, .svg, .pdf); needs matplotlib
+  --vs MPICC ...       compare Weft with other MPI libraries in one table with ratios
+  --matrix SWITCHES    gpudirect,gdrcopy: one run per combination of on and off
   --share-gpus         allow more ranks than GPUs
-  --rounds N           of --vs and --matrix; medians are shown (3)
+  --rounds N           rounds of --vs and --matrix, whose medians are printed (3)
 
 options of most programs: KIND KIND (H, P, D, M), -d cuda, -m [MIN:]MAX, -i N, -x N, -f, -c, -z,
   -T mpi_int, -D vect:STRIDE:BLOCKLENGTH, -I, -l
@@ -50,20 +50,20 @@ def add_parser(subparsers):
     parser = subparsers.add_parser(
         "bench",
         usage=USAGE,
-        help="measure latency, bandwidth, collectives and start-up, also on GPU memory",
+        help="measure latency, bandwidth, collectives and start-up on host and GPU memory",
         description="Measures MPI calls on host and GPU memory.",
         epilog=OWN_OPTIONS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--list", action="store_true", help="what there is to measure; with --json as JSON")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks; with --json as JSON")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("program", nargs="?", metavar="PROGRAM", help="one of those that `weft bench --list` prints")
+    parser.add_argument("program", nargs="?", metavar="PROGRAM", help="a benchmark of `weft bench --list`")
     parser.add_argument("options", nargs=argparse.REMAINDER, help=OPTIONS_HELP)
     return parser
 
 
 class Job:
-    """What to run: the words of the command line, taken apart. Refusal on a bad value."""
+    """A benchmark run, parsed from the command line. Raises Refusal on a bad value."""
 
     def __init__(self, program, words):
         self.program = program
@@ -73,18 +73,18 @@ class Job:
         self.others, self.switches, self.rounds = [], [], 3
         words = list(words)
         while words:
-            self.take(words.pop(0), words)
+            self.parse_word(words.pop(0), words)
         if self.others and self.switches:
-            raise Refusal("--vs and --matrix: give one of them at a time")
-        if self.wants_gpu() and not self.asks_only() and count_gpus() == 0:
-            raise Refusal("%s: no usable GPU here, so no GPU memory: leave out -d, -s and kinds, or see `weft doctor`"
+            raise Refusal("--vs and --matrix: use only one of them")
+        if self.wants_gpu() and not self.only_prints_help() and count_gpus() == 0:
+            raise Refusal("%s: no usable GPU on this host: omit -d, -s and memory kinds, or run `weft doctor`"
                           % program)  # fmt: skip
 
-    def take(self, word, words):
+    def parse_word(self, word, words):
         if word in ("-n", "-np"):
-            self.ranks = whole(word, words, "a number of ranks", 1 << 20)
+            self.ranks = positive_integer(word, words, "a number of ranks", 1 << 20)
         elif word == "--rounds":
-            self.rounds = whole(word, words, "a number of rounds", 1000)
+            self.rounds = positive_integer(word, words, "a number of rounds", 1000)
         elif word == "--mpiexec":
             self.launcher = shlex.split(words.pop(0) if words else "")
             if not self.launcher:
@@ -109,17 +109,17 @@ class Job:
             self.options.append(word)
 
     def wants_gpu(self):
-        """Whether the program's options name memory that only the CUDA driver can give."""
+        """Returns True if the options request memory that the CUDA driver allocates."""
         return any(
             word in ("-d", "--accelerator", "-s", "--buffer-kinds", "P", "D", "M") or word.startswith("--accelerator=")
             for word in self.options
         )
 
-    def asks_only(self):
+    def only_prints_help(self):
         return any(word in ("-h", "--help", "-v", "--version") for word in self.options)
 
     def number(self):
-        """Ranks: what was asked for, or what the machine has."""
+        """Returns the number of ranks: of -n, or a default for the machine."""
         if self.ranks:
             return self.ranks
         ranks = benchmarks.programs()[self.program].ranks
@@ -129,19 +129,19 @@ class Job:
         return max(2, units - units % 2 if ranks == "even" else units)
 
     def check_sharing(self):
-        """Ranks that share a GPU do not give its figures: refused unless asked for."""
+        """Raises Refusal if ranks would share a GPU, which distorts the results, unless --share-gpus is set."""
         gpus = count_gpus() if self.wants_gpu() else 0
-        if gpus and self.number() > gpus and not self.share and not self.asks_only():
-            raise Refusal("%d ranks would share %d GPUs: use -n %d, or --share-gpus to measure just that"
+        if gpus and self.number() > gpus and not self.share and not self.only_prints_help():
+            raise Refusal("%d ranks would share %d GPUs: use -n %d, or --share-gpus to measure shared GPUs"
                           % (self.number(), gpus, gpus))  # fmt: skip
 
     def command(self, *extra):
-        """The words that run the program on Weft."""
+        """Returns the command line that runs the program on Weft."""
         words = benchmarks.command(self.program)
         return [prefix.mpiexec(), "-n", str(self.number()), *self.launcher, *words, *self.options, *extra]
 
 
-def whole(option, words, what, most):
+def positive_integer(option, words, what, most):
     text = words.pop(0) if words else ""
     if not text.isdigit() or not 1 <= int(text) <= most:
         raise Refusal("%s %s: expected %s from 1 to %d" % (option, text, what, most))
@@ -149,7 +149,7 @@ def whole(option, words, what, most):
 
 
 def show_list(as_json):
-    """What there is to measure."""
+    """Prints the benchmarks."""
     entries = benchmarks.programs().values()
     if as_json:
         print(output.json_text([{"program": e.name, "ranks": e.ranks, "measures": e.text} for e in entries]), end="")
@@ -162,11 +162,11 @@ def run(arguments):
     if arguments.list:
         return show_list(arguments.json)
     if not arguments.program:
-        raise Refusal("name a benchmark; `weft bench --list` prints them")
+        raise Refusal("specify a benchmark; `weft bench --list` prints all")
     if arguments.program not in benchmarks.programs():
         near = difflib.get_close_matches(arguments.program, benchmarks.programs(), 3)
         hint = "did you mean %s? " % " or ".join(near) if near else ""
-        raise Refusal("%s: no such benchmark; %s`weft bench --list` prints them" % (arguments.program, hint))
+        raise Refusal("%s: no such benchmark; %s`weft bench --list` prints all" % (arguments.program, hint))
     job = Job(arguments.program, arguments.options)
     words = job.command()
     for path in filter(None, (job.json, job.plot)):
@@ -181,14 +181,14 @@ def run(arguments):
     if not job.json and not job.plot:
         sys.stdout.flush()
         try:
-            os.execv(words[0], words)  # signals and the exit status are then mpiexec's own
+            os.execv(words[0], words)  # mpiexec receives signals and returns the exit status directly
         except OSError as error:
             raise Refusal("%s: %s" % (words[0], error.strerror)) from None
-    return run_and_keep(job)
+    return run_and_save(job)
 
 
-def run_and_keep(job):
-    """Runs the program and keeps its result, with the machine's description, if it has one."""
+def run_and_save(job):
+    """Runs the program and writes its result, if any, with a description of the machine."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         path = os.path.join(folder, "result.json")
         sys.stdout.flush()
@@ -196,19 +196,19 @@ def run_and_keep(job):
         status = wait(os.spawnv(os.P_NOWAIT, prefix.mpiexec(), job.command("--json", path)))
         seconds = time.monotonic() - start
         if os.path.exists(path):
-            keep(job, result.of_program(path, seconds))
+            save_result(job, result.of_program(path, seconds))
     return status
 
 
 def wait(child):
-    """The exit status of mpiexec, which gets the terminal's signals itself."""
+    """Returns the exit status of mpiexec, which receives the terminal's signals itself."""
     while True:
         with contextlib.suppress(KeyboardInterrupt):
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def keep(job, found):
-    """Writes what was asked for: JSON, a picture."""
+def save_result(job, found):
+    """Writes the requested files: JSON, a chart."""
     if job.json:
         output.write_file(job.json, output.json_text(found))
     if job.plot:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Several runs of one benchmark side by side: other MPI libraries (--vs), GPUDirect switched on and off (--matrix).
-# Rounds alternate between the runs, medians are shown; what crashes, hangs or refuses is a finding.
+# Comparison of one benchmark with other MPI libraries (--vs) or with GPUDirect on and off (--matrix). Rounds alternate
+# between the candidates and medians are printed; crashes, hangs and errors are reported as findings.
 import itertools
 import os
 import statistics
@@ -13,23 +13,23 @@ from weft.machine import pci, system
 from weft.othermpi import OtherMpi
 from weft.output import Failure
 
-SECONDS = 300  # for one run of one library
-# What a site would set to switch a path off: UCX's and libfabric's own variables.
+SECONDS = 300  # timeout of one run
+# Variables of UCX and libfabric that disable a path.
 SWITCHES = {
     "gpudirect": {"UCX_IB_GPU_DIRECT_RDMA": "n", "FI_HMEM_CUDA_USE_DMABUF": "0", "FI_MLX5_HMEM_DEVICE_DISABLE": "1"},
     "gdrcopy": {"UCX_TLS": "^gdr_copy", "FI_HMEM_CUDA_USE_GDRCOPY": "0"},
 }
 
 
-class Contender:
-    """One column: `start(options)` runs the benchmark once."""
+class Candidate:
+    """One column of the table: a library or a combination of switches."""
 
     def __init__(self, name, command, environment, version=""):
         self.name, self.command, self.environment, self.version = name, command, environment, version
         self.rounds, self.error = [], None
 
     def measure(self, folder):
-        """One more round, unless an earlier one failed."""
+        """Runs one round, unless an earlier round failed."""
         if self.error:
             return
         path = os.path.join(folder, "result.json")
@@ -46,7 +46,7 @@ class Contender:
         self.rounds.append(found)
 
     def rows(self, name):
-        """The rows of the last round, with the medians over all of them."""
+        """Returns the rows of the last round with the medians of all rounds."""
         if not self.rounds:
             return []
         merged = [dict(row) for row in self.rounds[-1]["rows"]]
@@ -58,70 +58,70 @@ class Contender:
         return {"name": self.name, "library": self.version, "error": self.error, "rows": self.rows(name)}
 
 
-def weft_contender(job, name="Weft", **variables):
-    return Contender(name, job.command(), children.clean_environment(**variables))
+def weft_candidate(job, name="Weft", **variables):
+    return Candidate(name, job.command(), children.clean_environment(**variables))
 
 
-def other_contenders(job, folder):
-    """A column for each other library. One that cannot be built is a column without figures."""
+def other_candidates(job, folder):
+    """Yields a candidate per other library. If the benchmark does not build with it, the column has no values."""
     for mpicc in job.others:
         try:
             mpi = OtherMpi(mpicc, folder)
             words = mpi.command(job.number(), [*mpi.benchmark(job.program), *job.options])
-            yield Contender(mpi.name, words, mpi.environment, mpi.version)
+            yield Candidate(mpi.name, words, mpi.environment, mpi.version)
         except output.Refusal as problem:
-            made = Contender(os.path.basename(os.path.dirname(os.path.dirname(mpicc))) or mpicc, [], {})
-            made.error = str(problem)
-            yield made
+            failed = Candidate(os.path.basename(os.path.dirname(os.path.dirname(mpicc))) or mpicc, [], {})
+            failed.error = str(problem)
+            yield failed
 
 
-def matrix_contenders(job):
-    """A column for each combination of the switches, all on first."""
+def matrix_candidates(job):
+    """Yields a candidate per combination of the switches; the first has all on."""
     for states in itertools.product((True, False), repeat=len(job.switches)):
         off = [name for name, on in zip(job.switches, states) if not on]
         variables = {}
         for name in off:
             variables.update(SWITCHES[name])
-        yield weft_contender(job, "without " + ", ".join(off) if off else "all on", **variables)
+        yield weft_candidate(job, "without " + ", ".join(off) if off else "all on", **variables)
 
 
 def run(job):
-    """Measures, prints the table, writes the files. Exit status 1 when Weft itself failed."""
+    """Measures, prints the table and writes the files. Raises Failure if the first candidate failed."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         if job.switches:
-            contenders = list(matrix_contenders(job))
+            candidates = list(matrix_candidates(job))
         else:
-            contenders = [weft_contender(job), *distinct(other_contenders(job, folder))]
-        if all(contender.error for contender in contenders[1:]) and not job.switches:
-            raise output.Refusal("; ".join(contender.error for contender in contenders[1:]))
-        with output.progress(job.rounds * len(contenders), "measuring") as step:
+            candidates = [weft_candidate(job), *distinct(other_candidates(job, folder))]
+        if all(candidate.error for candidate in candidates[1:]) and not job.switches:
+            raise output.Refusal("; ".join(candidate.error for candidate in candidates[1:]))
+        with output.progress(job.rounds * len(candidates), "measuring") as step:
             for number in range(job.rounds):
-                for contender in contenders if number % 2 == 0 else contenders[::-1]:
-                    step("%s, round %d" % (contender.name, number + 1))
-                    contender.measure(folder)
-    found = combine(job, contenders)
-    show(found, contenders)
+                for candidate in candidates if number % 2 == 0 else candidates[::-1]:
+                    step("%s, round %d" % (candidate.name, number + 1))
+                    candidate.measure(folder)
+    found = combine(job, candidates)
+    show(found, candidates)
     from weft import bench
 
-    bench.keep(job, found)
-    if contenders[0].error:
-        raise Failure("%s: %s" % (contenders[0].name, contenders[0].error))
+    bench.save_result(job, found)
+    if candidates[0].error:
+        raise Failure("%s: %s" % (candidates[0].name, candidates[0].error))
     return 0
 
 
-def distinct(contenders):
-    """Two libraries of one name are told apart by a number."""
+def distinct(candidates):
+    """Appends a number to the names of candidates with equal names."""
     seen = {"Weft": 1}
-    for contender in contenders:
-        seen[contender.name] = seen.get(contender.name, 0) + 1
-        if seen[contender.name] > 1:
-            contender.name += " (%d)" % seen[contender.name]
-        yield contender
+    for candidate in candidates:
+        seen[candidate.name] = seen.get(candidate.name, 0) + 1
+        if seen[candidate.name] > 1:
+            candidate.name += " (%d)" % seen[candidate.name]
+        yield candidate
 
 
-def combine(job, contenders):
-    """The result file of a comparison."""
-    samples = [found for contender in contenders for found in contender.rounds]
+def combine(job, candidates):
+    """Returns the result file of a comparison."""
+    samples = [found for candidate in candidates for found in candidate.rounds]
     name = result.field({"runs": [{"rows": samples[0]["rows"]}]}) if samples else "latency_us"
     return {
         "format": result.FORMAT,
@@ -130,13 +130,13 @@ def combine(job, contenders):
         "ranks": job.number(),
         "rounds": job.rounds,
         "switches": job.switches,
-        "runs": [contender.as_run(name) for contender in contenders],
+        "runs": [candidate.as_run(name) for candidate in candidates],
         "machine": system.describe(),
     }
 
 
-def show(found, contenders):
-    """The table; then the libraries' versions, what failed, and what the switches could not change."""
+def show(found, candidates):
+    """Prints the table, then the libraries' versions, failures, and whether the switches had an effect."""
     runs, name = found["runs"], result.field(found)
     print("# %s: %s, %d ranks, medians of %d rounds" % (
         found["program"], result.FIELDS[name], found["ranks"], found["rounds"]))  # fmt: skip
@@ -147,13 +147,13 @@ def show(found, contenders):
     rows = [[*key, *(figure(column.get(key)) for column in values), ratio_of(values, key, name, found["switches"])]
             for key in keys]  # fmt: skip
     output.table(headings, rows, numbers=headings[1:])
-    for contender in contenders:
-        if contender.error:
-            print("finding: %s: %s" % (contender.name, contender.error))
-        elif contender.version and not found["switches"]:
-            print("# %s: %s" % (contender.name, contender.version.split(",")[0]))
+    for candidate in candidates:
+        if candidate.error:
+            print("finding: %s: %s" % (candidate.name, candidate.error))
+        elif candidate.version and not found["switches"]:
+            print("# %s: %s" % (candidate.name, candidate.version.split(",")[0]))
     if found["switches"] and not pci.nics():
-        print("# no RDMA adapter here: the switches change nothing, the columns show how much runs differ anyway")
+        print("# no RDMA adapter here: the switches have no effect; the columns show run-to-run variation")
 
 
 def figure(value):
@@ -161,7 +161,7 @@ def figure(value):
 
 
 def ratio_of(values, key, name, switches):
-    """The first column over the best of the others (--matrix: over the last, where all is off)."""
+    """Returns the ratio of the first column to the best other one (--matrix: to the last one, all switches off)."""
     others = [column[key] for column in ([values[-1]] if switches else values[1:]) if key in column]
     if key not in values[0] or not others:
         return "-"

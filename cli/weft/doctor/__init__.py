@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft doctor: what is wrong with this machine, or slow, with evidence and what to do about it.
+# weft doctor: detects broken and slow configurations of this machine and prints evidence and remedies.
 import itertools
 
 from weft import output
@@ -12,21 +12,21 @@ GROUPS = {"host": host.checks, "gpu": gpu.checks, "network": network.checks}
 def add_parser(subparsers):
     parser = subparsers.add_parser(
         "doctor",
-        help="what is wrong or slow on this machine, with evidence and remedy",
+        help="find what is broken or slow on this machine, with evidence and remedies",
         description=run.__doc__,
         epilog="Examples: weft doctor; srun --ntasks-per-node=1 weft doctor; weft doctor --mpi /opt/openmpi/bin/mpicc. "
-        "Exit status: 0 nothing is broken, 1 something is (with --strict: or slow), 2 bad input.",
+        "Exit status: 0: nothing is broken; 1: a check is broken (with --strict: or slow); 2: bad input.",
     )
-    parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="these checks only")
-    parser.add_argument("--mpi", metavar="MPICC", help="check another MPI library instead: does it take GPU memory?")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 also when something is slow")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="run only these checks")
+    parser.add_argument("--mpi", metavar="MPICC", help="check another MPI library instead: does it accept GPU memory?")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 also if a check is slow")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
 def run(arguments):
-    """Checks the driver, GPUs and every pair of them, host limits, network adapters, GPUDirect and gdrcopy: by doing
-    what a program would do, and timing it. Started by mpiexec or srun on several nodes, it prints one table of all."""
+    """Checks the driver, GPUs and all GPU pairs, host limits, network adapters, GPUDirect and gdrcopy by performing and
+    timing the operations of real programs. Under mpiexec or srun on several nodes, prints one merged table."""
     if arguments.mpi:
         return report({"here": list(other.checks(arguments.mpi))}, arguments)
     groups = arguments.only or list(GROUPS)
@@ -44,7 +44,7 @@ def run_in_job(groups, arguments):
     try:
         job = cluster.Job()
     except OSError as problem:
-        raise output.Failure("this job's ranks cannot reach each other (%s): start it as a program on Weft is started, "
+        raise output.Failure("the ranks of this job cannot connect (%s): start the job like an MPI program on Weft, "
                              "see docs/launch.md" % problem) from None  # fmt: skip
     nodes = cluster.survey(job, lambda: itertools.chain(*(GROUPS[name]() for name in groups)))
     status = job.share(report(nodes, arguments) if nodes is not None else None)
@@ -53,7 +53,7 @@ def run_in_job(groups, arguments):
 
 
 def report(nodes, arguments):
-    """Prints the findings; the exit status."""
+    """Prints the findings and returns the exit status."""
     everything = [finding for findings in nodes.values() for finding in findings]
     bad = {BROKEN, SLOW} if arguments.strict else {BROKEN}
     status = 1 if any(finding.status in bad for finding in everything) else 0
@@ -70,7 +70,7 @@ def report(nodes, arguments):
 
 
 def show(rows, several):
-    """Prints the table, remedies by number; returns these."""
+    """Prints the table with numbered references to remedies. Returns the remedies."""
     remedies, cells = [], []
     for check, status, where, evidence, remedy in rows:
         if remedy and remedy not in remedies:

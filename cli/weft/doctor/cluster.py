@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A doctor on every node: under mpiexec or srun one rank of each node runs the checks, rank 0 merges the tables. The
-# findings travel by MPI itself; when that does not come up, each node prints its own.
+# Checks on all nodes of a job: under mpiexec or srun one rank per node runs the checks and rank 0 merges the tables.
+# The findings are sent with MPI; MPI_Init must therefore work in the job.
 import collections
 import ctypes
 import json
@@ -14,18 +14,18 @@ from weft.machine import files
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 TAG = 1
-MPI_BYTE, MPI_COMM_WORLD, MPI_STATUS_IGNORE = 0x207, 0x101, 0  # the standard ABI's handles
+MPI_BYTE, MPI_COMM_WORLD, MPI_STATUS_IGNORE = 0x207, 0x101, 0  # handles of the standard ABI
 
 
 def started_by_launcher():
-    """Whether this process is one of several of a job."""
+    """Returns True if this process belongs to a job with several processes."""
     return any(name in os.environ for name in RANK_VARIABLES) and any(
         os.environ.get(name, "1") not in ("", "1") for name in SIZE_VARIABLES
     )
 
 
 class Job:
-    """MPI in this process, by ctypes; raises OSError when it does not come up."""
+    """MPI in this process, called through ctypes. Raises OSError if MPI_Init fails."""
 
     def __init__(self):
         self.library = library.load()
@@ -37,9 +37,9 @@ class Job:
         status = self.library.MPI_Init(None, None)
         if status != 0:
             raise OSError("MPI_Init fails with error %d" % status)
-        self.rank, self.size = self._ask("MPI_Comm_rank"), self._ask("MPI_Comm_size")
+        self.rank, self.size = self._query("MPI_Comm_rank"), self._query("MPI_Comm_size")
 
-    def _ask(self, name):
+    def _query(self, name):
         value = ctypes.c_int()
         getattr(self.library, name)(MPI_COMM_WORLD, ctypes.byref(value))
         return value.value
@@ -58,14 +58,14 @@ class Job:
         return json.loads(data.raw)
 
     def gather(self, value):
-        """The values of all ranks at rank 0; None elsewhere."""
+        """Returns the values of all ranks on rank 0; None on other ranks."""
         if self.rank != 0:
             self.send(0, value)
             return None
         return [value, *(self.receive(source) for source in range(1, self.size))]
 
     def share(self, value):
-        """Rank 0's value at every rank."""
+        """Returns rank 0's value on every rank."""
         if self.rank != 0:
             return self.receive(0)
         for to in range(1, self.size):
@@ -76,8 +76,8 @@ class Job:
         self.library.MPI_Finalize()
 
 
-def place():
-    """What tells a rank's node, and what ranks of one node must share."""
+def node_of_rank():
+    """Returns what identifies a rank's node, and the properties that all ranks of a node must share."""
     return {
         "node": socket.gethostname(),
         "boot": files.read("/proc/sys/kernel/random/boot_id") or "",
@@ -88,9 +88,9 @@ def place():
 
 
 def survey(job, local_checks):
-    """At rank 0: {node: findings}, with what its ranks disagree about. None elsewhere. `local_checks()` runs on the
-    first rank of each node."""
-    places = job.share(job.gather(place()))
+    """Returns {node: findings} on rank 0, including inconsistencies between ranks of a node; None on other ranks.
+    `local_checks()` runs on the first rank of each node."""
+    places = job.share(job.gather(node_of_rank()))
     mine = places[job.rank]["boot"], places[job.rank]["node"]
     first = next(at for at, other in enumerate(places) if (other["boot"], other["node"]) == mine)
     findings = [list(finding) for finding in local_checks()] if first == job.rank else None
@@ -110,24 +110,24 @@ def unused(name, nodes):
 
 
 def agreement(places):
-    """What the ranks of one node have to have in common."""
+    """Yields findings about the properties that all ranks of one node must share."""
     if len({(p["pid"], p["ipc"]) for p in places}) > 1:
         yield broken("namespaces of the ranks", "%d ranks are in different PID or IPC namespaces" % len(places),
-                     "one container for all ranks of a node, or --pid=host --ipc=host")  # fmt: skip
+                     "use one container for all ranks of a node, or --pid=host --ipc=host")  # fmt: skip
     else:
-        yield ok("namespaces of the ranks", "the same for %d ranks" % len(places))
+        yield ok("namespaces of the ranks", "equal for %d ranks" % len(places))
     choices = {p["visible"] for p in places}
     if len(choices) > 1:
         yield broken("devices of the ranks", "CUDA_VISIBLE_DEVICES differs: %s"
                      % ", ".join(sorted(str(choice) for choice in choices)),
-                     "show all GPUs to all ranks of a node (srun --gpu-bind=none); choose by LOCAL_RANK")  # fmt: skip
+                     "show all GPUs to all ranks of a node (srun --gpu-bind=none); select by LOCAL_RANK")  # fmt: skip
     else:
         yield ok("devices of the ranks", "CUDA_VISIBLE_DEVICES: %s" % (places[0]["visible"] or "not set"))
 
 
 def merge(nodes):
-    """Rows (check, status, nodes, evidence, remedy), one a distinct status of a check: the usual one first, then the
-    odd nodes by name."""
+    """Returns rows (check, status, nodes, evidence, remedy), one per distinct status of a check. The most frequent
+    status comes first; the other rows list their nodes."""
     order, cells = [], collections.defaultdict(dict)
     for node, findings in nodes.items():
         for finding in findings:

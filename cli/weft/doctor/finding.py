@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Finding: what one check found out.
+# Finding: the result of one check.
 from collections import namedtuple
 
 OK, SLOW, BROKEN, UNCHECKED = "OK", "slow", "broken", "not checked"
-ORDER = (OK, UNCHECKED, SLOW, BROKEN)  # from good to bad
+ORDER = (OK, UNCHECKED, SLOW, BROKEN)  # from best to worst
 STYLES = {OK: "green", SLOW: "yellow", BROKEN: "bold red", UNCHECKED: "dim"}
 
 
 class Finding(namedtuple("Finding", "check status evidence remedy")):
-    """`evidence`: what was seen, in one line; `remedy`: what to do, empty where nothing is to be done."""
+    """`evidence`: the observation, in one line; `remedy`: the suggested action, empty if none is needed."""
 
 
 def ok(check, evidence):
@@ -28,5 +28,5 @@ def unchecked(check, why, remedy=""):
 
 
 def worst(findings):
-    """The worst status; OK of nothing."""
+    """Returns the worst status; OK without findings."""
     return max((finding.status for finding in findings), key=ORDER.index, default=OK)

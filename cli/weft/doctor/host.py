@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks of the host: limits, kernel settings, and messages between two processes, really sent.
+# Host checks: limits, kernel settings, and test messages between two processes.
 import json
 
 from weft import children, library, output, prefix
@@ -8,11 +8,11 @@ from weft.machine import files, pci, system
 
 MEBI = 1 << 20
 MESSAGE_BYTES = 4 * MEBI
-SECONDS = 60  # for one program
+SECONDS = 60  # timeout of one program
 
 
 def checks():
-    """All findings of the host, in the order they are printed."""
+    """Yields all host findings in print order."""
     yield check_library()
     yield from check_messages()
     yield check_ptrace()
@@ -29,13 +29,13 @@ def check_library():
         loaded = library.load()
         found = library.settings(loaded)
     except output.Refusal as problem:
-        return broken("library", str(problem), "correct the setting, or install Weft again")
+        return broken("library", str(problem), "correct the setting, or reinstall Weft")
     changed = [setting["variable"] for setting in found if setting["origin"] != "default"]
     return ok("library", library.version_text(loaded) + ("; set here: " + ", ".join(changed) if changed else ""))
 
 
 def run_pairs(memory, ranks, size, seconds=SECONDS):
-    """(Outcome of the program `pairs`, its lines, the slow paths that the library named)."""
+    """Returns (outcome of the program `pairs`, its output lines, slow paths reported by the library)."""
     words = [prefix.mpiexec(), "-n", str(ranks), prefix.program("bench/pairs"), memory, str(size)]
     outcome = children.run(words, seconds, children.clean_environment(WEFT_LOG="warn"))
     lines = [json.loads(line) for line in outcome.out.splitlines() if line.startswith("{") and line.endswith("}")]
@@ -43,7 +43,7 @@ def run_pairs(memory, ranks, size, seconds=SECONDS):
 
 
 def slow_paths(errors):
-    """The lines of the library's log that name a slow path, each once, without the rank."""
+    """Returns the distinct slow path reports of the library's log, without the rank prefix."""
     found = []
     for line in errors.splitlines():
         at = line.find("slow path")
@@ -53,25 +53,26 @@ def slow_paths(errors):
 
 
 def check_messages():
-    """Two processes of this host exchange messages of host memory, started by Weft's own mpiexec."""
-    outcome, lines, slower = run_pairs("host", 2, MESSAGE_BYTES)
+    """Exchanges messages in host memory between two processes of this host, started by Weft's mpiexec."""
+    outcome, lines, slow_path_lines = run_pairs("host", 2, MESSAGE_BYTES)
     pairs = [line for line in lines if "from" in line]
     wrong = [pair["error"] for pair in pairs if pair["error"]]
     if not outcome.good or wrong or not pairs:
         reason = wrong[0] if wrong else outcome.reason()
-        yield broken("mpiexec and messages", reason, "run `mpiexec -n 2 true` and read its message")
+        yield broken("mpiexec and messages", reason, "run `mpiexec -n 2 true` for its error message")
         yield unchecked("single copy", "no message arrived")
         return
     latency = min(pair["latency_us"] for pair in pairs)
     rate = max(pair["message_gb_s"] for pair in pairs)
     figures = "2 ranks: %.2f us for 8 bytes, %.1f GB/s for 4 MiB" % (latency, rate)
     yield ok("mpiexec and messages", figures)
-    copied_twice = [line for line in slower if "p2p.no_single_copy" in line or "p2p.unreadable" in line]
+    names = ("p2p.no_single_copy", "p2p.single_copy_failed")
+    copied_twice = [line for line in slow_path_lines if any(name in line for name in names)]
     if copied_twice:
         yield slow("single copy", copied_twice[0], "let processes read each other's memory: ptrace_scope 0 or 1; "
                    "in a container --cap-add SYS_PTRACE, and one PID namespace for all ranks")  # fmt: skip
     else:
-        yield ok("single copy", "process_vm_readv between two ranks: 4 MiB arrived as sent")
+        yield ok("single copy", "process_vm_readv between two ranks: 4 MiB transferred and compared")
 
 
 def check_ptrace():
@@ -88,11 +89,11 @@ def check_ptrace():
 def check_shm():
     sizes = system.shm_bytes()
     if sizes is None:
-        return ok("/dev/shm", "not there; Weft does not use it")
+        return ok("/dev/shm", "not mounted; Weft does not use it")
     text = "%d MiB, %d free; Weft does not use it (memfd)" % (sizes[0] // MEBI, sizes[1] // MEBI)
     if sizes[1] < 64 * MEBI:
-        return slow("/dev/shm", text + ", but other libraries of the job do (NCCL, PyTorch loaders)",
-                    "remove leftovers in /dev/shm; in a container: --shm-size=1g or --ipc=host")  # fmt: skip
+        return slow("/dev/shm", text + ", but NCCL and PyTorch data loaders do",
+                    "remove stale files in /dev/shm; in a container: --shm-size=1g or --ipc=host")  # fmt: skip
     return ok("/dev/shm", text)
 
 
@@ -102,7 +103,7 @@ def check_memlock():
     if limit is None or limit >= 1 << 30:
         return ok("locked memory", text)
     if not pci.nics():
-        return ok("locked memory", text + "; only network adapters need more, and there is none")
+        return ok("locked memory", text + "; only network adapters need more, and none is present")
     return broken("locked memory", text + ": a network adapter cannot register buffers",
                   "`* - memlock unlimited` in /etc/security/limits.conf; for Slurm LimitMEMLOCK=infinity in "
                   "slurmd's unit; in a container --ulimit memlock=-1")  # fmt: skip
@@ -111,7 +112,7 @@ def check_memlock():
 def check_hugepages():
     reserved = {size: count for size, count in system.hugepages().items() if count}
     transparent = system.transparent_hugepages()
-    text = "transparent: %s" % (transparent or "not in this kernel")
+    text = "transparent: %s" % (transparent or "unsupported by this kernel")
     text += "".join("; %d of %d KiB reserved" % (count, size) for size, count in sorted(reserved.items()))
     if transparent == "never" and not reserved:
         return slow("huge pages", text + ": large host buffers cost more TLB misses",
@@ -122,7 +123,7 @@ def check_hugepages():
 def check_governor():
     found = system.governors()
     if not found:
-        return unchecked("CPU governor", "the kernel shows none (a virtual machine, or the firmware decides)")
+        return unchecked("CPU governor", "the kernel reports none (virtual machine, or controlled by firmware)")
     text = ", ".join(sorted(found))
     if found & {"powersave", "conservative"} and not files.exists("/sys/devices/system/cpu/intel_pstate"):
         return slow("CPU governor", text, "as root: cpupower frequency-set -g performance")
@@ -141,22 +142,22 @@ def check_iommu():
     text = "IOMMU: %s" % state + (" (%d groups)" % groups if groups else "")
     if redirecting:
         return slow("IOMMU and ACS", "%s; ACS redirects peer traffic at %s" % (text, ", ".join(redirecting)),
-                    "switch ACS off on these bridges (setpci), or add pci=disable_acs_redir=... to the kernel line; "
-                    "in a virtual machine ask the host's administrator")  # fmt: skip
+                    "disable ACS on these bridges (setpci), or add pci=disable_acs_redir=... to the kernel command "
+                    "line; in a virtual machine ask the host's administrator")  # fmt: skip
     if not gpus:
-        return unchecked("IOMMU and ACS", text + "; no GPU whose PCIe bridges could redirect")
+        return unchecked("IOMMU and ACS", text + "; no GPU, hence no PCIe bridge to check")
     if state == "translating":
-        return slow("IOMMU and ACS", text + ": peer traffic over PCIe may go through the processor",
-                    "iommu=pt on the kernel's command line, unless virtual machines need translation")  # fmt: skip
+        return slow("IOMMU and ACS", text + ": peer traffic over PCIe may cross the CPU",
+                    "iommu=pt on the kernel command line, unless virtual machines need translation")  # fmt: skip
     if hidden:
-        return unchecked("IOMMU and ACS", text + "; the kernel shows ACS to root only", "run `weft doctor` as root")
+        return unchecked("IOMMU and ACS", text + "; the kernel reports ACS only to root", "run `weft doctor` as root")
     return ok("IOMMU and ACS", text + "; no bridge above a GPU redirects peer traffic")
 
 
 def check_pid_namespace():
-    """Ranks in different PID namespaces cannot use CUDA IPC nor read each other's memory; the merged table of a job
-    compares them."""
+    """Reports the PID namespace. Ranks in different PID namespaces can use neither CUDA IPC nor process_vm_readv;
+    cluster.agreement() compares the ranks of a node."""
     name = files.link("/proc/self/ns/pid")
     kind = system.container()
     where = "in a %s container" % kind if kind else "not in a container"
-    return ok("PID namespace", "%s; what this mpiexec starts shares %s" % (where, name or "it"))
+    return ok("PID namespace", "%s; processes of this mpiexec share %s" % (where, name or "it"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Probes that may crash, run in a process of their own: weft.doctor.probe gdrcopy|register|networks. One JSON line.
+# Probes that may crash and therefore run in a child process: weft.doctor.probe gdrcopy|register|networks. A probe
+# prints one line of JSON.
 import ctypes
 import json
 import os
@@ -9,7 +10,7 @@ import time
 from weft import library
 from weft.machine import cuda
 
-GPU_PAGE = 65536  # what gdrdrv and nvidia_peermem pin at a time
+GPU_PAGE = 65536  # pinning granularity of gdrdrv and nvidia_peermem
 ACCESS = 1 | 2 | 4  # IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ
 DMA_BUF = 1  # CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
 COPIES = 1000
@@ -28,12 +29,12 @@ def aligned(address):
 
 
 def gdrcopy():
-    """Pins a page of GPU memory, maps it, writes, reads back, times small writes (gdrapi.h)."""
+    """Pins and maps a page of GPU memory, times small writes and reads the data back (gdrapi.h)."""
     library = load(GDRAPI)
     library.gdr_open.restype = ctypes.c_void_p
     opened = ctypes.c_void_p(library.gdr_open())
     if not opened:
-        raise cuda.Unavailable("gdr_open failed: the module gdrdrv does not answer")
+        raise cuda.Unavailable("gdr_open failed: the module gdrdrv does not respond")
     with cuda.Driver().memory(0, 2 * GPU_PAGE) as address:
         handle, mapped = ctypes.c_ulong(), ctypes.c_void_p()
         at = ctypes.c_ulong(aligned(address))
@@ -60,12 +61,12 @@ def time_copies(library, handle, mapped):
     took = (time.perf_counter() - start) * 1e6 / COPIES
     library.gdr_copy_from_mapping(handle, ctypes.byref(back), mapped, size)
     if back.value != word.value:
-        raise cuda.Unavailable("what was written through the mapping cannot be read back")
+        raise cuda.Unavailable("data read back through the mapping differs from the data written")
     return took
 
 
 def register():
-    """Registers GPU memory with every adapter, by its address and as a dma-buf (verbs.h)."""
+    """Registers GPU memory with every adapter, by address and as a dma-buf (verbs.h)."""
     verbs = load(VERBS)
     for name in ("ibv_get_device_list", "ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_reg_dmabuf_mr"):
         if hasattr(verbs, name):
@@ -85,29 +86,29 @@ def register():
 
 
 def register_with(verbs, device, driver, address):
-    """{"peermem": done?, "dmabuf": done?, "why": of the last refusal}."""
-    ways = {"peermem": False, "dmabuf": False, "why": ""}
+    """Returns {"peermem": success, "dmabuf": success, "why": reason of the last failure}."""
+    methods = {"peermem": False, "dmabuf": False, "why": ""}
     context = ctypes.c_void_p(verbs.ibv_open_device(device))
     domain = ctypes.c_void_p(verbs.ibv_alloc_pd(context)) if context else None
     if not domain:
-        return {**ways, "why": "the adapter cannot be opened"}
+        return {**methods, "why": "the adapter cannot be opened"}
     size = ctypes.c_size_t(1 << 20)
     region = verbs.ibv_reg_mr(domain, ctypes.c_void_p(address), size, ACCESS)
-    ways["peermem"] = bool(region)
-    ways["why"] = "ibv_reg_mr" if not region else ""
+    methods["peermem"] = bool(region)
+    methods["why"] = "ibv_reg_mr" if not region else ""
     release(verbs, region)
     shared = ctypes.c_int(-1)
     result, why = driver.call("cuMemGetHandleForAddressRange", ctypes.byref(shared), ctypes.c_uint64(address), size,
                               DMA_BUF, ctypes.c_uint64(0))  # fmt: skip
     if result == 0 and hasattr(verbs, "ibv_reg_dmabuf_mr"):
         region = verbs.ibv_reg_dmabuf_mr(domain, ctypes.c_uint64(0), size, ctypes.c_uint64(address), shared, ACCESS)
-        ways["dmabuf"] = bool(region)
+        methods["dmabuf"] = bool(region)
         why = "ibv_reg_dmabuf_mr"
         release(verbs, region)
         os.close(shared.value)
-    if not ways["dmabuf"]:
-        ways["why"] = "%s; dma-buf: %s" % (ways["why"], why)
-    return ways
+    if not methods["dmabuf"]:
+        methods["why"] = "%s; dma-buf: %s" % (methods["why"], why)
+    return methods
 
 
 def release(verbs, region):
@@ -116,7 +117,7 @@ def release(verbs, region):
 
 
 def networks(path):
-    """What Weft's library at that path opens to reach other hosts: {"ucx": text, "ofi": text}."""
+    """Returns the network libraries that Weft's library at `path` loads: {"ucx": text, "ofi": text}."""
     lines = [text for part, text in library.paths(load(path)) if part == "network"]
     return dict(line.split(": ", 1) for line in lines)
 
@@ -127,7 +128,7 @@ def main(words):
     except cuda.Unavailable as reason:
         found = {"error": str(reason)}
     print(json.dumps(found), flush=True)
-    os._exit(0)  # not through the destructors of libraries that were only tried
+    os._exit(0)  # skips the destructors of the probed libraries
 
 
 if __name__ == "__main__":

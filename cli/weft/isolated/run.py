@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs a module of this package as the main program: `python3 run.py weft doctor`. `python3 -m` searches the current
-# directory first; this program imports nothing from it. Python puts this folder on sys.path: it holds no other file.
+# directory first, this program does not. Python puts this folder on sys.path; it must contain no other file.
 import os
 import sys
 
 
 def search_path(entries, own, root):
-    """sys.path with `root`, the package's folder; without the current directory and `own`, this file's folder."""
+    """Returns sys.path with the package's folder `root`, without the current directory and this file's folder `own`."""
     kept = [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) != own]
     return kept if root in kept else [root, *kept]
 

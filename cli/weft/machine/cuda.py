@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The CUDA driver, by its own interface: no toolkit and no Python package is needed. No context is made unless asked.
+# Queries of the CUDA driver through ctypes; needs neither toolkit nor Python packages. Only memory() creates a context.
 import contextlib
 import ctypes
 import os
@@ -8,7 +8,7 @@ UNIFIED_ADDRESSING, MAJOR, MINOR, CLOCK_RATE = 41, 75, 76, 13  # CUdevice_attrib
 
 
 class Unavailable(Exception):
-    """There is no usable driver; the text says why."""
+    """No usable driver; the text gives the reason."""
 
 
 def library_name():
@@ -16,7 +16,7 @@ def library_name():
 
 
 class Driver:
-    """The driver after cuInit; raises Unavailable."""
+    """The driver after cuInit. The constructor raises Unavailable."""
 
     def __init__(self):
         self.name = library_name()
@@ -30,7 +30,7 @@ class Driver:
         self.version = "%d.%d" % (version.value // 1000, version.value % 1000 // 10)
 
     def call(self, name, *arguments):
-        """(CUDA's result, its text)."""
+        """Returns (CUresult, error name)."""
         try:
             result = getattr(self.library, name)(*arguments)
         except AttributeError:
@@ -54,7 +54,7 @@ class Driver:
         return count.value
 
     def devices(self):
-        """One dictionary a visible device."""
+        """Returns one dictionary per visible device."""
         return [self.describe(ordinal) for ordinal in range(self.count())]
 
     def handle(self, ordinal):
@@ -86,14 +86,14 @@ class Driver:
         return value.value if result == 0 else "?"
 
     def peer_access(self, one, other):
-        """Whether the driver lets device `one` reach the memory of `other`."""
+        """Returns True if device `one` can access the memory of `other`."""
         can = ctypes.c_int()
         self.check("cuDeviceCanAccessPeer", ctypes.byref(can), self.handle(one), self.handle(other))
         return bool(can.value)
 
     @contextlib.contextmanager
     def memory(self, ordinal, size):
-        """Address of `size` bytes of device memory, with the device's primary context current."""
+        """Yields the address of `size` bytes of device memory; the device's primary context is current."""
         device, context = self.handle(ordinal), ctypes.c_void_p()
         self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         address = ctypes.c_uint64()
@@ -108,7 +108,7 @@ class Driver:
 
 
 def open_driver():
-    """(Driver or None, why not)."""
+    """Returns (Driver or None, reason)."""
     try:
         return Driver(), ""
     except Unavailable as reason:
@@ -116,7 +116,7 @@ def open_driver():
 
 
 def visible_count():
-    """Devices that CUDA shows to this process; 0 without a driver."""
+    """Returns the number of CUDA devices visible to this process; 0 without a driver."""
     driver, _ = open_driver()
     try:
         return driver.count() if driver else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# File descriptors from process to process: how cuMemMap memory of one rank reaches another.
+# Tests whether processes can pass file descriptors, by which ranks share cuMemMap memory.
 import array
 import ctypes
 import os
@@ -14,14 +14,14 @@ PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1  # sys/prctl.h
 
 
 def call(number, *arguments):
-    """(result, what went wrong)."""
+    """Returns (result, error text)."""
     libc = ctypes.CDLL(None, use_errno=True)
     result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(value) for value in arguments])
     return result, os.strerror(ctypes.get_errno()) if result < 0 else ""
 
 
 def why_not_taken():
-    """Empty: a process may take a descriptor from another of this user; else the reason."""
+    """Returns "" if a process can duplicate a descriptor of another process of this user; else the reason."""
     words = children.python("weft.machine.descriptors")
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, env=children.clean_environment()) as child:
@@ -38,7 +38,7 @@ def why_not_taken():
 
 
 def why_not_sent():
-    """Empty: descriptors can be sent over a socket with an abstract name; else the reason."""
+    """Returns "" if descriptors can be sent through a socket with an abstract name; else the reason."""
     name = "\0weft-doctor-%d" % os.getpid()
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -55,13 +55,13 @@ def why_not_sent():
         descriptors.frombytes(data)
     for descriptor in descriptors:
         os.close(descriptor)
-    return "" if descriptors else "none came"
+    return "" if descriptors else "no descriptor received"
 
 
 def wait_for_end_of_input():
-    """The child of why_not_taken(): allows other processes of this user what MPI_Init allows them (Yama), and waits."""
+    """Child of why_not_taken(): permits ptrace by other processes of this user (Yama), like MPI_Init, and waits."""
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
-    print("there", flush=True)
+    print("ready", flush=True)
     sys.stdin.read()
 
 

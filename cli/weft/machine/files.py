@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Files of the kernel's own file systems. ROOT is another folder in tests.
+# Access to procfs, sysfs and devfs. Tests set ROOT to another folder.
 import os
 
 ROOT = "/"
@@ -10,7 +10,7 @@ def path(name):
 
 
 def read(name):
-    """The text of a file without its last newline; None when it cannot be read."""
+    """Returns the text of a file without trailing newlines; None if unreadable."""
     try:
         with open(path(name), encoding="utf-8", errors="replace") as file:
             return file.read().rstrip("\n")
@@ -27,7 +27,7 @@ def read_bytes(name):
 
 
 def number(name):
-    """The number in a file; None when there is none."""
+    """Returns the number in a file; None if there is none."""
     text = read(name)
     try:
         return int(text, 0) if text else None
@@ -36,7 +36,7 @@ def number(name):
 
 
 def entries(name):
-    """The sorted names in a folder; empty when it cannot be read."""
+    """Returns the sorted names in a folder; empty if unreadable."""
     try:
         return sorted(os.listdir(path(name)))
     except OSError:
@@ -48,19 +48,19 @@ def exists(name):
 
 
 def usable(name):
-    """Whether a device file may be opened for reading and writing."""
+    """Returns True if a device file can be opened for reading and writing."""
     return os.access(path(name), os.R_OK | os.W_OK)
 
 
 def resolved(name):
-    """The path behind links, below ROOT; None when there is nothing."""
+    """Returns the path relative to ROOT with links resolved; None if it does not exist."""
     if not exists(name):
         return None
     return "/" + os.path.relpath(os.path.realpath(path(name)), os.path.realpath(ROOT))
 
 
 def link(name):
-    """The text of a symbolic link; None when there is none."""
+    """Returns the target of a symbolic link; None if there is none."""
     try:
         return os.readlink(path(name))
     except OSError:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# NVML, NVIDIA's management library: what CUDA does not tell (NVLink, throttling, ECC, MIG). Optional everywhere.
+# NVML, NVIDIA's management library: NVLink, throttling, ECC and MIG, which CUDA does not report. Always optional.
 import ctypes
 
 LIBRARY = "libnvidia-ml.so.1"
 MAX_LINKS = 18
-# One link, one direction, by what nvmlDeviceGetNvLinkVersion answers: 1 to 7 are NVLink 1.0, 2.0, 2.2, 3.0, 3.1, 4.0,
-# 5.0 (nvml.h, NVML_NVLINK_VERSION_*).
+# GB/s per link and direction, by the value of nvmlDeviceGetNvLinkVersion: 1 to 7 are NVLink 1.0, 2.0, 2.2, 3.0, 3.1,
+# 4.0, 5.0 (nvml.h, NVML_NVLINK_VERSION_*).
 LINK_GB_S = {1: 20, 2: 25, 3: 25, 4: 25, 5: 25, 6: 25, 7: 50}
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-# nvml.h, nvmlClocksEventReasons: those that cost speed.
+# Bits of nvmlClocksEventReasons (nvml.h) that reduce performance.
 SLOWDOWNS = {
     0x08: "hardware slowdown", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
     0x80: "hardware power brake", 0x04: "power cap",
@@ -17,7 +17,7 @@ ANCESTORS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "
 
 
 class Nvml:
-    """NVML after nvmlInit; raises OSError with the reason."""
+    """NVML after nvmlInit. The constructor raises OSError with the reason."""
 
     def __init__(self):
         self.library = ctypes.CDLL(LIBRARY)
@@ -33,34 +33,34 @@ class Nvml:
         return self._number(ctypes.c_uint, "nvmlDeviceGetCount_v2") or 0
 
     def device(self, pci):
-        """The handle of the device at a PCI address; None when NVML does not know it."""
+        """Returns the handle of the device at a PCI address; None if unknown to NVML."""
         handle = ctypes.c_void_p()
         known = self._call("nvmlDeviceGetHandleByPciBusId_v2", pci.encode(), ctypes.byref(handle))
         return handle if known else None
 
     def links(self, device):
-        """(active links, links, GB/s of one in one direction)."""
+        """Returns (active links, links, GB/s per link and direction)."""
         states = [self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkState", device, link) for link in range(MAX_LINKS)]
         known = [state for state in states if state is not None]
         version = self._number(ctypes.c_uint, "nvmlDeviceGetNvLinkVersion", device, 0) if known else None
         return sum(known), len(known), LINK_GB_S.get(version, 25)
 
     def nvlink_between(self, one, other):
-        """Whether the driver copies between two devices by NVLink (nvmlDeviceGetP2PStatus, NVLINK)."""
+        """Returns True if two devices copy over NVLink (nvmlDeviceGetP2PStatus, NVLINK)."""
         return self._number(ctypes.c_uint, "nvmlDeviceGetP2PStatus", one, other, 2) == 0
 
     def ancestor(self, one, other):
-        """How two devices are connected by PCIe: a word of `nvidia-smi topo -m`."""
+        """Returns the PCIe connection of two devices in the notation of `nvidia-smi topo -m`."""
         level = self._number(ctypes.c_uint, "nvmlDeviceGetTopologyCommonAncestor", one, other)
         return ANCESTORS.get(level)
 
     def slowdowns(self, device):
-        """Why the clocks are lower than they could be."""
+        """Returns the reasons for reduced clocks."""
         reasons = self._number(ctypes.c_ulonglong, "nvmlDeviceGetCurrentClocksThrottleReasons", device) or 0
         return [name for bit, name in SLOWDOWNS.items() if reasons & bit]
 
     def uncorrected_errors(self, device):
-        """Of memory, since the driver was loaded; None without ECC."""
+        """Returns the number of memory errors since the driver was loaded; None without ECC."""
         return self._number(ctypes.c_ulonglong, "nvmlDeviceGetTotalEccErrors", device, 1, 0)
 
     def ecc_enabled(self, device):
@@ -69,7 +69,7 @@ class Nvml:
             else None  # fmt: skip
 
     def mig(self, device):
-        """Whether the device is split into instances; None where it cannot be."""
+        """Returns True if MIG is enabled; None if unsupported."""
         now, later = ctypes.c_uint(), ctypes.c_uint()
         return bool(now.value) if self._call("nvmlDeviceGetMigMode", device, ctypes.byref(now), ctypes.byref(later)) \
             else None  # fmt: skip
@@ -81,7 +81,7 @@ class Nvml:
         return self._number(ctypes.c_uint, "nvmlDeviceGetTemperature", device, 0)
 
     def pcie(self, device):
-        """(generation, width, largest generation, largest width) of the device's PCIe link."""
+        """Returns (generation, width, maximum generation, maximum width) of the PCIe link."""
         calls = ("CurrPcieLinkGeneration", "CurrPcieLinkWidth", "MaxPcieLinkGeneration", "MaxPcieLinkWidth")
         return tuple(self._number(ctypes.c_uint, "nvmlDeviceGet" + call, device) for call in calls)
 
@@ -95,7 +95,7 @@ class Nvml:
 
 
 def open_nvml():
-    """(Nvml or None, why not)."""
+    """Returns (Nvml or None, reason)."""
     try:
         return Nvml(), ""
     except (OSError, AttributeError) as error:

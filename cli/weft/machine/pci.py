@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The PCI tree as the kernel shows it: how far two devices are from each other, network adapters, access control (ACS).
+# The PCI tree from sysfs: distances between devices, network adapters, access control services (ACS).
 import re
 import struct
 from collections import namedtuple
@@ -7,7 +7,7 @@ from collections import namedtuple
 from weft.machine import files
 
 ADDRESS = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
-# The words of `nvidia-smi topo -m`, nearest first.
+# Notation of `nvidia-smi topo -m`, nearest first.
 DISTANCES = {
     "PIX": "one PCIe bridge between them",
     "PXB": "several PCIe bridges, no host bridge",
@@ -19,25 +19,25 @@ Nic = namedtuple("Nic", "name pci driver state rate link numa")
 
 
 def normal(address):
-    """0000:1b:00.0 of what CUDA (0000:1B:00.0) or NVML (00000000:1B:00.0) print."""
+    """Normalizes an address of CUDA (0000:1B:00.0) or NVML (00000000:1B:00.0) to 0000:1b:00.0."""
     domain, _, rest = address.lower().partition(":")
     return domain[-4:] + ":" + rest
 
 
 def chain(address):
-    """The components of a device's place, from the root of the tree down; empty when it is not known."""
-    place = files.resolved("/sys/bus/pci/devices/" + normal(address))
-    return place.strip("/").split("/")[2:] if place else []  # without sys/devices
+    """Returns the path components of a device from the root complex down; empty if unknown."""
+    path = files.resolved("/sys/bus/pci/devices/" + normal(address))
+    return path.strip("/").split("/")[2:] if path else []  # without sys/devices
 
 
 def numa_node(address):
-    """None where the firmware does not say (-1)."""
+    """Returns the NUMA node of a device; None if the firmware does not report it (-1)."""
     node = files.number("/sys/bus/pci/devices/%s/numa_node" % normal(address))
     return node if node is not None and node >= 0 else None
 
 
 def distance(one, other):
-    """A key of DISTANCES; None when the tree does not show one of the devices."""
+    """Returns a key of DISTANCES; None if one of the devices is unknown."""
     a, b = chain(one), chain(other)
     if not a or not b:
         return None
@@ -52,7 +52,7 @@ def distance(one, other):
 
 
 def gpus():
-    """The PCI addresses of NVIDIA's GPUs, whether CUDA shows them or not."""
+    """Returns the PCI addresses of NVIDIA GPUs, including GPUs invisible to CUDA."""
     found = []
     for address in files.entries("/sys/bus/pci/devices"):
         folder = "/sys/bus/pci/devices/%s/" % address
@@ -63,7 +63,7 @@ def gpus():
 
 
 def nics():
-    """Network adapters that can do RDMA: InfiniBand, RoCE, Slingshot, EFA."""
+    """Returns the RDMA network adapters: InfiniBand, RoCE, Slingshot, EFA."""
     found = []
     for name in files.entries("/sys/class/infiniband"):
         folder = "/sys/class/infiniband/" + name
@@ -76,8 +76,8 @@ def nics():
 
 
 def make_nic(name, folder, state, rate, link):
-    place = files.resolved(folder + "/device")
-    address = place.rsplit("/", 1)[-1] if place else ""
+    path = files.resolved(folder + "/device")
+    address = path.rsplit("/", 1)[-1] if path else ""
     pci = address if ADDRESS.match(address) else None
     driver = files.resolved(folder + "/device/driver")
     return Nic(name, pci, driver.rsplit("/", 1)[-1] if driver else None, state, rate, link,
@@ -85,13 +85,13 @@ def make_nic(name, folder, state, rate, link):
 
 
 def bridges(address):
-    """The bridges above a device, from the root down."""
+    """Returns the bridges above a device, from the root down."""
     return [part for part in chain(address)[:-1] if ADDRESS.match(part)]
 
 
 def acs(address):
-    """Whether a bridge sends peer-to-peer traffic up to the root (ACS redirection): True, False, or None when the
-    kernel does not show it (that takes root)."""
+    """Returns True if a bridge redirects peer-to-peer traffic to the root complex (ACS), None if the kernel does not
+    report it, which needs root."""
     space = files.read_bytes("/sys/bus/pci/devices/%s/config" % address)
     at = 0x100
     if len(space) < 0x104:
@@ -106,7 +106,7 @@ def acs(address):
 
 
 def iommu():
-    """("none", "passthrough" or "translating", number of groups)."""
+    """Returns ("none", "passthrough" or "translating", number of groups)."""
     groups = files.entries("/sys/kernel/iommu_groups")
     if not groups:
         return "none", 0

@@ -17,7 +17,7 @@ def processor():
 
 
 def cores():
-    """That this process may use."""
+    """Returns the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -29,7 +29,7 @@ def memory_bytes():
 
 
 def hugepages():
-    """{size in KiB: number reserved}."""
+    """Returns {page size in KiB: number reserved}."""
     folder = "/sys/kernel/mm/hugepages"
     sizes = {}
     for name in files.entries(folder):
@@ -38,13 +38,13 @@ def hugepages():
 
 
 def transparent_hugepages():
-    """always, madvise or never."""
+    """Returns "always", "madvise" or "never"; None if unsupported."""
     text = files.read("/sys/kernel/mm/transparent_hugepage/enabled") or ""
     return text.partition("[")[2].partition("]")[0] or None
 
 
 def governors():
-    """The frequency governors in use; empty where the host decides (virtual machines)."""
+    """Returns the frequency governors in use; empty if the hypervisor controls the frequency."""
     found = set()
     for name in files.entries("/sys/devices/system/cpu"):
         text = files.read("/sys/devices/system/cpu/%s/cpufreq/scaling_governor" % name)
@@ -54,13 +54,13 @@ def governors():
 
 
 def memlock_bytes():
-    """The limit of locked memory; None: unlimited."""
+    """Returns the limit of locked memory; None if unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def shm_bytes():
-    """(size, free) of /dev/shm; None without one."""
+    """Returns (size, free) of /dev/shm in bytes; None if not mounted."""
     try:
         about = os.statvfs(files.path("/dev/shm"))
     except OSError:
@@ -69,7 +69,7 @@ def shm_bytes():
 
 
 def container():
-    """What kind of container this is; None: none that is known."""
+    """Returns the kind of container of this process; None if none is detected."""
     if files.exists("/.dockerenv"):
         return "docker"
     if files.exists("/run/.containerenv"):
@@ -81,7 +81,7 @@ def container():
 
 
 def describe():
-    """What a result file says of the machine it was made on."""
+    """Returns the description of the machine for result files."""
     driver, _ = cuda.open_driver()
     manager, _ = nvml.open_nvml()
     devices, handle = [], None

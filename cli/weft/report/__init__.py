@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft report: one page from result files, with reference curves and a verdict on every row.
+# weft report: writes an HTML page from result files, with reference curves and a verdict per row.
 import csv
 import os
 
@@ -14,32 +14,34 @@ JACOBI_FIELDS = ("variant", "nx", "ny", "niter", "nccheck", "ranks", "devices", 
 def add_parser(subparsers):
     parser = subparsers.add_parser(
         "report",
-        help="one page of results: curves, references, a verdict on every row",
+        help="write a page of results: curves, references, a verdict per row",
         description=run.__doc__,
         epilog="example: weft bench latency -d cuda D D --json latency.json; weft report latency.json -o report.html",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="of `weft bench --json`, or of `jacobi -csv` (.csv)")
-    parser.add_argument("-o", "--output", default="weft-report.html", metavar="FILE", help="the page (%(default)s)")
-    parser.add_argument("--png", metavar="FILE", help="the charts as one picture, too")
-    parser.add_argument("--markdown", metavar="FILE", help="the verdicts as a Markdown table, too")
-    parser.add_argument("--title", default="Weft: measured communication", help="the page's heading")
-    parser.add_argument("--no-reference", action="store_true", help="without the published tables")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="result of `weft bench --json`, or of `jacobi -csv` (.csv)"
+    )
+    parser.add_argument("-o", "--output", default="weft-report.html", metavar="FILE", help="output page (%(default)s)")
+    parser.add_argument("--png", metavar="FILE", help="also write the charts as one picture")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the verdicts as a Markdown table")
+    parser.add_argument("--title", default="Weft: measured communication", help="heading of the page")
+    parser.add_argument("--no-reference", action="store_true", help="omit published reference values")
     parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object")
     return parser
 
 
 def run(arguments):
-    """Writes one self-contained HTML page from results: latency and bandwidth curves beside published ones, matrices of
-    GPUDirect and gdrcopy, Jacobi scaling, and a verdict on every row. It works offline and in print."""
+    """Writes a self-contained HTML page from results: latency and bandwidth curves with published references, matrices
+    of GPUDirect and gdrcopy, Jacobi scaling, and a verdict per row. The page works offline and in print."""
     targets = [path for path in (arguments.output, arguments.png, arguments.markdown) if path]
     for path in targets:
         output.check_writable(path)
     charts.require()
-    solves = [row for path in arguments.files if path.endswith(".csv") for row in load_jacobi(path)]
+    jacobi_runs = [row for path in arguments.files if path.endswith(".csv") for row in load_jacobi(path)]
     results = [result.load(path) for path in arguments.files if not path.endswith(".csv")]
     sections = [bench_section(found, not arguments.no_reference) for found in results]
-    if solves:
-        sections.append(jacobi_section(solves, not arguments.no_reference))
+    if jacobi_runs:
+        sections.append(jacobi_section(jacobi_runs, not arguments.no_reference))
     output.write_file(arguments.output, page.render(arguments.title, sections, machines(results)))
     if arguments.png:
         output.write_file(arguments.png, charts.stacked([section["draw"] for section in sections]))
@@ -54,7 +56,7 @@ def run(arguments):
 
 
 def machines(results):
-    """The machines of the results, each once, as words."""
+    """Returns the distinct machine descriptions of the results."""
     found = []
     for one in results:
         machine = one.get("machine") or {}
@@ -70,7 +72,7 @@ def machines(results):
 
 
 def bench_section(found, with_reference):
-    """{"title", "note", "draw": function of axes, "headings", "rows"} of one result."""
+    """Returns {"title", "note", "draw": function of axes, "headings", "rows"} of one result."""
     gpus = (found.get("machine") or {}).get("gpus") or [""]
     references = reference.curves(found["program"], gpus[0]) if with_reference else []
     kinds = result.kinds(found)
@@ -99,13 +101,12 @@ def notes(runs, shown):
     libraries = sorted({run["library"].split(",")[0] for run in runs if run.get("library")})
     lines += ["Measured with " + "; ".join(libraries) + "."] if libraries else []
     if shown:
-        lines.append("Thin curves are published or measured elsewhere, on the systems they name: other machines, other "
-                     "networks, other libraries.")  # fmt: skip
+        lines.append("Thin curves are references from the named systems: other machines, networks and libraries.")
     return lines
 
 
 def load_jacobi(path):
-    """The solves in a file of `jacobi -csv` lines. Refusal: it holds something else."""
+    """Returns the runs in a file of `jacobi -csv` lines. Raises Refusal on other content."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             lines = [line for line in csv.reader(file, skipinitialspace=True) if line and line[0] != "variant"]
@@ -113,24 +114,25 @@ def load_jacobi(path):
     except OSError as error:
         raise Refusal("%s: cannot be read (%s)" % (path, error.strerror)) from None
     except (ValueError, IndexError):
-        raise Refusal("%s has lines that are not those of `jacobi -csv`" % path) from None
+        raise Refusal("%s is not an output of `jacobi -csv`" % path) from None
 
 
-def jacobi_section(solves, with_reference):
+def jacobi_section(jacobi_runs, with_reference):
     groups = {}
-    for solve in solves:
-        groups.setdefault((solve["variant"], solve["nx"], solve["ny"]), []).append(solve)
+    for jacobi_run in jacobi_runs:
+        groups.setdefault((jacobi_run["variant"], jacobi_run["nx"], jacobi_run["ny"]), []).append(jacobi_run)
     series, rows = {}, []
     for (variant, nx, ny), group in groups.items():
-        for solve in group:
-            alone = float(solve.get("one_device_seconds") or 0)
+        for jacobi_run in group:
+            alone = float(jacobi_run.get("one_device_seconds") or 0)
             if alone <= 0:
                 continue
-            efficiency = 100 * alone / (solve["ranks"] * solve["seconds"])
-            series.setdefault("%s, %s x %s" % (variant, nx, ny), []).append((solve["ranks"], efficiency))
+            efficiency = 100 * alone / (jacobi_run["ranks"] * jacobi_run["seconds"])
+            series.setdefault("%s, %s x %s" % (variant, nx, ny), []).append((jacobi_run["ranks"], efficiency))
             grade = verdict.grade(efficiency / 100)
-            rows.append(["%s, %s x %s, %d ranks" % (variant, nx, ny, solve["ranks"]), "%.3f s" % solve["seconds"],
-                         "%.1f percent of linear scaling" % efficiency, grade])  # fmt: skip
+            label = "%s, %s x %s, %d ranks" % (variant, nx, ny, jacobi_run["ranks"])
+            seconds = "%.3f s" % jacobi_run["seconds"]
+            rows.append([label, seconds, "%.1f percent of linear scaling" % efficiency, grade])
     own = len(series)
     if with_reference:
         for row in reference.jacobi():
@@ -140,7 +142,7 @@ def jacobi_section(solves, with_reference):
     labels = ("ranks", "parallel efficiency (percent)")
     return {
         "title": "Jacobi scaling",
-        "note": ["The time of one device over the time of all, divided by their number."],
+        "note": ["Parallel efficiency: time on one device, divided by the time on all devices and their number."],
         "draw": lambda axes: charts.draw(axes, "Jacobi scaling", labels, series, own=own, logarithmic=False),
         "headings": ("solve", "time", "verdict", "grade"),
         "rows": rows,

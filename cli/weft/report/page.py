@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The page: plain HTML with the charts inside as SVG; no script, nothing fetched.
+# The page: plain HTML with inline SVG charts, without scripts or external resources.
 import html
 import re
 
@@ -23,13 +23,13 @@ td.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 
 
 def inline(svg):
-    """An SVG file as a part of a page: without its prologue, its identifiers its own."""
+    """Returns an SVG file without its prologue, for inclusion in HTML."""
     text = svg.decode()
     return text[text.index("<svg") :]
 
 
-def own_identifiers(text, prefix):
-    """Several pictures on a page must not share identifiers."""
+def prefix_identifiers(text, prefix):
+    """Prefixes the identifiers of an SVG: several charts on a page must not share identifiers."""
     text = re.sub(r'\bid="([^"]+)"', lambda match: 'id="%s-%s"' % (prefix, match.group(1)), text)
     text = re.sub(r"url\(#([^)]+)\)", lambda match: "url(#%s-%s)" % (prefix, match.group(1)), text)
     return re.sub(r'href="#([^"]+)"', lambda match: 'href="#%s-%s"' % (prefix, match.group(1)), text)
@@ -51,7 +51,7 @@ def render(title, sections, machines):
 
 
 def render_section(section, prefix):
-    picture = own_identifiers(inline(charts.rendered(charts.figure_of(section["draw"]), "svg")), prefix)
+    picture = prefix_identifiers(inline(charts.rendered(charts.figure_of(section["draw"]), "svg")), prefix)
     title = html.escape(section["title"])
     parts = ["<section>\n<h2>%s</h2>\n" % title]
     parts += ['<p class="note">%s</p>\n' % html.escape(line) for line in section["note"]]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Reference figures: tables that others have published or that were measured with other libraries (../data/*.csv). The
-# column `system` names machine and library; nothing here was measured on the machine of a report.
+# Reference values: published tables and measurements with other libraries (../data/*.csv). The column `system` names
+# machine and library; no value is from the machine of a report.
 import csv
 import os
 from collections import namedtuple
@@ -13,7 +13,7 @@ PROGRAMS = {
     "alltoall host-synchronised (total bytes)": "alltoall", "allgather host-synchronised (total bytes)": "allgather",
     "reduce_scatter host-synchronised (total bytes)": "reduce_scatter_block",
 }  # fmt: skip
-# `ranks`: 0 where the source does not say; `gpu`: the model, if it is known; `far`: between nodes.
+# `ranks`: 0 if the source does not specify it; `gpu`: the model, if known; `far`: between nodes.
 Curve = namedtuple("Curve", "label memory ranks gpu far points")
 
 
@@ -23,7 +23,7 @@ def read(name):
 
 
 def curves(program, gpu=""):
-    """The published curves of a benchmark program; those of the same model of GPU come first."""
+    """Returns the reference curves of a benchmark program; curves of the GPU model `gpu` come first."""
     found = {}
     for row in read("published-osu.csv"):
         if PROGRAMS.get(row["benchmark"]) != program:
@@ -38,17 +38,17 @@ def curves(program, gpu=""):
         memory = "%s %s" % (row["memory"], row["memory"])
         key = ("%s, H200" % row["system"], memory, int(row["ranks"]), "H200", False)
         found.setdefault(key, []).append(point(row))
-    made = [Curve(*key, sorted(points)) for key, points in found.items()]
-    return sorted(made, key=lambda curve: not same_gpu(curve, gpu))
+    result = [Curve(*key, sorted(points)) for key, points in found.items()]
+    return sorted(result, key=lambda curve: not same_gpu(curve, gpu))
 
 
 def same_gpu(curve, gpu):
-    """Whether a curve was measured on this model: "H200" is a word of "NVIDIA H200"."""
+    """Returns True if a curve was measured on this GPU model: "H200" is a word of "NVIDIA H200"."""
     return bool(curve.gpu) and curve.gpu in gpu.split()
 
 
 def point(row):
-    """(bytes, figure), sizes and units as Weft's programs have them: bytes of one block, us or MB/s."""
+    """Returns (bytes of one block, value in us or MB/s), the units of Weft's programs."""
     scale = 1000 if row["unit"] == "GB/s" else 1
     blocks = int(row["ranks"]) if "(total bytes)" in row["benchmark"] else 1
     return int(float(row["size_bytes"])) // blocks, float(row["value"]) * scale

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A verdict on every row of a result: its share of what the hardware can do, or how it stands beside a reference.
+# Verdicts on the rows of a result: the fraction of the hardware's bandwidth, or the ratio to a reference.
 from weft.bench import result
 from weft.report.reference import same_gpu
 
 GOOD, FAIR, POOR = "good", "fair", "poor"
-SHARES = ((0.75, GOOD), (0.4, FAIR))  # of the link, from the size on where a link matters
-LARGE = 1 << 20  # bytes, for windows of messages; a lone message is mostly start-up up to LONE
-LONE = 16 << 20
+SHARES = ((0.75, GOOD), (0.4, FAIR))  # minimum fraction of the link's bandwidth per grade
+LARGE = 1 << 20  # bytes; smallest message rated against the link, in windows of messages
+LARGE_SINGLE = 16 << 20  # bytes; the same for single messages, which start-up costs dominate below
 PAIRS = ("latency", "bw", "bibw")
 SIDES = {"H": "host", "P": "pinned host", "D": "device", "M": "managed"}
 
@@ -24,21 +24,21 @@ def kind_words(kinds):
 
 
 def of_row(found, row, references, others):
-    """(what, figure, verdict in words, GOOD, FAIR, POOR or ""). `others`: {name: figure} of the same run."""
+    """Returns (message, value, verdict, grade or ""). `others`: {name: value} of the other libraries of the run."""
     field = result.field(found)
     what = "%s, %s" % (size_words(row["size"]), kind_words(row.get("kinds", "H H")))
     what += ", %s" % row["type"] if "type" in row else ""
     unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
     figure = "%.2f %s" % (row[field], unit)
-    for judge in (by_link, by_others, by_reference):
-        judged = judge(found, row, field, references if judge is by_reference else others)
-        if judged:
-            return (what, figure, *judged)
-    return what, figure, "no link's rate and no reference of this size to compare with", ""
+    for rule in (by_link, by_others, by_reference):
+        verdict = rule(found, row, field, references if rule is by_reference else others)
+        if verdict:
+            return (what, figure, *verdict)
+    return what, figure, "no link bandwidth and no reference of this size to compare with", ""
 
 
 def by_link(found, row, field, _):
-    """Device to device on one host: a share of NVLink's rate in one direction."""
+    """Rates device-to-device messages on one host by the fraction of NVLink's bandwidth in one direction."""
     link = (found.get("machine") or {}).get("nvlink_gb_s")
     if not link or result.kinds_of(row) != "D D" or row["size"] < LARGE or found.get("ranks") != 2:
         return None
@@ -46,7 +46,7 @@ def by_link(found, row, field, _):
         share = row[field] / 1000 / link
     elif field == "bandwidth_mb_s" and found["program"] == "bibw":
         share = row[field] / 2000 / link
-    elif found["program"] == "latency" and row["size"] >= LONE:
+    elif found["program"] == "latency" and row["size"] >= LARGE_SINGLE:
         share = row["size"] / (row[field] * 1000) / link
     else:
         return None
@@ -54,7 +54,7 @@ def by_link(found, row, field, _):
 
 
 def grade(share):
-    return next((word for least, word in SHARES if share >= least), POOR)
+    return next((word for minimum, word in SHARES if share >= minimum), POOR)
 
 
 def by_others(found, row, field, others):
@@ -62,12 +62,12 @@ def by_others(found, row, field, others):
         return None
     higher = field in result.HIGHER_IS_BETTER
     name = (max if higher else min)(others, key=others.get)
-    return beside(row[field], others[name], name, higher)
+    return compare(row[field], others[name], name, higher)
 
 
 def by_reference(found, row, field, references):
-    """The best figure of this size, of the same model of GPU where there is one; for collectives, only with as many
-    ranks. What was measured between nodes is named without a grade."""
+    """Rates a row by the best reference of its size, preferably of the same GPU model. Collectives need a reference
+    with the same number of ranks. References between nodes give no grade."""
     gpus = (found.get("machine") or {}).get("gpus") or [""]
     known = []
     for curve in references:
@@ -82,14 +82,14 @@ def by_reference(found, row, field, references):
         return None
     higher = field in result.HIGHER_IS_BETTER
     curve, value = (max if higher else min)(known, key=lambda pair: pair[1])
-    words, judged = beside(row[field], value, curve.label, higher)
-    return (words + " (between nodes)", "") if curve.far else (words, judged)
+    words, verdict = compare(row[field], value, curve.label, higher)
+    return (words + " (between nodes)", "") if curve.far else (words, verdict)
 
 
-def beside(mine, other, name, higher):
-    ratio = mine / other if higher else other / mine
-    judged = GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR
+def compare(value, other, name, higher):
+    ratio = value / other if higher else other / value
+    verdict = GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR
     if 0.95 <= ratio <= 1.05:
-        return "as good as " + name, judged
+        return "as good as " + name, verdict
     words = "%.2g times better than" % ratio if ratio > 1 else "%.2g times worse than" % (1 / ratio)
-    return "%s %s" % (words, name), judged
+    return "%s %s" % (words, name), verdict

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an element is computed in: binary16 and bfloat16 in float, everything else in itself. Rounds to
-// nearest even; the host and the GPU give the same bits.
+// Conversion to the type of computation: binary16 and bfloat16 are computed in float, other types in
+// themselves. Rounds to nearest even; host and GPU results are bit-identical.
 #pragma once
 #include <cstring>
 
@@ -17,23 +17,23 @@ WEFT_HOST_DEVICE inline To bit_cast(From from) {
   return to;
 }
 
-constexpr uint16_t kNan16 = 0x7fff;  // what GPUs make of every NaN
+constexpr uint16_t kNan16 = 0x7fff;  // canonical NaN of GPU conversions
 
 WEFT_HOST_DEVICE inline uint32_t round_shift(uint32_t bits, int shift) {
   const uint32_t half = (1u << (shift - 1)) - 1 + ((bits >> shift) & 1);
   return (bits + half) >> shift;
 }
 
-/// By IEEE 754 section 4.3.1, on the bits.
+/// float to binary16, round to nearest even (IEEE 754 section 4.3.1).
 WEFT_HOST_DEVICE inline uint16_t half_bits(float value) {
   const auto bits = bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return kNan16;
   if (magnitude >= 0x47800000) return sign | 0x7c00;  // 65536 and above
-  if (magnitude >= 0x38800000)                        // normal; rounding may carry up to infinity
+  if (magnitude >= 0x38800000)                        // normal; rounding may carry into infinity
     return static_cast<uint16_t>(sign | (round_shift(magnitude, 13) - (112u << 10)));
-  if (magnitude < 0x33000000) return sign;  // below half of the least subnormal
+  if (magnitude < 0x33000000) return sign;  // below half of the smallest subnormal
   const int shift = 126 - static_cast<int>(magnitude >> 23);
   return static_cast<uint16_t>(sign | round_shift((magnitude & 0x7fffff) | 0x800000, shift));
 }
@@ -66,7 +66,7 @@ WEFT_HOST_DEVICE constexpr T widen(T x) {
 }
 WEFT_HOST_DEVICE inline Complex<float> widen(Complex<Half> x) { return {widen(x.re), widen(x.im)}; }
 
-/// The type that widen() gives.
+/// Result type of widen().
 template <class T>
 using Wide = decltype(widen(T{}));
 
@@ -100,7 +100,7 @@ struct Narrow<Complex<Half>> {
     return {Narrow<Half>::of(x.re), Narrow<Half>::of(x.im)};
   }
 };
-/// Back from widen().
+/// Inverse of widen(), with rounding.
 template <class T>
 WEFT_HOST_DEVICE T narrow(Wide<T> x) {
   return Narrow<T>::of(x);

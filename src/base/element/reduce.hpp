@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which operation is defined on which group of types, and what it computes on one element: the one table that
-// the host loops, the GPU kernels and the tests are made from. Free of host calls. C++17.
+// Reduction operations: the type groups on which each is defined, and its result for one element. Host loops,
+// GPU kernels and tests are generated from this table. No host calls; C++17.
 #pragma once
 #include "base/element/convert.hpp"
 
@@ -22,10 +22,10 @@ enum class ReduceOp : uint8_t {
   replace,
   no_op
 };
-constexpr int kReduceOps = 14;
+constexpr int kReduceOpCount = 14;
 
-/// MPI 5.0 section 6.9.2, table of operations and groups. One extension, as programs rely on it: logical
-/// operations on the multi-language types, which are integers in C.
+/// Table of MPI 5.0 section 6.9.2, with one extension that programs rely on: logical operations on the
+/// multi-language types, which are C integers.
 WEFT_HOST_DEVICE constexpr bool allowed(ReduceOp op, Group group) {
   const bool integer =
       group == Group::c_integer || group == Group::fortran_integer || group == Group::multi_language;
@@ -54,7 +54,7 @@ WEFT_HOST_DEVICE constexpr bool allowed(ReduceOp op, Group group) {
   return false;
 }
 
-/// A product that is rounded before it is added to anything: fused, it would differ between CPU and GPU.
+/// Product rounded before any addition: a fused multiply-add would differ between CPU and GPU.
 template <class T>
 WEFT_HOST_DEVICE inline T rounded_product(T a, T b) {
   return a * b;
@@ -80,7 +80,7 @@ WEFT_HOST_DEVICE Complex<T> operator*(Complex<T> a, Complex<T> b) {
           rounded_product(a.re, b.im) + rounded_product(a.im, b.re)};
 }
 
-/// Signed sums and products wrap, as the hardware's do, instead of being undefined.
+/// Unsigned type in which signed sums and products wrap instead of being undefined.
 template <class T>
 struct Wrapping {
   using type = T;
@@ -99,8 +99,8 @@ WEFT_X(int64_t, uint64_t)
 WEFT_X(Int128, UInt128)
 #undef WEFT_X
 
-/// a op b for one element, in the type that widen() gives; specialised per operation. `a` is MPI's `in`, the
-/// term of the lower rank.
+/// a op b for one element of a Wide type; specialised per operation. `a` is MPI's `invec`, the term of the
+/// lower rank.
 template <ReduceOp op>
 struct Apply;
 
@@ -133,16 +133,17 @@ struct Apply<ReduceOp::prod> {
   X(lxor, static_cast<T>((a != 0) != (b != 0))) \
   X(replace, a)                                 \
   X(no_op, b)                                   \
-  X(minloc, takes_lower(a, b) ? a : b)          \
-  X(maxloc, takes_higher(a, b) ? a : b)
+  X(minloc, minloc_selects(a, b) ? a : b)       \
+  X(maxloc, maxloc_selects(a, b) ? a : b)
 
-/// Pairs: the extreme value; of equal values the smaller index (MPI 5.0 section 6.9.4).
+/// Returns true if MINLOC/MAXLOC selects `a`: the extreme value, on ties the smaller index (MPI 5.0
+/// section 6.9.4).
 template <class P>
-WEFT_HOST_DEVICE bool takes_lower(const P& a, const P& b) {
+WEFT_HOST_DEVICE bool minloc_selects(const P& a, const P& b) {
   return a.value < b.value || (a.value == b.value && a.index < b.index);
 }
 template <class P>
-WEFT_HOST_DEVICE bool takes_higher(const P& a, const P& b) {
+WEFT_HOST_DEVICE bool maxloc_selects(const P& a, const P& b) {
   return a.value > b.value || (a.value == b.value && a.index < b.index);
 }
 

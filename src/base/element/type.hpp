@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The machine types behind MPI's predefined datatypes, with the group that says which reductions are allowed
-// (MPI 5.0 section 6.9.2). One X-macro, shared by the host loops, the GPU kernels and the tests. C++17.
+// Machine types of MPI's predefined datatypes and their groups, which determine the allowed reductions
+// (MPI 5.0 section 6.9.2). One X-macro shared by host loops, GPU kernels and tests. C++17.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ __extension__ typedef __float128 Float128;  // REAL*16
 typedef long double Float128;  // aarch64: long double is IEEE binary128; GPU code does not use it
 #endif
 
-/// IEEE binary16 and bfloat16 by their bits; element/convert.hpp computes with them in float.
+/// Bit patterns of IEEE binary16 and bfloat16; arithmetic is done in float (element/convert.hpp).
 struct Half {
   uint16_t bits;
 };
@@ -29,21 +29,20 @@ struct BFloat16 {
   uint16_t bits;
 };
 
-/// Complex number with C's and Fortran's layout; plain arithmetic, so that loops vectorise.
+/// Complex number with the layout of C and Fortran; plain arithmetic lets loops vectorise.
 template <class T>
 struct Complex {
   T re, im;
 };
 
-/// Value and index, laid out as C lays out the struct {value; index}.
+/// Value and index with the layout of the C struct {value; index}.
 template <class T, class I>
 struct Pair {
   T value;
   I index;
 };
 
-/// Which of the standard's groups a basic type belongs to. `unreduced`: a group that no arithmetic is defined
-/// on here.
+/// Type groups of MPI 5.0 section 6.9.2; `no_reduction`: no arithmetic operation is defined.
 enum class Group : uint8_t {
   c_integer,
   fortran_integer,
@@ -53,7 +52,7 @@ enum class Group : uint8_t {
   byte,
   multi_language,
   pair,
-  unreduced
+  no_reduction
 };
 
 // X(enumerator, C++ type, group)
@@ -101,11 +100,11 @@ enum class Group : uint8_t {
   X(two_real, WEFT_PAIR(float, float), pair)                        \
   X(two_double_precision, WEFT_PAIR(double, double), pair)          \
   X(two_integer, WEFT_PAIR(int, int), pair)                         \
-  X(character, char, unreduced)                                     \
-  X(wide_character, wchar_t, unreduced)                             \
-  X(packed, uint8_t, unreduced)
+  X(character, char, no_reduction)                                  \
+  X(wide_character, wchar_t, no_reduction)                          \
+  X(packed, uint8_t, no_reduction)
 
-// Keeps the comma of Pair<T, I> away from the preprocessor.
+// Hides the comma of Pair<T, I> from the preprocessor.
 #define WEFT_PAIR(T, I) element::Pair<T, I>
 
 enum class Basic : uint8_t {
@@ -113,7 +112,7 @@ enum class Basic : uint8_t {
   WEFT_BASIC_TYPES(WEFT_X)
 #undef WEFT_X
 };
-constexpr int kBasics = 0
+constexpr int kBasicCount = 0
 #define WEFT_X(name, type, group) +1
     WEFT_BASIC_TYPES(WEFT_X)
 #undef WEFT_X

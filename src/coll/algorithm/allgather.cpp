@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Allgather and Allgatherv: recursive doubling (P a power of two) and Bruck's algorithm (IEEE TPDS 8, 1997)
-// for small blocks; everyone to everyone; ring.
+// for small blocks; direct exchange of all pairs; ring.
 #include <bit>
 
 #include "coll/algorithm/algorithms.hpp"
@@ -9,17 +9,17 @@
 namespace weft::coll::algorithm {
 namespace {
 
-void place_own(const Call& call, int round, Stage& stage) {
+void copy_own_block(const Call& call, int round, Stage& stage) {
   if (round == 0 && !call.in_place) stage.copy(call.recv.block(call.rank), call.send.whole());
 }
 
-/// Blocks [first, first + n) of the regular form.
+/// Blocks [first, first + n) of the receive operand with equal blocks.
 p2p::Buffer blocks(const Call& call, int first, int n) {
   return call.recv.part(first * call.recv.count, n * call.recv.count);
 }
 
 Round recursive_doubling(const Call& call, int round, Stage& stage) {
-  place_own(call, round, stage);
+  copy_own_block(call, round, stage);
   const int64_t distance = int64_t{1} << round;
   if (distance >= call.size) return Round::done;
   const int n = static_cast<int>(distance), partner = call.rank ^ n;
@@ -30,7 +30,7 @@ Round recursive_doubling(const Call& call, int round, Stage& stage) {
 
 size_t bruck_scratch(const Call& call) { return static_cast<size_t>(call.size) * call.bytes; }
 
-/// Block i of scratch is that of rank + i; round k fetches up to 2^k more from rank + 2^k.
+/// Block i of scratch belongs to rank + i; round k receives up to 2^k more blocks from rank + 2^k.
 Round bruck(const Call& call, int round, Stage& stage) {
   const auto at = [&](int first, int n) {
     return packed(call.scratch + static_cast<uint64_t>(first) * call.bytes,
@@ -49,7 +49,7 @@ Round bruck(const Call& call, int round, Stage& stage) {
 }
 
 Round ring(const Call& call, int round, Stage& stage) {
-  place_own(call, round, stage);
+  copy_own_block(call, round, stage);
   if (round >= call.size - 1) return Round::done;
   const p2p::Buffer in = call.recv.block(call.wrap(call.rank - round - 1));
   const p2p::Buffer out = call.recv.block(call.wrap(call.rank - round));
@@ -58,11 +58,11 @@ Round ring(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-/// The own block is copied while the first ones are under way.
-Round spread(const Call& call, int round, Stage& stage) {
+/// Copies the own block while the first transfers are in progress.
+Round direct(const Call& call, int round, Stage& stage) {
   const Window window(round, 1, call.size);
   if (window.empty()) {
-    place_own(call, round, stage);
+    copy_own_block(call, round, stage);
     return Round::done;
   }
   const p2p::Buffer own = call.in_place ? call.recv.block(call.rank) : call.send.whole();
@@ -72,7 +72,7 @@ Round spread(const Call& call, int round, Stage& stage) {
   }
   for (int i = window.first; i < window.last; ++i)
     if (!empty(own)) stage.send(own, call.wrap(call.rank + i));
-  place_own(call, round, stage);
+  copy_own_block(call, round, stage);
   return Round::more;
 }
 
@@ -81,6 +81,6 @@ Round spread(const Call& call, int round, Stage& stage) {
 const Algorithm allgather_recursive_doubling{"recursive_doubling", recursive_doubling};
 const Algorithm allgather_bruck{"bruck", bruck, bruck_scratch};
 const Algorithm allgather_ring{"ring", ring};
-const Algorithm allgather_spread{"spread", spread};
+const Algorithm allgather_direct{"direct", direct};
 
 }  // namespace weft::coll::algorithm

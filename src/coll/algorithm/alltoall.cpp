@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Alltoall, Alltoallv, Alltoallw: Bruck's algorithm (IEEE TPDS 8, 1997) for small blocks of many ranks;
-// everyone to everyone in windows; in-place exchange by pairs.
+// direct exchange in windows; pairwise in-place exchange.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/tree.hpp"
 
 namespace weft::coll::algorithm {
 namespace {
 
-/// Each round exchanges with a window of peers, those at equal distances at the same time, so that no rank is
-/// flooded. The own block is copied while the first are under way.
-Round spread(const Call& call, int round, Stage& stage) {
+/// Each round exchanges with a window of peers. All ranks use the same distances at a time, so that no rank
+/// receives from all others at once. Copies the own block while the first transfers are in progress.
+Round direct(const Call& call, int round, Stage& stage) {
   const Window window(round, 1, call.size);
   const auto own = [&] { stage.copy(call.recv.block(call.rank), call.send.block(call.rank)); };
   if (window.empty()) {
@@ -28,11 +28,11 @@ Round spread(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-// In place: the largest block that goes out is kept in scratch while its successor arrives.
+// In place: scratch holds the outgoing block while the incoming block overwrites it.
 size_t in_place_scratch(const Call& call) {
-  int64_t most = 0;
-  for (int i = 0; i < call.size; ++i) most = std::max(most, stream_bytes(call.recv.block(i)));
-  return static_cast<size_t>(most);
+  int64_t max_bytes = 0;
+  for (int i = 0; i < call.size; ++i) max_bytes = std::max(max_bytes, packed_bytes(call.recv.block(i)));
+  return static_cast<size_t>(max_bytes);
 }
 
 /// Round k pairs the ranks whose sum is k modulo P.
@@ -41,14 +41,14 @@ Round in_place(const Call& call, int round, Stage& stage) {
   const int partner = call.wrap(round - call.rank);
   const p2p::Buffer block = call.recv.block(partner);
   if (partner == call.rank || empty(block)) return Round::more;
-  const p2p::Buffer out = packed(call.scratch, static_cast<uint64_t>(stream_bytes(block)));
+  const p2p::Buffer out = packed(call.scratch, static_cast<uint64_t>(packed_bytes(block)));
   stage.copy(out, block);
   stage.receive(block, partner);
   stage.send(out, partner);
   return Round::more;
 }
 
-// Bruck: P blocks, then room for those of one round twice, outgoing and incoming.
+// Bruck: P blocks, then the outgoing and the incoming blocks of one round.
 size_t bruck_scratch(const Call& call) {
   return static_cast<size_t>(call.size + 2 * ((call.size + 1) / 2)) * call.bytes;
 }
@@ -61,7 +61,7 @@ struct BruckBlocks {
   }
   [[nodiscard]] int out() const { return call.size; }
   [[nodiscard]] int in() const { return call.size + (call.size + 1) / 2; }
-  /// Calls f(block, position in the message) for the blocks that travel by `distance`; returns how many.
+  /// Calls f(block, position in the message) for the blocks sent over `distance`; returns their number.
   template <class F>
   int travelling(int64_t distance, F&& f) const {
     int n = 0;
@@ -71,7 +71,7 @@ struct BruckBlocks {
   }
 };
 
-/// Block i travels i ranks up, by its binary digits.
+/// Block i moves i ranks up in total, one hop for each binary digit of i.
 Round bruck(const Call& call, int round, Stage& stage) {
   const BruckBlocks blocks{call};
   const Operand& source = call.in_place ? call.recv : call.send;
@@ -96,7 +96,7 @@ Round bruck(const Call& call, int round, Stage& stage) {
 
 }  // namespace
 
-const Algorithm alltoall_spread{"spread", spread};
+const Algorithm alltoall_direct{"direct", direct};
 const Algorithm alltoall_in_place{"in_place", in_place, in_place_scratch};
 const Algorithm alltoall_bruck{"bruck", bruck, bruck_scratch};
 

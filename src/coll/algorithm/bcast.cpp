@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bcast: binomial tree; pipelined chain; scatter and ring allgather (van de Geijn). The latter two cut the
-// packed stream, which is the same on all ranks even when their types are not.
+// Bcast: binomial tree; pipelined chain; scatter and ring allgather (van de Geijn). The latter two segment
+// the packed data, which are equal on all ranks even if their types differ.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/tree.hpp"
 
 namespace weft::coll::algorithm {
 namespace {
 
-/// Round 0 receives from the parent; then a window of children a round, the deepest subtree first.
+/// Round 0 receives from the parent; each later round sends to a window of children, deepest subtree first.
 Round binomial(const Call& call, int round, Stage& stage) {
   const TreeNode self{call.relative(), call.size};
   if (round == 0) {
@@ -21,10 +21,10 @@ Round binomial(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-// The packed stream: the user's buffer itself when it is contiguous, else a copy in scratch.
-size_t stream_scratch(const Call& call) { return call.recv.type->contiguous() ? 0 : call.bytes; }
+// The packed data: the application's buffer if its type is contiguous, else a copy in scratch.
+size_t packed_scratch(const Call& call) { return call.recv.type->contiguous() ? 0 : call.bytes; }
 
-p2p::Buffer stream(const Call& call, int64_t first, int64_t n) {
+p2p::Buffer packed_part(const Call& call, int64_t first, int64_t n) {
   p2p::Buffer part = packed(call.scratch + first, static_cast<uint64_t>(n));
   if (!call.recv.type->contiguous()) return part;
   part.address = advance(call.recv.address, first);
@@ -43,8 +43,8 @@ void unpack_elsewhere(const Call& call, Stage& stage) {
 }
 
 int chain_segments(const Call& call) {
-  constexpr uint64_t kSmallest = 128 << 10, kMost = 32;
-  const uint64_t segment = std::max(kSmallest, (call.bytes + kMost - 1) / kMost);
+  constexpr uint64_t kMinSegmentBytes = 128 << 10, kMaxSegments = 32;
+  const uint64_t segment = std::max(kMinSegmentBytes, (call.bytes + kMaxSegments - 1) / kMaxSegments);
   return static_cast<int>(std::max<uint64_t>(1, (call.bytes + segment - 1) / segment));
 }
 
@@ -53,7 +53,7 @@ Round chain(const Call& call, int round, Stage& stage) {
   const int segments = chain_segments(call), node = call.relative();
   const auto segment = [&](int i) {
     const Part part(static_cast<int64_t>(call.bytes), segments, i);
-    return stream(call, part.first, part.count);
+    return packed_part(call, part.first, part.count);
   };
   if (round == 0) pack_at_root(call, stage);
   if (round > segments) {
@@ -65,12 +65,12 @@ Round chain(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-/// Scatter down the binomial tree, one part for each rank; then parts go round the ring.
+/// Binomial scatter of one part for each rank, then a ring allgather.
 Round scatter_allgather(const Call& call, int round, Stage& stage) {
   const TreeNode self{call.relative(), call.size};
   const auto parts = [&](int node, int n) {
     const Part part(static_cast<int64_t>(call.bytes), call.size, node, node + n);
-    return stream(call, part.first, part.count);
+    return packed_part(call, part.first, part.count);
   };
   if (round == 0) {
     pack_at_root(call, stage);
@@ -97,7 +97,7 @@ Round scatter_allgather(const Call& call, int round, Stage& stage) {
 }  // namespace
 
 const Algorithm bcast_binomial{"binomial", binomial};
-const Algorithm bcast_chain{"chain", chain, stream_scratch};
-const Algorithm bcast_scatter_allgather{"scatter_allgather", scatter_allgather, stream_scratch};
+const Algorithm bcast_chain{"chain", chain, packed_scratch};
+const Algorithm bcast_scatter_allgather{"scatter_allgather", scatter_allgather, packed_scratch};
 
 }  // namespace weft::coll::algorithm

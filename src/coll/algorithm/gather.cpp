@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Gather and Gatherv: binomial tree of packed blocks for small ones; straight to the root for the rest.
+// Gather and Gatherv: binomial tree of packed blocks for small blocks; linear, directly to the root,
+// otherwise.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/tree.hpp"
 
@@ -24,7 +25,7 @@ Round linear(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-// The tree: the blocks of a subtree are one behind the other, in the order of relative ranks.
+// The tree: the blocks of a subtree are contiguous, in the order of relative ranks.
 size_t binomial_scratch(const Call& call) {
   const TreeNode self{call.relative(), call.size};
   return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
@@ -38,10 +39,10 @@ p2p::Buffer blocks(const Call& call, int first, int n) {
 Round binomial(const Call& call, int round, Stage& stage) {
   const TreeNode self{call.relative(), call.size};
   const bool root = self.node == 0, leaf = self.children() == 0;
-  const int collecting = Window::rounds(0, self.children());
+  const int gather_rounds = Window::rounds(0, self.children());
   if (round == 0 && !leaf && !root) stage.copy(blocks(call, 0, 1), call.send.whole());
   if (round == 0 && root && !call.in_place) stage.copy(call.recv.block(call.rank), call.send.whole());
-  if (round < collecting) {
+  if (round < gather_rounds) {
     const Window window(round, 0, self.children());
     for (int i = window.first; i < window.last; ++i) {
       const int child = self.child(i);
@@ -54,7 +55,7 @@ Round binomial(const Call& call, int round, Stage& stage) {
     for (int i = 1; i < call.size; ++i) stage.copy(call.recv.block(call.absolute(i)), blocks(call, i, 1));
     return Round::done;
   }
-  if (round > collecting) return Round::done;
+  if (round > gather_rounds) return Round::done;
   stage.send(leaf ? call.send.whole() : blocks(call, 0, self.subtree()), call.absolute(self.parent()));
   return Round::more;
 }

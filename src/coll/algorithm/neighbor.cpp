@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Neighborhood collectives (MPI 5.0 section 8.7): a message along each edge of the topology, all at once,
-// since the edges of a graph have no order in which windows of them could be taken.
+// Neighborhood collectives (MPI 5.0 section 8.7): one message along each edge of the topology, all in one
+// round, since the edges of a graph have no common order for windows.
 #include "coll/algorithm/algorithms.hpp"
 
 namespace weft::coll::algorithm {
 namespace {
 
-/// Of two edges from one process to another, the k-th that is sent is the k-th that is received. On a
-/// Cartesian grid what goes down arrives from above, so the two edges of a dimension change places: it
-/// matters where both lead to the same process.
+/// With several edges between two processes, the k-th send matches the k-th receive. On a Cartesian grid a
+/// message sent down arrives from above, so the two edges of a dimension are swapped, which matters if both
+/// lead to one process.
 int receive_index(const core::Topology& topology, int i) {
   return topology.kind == core::Topology::Kind::cartesian ? i ^ 1 : i;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Phases of reductions.
+// Phases of reduction algorithms.
 #include "coll/algorithm/reduction.hpp"
 
 #include <vector>
@@ -7,7 +7,7 @@
 #include "device/reduce.hpp"
 
 namespace weft::coll::algorithm {
-p2p::Buffer piece(const Call& call, const void* vector, int64_t first, int64_t n) {
+p2p::Buffer slice(const Call& call, const void* vector, int64_t first, int64_t n) {
   p2p::Buffer buffer = host_buffer(element(call, vector, first), n, *call.recv.type);
   if (call.on_gpu) {
     buffer.memory = &call.memory_at(buffer.address);
@@ -19,12 +19,12 @@ p2p::Buffer piece(const Call& call, const void* vector, int64_t first, int64_t n
 }
 
 Round recursive_doubling_phase(const Call& call, void* acc, void* tmp, int round, Stage& stage) {
-  const Folding fold(call.rank, call.size);
+  const PowerOfTwoFold fold(call.rank, call.size);
   const bool active = fold.node >= 0;
   const int64_t n = call.send.count;
   const int step = round - fold.before();
-  const p2p::Buffer mine = piece(call, acc, 0, n), theirs = piece(call, tmp, 0, n);
-  if (round > 0 && active && step <= fold.steps()) {  // consume the round before
+  const p2p::Buffer mine = slice(call, acc, 0, n), theirs = slice(call, tmp, 0, n);
+  if (round > 0 && active && step <= fold.steps()) {  // combine the term of the previous round
     if (step > 0)
       ((fold.node >> (step - 1)) & 1) != 0 ? stage.fold_left(tmp, acc, n) : stage.fold_right(tmp, acc, n);
     else if (fold.in_pair)
@@ -60,42 +60,43 @@ Part share(const Call& call, int i) {
   return part;
 }
 
-void SpreadPhase::exchange(int round, Stage& stage) const {
+void DirectReduceScatter::exchange(int round, Stage& stage) const {
   const Window window(round, 1, call_.size);
   for (int i = window.first; i < window.last && mine_.count > 0; ++i) {
     const int source = call_.wrap(call_.rank - i);
-    stage.receive(piece(call_, slots_.at(source), 0, mine_.count), source);
+    stage.receive(slice(call_, terms_.at(source), 0, mine_.count), source);
   }
   for (int i = window.first; i < window.last; ++i) {
     const int dest = call_.wrap(call_.rank + i);
     if (const Part part = share(call_, dest); part.count > 0)
-      stage.send(piece(call_, call_.send.address, part), dest);
+      stage.send(slice(call_, call_.send.address, part), dest);
   }
 }
 
-void SpreadPhase::reduce(void* target, Stage& stage) const {
+void DirectReduceScatter::reduce(void* target, Stage& stage) const {
   if (mine_.count == 0) return;
   void* own = element(call_, call_.send.address, mine_.first);
-  const auto input = [&](int rank) { return rank == call_.rank ? own : slots_.at(rank); };
-  // A kernel may write to where it reads, if that is exactly the same place and it takes all terms at once.
+  const auto input = [&](int rank) { return rank == call_.rank ? own : terms_.at(rank); };
+  // A kernel may write to an input if both have the same address and one launch takes all terms.
   const bool same_place =
       call_.on_gpu && target == own && call_.size <= static_cast<int>(device::kernel::Reduce::kTerms);
-  if (call_.in_place && !same_place) {  // the target may be where the own input is
-    stage.copy(piece(call_, slots_.at(call_.rank), 0, mine_.count), piece(call_, own, 0, mine_.count));
-    own = slots_.at(call_.rank);
+  if (call_.in_place && !same_place) {  // the target may overlap the own input
+    stage.copy(slice(call_, terms_.at(call_.rank), 0, mine_.count), slice(call_, own, 0, mine_.count));
+    own = terms_.at(call_.rank);
   }
   if (call_.on_gpu) {
     std::vector<const void*> inputs;
     for (int rank = 0; rank < call_.size; ++rank) inputs.push_back(input(rank));
     return stage.reduce(target, inputs, mine_.count);
   }
-  // Blocks that stay in the cache while all inputs are added; a user's function gets everything at once.
+  // Blocks that stay in the cache while all inputs are combined; a user-defined operation gets all elements
+  // at once.
   constexpr int64_t kBlockBytes = 32 << 10;
   const int64_t size = std::max<int64_t>(1, call_.recv.type->size());
   const int64_t block = call_.op->user ? mine_.count : std::max<int64_t>(1, kBlockBytes / size);
   for (int64_t first = 0; first < mine_.count; first += block) {
     const int64_t n = std::min(block, mine_.count - first);
-    stage.copy(piece(call_, target, first, n), piece(call_, input(call_.size - 1), first, n));
+    stage.copy(slice(call_, target, first, n), slice(call_, input(call_.size - 1), first, n));
     for (int rank = call_.size - 2; rank >= 0; --rank)
       stage.fold_left(element(call_, input(rank), first), element(call_, target, first), n);
   }

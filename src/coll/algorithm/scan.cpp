@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scan and Exscan: recursive doubling (Hillis, Steele 1986), in rank order. After round k a rank knows the
-// terms of 2^(k+1) ranks up to its own.
+// Scan and Exscan: recursive doubling (Hillis, Steele 1986), in rank order. After round k a rank has combined
+// the terms of 2^(k+1) ranks up to its own.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/reduction.hpp"
 
 namespace weft::coll::algorithm {
 namespace {
 
-/// Passes `partial` on by 2^round ranks and receives into `tmp`.
-Round pass_on(const Call& call, void* partial, void* tmp, int round, Stage& stage) {
+/// Sends `partial` 2^round ranks up and receives into `tmp`.
+Round exchange_partial(const Call& call, void* partial, void* tmp, int round, Stage& stage) {
   const int64_t distance = int64_t{1} << round;
   if (distance >= call.size) return Round::done;
   const int step = static_cast<int>(distance);
-  if (call.rank >= step) stage.receive(piece(call, tmp, 0, call.send.count), call.rank - step);
+  if (call.rank >= step) stage.receive(slice(call, tmp, 0, call.send.count), call.rank - step);
   if (call.rank + distance < call.size)
-    stage.send(piece(call, partial, 0, call.send.count), call.rank + step);
+    stage.send(slice(call, partial, 0, call.send.count), call.rank + step);
   return Round::more;
 }
 
-/// Something was received in the round before.
+/// True if the previous round has received a term.
 bool received(const Call& call, int round) { return round > 0 && call.rank >= (int64_t{1} << (round - 1)); }
 
-size_t one_vector(const Call& call) { return Areas(call, call.send.count).bytes(1); }
-size_t two_vectors(const Call& call) { return Areas(call, call.send.count).bytes(2); }
+size_t one_vector(const Call& call) { return ScratchVectors(call, call.send.count).bytes(1); }
+size_t two_vectors(const Call& call) { return ScratchVectors(call, call.send.count).bytes(2); }
 
 Round scan(const Call& call, int round, Stage& stage) {
-  void* tmp = Areas(call, call.send.count).at(0);
+  void* tmp = ScratchVectors(call, call.send.count).at(0);
   if (round == 0 && !call.in_place) stage.copy(call.recv.whole(), call.send.whole());
   if (received(call, round)) stage.fold_left(tmp, call.recv.address, call.send.count);
-  return pass_on(call, call.recv.address, tmp, round, stage);
+  return exchange_partial(call, call.recv.address, tmp, round, stage);
 }
 
 Round exscan(const Call& call, int round, Stage& stage) {
-  const Areas areas(call, call.send.count);
-  void *partial = areas.at(0), *tmp = areas.at(1);
-  if (round == 0) stage.copy(piece(call, partial, 0, call.send.count), call.send.whole());
+  const ScratchVectors vectors(call, call.send.count);
+  void *partial = vectors.at(0), *tmp = vectors.at(1);
+  if (round == 0) stage.copy(slice(call, partial, 0, call.send.count), call.send.whole());
   if (received(call, round)) {
     if (round == 1)
-      stage.copy(call.recv.whole(), piece(call, tmp, 0, call.send.count));
+      stage.copy(call.recv.whole(), slice(call, tmp, 0, call.send.count));
     else
       stage.fold_left(tmp, call.recv.address, call.send.count);
     stage.fold_left(tmp, partial, call.send.count);
   }
-  return pass_on(call, partial, tmp, round, stage);
+  return exchange_partial(call, partial, tmp, round, stage);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scatter and Scatterv: binomial tree of packed blocks for small ones; straight from the root for the rest.
+// Scatter and Scatterv: binomial tree of packed blocks for small blocks; linear, directly from the root,
+// otherwise.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/tree.hpp"
 
@@ -24,7 +25,7 @@ Round linear(const Call& call, int round, Stage& stage) {
   return Round::more;
 }
 
-// The tree: the blocks of a subtree are one behind the other, in the order of relative ranks.
+// The tree: the blocks of a subtree are contiguous, in the order of relative ranks.
 size_t binomial_scratch(const Call& call) {
   const TreeNode self{call.relative(), call.size};
   return self.children() == 0 ? 0 : static_cast<size_t>(self.subtree()) * call.bytes;
@@ -35,8 +36,8 @@ p2p::Buffer blocks(const Call& call, int first, int n) {
                 static_cast<uint64_t>(n) * call.bytes);
 }
 
-/// What the root and the inner nodes do between receiving and forwarding.
-void arrange(const Call& call, const TreeNode& self, Stage& stage) {
+/// Local copies of the root and the inner nodes between receiving and forwarding.
+void copy_blocks(const Call& call, const TreeNode& self, Stage& stage) {
   if (self.node != 0) {
     stage.copy(call.recv.whole(), blocks(call, 0, 1));
     return;
@@ -53,7 +54,7 @@ Round binomial(const Call& call, int round, Stage& stage) {
       stage.receive(leaf ? call.recv.whole() : blocks(call, 0, self.subtree()), call.absolute(self.parent()));
     return Round::more;
   }
-  if (round == 1 && (!leaf || self.node == 0)) arrange(call, self, stage);
+  if (round == 1 && (!leaf || self.node == 0)) copy_blocks(call, self, stage);
   const Window window(round - 1, 0, self.children());
   if (window.empty()) return Round::done;
   for (int i = window.first; i < window.last; ++i) {

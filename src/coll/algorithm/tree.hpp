@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The binomial tree over relative ranks, and arithmetic of partitions and windows that algorithms share.
-// A node's subtree is the ranks [node, node + subtree): lowest set bit of the node, cut at the number of
-// ranks.
+// The binomial tree over relative ranks, partitions and windows. The subtree of a node consists of the ranks
+// [node, node + subtree): its size is the lowest set bit of the node, limited by the number of ranks.
 #pragma once
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 
-#include "coll/stage.hpp"
+#include "coll/schedule/stage.hpp"
 
 namespace weft::coll::algorithm {
 
 /// A node of the binomial tree over [0, size).
 struct TreeNode {
   int node, size;
-  /// Ranks in the subtree of any node, itself included.
+  /// Number of ranks in the subtree of a node, including the node.
   [[nodiscard]] static int subtree(int node, int size) {
     return std::min(node == 0 ? size : node & -node, size - node);
   }
@@ -25,7 +24,7 @@ struct TreeNode {
   [[nodiscard]] int child(int i) const { return node + (1 << i); }
 };
 
-/// Part i of `total` things cut into `parts` nearly equal parts.
+/// Part i of `total` elements in `parts` nearly equal parts.
 struct Part {
   int64_t first, count;
   Part(int64_t total, int parts, int i)
@@ -38,7 +37,7 @@ struct Part {
   }
 };
 
-/// Peers 1 .. size-1 (or children 0 .. n-1) taken a window at a time.
+/// A window of peers 1 .. size-1 (or children 0 .. n-1), one window per round.
 struct Window {
   int first, last;  ///< [first, last)
   Window(int round, int begin, int end, int width = Stage::kWindow)

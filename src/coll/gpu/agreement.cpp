@@ -5,126 +5,131 @@
 #include <cstring>
 #include <string>
 
-#include "coll/gpu/direct.hpp"
+#include "coll/gpu/direct_buffers.hpp"
 
 namespace weft::coll::gpu {
 namespace {
 
-/// As the others need to know it: GPU memory that kernels of this rank cannot work on is none.
-Side usable(const Call& call, Domain& domain, device::Memory& memory) {
-  if (call.failed != nullptr) return Side::other;
-  if (!suits(call)) return call.send.on_device() || call.recv.on_device() ? Side::other : Side::host;
-  const Place place = place_of(call);
+/// Location as published: GPU memory that kernels of this rank cannot access counts as `other`.
+Location effective_location(const Call& call, Domain& domain, device::Memory& memory) {
+  if (call.failed != nullptr) return Location::other;
+  if (!supports(call))
+    return call.send.on_device() || call.recv.on_device() ? Location::other : Location::host;
+  const Operands place = locate_operands(call);
   memory = place.memory;
-  if (place.side != Side::device) return place.side;
+  if (place.location != Location::device) return place.location;
   if (domain.state() == Domain::State::refused ||
       (domain.state() == Domain::State::open && !domain.reaches(memory)))
-    return Side::other;
-  const uint64_t aside = bytes_aside(call);
-  if (aside != 0 && (domain.busy() || !domain.reserve(memory, aside))) return Side::other;
-  return Side::device;
+    return Location::other;
+  const uint64_t staged_output = in_place_staging_bytes(call);
+  if (staged_output != 0 && (domain.busy() || !domain.reserve(memory, staged_output))) return Location::other;
+  return Location::device;
 }
 
-uint64_t number_at(const std::byte* statement, size_t offset, int i) {
+uint64_t number_at(const std::byte* vote, size_t offset, int i) {
   uint64_t number;
-  std::memcpy(&number, statement + offset + static_cast<size_t>(i) * sizeof number, sizeof number);
+  std::memcpy(&number, vote + offset + static_cast<size_t>(i) * sizeof number, sizeof number);
   return number;
 }
 
 }  // namespace
 
 Error Agreement::mismatch(const Call& call) const {
-  return Error(Errc::truncate, std::string(name(call.what)) + ": rank " + std::to_string(from) + " gives " +
+  return Error(Errc::truncate, std::string(name(call.what)) + ": rank " + std::to_string(from) + " sends " +
                                    std::to_string(sent) + " bytes where rank " + std::to_string(to) +
-                                   " awaits " + std::to_string(awaited) +
+                                   " expects " + std::to_string(expected) +
                                    ": make counts and types of all ranks agree");
 }
 
-Statement statement_of(const Call& call, Domain& domain, device::Memory& memory) {
-  Statement own;
+Vote vote_of(const Call& call, Domain& domain, device::Memory& memory) {
+  Vote own;
   own.bytes = call.bytes;
   own.state = domain.state();
-  own.side = usable(call, domain, memory);
-  if (own.side != Side::device && own.side != Side::nothing) return own;
-  if (suits(call) && !regular(call)) own.amounts = amounts_of(call);
-  if (own.side == Side::device) own.largest = largest_message(call, own.amounts);
-  own.awake = domain.awake() ? 1 : 0;
+  own.location = effective_location(call, domain, memory);
+  if (own.location != Location::device && own.location != Location::nothing) return own;
+  if (supports(call) && !regular(call)) own.amounts = amounts_of(call);
+  if (own.location == Location::device) own.largest = largest_message(call, own.amounts);
+  own.resident_running = domain.resident_running() ? 1 : 0;
   return own;
 }
 
-void Judge::hear(int rank, const std::byte* statement) {
-  Statement said;
-  std::memcpy(static_cast<void*>(&said), statement, offsetof(Statement, amounts));
-  if (const auto at = static_cast<size_t>(rank); at < said_.size())
-    said_[at] = statement;  // else not suits()
-  const bool nothing = said.side == Side::nothing;
-  host_ = host_ && (nothing || said.side == Side::host);
-  unopened_ = unopened_ && said.state == Domain::State::unknown;
-  open_ = open_ && said.state == Domain::State::open;
-  kernels_ = kernels_ && ((nothing && said.state == Domain::State::open) || said.side == Side::device);
-  some_ = some_ || said.side == Side::device;
-  idle_ = idle_ && said.busy == 0;
-  awake_ = awake_ && said.awake != 0;
-  largest_ = std::max(largest_, said.largest);
-  places_ &= said.places;
+void VoteReduction::add(int rank, const std::byte* vote) {
+  Vote peer_vote;
+  std::memcpy(static_cast<void*>(&peer_vote), vote, offsetof(Vote, amounts));
+  if (const auto at = static_cast<size_t>(rank); at < votes_.size())
+    votes_[at] = vote;  // larger ranks only if !supports()
+  const bool nothing = peer_vote.location == Location::nothing;
+  host_ = host_ && (nothing || peer_vote.location == Location::host);
+  unopened_ = unopened_ && peer_vote.state == Domain::State::unknown;
+  open_ = open_ && peer_vote.state == Domain::State::open;
+  kernels_ = kernels_ &&
+             ((nothing && peer_vote.state == Domain::State::open) || peer_vote.location == Location::device);
+  any_ = any_ || peer_vote.location == Location::device;
+  idle_ = idle_ && peer_vote.busy == 0;
+  resident_running_ = resident_running_ && peer_vote.resident_running != 0;
+  largest_ = std::max(largest_, peer_vote.largest);
+  free_slots_ &= peer_vote.free_slots;
 }
 
-/// What each sends is what the other awaits.
-bool Judge::matches(Agreement& result) const {
-  const auto differ = [&](int from, int to, uint64_t sent, uint64_t awaited) {
-    if (sent == awaited) return false;
+/// Returns whether each rank expects what its peers send.
+bool VoteReduction::matches(Agreement& result) const {
+  const auto differ = [&](int from, int to, uint64_t sent, uint64_t expected) {
+    if (sent == expected) return false;
     result.from = from;
     result.to = to;
     result.sent = sent;
-    result.awaited = awaited;
+    result.expected = expected;
     return true;
   };
   const auto ranks = static_cast<int>(call_.size);
   if (regular(call_)) {
     for (int rank = 1; rank < ranks; ++rank)
-      if (differ(0, rank, number_at(said_[0], offsetof(Statement, bytes), 0),
-                 number_at(said_[static_cast<size_t>(rank)], offsetof(Statement, bytes), 0)))
+      if (differ(0, rank, number_at(votes_[0], offsetof(Vote, bytes), 0),
+                 number_at(votes_[static_cast<size_t>(rank)], offsetof(Vote, bytes), 0)))
         return false;
     return true;
   }
-  constexpr size_t kSent = offsetof(Statement, amounts) + offsetof(Amounts, sent),
-                   kAwaited = offsetof(Statement, amounts) + offsetof(Amounts, awaited);
+  constexpr size_t kSent = offsetof(Vote, amounts) + offsetof(Amounts, sent),
+                   kExpected = offsetof(Vote, amounts) + offsetof(Amounts, expected);
   for (int from = 0; from < ranks; ++from)
     for (int to = 0; to < ranks; ++to)
-      if (differ(from, to, number_at(said_[static_cast<size_t>(from)], kSent, to),
-                 number_at(said_[static_cast<size_t>(to)], kAwaited, from)))
+      if (differ(from, to, number_at(votes_[static_cast<size_t>(from)], kSent, to),
+                 number_at(votes_[static_cast<size_t>(to)], kExpected, from)))
         return false;
   return true;
 }
 
-Agreement Judge::verdict() const {
+Agreement VoteReduction::result() const {
   Agreement result;
   result.largest = largest_;
-  result.places = places_;
+  result.free_slots = free_slots_;
   result.idle = idle_;
-  result.awake = awake_;
-  const bool free = idle_ ? unopened_ || open_ : later_ && open_;
+  result.resident_running = resident_running_;
+  const bool free = idle_ ? unopened_ || open_ : queued_ && open_;
   if (host_)
-    result.way = Way::host;
-  else if (kernels_ && some_ && free && (pays(call_, largest_) || (!later_ && wants_direct(call_, largest_))))
-    result.way = matches(result) ? Way::kernels : Way::mismatch;
+    result.path = Path::host;
+  else if (kernels_ && any_ && free &&
+           (kernels_faster(call_, largest_) || (!queued_ && wants_direct_buffers(call_, largest_))))
+    result.path = matches(result) ? Path::kernels : Path::mismatch;
   return result;
 }
 
-Agreement agree(const Call& call, shared::Channel& channel, Domain& domain, const Besides& besides) {
+Agreement reduce_votes(const Call& call, host::SlotChannel& channel, Domain& domain,
+                       const VoteOptions& options) {
   device::Memory memory;
-  Statement own = statement_of(call, domain, memory);
-  own.busy = besides.busy;
-  own.places = besides.places;
-  const size_t size = Statement::size(call);
-  const uint32_t step = channel.begin(1);
+  Vote own = vote_of(call, domain, memory);
+  own.busy = options.busy;
+  own.free_slots = options.free_slots;
+  const size_t size = Vote::size(call);
+  const uint32_t step = channel.reserve_steps(1);
   std::memcpy(channel.claim(step, size), &own, size);
-  channel.show(step, size);
-  domain.plan_ahead(call, besides.later || own.side != Side::device ? 0 : own.largest, own.awake != 0);
-  Judge judge(call, besides.later);
-  for (int rank = 0; rank < call.size; ++rank) judge.hear(rank, channel.await(rank, step).data);
-  channel.met(step);
-  Agreement result = judge.verdict();
+  channel.publish(step, size);
+  domain.plan_early(call, options.queued || own.location != Location::device ? 0 : own.largest,
+                    own.resident_running != 0);
+  VoteReduction votes(call, options.queued);
+  for (int rank = 0; rank < call.size; ++rank) votes.add(rank, channel.wait_published(rank, step).data);
+  channel.all_arrived(step);
+  Agreement result = votes.result();
   result.memory = memory;
   return result;
 }

@@ -1,82 +1,84 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Agreement: what every rank says about a call, from which all draw the same conclusion, since all have to go
-// the same way. Threading: under the instance lock.
+// Agreement: every rank publishes a vote about a call, and all ranks reduce the votes to the same decision.
+// Threading: under the instance lock.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-#include "coll/call.hpp"
 #include "coll/gpu/domain.hpp"
 #include "coll/gpu/plan.hpp"
+#include "coll/schedule/call.hpp"
 
 namespace weft::coll::gpu {
 
-/// What a rank says; of calls whose messages differ in length, with what it sends and awaits.
-struct Statement {
+/// The vote of one rank. `amounts` is published only for calls with blocks of different sizes.
+struct Vote {
   uint64_t largest = 0, bytes = 0;
-  uint32_t busy = 0;    ///< calls under way that kernels may do
-  uint32_t places = 0;  ///< bits: free for persistent calls
-  Side side = Side::nothing;
+  uint32_t busy = 0;        ///< unfinished calls that kernels may execute
+  uint32_t free_slots = 0;  ///< bit mask: free slots for persistent calls
+  Location location = Location::nothing;
   Domain::State state = Domain::State::unknown;
-  uint8_t awake = 0;  ///< its copier can share the call among its blocks now
+  uint8_t resident_running = 0;  ///< its resident kernel runs with all its blocks
   Amounts amounts{};
 
-  /// As much of it as is to be told.
+  /// Bytes of the vote to publish.
   [[nodiscard]] static size_t size(const Call& call) {
-    return regular(call) ? offsetof(Statement, amounts) : sizeof(Statement);
+    return regular(call) ? offsetof(Vote, amounts) : sizeof(Vote);
   }
 };
 
-enum class Way : uint8_t {
-  host,     ///< no operand is in GPU memory: by shared memory
-  kernels,  ///< all are, in a domain or where one can be made
+enum class Path : uint8_t {
+  host,     ///< no operand is in GPU memory: shared memory
+  kernels,  ///< all operands are, and the domain is open or can be opened
   messages,
-  mismatch  ///< by no way: what is sent is not what is awaited
+  mismatch  ///< error: bytes sent and expected differ
 };
 struct Agreement {
-  Way way = Way::messages;
-  uint64_t largest = 0;    ///< bytes of the largest message of all ranks
-  uint32_t places = 0;     ///< free on all ranks
-  bool idle = false;       ///< no rank has calls under way
-  bool awake = false;      ///< the copiers of all ranks are
-  device::Memory memory;   ///< of an operand of this rank
-  int from = -1, to = -1;  ///< mismatch
-  uint64_t sent = 0, awaited = 0;
+  Path path = Path::messages;
+  uint64_t largest = 0;           ///< largest message of any rank, in bytes
+  uint32_t free_slots = 0;        ///< free on all ranks
+  bool idle = false;              ///< no rank has unfinished calls
+  bool resident_running = false;  ///< the resident kernels of all ranks run
+  device::Memory memory;          ///< of an operand of this rank
+  int from = -1, to = -1;         ///< of the mismatch
+  uint64_t sent = 0, expected = 0;
   [[nodiscard]] Error mismatch(const Call& call) const;
 };
 
-/// What this rank has to say. Reserves what the call needs besides: allocations wait for running kernels.
-[[nodiscard]] Statement statement_of(const Call& call, Domain& domain, device::Memory& memory);
+/// Returns the vote of this rank. Reserves staging memory in advance, since allocations wait for running
+/// kernels.
+[[nodiscard]] Vote vote_of(const Call& call, Domain& domain, device::Memory& memory);
 
-/// Draws the conclusion from the statements of all, which have to stay where they are until then. Sees no
-/// state of this rank: progress of earlier calls may change it while statements arrive, on each rank at
-/// another time.
-class Judge {
+/// Reduces the votes of all ranks to a decision. The votes must stay in place until result(). Reads no state
+/// of this rank: progress of earlier calls may change the state while votes arrive, on each rank at another
+/// time.
+class VoteReduction {
  public:
-  /// `later`: the call takes its turn among others, rather than to be run now.
-  Judge(const Call& call, bool later) : call_(call), later_(later) {}
-  void hear(int rank, const std::byte* statement);
-  [[nodiscard]] Agreement verdict() const;
+  /// `queued`: the call enters the collective queue instead of running now.
+  VoteReduction(const Call& call, bool queued) : call_(call), queued_(queued) {}
+  void add(int rank, const std::byte* vote);
+  [[nodiscard]] Agreement result() const;
 
  private:
   [[nodiscard]] bool matches(Agreement& result) const;
   const Call& call_;
-  const bool later_;
-  std::array<const std::byte*, device::kernel::Collective::kRanks> said_{};
-  bool host_ = true, kernels_ = true, some_ = false, idle_ = true, awake_ = true;
-  bool unopened_ = true, open_ = true;  // all published Domain::State::unknown, or all open
+  const bool queued_;
+  std::array<const std::byte*, device::kernel::Collective::kRanks> votes_{};
+  bool host_ = true, kernels_ = true, any_ = false, idle_ = true, resident_running_ = true;
+  bool unopened_ = true, open_ = true;  // all ranks published Domain::State::unknown, or all State::open
   uint64_t largest_ = 0;
-  uint32_t places_ = UINT32_MAX;
+  uint32_t free_slots_ = UINT32_MAX;
 };
 
-/// What a rank says besides in agree().
-struct Besides {
-  uint32_t busy = 0, places = 0;
-  bool later = false;  ///< Judge
+/// Arguments that reduce_votes() adds to the vote.
+struct VoteOptions {
+  uint32_t busy = 0, free_slots = 0;
+  bool queued = false;  ///< as in VoteReduction
 };
-/// One step of a channel in which all ranks speak and hear. When it is over all have arrived.
-[[nodiscard]] Agreement agree(const Call& call, shared::Channel& channel, Domain& domain,
-                              const Besides& besides);
+/// Collective: publishes this rank's vote in one step of `channel` and reduces the votes of all ranks. When
+/// the step is over, all ranks have entered the call.
+[[nodiscard]] Agreement reduce_votes(const Call& call, host::SlotChannel& channel, Domain& domain,
+                                     const VoteOptions& options);
 
 }  // namespace weft::coll::gpu

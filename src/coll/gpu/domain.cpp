@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Domain: exchanging areas, and the life of a call's kernels.
+// Domain: exchange of regions, and life cycle of a call's kernels.
 #include "coll/gpu/domain.hpp"
 
 #include <algorithm>
@@ -16,222 +16,229 @@
 namespace weft::coll::gpu {
 namespace {
 
-using device::CollectivePort;
+using device::CollectiveSlot;
 using transport::cuda_ipc::Probe;
 using transport::cuda_ipc::Region;
 
-log::SlowPath no_domain{"coll.device_refused",
-                        "collectives on GPU memory go by messages, small ones 2 to 5 times slower"};
+log::SlowPath kernels_refused{"coll.gpu_refused",
+                              "collectives on GPU memory use messages; small ones are 2 to 5 times slower"};
 
-log::SlowPath no_more{"coll.device_small_area",
-                      "large collectives on GPU memory take up to half as long again"};
+log::SlowPath large_region_refused{"coll.gpu_small_region",
+                                   "large collectives on GPU memory take up to 1.5 times as long"};
 
-config::Size patience{
-    "coll.device_patience", 100'000, 1'000, 1'000'000'000,
-    "nanoseconds that a collective's kernel waits for other ranks before it leaves the GPU, "
-    "to be started again"};
-config::Size epochs{"coll.device_epochs", 0xfffff000, 2, 0xfffff000,
-                    "collectives on device buffers after which a communicator's scratch is cleared"};
+config::Size timeout_ns{"coll.gpu_kernel_timeout_ns", 100'000, 1'000, 1'000'000'000,
+                        "Longest wait in ns of a collective kernel for its peers before it exits and is "
+                        "relaunched; larger values keep waiting kernels on the GPU longer."};
+config::Size max_epoch{
+    "coll.gpu_max_epoch", 0xfffff000, 2, 0xfffff000,
+    "Number of collectives on device buffers after which a communicator clears the flags of its region."};
 
-constexpr uint64_t kWakeAfter = 6'000;  // ns from a launch of pieces to that of a copier
-constexpr int kSpins = 2000;            // looks at a running kernel before anything else is progressed
+constexpr uint64_t kResidentStartDelayNs =
+    6'000;                       // ns from a Simple launch to the start of the resident kernel
+constexpr int kMaxSpins = 2000;  // polls of a running kernel before other progress is made
 
 }  // namespace
 
-/// What a rank tells the others once.
-struct Domain::Offer {
+/// Published by each rank while the domain is opened.
+struct Domain::Descriptor {
   uint32_t good, epoch;
   device::Uuid device;
   Region region;
   Probe probe;
 };
 
-void Domain::release(Ground& ground) {
-  for (auto* mapping : ground.mappings) p2p::importer(comm_.instance).release(mapping);
-  if (ground.area != nullptr) ground.area->leased = false;
-  ground = {};
+void Domain::release(Resources& resources) {
+  for (auto* mapping : resources.mappings) p2p::importer(comm_.instance).release(mapping);
+  if (resources.region != nullptr) resources.region->leased = false;
+  resources = {};
 }
 
 Domain::~Domain() {
-  if (state_ != State::open || comm_.instance.gpu_scratch == nullptr) return;  // or MPI is over
-  ground_.area->epoch = std::max(ground_.area->epoch, epoch_);
-  release(ground_);
+  if (state_ != State::open || comm_.instance.gpu_regions == nullptr) return;  // or after MPI_Finalize
+  resources_.region->epoch = std::max(resources_.region->epoch, epoch_);
+  release(resources_);
 }
 
-/// Nothing to work with, or no more than before.
+/// Refuses the domain, or keeps the present resources.
 void Domain::fail(const std::string& reason) {
   release(next_);
-  if (state_ == State::open) return no_more.hit(reason);
-  no_domain.hit(reason);
+  if (state_ == State::open) return large_region_refused.hit(reason);
+  kernels_refused.hit(reason);
   state_ = State::refused;
 }
 
-Status Domain::prepare(const device::Memory& near, uint64_t pieces, Offer& offer) {
-  auto port = CollectivePort::open(near);
-  if (!port) return std::move(port).error();
-  next_.port = std::move(*port);
-  auto area = Scratch::of(comm_.instance).lease(near, pieces);
-  if (!area) return std::move(area).error();
-  next_.area = *area;
-  offer.epoch = next_.area->epoch;
+Status Domain::prepare(const device::Memory& near, uint64_t chunk_capacity, Descriptor& descriptor) {
+  auto slot = CollectiveSlot::open(near);
+  if (!slot) return std::move(slot).error();
+  next_.slot = std::move(*slot);
+  auto leased_region = RegionPool::of(comm_.instance).lease(near, chunk_capacity);
+  if (!leased_region) return std::move(leased_region).error();
+  next_.region = *leased_region;
+  descriptor.epoch = next_.region->epoch;
   auto uuid = device::uuid_of(near.device);
   if (!uuid) return std::move(uuid).error();
-  offer.device = *uuid;
+  descriptor.device = *uuid;
   auto& exporter = p2p::exporter(comm_.instance);
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
-    auto region = exporter.export_region(next_.area->memory, comm_.process(rank));
+    auto region = exporter.export_region(next_.region->memory, comm_.process(rank));
     if (!region) return std::move(region).error();
-    offer.region = *region->region;
+    descriptor.region = *region->region;
   }
-  auto probe = exporter.probe(next_.area->memory);
+  auto probe = exporter.probe(next_.region->memory);
   if (!probe) return std::move(probe).error();
-  offer.probe = *probe;
+  descriptor.probe = *probe;
   return {};
 }
 
-/// What the others have offered.
-Status Domain::map(const shared::Channel& channel) {
-  std::vector<Offer> offers(static_cast<size_t>(comm_.size()));
+/// Maps the regions of the other ranks.
+Status Domain::map(const host::SlotChannel& channel) {
+  std::vector<Descriptor> descriptors(static_cast<size_t>(comm_.size()));
   for (int rank = 0; rank < comm_.size(); ++rank)
-    std::memcpy(&offers[static_cast<size_t>(rank)], channel.lane(rank).card.data, sizeof(Offer));
+    std::memcpy(&descriptors[static_cast<size_t>(rank)], channel.slot_area(rank).setup.data,
+                sizeof(Descriptor));
   next_epoch_ = 0;
   for (int rank = 0; rank < comm_.size(); ++rank) {
-    const Offer& offer = offers[static_cast<size_t>(rank)];
-    if (offer.good == 0)
-      return Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot: see its log");
-    if (offer.region.size != next_.area->memory.size)
+    const Descriptor& descriptor = descriptors[static_cast<size_t>(rank)];
+    if (descriptor.good == 0)
       return Error(Errc::unsupported,
-                   "WEFT_COLL_DEVICE_AREA or _AREA_LARGE differs between ranks: set it alike");
-    next_epoch_ = std::max(next_epoch_, offer.epoch);
+                   "rank " + std::to_string(rank) + " cannot run collective kernels: see its log");
+    if (descriptor.region.size != next_.region->memory.size)
+      return Error(Errc::unsupported,
+                   "WEFT_COLL_GPU_REGION_BYTES or WEFT_COLL_GPU_LARGE_REGION_BYTES differs between ranks: "
+                   "set the same value on all");
+    next_epoch_ = std::max(next_epoch_, descriptor.epoch);
     for (int other = 0; other < rank; ++other)
-      if (offers[static_cast<size_t>(other)].device == offer.device)
-        return Error(Errc::unsupported, "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
-                                            " use the same GPU, where kernels that wait for each other would "
-                                            "take turns: give each rank a GPU of its own");
+      if (descriptors[static_cast<size_t>(other)].device == descriptor.device)
+        return Error(Errc::unsupported,
+                     "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
+                         " use the same GPU, where kernels that wait for each other would be "
+                         "time-sliced: give each rank a GPU of its own");
   }
   for (int rank = 0; rank < comm_.size(); ++rank) {
     const auto at = static_cast<size_t>(rank);
     if (rank == comm_.rank()) {
-      next_.areas[at] = next_.area->memory.base;
+      next_.regions[at] = next_.region->memory.base;
       continue;
     }
-    auto mapping = p2p::importer(comm_.instance)
-                       .open(comm_.process(rank), offers[at].region, &offers[at].probe, next_.area->memory);
+    auto mapping =
+        p2p::importer(comm_.instance)
+            .open(comm_.process(rank), descriptors[at].region, &descriptors[at].probe, next_.region->memory);
     if (!mapping) return std::move(mapping).error();
     next_.mappings.push_back(*mapping);
-    next_.areas[at] = reinterpret_cast<uint64_t>((*mapping)->at(offers[at].region.base));
+    next_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));
   }
-  if (generation_ == 0 && all_linked(offers)) links_ = kLinked;
+  if (generation_ == 0 && all_linked(descriptors)) links_ = kLinked;
   return {};
 }
 
-/// As this rank's driver reports every pair.
-bool Domain::all_linked(const std::vector<Offer>& offers) {
+/// The driver of this rank reports NVLink between every pair.
+bool Domain::all_linked(const std::vector<Descriptor>& descriptors) {
   std::vector<int> devices;
-  for (const Offer& offer : offers) {
-    const auto device = device::find_device(offer.device);
+  for (const Descriptor& descriptor : descriptors) {
+    const auto device = device::find_device(descriptor.device);
     if (!device) return false;
     devices.push_back(*device);
   }
   return device::all_have_nvlink(devices);
 }
 
-void Domain::show(Stage stage, shared::Channel& channel) {
+void Domain::set_stage(Stage stage, host::SlotChannel& channel) {
   stage_ = stage;
-  channel.lane(comm_.rank()).card.stage.store(told(stage) | links_, std::memory_order_release);
-  channel.tell();
+  channel.slot_area(comm_.rank()).setup.stage.store(stage_word(stage) | links_, std::memory_order_release);
+  channel.wake_peers();
 }
 
-bool Domain::all_at(Stage stage, const shared::Channel& channel) const {
+bool Domain::all_at(Stage stage, const host::SlotChannel& channel) const {
   for (int rank = 0; rank < comm_.size(); ++rank)
-    if (channel.lane(rank).card.stage.load(std::memory_order_acquire) < told(stage)) return false;
+    if (channel.slot_area(rank).setup.stage.load(std::memory_order_acquire) < stage_word(stage)) return false;
   return true;
 }
 
-void Domain::offer(const device::Memory& near, uint64_t pieces, shared::Channel& channel) {
+void Domain::publish_descriptor(const device::Memory& near, uint64_t chunk_capacity,
+                                host::SlotChannel& channel) {
   channel_ = &channel;
-  Offer own{};
-  mapped_ = prepare(near, pieces, own);
+  Descriptor own{};
+  mapped_ = prepare(near, chunk_capacity, own);
   own.good = mapped_.ok() ? 1 : 0;
-  static_assert(sizeof(Offer) <= transport::shm::kCardBytes);
-  std::memcpy(channel.lane(comm_.rank()).card.data, &own, sizeof own);
-  show(Stage::offered, channel);
+  static_assert(sizeof(Descriptor) <= transport::shm::kSetupBytes);
+  std::memcpy(channel.slot_area(comm_.rank()).setup.data, &own, sizeof own);
+  set_stage(Stage::published, channel);
 }
 
-/// After offer(): true once all have mapped, or have not been able to.
-bool Domain::prepared(shared::Channel& channel) {
-  if (stage_ == Stage::offered) {
-    if (!all_at(Stage::offered, channel)) return false;
+/// After publish_descriptor(): returns true once all ranks have mapped the regions or failed to.
+bool Domain::all_ranks_prepared(host::SlotChannel& channel) {
+  if (stage_ == Stage::published) {
+    if (!all_at(Stage::published, channel)) return false;
     if (mapped_.ok()) mapped_ = map(channel);
-    show(mapped_.ok() ? Stage::mapped : Stage::failed, channel);
+    set_stage(mapped_.ok() ? Stage::mapped : Stage::failed, channel);
   }
   if (!all_at(Stage::mapped, channel)) return false;
-  conclude(channel);
+  finish_connect(channel);
   return true;
 }
 
-bool Domain::connect(const device::Memory& near, shared::Channel& channel) {
+bool Domain::connect(const device::Memory& near, host::SlotChannel& channel) {
   if (state_ != State::unknown) return true;
-  if (stage_ == Stage::nothing) offer(near, area_data(), channel);
-  return prepared(channel);
+  if (stage_ == Stage::nothing) publish_descriptor(near, region_data_bytes(), channel);
+  return all_ranks_prepared(channel);
 }
 
-/// All have published whether they could. A rank that goes on publishes kLinked as before.
-void Domain::conclude(const shared::Channel& channel) {
+/// All ranks have published the outcome; a rank without an error publishes kLinked as before.
+void Domain::finish_connect(const host::SlotChannel& channel) {
   stage_ = Stage::nothing;
   if (!mapped_.ok()) return fail(mapped_.error().message());
   next_.linked = true;
   for (int rank = 0; rank < comm_.size(); ++rank) {
-    const uint32_t published = channel.lane(rank).card.stage.load(std::memory_order_acquire);
-    if ((published & ~kLinked) == told(Stage::failed))
-      return fail("another rank of the communicator cannot: see its log");
+    const uint32_t published = channel.slot_area(rank).setup.stage.load(std::memory_order_acquire);
+    if ((published & ~kLinked) == stage_word(Stage::failed))
+      return fail("another rank of the communicator cannot run collective kernels: see its log");
     next_.linked = next_.linked && (published & kLinked) != 0;
   }
   if (state_ == State::open) {
-    ground_.area->epoch = std::max(ground_.area->epoch, epoch_);
-    release(ground_);
+    resources_.region->epoch = std::max(resources_.region->epoch, epoch_);
+    release(resources_);
   }
-  ground_ = std::exchange(next_, {});
-  ahead_largest_ = 0;
+  resources_ = std::exchange(next_, {});
+  early_largest_ = 0;
   epoch_ = next_epoch_;
-  settle();
+  configure_slot();
   state_ = State::open;
 }
 
-/// Large messages get a larger area, once.
-void Domain::connect_now(const device::Memory& near, uint64_t largest, shared::Channel& channel) {
+/// Large messages get a larger region, once per communicator.
+void Domain::connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel) {
   core::Instance& instance = comm_.instance;
   core::wait_until(instance, [&] { return connect(near, channel); });
-  if (state_ != State::open || generation_ != 0 || !wants_large_area(largest)) return;
+  if (state_ != State::open || generation_ != 0 || !wants_large_region(largest)) return;
   generation_ = 1;
-  offer(ground_.area->memory, large_area_data(), channel);
-  core::wait_until(instance, [&] { return prepared(channel); });
+  publish_descriptor(resources_.region->memory, large_region_data_bytes(), channel);
+  core::wait_until(instance, [&] { return all_ranks_prepared(channel); });
 }
 
-/// Differs between ranks: kernels that have started in another order on every GPU would else take turns in
-/// step.
-uint64_t Domain::own_patience() const {
-  return patience + patience / 8 * static_cast<uint64_t>(comm_.rank());
+/// The timeout differs between ranks: kernels started in different orders on the GPUs would otherwise keep
+/// exiting and relaunching in lockstep.
+uint64_t Domain::own_timeout_ns() const {
+  return timeout_ns + timeout_ns / 8 * static_cast<uint64_t>(comm_.rank());
 }
 
-void Domain::settle() {
-  device::kernel::Collective home{};
-  std::copy(ground_.areas.begin(), ground_.areas.end(), home.areas);
-  home.rank = static_cast<uint32_t>(comm_.rank());
-  home.size = static_cast<uint32_t>(comm_.size());
-  home.blocks = 1;
-  home.patience = own_patience();
-  ground_.port.settle(home);
+void Domain::configure_slot() {
+  device::kernel::Collective config{};
+  std::copy(resources_.regions.begin(), resources_.regions.end(), config.regions);
+  config.rank = static_cast<uint32_t>(comm_.rank());
+  config.size = static_cast<uint32_t>(comm_.size());
+  config.blocks = 1;
+  config.timeout_ns = own_timeout_ns();
+  resources_.slot.set_config(config);
 }
 
-/// Flags of 32 bits come round: before that each rank clears its area, when all that others push there has
-/// come, and before it arrives in the next call.
-Status Domain::renew() {
-  if (epoch_ < epochs) return {};
+/// Before the 32-bit epochs wrap, each rank clears its region: after all pushes of the call have arrived, and
+/// before this rank enters the next call.
+Status Domain::restart_epochs() {
+  if (epoch_ < max_epoch) return {};
   epoch_ = 0;
-  ground_.area->epoch = 0;
-  return clear(*ground_.area);
+  resources_.region->epoch = 0;
+  return clear(*resources_.region);
 }
 
 Status Domain::begin(Plan& plan) {
@@ -239,83 +246,86 @@ Status Domain::begin(Plan& plan) {
   ++calls_;
   running_ = &plan;
   launches_ = 0;
-  std::copy(ground_.areas.begin(), ground_.areas.end(), plan.collective.areas);
-  Status begun = plan.aside ? put_aside(plan) : Status();
+  std::copy(resources_.regions.begin(), resources_.regions.end(), plan.collective.regions);
+  Status begun = plan.staged_output ? stage_output(plan) : Status();
   if (begun.ok() && !ring()) begun = launch();
-  if (!begun.ok()) give_up();
+  if (!begun.ok()) report_failure();
   return begun;
 }
 
-/// By the copier, when it is awake.
+/// Rings the doorbell of the resident kernel, if it runs.
 bool Domain::ring() {
   const Plan& plan = *running_;
-  if (plan.small) return ground_.port.ring(*plan.small, plan.wire, epoch_, plan.bells);
-  if (plan.bells != 0) ground_.port.want_copier(plan.bells);
+  if (plan.command)
+    return resources_.slot.submit_to_resident_kernel(*plan.command, plan.protocol, epoch_,
+                                                     plan.doorbell_blocks);
+  if (plan.doorbell_blocks != 0) resources_.slot.record_resident_demand(plan.doorbell_blocks);
   return false;
 }
 
-/// After a launch that the copier could have spared: the next call may be for it. Its life must not be over
-/// then, so it begins when a long call is about to end.
-void Domain::wake_copier() {
-  wake_at_ = 0;
-  ground_.port.wake_copier();
+/// After a launch that the resident kernel could have replaced: starts the resident kernel for the next
+/// calls. A long call starts it only near its end, lest the idle timeout expire first.
+void Domain::start_resident_kernel() {
+  resident_start_at_ = 0;
+  resources_.slot.start_resident_kernel();
 }
 
-/// This rank's kernel cannot be started, or has failed. The others' kernels, which may need what it would
-/// have pushed, leave when they have waited long enough; their ranks then see this and end the call, too. No
-/// rank begins another one before.
-void Domain::give_up() {
+/// Publishes that this rank's kernel failed or cannot start. The kernels of the peers time out; before a
+/// relaunch the peers see the failure and end the call. No rank begins another call before.
+void Domain::report_failure() {
   running_ = nullptr;
-  channel_->lane(comm_.rank()).failed.store(calls_, std::memory_order_release);
-  channel_->tell();
+  channel_->slot_area(comm_.rank()).failed.store(calls_, std::memory_order_release);
+  channel_->wake_peers();
 }
 
-Status Domain::others_go_on() const {
+Status Domain::check_peers() const {
   for (int rank = 0; rank < comm_.size(); ++rank)
-    if (channel_->lane(rank).failed.load(std::memory_order_acquire) == calls_)
+    if (channel_->slot_area(rank).failed.load(std::memory_order_acquire) == calls_)
       return Error(Errc::other, "the GPU of rank " + std::to_string(rank) +
-                                    " failed in this collective: its own error says why");
+                                    " failed in this collective: see its error message");
   return {};
 }
 
 Status Domain::launch() {
   device::kernel::Collective& collective = running_->collective;
   collective.epoch = epoch_;
-  collective.patience = own_patience();
+  collective.timeout_ns = own_timeout_ns();
   collective.launch = launches_;
   if (running_->direct) {
     running_->direct->call = collective;
-    return ground_.port.launch(*running_->direct, running_->blocks, running_->threads);
+    return resources_.slot.launch(*running_->direct, running_->blocks, running_->threads);
   }
-  WEFT_TRY(ground_.port.launch(collective, running_->wire, running_->blocks, running_->threads));
-  if (running_->small)
-    wake_copier();
-  else if (running_->bells != 0)
-    wake_at_ = monotonic_ns() + kWakeAfter;
+  WEFT_TRY(resources_.slot.launch(collective, running_->protocol, running_->blocks, running_->threads));
+  if (running_->command)
+    start_resident_kernel();
+  else if (running_->doorbell_blocks != 0)
+    resident_start_at_ = monotonic_ns() + kResidentStartDelayNs;
   return {};
 }
 
-/// The output of a call in place goes elsewhere first.
-Status Domain::put_aside(Plan& plan) {
-  if (!aside_ || aside_.memory().size < plan.aside->bytes) WEFT_TRY(reserve(plan.memory, plan.aside->bytes));
+/// Redirects the output of an in-place call to staging memory.
+Status Domain::stage_output(Plan& plan) {
+  if (!staging_ || staging_.memory().size < plan.staged_output->bytes)
+    WEFT_TRY(reserve(plan.memory, plan.staged_output->bytes));
   for (uint32_t rank = 0; rank < plan.collective.size; ++rank)
-    plan.collective.recv[rank].address = aside_.memory().base;
+    plan.collective.recv[rank].address = staging_.memory().base;
   return {};
 }
 
 Status Domain::reserve(const device::Memory& near, uint64_t bytes) {
   auto leased = device::Workspace::lease(near, bytes);
   if (!leased) return std::move(leased).error();
-  aside_ = std::move(*leased);
+  staging_ = std::move(*leased);
   return {};
 }
 
-/// The kernel is done, and the copy of what was put aside; then this rank is ready for the next call.
+/// After the kernel, and after the copy of staged output: this rank is ready for the next call.
 Result<bool> Domain::finish() {
-  if (running_->aside && !copy_.pending() && aside_) {
-    auto copied = device::copy_async(reinterpret_cast<void*>(running_->aside->address), running_->memory,
-                                     reinterpret_cast<const void*>(aside_.memory().base), aside_.memory(),
-                                     running_->aside->bytes, device::Lane::local);
+  if (running_->staged_output && !copy_.pending() && staging_) {
+    auto copied =
+        device::copy_async(reinterpret_cast<void*>(running_->staged_output->address), running_->memory,
+                           reinterpret_cast<const void*>(staging_.memory().base), staging_.memory(),
+                           running_->staged_output->bytes, device::StreamRole::local);
     if (!copied) return std::move(copied).error();
     copy_ = std::move(*copied);
   }
@@ -323,76 +333,79 @@ Result<bool> Domain::finish() {
     auto done = device::done(copy_);
     if (!done || !*done) return done;
   }
-  aside_ = {};
-  Status renewed = renew();
+  staging_ = {};
+  Status renewed = restart_epochs();
   if (!renewed.ok()) return std::move(renewed).error();
   return true;
 }
 
 Result<bool> Domain::poll() {
-  auto over = look();
-  if (!over && others_go_on().ok())
-    give_up();
+  auto over = check_outcome();
+  if (!over && check_peers().ok())
+    report_failure();
   else if (!over || *over)
     running_ = nullptr;
   return over;
 }
 
-Result<bool> Domain::look() {
+Result<bool> Domain::check_outcome() {
   if (copy_.pending()) return finish();
-  auto outcome = ground_.port.look();
+  auto outcome = resources_.slot.poll();
   if (!outcome) return std::move(outcome).error();
   switch (*outcome) {
-    case CollectivePort::Outcome::running:
-      if (wake_at_ != 0 && monotonic_ns() >= wake_at_) wake_copier();
+    case CollectiveSlot::Outcome::running:
+      if (resident_start_at_ != 0 && monotonic_ns() >= resident_start_at_) start_resident_kernel();
       return false;
-    case CollectivePort::Outcome::late:
+    case CollectiveSlot::Outcome::timed_out:
       ++launches_;
       break;
-    case CollectivePort::Outcome::untouched:
+    case CollectiveSlot::Outcome::not_started:
       break;
-    case CollectivePort::Outcome::complete:
-      if (wake_at_ != 0) wake_copier();
+    case CollectiveSlot::Outcome::complete:
+      if (resident_start_at_ != 0) start_resident_kernel();
       return finish();
   }
-  Status launched = others_go_on();
+  Status launched = check_peers();
   if (launched.ok()) launched = launch();
   if (!launched.ok()) return std::move(launched).error();
   return false;
 }
 
-Plan Domain::plan(const Call& call, uint64_t largest, bool awake) const {
-  Room room = Room::of_area(static_cast<uint32_t>(call.size), ground_.linked,
-                            ground_.area->memory.size - device::kernel::Area::kCleared);
-  room.awake = awake;
-  return make_plan(call, largest, room);
+Plan Domain::plan(const Call& call, uint64_t largest, bool resident_running) const {
+  RegionCapacity capacity =
+      RegionCapacity::of_region(static_cast<uint32_t>(call.size), resources_.linked,
+                                resources_.region->memory.size - device::kernel::RegionLayout::kClearedBytes);
+  capacity.resident_running = resident_running;
+  return make_plan(call, largest, capacity);
 }
 
-bool Domain::prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel) {
+bool Domain::prepare_direct_buffers(const Call& call, uint64_t largest, host::SlotChannel& channel) {
   prepared_.emplace();
-  if (!direct_.prepare(call, largest, ground_.area->memory, channel, *prepared_)) prepared_.reset();
+  if (!direct_buffers_.prepare(call, largest, resources_.region->memory, channel, *prepared_))
+    prepared_.reset();
   return prepared_.has_value();
 }
 
-void Domain::plan_ahead(const Call& call, uint64_t largest, bool awake) {
-  ahead_largest_ = 0;
-  ahead_awake_ = awake;
-  if (largest == 0 || state_ != State::open || wants_direct(call, largest)) return;
-  ahead_ = plan(call, largest, awake);
-  ahead_largest_ = largest;
+void Domain::plan_early(const Call& call, uint64_t largest, bool resident_running) {
+  early_largest_ = 0;
+  early_resident_running_ = resident_running;
+  if (largest == 0 || state_ != State::open || wants_direct_buffers(call, largest)) return;
+  early_plan_ = plan(call, largest, resident_running);
+  early_largest_ = largest;
 }
 
-Status Domain::run(const Call& call, uint64_t largest, bool awake) {
+Status Domain::run(const Call& call, uint64_t largest, bool resident_running) {
   if (largest == 0) return {};
   if (prepared_) {
     Plan own = *std::exchange(prepared_, std::nullopt);
     Status outcome = run(own);
-    direct_.release();
+    direct_buffers_.release();
     return outcome;
   }
-  if (ahead_largest_ != largest || ahead_awake_ != awake) ahead_ = plan(call, largest, awake);
-  ahead_largest_ = 0;
-  return run(ahead_);
+  if (early_largest_ != largest || early_resident_running_ != resident_running)
+    early_plan_ = plan(call, largest, resident_running);
+  early_largest_ = 0;
+  return run(early_plan_);
 }
 
 Status Domain::run(Plan& plan) {
@@ -404,7 +417,7 @@ Status Domain::run(Plan& plan) {
     outcome = std::move(looked).error();
     return true;
   };
-  for (int spins = comm_.instance.oversubscribed ? 1 : kSpins; spins > 0; --spins)
+  for (int spins = comm_.instance.oversubscribed ? 1 : kMaxSpins; spins > 0; --spins)
     if (over()) return outcome;
   core::wait_until(comm_.instance, over);
   return outcome;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Domain: what a communicator has for collectives by kernels: every rank's scratch, mapped here, and a port
-// from which kernels start. Made once, when all ranks have shown operands in GPU memory, or refused once and
-// for all. Threading: under the instance lock.
+// Domain: the resources of a communicator for collectives by kernels: the regions of all ranks, mapped here,
+// and a collective slot that launches kernels. Opened, or refused for good, when all ranks have operands in
+// GPU memory. Threading: under the instance lock.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "coll/call.hpp"
-#include "coll/gpu/direct.hpp"
+#include "coll/gpu/direct_buffers.hpp"
 #include "coll/gpu/plan.hpp"
-#include "coll/gpu/scratch.hpp"
-#include "coll/shared/channel.hpp"
+#include "coll/gpu/region_pool.hpp"
+#include "coll/host/slot_channel.hpp"
+#include "coll/schedule/call.hpp"
 #include "device/collective.hpp"
 #include "device/copy.hpp"
 #include "device/workspace.hpp"
@@ -24,102 +24,110 @@ namespace weft::coll::gpu {
 
 class Domain {
  public:
-  explicit Domain(core::Communicator& comm) : comm_(comm), direct_(comm) {}
+  explicit Domain(core::Communicator& comm) : comm_(comm), direct_buffers_(comm) {}
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
   enum class State : uint8_t { unknown, open, refused };
-  /// The same on all ranks, where they have come equally far.
+  /// Equal on all ranks at the same call.
   [[nodiscard]] State state() const { return state_; }
-  /// Collective, all ranks with operands in GPU memory: opens the domain, or refuses it, by name. Goes as far
-  /// as it can without waiting; true once state() is known.
-  [[nodiscard]] bool connect(const device::Memory& near, shared::Channel& channel);
-  /// The same to its end, with room for messages of such a length where that may be had: collective, while no
-  /// rank has a call under way.
-  void connect_now(const device::Memory& near, uint64_t largest, shared::Channel& channel);
-  /// Kernels of this rank can work on such memory.
-  [[nodiscard]] bool reaches(const device::Memory& memory) const { return ground_.port.reaches(memory); }
-  /// Collective, after all have arrived: whether run() may work in the buffers of all ranks.
-  [[nodiscard]] bool prepare_direct(const Call& call, uint64_t largest, shared::Channel& channel);
-  /// The copier can share calls among its blocks now.
-  [[nodiscard]] bool awake() const { return state_ == State::open && ground_.port.awake(); }
-  /// While others have yet to arrive: plans a call whose largest message this rank expects to be so long; 0:
-  /// none.
-  void plan_ahead(const Call& call, uint64_t largest, bool awake);
-  /// Collective, after all have arrived: runs a call to its end. `awake`: all ranks are.
-  [[nodiscard]] Status run(const Call& call, uint64_t largest, bool awake);
-  /// The same in two: begin(), then poll() until it says true. One call at a time; the plan stays where it
-  /// is.
+  /// Collective over ranks with operands in GPU memory: opens the domain, or refuses it and reports a slow
+  /// path. Never blocks; returns true once state() is known.
+  [[nodiscard]] bool connect(const device::Memory& near, host::SlotChannel& channel);
+  /// Collective, while no rank has unfinished calls: completes connect(). Then requests a larger region if
+  /// messages of `largest` bytes need it.
+  void connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel);
+  /// Returns whether kernels of this rank can access `memory`.
+  [[nodiscard]] bool reaches(const device::Memory& memory) const {
+    return resources_.slot.can_access(memory);
+  }
+  /// Collective, after all ranks have entered the call: returns whether run() may store into the buffers of
+  /// all ranks.
+  [[nodiscard]] bool prepare_direct_buffers(const Call& call, uint64_t largest, host::SlotChannel& channel);
+  /// Returns whether the resident kernel runs with all its blocks.
+  [[nodiscard]] bool resident_running() const {
+    return state_ == State::open && resources_.slot.resident_kernel_running();
+  }
+  /// Plans a call before the votes arrive, assuming that `largest` is the largest message of all ranks; 0: no
+  /// plan.
+  void plan_early(const Call& call, uint64_t largest, bool resident_running);
+  /// Collective, after all ranks have entered the call: runs the call and waits. `resident_running`: on all
+  /// ranks.
+  [[nodiscard]] Status run(const Call& call, uint64_t largest, bool resident_running);
+  /// Nonblocking run(): begin(), then poll() until it returns true. One call at a time; `plan` must stay in
+  /// place.
   [[nodiscard]] Status begin(Plan& plan);
-  /// Before a rank says that it has arrived: allocations wait for running kernels.
+  /// Allocates staging memory. To be called before the vote, since allocations wait for running kernels.
   [[nodiscard]] Status reserve(const device::Memory& near, uint64_t bytes);
-  /// For its calls.
-  [[nodiscard]] Plan plan(const Call& call, uint64_t largest, bool awake) const;
+  /// Returns the plan of a call in this domain.
+  [[nodiscard]] Plan plan(const Call& call, uint64_t largest, bool resident_running) const;
   [[nodiscard]] bool busy() const { return running_ != nullptr; }
   [[nodiscard]] Result<bool> poll();
 
  private:
-  struct Offer;
-  /// What it works with.
-  struct Ground {
-    device::CollectivePort port;
-    ScratchArea* area = nullptr;
+  struct Descriptor;
+  /// Resources that the kernels use.
+  struct Resources {
+    device::CollectiveSlot slot;
+    CollectiveRegion* region = nullptr;
     std::vector<transport::cuda_ipc::Mapping*> mappings;
-    std::array<uint64_t, device::kernel::Collective::kRanks> areas{};
-    bool linked = false;  ///< all ranks publish that NVLink lies between all GPUs
+    std::array<uint64_t, device::kernel::Collective::kRanks> regions{};
+    bool linked = false;  ///< all ranks publish that NVLink connects all GPUs
   };
-  /// How far a rank is with opening, as its card says.
-  enum class Stage : uint32_t { nothing, offered, mapped, failed };
-  /// Of an area with so much room for pieces.
-  void offer(const device::Memory& near, uint64_t pieces, shared::Channel& channel);
-  [[nodiscard]] bool prepared(shared::Channel& channel);
-  void release(Ground& ground);
-  static constexpr uint32_t kLinked = 1;  ///< beside the stage: its driver reports NVLink between all GPUs
-  [[nodiscard]] uint32_t told(Stage stage) const {
+  /// Progress of opening, published by each rank.
+  enum class Stage : uint32_t { nothing, published, mapped, failed };
+  /// Publishes the descriptor of a region with `chunk_capacity` bytes for chunks.
+  void publish_descriptor(const device::Memory& near, uint64_t chunk_capacity, host::SlotChannel& channel);
+  [[nodiscard]] bool all_ranks_prepared(host::SlotChannel& channel);
+  void release(Resources& ground);
+  static constexpr uint32_t kLinked =
+      1;  ///< flag beside the stage: this rank's driver reports NVLink between all GPUs
+  [[nodiscard]] uint32_t stage_word(Stage stage) const {
     return 2 * (4 * generation_ + static_cast<uint32_t>(stage));
   }
-  [[nodiscard]] bool all_at(Stage stage, const shared::Channel& channel) const;
-  [[nodiscard]] Status prepare(const device::Memory& near, uint64_t pieces, Offer& offer);
-  [[nodiscard]] Status map(const shared::Channel& channel);
-  [[nodiscard]] static bool all_linked(const std::vector<Offer>& offers);
-  void conclude(const shared::Channel& channel);
-  void show(Stage stage, shared::Channel& channel);
+  [[nodiscard]] bool all_at(Stage stage, const host::SlotChannel& channel) const;
+  [[nodiscard]] Status prepare(const device::Memory& near, uint64_t chunk_capacity,
+                               Descriptor& publish_descriptor);
+  [[nodiscard]] Status map(const host::SlotChannel& channel);
+  [[nodiscard]] static bool all_linked(const std::vector<Descriptor>& descriptors);
+  void finish_connect(const host::SlotChannel& channel);
+  void set_stage(Stage stage, host::SlotChannel& channel);
   void fail(const std::string& reason);
-  [[nodiscard]] Status renew();
-  [[nodiscard]] Status put_aside(Plan& plan);
+  [[nodiscard]] Status restart_epochs();
+  [[nodiscard]] Status stage_output(Plan& plan);
   [[nodiscard]] Result<bool> finish();
-  [[nodiscard]] Result<bool> look();
-  [[nodiscard]] uint64_t own_patience() const;
-  void settle();
+  [[nodiscard]] Result<bool> check_outcome();
+  [[nodiscard]] uint64_t own_timeout_ns() const;
+  void configure_slot();
   [[nodiscard]] bool ring();
   [[nodiscard]] Status launch();
-  void wake_copier();
-  void give_up();
-  [[nodiscard]] Status others_go_on() const;
+  void start_resident_kernel();
+  void report_failure();
+  [[nodiscard]] Status check_peers() const;
 
   [[nodiscard]] Status run(Plan& plan);
 
   core::Communicator& comm_;
-  Direct direct_;
-  std::optional<Plan> prepared_;  // of the next run()
+  DirectBuffers direct_buffers_;
+  std::optional<Plan> prepared_;  // direct-buffer plan of the next run()
   State state_ = State::unknown;
   Stage stage_ = Stage::nothing;
-  Status mapped_;            // of this rank, until all have said
-  uint32_t generation_ = 0;  // of the ground that is being prepared
+  Status mapped_;            // outcome on this rank, until all ranks have published
+  uint32_t generation_ = 0;  // of the resources in preparation
   uint32_t links_ = 0;       // kLinked or 0, from the first mapping on
-  Ground ground_, next_;
+  Resources resources_, next_;
   uint32_t epoch_ = 0, next_epoch_ = 0;
-  shared::Channel* channel_ = nullptr;  // once opening has begun
-  uint32_t calls_ = 0;                  // begun, as on all ranks
+  host::SlotChannel* channel_ = nullptr;  // set when opening begins
+  uint32_t calls_ = 0;                    // number of begun calls, equal on all ranks
   Plan* running_ = nullptr;
-  Plan ahead_;  // of a call that was planned ahead
-  bool ahead_awake_ = false;
-  uint64_t ahead_largest_ = 0;  // for such a length; 0: none was
-  uint32_t launches_ = 0;       // of it
-  uint64_t wake_at_ = 0;        // when the copier is to be started for calls like it; 0: it is not
-  device::Workspace aside_;     // where its output is first
-  device::Ticket copy_;         // of that to its place
+  Plan early_plan_;  // made by plan_early()
+  bool early_resident_running_ = false;
+  uint64_t early_largest_ = 0;      // its largest message; 0: no plan
+  uint32_t launches_ = 0;           // launches of the running call
+  uint64_t resident_start_at_ = 0;  // when to start the resident kernel for later calls; 0: never
+  device::Workspace staging_;       // where kernels store the output of some in-place calls
+  device::Ticket copy_;             // from staging_ to the output buffer
 };
 
 }  // namespace weft::coll::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plan: messages of each collective, and the sizes at which the method changes.
+// Plan: messages of each collective, and the sizes at which form and protocol change.
 #include "coll/gpu/plan.hpp"
 
 #include <algorithm>
@@ -7,72 +7,68 @@
 #include <vector>
 
 #include "base/config.hpp"
-#include "coll/hints.hpp"
+#include "coll/schedule/hints.hpp"
 #include "device/kernel/copy.hpp"
 
 namespace weft::coll::gpu {
 namespace {
 
-using device::Wire;
-using device::kernel::Area;
+using device::Protocol;
+using device::kernel::RegionLayout;
 using Collectives = device::kernel::Collective;
 using enum Collective;
 
 config::Choice enabled{
-    "coll.device",
+    "coll.gpu",
     0,
     {"on", "off"},
-    "blocking collectives on device buffers by kernels, where every rank has a GPU of its own"};
-config::Size one_shot_max{
-    "coll.device_one_shot_max", 384 << 10, 0, 16 << 20,
-    "device buffers: bytes that a rank sends in all up to which every rank sends its whole "
-    "vector of a reduction, and the root of a broadcast its, to all others; beyond, a part "
-    "to each rank"};
-config::Size packets_max{"coll.device_packets_max", 512 << 10, 0, 2 << 20,
-                         "device buffers: bytes of a vector up to which it travels in packets with flags "
-                         "beside the data, where there is room"};
-config::Size message_packets_max{
-    "coll.device_message_packets_max", 512 << 10, 0, 2 << 20,
-    "device buffers: the same for what a rank sends in all in allgather, alltoall, gather, scatter "
-    "and reduce_scatter"};
-config::Size lines_min{
-    "coll.device_lines_min", 128 << 10, 0, 16 << 20,
-    "device buffers: bytes of a vector, or of all that a rank sends, from which data travel "
-    "in lines, seven eighths data and a flag, which take less of the links than packets"};
-config::Size lines_max{
-    "coll.device_lines_max", 2 << 20, 0, 16 << 20,
-    "device buffers: bytes of a vector, or of all that a rank sends, up to which data travel "
-    "in lines, where there is room; 0: never"};
-config::Size bell_max{
-    "coll.device_bell_max", 128 << 10, 0, 2 << 20,
-    "device buffers: bytes from one rank to another up to which the copier does a call when it is awake, "
-    "where there is room for packets; twice as many between two ranks, and of an allgather"};
-config::Size moved_max{
-    "coll.device_moved_max", 8 << 20, 0, size_t{1} << 40,
-    "device buffers: bytes of a block of allgather, alltoall, gather and scatter up to which "
-    "kernels move it; beyond, copy engines do"};
-config::Size pair_max{"coll.device_pair_max", 768 << 10, 0, size_t{1} << 40,
-                      "device buffers: bytes of a block up to which kernels move it between two ranks, of "
-                      "which each has one for the other; beyond, it is a message"};
-config::Size most_blocks{"coll.device_blocks", 0, 0, Collectives::kBlocks,
-                         "blocks of a collective's kernel, at most; 0: by size. More than 128 are of half as "
-                         "many threads"};
+    "Collectives on device buffers by kernels, if every rank has a GPU of its own; off: they use messages."};
+config::Size one_shot_max_bytes{
+    "coll.gpu_one_shot_max_bytes", 384 << 10, 0, 16 << 20,
+    "Largest total bytes sent per rank for which reductions and broadcasts send the whole vector to every "
+    "rank (one-shot); larger ones send one part per rank (two-shot)."};
+config::Size ll_max_bytes{"coll.gpu_ll_max_bytes", 512 << 10, 0, 2 << 20,
+                          "Largest vector in bytes that uses the LL protocol (a flag beside every 4 bytes), "
+                          "if the region has capacity; larger ones use Simple."};
+config::Size ll_movement_max_bytes{
+    "coll.gpu_ll_movement_max_bytes", 512 << 10, 0, 2 << 20,
+    "Largest total bytes sent per rank for which allgather, alltoall, gather, scatter and reduce_scatter on "
+    "device buffers use LL; larger ones use Simple."};
+config::Size ll128_min_bytes{"coll.gpu_ll128_min_bytes", 128 << 10, 0, 16 << 20,
+                             "Smallest vector, or total bytes sent per rank, that uses the LL128 protocol "
+                             "(112 of 128 bytes are data); smaller ones use LL."};
+config::Size ll128_max_bytes{"coll.gpu_ll128_max_bytes", 2 << 20, 0, 16 << 20,
+                             "Largest vector, or total bytes sent per rank, that uses the LL128 protocol, if "
+                             "the region has capacity; larger ones use Simple; 0: never LL128."};
+config::Size doorbell_max_bytes{
+    "coll.gpu_doorbell_max_bytes", 128 << 10, 0, 2 << 20,
+    "Largest message in bytes between two ranks for which the running resident kernel executes a collective; "
+    "larger ones launch a kernel. Twice as many bytes between two ranks, and in allgather."};
+config::Size movement_max_bytes{"coll.gpu_movement_max_bytes", 8 << 20, 0, size_t{1} << 40,
+                                "Largest block in bytes of allgather, alltoall, gather and scatter that "
+                                "kernels move; copy engines move larger ones."};
+config::Size pair_max_bytes{
+    "coll.gpu_pair_max_bytes", 768 << 10, 0, size_t{1} << 40,
+    "Largest block in bytes that kernels exchange between two ranks; larger ones are sent as messages."};
+config::Size max_blocks_setting{"coll.gpu_max_blocks", 0, 0, Collectives::kBlocks,
+                                "Most thread blocks of a collective kernel; 0: chosen by size. With more "
+                                "than 128, blocks have half as many threads."};
 
-constexpr uint64_t kFew = 128 << 10;
-constexpr uint64_t kAlone = 16 << 10;      // of all ranks, that one block of a copier does well
-constexpr uint64_t kMany = 16 << 20;       // bytes of a vector from which 128 blocks are quicker than 64
-constexpr size_t kPacketBlocks = 32;       // that packets gain by
-constexpr size_t kLineBlocks = 64;         // the same of lines
-constexpr uint64_t kBlockBytes = 8 << 10;  // that are worth a block of their own
+constexpr uint64_t kFewBlocksMaxBytes = 128 << 10;
+constexpr uint64_t kOneBlockMaxBytes = 16 << 10;    // of all ranks, that one block handles best
+constexpr uint64_t kManyBlocksMinBytes = 16 << 20;  // of a vector, from which 128 blocks are faster than 64
+constexpr size_t kLLMaxBlocks = 32;                 // more blocks do not help LL
+constexpr size_t kLL128MaxBlocks = 64;              // more blocks do not help LL128
+constexpr uint64_t kMinBytesPerBlock = 8 << 10;     // that justify another block
 
 Collectives::Message message(const p2p::Buffer& buffer) {
-  const auto bytes = static_cast<uint64_t>(stream_bytes(buffer));
+  const auto bytes = static_cast<uint64_t>(packed_bytes(buffer));
   if (bytes == 0) return {};
   return {reinterpret_cast<uint64_t>(advance(buffer.address, buffer.type->true_lb())), bytes};
 }
 
 bool has_data(const Operand& operand) {
-  // Without counts but with types: the w-form of a rank without neighbors.
+  // Types without counts: alltoallw of a rank without neighbors.
   if (!operand.counts) return operand.type != nullptr && operand.count * operand.type->size() != 0;
   if (operand.type == nullptr && operand.types == nullptr) return false;
   for (int i = 0; i < operand.blocks; ++i)
@@ -149,7 +145,7 @@ device::kernel::Regular regular_form(const Call& call, Shape shape) {
   return result;
 }
 
-/// The messages of collectives with blocks of different lengths.
+/// The messages of irregular collectives (blocks of different sizes).
 class Irregular {
  public:
   Irregular(const Call& call, Collectives& collective) : call_(call), c_(collective) {}
@@ -168,7 +164,7 @@ class Irregular {
   Collectives& c_;
 };
 
-/// No process twice among them: see distinct_neighbors().
+/// The neighbors are distinct processes: see distinct_neighbors().
 void Irregular::neighbors() {
   const core::Topology& topology = *call_.comm->topology;
   const bool same = call_.what == neighbor_allgather || call_.what == neighbor_allgatherv;
@@ -215,7 +211,7 @@ void make_messages(const Call& call, Collectives& collective, bool parts) {
   } else {
     Irregular(call, collective).make();
   }
-  // In place, a rank's own block is where it belongs.
+  // In place, the rank's own block needs no copy.
   if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
 }
 
@@ -223,40 +219,44 @@ bool has_vector(const Call& call) {
   return call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
 }
 
-/// A granule is not divided: those calls are for one warp of a copier.
+/// A single 16-byte vector is not divided: one warp of the resident kernel handles such a call.
 bool goes_in_parts(const Call& call, uint64_t largest) {
-  return largest > sizeof(device::kernel::Granule) && has_vector(call) &&
-         largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max);
+  return largest > sizeof(device::kernel::Vec16) && has_vector(call) &&
+         largest * static_cast<uint64_t>(call.size - 1) > value_for(call, one_shot_max_bytes);
 }
 
-uint32_t upto(uint64_t wanted, uint64_t most) {
+uint32_t clamped(uint64_t wanted, uint64_t most) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most));
 }
 
-/// With flags beside the data: by packets, or by lines.
-void by_flags(Plan& plan, Wire wire, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks) {
-  const uint64_t granules = device::kernel::granules(largest), all = parts > 1 ? granules : granules * size;
-  const bool lines = wire == Wire::lines;
-  const size_t most = lines ? kLineBlocks : kPacketBlocks;
-  plan.wire = wire;
-  plan.threads = all <= 128 && !lines ? 128 : Collectives::kThreads;  // lines: a warp for each rank
-  plan.blocks = upto(all / plan.threads, max_blocks == 0 ? most : max_blocks);
+/// Plans a call with the LL or LL128 protocol.
+void plan_ll(Plan& plan, Protocol protocol, uint64_t largest, uint32_t size, uint32_t parts,
+             size_t max_blocks) {
+  const uint64_t vectors = device::kernel::vec16_count(largest), all = parts > 1 ? vectors : vectors * size;
+  const bool use_ll128 = protocol == Protocol::ll128;
+  const size_t most = use_ll128 ? kLL128MaxBlocks : kLLMaxBlocks;
+  plan.protocol = protocol;
+  plan.threads = all <= 128 && !use_ll128 ? 128 : Collectives::kThreads;  // LL128 needs a warp for each rank
+  plan.blocks = clamped(all / plan.threads, max_blocks == 0 ? most : max_blocks);
 }
 
-void by_blocks(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks,
-               uint64_t pieces) {
-  const uint64_t each = (largest + parts - 1) / parts;  // what goes to one rank
-  plan.wire = Wire::blocks;
-  const size_t most = max_blocks != 0 ? max_blocks : largest < kMany ? 64 : 128;
-  plan.blocks = upto(each / kBlockBytes, most);
+void plan_simple(Plan& plan, uint64_t largest, uint32_t size, uint32_t parts, size_t max_blocks,
+                 uint64_t simple_capacity) {
+  const uint64_t each = (largest + parts - 1) / parts;  // bytes to one rank
+  plan.protocol = Protocol::simple;
+  const size_t most = max_blocks != 0 ? max_blocks : largest < kManyBlocksMinBytes ? 64 : 128;
+  plan.blocks = clamped(each / kMinBytesPerBlock, most);
   plan.threads = threads_for(plan.blocks);
-  constexpr uint64_t kGrain = 128;
-  const uint64_t wanted = ((each + plan.blocks - 1) / plan.blocks + kGrain - 1) / kGrain * kGrain;
-  const uint64_t room = pieces / Area::data(plan.collective.form, 1, plan.blocks, size) / kGrain * kGrain;
-  const uint64_t piece = std::clamp(wanted, kGrain, room);
-  plan.collective.piece = static_cast<uint32_t>(piece);
-  const uint64_t a_round = piece * plan.blocks * parts;
-  plan.collective.rounds = static_cast<uint32_t>((largest + a_round - 1) / a_round);
+  constexpr uint64_t kChunkAlignment = 128;
+  const uint64_t wanted =
+      ((each + plan.blocks - 1) / plan.blocks + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
+  const uint64_t capacity = simple_capacity /
+                            RegionLayout::simple_bytes(plan.collective.form, 1, plan.blocks, size) /
+                            kChunkAlignment * kChunkAlignment;
+  const uint64_t chunk_bytes = std::clamp(wanted, kChunkAlignment, capacity);
+  plan.collective.chunk_bytes = static_cast<uint32_t>(chunk_bytes);
+  const uint64_t round_bytes = chunk_bytes * plan.blocks * parts;
+  plan.collective.rounds = static_cast<uint32_t>((largest + round_bytes - 1) / round_bytes);
 }
 
 }  // namespace
@@ -266,7 +266,7 @@ device::kernel::Reduction kernel_reduction(const Call& call) {
   return basic ? device::kernel::reduction_of(call.op->kind, *basic) : device::kernel::Reduction{};
 }
 
-bool computed(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
+bool has_kernel(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
 
 uint32_t threads_for(uint32_t blocks) {
   return blocks > 128 ? Collectives::kThreads / 2 : Collectives::kThreads;
@@ -288,7 +288,7 @@ bool moves_parts(Collective what) {
   }
 }
 
-bool suits(const Call& call) {
+bool supports(const Call& call) {
   if (value_for(call, enabled) != 0 || call.size < 2 || call.size > static_cast<int>(Collectives::kRanks) ||
       call.inter())
     return false;
@@ -308,7 +308,7 @@ bool suits(const Call& call) {
     case reduce_scatter:
     case scan:
     case exscan:
-      return computed(call);
+      return has_kernel(call);
     default:
       return false;
   }
@@ -316,7 +316,7 @@ bool suits(const Call& call) {
 
 namespace {
 
-/// A kernel has one message for each process.
+/// A kernel has one message slot for each process.
 bool distinct_neighbors(const Call& call) {
   const core::Topology& topology = *call.comm->topology;
   for (const std::vector<int>* edges : {&topology.sources, &topology.destinations}) {
@@ -330,46 +330,49 @@ bool distinct_neighbors(const Call& call) {
   return true;
 }
 
-/// Looks at operands one after the other: all are of one side, and of one GPU.
-class Surveyor {
+/// Visits operands and checks that all have one location and one GPU context.
+class OperandSurvey {
  public:
-  void look(const Operand& operand) {
-    if (operand.types == nullptr) return see(operand.classified, operand.memory, operand.type->contiguous());
+  void add(const Operand& operand) {
+    if (operand.types == nullptr)
+      return add_operand(operand.classified, operand.memory, operand.type->contiguous());
     for (int i = 0; i < operand.blocks; ++i) {
       const p2p::Buffer block = operand.block(i);
       if (empty(block)) continue;
-      see(true, device::classify(advance(block.address, block.type->true_lb())), block.type->contiguous());
+      add_operand(true, device::classify(advance(block.address, block.type->true_lb())),
+                  block.type->contiguous());
     }
   }
-  [[nodiscard]] const Place& found() const { return found_; }
+  [[nodiscard]] const Operands& found() const { return result_; }
 
  private:
-  void see(bool known, const device::Memory& memory, bool contiguous) {
-    Side here = Side::host;
+  void add_operand(bool known, const device::Memory& memory, bool contiguous) {
+    Location here = Location::host;
     if (!known)
-      here = Side::other;
+      here = Location::other;
     else if (memory.on_device())
-      here = contiguous && one_gpu(memory) ? Side::device : Side::other;
-    if (here == Side::device && found_.side == Side::nothing) found_.memory = memory;
-    found_.side = found_.side == Side::nothing || found_.side == here ? here : Side::other;
+      here = contiguous && one_gpu(memory) ? Location::device : Location::other;
+    if (here == Location::device && result_.location == Location::nothing) result_.memory = memory;
+    result_.location =
+        result_.location == Location::nothing || result_.location == here ? here : Location::other;
   }
   [[nodiscard]] bool one_gpu(const device::Memory& memory) const {
-    const device::Memory& first = found_.memory;
-    return found_.side != Side::device ||
+    const device::Memory& first = result_.memory;
+    return result_.location != Location::device ||
            (memory.device == first.device &&
             (memory.context == first.context || memory.context == nullptr || first.context == nullptr));
   }
-  Place found_;
+  Operands result_;
 };
 
 }  // namespace
 
-Place place_of(const Call& call) {
-  if (among_neighbors(call) && !distinct_neighbors(call)) return {Side::other, {}};
-  Surveyor surveyor;
-  if (uses_send(call) && has_data(call.send)) surveyor.look(call.send);
-  if (uses_recv(call) && has_data(call.recv)) surveyor.look(call.recv);
-  return surveyor.found();
+Operands locate_operands(const Call& call) {
+  if (among_neighbors(call) && !distinct_neighbors(call)) return {Location::other, {}};
+  OperandSurvey survey;
+  if (uses_send(call) && has_data(call.send)) survey.add(call.send);
+  if (uses_recv(call) && has_data(call.recv)) survey.add(call.recv);
+  return survey.found();
 }
 
 bool regular(const Call& call) { return shape_of(call).has_value(); }
@@ -388,7 +391,7 @@ Amounts amounts_of(const Call& call) {
   Amounts amounts;
   for (uint32_t rank = 0; rank < Collectives::kRanks; ++rank) {
     amounts.sent[rank] = collective.send[rank].bytes;
-    amounts.awaited[rank] = collective.recv[rank].bytes;
+    amounts.expected[rank] = collective.recv[rank].bytes;
   }
   return amounts;
 }
@@ -396,71 +399,73 @@ Amounts amounts_of(const Call& call) {
 uint64_t largest_message(const Call& call, const Amounts& amounts) {
   if (regular(call)) return call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
   return std::max(*std::max_element(amounts.sent, amounts.sent + call.size),
-                  *std::max_element(amounts.awaited, amounts.awaited + call.size));
+                  *std::max_element(amounts.expected, amounts.expected + call.size));
 }
 
-uint64_t bytes_aside(const Call& call) {
+uint64_t in_place_staging_bytes(const Call& call) {
   if (call.what != reduce_scatter || !call.in_place) return 0;
   return static_cast<uint64_t>(call.recv.counts[call.rank] * call.recv.type->size());
 }
 
 namespace {
 
-/// Equal on all ranks, since the wire depends on it: only the root knows whether it is in place.
-bool rings(const Call& call, uint64_t largest) {
+/// Equal on all ranks, since the protocol depends on it; only the root knows whether the call is in place.
+bool uses_doorbell(const Call& call, uint64_t largest) {
   const bool parts = goes_in_parts(call, largest);
   const uint64_t each = parts ? largest / static_cast<uint64_t>(call.size) : largest;
   const uint64_t times = call.size == 2 || call.what == allgather ? 2 : 1;
-  return shape_of(call) && each <= times * value_for(call, bell_max);
+  return shape_of(call) && each <= times * value_for(call, doorbell_max_bytes);
 }
 
-/// The root's own block of a scatter in place lies in a buffer that is not to be written: it has to launch.
-bool has_to_launch(const Call& call) { return call.in_place && call.what == scatter; }
+/// The root of an in-place scatter must not write its own block: a launched kernel leaves that block alone.
+bool must_launch(const Call& call) { return call.in_place && call.what == scatter; }
 
-/// Blocks of a copier.
-uint32_t bells(const Call& call, uint64_t largest) {
+/// Blocks of the resident kernel for a call.
+uint32_t doorbell_blocks(const Call& call, uint64_t largest) {
   const uint64_t all = largest * static_cast<uint64_t>(call.size);
-  return all <= kAlone ? 1
-         : all <= kFew ? device::kernel::Copier::kBlocks
-                       : device::kernel::Copier::kMostBlocks;
+  return all <= kOneBlockMaxBytes    ? 1
+         : all <= kFewBlocksMaxBytes ? device::kernel::ResidentKernelParams::kBlocks
+                                     : device::kernel::ResidentKernelParams::kMostBlocks;
 }
 
 }  // namespace
 
-bool pays(const Call& call, uint64_t largest) {
-  if (call.what == Collective::bcast)  // between two ranks it is one message, whose sender does not wait
-    return call.size > 2 || (rings(call, largest) && bells(call, largest) == 1);
-  return call.op != nullptr || largest <= value_for(call, call.size == 2 ? pair_max : moved_max);
+bool kernels_faster(const Call& call, uint64_t largest) {
+  if (call.what == Collective::bcast)  // between two ranks a message is faster: its sender does not wait
+    return call.size > 2 || (uses_doorbell(call, largest) && doorbell_blocks(call, largest) == 1);
+  return call.op != nullptr ||
+         largest <= value_for(call, call.size == 2 ? pair_max_bytes : movement_max_bytes);
 }
 
-Plan make_plan(const Call& call, uint64_t largest, const Room& room) {
+Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity) {
   Plan plan;
   const bool parts = goes_in_parts(call, largest);
   plan.collective = messages_of(call, parts);
   const uint32_t size = plan.collective.size;
   const bool vector = has_vector(call);
-  const size_t blocks = value_for(call, most_blocks);
-  const uint64_t most = value_for(call, vector ? packets_max : message_packets_max);
+  const size_t blocks = value_for(call, max_blocks_setting);
+  const uint64_t most = value_for(call, vector ? ll_max_bytes : ll_movement_max_bytes);
   const uint64_t sent = vector ? largest : largest * (size - 1);
-  // The only source of a vector has no part.
+  // A single source has no part.
   const uint32_t count = !parts ? 1 : call.what == bcast ? size - 1 : size;
   const uint64_t each = parts ? (largest + count - 1) / count + 16 : largest;
-  const bool bell = rings(call, largest);
-  const bool lines = sent >= value_for(call, lines_min) && sent <= value_for(call, lines_max) &&
-                     largest > sizeof(device::kernel::Granule) && each <= room.lines;
-  const bool packets = (sent <= most || (bell && room.awake)) && each <= room.packets;
-  if (lines || packets)
-    by_flags(plan, lines ? Wire::lines : Wire::packets, largest, size, count, blocks);
+  const bool doorbell = uses_doorbell(call, largest);
+  const bool use_ll128 = sent >= value_for(call, ll128_min_bytes) &&
+                         sent <= value_for(call, ll128_max_bytes) &&
+                         largest > sizeof(device::kernel::Vec16) && each <= capacity.ll128;
+  const bool use_ll = (sent <= most || (doorbell && capacity.resident_running)) && each <= capacity.ll;
+  if (use_ll128 || use_ll)
+    plan_ll(plan, use_ll128 ? Protocol::ll128 : Protocol::ll, largest, size, count, blocks);
   else
-    by_blocks(plan, largest, size, count, blocks, room.pieces);
-  if (const uint64_t bytes = bytes_aside(call); bytes != 0) {
+    plan_simple(plan, largest, size, count, blocks, capacity.simple);
+  if (const uint64_t bytes = in_place_staging_bytes(call); bytes != 0) {
     plan.memory = call.recv.memory;
-    plan.aside = plan.collective.recv[0];
+    plan.staged_output = plan.collective.recv[0];
   }
-  // Some ranks may ring and others launch, so both go by the same wire.
-  if (!bell || has_to_launch(call) || (!lines && each > room.packets)) return plan;
-  plan.bells = bells(call, largest);
-  if (plan.wire != Wire::blocks) plan.small = regular_form(call, *shape_of(call, parts));
+  // Some ranks may ring the doorbell and others launch, so both use the same protocol.
+  if (!doorbell || must_launch(call) || (!use_ll128 && each > capacity.ll)) return plan;
+  plan.doorbell_blocks = doorbell_blocks(call, largest);
+  if (plan.protocol != Protocol::simple) plan.command = regular_form(call, *shape_of(call, parts));
   return plan;
 }
 

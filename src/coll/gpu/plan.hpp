@@ -1,76 +1,77 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plan: how a collective on device buffers is done by kernels: which form, which wire, how many blocks. Made
-// from what all ranks know, so that the plans of all ranks fit together. Threading: under the instance lock.
+// Plan: form, protocol and number of blocks of a collective on device buffers. Depends only on values that
+// all ranks know, so the plans of all ranks match. Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <optional>
 
-#include "coll/call.hpp"
+#include "coll/schedule/call.hpp"
 #include "device/collective.hpp"
 
 namespace weft::coll::gpu {
 
-/// Where a rank's operands are, as it tells the others.
-enum class Side : uint8_t {
-  nothing,  ///< it has no data in this call
-  host,     ///< in memory that the CPU may touch
-  device,   ///< in GPU memory, as kernels want them
-  other     ///< anything else: schedules of messages can do it
+/// Location of a rank's operands, as published in its vote.
+enum class Location : uint8_t {
+  nothing,  ///< no data in this call
+  host,     ///< accessible by the CPU
+  device,   ///< contiguous GPU memory of one context
+  other     ///< anything else: schedules of messages handle it
 };
 
-/// The operation of a reduction as kernels know it; whether they do.
+/// The operation of a reduction on its datatype, and whether a kernel exists for it.
 [[nodiscard]] device::kernel::Reduction kernel_reduction(const Call& call);
-[[nodiscard]] bool computed(const Call& call);
-/// Whether it moves parts of vectors, each from one rank to another.
+[[nodiscard]] bool has_kernel(const Call& call);
+/// Returns whether the collective moves blocks, each from one rank to another.
 [[nodiscard]] bool moves_parts(Collective what);
-/// Whether kernels can do this kind of call; sees only what is equal on all ranks.
-[[nodiscard]] bool suits(const Call& call);
-/// Where the operands of this rank are; in GPU memory, of which one is in `memory` then.
-struct Place {
-  Side side = Side::nothing;
+/// Returns whether kernels support this kind of call; depends only on arguments that are equal on all ranks.
+[[nodiscard]] bool supports(const Call& call);
+/// Location of this rank's operands; `memory`: of one of them, if in GPU memory.
+struct Operands {
+  Location location = Location::nothing;
   device::Memory memory;
 };
-[[nodiscard]] Place place_of(const Call& call);
-/// What this rank sends to each and awaits from each, and the largest of that; the largest of all ranks
-/// decides.
+[[nodiscard]] Operands locate_operands(const Call& call);
+/// Bytes that this rank sends to, and expects from, each rank.
 struct Amounts {
-  uint64_t sent[device::kernel::Collective::kRanks], awaited[device::kernel::Collective::kRanks];
+  uint64_t sent[device::kernel::Collective::kRanks], expected[device::kernel::Collective::kRanks];
 };
 [[nodiscard]] Amounts amounts_of(const Call& call);
-/// Every message is a block of the same length, or there is one vector: Call::bytes says it.
+/// Returns whether all messages have one size (Call::bytes), or there is a single vector.
 [[nodiscard]] bool regular(const Call& call);
-/// The messages of the call; of a vector, in a part for each rank.
+/// The messages of the call; with `parts`, a part of the vector for each rank.
 [[nodiscard]] device::kernel::Collective messages_of(const Call& call, bool parts);
 [[nodiscard]] uint64_t largest_message(const Call& call, const Amounts& amounts);
-/// Bytes that have to be written elsewhere first, since a block would overwrite what another one has yet to
-/// send; 0: none.
-[[nodiscard]] uint64_t bytes_aside(const Call& call);
-/// Whether kernels are the quicker way; `largest` as agreed.
-[[nodiscard]] bool pays(const Call& call, uint64_t largest);
+/// Bytes of in-place output that need staging, since a block would overwrite data that another block has yet
+/// to send; 0: none.
+[[nodiscard]] uint64_t in_place_staging_bytes(const Call& call);
+/// Returns whether kernels are faster than messages; `largest` is the agreed largest message.
+[[nodiscard]] bool kernels_faster(const Call& call, uint64_t largest);
 
 struct Plan {
-  device::kernel::Collective collective{};  ///< without areas, epoch and launch
-  device::Wire wire = device::Wire::packets;
+  device::kernel::Collective collective{};  ///< without regions, epoch and launch
+  device::Protocol protocol = device::Protocol::ll;
   uint32_t blocks = 1, threads = 0;
-  std::optional<device::kernel::Regular> small;  ///< the same call for a copier, when it is small enough
-  uint32_t bells = 0;                            ///< blocks of a copier that do such calls well; 0: none
-  std::optional<device::kernel::Direct> direct;  ///< in buffers of all ranks, instead of areas
-  std::optional<device::kernel::Collective::Message> aside;  ///< its place, when that has to wait
-  device::Memory memory;                                     ///< of an operand
+  std::optional<device::kernel::Regular>
+      command;                   ///< the call as a command, if small enough for the resident kernel
+  uint32_t doorbell_blocks = 0;  ///< blocks of the resident kernel for such calls; 0: not eligible
+  std::optional<device::kernel::Direct> direct;  ///< set: in the buffers of all ranks, without regions
+  std::optional<device::kernel::Collective::Message>
+      staged_output;      ///< set: output to copy from staging memory
+  device::Memory memory;  ///< of an operand
 };
-/// Where ranks push: bytes that one rank's packets may carry, and its lines, and bytes for all pieces. And
-/// whether the copiers of all ranks are awake: what they can do goes by packets then.
-struct Room {
-  uint64_t packets, lines, pieces;
-  bool awake = false;
-  /// In an area for so many ranks; `linked`: NVLink lies between all their GPUs.
-  [[nodiscard]] static Room of_area(uint32_t ranks, bool linked, uint64_t pieces) {
-    using device::kernel::Area;
-    return {Area::packet_room(ranks), linked ? Area::line_room(ranks) : 0, pieces};
+/// Capacity per peer of the LL and LL128 parts of a region, and of all Simple chunks, in bytes. If the
+/// resident kernels of all ranks run, eligible calls use LL.
+struct RegionCapacity {
+  uint64_t ll, ll128, simple;
+  bool resident_running = false;
+  /// Capacity of a region for `ranks` ranks; `linked`: NVLink connects all their GPUs.
+  [[nodiscard]] static RegionCapacity of_region(uint32_t ranks, bool linked, uint64_t simple) {
+    using device::kernel::RegionLayout;
+    return {RegionLayout::ll_capacity(ranks), linked ? RegionLayout::ll128_capacity(ranks) : 0, simple};
   }
 };
-/// Threads of each block, so that `blocks` blocks fit on a GPU at once.
+/// Threads per block such that `blocks` blocks fit on a GPU at once.
 [[nodiscard]] uint32_t threads_for(uint32_t blocks);
-[[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const Room& room);
+[[nodiscard]] Plan make_plan(const Call& call, uint64_t largest, const RegionCapacity& capacity);
 
 }  // namespace weft::coll::gpu

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selection: which algorithm runs, by size and number of ranks, from one table. What it looks at is equal on
-// all ranks, or they would run different programs: never the kind of memory, the layout or a root's
-// arguments.
+// Selection: chooses the algorithm by size and number of ranks from one table. All inputs must be equal on
+// all ranks, which otherwise run different algorithms: never the memory kind, the layout or arguments
+// significant at the root only.
 #pragma once
 #include <climits>
 #include <cstdint>
 #include <span>
 
-#include "coll/call.hpp"
-#include "coll/schedule.hpp"
+#include "coll/schedule/call.hpp"
+#include "coll/schedule/schedule.hpp"
 
 namespace weft::coll::select {
 
-/// What an algorithm asks of a call.
-enum class Needs : uint8_t { nothing, commutative, power_of_two, in_place, not_in_place };
+/// Requirement of an algorithm on a call.
+enum class Requirement : uint8_t { none, commutative, power_of_two, in_place, not_in_place };
 
-/// The first row of a collective that fits decides.
+/// The first row of a collective that matches the call decides.
 struct Row {
   Collective what;
   const Algorithm* algorithm;
-  Needs needs = Needs::nothing;
+  Requirement requirement = Requirement::none;
   int max_ranks = INT_MAX;
-  uint64_t max_bytes = UINT64_MAX;  ///< of Call::bytes
+  uint64_t max_bytes = UINT64_MAX;  ///< upper bound of Call::bytes
   int min_ranks = 1;
 };
 
 [[nodiscard]] std::span<const Row> table();
-[[nodiscard]] bool fits(const Row& row, const Call& call);
-/// Whether the setting coll.<collective> names an algorithm.
+[[nodiscard]] bool matches(const Row& row, const Call& call);
+/// True if the setting coll.<collective> names an algorithm.
 [[nodiscard]] bool forced(Collective what);
-/// The setting coll.<collective> where it names an algorithm that can do the call, else by hosts where there
-/// are several, else by the table.
-[[nodiscard]] const Algorithm& choose(const Call& call);
-/// The same, but not by hosts.
+/// The algorithm of the setting coll.<collective> if it supports the call, else the algorithm of the table.
+/// For calls on intracommunicators, without hierarchical algorithms.
 [[nodiscard]] const Algorithm& by_table(const Call& call);
+/// Adds a round of `inner`, a call on the communicator of the local group of the call's intercommunicator.
+Round local_group_round(const Call& inner, const Call& call, int round, Stage& stage);
 
 }  // namespace weft::coll::select

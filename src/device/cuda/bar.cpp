@@ -21,26 +21,26 @@
 namespace weft::device {
 namespace {
 
-config::Choice setting_gdrcopy(
-    "gpu.gdrcopy", 0, {"auto", "on", "off"},
-    "Small GPU messages by the CPU through gdrcopy: auto (where it is there and proves to "
-    "work), on (a slow path is named where not), off");
-config::Path setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "gdrcopy's library");
+config::Choice setting_gdrcopy("gpu.gdrcopy", 0, {"auto", "on", "off"},
+                               "CPU access to GPU memory through gdrcopy for small messages: auto (if "
+                               "installed and working), on (reports "
+                               "a slow path if not working), off");
+config::Path setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "Name or path of the gdrcopy library");
 config::Size setting_read("gpu.gdrcopy_read_max", 256, 0, 4096,
                           "Largest GPU message in bytes that the CPU reads through gdrcopy");
 config::Size setting_write("gpu.gdrcopy_write_max", 8192, 0, size_t{64} << 10,
                            "Largest message in bytes that the CPU writes to GPU memory through gdrcopy");
 
-log::SlowPath no_gdrcopy{"gpu.no_gdrcopy", "small GPU messages take some 3 us longer"};
+log::SlowPath no_gdrcopy{"gpu.no_gdrcopy", "small GPU messages take about 3 us longer"};
 
-constexpr uintptr_t kPage = 64 << 10;  // what is pinned at a time, at least
+constexpr uintptr_t kPage = 64 << 10;  // pinning granularity in bytes
 constexpr size_t kMappings = 64, kDevices = 64;
 
 struct Handle {  // gdr_mh_t
   unsigned long value;
 };
 
-/// gdrcopy's library, as far as it is used.
+/// The used functions of the gdrcopy library.
 struct Library {
   void* (*open)() = nullptr;
   int (*close)(void*) = nullptr;
@@ -52,7 +52,7 @@ struct Library {
   int (*read)(Handle, void*, const void*, size_t) = nullptr;
 };
 
-/// Pages of one allocation.
+/// Pinned and mapped pages of one allocation.
 struct Mapping {
   uintptr_t begin = 0, end = 0;
   uint64_t buffer_id = 0;
@@ -68,7 +68,7 @@ enum class State : uint8_t { unknown, absent, ready };
 enum class Verdict : uint8_t { unknown, works, fails };
 
 std::atomic<State> state{State::unknown};
-std::mutex mutex;  // for everything below
+std::mutex mutex;  // guards all variables below
 Library library;
 void* session = nullptr;
 auto& mappings = *new std::vector<Mapping>;
@@ -86,7 +86,7 @@ bool find(void* handle, const char* name, F& function) {
   return function != nullptr;
 }
 
-/// Opens library and module, once.
+/// Opens library and kernel module on the first call.
 State open_library() {
   const std::lock_guard lock(mutex);
   if (state.load() != State::unknown) return state.load();
@@ -112,7 +112,7 @@ bool ready() {
   return now == State::ready || (now == State::unknown && available() && open_library() == State::ready);
 }
 
-void unpin(const Mapping& mapping) {  // of freed memory it fails, which is all right
+void unpin(const Mapping& mapping) {  // may fail for freed memory
   library.unmap(session, mapping.handle, mapping.at, mapping.end - mapping.begin);
   library.unpin(session, mapping.handle);
   ++counters.unpinned;
@@ -123,14 +123,14 @@ void unpin_all() {
   mappings.clear();
 }
 
-/// Pins the pages that [address, address + n) lies in.
+/// Pins and maps the pages of [address, address + n); null on failure.
 Mapping* pin(uintptr_t address, size_t n, uint64_t id) {
   Mapping mapping;
   mapping.begin = address / kPage * kPage;
   mapping.end = (address + n + kPage - 1) / kPage * kPage;
   mapping.buffer_id = id;
   const size_t size = mapping.end - mapping.begin;
-  // Pages of memory that is gone, at the same addresses.
+  // Drops stale pages of freed memory at the same addresses.
   std::erase_if(mappings, [&](const Mapping& old) {
     const bool gone = old.buffer_id != id && old.begin < mapping.end && mapping.begin < old.end &&
                       old.covers(address, n, old.buffer_id);
@@ -155,7 +155,7 @@ Mapping* pin(uintptr_t address, size_t n, uint64_t id) {
   return &mappings.back();
 }
 
-/// Where the CPU finds the piece; null: it cannot.
+/// The mapping of a range, created on demand; null on failure.
 Mapping* mapping_of(uintptr_t address, size_t n, uint64_t id) {
   for (Mapping& mapping : mappings)
     if (mapping.covers(address, n, id)) {
@@ -182,7 +182,7 @@ bool write_mapped(uintptr_t address, uint64_t id, const void* from, size_t n) {
          library.write(mapping->handle, mapping->at + (address - mapping->begin), from, n) == 0;
 }
 
-/// Bytes through the BAR are those that a copy engine sees, and the other way round.
+/// Whether BAR accesses and copy engines read each other's data.
 bool moves_bytes(const Memory& memory) {
   std::array<char, 16> written{}, seen{};
   for (size_t i = 0; i < written.size(); ++i) written[i] = static_cast<char>(0x5a ^ (i * 37));
@@ -205,11 +205,11 @@ Verdict prove(const Memory& near) {
     return ours;
   });
   free_scratch(*scratch);
-  if (!works) refuse("other bytes were read than a copy engine wrote, or none");
+  if (!works) refuse("a test transfer failed or returned wrong data");
   return works ? Verdict::works : Verdict::fails;
 }
 
-/// Memory of cuMemAlloc on a device that proved it. Under the mutex.
+/// Whether the memory is cuMemAlloc memory on a device that passed the test transfer. Under the mutex.
 bool reaches(const Memory& memory) {
   if (!memory.on_device() || !memory.legacy_ipc || memory.device < 0 ||
       static_cast<size_t>(memory.device) >= kDevices)

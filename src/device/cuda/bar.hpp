@@ -3,7 +3,7 @@
 
 namespace weft::device::cuda {
 
-/// Unpins everything; before the contexts' own things go.
+/// Unpins all memory. Call before the contexts are closed.
 void close_bar();
 
 }  // namespace weft::device::cuda

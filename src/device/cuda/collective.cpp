@@ -12,31 +12,31 @@ namespace weft::device {
 namespace cuda {
 namespace {
 
-constexpr size_t kShapes = 3;  // of a kernel's launches, in use at a time
+constexpr size_t kLaunchShapes = 3;  // grid shapes of one kernel in use at a time
 
-Error no_port(const std::string& reason) {
+Error no_slot(const std::string& reason) {
   return Error(Errc::unsupported, "collectives cannot run as GPU kernels (" + reason + ")");
 }
 
 }  // namespace
 
-Status Ports::load() {
+Status CollectiveSlots::load() {
   Code code = load_module(Source::collective, module_);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_packets", kernels_[packets]);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_lines", kernels_[lines]);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_blocks", kernels_[blocks]);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_ll", kernels_[ll]);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_ll128", kernels_[ll128]);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_simple", kernels_[simple]);
   if (code == kSuccess) code = find_function(module_, "weft_collective_direct", kernels_[direct]);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_stream_packets", stream_by_packets_);
-  if (code == kSuccess) code = find_function(module_, "weft_collective_stream_blocks", stream_by_blocks_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_stream_ll", stream_ll_kernel_);
+  if (code == kSuccess) code = find_function(module_, "weft_collective_stream_simple", stream_simple_kernel_);
   if (code == kSuccess) return {};
-  return no_port(why_not_loaded(code));
+  return no_slot(load_failure_reason(code));
 }
 
-Status Ports::make() {
+Status CollectiveSlots::make() {
   WEFT_TRY(load());
-  constexpr size_t kPlaces = kPorts * sizeof(kernel::Collective::Places);
-  constexpr size_t kHomes = kPorts * kLine, kZeros = kHomes + kPorts * sizeof(kernel::Collective),
-                   kPinned = kZeros + kPlaces;
+  constexpr size_t kResumeStates = kSlots * sizeof(kernel::Collective::ResumeState);
+  constexpr size_t kSlotConfigs = kSlots * kLine, kZeros = kSlotConfigs + kSlots * sizeof(kernel::Collective),
+                   kPinned = kZeros + kResumeStates;
   void* page = nullptr;
   WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for collectives cannot be allocated", &page, kPinned,
                 kHostAllocPortable | kHostAllocDeviceMap);
@@ -44,12 +44,12 @@ Status Ports::make() {
   status_ = static_cast<uint64_t*>(page);
   WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &status_address_,
                 page, 0);
-  WEFT_CUDA_TRY(mem_alloc, "GPU memory for collectives cannot be allocated", &places_, kPlaces);
+  WEFT_CUDA_TRY(mem_alloc, "GPU memory for collectives cannot be allocated", &resume_states_, kResumeStates);
   Stream stream = nullptr;
   WEFT_CUDA_TRY(stream_create_with_priority, "a stream for collectives cannot be created", &stream,
                 kStreamNonBlocking, kHighestPriority);
-  // Zero, before the first launch: the end of the page stays zero, and the stream keeps order.
-  const Code code = driver().memcpy_async(places_, status_address_ + kZeros, kPlaces, stream);
+  // Zeroed from the unused end of the page, in stream order before the first launch.
+  const Code code = driver().memcpy_async(resume_states_, status_address_ + kZeros, kResumeStates, stream);
   if (code != kSuccess) {
     driver().stream_destroy(stream);
     return failure(code, "cuMemcpyAsync", "GPU memory for collectives cannot be cleared");
@@ -57,18 +57,18 @@ Status Ports::make() {
   stream_ = stream;
   for (size_t i = 0; i < kKernels; ++i)
     launchers_[i].open(kernels_[i], i == direct ? sizeof(kernel::Direct) : sizeof(kernel::Collective),
-                       kShapes, stream);
-  homes_ = reinterpret_cast<kernel::Collective*>(static_cast<std::byte*>(page) + kHomes);
-  homes_address_.store(status_address_ + kHomes, std::memory_order_release);
+                       kLaunchShapes, stream);
+  slot_configs_ = reinterpret_cast<kernel::Collective*>(static_cast<std::byte*>(page) + kSlotConfigs);
+  slot_configs_address_.store(status_address_ + kSlotConfigs, std::memory_order_release);
   return {};
 }
 
-Status Ports::prepare() {
+Status CollectiveSlots::prepare() {
   const std::lock_guard lock(mutex_);
   return prepare_locked();
 }
 
-Status Ports::prepare_locked() {
+Status CollectiveSlots::prepare_locked() {
   if (stream_ != nullptr) return {};
   const RelaxedCapture relaxed;
   Status made = make();
@@ -76,40 +76,41 @@ Status Ports::prepare_locked() {
   return made;
 }
 
-Result<uint32_t> Ports::take() {
+Result<uint32_t> CollectiveSlots::acquire() {
   const std::lock_guard lock(mutex_);
   WEFT_TRY(prepare_locked());
-  const auto at = std::find(taken_.begin(), taken_.end(), false);
-  if (at == taken_.end())
+  const auto at = std::find(in_use_.begin(), in_use_.end(), false);
+  if (at == in_use_.end())
     return Error(Errc::again,
-                 "all places for collectives of a GPU are taken (" + std::to_string(kPorts) + ")");
+                 "all slots for collectives of a GPU are in use (" + std::to_string(kSlots) + ")");
   *at = true;
-  const auto number = static_cast<uint32_t>(at - taken_.begin());
-  __atomic_store_n(status_ + number * kLine / 8, 0, __ATOMIC_RELEASE);  // what an owner before has left
+  const auto number = static_cast<uint32_t>(at - in_use_.begin());
+  __atomic_store_n(status_ + number * kLine / 8, 0,
+                   __ATOMIC_RELEASE);  // clears the status of the previous owner
   ++versions_[number];
   return number;
 }
 
-void Ports::give(uint32_t number) {
+void CollectiveSlots::release(uint32_t number) {
   const std::lock_guard lock(mutex_);
-  taken_[number] = false;
+  in_use_[number] = false;
 }
 
-Code Ports::launch(Kernel kernel, unsigned blocks, unsigned threads, void* parameter) {
+Code CollectiveSlots::launch(Kernel kernel, unsigned blocks, unsigned threads, void* parameter) {
   const std::lock_guard lock(mutex_);
   return launchers_[kernel].launch(stream_, blocks, threads, parameter);
 }
 
-void Ports::close() {
-  homes_address_.store(0, std::memory_order_release);
+void CollectiveSlots::close() {
+  slot_configs_address_.store(0, std::memory_order_release);
   for (Launcher& launcher : launchers_) launcher.close();
   if (stream_ != nullptr) driver().stream_destroy(stream_);
   if (module_ != nullptr) driver().module_unload(module_);
-  if (places_ != 0) driver().mem_free(places_);
+  if (resume_states_ != 0) driver().mem_free(resume_states_);
   if (status_ != nullptr) driver().mem_free_host(status_);
   stream_ = nullptr;
   module_ = nullptr;
-  places_ = 0;
+  resume_states_ = 0;
   status_ = nullptr;
 }
 
@@ -117,125 +118,132 @@ void Ports::close() {
 
 namespace {
 
-constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
+constexpr uint64_t kFaultCheckIntervalNs = 1'000'000;  // ns; gpu.md, trap 10
 
 cuda::State& as_state(void* state) { return *static_cast<cuda::State*>(state); }
 
 }  // namespace
 
-CollectivePort::~CollectivePort() {
-  if (state_ != nullptr) as_state(state_).ports.give(number_);
+CollectiveSlot::~CollectiveSlot() {
+  if (state_ != nullptr) as_state(state_).collective_slots.release(index_);
 }
 
-Result<CollectivePort> CollectivePort::open(const Memory& near) {
-  if (!cuda::launches_return())
-    return cuda::no_port("CUDA_LAUNCH_BLOCKING=1 or CUDA_DEVICE_MAX_CONNECTIONS=1 is set");
+Result<CollectiveSlot> CollectiveSlot::open(const Memory& near) {
+  if (!cuda::launches_are_async())
+    return cuda::no_slot("CUDA_LAUNCH_BLOCKING=1 or CUDA_DEVICE_MAX_CONNECTIONS=1 is set");
   auto found = cuda::state_of(near);
   if (!found) return std::move(found).error();
   cuda::State& state = **found;
   const cuda::CurrentContext current(state.context);
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
-  auto number = state.ports.take();
+  auto number = state.collective_slots.acquire();
   if (!number) return std::move(number).error();
-  CollectivePort port;
-  port.state_ = &state;
-  port.number_ = *number;
-  return port;
+  CollectiveSlot slot;
+  slot.state_ = &state;
+  slot.index_ = *number;
+  return slot;
 }
 
-void CollectivePort::settle(const kernel::Collective& home) {
-  cuda::Ports& ports = as_state(state_).ports;
-  kernel::Collective& kept = ports.home(number_);
-  kept = home;
-  kept.status = ports.status_address(number_);
+void CollectiveSlot::set_config(const kernel::Collective& shared) {
+  cuda::CollectiveSlots& slots = as_state(state_).collective_slots;
+  kernel::Collective& config = slots.config(index_);
+  config = shared;
+  config.status = slots.status_address(index_);
 }
 
-bool CollectivePort::ring(const kernel::Regular& call, Wire wire, uint32_t epoch, uint32_t blocks) {
+bool CollectiveSlot::submit_to_resident_kernel(const kernel::Regular& call, Protocol protocol, uint32_t epoch,
+                                               uint32_t blocks) {
   cuda::State& state = as_state(state_);
-  const kernel::CallWord word{number_, state.ports.version(number_), call.shape, call.root, call.reduction};
+  const kernel::CallWord word{index_, state.collective_slots.version(index_), call.shape, call.root,
+                              call.reduction};
   uint32_t words[8] = {
       static_cast<uint32_t>(call.out),
       static_cast<uint32_t>(call.out >> 32),
       static_cast<uint32_t>(call.in),
       static_cast<uint32_t>(call.in >> 32),
-      static_cast<uint32_t>(call.bytes) | (wire == Wire::lines ? kernel::CallWord::Bytes::kLines : 0),
+      static_cast<uint32_t>(call.bytes) | (protocol == Protocol::ll128 ? kernel::CallWord::Bytes::kLL128 : 0),
       blocks,
       word.packed(),
       epoch};
-  rung_ = state.copier.ring_call(words);
-  if (rung_ == 0) return false;
-  expected_ = kernel::Collective::outcome(epoch, 0, false);
-  check_at_ = 0;
+  command_ = state.resident_kernel.submit_call(words);
+  if (command_ == 0) return false;
+  expected_status_ = kernel::Collective::outcome(epoch, 0, false);
+  fault_check_at_ = 0;
   return true;
 }
 
-void CollectivePort::want_copier(uint32_t blocks) { as_state(state_).copier.want(blocks); }
-
-bool CollectivePort::awake() const { return as_state(state_).copier.awake(); }
-
-void CollectivePort::wake_copier() {
-  cuda::State& state = as_state(state_);
-  const cuda::CurrentContext current(state.context);
-  if (current.code() == cuda::kSuccess) state.copier.consider_start();
+void CollectiveSlot::record_resident_demand(uint32_t blocks) {
+  as_state(state_).resident_kernel.record_demand(blocks);
 }
 
-Status CollectivePort::launch(kernel::Collective& call, Wire wire, uint32_t blocks, uint32_t threads) {
-  using cuda::Ports;
-  const auto kernel = wire == Wire::packets ? Ports::packets
-                      : wire == Wire::lines ? Ports::lines
-                                            : Ports::blocks;
+bool CollectiveSlot::resident_kernel_running() const { return as_state(state_).resident_kernel.running(); }
+
+void CollectiveSlot::start_resident_kernel() {
+  cuda::State& state = as_state(state_);
+  const cuda::CurrentContext current(state.context);
+  if (current.code() == cuda::kSuccess) state.resident_kernel.start_if_due();
+}
+
+Status CollectiveSlot::launch(kernel::Collective& call, Protocol protocol, uint32_t blocks,
+                              uint32_t threads) {
+  using cuda::CollectiveSlots;
+  const auto kernel = protocol == Protocol::ll      ? CollectiveSlots::ll
+                      : protocol == Protocol::ll128 ? CollectiveSlots::ll128
+                                                    : CollectiveSlots::simple;
   return start(call, kernel, &call, blocks, threads);
 }
 
-Status CollectivePort::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {
-  return start(call.call, cuda::Ports::direct, &call, blocks, threads);
+Status CollectiveSlot::launch(kernel::Direct& call, uint32_t blocks, uint32_t threads) {
+  return start(call.call, cuda::CollectiveSlots::direct, &call, blocks, threads);
 }
 
-Status CollectivePort::start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
+Status CollectiveSlot::start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
                              uint32_t threads) {
   cuda::State& state = as_state(state_);
-  call.places = state.ports.places(number_);
-  call.status = state.ports.status_address(number_);
+  call.resume_state = state.collective_slots.resume_state(index_);
+  call.status = state.collective_slots.status_address(index_);
   call.blocks = blocks;
-  rung_ = 0;
-  expected_ = kernel::Collective::outcome(call.epoch, call.launch, false);
-  check_at_ = 0;
+  command_ = 0;
+  expected_status_ = kernel::Collective::outcome(call.epoch, call.launch, false);
+  fault_check_at_ = 0;
   const cuda::CurrentContext current(state.context);
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
   const cuda::RelaxedCapture relaxed;
-  const cuda::Code code =
-      state.ports.launch(static_cast<cuda::Ports::Kernel>(kernel), blocks, threads, parameter);
+  const cuda::Code code = state.collective_slots.launch(static_cast<cuda::CollectiveSlots::Kernel>(kernel),
+                                                        blocks, threads, parameter);
   if (code != cuda::kSuccess)
-    return cuda::failure(code, "a launch", "a collective cannot be started on the GPU");
+    return cuda::failure(code, "kernel launch", "a collective cannot be started on the GPU");
   return {};
 }
 
-Result<CollectivePort::Outcome> CollectivePort::look() {
+Result<CollectiveSlot::Outcome> CollectiveSlot::poll() {
   cuda::State& state = as_state(state_);
-  const uint64_t word = __atomic_load_n(state.ports.status(number_), __ATOMIC_ACQUIRE);
-  if ((word & ~uint64_t{1}) == expected_) {
-    if (rung_ != 0)
-      static_cast<void>(state.copier.look(rung_));  // frees its slot; its own word may come later
-    return (word & 1) != 0 ? Outcome::late : Outcome::complete;
+  const uint64_t word = __atomic_load_n(state.collective_slots.status(index_), __ATOMIC_ACQUIRE);
+  if ((word & ~uint64_t{1}) == expected_status_) {
+    if (command_ != 0)
+      static_cast<void>(
+          state.resident_kernel.poll(command_));  // frees its slot; the command status may arrive later
+    return (word & 1) != 0 ? Outcome::timed_out : Outcome::complete;
   }
-  if (rung_ != 0 && state.copier.look(rung_) == cuda::Outcome::untouched) return Outcome::untouched;
+  if (command_ != 0 && state.resident_kernel.poll(command_) == cuda::Outcome::not_started)
+    return Outcome::not_started;
   const uint64_t now = monotonic_ns();
-  if (check_at_ == 0) check_at_ = now + kFaultCheckInterval;
-  if (now < check_at_) return Outcome::running;
-  check_at_ = now + kFaultCheckInterval;
+  if (fault_check_at_ == 0) fault_check_at_ = now + kFaultCheckIntervalNs;
+  if (now < fault_check_at_) return Outcome::running;
+  fault_check_at_ = now + kFaultCheckIntervalNs;
   const cuda::CurrentContext current(state.context);
   const cuda::RelaxedCapture relaxed;
   const cuda::Code code = current.code() != cuda::kSuccess ? current.code()
-                          : rung_ != 0                     ? state.copier.fault()
-                                       : cuda::driver().stream_query(state.ports.stream());
+                          : command_ != 0                  ? state.resident_kernel.fault()
+                                          : cuda::driver().stream_query(state.collective_slots.stream());
   if (code == cuda::kSuccess || code == cuda::kNotReady) return Outcome::running;
   return cuda::failure(code, "cuStreamQuery",
                        "a collective failed on the GPU, or an earlier GPU operation of this program did");
 }
 
-bool CollectivePort::reaches(const Memory& memory) const {
+bool CollectiveSlot::can_access(const Memory& memory) const {
   const cuda::State& state = as_state(state_);
   return memory.on_device() && memory.fault == 0 && memory.device == state.device &&
          (memory.context == nullptr || memory.context == state.context);

@@ -7,26 +7,28 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "device/current.hpp"
+#include "device/context_guard.hpp"
 #include "device/kernel/pack.hpp"
 #include "device/kernel/reduce.hpp"
 
 namespace weft::device::cuda {
 namespace {
 
-config::Choice setting_completion(
-    "gpu.completion", 0, {"auto", "event", "flag", "query"},
-    "How the end of a GPU copy is seen: event query, a flag in pinned memory written by the stream, stream "
-    "query, or (auto, where streams can write flags) the query for the last copy of a stream, flags before "
-    "it");
+config::Choice setting_completion("gpu.completion", 0, {"auto", "event", "flag", "query"},
+                                  "Completion detection of GPU copies: event query, flag in pinned memory "
+                                  "written by the stream, stream query, "
+                                  "or auto: stream query for the last copy of a stream and flags for the "
+                                  "copies before, if streams can write "
+                                  "flags");
 
 constexpr size_t kMaxStates = 64;
-constexpr size_t kFlagStride = 64;  // bytes: a cache line a lane
+constexpr size_t kFlagStride = 64;  // bytes: one cache line per stream
 
-std::mutex states_mutex;                             // for adding and closing
+std::mutex states_mutex;                             // serialises additions and close
 std::array<std::atomic<State*>, kMaxStates> states;  // append-only until close
 std::atomic<size_t> state_count{0};
-auto& every_state = *new std::vector<std::unique_ptr<State>>;  // also the dead ones: tickets point into them
+auto& every_state =
+    *new std::vector<std::unique_ptr<State>>;  // including destroyed contexts: tickets point into them
 
 unsigned long long id_of(Context context) {
   unsigned long long id = 0;
@@ -43,20 +45,20 @@ State* find(Context context, unsigned long long id) {
   return nullptr;
 }
 
-/// Graphs, which take GPU memory, where the data kernels are mostly launched.
+/// Creates graphs, which take GPU memory, only for the streams that usually run the data kernels.
 void open_launchers(State& state) {
-  for (size_t i = 0; i < kLanes; ++i) {
-    LaneStream& lane = state.lanes[i];
-    const bool graphs = state.cancels != nullptr;
-    const size_t packs = graphs && i != static_cast<size_t>(Lane::aux) ? 1 : 0;
-    const size_t reductions = graphs && i == static_cast<size_t>(Lane::local) ? 1 : 0;
-    lane.pack.open(state.data.pack, sizeof(kernel::Pack), packs, state.cancels);
-    lane.pack_flat.open(state.data.pack_flat, sizeof(kernel::Pack), packs, state.cancels);
-    lane.reduce.open(state.data.reduce, sizeof(kernel::Reduce), reductions, state.cancels);
+  for (size_t i = 0; i < kStreamRoles; ++i) {
+    TrackedStream& tracked = state.streams[i];
+    const bool graphs = state.cancel_stream != nullptr;
+    const size_t pack_graphs = graphs && i != static_cast<size_t>(StreamRole::aux) ? 1 : 0;
+    const size_t reductions = graphs && i == static_cast<size_t>(StreamRole::local) ? 1 : 0;
+    tracked.pack.open(state.data.pack, sizeof(kernel::Pack), pack_graphs, state.cancel_stream);
+    tracked.pack_flat.open(state.data.pack_flat, sizeof(kernel::Pack), pack_graphs, state.cancel_stream);
+    tracked.reduce.open(state.data.reduce, sizeof(kernel::Reduce), reductions, state.cancel_stream);
   }
 }
 
-/// Asks the context's facts and allocates the flag page.
+/// Queries device and limits, allocates the flag page and loads the kernels.
 Status fill(State& state) {
   const CurrentContext current(state.context);
   if (current.code() != kSuccess)
@@ -67,30 +69,31 @@ Status fill(State& state) {
   WEFT_CUDA_TRY(device_get_attribute, "a GPU's largest pitch cannot be found", &pitch, kDeviceMaxPitch,
                 state.device);
   WEFT_CUDA_TRY(mem_host_alloc, "pinned memory for completion flags cannot be allocated", &state.flags,
-                kLanes * kFlagStride, kHostAllocPortable | kHostAllocDeviceMap);
-  std::memset(state.flags, 0, kLanes * kFlagStride);
+                kStreamRoles * kFlagStride, kHostAllocPortable | kHostAllocDeviceMap);
+  std::memset(state.flags, 0, kStreamRoles * kFlagStride);
   Address address = 0;
   WEFT_CUDA_TRY(mem_host_get_device_pointer, "pinned memory is not mapped for the GPU", &address, state.flags,
                 0);
   state.max_pitch = static_cast<size_t>(pitch);
-  for (size_t i = 0; i < kLanes; ++i) {
-    LaneStream& lane = state.lanes[i];
-    lane.state = &state;
-    lane.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(state.flags) + i * kFlagStride);
-    lane.flag_address = address + i * kFlagStride;
+  for (size_t i = 0; i < kStreamRoles; ++i) {
+    TrackedStream& tracked = state.streams[i];
+    tracked.state = &state;
+    tracked.flag = reinterpret_cast<uint32_t*>(static_cast<char*>(state.flags) + i * kFlagStride);
+    tracked.flag_address = address + i * kFlagStride;
   }
   state.data = load_data_kernels();
   state.kernels = load_kernels();
-  state.copier.open(state);
-  if (driver().stream_create_with_priority(&state.cancels, kStreamNonBlocking, kHighestPriority) != kSuccess)
-    state.cancels = nullptr;  // then there are no lists and packs, by name
+  state.resident_kernel.open(state);
+  if (driver().stream_create_with_priority(&state.cancel_stream, kStreamNonBlocking, kHighestPriority) !=
+      kSuccess)
+    state.cancel_stream = nullptr;  // disables cancellable launches, reported as slow paths
   open_launchers(state);
-  state.lists.open(state);
-  state.packs.open(state);
+  state.batch_copy.open(state);
+  state.pack_queue.open(state);
   return {};
 }
 
-/// Slot for a context: that of a dead one at the same address, else a new one.
+/// Installs a state, in place of a destroyed context at the same address if there is one.
 Status install(State* state) {
   const size_t count = state_count.load(std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
@@ -106,9 +109,9 @@ Status install(State* state) {
   return {};
 }
 
-/// Destroys what lives in the context, unless the context is gone.
+/// Destroys all objects in the context, unless the context no longer exists.
 void destroy(State& state) {
-  if (!exists(state.context, reinterpret_cast<Address>(state.flags))) return;
+  if (!context_exists(state.context, reinterpret_cast<Address>(state.flags))) return;
   const CurrentContext current(state.context);
   if (current.code() != kSuccess) return;
   const RelaxedCapture relaxed;
@@ -116,18 +119,18 @@ void destroy(State& state) {
   const auto note = [&](Code code) {
     if (code != kSuccess && !gone(code)) worst = code;
   };
-  state.copier.close();
-  state.lists.close();
-  state.packs.close();
-  if (state.cancels != nullptr) note(driver().stream_destroy(state.cancels));
-  state.cancels = nullptr;
-  state.ports.close();
-  for (LaneStream& lane : state.lanes) {
-    const std::lock_guard lock(lane.mutex);
-    for (Launcher* launcher : {&lane.pack, &lane.pack_flat, &lane.reduce}) launcher->close();
-    if (lane.stream != nullptr) note(driver().stream_destroy(lane.stream));
-    lane.stream = nullptr;
-    lane.flag = nullptr;
+  state.resident_kernel.close();
+  state.batch_copy.close();
+  state.pack_queue.close();
+  if (state.cancel_stream != nullptr) note(driver().stream_destroy(state.cancel_stream));
+  state.cancel_stream = nullptr;
+  state.collective_slots.close();
+  for (TrackedStream& tracked : state.streams) {
+    const std::lock_guard lock(tracked.mutex);
+    for (Launcher* launcher : {&tracked.pack, &tracked.pack_flat, &tracked.reduce}) launcher->close();
+    if (tracked.stream != nullptr) note(driver().stream_destroy(tracked.stream));
+    tracked.stream = nullptr;
+    tracked.flag = nullptr;
   }
   const std::lock_guard lock(state.mutex);
   for (Event event : state.free_events) note(driver().event_destroy(event));
@@ -142,9 +145,9 @@ void destroy(State& state) {
 
 }  // namespace
 
-bool exists(Context context, Address witness) {
+bool context_exists(Context context, Address probe) {
   Context owner = nullptr;
-  return driver().pointer_get_attribute(&owner, kAttributeContext, witness) == kSuccess && owner == context;
+  return driver().pointer_get_attribute(&owner, kAttributeContext, probe) == kSuccess && owner == context;
 }
 
 CurrentContext::CurrentContext(Context context) {
@@ -211,17 +214,17 @@ Status load_enqueue(State& state) {
   return {};
 }
 
-Status prepare(LaneStream& lane) {
-  if (lane.stream != nullptr) [[likely]]
+Status prepare(TrackedStream& tracked) {
+  if (tracked.stream != nullptr) [[likely]]
     return {};
   const RelaxedCapture relaxed;
   Stream stream = nullptr;
   WEFT_CUDA_TRY(stream_create_with_priority, "a stream for MPI transfers cannot be created", &stream,
                 kStreamNonBlocking, kHighestPriority);
-  lane.method = static_cast<Completion>(setting_completion.index());
-  if (lane.method == Completion::automatic || lane.method == Completion::flag) {
-    const Code code = driver().stream_write_value32(stream, lane.flag_address, 0, kWriteValueDefault);
-    if (code != kSuccess && lane.method == Completion::flag) {
+  tracked.method = static_cast<Completion>(setting_completion.index());
+  if (tracked.method == Completion::automatic || tracked.method == Completion::flag) {
+    const Code code = driver().stream_write_value32(stream, tracked.flag_address, 0, kWriteValueDefault);
+    if (code != kSuccess && tracked.method == Completion::flag) {
       driver().stream_destroy(stream);
       return failure(code, "cuStreamWriteValue32",
                      "WEFT_GPU_COMPLETION=flag does not work on this GPU: use auto");
@@ -229,11 +232,11 @@ Status prepare(LaneStream& lane) {
     if (code != kSuccess)
       log::write(log::Level::info, "GPU completion by events: streams cannot write flags (%s)",
                  describe(code).c_str());
-    lane.method = code != kSuccess                       ? Completion::event
-                  : lane.method == Completion::automatic ? Completion::hybrid
-                                                         : Completion::flag;
+    tracked.method = code != kSuccess                          ? Completion::event
+                     : tracked.method == Completion::automatic ? Completion::hybrid
+                                                               : Completion::flag;
   }
-  lane.stream = stream;
+  tracked.stream = stream;
   return {};
 }
 
@@ -275,14 +278,14 @@ void close_all_states() {
 
 namespace weft::device {
 
-void Current::push(const Memory& memory) {
+void ContextGuard::push(const Memory& memory) {
   const auto context = cuda::context_of(memory);
   cuda::Context current = nullptr;
   if (!context || cuda::driver().ctx_get_current(&current) != cuda::kSuccess || current == *context) return;
   pushed_ = cuda::driver().ctx_push_current(*context) == cuda::kSuccess;
 }
 
-void Current::pop() {
+void ContextGuard::pop() {
   cuda::Context popped = nullptr;
   cuda::driver().ctx_pop_current(&popped);
 }

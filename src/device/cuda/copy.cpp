@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Submission and completion of asynchronous copies. The path of a copy allocates nothing: one lock of the
-// lane, the copy, one mark behind it.
+// Submission and completion of asynchronous copies. A copy does not allocate: it takes the lock of its
+// stream, submits the copy, and submits one completion mark.
 #include "device/copy.hpp"
 
 #include <sched.h>
@@ -19,44 +19,45 @@
 namespace weft::device {
 
 struct TicketAccess {
-  static void set(Ticket& ticket, cuda::LaneStream& lane, uint32_t sequence, cuda::Event event) {
-    ticket.where_ = &lane;
+  static void set(Ticket& ticket, cuda::TrackedStream& tracked, uint32_t sequence, cuda::Event event) {
+    ticket.owner_ = &tracked;
     ticket.sequence_ = sequence;
     ticket.event_ = event;
   }
-  using By = Ticket::By;
-  static Ticket make(By by, cuda::State& state, uint32_t number) {
+  using Executor = Ticket::Executor;
+  static Ticket make(Executor executor, cuda::State& state, uint32_t number) {
     Ticket ticket;
-    ticket.where_ = &state;
+    ticket.owner_ = &state;
     ticket.sequence_ = number;
-    ticket.by_ = by;
+    ticket.executor_ = executor;
     return ticket;
   }
-  static By by(const Ticket& ticket) { return ticket.by_; }
-  static cuda::State& state(const Ticket& ticket) { return *static_cast<cuda::State*>(ticket.where_); }
-  static cuda::LaneStream& lane(const Ticket& ticket) {
-    return *static_cast<cuda::LaneStream*>(ticket.where_);
+  static Executor executor(const Ticket& ticket) { return ticket.executor_; }
+  static cuda::State& state(const Ticket& ticket) { return *static_cast<cuda::State*>(ticket.owner_); }
+  static cuda::TrackedStream& tracked(const Ticket& ticket) {
+    return *static_cast<cuda::TrackedStream*>(ticket.owner_);
   }
   static uint32_t sequence(const Ticket& ticket) { return ticket.sequence_; }
   static cuda::Event event(const Ticket& ticket) { return ticket.event_; }
-  static uint64_t& check_at(Ticket& ticket) { return ticket.check_at_; }
+  static uint64_t& fault_check_at(Ticket& ticket) { return ticket.fault_check_at_; }
 };
 
 namespace {
 
 using cuda::Code;
 using cuda::Completion;
-using cuda::LaneStream;
 using cuda::State;
+using cuda::TrackedStream;
 
-constexpr size_t kBatch = 64;                        // copies handed to the engines in one call
-constexpr size_t kMost = kernel::List::kMax;         // that a kernel takes
-constexpr uint64_t kFaultCheckInterval = 1'000'000;  // ns; gpu.md, trap 10
+constexpr size_t kMaxEngineBatch = 64;                             // copies per cuMemcpyBatchAsync
+constexpr size_t kMaxBatchCopies = kernel::BatchCopyParams::kMax;  // copies per kernel
+constexpr uint64_t kFaultCheckIntervalNs = 1'000'000;              // ns; gpu.md, trap 10
 
-log::SlowPath far_memory{"gpu.far_memory",
-                         "through host memory, some 10 times slower than between plain allocations"};
+log::SlowPath slow_copy_through_host{
+    "gpu.copy_through_host",
+    "copied through host memory, about 10 times slower than between cudaMalloc allocations"};
 
-log::SlowPath untold{"gpu.untold", "who waits for this copy hears of it some 10 us later"};
+log::SlowPath slow_no_stream_write{"gpu.no_stream_write", "the waiting kernel continues about 10 us later"};
 
 cuda::Address address(const void* p) { return reinterpret_cast<cuda::Address>(p); }
 
@@ -65,7 +66,7 @@ Error copy_failure(cuda::Code code, const char* call, const Memory& dst, const M
       code, call, std::string("a copy from ") + name(src.kind) + " to " + name(dst.kind) + " memory failed");
 }
 
-/// Both sides can be copied by the CPU, and it is the cheaper way.
+/// Whether both sides are host memory: a memcpy is the fastest copy.
 bool cpu_copies(const Memory& dst, const Memory& src) {
   const auto plain = [](MemoryKind kind) {
     return kind == MemoryKind::host || kind == MemoryKind::host_pinned;
@@ -73,14 +74,14 @@ bool cpu_copies(const Memory& dst, const Memory& src) {
   return plain(dst.kind) && plain(src.kind);
 }
 
-/// The state whose stream does a copy: of the destination's context where that is device memory.
+/// The state whose stream executes a copy: of the destination's context if that is device memory.
 Result<State*> state_for(const Memory& dst, const Memory& src) {
   const bool at_dst = dst.on_device() || (!src.on_device() && dst.kind == MemoryKind::cuda_managed);
   return cuda::state_of(at_dst ? dst : src);
 }
 
-/// Memory of pools and of cuMemMap is open to its own GPU, and to others only where the program says so,
-/// which nobody can ask: no stream is known to reach both sides of a copy to or from another GPU.
+/// Whether no stream is known to access both sides. Pool and cuMemMap memory is accessible to other GPUs only
+/// if the application enabled access, which cannot be queried.
 bool no_common_stream(const Memory& dst, const Memory& src) {
   if (!dst.on_device() || !src.on_device() || (dst.context != nullptr && src.context != nullptr))
     return false;
@@ -88,105 +89,106 @@ bool no_common_stream(const Memory& dst, const Memory& src) {
   return to && from && *to != *from;
 }
 
-/// Such a copy, at once: through host memory.
-Status bounce(std::span<const Piece> pieces, const Memory& dst, const Memory& src) {
-  far_memory.hit("pool or cuMemMap memory is copied between two GPUs of one process");
+/// Copies synchronously through host memory.
+Status copy_through_host(std::span<const CopyOp> copies, const Memory& dst, const Memory& src) {
+  slow_copy_through_host.hit("pool or cuMemMap memory is copied between two GPUs of one process");
   constexpr size_t kUnpinned = size_t{256} << 10;
-  auto pinned = lease_pinned(src);  // none left: ordinary memory does
+  auto pinned = lease_pinned(src);  // falls back to pageable memory
   std::vector<char> unpinned(pinned ? 0 : kUnpinned);
-  char* const room = pinned ? pinned->data() : unpinned.data();
+  char* const staging = pinned ? pinned->data() : unpinned.data();
   const size_t most = pinned ? pinned->size() : kUnpinned;
   const Memory between = pinned ? pinned->memory() : Memory();
-  for (const Piece& piece : pieces) {
+  for (const CopyOp& piece : copies) {
     for (size_t at = 0; at < piece.size; at += most) {
       const size_t n = std::min(most, piece.size - at);
-      WEFT_TRY(copy(room, between, static_cast<const char*>(piece.src) + at, src, n));
-      WEFT_TRY(copy(static_cast<char*>(piece.dst) + at, dst, room, between, n));
+      WEFT_TRY(copy(staging, between, static_cast<const char*>(piece.src) + at, src, n));
+      WEFT_TRY(copy(static_cast<char*>(piece.dst) + at, dst, staging, between, n));
     }
   }
   return {};
 }
 
-/// Waits for what is in flight after a failed submission, so that the buffers are free on return.
-void drain(const LaneStream& lane) {
+/// Waits for the stream after a failed submission, so that the buffers are unused on return.
+void drain(const TrackedStream& tracked) {
   const cuda::RelaxedCapture relaxed;
-  while (cuda::driver().stream_query(lane.stream) == cuda::kNotReady) ::sched_yield();
+  while (cuda::driver().stream_query(tracked.stream) == cuda::kNotReady) ::sched_yield();
 }
 
-cuda::Code write_flag(LaneStream& lane, uint32_t sequence) {
-  return cuda::driver().stream_write_value32(lane.stream, lane.flag_address, sequence,
+cuda::Code write_flag(TrackedStream& tracked, uint32_t sequence) {
+  return cuda::driver().stream_write_value32(tracked.stream, tracked.flag_address, sequence,
                                              cuda::kWriteValueDefault);
 }
 
-/// Hybrid completion: a copy gets its flag only when another follows it while it may be under way. A flag
-/// costs the stream some microseconds; the last copy is seen by asking the stream.
-cuda::Code mark_predecessor(LaneStream& lane) {
-  const uint32_t last = lane.submitted.load(std::memory_order_relaxed);
-  if (lane.method != Completion::hybrid || last == lane.seen.load(std::memory_order_relaxed))
+/// Hybrid completion: writes the flag of the previous copy if that copy may still be pending. The last copy
+/// has no flag, which would cost the stream microseconds: a stream query detects its completion.
+cuda::Code mark_predecessor(TrackedStream& tracked) {
+  const uint32_t last = tracked.submitted.load(std::memory_order_relaxed);
+  if (tracked.method != Completion::hybrid || last == tracked.seen.load(std::memory_order_relaxed))
     return cuda::kSuccess;
-  return write_flag(lane, last);
+  return write_flag(tracked, last);
 }
 
-/// Puts the completion mark behind what was submitted.
-cuda::Code mark(LaneStream& lane, Ticket& ticket) {
-  const uint32_t sequence = lane.submitted.load(std::memory_order_relaxed) + 1;
-  lane.submitted.store(sequence, std::memory_order_release);
+/// Submits the completion mark and sets the ticket.
+cuda::Code mark(TrackedStream& tracked, Ticket& ticket) {
+  const uint32_t sequence = tracked.submitted.load(std::memory_order_relaxed) + 1;
+  tracked.submitted.store(sequence, std::memory_order_release);
   cuda::Event event = nullptr;
   cuda::Code code = cuda::kSuccess;
-  if (lane.method == Completion::flag) {
-    code = write_flag(lane, sequence);
-  } else if (lane.method == Completion::event) {
-    auto taken = cuda::take_event(*lane.state);
+  if (tracked.method == Completion::flag) {
+    code = write_flag(tracked, sequence);
+  } else if (tracked.method == Completion::event) {
+    auto taken = cuda::take_event(*tracked.state);
     if (!taken) return cuda::kOutOfMemory;
     event = *taken;
-    code = cuda::driver().event_record(event, lane.stream);
-    if (code != cuda::kSuccess) cuda::give_event(*lane.state, event);
+    code = cuda::driver().event_record(event, tracked.stream);
+    if (code != cuda::kSuccess) cuda::give_event(*tracked.state, event);
   }
-  if (code == cuda::kSuccess) TicketAccess::set(ticket, lane, sequence, event);
+  if (code == cuda::kSuccess) TicketAccess::set(ticket, tracked, sequence, event);
   return code;
 }
 
-/// Runs `issue(stream)` (returns a driver code) in a lane of the state's context and marks its end.
+/// Runs `issue(stream)`, which returns a driver code, for a stream of the state and submits the completion
+/// mark.
 template <class Issue>
-Result<Ticket> submit(State& state, const Memory& dst, const Memory& src, Lane which, const char* call,
+Result<Ticket> submit(State& state, const Memory& dst, const Memory& src, StreamRole role, const char* call,
                       Issue&& issue) {
-  LaneStream& lane = state.lanes[static_cast<size_t>(which)];
-  const std::lock_guard lock(lane.mutex);
+  TrackedStream& tracked = state.streams[static_cast<size_t>(role)];
+  const std::lock_guard lock(tracked.mutex);
   const cuda::CurrentContext current(state.context);
   if (current.code() != cuda::kSuccess) [[unlikely]]
     return copy_failure(current.code(), "cuCtxPushCurrent", dst, src);
-  if (const cuda::Code fault = lane.fault.load(std::memory_order_relaxed); fault != cuda::kSuccess)
+  if (const cuda::Code fault = tracked.fault.load(std::memory_order_relaxed); fault != cuda::kSuccess)
       [[unlikely]]
     return copy_failure(fault, "earlier copy", dst, src);
-  WEFT_TRY(cuda::prepare(lane));
-  if (const cuda::Code code = mark_predecessor(lane); code != cuda::kSuccess) [[unlikely]]
+  WEFT_TRY(cuda::prepare(tracked));
+  if (const cuda::Code code = mark_predecessor(tracked); code != cuda::kSuccess) [[unlikely]]
     return copy_failure(code, "completion mark", dst, src);
-  if (const cuda::Code code = issue(lane.stream); code != cuda::kSuccess) [[unlikely]] {
-    drain(lane);
+  if (const cuda::Code code = issue(tracked.stream); code != cuda::kSuccess) [[unlikely]] {
+    drain(tracked);
     return copy_failure(code, call, dst, src);
   }
   Ticket ticket;
-  if (const cuda::Code code = mark(lane, ticket); code != cuda::kSuccess) [[unlikely]] {
-    drain(lane);
+  if (const cuda::Code code = mark(tracked, ticket); code != cuda::kSuccess) [[unlikely]] {
+    drain(tracked);
     return copy_failure(code, "completion mark", dst, src);
   }
   return ticket;
 }
 
-/// A kernel in the state's context may touch it: its own plain memory, what was mapped into it, staging
-/// chunks.
+/// Whether a kernel in the state's context can access the memory: cudaMalloc memory of the context, memory
+/// mapped into it, staging chunks.
 bool kernel_reaches(const State& state, const Memory& memory) {
   return memory.context == state.context && (memory.on_device() || memory.staging);
 }
 
-/// Copies as one batch for the copy engines.
-Code issue_batch(std::span<const kernel::Item> items, cuda::Stream stream) {
-  cuda::Address to[kBatch], from[kBatch];
-  size_t sizes[kBatch];
+/// Submits copies to the copy engines with cuMemcpyBatchAsync.
+Code issue_batch(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
+  cuda::Address to[kMaxEngineBatch], from[kMaxEngineBatch];
+  size_t sizes[kMaxEngineBatch];
   cuda::BatchAttributes attributes{};
   attributes.source_access_order = cuda::kSourceOrderStream;
   while (!items.empty()) {
-    const size_t count = std::min(items.size(), kBatch);
+    const size_t count = std::min(items.size(), kMaxEngineBatch);
     for (size_t i = 0; i < count; ++i)
       to[i] = items[i].dst, from[i] = items[i].src, sizes[i] = items[i].bytes;
     size_t first = 0, failed = 0;
@@ -198,42 +200,42 @@ Code issue_batch(std::span<const kernel::Item> items, cuda::Stream stream) {
   return cuda::kSuccess;
 }
 
-/// Copies by the copy engines, several as a batch where the driver has batches.
-Code issue(std::span<const kernel::Item> items, cuda::Stream stream) {
+/// Submits copies to the copy engines, as batches if the driver supports them.
+Code issue(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
   if (items.size() > 1 && cuda::driver().memcpy_batch_async != nullptr) return issue_batch(items, stream);
-  for (const kernel::Item& item : items)
+  for (const kernel::CopyItem& item : items)
     if (const Code code = cuda::driver().memcpy_async(item.dst, item.src, item.bytes, stream);
         code != cuda::kSuccess)
       return code;
   return cuda::kSuccess;
 }
 
-/// After a copy engine got a small copy: the next ones may be for the copier.
-void start_copier(State& state) {
+/// Starts the resident kernel if due. Call after a small copy was submitted to another executor.
+void start_resident_kernel(State& state) {
   const cuda::CurrentContext current(state.context);
-  if (current.code() == cuda::kSuccess) state.copier.consider_start();
+  if (current.code() == cuda::kSuccess) state.resident_kernel.start_if_due();
 }
 
-/// Asks the driver about the ticket's event or stream; kNotReady, kSuccess or a fault.
-cuda::Code ask_driver(const LaneStream& lane, cuda::Event event) {
-  if (lane.stream == nullptr) return cuda::kContextIsDestroyed;  // after close()
-  const cuda::CurrentContext current(lane.state->context);
+/// Queries the ticket's event or stream; returns kNotReady, kSuccess or the error.
+cuda::Code query_driver(const TrackedStream& tracked, cuda::Event event) {
+  if (tracked.stream == nullptr) return cuda::kContextIsDestroyed;  // after close()
+  const cuda::CurrentContext current(tracked.state->context);
   if (current.code() != cuda::kSuccess) return current.code();
   const cuda::RelaxedCapture relaxed;
-  return event != nullptr ? cuda::driver().event_query(event) : cuda::driver().stream_query(lane.stream);
+  return event != nullptr ? cuda::driver().event_query(event) : cuda::driver().stream_query(tracked.stream);
 }
 
-/// A stream that is long over what it does may have faulted: true when it is time to ask.
-bool time_to_ask(uint64_t& check_at) {
+/// Whether a periodic query for stream errors is due: a faulted stream never writes its flag.
+bool fault_check_due(uint64_t& fault_check_at) {
   const uint64_t time = monotonic_ns();
-  const bool due = check_at != 0 && time >= check_at;
-  if (check_at == 0 || due) check_at = time + kFaultCheckInterval;
+  const bool due = fault_check_at != 0 && time >= fault_check_at;
+  if (fault_check_at == 0 || due) fault_check_at = time + kFaultCheckIntervalNs;
   return due;
 }
 
-/// Copies that a kernel left untouched, by a copy engine.
-Result<bool> submit_again(Ticket& ticket, State& state, std::span<const kernel::Item> items) {
-  auto again = submit(state, {}, {}, Lane::aux, "cuMemcpyAsync",
+/// Submits copies that a kernel did not start to a copy engine.
+Result<bool> resubmit(Ticket& ticket, State& state, std::span<const kernel::CopyItem> items) {
+  auto again = submit(state, {}, {}, StreamRole::aux, "cuMemcpyAsync",
                       [&](cuda::Stream stream) { return issue(items, stream); });
   if (!again) return std::move(again).error();
   ticket = std::move(*again);
@@ -245,10 +247,10 @@ Result<bool> pack_done(Ticket& ticket) {
   State& state = TicketAccess::state(ticket);
   const uint32_t id = TicketAccess::sequence(ticket);
   cuda::PackJob job;
-  const cuda::Outcome outcome = state.packs.look(id, job);
+  const cuda::Outcome outcome = state.pack_queue.poll(id, job);
   if (outcome == cuda::Outcome::pending) {
-    if (!time_to_ask(TicketAccess::check_at(ticket))) return false;
-    const Code code = state.packs.fault(id);
+    if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
+    const Code code = state.pack_queue.fault(id);
     if (code == cuda::kSuccess) return false;
     ticket = Ticket();
     return cuda::failure(code, "cuStreamQuery",
@@ -256,134 +258,136 @@ Result<bool> pack_done(Ticket& ticket) {
   }
   ticket = Ticket();
   if (outcome == cuda::Outcome::done) return true;
-  if (outcome == cuda::Outcome::missed || job.tiles.awaited != 0)
-    return Error(Errc::again, "the other GPU's kernel did not pack in time");
-  auto again = cuda::pack_by_engines(state, job);
+  if (outcome == cuda::Outcome::timed_out || job.tiles.wait_flags != 0)
+    return Error(Errc::again, "timeout: the kernel of the other GPU did not pack the tiles in time");
+  auto again = cuda::pack_by_copy_engines(state, job);
   if (!again) return std::move(again).error();
   ticket = std::move(*again);
   return !ticket.pending();
 }
 
-/// done() for what a kernel has.
+/// done() for copies by a kernel.
 Result<bool> kernel_done(Ticket& ticket) {
-  if (TicketAccess::by(ticket) == TicketAccess::By::pack) return pack_done(ticket);
+  if (TicketAccess::executor(ticket) == TicketAccess::Executor::pack_kernel) return pack_done(ticket);
   State& state = TicketAccess::state(ticket);
   const uint32_t number = TicketAccess::sequence(ticket);
-  const bool list = TicketAccess::by(ticket) == TicketAccess::By::list;
-  const cuda::Outcome outcome = list ? state.lists.look(number) : state.copier.look(number);
+  const bool list = TicketAccess::executor(ticket) == TicketAccess::Executor::batch_copy;
+  const cuda::Outcome outcome = list ? state.batch_copy.poll(number) : state.resident_kernel.poll(number);
   if (outcome == cuda::Outcome::done) [[likely]] {
     ticket = Ticket();
     return true;
   }
-  if (outcome == cuda::Outcome::untouched) {
-    if (list) return submit_again(ticket, state, state.lists.items(number));
-    auto again = submit_again(ticket, state, state.copier.items(number));
-    if (again) start_copier(state);
+  if (outcome == cuda::Outcome::not_started) {
+    if (list) return resubmit(ticket, state, state.batch_copy.items(number));
+    auto again = resubmit(ticket, state, state.resident_kernel.items(number));
+    if (again) start_resident_kernel(state);
     return again;
   }
-  if (!time_to_ask(TicketAccess::check_at(ticket))) return false;
-  const Code code = list ? state.lists.fault(number) : state.copier.fault();
+  if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
+  const Code code = list ? state.batch_copy.fault(number) : state.resident_kernel.fault();
   if (code == cuda::kSuccess) return false;
   ticket = Ticket();
   return cuda::failure(code, "cuStreamQuery",
                        "a GPU transfer failed, or an earlier GPU operation of this program did");
 }
 
-/// By a kernel, if one is for it and takes it now; else an empty ticket.
-Ticket give_to_kernel(State& state, std::span<const kernel::Item> items, const Memory& from, bool for_copier,
-                      bool beside) {
-  if (for_copier)
-    if (const uint32_t number = state.copier.ring(items, from.staging))
-      return TicketAccess::make(TicketAccess::By::copier, state, number);
-  if (state.lists.takes(items, beside))
-    if (const uint32_t number = state.lists.launch(items))
-      return TicketAccess::make(TicketAccess::By::list, state, number);
+/// Submits to a kernel if one accepts the copies; else returns an empty ticket.
+Ticket submit_to_kernel(State& state, std::span<const kernel::CopyItem> items, const Memory& from,
+                        bool for_resident_kernel, bool engines_busy) {
+  if (for_resident_kernel)
+    if (const uint32_t number = state.resident_kernel.submit(items, from.staging))
+      return TicketAccess::make(TicketAccess::Executor::resident_kernel, state, number);
+  if (state.batch_copy.accepts(items, engines_busy))
+    if (const uint32_t number = state.batch_copy.launch(items))
+      return TicketAccess::make(TicketAccess::Executor::batch_copy, state, number);
   return {};
 }
 
-/// Pieces that are not empty, as many at a time as a kernel takes.
-class Parts {
+/// Splits the copies into batches for a kernel; skips empty copies.
+class KernelBatches {
  public:
-  Parts(const Piece* pieces, size_t count) : at_(pieces), end_(pieces + count) {}
-  /// The next ones; empty at the end.
-  [[nodiscard]] std::span<const kernel::Item> next() {
+  KernelBatches(const CopyOp* copies, size_t count) : at_(copies), end_(copies + count) {}
+  /// The next batch; empty at the end.
+  [[nodiscard]] std::span<const kernel::CopyItem> next() {
     size_t filled = 0;
-    for (; at_ != end_ && filled < kMost; ++at_)
+    for (; at_ != end_ && filled < kMaxBatchCopies; ++at_)
       if (at_->size != 0) items_[filled++] = {address(at_->dst), address(at_->src), at_->size};
     return {items_, filled};
   }
   [[nodiscard]] bool more() const { return at_ != end_; }
 
  private:
-  const Piece *at_, *end_;
-  kernel::Item items_[kMost];
+  const CopyOp *at_, *end_;
+  kernel::CopyItem items_[kMaxBatchCopies];
 };
 
 }  // namespace
 
 void Ticket::return_event() {
-  cuda::give_event(*TicketAccess::lane(*this).state, event_);
+  cuda::give_event(*TicketAccess::tracked(*this).state, event_);
   event_ = nullptr;
 }
 
 Result<Ticket> copy_async(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
-                          size_t n, Lane lane) {
-  const Piece piece{dst, src, n};
-  return copy_pieces_async(&piece, 1, dst_memory, src_memory, lane);
+                          size_t n, StreamRole role) {
+  const CopyOp piece{dst, src, n};
+  return copy_batch_async(&piece, 1, dst_memory, src_memory, role);
 }
 
-Result<Ticket> copy_pieces_async(const Piece* pieces, size_t count, const Memory& dst_memory,
-                                 const Memory& src_memory, Lane lane, bool beside) {
+Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory& dst_memory,
+                                const Memory& src_memory, StreamRole role, bool engines_busy) {
   if (cpu_copies(dst_memory, src_memory)) {
     for (size_t i = 0; i < count; ++i)
-      if (pieces[i].size != 0) std::memcpy(pieces[i].dst, pieces[i].src, pieces[i].size);
+      if (copies[i].size != 0) std::memcpy(copies[i].dst, copies[i].src, copies[i].size);
     return Ticket();
   }
   if (no_common_stream(dst_memory, src_memory)) [[unlikely]] {
-    WEFT_TRY(bounce({pieces, count}, dst_memory, src_memory));
+    WEFT_TRY(copy_through_host({copies, count}, dst_memory, src_memory));
     return Ticket();
   }
-  Parts parts(pieces, count);
-  auto part = parts.next();
-  if (part.empty()) return Ticket();
+  KernelBatches batches(copies, count);
+  auto batch = batches.next();
+  if (batch.empty()) return Ticket();
   auto found = state_for(dst_memory, src_memory);
   if (!found) return std::move(found).error();
   State& state = **found;
   const bool reached =
-      !parts.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
-  const bool for_copier = reached && state.copier.takes(part);
+      !batches.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
+  const bool for_resident_kernel = reached && state.resident_kernel.accepts(batch);
   if (reached) {
-    Ticket taken = give_to_kernel(state, part, src_memory, for_copier, beside);
-    if (for_copier && TicketAccess::by(taken) == TicketAccess::By::list) start_copier(state);
+    Ticket taken = submit_to_kernel(state, batch, src_memory, for_resident_kernel, engines_busy);
+    if (for_resident_kernel && TicketAccess::executor(taken) == TicketAccess::Executor::batch_copy)
+      start_resident_kernel(state);
     if (taken.pending()) return taken;
   }
-  const char* call = part.size() == 1 ? "cuMemcpyAsync" : "a list of copies";
-  auto ticket = submit(state, dst_memory, src_memory, lane, call, [&](cuda::Stream stream) {
+  const char* call = batch.size() == 1 ? "cuMemcpyAsync" : "batch of copies";
+  auto ticket = submit(state, dst_memory, src_memory, role, call, [&](cuda::Stream stream) {
     Code code = cuda::kSuccess;
-    for (; code == cuda::kSuccess && !part.empty(); part = parts.next()) code = issue(part, stream);
+    for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next()) code = issue(batch, stream);
     return code;
   });
-  if (for_copier && ticket) start_copier(state);
+  if (for_resident_kernel && ticket) start_resident_kernel(state);
   return ticket;
 }
 
-Result<Ticket> copy_told_async(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory,
-                               size_t n, Lane lane, uint64_t word, uint64_t value) {
+Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void* src,
+                                 const Memory& src_memory, size_t n, StreamRole role, uint64_t word,
+                                 uint64_t value) {
   if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
-    return copy_async(dst, dst_memory, src, src_memory, n, lane);
+    return copy_async(dst, dst_memory, src, src_memory, n, role);
   auto state = state_for(dst_memory, src_memory);
   if (!state) return std::move(state).error();
-  return submit(**state, dst_memory, src_memory, lane, "cuMemcpyAsync", [&](cuda::Stream stream) {
+  return submit(**state, dst_memory, src_memory, role, "cuMemcpyAsync", [&](cuda::Stream stream) {
     const Code code = cuda::driver().memcpy_async(address(dst), address(src), n, stream);
     if (code != cuda::kSuccess) return code;
-    const Code told = cuda::driver().stream_write_value64(stream, word, value, cuda::kWriteValueDefault);
-    if (told != cuda::kSuccess) untold.hit(cuda::describe(told));
+    const Code signal = cuda::driver().stream_write_value64(stream, word, value, cuda::kWriteValueDefault);
+    if (signal != cuda::kSuccess) slow_no_stream_write.hit(cuda::describe(signal));
     return code;
   });
 }
 
 Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const Memory& src_memory,
-                             Lane lane) {
+                             StreamRole role) {
   if (copy.width == 0 || copy.height == 0) return Ticket();
   if (cpu_copies(dst_memory, src_memory)) {
     for (size_t row = 0; row < copy.height; ++row)
@@ -393,14 +397,14 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
   }
   if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
     return Error(Errc::unsupported,
-                 "a strided copy between GPUs that cannot reach each other's memory: copy it in pieces");
+                 "no strided copy between GPUs without access to each other's memory: use a batch of copies");
   auto state = state_for(dst_memory, src_memory);
   if (!state) return std::move(state).error();
   if (copy.dst_pitch > (*state)->max_pitch || copy.src_pitch > (*state)->max_pitch ||
       copy.dst_pitch < copy.width || copy.src_pitch < copy.width)
-    return Error(Errc::unsupported,
-                 "a strided GPU copy cannot have this pitch (it is below the width or above " +
-                     std::to_string((*state)->max_pitch) + " bytes): copy it in pieces");
+    return Error(Errc::unsupported, "unsupported pitch of a strided GPU copy (below the width or above " +
+                                        std::to_string((*state)->max_pitch) +
+                                        " bytes): use a batch of copies");
   cuda::Memcpy2D description{};
   description.src_type = description.dst_type = cuda::kMemoryUnified;
   description.src_device = address(copy.src);
@@ -409,27 +413,27 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
   description.dst_pitch = copy.dst_pitch;
   description.width = copy.width;
   description.height = copy.height;
-  return submit(**state, dst_memory, src_memory, lane, "cuMemcpy2DAsync",
+  return submit(**state, dst_memory, src_memory, role, "cuMemcpy2DAsync",
                 [&](cuda::Stream stream) { return cuda::driver().memcpy_2d_async(&description, stream); });
 }
 
-Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& src, Lane lane,
+Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& src, StreamRole role,
                                  const char* call, Issue issue) {
-  return submit(state, dst, src, lane, call,
-                [&](Stream) { return issue(state.lanes[static_cast<size_t>(lane)]); });
+  return submit(state, dst, src, role, call,
+                [&](Stream) { return issue(state.streams[static_cast<size_t>(role)]); });
 }
 
 Ticket cuda::pack_ticket(State& state, uint32_t id) {
-  return TicketAccess::make(TicketAccess::By::pack, state, id);
+  return TicketAccess::make(TicketAccess::Executor::pack_kernel, state, id);
 }
 
-Result<Ticket> cuda::engines_async(State& state, const Memory& dst, const Memory& src, Lane lane,
-                                   std::span<const Piece> pieces) {
-  Parts parts(pieces.data(), pieces.size());
-  return submit(state, dst, src, lane, "a list of copies", [&](cuda::Stream stream) {
+Result<Ticket> cuda::copy_engines_async(State& state, const Memory& dst, const Memory& src, StreamRole role,
+                                        std::span<const CopyOp> copies) {
+  KernelBatches batches(copies.data(), copies.size());
+  return submit(state, dst, src, role, "batch of copies", [&](cuda::Stream stream) {
     Code code = cuda::kSuccess;
-    for (auto part = parts.next(); code == cuda::kSuccess && !part.empty(); part = parts.next())
-      code = issue(part, stream);
+    for (auto batch = batches.next(); code == cuda::kSuccess && !batch.empty(); batch = batches.next())
+      code = issue(batch, stream);
     return code;
   });
 }
@@ -443,28 +447,28 @@ bool cuda::reaches(const State& state, const Memory& memory) {
 
 Result<bool> done(Ticket& ticket) {
   if (!ticket.pending()) return true;
-  if (TicketAccess::by(ticket) != TicketAccess::By::engine) return kernel_done(ticket);
-  LaneStream& lane = TicketAccess::lane(ticket);
-  const bool last = lane.method == Completion::hybrid &&
-                    TicketAccess::sequence(ticket) == lane.submitted.load(std::memory_order_acquire);
-  if (lane.method == Completion::flag || (lane.method == Completion::hybrid && !last)) {
-    if (lane.flag != nullptr) [[likely]] {
-      const uint32_t seen = __atomic_load_n(lane.flag, __ATOMIC_ACQUIRE);
+  if (TicketAccess::executor(ticket) != TicketAccess::Executor::copy_engine) return kernel_done(ticket);
+  TrackedStream& tracked = TicketAccess::tracked(ticket);
+  const bool last = tracked.method == Completion::hybrid &&
+                    TicketAccess::sequence(ticket) == tracked.submitted.load(std::memory_order_acquire);
+  if (tracked.method == Completion::flag || (tracked.method == Completion::hybrid && !last)) {
+    if (tracked.flag != nullptr) [[likely]] {
+      const uint32_t seen = __atomic_load_n(tracked.flag, __ATOMIC_ACQUIRE);
       if (static_cast<int32_t>(seen - TicketAccess::sequence(ticket)) >= 0) {
         ticket = Ticket();
         return true;
       }
     }
-    if (!time_to_ask(TicketAccess::check_at(ticket))) return false;
+    if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
   }
-  const cuda::Code code = ask_driver(lane, TicketAccess::event(ticket));
+  const cuda::Code code = query_driver(tracked, TicketAccess::event(ticket));
   if (code == cuda::kNotReady) return false;
   if (last && code == cuda::kSuccess)
-    lane.seen.store(TicketAccess::sequence(ticket), std::memory_order_relaxed);
+    tracked.seen.store(TicketAccess::sequence(ticket), std::memory_order_relaxed);
   ticket = Ticket();
   if (code == cuda::kSuccess) return true;
-  lane.fault.store(code, std::memory_order_relaxed);
-  return cuda::failure(code, lane.method == Completion::event ? "cuEventQuery" : "cuStreamQuery",
+  tracked.fault.store(code, std::memory_order_relaxed);
+  return cuda::failure(code, tracked.method == Completion::event ? "cuEventQuery" : "cuStreamQuery",
                        "a GPU transfer failed, or an earlier GPU operation of this program did");
 }
 
@@ -479,32 +483,34 @@ Status wait(Ticket& ticket) {
 }
 
 Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory, size_t n) {
-  auto ticket = copy_async(dst, dst_memory, src, src_memory, n, Lane::aux);
+  auto ticket = copy_async(dst, dst_memory, src, src_memory, n, StreamRole::aux);
   if (!ticket) return std::move(ticket).error();
   return wait(*ticket);
 }
 
-void keep_awake(const Memory& memory) {
-  if (!memory.shareable() || monotonic_ns() < cuda::Copier::next_keep()) return;
-  if (auto state = cuda::state_of(memory)) (*state)->copier.keep();
+void keep_running(const Memory& memory) {
+  if (!memory.shareable() || monotonic_ns() < cuda::ResidentKernel::next_keep_running()) return;
+  if (auto state = cuda::state_of(memory)) (*state)->resident_kernel.keep_running();
 }
 
-Carriers carriers_of(size_t bytes) { return {cuda::Copier::suits(bytes), cuda::Lists::suits(bytes)}; }
+KernelOptions kernel_options_for(size_t bytes) {
+  return {cuda::ResidentKernel::blocks_for_copy(bytes), cuda::BatchCopy::accepts_size(bytes)};
+}
 
-CopierCounters copier_counters(const Memory& memory) {
+ResidentKernelCounters resident_kernel_counters(const Memory& memory) {
   if (!available() || !memory.known_to_driver()) return {};
   auto state = cuda::state_of(memory);
   if (!state) return {};
-  const cuda::Copier::Counters counters = (*state)->copier.counters();
-  return {counters.rung - counters.untouched, counters.lives, counters.untouched};
+  const cuda::ResidentKernel::Counters counters = (*state)->resident_kernel.counters();
+  return {counters.submitted - counters.not_started, counters.instances, counters.not_started};
 }
 
-ListCounters list_counters(const Memory& memory) {
+BatchCopyCounters batch_copy_counters(const Memory& memory) {
   if (!available() || !memory.known_to_driver()) return {};
   auto state = cuda::state_of(memory);
   if (!state) return {};
-  const cuda::Lists::Counters counters = (*state)->lists.counters();
-  return {counters.launched, counters.taken_back};
+  const cuda::BatchCopy::Counters counters = (*state)->batch_copy.counters();
+  return {counters.launched, counters.cancelled};
 }
 
 const char* completion_method(const Memory& memory) {
@@ -513,9 +519,9 @@ const char* completion_method(const Memory& memory) {
   auto state = cuda::state_of(memory);
   if (!state) return kNames[0];
   Completion method = Completion::automatic;
-  for (LaneStream& lane : (*state)->lanes) {
-    const std::lock_guard lock(lane.mutex);
-    if (lane.stream != nullptr) method = lane.method;
+  for (TrackedStream& tracked : (*state)->streams) {
+    const std::lock_guard lock(tracked.mutex);
+    if (tracked.stream != nullptr) method = tracked.method;
   }
   return kNames[static_cast<size_t>(method)];
 }

@@ -8,7 +8,7 @@ namespace weft::device::cuda {
 namespace {
 
 log::SlowPath no_kernels{"gpu.no_data_kernels",
-                         "reductions in GPU memory are computed by the CPU, strided data copied run by run"};
+                         "reductions in GPU memory run on the CPU, strided data is copied run by run"};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ DataKernels load_data_kernels() {
   find("weft_pack_tiles", kernels.pack_tiles);
   find("weft_pack_tiles_flat", kernels.pack_tiles_flat);
   if (code == kSuccess) return kernels;
-  no_kernels.hit(why_not_loaded(code));
+  no_kernels.hit(load_failure_reason(code));
   unload(kernels);
   return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels that work on data in one context: reductions, packing. Loaded with the context's state, like
-// those of kernels.hpp.
+// Reduction and pack kernels of one context. Loaded when the State is created, like the copy kernels
+// (kernels.hpp).
 #pragma once
 #include <array>
 
@@ -10,12 +10,12 @@ namespace weft::device::cuda {
 
 struct DataKernels {
   std::array<Module, 2> modules{};
-  Function reduce = nullptr;                     ///< null, all of them: not to be had
+  Function reduce = nullptr;                     ///< null, like all others: not available
   Function pack = nullptr, pack_flat = nullptr;  ///< flat: for flat layouts (kernel/pack.hpp)
   Function pack_tiles = nullptr, pack_tiles_flat = nullptr;
 };
 
-/// Loads them into the current context.
+/// Loads the kernels into the current context.
 [[nodiscard]] DataKernels load_data_kernels();
 void unload(const DataKernels& kernels);
 

@@ -23,11 +23,11 @@ void close_all_states();  // context.cpp
 namespace {
 
 config::Choice setting_cuda("cuda", 0, {"auto", "on", "off"},
-                            "Use the CUDA driver: auto (when it is there), on (an error when not), off");
+                            "Use of the CUDA driver: auto (if present), on (error if absent), off");
 config::Path setting_driver("cuda.driver", "", "Path of the CUDA driver library instead of libcuda.so.1");
 
-constexpr int kInterface = 12000;     // the interface version asked of cuGetProcAddress
-constexpr int kOldestDriver = 11030;  // first with cuGetProcAddress
+constexpr int kInterface = 12000;     // interface version requested from cuGetProcAddress
+constexpr int kOldestDriver = 11030;  // first version with cuGetProcAddress
 
 Driver table;
 std::string why_absent = "device::open() was not called";

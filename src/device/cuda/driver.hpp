@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The CUDA driver, opened at run time: its functions as one table, found through cuGetProcAddress.
-// This folder is the only host code that calls the driver.
+// The CUDA driver, opened at run time: a table of functions, resolved with cuGetProcAddress.
+// Only this folder calls the driver.
 #pragma once
 #include <string>
 #include <string_view>
@@ -64,8 +64,8 @@ namespace weft::device::cuda {
      void**))                                                                                        \
   F(thread_exchange_stream_capture_mode, cuThreadExchangeStreamCaptureMode, (int*))
 
-/// Functions that older drivers lack, null then, with the CUDA version that brought their form; the last one
-/// is of the emulated driver only, which has Weft's kernels and takes this as their image.
+/// Functions with the CUDA version that introduced their signature; null with older drivers. The last one
+/// exists only in the emulated driver, which contains Weft's kernels and returns their module image.
 #define WEFT_CUDA_OPTIONAL_FUNCTIONS(F)                                                                     \
   F(ctx_get_id, cuCtxGetId, 12000, (Context, unsigned long long*))                                          \
   F(func_load, cuFuncLoad, 12040, (Function))                                                               \
@@ -106,16 +106,16 @@ struct Driver {
   std::string path;
 };
 
-/// The open driver. Only after device::available().
+/// The open driver. Requires device::available().
 [[nodiscard]] const Driver& driver();
-/// Fills the table from a library; the library stays loaded for the life of the process.
+/// Fills the table from a library, which stays loaded until the process ends.
 [[nodiscard]] Status load(const std::string& path, Driver& driver);
 
 /// "CUDA_ERROR_INVALID_VALUE (invalid argument)".
 [[nodiscard]] std::string describe(Code code);
 /// The Error for a failed driver call: "what failed (call: CUDA_ERROR_..)".
 [[nodiscard]] Error failure(Code code, std::string_view call, std::string_view what);
-/// The context, or the driver itself, is gone: not an error while cleaning up.
+/// Whether the context or the driver no longer exists: not an error during cleanup.
 [[nodiscard]] inline bool gone(Code code) {
   return code == kDeinitialized || code == kInvalidContext || code == kContextIsDestroyed ||
          code == kInvalidHandle;
@@ -123,7 +123,7 @@ struct Driver {
 
 }  // namespace weft::device::cuda
 
-/// Calls a driver function; returns its failure to the caller with `what` (a literal) as the problem.
+/// Calls a driver function; on failure returns an Error with `what`, a literal, as the problem.
 #define WEFT_CUDA_TRY(member, what, ...)                                                             \
   do {                                                                                               \
     if (const auto weft_code_ = ::weft::device::cuda::driver().member(__VA_ARGS__); weft_code_ != 0) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of the CUDA driver's binary interface that Weft uses: opaque handles, values, structures.
-// Facts of the public interface; test/device/driver_types_test.cpp compares them with cuda.h where it exists.
+// The used part of the CUDA driver's binary interface: opaque handles, values, structures.
+// test/device/driver_types_test.cpp compares these definitions with cuda.h, if installed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ inline constexpr int kDeviceMaxPitch = 11, kDevicePciBus = 33, kDevicePciDevice 
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
                           kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,
                           kIpcLazyEnablePeerAccess = 1, kWriteValueDefault = 0;
-inline constexpr int kHighestPriority = -100;  ///< of a stream: the driver takes its nearest
+inline constexpr int kHighestPriority = -100;  ///< stream priority: the driver clamps it to its range
 inline constexpr int kCaptureModeRelaxed = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
 inline constexpr int kCaptureNone = 0;         ///< CU_STREAM_CAPTURE_STATUS_NONE
 
@@ -86,8 +86,8 @@ inline constexpr int kPosixDescriptor = 1;  ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_D
 inline constexpr int kReadWrite = 3;        ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
 struct MemoryProperties {  ///< CUmemAllocationProp
-  int type;                // 1: pinned to its device
-  int handle_types;        // bits
+  int type;                // 1: pinned device memory
+  int handle_types;        // bit mask
   MemoryLocation location;
   void* win32;
   unsigned char flags[8];

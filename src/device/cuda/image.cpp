@@ -9,7 +9,7 @@
 namespace weft::device::cuda {
 namespace {
 
-/// Machine code for one generation of GPUs; a table ends with generation 0 (tools/setup/cubins.py).
+/// Machine code for one compute capability; a table ends with generation 0 (tools/setup/cubins.py).
 struct Cubin {
   int generation;
   const void* code;
@@ -34,10 +34,10 @@ extern "C" const Cubin weft_cubins_copy[], weft_cubins_enqueue[], weft_cubins_re
 
 namespace {
 
-config::Choice setting_kernels("gpu.kernels", 0, {"auto", "cuda13", "cuda12", "off"},
-                               "Which build of the GPU kernels is loaded: auto (that of CUDA 13; where "
-                               "driver or GPU is too old for it, that "
-                               "of CUDA 12), one of them, off (none)");
+config::Choice setting_kernels(
+    "gpu.kernels", 0, {"auto", "cuda13", "cuda12", "off"},
+    "Build of the GPU kernels: auto (CUDA 13, or CUDA 12 if driver or GPU is too old), cuda13, "
+    "cuda12, off (no kernels)");
 
 constexpr int kCuda12 = 12000, kCuda13 = 13000;
 
@@ -54,7 +54,7 @@ const Builds& builds_of(Source source) {
   return all[static_cast<size_t>(source)];
 }
 
-/// Machine code runs on later minor generations of its major one.
+/// The newest machine code for the current GPU: code runs on later minor versions of the same major version.
 const void* fitting(const Cubin* cubins) {
   Ordinal device = 0;
   int major = 0, minor = 0;
@@ -68,7 +68,7 @@ const void* fitting(const Cubin* cubins) {
   return best;
 }
 
-/// What to try, in this order; null: not to be had. Without any, those of a driver that has kernels itself.
+/// Images to try in this order; null: not available. Without any, the image of the emulated driver.
 std::array<const void*, 3> images_of(Source source) {
   if (setting_kernels.is("off")) return {};
   const Builds& builds = builds_of(source);
@@ -99,11 +99,12 @@ Code find_function(Module module, const char* name, Function& function) {
   return driver().func_load(function);
 }
 
-std::string why_not_loaded(Code code) {
+std::string load_failure_reason(Code code) {
   if (code != kNoBinary) return "the driver did not load them (" + describe(code) + ")";
   if (setting_kernels.is("off")) return "switched off by WEFT_GPU_KERNELS=off";
-  return "this build has none for this driver and GPU: its kernels need driver 580 or newer, or a build with "
-         "those of CUDA 12";
+  return "this build has no kernels for this driver and GPU: update the driver to 580 or newer, or build "
+         "with "
+         "CUDA 12 kernels";
 }
 
 }  // namespace weft::device::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Machine code of Weft's kernels, and which of its builds is loaded: nvcc's of CUDA 13 or, for older drivers
-// and GPUs, that of CUDA 12 (docs/adr/0002).
+// Selection and loading of Weft's kernels: the CUDA 13 build or, for older drivers and GPUs, the CUDA 12
+// build (docs/adr/0002).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace weft::device::cuda {
 
-/// A source file of kernel/.
+/// A .cu file of kernel/.
 enum class Source : uint8_t { copy, enqueue, reduce, pack, collective };
 
 inline constexpr Code kNoBinary = 209;  // CUDA_ERROR_NO_BINARY_FOR_GPU
 
-/// Loads the kernels of a source into the current context. kNoBinary: no build of them fits.
+/// Loads the kernels of a source into the current context. kNoBinary: no build fits driver and GPU.
 [[nodiscard]] Code load_module(Source source, Module& module);
-/// A kernel of a module, loaded now: a lazy load would wait for running kernels later.
+/// Finds and loads a kernel of a module. A lazy load later would wait for running kernels.
 [[nodiscard]] Code find_function(Module module, const char* name, Function& function);
-/// What load_module's or find_function's failure means, in words.
-[[nodiscard]] std::string why_not_loaded(Code code);
+/// Reason for a failure of load_module() or find_function().
+[[nodiscard]] std::string load_failure_reason(Code code);
 
 }  // namespace weft::device::cuda

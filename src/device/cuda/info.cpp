@@ -12,7 +12,7 @@ namespace {
 
 Error no_driver() { return Error(Errc::unsupported, "CUDA is not usable (" + absence() + ")"); }
 
-Result<Uuid> ask_uuid(int ordinal) {
+Result<Uuid> query_uuid(int ordinal) {
   cuda::UuidBytes bytes{};
   WEFT_CUDA_TRY(device_get_uuid, "a GPU's UUID cannot be read", &bytes, ordinal);
   Uuid uuid;
@@ -20,7 +20,7 @@ Result<Uuid> ask_uuid(int ordinal) {
   return uuid;
 }
 
-/// UUIDs of the visible devices; the list never changes once the driver is initialised.
+/// UUIDs of the visible devices; constant after the driver is initialised.
 Result<std::vector<Uuid>> visible_uuids() {
   static std::mutex mutex;
   static auto& known = *new std::vector<Uuid>;
@@ -31,7 +31,7 @@ Result<std::vector<Uuid>> visible_uuids() {
   WEFT_CUDA_TRY(device_get_count, "the GPUs cannot be counted", &count);
   std::vector<Uuid> found;
   for (int i = 0; i < count; ++i) {
-    auto uuid = ask_uuid(i);
+    auto uuid = query_uuid(i);
     if (!uuid) return std::move(uuid).error();
     found.push_back(*uuid);
   }
@@ -39,7 +39,7 @@ Result<std::vector<Uuid>> visible_uuids() {
   return found;
 }
 
-Result<DeviceInfo> ask_device(int ordinal) {
+Result<DeviceInfo> query_device(int ordinal) {
   DeviceInfo info;
   info.ordinal = ordinal;
   char text[256] = "";
@@ -48,7 +48,7 @@ Result<DeviceInfo> ask_device(int ordinal) {
   constexpr const char* kWhat = "a GPU's description cannot be read";
   WEFT_CUDA_TRY(device_get_name, kWhat, text, static_cast<int>(sizeof text), ordinal);
   info.name = text;
-  auto uuid = ask_uuid(ordinal);
+  auto uuid = query_uuid(ordinal);
   if (!uuid) return std::move(uuid).error();
   info.uuid = *uuid;
   WEFT_CUDA_TRY(device_total_mem, kWhat, &info.memory, ordinal);
@@ -91,7 +91,7 @@ Result<std::vector<DeviceInfo>> devices(Initialise initialise) {
   if (code != cuda::kSuccess) return cuda::failure(code, "cuDeviceGetCount", "the GPUs cannot be counted");
   std::vector<DeviceInfo> result;
   for (int i = 0; i < count; ++i) {
-    auto info = ask_device(i);
+    auto info = query_device(i);
     if (!info) return std::move(info).error();
     result.push_back(std::move(*info));
   }
@@ -134,12 +134,12 @@ Result<bool> can_access_peer(int device, int peer) {
   if (!available()) return no_driver();
   if (device == peer) return true;
   int can = 0;
-  WEFT_CUDA_TRY(device_can_access_peer, "peer access between GPUs cannot be asked", &can, device, peer);
+  WEFT_CUDA_TRY(device_can_access_peer, "peer access between GPUs cannot be queried", &can, device, peer);
   return can != 0;
 }
 
 bool all_have_nvlink(const std::vector<int>& devices) {
-  constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: over NVLink only
+  constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: true only over NVLink
   if (!available()) return false;
   for (const int device : devices)
     for (const int peer : devices) {

@@ -71,7 +71,7 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
 Status close_ipc(const Memory& mapped) {
   if (!available()) return {};
   if (mapped.mapped) return cuda::unmap(mapped);
-  if (!cuda::exists(mapped.context, mapped.base)) return {};
+  if (!cuda::context_exists(mapped.context, mapped.base)) return {};
   const cuda::CurrentContext current(mapped.context);
   if (cuda::gone(current.code())) return {};
   if (current.code() != cuda::kSuccess) return no_context(current.code());
@@ -83,7 +83,7 @@ Status close_ipc(const Memory& mapped) {
 
 bool alive(const Memory& memory) {
   if (!available()) return false;
-  if (memory.mapped) return cuda::mapped_still(memory);
+  if (memory.mapped) return cuda::still_mapped(memory);
   unsigned long long id = 0;
   return cuda::driver().pointer_get_attribute(&id, cuda::kAttributeBufferId, memory.base) == cuda::kSuccess &&
          id == memory.buffer_id;
@@ -104,7 +104,8 @@ Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
 }
 
 void free_scratch(const Memory& scratch) {
-  if (!available() || scratch.context == nullptr || !cuda::exists(scratch.context, scratch.base)) return;
+  if (!available() || scratch.context == nullptr || !cuda::context_exists(scratch.context, scratch.base))
+    return;
   const cuda::CurrentContext current(scratch.context);
   if (current.code() != cuda::kSuccess) return;
   const cuda::RelaxedCapture relaxed;

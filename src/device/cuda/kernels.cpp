@@ -14,21 +14,21 @@
 namespace weft::device {
 namespace {
 
-// Bit n: ranks of other processes use device n. Without MPS processes take turns on a GPU, and a resident
-// kernel wastes its process's.
-std::atomic<uint64_t> shared_gpus{0};
+// Bit n: other ranks use device n. Without MPS, processes are time-sliced on a GPU, and a resident kernel
+// wastes the time slice of its process.
+std::atomic<uint64_t> shared_devices{0};
 
 }  // namespace
 
-void note_shared(int device) {
-  if (device >= 0 && device < 64) shared_gpus.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+void note_shared_device(int device) {
+  if (device >= 0 && device < 64) shared_devices.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
 }
 
 namespace cuda {
 namespace {
 
-config::Choice setting_shared("gpu.shared_kernels", 0, {"off", "on"},
-                              "Copy by kernels also on a GPU that several ranks use: good under MPS");
+config::Choice setting_shared("gpu.kernels_on_shared_gpu", 0, {"off", "on"},
+                              "Copy kernels also on a GPU that several ranks use; recommended only with MPS");
 
 log::SlowPath no_kernels{"gpu.no_kernels", "small GPU messages take about twice as long"};
 
@@ -39,10 +39,12 @@ bool is_one(const char* variable) {
 
 }  // namespace
 
-bool launches_return() { return !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("CUDA_DEVICE_MAX_CONNECTIONS"); }
+bool launches_are_async() {
+  return !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("CUDA_DEVICE_MAX_CONNECTIONS");
+}
 
-bool shared(Ordinal device) {
-  return !setting_shared.is("on") && (shared_gpus.load(std::memory_order_relaxed) >> device & 1) != 0;
+bool device_shared(Ordinal device) {
+  return !setting_shared.is("on") && (shared_devices.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
 Result<EnqueueKernel> load_enqueue_kernel() {
@@ -50,9 +52,9 @@ Result<EnqueueKernel> load_enqueue_kernel() {
   Code code = load_module(Source::enqueue, kernel.module);
   if (code != kSuccess)
     return Error(Errc::unsupported,
-                 "the kernels of enqueued operations are missing: " + why_not_loaded(code));
+                 "the kernels of enqueued operations are missing: " + load_failure_reason(code));
   code = find_function(kernel.module, "weft_enqueue", kernel.any);
-  if (code == kSuccess) code = find_function(kernel.module, "weft_enqueue_few", kernel.few);
+  if (code == kSuccess) code = find_function(kernel.module, "weft_enqueue_small", kernel.few);
   if (code == kSuccess) return kernel;
   driver().module_unload(kernel.module);
   return failure(code, "cuModuleGetFunction", "the kernel of enqueued operations cannot be loaded");
@@ -61,10 +63,10 @@ Result<EnqueueKernel> load_enqueue_kernel() {
 Kernels load_kernels() {
   Kernels kernels;
   Code code = load_module(Source::copy, kernels.module);
-  if (code == kSuccess) code = find_function(kernels.module, "weft_copy_list", kernels.copy_list);
-  if (code == kSuccess) code = find_function(kernels.module, "weft_copier", kernels.copier);
+  if (code == kSuccess) code = find_function(kernels.module, "weft_batch_copy", kernels.batch_copy);
+  if (code == kSuccess) code = find_function(kernels.module, "weft_resident_kernel", kernels.resident_kernel);
   if (code == kSuccess) return kernels;
-  no_kernels.hit(why_not_loaded(code));
+  no_kernels.hit(load_failure_reason(code));
   if (kernels.module != nullptr) driver().module_unload(kernels.module);
   return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Weft's kernels in one context: loaded when the context is first used, since a load waits for every running
-// kernel. Without nvcc at build time, or without code for the GPU, there are none.
+// Weft's copy kernels in one context. Loaded on first use of the context, since a load waits for all running
+// kernels. They are not available without nvcc at build time or without machine code for the GPU.
 #pragma once
 #include "device/cuda/driver.hpp"
 
@@ -8,24 +8,24 @@ namespace weft::device::cuda {
 
 struct Kernels {
   Module module = nullptr;
-  Function copy_list = nullptr;  ///< null: not to be had
-  Function copier = nullptr;
+  Function batch_copy = nullptr;  ///< null: not available
+  Function resident_kernel = nullptr;
 };
 
-/// Loads them into the current context.
+/// Loads the kernels into the current context.
 [[nodiscard]] Kernels load_kernels();
 
-/// A launch returns at once and waits for no other stream's work: not under CUDA_LAUNCH_BLOCKING=1 or
+/// Whether a launch returns at once and does not wait for other streams: false with CUDA_LAUNCH_BLOCKING=1 or
 /// CUDA_DEVICE_MAX_CONNECTIONS=1.
-[[nodiscard]] bool launches_return();
-/// Ranks of other processes use the device: kernels of Weft would take turns with theirs.
-[[nodiscard]] bool shared(Ordinal device);
+[[nodiscard]] bool launches_are_async();
+/// Whether other ranks use the device and gpu.kernels_on_shared_gpu is off: kernels would be time-sliced.
+[[nodiscard]] bool device_shared(Ordinal device);
 
 struct EnqueueKernel {
   Module module = nullptr;
   Function any = nullptr, few = nullptr;
 };
-/// Loads the kernel of enqueued operations into the current context, when the first stream is given to Weft.
+/// Loads the kernel of enqueued operations into the current context. Call for the first adopted stream.
 [[nodiscard]] Result<EnqueueKernel> load_enqueue_kernel();
 
 }  // namespace weft::device::cuda

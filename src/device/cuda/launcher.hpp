@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A kernel that is launched again and again in streams of Weft's own. It goes out as a graph of one node,
-// whose parameter is set anew for each launch: it begins 1 to 2 us earlier than by cuLaunchKernel, and the
-// CPU is free after half the time (docs/adr/0018). Threading: the owner's lock.
+// Repeated launches of one kernel in Weft's streams, as a graph of one node with updated parameters. The
+// kernel starts 1 to 2 us earlier than with cuLaunchKernel, and the call takes half the time (docs/adr/0018).
+// Threading: the owner's lock.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,29 +13,29 @@ namespace weft::device::cuda {
 
 class Launcher {
  public:
-  /// In the current context, for a kernel with one parameter of so many bytes. Makes so many graphs, each for
-  /// the launches of one shape at a time, and uploads them in `stream`. It may wait for running kernels, as
-  /// an allocation does, so that it is done with the context. Without graphs launches go out as such.
+  /// Prepares a kernel with one parameter of `bytes` bytes in the current context. Creates `graphs` graphs,
+  /// each for one grid shape at a time, and uploads them in `stream`. May wait for running kernels, so call
+  /// when the State is created. Without graphs, launch() uses cuLaunchKernel.
   void open(Function function, size_t bytes, size_t graphs, Stream stream);
   void close();
-  /// Launches of the same shape follow each other, whatever their streams. One that no graph takes goes out
-  /// as a call.
+  /// Launches the kernel; falls back to cuLaunchKernel. Launches of the same shape run in order, even in
+  /// different streams, since they use the same graph.
   [[nodiscard]] Code launch(Stream stream, unsigned blocks, unsigned threads, void* parameter);
 
  private:
-  struct Made {
+  struct CachedGraph {
     Graph graph = nullptr;
     GraphNode node = nullptr;
     GraphExec executable = nullptr;
-    unsigned blocks = 0, threads = 0;  // of its last launch
-    uint64_t used = 0;                 // the number of that
+    unsigned blocks = 0, threads = 0;  // shape of the last launch
+    uint64_t used = 0;                 // value of launched_ at the last launch
   };
-  [[nodiscard]] Code make(Made& made, KernelNode& node, Stream stream) const;
-  [[nodiscard]] Made* suited(unsigned blocks, unsigned threads);
-  static void destroy(const Made& made);
+  [[nodiscard]] Code make(CachedGraph& graph, KernelNode& node, Stream stream) const;
+  [[nodiscard]] CachedGraph* select_graph(unsigned blocks, unsigned threads);
+  static void destroy(const CachedGraph& graph);
 
   Function function_ = nullptr;
-  std::vector<Made> made_;
+  std::vector<CachedGraph> graphs_;
   uint64_t launched_ = 0;
 };
 

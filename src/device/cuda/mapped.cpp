@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs of cuMemMap's mappings: what they are called, their descriptors, and a peer's, mapped here.
+// Contiguous runs of cuMemMap mappings: their ids, export as file descriptors, and import from a peer.
 #include "device/cuda/mapped.hpp"
 
 #include <unistd.h>
@@ -23,31 +23,31 @@ using cuda::Address;
 using cuda::Code;
 using cuda::kSuccess;
 
-constexpr int kSince = 12000;  // CUDA version that says where a mapping begins, on every driver from it on
-constexpr size_t kRuns = 16384;
+constexpr int kMinVersion = 12000;  // CUDA version with kAttributeMappingBase on all drivers
+constexpr size_t kMaxCachedRuns = 16384;
 
-/// One mapping.
+/// One cuMemMap mapping.
 struct Extent {
   Address base;
   size_t size;
-  unsigned long long buffer_id, block_id;  // of the mapping, of the physical memory
+  unsigned long long buffer_id, block_id;  // ids of the mapping and of the physical memory
   [[nodiscard]] Address end() const { return base + size; }
   bool operator==(const Extent&) const = default;
 };
 
-/// Mappings side by side on one device; no memory is taken for it.
+/// Contiguous mappings on one device; fixed size, no allocation.
 struct Run {
   size_t count = 0;
   int device = -1;
-  Extent extents[kMostDescriptors];
+  Extent extents[kMaxShareableHandles];
   [[nodiscard]] std::span<const Extent> all() const { return {extents, count}; }
   [[nodiscard]] Address begin() const { return extents[0].base; }
   [[nodiscard]] Address end() const { return extents[count - 1].end(); }
 };
 
-/// Adds the mapping at an address. False: there is none, or it is of a pool, or does not join the others.
+/// Appends the mapping at an address. False: no mapping, pool memory, or not contiguous with the run.
 bool extend(Run& run, Address at) {
-  if (run.count == kMostDescriptors || cuda::driver().version < kSince) return false;
+  if (run.count == kMaxShareableHandles || cuda::driver().version < kMinVersion) return false;
   Extent extent{};
   void* pool = nullptr;
   int device = -1;
@@ -64,43 +64,43 @@ bool extend(Run& run, Address at) {
   return true;
 }
 
-/// The mappings of [begin, end). False: there are gaps, or too many of them.
+/// Finds the mappings of [begin, end). False: gaps, or too many mappings.
 bool find(Run& run, Address begin, Address end) {
   for (Address at = begin; at < end; at = run.end())
     if (!extend(run, at)) return false;
   return run.count != 0;
 }
 
-/// Exactly those that `memory` was described by.
+/// Finds the mappings of `memory`. False if they do not match its bounds any more.
 bool find(Run& run, const Memory& memory) {
   return find(run, memory.base, memory.base + memory.size) && run.begin() == memory.base &&
          run.end() == memory.base + memory.size;
 }
 
-/// Numbers of runs, none given twice. What lies at an address is told by the driver's ids of the mapping and
-/// of the memory behind it.
-class Numbers {
+/// Unique ids of runs, never reused. A run is identified by the driver's ids of its mappings and of their
+/// physical memory.
+class RunIds {
  public:
   uint64_t of(const Run& run) {
     const std::lock_guard lock(mutex_);
-    if (const Known* recent = look(run)) return recent->number;
+    if (const CachedId* recent = find_recent(run)) return recent->number;
     std::vector<Extent> key(run.all().begin(), run.all().end());
-    if (numbers_.size() >= kRuns) numbers_.clear();
-    const auto [at, made] = numbers_.try_emplace(key, next_);
+    if (ids_.size() >= kMaxCachedRuns) ids_.clear();
+    const auto [at, made] = ids_.try_emplace(key, next_);
     if (made) ++next_;
-    recent_[turn_++ % kRecent] = {at->second, std::move(key)};
+    recent_[next_slot_++ % kRecent] = {at->second, std::move(key)};
     return at->second;
   }
   bool is(uint64_t number, const Run& run) {
     const std::lock_guard lock(mutex_);
-    if (const Known* recent = look(run)) return recent->number == number;
-    const auto at = numbers_.find({run.all().begin(), run.all().end()});
-    return at != numbers_.end() && at->second == number;
+    if (const CachedId* recent = find_recent(run)) return recent->number == number;
+    const auto at = ids_.find({run.all().begin(), run.all().end()});
+    return at != ids_.end() && at->second == number;
   }
 
  private:
   static constexpr size_t kRecent = 8;
-  struct Known {
+  struct CachedId {
     uint64_t number = 0;
     std::vector<Extent> extents;
   };
@@ -111,20 +111,20 @@ class Numbers {
                                           [](const Extent& x, const Extent& y) { return key(x) < key(y); });
     }
   };
-  [[nodiscard]] const Known* look(const Run& run) const {
-    for (const Known& known : recent_)
+  [[nodiscard]] const CachedId* find_recent(const Run& run) const {
+    for (const CachedId& known : recent_)
       if (std::ranges::equal(known.extents, run.all())) return &known;
     return nullptr;
   }
   std::mutex mutex_;
-  std::map<std::vector<Extent>, uint64_t, Less> numbers_;
-  Known recent_[kRecent];
-  size_t turn_ = 0;
-  uint64_t next_ = uint64_t{1} << 63;  // the driver's own ids count from 1
+  std::map<std::vector<Extent>, uint64_t, Less> ids_;
+  CachedId recent_[kRecent];
+  size_t next_slot_ = 0;
+  uint64_t next_ = uint64_t{1} << 63;  // disjoint from the driver's ids, which count from 1
 };
 
-Numbers& numbers() {
-  static auto& instance = *new Numbers;
+RunIds& run_ids() {
+  static auto& instance = *new RunIds;
   return instance;
 }
 
@@ -132,7 +132,7 @@ Memory run_of(Memory memory, const Run& run) {
   memory.mapped = true;
   memory.base = run.begin();
   memory.size = run.end() - run.begin();
-  memory.buffer_id = numbers().of(run);
+  memory.buffer_id = run_ids().of(run);
   return memory;
 }
 
@@ -160,7 +160,7 @@ Result<int> descriptor_of(const Extent& extent) {
   if (code == kSuccess && can) code = driver.mem_export(&fd, handle, cuda::kPosixDescriptor, 0);
   driver.mem_release(handle);
   if (code != kSuccess) return not_shared("cuMemExportToShareableHandle", code);
-  if (!can) return not_shared("cuMemCreate was not asked for a file descriptor");
+  if (!can) return not_shared("cuMemCreate did not request file descriptors");
   return fd;
 }
 
@@ -171,9 +171,9 @@ void cuda::describe_mapped(Memory& memory, const void* p) {
   if (extend(run, reinterpret_cast<Address>(p))) memory = run_of(memory, run);
 }
 
-bool cuda::mapped_still(const Memory& memory) {
+bool cuda::still_mapped(const Memory& memory) {
   Run run;
-  return find(run, memory) && numbers().is(memory.buffer_id, run);
+  return find(run, memory) && run_ids().is(memory.buffer_id, run);
 }
 
 Memory widened(const Memory& memory, const void* first, size_t n) {
@@ -183,16 +183,16 @@ Memory widened(const Memory& memory, const void* first, size_t n) {
   return find(run, begin, begin + n) && run.device == memory.device ? run_of(memory, run) : memory;
 }
 
-void close_all(std::span<const Descriptor> pieces) {
-  for (const Descriptor& piece : pieces) ::close(piece.fd);
+void close_all(std::span<const ShareableHandle> pieces) {
+  for (const ShareableHandle& piece : pieces) ::close(piece.fd);
 }
 
-Result<std::vector<Descriptor>> export_descriptors(const Memory& memory) {
+Result<std::vector<ShareableHandle>> export_shareable_handles(const Memory& memory) {
   if (cuda::driver().mem_retain_handle == nullptr || cuda::driver().mem_export == nullptr)
-    return not_shared("the driver cannot");
+    return not_shared("not supported by the driver");
   Run run;
-  if (!find(run, memory) || !numbers().is(memory.buffer_id, run)) return not_shared("it has been unmapped");
-  std::vector<Descriptor> descriptors;
+  if (!find(run, memory) || !run_ids().is(memory.buffer_id, run)) return not_shared("it has been unmapped");
+  std::vector<ShareableHandle> descriptors;
   for (const Extent& extent : run.all()) {
     auto fd = descriptor_of(extent);
     if (!fd) {
@@ -206,12 +206,12 @@ Result<std::vector<Descriptor>> export_descriptors(const Memory& memory) {
 
 namespace {
 
-/// Maps each piece, behind each other from `address` on.
-Code map_pieces(std::span<const Descriptor> pieces, Address address, size_t& mapped, const char*& call) {
+/// Maps the allocations contiguously, starting at `address`. `call` is the failing call.
+Code map_pieces(std::span<const ShareableHandle> pieces, Address address, size_t& mapped, const char*& call) {
   const auto& driver = cuda::driver();
-  for (const Descriptor& piece : pieces) {
+  for (const ShareableHandle& piece : pieces) {
     cuda::MemoryHandle handle = 0;
-    // The driver takes the descriptor in place of a pointer.
+    // The driver expects the descriptor value cast to a pointer.
     auto* const as_pointer = reinterpret_cast<void*>(static_cast<intptr_t>(piece.fd));
     call = "cuMemImportFromShareableHandle";
     if (const Code code = driver.mem_import(&handle, as_pointer, cuda::kPosixDescriptor); code != kSuccess)
@@ -232,7 +232,8 @@ Error not_mapped(const char* call, Code code) {
 
 }  // namespace
 
-Result<Memory> open_descriptors(std::span<const Descriptor> pieces, int device, const Memory& local) {
+Result<Memory> open_shareable_handles(std::span<const ShareableHandle> pieces, int device,
+                                      const Memory& local) {
   auto context = cuda::context_of(local);
   if (!context) return std::move(context).error();
   const cuda::CurrentContext current(*context);
@@ -242,7 +243,7 @@ Result<Memory> open_descriptors(std::span<const Descriptor> pieces, int device, 
   if (driver.mem_import == nullptr || driver.mem_map == nullptr)
     return not_mapped("cuMemMap", cuda::kNotSupported);
   size_t size = 0, mapped = 0;
-  for (const Descriptor& piece : pieces) size += piece.size;
+  for (const ShareableHandle& piece : pieces) size += piece.size;
   Address address = 0;
   const char* call = "cuMemAddressReserve";
   Code code = driver.mem_address_reserve(&address, size, 0, 0, 0);

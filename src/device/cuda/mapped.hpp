@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of cuMemCreate and cuMemMap, as the driver describes it: a run of mappings side by side.
+// cuMemCreate and cuMemMap memory: contiguous runs of mappings.
 #pragma once
 #include <cstdint>
 
@@ -8,12 +8,12 @@
 
 namespace weft::device::cuda {
 
-/// Makes `memory`, which was queried at `p`, the one mapping that `p` lies in, with Weft's number of it,
-/// where it is memory of cuMemMap; other memory (of pools) stays as it is.
+/// If `p` is cuMemMap memory, sets `memory` to the mapping that contains `p`, with Weft's id. Other memory,
+/// e.g. of pools, stays unchanged.
 void describe_mapped(Memory& memory, const void* p);
-/// Whether exactly the mappings that `memory` was described by are still there.
-[[nodiscard]] bool mapped_still(const Memory& memory);
-/// Unmaps what open_descriptors() returned.
+/// Whether the mappings of `memory` still exist unchanged.
+[[nodiscard]] bool still_mapped(const Memory& memory);
+/// Unmaps a result of open_shareable_handles().
 [[nodiscard]] Status unmap(const Memory& mapped);
 
 }  // namespace weft::device::cuda

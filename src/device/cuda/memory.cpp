@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Classification of buffers: one plural attribute query, and answers that need none.
+// Classification of buffers: by one cuPointerGetAttributes, or without a query for common host memory.
 #include "device/memory.hpp"
 
 #include <link.h>
@@ -33,7 +33,7 @@ const char* name(MemoryKind kind) {
 
 namespace {
 
-/// Bounds of the calling thread's stack, asked once a thread.
+/// Bounds of the calling thread's stack, queried once per thread.
 struct StackBounds {
   uintptr_t low = 0, high = 0;
   StackBounds() {
@@ -49,14 +49,14 @@ struct StackBounds {
   }
 };
 
-/// Sound only above the running frame: everything from there to the stack's end is stack. On a fibre's
-/// stack the frame lies elsewhere and the answer is no.
+/// Whether `p` lies between the running frame and the end of the stack. Addresses below the frame are not
+/// checked. Returns false on the stack of a fibre, where the frame is outside the bounds.
 bool on_own_stack(const void* p) {
   thread_local const StackBounds bounds;
-  constexpr uintptr_t kDeepest = uintptr_t{64} << 20;
+  constexpr uintptr_t kMaxStackBytes = uintptr_t{64} << 20;
   const auto frame = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
   const auto at = reinterpret_cast<uintptr_t>(p);
-  return frame >= bounds.low && frame < bounds.high && bounds.high - frame <= kDeepest && at >= frame &&
+  return frame >= bounds.low && frame < bounds.high && bounds.high - frame <= kMaxStackBytes && at >= frame &&
          at < bounds.high;
 }
 
@@ -65,7 +65,7 @@ struct Range {
   [[nodiscard]] bool has(uintptr_t at) const { return at >= low && at < high; }
 };
 
-/// The main program's writable data: mapped as long as the process lives.
+/// Writable data of the main program; mapped until the process ends.
 Range program_data() {
   Range range;
   ::dl_iterate_phdr(
@@ -76,24 +76,24 @@ Range program_data() {
           if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
           found = {info->dlpi_addr + segment.p_vaddr, info->dlpi_addr + segment.p_vaddr + segment.p_memsz};
         }
-        return 1;  // the first is the program
+        return 1;  // the first entry is the main program
       },
       &range);
   return range;
 }
 
-/// Where the heap that grows by brk begins: field 47 of the process's status; 0: unknown.
+/// Start of the brk heap: field 47 of /proc/self/stat; 0: unknown.
 uintptr_t heap_begin() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/stat", "r"), std::fclose);
   char line[2048];
   if (file == nullptr || std::fgets(line, sizeof line, file.get()) == nullptr) return 0;
-  const char* at = std::strrchr(line, ')');  // the second field may contain anything
+  const char* at = std::strrchr(line, ')');  // the second field may contain spaces and parentheses
   for (int field = 2; at != nullptr && field < 47; ++field) at = std::strchr(at + 1, ' ');
   return at != nullptr ? std::strtoull(at, nullptr, 10) : 0;
 }
 
-/// Static data of the program, and what malloc takes from brk: the driver never places its memory there.
-bool in_program(const void* p) {
+/// Whether `p` is static data of the program or brk heap: the driver never places its memory there.
+bool in_program_data(const void* p) {
   static const Range data = program_data();
   static const uintptr_t heap = heap_begin();
   const auto at = reinterpret_cast<uintptr_t>(p);
@@ -102,7 +102,7 @@ bool in_program(const void* p) {
 
 }  // namespace
 
-bool detail::plainly_host(const void* p) { return in_program(p) || on_own_stack(p); }
+bool detail::host_without_query(const void* p) { return in_program_data(p) || on_own_stack(p); }
 
 Memory detail::query(const void* p) {
   Memory memory;
@@ -121,7 +121,7 @@ Memory detail::query(const void* p) {
       sizeof attributes / sizeof attributes[0], attributes, values, reinterpret_cast<cuda::Address>(p));
   if (code == cuda::kNotInitialized || code == cuda::kDeinitialized || code == cuda::kInvalidValue)
     return memory;
-  if (code != cuda::kSuccess) {  // unknown: the safe answer is that no CPU path may touch it
+  if (code != cuda::kSuccess) {  // unknown: safe default, no CPU access
     memory.kind = MemoryKind::cuda_device;
     memory.fault = code;
     return memory;

@@ -15,9 +15,9 @@
 namespace weft::device {
 namespace {
 
-config::Path library{"coll.nccl_library", "libnccl.so.2", "the NCCL that coll.nccl opens"};
+config::Path library{"coll.nccl_library", "libnccl.so.2", "Name or path of the NCCL library for coll.nccl"};
 
-/// NCCL's binary interface, as far as it is used; version 2.
+/// The used part of the binary interface of NCCL 2.
 struct Id {
   char bytes[128];
 };
@@ -32,7 +32,7 @@ struct Api {
 };
 
 Error missing(const char* what) {
-  return Error(Errc::unsupported, std::string(what) + " of NCCL cannot be had (" + secure::open_error() +
+  return Error(Errc::unsupported, std::string(what) + " of NCCL is not available (" + secure::open_error() +
                                       "): set WEFT_COLL_NCCL_LIBRARY to its path, or coll.nccl off");
 }
 
@@ -53,7 +53,7 @@ Result<Api> open() {
   return missing("a function");
 }
 
-/// Opened once; stays, since NCCL has threads of its own.
+/// Opens the library on first use. Never unloaded, since NCCL runs threads.
 Result<Api>& api() {
   static Result<Api> opened = open();
   return opened;

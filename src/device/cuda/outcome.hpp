@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where work stands that a kernel of Weft's was given.
+// State of work submitted to a kernel.
 #pragma once
 #include <cstdint>
 
 namespace weft::device::cuda {
 
-/// `untouched`: it will not be done by the kernel; a copy engine must. `missed`: another GPU's kernel did not
-/// write in time what this one was to read; some of it is not done.
-enum class Outcome : uint8_t { pending, done, untouched, missed };
+/// `not_started`: the kernel will not execute the work; submit it to a copy engine. `timed_out`: another
+/// GPU's kernel did not write its tiles in time; the work is incomplete.
+enum class Outcome : uint8_t { pending, done, not_started, timed_out };
 
 }  // namespace weft::device::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Launching the pack kernel: shapes become layouts in words as large as both sides allow.
+// Launches the pack kernels: converts shapes to layouts in the largest word size that both sides allow.
 #include "device/pack.hpp"
 
 #include <algorithm>
@@ -18,37 +18,40 @@ using kernel::Divisor;
 using kernel::Layout;
 using kernel::Pack;
 
-config::Choice setting_pack("gpu.pack", 1, {"on", "safe", "off"},
-                            "Noncontiguous GPU memory is packed and copied by a kernel, safe: by one that is "
-                            "taken back from a GPU that the application fills; on: by one that waits there, "
-                            "some 0.5 us quicker; off: by copy engines, run by run");
-config::Size setting_patience(
-    "gpu.pack_patience", 2'000'000, 1'000, 10'000'000'000,
-    "Nanoseconds that such a kernel may wait for a place on the GPU before copy engines get its runs, with "
-    "gpu.pack=safe; or 2000 for each run, when that is more");
+config::Choice setting_pack(
+    "gpu.pack", 1, {"on", "safe", "off"},
+    "Executor for packing and copying noncontiguous GPU memory: on (kernel, waits while the application "
+    "occupies the GPU), safe (kernel, cancelled after gpu.pack_timeout_ns if it cannot start; "
+    "about 0.5 us slower), off (copy engines, run by run)");
+config::Size setting_timeout("gpu.pack_timeout_ns", 2'000'000, 1'000, 10'000'000'000,
+                             "With gpu.pack=safe, time in ns after which a pack kernel that has not started "
+                             "is cancelled and copy engines "
+                             "take over; at least 2000 per run of bytes");
 
-constexpr uint64_t kRunTime = 2'000;  // ns that a copy engine needs for a run
-constexpr size_t kSafe = 1, kOff = 2;
+constexpr uint64_t kRunTimeNs = 2'000;  // time of a copy engine for one run
+constexpr size_t kCancellable = 1, kOff = 2;
 
-constexpr uint64_t kMostWords = uint64_t{1} << 31;  // of a launch, and of a slab
-constexpr uint32_t kFew = 1 << 16;                  // words up to which small blocks spread them over the GPU
-constexpr uint64_t kMostSegments = uint64_t{1} << 24;
-constexpr uint64_t kLeastTile = 1 << 10;  // bytes
-// Words of a tile: one a thread is quickest across NVLink, four cost large messages less dealing.
-constexpr uint64_t kFewTiles = 1056, kSmallTile = kernel::PackTiles::kThreads, kTile = 4 * kSmallTile;
-constexpr uint32_t kPatience = 100'000;  // ns that a kernel waits for another's tiles
-// Plain bytes wait so many ns for a place, and one for so many of them, as long as the way through the host
-// would take.
-constexpr uint64_t kPlainPatience = 50'000, kPlainRate = 10;
+constexpr uint64_t kMaxWords = uint64_t{1} << 31;  // per launch and per slab
+constexpr uint32_t kMaxSmallBlockWords = 1 << 16;  // up to here, small blocks spread the words over the GPU
+constexpr uint64_t kMaxSegments = uint64_t{1} << 24;
+constexpr uint64_t kMinTileBytes = 1 << 10;
+// Tile sizes: one word per thread is fastest across NVLink; four reduce the scheduling cost of large
+// messages.
+constexpr uint64_t kMaxSmallTiles = 1056, kSmallTileWords = kernel::PackTiles::kThreads,
+                   kLargeTileWords = 4 * kSmallTileWords;
+constexpr uint32_t kFlagTimeoutNs = 100'000;  // wait for the tiles of another GPU
+// Start timeout of contiguous copies: a base plus 1 ns per so many bytes, about the time of a copy through
+// the host.
+constexpr uint64_t kContiguousTimeoutNs = 50'000, kBytesPerTimeoutNs = 10;
 
 Error too_large() {
   return Error(Errc::unsupported,
-               "the datatype is too large for the pack kernel: one part of it has 2^31 words");
+               "the datatype is too large for the pack kernel: one repeated part has 2^31 words");
 }
 
-bool is_plain(const Shape& shape) { return shape.table == nullptr && shape.dimensions == 0; }
+bool is_contiguous(const Shape& shape) { return shape.table == nullptr && shape.dimensions == 0; }
 
-/// The largest word that divides everything.
+/// The largest word size in bytes that divides all lengths and addresses.
 uint32_t word_of(const Shape& shape, uint64_t bytes) {
   uint64_t all = 16 | shape.address | shape.offset | bytes;
   for (int i = 0; i < Shape::kDimensions; ++i) all |= static_cast<uint64_t>(shape.stride[i]);
@@ -56,7 +59,7 @@ uint32_t word_of(const Shape& shape, uint64_t bytes) {
   return static_cast<uint32_t>(all & -all);
 }
 
-/// What repeats along the outermost dimension: bytes of the stream, and the distance in memory.
+/// The repeated part along the outermost dimension: packed bytes, and the distance in memory.
 struct Slab {
   uint64_t bytes;
   int64_t stride;
@@ -68,18 +71,18 @@ Slab slab_of(const Shape& shape) {
   return {bytes, shape.dimensions > 0 ? shape.stride[shape.dimensions - 1] : 0};
 }
 
-/// The layout from byte `offset` of the stream on, in words. False: its numbers do not fit.
+/// Builds the layout from byte `offset` of the packed stream on, in words. False: 32-bit counters overflow.
 bool make_layout(const Shape& shape, uint64_t offset, uint32_t word, Layout& layout) {
   layout = {};
   layout.address = shape.address;
   layout.dimensions = shape.dimensions;
-  if (is_plain(shape)) {
+  if (is_contiguous(shape)) {
     layout.address += offset;
     layout.run = Divisor(std::numeric_limits<uint32_t>::max());
     return true;
   }
   const Slab slab = slab_of(shape);
-  if (slab.bytes / word >= kMostWords) return false;
+  if (slab.bytes / word >= kMaxWords) return false;
   layout.address += static_cast<uint64_t>(slab.stride) * (offset / slab.bytes);
   layout.first = static_cast<uint32_t>(offset % slab.bytes / word);
   for (int i = 0; i < Shape::kDimensions; ++i) layout.stride[i] = shape.stride[i];
@@ -97,46 +100,46 @@ bool make_layout(const Shape& shape, uint64_t offset, uint32_t word, Layout& lay
   return true;
 }
 
-cuda::Code launch(cuda::LaneStream& lane, Pack& pack) {
-  const uint32_t threads = pack.words <= kFew ? 64 : Pack::kThreads;
-  const uint64_t words = uint64_t{threads} * Pack::kBatch;  // of a block
+cuda::Code launch(cuda::TrackedStream& tracked, Pack& pack) {
+  const uint32_t threads = pack.words <= kMaxSmallBlockWords ? 64 : Pack::kThreads;
+  const uint64_t words = uint64_t{threads} * Pack::kBatch;  // per block
   const auto blocks =
       static_cast<unsigned>(std::clamp<uint64_t>((pack.words + words - 1) / words, 1, Pack::kBlocks));
-  cuda::Launcher& launcher = is_flat(pack.dst) && is_flat(pack.src) ? lane.pack_flat : lane.pack;
-  return launcher.launch(lane.stream, blocks, threads, &pack);
+  cuda::Launcher& launcher = is_flat(pack.dst) && is_flat(pack.src) ? tracked.pack_flat : tracked.pack;
+  return launcher.launch(tracked.stream, blocks, threads, &pack);
 }
 
 uint64_t runs_of(const Shape& shape, uint64_t bytes) {
   if (shape.table != nullptr)
     return bytes / shape.table->bytes * shape.table->segments + shape.table->segments;
-  return is_plain(shape) ? 1 : bytes / static_cast<uint64_t>(shape.length);
+  return is_contiguous(shape) ? 1 : bytes / static_cast<uint64_t>(shape.length);
 }
 
-/// The job of a launch that can be taken back; false: it is too large for one.
-bool make_job(cuda::PackJob& job, const Relay& relay) {
+/// Fills in the job of a cancellable launch; false: too large for one launch.
+bool make_job(cuda::PackJob& job, const TileSync& sync) {
   Pack& pack = job.tiles.pack;
   const uint32_t word = std::min(word_of(job.dst, job.bytes), word_of(job.src, job.bytes));
   const uint64_t words = job.bytes / word;
-  if (words >= kMostWords || !make_layout(job.dst, job.dst.offset, word, pack.dst) ||
+  if (words >= kMaxWords || !make_layout(job.dst, job.dst.offset, word, pack.dst) ||
       !make_layout(job.src, job.src.offset, word, pack.src))
     return false;
   pack.size = word;
   pack.words = static_cast<uint32_t>(words);
-  const bool relays = relay.role != Relay::Role::none;
-  job.tiles.tile = relays                            ? relay.tile / word
-                   : words <= kFewTiles * kSmallTile ? static_cast<uint32_t>(kSmallTile)
-                                                     : static_cast<uint32_t>(kTile);
-  job.tiles.chunks = static_cast<uint32_t>((words + job.tiles.tile - 1) / job.tiles.tile);
-  job.tiles.patience = kPatience;
-  const bool plain_bytes = is_plain(job.dst) && is_plain(job.src);
-  job.tiles.checked = plain_bytes || cuda::packs_safely() ? 1 : 0;
-  job.patience = plain_bytes
-                     ? kPlainPatience + job.bytes / kPlainRate
-                     : std::max<uint64_t>(setting_patience, kRunTime * std::max(runs_of(job.dst, job.bytes),
-                                                                                runs_of(job.src, job.bytes)));
-  job.tiles.epoch = relay.epoch;
-  job.tiles.apart = relay.role == Relay::Role::awaits ? 1 : 0;
-  (relay.role == Relay::Role::tells ? job.tiles.signals : job.tiles.awaited) = relay.flags;
+  const bool relays = sync.role != TileSync::Role::none;
+  job.tiles.tile_words = relays                                      ? sync.tile / word
+                         : words <= kMaxSmallTiles * kSmallTileWords ? static_cast<uint32_t>(kSmallTileWords)
+                                                                     : static_cast<uint32_t>(kLargeTileWords);
+  job.tiles.chunks = static_cast<uint32_t>((words + job.tiles.tile_words - 1) / job.tiles.tile_words);
+  job.tiles.timeout_ns = kFlagTimeoutNs;
+  const bool contiguous = is_contiguous(job.dst) && is_contiguous(job.src);
+  job.tiles.cancellable = contiguous || cuda::pack_is_cancellable() ? 1 : 0;
+  job.timeout_ns =
+      contiguous ? kContiguousTimeoutNs + job.bytes / kBytesPerTimeoutNs
+                 : std::max<uint64_t>(setting_timeout, kRunTimeNs * std::max(runs_of(job.dst, job.bytes),
+                                                                             runs_of(job.src, job.bytes)));
+  job.tiles.epoch = sync.epoch;
+  job.tiles.flag_stride = sync.role == TileSync::Role::consumes ? 1 : 0;
+  (sync.role == TileSync::Role::produces ? job.tiles.signals : job.tiles.wait_flags) = sync.flags;
   return true;
 }
 
@@ -152,9 +155,9 @@ Result<std::unique_ptr<SegmentTable>> SegmentTable::create(const std::vector<Seg
     all |= static_cast<uint64_t>(segment.displacement) | static_cast<uint64_t>(segment.length);
     table->bytes += static_cast<uint64_t>(segment.length);
   }
-  if (segments.size() > kMostSegments || table->bytes >= std::numeric_limits<uint32_t>::max())
+  if (segments.size() > kMaxSegments || table->bytes >= std::numeric_limits<uint32_t>::max())
     return Error(Errc::unsupported,
-                 "the datatype has too many runs, or too many bytes, for a table on the GPU");
+                 "the datatype has too many segments, or too many bytes, for a segment table on the GPU");
   table->word = static_cast<uint32_t>(all & -all);
   table->segments = static_cast<uint32_t>(segments.size());
   const size_t head = segments.size() * sizeof(int64_t);
@@ -180,7 +183,7 @@ bool SegmentTable::serves(const Memory& near) const {
          memory.alive();
 }
 
-Shape plain(void* address) {
+Shape contiguous_shape(void* address) {
   Shape shape;
   shape.address = reinterpret_cast<uint64_t>(address);
   return shape;
@@ -193,58 +196,58 @@ bool can_pack(const Memory& dst, const Memory& src) {
          cuda::reaches(**state, src);
 }
 
-bool cuda::packs_safely() { return setting_pack.index() == kSafe; }
+bool cuda::pack_is_cancellable() { return setting_pack.index() == kCancellable; }
 
-uint32_t relay_tile(uint64_t bytes) {
-  uint64_t tile = kLeastTile;
-  while (tile * Relay::kTiles < bytes) tile *= 2;
+uint32_t sync_tile_bytes(uint64_t bytes) {
+  uint64_t tile = kMinTileBytes;
+  while (tile * TileSync::kTiles < bytes) tile *= 2;
   return static_cast<uint32_t>(std::min<uint64_t>(tile, uint64_t{1} << 31));
 }
 
-bool relays() { return setting_pack.index() != kOff; }
+bool kernels_may_wait() { return setting_pack.index() != kOff; }
 
-bool can_relay(const Memory& near) {
-  if (!relays() || !near.on_device()) return false;
+bool can_sync_tiles(const Memory& near) {
+  if (!kernels_may_wait() || !near.on_device()) return false;
   const auto state = cuda::state_of(near);
-  return state && (*state)->packs.takes();
+  return state && (*state)->pack_queue.accepts();
 }
 
 PackCounters pack_counters(const Memory& memory) {
   if (!available() || !memory.known_to_driver()) return {};
   const auto state = cuda::state_of(memory);
-  return state ? (*state)->packs.counters() : PackCounters();
+  return state ? (*state)->pack_queue.counters() : PackCounters();
 }
 
 Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
-                          const Memory& src_memory, uint64_t bytes, Lane lane, const Relay& relay) {
+                          const Memory& src_memory, uint64_t bytes, StreamRole role, const TileSync& sync) {
   if (bytes == 0) return Ticket();
   auto state = cuda::state_of(side(dst_memory, src_memory));
   if (!state) return std::move(state).error();
-  const bool tiles = relay.role != Relay::Role::none || cuda::packs_safely();
-  if (tiles && (*state)->packs.takes()) {
+  const bool tiles = sync.role != TileSync::Role::none || cuda::pack_is_cancellable();
+  if (tiles && (*state)->pack_queue.accepts()) {
     cuda::PackJob job{dst, src, dst_memory, src_memory, bytes};
-    if (make_job(job, relay))
-      if (const uint32_t id = (*state)->packs.start(job); id != 0) return cuda::pack_ticket(**state, id);
+    if (make_job(job, sync))
+      if (const uint32_t id = (*state)->pack_queue.start(job); id != 0) return cuda::pack_ticket(**state, id);
   }
-  if (relay.role != Relay::Role::none)
-    return Error(Errc::unsupported, "no kernel here may wait for another GPU's");
+  if (sync.role != TileSync::Role::none)
+    return Error(Errc::unsupported, "kernels on this GPU may not wait for kernels of another GPU");
   const uint32_t word = std::min(word_of(dst, bytes), word_of(src, bytes));
   Pack pack{};
   pack.size = word;
   if (!make_layout(dst, dst.offset, word, pack.dst) || !make_layout(src, src.offset, word, pack.src))
     return too_large();
-  auto issue = [&](cuda::LaneStream& there) {
-    const cuda::RelaxedCapture relaxed;  // a first launch may load
+  auto issue = [&](cuda::TrackedStream& there) {
+    const cuda::RelaxedCapture relaxed;  // the first launch may load the kernel
     for (uint64_t moved = 0; moved < bytes;) {
       make_layout(dst, dst.offset + moved, word, pack.dst);
       make_layout(src, src.offset + moved, word, pack.src);
-      pack.words = static_cast<uint32_t>(std::min((bytes - moved) / word, kMostWords));
+      pack.words = static_cast<uint32_t>(std::min((bytes - moved) / word, kMaxWords));
       if (const cuda::Code code = launch(there, pack); code != cuda::kSuccess) return code;
       moved += uint64_t{pack.words} * word;
     }
     return cuda::kSuccess;
   };
-  return cuda::submit_work(**state, dst_memory, src_memory, lane, "a pack kernel", cuda::Issue(issue));
+  return cuda::submit_work(**state, dst_memory, src_memory, role, "a pack kernel", cuda::Issue(issue));
 }
 
 }  // namespace weft::device

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a pack kernel would have done, by copy engines: slow, but no kernel of the application stops it.
-// Inside one GPU the driver copies by kernels as well, so there the data go through host memory.
+// Packing by copy engines after a pack kernel was cancelled: slow, but independent of the application's
+// kernels. Copies inside one GPU go through host memory, since the driver executes them with kernels too.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -11,67 +11,67 @@
 namespace weft::device::cuda {
 namespace {
 
-log::SlowPath starved{"gpu.pack_starved", "copy engines pack run by run, about 2 us for each"};
+log::SlowPath cancelled{"gpu.pack_cancelled", "copy engines pack run by run, about 2 us per run"};
 
-constexpr size_t kPieces = 4096;  // submitted at a time
+constexpr size_t kMaxCopiesPerSubmission = 4096;
 
-/// Walks the stretches of memory that a packed stream is made of.
-class Stretches {
+/// Iterates over the contiguous memory ranges of a packed stream.
+class RangeWalker {
  public:
-  /// Downloads the table of the shape, if it has one.
-  [[nodiscard]] static Result<Stretches> of(const Shape& shape, State& state);
-  /// The next stretch, of at most `most` bytes.
-  [[nodiscard]] Piece next(uint64_t most);
-  /// The rest of a stretch of which only `n` bytes were used.
+  /// Downloads the segment table of the shape, if any.
+  [[nodiscard]] static Result<RangeWalker> of(const Shape& shape, State& state);
+  /// Returns the next range, at most `max_bytes` bytes long.
+  [[nodiscard]] CopyOp next(uint64_t max_bytes);
+  /// Steps back by `n` unused bytes of the last range.
   void give_back(uint64_t n) { at_ -= n; }
 
  private:
-  [[nodiscard]] Piece in_table(uint64_t most) const;
+  [[nodiscard]] CopyOp in_table(uint64_t max_bytes) const;
   Shape shape_;
   uint64_t at_ = 0;
   std::vector<int64_t> displacements_;
   std::vector<uint32_t> prefix_;
 };
 
-Piece piece(uint64_t address, uint64_t size) { return {reinterpret_cast<void*>(address), nullptr, size}; }
+CopyOp piece(uint64_t address, uint64_t size) { return {reinterpret_cast<void*>(address), nullptr, size}; }
 
 Status download(State& state, void* to, uint64_t from, size_t n) {
-  const Piece one{to, reinterpret_cast<const void*>(from), n};
-  auto ticket = engines_async(state, {}, {}, Lane::aux, {&one, 1});
+  const CopyOp one{to, reinterpret_cast<const void*>(from), n};
+  auto ticket = copy_engines_async(state, {}, {}, StreamRole::aux, {&one, 1});
   if (!ticket) return std::move(ticket).error();
   return wait(*ticket);
 }
 
-Result<Stretches> Stretches::of(const Shape& shape, State& state) {
-  Stretches stretches;
-  stretches.shape_ = shape;
-  stretches.at_ = shape.offset;
-  if (shape.table == nullptr) return stretches;
+Result<RangeWalker> RangeWalker::of(const Shape& shape, State& state) {
+  RangeWalker walker;
+  walker.shape_ = shape;
+  walker.at_ = shape.offset;
+  if (shape.table == nullptr) return walker;
   const size_t n = shape.table->segments;
   const uint64_t base = shape.table->memory.memory().base;
-  stretches.displacements_.resize(n);
-  stretches.prefix_.resize(n + 1);
-  WEFT_TRY(download(state, stretches.displacements_.data(), base, n * sizeof(int64_t)));
-  WEFT_TRY(download(state, stretches.prefix_.data(), base + n * sizeof(int64_t), (n + 1) * sizeof(uint32_t)));
-  return stretches;
+  walker.displacements_.resize(n);
+  walker.prefix_.resize(n + 1);
+  WEFT_TRY(download(state, walker.displacements_.data(), base, n * sizeof(int64_t)));
+  WEFT_TRY(download(state, walker.prefix_.data(), base + n * sizeof(int64_t), (n + 1) * sizeof(uint32_t)));
+  return walker;
 }
 
-Piece Stretches::in_table(uint64_t most) const {
+CopyOp RangeWalker::in_table(uint64_t max_bytes) const {
   const uint64_t element = at_ / shape_.table->bytes, at = at_ % shape_.table->bytes;
   const auto after = std::upper_bound(prefix_.begin(), prefix_.end() - 1, static_cast<uint32_t>(at));
   const auto segment = static_cast<size_t>(after - prefix_.begin()) - 1;
   const uint64_t inside = at - prefix_[segment];
   const auto start =
       static_cast<uint64_t>(displacements_[segment] + shape_.stride[0] * static_cast<int64_t>(element));
-  return piece(shape_.address + start + inside, std::min(most, prefix_[segment + 1] - at));
+  return piece(shape_.address + start + inside, std::min(max_bytes, prefix_[segment + 1] - at));
 }
 
-Piece Stretches::next(uint64_t most) {
-  Piece found{};
+CopyOp RangeWalker::next(uint64_t max_bytes) {
+  CopyOp found{};
   if (shape_.table != nullptr) {
-    found = in_table(most);
+    found = in_table(max_bytes);
   } else if (shape_.dimensions == 0) {
-    found = piece(shape_.address + at_, most);
+    found = piece(shape_.address + at_, max_bytes);
   } else {
     const auto length = static_cast<uint64_t>(shape_.length);
     uint64_t run = at_ / length, address = shape_.address + at_ % length;
@@ -81,43 +81,44 @@ Piece Stretches::next(uint64_t most) {
       run /= static_cast<uint64_t>(shape_.count[i]);
       address += here * static_cast<uint64_t>(shape_.stride[i]);
     }
-    found = piece(address, std::min(most, length - at_ % length));
+    found = piece(address, std::min(max_bytes, length - at_ % length));
   }
   at_ += found.size;
   return found;
 }
 
-/// `bytes` bytes from one stream to the other; the last submission's ticket. One lane: done in order.
-Result<Ticket> copy_stream(State& state, Stretches& to, const Memory& dst, Stretches& from, const Memory& src,
-                           uint64_t bytes) {
-  std::vector<Piece> pieces;
+/// Copies `bytes` bytes between two packed streams. Returns the ticket of the last submission; all use one
+/// CUDA stream and complete in order.
+Result<Ticket> copy_stream(State& state, RangeWalker& to, const Memory& dst, RangeWalker& from,
+                           const Memory& src, uint64_t bytes) {
+  std::vector<CopyOp> copies;
   Ticket last;
   for (uint64_t moved = 0; moved < bytes;) {
-    pieces.clear();
-    while (moved < bytes && pieces.size() < kPieces) {
-      const Piece source = from.next(bytes - moved), target = to.next(source.size);
+    copies.clear();
+    while (moved < bytes && copies.size() < kMaxCopiesPerSubmission) {
+      const CopyOp source = from.next(bytes - moved), target = to.next(source.size);
       from.give_back(source.size - target.size);
-      pieces.push_back({target.dst, source.dst, target.size});
+      copies.push_back({target.dst, source.dst, target.size});
       moved += target.size;
     }
-    auto ticket = engines_async(state, dst, src, Lane::aux, pieces);
+    auto ticket = copy_engines_async(state, dst, src, StreamRole::aux, copies);
     if (!ticket) return ticket;
     last = std::move(*ticket);
   }
   return last;
 }
 
-/// Both sides on one GPU: through host memory, part by part. Pinned memory cannot be allocated now, since
-/// that waits for kernels.
-Result<Ticket> through_host(State& state, Stretches& to, Stretches& from, const PackJob& job) {
-  const std::lock_guard lock(state.packs.room_mutex);
-  const std::unique_ptr<char[]> unpinned(state.packs.room() != nullptr ? nullptr
-                                                                       : new char[Packs::kRoomBytes]);
-  char* const room = unpinned ? unpinned.get() : state.packs.room();
+/// Both sides on one GPU: copies through host memory in parts. Pinned memory cannot be allocated here, since
+/// the allocation waits for running kernels.
+Result<Ticket> through_host(State& state, RangeWalker& to, RangeWalker& from, const PackJob& job) {
+  const std::lock_guard lock(state.pack_queue.staging_mutex);
+  const std::unique_ptr<char[]> unpinned(
+      state.pack_queue.staging() != nullptr ? nullptr : new char[PackQueue::kStagingBytes]);
+  char* const staging = unpinned ? unpinned.get() : state.pack_queue.staging();
   for (uint64_t moved = 0; moved < job.bytes;) {
-    const uint64_t n = std::min<uint64_t>(Packs::kRoomBytes, job.bytes - moved);
+    const uint64_t n = std::min<uint64_t>(PackQueue::kStagingBytes, job.bytes - moved);
     for (const bool down : {true, false}) {
-      auto host = Stretches::of(plain(room), state);
+      auto host = RangeWalker::of(contiguous_shape(staging), state);
       if (!host) return std::move(host).error();
       auto ticket = down ? copy_stream(state, *host, {}, from, job.src_memory, n)
                          : copy_stream(state, to, job.dst_memory, *host, {}, n);
@@ -135,9 +136,9 @@ bool on_this_gpu(const State& state, const Memory& memory) {
 
 }  // namespace
 
-Result<Ticket> pack_by_engines(State& state, const PackJob& job) {
-  starved.hit("a kernel of the application fills the GPU");
-  auto to = Stretches::of(job.dst, state), from = Stretches::of(job.src, state);
+Result<Ticket> pack_by_copy_engines(State& state, const PackJob& job) {
+  cancelled.hit("a kernel of the application occupies the GPU");
+  auto to = RangeWalker::of(job.dst, state), from = RangeWalker::of(job.src, state);
   if (!to) return std::move(to).error();
   if (!from) return std::move(from).error();
   if (on_this_gpu(state, job.dst_memory) && on_this_gpu(state, job.src_memory))

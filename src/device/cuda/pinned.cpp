@@ -32,11 +32,13 @@ namespace {
 
 config::Size setting_bytes(
     "gpu.staging_bytes", size_t{8} << 20, size_t{64} << 10, size_t{1} << 30,
-    "Pinned host memory for staged GPU transfers, per GPU context; allocated on first use");
-config::Size setting_chunk("gpu.staging_chunk", size_t{512} << 10, size_t{4} << 10, size_t{16} << 20,
-                           "Size of one staging chunk: the grain of a staged pipeline");
+    "Maximum pinned host memory in bytes for staged GPU transfers, per GPU context; allocated on first use");
+config::Size setting_chunk(
+    "gpu.staging_chunk", size_t{512} << 10, size_t{4} << 10, size_t{16} << 20,
+    "Size in bytes of one staging chunk, the pipeline granularity of staged transfers; larger chunks "
+    "overlap less");
 
-constexpr auto kProofTime = std::chrono::milliseconds(200);
+constexpr auto kProofTimeout = std::chrono::milliseconds(200);
 
 cuda::State& as_state(void* state) { return *static_cast<cuda::State*>(state); }
 
@@ -45,15 +47,15 @@ Error no_registration(const std::string& reason) {
                                       "): transfers bounce through pinned chunks");
 }
 
-/// The GPU writes the word; true once the CPU sees it.
-bool gpu_write_arrives(cuda::LaneStream& lane, uint32_t* proof, cuda::Address proof_address) {
+/// Submits a GPU write of the word; returns whether the CPU reads the value in time.
+bool gpu_write_arrives(cuda::TrackedStream& tracked, uint32_t* proof, cuda::Address proof_address) {
   const uint32_t value = __atomic_load_n(proof, __ATOMIC_RELAXED) ^ 0x57656674u;
-  if (cuda::driver().stream_write_value32(lane.stream, proof_address, value, cuda::kWriteValueDefault) !=
+  if (cuda::driver().stream_write_value32(tracked.stream, proof_address, value, cuda::kWriteValueDefault) !=
       cuda::kSuccess)
     return false;
-  const auto deadline = std::chrono::steady_clock::now() + kProofTime;
+  const auto deadline = std::chrono::steady_clock::now() + kProofTimeout;
   while (__atomic_load_n(proof, __ATOMIC_ACQUIRE) != value) {
-    const cuda::Code code = cuda::driver().stream_query(lane.stream);
+    const cuda::Code code = cuda::driver().stream_query(tracked.stream);
     if ((code != cuda::kSuccess && code != cuda::kNotReady) || std::chrono::steady_clock::now() > deadline)
       return false;
     ::sched_yield();
@@ -125,12 +127,12 @@ Result<HostRegistration> register_host(void* address, size_t bytes, uint32_t* pr
   auto found = cuda::state_of(near);
   if (!found) return std::move(found).error();
   cuda::State& state = **found;
-  cuda::LaneStream& lane = state.lanes[static_cast<size_t>(Lane::aux)];
-  const std::lock_guard lock(lane.mutex);
+  cuda::TrackedStream& tracked = state.streams[static_cast<size_t>(StreamRole::aux)];
+  const std::lock_guard lock(tracked.mutex);
   const cuda::CurrentContext current(state.context);
   if (current.code() != cuda::kSuccess) return no_registration(cuda::describe(current.code()));
   const cuda::RelaxedCapture relaxed;
-  WEFT_TRY(cuda::prepare(lane));
+  WEFT_TRY(cuda::prepare(tracked));
   const cuda::Code code = cuda::driver().mem_host_register(
       address, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap);
   if (code != cuda::kSuccess) return no_registration("cuMemHostRegister: " + cuda::describe(code));
@@ -138,8 +140,8 @@ Result<HostRegistration> register_host(void* address, size_t bytes, uint32_t* pr
   cuda::Address proof_address = 0;
   if (cuda::driver().mem_host_get_device_pointer(&proof_address, proof, 0) != cuda::kSuccess)
     return no_registration("it is registered but not mapped for the GPU");
-  if (!gpu_write_arrives(lane, proof, proof_address))
-    return no_registration("it is registered, but a write of the GPU did not arrive");
+  if (!gpu_write_arrives(tracked, proof, proof_address))
+    return no_registration("it is registered, but a GPU write did not become visible");
   return registration;
 }
 

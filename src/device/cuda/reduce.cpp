@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Launching the reduction kernel.
+// Launches the reduction kernel.
 #include "device/reduce.hpp"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ using kernel::Reduce;
 
 uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-Code launch(cuda::LaneStream& lane, Reduce& reduce) {
-  constexpr uint64_t kItems = uint64_t{Reduce::kThreads} * Reduce::kBatch;  // of a block
+Code launch(cuda::TrackedStream& tracked, Reduce& reduce) {
+  constexpr uint64_t kItems = uint64_t{Reduce::kThreads} * Reduce::kBatch;  // per block
   kernel::align(reduce);
   const auto blocks =
       static_cast<unsigned>(std::clamp<uint64_t>((reduce.items() + kItems - 1) / kItems, 1, Reduce::kBlocks));
-  return lane.reduce.launch(lane.stream, blocks, Reduce::kThreads, &reduce);
+  return tracked.reduce.launch(tracked.stream, blocks, Reduce::kThreads, &reduce);
 }
 
 }  // namespace
@@ -32,26 +32,26 @@ bool can_reduce(const Memory& dst, const Memory& src) {
 }
 
 Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_memory,
-                            std::span<const void* const> sources, size_t bytes, Lane lane) {
+                            std::span<const void* const> sources, size_t bytes, StreamRole role) {
   if (bytes == 0) return Ticket();
   auto state = cuda::state_of(dst_memory);
   if (!state) return std::move(state).error();
-  auto issue = [&](cuda::LaneStream& there) {
-    const cuda::RelaxedCapture relaxed;  // a first launch may load
+  auto issue = [&](cuda::TrackedStream& there) {
+    const cuda::RelaxedCapture relaxed;  // the first launch may load the kernel
     size_t used = 0;
     while (used < sources.size()) {
       Reduce part{};
       part.dst = address(dst);
       part.bytes = bytes;
       part.reduction = reduction;
-      if (used != 0) part.sources[part.terms++] = part.dst;  // what came out so far
+      if (used != 0) part.sources[part.terms++] = part.dst;  // the partial result
       while (part.terms < Reduce::kTerms && used < sources.size())
         part.sources[part.terms++] = address(sources[used++]);
       if (const Code code = launch(there, part); code != cuda::kSuccess) return code;
     }
     return cuda::kSuccess;
   };
-  return cuda::submit_work(**state, dst_memory, dst_memory, lane, "a reduction kernel", cuda::Issue(issue));
+  return cuda::submit_work(**state, dst_memory, dst_memory, role, "a reduction kernel", cuda::Issue(issue));
 }
 
 }  // namespace weft::device

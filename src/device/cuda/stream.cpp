@@ -24,7 +24,7 @@ unsigned blocks_of(const kernel::enqueue::Batch& batch) {
 
 unsigned threads_of(const kernel::enqueue::Batch& batch) {
   for (uint32_t i = 0; i < batch.head.count; ++i)
-    if (batch.ops[i].bytes > kernel::enqueue::kInline) return kernel::enqueue::kThreads;
+    if (batch.ops[i].bytes > kernel::enqueue::kInlineBytes) return kernel::enqueue::kThreads;
   return kernel::enqueue::kSmallThreads;
 }
 
@@ -38,7 +38,7 @@ Result<UserStream> adopt_stream(void* handle) {
                  "(cudaStreamCreateWithFlags)");
   UserStream stream;
   stream.handle = handle;
-  WEFT_CUDA_TRY(stream_get_ctx, "the value is no CUDA stream of this process", handle, &stream.context);
+  WEFT_CUDA_TRY(stream_get_ctx, "the value is not a CUDA stream of this process", handle, &stream.context);
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
@@ -57,7 +57,8 @@ Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
   const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
   void* parameters[] = {const_cast<kernel::enqueue::Batch*>(&batch)};
   const cuda::EnqueueKernel& loaded = (*state)->enqueue;
-  const cuda::Function function = batch.head.count <= kernel::enqueue::kFewOps ? loaded.few : loaded.any;
+  const cuda::Function function =
+      batch.head.count <= kernel::enqueue::kSmallBatchOps ? loaded.few : loaded.any;
   WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", function, blocks_of(batch), 1, 1,
                 threads_of(batch), 1, 1, 0, stream.handle, parameters, nullptr);
   return {};
@@ -68,10 +69,10 @@ Status adopt_for_collectives(const UserStream& stream) {
   if (!state) return std::move(state).error();
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
-  return (*state)->ports.prepare();
+  return (*state)->collective_slots.prepare();
 }
 
-Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call, Wire wire,
+Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call, Protocol protocol,
                           uint32_t blocks, uint32_t threads) {
   auto state = cuda::state_of(stream.context);
   if (!state) return std::move(state).error();
@@ -79,9 +80,9 @@ Status enqueue_collective(const UserStream& stream, const kernel::StreamCollecti
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
   void* parameters[] = {const_cast<kernel::StreamCollective*>(&call)};
-  const cuda::Ports& ports = (*state)->ports;
+  const cuda::CollectiveSlots& slots = (*state)->collective_slots;
   const cuda::Function function =
-      wire == Wire::packets ? ports.stream_by_packets() : ports.stream_by_blocks();
+      protocol == Protocol::ll ? slots.stream_ll_kernel() : slots.stream_simple_kernel();
   WEFT_CUDA_TRY(launch_kernel, "an enqueued collective cannot be launched", function, blocks, 1, 1, threads,
                 1, 1, 0, stream.handle, parameters, nullptr);
   return {};
@@ -100,7 +101,7 @@ Result<bool> capturing(const UserStream& stream) {
   int status = 0;
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
-  WEFT_CUDA_TRY(stream_is_capturing, "a GPU stream cannot be asked whether it is captured", stream.handle,
+  WEFT_CUDA_TRY(stream_is_capturing, "the capture status of a GPU stream cannot be queried", stream.handle,
                 &status);
   return status != cuda::kCaptureNone;
 }
@@ -127,7 +128,7 @@ Result<void*> allocate_pinned(const UserStream& stream, size_t bytes) {
 
 void free_pinned(const UserStream& stream, void* memory) {
   if (!available() || memory == nullptr ||
-      !cuda::exists(stream.context, reinterpret_cast<cuda::Address>(memory)))
+      !cuda::context_exists(stream.context, reinterpret_cast<cuda::Address>(memory)))
     return;
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Work other than copies in a lane of a context, with the completion that copies have.
+// Submission of kernels into Weft's streams, with the same completion tracking as copies.
 #pragma once
 #include <span>
 
@@ -9,36 +9,37 @@
 
 namespace weft::device::cuda {
 
-/// A call of `issue(lane)`, which returns the driver's code. Valid as long as what it was made of.
+/// Non-owning reference to a callable `issue(tracked)` that returns a driver code.
 class Issue {
  public:
   template <class F>
   explicit Issue(F& issue)
       : object_(&issue),
-        call_([](void* object, LaneStream& lane) { return (*static_cast<F*>(object))(lane); }) {}
-  Code operator()(LaneStream& lane) const { return call_(object_, lane); }
+        call_([](void* object, TrackedStream& tracked) { return (*static_cast<F*>(object))(tracked); }) {}
+  Code operator()(TrackedStream& tracked) const { return call_(object_, tracked); }
 
  private:
   void* object_;
-  Code (*call_)(void*, LaneStream&);
+  Code (*call_)(void*, TrackedStream&);
 };
 
-/// Issues work into a lane of `state` and marks its end. `call` and the memories are for errors.
-[[nodiscard]] Result<Ticket> submit_work(State& state, const Memory& dst, const Memory& src, Lane lane,
+/// Issues work into a stream of `state` and submits a completion mark. `call` and the memories are for
+/// errors.
+[[nodiscard]] Result<Ticket> submit_work(State& state, const Memory& dst, const Memory& src, StreamRole role,
                                          const char* call, Issue issue);
 
-/// The ticket of a job of state.packs.
+/// Ticket of a job of state.pack_queue.
 [[nodiscard]] Ticket pack_ticket(State& state, uint32_t id);
 
-/// Copies by the copy engines, whatever kernels could do.
-[[nodiscard]] Result<Ticket> engines_async(State& state, const Memory& dst, const Memory& src, Lane lane,
-                                           std::span<const Piece> pieces);
+/// Submits copies to copy engines, never to kernels.
+[[nodiscard]] Result<Ticket> copy_engines_async(State& state, const Memory& dst, const Memory& src,
+                                                StreamRole role, std::span<const CopyOp> copies);
 
-/// What a pack kernel left untouched, by copy engines; with an empty ticket when it is done already.
-[[nodiscard]] Result<Ticket> pack_by_engines(State& state, const PackJob& job);
+/// Executes a cancelled pack job by copy engines; the ticket is empty if already complete.
+[[nodiscard]] Result<Ticket> pack_by_copy_engines(State& state, const PackJob& job);
 
-/// A kernel in the state's context may touch the memory: its own, what was mapped into it, managed memory,
-/// staging chunks.
+/// Whether a kernel in the state's context can access the memory: its own memory, memory mapped into it,
+/// managed memory, staging chunks.
 [[nodiscard]] bool reaches(const State& state, const Memory& memory);
 
 }  // namespace weft::device::cuda

@@ -13,19 +13,19 @@
 namespace weft::device {
 namespace {
 
-config::Size most_bytes{
-    "gpu.workspace", size_t{512} << 20, 0, size_t{1} << 40,
-    "GPU memory kept for intermediate results of reductions and tables of datatypes, at most"};
+config::Size setting_bytes{
+    "gpu.workspace_bytes", size_t{512} << 20, 0, size_t{1} << 40,
+    "Maximum GPU memory in bytes for intermediate results of reductions and segment tables of datatypes"};
 
-constexpr size_t kLeastBlock = size_t{64} << 10;
-constexpr size_t kWaste = 8;  // a block is used for what is at least such a part of it
+constexpr size_t kMinBlockBytes = size_t{64} << 10;
+constexpr size_t kMaxWasteFactor = 8;  // a block serves requests of at least size / factor
 
 }  // namespace
 
 struct Workspace::Block {
   Memory memory;
   bool leased = false;
-  bool gone = false;  // freed while it was leased
+  bool gone = false;  // freed while leased
 };
 
 struct Workspace::Pool {
@@ -36,7 +36,7 @@ struct Workspace::Pool {
     for (const auto& block : blocks) sum += block->gone ? 0 : block->memory.size;
     return sum;
   }
-  /// The smallest free block that does, without too much waste.
+  /// The smallest suitable free block within the waste limit.
   [[nodiscard]] Block* find(const Memory& near, size_t bytes) const {
     Block* best = nullptr;
     for (const auto& block : blocks) {
@@ -44,7 +44,7 @@ struct Workspace::Pool {
       const bool here =
           memory.device == near.device && (near.context == nullptr || near.context == memory.context);
       if (block->leased || !here || memory.size < bytes) continue;
-      if (memory.size > kLeastBlock && memory.size / kWaste > bytes) continue;
+      if (memory.size > kMinBlockBytes && memory.size / kMaxWasteFactor > bytes) continue;
       if (best == nullptr || memory.size < best->memory.size) best = block.get();
     }
     return best;
@@ -53,9 +53,9 @@ struct Workspace::Pool {
     if (!block->gone) free_scratch(block->memory);
     std::erase_if(blocks, [&](const auto& held) { return held.get() == block; });
   }
-  /// Frees unused blocks until `more` bytes are within the cap; false when they cannot be.
-  bool make_room(size_t more) {
-    while (bytes() + more > most_bytes) {
+  /// Frees unused blocks until `more` bytes fit below the cap; false if they do not fit.
+  bool evict_for(size_t more) {
+    while (bytes() + more > setting_bytes) {
       const auto unused =
           std::find_if(blocks.begin(), blocks.end(), [](const auto& block) { return !block->leased; });
       if (unused == blocks.end()) return false;
@@ -87,11 +87,11 @@ Result<Workspace> Workspace::lease(const Memory& near, size_t bytes) {
     block = pool().find(near, bytes);
   }
   if (block == nullptr) {
-    const size_t size = std::max(kLeastBlock, std::bit_ceil(bytes));
-    if (!pool().make_room(size))
+    const size_t size = std::max(kMinBlockBytes, std::bit_ceil(bytes));
+    if (!pool().evict_for(size))
       return Error(Errc::unsupported, std::to_string(size) +
-                                          " bytes of GPU memory to work in are beyond "
-                                          "WEFT_GPU_WORKSPACE: raise it");
+                                          " bytes of GPU workspace memory exceed "
+                                          "WEFT_GPU_WORKSPACE_BYTES: raise it");
     auto memory = allocate_scratch(near, size);
     if (!memory) return std::move(memory).error();
     pool().blocks.push_back(std::make_unique<Block>(Block{*memory}));

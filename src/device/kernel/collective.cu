@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collective kernels: by packets (small data), by lines (more), and by blocks that push pieces and raise
-// flags behind them.
+// Collective kernels with the protocols LL (small data), LL128 (medium) and Simple (chunks with a flag behind
+// each), and in mapped buffers.
 #include <cstddef>
 
 #include "device/kernel/collective_device.cuh"
@@ -9,7 +9,7 @@
 namespace weft::device::kernel {
 namespace {
 
-/// Whose memory has what was written.
+/// Scope of a fence: the memory of this GPU, or all memory.
 enum class Fence : uint8_t { own, all };
 template <Fence whose>
 __device__ __forceinline__ void fence() {
@@ -19,58 +19,59 @@ __device__ __forceinline__ void fence() {
     __threadfence_system();
 }
 
-/// Counts the blocks of a launch that have ended; thread 0 of the last one hears true, and whether any is
-/// late.
+/// Counts the finished blocks of a launch. Returns true in thread 0 of the last block; `late` then tells
+/// whether any block timed out.
 template <Fence whose>
 __device__ bool last_block(const Collective& c, bool& late) {
   if (threadIdx.x != 0) return false;
-  auto& places = *reinterpret_cast<Collective::Places*>(c.places);
+  auto& resume_state = *reinterpret_cast<Collective::ResumeState*>(c.resume_state);
   if (gridDim.x > 1) {
-    constexpr uint32_t kLate = 1u << 16;  // blocks that are late are counted above the others
+    constexpr uint32_t kLate = 1u << 16;  // timed-out blocks are counted in the high half
     fence<whose>();
-    const uint32_t before = atomicAdd(&places.ticket, late ? kLate + 1 : 1u);
+    const uint32_t before = atomicAdd(&resume_state.ticket, late ? kLate + 1 : 1u);
     if (before % kLate != gridDim.x - 1) return false;
     late = late || before / kLate != 0;
-    *static_cast<volatile uint32_t*>(&places.ticket) = 0;
+    *static_cast<volatile uint32_t*>(&resume_state.ticket) = 0;
   }
   fence<whose>();
   return true;
 }
 
-__device__ void tell_host(const Collective& c, bool late) {
+__device__ void publish_outcome(const Collective& c, bool late) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(c.status),
                "l"(Collective::outcome(c.epoch, c.launch, late))
                : "memory");
 }
 
-/// The end of a block's launch; the last block tells the host. The output lies in this GPU's memory, so the
-/// fence is for this GPU: what went to other ranks says itself that it has come, and waiting for that takes
-/// most of a microsecond.
+/// Ends the launch of a block; the last block notifies the host. The output lies in the memory of this GPU,
+/// so a GPU-scope fence suffices: flags guard the data sent to other ranks. A system fence costs most of a
+/// microsecond.
 __device__ void end(const Collective& c, bool late) {
   late = __syncthreads_or(late);
-  if (last_block<Fence::own>(c, late)) tell_host(c, late);
+  if (last_block<Fence::own>(c, late)) publish_outcome(c, late);
 }
 
-/// The same, when all ranks have done their part.
-__device__ void end_together(const Collective& c, bool late) {
+/// Like end(), after all ranks have done their part.
+__device__ void end_after_all_ranks(const Collective& c, bool late) {
   late = __syncthreads_or(late);
   const bool last = __syncthreads_or(last_block<Fence::all>(c, late));
   late = __syncthreads_or(last && late && threadIdx.x == 0);
   if (!last) return;
-  if (!late) late = !met(c);
-  if (threadIdx.x == 0) tell_host(c, late);
+  if (!late) late = !all_ranks_done(c);
+  if (threadIdx.x == 0) publish_outcome(c, late);
 }
 
-/// One block of a call by blocks.
-class Block {
+/// One block of a call with the Simple protocol.
+class SimpleBlock {
  public:
-  __device__ explicit Block(const Collective& collective) : c_(collective) {}
-  /// Where it stopped; kEnded: nowhere. The pieces of the next round go out before the second step of a round
-  /// is awaited: who has raised its flag of this round has read what it got in the one before.
-  __device__ uint64_t run(uint64_t place, bool resumed) {
-    uint32_t stage = place & 1;
+  __device__ explicit SimpleBlock(const Collective& collective) : c_(collective) {}
+  /// Runs from a resume state. Returns the new resume state, or kEnded. The chunks of the next round are
+  /// pushed before the block waits for step 1 of a round: a peer that has set its flag of this round has read
+  /// the chunks of the round before.
+  __device__ uint64_t run(uint64_t resume, bool resumed) {
+    uint32_t stage = resume & 1;
     if (!resumed && c_.rounds != 0) send(0);
-    for (uint32_t round = place / 2; round < c_.rounds; ++round, stage = 0) {
+    for (uint32_t round = resume / 2; round < c_.rounds; ++round, stage = 0) {
       if (stage == 0) {
         if (!wait(0, round)) return 2ull * round;
         receive(round);
@@ -86,48 +87,49 @@ class Block {
  private:
   __device__ uint32_t set(uint32_t round) const { return round & 1; }
   __device__ uint64_t slot(uint32_t at, uint32_t step, uint32_t round, uint32_t source) const {
-    return Area::piece(c_, at, step, set(round), blockIdx.x, source);
+    return RegionLayout::simple_slot(c_, at, step, set(round), blockIdx.x, source);
   }
   __device__ uint32_t after(uint32_t d) const { return kernel::after(c_, d); }
 
-  /// All that this block has stored is there when its flag is.
+  /// Sets the flags of this block at all peers, after the stores of all its threads.
   __device__ void signal(uint32_t step, uint32_t round) {
     __syncthreads();
     const uint32_t to = threadIdx.x;
     if (to < c_.size && to != c_.rank)
-      raise(Area::flag(c_.areas[to], step, set(round), blockIdx.x, c_.rank), mark(c_, round));
+      store_release(RegionLayout::flag(c_.regions[to], step, set(round), blockIdx.x, c_.rank),
+                    mark(c_, round));
   }
   __device__ bool wait(uint32_t step, uint32_t round) {
     const uint32_t from = threadIdx.x;
     bool late = false;
     if (from < c_.size && from != c_.rank) {
-      Waiter waiter(c_.patience);
-      const uint64_t flag = Area::flag(c_.areas[c_.rank], step, set(round), blockIdx.x, from);
-      while (!late && look(flag) < mark(c_, round)) late = waiter.over();
+      Timeout timeout(c_.timeout_ns);
+      const uint64_t flag = RegionLayout::flag(c_.regions[c_.rank], step, set(round), blockIdx.x, from);
+      while (!late && load_acquire(flag) < mark(c_, round)) late = timeout.expired();
     }
     return !__syncthreads_or(late);
   }
 
   __device__ Range range(uint64_t bytes, uint32_t round) const {
-    return piece(c_, bytes, round, blockIdx.x, gridDim.x);
+    return chunk_range(c_, bytes, round, blockIdx.x, gridDim.x);
   }
   __device__ Range range_of_part(uint32_t d, uint32_t round) const {
-    return piece_of_part(c_, d, round, blockIdx.x, gridDim.x);
+    return part_chunk_range(c_, d, round, blockIdx.x, gridDim.x);
   }
 
-  /// The pieces that go to others, or come from them, some at a time: `piece(rank)`.
+  /// Copies the chunks to or from all peers, kInFlight at a time; `copy_of(rank)` returns the ChunkCopy.
   template <class Of>
-  __device__ __forceinline__ void move_all(Of&& piece) {
-    constexpr uint32_t kTogether = 3;
-    for (uint32_t d = 1; d < c_.size; d += kTogether) {
-      Piece pieces[kTogether];
+  __device__ __forceinline__ void move_all(Of&& copy_of) {
+    constexpr uint32_t kInFlight = 3;
+    for (uint32_t d = 1; d < c_.size; d += kInFlight) {
+      ChunkCopy chunks[kInFlight];
 #pragma unroll
-      for (uint32_t i = 0; i < kTogether; ++i)
-        pieces[i] = d + i < c_.size ? piece(after(d + i)) : Piece{0, 0, 0};
-      if (move(pieces)) continue;
+      for (uint32_t i = 0; i < kInFlight; ++i)
+        chunks[i] = d + i < c_.size ? copy_of(after(d + i)) : ChunkCopy{0, 0, 0};
+      if (move(chunks)) continue;
 #pragma unroll 1
-      for (uint32_t i = d; i < c_.size && i < d + kTogether; ++i) {
-        const Piece odd = piece(after(i));
+      for (uint32_t i = d; i < c_.size && i < d + kInFlight; ++i) {
+        const ChunkCopy odd = copy_of(after(i));
         move(odd.dst, odd.src, odd.bytes);
       }
     }
@@ -137,12 +139,12 @@ class Block {
     if (c_.form != Collective::two_shot) {
       move_all([&](uint32_t to) {
         const Range r = range(c_.send[to].bytes, round);
-        return Piece{slot(to, 0, round, c_.rank), c_.send[to].address + r.first, r.count};
+        return ChunkCopy{slot(to, 0, round, c_.rank), c_.send[to].address + r.first, r.count};
       });
     } else if (member(c_.sources, c_.rank)) {
       move_all([&](uint32_t to) {
         const Range r = range_of_part(to, round);
-        return Piece{slot(to, 0, round, c_.rank), c_.send[0].address + r.first, r.count};
+        return ChunkCopy{slot(to, 0, round, c_.rank), c_.send[0].address + r.first, r.count};
       });
     }
     signal(0, round);
@@ -155,7 +157,7 @@ class Block {
     if (c_.form == Collective::exchange) {
       move_all([&](uint32_t from) {
         const Range r = range(c_.recv[from].bytes, round);
-        return Piece{c_.recv[from].address + r.first, slot(c_.rank, 0, round, from), r.count};
+        return ChunkCopy{c_.recv[from].address + r.first, slot(c_.rank, 0, round, from), r.count};
       });
       return;
     }
@@ -174,41 +176,42 @@ class Block {
     signal(1, round);
   }
 
-  /// Pieces of some ranks, this one's from its input, combined in rank order: into `out`, and for others.
+  /// Combines the chunks of some ranks in rank order, this rank's from its input. Stores the result to `out`
+  /// and pushes it to the targets.
   __device__ void reduce(uint32_t sources, uint32_t targets, uint64_t out, uint64_t own, uint64_t bytes,
                          uint32_t round) {
-    constexpr uint32_t kBatch = 4, kAhead = 2;  // terms, and granules, that are loaded together
+    constexpr uint32_t kBatch = 4, kInFlight = 2;  // terms and vectors that are loaded together
     const bool keeps = targets == 0 || member(targets, c_.rank);
-    const uint64_t all = granules(bytes), step = blockDim.x;
-    for (uint64_t first = threadIdx.x; first < all; first += kAhead * step) {
-      Sum terms[kAhead] = {Sum(c_.reduction), Sum(c_.reduction)};
+    const uint64_t all = vec16_count(bytes), step = blockDim.x;
+    for (uint64_t first = threadIdx.x; first < all; first += kInFlight * step) {
+      TermAccumulator terms[kInFlight] = {TermAccumulator(c_.reduction), TermAccumulator(c_.reduction)};
       for (uint32_t from = 0; from < c_.size; from += kBatch) {
-        Granule loaded[kAhead][kBatch];
+        Vec16 loaded[kInFlight][kBatch];
 #pragma unroll
-        for (uint32_t k = 0; k < kAhead; ++k) {
+        for (uint32_t k = 0; k < kInFlight; ++k) {
           const uint64_t g = first + k * step;
 #pragma unroll
           for (uint32_t i = 0; i < kBatch; ++i) {
             if (g >= all || from + i >= c_.size || !member(sources, from + i)) continue;
-            loaded[k][i] = from + i == c_.rank ? load_granule(own + 16 * g, valid(bytes, g))
-                                               : granule_of(load(slot(c_.rank, 0, round, from + i) + 16 * g));
+            loaded[k][i] = from + i == c_.rank ? load_vec16(own + 16 * g, valid_bytes(bytes, g))
+                                               : to_vec16(load(slot(c_.rank, 0, round, from + i) + 16 * g));
           }
         }
 #pragma unroll
-        for (uint32_t k = 0; k < kAhead; ++k)
+        for (uint32_t k = 0; k < kInFlight; ++k)
 #pragma unroll
           for (uint32_t i = 0; i < kBatch; ++i)
             if (first + k * step < all && from + i < c_.size && member(sources, from + i))
               terms[k].add(loaded[k][i]);
       }
 #pragma unroll
-      for (uint32_t k = 0; k < kAhead; ++k) {
+      for (uint32_t k = 0; k < kInFlight; ++k) {
         const uint64_t g = first + k * step;
         if (g >= all) continue;
-        const Granule result = terms[k].get();
+        const Vec16 result = terms[k].get();
         for (uint32_t d = 1; d < c_.size; ++d)
           if (member(targets, after(d))) store(slot(after(d), 1, round, c_.rank) + 16 * g, words_of(result));
-        if (keeps) store_granule(out + 16 * g, result, valid(bytes, g));
+        if (keeps) store_vec16(out + 16 * g, result, valid_bytes(bytes, g));
       }
     }
   }
@@ -217,42 +220,44 @@ class Block {
     if (!member(c_.targets, c_.rank)) return;
     move_all([&](uint32_t from) {
       const Range r = range_of_part(from, round);
-      return Piece{c_.recv[0].address + r.first, slot(c_.rank, 1, round, from), r.count};
+      return ChunkCopy{c_.recv[0].address + r.first, slot(c_.rank, 1, round, from), r.count};
     });
   }
 
   const Collective& c_;
 };
 
-/// A call in a stream, by one block: what the area says, and waiting for room in it.
-__device__ uint64_t enter_stream(const StreamCollective& s, Collective& c, bool pieces) {
+/// Called by one block of an enqueued call: copies the parameter, waits for credits, fills in the call's
+/// number.
+__device__ uint64_t begin_stream_call(const StreamCollective& s, Collective& c, bool simple) {
   const auto* words = reinterpret_cast<const uint64_t*>(&s.call);
   for (uint32_t i = threadIdx.x; i < sizeof(Collective) / 8; i += blockDim.x)
     reinterpret_cast<uint64_t*>(&c)[i] = words[i];
   auto& control = *reinterpret_cast<volatile StreamControl*>(s.control[s.call.rank]);
   const uint64_t number = control.calls + 1;
-  const uint64_t needed = pieces ? control.last_pieces : control.last_use[number % 2];
+  const uint64_t needed = simple ? control.last_simple : control.last_use[number % 2];
   const uint64_t floor = control.floor;
   __syncthreads();
   if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && floor < needed) {
     const uint64_t flag =
         reinterpret_cast<uint64_t>(const_cast<const uint64_t*>(&control.finished[threadIdx.x]));
-    while (look(flag) < needed) continue;
+    while (load_acquire(flag) < needed) continue;
   }
-  if (threadIdx.x < s.call.size && !pieces)
-    c.areas[threadIdx.x] += StreamCollective::set_offset(s.call.size, number);
+  if (threadIdx.x < s.call.size && !simple)
+    c.regions[threadIdx.x] += StreamCollective::set_offset(s.call.size, number);
   if (threadIdx.x == 0) {
-    c.epoch = pieces ? static_cast<uint32_t>(number) : StreamCollective::epoch(number);
+    c.epoch = simple ? static_cast<uint32_t>(number) : StreamCollective::epoch(number);
     c.epoch_high = static_cast<uint32_t>(number >> 32);
-    c.patience = UINT64_MAX;
+    c.timeout_ns = UINT64_MAX;
     c.launch = 0;
   }
   __syncthreads();
   return number;
 }
 
-/// The end of a block's part; the last block counts the call, and tells the others where they would not know.
-__device__ void leave_stream(const StreamCollective& s, uint64_t number, bool pieces) {
+/// Ends the part of a block. The last block completes the call and acknowledges to the peers where
+/// `synchronizing` does not imply it.
+__device__ void end_stream_call(const StreamCollective& s, uint64_t number, bool simple) {
   __syncthreads();
   __shared__ bool last;
   auto& control = *reinterpret_cast<StreamControl*>(s.control[s.call.rank]);
@@ -266,69 +271,69 @@ __device__ void leave_stream(const StreamCollective& s, uint64_t number, bool pi
   }
   __syncthreads();
   if (!last) return;
-  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && (pieces || s.dependent == 0)) {
+  if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && (simple || s.synchronizing == 0)) {
     const uint64_t word = s.control[threadIdx.x] + offsetof(StreamControl, finished) + s.call.rank * 8ull;
-    // What it says is that this rank has read its packets, which it has: what it pushed itself need not
-    // have arrived, and to wait for that takes a microsecond.
-    if (pieces)
-      raise(word, number);
+    // Relaxed suffices for LL: the flag says that this rank has read its packets. Waiting for its own stores
+    // takes a microsecond.
+    if (simple)
+      store_release(word, number);
     else
       asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(number) : "memory");
   }
   if (threadIdx.x != 0) return;
   control.ticket = 0;
   control.calls = number;
-  if (pieces)
-    control.last_pieces = number;
+  if (simple)
+    control.last_simple = number;
   else
     control.last_use[number % 2] = number;
-  if (s.dependent != 0) control.floor = number - 1;
+  if (s.synchronizing != 0) control.floor = number - 1;
 }
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
-    weft_collective_stream_packets(const __grid_constant__ StreamCollective s) {
+    weft_collective_stream_ll(const __grid_constant__ StreamCollective s) {
   __shared__ Collective c;
-  const uint64_t number = enter_stream(s, c, false);
-  static_cast<void>(run<ByPackets>(c, blockIdx.x, gridDim.x));
-  leave_stream(s, number, false);
+  const uint64_t number = begin_stream_call(s, c, false);
+  static_cast<void>(run<ProtoLL>(c, blockIdx.x, gridDim.x));
+  end_stream_call(s, number, false);
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
-    weft_collective_stream_blocks(const __grid_constant__ StreamCollective s) {
+    weft_collective_stream_simple(const __grid_constant__ StreamCollective s) {
   __shared__ Collective c;
-  const uint64_t number = enter_stream(s, c, true);
-  static_cast<void>(Block(c).run(0, false));
-  leave_stream(s, number, true);
+  const uint64_t number = begin_stream_call(s, c, true);
+  static_cast<void>(SimpleBlock(c).run(0, false));
+  end_stream_call(s, number, true);
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
-    weft_collective_packets(const __grid_constant__ Collective c) {
-  end(c, !run<ByPackets>(c, blockIdx.x, gridDim.x));
+    weft_collective_ll(const __grid_constant__ Collective c) {
+  end(c, !run<ProtoLL>(c, blockIdx.x, gridDim.x));
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
-    weft_collective_lines(const __grid_constant__ Collective c) {
-  end(c, !run<ByLines>(c, blockIdx.x, gridDim.x));
+    weft_collective_ll128(const __grid_constant__ Collective c) {
+  end(c, !run<ProtoLL128>(c, blockIdx.x, gridDim.x));
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
     weft_collective_direct(const __grid_constant__ Direct d) {
-  auto& place = reinterpret_cast<Collective::Places*>(d.call.places)->blocks[blockIdx.x];
-  const uint64_t from = d.call.launch != 0 ? *static_cast<volatile uint64_t*>(&place) : 0;
+  auto& resume = reinterpret_cast<Collective::ResumeState*>(d.call.resume_state)->blocks[blockIdx.x];
+  const uint64_t from = d.call.launch != 0 ? *static_cast<volatile uint64_t*>(&resume) : 0;
   const uint64_t stopped = from == Collective::kEnded ? from : DirectBlock(d).run(from);
-  if (threadIdx.x == 0) place = stopped;
-  end_together(d.call, stopped != Collective::kEnded);
+  if (threadIdx.x == 0) resume = stopped;
+  end_after_all_ranks(d.call, stopped != Collective::kEnded);
 }
 
 extern "C" __global__ void __launch_bounds__(Collective::kThreads)
-    weft_collective_blocks(const __grid_constant__ Collective c) {
-  auto& place = reinterpret_cast<Collective::Places*>(c.places)->blocks[blockIdx.x];
+    weft_collective_simple(const __grid_constant__ Collective c) {
+  auto& resume = reinterpret_cast<Collective::ResumeState*>(c.resume_state)->blocks[blockIdx.x];
   const bool resumed = c.launch != 0;
-  const uint64_t from = resumed ? *static_cast<volatile uint64_t*>(&place) : 0;
-  const uint64_t stopped = from == Collective::kEnded ? from : Block(c).run(from, resumed);
-  if (threadIdx.x == 0) place = stopped;
+  const uint64_t from = resumed ? *static_cast<volatile uint64_t*>(&resume) : 0;
+  const uint64_t stopped = from == Collective::kEnded ? from : SimpleBlock(c).run(from, resumed);
+  if (threadIdx.x == 0) resume = stopped;
   end(c, stopped != Collective::kEnded);
 }
 

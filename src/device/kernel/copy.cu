@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copy kernels: a list of copies in one launch, and the copier, which stays for a while and takes its
-// commands from pinned memory. Methods and hazards: docs/gpu.md.
-#include "device/kernel/call_device.cuh"
+// Copy kernels: a batch of copies in one launch, and the resident kernel, which takes commands from pinned
+// memory. Methods and hazards: docs/gpu.md.
+#include "device/kernel/command_device.cuh"
 #include "device/kernel/copy.hpp"
 #include "device/kernel/copy_device.cuh"
 #include "device/kernel/launch_device.cuh"
@@ -9,8 +9,8 @@
 namespace weft::device::kernel {
 namespace {
 
-/// A word and its number at once. Acquires: what the writer did before is seen by what is read behind a
-/// barrier.
+/// Loads a word and its sequence number at once. Acquire: after a barrier, all threads see what the writer
+/// did before.
 __device__ __forceinline__ Command::Pair load_pair(const Command::Pair* at) {
   uint64_t both;
   asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(both) : "l"(at) : "memory");
@@ -21,8 +21,8 @@ __device__ __forceinline__ void store_pair(Command::Pair* at, uint32_t word, uin
   asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(word), "r"(sequence) : "memory");
 }
 
-__device__ __forceinline__ void publish(uint64_t status, uint32_t done, uint32_t gone, uint32_t alive) {
-  const uint64_t word = static_cast<uint64_t>(alive << 16 | (gone & 0xffffu)) << 32 | done;
+__device__ __forceinline__ void publish(uint64_t status, uint32_t done, uint32_t ended, uint32_t started) {
+  const uint64_t word = static_cast<uint64_t>(started << 16 | (ended & 0xffffu)) << 32 | done;
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(status), "l"(word) : "memory");
 }
 
@@ -32,16 +32,16 @@ __device__ __forceinline__ uint64_t nanoseconds() {
   return time;
 }
 
-/// What the relay's pairs carry: differs between the commands of a life and between lives.
-__device__ __forceinline__ uint32_t tag(uint32_t generation, uint32_t sequence) {
-  return generation << 16 | (sequence & 0xffffu);
+/// Sequence number of relayed words; differs between the commands of an instance and between instances.
+__device__ __forceinline__ uint32_t tag(uint32_t instance, uint32_t sequence) {
+  return instance << 16 | (sequence & 0xffffu);
 }
 
 struct Shared {
   uint32_t words[8];
   uint32_t leave;
-  alignas(16) Item items[Copier::kItems];  ///< read by 16 bytes
-  Home home;
+  alignas(16) CopyItem items[ResidentKernelParams::kItems];  ///< read as 16-byte words
+  CachedSlotConfig config;
   __device__ uint64_t dst() const {
     return static_cast<uint64_t>(words[Command::dst_high]) << 32 | words[Command::dst_low];
   }
@@ -50,9 +50,10 @@ struct Shared {
   }
 };
 
-/// First warp of the first block: the next command, or the end of this life.
-__device__ void take(const Copier& copier, Shared& shared, uint32_t next, uint64_t born) {
-  const auto* const slot = reinterpret_cast<const Command*>(copier.ring) + next % Copier::kSlots;
+/// First warp of block 0: waits for the next command or for the end of this instance.
+__device__ void take(const ResidentKernelParams& params, Shared& shared, uint32_t next, uint64_t born) {
+  const auto* const slot =
+      reinterpret_cast<const Command*>(params.ring) + next % ResidentKernelParams::kSlots;
   const uint32_t lane = threadIdx.x & 31;
   for (const uint64_t idle_since = nanoseconds();;) {
     const Command::Pair pair = load_pair(&slot->pairs[lane & 7]);
@@ -62,39 +63,40 @@ __device__ void take(const Copier& copier, Shared& shared, uint32_t next, uint64
       return;
     }
     const uint64_t now = nanoseconds();
-    // Lanes may read different times: the first decides.
-    if (__shfl_sync(~0u, now - idle_since > copier.linger || now - born > copier.life, 0)) {
+    // The threads may read different times: thread 0 decides.
+    if (__shfl_sync(~0u, now - idle_since > params.idle_timeout_ns || now - born > params.lifetime_ns, 0)) {
       if (lane == 0) shared.leave = 1;
       return;
     }
   }
 }
 
-/// First warp of the first block: the command goes to the other blocks.
-__device__ void relay(const Copier& copier, Copier::Memory& memory, const Shared& shared, uint32_t sequence) {
+/// First warp of block 0: relays the command to the other blocks.
+__device__ void relay(const ResidentKernelParams& params, ResidentKernelParams::Memory& memory,
+                      const Shared& shared, uint32_t sequence) {
   const uint32_t lane = threadIdx.x & 31;
   if (lane < 8)
     store_pair(&memory.relay.pairs[lane], shared.leave && lane == Command::blocks ? 0 : shared.words[lane],
-               tag(copier.generation, sequence));
+               tag(params.instance, sequence));
 }
 
-/// So many threads copy a small item: few, so that all items are under way at once (a flight over NVLink
-/// takes longer than the bytes), but enough for eight words a thread of the longest.
+/// Threads per small item. Few, so that all items are in flight at once (NVLink latency exceeds the transfer
+/// time), but enough that a thread copies at most eight words of the longest item.
 __device__ __forceinline__ uint32_t team_of(uint32_t count, uint32_t longest, uint32_t threads) {
   uint32_t team = 32;
   while (team > 1 && count * team > threads && longest <= team / 2 * 8 * 16) team /= 2;
   return team;
 }
 
-/// One of the blocks that share a command with a list. Small items: a team of threads each; large ones: their
-/// chunks by blocks in turn.
+/// One block's part of a batch. A team of threads copies each small item; the blocks copy the chunks of large
+/// items round robin.
 __device__ void copy_items(Shared& shared, uint32_t blocks) {
   constexpr uint32_t kSmall = 16384, kChunk = 65536;  // bytes
-  const uint32_t count = min(shared.words[Command::items], Copier::kItems);
+  const uint32_t count = min(shared.words[Command::items], ResidentKernelParams::kItems);
   const auto* const from = reinterpret_cast<const uint4*>(shared.src());
   auto* const to = reinterpret_cast<uint4*>(shared.items);
   constexpr uint32_t kWord = sizeof(uint4);
-  for (uint32_t i = threadIdx.x; i < (count * sizeof(Item) + kWord - 1) / kWord; i += blockDim.x)
+  for (uint32_t i = threadIdx.x; i < (count * sizeof(CopyItem) + kWord - 1) / kWord; i += blockDim.x)
     to[i] = __ldcv(from + i);
   __syncthreads();
   const uint32_t longest = min(shared.words[Command::bytes], kSmall);
@@ -104,18 +106,18 @@ __device__ void copy_items(Shared& shared, uint32_t blocks) {
     if (shared.items[i].bytes <= kSmall)
       copy<true>(shared.items[i].dst, shared.items[i].src, shared.items[i].bytes, threadIdx.x & (team - 1),
                  team);
-  uint32_t turn = 0;
+  uint32_t chunk_index = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    const Item& item = shared.items[i];
+    const CopyItem& item = shared.items[i];
     if (item.bytes <= kSmall) continue;
-    for (uint64_t at = 0; at < item.bytes; at += kChunk, ++turn)
-      if (turn % blocks == blockIdx.x)
+    for (uint64_t at = 0; at < item.bytes; at += kChunk, ++chunk_index)
+      if (chunk_index % blocks == blockIdx.x)
         copy<true>(item.dst + at, item.src + at, min(item.bytes - at, uint64_t{kChunk}), threadIdx.x,
                    blockDim.x);
   }
 }
 
-/// The data of the command itself.
+/// Stores the data contained in the command.
 __device__ void store_inline(const Shared& shared) {
   if (threadIdx.x < shared.words[Command::bytes])
     reinterpret_cast<unsigned char*>(shared.dst())[threadIdx.x] =
@@ -126,7 +128,8 @@ __device__ __forceinline__ bool is_call(const Shared& shared) {
   return (shared.words[Command::items] & CallWord::kCall) != 0;
 }
 
-/// What this thread's block has written is there: in another GPU's memory, or a call's output in this one's.
+/// Makes the stores of this thread's block visible: system-wide for copies, on this GPU for the output of a
+/// collective.
 __device__ __forceinline__ void fence(const Shared& shared) {
   if (is_call(shared))
     __threadfence();
@@ -134,11 +137,11 @@ __device__ __forceinline__ void fence(const Shared& shared) {
     __threadfence_system();
 }
 
-/// A block's part of a command that `blocks` share. True: a call that has waited too long.
-__device__ bool serve(const Copier& copier, Shared& shared, uint32_t blocks) {
+/// One block's part of a command that `blocks` blocks share. Returns true if a collective timed out.
+__device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32_t blocks) {
   bool late = false;
   if (is_call(shared))
-    late = serve_call(copier.homes, shared.words, shared.home, blockIdx.x, blocks);
+    late = serve_call(params.slot_configs, shared.words, shared.config, blockIdx.x, blocks);
   else if (shared.words[Command::items] == Command::kInline)
     store_inline(shared);
   else if (shared.words[Command::items] != 0)
@@ -150,12 +153,13 @@ __device__ bool serve(const Copier& copier, Shared& shared, uint32_t blocks) {
   return late;
 }
 
-/// A block other than the first: its part of what is relayed, until it is told to leave.
-__device__ __noinline__ void follow(const Copier& copier, Copier::Memory& memory, Shared& shared) {
+/// A block other than block 0: serves relayed commands until the instance ends.
+__device__ __noinline__ void follow(const ResidentKernelParams& params, ResidentKernelParams::Memory& memory,
+                                    Shared& shared) {
   const uint32_t lane = threadIdx.x & 31;
-  uint32_t last = tag(copier.generation, copier.first - 1);
+  uint32_t last = tag(params.instance, params.first - 1);
   if (threadIdx.x == 0) {
-    shared.home.owner = 0;
+    shared.config.owner = 0;
     atomicAdd(&memory.present, 1);
   }
   for (;;) {
@@ -163,7 +167,7 @@ __device__ __noinline__ void follow(const Copier& copier, Copier::Memory& memory
       for (;;) {
         const Command::Pair pair = load_pair(&memory.relay.pairs[lane & 7]);
         const uint32_t seen = __shfl_sync(~0u, pair.sequence, 0);
-        if (!__all_sync(~0u, pair.sequence == seen) || seen == last || seen >> 16 != copier.generation)
+        if (!__all_sync(~0u, pair.sequence == seen) || seen == last || seen >> 16 != params.instance)
           continue;
         last = seen;
         if (lane < 8) shared.words[lane] = pair.word;
@@ -177,88 +181,91 @@ __device__ __noinline__ void follow(const Copier& copier, Copier::Memory& memory
       __syncthreads();
       continue;
     }
-    const bool late = serve(copier, shared, blocks);
+    const bool late = serve(params, shared, blocks);
     if (threadIdx.x == 0) {
       fence(shared);
-      atomicAdd(&memory.arrived, late ? Copier::Memory::kLate + 1 : 1);
+      atomicAdd(&memory.arrived, late ? ResidentKernelParams::Memory::kLate + 1 : 1);
     }
   }
   if (threadIdx.x == 0) atomicSub(&memory.present, 1);
 }
 
-/// One thread: waits for the other blocks of a command; whether one of them was late.
-__device__ bool gather(Copier::Memory& memory, uint32_t others) {
+/// One thread: waits for the other blocks of a command. Returns whether any timed out.
+__device__ bool gather(ResidentKernelParams::Memory& memory, uint32_t others) {
   uint32_t arrived;
   do arrived = *static_cast<volatile uint32_t*>(&memory.arrived);
-  while (arrived % Copier::Memory::kLate != others);
+  while (arrived % ResidentKernelParams::Memory::kLate != others);
   *static_cast<volatile uint32_t*>(&memory.arrived) = 0;
-  return arrived >= Copier::Memory::kLate;
+  return arrived >= ResidentKernelParams::Memory::kLate;
 }
 
-/// The first block: takes commands, shares the large ones, says when they are done.
-__device__ __noinline__ void lead(const Copier& copier, Copier::Memory& memory, Shared& shared) {
+/// Block 0: takes commands, shares the large ones, publishes completions.
+__device__ __noinline__ void lead(const ResidentKernelParams& params, ResidentKernelParams::Memory& memory,
+                                  Shared& shared) {
   const uint64_t born = nanoseconds();
-  const uint32_t before = copier.generation - 1;
-  uint32_t next = copier.first;
+  const uint32_t before = params.instance - 1;
+  uint32_t next = params.first;
   if (threadIdx.x == 0) {
     shared.leave = 0;
-    shared.home.owner = 0;
-    publish(copier.status, next - 1, before, copier.generation);
+    shared.config.owner = 0;
+    publish(params.status, next - 1, before, params.instance);
   }
   for (;; ++next) {
     __syncthreads();
     if (threadIdx.x < 32) {
-      take(copier, shared, next, born);
+      take(params, shared, next, born);
       __syncwarp();
-      // Calls of a granule are for this warp; the others go on waiting.
-      while (!shared.leave && is_granule_call(shared.words)) {
-        serve_granule(copier.homes, shared.words, shared.home);
-        if (threadIdx.x == 0) publish(copier.status, next, before, copier.generation);
+      // This warp alone executes one-vector calls; the other warps keep waiting.
+      while (!shared.leave && is_vec16_call(shared.words)) {
+        serve_vec16_call(params.slot_configs, shared.words, shared.config);
+        if (threadIdx.x == 0) publish(params.status, next, before, params.instance);
         __syncwarp();
-        take(copier, shared, ++next, born);
+        take(params, shared, ++next, born);
         __syncwarp();
       }
-      // The end is relayed also by a block that is alone: what a life finds there is from the one before it.
+      // Relayed even by a single block: the words in memory may be those of an earlier instance.
       if (shared.leave || (gridDim.x > 1 && shared.words[Command::blocks] > 1)) {
-        // Blocks that have not been given a place yet must not be waited for.
+        // Blocks that are not scheduled yet must not be waited for.
         const bool all = *static_cast<volatile uint32_t*>(&memory.present) == gridDim.x - 1;
         __syncwarp();
         if (!shared.leave && !all && threadIdx.x == 0) shared.words[Command::blocks] = 1;
         __syncwarp();
-        if (shared.leave || all) relay(copier, memory, shared, next);
+        if (shared.leave || all) relay(params, memory, shared, next);
       }
     }
     __syncthreads();
     if (shared.leave) break;
     const uint32_t blocks = min(shared.words[Command::blocks], gridDim.x);
-    bool late = serve(copier, shared, blocks);
+    bool late = serve(params, shared, blocks);
     if (threadIdx.x == 0) {
       if (blocks > 1) late = gather(memory, blocks - 1) || late;
       if (is_call(shared))
-        end_call(shared.home.call, shared.words[Command::epoch], late);
+        end_call(shared.config.call, shared.words[Command::epoch], late);
       else
         __threadfence_system();
-      publish(copier.status, next, before, copier.generation);
+      publish(params.status, next, before, params.instance);
     }
   }
-  if (threadIdx.x == 0) publish(copier.status, next - 1, copier.generation, copier.generation);
+  if (threadIdx.x == 0) publish(params.status, next - 1, params.instance, params.instance);
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_constant__ List list) {
+extern "C" __global__ void __launch_bounds__(512)
+    weft_batch_copy(const __grid_constant__ BatchCopyParams list) {
   __shared__ uint32_t dealt[2];
-  Launch::Words& words = words_of(list);
+  CancellableLaunch::Words& words = words_of(list);
   if (threadIdx.x == 0) dealt[0] = first_chunk(list);
   __syncthreads();
   uint32_t copied = 0, item = 0;
   uint64_t before = 0;  // chunks of the items before `item`
   for (uint32_t mine = dealt[0]; mine < list.chunks; ++copied) {
-    uint32_t upcoming = 0;  // asked for early: its way to memory overlaps the copy
+    uint32_t upcoming = 0;  // requested early, so that the atomic overlaps the copy
     if (threadIdx.x == 0) upcoming = atomicAdd(&words.next, 1);
-    for (uint64_t n; mine >= before + (n = List::chunks_of(list.items[item].bytes, list.chunk)); ++item)
+    for (uint64_t n; mine >= before + (n = BatchCopyParams::chunks_of(list.items[item].bytes, list.chunk));
+         ++item)
       before += n;
-    const Item& of = list.items[item];
+    const CopyItem& of = list.items[item];
     const uint64_t offset = (mine - before) * list.chunk, rest = of.bytes - offset;
     copy<false>(of.dst + offset, of.src + offset, rest < list.chunk ? rest : list.chunk, threadIdx.x,
                 blockDim.x);
@@ -269,13 +276,14 @@ extern "C" __global__ void __launch_bounds__(512) weft_copy_list(const __grid_co
   if (threadIdx.x == 0 && copied != 0) account(list, words, copied);
 }
 
-extern "C" __global__ void __launch_bounds__(512) weft_copier(const __grid_constant__ Copier copier) {
+extern "C" __global__ void __launch_bounds__(512)
+    weft_resident_kernel(const __grid_constant__ ResidentKernelParams params) {
   __shared__ Shared shared;
-  auto& memory = *reinterpret_cast<Copier::Memory*>(copier.memory);
+  auto& memory = *reinterpret_cast<ResidentKernelParams::Memory*>(params.memory);
   if (blockIdx.x == 0)
-    lead(copier, memory, shared);
+    lead(params, memory, shared);
   else
-    follow(copier, memory, shared);
+    follow(params, memory, shared);
 }
 
 }  // namespace weft::device::kernel

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device code of copies that many threads share, used by all kernels that move bytes.
+// Device code of copies shared by many threads; used by all kernels that move bytes.
 #pragma once
 #include <cstdint>
 
 namespace weft::device::kernel {
 
-// A resident kernel must see what changed since its last command: its loads pass the first-level cache by.
+// A resident kernel must see data written since its last command, so its loads bypass the L1 cache.
 template <bool kFresh, class Word>
 __device__ __forceinline__ Word load(const Word* from) {
   return kFresh ? __ldcv(from) : __ldcg(from);
 }
 
-/// kDepth words of a thread's share at once: so many loads are under way before the first store.
+/// Copies kDepth words of a thread; all loads are issued before the first store.
 template <bool kFresh, int kDepth, class Word>
 __device__ __forceinline__ void copy_step(Word* dst, const Word* src, uint64_t stride) {
   Word words[kDepth];
@@ -21,8 +21,8 @@ __device__ __forceinline__ void copy_step(Word* dst, const Word* src, uint64_t s
   for (int k = 0; k < kDepth; ++k) dst[k * stride] = words[k];
 }
 
-/// Thread `self` of `all` copies its share of n words. Eight blocks need eight 16-byte loads a thread under
-/// way to fill NVLink.
+/// Thread `self` of `all` copies its share of n words. To fill NVLink, eight blocks need eight 16-byte loads
+/// per thread in flight.
 template <bool kFresh, class Word>
 __device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self, uint32_t all) {
   const uint64_t stride = all;
@@ -33,7 +33,7 @@ __device__ void copy_words(Word* dst, const Word* src, uint64_t n, uint32_t self
   if (i < n) copy_step<kFresh, 1>(dst + i, src + i, stride);
 }
 
-/// The same for bytes, by words where both sides have the same offset in a word.
+/// Copies bytes, in words where both addresses have the same offset in a word.
 template <bool kFresh, class Word>
 __device__ void copy_by(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t self, uint32_t all) {
   using Byte = unsigned char;

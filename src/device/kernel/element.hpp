@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reductions as the kernels compute them: on granules, 16 bytes of elements that lie one behind the other.
-// Made from the table of base/element/reduce.hpp; the emulated driver's kernels and the tests call the same
-// functions. A kernel gets its Reduction at run time, the same for all threads: one branch a granule. C++17.
+// Reductions as the kernels compute them: on 16-byte vectors of consecutive elements. Generated from the
+// table of base/element/reduce.hpp; the emulated driver and the tests call the same functions. A kernel gets
+// its Reduction at run time, the same for all threads: one branch per vector. C++17.
 #pragma once
 #include <type_traits>
 
@@ -21,7 +21,7 @@ namespace weft::device::kernel {
 
 using element::ReduceOp;
 
-/// The machine types that kernels compute with. Basic types that are computed alike share one: see
+/// The machine types that kernels compute with. Basic types with the same arithmetic share one: see
 /// reduction_of(). All sizes divide 16.
 #define WEFT_KERNEL_ELEMENTS(X)                       \
   X(int8, int8_t)                                     \
@@ -55,19 +55,19 @@ enum class Element : uint8_t {
       none
 };
 
-/// An operation on a type, as kernel parameter: what they agree on by value.
+/// An operation on a type, as a kernel parameter.
 struct Reduction {
   ReduceOp op = ReduceOp::no_op;
   Element element = Element::none;
-  /// False: not for kernels (`long double`, quadruple precision), or not defined at all.
+  /// False: undefined, or not supported by kernels (`long double`, quadruple precision).
   [[nodiscard]] WEFT_HOST_DEVICE constexpr bool defined() const { return element != Element::none; }
-  /// What has code of its own in collectives.
+  /// Returns whether collectives have specialised code.
   [[nodiscard]] WEFT_HOST_DEVICE constexpr bool float_sum() const {
     return op == ReduceOp::sum && element == Element::float32;
   }
 };
 
-struct alignas(16) Granule {
+struct alignas(16) Vec16 {
   uint32_t words[4];
 };
 
@@ -97,13 +97,13 @@ struct FamilyOf<element::Pair<V, I>> {
   static constexpr Family value = Family::pair;
 };
 
-/// Operations that do not look at the elements: they are computed on words.
+/// Operations independent of the element type: computed on words.
 WEFT_HOST_DEVICE constexpr bool bitwise(ReduceOp op) {
   return op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor || op == ReduceOp::replace ||
          op == ReduceOp::no_op;
 }
 
-/// Which combinations kernels have, after what reduction_of() makes alike.
+/// The combinations compiled into kernels, after the merging by reduction_of().
 template <ReduceOp op, class T>
 WEFT_HOST_DEVICE constexpr bool compiled() {
   constexpr Family family = FamilyOf<T>::value;
@@ -171,7 +171,7 @@ constexpr Reduction make_reduction(ReduceOp op, element::Group group, Element ex
 
 }  // namespace detail
 
-/// What a kernel computes for an operation of MPI on a basic type.
+/// The kernel's equivalent of an MPI operation on a basic type.
 constexpr Reduction reduction_of(ReduceOp op, element::Basic basic) {
   switch (basic) {
 #define WEFT_X(name, type, group) \
@@ -183,15 +183,15 @@ constexpr Reduction reduction_of(ReduceOp op, element::Basic basic) {
   return {};
 }
 
-/// Elements of a granule while terms are added: binary16 and bfloat16 as float, all others as they are, in
-/// the first half.
+/// A vector during accumulation: binary16 and bfloat16 as float, all other types unchanged, in the first
+/// half.
 struct Accumulator {
   uint32_t words[8];
 };
 
 namespace detail {
 
-/// Lanes are taken out of words and put back by value, so that everything stays in registers.
+/// Lanes are extracted and inserted by value, so that everything stays in registers.
 template <class Lane>
 WEFT_INLINE Lane lane_of(const uint32_t* words, int i) {
   constexpr int kSize = sizeof(Lane);
@@ -208,7 +208,7 @@ WEFT_INLINE Lane lane_of(const uint32_t* words, int i) {
   return lane;
 }
 
-/// Lanes of less than a word are put into words that were zero before.
+/// Lanes smaller than a word need zeroed words.
 template <class Lane>
 WEFT_INLINE void put_lane(uint32_t* words, int i, const Lane& lane) {
   constexpr int kSize = sizeof(Lane);
@@ -224,26 +224,25 @@ WEFT_INLINE void put_lane(uint32_t* words, int i, const Lane& lane) {
 }
 
 template <class Lane>
-WEFT_INLINE Accumulator widen_lanes(const Granule& granule) {
+WEFT_INLINE Accumulator widen_lanes(const Vec16& vec) {
   Accumulator wide{};
   WEFT_UNROLL
-  for (int i = 0; i < 8; ++i) put_lane(wide.words, i, element::widen(lane_of<Lane>(granule.words, i)));
+  for (int i = 0; i < 8; ++i) put_lane(wide.words, i, element::widen(lane_of<Lane>(vec.words, i)));
   return wide;
 }
 
 template <class Lane>
-WEFT_INLINE Granule narrow_lanes(const Accumulator& wide) {
-  Granule granule{};
+WEFT_INLINE Vec16 narrow_lanes(const Accumulator& wide) {
+  Vec16 vec{};
   WEFT_UNROLL
-  for (int i = 0; i < 8; ++i)
-    put_lane(granule.words, i, element::narrow<Lane>(lane_of<float>(wide.words, i)));
-  return granule;
+  for (int i = 0; i < 8; ++i) put_lane(vec.words, i, element::narrow<Lane>(lane_of<float>(wide.words, i)));
+  return vec;
 }
 
 }  // namespace detail
 
-/// The first term.
-WEFT_INLINE Accumulator start(Element element, const Granule& first) {
+/// Accumulator with the first term.
+WEFT_INLINE Accumulator start(Element element, const Vec16& first) {
   if (element == Element::float16 || element == Element::complex_float16)
     return detail::widen_lanes<element::Half>(first);
   if (element == Element::bfloat16) return detail::widen_lanes<element::BFloat16>(first);
@@ -251,7 +250,7 @@ WEFT_INLINE Accumulator start(Element element, const Granule& first) {
 }
 
 /// The result, rounded.
-WEFT_INLINE Granule finish(Element element, const Accumulator& sum) {
+WEFT_INLINE Vec16 finish(Element element, const Accumulator& sum) {
   if (element == Element::float16 || element == Element::complex_float16)
     return detail::narrow_lanes<element::Half>(sum);
   if (element == Element::bfloat16) return detail::narrow_lanes<element::BFloat16>(sum);
@@ -266,7 +265,7 @@ struct Term {
   static constexpr int kLanes = 16 / sizeof(Lane);
 
   /// acc = acc op term.
-  WEFT_INLINE static void add(Accumulator& acc, const Granule& term) {
+  WEFT_INLINE static void add(Accumulator& acc, const Vec16& term) {
     Accumulator result{};
     WEFT_UNROLL
     for (int i = 0; i < kLanes; ++i)
@@ -295,8 +294,8 @@ WEFT_INLINE void visit_element(Element element, Do&& act) {
 
 }  // namespace detail
 
-/// act(Term<op, type>{}) for the operation and type of `reduction`. Every use is compiled 86 times: keep
-/// `act` small, loads and stores outside, and have one use a kernel.
+/// Calls act(Term<op, type>{}) for the operation and type of `reduction`. Every use is compiled 86 times:
+/// keep `act` small, loads and stores outside, and one use per kernel.
 template <class Do>
 WEFT_INLINE void visit(Reduction reduction, Do&& act) {
   switch (reduction.op) {
@@ -324,29 +323,29 @@ WEFT_INLINE void visit(Reduction reduction, Do&& act) {
 
 /// accumulators[i] = accumulators[i] op terms[i], with one branch for all.
 template <int n>
-WEFT_INLINE void add(Reduction reduction, Accumulator (&accumulators)[n], const Granule (&terms)[n]) {
+WEFT_INLINE void add(Reduction reduction, Accumulator (&accumulators)[n], const Vec16 (&terms)[n]) {
   visit(reduction, [&](auto term) {
     WEFT_UNROLL
     for (int i = 0; i < n; ++i) decltype(term)::add(accumulators[i], terms[i]);
   });
 }
 
-/// fetch(0) op fetch(1) op ... op fetch(terms - 1), in this order: terms of rank 0, 1, ... make MPI's result.
-/// Terms are fetched one after the other: batch granules with add() where that matters.
+/// fetch(0) op fetch(1) op ... op fetch(terms - 1), in this order: rank order gives MPI's result. Terms are
+/// fetched one by one; where latency matters, batch vectors with add().
 template <class Fetch>
-WEFT_INLINE Granule fold(Reduction reduction, int terms, Fetch&& fetch) {
+WEFT_INLINE Vec16 fold(Reduction reduction, int terms, Fetch&& fetch) {
   Accumulator sum[1] = {start(reduction.element, fetch(0))};
   WEFT_DO_NOT_UNROLL
   for (int i = 1; i < terms; ++i) {
-    const Granule term[1] = {fetch(i)};
+    const Vec16 term[1] = {fetch(i)};
     add(reduction, sum, term);
   }
   return finish(reduction.element, sum[0]);
 }
 
-/// The same with terms that are in registers already: kMost of them at most, all loads under way at once.
+/// fold() of at most kMost terms that are in registers, so that all loads are in flight at once.
 template <int kMost>
-WEFT_INLINE Granule fold_loaded(Reduction reduction, int terms, const Granule (&loaded)[kMost]) {
+WEFT_INLINE Vec16 fold_loaded(Reduction reduction, int terms, const Vec16 (&loaded)[kMost]) {
   Accumulator sum = start(reduction.element, loaded[0]);
   visit(reduction, [&](auto term) {
     WEFT_UNROLL
@@ -357,8 +356,8 @@ WEFT_INLINE Granule fold_loaded(Reduction reduction, int terms, const Granule (&
 }
 
 /// a op b.
-WEFT_INLINE Granule combine(Reduction reduction, const Granule& a, const Granule& b) {
-  const Granule both[] = {a, b};
+WEFT_INLINE Vec16 combine(Reduction reduction, const Vec16& a, const Vec16& b) {
+  const Vec16 both[] = {a, b};
   return fold_loaded(reduction, 2, both);
 }
 
@@ -375,7 +374,7 @@ WEFT_HOST_DEVICE constexpr uint32_t element_size(Element element) {
   return 0;
 }
 
-/// Which bytes of a granule are data: bit i for byte i. A pair's padding must not be written.
+/// The bytes of a vector that are data: bit i for byte i. The padding of a pair must not be written.
 WEFT_HOST_DEVICE constexpr uint32_t data_bytes(Element element) {
   return element == Element::short_int                                    ? 0xf3f3
          : element == Element::double_int || element == Element::long_int ? 0x0fff

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernel of enqueued sends and receives: blocks that lead an operation each, and blocks that help to
-// stream.
+// The kernel of enqueued sends and receives: one leading block per operation, and helper blocks that copy
+// chunks.
 #include "device/kernel/copy_device.cuh"
 #include "device/kernel/enqueue.hpp"
 #include "device/kernel/enqueue_protocol.hpp"
@@ -8,7 +8,7 @@
 namespace weft::device::kernel::enqueue {
 namespace {
 
-/// How the protocol reaches memory on a GPU.
+/// Memory access of the protocol on a GPU.
 struct Env {
   template <class T>
   __device__ T* at(uint64_t address) const {
@@ -31,18 +31,18 @@ struct Env {
   __device__ void signal(uint32_t* to, uint32_t value) const {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
   }
-  /// For the peer: everything that the block did before is seen first.
+  /// For the peer: releases all earlier stores of the block.
   __device__ void publish(uint32_t* to, uint32_t value) const {
     asm volatile("fence.acq_rel.sys; st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
   }
   __device__ void fence() const { __threadfence_system(); }
-  __device__ void put(Packet* to, uint32_t flag, uint64_t data) const {
+  __device__ void put(LLPacket* to, uint32_t flag, uint64_t data) const {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %3, %2, %3};" ::"l"(to),
                  "r"(static_cast<uint32_t>(data)), "r"(static_cast<uint32_t>(data >> 32)), "r"(flag)
                  : "memory");
   }
-  __device__ bool get(const Packet* from, uint32_t flag, uint64_t& data) const {
-    Packet packet;
+  __device__ bool get(const LLPacket* from, uint32_t flag, uint64_t& data) const {
+    LLPacket packet;
     asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(packet.low), "=r"(packet.low_flag), "=r"(packet.high), "=r"(packet.high_flag)
                  : "l"(from)
@@ -68,7 +68,7 @@ struct Env {
   }
 };
 
-/// 8 bytes at any alignment, the last ones of a message possibly fewer.
+/// Loads 8 bytes at any alignment; the last word of a message may have fewer.
 __device__ uint64_t gather(uint64_t from, uint64_t bytes) {
   if (bytes >= 8 && (from & 7) == 0) return __ldcg(reinterpret_cast<const unsigned long long*>(from));
   uint64_t data = 0;
@@ -86,13 +86,13 @@ __device__ void scatter(uint64_t to, uint64_t bytes, uint64_t data) {
 }
 
 __device__ void write_inline(const Env& env, const Step& step) {
-  auto* const packets = reinterpret_cast<Packet*>(step.packets);
+  auto* const packets = reinterpret_cast<LLPacket*>(step.packets);
   for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x)
     env.put(packets + i, step.flag, gather(step.from + 8 * i, step.bytes - 8 * i));
 }
 
 __device__ void read_inline(const Env& env, const Step& step) {
-  const auto* const packets = reinterpret_cast<const Packet*>(step.packets);
+  const auto* const packets = reinterpret_cast<const LLPacket*>(step.packets);
   for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x) {
     uint64_t data;
     while (!env.get(packets + i, step.flag, data)) {
@@ -101,17 +101,17 @@ __device__ void read_inline(const Env& env, const Step& step) {
   }
 }
 
-/// One thread: the next step, once there is one.
-__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t& phase, Held& held) {
+/// One thread: waits for the next step.
+__device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t& phase, DrawnChunk& held) {
   for (;;) {
     Step step = leads ? protocol.next(i, phase, held) : protocol.help(held);
     if (step.what == Step::finish) protocol.count(i);
     if (step.what != Step::nothing) return step;
-    if (leads ? protocol.over(i) : protocol.all_finished()) {
+    if (leads ? protocol.may_leave(i) : protocol.all_finished()) {
       step.what = Step::finish;
       return step;
     }
-    if (!leads && held.op == Held::kNone) __nanosleep(200);
+    if (!leads && held.op == DrawnChunk::kNone) __nanosleep(200);
   }
 }
 
@@ -122,7 +122,7 @@ __device__ void run(const Head& head, const Op* ops) {
   const bool leads = blockIdx.x < head.count;
   const uint32_t i = blockIdx.x;
   uint32_t phase = threadIdx.x == 0 && leads ? protocol.begin(i) : 0;
-  Held held;
+  DrawnChunk held;
   for (;;) {
     if (threadIdx.x == 0) {
       step = await(protocol, leads, i, phase, held);
@@ -132,7 +132,7 @@ __device__ void run(const Head& head, const Op* ops) {
     if (step.what == Step::finish) break;
     if (step.what == Step::write_inline) write_inline(env, step);
     if (step.what == Step::read_inline) read_inline(env, step);
-    // Chunks come and go while the kernel runs: nothing of them may be taken from the first-level cache.
+    // Chunk buffers change while the kernel runs, so loads bypass the L1 cache.
     if (step.what == Step::move) copy<true>(step.to, step.from, step.bytes, threadIdx.x, blockDim.x);
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(512) weft_enqueue(const __grid_cons
   run(batch.head, batch.ops);
 }
 
-extern "C" __global__ void __launch_bounds__(512) weft_enqueue_few(const __grid_constant__ Few few) {
+extern "C" __global__ void __launch_bounds__(512) weft_enqueue_small(const __grid_constant__ SmallBatch few) {
   run(few.head, few.ops);
 }
 

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How enqueued sends and receives proceed, written once for the kernel and for the emulated driver. One
-// thread of a block asks next() what the block does; all its threads do it; that thread says so with
-// performed(). `Env` is where memory is reached: at(), peek (no order), load (acquire), store (release),
-// packets, atomics; signal and publish tell the peer, the latter after everything the block did before. Loads
-// that do not depend on each other stand together: each takes a third of a microsecond.
+// Protocol of enqueued sends and receives, shared by the kernel and the emulated driver. One thread of a
+// block queries next(), all threads execute the step, then that thread calls performed(). `Env` accesses
+// memory: at(), peek (relaxed), load (acquire), store (release), packets, atomics; signal and publish notify
+// the peer, publish with release order. Independent loads stand together: each takes a third of a
+// microsecond.
 #pragma once
 #include "device/kernel/enqueue.hpp"
 
 namespace weft::device::kernel::enqueue {
 
-/// What a block does next.
+/// The next step of a block.
 struct Step {
   enum What : uint32_t { nothing, finish, write_inline, read_inline, move };
   uint32_t what = nothing;
   uint32_t op = 0;
   uint32_t flag = 0;     ///< of packets
-  uint32_t chunk = 0;    ///< move: counted from the message's begin
+  uint32_t chunk = 0;    ///< move: index in the message
   uint64_t packets = 0;  ///< address of the slot's payload
   uint64_t to = 0, from = 0, bytes = 0;
 };
 
-/// A chunk that a block has drawn and will copy as soon as that is possible.
-struct Held {
+/// A chunk that a block has taken and copies as soon as the chunk is ready.
+struct DrawnChunk {
   static constexpr uint32_t kNone = ~0u;
   uint32_t op = kNone, chunk = 0;
 };
@@ -32,102 +32,104 @@ template <class Env>
 class Protocol {
  public:
   WEFT_BOTH Protocol(Env& env, const Head& head, const Op* ops)
-      : env_(env), head_(head), ops_(ops), area_(*env.template at<Area>(head.area)) {}
+      : env_(env), head_(head), ops_(ops), region_(*env.template at<MailboxRegion>(head.region)) {}
 
-  /// Blocks have nothing to say to each other.
-  [[nodiscard]] WEFT_BOTH bool quiet() const { return head_.quiet != 0; }
+  /// Returns whether the blocks need no communication.
+  [[nodiscard]] WEFT_BOTH bool independent() const { return head_.independent != 0; }
 
-  /// The first thing that a block does which leads an operation: finds out where it stands.
+  /// First call of a leading block: returns the phase of its operation.
   WEFT_BOTH uint32_t begin(uint32_t i) {
     const Op& op = ops_[i];
-    State& state = area_.states[op.state];
+    State& state = region_.states[op.state];
     if ((op.flags & Op::is_fresh) != 0) {
-      if ((op.flags & Op::is_required) == 0) state.phase = State::fresh;  // it may be left as it is
+      if ((op.flags & Op::is_required) == 0) state.phase = State::fresh;  // it may stay in this phase
       return State::fresh;
     }
     const uint32_t phase = env_.load(&state.phase);
     if (phase != State::fresh) settle(i);
-    if (phase == State::moving) tell(&area_.board.moving[i]);
+    if (phase == State::moving) set_flag(&region_.board.moving[i]);
     return phase;
   }
 
-  /// The next step of the block that leads operation i, which stands at `phase`.
-  WEFT_BOTH Step next(uint32_t i, uint32_t& phase, Held& held) {
+  /// The next step of the block that leads operation i in phase `phase`.
+  WEFT_BOTH Step next(uint32_t i, uint32_t& phase, DrawnChunk& drawn) {
     const Op& op = ops_[i];
-    State& state = area_.states[op.state];
-    if (phase == State::moving) phase = env_.load(&state.phase);  // blocks that help may have ended it
+    State& state = region_.states[op.state];
+    if (phase == State::moving) phase = env_.load(&state.phase);  // helpers may have ended it
     if (phase == State::done) return only(Step::finish);
-    if (phase == State::moving) return take_chunk(i, held);
-    return op.kind == Op::send ? next_send(i, op, state, phase, held) : next_receive(i, op, state, phase);
+    if (phase == State::moving) return take_chunk(i, drawn);
+    return op.kind == Op::send ? next_send(i, op, state, phase, drawn) : next_receive(i, op, state, phase);
   }
 
-  /// The next step of a block that helps.
-  WEFT_BOTH Step help(Held& held) {
-    if (held.op != Held::kNone) return take_chunk(held.op, held);
+  /// The next step of a helper block.
+  WEFT_BOTH Step help(DrawnChunk& drawn) {
+    if (drawn.op != DrawnChunk::kNone) return take_chunk(drawn.op, drawn);
     for (uint32_t i = 0; i < head_.count; ++i) {
-      if (env_.load(&area_.board.moving[i]) == 0) continue;
-      const Step step = take_chunk(i, held);
-      if (step.what != Step::nothing || held.op != Held::kNone) return step;
+      if (env_.load(&region_.board.moving[i]) == 0) continue;
+      const Step step = take_chunk(i, drawn);
+      if (step.what != Step::nothing || drawn.op != DrawnChunk::kNone) return step;
     }
     return {};
   }
 
-  /// After all threads of the block have done the step.
+  /// Called after all threads of the block have executed the step.
   WEFT_BOTH void performed(const Step& step) {
     const Op& op = ops_[step.op];
-    State& state = area_.states[op.state];
+    State& state = region_.states[op.state];
     if (step.what == Step::write_inline) {
       state.phase = State::done;
       return;
     }
-    if (step.what == Step::read_inline) {  // what was read decided what was done: no order is missing
-      env_.signal(&remote_inbox(op).consumed[state.number % kSlots], state.number + 1);
-      report(op, state);
+    if (step.what == Step::read_inline) {  // the stores depend on the loads, so no release is needed
+      env_.signal(&remote_channel(op).consumed[state.number % kSlots], state.number + 1);
+      report_truncation(op, state);
       state.phase = State::done;
       return;
     }
     if (step.what != Step::move) return;
     const uint32_t number = state.first + step.chunk;
     if (op.kind == Op::send)
-      env_.publish(&remote(op).arrived[state.lane][number % kChunks], number + 1);
+      env_.publish(&remote(op).arrived[state.fifo][number % kChunks], number + 1);
     else
-      env_.publish(&remote_inbox(op).drained[state.lane][number % kChunks], number + 1);
+      env_.publish(&remote_channel(op).drained[state.fifo][number % kChunks], number + 1);
     if (env_.add(&state.completed, 1) + 1 != state.chunks) return;
     if (op.kind == Op::receive) {
-      env_.store(&area_.lanes[state.lane].busy, 0u);
-      env_.publish(&remote_inbox(op).consumed[state.number % kSlots], state.number + 1);
-      report(op, state);
+      env_.store(&region_.fifos[state.fifo].busy, 0u);
+      env_.publish(&remote_channel(op).consumed[state.number % kSlots], state.number + 1);
+      report_truncation(op, state);
     }
     env_.store(&state.phase, static_cast<uint32_t>(State::done));
   }
-  /// What a leading block knows of its operation after a step.
+  /// The phase that a leading block assumes after a step.
   [[nodiscard]] WEFT_BOTH static uint32_t phase_after(const Step& step) {
     return step.what == Step::move ? State::moving : State::done;
   }
 
-  /// The header of a message that is sent inline: beside the payload, by one thread.
+  /// Writes the header of an eager message; called by one thread.
   WEFT_BOTH void write_header(const Step& step) {
     const Op& op = ops_[step.op];
     put_header(op, step.flag);
   }
 
-  /// An operation is complete, in this launch or since an earlier one: said to those who wait for it.
+  /// Counts a completed operation, of this launch or an earlier one.
   WEFT_BOTH void count(uint32_t i) {
     write_status(ops_[i]);
-    if (!quiet() && (ops_[i].flags & Op::is_required) != 0) env_.add(&area_.board.finished, 1);
+    if (!independent() && (ops_[i].flags & Op::is_required) != 0) env_.add(&region_.board.finished, 1);
   }
-  /// Whether operations that nobody waits for here are to be left for the next launch.
-  WEFT_BOTH bool over(uint32_t i) {
+  /// Returns whether the block may exit: its operation is not required, and all required ones are finished.
+  WEFT_BOTH bool may_leave(uint32_t i) {
     if ((ops_[i].flags & Op::is_required) != 0) return false;
     return all_finished();
   }
-  WEFT_BOTH bool all_finished() { return quiet() || env_.load(&area_.board.finished) == head_.required; }
-  /// The last block that leaves wipes the board.
+  WEFT_BOTH bool all_finished() {
+    return independent() || env_.load(&region_.board.finished) == head_.required;
+  }
+  /// The last block clears the board.
   WEFT_BOTH void leave() {
-    if (quiet() || env_.add(&area_.board.out, 1) + 1 != head_.count + head_.helpers) return;
-    for (uint32_t i = 0; i < head_.count; ++i) area_.board.settled[i] = area_.board.moving[i] = 0;
-    area_.board.finished = 0;
-    area_.board.out = 0;
+    if (independent() || env_.add(&region_.board.out, 1) + 1 != head_.count + head_.helpers) return;
+    for (uint32_t i = 0; i < head_.count; ++i) region_.board.settled[i] = region_.board.moving[i] = 0;
+    region_.board.finished = 0;
+    region_.board.out = 0;
   }
 
  private:
@@ -139,71 +141,75 @@ class Protocol {
     step.what = what;
     return step;
   }
-  WEFT_BOTH Peer& peer(const Op& op) { return *env_.template at<Peer>(head_.area + Area::peer(op.peer)); }
-  /// What the peer writes here, and what is written to the peer.
-  WEFT_BOTH Inbox& inbox(const Op& op) {
-    return *env_.template at<Inbox>(head_.area + Area::inbox(head_.ranks, op.peer));
+  WEFT_BOTH Peer& peer(const Op& op) {
+    return *env_.template at<Peer>(head_.region + MailboxRegion::peer(op.peer));
   }
-  WEFT_BOTH Area& remote(const Op& op) { return *env_.template at<Area>(op.remote); }
-  WEFT_BOTH uint64_t remote_inbox_address(const Op& op) {
-    return op.remote + Area::inbox(head_.ranks, head_.rank);
+  /// Written by the peer here; written here at the peer.
+  WEFT_BOTH PeerChannel& channel(const Op& op) {
+    return *env_.template at<PeerChannel>(head_.region + MailboxRegion::channel(head_.ranks, op.peer));
   }
-  WEFT_BOTH Inbox& remote_inbox(const Op& op) { return *env_.template at<Inbox>(remote_inbox_address(op)); }
+  WEFT_BOTH MailboxRegion& remote(const Op& op) { return *env_.template at<MailboxRegion>(op.remote); }
+  WEFT_BOTH uint64_t remote_channel_address(const Op& op) {
+    return op.remote + MailboxRegion::channel(head_.ranks, head_.rank);
+  }
+  WEFT_BOTH PeerChannel& remote_channel(const Op& op) {
+    return *env_.template at<PeerChannel>(remote_channel_address(op));
+  }
 
-  /// Takes a word that other blocks want too.
+  /// Atomically claims a word that other blocks compete for.
   WEFT_BOTH bool claim(uint32_t* word, uint32_t before, uint32_t value) {
-    if (!quiet()) return env_.exchange(word, before, value);
+    if (!independent()) return env_.exchange(word, before, value);
     *word = value;
     return true;
   }
-  WEFT_BOTH void tell(uint32_t* word) {
-    if (!quiet()) env_.store(word, 1u);
+  WEFT_BOTH void set_flag(uint32_t* word) {
+    if (!independent()) env_.store(word, 1u);
   }
   WEFT_BOTH void settle(uint32_t i) {
-    if ((ops_[i].flags & Op::is_watched) != 0) env_.store(&area_.board.settled[i], 1u);
+    if ((ops_[i].flags & Op::has_successor) != 0) env_.store(&region_.board.settled[i], 1u);
   }
   WEFT_BOTH void start_moving(uint32_t i, State& state, uint32_t& phase) {
     state.chunks = static_cast<uint32_t>((state.bytes + kChunk - 1) / kChunk);
     state.next = state.completed = 0;
     state.phase = phase = State::moving;
-    tell(&area_.board.moving[i]);
+    set_flag(&region_.board.moving[i]);
   }
 
   WEFT_BOTH void put_header(const Op& op, uint32_t flag) {
-    Packet* header = remote_inbox(op).headers[(flag - 1) % kSlots];
+    LLPacket* header = remote_channel(op).headers[(flag - 1) % kSlots];
     env_.put(&header[0], flag, static_cast<uint32_t>(op.tag));
     env_.put(&header[1], flag, op.bytes);
   }
 
-  /// The numbers began anew: flags of 2^32 messages ago may lie in packets that no message has used since.
+  /// The message numbers have wrapped: packets unused since then may hold flags of 2^32 messages ago.
   WEFT_BOTH void wipe(const Op& op, uint32_t slot) {
-    env_.put(&inbox(op).granted[slot], 0, 0);
-    for (Packet& packet : remote_inbox(op).payload[slot]) env_.put(&packet, 0, 0);
+    env_.put(&channel(op).cts[slot], 0, 0);
+    for (LLPacket& packet : remote_channel(op).payload[slot]) env_.put(&packet, 0, 0);
     env_.fence();
   }
 
-  WEFT_BOTH Step next_send(uint32_t i, const Op& op, State& state, uint32_t& phase, Held& held) {
-    if (phase == State::announced) {
-      uint64_t grant;
-      if (!env_.get(&inbox(op).granted[state.number % kSlots], state.number + 1, grant)) return {};
-      state.lane = static_cast<uint32_t>(grant);
-      state.first = static_cast<uint32_t>(grant >> 32);
+  WEFT_BOTH Step next_send(uint32_t i, const Op& op, State& state, uint32_t& phase, DrawnChunk& drawn) {
+    if (phase == State::rts_sent) {
+      uint64_t send_cts;
+      if (!env_.get(&channel(op).cts[state.number % kSlots], state.number + 1, send_cts)) return {};
+      state.fifo = static_cast<uint32_t>(send_cts);
+      state.first = static_cast<uint32_t>(send_cts >> 32);
       start_moving(i, state, phase);
-      return take_chunk(i, held);
+      return take_chunk(i, drawn);
     }
-    if (op.before != Op::kNone && env_.load(&area_.board.settled[op.before]) == 0) return {};
+    if (op.before != Op::kNone && env_.load(&region_.board.settled[op.before]) == 0) return {};
     Peer& to = peer(op);
     const uint32_t number = to.next_send, slot = number % kSlots, flag = number + 1;
-    const uint32_t consumed = env_.load(&inbox(op).consumed[slot]), sent = to.sent[slot];
+    const uint32_t consumed = env_.load(&channel(op).consumed[slot]), sent = to.sent[slot];
     if (consumed != sent) return {};
     if (number < kSlots && sent != 0) wipe(op, slot);
     to.sent[slot] = flag;
     to.next_send = next_number(number);
     state.number = number;
     state.bytes = op.bytes;
-    if (op.bytes > kInline) {
+    if (op.bytes > kInlineBytes) {
       put_header(op, flag);
-      state.phase = phase = State::announced;
+      state.phase = phase = State::rts_sent;
       settle(i);
       return {};
     }
@@ -211,37 +217,38 @@ class Protocol {
     Step step = only(Step::write_inline);
     step.op = i;
     step.flag = flag;
-    step.packets = remote_inbox_address(op) + offsetof(Inbox, payload) + slot * sizeof(Inbox::payload[0]);
+    step.packets =
+        remote_channel_address(op) + offsetof(PeerChannel, payload) + slot * sizeof(PeerChannel::payload[0]);
     step.from = op.address;
     step.bytes = op.bytes;
     return step;
   }
 
   WEFT_BOTH Step next_receive(uint32_t i, const Op& op, State& state, uint32_t& phase) {
-    if (phase == State::matched) return grant(i, op, state, phase);
+    if (phase == State::matched) return send_cts(i, op, state, phase);
     if (!match(i, op, state)) return {};
     settle(i);
-    if (state.bytes > kInline) {
+    if (state.bytes > kInlineBytes) {
       state.phase = phase = State::matched;
-      return grant(i, op, state, phase);
+      return send_cts(i, op, state, phase);
     }
     Step step = only(Step::read_inline);
     step.op = i;
     step.flag = state.number + 1;
-    step.packets = head_.area + Area::inbox(head_.ranks, op.peer) + offsetof(Inbox, payload) +
-                   state.number % kSlots * sizeof(Inbox::payload[0]);
+    step.packets = head_.region + MailboxRegion::channel(head_.ranks, op.peer) +
+                   offsetof(PeerChannel, payload) + state.number % kSlots * sizeof(PeerChannel::payload[0]);
     step.to = op.address;
     step.bytes = state.bytes < op.bytes ? state.bytes : op.bytes;
     return step;
   }
 
-  /// Looks for the oldest message that this receive takes. Messages are put in order, so the first gap is the
-  /// end.
+  /// Finds the oldest message that the receive matches. Messages arrive in order, so the first gap ends the
+  /// search.
   WEFT_BOTH bool match(uint32_t i, const Op& op, State& state) {
     Peer& from = peer(op);
-    Inbox& box = inbox(op);
+    PeerChannel& box = channel(op);
     const uint32_t begin = env_.peek(&from.next_receive);
-    uint32_t oldest = begin;  // as far as is seen here
+    uint32_t oldest = begin;  // as seen by this block
     bool all_taken = true;
     for (uint32_t n = begin, k = 0; k < kSlots; ++k, n = next_number(n)) {
       const uint32_t slot = n % kSlots, flag = n + 1;
@@ -257,10 +264,9 @@ class Protocol {
       if (!first || !second) break;
       const auto its_tag = static_cast<int32_t>(static_cast<uint32_t>(tag));
       if (!fits(op, its_tag)) continue;
-      // Which of the messages the earlier one takes is not known yet: what lies behind may not be taken
-      // either.
+      // The earlier receive may match any later message too, so the search must stop.
       if (belongs_to_earlier(i, op, its_tag)) break;
-      if (!claim(&from.taken[slot], before, flag)) return false;  // another block was quicker
+      if (!claim(&from.taken[slot], before, flag)) return false;  // another block was faster
       if (n == oldest) claim(&from.next_receive, begin, next_number(n));
       state.number = n;
       state.tag = its_tag;
@@ -275,56 +281,55 @@ class Protocol {
     for (uint32_t j = 0; j < i; ++j) {
       const Op& earlier = ops_[j];
       if (earlier.kind == Op::receive && earlier.peer == op.peer && fits(earlier, tag) &&
-          env_.load(&area_.board.settled[j]) == 0)
+          env_.load(&region_.board.settled[j]) == 0)
         return true;
     }
     return false;
   }
 
-  /// Gives the sender of an announced message a lane, once one is free.
-  WEFT_BOTH Step grant(uint32_t i, const Op& op, State& state, uint32_t& phase) {
-    for (uint32_t l = 0; l < kLanes; ++l) {
-      Lane& lane = area_.lanes[l];
-      if (env_.load(&lane.busy) != 0 || !env_.exchange(&lane.busy, 0u, 1u)) continue;
-      state.lane = l;
-      state.first = kFirstChunk + lane.next;
-      lane.next += static_cast<uint32_t>((state.bytes + kChunk - 1) / kChunk);
+  /// Sends a CTS with a free FIFO to the sender of a rendezvous message.
+  WEFT_BOTH Step send_cts(uint32_t i, const Op& op, State& state, uint32_t& phase) {
+    for (uint32_t l = 0; l < kFifos; ++l) {
+      Fifo& fifo = region_.fifos[l];
+      if (env_.load(&fifo.busy) != 0 || !env_.exchange(&fifo.busy, 0u, 1u)) continue;
+      state.fifo = l;
+      state.first = kFirstChunk + fifo.next;
+      fifo.next += static_cast<uint32_t>((state.bytes + kChunk - 1) / kChunk);
       start_moving(i, state, phase);
-      env_.put(&remote_inbox(op).granted[state.number % kSlots], state.number + 1,
+      env_.put(&remote_channel(op).cts[state.number % kSlots], state.number + 1,
                uint64_t{state.first} << 32 | l);
       return {};
     }
     return {};
   }
 
-  /// Whether a chunk of a message can be copied: it has come, or its place at the receiver is free.
+  /// Returns whether a chunk can be copied: it has arrived, or its slot at the receiver is free.
   WEFT_BOTH bool ready(const Op& op, const State& state, uint32_t chunk) {
     const uint32_t number = state.first + chunk, at = number % kChunks;
-    if (op.kind == Op::receive) return env_.load(&area_.arrived[state.lane][at]) == number + 1;
-    return chunk < kChunks || env_.load(&inbox(op).drained[state.lane][at]) == number + 1 - kChunks;
+    if (op.kind == Op::receive) return env_.load(&region_.arrived[state.fifo][at]) == number + 1;
+    return chunk < kChunks || env_.load(&channel(op).drained[state.fifo][at]) == number + 1 - kChunks;
   }
 
-  /// The next chunk of operation i, if it can be copied now. Chunks of a required operation are drawn, many
-  /// at a time by as many blocks: the one that has drawn a chunk copies it, so it may have to wait for it
-  /// (`held`). Nobody stays for an operation that is not required, so its chunks are taken when they are
-  /// ready, one after the other.
-  WEFT_BOTH Step take_chunk(uint32_t i, Held& held) {
+  /// Takes the next chunk of operation i if it can be copied now. Blocks take chunks of a required operation
+  /// in advance, one atomic each, and then wait for the chunk (`drawn`). No block waits for an optional
+  /// operation, so its chunks are taken only when ready, one by one.
+  WEFT_BOTH Step take_chunk(uint32_t i, DrawnChunk& drawn) {
     const Op& op = ops_[i];
-    State& state = area_.states[op.state];
-    if (held.op != Held::kNone) {
-      if (!ready(op, state, held.chunk)) return {};
-      held.op = Held::kNone;
-      return move(i, op, state, held.chunk);
+    State& state = region_.states[op.state];
+    if (drawn.op != DrawnChunk::kNone) {
+      if (!ready(op, state, drawn.chunk)) return {};
+      drawn.op = DrawnChunk::kNone;
+      return move(i, op, state, drawn.chunk);
     }
     const uint32_t chunk = env_.load(&state.next);
     if (chunk >= state.chunks || !ready(op, state, chunk)) return {};
     if ((op.flags & Op::is_required) == 0)
       return env_.exchange(&state.next, chunk, chunk + 1) ? move(i, op, state, chunk) : Step{};
-    const uint32_t drawn = env_.add(&state.next, 1);
-    if (drawn >= state.chunks) return {};
-    if (drawn == chunk || ready(op, state, drawn)) return move(i, op, state, drawn);
-    held.op = i;
-    held.chunk = drawn;
+    const uint32_t ticket = env_.add(&state.next, 1);
+    if (ticket >= state.chunks) return {};
+    if (ticket == chunk || ready(op, state, ticket)) return move(i, op, state, ticket);
+    drawn.op = i;
+    drawn.chunk = ticket;
     return {};
   }
 
@@ -336,21 +341,21 @@ class Protocol {
     const uint64_t offset = uint64_t{chunk} * kChunk, rest = state.bytes - offset;
     step.bytes = rest < kChunk ? rest : kChunk;
     if (op.kind == Op::send) {
-      step.to = op.remote + Area::chunk(head_.ranks, state.lane, number);
+      step.to = op.remote + MailboxRegion::chunk(head_.ranks, state.fifo, number);
       step.from = op.address + offset;
     } else {
-      const uint64_t room = offset < op.bytes ? op.bytes - offset : 0;
-      if (step.bytes > room) step.bytes = room;
+      const uint64_t capacity = offset < op.bytes ? op.bytes - offset : 0;
+      if (step.bytes > capacity) step.bytes = capacity;
       step.to = op.address + offset;
-      step.from = head_.area + Area::chunk(head_.ranks, state.lane, number);
+      step.from = head_.region + MailboxRegion::chunk(head_.ranks, state.fifo, number);
     }
     return step;
   }
 
-  /// As api/status.hpp lays out MPI_Status: source, tag, error (left alone), bytes, cancelled.
+  /// MPI_Status as laid out in api/status.hpp: source, tag, error (unchanged), bytes, cancelled.
   WEFT_BOTH void write_status(const Op& op) {
     if (op.status == 0) return;
-    const State& state = area_.states[op.state];
+    const State& state = region_.states[op.state];
     const uint64_t bytes = state.bytes < op.bytes ? state.bytes : op.bytes;
     auto* status = &env_.template at<Words>(op.status)->word[0];
     status[0] = op.peer;
@@ -360,21 +365,21 @@ class Protocol {
     status[5] = status[6] = status[7] = 0;
   }
 
-  /// A message that was longer than its receive.
-  WEFT_BOTH void report(const Op& op, const State& state) {
+  /// Reports a message longer than its receive.
+  WEFT_BOTH void report_truncation(const Op& op, const State& state) {
     if (state.bytes <= op.bytes) return;
     auto* fault = env_.template at<Fault>(head_.fault);
     fault->peer = op.peer;
     fault->tag = state.tag;
     fault->bytes = state.bytes;
-    fault->room = op.bytes;
+    fault->capacity = op.bytes;
     env_.publish(&fault->seen, 1u);
   }
 
   Env& env_;
   const Head& head_;
   const Op* const ops_;
-  Area& area_;
+  MailboxRegion& region_;
 };
 
 }  // namespace weft::device::kernel::enqueue

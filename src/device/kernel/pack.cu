@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pack kernels move words of a packed stream. One does it warp by warp; the other can be taken back,
-// works by tiles, and its blocks tell those of another GPU what is there.
+// Pack kernels move the words of a packed stream. weft_pack works warp by warp. weft_pack_tiles works by
+// tiles: it is cancellable, and its blocks signal written tiles to a kernel on another GPU.
 #include "device/kernel/launch_device.cuh"
 #include "device/kernel/pack.hpp"
 
 namespace weft::device::kernel {
 namespace {
 
-/// The address of a word; flat: of a flat layout.
+/// The address of a word; kFlat: the layout is flat.
 template <bool kFlat>
-__device__ __forceinline__ uint64_t place(const Layout& layout, uint32_t index, uint32_t size,
-                                          SegmentRange range) {
+__device__ __forceinline__ uint64_t address_of(const Layout& layout, uint32_t index, uint32_t size,
+                                               SegmentRange range) {
   if constexpr (kFlat)
     return locate_flat(layout, index, size);
   else
     return locate(layout, index, size, range);
 }
 
-/// Words index(0), index(1), ... below `end` of a stretch that begins with `begin`: all are read before the
-/// first is written.
+/// Moves words index(0), index(1), ... of [begin, end); all loads precede the first store.
 template <class Word, bool kFlat, class Index>
 __device__ __forceinline__ void move(const Pack& p, uint32_t begin, uint32_t end, Index&& index) {
   constexpr uint32_t kBatch = Pack::kBatch;
@@ -31,13 +30,15 @@ __device__ __forceinline__ void move(const Pack& p, uint32_t begin, uint32_t end
 #pragma unroll
   for (uint32_t i = 0; i < kBatch; ++i)
     if (index(i) < end)
-      words[i] = __ldcg(reinterpret_cast<const Word*>(place<kFlat>(p.src, index(i), sizeof(Word), from)));
+      words[i] =
+          __ldcg(reinterpret_cast<const Word*>(address_of<kFlat>(p.src, index(i), sizeof(Word), from)));
 #pragma unroll
   for (uint32_t i = 0; i < kBatch; ++i)
-    if (index(i) < end) *reinterpret_cast<Word*>(place<kFlat>(p.dst, index(i), sizeof(Word), to)) = words[i];
+    if (index(i) < end)
+      *reinterpret_cast<Word*>(address_of<kFlat>(p.dst, index(i), sizeof(Word), to)) = words[i];
 }
 
-/// All words, the warps of the launch in turn.
+/// Moves all words, tile by tile, round robin over the warps of the launch.
 template <class Word, bool kFlat>
 __device__ __forceinline__ void move_all(const Pack& p) {
   constexpr uint32_t kTile = Pack::kTile;
@@ -50,7 +51,7 @@ __device__ __forceinline__ void move_all(const Pack& p) {
   }
 }
 
-/// The words [first, last), by the threads of a block.
+/// Moves the words [first, last) with the threads of a block.
 template <class Word, bool kFlat>
 __device__ __forceinline__ void move_tile(const Pack& p, uint32_t first, uint32_t last) {
   const uint32_t step = blockDim.x * Pack::kBatch;
@@ -68,21 +69,22 @@ __device__ __forceinline__ uint64_t nanoseconds() {
 }
 
 __device__ __forceinline__ uint32_t end_of(const PackTiles& p, uint32_t tile) {
-  const uint32_t first = tile * p.tile, rest = p.pack.words - first;
-  return rest < p.tile ? p.pack.words : first + p.tile;
+  const uint32_t first = tile * p.tile_words, rest = p.pack.words - first;
+  return rest < p.tile_words ? p.pack.words : first + p.tile_words;
 }
 
-/// Fetches the places of the tile's words into the second-level cache. Their layout has no table.
+/// Prefetches the destination words of a tile into the L2 cache. The layout has no table.
 template <bool kFlat>
-__device__ __forceinline__ void touch_tile(const PackTiles& p, uint32_t tile) {
+__device__ __forceinline__ void prefetch_tile(const PackTiles& p, uint32_t tile) {
   const uint32_t last = end_of(p, tile);
-  for (uint32_t at = tile * p.tile + threadIdx.x; at < last; at += blockDim.x)
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(place<kFlat>(p.pack.dst, at, p.pack.size, SegmentRange{})));
+  for (uint32_t at = tile * p.tile_words + threadIdx.x; at < last; at += blockDim.x)
+    asm volatile(
+        "prefetch.global.L2 [%0];" ::"l"(address_of<kFlat>(p.pack.dst, at, p.pack.size, SegmentRange{})));
 }
 
 template <bool kFlat>
 __device__ __forceinline__ void move_tile(const PackTiles& p, uint32_t tile) {
-  const uint32_t first = tile * p.tile, last = end_of(p, tile);
+  const uint32_t first = tile * p.tile_words, last = end_of(p, tile);
   switch (p.pack.size) {
     case 16:
       return move_tile<uint4, kFlat>(p.pack, first, last);
@@ -97,20 +99,20 @@ __device__ __forceinline__ void move_tile(const PackTiles& p, uint32_t tile) {
   }
 }
 
-/// Thread 0: whether the tile is there, waited for until `deadline`.
-__device__ bool is_there(const PackTiles& p, uint32_t tile, uint64_t deadline) {
-  constexpr uint32_t kLooks = 8;  // between two at the clock, which takes about as long
-  const auto* const flag = reinterpret_cast<const uint64_t*>(p.awaited) + tile * p.apart;
-  for (uint32_t looks = 1;; ++looks) {
+/// Thread 0: waits for a tile until `deadline`. Returns whether the tile is ready.
+__device__ bool wait_for_tile(const PackTiles& p, uint32_t tile, uint64_t deadline) {
+  constexpr uint32_t kPollsPerClockRead = 8;  // polls between two clock reads, which take about as long
+  const auto* const flag = reinterpret_cast<const uint64_t*>(p.wait_flags) + tile * p.flag_stride;
+  for (uint32_t polls = 1;; ++polls) {
     uint64_t seen;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(seen) : "l"(flag) : "memory");
     if (seen == p.epoch) return true;
-    if (looks % kLooks == 0 && nanoseconds() > deadline) return false;
+    if (polls % kPollsPerClockRead == 0 && nanoseconds() > deadline) return false;
   }
 }
 
-/// Thread 0: the tile is written.
-__device__ void tell(const PackTiles& p, uint32_t tile) {
+/// Thread 0: signals a written tile.
+__device__ void signal_tile(const PackTiles& p, uint32_t tile) {
   fence_system();
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(reinterpret_cast<uint64_t*>(p.signals) + tile),
                "l"(p.epoch)
@@ -133,42 +135,44 @@ __device__ __forceinline__ void move_all(const Pack& p) {
   }
 }
 
-/// Thread 0: a tile was not there in time.
-__device__ __forceinline__ void miss(const PackTiles& p) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(&reinterpret_cast<Launch::Line*>(p.line)->missed),
+/// Thread 0: reports a tile that timed out.
+__device__ __forceinline__ void report_timeout(const PackTiles& p) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(
+                   &reinterpret_cast<CancellableLaunch::HostState*>(p.host_state)->timed_out),
                "r"(p.number)
                : "memory");
 }
 
-/// Tiles are dealt where the launch can be taken back, since a block may find no place; else a block takes
-/// each gridDim.x'th, which saves a way to memory.
+/// Cancellable launches take tiles with an atomic counter, since a block may not be scheduled. Other launches
+/// assign every gridDim.x-th tile to a block, which saves a round trip to memory.
 template <bool kFlat>
 __device__ __forceinline__ void move_tiles(const PackTiles& p) {
-  __shared__ uint32_t dealt[2], there;
-  Launch::Words& words = words_of(p);
-  const bool deals = p.checked != 0;
-  const uint64_t deadline = p.awaited != 0 ? nanoseconds() + p.patience : 0;
-  if (deals) {
+  __shared__ uint32_t dealt[2], ready;
+  CancellableLaunch::Words& words = words_of(p);
+  const bool dynamic = p.cancellable != 0;
+  const uint64_t deadline = p.wait_flags != 0 ? nanoseconds() + p.timeout_ns : 0;
+  if (dynamic) {
     if (threadIdx.x == 0) dealt[0] = first_chunk(p);
     __syncthreads();
   } else {
     enter_unchecked(p);
   }
   uint32_t done = 0;
-  for (uint32_t mine = deals ? dealt[0] : blockIdx.x; mine < p.chunks; ++done) {
+  for (uint32_t mine = dynamic ? dealt[0] : blockIdx.x; mine < p.chunks; ++done) {
     uint32_t upcoming = mine + gridDim.x;
-    if (deals && threadIdx.x == 0) upcoming = atomicAdd(&words.next, 1);  // early: its way overlaps the work
-    if (p.awaited != 0) {
-      if (p.touches != 0) touch_tile<kFlat>(p, mine);
-      if (threadIdx.x == 0) there = is_there(p, mine, deadline);
+    if (dynamic && threadIdx.x == 0)
+      upcoming = atomicAdd(&words.next, 1);  // early: the atomic overlaps the copy
+    if (p.wait_flags != 0) {
+      if (p.prefetch != 0) prefetch_tile<kFlat>(p, mine);
+      if (threadIdx.x == 0) ready = wait_for_tile(p, mine, deadline);
       __syncthreads();
-      if (there == 0 && threadIdx.x == 0) miss(p);
+      if (ready == 0 && threadIdx.x == 0) report_timeout(p);
     }
-    if (p.awaited == 0 || there != 0) move_tile<kFlat>(p, mine);
-    if (deals && threadIdx.x == 0) dealt[~done & 1] = upcoming;
+    if (p.wait_flags == 0 || ready != 0) move_tile<kFlat>(p, mine);
+    if (dynamic && threadIdx.x == 0) dealt[~done & 1] = upcoming;
     __syncthreads();
-    if (p.signals != 0 && threadIdx.x == 0) tell(p, mine);
-    mine = deals ? dealt[~done & 1] : upcoming;
+    if (p.signals != 0 && threadIdx.x == 0) signal_tile(p, mine);
+    mine = dynamic ? dealt[~done & 1] : upcoming;
   }
   if (threadIdx.x == 0 && done != 0) account(p, words, done);
 }

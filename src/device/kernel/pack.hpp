@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The pack kernel: what host code, pack.cu and the emulated driver agree on, and where the words of a packed
-// stream lie in memory. One kernel packs, unpacks and copies between layouts: both sides have one. C++17.
+// Contract between host code, pack.cu and the emulated driver: pack kernel parameters, and the location of
+// packed words in memory. One kernel packs, unpacks and copies between layouts, as both sides have one.
+// C++17.
 #pragma once
 #include <cstdint>
 
@@ -15,8 +16,8 @@ namespace weft::device::kernel {
 #define WEFT_PACK_INLINE inline
 #endif
 
-/// Division by a number that is known before the launch, of any 32-bit number: Granlund and Montgomery,
-/// Division by invariant integers using multiplication (1994).
+/// Division of any 32-bit number by a number known before the launch: Granlund and Montgomery, Division by
+/// invariant integers using multiplication (1994).
 struct Divisor {
   uint32_t divisor = 1, multiplier = 0, shift = 0;  ///< shift 0: divisor 1
   Divisor() = default;
@@ -35,52 +36,55 @@ struct Divisor {
   }
 };
 
-/// Where the words of a packed stream lie: runs along up to three dimensions, or the runs of a table, once
-/// for each element. Numbers count words of the stream, below 2^32; distances are bytes.
+/// Memory layout of the words of a packed stream: runs along up to three dimensions, or the runs of a table,
+/// repeated for each element. Positions count words of the stream, below 2^32; strides and displacements are
+/// bytes.
 struct Layout {
   static constexpr int kDimensions = 3;
-  uint64_t address;   ///< where displacements count from
-  uint32_t first;     ///< the word of the stream that the launch begins with
-  uint32_t segments;  ///< of the table; 0: there is none
-  // Without a table: `run` words, repeated count[0] times stride[0] apart, that count[1] times, ...
+  uint64_t address;   ///< origin of displacements
+  uint32_t first;     ///< first word of the stream that the launch moves
+  uint32_t segments;  ///< of the table; 0: no table
+  // Without a table: runs of `run` words; count[0] of them stride[0] apart, count[1] such groups stride[1]
+  // apart, ...
   Divisor run;
   Divisor count[kDimensions - 1];
   int64_t stride[kDimensions];
   int32_t dimensions;
-  // With a table: the run behind byte prefix[i] of an element lies at displacement[i]. Elements lie stride[0]
-  // apart and have `run` words, less than 4 GiB.
+  // With a table: the run at byte prefix[i] of a packed element starts at displacement[i]. Elements lie
+  // stride[0] apart and have `run` words, less than 4 GiB.
   uint64_t prefix;        ///< const uint32_t[segments + 1]
   uint64_t displacement;  ///< const int64_t[segments]
 };
 
-/// Parameter of `weft_pack(Pack)`, and of `weft_pack_flat`, where both sides are flat.
+/// Parameter of `weft_pack(Pack)`, and of `weft_pack_flat` if both layouts are flat.
 struct Pack {
   static constexpr uint32_t kThreads = 256, kBatch = 4, kBlocks = 1056;
-  static constexpr uint32_t kTile = 32 * kBatch;  ///< words that a warp has under way
+  static constexpr uint32_t kTile = 32 * kBatch;  ///< words that a warp has in flight
   Layout dst, src;
   uint32_t words;  ///< to move
   uint32_t size;   ///< bytes of a word: 1, 2, 4, 8 or 16; all addresses are multiples of it
 };
 
-/// Parameter of `weft_pack_tiles(PackTiles)` and `weft_pack_tiles_flat`: the same in tiles of the stream,
-/// each a chunk of a launch that can be taken back. A tile that is written can be told to a kernel on another
-/// GPU, which waits for it: so packing there and unpacking here overlap. It waits for a while only, counted
-/// from its block's start; then it leaves the tile out and says `missed`.
-struct PackTiles : Launch {
+/// Parameter of `weft_pack_tiles(PackTiles)` and `weft_pack_tiles_flat`: like Pack, in tiles of the stream,
+/// each a chunk of a cancellable launch. Written tiles can be signalled to a kernel on another GPU that waits
+/// for them, so packing there and unpacking here overlap. The waiting kernel times out per block; it then
+/// skips the tile and sets `timed_out`.
+struct PackTiles : CancellableLaunch {
   static constexpr uint32_t kThreads = 256;
   Pack pack;
-  uint32_t tile;      ///< words
-  uint32_t checked;   ///< 0: it cannot be taken back, and does not ask the host, which takes 3 us
-  uint32_t patience;  ///< ns
-  uint64_t signals;   ///< uint64_t[chunks]: each becomes `epoch` when its tile is written; 0: nobody waits
-  uint64_t awaited;   ///< uint64_t[chunks]: the same, of whoever writes `src`; 0: all is there
+  uint32_t tile_words;   ///< words
+  uint32_t cancellable;  ///< 0: not cancellable, which saves 3 us of host communication
+  uint32_t timeout_ns;   ///< longest wait of a block
+  uint64_t signals;      ///< uint64_t[chunks]: set to `epoch` when the tile is written; 0: not signalled
+  uint64_t wait_flags;   ///< uint64_t[chunks]: signalled by the writer of `src`; 0: no wait
   uint64_t epoch;
-  uint32_t apart;    ///< words between those that are awaited; 0: one of them is for all tiles
-  uint32_t touches;  ///< not 0: the places of a tile's words are fetched into the cache before it is awaited
+  uint32_t flag_stride;  ///< words between two wait flags; 0: one flag for all tiles
+  uint32_t prefetch;     ///< not 0: prefetch the destination of a tile into L2 before waiting for it
 };
 static_assert(sizeof(PackTiles) <= 4096);
 
-/// No table, and at most one dimension: most messages' sides. The kernels for these have a tenth of the code.
+/// Returns whether a layout has no table and at most one dimension, as most messages do. The kernels for flat
+/// layouts have a tenth of the code.
 WEFT_PACK_INLINE bool is_flat(const Layout& layout) { return layout.segments == 0 && layout.dimensions <= 1; }
 
 /// The segment of a table that holds byte `at` of an element, known to be in [low, high).
@@ -101,8 +105,8 @@ struct SegmentRange {
   uint32_t low, high;
 };
 
-/// What all words of a tile [begin, end) share. Short tables, and tiles that span elements, are searched as a
-/// whole.
+/// The segment range common to all words of a tile [begin, end). Short tables, and tiles that span elements,
+/// get the whole table.
 WEFT_PACK_INLINE SegmentRange segments_of(const Layout& layout, uint32_t begin, uint32_t end, uint32_t size) {
   SegmentRange range{0, layout.segments};
   if (layout.segments <= 8) return range;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The reduction kernel: streams of granules, as quick as a copy of the same bytes.
+// The reduction kernel: streams 16-byte vectors at the speed of a copy of the same bytes.
 #include "device/kernel/reduce.hpp"
 
 namespace weft::device::kernel {

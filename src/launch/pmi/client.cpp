@@ -22,11 +22,11 @@ namespace weft::launch::pmi {
 
 namespace {
 
-constexpr int kMostRanks = 1 << 30;
-// Slurm reads 1023 bytes of a request and takes the rest for another one.
+constexpr int kMaxRanks = 1 << 30;
+// Slurm reads 1023 bytes of a request and treats the rest as another request.
 constexpr size_t kRequestMax = 1023;
-// First character of every part: another one follows, or none.
-constexpr char kMore = '+', kLast = '.';
+// The first character of every part of a value tells whether another part follows.
+constexpr char kPartFollows = '+', kLastPart = '.';
 
 std::string system_text(int error) { return std::strerror(error); }
 
@@ -42,24 +42,24 @@ class Client final : public Exchange {
   Result<std::string> get(std::string_view key, int owner) override;
   Status fence() override;
   void abort(int code, std::string_view message) override;
-  bool abort_is_reported() const override { return ours_ && fd_ >= 0; }
+  bool abort_is_reported() const override { return weft_mpiexec_ && fd_ >= 0; }
   Status finalize() override;
 
   /// PMI_FD: rank and size come from the environment.
   Status set_rank(const Lookup& lookup);
-  /// PMI_PORT: the server tells rank and size once it knows our id.
+  /// PMI_PORT: the server sends rank and size in reply to this process's id.
   Status set_rank_by_port(const std::string& id);
-  /// The opening dialogue, and everything Job holds.
+  /// Initialises the PMI connection and fills in the Job.
   Status open_job(const Lookup& lookup);
 
  private:
   Status send(const std::string& line);
   Result<Message> receive(std::string_view command);
-  Result<Message> ask(const Message& request, std::string_view reply);
+  Result<Message> call(const Message& request, std::string_view reply);
   [[nodiscard]] const char* launcher_name(const Lookup& lookup) const;
   /// Sets host_of_rank, local_rank and local_size.
-  Status find_neighbours();
-  [[nodiscard]] size_t room_for_value(const Message& request) const;
+  Status find_local_ranks();
+  [[nodiscard]] size_t max_value_part(const Message& request) const;
   Result<std::string> get_raw(const std::string& key);
   void close() {
     if (fd_ >= 0) ::close(fd_);
@@ -68,7 +68,7 @@ class Client final : public Exchange {
 
   int fd_;
   Job job_;
-  bool ours_ = false;
+  bool weft_mpiexec_ = false;
   size_t key_max_ = kKeyMax, value_max_ = kValueMax;
   std::set<std::string, std::less<>> put_keys_;
   LineBuffer lines_;
@@ -94,7 +94,7 @@ Result<Message> Client::receive(std::string_view command) {
       if (!message || message->command() != command)
         return Error(Errc::other, "unexpected answer '" + *line +
                                       "' from the launcher (expected cmd=" + std::string(command) +
-                                      "). Weft speaks PMI-1: is this launcher's PMI another?");
+                                      "). Weft uses PMI-1: does this launcher use another version?");
       return *std::move(message);
     }
     if (lines_.overfull()) return Error(Errc::other, "the launcher sent an endless line over PMI");
@@ -108,22 +108,21 @@ Result<Message> Client::receive(std::string_view command) {
   }
 }
 
-Result<Message> Client::ask(const Message& request, std::string_view reply) {
-  if (fd_ < 0)
-    return Error(Errc::other, "the launcher was asked for '" + request.command() + "' after finalize");
+Result<Message> Client::call(const Message& request, std::string_view reply) {
+  if (fd_ < 0) return Error(Errc::other, "PMI request '" + request.command() + "' after finalize");
   WEFT_TRY(send(request.line()));
   return receive(reply);
 }
 
-/// Bytes of a value that a put may still carry, beside its mark and the closing NUL of C servers.
-size_t Client::room_for_value(const Message& request) const {
+/// Returns the bytes available for a value in a put, without the part marker and the final NUL of C servers.
+size_t Client::max_value_part(const Message& request) const {
   const size_t line = request.line().size() + std::strlen(" value=");
   return std::min(value_max_, kRequestMax - line) - 2;
 }
 
 Status Client::put(std::string_view key, std::string_view value) {
   WEFT_TRY(check_key(key));
-  // Hydra takes a second value without a word.
+  // Hydra accepts a duplicate key silently.
   if (!put_keys_.emplace(key).second) return Error(Errc::arg, "key '" + std::string(key) + "' was put twice");
   const std::string text = escape(value);
   size_t part = 0, begin = 0;
@@ -131,10 +130,10 @@ Status Client::put(std::string_view key, std::string_view value) {
     Message request("put");
     request.add("kvsname", job_.id);
     request.add("key", part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
-    const size_t length = std::min(room_for_value(request), text.size() - begin);
+    const size_t length = std::min(max_value_part(request), text.size() - begin);
     const bool last = begin + length == text.size();
-    request.add("value", (last ? kLast : kMore) + text.substr(begin, length));
-    auto reply = ask(request, "put_result");
+    request.add("value", (last ? kLastPart : kPartFollows) + text.substr(begin, length));
+    auto reply = call(request, "put_result");
     if (!reply) return std::move(reply).error();
     if (reply->find_int("rc").value_or(0) != 0) {
       const std::string* why = reply->find("msg");
@@ -148,10 +147,10 @@ Status Client::put(std::string_view key, std::string_view value) {
 }
 
 Result<std::string> Client::get_raw(const std::string& key) {
-  auto reply = ask(Message("get").add("kvsname", job_.id).add("key", key), "get_result");
+  auto reply = call(Message("get").add("kvsname", job_.id).add("key", key), "get_result");
   if (!reply) return std::move(reply).error();
   const std::string* value = reply->find("value");
-  // Hydra 5 says found=FALSE beside rc=0.
+  // Hydra 5 replies found=FALSE with rc=0.
   const std::string* found = reply->find("found");
   if (reply->find_int("rc").value_or(0) != 0 || value == nullptr || (found && *found == "FALSE"))
     return Error(Errc::arg, "no process put the key '" + key + "'");
@@ -161,12 +160,12 @@ Result<std::string> Client::get_raw(const std::string& key) {
 Result<std::string> Client::get(std::string_view key, int) {
   std::string text;
   for (size_t part = 0;; ++part) {
-    auto piece = get_raw(part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
-    if (!piece) return std::move(piece).error();
-    if (piece->empty() || (piece->front() != kMore && piece->front() != kLast))
+    auto chunk = get_raw(part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
+    if (!chunk) return std::move(chunk).error();
+    if (chunk->empty() || (chunk->front() != kPartFollows && chunk->front() != kLastPart))
       return Error(Errc::other, "the value of '" + std::string(key) + "' was damaged by the launcher");
-    text.append(*piece, 1);
-    if (piece->front() == kLast) break;
+    text.append(*chunk, 1);
+    if (chunk->front() == kLastPart) break;
   }
   auto bytes = unescape(text);
   if (!bytes)
@@ -175,7 +174,7 @@ Result<std::string> Client::get(std::string_view key, int) {
 }
 
 Status Client::fence() {
-  auto reply = ask(Message("barrier_in"), "barrier_out");
+  auto reply = call(Message("barrier_in"), "barrier_out");
   if (!reply) return std::move(reply).error();
   return {};
 }
@@ -184,22 +183,22 @@ void Client::abort(int code, std::string_view message) {
   if (fd_ < 0) return;
   Message request("abort");
   request.add("exitcode", code);
-  if (ours_) request.add("message", escape(message.substr(0, 4096)));
+  if (weft_mpiexec_) request.add("message", escape(message.substr(0, 4096)));
   Status sent = send(request.line());
-  (void)sent;  // The launcher is gone: it has ended the job already.
+  (void)sent;  // A launcher that is gone has already ended the job.
 }
 
 Status Client::finalize() {
-  auto reply = ask(Message("finalize"), "finalize_ack");
+  auto reply = call(Message("finalize"), "finalize_ack");
   if (!reply) return std::move(reply).error();
   close();
   return {};
 }
 
 Status Client::set_rank(const Lookup& lookup) {
-  auto size = read_int(lookup, "PMI_SIZE", 1, kMostRanks);
+  auto size = read_int(lookup, "PMI_SIZE", 1, kMaxRanks);
   if (!size) return std::move(size).error();
-  auto rank = read_int(lookup, "PMI_RANK", 0, kMostRanks);
+  auto rank = read_int(lookup, "PMI_RANK", 0, kMaxRanks);
   if (!rank) return std::move(rank).error();
   if (!*size || !*rank || **rank >= **size)
     return Error(Errc::other,
@@ -211,64 +210,64 @@ Status Client::set_rank(const Lookup& lookup) {
 }
 
 Status Client::set_rank_by_port(const std::string& id) {
-  auto ack = ask(Message("initack").add("pmiid", id), "initack");
+  auto ack = call(Message("initack").add("pmiid", id), "initack");
   if (!ack) return std::move(ack).error();
   for (const char* what : {"size", "rank", "debug"}) {
-    auto told = receive("set");
-    if (!told) return std::move(told).error();
-    auto value = told->find_int(what);
+    auto message = receive("set");
+    if (!message) return std::move(message).error();
+    auto value = message->find_int(what);
     if (!value)
-      return Error(Errc::other, std::string("the launcher did not tell the ") + what + " over PMI_PORT");
+      return Error(Errc::other, std::string("the launcher did not send the ") + what + " over PMI_PORT");
     if (what[0] == 's') job_.size = *value;
     if (what[0] == 'r') job_.rank = *value;
   }
   if (job_.size < 1 || job_.rank < 0 || job_.rank >= job_.size)
-    return Error(Errc::other, "the launcher told an impossible rank or size over PMI_PORT");
+    return Error(Errc::other, "the launcher sent an invalid rank or size over PMI_PORT");
   return {};
 }
 
 Status Client::open_job(const Lookup& lookup) {
-  ours_ = lookup("WEFT_JOB_ID") != nullptr;
-  auto hello = ask(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
-  if (!hello) return std::move(hello).error();
-  if (hello->find_int("rc").value_or(0) != 0 || hello->find_int("pmi_version").value_or(1) != 1)
-    return Error(Errc::unsupported, "the launcher does not speak PMI version 1");
-  auto limits = ask(Message("get_maxes"), "maxes");
+  weft_mpiexec_ = lookup("WEFT_JOB_ID") != nullptr;
+  auto reply = call(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
+  if (!reply) return std::move(reply).error();
+  if (reply->find_int("rc").value_or(0) != 0 || reply->find_int("pmi_version").value_or(1) != 1)
+    return Error(Errc::unsupported, "the launcher does not support PMI version 1");
+  auto limits = call(Message("get_maxes"), "maxes");
   if (!limits) return std::move(limits).error();
   key_max_ = static_cast<size_t>(limits->find_int("keylen_max").value_or(kKeyMax));
   value_max_ = static_cast<size_t>(std::min(limits->find_int("vallen_max").value_or(kValueMax), kValueMax));
   if (key_max_ < kKeyMax || value_max_ < 64)
     return Error(Errc::unsupported, "the launcher's PMI allows keys of " + std::to_string(key_max_) +
                                         " and values of " + std::to_string(value_max_) + " bytes, too few");
-  auto name = ask(Message("get_my_kvsname"), "my_kvsname");
+  auto name = call(Message("get_my_kvsname"), "my_kvsname");
   if (!name) return std::move(name).error();
   const std::string* id = name->find("kvsname");
-  if (id == nullptr || id->empty()) return Error(Errc::other, "the launcher gave the job no name");
+  if (id == nullptr || id->empty()) return Error(Errc::other, "the launcher sent an empty job name");
   job_.id = *id;
   job_.launcher = launcher_name(lookup);
   job_.launcher_version = "PMI-1";
-  auto program = ask(Message("get_appnum"), "appnum");
+  auto program = call(Message("get_appnum"), "appnum");
   if (!program) return std::move(program).error();
   job_.program = program->find_int("appnum").value_or(-1);
-  job_.program_size = program->find_int("maxprocs").value_or(0);  // only Weft's mpiexec says this
-  return find_neighbours();
+  job_.program_size = program->find_int("maxprocs").value_or(0);  // only sent by Weft's mpiexec
+  return find_local_ranks();
 }
 
 const char* Client::launcher_name(const Lookup& lookup) const {
-  if (ours_) return "weft mpiexec";
-  if (job_.id.starts_with("kvs_")) return "hydra";  // which sets a variable of its own on the first host only
+  if (weft_mpiexec_) return "weft mpiexec";
+  if (job_.id.starts_with("kvs_")) return "hydra";  // its own variable is set on the first host only
   return lookup("SLURM_STEP_ID") != nullptr ? "slurm" : "pmi-1";
 }
 
-Status Client::find_neighbours() {
+Status Client::find_local_ranks() {
   if (auto mapping = get_raw(kMappingKey)) {
     if (auto hosts = parse_mapping(*mapping, job_.size)) job_.host_of_rank = *std::move(hosts);
   } else if (mapping.error().code() != Errc::arg) {
     return std::move(mapping).error();
   }
   if (job_.size == 1) job_.host_of_rank = {0};
-  if (job_.host_of_rank.empty()) return exchange_hosts(*this, job_);
-  place_among_neighbours(job_);
+  if (job_.host_of_rank.empty()) return gather_hosts(*this, job_);
+  set_local_rank(job_);
   return {};
 }
 
@@ -277,7 +276,7 @@ bool is_socket(int fd) {
   return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-/// A connected socket to "host:port".
+/// Returns a socket connected to "host:port".
 Result<int> open_port(const std::string& address) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos)
@@ -329,7 +328,9 @@ Result<std::unique_ptr<Exchange>> connect_by_port(const Lookup& lookup) {
 
 }  // namespace
 
-bool offered(const Lookup& lookup) { return lookup("PMI_FD") != nullptr || lookup("PMI_PORT") != nullptr; }
+bool is_available(const Lookup& lookup) {
+  return lookup("PMI_FD") != nullptr || lookup("PMI_PORT") != nullptr;
+}
 
 Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup) {
   return lookup("PMI_FD") != nullptr ? connect_by_fd(lookup) : connect_by_port(lookup);

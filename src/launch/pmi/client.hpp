@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PMI-1 client: the exchange over the descriptor (PMI_FD) or port (PMI_PORT) that a launcher provides.
-// Speaks to Weft's mpiexec and to Hydra.
+// PMI-1 client: exchange over the descriptor (PMI_FD) or port (PMI_PORT) of a launcher: Weft's mpiexec,
+// Hydra, Slurm's pmi2.
 #pragma once
 #include <memory>
 
@@ -9,8 +9,8 @@
 
 namespace weft::launch::pmi {
 
-/// True when the variables of a PMI-1 launcher are there.
-[[nodiscard]] bool offered(const Lookup& lookup);
+/// Returns whether the variables of a PMI-1 launcher are set.
+[[nodiscard]] bool is_available(const Lookup& lookup);
 [[nodiscard]] Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup);
 
 }  // namespace weft::launch::pmi

@@ -11,37 +11,37 @@ struct Block {
   int first_host, hosts, ranks_per_host;
 };
 
-/// Consumes `literal`, or fails.
-bool take(std::string_view& text, std::string_view literal) {
+/// Removes `literal` from the front of `text`; false if it is not there.
+bool consume(std::string_view& text, std::string_view literal) {
   if (text.substr(0, literal.size()) != literal) return false;
   text.remove_prefix(literal.size());
   return true;
 }
 
-bool take_int(std::string_view& text, int low, int& value) {
+bool consume_int(std::string_view& text, int low, int& value) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || value < low) return false;
   text.remove_prefix(static_cast<size_t>(end - text.data()));
   return true;
 }
 
-bool take_block(std::string_view& text, Block& block) {
-  return take(text, "(") && take_int(text, 0, block.first_host) && take(text, ",") &&
-         take_int(text, 1, block.hosts) && take(text, ",") && take_int(text, 1, block.ranks_per_host) &&
-         take(text, ")");
+bool consume_block(std::string_view& text, Block& block) {
+  return consume(text, "(") && consume_int(text, 0, block.first_host) && consume(text, ",") &&
+         consume_int(text, 1, block.hosts) && consume(text, ",") &&
+         consume_int(text, 1, block.ranks_per_host) && consume(text, ")");
 }
 
 }  // namespace
 
 std::optional<std::vector<int>> parse_mapping(std::string_view text, int size) {
-  if (!take(text, "(vector")) return std::nullopt;
+  if (!consume(text, "(vector")) return std::nullopt;
   std::vector<Block> blocks;
-  while (take(text, ",")) {
+  while (consume(text, ",")) {
     Block block{};
-    if (!take_block(text, block)) return std::nullopt;
+    if (!consume_block(text, block)) return std::nullopt;
     blocks.push_back(block);
   }
-  if (!take(text, ")") || !text.empty() || blocks.empty()) return std::nullopt;
+  if (!consume(text, ")") || !text.empty() || blocks.empty()) return std::nullopt;
   std::vector<int> host_of_rank;
   host_of_rank.reserve(static_cast<size_t>(size));
   auto full = [&] { return host_of_rank.size() >= static_cast<size_t>(size); };

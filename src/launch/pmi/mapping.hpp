@@ -11,10 +11,10 @@ namespace weft::launch::pmi {
 
 inline constexpr const char* kMappingKey = "PMI_process_mapping";
 
-/// Host number of each of `size` ranks. Nothing: not of that form.
+/// Returns the host number of each of `size` ranks; nullopt if malformed.
 [[nodiscard]] std::optional<std::vector<int>> parse_mapping(std::string_view text, int size);
 
-/// The mapping of a job whose ranks all run on one host.
+/// Returns the mapping of a job on one host.
 [[nodiscard]] std::string one_host_mapping(int size);
 
 }  // namespace weft::launch::pmi

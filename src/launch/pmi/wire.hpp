@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PMI-1 wire: one command a line, "cmd=NAME key=value ...\n". Used by the client and by mpiexec's server.
-// Values hold no blank on the wire; escape() makes any bytes fit.
+// PMI-1 wire format: each line is one command, "cmd=NAME key=value ...\n". The client and mpiexec's server
+// use it. Values must not contain blanks; escape() encodes arbitrary bytes.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,24 +10,24 @@
 
 namespace weft::launch::pmi {
 
-/// Limits we announce as a server and never exceed as a client, in bytes with the closing NUL of C clients.
+/// Limits reported by the server and observed by the client, in bytes including the final NUL of C clients.
 inline constexpr int kNameMax = 256, kKeyMax = 64, kValueMax = 1024;
-/// The longest line either side accepts.
+/// Longest accepted line, in bytes.
 inline constexpr size_t kLineMax = 64 * 1024;
 
 /// One command or reply.
 class Message {
  public:
   explicit Message(std::string_view command = {}) : command_(command) {}
-  /// Parses a line without its newline. Nothing: no "cmd=" (or "mcmd=") at its start.
+  /// Parses a line without its newline; nullopt if it does not start with "cmd=" or "mcmd=".
   [[nodiscard]] static std::optional<Message> parse(std::string_view line);
   Message& add(std::string_view key, std::string_view value);
   Message& add(std::string_view key, int value) { return add(key, std::string_view(std::to_string(value))); }
   [[nodiscard]] const std::string& command() const { return command_; }
-  /// nullptr when absent.
+  /// Returns the value of a key, nullptr if absent.
   [[nodiscard]] const std::string* find(std::string_view key) const;
   [[nodiscard]] std::optional<int> find_int(std::string_view key) const;
-  /// The line, with its newline.
+  /// Returns the line including its newline.
   [[nodiscard]] std::string line() const;
 
  private:
@@ -35,16 +35,16 @@ class Message {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-/// Percent-encodes what PMI-1 parsers may stumble over (blanks, control and non-ASCII bytes, = % ; quotes).
+/// Percent-encodes bytes with a meaning in PMI-1 (blanks, control and non-ASCII bytes, = % ; quotes).
 [[nodiscard]] std::string escape(std::string_view bytes);
-/// Reverses escape(). Nothing: broken encoding.
+/// Reverses escape(); nullopt if malformed.
 [[nodiscard]] std::optional<std::string> unescape(std::string_view text);
 
-/// Cuts a byte stream into lines.
+/// Splits a byte stream into lines.
 class LineBuffer {
  public:
   void append(std::string_view bytes) { buffer_.append(bytes); }
-  /// The next whole line without its newline; nothing: more bytes are needed.
+  /// Returns the next complete line without its newline; nullopt: more bytes are needed.
   [[nodiscard]] std::optional<std::string> next();
   [[nodiscard]] bool overfull() const { return buffer_.size() > kLineMax; }
   void clear() { buffer_.clear(); }

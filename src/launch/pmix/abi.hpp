@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PMIx ABI: the part of libpmix.so.2's interface that Weft uses, as the PMIx Standard (versions 3 to 5) has
-// it. Declared here because users have no headers of it; test/launch/pmix_abi.cpp compares with them.
+// PMIx ABI: subset of libpmix.so.2 used by Weft, as defined by the PMIx Standard (versions 3 to 5), so that
+// building needs no PMIx headers. test/launch/pmix_abi.cpp compares it with the headers if installed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace weft::launch::pmix {
 
 inline constexpr size_t kNameBytes = 256, kKeyBytes = 512;
-inline constexpr uint32_t kEveryRank = UINT32_MAX - 1;  // PMIX_RANK_WILDCARD
+inline constexpr uint32_t kRankWildcard = UINT32_MAX - 1;  // PMIX_RANK_WILDCARD
 
 struct Proc {
   char space[kNameBytes];
@@ -39,7 +39,7 @@ struct Value {
     uint16_t uint16;
     uint32_t uint32;
     ByteObject bytes;
-    char room[24];  // the largest member of PMIx
+    char padding[24];  // size of the largest member in PMIx
   } data;
 };
 
@@ -52,9 +52,9 @@ struct Info {
 static_assert(sizeof(Proc) == 260 && sizeof(Value) == 32 && sizeof(Info) == 552);
 
 enum : int { kSuccess = 0, kError = -1, kTimeout = -24, kUnreachable = -25, kNotFound = -46 };
-inline constexpr uint8_t kGlobal = 3;  // scope of a put: every process of the job
+inline constexpr uint8_t kGlobal = 3;  // PMIX_GLOBAL: scope of a put
 
-/// The functions of libpmix, by their own names.
+/// Functions of libpmix under their original names.
 struct Functions {
   int (*PMIx_Init)(Proc* self, Info info[], size_t infos);
   int (*PMIx_Finalize)(const Info info[], size_t infos);

@@ -19,12 +19,12 @@ namespace weft::launch::pmix {
 
 namespace {
 
-config::Size get_timeout{"launch.get_timeout", 60, 1, 3600,
-                         "Seconds that a process waits for a value of another one under PMIx."};
+config::Size get_timeout{"launch.get_timeout_s", 60, 1, 3600,
+                         "Timeout in seconds for a value of another process under PMIx."};
 
-constexpr uint32_t kMostRanks = 1u << 30;
+constexpr uint32_t kMaxRanks = 1u << 30;
 
-/// What PMIx returns, freed as its macros do.
+/// Frees a value returned by PMIx, as PMIX_VALUE_RELEASE does.
 struct FreeValue {
   void operator()(Value* value) const {
     if (value->type == Type::string) std::free(value->data.string);
@@ -91,11 +91,11 @@ class Client final : public Exchange {
     proc.rank = rank;
     return proc;
   }
-  /// A number that the launcher gives about the job (kEveryRank) or a process.
+  /// Returns a numeric attribute of the job (kRankWildcard) or of a process.
   [[nodiscard]] std::optional<uint32_t> number(const char* key, uint32_t rank) const;
-  /// Sets host_of_rank as the launcher's node list gives it; leaves it empty when that is incomplete.
+  /// Sets host_of_rank from the launcher's node list; leaves it empty if the list is incomplete.
   void read_hosts();
-  Status find_neighbours();
+  Status find_local_ranks();
 
   Library library_;
   const Functions& call_;
@@ -103,8 +103,8 @@ class Client final : public Exchange {
   Job job_;
   std::set<std::string, std::less<>> put_keys_;
   bool committed_ = true, open_ = false;
-  // PRRTE 3 now and then never answers a request for a process that has committed nothing yet.
-  bool forgets_early_requests_ = false;
+  // PRRTE 3 sometimes never answers a request for a process that has not committed yet.
+  bool needs_fence_before_get_ = false;
 };
 
 std::optional<uint32_t> Client::number(const char* key, uint32_t rank) const {
@@ -117,7 +117,7 @@ std::optional<uint32_t> Client::number(const char* key, uint32_t rank) const {
 Status Client::put(std::string_view key, std::string_view value) {
   WEFT_TRY(check_key(key));
   if (!put_keys_.emplace(key).second) return Error(Errc::arg, "key '" + std::string(key) + "' was put twice");
-  // An empty byte object counts as missing: a mark goes before the value.
+  // PMIx treats an empty byte object as missing: prefix the value with a marker.
   std::string marked = "=" + std::string(value);
   Value packed{};
   packed.type = Type::bytes;
@@ -129,7 +129,7 @@ Status Client::put(std::string_view key, std::string_view value) {
 }
 
 Status Client::share() {
-  if (forgets_early_requests_) return fence();
+  if (needs_fence_before_get_) return fence();
   return commit();
 }
 
@@ -142,21 +142,19 @@ Status Client::commit() {
 
 Status Client::fence() {
   WEFT_TRY(commit());
-  // Without data collection: a barrier only.
+  // No data collection: only a barrier.
   if (int status = call_.PMIx_Fence(nullptr, 0, nullptr, 0); status != kSuccess)
     return failure("a fence", status);
   return {};
 }
 
 Result<std::string> Client::get(std::string_view key, int owner) {
-  if (!open_)
-    return Error(Errc::other, "the launcher was asked for '" + std::string(key) + "' after finalize");
+  if (!open_) return Error(Errc::other, "get of '" + std::string(key) + "' after finalize");
   const Proc proc = process(static_cast<uint32_t>(owner));
-  const auto patience = static_cast<time_t>(get_timeout);
-  const time_t deadline = seconds_now() + patience;
+  const auto timeout_s = static_cast<time_t>(get_timeout);
+  const time_t deadline = seconds_now() + timeout_s;
   int status = kSuccess;
-  // The owner may have committed other values and not yet this one: then PMIx says at once that it is not
-  // there.
+  // If the owner has committed other values but not this one yet, PMIx returns not-found at once: retry.
   for (useconds_t pause = 500;; pause = std::min<useconds_t>(pause * 2, 50'000)) {
     const Info info = timeout_info(static_cast<int>(std::max<time_t>(deadline - seconds_now(), 1)));
     Value* raw = nullptr;
@@ -172,7 +170,7 @@ Result<std::string> Client::get(std::string_view key, int owner) {
   }
   return Error(status == kNotFound || status == kTimeout || status == kError ? Errc::arg : Errc::other,
                "process " + std::to_string(owner) + " has not put the key '" + std::string(key) + "' (" +
-                   call_.PMIx_Error_string(status) + ", waited for " + std::to_string(patience) + " s)");
+                   call_.PMIx_Error_string(status) + ", waited for " + std::to_string(timeout_s) + " s)");
 }
 
 void Client::abort(int code, std::string_view message) {
@@ -180,14 +178,14 @@ void Client::abort(int code, std::string_view message) {
 }
 
 Status Client::finalize() {
-  if (!open_) return Error(Errc::other, "the launcher was told goodbye twice");
+  if (!open_) return Error(Errc::other, "finalize was called twice");
   open_ = false;
   if (int status = call_.PMIx_Finalize(nullptr, 0); status != kSuccess)
     return failure("leaving the job", status);
   return {};
 }
 
-/// A name for a human, from the job's own name: "prterun-host-4711@1", "slurm.pmix.7.0".
+/// Returns the launcher's name, derived from the namespace: "prterun-host-4711@1", "slurm.pmix.7.0".
 std::string launcher_name(const std::string& space) {
   if (space.starts_with("slurm.")) return "slurm";
   if (space.starts_with("prte")) return "prrte";
@@ -200,19 +198,19 @@ Status Client::open_job(const Lookup& lookup) {
         std::string("reaching the launcher's daemon (PMIX_NAMESPACE=") + lookup("PMIX_NAMESPACE") + ")",
         status);
   open_ = true;
-  const auto size = number("pmix.job.size", kEveryRank);
-  if (!size || *size < 1 || *size > kMostRanks || self_.rank >= *size)
-    return Error(Errc::other, "PMIx: the launcher did not tell the size of the job");
+  const auto size = number("pmix.job.size", kRankWildcard);
+  if (!size || *size < 1 || *size > kMaxRanks || self_.rank >= *size)
+    return Error(Errc::other, "PMIx: the launcher did not provide the size of the job");
   job_.rank = static_cast<int>(self_.rank);
   job_.size = static_cast<int>(*size);
   job_.id = self_.space;
   job_.launcher = launcher_name(job_.id);
-  forgets_early_requests_ = job_.launcher == "prrte";
+  needs_fence_before_get_ = job_.launcher == "prrte";
   const char* server = lookup("PMIX_VERSION");
   job_.launcher_version = "PMIx " + (server != nullptr ? std::string(server) : library_.version) +
                           ", library " + library_.version;
   if (auto program = number("pmix.appnum", self_.rank)) job_.program = static_cast<int>(*program);
-  return find_neighbours();
+  return find_local_ranks();
 }
 
 void Client::read_hosts() {
@@ -233,16 +231,16 @@ void Client::read_hosts() {
   if (std::find(hosts.begin(), hosts.end(), -1) == hosts.end()) job_.host_of_rank = std::move(hosts);
 }
 
-Status Client::find_neighbours() {
+Status Client::find_local_ranks() {
   read_hosts();
-  if (job_.host_of_rank.empty()) return exchange_hosts(*this, job_);
-  place_among_neighbours(job_);
+  if (job_.host_of_rank.empty()) return gather_hosts(*this, job_);
+  set_local_rank(job_);
   return {};
 }
 
 }  // namespace
 
-bool offered(const Lookup& lookup) {
+bool is_available(const Lookup& lookup) {
   return lookup("PMIX_NAMESPACE") != nullptr && lookup("PMIX_RANK") != nullptr;
 }
 

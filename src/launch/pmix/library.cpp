@@ -18,13 +18,13 @@ namespace weft::launch::pmix {
 namespace {
 
 config::Path pmix_library{"launch.pmix_library", "",
-                          "File of the PMIx library; empty: the launcher's own or the system's."};
+                          "Path of the PMIx library; empty: the launcher's or the system's."};
 
 constexpr const char* kName = "libpmix.so.2";
-constexpr int kOldest = 3;     // major version whose structures are those of abi.hpp
-constexpr int kAncestors = 4;  // a launcher's daemon is rarely further away: wrapper scripts
+constexpr int kOldest = 3;     // oldest major version with the structures of abi.hpp
+constexpr int kAncestors = 4;  // searched for the launcher's daemon; wrapper scripts add levels
 
-/// The parent of a process; 0: unknown.
+/// Returns the parent of a process; 0: unknown.
 pid_t parent_of(pid_t pid) {
   const std::string stat = first_line("/proc/" + std::to_string(pid) + "/stat");
   const size_t name_end = stat.rfind(')');
@@ -36,9 +36,9 @@ pid_t parent_of(pid_t pid) {
   return parent;
 }
 
-/// The library of the daemon that started us: it surely fits the server in there. A Slurm daemon is root's
-/// and shows nothing.
-std::string launchers_library() {
+/// Returns the library mapped by the launcher's daemon, which is compatible with the daemon's server. Daemons
+/// of Slurm belong to root, and their maps are not readable.
+std::string launcher_library() {
   pid_t pid = ::getppid();
   for (int i = 0; i < kAncestors && pid > 1; ++i, pid = parent_of(pid)) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
@@ -49,7 +49,7 @@ std::string launchers_library() {
   return {};
 }
 
-// Its plugins look for its symbols in the whole process.
+// RTLD_GLOBAL: plugins of libpmix resolve its symbols globally.
 void* open_file(const std::string& path, int more = 0) {
   return secure::open_library(path, RTLD_NOW | RTLD_GLOBAL | more);
 }
@@ -98,7 +98,7 @@ std::string find_mapped(const std::string& maps, const std::string& name) {
     const size_t slash = line.find('/');
     if (slash == line.npos) continue;
     const std::string path = line.substr(slash), file = path.substr(path.rfind('/') + 1);
-    // libpmix.so.2 may be a link to libpmix.so.2.6.2, which is what the kernel shows.
+    // libpmix.so.2 may be a symbolic link to libpmix.so.2.6.2, whose name appears in the maps.
     if (file == name || file.starts_with(name + ".")) return path;
   }
   return {};
@@ -117,13 +117,13 @@ Result<Library> open_library() {
   void* handle = attempt(wanted);
   if (handle == nullptr && wanted.empty()) {
     handle = attempt(kName, RTLD_NOLOAD);
-    if (handle == nullptr) handle = attempt(launchers_library());
+    if (handle == nullptr) handle = attempt(launcher_library());
     if (handle == nullptr) handle = attempt(kName);
   }
   if (handle == nullptr)
     return Error(Errc::unsupported,
                  "a PMIx launcher started this process, but its library cannot be loaded (" + tried +
-                     "). Install libpmix2, or name the file in WEFT_LAUNCH_PMIX_LIBRARY.");
+                     "). Install libpmix2, or set WEFT_LAUNCH_PMIX_LIBRARY.");
   return use(handle);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PMIx library: finds libpmix.so.2 at run time. It stays loaded for the life of the process.
+// PMIx library: opens libpmix.so.2 at run time; it stays loaded until the process ends.
 #pragma once
 #include <string>
 
@@ -14,11 +14,11 @@ struct Library {
   std::string version;  ///< "4.2.2"
 };
 
-/// In this order: launch.pmix_library, one that is loaded already, the launcher's own (of a parent process),
-/// the system's. The error names what was tried.
+/// Opens the first available of: launch.pmix_library, a copy already loaded, the library of the launcher (a
+/// parent process), the system library. An error lists the attempts.
 [[nodiscard]] Result<Library> open_library();
 
-/// The mapped file called `name` in the text of a /proc/PID/maps; empty: there is none.
+/// Returns the path of the mapped file `name` in the text of /proc/PID/maps; empty if there is none.
 [[nodiscard]] std::string find_mapped(const std::string& maps, const std::string& name);
 
 }  // namespace weft::launch::pmix

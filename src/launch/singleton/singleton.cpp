@@ -12,7 +12,7 @@ namespace weft::launch::singleton {
 
 namespace {
 
-/// Unique among the jobs alive on a host: a pid is, and the time tells its reuses apart.
+/// Unique among the running jobs of a host: pid, and the time for reused pids.
 std::string unique_id() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Singleton: a process started without a launcher is rank 0 of 1; its exchange is a map.
+// Singleton: a process started without a launcher, rank 0 of 1; its exchange is a local map.
 #pragma once
 #include <memory>
 

@@ -15,7 +15,7 @@ void Chains::grow() {
   for (const Chain& from : old)
     for (Node* node = from.head; node != nullptr;) {
       Node* following = node->next;
-      link(*node);  // chains are walked in order, so nodes of equal key keep theirs
+      link(*node);  // in chain order, which keeps the order of nodes with equal keys
       node = following;
     }
 }
@@ -25,7 +25,7 @@ size_t& Posted::wildcards(const Key& key) {
   return key.tag != kAny ? any_source_ : any_both_;
 }
 
-Node* Posted::take_among_wildcards(const Key& message) {
+Node* Posted::extract_among_wildcards(const Key& message) {
   Node* best = chains_.first(message);
   const auto consider = [&](size_t present, const Key& key) {
     if (present == 0) return;
@@ -39,25 +39,25 @@ Node* Posted::take_among_wildcards(const Key& message) {
   return best;
 }
 
-void Unexpected::add(Entry& entry, const Key& key) {
+void Unexpected::add(MatchEntry& entry, const Key& key) {
   static_cast<ExactNode&>(entry).key = key;
   static_cast<OrderNode&>(entry).key = {key.context, 0, 0};
   exact_.append(static_cast<ExactNode&>(entry));
   order_.append(static_cast<OrderNode&>(entry));
 }
 
-void Unexpected::remove(Entry& entry) {
+void Unexpected::remove(MatchEntry& entry) {
   exact_.remove(static_cast<ExactNode&>(entry));
   order_.remove(static_cast<OrderNode&>(entry));
 }
 
-Entry* Unexpected::find_among(const Key& wanted) const {
+MatchEntry* Unexpected::find_among(const Key& wanted) const {
   if (wanted.source != kAny && wanted.tag != kAny) {
     Node* node = exact_.first(wanted);
-    return node == nullptr ? nullptr : static_cast<Entry*>(static_cast<ExactNode*>(node));
+    return node == nullptr ? nullptr : static_cast<MatchEntry*>(static_cast<ExactNode*>(node));
   }
-  Entry* found = nullptr;
-  for_each(wanted.context, [&](Entry& entry) {
+  MatchEntry* found = nullptr;
+  for_each(wanted.context, [&](MatchEntry& entry) {
     if (wanted.accepts(entry.key())) found = &entry;
     return found == nullptr;
   });

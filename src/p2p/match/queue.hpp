@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matching queues: one process-wide hash keyed by (context, source, tag) for posted receives and one for
-// unexpected messages. Wildcard receives live under keys of their own; stamps order them against exact ones.
-// Cost: constant for exact receives, whatever the queue length; unexpected messages are also chained by
-// context in arrival order, which wildcard receives and probes walk.
+// unexpected messages. Wildcard receives have keys of their own; stamps order them against exact receives.
+// Exact matching takes constant time at any queue length. Unexpected messages are also chained by context in
+// arrival order, for wildcard receives and probes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Key {
   }
 };
 
-/// An element of a queue; a member of at most one chain.
+/// An element of a queue, in at most one chain.
 struct Node {
   Key key;
   uint64_t stamp = 0;
@@ -44,15 +44,15 @@ class Chains {
     ++size_;
   }
   void remove(Node& node) { unlink(node, chain(node.key)); }
-  [[nodiscard]] Node* first(const Key& key) const { return first_in(heads_[place(key)], key); }
-  /// Takes out the first node of a key; nullptr: there is none.
-  [[nodiscard]] Node* take(const Key& key) {
+  [[nodiscard]] Node* first(const Key& key) const { return first_in(heads_[bucket(key)], key); }
+  /// Removes and returns the first node of a key; nullptr: none.
+  [[nodiscard]] Node* extract(const Key& key) {
     Chain& at = chain(key);
     Node* node = first_in(at, key);
     if (node != nullptr) unlink(*node, at);
     return node;
   }
-  /// The next node of the same key.
+  /// Returns the next node of the same key; nullptr: none.
   [[nodiscard]] static Node* next(const Node& node);
   [[nodiscard]] size_t size() const { return size_; }
   template <class F>
@@ -73,8 +73,8 @@ class Chains {
          0xc2b2ae3d27d4eb4fULL);
     return static_cast<size_t>(mixed ^ (mixed >> 29));
   }
-  [[nodiscard]] size_t place(const Key& key) const { return hash(key) & (heads_.size() - 1); }
-  [[nodiscard]] Chain& chain(const Key& key) { return heads_[place(key)]; }
+  [[nodiscard]] size_t bucket(const Key& key) const { return hash(key) & (heads_.size() - 1); }
+  [[nodiscard]] Chain& chain(const Key& key) { return heads_[bucket(key)]; }
   [[nodiscard]] static Node* first_in(const Chain& chain, const Key& key) {
     Node* node = chain.head;
     while (node != nullptr && !(node->key == key)) node = node->next;
@@ -94,75 +94,75 @@ class Chains {
     at.tail = &node;
   }
   void grow();
-  std::vector<Chain> heads_;  // a power of two
+  std::vector<Chain> heads_;  // size is a power of two
   size_t size_ = 0;
 };
 
-/// Receives that wait for a message.
+/// Receives waiting for a message.
 class Posted {
  public:
   void add(Node& node) {
     node.stamp = stamp_++;
-    if (wild(node.key)) [[unlikely]]
+    if (is_wildcard(node.key)) [[unlikely]]
       ++wildcards(node.key);
     chains_.append(node);
   }
   void remove(Node& node) {
-    if (wild(node.key)) [[unlikely]]
+    if (is_wildcard(node.key)) [[unlikely]]
       --wildcards(node.key);
     chains_.remove(node);
   }
-  /// Takes out the receive that was posted first among those that accept the message; nullptr: none.
-  [[nodiscard]] Node* take(const Key& message) {
-    if (wildcards() != 0) return take_among_wildcards(message);
-    return chains_.size() == 0 ? nullptr : chains_.take(message);
+  /// Removes and returns the first posted receive that accepts the message; nullptr: none.
+  [[nodiscard]] Node* extract(const Key& message) {
+    if (wildcards() != 0) return extract_among_wildcards(message);
+    return chains_.size() == 0 ? nullptr : chains_.extract(message);
   }
-  /// The receive of exactly this key that was posted first; nullptr: none.
+  /// Returns the first posted receive of exactly this key; nullptr: none.
   [[nodiscard]] Node* first(const Key& key) const { return chains_.first(key); }
-  /// Receives from any source, or of any tag.
+  /// Number of receives with a wildcard source or tag.
   [[nodiscard]] size_t wildcards() const { return any_source_ + any_tag_ + any_both_; }
   [[nodiscard]] size_t size() const { return chains_.size(); }
-  /// Calls f(Node&) for all receives, in no order; f changes nothing.
+  /// Calls f(Node&) for all receives, in no particular order; f must not change the queue.
   template <class F>
   void for_each(F&& f) const {
     chains_.for_each(f);
   }
 
  private:
-  [[nodiscard]] static bool wild(const Key& key) { return key.source == kAny || key.tag == kAny; }
+  [[nodiscard]] static bool is_wildcard(const Key& key) { return key.source == kAny || key.tag == kAny; }
   [[nodiscard]] size_t& wildcards(const Key& key);
-  [[nodiscard]] Node* take_among_wildcards(const Key& message);
+  [[nodiscard]] Node* extract_among_wildcards(const Key& message);
   Chains chains_;
   uint64_t stamp_ = 0;
   size_t any_source_ = 0, any_tag_ = 0, any_both_ = 0;
 };
 
-/// Two places of an unexpected message: under its key, and in its context's arrival order.
+/// The two nodes of an unexpected message: by key, and by context in arrival order.
 struct ExactNode : Node {};
 struct OrderNode : Node {};
-struct Entry : ExactNode, OrderNode {
+struct MatchEntry : ExactNode, OrderNode {
   [[nodiscard]] const Key& key() const { return ExactNode::key; }
 };
 
-/// Messages that came before their receive.
+/// Messages that arrived before their receive was posted.
 class Unexpected {
  public:
-  void add(Entry& entry, const Key& key);
-  void remove(Entry& entry);
-  /// The message that came first among those that `wanted` accepts; it stays in the queue.
-  [[nodiscard]] Entry* find(const Key& wanted) const {
+  void add(MatchEntry& entry, const Key& key);
+  void remove(MatchEntry& entry);
+  /// Returns the oldest message that `wanted` accepts, without removing it; nullptr: none.
+  [[nodiscard]] MatchEntry* find(const Key& wanted) const {
     return exact_.size() == 0 ? nullptr : find_among(wanted);
   }
   [[nodiscard]] size_t size() const { return exact_.size(); }
-  /// Calls f(Entry&) for all messages of a context; f returns false to stop.
+  /// Calls f(MatchEntry&) for all messages of a context in arrival order, until f returns false.
   template <class F>
   void for_each(uint64_t context, F&& f) const {
     for (Node* node = order_.first({context, 0, 0}); node != nullptr; node = Chains::next(*node))
-      if (!f(*static_cast<Entry*>(static_cast<OrderNode*>(node)))) return;
+      if (!f(*static_cast<MatchEntry*>(static_cast<OrderNode*>(node)))) return;
   }
 
  private:
-  [[nodiscard]] Entry* find_among(const Key& wanted) const;
+  [[nodiscard]] MatchEntry* find_among(const Key& wanted) const;
   Chains exact_, order_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which way a message takes, by what its two ends know. The engine asks here at each decision, and explain()
-// asks the same for messages that nobody has sent.
+// Protocol selection. The engine decides here for each message; explain_send() evaluates the same functions
+// for hypothetical messages.
 #pragma once
 #include <cstdint>
 
@@ -8,87 +8,91 @@
 
 namespace weft::p2p {
 
-/// Moved by copy engines and kernels: device memory, and managed memory (which the CPU could touch, slowly).
+/// Returns whether copy engines and kernels move this memory: device memory, and managed memory, which the
+/// CPU could touch only slowly.
 [[nodiscard]] inline bool device_side(device::MemoryKind kind) {
   return kind == device::MemoryKind::cuda_device || kind == device::MemoryKind::cuda_managed;
 }
 
-/// The largest payload that leaves with its header, through a transport that takes messages of `max_message`;
-/// to a peer whose copies were timed, eager_crossing() if that is less (explain() knows no such peer).
+/// Returns the largest eager payload in bytes for a transport that accepts messages of `max_message`. The
+/// engine may lower it per peer to eager_break_even(), which explain_send() does not know.
 [[nodiscard]] uint64_t eager_limit_of(uint64_t max_message);
-/// The size in bytes above which a host message to a peer of this host is quicker read by the kernel than
-/// copied twice through shared memory: from nanoseconds that a copy of 8 KiB into the peer's memory and a
-/// call of the kernel take.
-[[nodiscard]] uint64_t eager_crossing(uint64_t copy_ns, uint64_t call_ns);
-/// Whether a message leaves with its header, credit permitting.
+/// Returns the size in bytes above which one copy by the kernel is faster than two copies through shared
+/// memory. `copy_ns`: time of a copy of 8 KiB into the peer's memory; `call_ns`: time of the system call.
+[[nodiscard]] uint64_t eager_break_even(uint64_t copy_ns, uint64_t call_ns);
+/// Returns whether a message is sent eagerly, credit permitting.
 [[nodiscard]] inline bool sends_eagerly(device::MemoryKind from, uint64_t bytes, uint64_t limit) {
   return !device_side(from) && bytes <= limit;
 }
 
-/// How the sender's device memory is offered first; what turns out impossible goes by scratch.
-enum class Offer : uint8_t { as_it_lies, strides, scratch };
-/// `one_allocation`: all of it lies in one.
-[[nodiscard]] inline Offer offer_of(device::MemoryKind from, bool contiguous, bool one_allocation) {
-  if (from != device::MemoryKind::cuda_device) return Offer::scratch;
-  if (!contiguous) return Offer::strides;
-  return one_allocation ? Offer::as_it_lies : Offer::scratch;
+/// The source that the RTS of device memory names: the allocation, the allocation with strides, or a bounce buffer. The
+/// sender falls back to the bounce buffer.
+enum class RtsSource : uint8_t { region, strided, bounce };
+/// `one_allocation`: the whole message lies in one allocation.
+[[nodiscard]] inline RtsSource rts_source(device::MemoryKind from, bool contiguous, bool one_allocation) {
+  if (from != device::MemoryKind::cuda_device) return RtsSource::bounce;
+  if (!contiguous) return RtsSource::strided;
+  return one_allocation ? RtsSource::region : RtsSource::bounce;
 }
 
-/// A strided message of `bytes` bytes in runs of `length` is quicker read over NVLink than packed first:
-/// gpu.strided_overhead.
-[[nodiscard]] bool reads_well(uint64_t length, uint64_t bytes);
-/// Messages that are packed first are packed when they are sent, up to this size: gpu.pack_ahead.
-[[nodiscard]] uint64_t ahead_limit();
+/// Returns whether a kernel reads a strided message of `bytes` bytes in runs of `length` over NVLink, rather
+/// than packing it first (gpu.strided_overhead).
+[[nodiscard]] bool prefers_strided_get(uint64_t length, uint64_t bytes);
+/// Largest message in bytes that is packed eagerly, at the send (gpu.eager_pack_max).
+[[nodiscard]] uint64_t eager_pack_limit();
 
-/// What the receiver knows of an announced message.
-struct Announced {
-  bool device = false;      ///< no CPU path may read it
+/// Properties of an RTS that select the protocol.
+struct RtsInfo {
+  bool device = false;      ///< the CPU must not read the payload
   bool contiguous = false;  ///< in the sender's memory
-  bool region = false;      ///< an allocation to be mapped: the data lie in it, or ...
-  bool scratch = false;     ///< ... will be packed into it
-  bool strided = false;     ///< ... lie in it as strides say
+  bool region = false;      ///< an allocation that the receiver can map
+  bool bounce = false;      ///< the region is a bounce buffer
+  bool strided = false;     ///< the payload lies in the region with strides
   uint64_t bytes = 0;
 };
 
-/// How the receiver gets an announced message.
-enum class Way : uint8_t {
-  single_copy,  ///< the kernel reads the sender's memory
-  upload,       ///< the same into pinned chunks, copied up from there
-  mapped,       ///< one copy from the sender's mapped allocation
-  strided,      ///< a kernel reads the sender's runs where they lie
-  scratch,      ///< chunk by chunk from the sender's mapped scratch
-  offered,      ///< the sender fills pinned chunks, which the receiver reads
+/// Rendezvous protocol of a message inside a host.
+enum class Protocol : uint8_t {
+  single_copy,  ///< the kernel copies from the sender's memory (process_vm_readv)
+  upload,       ///< single copy into pinned chunks, then copied to the device
+  mapped,       ///< one copy from the sender's mapped allocation (CUDA IPC)
+  strided,      ///< a kernel reads the sender's strided runs from the mapped allocation
+  bounce,       ///< chunk by chunk from the sender's mapped bounce buffer
+  announced,    ///< the sender fills pinned chunks, which the receiver reads by single copy
   fragments     ///< through shared memory
 };
-[[nodiscard]] const char* name(Way way);
+[[nodiscard]] const char* name(Protocol protocol);
 
-/// Whether a message into plain GPU memory is written by its sender when the receive comes first: gpu.put.
-[[nodiscard]] bool may_put(uint64_t room);
-/// The same into GPU scratch of the receiver, where neither side's memory can be mapped: gpu.put_aside_min.
-[[nodiscard]] bool may_put_aside(uint64_t room);
+/// Returns whether a receive of `capacity` bytes in GPU memory is advertised to its sender, which then writes
+/// into it (gpu.put).
+[[nodiscard]] bool may_put(uint64_t capacity);
+/// The same with a bounce buffer of the receiver, if neither side's memory can be mapped
+/// (gpu.put_bounce_min).
+[[nodiscard]] bool may_put_bounce(uint64_t capacity);
 
-/// Messages from here on are read from the sender's pinned chunks: gpu.staged_read_min.
+/// Smallest message in bytes that the receiver reads from the sender's pinned chunks (gpu.staged_read_min).
 [[nodiscard]] uint64_t staged_read_min();
 
-/// What is left when nothing quicker works. readable(): the sender's host memory can be read.
+/// Returns the staged protocol, the fallback. readable(): whether the sender's host memory can be read.
 template <class Readable>
-[[nodiscard]] Way staged_way(device::MemoryKind to, const Announced& message, Readable&& readable) {
+[[nodiscard]] Protocol select_staged_protocol(device::MemoryKind to, const RtsInfo& message,
+                                              Readable&& readable) {
   const bool reads = !device_side(to) && message.device && message.bytes >= staged_read_min() && readable();
-  return reads ? Way::offered : Way::fragments;
+  return reads ? Protocol::announced : Protocol::fragments;
 }
 
 template <class Readable>
-[[nodiscard]] Way way_of(device::MemoryKind to, const Announced& message, Readable&& readable) {
+[[nodiscard]] Protocol select_protocol(device::MemoryKind to, const RtsInfo& message, Readable&& readable) {
   if (!message.device) {
-    if (!message.contiguous || !readable()) return Way::fragments;
-    return device_side(to) ? Way::upload : Way::single_copy;
+    if (!message.contiguous || !readable()) return Protocol::fragments;
+    return device_side(to) ? Protocol::upload : Protocol::single_copy;
   }
   const bool reached =
       message.region &&
-      (device_side(to) || (!message.scratch && !message.strided && to == device::MemoryKind::host_pinned));
-  if (!reached) return staged_way(to, message, readable);
-  if (message.scratch) return Way::scratch;
-  return message.strided ? Way::strided : Way::mapped;
+      (device_side(to) || (!message.bounce && !message.strided && to == device::MemoryKind::host_pinned));
+  if (!reached) return select_staged_protocol(to, message, readable);
+  if (message.bounce) return Protocol::bounce;
+  return message.strided ? Protocol::strided : Protocol::mapped;
 }
 
 }  // namespace weft::p2p

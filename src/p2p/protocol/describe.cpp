@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The chain that carries messages, for `weft info` and MPIX_Describe_paths.
+// Describes the transports of a job, for `weft info` and MPIX_Describe_paths.
 #include <set>
 #include <string>
 
@@ -33,7 +33,7 @@ std::string Engine::describe() const {
   if (shm_ != nullptr) lines += line("inside a host", "shared memory");
   if (network_ == nullptr) return lines + line("network", "none: all ranks are on one host");
   lines += line("network", std::string(network_->name()) + ": " + network_->description());
-  return device::available() ? lines + describe_direct() : lines;
+  return device::available() ? lines + describe_gpudirect() : lines;
 }
 
 std::string describe_paths(const core::Instance* instance) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Copies between two typed buffers of any memory kind, as one submission to a copy engine.
+// Copies between two typed buffers of any memory kind, as one asynchronous submission.
 #pragma once
 #include <cstdint>
 
 #include "datatype/datatype.hpp"
 #include "device/copy.hpp"
 #include "device/pack.hpp"
-#include "p2p/scratch.hpp"
+#include "p2p/bounce.hpp"
 #include "p2p/transfer.hpp"
 
 namespace weft::p2p {
@@ -19,26 +19,27 @@ struct View {
   device::Memory memory;
 };
 [[nodiscard]] View view_of(const Transfer& t);
-/// From the start of a chunk of scratch on.
-[[nodiscard]] View view_of(const ScratchPool::Area& area, uint32_t chunk);
+/// Plain bytes from the start of a bounce chunk.
+[[nodiscard]] View view_of(const BouncePool::Arena& arena, uint32_t chunk);
 
-/// The first `bytes` of both packed streams.
+/// Copies the first `bytes` of both packed streams.
 [[nodiscard]] Result<device::Ticket> submit(const View& to, const View& from, uint64_t bytes,
-                                            device::Lane lane);
-/// All of a packed stream in one tiled launch, told or awaited as the relay says. Errc::unsupported: it
-/// cannot.
-[[nodiscard]] Result<device::Ticket> submit_relayed(const View& to, const View& from, uint64_t bytes,
-                                                    const device::Relay& relay, device::Lane lane);
-/// Plain bytes `from` to bytes [offset, offset + n) of the stream of `to`.
+                                            device::StreamRole stream);
+/// Copies a whole packed stream by one tiled kernel that synchronises with another one by tile flags.
+/// Errc::unsupported if no kernel can do it.
+[[nodiscard]] Result<device::Ticket> submit_tile_sync(const View& to, const View& from, uint64_t bytes,
+                                                      const device::TileSync& sync,
+                                                      device::StreamRole stream);
+/// Copies plain bytes `from` to bytes [offset, offset + n) of the packed stream of `to`.
 [[nodiscard]] Result<device::Ticket> submit_part(const View& to, uint64_t offset, const View& from, size_t n,
-                                                 device::Lane lane);
-/// The first `bytes` of a packed stream that lies elsewhere as `from` says, by a kernel. Errc::unsupported:
-/// it cannot.
+                                                 device::StreamRole stream);
+/// Copies the first `bytes` of a packed stream of layout `from` by a kernel. Errc::unsupported if no kernel
+/// can do it.
 [[nodiscard]] Result<device::Ticket> submit_from(const View& to, const device::Shape& from,
                                                  const device::Memory& from_memory, uint64_t bytes,
-                                                 device::Lane lane);
-/// Bytes [offset, offset + n) of the stream of `from` to plain bytes `to`.
+                                                 device::StreamRole stream);
+/// Copies bytes [offset, offset + n) of the packed stream of `from` to plain bytes `to`.
 [[nodiscard]] Result<device::Ticket> submit_part_out(const View& to, const View& from, uint64_t offset,
-                                                     size_t n, device::Lane lane);
+                                                     size_t n, device::StreamRole stream);
 
 }  // namespace weft::p2p

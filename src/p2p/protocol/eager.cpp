@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Eager: header and data in one message; the send is complete when they are in the transport.
+// Eager protocol: header and payload in one message. The send is complete once the transport has them.
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -14,23 +14,22 @@
 namespace weft::p2p {
 namespace {
 
-config::Size eager_max{"p2p.eager_max", 16 << 10, 0, 16 << 10,
-                       "Largest host message in bytes that is sent at once, without waiting for its receive. "
-                       "Unless set, 4 KiB or more to peers of this "
-                       "host where the kernel's single copy is measured to be quicker."};
+config::Size eager_max{
+    "p2p.eager_max", 16 << 10, 0, 16 << 10,
+    "Largest host message in bytes sent eagerly inside a host; larger ones use rendezvous. Unless set, "
+    "lowered per peer, to 4 KiB at least, where the kernel's single copy is measured to be faster."};
 
-config::Size remote_eager_max{
-    "net.eager_max", 64 << 10, 0, 1 << 20,
-    "Largest message in bytes to another host that is sent at once, if the network takes it."};
-constexpr size_t kMostBar = 4096;  // bytes of a message that the CPU reads from device memory
+config::Size remote_eager_max{"net.eager_max", 64 << 10, 0, 1 << 20,
+                              "Largest message in bytes sent eagerly to another host, at most what the "
+                              "network accepts; larger ones use rendezvous."};
+constexpr size_t kMaxBarBytes = 4096;  // largest message in bytes that the CPU reads from device memory
 
-// A message through shared memory is copied twice, by cores that may be far apart; read by the kernel, once,
-// after an announcement and a call. Where the second becomes the quicker way differs between machines, from 3
-// KiB to never (bench/results/host-limits.json), so that the first copies of larger messages to each peer are
-// timed.
-constexpr uint64_t kAlwaysEager = 4096;  // bytes
-constexpr uint64_t kTimedSize = 8192;    // bytes whose copy is timed; other sizes in proportion
-constexpr uint32_t kTimedCopies = 64;    // the first ones meet pages that nobody has touched
+// An eager message is copied twice, by cores that may be far apart. Rendezvous costs an RTS and a system
+// call, but copies only once. The break-even size differs between machines, from 3 KiB to never
+// (bench/results/host-limits.json), so the first larger copies to each peer are timed.
+constexpr uint64_t kAlwaysEager = 4096;  // bytes; lower bound of the eager limit
+constexpr uint64_t kTimedSize = 8192;    // bytes per timed copy; other sizes are scaled
+constexpr uint32_t kTimedCopies = 64;    // the first of them touch new pages
 
 }  // namespace
 
@@ -41,10 +40,10 @@ Error truncation_error(const Transfer& t) {
                                    std::to_string(t.bytes) + ": receive with a larger count");
 }
 
-// Eagerly a KiB takes three times its copy into shared memory: the copy out waits for each line. The other
-// way it takes 60 ns, and the call stands for what is paid once.
-uint64_t eager_crossing(uint64_t copy_ns, uint64_t call_ns) {
-  const uint64_t eager = 3 * copy_ns / 8, read = 60;  // ns a KiB
+// An eager KiB costs three times its copy into shared memory, since the copy out waits for each cache line. A
+// KiB read by the kernel costs 60 ns; the system call is a fixed cost.
+uint64_t eager_break_even(uint64_t copy_ns, uint64_t call_ns) {
+  const uint64_t eager = 3 * copy_ns / 8, read = 60;  // ns per KiB
   return eager <= read ? UINT64_MAX : std::max(kAlwaysEager, 1024 * call_ns * 13 / 10 / (eager - read));
 }
 
@@ -52,35 +51,35 @@ uint64_t eager_limit_of(uint64_t max_message) {
   return std::min<uint64_t>(eager_max, max_message - sizeof(EagerSync));
 }
 
-/// Asks the transport anew: it may take larger messages than before.
+/// Recomputes the limit: the transport's largest message may have grown.
 uint64_t Engine::eager_limit(uint32_t to, Peer& peer) {
-  const size_t most = peer.transport->max_message(to);
-  peer.eager_max = peer.remote ? std::min<uint64_t>(remote_eager_max, most - sizeof(EagerSync))
-                               : std::min(eager_limit_of(most), peer.eager_cap);
+  const size_t max_message = peer.transport->max_message(to);
+  peer.eager_max = peer.remote ? std::min<uint64_t>(remote_eager_max, max_message - sizeof(EagerSync))
+                               : std::min(eager_limit_of(max_message), peer.eager_break_even);
   return peer.eager_max;
 }
 
-/// Into a message to the peer; timed, the first times that it matters.
-void Engine::copy_payload(std::byte* room, const void* from, uint64_t bytes, uint32_t to, Peer& peer) {
+/// Copies a payload into a message to the peer. The first kTimedCopies large copies are timed.
+void Engine::copy_payload(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer) {
   if (bytes <= kAlwaysEager || peer.copies_timed == kTimedCopies) [[likely]]
-    return copy_small(room, from, bytes);
+    return copy_small(slot, from, bytes);
   const uint64_t begin = monotonic_ns();
-  std::memcpy(room, from, bytes);
+  std::memcpy(slot, from, bytes);
   peer.copy_ns = std::min(peer.copy_ns, (monotonic_ns() - begin) * kTimedSize / bytes);
-  if (++peer.copies_timed == kTimedCopies) choose_limit(to, peer);
+  if (++peer.copies_timed == kTimedCopies) choose_eager_limit(to, peer);
 }
 
-/// Unless the setting says so: from where on messages to a peer of this host are announced.
-void Engine::choose_limit(uint32_t to, Peer& peer) {
-  if (peer.remote || eager_max.origin != config::Origin::standard) return;
+/// Sets the eager limit of a peer of this host to the measured break-even size, unless p2p.eager_max is set.
+void Engine::choose_eager_limit(uint32_t to, Peer& peer) {
+  if (peer.remote || eager_max.origin != config::Origin::default_value) return;
   const auto call = shm_->get_cost(to);
   if (!call) return;
-  peer.eager_cap = eager_crossing(peer.copy_ns, *call);
-  peer.eager_max = std::min(peer.eager_max, peer.eager_cap);
+  peer.eager_break_even = eager_break_even(peer.copy_ns, *call);
+  peer.eager_max = std::min(peer.eager_max, peer.eager_break_even);
   log::write(
       log::Level::debug,
-      "p2p: host messages to process %u are announced above %llu bytes: a copy of 8 KiB takes %llu ns, a "
-      "read by the kernel %llu",
+      "p2p: host messages to process %u use rendezvous above %llu bytes: a copy of 8 KiB takes %llu ns, a "
+      "read by the kernel %llu ns",
       to, static_cast<unsigned long long>(peer.eager_max), static_cast<unsigned long long>(peer.copy_ns),
       static_cast<unsigned long long>(*call));
 }
@@ -89,18 +88,18 @@ bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communic
   const trace::Range range("p2p.eager");
   if (to == instance.self) return false;
   Peer& peer = peers_[to];
-  const auto whole = datatype::packed_size(*buffer.type, buffer.count);
-  if (!whole) return false;
-  const auto bytes = static_cast<uint64_t>(*whole);
+  const auto packed = datatype::packed_size(*buffer.type, buffer.count);
+  if (!packed) return false;
+  const auto bytes = static_cast<uint64_t>(*packed);
   if (blocked(peer) || !has_credit(to, bytes, peer)) return false;
-  std::byte* room = peer.transport->reserve(to, sizeof(Header) + bytes);
-  if (room == nullptr) return false;
+  std::byte* slot = peer.transport->reserve(to, sizeof(Header) + bytes);
+  if (slot == nullptr) return false;
   charge(peer, bytes);
   const core::ContextId context = comm.context(core::Channel::user);
   count_sent(peer, {context, comm.rank(), tag});
-  *reinterpret_cast<Header*>(room) = {Type::eager, 0,           0,  static_cast<uint32_t>(bytes),
+  *reinterpret_cast<Header*>(slot) = {Type::eager, 0,           0,  static_cast<uint32_t>(bytes),
                                       context,     comm.rank(), tag};
-  copy_payload(room + sizeof(Header), buffer.address, bytes, to, peer);
+  copy_payload(slot + sizeof(Header), buffer.address, bytes, to, peer);
   peer.transport->commit(to, sizeof(Header) + bytes);
   return true;
 }
@@ -110,58 +109,59 @@ bool Engine::try_eager(Transfer& t) {
   Peer& peer = peers_[t.peer];
   const bool sync = t.mode == SendMode::synchronous;
   const size_t head = sync ? sizeof(EagerSync) : sizeof(Header);
-  std::byte* room = peer.transport->reserve(t.peer, head + t.bytes);
-  if (room == nullptr) return false;
-  *reinterpret_cast<Header*>(room) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
-  if (sync) reinterpret_cast<EagerSync*>(room)->sender = reinterpret_cast<uint64_t>(&t);
-  if (t.crossing) [[unlikely]]
-    std::memcpy(room + head, t.crossing->packed.get(), t.bytes);
+  std::byte* slot = peer.transport->reserve(t.peer, head + t.bytes);
+  if (slot == nullptr) return false;
+  *reinterpret_cast<Header*>(slot) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
+  if (sync) reinterpret_cast<EagerSync*>(slot)->sender = reinterpret_cast<uint64_t>(&t);
+  if (t.remote_request) [[unlikely]]
+    std::memcpy(slot + head, t.remote_request->packed.get(), t.bytes);
   else if (t.contiguous)
-    copy_payload(room + head, t.data(), t.bytes, t.peer, peer);
+    copy_payload(slot + head, t.data(), t.bytes, t.peer, peer);
   else if (t.bytes != 0)
-    t.pack(0, room + head, t.bytes);
+    t.pack(0, slot + head, t.bytes);
   peer.transport->commit(t.peer, head + t.bytes);
   if (!sync) return complete(t), true;
-  t.state = Transfer::State::announced;  // complete when acknowledged
-  if (peer.remote) cross(t);
+  t.state = Transfer::State::rts_sent;  // completes on the acknowledgement
+  if (peer.remote) add_remote_request(t);
   return true;
 }
 
-// A few bytes of device memory that the CPU reads itself. False: not this message, and nothing was done.
+// Sends a few bytes of device memory that the CPU reads itself through the BAR. Returns false if this is not
+// possible; nothing was done then.
 bool Engine::send_through_bar(Transfer& t, Peer& peer) {
   const trace::Range range("p2p.eager_bar");
-  std::byte copied[kMostBar];
+  std::byte copied[kMaxBarBytes];
   if (!t.contiguous || t.bytes == 0 || t.bytes > sizeof copied || t.mode == SendMode::synchronous ||
       blocked(peer) || !has_credit(t.peer, t.bytes, peer) ||
       !device::bar_read(t.address, t.memory, copied, t.bytes))
     return false;
-  std::byte* room = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
-  if (room == nullptr) return false;
+  std::byte* slot = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
+  if (slot == nullptr) return false;
   charge(peer, t.bytes);
-  *reinterpret_cast<Header*>(room) = header(t, Type::eager, t.bytes);
-  std::memcpy(room + sizeof(Header), copied, t.bytes);
+  *reinterpret_cast<Header*>(slot) = header(t, Type::eager, t.bytes);
+  std::memcpy(slot + sizeof(Header), copied, t.bytes);
   peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
   complete(t);
   return true;
 }
 
-void Engine::take_odd_eager(Transfer& t, const std::byte* payload, size_t size) {
+void Engine::receive_eager_slow(Transfer& t, const std::byte* payload, size_t size) {
   if (size > t.bytes) [[unlikely]] {
     t.completion.bytes = t.bytes;
     return complete(t, truncation_error(t));
   }
   if (device_side(t)) [[unlikely]]
-    return device_eager(t, payload, size);
+    return upload_eager(t, payload, size);
   if (size != 0) t.unpack(0, payload, size);
   complete(t);
 }
 
-// To this process: straight into a posted receive; kept as an eager message when small, else as an
-// announcement.
+// A send to this process: copied into a posted receive. Else stored as unexpected, small messages with their
+// payload, others as an RTS.
 void Engine::send_to_self(Transfer& t) {
   const trace::Range range("p2p.self");
   const Header h = header(t, Type::ready_to_send, 0);
-  match::Node* node = posted_.take({h.context, h.source, h.tag});
+  match::Node* node = posted_.extract({h.context, h.source, h.tag});
   if (node != nullptr) {
     auto& receiver = *static_cast<Transfer*>(node);
     matched(receiver, instance.self, h.source, h.tag, t.bytes);
@@ -177,8 +177,8 @@ void Engine::send_to_self(Transfer& t) {
   static_cast<Header&>(rts) = h;
   rts.sender = reinterpret_cast<uint64_t>(&t);
   rts.bytes = t.bytes;
-  t.state = Transfer::State::announced;
-  Message& kept = store(instance.self, rts, reinterpret_cast<const std::byte*>(&rts), sizeof rts);
+  t.state = Transfer::State::rts_sent;
+  UnexpectedMessage& kept = store(instance.self, rts, reinterpret_cast<const std::byte*>(&rts), sizeof rts);
   kept.sender = rts.sender;
   kept.completion.bytes = t.bytes;
 }

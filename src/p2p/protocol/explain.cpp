@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What would become of a message between two processes of this host: the engine's own choices, made for
-// messages that nobody sends.
+// Predicts the protocol of a message between two processes of this host, with the engine's own selection
+// functions.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -22,14 +22,14 @@ using device::MemoryKind;
 /// Whether and how a peer can map memory.
 enum class Sharing : uint8_t { none, handle, descriptors };
 
-/// Memory as `weft explain` names it.
+/// A memory kind as named by `weft explain`.
 struct NamedKind {
   const char* name;
   MemoryKind kind;
   Sharing sharing;
   [[nodiscard]] bool exportable() const {
     return sharing == Sharing::handle ||
-           (sharing == Sharing::descriptors && transport::cuda_ipc::shares_descriptors());
+           (sharing == Sharing::descriptors && transport::cuda_ipc::descriptor_sharing_enabled());
   }
 };
 constexpr NamedKind kKinds[] = {{"host", MemoryKind::host, Sharing::none},
@@ -39,19 +39,18 @@ constexpr NamedKind kKinds[] = {{"host", MemoryKind::host, Sharing::none},
                                 {"pool", MemoryKind::cuda_device, Sharing::none},
                                 {"managed", MemoryKind::cuda_managed, Sharing::none}};
 
-constexpr uint64_t kMost = uint64_t{1} << 50;  // bytes
+constexpr uint64_t kMaxBytes = uint64_t{1} << 50;  // bytes
 
-struct Question {
+struct Query {
   NamedKind from = kKinds[2], to = kKinds[2];
   uint64_t bytes = uint64_t{64} << 20;
-  uint64_t block = 0;  ///< bytes of each run of the sender's data; 0: contiguous
+  uint64_t block = 0;  ///< bytes per run of the sender's data; 0: contiguous
 };
 
 Error bad(const std::string& word) {
   return Error(Errc::arg, "'" + word +
                               "' is not understood: kind=KIND, to=KIND (host, pinned, cuda, mapped, pool, "
-                              "managed), "
-                              "bytes=NUMBER, block=NUMBER");
+                              "managed), bytes=NUMBER, block=NUMBER");
 }
 
 Result<NamedKind> kind_named(const std::string& name, const std::string& word) {
@@ -61,10 +60,10 @@ Result<NamedKind> kind_named(const std::string& name, const std::string& word) {
   return *at;
 }
 
-Result<Question> parse(const std::string& query) {
-  Question question;
+Result<Query> parse(const std::string& text) {
+  Query query;
   bool to_given = false;
-  std::istringstream words(query);
+  std::istringstream words(text);
   for (std::string word; words >> word;) {
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
@@ -72,33 +71,33 @@ Result<Question> parse(const std::string& query) {
     if (key == "kind" || key == "to") {
       auto kind = kind_named(value, word);
       if (!kind) return std::move(kind).error();
-      (key == "to" ? question.to : question.from) = *kind;
+      (key == "to" ? query.to : query.from) = *kind;
       to_given = to_given || key == "to";
     } else if ((key == "bytes" || key == "block") && !value.empty() &&
                value.find_first_not_of("0123456789") == std::string::npos) {
-      (key == "bytes" ? question.bytes : question.block) =
-          std::min<uint64_t>(std::strtoull(value.c_str(), nullptr, 10), kMost);
+      (key == "bytes" ? query.bytes : query.block) =
+          std::min<uint64_t>(std::strtoull(value.c_str(), nullptr, 10), kMaxBytes);
     } else {
       return bad(word);
     }
   }
-  if (!to_given) question.to = question.from;
-  return question;
+  if (!to_given) query.to = query.from;
+  return query;
 }
 
-/// What this machine has to offer, as far as one process can find out.
+/// Properties of this machine that a single process can determine.
 struct Machine {
   int devices = 0;
-  bool access = true;  ///< each of its GPUs can map the others' memory
-  std::string why;     ///< there is no GPU to be used
+  bool access = true;         ///< each GPU can map the memory of the others
+  std::string no_gpu_reason;  ///< why no GPU can be used; empty: GPUs can be used
 };
 
-Machine look() {
+Machine query_machine() {
   Machine machine;
   auto found = device::devices(device::Initialise::yes);
   if (!found) {
     machine.access = false;
-    machine.why = device::available() ? found.error().message() : device::absence();
+    machine.no_gpu_reason = device::available() ? found.error().message() : device::absence();
     return machine;
   }
   machine.devices = static_cast<int>(found->size());
@@ -110,40 +109,39 @@ Machine look() {
   return machine;
 }
 
-struct Answer {
+struct Prediction {
   bool eager = false;
-  Way way = Way::fragments;
-  device::Carriers carriers{};
-  bool ahead = false;  ///< packed when it is sent
-  bool put = false;    ///< by the sender when the receive comes first
+  Protocol protocol = Protocol::fragments;
+  device::KernelOptions kernel_options{};
+  bool eager_pack = false;  ///< packed when it is sent
+  bool put = false;         ///< put by the sender if the receive is posted first
 };
 
-Answer answer(const Question& question, const Machine& machine, uint64_t bytes) {
-  Answer result;
-  const bool contiguous = question.block == 0 || question.block >= bytes;
-  result.eager =
-      sends_eagerly(question.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
-      (contiguous && question.from.sharing == Sharing::handle && bytes <= device::bar_limits().read);
+Prediction predict(const Query& query, const Machine& machine, uint64_t bytes) {
+  Prediction result;
+  const bool contiguous = query.block == 0 || query.block >= bytes;
+  result.eager = sends_eagerly(query.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
+                 (contiguous && query.from.sharing == Sharing::handle && bytes <= device::bar_limits().read);
   if (result.eager) return result;
-  Announced message;
-  message.device = device_side(question.from.kind);
+  RtsInfo message;
+  message.device = device_side(query.from.kind);
   message.contiguous = contiguous;
   message.bytes = bytes;
   if (message.device) {
     message.region = machine.access;
-    const Offer offer = offer_of(question.from.kind, contiguous, question.from.exportable());
+    const RtsSource source = rts_source(query.from.kind, contiguous, query.from.exportable());
     message.strided =
-        offer == Offer::strides && question.from.exportable() && reads_well(question.block, bytes);
-    message.scratch = offer == Offer::scratch || (offer == Offer::strides && !message.strided);
+        source == RtsSource::strided && query.from.exportable() && prefers_strided_get(query.block, bytes);
+    message.bounce = source == RtsSource::bounce || (source == RtsSource::strided && !message.strided);
   }
-  result.way = way_of(question.to.kind, message, [] { return true; });
-  result.ahead = result.way == Way::scratch && bytes <= ahead_limit();
-  if (result.way == Way::mapped) result.carriers = device::carriers_of(bytes);
+  result.protocol = select_protocol(query.to.kind, message, [] { return true; });
+  result.eager_pack = result.protocol == Protocol::bounce && bytes <= eager_pack_limit();
+  if (result.protocol == Protocol::mapped) result.kernel_options = device::kernel_options_for(bytes);
   const auto unmapped = [](const NamedKind& kind) {
     return kind.kind == MemoryKind::cuda_device && !kind.exportable();
   };
-  const bool aside = unmapped(question.from) && unmapped(question.to) && may_put_aside(bytes);
-  result.put = contiguous && message.region && (question.to.exportable() ? may_put(bytes) : aside);
+  const bool put_bounce = unmapped(query.from) && unmapped(query.to) && may_put_bounce(bytes);
+  result.put = contiguous && message.region && (query.to.exportable() ? may_put(bytes) : put_bounce);
   return result;
 }
 
@@ -153,43 +151,43 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-void write(std::ostream& out, uint64_t bytes, const Answer& row) {
-  out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.eager ? "eager" : name(row.way))
-      << ", \"copier_blocks\": " << row.carriers.copier_blocks
-      << ", \"list\": " << (row.carriers.list ? "true" : "false")
-      << ", \"ahead\": " << (row.ahead ? "true" : "false") << ", \"put\": " << (row.put ? "true" : "false")
-      << "}";
+void write(std::ostream& out, uint64_t bytes, const Prediction& row) {
+  out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.eager ? "eager" : name(row.protocol))
+      << ", \"resident_blocks\": " << row.kernel_options.resident_blocks
+      << ", \"batch_copy\": " << (row.kernel_options.batch_copy ? "true" : "false")
+      << ", \"eager_pack\": " << (row.eager_pack ? "true" : "false")
+      << ", \"put\": " << (row.put ? "true" : "false") << "}";
 }
 
-/// Powers of two, and the size asked for.
-std::vector<uint64_t> sizes_up_to(uint64_t most) {
+/// Returns the powers of two below a size, and the size.
+std::vector<uint64_t> sizes_up_to(uint64_t max_bytes) {
   std::vector<uint64_t> sizes;
-  for (uint64_t size = 1; size < most; size *= 2) sizes.push_back(size);
-  sizes.push_back(most);
+  for (uint64_t size = 1; size < max_bytes; size *= 2) sizes.push_back(size);
+  sizes.push_back(max_bytes);
   return sizes;
 }
 
 }  // namespace
 
-const char* name(Way way) {
-  constexpr std::array<const char*, 7> kNames = {"single copy", "upload",  "mapped",   "strided",
-                                                 "scratch",     "offered", "fragments"};
-  return kNames[static_cast<size_t>(way)];
+const char* name(Protocol protocol) {
+  constexpr std::array<const char*, 7> kNames = {"single copy", "upload",    "mapped",   "strided",
+                                                 "bounce",      "announced", "fragments"};
+  return kNames[static_cast<size_t>(protocol)];
 }
 
-Result<std::string> explain_send(const std::string& query) {
-  auto question = parse(query);
-  if (!question) return std::move(question).error();
-  const bool gpu = question->from.kind != MemoryKind::host || question->to.kind != MemoryKind::host;
-  const Machine machine = gpu ? look() : Machine();
+Result<std::string> explain_send(const std::string& text) {
+  auto query = parse(text);
+  if (!query) return std::move(query).error();
+  const bool gpu = query->from.kind != MemoryKind::host || query->to.kind != MemoryKind::host;
+  const Machine machine = gpu ? query_machine() : Machine();
   std::ostringstream out;
-  out << "{\"kind\": " << quoted(question->from.name) << ", \"to\": " << quoted(question->to.name)
+  out << "{\"kind\": " << quoted(query->from.name) << ", \"to\": " << quoted(query->to.name)
       << ", \"devices\": " << machine.devices << ", \"peer_access\": " << (machine.access ? "true" : "false")
-      << ", \"no_gpu\": " << quoted(machine.why) << ", \"rows\": [";
+      << ", \"no_gpu\": " << quoted(machine.no_gpu_reason) << ", \"rows\": [";
   const char* separator = "";
-  for (const uint64_t bytes : sizes_up_to(std::max<uint64_t>(question->bytes, 1))) {
+  for (const uint64_t bytes : sizes_up_to(std::max<uint64_t>(query->bytes, 1))) {
     out << separator;
-    write(out, bytes, answer(*question, machine, bytes));
+    write(out, bytes, predict(*query, machine, bytes));
     separator = ", ";
   }
   out << "]}";

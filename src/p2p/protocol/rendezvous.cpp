@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous: the sender announces (RTS), the receiver fetches when it has matched (get), and says so (FIN).
-// What cannot be fetched is asked for as fragments (staged.cpp). Device memory: device.cpp.
+// Rendezvous: the sender sends an RTS, the receiver gets the payload after matching and replies with a FIN.
+// Payload that the receiver cannot get is sent as fragments (staged.cpp). Device memory: device.cpp.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -13,24 +13,24 @@
 namespace weft::p2p {
 namespace {
 
-constexpr size_t kBounce = 64 << 10;  // bytes fetched at a time into a noncontiguous buffer
-constexpr size_t kLongRun = 1 << 10;  // mean run length above which the kernel scatters for us
+constexpr size_t kBounceBytes = 64 << 10;  // bytes read at a time for a noncontiguous buffer
+constexpr size_t kLongRunBytes = 1 << 10;  // mean run length above which the kernel scatters directly
 log::SlowPath no_single_copy{"p2p.no_single_copy",
                              "two copies through shared memory, about half the bandwidth"};
-log::SlowPath unreadable{"p2p.unreadable",
-                         "this message goes through shared memory, about half the bandwidth"};
+log::SlowPath single_copy_failed{"p2p.single_copy_failed",
+                                 "this message goes through shared memory, about half the bandwidth"};
 
-transport::Piece piece(const void* address, size_t length) {
+transport::Iov iov(const void* address, size_t length) {
   return {reinterpret_cast<uint64_t>(address), length};
 }
 
 }  // namespace
 
-void Engine::announce(Transfer& t) {
-  const trace::Range range("p2p.announce");
-  if (peers_[t.peer].remote) return announce_remote(t);
-  alignas(8) std::byte room[kMaxControl];
-  auto& rts = *new (room) ReadyToSend{};
+void Engine::send_rts(Transfer& t) {
+  const trace::Range range("p2p.send_rts");
+  if (peers_[t.peer].remote) return send_remote_rts(t);
+  alignas(8) std::byte storage[kMaxControl];
+  auto& rts = *new (storage) ReadyToSend{};
   static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
   rts.sender = reinterpret_cast<uint64_t>(&t);
   rts.bytes = t.bytes;
@@ -39,11 +39,11 @@ void Engine::announce(Transfer& t) {
   size_t size = sizeof rts;
   if (device_side(t)) {
     rts.flags |= ReadyToSend::kDevice;
-    size += append_region(t, t.peer, rts, room + size);
+    size += append_region(t, t.peer, rts, storage + size);
   }
-  t.state = Transfer::State::announced;
-  post_control(t.peer, room, size);
-  if (t.scratch && t.scratch->epoch != 0) pack_ahead(t);
+  t.state = Transfer::State::rts_sent;
+  post_control(t.peer, storage, size);
+  if (t.bounce && t.bounce->epoch != 0) start_eager_pack(t);
 }
 
 void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts) {
@@ -59,32 +59,32 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
     finish_sender(source, rts.sender);
     return complete(t);
   }
-  const bool taken = peers_[source].remote ? get_remote(t, rts) : get(t, source, rts);
-  if (!taken) ask_fragments(t, source, rts);
+  const bool started = peers_[source].remote ? get_remote(t, rts) : get(t, source, rts);
+  if (!started) start_staged(t, source, rts);
 }
 
-/// Whether the sender's host memory can be read; if not, by name.
+/// Returns whether the sender's host memory can be read; if not, reports a slow path.
 bool Engine::readable(uint32_t source) {
   auto usable = shm_->can_get(source);
   if (!usable) no_single_copy.hit(usable.error().message());
   return usable.ok();
 }
 
-// The quickest way. False: it is not possible for this message, and nothing was done.
+// Starts the fastest protocol. Returns false if no get is possible for this message; nothing was done then.
 bool Engine::get(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  switch (way_of(t.memory.kind, announced(rts), [&] { return readable(source); })) {
-    case Way::single_copy:
+  switch (select_protocol(t.memory.kind, rts_info(rts), [&] { return readable(source); })) {
+    case Protocol::single_copy:
       return get_host(t, source, rts);
-    case Way::upload:
+    case Protocol::upload:
       return get_host_to_device(t, source, rts);
-    case Way::mapped:
+    case Protocol::mapped:
       return get_device(t, source, rts);
-    case Way::strided:
+    case Protocol::strided:
       return get_strided(t, source, rts);
-    case Way::scratch:
-      return get_through_scratch(t, source, rts);
-    case Way::offered:
-    case Way::fragments:
+    case Protocol::bounce:
+      return get_through_bounce(t, source, rts);
+    case Protocol::announced:
+    case Protocol::fragments:
       break;
   }
   return false;
@@ -96,7 +96,7 @@ void Engine::copy_from_self(Transfer& t, Transfer& sender) {
     complete(sender);
     return complete(t, truncation_error(t));
   }
-  if (device_side(t) || device_side(sender)) return device_self(t, sender);
+  if (device_side(t) || device_side(sender)) return copy_device_self(t, sender);
   if (t.contiguous && sender.contiguous) {
     if (sender.bytes != 0) std::memmove(t.address, sender.address, sender.bytes);
   } else {
@@ -106,12 +106,13 @@ void Engine::copy_from_self(Transfer& t, Transfer& sender) {
   complete(t);
 }
 
-// One copy by the kernel, from the sender's memory into ours. False: not possible for this message.
+// One copy by the kernel from the sender's memory into the receive buffer. Returns false if that is not
+// possible.
 bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_host");
   Status got = t.contiguous ? get_part(t, source, rts.address, 0, rts.bytes) : get_scattered(t, source, rts);
   if (!got) {
-    unreadable.hit(got.error().message());
+    single_copy_failed.hit(got.error().message());
     return false;
   }
   finish_sender(source, rts.sender);
@@ -119,36 +120,36 @@ bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   return true;
 }
 
-// Long runs: the kernel scatters. Short ones: through a bounce buffer that stays in the cache.
+// Long runs are scattered by the kernel, short runs are unpacked from a buffer that fits the cache.
 Status Engine::get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   size_t runs = 0;
-  const auto sample = static_cast<datatype::Count>(std::min<uint64_t>(rts.bytes, kBounce));
+  const auto sample = static_cast<datatype::Count>(std::min<uint64_t>(rts.bytes, kBounceBytes));
   datatype::for_each_run(*t.type, t.count, 0, sample, [&](datatype::Count, datatype::Count) { ++runs; });
-  if (static_cast<size_t>(sample) / std::max<size_t>(runs, 1) >= kLongRun) {
-    std::vector<transport::Piece> local;
+  if (static_cast<size_t>(sample) / std::max<size_t>(runs, 1) >= kLongRunBytes) {
+    std::vector<transport::Iov> local;
     datatype::for_each_run(*t.type, t.count, 0, static_cast<datatype::Count>(rts.bytes),
                            [&](datatype::Count at, datatype::Count length) {
-                             local.push_back(piece(t.data() + at, static_cast<size_t>(length)));
+                             local.push_back(iov(t.data() + at, static_cast<size_t>(length)));
                            });
-    const auto remote = piece(reinterpret_cast<void*>(rts.address), rts.bytes);
+    const auto remote = iov(reinterpret_cast<void*>(rts.address), rts.bytes);
     return shm_->get(source, local, {&remote, 1});
   }
   return get_part(t, source, rts.address, 0, rts.bytes);
 }
 
-// The peer's host memory at `address` into bytes [offset, offset + n) of the message.
+// Reads the peer's host memory at `address` into bytes [offset, offset + n) of the message.
 Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n) {
   if (t.contiguous) {
-    const auto local = piece(t.data() + offset, n), remote = piece(reinterpret_cast<void*>(address), n);
+    const auto local = iov(t.data() + offset, n), remote = iov(reinterpret_cast<void*>(address), n);
     return shm_->get(source, {&local, 1}, {&remote, 1});
   }
-  std::vector<std::byte> bounce(std::min<uint64_t>(kBounce, n));
-  for (uint64_t at = 0; at < n; at += bounce.size()) {
-    const size_t length = std::min<uint64_t>(bounce.size(), n - at);
-    const auto local = piece(bounce.data(), length),
-               remote = piece(reinterpret_cast<void*>(address + at), length);
+  std::vector<std::byte> buffer(std::min<uint64_t>(kBounceBytes, n));
+  for (uint64_t at = 0; at < n; at += buffer.size()) {
+    const size_t length = std::min<uint64_t>(buffer.size(), n - at);
+    const auto local = iov(buffer.data(), length),
+               remote = iov(reinterpret_cast<void*>(address + at), length);
     WEFT_TRY(shm_->get(source, {&local, 1}, {&remote, 1}));
-    t.unpack(offset + at, bounce.data(), length);
+    t.unpack(offset + at, buffer.data(), length);
   }
   return {};
 }
@@ -163,22 +164,22 @@ void Engine::finish_sender(uint32_t source, uint64_t sender, uint8_t flags) {
   post_control(source, &reply, sizeof reply);
 }
 
-void Engine::on_finish(uint64_t sender, bool taken) {
+void Engine::on_finish(uint64_t sender, bool all_consumed) {
   auto& t = *reinterpret_cast<Transfer*>(sender);
-  if (t.scratch && t.scratch->epoch != 0) return settle_ahead(t, taken);
+  if (t.bounce && t.bounce->epoch != 0) return end_eager_pack(t, all_consumed);
   complete(t);
 }
 
-// A receive that is not matched is taken out at once. A send is withdrawn when the peer has not matched it;
-// it completes by that reply, or as usual.
+// An unmatched receive is cancelled at once. A send is cancelled if the peer has not matched its RTS; it
+// completes by the reply, or normally.
 void Engine::cancel(Transfer& t) {
   if (t.kind == core::Request::Kind::receive && t.state == Transfer::State::posted) {
-    if (t.shown != 0 && !take_back(t)) return;  // its sender is writing to it
+    if (t.advertised != 0 && !retract(t)) return;  // the sender is writing into its buffer
     posted_.remove(t);
     t.completion.cancelled = true;
     return complete(t);
   }
-  if (t.kind != core::Request::Kind::send || t.state != Transfer::State::announced) return;
+  if (t.kind != core::Request::Kind::send || t.state != Transfer::State::rts_sent) return;
   Reply request{};
   static_cast<Header&>(request) = header(t, Type::cancel, 0);
   request.sender = reinterpret_cast<uint64_t>(&t);
@@ -189,9 +190,9 @@ void Engine::cancel(Transfer& t) {
 }
 
 void Engine::on_cancel(uint32_t source, const Reply& request) {
-  Message* found = nullptr;
-  unexpected_.for_each(request.context, [&](match::Entry& entry) {
-    auto& message = static_cast<Message&>(entry);
+  UnexpectedMessage* found = nullptr;
+  unexpected_.for_each(request.context, [&](match::MatchEntry& entry) {
+    auto& message = static_cast<UnexpectedMessage&>(entry);
     if (message.peer == source && message.sender == request.sender) found = &message;
     return found == nullptr;
   });
@@ -201,7 +202,7 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
     if (found->type == Type::ready_to_send)
       decline(source, *reinterpret_cast<const ReadyToSend*>(found->data()));
     dispose(*found);
-    if (source == instance.self) return on_withdrawn(request.sender);
+    if (source == instance.self) return on_cancelled(request.sender);
   }
   if (source == instance.self) return;
   Reply reply{};
@@ -211,7 +212,7 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
   post_control(source, &reply, sizeof reply);
 }
 
-void Engine::on_withdrawn(uint64_t sender) {
+void Engine::on_cancelled(uint64_t sender) {
   auto& t = *reinterpret_cast<Transfer*>(sender);
   t.completion.cancelled = true;
   on_finish(sender);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Strided blocks of device memory, read by a kernel of the receiver where they lie: one kernel instead of
-// packing, fetching and unpacking. For blocks whose runs are long enough for NVLink, or which are small.
+// Strided blocks of device memory, read by a kernel of the receiver directly from the sender's memory: one
+// kernel instead of packing, reading and unpacking. For blocks that are small or have runs long enough for
+// NVLink.
 #include <algorithm>
 #include <cstring>
 
@@ -13,14 +14,14 @@
 namespace weft::p2p {
 namespace {
 
-config::Size setting_overhead("gpu.strided_overhead", size_t{3} << 20, 0, size_t{1} << 40,
-                              "A strided GPU message is read where it lies when that moves at most so many "
-                              "bytes more across NVLink than "
-                              "it has, or a quarter; else it is packed first");
+config::Size setting_overhead(
+    "gpu.strided_overhead", size_t{3} << 20, 0, size_t{1} << 40,
+    "Largest overhead in bytes that short runs may cause on NVLink for a strided GPU message to be "
+    "read without packing; a quarter of the message is always accepted.");
 
-constexpr uint64_t kSector = 32;  // bytes that cross NVLink for each run, at least
+constexpr uint64_t kSector = 32;  // minimum bytes per run across NVLink
 
-/// The bytes that a block takes in memory, from its first run on.
+/// The memory range of a block, relative to its first run.
 struct Extent {
   int64_t low = 0, high = 0;
 };
@@ -35,54 +36,54 @@ Extent extent_of(const datatype::Strided& block) {
 
 }  // namespace
 
-bool reads_well(uint64_t length, uint64_t bytes) {
-  const uint64_t crossing = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
-  return crossing <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
+bool prefers_strided_get(uint64_t length, uint64_t bytes) {
+  const uint64_t nvlink_bytes = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
+  return nvlink_bytes <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
 }
 
-// Sender: nullopt when the data have to be packed here first.
-std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* room) {
+// Sender: appends the region and strides of the block; nullopt: the data must be packed.
+std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* out) {
   const auto block = t.type->strided(t.count);
-  if (t.bytes == 0 || !block || !reads_well(static_cast<uint64_t>(block->length), t.bytes) ||
+  if (t.bytes == 0 || !block || !prefers_strided_get(static_cast<uint64_t>(block->length), t.bytes) ||
       !device::can_pack(t.memory, t.memory))
     return std::nullopt;
   const Extent extent = extent_of(*block);
   const std::byte* const first = t.data() + block->displacement;
-  const auto room_taken = static_cast<size_t>(extent.high - extent.low);
-  t.memory = device::widened(t.memory, first + extent.low, room_taken);
-  if (!t.memory.covers(first + extent.low, room_taken)) return std::nullopt;
-  const auto size = append_export(t.memory, to, rts, room);
+  const auto extent_bytes = static_cast<size_t>(extent.high - extent.low);
+  t.memory = device::widened(t.memory, first + extent.low, extent_bytes);
+  if (!t.memory.covers(first + extent.low, extent_bytes)) return std::nullopt;
+  const auto size = append_export(t.memory, to, rts, out);
   if (!size) return std::nullopt;
   rts.flags |= ReadyToSend::kStrided;
   rts.address = reinterpret_cast<uint64_t>(first);
   Strides strides{block->length, block->dimensions, {}, {}};
   std::copy(std::begin(block->count), std::end(block->count), strides.count);
   std::copy(std::begin(block->stride), std::end(block->stride), strides.stride);
-  std::memcpy(room + *size, &strides, sizeof strides);
+  std::memcpy(out + *size, &strides, sizeof strides);
   return *size + sizeof strides;
 }
 
-// Receiver: reads the sender's block and writes to the places of the receive. False: not possible for this
-// message.
+// Receiver: reads the sender's block into the receive buffer. Returns false if that is not possible.
 bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
   Strides strides;
-  std::memcpy(&strides, behind_region(rts), sizeof strides);
-  device::Shape from = device::plain(mapping->at(rts.address));
+  std::memcpy(&strides, after_region(rts), sizeof strides);
+  device::Shape from = device::contiguous_shape(mapping->at(rts.address));
   from.length = strides.length;
   from.dimensions = static_cast<int>(strides.dimensions);
   std::copy(std::begin(strides.count), std::end(strides.count), from.count);
   std::copy(std::begin(strides.stride), std::end(strides.stride), from.stride);
-  // The end of one overlaps the start of the next, and neither waits behind a copy engine's copies.
-  odd_copy_ = !copies_.empty() && !odd_copy_;
-  const device::Lane lane = odd_copy_ ? device::Lane::out : device::Lane::local;
-  auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, lane);
+  // Alternating streams overlap the end of one kernel with the start of the next. Neither is the stream of
+  // the copy engine, behind whose copies the kernel would wait.
+  alternate_stream_ = !submissions_.empty() && !alternate_stream_;
+  const device::StreamRole stream = alternate_stream_ ? device::StreamRole::out : device::StreamRole::local;
+  auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, stream);
   if (!ticket) {
     importer().release(mapping);
     return false;
   }
-  copies_.push_back({std::move(*ticket), {&t, source, rts.sender, mapping, nullptr}, {}});
+  submissions_.push_back({std::move(*ticket), {&t, source, rts.sender, mapping, nullptr}, {}});
   return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The error of a receive buffer that is too small; used by every protocol.
+// The truncation error, used by every protocol.
 #pragma once
 #include "base/result.hpp"
 #include "p2p/transfer.hpp"

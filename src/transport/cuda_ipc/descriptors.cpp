@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Descriptors from process to process: the importer takes them itself (pidfd_getfd), with the permission by
-// which it reads the exporter's memory (process_vm_readv). Where it may not, they are sent (mailbox.hpp).
+// Transfer of file descriptors of cuMemMap memory: the importer duplicates them with pidfd_getfd, which needs
+// the same permission as process_vm_readv. Without that permission the exporter sends them (mailbox.hpp).
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -20,15 +20,14 @@ namespace {
 
 config::Choice setting_fd(
     "gpu.ipc_fd", 0, {"on", "off"},
-    "Let other processes map cuMemMap memory that was created with a file descriptor as "
-    "its handle type");
+    "Mapping of cuMemMap memory in other processes, if it was created with a file descriptor as "
+    "its handle type; off: such memory is packed or staged.");
 config::Size setting_descriptors(
-    "gpu.ipc_descriptors", 4096, 1, size_t{1} << 20,
-    "File descriptors kept open for cuMemMap memory that other processes may keep "
-    "mapped, but at most a quarter of what this process may open; where all are "
-    "in use, other such memory is packed");
+    "gpu.ipc_max_descriptors", 4096, 1, size_t{1} << 20,
+    "Largest number of file descriptors kept open for exported cuMemMap memory, and again for imported "
+    "memory; limited to a quarter of RLIMIT_NOFILE. Beyond it such memory is packed.");
 
-// The same numbers on all architectures; older C libraries do not name them.
+// System call numbers, equal on all architectures; older C libraries do not define them.
 constexpr long kPidfdOpen = 434, kPidfdGetfd = 438;
 
 class Descriptor {
@@ -45,39 +44,40 @@ class Descriptor {
   int fd_;
 };
 
-Error refused(const std::string& why) {
-  return Error(Errc::unsupported, "the descriptors of a peer's cuMemMap memory cannot be taken (" + why +
+Error cannot_acquire(const std::string& why) {
+  return Error(Errc::unsupported, "the descriptors of a peer's cuMemMap memory cannot be acquired (" + why +
                                       "): the message is packed or staged");
 }
 
-Error refused(const char* call, int reason) {
-  return refused(std::string(call) + ": " + std::strerror(reason));
+Error cannot_acquire(const char* call, int reason) {
+  return cannot_acquire(std::string(call) + ": " + std::strerror(reason));
 }
 
 }  // namespace
 
-bool shares_descriptors() { return !setting_fd.is("off"); }
+bool descriptor_sharing_enabled() { return !setting_fd.is("off"); }
 
-size_t most_descriptors() {
+size_t max_open_descriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return setting_descriptors;
   return std::min<size_t>(setting_descriptors, limit.rlim_cur / 4);
 }
 
-DescriptorList::DescriptorList(uint64_t epoch, uint64_t buffer_id, std::vector<device::Descriptor> pieces)
-    : words_{epoch, buffer_id, pieces.size()} {
-  for (const auto& piece : pieces) {
-    words_.push_back(static_cast<uint64_t>(piece.fd));
-    words_.push_back(piece.size);
+DescriptorList::DescriptorList(uint64_t epoch, uint64_t buffer_id,
+                               std::vector<device::ShareableHandle> descriptors)
+    : words_{epoch, buffer_id, descriptors.size()} {
+  for (const auto& descriptor : descriptors) {
+    words_.push_back(static_cast<uint64_t>(descriptor.fd));
+    words_.push_back(descriptor.size);
   }
 }
 
-// Peers must see that it is over before a descriptor's number can stand for something else.
+// Invalidates the list before its descriptors are closed: their numbers may then refer to other files.
 DescriptorList::~DescriptorList() {
-  for (size_t at = 0; at < kPieces; ++at)
+  for (size_t at = 0; at < kFirstDescriptor; ++at)
     if (at != kCount) std::atomic_ref(words_[at]).store(0, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (size_t i = 0; i < size(); ++i) ::close(static_cast<int>(words_[kPieces + 2 * i]));
+  for (size_t i = 0; i < size(); ++i) ::close(static_cast<int>(words_[kFirstDescriptor + 2 * i]));
 }
 
 void DescriptorList::put_into(Region& region) const {
@@ -87,11 +87,11 @@ void DescriptorList::put_into(Region& region) const {
   region.pid = ::getpid();
 }
 
-/// Empty where it cannot be read, or is not the region's.
+/// Returns the list; empty if it cannot be read or does not belong to the region.
 std::vector<uint64_t> DescriptorList::read(const Region& region) {
   uint64_t address = 0;
   std::memcpy(&address, region.handle.data(), sizeof address);
-  std::vector<uint64_t> words(kPieces + 2 * size_t{region.descriptors});
+  std::vector<uint64_t> words(kFirstDescriptor + 2 * size_t{region.descriptors});
   const iovec here{words.data(), words.size() * sizeof words[0]};
   const iovec there{reinterpret_cast<void*>(address), here.iov_len};
   const ssize_t got = ::process_vm_readv(region.pid, &here, 1, &there, 1, 0);
@@ -102,33 +102,35 @@ std::vector<uint64_t> DescriptorList::read(const Region& region) {
 }
 
 Status DescriptorList::send(uint64_t mailbox) const {
-  std::vector<device::Descriptor> pieces;
-  for (size_t at = kPieces; at < words_.size(); at += 2)
-    pieces.push_back({static_cast<int>(words_[at]), words_[at + 1]});
-  return send_descriptors(mailbox, words_[kEpoch], words_[kBufferId], pieces);
+  std::vector<device::ShareableHandle> descriptors;
+  for (size_t at = kFirstDescriptor; at < words_.size(); at += 2)
+    descriptors.push_back({static_cast<int>(words_[at]), words_[at + 1]});
+  return send_descriptors(mailbox, words_[kEpoch], words_[kBufferId], descriptors);
 }
 
-Result<std::vector<device::Descriptor>> DescriptorList::fetch(const Region& region) {
-  if (region.descriptors > device::kMostDescriptors) return Error(Errc::intern, "a region lists too many");
+Result<std::vector<device::ShareableHandle>> DescriptorList::acquire(const Region& region) {
+  if (region.descriptors > device::kMaxShareableHandles)
+    return Error(Errc::intern, "a region has too many descriptors");
   const std::vector<uint64_t> words = read(region);
-  if (words.empty()) return refused("their list cannot be read by process_vm_readv, or has been withdrawn");
+  if (words.empty())
+    return cannot_acquire("their list cannot be read by process_vm_readv, or has been withdrawn");
   const Descriptor process(::syscall(kPidfdOpen, region.pid, 0));
-  if (process.get() < 0) return refused("pidfd_open", errno);
-  std::vector<device::Descriptor> pieces;
-  for (size_t at = kPieces; at < words.size(); at += 2) {
+  if (process.get() < 0) return cannot_acquire("pidfd_open", errno);
+  std::vector<device::ShareableHandle> descriptors;
+  for (size_t at = kFirstDescriptor; at < words.size(); at += 2) {
     const long fd = ::syscall(kPidfdGetfd, process.get(), static_cast<int>(words[at]), 0);
     if (fd < 0) {
       const int reason = errno;
-      device::close_all(pieces);
-      return refused("pidfd_getfd", reason);
+      device::close_all(descriptors);
+      return cannot_acquire("pidfd_getfd", reason);
     }
-    pieces.push_back({static_cast<int>(fd), words[at + 1]});
+    descriptors.push_back({static_cast<int>(fd), words[at + 1]});
   }
   if (read(region) != words) {
-    device::close_all(pieces);
-    return refused("the exporter has withdrawn them");
+    device::close_all(descriptors);
+    return cannot_acquire("the exporter has withdrawn them");
   }
-  return pieces;
+  return descriptors;
 }
 
 }  // namespace weft::transport::cuda_ipc

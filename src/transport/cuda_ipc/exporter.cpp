@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The exporting side: one handle an allocation, who was told about it, and when it ends.
+// Exporter: one IPC handle per allocation, the peers it was sent to, and its withdrawal.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,19 +15,19 @@
 namespace weft::transport::cuda_ipc {
 namespace {
 
-config::Size setting_exports("gpu.ipc_exports", 1024, 1, size_t{1} << 20,
-                             "GPU allocations that other processes may keep mapped; the least recently used "
-                             "above this are withdrawn");
+config::Size setting_exports("gpu.ipc_max_exports", 1024, 1, size_t{1} << 20,
+                             "Largest number of GPU allocations exported to other processes; above it the "
+                             "least recently used ones are withdrawn.");
 
-constexpr size_t kUnshared = 1024;
-// To make a descriptor and map it elsewhere takes some milliseconds: what was used within so many messages
-// keeps its own rather than make room.
-constexpr uint64_t kIdle = 4096;
+constexpr size_t kMaxUnsupportedEntries = 1024;
+// Exporting and mapping a descriptor takes some milliseconds: allocations used within this many exports are
+// not withdrawn in favour of others.
+constexpr uint64_t kMinIdleExports = 4096;
 
-// The driver shares whole 2 MiB blocks: the probe has one of its own, so that no user memory goes with it.
+// The driver shares whole 2 MiB blocks: the probe has its own block, so that no user memory is exposed.
 constexpr size_t kProbeAllocation = size_t{2} << 20;
 
-/// Differs between any two processes of a job, also when one replaces another.
+/// Returns a number unique among the processes of a job, including replaced ones.
 uint64_t make_epoch() {
   std::random_device random;
   const auto time = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -52,38 +52,38 @@ Region describe(const device::Memory& memory, const device::IpcHandle& handle, c
 Exporter::Exporter() : epoch_(make_epoch()) {}
 Exporter::~Exporter() { close(); }
 
-Result<Exporter::Told> Exporter::export_region(const device::Memory& memory, Peer peer) {
-  if (memory.mapped) WEFT_TRY(may_take_descriptors(peer));
-  if (latest_ == nullptr || latest_->memory.buffer_id != memory.buffer_id) {
+Result<Exporter::ExportedRegion> Exporter::export_region(const device::Memory& memory, Peer peer) {
+  if (memory.mapped) WEFT_TRY(check_descriptor_export(peer));
+  if (most_recent_ == nullptr || most_recent_->memory.buffer_id != memory.buffer_id) {
     auto at = exports_.find(memory.buffer_id);
     if (at == exports_.end()) {
-      auto made = make(memory);
-      if (!made) return std::move(made).error();
-      at = exports_.emplace(memory.buffer_id, std::move(*made)).first;
+      auto created = make(memory);
+      if (!created) return std::move(created).error();
+      at = exports_.emplace(memory.buffer_id, std::move(*created)).first;
     }
-    latest_ = &at->second;
+    most_recent_ = &at->second;
   }
-  Export& entry = *latest_;
-  const bool before = entry.knows(peer);
-  if (!before) {
+  Export& entry = *most_recent_;
+  const bool sent_before = entry.sent_to(peer);
+  if (!sent_before) {
     if (memory.mapped) WEFT_TRY(send_descriptors(entry, peer));
     entry.peers.push_back(peer);
   }
   entry.used = ++clock_;
-  return Told{&entry.region, before};
+  return ExportedRegion{&entry.region, sent_before};
 }
 
 Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
   device::IpcHandle handle{};
   std::unique_ptr<DescriptorList> list;
   if (memory.mapped) {
-    auto made = descriptors_of(memory);
-    if (!made) return std::move(made).error();
-    list = std::move(*made);
+    auto created = descriptors_of(memory);
+    if (!created) return std::move(created).error();
+    list = std::move(*created);
   } else {
-    auto made = device::export_ipc(memory);
-    if (!made) return std::move(made).error();
-    handle = *made;
+    auto created = device::export_ipc(memory);
+    if (!created) return std::move(created).error();
+    handle = *created;
   }
   auto uuid = device::uuid_of(memory.device);
   if (!uuid) return std::move(uuid).error();
@@ -95,41 +95,41 @@ Result<Exporter::Export> Exporter::make(const device::Memory& memory) {
   return entry;
 }
 
-/// What was found to be no use is not asked about again.
+/// Failures are cached in unsupported_.
 Result<std::unique_ptr<DescriptorList>> Exporter::descriptors_of(const device::Memory& memory) {
-  if (const auto known = unshared_.find(memory.buffer_id); known != unshared_.end())
-    return Error(Errc::unsupported, known->second);
-  if (descriptors_ >= most_descriptors() && !withdraw_idle())
+  if (const auto entry = unsupported_.find(memory.buffer_id); entry != unsupported_.end())
+    return Error(Errc::unsupported, entry->second);
+  if (descriptors_ >= max_open_descriptors() && !withdraw_idle())
     return Error(Errc::unsupported,
-                 "WEFT_GPU_IPC_DESCRIPTORS or a quarter of the limit on open files is reached (" +
+                 "WEFT_GPU_IPC_MAX_DESCRIPTORS or a quarter of the limit on open files is reached (" +
                      std::to_string(descriptors_) + ")");
-  auto pieces = device::export_descriptors(memory);
-  if (pieces) return std::make_unique<DescriptorList>(epoch_, memory.buffer_id, std::move(*pieces));
-  if (unshared_.size() >= kUnshared) unshared_.clear();
-  unshared_.emplace(memory.buffer_id, pieces.error().message());
-  return std::move(pieces).error();
+  auto descriptors = device::export_shareable_handles(memory);
+  if (descriptors) return std::make_unique<DescriptorList>(epoch_, memory.buffer_id, std::move(*descriptors));
+  if (unsupported_.size() >= kMaxUnsupportedEntries) unsupported_.clear();
+  unsupported_.emplace(memory.buffer_id, descriptors.error().message());
+  return std::move(descriptors).error();
 }
 
-Status Exporter::may_take_descriptors(Peer peer) const {
-  if (!shares_descriptors())
-    return Error(Errc::unsupported, "cuMemMap memory is not mapped by other processes (WEFT_GPU_IPC_FD=off)");
+Status Exporter::check_descriptor_export(Peer peer) const {
+  if (!descriptor_sharing_enabled())
+    return Error(Errc::unsupported, "sharing of cuMemMap memory is disabled (WEFT_GPU_IPC_FD=off)");
   if (const auto at = mailboxes_.find(peer); at != mailboxes_.end() && at->second == 0)
     return Error(Errc::unsupported,
                  "process " + std::to_string(peer) + " cannot map cuMemMap memory of this one: see its log");
   return {};
 }
 
-/// To a peer that cannot take them, before it is told of the memory.
+/// Sends the descriptors to a peer with a mailbox, before the region is sent.
 Status Exporter::send_descriptors(const Export& entry, Peer peer) const {
   const auto mailbox = mailboxes_.find(peer);
   return mailbox == mailboxes_.end() ? Status() : entry.descriptors->send(mailbox->second);
 }
 
-void Exporter::no_descriptors(Peer peer, uint64_t mailbox) {
+void Exporter::use_mailbox(Peer peer, uint64_t mailbox) {
   ++withdrawals_;
   mailboxes_.insert_or_assign(peer, mailbox);
   if (mailbox == 0) return;
-  for (auto& [id, entry] : exports_)  // what cannot be sent now is told anew with its next message
+  for (auto& [id, entry] : exports_)  // if this fails, the region is sent again with its next message
     if (entry.descriptors && std::erase(entry.peers, peer) != 0 && send_descriptors(entry, peer))
       entry.peers.push_back(peer);
 }
@@ -170,7 +170,7 @@ void Exporter::probe_sent(const device::Memory& memory, Peer peer) {
 }
 
 Exporter::Table::iterator Exporter::withdraw(Table::iterator at) {
-  latest_ = nullptr;
+  most_recent_ = nullptr;
   for (const Peer peer : at->second.peers)
     drops_.push_back({peer, epoch_, at->second.region.base, at->second.region.buffer_id});
   ++withdrawals_;
@@ -189,13 +189,13 @@ Exporter::Table::iterator Exporter::least_recent(bool with_descriptors) {
 
 bool Exporter::withdraw_idle() {
   const auto oldest = least_recent(true);
-  if (oldest == exports_.end() || clock_ - oldest->second.used < kIdle) return false;
+  if (oldest == exports_.end() || clock_ - oldest->second.used < kMinIdleExports) return false;
   withdraw(oldest);
   return true;
 }
 
 std::vector<Drop> Exporter::sweep_freed() {
-  unshared_.clear();
+  unsupported_.clear();
   for (auto at = exports_.begin(); at != exports_.end();)
     at = device::alive(at->second.memory) ? std::next(at) : withdraw(at);
   while (exports_.size() > setting_exports) withdraw(least_recent(false));
@@ -217,9 +217,9 @@ void Exporter::close() {
   exports_.clear();
   drops_.clear();
   descriptors_ = 0;
-  unshared_.clear();
+  unsupported_.clear();
   mailboxes_.clear();
-  latest_ = nullptr;
+  most_recent_ = nullptr;
   probes_sent_.clear();
 }
 

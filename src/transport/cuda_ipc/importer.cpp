@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The importing side: proves the path of a pair of devices once, then keeps each mapping until told.
+// Importer: tests the path of each pair of devices once, then caches mappings until a drop or eviction.
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -13,18 +13,19 @@ namespace weft::transport::cuda_ipc {
 namespace {
 
 config::Size setting_mappings(
-    "gpu.ipc_mappings", 1024, 1, size_t{1} << 20,
-    "Allocations of other processes kept mapped; the least recently used idle one is "
-    "closed above this");
-config::Size setting_bytes("gpu.ipc_mapped_bytes", size_t{512} << 30, size_t{1} << 20, size_t{1} << 50,
-                           "Bytes of other processes' GPU memory kept mapped");
+    "gpu.ipc_max_mappings", 1024, 1, size_t{1} << 20,
+    "Largest number of mapped GPU allocations of other processes; above it the least recently used idle "
+    "mapping is closed.");
+config::Size setting_bytes(
+    "gpu.ipc_max_mapped_bytes", size_t{512} << 30, size_t{1} << 20, size_t{1} << 50,
+    "Largest total bytes of mapped GPU memory of other processes; above it idle mappings are closed.");
 
 void log_close(const Status& status) {
   if (!status) log::write(log::Level::warn, "%s", status.error().message().c_str());
 }
 
-/// Reads the probe through a mapping of its own and compares.
-Status try_probe(const Probe& probe, int device, const device::Memory& local) {
+/// Maps the probe, reads it and compares.
+Status read_probe(const Probe& probe, int device, const device::Memory& local) {
   auto mapped = device::open_ipc(probe.region.handle, probe.region.size, device, local);
   if (!mapped) return std::move(mapped).error();
   std::array<uint8_t, 16> seen{};
@@ -34,13 +35,13 @@ Status try_probe(const Probe& probe, int device, const device::Memory& local) {
   log_close(device::close_ipc(*mapped));
   if (status.ok() && seen != probe.content)
     return Error(Errc::unsupported,
-                 "CUDA IPC between this pair of GPUs delivers wrong bytes (the start-up test read something "
-                 "else than the peer wrote): transfers are staged");
+                 "CUDA IPC between this pair of GPUs delivers wrong bytes (the start-up test read other data "
+                 "than the peer wrote): transfers are staged");
   return status;
 }
 
-/// Everything that can be known without moving bytes; the exporter's device as an ordinal here.
-Result<int> reachable(const Region& region, const device::Memory& local) {
+/// Checks peer access without moving bytes; returns the local ordinal of the exporter's device.
+Result<int> check_peer_access(const Region& region, const device::Memory& local) {
   if (local.device < 0)
     return Error(Errc::unsupported,
                  "mapping a peer's GPU buffer needs a local GPU (the local buffer is on the "
@@ -60,7 +61,7 @@ Result<int> reachable(const Region& region, const device::Memory& local) {
 
 Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* probe,
                                 const device::Memory& local) {
-  if (probe != nullptr) learn(peer, *probe);
+  if (probe != nullptr) store_probe(peer, *probe);
   const Key key{peer, region.base, region.buffer_id, local.device};
   if (Mapping* mapping = cached(key, region); mapping != nullptr) [[likely]] {
     if (local.context == nullptr || local.context == mapping->memory_.context) {
@@ -72,45 +73,45 @@ Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* pr
     ++counters_.refusals;
     return Error(Errc::unsupported,
                  "a peer's GPU buffer is mapped in another context of this process: "
-                 "transfers of this one are staged");
+                 "transfers of this context are staged");
   }
-  Status proved = prove(peer, region, local);
-  if (!proved) {
+  Status tested = test_path(peer, region, local);
+  if (!tested) {
     ++counters_.refusals;
-    return std::move(proved).error();
+    return std::move(tested).error();
   }
   return map_region(key, region, local);
 }
 
-/// The mapping of exactly this allocation; an old one at a reused address is retired on the way, and one
-/// that was retired while in use is taken back rather than opened twice.
+/// Returns the cached mapping of this allocation. Retires stale mappings at a reused address; a mapping
+/// retired while in use is returned to the cache, since an allocation must not be opened twice.
 Mapping* Importer::cached(const Key& key, const Region& region) {
   const auto same = [&](const Mapping& m) {
     return m.epoch_ == region.epoch && m.buffer_id_ == region.buffer_id && m.base_ == region.base;
   };
-  if (latest_ != nullptr && same(*latest_) && latest_->peer_ == std::get<0>(key) &&
-      latest_->local_device_ == std::get<3>(key))
-    return latest_;
+  if (most_recent_ != nullptr && same(*most_recent_) && most_recent_->peer_ == std::get<0>(key) &&
+      most_recent_->local_device_ == std::get<3>(key))
+    return most_recent_;
   if (const auto at = mappings_.find(key); at != mappings_.end()) {
     if (same(*at->second)) [[likely]]
-      return latest_ = at->second.get();
+      return most_recent_ = at->second.get();
   }
-  retire_older(key, region);
+  retire_stale(key, region);
   for (auto& mapping : retired_) {
     if (!same(*mapping) || mapping->peer_ != std::get<0>(key) || mapping->local_device_ != std::get<3>(key))
       continue;
     mapping->retired_ = false;
-    Mapping* revived = mapping.get();
+    Mapping* reused = mapping.get();
     mappings_.emplace(key, std::move(mapping));
     std::erase(retired_, nullptr);
-    return revived;
+    return reused;
   }
   return nullptr;
 }
 
-/// What lies at the same base there and is another allocation: an old one, unless both are runs of cuMemMap's
-/// mappings.
-void Importer::retire_older(const Key& key, const Region& region) {
+/// Retires mappings of other allocations at the same base. Exception: two runs of cuMemMap mappings may begin
+/// at the same base.
+void Importer::retire_stale(const Key& key, const Region& region) {
   const auto& [peer, base, id, device] = key;
   for (auto at = mappings_.lower_bound(Key{peer, base, 0, INT_MIN});
        at != mappings_.end() && at->second->peer_ == peer && at->second->base_ == base;) {
@@ -129,43 +130,44 @@ Result<device::Memory> Importer::open_memory(Peer peer, const Region& region, co
   auto device = device::find_device(region.device);
   if (!device) return std::move(device).error();
   if (region.descriptors == 0) return device::open_ipc(region.handle, region.size, *device, local);
-  Descriptors& state = descriptors_[peer];
-  auto pieces = descriptors_of(region, state);
-  if (!pieces) return std::move(pieces).error();
-  auto mapped = device::open_descriptors(*pieces, *device, local);
-  device::close_all(*pieces);
+  PeerDescriptors& state = descriptors_[peer];
+  auto descriptors = descriptors_of(region, state);
+  if (!descriptors) return std::move(descriptors).error();
+  auto mapped = device::open_shareable_handles(*descriptors, *device, local);
+  device::close_all(*descriptors);
   if (!mapped) {
-    state.way = Descriptors::Way::none;
-    state.due = true;
+    state.source = PeerDescriptors::Source::none;
+    state.notify_peer = true;
   }
   return mapped;
 }
 
-/// Taken from the peer's process; where that turns out to be impossible, those that it sends.
-Result<std::vector<device::Descriptor>> Importer::descriptors_of(const Region& region, Descriptors& state) {
-  using Way = Descriptors::Way;
-  if (state.way == Way::none)
+/// Acquires the descriptors by pidfd_getfd; if that has never worked for this peer, from the mailbox.
+Result<std::vector<device::ShareableHandle>> Importer::descriptors_of(const Region& region,
+                                                                      PeerDescriptors& state) {
+  using Source = PeerDescriptors::Source;
+  if (state.source == Source::none)
     return Error(Errc::unsupported,
-                 "a peer's cuMemMap memory could not be mapped before: it is not tried again");
-  if (state.way == Way::sent) return mailbox_.copies(region.epoch, region.buffer_id);
-  auto pieces = DescriptorList::fetch(region);
-  if (pieces) {
-    state.worked = true;
-  } else if (!state.worked) {  // what worked once does again: these were withdrawn meanwhile
-    state.way = mailbox_.address() != 0 ? Way::sent : Way::none;
-    state.due = true;
+                 "a peer's cuMemMap memory could not be mapped before: no further attempt is made");
+  if (state.source == Source::mailbox) return mailbox_.duplicate(region.epoch, region.buffer_id);
+  auto descriptors = DescriptorList::acquire(region);
+  if (descriptors) {
+    state.succeeded = true;
+  } else if (!state.succeeded) {  // after an earlier success the region was withdrawn meanwhile
+    state.source = mailbox_.address() != 0 ? Source::mailbox : Source::none;
+    state.notify_peer = true;
   }
-  return pieces;
+  return descriptors;
 }
 
-std::optional<uint64_t> Importer::refused_descriptors(Peer peer) {
+std::optional<uint64_t> Importer::take_mailbox_request(Peer peer) {
   const auto at = descriptors_.find(peer);
-  if (at == descriptors_.end() || !std::exchange(at->second.due, false)) return std::nullopt;
-  return at->second.way == Descriptors::Way::sent ? mailbox_.address() : 0;
+  if (at == descriptors_.end() || !std::exchange(at->second.notify_peer, false)) return std::nullopt;
+  return at->second.source == PeerDescriptors::Source::mailbox ? mailbox_.address() : 0;
 }
 
 Result<Mapping*> Importer::map_region(const Key& key, const Region& region, const device::Memory& local) {
-  make_room(region.size);
+  evict_for(region.size);
   auto mapped = open_memory(std::get<0>(key), region, local);
   if (!mapped && mapped.error().code() == Errc::again && retire_block(std::get<0>(key), region))
     mapped = open_memory(std::get<0>(key), region, local);
@@ -187,23 +189,23 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
   return mappings_.emplace(key, std::move(mapping)).first->second.get();
 }
 
-Status Importer::prove(Peer peer, const Region& region, const device::Memory& local) {
+Status Importer::test_path(Peer peer, const Region& region, const device::Memory& local) {
   const PairKey key{peer, region.device, local.device};
-  auto verdict = verdicts_.find(key);
-  if (verdict == verdicts_.end()) {
+  auto test = path_tests_.find(key);
+  if (test == path_tests_.end()) {
     Status status;
-    auto device = reachable(region, local);
+    auto device = check_peer_access(region, local);
     const auto probe = probes_.find({peer, region.device});
     if (!device)
       status = std::move(device).error();
     else if (probe == probes_.end())
-      return Error(Errc::intern, "a peer's GPU buffer came without the probe of its device");
+      return Error(Errc::intern, "a peer sent the region of a GPU buffer without the probe of its device");
     else
-      status = try_probe(probe->second, *device, local);
-    verdict = verdicts_.emplace(key, Verdict{status.ok(), status.ok() ? "" : status.error().message()}).first;
+      status = read_probe(probe->second, *device, local);
+    test = path_tests_.emplace(key, PathTest{status.ok(), status.ok() ? "" : status.error().message()}).first;
   }
-  if (verdict->second.works) return {};
-  return Error(Errc::unsupported, verdict->second.reason);
+  if (test->second.works) return {};
+  return Error(Errc::unsupported, test->second.reason);
 }
 
 const Region* Importer::find(Peer peer, uint64_t base, uint64_t buffer_id) const {
@@ -243,7 +245,7 @@ void Importer::drop_peer(Peer peer) {
     ++counters_.drops;
     at = retire(at);
   }
-  std::erase_if(verdicts_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
+  std::erase_if(path_tests_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
   std::erase_if(probes_, [&](const auto& entry) { return entry.first.first == peer; });
   for (const auto& [key, region] : regions_)
     if (std::get<0>(key) == peer) mailbox_.drop_all(region.epoch);
@@ -252,13 +254,13 @@ void Importer::drop_peer(Peer peer) {
 }
 
 void Importer::close() {
-  latest_ = nullptr;
+  most_recent_ = nullptr;
   ++closures_;
   for (auto& [key, mapping] : mappings_) close_mapping(*mapping);
   for (auto& mapping : retired_) close_mapping(*mapping);
   mappings_.clear();
   retired_.clear();
-  verdicts_.clear();
+  path_tests_.clear();
   probes_.clear();
   regions_.clear();
   descriptors_.clear();
@@ -271,9 +273,9 @@ void Importer::close_mapping(Mapping& mapping) {
   log_close(device::close_ipc(mapping.memory_));
 }
 
-/// Takes a mapping out of the cache: closed at once when idle, else with its last reference.
+/// Removes a mapping from the cache: closed at once if idle, else with its last reference.
 Importer::Table::iterator Importer::retire(Table::iterator at) {
-  latest_ = nullptr;
+  most_recent_ = nullptr;
   ++closures_;
   if (at->second->references_ == 0) {
     close_mapping(*at->second);
@@ -284,9 +286,9 @@ Importer::Table::iterator Importer::retire(Table::iterator at) {
   return mappings_.erase(at);
 }
 
-/// The driver shares whole blocks of 2 MiB: where the exporter has freed one and got another at its place,
-/// whatever is still mapped of the old one keeps the new one out until its drop has come. Closes what is idle
-/// of it; whether anything was.
+/// The driver shares whole 2 MiB blocks: a mapping of a freed block prevents mapping a new block at its
+/// address. Retires idle mappings in the blocks of `region`, whose drops have not arrived yet; returns
+/// whether any existed.
 bool Importer::retire_block(Peer peer, const Region& region) {
   constexpr uint64_t kBlock = uint64_t{2} << 20;
   const uint64_t begin = region.base / kBlock * kBlock, end = region.base + region.size;
@@ -306,8 +308,8 @@ bool Importer::retire_block(Peer peer, const Region& region) {
   return any;
 }
 
-/// Closes idle mappings, the least recently used first; mappings in use may exceed the limits.
-void Importer::make_room(size_t bytes) {
+/// Evicts idle mappings, least recently used first, until `bytes` fit; mappings in use may exceed the limits.
+void Importer::evict_for(size_t bytes) {
   while (mappings_.size() >= setting_mappings || bytes_ + bytes > setting_bytes) {
     auto oldest = mappings_.end();
     for (auto at = mappings_.begin(); at != mappings_.end(); ++at) {

@@ -16,29 +16,31 @@
 namespace weft::transport::cuda_ipc {
 namespace {
 
-using device::Descriptor;
+using device::ShareableHandle;
 
-/// The sizes of the pieces follow.
-struct Letter {
+/// Datagram format; `sizes` has `count` entries, one per descriptor.
+struct DescriptorMessage {
   uint64_t epoch, buffer_id, count;
-  uint64_t sizes[device::kMostDescriptors];
-  [[nodiscard]] size_t bytes() const { return offsetof(Letter, sizes) + count * sizeof sizes[0]; }
+  uint64_t sizes[device::kMaxShareableHandles];
+  [[nodiscard]] size_t bytes() const { return offsetof(DescriptorMessage, sizes) + count * sizeof sizes[0]; }
 };
-static_assert(device::kMostDescriptors <= local_socket::kMostDescriptors);
+static_assert(device::kMaxShareableHandles <= local_socket::kMaxDescriptors);
 
-local_socket::Name name_of(uint64_t mailbox) {
+local_socket::AbstractName name_of(uint64_t mailbox) {
   char name[32];
   std::snprintf(name, sizeof name, "weft-mail-%016llx", static_cast<unsigned long long>(mailbox));
-  return local_socket::Name(name);
+  return local_socket::AbstractName(name);
 }
 
-/// What a datagram says, where it is a letter; takes its descriptors then.
-bool read(const Letter& letter, const local_socket::Received& received, std::vector<Descriptor>& pieces) {
-  if (!received.same_user || received.bytes < offsetof(Letter, sizes) ||
-      letter.count > device::kMostDescriptors || received.bytes != letter.bytes() ||
-      received.descriptors.size() != letter.count)
+/// Validates a datagram and moves its descriptors to the output; false: malformed, descriptors not moved.
+bool parse(const DescriptorMessage& message, const local_socket::Received& received,
+           std::vector<ShareableHandle>& descriptors) {
+  if (!received.same_user || received.bytes < offsetof(DescriptorMessage, sizes) ||
+      message.count > device::kMaxShareableHandles || received.bytes != message.bytes() ||
+      received.descriptors.size() != message.count)
     return false;
-  for (size_t i = 0; i < letter.count; ++i) pieces.push_back({received.descriptors[i], letter.sizes[i]});
+  for (size_t i = 0; i < message.count; ++i)
+    descriptors.push_back({received.descriptors[i], message.sizes[i]});
   return true;
 }
 
@@ -50,7 +52,7 @@ uint64_t Mailbox::address() {
   if (::getrandom(&address, sizeof address, 0) != sizeof address || address == 0) return 0;
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int on = 1;
-  const local_socket::Name name = name_of(address);
+  const local_socket::AbstractName name = name_of(address);
   if (socket_ < 0 || ::setsockopt(socket_, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
       ::bind(socket_, name.address(), name.size()) != 0) {
     close();
@@ -59,77 +61,77 @@ uint64_t Mailbox::address() {
   return address_ = address;
 }
 
-/// Takes in what has come.
-void Mailbox::collect() {
+/// Receives all pending datagrams.
+void Mailbox::receive_pending() {
   if (socket_ < 0) return;
-  Letter letter{};
+  DescriptorMessage message{};
   while (const auto received =
-             local_socket::receive(socket_, std::as_writable_bytes(std::span(&letter, 1)))) {
-    std::vector<Descriptor> pieces;
-    if (!read(letter, *received, pieces) || count_ + pieces.size() > most_descriptors()) {
+             local_socket::receive(socket_, std::as_writable_bytes(std::span(&message, 1)))) {
+    std::vector<ShareableHandle> descriptors;
+    if (!parse(message, *received, descriptors) || count_ + descriptors.size() > max_open_descriptors()) {
       for (const int descriptor : received->descriptors) ::close(descriptor);
       continue;
     }
-    const std::pair key{letter.epoch, letter.buffer_id};
-    if (const auto before = letters_.find(key); before != letters_.end()) discard(before);
-    count_ += pieces.size();
-    letters_.emplace(key, std::move(pieces));
+    const std::pair key{message.epoch, message.buffer_id};
+    if (const auto before = messages_.find(key); before != messages_.end()) discard(before);
+    count_ += descriptors.size();
+    messages_.emplace(key, std::move(descriptors));
   }
 }
 
-Result<std::vector<Descriptor>> Mailbox::copies(uint64_t epoch, uint64_t buffer_id) {
-  collect();
-  const auto at = letters_.find({epoch, buffer_id});
-  if (at == letters_.end())
+Result<std::vector<ShareableHandle>> Mailbox::duplicate(uint64_t epoch, uint64_t buffer_id) {
+  receive_pending();
+  const auto at = messages_.find({epoch, buffer_id});
+  if (at == messages_.end())
     return Error(Errc::unsupported,
                  "a peer has not sent the descriptors of its cuMemMap memory (see its own log): "
                  "its transfers are packed or staged");
-  std::vector<Descriptor> copies;
-  for (const Descriptor& piece : at->second) {
-    const int copy = ::fcntl(piece.fd, F_DUPFD_CLOEXEC, 0);
+  std::vector<ShareableHandle> copies;
+  for (const ShareableHandle& descriptor : at->second) {
+    const int copy = ::fcntl(descriptor.fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
       const int reason = errno;
       close_all(copies);
       return Error(Errc::unsupported,
-                   std::string("a descriptor of a peer's cuMemMap memory cannot be copied (") +
+                   std::string("a descriptor of a peer's cuMemMap memory cannot be duplicated (") +
                        std::strerror(reason) + "): its transfers are packed or staged");
     }
-    copies.push_back({copy, piece.size});
+    copies.push_back({copy, descriptor.size});
   }
   return copies;
 }
 
-Mailbox::Letters::iterator Mailbox::discard(Letters::iterator at) {
+Mailbox::Messages::iterator Mailbox::discard(Messages::iterator at) {
   count_ -= at->second.size();
   close_all(at->second);
-  return letters_.erase(at);
+  return messages_.erase(at);
 }
 
 void Mailbox::drop(uint64_t epoch, uint64_t buffer_id) {
-  collect();
-  if (const auto at = letters_.find({epoch, buffer_id}); at != letters_.end()) discard(at);
+  receive_pending();
+  if (const auto at = messages_.find({epoch, buffer_id}); at != messages_.end()) discard(at);
 }
 
 void Mailbox::drop_all(uint64_t epoch) {
-  collect();
-  for (auto at = letters_.lower_bound({epoch, 0}); at != letters_.end() && at->first.first == epoch;)
+  receive_pending();
+  for (auto at = messages_.lower_bound({epoch, 0}); at != messages_.end() && at->first.first == epoch;)
     at = discard(at);
 }
 
 void Mailbox::close() {
-  for (auto at = letters_.begin(); at != letters_.end();) at = discard(at);
+  for (auto at = messages_.begin(); at != messages_.end();) at = discard(at);
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
   address_ = 0;
 }
 
 Status send_descriptors(uint64_t mailbox, uint64_t epoch, uint64_t buffer_id,
-                        std::span<const Descriptor> pieces) {
-  Letter letter{epoch, buffer_id, pieces.size(), {}};
-  std::vector<int> descriptors;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    letter.sizes[i] = pieces[i].size;
-    descriptors.push_back(pieces[i].fd);
+                        std::span<const ShareableHandle> descriptors) {
+  DescriptorMessage message{epoch, buffer_id, descriptors.size(), {}};
+  std::vector<int> fds;
+  for (size_t i = 0; i < descriptors.size(); ++i) {
+    message.sizes[i] = descriptors[i].size;
+    fds.push_back(descriptors[i].fd);
   }
   const auto failed = [](int reason) {
     return Error(Errc::unsupported,
@@ -138,9 +140,9 @@ Status send_descriptors(uint64_t mailbox, uint64_t epoch, uint64_t buffer_id,
   };
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return failed(errno);
-  const local_socket::Name name = name_of(mailbox);
-  const auto bytes = std::as_bytes(std::span(&letter, 1)).first(letter.bytes());
-  const bool sent = local_socket::send(socket, bytes, descriptors, &name);
+  const local_socket::AbstractName name = name_of(mailbox);
+  const auto bytes = std::as_bytes(std::span(&message, 1)).first(message.bytes());
+  const bool sent = local_socket::send(socket, bytes, fds, &name);
   const int reason = errno;
   ::close(socket);
   if (!sent) return failed(reason);

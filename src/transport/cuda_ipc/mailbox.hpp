@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Descriptors of cuMemMap memory that an exporter sends, for importers that may not take them from its
-// process (pidfd_getfd forbidden): a datagram for each region, before the importer hears of the region.
+// Mailbox: Unix socket through which an exporter sends descriptors of cuMemMap memory to importers that
+// cannot use pidfd_getfd: one datagram per region, sent before the region itself.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace weft::transport::cuda_ipc {
 
-/// The importer's end. What came is kept until the region's drop: its mapping may be closed and opened again.
+/// Importer side. Descriptors are kept until the region's drop, since its mapping may be closed and reopened.
 class Mailbox {
  public:
   Mailbox() = default;
@@ -22,27 +22,28 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  /// By which exporters find it; opens it. 0: no socket is to be had.
+  /// Opens the mailbox if needed and returns its address for exporters; 0: no socket available.
   [[nodiscard]] uint64_t address();
-  /// Copies of a region's descriptors, the caller's to close. Errc::unsupported: they have not come.
-  [[nodiscard]] Result<std::vector<device::Descriptor>> copies(uint64_t epoch, uint64_t buffer_id);
+  /// Returns duplicates of a region's descriptors, to be closed by the caller. Errc::unsupported: not
+  /// received.
+  [[nodiscard]] Result<std::vector<device::ShareableHandle>> duplicate(uint64_t epoch, uint64_t buffer_id);
   void drop(uint64_t epoch, uint64_t buffer_id);
-  /// Everything of one life of an exporter.
+  /// Drops all descriptors of one exporter process.
   void drop_all(uint64_t epoch);
   void close();
 
  private:
-  using Letters = std::map<std::pair<uint64_t, uint64_t>, std::vector<device::Descriptor>>;
-  void collect();
-  Letters::iterator discard(Letters::iterator at);
+  using Messages = std::map<std::pair<uint64_t, uint64_t>, std::vector<device::ShareableHandle>>;
+  void receive_pending();
+  Messages::iterator discard(Messages::iterator at);
   int socket_ = -1;
   uint64_t address_ = 0;
-  Letters letters_;   // by epoch and buffer id
-  size_t count_ = 0;  // descriptors in them
+  Messages messages_;  // by epoch and buffer id
+  size_t count_ = 0;   // descriptors in messages_
 };
 
-/// The exporter's end. Does not wait: a full mailbox is an error as others are.
+/// Exporter side. Does not block: a full mailbox is an error.
 [[nodiscard]] Status send_descriptors(uint64_t mailbox, uint64_t epoch, uint64_t buffer_id,
-                                      std::span<const device::Descriptor> pieces);
+                                      std::span<const device::ShareableHandle> descriptors);
 
 }  // namespace weft::transport::cuda_ipc

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of libfabric's binary interface that Weft uses, declared here so that no header of it is needed to
-// build (docs/adr/0014-libfabric.md). Names are libfabric's without "fi_" and "FI_"; fields keep theirs. The
-// structures only ever grow at their ends, tables of operations say their size: test/network/ofi_abi_test.cpp
-// compares what is here with the headers where they are installed.
+// Subset of libfabric's ABI used by Weft, so that building needs no libfabric headers
+// (docs/adr/0014-libfabric.md). Names drop "fi_" and "FI_"; fields keep their names. Structures only grow at
+// the end, and operation tables store their size. test/network/ofi_abi_test.cpp compares these declarations
+// with the headers if installed.
 #pragma once
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -16,16 +16,16 @@ using Address = uint64_t;  ///< fi_addr_t: a peer in an address vector
 inline constexpr Address kNoAddress = ~uint64_t{0};
 
 constexpr uint32_t version(uint32_t major, uint32_t minor) { return major << 16 | minor; }
-/// The interface asked of the library: older libraries are refused, newer ones behave as this one.
+/// Requested API version: older libraries are refused, newer ones are compatible.
 inline constexpr uint32_t kVersion = version(1, 17);
 
-// Capabilities, also flags of completions.
+// Capabilities and completion flags.
 inline constexpr uint64_t kRma = 1ULL << 2, kTagged = 1ULL << 3, kRead = 1ULL << 8, kRecv = 1ULL << 10,
                           kSend = 1ULL << 11, kTransmit = kSend, kRemoteRead = 1ULL << 12, kHmem = 1ULL << 47;
 // Mode bits.
 inline constexpr uint64_t kContext = 1ULL << 59, kContext2 = 1ULL << 52;
 inline constexpr uint64_t kOrderSas = 1ULL << 8;
-// What the provider wants of registrations.
+// Registration modes (mr_mode).
 inline constexpr int kMrLocal = 1 << 2, kMrVirtAddr = 1 << 4, kMrAllocated = 1 << 5, kMrProvKey = 1 << 6,
                      kMrEndpoint = 1 << 9, kMrHmem = 1 << 10;
 inline constexpr int kEndpointRdm = 3;       // enum fi_ep_type
@@ -38,7 +38,7 @@ inline constexpr int kControlEnable = 6;     // fi_control: FI_ENABLE
 inline constexpr int kBusPci = 1;            // enum fi_bus_type
 inline constexpr int kHmemSystem = 0, kHmemCuda = 1;
 inline constexpr uint32_t kFormatSockaddr = 1, kFormatIn = 2, kFormatIn6 = 3;
-// Errors beyond errno's.
+// Error codes beyond errno.
 inline constexpr int kErrAvailable = 259, kErrTruncated = 265;
 
 struct Fid;
@@ -48,7 +48,7 @@ struct Ops {
   int (*bind)(Fid*, Fid* other, uint64_t flags);
   int (*control)(Fid*, int command, void* argument);
 };
-struct Fid {  // every object begins with one
+struct Fid {  // first member of every object
   size_t fclass;
   void* context;
   Ops* ops;
@@ -101,7 +101,7 @@ struct Nic {
   BusAttr* bus_attr;
   LinkAttr* link_attr;
 };
-/// Made and copied by the library only (fi_dupinfo), which may know more fields.
+/// Allocated and copied only by the library (fi_dupinfo), whose structure may have more fields.
 struct Info {
   Info* next;
   uint64_t caps, mode;
@@ -169,7 +169,7 @@ struct CqError {
   int err, prov_errno;
   void* err_data;
   size_t err_data_size;
-  uint64_t later[6];  ///< room for what newer libraries write behind
+  uint64_t later[6];  ///< reserved for fields of newer libraries
 };
 struct Cq;
 struct CqOps {
@@ -204,7 +204,7 @@ struct MrAttr {
     uint64_t reserved;
     int cuda;
   } device;
-  uint64_t later[6];  ///< fields of newer interfaces: zero
+  uint64_t later[6];  ///< fields of newer API versions: zero
 };
 struct MrOps {
   size_t size;
@@ -257,8 +257,8 @@ struct Ep {
   TaggedOps* tagged;
 };
 
-/// Room at the head of every operation's context that belongs to the provider until it completes.
-struct ContextRoom {
+/// fi_context2: first member of every operation, owned by the provider until completion.
+struct OperationContext {
   void* internal[8];
 };
 

@@ -18,7 +18,7 @@ int enable(T& object) {
 
 }  // namespace
 
-Result<std::unique_ptr<Endpoint>> Endpoint::create(const Library& library, Choice choice,
+Result<std::unique_ptr<Endpoint>> Endpoint::create(const Library& library, SelectedInterface choice,
                                                    size_t completions) {
   std::unique_ptr<Endpoint> endpoint(new Endpoint(library, std::move(choice)));
   WEFT_TRY(endpoint->open(completions));
@@ -62,11 +62,11 @@ Status Endpoint::open(size_t completions) {
 }
 
 Result<std::string> Endpoint::name() const {
-  std::array<char, 512> room{};
-  size_t length = room.size();
-  if (const int code = ep_->cm->getname(&ep_->fid, room.data(), &length))
+  std::array<char, 512> name{};
+  size_t length = name.size();
+  if (const int code = ep_->cm->getname(&ep_->fid, name.data(), &length))
     return library_.error("libfabric's fi_getname failed", code);
-  return std::string(room.data(), length);
+  return std::string(name.data(), length);
 }
 
 Result<abi::Address> Endpoint::insert(const std::string& name) {

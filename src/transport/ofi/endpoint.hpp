@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoint: libfabric's objects of one reliable, connectionless endpoint, closed in order, and the few calls
-// on them. What returns ssize_t returns libfabric's code: 0, or negative; -EAGAIN: later, after reading
-// completions.
+// Endpoint: libfabric's objects for one reliable, connectionless endpoint (RDM), closed in order, and the
+// calls on them. Functions that return ssize_t return libfabric's code: 0, or negative; -EAGAIN: retry after
+// reading completions.
 #pragma once
 #include <cerrno>
 #include <memory>
@@ -24,24 +24,24 @@ using Object = std::unique_ptr<T, CloseObject>;
 
 class Endpoint {
  public:
-  /// `completions`: that may be waiting to be read at once.
-  [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Library& library, Choice choice,
-                                                                size_t completions);
+  /// `completions`: capacity of the completion queue.
+  [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Library& library,
+                                                                SelectedInterface choice, size_t completions);
 
   [[nodiscard]] const abi::Info& info() const { return *choice_.info; }
-  [[nodiscard]] const Choice& choice() const { return choice_; }
+  [[nodiscard]] const SelectedInterface& choice() const { return choice_; }
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] bool wants(int mr_mode) const { return (info().domain_attr->mr_mode & mr_mode) != 0; }
-  /// Local buffers must be registered too.
+  /// Returns whether local buffers need a registration.
   [[nodiscard]] bool registers_local(const device::Memory& memory) const {
     return wants(abi::kMrLocal) || (memory.on_device() && wants(abi::kMrHmem));
   }
 
-  [[nodiscard]] Result<std::string> name() const;  ///< the address that peers insert
+  [[nodiscard]] Result<std::string> name() const;  ///< address that peers pass to insert()
   [[nodiscard]] Result<abi::Address> insert(const std::string& name);
   [[nodiscard]] Result<Object<abi::Mr>> add_memory(const void* start, size_t length, uint64_t access,
                                                    const device::Memory& memory);
-  /// How a peer names a byte of registered memory: by its address, or by its place in the region.
+  /// Returns the remote address of a byte of registered memory: its address, or its offset in the region.
   [[nodiscard]] uint64_t remote_address(const void* start, const void* byte) const {
     const auto at = reinterpret_cast<uint64_t>(byte);
     return wants(abi::kMrVirtAddr) ? at : at - reinterpret_cast<uint64_t>(start);
@@ -50,7 +50,7 @@ class Endpoint {
   ssize_t send(const void* data, size_t size, void* desc, abi::Address to, uint64_t tag, void* context) {
     return ep_->tagged->send(ep_.get(), data, size, desc, to, tag, context);
   }
-  /// Takes any message whose tag differs from `tag` in bits of `ignore` only.
+  /// Matches messages whose tag differs from `tag` only in bits of `ignore`.
   ssize_t receive(void* data, size_t size, void* desc, uint64_t tag, uint64_t ignore, void* context) {
     return ep_->tagged->recv(ep_.get(), data, size, desc, abi::kNoAddress, tag, ignore, context);
   }
@@ -58,25 +58,26 @@ class Endpoint {
                void* context) {
     return ep_->rma->read(ep_.get(), data, size, desc, from, remote, key, context);
   }
-  /// Progresses; the number of completions, -EAGAIN: none, -kErrAvailable: read_error() has one.
+  /// Progresses and returns the number of completions; -EAGAIN: none; -kErrAvailable: call read_error().
   ssize_t completions(abi::CqEntry* entries, size_t count) {
     return cq_->ops->read(cq_.get(), entries, count);
   }
-  /// Ends all traffic, before memory is deregistered where registrations do not belong to the endpoint.
+  /// Closes the endpoint before memory is deregistered, unless registrations are bound to the endpoint.
   void shut() {
     if (!wants(abi::kMrEndpoint)) ep_.reset();
   }
-  /// False: there is none.
+  /// Returns false if there is no error completion.
   bool read_error(abi::CqError& error, std::string& why);
 
  private:
-  Endpoint(const Library& library, Choice choice) : library_(library), choice_(std::move(choice)) {}
+  Endpoint(const Library& library, SelectedInterface choice)
+      : library_(library), choice_(std::move(choice)) {}
   Status open(size_t completions);
 
   const Library& library_;
-  Choice choice_;
+  SelectedInterface choice_;
   uint64_t next_key_ = 1;
-  // Closed from the last to the first.
+  // Closed in reverse order.
   Object<abi::Fabric> fabric_;
   Object<abi::Domain> domain_;
   Object<abi::Cq> cq_;

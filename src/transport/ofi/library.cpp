@@ -12,11 +12,11 @@ namespace weft::transport::ofi {
 namespace {
 
 config::Path library_path{"net.ofi_library", "",
-                          "Path of libfabric instead of libfabric.so.1 as the dynamic linker finds it."};
+                          "Path of libfabric; empty: libfabric.so.1 as found by the dynamic linker."};
 
 void* open_file() {
   if (!library_path.value().empty()) return secure::open_library(library_path.value(), RTLD_NOW | RTLD_LOCAL);
-  // One that the program has loaded already is the one whose settings and hooks are in force.
+  // Prefer the copy loaded by the program: its settings and memory hooks are active.
   if (void* loaded = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD)) return loaded;
   return secure::open_library("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
 }
@@ -30,13 +30,12 @@ bool find(void* handle, const char* name, F& function) {
 Status load(Library& out) {
   void* handle = open_file();
   if (handle == nullptr)
-    return Error(Errc::unsupported,
-                 "libfabric cannot be loaded (" + secure::open_error() +
-                     "): install the package libfabric1, or name it by WEFT_NET_OFI_LIBRARY");
+    return Error(Errc::unsupported, "libfabric cannot be loaded (" + secure::open_error() +
+                                        "): install the package libfabric1, or set WEFT_NET_OFI_LIBRARY");
   if (!find(handle, "fi_version", out.version) || !find(handle, "fi_getinfo", out.getinfo) ||
       !find(handle, "fi_freeinfo", out.freeinfo) || !find(handle, "fi_dupinfo", out.dupinfo) ||
       !find(handle, "fi_fabric", out.fabric) || !find(handle, "fi_strerror", out.strerror))
-    return Error(Errc::unsupported, "what is called libfabric.so.1 here lacks functions of libfabric");
+    return Error(Errc::unsupported, "the file loaded as libfabric.so.1 lacks functions of libfabric");
   Dl_info where{};
   if (::dladdr(reinterpret_cast<void*>(out.getinfo), &where) != 0 && where.dli_fname != nullptr)
     out.path = where.dli_fname;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libfabric, opened at run time: one already loaded by the program, else the site's or the system's.
-// Threading: open() once, under the instance lock; the functions as libfabric says.
+// libfabric, opened at run time: a copy already loaded by the program, else the configured or system library.
+// Threading: open() once, under the instance lock; functions as libfabric documents.
 #pragma once
 #include <string>
 
@@ -9,7 +9,7 @@
 
 namespace weft::transport::ofi {
 
-/// The library's few exported functions; everything else goes through the objects' tables.
+/// Exported functions of the library; all other calls use the operation tables of objects.
 struct Library {
   uint32_t (*version)();
   int (*getinfo)(uint32_t version, const char* node, const char* service, uint64_t flags,
@@ -18,15 +18,14 @@ struct Library {
   abi::Info* (*dupinfo)(const abi::Info*);
   int (*fabric)(abi::FabricAttr*, abi::Fabric**, void* context);
   const char* (*strerror)(int error);
-  std::string path;  ///< the file it was loaded from
+  std::string path;  ///< of the loaded file
 
   [[nodiscard]] std::string version_text() const;
-  /// "what failed (why)"; `code` as libfabric returns it, negative.
+  /// Error "`what` (reason)"; `code` as returned by libfabric, negative.
   [[nodiscard]] Error error(const std::string& what, ssize_t code) const;
 };
 
-/// The library, opened at the first call. Errc::unsupported: it is not there, or too old; says what was
-/// tried.
+/// Returns the library, opened at the first call. Errc::unsupported: missing or too old.
 [[nodiscard]] Result<const Library*> library();
 
 }  // namespace weft::transport::ofi

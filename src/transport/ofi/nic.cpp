@@ -22,18 +22,18 @@ std::string first_line(const fs::path& file) {
   return line;
 }
 
-Place place_of_device(const fs::path& device) {
+Locality locality_of_device(const fs::path& device) {
   std::error_code failed;
   const fs::path real = fs::canonical(device, failed);
   if (failed) return {};
-  Place place{real.string(), {}};
+  Locality locality{real.string(), {}};
   const std::string node = first_line(real / "numa_node");
-  if (!node.empty() && node[0] != '-') place.numa.push_back(std::atoi(node.c_str()));
-  return place;
+  if (!node.empty() && node[0] != '-') locality.numa.push_back(std::atoi(node.c_str()));
+  return locality;
 }
 
-/// Whether one of the cores in "0-3,8" is in `allowed`.
-bool holds_any(const std::string& list, const cpu_set_t& allowed) {
+/// Returns whether a core of a list such as "0-3,8" is in `allowed`.
+bool contains_any(const std::string& list, const cpu_set_t& allowed) {
   for (const char* at = list.c_str(); *at != '\0';) {
     char* end = nullptr;
     const long first = std::strtol(at, &end, 10);
@@ -47,7 +47,7 @@ bool holds_any(const std::string& list, const cpu_set_t& allowed) {
   return false;
 }
 
-/// The host bridge in a path such as /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0, and what follows it.
+/// Splits a path such as /sys/devices/pci0000:00/0000:00:01.0/0000:17:00.0 after the host bridge.
 bool split_at_bridge(const std::string& path, std::string& bridge, std::string& below) {
   const size_t start = path.find("/pci");
   if (start == std::string::npos) return false;
@@ -76,30 +76,30 @@ const char* name(Distance distance) {
   return "distance unknown";
 }
 
-Place place_of_pci(const std::string& sysfs, const std::string& pci) {
-  return place_of_device(fs::path(sysfs) / "bus/pci/devices" / pci);
+Locality locality_of_pci(const std::string& sysfs, const std::string& pci) {
+  return locality_of_device(fs::path(sysfs) / "bus/pci/devices" / pci);
 }
 
-Place place_of_interface(const std::string& sysfs, const std::string& interface) {
-  return place_of_device(fs::path(sysfs) / "class/net" / interface / "device");
+Locality locality_of_interface(const std::string& sysfs, const std::string& interface) {
+  return locality_of_device(fs::path(sysfs) / "class/net" / interface / "device");
 }
 
-Place place_of_cores(const std::string& sysfs) {
+Locality locality_of_cores(const std::string& sysfs) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
-  Place place;
+  Locality locality;
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(fs::path(sysfs) / "devices/system/node", failed)) {
     const std::string file = entry.path().filename();
-    if (file.rfind("node", 0) == 0 && holds_any(first_line(entry.path() / "cpulist"), allowed))
-      place.numa.push_back(std::atoi(file.c_str() + 4));
+    if (file.rfind("node", 0) == 0 && contains_any(first_line(entry.path() / "cpulist"), allowed))
+      locality.numa.push_back(std::atoi(file.c_str() + 4));
   }
-  std::sort(place.numa.begin(), place.numa.end());
-  return place;
+  std::sort(locality.numa.begin(), locality.numa.end());
+  return locality;
 }
 
-Distance distance(const Place& a, const Place& b) {
+Distance distance(const Locality& a, const Locality& b) {
   std::string bridge_a, below_a, bridge_b, below_b;
   if (split_at_bridge(a.path, bridge_a, below_a) && split_at_bridge(b.path, bridge_b, below_b) &&
       bridge_a == bridge_b)
@@ -112,15 +112,16 @@ Distance distance(const Place& a, const Place& b) {
   return Distance::across_nodes;
 }
 
-Anchor anchor(const std::string& sysfs) {
+LocalityAnchor anchor(const std::string& sysfs) {
   const int active = device::available() ? device::only_active_device() : -1;
   if (active >= 0) {
     if (auto devices = device::devices(device::Initialise::no))
       for (const device::DeviceInfo& info : *devices)
-        if (info.ordinal == active) return {place_of_pci(sysfs, info.pci), "GPU " + info.pci};
+        if (info.ordinal == active) return {locality_of_pci(sysfs, info.pci), "GPU " + info.pci};
   }
-  Anchor cores{place_of_cores(sysfs), "cores"};
-  if (cores.place.numa.size() == 1) cores.name += " of NUMA node " + std::to_string(cores.place.numa[0]);
+  LocalityAnchor cores{locality_of_cores(sysfs), "cores"};
+  if (cores.locality.numa.size() == 1)
+    cores.name += " of NUMA node " + std::to_string(cores.locality.numa[0]);
   return cores;
 }
 

@@ -14,22 +14,24 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Size message_bytes{"net.ofi_message_bytes", 66 << 10, 4 << 10, 1 << 20,
-                           "Largest message given to libfabric, in bytes; larger data is read by RMA."};
-config::Size receives{"net.ofi_receives", 64, 4, 4096, "Receives of messages that are posted to libfabric."};
-config::Size sends{"net.ofi_sends", 128, 8, 4096, "Messages that may be on their way out through libfabric."};
+config::Size message_bytes{
+    "net.ofi_max_message_bytes", 66 << 10, 4 << 10, 1 << 20,
+    "Largest message sent through libfabric in bytes; larger data is transferred by RMA reads."};
+config::Size receives{"net.ofi_posted_receives", 64, 4, 4096,
+                      "Number of receive buffers posted to libfabric. Larger values absorb longer bursts."};
+config::Size sends{"net.ofi_max_sends", 128, 8, 4096, "Largest number of outstanding sends."};
 
-// A tag: the sender, what it says, and some bits of the job's name, so that a late message of another job
-// that had our port is known. 48 bits, which all providers have.
-constexpr uint64_t kGoodbye = uint64_t{1} << 32;
+// Tag: sender, disconnect flag, and bits of the job id, which identify a late message of another job that
+// used the same port. 48 bits, which every provider supports.
+constexpr uint64_t kDisconnect = uint64_t{1} << 32;
 constexpr int kJobShift = 34;
 constexpr uint64_t kJobMask = uint64_t{0x3fff} << kJobShift;
 constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 
-constexpr size_t kReadAtOnce = 16;  // completions
-constexpr size_t kBeats = 128;
-constexpr time_t kGoodbyeSeconds = 2;
-constexpr size_t kPerPeer = 4;  // a peer that takes nothing may hold this part of all sends: one in kPerPeer
+constexpr size_t kCompletionsPerRead = 16;
+constexpr size_t kMaxHeartbeats = 128;
+constexpr time_t kFlushTimeoutSeconds = 2;
+constexpr size_t kMaxPeerShare = 4;  // one peer may hold at most 1/kMaxPeerShare of all send buffers
 
 size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
 
@@ -38,16 +40,16 @@ size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
 Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
     : self_(static_cast<Peer>(job.rank)),
       job_bits_((std::hash<std::string>{}(job.id) << kJobShift) & kJobMask),
-      place_(own_place()),
+      net_namespace_(own_net_namespace()),
       endpoint_(std::move(endpoint)),
-      exposed_(*endpoint_, abi::kRemoteRead),
-      local_(*endpoint_, abi::kRead),
+      remote_registrations_(*endpoint_, abi::kRemoteRead),
+      local_registrations_(*endpoint_, abi::kRead),
       sends_(*endpoint_, Operation::Kind::send, rounded(message_bytes), sends),
       receives_(*endpoint_, Operation::Kind::receive, rounded(message_bytes), receives),
-      contacts_(static_cast<size_t>(job.size)),
-      reads_(most_reads()),
-      piece_(std::min(endpoint_->info().ep_attr->max_msg_size, size_t{1} << 30)),
-      pulse_(std::make_unique<Pulse>()) {
+      by_peer_(static_cast<size_t>(job.size)),
+      reads_(max_reads()),
+      max_read_bytes_(std::min(endpoint_->info().ep_attr->max_msg_size, size_t{1} << 30)),
+      heartbeat_words_(std::make_unique<HeartbeatWords>()) {
   for (Read& read : reads_) {
     read.kind = Operation::Kind::read;
     free_reads_.push_back(&read);
@@ -57,9 +59,10 @@ Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
 Result<std::unique_ptr<Network>> Ofi::open(const launch::Job& job) {
   auto opened = library();
   if (!opened) return std::move(opened).error();
-  auto choice = choose(**opened, job.local_rank);
+  auto choice = select_interface(**opened, job.local_rank);
   if (!choice) return std::move(choice).error();
-  auto endpoint = Endpoint::create(**opened, std::move(*choice), receives + sends + most_reads() + kBeats);
+  auto endpoint =
+      Endpoint::create(**opened, std::move(*choice), receives + sends + max_reads() + kMaxHeartbeats);
   if (!endpoint) return std::move(endpoint).error();
   std::unique_ptr<Ofi> network(new Ofi(job, std::move(*endpoint)));
   WEFT_TRY(network->prepare());
@@ -72,36 +75,37 @@ Status Ofi::prepare() {
   provider_ = info.fabric_attr->prov_name;
   in_memory_ = has_part(provider_, "shm");
   over_tcp_ = over_ip(provider_) && provider_.find("udp") == std::string::npos;
-  auto region = endpoint_->add_memory(pulse_.get(), sizeof(Pulse), abi::kRemoteRead | abi::kRead, {});
+  auto region = endpoint_->add_memory(heartbeat_words_.get(), sizeof(HeartbeatWords),
+                                      abi::kRemoteRead | abi::kRead, {});
   if (!region) return std::move(region).error();
-  pulse_region_ = std::move(*region);
+  heartbeat_region_ = std::move(*region);
   for (size_t i = 0; i < receives; ++i) {
-    Message* message = receives_.take();
+    MessageBuffer* message = receives_.acquire();
     if (message == nullptr) return receives_.failure().error().copy();
     post(*message);
   }
   auto name = endpoint_->name();
   if (!name) return std::move(name).error();
   loopback_ = is_loopback(info.addr_format, name->data(), name->size());
-  Card card;
-  card.place = place_;
-  card.machine = own_machine();
-  card.process = ::getpid();
-  card.pulse = endpoint_->remote_address(pulse_.get(), &pulse_->own);
-  card.pulse_key = pulse_region_->key;
-  card.loopback = loopback_;
-  card.provider = provider_;
-  card.address = std::move(*name);
-  card_ = card.text();
+  PublishedAddress published;
+  published.net_namespace = net_namespace_;
+  published.machine = own_machine();
+  published.process = ::getpid();
+  published.heartbeat_address = endpoint_->remote_address(heartbeat_words_.get(), &heartbeat_words_->own);
+  published.heartbeat_rkey = heartbeat_region_->key;
+  published.loopback = loopback_;
+  published.provider = provider_;
+  published.address = std::move(*name);
+  published_address_ = published.text();
   return {};
 }
 
 std::string Ofi::description() const {
-  const Choice& choice = endpoint_->choice();
-  const auto& kept = exposed_.counters();
+  const SelectedInterface& choice = endpoint_->choice();
+  const auto& kept = remote_registrations_.counters();
   std::string text = "libfabric " + endpoint_->library().version_text() + " (" + endpoint_->library().path +
                      "), provider " + provider_ + " over " + endpoint_->info().domain_attr->name + " (" +
-                     choice.why + "), device memory " + (choice.hmem ? "taken" : "staged");
+                     choice.why + "), device memory " + (choice.hmem ? "direct" : "staged");
   if (kept.misses != 0)
     text += ", registrations: " + std::to_string(kept.count) + " of " + std::to_string(kept.bytes) +
             " bytes, " + std::to_string(kept.hits) + " hits, " + std::to_string(kept.misses) + " misses, " +
@@ -109,118 +113,119 @@ std::string Ofi::description() const {
   return text;
 }
 
-Contact& Ofi::contact(Peer peer) {
-  auto& slot = contacts_[peer];
+Connection& Ofi::connection(Peer peer) {
+  auto& slot = by_peer_[peer];
   if (slot == nullptr) [[unlikely]] {
-    slot = std::make_unique<Contact>(peer);
-    known_.push_back(slot.get());
+    slot = std::make_unique<Connection>(peer);
+    connections_.push_back(slot.get());
   }
   return *slot;
 }
 
-Status Ofi::look_up(Contact& contact) {
-  auto text = directory_->address(contact.peer);
+Status Ofi::resolve(Connection& connection) {
+  auto text = directory_->address(connection.peer);
   if (!text) return std::move(text).error();
-  auto card = Card::parse(*text);
-  if (!card) return std::move(card).error();
-  if (card->provider != provider_)
-    return Error(Errc::other, "libfabric uses the provider " + provider_ + " here and " + card->provider +
-                                  " at process " + std::to_string(contact.peer) +
-                                  ": name one for all by FI_PROVIDER or WEFT_NET_OFI_PROVIDER");
-  if (card->loopback && card->place != place_)
-    return Error(Errc::other,
-                 "process " + std::to_string(contact.peer) +
-                     " is on another host, but libfabric's only address there is of its loopback "
-                     "interface: give its host a network, or name one by WEFT_NET_OFI_NIC");
-  auto address = endpoint_->insert(card->address);
+  auto published = PublishedAddress::parse(*text);
+  if (!published) return std::move(published).error();
+  if (published->provider != provider_)
+    return Error(Errc::other, "libfabric uses the provider " + provider_ + " here and " +
+                                  published->provider + " at process " + std::to_string(connection.peer) +
+                                  ": set FI_PROVIDER or WEFT_NET_OFI_PROVIDER to the same value on all processes");
+  if (published->loopback && published->net_namespace != net_namespace_)
+    return Error(Errc::other, "process " + std::to_string(connection.peer) +
+                                  " is on another host, but libfabric has only a loopback address there: "
+                                  "give that host a network, or set WEFT_NET_OFI_NIC");
+  auto address = endpoint_->insert(published->address);
   if (!address) return std::move(address).error();
-  contact.address = *address;
-  contact.where = std::move(card->address);
-  if (in_memory_ && card->machine == own_machine()) contact.witness = Witness::of(card->process);
-  contact.pulse = card->pulse;
-  contact.pulse_key = card->pulse_key;
+  connection.address = *address;
+  connection.raw_address = std::move(published->address);
+  if (in_memory_ && published->machine == own_machine())
+    connection.process_watch = ProcessWatch::open(published->process);
+  connection.heartbeat_address = published->heartbeat_address;
+  connection.heartbeat_rkey = published->heartbeat_rkey;
   return {};
 }
 
-/// False: the peer is lost, or cannot be found and is lost now.
-bool Ofi::connect(Contact& contact) {
-  if (contact.address != abi::kNoAddress) [[likely]]
-    return contact.state != Contact::State::lost;
-  if (contact.state == Contact::State::lost) return false;
-  if (Status found = look_up(contact); !found) {
-    lose(contact, std::move(found).error());
+/// Returns false if the peer is lost or its address cannot be resolved, which marks it lost.
+bool Ofi::connect(Connection& connection) {
+  if (connection.address != abi::kNoAddress) [[likely]]
+    return connection.state != Connection::State::lost;
+  if (connection.state == Connection::State::lost) return false;
+  if (Status found = resolve(connection); !found) {
+    mark_lost(connection, std::move(found).error());
     return false;
   }
-  if (contact.state == Contact::State::unknown) contact.state = Contact::State::open;
+  if (connection.state == Connection::State::unknown) connection.state = Connection::State::open;
   return true;
 }
 
 std::byte* Ofi::reserve(Peer peer, size_t size) {
   if (size + kPrefix > sends_.bytes()) return nullptr;
-  Contact& to = contact(peer);
-  if (to.unsent.size() >= sends / kPerPeer) return nullptr;
-  if (reserved_ == nullptr) reserved_ = sends_.take();
+  Connection& to = connection(peer);
+  if (to.unsent.size() >= sends / kMaxPeerShare) return nullptr;
+  if (reserved_ == nullptr) reserved_ = sends_.acquire();
   return reserved_ != nullptr ? reserved_->data + kPrefix : nullptr;
 }
 
 void Ofi::commit(Peer peer, size_t size) {
-  Message& message = *std::exchange(reserved_, nullptr);
-  Contact& to = contact(peer);
-  if (!connect(to)) return sends_.give_back(&message);
-  to.told = false;
-  queue(to, message, size, 0);
+  MessageBuffer& message = *std::exchange(reserved_, nullptr);
+  Connection& to = connection(peer);
+  if (!connect(to)) return sends_.release(&message);
+  to.disconnect_sent = false;
+  enqueue(to, message, size, 0);
 }
 
-void Ofi::queue(Contact& to, Message& message, size_t size, uint64_t flags) {
+void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags) {
   message.peer = to.peer;
   message.size = static_cast<uint32_t>(size + kPrefix);
   message.tag = self_ | job_bits_ | flags;
   const uint64_t number = to.sent++;
   std::memcpy(message.data, &number, kPrefix);
   if (to.unsent.empty() && try_send(to, message)) return;
-  if (to.state == Contact::State::lost) return;
+  if (to.state == Connection::State::lost) return;
   to.unsent.push_back(&message);
-  if (!std::exchange(to.listed, true)) backlog_.push_back(&to);
+  if (!std::exchange(to.in_backlog, true)) backlog_.push_back(&to);
 }
 
-/// False: it must wait, unless the peer is lost by now (then the message is gone).
-bool Ofi::try_send(Contact& to, Message& message) {
+/// Returns false if the send must be retried, or if it failed, lost the peer and released the buffer.
+bool Ofi::try_send(Connection& to, MessageBuffer& message) {
   const ssize_t code =
       endpoint_->send(message.data, message.size, message.desc, to.address, message.tag, &message);
   if (code == 0) {
-    ++to.out;
+    ++to.outstanding;
     return true;
   }
   if (code == -EAGAIN) return false;
-  sends_.give_back(&message);
-  lose(to, endpoint_->library().error("libfabric cannot send to process " + std::to_string(to.peer), code));
+  sends_.release(&message);
+  mark_lost(to,
+            endpoint_->library().error("libfabric cannot send to process " + std::to_string(to.peer), code));
   return false;
 }
 
-/// libfabric gives the message back.
-void Ofi::sent(Message& message) {
-  Contact& to = contact(message.peer);
-  --to.out;
-  if (to.state == Contact::State::lost) --out_to_lost_;
-  sends_.give_back(&message);
+/// Completion of a send: libfabric has released the buffer.
+void Ofi::on_send_complete(MessageBuffer& message) {
+  Connection& to = connection(message.peer);
+  --to.outstanding;
+  if (to.state == Connection::State::lost) --outstanding_to_lost_;
+  sends_.release(&message);
 }
 
 void Ofi::flush() {
-  std::erase_if(backlog_, [&](Contact* to) {
+  std::erase_if(backlog_, [&](Connection* to) {
     while (!to->unsent.empty()) {
-      Message* message = to->unsent.front();
+      MessageBuffer* message = to->unsent.front();
       to->unsent.pop_front();
       if (try_send(*to, *message)) continue;
-      if (to->state == Contact::State::lost) break;
+      if (to->state == Connection::State::lost) break;
       to->unsent.push_front(message);
       return false;
     }
-    to->listed = false;
+    to->in_backlog = false;
     return true;
   });
 }
 
-void Ofi::post(Message& message) {
+void Ofi::post(MessageBuffer& message) {
   const ssize_t code =
       endpoint_->receive(message.data, receives_.bytes(), message.desc, 0, kAnyTag, &message);
   if (code == 0) return;
@@ -235,172 +240,173 @@ size_t Ofi::poll(Receiver& receiver, size_t limit) {
   if (!backlog_.empty()) [[unlikely]]
     flush();
   if (!unposted_.empty()) [[unlikely]] {
-    for (Message* message : std::exchange(unposted_, {})) post(*message);
+    for (MessageBuffer* message : std::exchange(unposted_, {})) post(*message);
   }
   size_t delivered = 0;
   if (!stored_.empty()) [[unlikely]] {
-    for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += received(entry, receiver);
+    for (const abi::CqEntry& entry : std::exchange(stored_, {})) delivered += on_receive(entry, receiver);
   }
   delivered += drain_completions(&receiver, limit);
   if (!waiting_.empty()) start_reads();
-  watch_over();
-  if (!losses_.empty() || !ended_.empty()) [[unlikely]]
-    report(receiver);
+  check_peers();
+  if (!losses_.empty() || !finished_.empty()) [[unlikely]]
+    report_events(receiver);
   return delivered;
 }
 
-/// `receiver` null: what comes is stored for the next poll().
+/// `receiver` null: messages are stored for the next poll().
 size_t Ofi::drain_completions(Receiver* receiver, size_t limit) {
-  abi::CqEntry entries[kReadAtOnce];
+  abi::CqEntry entries[kCompletionsPerRead];
   size_t delivered = 0;
   while (delivered < limit) {
-    const size_t room = std::min(kReadAtOnce, limit - delivered);
-    const ssize_t found = endpoint_->completions(entries, room);
+    const size_t count = std::min(kCompletionsPerRead, limit - delivered);
+    const ssize_t found = endpoint_->completions(entries, count);
     if (found == -abi::kErrAvailable) {
-      if (!take_error()) break;
+      if (!handle_cq_error()) break;
       continue;
     }
     if (found <= 0) break;
     for (ssize_t i = 0; i < found; ++i) delivered += complete(entries[i], receiver);
-    if (static_cast<size_t>(found) < room) break;
+    if (static_cast<size_t>(found) < count) break;
   }
   return delivered;
 }
 
-/// How many messages were delivered.
+/// Returns the number of messages delivered.
 size_t Ofi::complete(const abi::CqEntry& entry, Receiver* receiver) {
   auto* operation = static_cast<Operation*>(entry.op_context);
   if (operation == nullptr) return 0;
   switch (operation->kind) {
     case Operation::Kind::receive:
-      if (receiver != nullptr) return received(entry, *receiver);
+      if (receiver != nullptr) return on_receive(entry, *receiver);
       stored_.push_back(entry);
       break;
     case Operation::Kind::send:
-      sent(*static_cast<Message*>(operation));
+      on_send_complete(*static_cast<MessageBuffer*>(operation));
       break;
     case Operation::Kind::read:
       finish_read(static_cast<Read*>(operation), {});
       break;
-    case Operation::Kind::beat:
-      pulse_felt(*static_cast<Contact::Beat*>(operation)->contact);
+    case Operation::Kind::heartbeat:
+      on_heartbeat(*static_cast<Connection::Heartbeat*>(operation)->connection);
       break;
   }
   return 0;
 }
 
-size_t Ofi::received(const abi::CqEntry& entry, Receiver& receiver) {
-  auto& message = static_cast<Message&>(*static_cast<Operation*>(entry.op_context));
+size_t Ofi::on_receive(const abi::CqEntry& entry, Receiver& receiver) {
+  auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
   const auto source = static_cast<Peer>(entry.tag);
-  if ((entry.tag & kJobMask) != job_bits_ || source >= contacts_.size() || entry.len < kPrefix) {
+  if ((entry.tag & kJobMask) != job_bits_ || source >= by_peer_.size() || entry.len < kPrefix) {
     log::write(log::Level::debug, "libfabric: a message of another job was dropped");
     post(message);
     return 0;
   }
-  Contact& from = contact(source);
+  Connection& from = connection(source);
   uint32_t number = 0;
   std::memcpy(&number, message.data, sizeof number);
   if (number != from.received) {
-    from.ahead.emplace(number, entry);
+    from.out_of_order.emplace(number, entry);
     return 0;
   }
   size_t delivered = 1;
-  take(from, entry, receiver);
-  for (; !from.ahead.empty(); ++delivered) {
-    const auto next = from.ahead.find(from.received);
-    if (next == from.ahead.end()) break;
+  deliver_next(from, entry, receiver);
+  for (; !from.out_of_order.empty(); ++delivered) {
+    const auto next = from.out_of_order.find(from.received);
+    if (next == from.out_of_order.end()) break;
     const abi::CqEntry following = next->second;
-    from.ahead.erase(next);
-    take(from, following, receiver);
+    from.out_of_order.erase(next);
+    deliver_next(from, following, receiver);
   }
   return delivered;
 }
 
-/// The next message of this peer.
-void Ofi::take(Contact& from, const abi::CqEntry& entry, Receiver& receiver) {
-  auto& message = static_cast<Message&>(*static_cast<Operation*>(entry.op_context));
-  const bool goodbye = (entry.tag & kGoodbye) != 0;
+/// Handles the message of this peer that is next in sequence.
+void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver) {
+  auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
+  const bool disconnect = (entry.tag & kDisconnect) != 0;
   ++from.received;
-  if (from.state != Contact::State::lost && goodbye) {
-    from.state = Contact::State::left;
-    settle_doubt(from);
+  if (from.state != Connection::State::lost && disconnect) {
+    from.state = Connection::State::disconnected;
+    complete_deferred_gets(from);
   }
-  if (from.state == Contact::State::left && !goodbye) from.state = Contact::State::open;
-  if (!goodbye) receiver.deliver(from.peer, message.data + kPrefix, entry.len - kPrefix);
+  if (from.state == Connection::State::disconnected && !disconnect) from.state = Connection::State::open;
+  if (!disconnect) receiver.deliver(from.peer, message.data + kPrefix, entry.len - kPrefix);
   post(message);
 }
 
-/// False: there was no error to take.
-bool Ofi::take_error() {
+/// Handles one error completion; returns false if there is none.
+bool Ofi::handle_cq_error() {
   abi::CqError error;
   std::string why;
   if (!endpoint_->read_error(error, why)) return false;
   auto* operation = static_cast<Operation*>(error.op_context);
   if (operation == nullptr) {
-    log::write(log::Level::warn, "libfabric reports an error of no operation of ours: %s", why.c_str());
+    log::write(log::Level::warn, "libfabric reports an error without an operation: %s", why.c_str());
     return true;
   }
   switch (operation->kind) {
     case Operation::Kind::receive: {
       if (error.err != ECANCELED)
         log::write(log::Level::debug, "libfabric: a receive failed: %s", why.c_str());
-      post(static_cast<Message&>(*operation));
+      post(static_cast<MessageBuffer&>(*operation));
       break;
     }
     case Operation::Kind::send: {
-      auto* message = static_cast<Message*>(operation);
-      Contact& to = contact(message->peer);
-      sent(*message);
-      lose(to, Error(Errc::proc_aborted,
-                     "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
+      auto* message = static_cast<MessageBuffer*>(operation);
+      Connection& to = connection(message->peer);
+      on_send_complete(*message);
+      mark_lost(to, Error(Errc::proc_aborted,
+                          "process " + std::to_string(to.peer) + " cannot be reached (" + why + ")"));
       break;
     }
     case Operation::Kind::read:
       finish_read(static_cast<Read*>(operation),
                   Error(Errc::other, "a read by libfabric failed (" + why + ")"));
       break;
-    case Operation::Kind::beat: {
-      Contact& of = *static_cast<Contact::Beat*>(operation)->contact;
-      of.beating = false;
-      pulse_failed(of, std::move(why));
+    case Operation::Kind::heartbeat: {
+      Connection& of = *static_cast<Connection::Heartbeat*>(operation)->connection;
+      of.heartbeat_pending = false;
+      on_heartbeat_failure(of, std::move(why));
       break;
     }
   }
   return true;
 }
 
-/// From now on what is for this peer is dropped; poll() reports it.
-void Ofi::lose(Contact& of, Error why) {
-  if (of.state == Contact::State::lost) return;
-  of.state = Contact::State::lost;
-  out_to_lost_ += of.out;
-  for (Message* message : std::exchange(of.unsent, {})) sends_.give_back(message);
-  abandon_fetches(of, why);
-  settle_doubt(of);
+/// Drops all traffic with this peer from now on; poll() reports the loss.
+void Ofi::mark_lost(Connection& of, Error why) {
+  if (of.state == Connection::State::lost) return;
+  of.state = Connection::State::lost;
+  outstanding_to_lost_ += of.outstanding;
+  for (MessageBuffer* message : std::exchange(of.unsent, {})) sends_.release(message);
+  abort_gets(of, why);
+  complete_deferred_gets(of);
   losses_.emplace_back(of.peer, std::move(why));
 }
 
-void Ofi::report(Receiver& receiver) {
-  reported_.swap(ended_);  // more may end meanwhile
-  for (Ended& ended : reported_) ended.done->done(*ended.done, std::move(ended.outcome));
-  reported_.clear();
+void Ofi::report_events(Receiver& receiver) {
+  reporting_.swap(finished_);  // completions may finish further gets
+  for (FinishedGet& get : reporting_) get.done->done(*get.done, std::move(get.outcome));
+  reporting_.clear();
   if (losses_.empty()) return;
   for (auto& [peer, why] : std::exchange(losses_, {})) receiver.lost(peer, why);
 }
 
-/// Peers must not take our going for our death, those who have only sent to us neither. What was sent before
-/// is out once this is.
-void Ofi::leave() {
+/// Notifies all peers, including peers that have only sent to this process: its exit is then no failure to
+/// them. Earlier sends have left once the notices have left.
+void Ofi::send_disconnects() {
   if (directory_ == nullptr || endpoint_ == nullptr) return;
-  for (Contact* to : known_) {
-    if (to->state == Contact::State::unknown && !connect(*to)) continue;
-    if (to->state != Contact::State::open || to->told || to->address == abi::kNoAddress) continue;
+  for (Connection* to : connections_) {
+    if (to->state == Connection::State::unknown && !connect(*to)) continue;
+    if (to->state != Connection::State::open || to->disconnect_sent || to->address == abi::kNoAddress)
+      continue;
     if (reserve(to->peer, 0) == nullptr) continue;
-    Message& message = *std::exchange(reserved_, nullptr);
-    to->told = true;
-    queue(*to, message, 0, kGoodbye);
+    MessageBuffer& message = *std::exchange(reserved_, nullptr);
+    to->disconnect_sent = true;
+    enqueue(*to, message, 0, kDisconnect);
   }
-  const time_t deadline = ::time(nullptr) + kGoodbyeSeconds;
+  const time_t deadline = ::time(nullptr) + kFlushTimeoutSeconds;
   while (!idle() && ::time(nullptr) <= deadline) {
     flush();
     drain_completions(nullptr, SIZE_MAX);
@@ -409,15 +415,15 @@ void Ofi::leave() {
 
 void Ofi::close() {
   if (endpoint_ == nullptr) return;
-  leave();
+  send_disconnects();
   endpoint_->shut();
   waiting_.clear();
-  for (Fetch* fetch : std::exchange(fetches_, {})) fetch_slab_.destroy(fetch);
-  exposed_.clear();
-  local_.clear();
+  for (Get* get : std::exchange(gets_, {})) get_slab_.destroy(get);
+  remote_registrations_.clear();
+  local_registrations_.clear();
   sends_.deregister();
   receives_.deregister();
-  pulse_region_.reset();
+  heartbeat_region_.reset();
   endpoint_.reset();
 }
 

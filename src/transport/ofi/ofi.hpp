@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libfabric transport. Messages are tagged ones of one endpoint, received into a pool; the tag names the
-// sender. Bulk data is read from the peer's memory (RMA). A peer's end is seen by reading a word of its
-// memory now and then. Threading: as transport.hpp; progress happens in poll() and close() only, never within
-// a delivery.
+// libfabric network: tagged messages of one RDM endpoint, received into a pool of posted buffers (the tag
+// names the sender); bulk data by RMA read; peer failures by heartbeat reads. Threading: as transport.hpp;
+// progress happens in poll() and close() only, never within a delivery.
 #pragma once
 #include <deque>
 #include <memory>
@@ -12,25 +11,25 @@
 
 #include "base/slab.hpp"
 #include "transport/network.hpp"
-#include "transport/ofi/contact.hpp"
+#include "transport/ofi/buffer_pool.hpp"
+#include "transport/ofi/connection.hpp"
 #include "transport/ofi/endpoint.hpp"
-#include "transport/ofi/messages.hpp"
 #include "transport/ofi/registration.hpp"
 
 namespace weft::transport::ofi {
 
-/// The setting net.ofi_reads.
-[[nodiscard]] size_t most_reads();
+/// Value of the setting net.ofi_max_reads.
+[[nodiscard]] size_t max_reads();
 
 class Ofi final : public Network {
  public:
-  /// Opens the library and an endpoint. Errc::unsupported, or why it cannot.
+  /// Opens libfabric and an endpoint; an error with the reason if libfabric cannot be used.
   [[nodiscard]] static Result<std::unique_ptr<Network>> open(const launch::Job& job);
   ~Ofi() override { close(); }
 
   [[nodiscard]] const char* name() const override { return "ofi"; }
   [[nodiscard]] std::string description() const override;
-  [[nodiscard]] std::string address() const override { return card_; }
+  [[nodiscard]] std::string address() const override { return published_address_; }
   void start(Directory& directory) override { directory_ = &directory; }
 
   [[nodiscard]] size_t max_message(Peer) override { return sends_.bytes() - kPrefix; }
@@ -38,121 +37,121 @@ class Ofi final : public Network {
   void commit(Peer peer, size_t size) override;
   size_t poll(Receiver& receiver, size_t limit) override;
 
-  [[nodiscard]] bool takes(const device::Memory& memory) const override;
-  [[nodiscard]] Result<Exposed> expose(Peer peer, const Buffer& buffer, std::byte* key) override;
-  void conceal(uint64_t id) override;
-  void fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, uint64_t offset,
-             Completion& done) override;
-  void watch(Peer peer) override { contact(peer); }
-  void leave() override;
+  [[nodiscard]] bool supports(const device::Memory& memory) const override;
+  [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey) override;
+  void deregister(uint64_t id) override;
+  void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+           Completion& done) override;
+  void watch(Peer peer) override { connection(peer); }
+  void send_disconnects() override;
   [[nodiscard]] bool idle() const override {
-    return sends_.in_use() == out_to_lost_ + (reserved_ != nullptr ? 1 : 0);
+    return sends_.in_use() == outstanding_to_lost_ + (reserved_ != nullptr ? 1 : 0);
   }
   void close() override;
 
  private:
-  struct Fetch {
-    Completion* done;  // null: fired already, because the peer is lost
+  struct Get {
+    Completion* done;  // null: already fired because the peer is lost
     Peer peer;
-    Region* region = nullptr;  // of the local buffer, where it must be registered
+    Region* region = nullptr;  // registration of the local buffer if the provider needs one
     std::byte* to;
-    uint64_t from, key;  // of the first byte
+    uint64_t from, key;  // of the first remote byte
     size_t length;
-    size_t begun = 0;       // bytes that reads were begun for
-    uint32_t reads = 0;     // that have not ended
-    bool doubtful = false;  // failed: its end waits for the peer's pulse
+    size_t issued = 0;  // bytes for which reads were issued
+    uint32_t outstanding_reads = 0;
+    bool deferred = false;  // failed: completes after the peer's next heartbeat
     Status outcome;
   };
   struct Read : Operation {
-    Fetch* fetch;
+    Get* get;
   };
-  struct Ended {  // to be fired by poll()
+  struct FinishedGet {  // its completion is fired by poll()
     Completion* done;
     Status outcome;
   };
 
-  /// Before each message: its number, for large ones complete later than small ones that follow them.
+  /// Bytes of the sequence number before each message: large messages may complete after later small ones.
   static constexpr size_t kPrefix = 8;
 
   Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
   Status prepare();
 
   // ofi.cpp
-  Contact& contact(Peer peer);
-  [[nodiscard]] bool connect(Contact& contact);
-  [[nodiscard]] Status look_up(Contact& contact);
-  [[nodiscard]] bool try_send(Contact& contact, Message& message);
+  Connection& connection(Peer peer);
+  [[nodiscard]] bool connect(Connection& connection);
+  [[nodiscard]] Status resolve(Connection& connection);
+  [[nodiscard]] bool try_send(Connection& connection, MessageBuffer& message);
   void flush();
-  void post(Message& message);
+  void post(MessageBuffer& message);
   size_t drain_completions(Receiver* receiver, size_t limit);
   size_t complete(const abi::CqEntry& entry, Receiver* receiver);
-  size_t received(const abi::CqEntry& entry, Receiver& receiver);
-  void take(Contact& from, const abi::CqEntry& entry, Receiver& receiver);
-  void queue(Contact& to, Message& message, size_t size, uint64_t flags);
-  void sent(Message& message);
-  bool take_error();
-  void lose(Contact& contact, Error why);
-  void report(Receiver& receiver);
+  size_t on_receive(const abi::CqEntry& entry, Receiver& receiver);
+  void deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& receiver);
+  void enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags);
+  void on_send_complete(MessageBuffer& message);
+  bool handle_cq_error();
+  void mark_lost(Connection& connection, Error why);
+  void report_events(Receiver& receiver);
 
-  // bulk.cpp
+  // rma.cpp
   void start_reads();
-  bool start_read(Fetch& fetch);
+  bool start_read(Get& get);
   void finish_read(Read* read, Status outcome);
-  void finish_fetch(Fetch* fetch);
-  void end_fetch(Fetch* fetch);
-  void abandon_fetches(const Contact& contact, const Error& why);
-  void settle_doubt(Contact& contact);
-  void replace_reads(const Contact& contact);
+  void finish_get(Get* get);
+  void complete_get(Get* get);
+  void abort_gets(const Connection& connection, const Error& why);
+  void complete_deferred_gets(Connection& connection);
+  void replenish_reads(const Connection& connection);
 
-  // pulse.cpp
-  void watch_over();
-  void feel_pulse(Contact& contact);
-  [[nodiscard]] bool doubt(Contact& contact);
-  void knock(Contact& contact);
-  bool witnessed(Contact& contact);
-  void pulse_felt(Contact& contact);
-  void pulse_failed(Contact& contact, std::string why);
+  // heartbeat.cpp
+  void check_peers();
+  void send_heartbeat(Connection& connection);
+  [[nodiscard]] bool verify_peer(Connection& connection);
+  void probe_listener(Connection& connection);
+  bool check_process(Connection& connection);
+  void on_heartbeat(Connection& connection);
+  void on_heartbeat_failure(Connection& connection, std::string why);
 
   const Peer self_;
   const uint64_t job_bits_;
-  const uint64_t place_;
-  std::string provider_, card_;
-  bool over_tcp_ = false;   ///< peers listen at a TCP address
-  bool in_memory_ = false;  // peers share memory with us, which does not tell of their ends
+  const uint64_t net_namespace_;
+  std::string provider_, published_address_;
+  bool over_tcp_ = false;   // peers listen on a TCP address
+  bool in_memory_ = false;  // provider shm: does not report the death of a peer
   bool loopback_ = false;
   Directory* directory_ = nullptr;
   std::unique_ptr<Endpoint> endpoint_;
-  Registrations exposed_, local_;
-  Messages sends_, receives_;
-  Message* reserved_ = nullptr;
-  size_t out_to_lost_ = 0;          // messages to lost peers that libfabric still has: nobody waits for them
-  std::vector<Message*> unposted_;  // libfabric had no room for these receives
-  std::vector<abi::CqEntry> stored_;  // messages that came while leave() flushed
-  std::vector<std::unique_ptr<Contact>> contacts_;
-  std::vector<Contact*> known_;    // those that exist, in the order of their coming
-  std::vector<Contact*> backlog_;  // with unsent messages
+  Registrations remote_registrations_, local_registrations_;
+  BufferPool sends_, receives_;
+  MessageBuffer* reserved_ = nullptr;
+  size_t outstanding_to_lost_ = 0;        // sends to lost peers still held by libfabric, ignored by idle()
+  std::vector<MessageBuffer*> unposted_;  // receives to post again after -EAGAIN
+  std::vector<abi::CqEntry> stored_;      // messages received while send_disconnects() flushed
+  std::vector<std::unique_ptr<Connection>> by_peer_;
+  std::vector<Connection*> connections_;  // all in by_peer_, in order of creation
+  std::vector<Connection*> backlog_;      // with unsent messages
   std::vector<std::pair<Peer, Error>> losses_;
-  std::vector<Ended> ended_, reported_;
+  std::vector<FinishedGet> finished_, reporting_;
 
-  std::deque<Read> reads_;  // as many as may be under way, and those that never end
+  std::deque<Read> reads_;  // net.ofi_max_reads, plus replacements of reads that never complete
   std::vector<Read*> free_reads_;
-  std::deque<Fetch*> waiting_;  // of which parts are still to be begun
-  std::vector<Fetch*> fetches_;
-  Slab<Fetch> fetch_slab_{1 << 18};
-  size_t piece_;  // bytes that one read may fetch
+  std::deque<Get*> waiting_;  // with reads still to be issued
+  std::vector<Get*> gets_;
+  Slab<Get> get_slab_{1 << 18};
+  size_t max_read_bytes_;  // largest RMA read
 
-  struct Pulse {
-    uint64_t own = 0, landing = 0;
+  struct HeartbeatWords {
+    uint64_t own = 0, received = 0;
   };
-  std::unique_ptr<Pulse> pulse_;
-  Object<abi::Mr> pulse_region_;
-  std::vector<Contact*> suspects_;
+  std::unique_ptr<HeartbeatWords> heartbeat_words_;
+  Object<abi::Mr> heartbeat_region_;
+  std::vector<Connection*> suspects_;
   uint32_t polls_ = 0;
-  int64_t next_beat_ = 0;  // milliseconds
-  size_t turn_ = 0;        // in known_
+  int64_t next_heartbeat_ms_ = 0;
+  size_t next_checked_ = 0;  // index into connections_
 };
 
-/// For table.cpp.
+/// Entry in table.cpp.
 [[nodiscard]] inline Result<std::unique_ptr<Network>> open(const launch::Job& job) { return Ofi::open(job); }
 
 }  // namespace weft::transport::ofi

@@ -6,14 +6,13 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Size most{
-    "net.ofi_registrations", 1024, 0, 1 << 20,
-    "Registrations kept for buffers that are not in use at the moment, where the provider holds "
-    "no pages for them."};
-config::Size most_bytes{"net.ofi_registration_bytes", size_t{4} << 30, 0, size_t{1} << 44,
-                        "Bytes that registrations kept for buffers out of use may cover."};
+config::Size max_idle{
+    "net.ofi_cached_registrations", 1024, 0, 1 << 20,
+    "Largest number of idle registrations kept for reuse, with providers that pin no pages."};
+config::Size max_bytes{"net.ofi_cached_registration_bytes", size_t{4} << 30, 0, size_t{1} << 44,
+                       "Largest total bytes of registrations while idle ones are kept."};
 
-constexpr int kLookBack = 8;  // regions that begin before a buffer and may hold it
+constexpr int kMaxCandidates = 8;  // regions starting before a buffer that are checked for covering it
 
 }  // namespace
 
@@ -22,7 +21,7 @@ Registrations::Registrations(Endpoint& endpoint, uint64_t access)
 
 Region* Registrations::find(uintptr_t start, size_t length, uint64_t buffer_id) {
   auto at = regions_.upper_bound(start);
-  for (int looked = 0; looked < kLookBack && at != regions_.begin(); ++looked) {
+  for (int looked = 0; looked < kMaxCandidates && at != regions_.begin(); ++looked) {
     Region& region = *(--at)->second;
     if (start + length <= region.start + region.length && region.buffer_id == buffer_id) return &region;
   }
@@ -51,7 +50,7 @@ void Registrations::release(Region* region) {
   if (--region->users != 0) return;
   region->idle = idle_.insert(idle_.end(), region);
   if (!keep_ || region->buffer_id != 0) return drop(region);
-  while (idle_.size() > most || (counters_.bytes > most_bytes && !idle_.empty())) {
+  while (idle_.size() > max_idle || (counters_.bytes > max_bytes && !idle_.empty())) {
     ++counters_.evictions;
     drop(idle_.front());
   }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registrations: memory registered with the endpoint, found again while it is in use, and kept after that
-// where this is safe. There are no allocator hooks, so Weft does not learn when memory is freed: an idle
-// registration is kept only with providers whose registrations hold addresses and no pages (those that do not
-// ask for FI_MR_ALLOCATED: sockets, shared memory). The others have caches of their own, with the kernel's or
-// the allocator's notice of what is freed, so that registering again is quick. Bounded in count and bytes.
+// Registrations: cache of memory registrations, bounded in count and bytes. Weft has no allocator hooks, so
+// an idle registration is kept only if the provider pins no pages (no FI_MR_ALLOCATED: sockets, shared
+// memory). Other providers have registration caches of their own, which observe freed memory.
 #pragma once
 #include <cstdint>
 #include <list>
@@ -17,27 +15,27 @@ namespace weft::transport::ofi {
 struct Region {
   uintptr_t start;
   size_t length;
-  uint64_t buffer_id;  ///< of device memory: an address may come again with another allocation
+  uint64_t buffer_id;  ///< of device memory: an address may be reused by another allocation
   Object<abi::Mr> mr;
   uint32_t users = 0;
-  std::list<Region*>::iterator idle;  ///< valid while users is 0
+  std::list<Region*>::iterator idle;  ///< valid if users is 0
 };
 
 class Registrations {
  public:
-  /// `access`: what the endpoint does with the memory, as libfabric's capabilities say it.
+  /// `access`: libfabric access flags of the registrations.
   Registrations(Endpoint& endpoint, uint64_t access);
   ~Registrations() { clear(); }
   Registrations(const Registrations&) = delete;
 
-  /// A region that holds [start, start + length), until release().
+  /// Returns a region that covers [start, start + length), valid until release().
   [[nodiscard]] Result<Region*> acquire(const std::byte* start, size_t length, const device::Memory& memory);
   void release(Region* region);
   void clear();
 
   struct Counters {
     uint64_t hits = 0, misses = 0, evictions = 0;
-    size_t count = 0, bytes = 0;  ///< registered now
+    size_t count = 0, bytes = 0;  ///< current registrations
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
@@ -48,8 +46,8 @@ class Registrations {
   Endpoint& endpoint_;
   const uint64_t access_;
   const bool keep_;
-  std::multimap<uintptr_t, std::unique_ptr<Region>> regions_;  // by start
-  std::list<Region*> idle_;                                    // the one used last at the end
+  std::multimap<uintptr_t, std::unique_ptr<Region>> regions_;  // by start address
+  std::list<Region*> idle_;                                    // most recently used last
   Counters counters_;
 };
 

@@ -19,24 +19,25 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Text provider{"net.ofi_provider", "",
-                      "libfabric provider to use, as fi_info names it (tcp, verbs, cxi); FI_PROVIDER is "
-                      "libfabric's own way to say it."};
+config::Text provider{
+    "net.ofi_provider", "",
+    "libfabric provider as named by fi_info (tcp, verbs, cxi); empty: the fastest usable one. The variable "
+    "FI_PROVIDER of libfabric also works."};
 config::Text nic{"net.ofi_nic", "",
-                 "Network interface (libfabric domain) of a rank, as cxi0 or eth0; of several in a list, "
-                 "local rank n takes number n."};
+                 "Network interface (libfabric domain) such as cxi0 or eth0, or a list of them, which the "
+                 "local ranks use round-robin; empty: the nearest."};
 config::Choice hmem{
     "net.ofi_hmem",
     0,
     {"auto", "on", "off"},
-    "Whether libfabric is asked to take GPU memory itself (FI_HMEM): auto, of network adapters; on, "
-    "of sockets too, where it copies through the host."};
+    "GPU memory passed directly to libfabric (FI_HMEM): auto, with network adapters only; on, also with "
+    "sockets, which copy through the host."};
 
-/// Best first; a provider that is not listed comes after them, before tcp.
-constexpr std::array kFast = {"cxi", "opx", "psm2", "efa", "verbs", "psm3"};
-/// Taken only when asked for: one host only, unreliable underneath, replaced by others, or no transport.
-constexpr std::array kUnasked = {"shm", "sm2",     "udp",       "sockets", "net",
-                                 "lnx", "ofi_rxd", "ofi_mrail", "off_coll"};
+/// Fastest first; unlisted providers follow, then tcp.
+constexpr std::array kProvidersBySpeed = {"cxi", "opx", "psm2", "efa", "verbs", "psm3"};
+/// Providers used only on request: single-host, built on datagrams, superseded, or no transport.
+constexpr std::array kOnlyOnRequest = {"shm", "sm2",     "udp",       "sockets", "net",
+                                       "lnx", "ofi_rxd", "ofi_mrail", "off_coll"};
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -48,67 +49,71 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-bool wanted(const Offer& offer, const Wishes& wishes) {
-  if (!wishes.provider.empty())
-    return offer.provider == wishes.provider || has_part(offer.provider, wishes.provider);
-  if (wishes.environment) return true;
-  return std::none_of(kUnasked.begin(), kUnasked.end(),
-                      [&](const char* name) { return has_part(offer.provider, name); });
+bool matches(const Candidate& candidate, const SelectionRequest& request) {
+  if (!request.provider.empty())
+    return candidate.provider == request.provider || has_part(candidate.provider, request.provider);
+  if (request.environment) return true;
+  return std::none_of(kOnlyOnRequest.begin(), kOnlyOnRequest.end(),
+                      [&](const char* name) { return has_part(candidate.provider, name); });
 }
 
-size_t rank_of_provider(const std::string& name) {
-  for (size_t i = 0; i < kFast.size(); ++i)
-    if (has_part(name, kFast[i])) return i;
-  return has_part(name, "tcp") ? kFast.size() + 1 : kFast.size();
+size_t priority_of_provider(const std::string& name) {
+  for (size_t i = 0; i < kProvidersBySpeed.size(); ++i)
+    if (has_part(name, kProvidersBySpeed[i])) return i;
+  return has_part(name, "tcp") ? kProvidersBySpeed.size() + 1 : kProvidersBySpeed.size();
 }
 
-/// Smaller is better. Ranks of one host must agree on the network, so distance plays no part.
-auto merit_over_ip(const Offer& offer, const Wishes& wishes) {
-  const InterfaceKind kind = kind_of_interface(wishes.sysfs, offer.interface);
-  return std::tuple(offer.loopback || kind == InterfaceKind::loopback, offer.link_local, kind,
-                    -speed_of_interface(wishes.sysfs, offer.interface), offer.format != abi::kFormatIn);
+/// Smaller is better. Distance is ignored, since all ranks of a host must use the same IP network.
+auto cost_over_ip(const Candidate& candidate, const SelectionRequest& request) {
+  const InterfaceKind kind = kind_of_interface(request.sysfs, candidate.interface);
+  return std::tuple(candidate.loopback || kind == InterfaceKind::loopback, candidate.link_local, kind,
+                    -speed_of_interface(request.sysfs, candidate.interface),
+                    candidate.format != abi::kFormatIn);
 }
 
-Picked pick_over_ip(const std::vector<Offer>& offers, const std::vector<size_t>& fit, const Wishes& wishes) {
+Selection select_over_ip(const std::vector<Candidate>& candidates, const std::vector<size_t>& fit,
+                         const SelectionRequest& request) {
   const size_t best = *std::min_element(fit.begin(), fit.end(), [&](size_t a, size_t b) {
-    return merit_over_ip(offers[a], wishes) < merit_over_ip(offers[b], wishes);
+    return cost_over_ip(candidates[a], request) < cost_over_ip(candidates[b], request);
   });
   return {best, fit.size() == 1 ? "the only one" : "the fastest interface with a usable address"};
 }
 
-Distance distance_of(const Offer& offer, const Anchor& from, const std::string& sysfs) {
-  return distance(place_of_pci(sysfs, offer.pci), from.place);
+Distance distance_of(const Candidate& candidate, const LocalityAnchor& from, const std::string& sysfs) {
+  return distance(locality_of_pci(sysfs, candidate.pci), from.locality);
 }
 
-/// The nearest by PCIe; ranks that have several equally near take them in turn.
-Picked pick_nearest(const std::vector<Offer>& offers, const std::vector<size_t>& fit, const Wishes& wishes) {
-  const Anchor from = anchor(wishes.sysfs);
+/// Selects the nearest interface by PCIe; equally near ones are assigned round-robin by local rank.
+Selection select_nearest(const std::vector<Candidate>& candidates, const std::vector<size_t>& fit,
+                         const SelectionRequest& request) {
+  const LocalityAnchor from = anchor(request.sysfs);
   std::vector<size_t> nearest;
   Distance least = Distance::unknown;
   for (const size_t i : fit) {
-    const Distance here = distance_of(offers[i], from, wishes.sysfs);
+    const Distance here = distance_of(candidates[i], from, request.sysfs);
     if (nearest.empty() || here < least) {
       nearest.clear();
       least = here;
     }
     const bool again = std::any_of(nearest.begin(), nearest.end(), [&](size_t other) {
-      return offers[other].interface == offers[i].interface;
+      return candidates[other].interface == candidates[i].interface;
     });
     if (here == least && !again) nearest.push_back(i);
   }
-  const size_t mine = nearest[static_cast<size_t>(wishes.local_rank) % nearest.size()];
-  return {mine, std::string(name(least)) + " as the " + from.name + (nearest.size() > 1 ? ", in turn" : "")};
+  const size_t mine = nearest[static_cast<size_t>(request.local_rank) % nearest.size()];
+  return {mine,
+          std::string(name(least)) + " as the " + from.name + (nearest.size() > 1 ? ", round-robin" : "")};
 }
 
-std::string list(const std::vector<Offer>& offers) {
+std::string list(const std::vector<Candidate>& candidates) {
   std::vector<std::string> seen;
-  for (const Offer& offer : offers) {
-    const std::string text = offer.provider + "/" + offer.interface;
+  for (const Candidate& candidate : candidates) {
+    const std::string text = candidate.provider + "/" + candidate.interface;
     if (std::find(seen.begin(), seen.end(), text) == seen.end()) seen.push_back(text);
   }
   std::string all;
   for (const std::string& text : seen) all += (all.empty() ? "" : ", ") + text;
-  return all.empty() ? "nothing" : all;
+  return all.empty() ? "none" : all;
 }
 
 bool is_link_local(const abi::Info& info) {
@@ -120,26 +125,26 @@ bool is_link_local(const abi::Info& info) {
   return false;
 }
 
-Offer describe(const abi::Info& info) {
-  Offer offer;
-  if (info.fabric_attr->prov_name != nullptr) offer.provider = info.fabric_attr->prov_name;
-  if (info.domain_attr->name != nullptr) offer.interface = info.domain_attr->name;
-  offer.format = info.addr_format;
-  offer.loopback = is_loopback(info.addr_format, info.src_addr, info.src_addrlen);
-  offer.link_local = is_link_local(info);
-  if (info.nic == nullptr) return offer;
-  if (info.nic->link_attr != nullptr) offer.speed = info.nic->link_attr->speed;
+Candidate describe(const abi::Info& info) {
+  Candidate candidate;
+  if (info.fabric_attr->prov_name != nullptr) candidate.provider = info.fabric_attr->prov_name;
+  if (info.domain_attr->name != nullptr) candidate.interface = info.domain_attr->name;
+  candidate.format = info.addr_format;
+  candidate.loopback = is_loopback(info.addr_format, info.src_addr, info.src_addrlen);
+  candidate.link_local = is_link_local(info);
+  if (info.nic == nullptr) return candidate;
+  if (info.nic->link_attr != nullptr) candidate.speed = info.nic->link_attr->speed;
   if (info.nic->bus_attr != nullptr && info.nic->bus_attr->bus_type == abi::kBusPci) {
     const auto& pci = info.nic->bus_attr->pci;
     char text[32];
     std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", pci.domain_id, pci.bus_id, pci.device_id,
                   pci.function_id);
-    offer.pci = text;
+    candidate.pci = text;
   }
-  return offer;
+  return candidate;
 }
 
-InfoPointer ask(const Library& library, bool device_memory) {
+InfoPointer query(const Library& library, bool device_memory) {
   InfoPointer hints(library.dupinfo(nullptr), FreeInfo{&library});
   if (hints == nullptr) return hints;
   hints->caps = abi::kTagged | abi::kSend | abi::kRecv | abi::kRma | abi::kRead | abi::kRemoteRead;
@@ -160,19 +165,20 @@ InfoPointer ask(const Library& library, bool device_memory) {
   return InfoPointer(found, FreeInfo{&library});
 }
 
-Result<Choice> choose_from(const Library& library, InfoPointer found, const Wishes& wishes) {
-  std::vector<Offer> offers;
+Result<SelectedInterface> select_from(const Library& library, InfoPointer found,
+                                      const SelectionRequest& request) {
+  std::vector<Candidate> candidates;
   std::vector<abi::Info*> infos;
   for (abi::Info* info = found.get(); info != nullptr; info = info->next) {
-    offers.push_back(describe(*info));
+    candidates.push_back(describe(*info));
     infos.push_back(info);
   }
-  auto picked = pick(offers, wishes);
-  if (!picked) return std::move(picked).error();
-  Choice choice;
-  choice.info = InfoPointer(library.dupinfo(infos[picked->index]), FreeInfo{&library});
-  if (choice.info == nullptr) return Error(Errc::no_mem, "libfabric has no memory for a description");
-  choice.why = picked->why;
+  auto selection = select(candidates, request);
+  if (!selection) return std::move(selection).error();
+  SelectedInterface choice;
+  choice.info = InfoPointer(library.dupinfo(infos[selection->index]), FreeInfo{&library});
+  if (choice.info == nullptr) return Error(Errc::no_mem, "fi_dupinfo failed: out of memory");
+  choice.why = selection->why;
   return choice;
 }
 
@@ -196,46 +202,49 @@ bool is_loopback(uint32_t format, const void* address, size_t size) {
   return false;
 }
 
-Result<Picked> pick(const std::vector<Offer>& offers, const Wishes& wishes) {
-  const auto names = split(wishes.nics, ',');
-  const std::string mine = names.empty() ? "" : names[static_cast<size_t>(wishes.local_rank) % names.size()];
+Result<Selection> select(const std::vector<Candidate>& candidates, const SelectionRequest& request) {
+  const auto names = split(request.nics, ',');
+  const std::string mine = names.empty() ? "" : names[static_cast<size_t>(request.local_rank) % names.size()];
   std::vector<size_t> fit;
-  for (size_t i = 0; i < offers.size(); ++i)
-    if (wanted(offers[i], wishes) && (mine.empty() || offers[i].interface == mine)) fit.push_back(i);
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (matches(candidates[i], request) && (mine.empty() || candidates[i].interface == mine))
+      fit.push_back(i);
   if (fit.empty())
     return Error(
         Errc::unsupported,
-        "libfabric offers no usable provider (" +
-            (wishes.provider.empty() ? std::string() : "WEFT_NET_OFI_PROVIDER=" + wishes.provider + ", ") +
+        "libfabric has no usable provider (" +
+            (request.provider.empty() ? std::string() : "WEFT_NET_OFI_PROVIDER=" + request.provider + ", ") +
             (mine.empty() ? std::string() : "WEFT_NET_OFI_NIC=" + mine + ", ") +
-            "it offers: " + list(offers) + ")");
-  size_t best = offers.size();
+            "available: " + list(candidates) + ")");
+  size_t best = candidates.size();
   for (const size_t i : fit) {
-    if (best == offers.size()) best = i;
-    if (!wishes.environment && rank_of_provider(offers[i].provider) < rank_of_provider(offers[best].provider))
+    if (best == candidates.size()) best = i;
+    if (!request.environment &&
+        priority_of_provider(candidates[i].provider) < priority_of_provider(candidates[best].provider))
       best = i;
   }
-  const std::string chosen = offers[best].provider;
-  std::erase_if(fit, [&](size_t i) { return offers[i].provider != chosen; });
-  Picked picked = over_ip(chosen) ? pick_over_ip(offers, fit, wishes) : pick_nearest(offers, fit, wishes);
-  if (!mine.empty()) picked.why = "by the setting net.ofi_nic";
-  return picked;
+  const std::string chosen = candidates[best].provider;
+  std::erase_if(fit, [&](size_t i) { return candidates[i].provider != chosen; });
+  Selection selection =
+      over_ip(chosen) ? select_over_ip(candidates, fit, request) : select_nearest(candidates, fit, request);
+  if (!mine.empty()) selection.why = "by the setting net.ofi_nic";
+  return selection;
 }
 
-// Tried: in 1.17 messages both ways, or to a process that does not look, stop for ever; in 2.5 they do not.
+// Measured: in 1.17 bidirectional traffic, or traffic to a process that does not progress, hangs; not in 2.5.
 Status check_provider(const std::string& provider, uint32_t version) {
   if (!has_part(provider, "shm") || version >= abi::version(2, 0)) return {};
   return Error(Errc::unsupported,
-               "libfabric's provider shm stops under load before version 2: use a libfabric 2 "
+               "libfabric's provider shm hangs under load before version 2: use libfabric 2 "
                "(WEFT_NET_OFI_LIBRARY), or another provider (FI_PROVIDER=tcp)");
 }
 
-Result<Choice> choose(const Library& library, int local_rank) {
-  Wishes wishes{provider.value(), nic.value(), std::getenv("FI_PROVIDER") != nullptr, local_rank};
-  Error why(Errc::unsupported, "libfabric was not asked");
+Result<SelectedInterface> select_interface(const Library& library, int local_rank) {
+  SelectionRequest request{provider.value(), nic.value(), std::getenv("FI_PROVIDER") != nullptr, local_rank};
+  Error why(Errc::unsupported, "libfabric was not queried");
   for (const bool device_memory : {true, false}) {
     if (device_memory && (hmem.is("off") || !device::available())) continue;
-    auto choice = choose_from(library, ask(library, device_memory), wishes);
+    auto choice = select_from(library, query(library, device_memory), request);
     if (choice && device_memory && hmem.is("auto") && over_ip(choice->info->fabric_attr->prov_name)) continue;
     if (choice) {
       WEFT_TRY(check_provider(choice->info->fabric_attr->prov_name, library.version()));

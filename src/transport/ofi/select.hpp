@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider and which of its interfaces this rank uses, of what libfabric offers.
+// Selection of the libfabric provider and network interface of this rank.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,48 +17,48 @@ struct FreeInfo {
 };
 using InfoPointer = std::unique_ptr<abi::Info, FreeInfo>;
 
-struct Choice {
+struct SelectedInterface {
   InfoPointer info;
-  bool hmem = false;  ///< it was asked for, and takes, device memory
-  std::string why;    ///< how the interface was chosen, for a human
+  bool hmem = false;  ///< FI_HMEM was requested and granted
+  std::string why;    ///< reason of the choice, for humans
 };
 
-/// One of what is offered, as far as choosing needs it. Separate from libfabric's structure for tests.
-struct Offer {
+/// A provider and interface reported by fi_getinfo, reduced to the fields that selection needs.
+struct Candidate {
   std::string provider;                       ///< "tcp;ofi_rxm"
   std::string interface;                      ///< domain name: "eth0", "cxi0", "mlx5_0"
-  std::string pci;                            ///< of the NIC: "0000:17:00.0"; empty: not told
-  uint32_t format = 0;                        ///< of its addresses
-  bool loopback = false, link_local = false;  ///< by its address
-  size_t speed = 0;                           ///< bits a second; 0: not told
+  std::string pci;                            ///< of the NIC: "0000:17:00.0"; empty: unknown
+  uint32_t format = 0;                        ///< address format
+  bool loopback = false, link_local = false;  ///< of its address
+  size_t speed = 0;                           ///< bit/s; 0: unknown
 };
-/// What the user asked for.
-struct Wishes {
+/// Settings and environment that constrain the selection.
+struct SelectionRequest {
   std::string provider;  ///< setting net.ofi_provider
   std::string nics;      ///< setting net.ofi_nic
-  bool environment;      ///< FI_PROVIDER is set: libfabric has filtered already
+  bool environment;      ///< FI_PROVIDER is set: libfabric has already filtered
   int local_rank = 0;
   std::string sysfs = "/sys";
 };
-struct Picked {
+struct Selection {
   size_t index;
   std::string why;
 };
-/// The offer to take. Errc::unsupported: none fits; says what there was.
-[[nodiscard]] Result<Picked> pick(const std::vector<Offer>& offers, const Wishes& wishes);
+/// Returns the best candidate. Errc::unsupported: none matches; the error lists the candidates.
+[[nodiscard]] Result<Selection> select(const std::vector<Candidate>& candidates,
+                                       const SelectionRequest& request);
 
-/// Whether "tcp;ofi_rxm" is made of, for example, "tcp".
+/// Returns whether a layered provider name such as "tcp;ofi_rxm" contains `part`.
 [[nodiscard]] bool has_part(const std::string& provider, std::string_view part);
-/// Providers whose addresses are those of the IP stack: which interface is taken decides who can be reached.
+/// Returns whether a provider uses IP addresses: the interface then determines which hosts are reachable.
 [[nodiscard]] bool over_ip(const std::string& provider);
-/// Whether an address in this format is one of the loopback interface.
+/// Returns whether an address of this format belongs to a loopback interface.
 [[nodiscard]] bool is_loopback(uint32_t format, const void* address, size_t size);
 
-/// An error where this provider does not work in that version of libfabric (major and minor as
-/// abi::version()).
+/// Returns an error if this provider does not work in that version of libfabric (see abi::version()).
 [[nodiscard]] Status check_provider(const std::string& provider, uint32_t version);
 
-/// Asks libfabric and picks.
-[[nodiscard]] Result<Choice> choose(const Library& library, int local_rank);
+/// Queries libfabric and selects provider and interface.
+[[nodiscard]] Result<SelectedInterface> select_interface(const Library& library, int local_rank);
 
 }  // namespace weft::transport::ofi

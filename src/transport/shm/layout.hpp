@@ -1,120 +1,122 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shared segment of one host: a header, then one area a rank holding what others send to it: an inbox
-// (many writers, one reader) and a few boxes (one writer, one reader) that busy pairs take on demand; and
-// lanes, where a rank shows the others what it has in a collective. Memory: header + ranks * area, touched as
-// it is used.
+// Layout of the shared segment of one host: a header, then one area per rank with its MPSC queue (all local
+// senders), SPSC rings (one sender each, claimed on demand) and slot areas (data published in collectives).
+// Size: header + ranks * area; pages are touched only when used.
 #pragma once
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/shm/bell.hpp"
+#include "transport/shm/wakeup.hpp"
 
 namespace weft::transport::shm {
 
-inline constexpr size_t kLine = 64;
+inline constexpr size_t kCacheLine = 64;
 inline constexpr uint32_t kMaxRanks = 4096;
 inline constexpr uint32_t kMaxCores = 1024;
-inline constexpr size_t kSettingsBytes = 448;  ///< more of them are compared by their hash only
-inline constexpr size_t kCells = 64;           ///< inbox cells; a power of two
-inline constexpr size_t kCellPayload = 4096;
-inline constexpr size_t kBoxes = 8;
-inline constexpr size_t kBoxBytes = 64 * 1024;    ///< ring of one box; a power of two
-inline constexpr size_t kBoxMessage = 24 * 1024;  ///< largest message in a box; fits a mark
+inline constexpr size_t kSettingsBytes = 448;  ///< longer texts are compared by their hash only
+inline constexpr size_t kQueueCells = 64;  ///< cells of the MPSC queue; a power of two
+inline constexpr size_t kMaxQueueMessage = 4096;
+inline constexpr size_t kRings = 8;                   ///< SPSC rings per receiver
+inline constexpr size_t kRingBytes = 64 * 1024;       ///< capacity of one ring; a power of two
+inline constexpr size_t kMaxRingMessage = 24 * 1024;  ///< bytes; must fit into a record header
 inline constexpr uint64_t kMagic = 0x7765'6674'2d73'686dULL;
 
-/// Bounded queue of many producers and one consumer; a cell's sequence number says whose turn it is
-/// (D. Vyukov's bounded MPMC queue, with the consumer side single).
-struct alignas(kLine) Cell {
+/// Cell of a rank's bounded MPSC queue. The sequence number tells whether the cell is free for a producer or
+/// filled for the consumer (D. Vyukov's bounded MPMC queue, with a single consumer).
+struct alignas(kCacheLine) QueueCell {
   std::atomic<uint64_t> sequence;
   uint32_t source;
-  uint32_t size;  ///< kOpenBox: `box` of `source` starts here
-  alignas(8) std::byte payload[kCellPayload];
+  uint32_t size;  ///< in bytes; kOpenRing: `source` sends through a ring from now on
+  alignas(8) std::byte payload[kMaxQueueMessage];
 };
-inline constexpr uint32_t kOpenBox = UINT32_MAX;
+/// QueueCell::size of the message that announces a ring; its payload is the ring's index.
+inline constexpr uint32_t kOpenRing = UINT32_MAX;
 
-/// Ring of records in whole cache lines. A record starts with its mark, stored last: the lap of the ring and
-/// the record's size. The reader writes nothing into the ring; before a record is published, its writer makes
-/// sure that what an earlier lap left where the next one will start does not look like a mark of this lap.
-struct Box {
-  alignas(kLine) std::atomic<uint64_t> consumed;  ///< written by the reader, in bytes, monotonic
-  alignas(kLine) std::atomic<uint32_t> owner;     ///< writer's local rank + 1; 0: free
-  alignas(kLine) std::byte ring[kBoxBytes];
+/// Single-producer single-consumer ring of records in whole cache lines. A record starts with its header
+/// word (lap and size), which is stored last. The consumer never writes `data`. Before the producer publishes
+/// a record, it clears stale bytes at the next record's header position if they look like a header of this
+/// lap.
+struct SpscRing {
+  alignas(kCacheLine) std::atomic<uint64_t> consumed;  ///< bytes, monotonic; written by the consumer
+  alignas(kCacheLine) std::atomic<uint32_t> owner;     ///< producer's local rank + 1; 0: free
+  alignas(kCacheLine) std::byte data[kRingBytes];
 };
-inline constexpr uint32_t kWrap = UINT16_MAX;  ///< size in a mark: the rest of the ring is unused
+inline constexpr uint32_t kWrap = UINT16_MAX;  ///< size in a record header: skip to the start of the ring
 
-/// Mark of a record of `size` bytes at `position` (bytes since the box was opened).
-constexpr uint32_t mark_of(uint64_t position, uint32_t size) {
-  return static_cast<uint32_t>(position / kBoxBytes + 1) << 16 | size;
+/// Header word of a record of `size` bytes at `position` (bytes since the ring was opened).
+constexpr uint32_t record_header(uint64_t position, uint32_t size) {
+  return static_cast<uint32_t>(position / kRingBytes + 1) << 16 | size;
 }
-/// The size in a mark; 0: `word` is none of this lap.
+/// Returns the size in a header word; 0 if `word` is not a header of this lap.
 constexpr uint32_t size_in(uint32_t word, uint64_t position) {
-  const uint32_t size = word ^ mark_of(position, 0);
+  const uint32_t size = word ^ record_header(position, 0);
   return size <= UINT16_MAX ? size : 0;
 }
 
-inline constexpr size_t kLanes = 8;  ///< communicators in which a rank may have one at a time
+inline constexpr size_t kSlotAreas = 8;  ///< per rank: communicators that can hold one at a time
 inline constexpr uint32_t kSlots = 32, kPages = 8;
 inline constexpr size_t kSlotBytes = 48, kPageBytes = 16 * 1024;
 
-/// What a rank shows in one step of a collective; `sequence`, the step's number, is stored last. More than
-/// kSlotBytes are in the step's page.
+/// Data published by a rank in one step of a blocking collective. `sequence`, the step number, is stored
+/// last. Data larger than kSlotBytes are in the step's page.
 struct Slot {
-  alignas(kLine) std::atomic<uint32_t> sequence;
+  alignas(kCacheLine) std::atomic<uint32_t> sequence;
   uint32_t size;
   alignas(16) std::byte data[kSlotBytes];
 };
 
-inline constexpr uint32_t kPosts = 32;
-inline constexpr size_t kPostBytes = 312, kCardBytes = 504;
+inline constexpr uint32_t kCallDescriptors = 32;
+inline constexpr size_t kCallDescriptorBytes = 312, kSetupBytes = 504;
 
-/// What a rank says of a collective that it does not wait in; `number` is stored last.
-struct Post {
-  alignas(kLine) std::atomic<uint32_t> number;
-  alignas(8) std::byte data[kPostBytes];
+/// Descriptor of one nonblocking or persistent collective call; `number` is stored last.
+struct CallDescriptor {
+  alignas(kCacheLine) std::atomic<uint32_t> number;
+  alignas(8) std::byte data[kCallDescriptorBytes];
 };
 
-/// What a rank says once, as far as it has come; `stage` is stored last.
-struct Card {
-  alignas(kLine) std::atomic<uint32_t> stage;
-  alignas(8) std::byte data[kCardBytes];
+/// State of a rank's one-time setup of GPU collectives; `stage` is stored last.
+struct SetupDescriptor {
+  alignas(kCacheLine) std::atomic<uint32_t> stage;
+  alignas(8) std::byte data[kSetupBytes];
 };
 
-/// Written by its owner, read by the other ranks of one communicator. Steps use slots and pages in turn; what
-/// is not blocking uses the rest (coll/gpu).
-struct Lane {
-  alignas(kLine) std::atomic<uint32_t> done;  ///< steps in which the owner has read all that it reads
-  alignas(kLine) std::atomic<uint32_t> left;  ///< ranks that will never look at this lane again
+/// Shared memory of one rank in one communicator: written by its owner, read by the communicator's other
+/// ranks. Blocking collectives use slots and pages round-robin; coll/gpu uses the other fields.
+struct SlotArea {
+  alignas(kCacheLine) std::atomic<uint32_t> done;  ///< last step whose data the owner has read
+  alignas(kCacheLine) std::atomic<uint32_t> left;  ///< ranks that have detached from this slot area
   Slot slots[kSlots];
-  alignas(kLine) std::atomic<uint32_t> seen;               ///< posts that the owner will not look at again
-  alignas(kLine) std::atomic<uint32_t> finished;           ///< turns that are over for the owner
-  alignas(kLine) std::atomic<uint64_t> turns[kPosts / 4];  ///< whose turn is next: of the first rank's lane
-  std::atomic<uint32_t> failed;  ///< the last call that the owner's kernels cannot end
-  Card card;
-  Post posts[kPosts];
+  alignas(kCacheLine) std::atomic<uint32_t> seen;      ///< last call descriptor read by the owner
+  alignas(kCacheLine) std::atomic<uint32_t> finished;  ///< calls finished by the owner
+  /// Order in which all ranks run the calls; only the slot area of rank 0 is used.
+  alignas(kCacheLine) std::atomic<uint64_t> order_slots[kCallDescriptors / 4];
+  std::atomic<uint32_t> failed;  ///< last call whose kernel failed on the owner's GPU
+  SetupDescriptor setup;
+  CallDescriptor call_descriptors[kCallDescriptors];
   alignas(4096) std::byte pages[kPages][kPageBytes];
 };
 
-inline constexpr size_t kReadies = 32;  ///< receives that a rank shows at a time, one a hash of their keys
+inline constexpr size_t kRtrSlots = 32;  ///< advertised receives per rank, indexed by a hash of the match key
 
-/// A posted receive that its rank shows to the only rank that can send to it (ready to receive), so that the
-/// sender may write into its buffer. The receiver fills in all words and then opens it; the sender takes it
-/// by a compare-and-swap of `state`, and the receiver takes it back by one. Between `taken` and `written` or
-/// `failed` it is the sender's. `number` grows with each opening.
+/// A posted receive advertised to the only rank that can match it (ready to receive, RTR): the sender may
+/// write into its buffer. The receiver fills in all words and then sets `open`; the sender claims the RTR by
+/// a compare-and-swap of `state`, and the receiver retracts it likewise. From `claimed` to `written` or
+/// `failed` the sender owns the entry. `number` grows with each advertisement.
 struct ReadyToReceive {
-  /// aside: open for senders whose own memory nobody maps; they write to the receiver's scratch.
-  enum Phase : uint64_t { idle, open, taken, written, failed, aside };
+  /// bounce: open for senders whose memory no peer can map; they write to a bounce buffer of the receiver.
+  enum Phase : uint64_t { idle, open, claimed, written, failed, bounce };
   static constexpr unsigned kPhaseBits = 3;
-  alignas(kLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase
-  std::atomic<uint64_t> context, envelope;     ///< what the receive is matched by; source << 32 | tag
-  std::atomic<uint64_t> seen;                  ///< messages of that source which the receiver had seen
-  std::atomic<uint64_t> address;               ///< in the receiver
-  std::atomic<uint64_t> bytes;                 ///< room; of the message, once taken
-  std::atomic<uint64_t> base, buffer_id;       ///< of the receiver's allocation
-  // Only of what is written aside:
-  alignas(kLine) std::atomic<uint64_t> flag;  ///< in that allocation, behind the data: becomes `epoch`
+  alignas(kCacheLine) std::atomic<uint64_t> state;  ///< number << kPhaseBits | Phase
+  std::atomic<uint64_t> context, envelope;          ///< match key; envelope: source << 32 | tag
+  std::atomic<uint64_t> seen;                       ///< messages from that source seen by the receiver
+  std::atomic<uint64_t> address;                    ///< of the buffer, in the receiver
+  std::atomic<uint64_t> bytes;                      ///< capacity; once claimed: size of the message
+  std::atomic<uint64_t> base, buffer_id;            ///< of the receiver's allocation
+  // Only for a bounce buffer:
+  alignas(kCacheLine) std::atomic<uint64_t> flag;  ///< address of the word after the data, set to `epoch`
   std::atomic<uint64_t> epoch;
-  std::atomic<uint64_t> coming;  ///< bytes, once their copy is under way
+  std::atomic<uint64_t> incoming_bytes;  ///< nonzero once the copy has started
   [[nodiscard]] static constexpr Phase phase_of(uint64_t state) {
     return static_cast<Phase>(state & ((1u << kPhaseBits) - 1));
   }
@@ -122,44 +124,44 @@ struct ReadyToReceive {
     return (state >> kPhaseBits << kPhaseBits) | phase;
   }
 };
-static_assert(sizeof(ReadyToReceive) == 2 * kLine);
+static_assert(sizeof(ReadyToReceive) == 2 * kCacheLine);
 
-/// What a rank waits for, written by it once a wait has lasted, for `weft hang`, which reads it from outside;
-/// nothing in the library does. `version` is odd while it is being written.
-struct Awaited {
-  alignas(kLine) std::atomic<uint32_t> version;
-  int32_t kind;             ///< core::Request::Kind; -1: a collective in shared memory, or anything
-  int32_t rank, tag;        ///< of a send or receive, as in the call
-  uint64_t bytes, context;  ///< the message's room or size; the communicator's id
+/// The operation that a rank is blocked in, published after a long wait and read by `weft hang` from another
+/// process; the library never reads it. `version` is odd during an update.
+struct WaitRecord {
+  alignas(kCacheLine) std::atomic<uint32_t> version;
+  int32_t kind;             ///< core::Request::Kind; -1: a shared-memory collective, or unknown
+  int32_t rank, tag;        ///< of a send or receive, as passed by the caller
+  uint64_t bytes, context;  ///< buffer or message size; communicator id
   int32_t comm_rank, comm_size;
-  std::atomic<uint64_t> since, seen;  ///< CLOCK_MONOTONIC, ns: nothing moved since; still so when
-  char comm[64];                      ///< the communicator's name
+  std::atomic<uint64_t> since, seen;  ///< CLOCK_MONOTONIC, ns: start of the wait; last check
+  char comm[64];                      ///< communicator name
 };
 
 struct alignas(4096) Area {
-  alignas(kLine) std::atomic<uint64_t> tail;  ///< inbox tickets handed to producers
-  alignas(kLine) Bell bell;                   ///< of this rank, where ranks outnumber cores
-  alignas(kLine) std::atomic<int32_t> pid;
-  std::atomic<uint64_t> cores[kMaxCores / 64];  ///< cores this rank may run on
-  std::atomic<uint64_t> probe_address;          ///< where this rank's probe word is, in its own address space
+  alignas(kCacheLine) std::atomic<uint64_t> tail;  ///< MPSC queue: next ticket for a producer
+  alignas(kCacheLine) Wakeup wakeup;               ///< used where ranks outnumber cores
+  alignas(kCacheLine) std::atomic<int32_t> pid;
+  std::atomic<uint64_t> cores[kMaxCores / 64];  ///< affinity mask
+  std::atomic<uint64_t> probe_address;          ///< of the probe word, in this rank's address space
   std::atomic<uint64_t> probe_value;
-  char settings[kSettingsBytes];  ///< config::common_values(Scope::host), before its hash is stored
+  char settings[kSettingsBytes];  ///< config::common_values(Scope::host), valid once its hash is stored
   std::atomic<uint64_t> settings_hash;
-  std::atomic<uint32_t> has_gpus;  ///< this rank has a CUDA driver
-  std::atomic<int32_t> rank;       ///< in the world
-  Awaited awaited;
-  ReadyToReceive readies[kReadies];
-  Cell cells[kCells];
-  Box boxes[kBoxes];
-  Lane lanes[kLanes];
+  std::atomic<uint32_t> has_gpus;  ///< 1 if this rank has a CUDA driver
+  std::atomic<int32_t> rank;       ///< in MPI_COMM_WORLD
+  WaitRecord wait_record;
+  ReadyToReceive rtr_slots[kRtrSlots];
+  QueueCell cells[kQueueCells];
+  SpscRing rings[kRings];
+  SlotArea slot_areas[kSlotAreas];
 };
 
 struct alignas(4096) Header {
-  std::atomic<uint64_t> magic;  ///< kMagic, when what tells readers from outside where things are is there
+  std::atomic<uint64_t> magic;  ///< kMagic once the fields for external readers are set
   uint32_t ranks;
-  uint32_t header_bytes, area_bytes, pid_offset, rank_offset, awaited_offset;
+  uint32_t header_bytes, area_bytes, pid_offset, rank_offset, wait_record_offset;
   std::atomic<uint32_t> attached;
-  alignas(kLine) std::atomic<uint32_t> sleepers;  ///< ranks that sleep on their bells, about
+  alignas(kCacheLine) std::atomic<uint32_t> sleepers;  ///< approximate number of ranks in Wakeup::sleep()
 };
 
 }  // namespace weft::transport::shm

@@ -24,20 +24,20 @@ Error system_error(const char* what) {
   return Error(Errc::other, std::string("shared memory: ") + what + " failed (" + std::strerror(errno) + ")");
 }
 
-/// A file that grows past ulimit -f ends the process by a signal.
+/// A file that grows beyond ulimit -f kills the process with SIGXFSZ.
 Status check_file_limit(size_t bytes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes) return {};
   return Error(Errc::other, "shared memory: the ranks of this host need " + std::to_string(bytes >> 10) +
-                                " KiB, but files may have " + std::to_string(limit.rlim_cur >> 10) +
-                                " KiB only (ulimit -f): raise that limit");
+                                " KiB, but the file size limit (ulimit -f) is " +
+                                std::to_string(limit.rlim_cur >> 10) + " KiB: raise it");
 }
 
-/// The memory's descriptor; -1: none came.
+/// Returns the descriptor of the segment, -1 if none was received.
 int receive_memory(int socket) {
   std::byte byte{};
-  const auto parcel = local_socket::receive(socket, {&byte, 1});
-  return parcel && parcel->descriptors.size() == 1 ? parcel->descriptors[0] : -1;
+  const auto received = local_socket::receive(socket, {&byte, 1});
+  return received && received->descriptors.size() == 1 ? received->descriptors[0] : -1;
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ Result<Server> Server::create(uint32_t ranks) {
   std::snprintf(name, sizeof name, "weft-%d-%016llx%016llx", ::getpid(),
                 static_cast<unsigned long long>(nonce[0]), static_cast<unsigned long long>(nonce[1]));
   server.name_ = name;
-  const local_socket::Name address(server.name_);
+  const local_socket::AbstractName address(server.name_);
   if (::bind(server.listener_, address.address(), address.size()) != 0) return system_error("bind");
   if (::listen(server.listener_, static_cast<int>(ranks)) != 0) return system_error("listen");
   return server;
@@ -87,7 +87,7 @@ Status Server::serve(int timeout_ms) {
     const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      return system_error("accept");  // no descriptor or memory left: it would fail again at once
+      return system_error("accept");  // out of descriptors or memory: a retry would fail too
     }
     const std::byte byte{1};
     if (local_socket::same_user(client) && local_socket::send(client, {&byte, 1}, {&memory_, 1})) ++served;
@@ -121,10 +121,10 @@ Result<Segment> Segment::attach(const std::string& name, uint32_t ranks, int tim
   if (socket < 0) return system_error("socket");
   const timeval timeout{timeout_ms / 1000, (timeout_ms % 1000) * 1000};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  const local_socket::Name address(name);
+  const local_socket::AbstractName address(name);
   int memory = -1;
   const int connected =
-      local_socket::uninterrupted([&] { return ::connect(socket, address.address(), address.size()); });
+      local_socket::retry_on_eintr([&] { return ::connect(socket, address.address(), address.size()); });
   if (connected == 0 && local_socket::same_user(socket)) memory = receive_memory(socket);
   const int reason = errno;
   ::close(socket);

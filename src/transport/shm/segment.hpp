@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segment: the shared memory of the ranks of one host. A memfd made by local rank 0 and passed over a unix
-// socket: no name in any file system, no /dev/shm limit, gone with its last process.
+// Segment: the shared memory of the ranks of one host, a memfd created by local rank 0 and passed over a unix
+// socket. It has no name in a file system, no /dev/shm limit, and disappears with its last process.
 #pragma once
 #include <string>
 
@@ -9,17 +9,17 @@
 
 namespace weft::transport::shm {
 
-/// The listening end that hands out the segment; local rank 0 makes it before the exchange.
+/// Listening socket from which local ranks receive the segment; local rank 0 creates it before the exchange.
 class Server {
  public:
   Server() = default;
   Server(Server&& other) noexcept;
   Server& operator=(Server&& other) noexcept;
   ~Server();
-  /// Creates the segment and listens. name(): what the others need to connect.
+  /// Creates the segment and listens under name().
   [[nodiscard]] static Result<Server> create(uint32_t ranks);
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// Hands the segment to `ranks - 1` processes of this user; fails after `timeout_ms` without one.
+  /// Sends the segment to `ranks - 1` processes of this user; an error if none connects for `timeout_ms`.
   [[nodiscard]] Status serve(int timeout_ms);
   [[nodiscard]] int memory() const { return memory_; }
 
@@ -36,7 +36,7 @@ class Segment {
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
   [[nodiscard]] static Result<Segment> map(int memory, uint32_t ranks);
-  /// Connects to a Server by name and maps what it sends.
+  /// Connects to the Server of that name and maps the segment it sends.
   [[nodiscard]] static Result<Segment> attach(const std::string& name, uint32_t ranks, int timeout_ms);
   [[nodiscard]] Header& header() const { return *static_cast<Header*>(base_); }
   [[nodiscard]] Area& area(uint32_t local_rank) const {

@@ -21,22 +21,23 @@
 namespace weft::transport::shm {
 namespace {
 
-config::Size connect_timeout{"shm.connect_timeout", 60, 1, 3600,
-                             "Seconds that start-up waits for the other ranks of this host."};
-config::Size box_after{
-    "shm.box_after", 32, 0, 1000000,
-    "Messages to one peer through its inbox before a box is taken, on hosts with many ranks."};
+config::Size connect_timeout{"shm.connect_timeout_s", 60, 1, 3600,
+                             "Start-up timeout in seconds for the other ranks of this host to connect."};
+config::Size ring_after_messages{
+    "shm.ring_after_messages", 32, 0, 1000000,
+    "Messages sent to one peer through its MPSC queue before an SPSC ring is claimed, on hosts with more "
+    "ranks than rings. Larger values leave the rings to busier pairs."};
 
-constexpr uint64_t kRingMask = kBoxBytes - 1;
+constexpr uint64_t kRingMask = kRingBytes - 1;
 constexpr size_t kRecordHeader = 8;
-/// Room is given back in large steps: the writer looks at that word when it has run out of room only.
-constexpr size_t kGiveBack = kBoxBytes / 4;
-constexpr size_t kFetchAhead = 8 * kLine;
-constexpr size_t kReadAhead = 4 * kLine;
+/// Freed bytes are returned in large steps: the producer reads `consumed` only when the ring looks full.
+constexpr size_t kCreditBytes = kRingBytes / 4;
+constexpr size_t kWritePrefetchBytes = 8 * kCacheLine;
+constexpr size_t kReadPrefetchBytes = 4 * kCacheLine;
 
 std::string key_of(Peer leader) { return "shm." + std::to_string(leader); }
 
-/// The job's processes on this host.
+/// Returns the world ranks on this host.
 std::vector<Peer> members_of(const launch::Job& job) {
   std::vector<Peer> members;
   for (int rank = 0; rank < job.size; ++rank)
@@ -44,27 +45,26 @@ std::vector<Peer> members_of(const launch::Job& job) {
   return members;
 }
 
-size_t record_bytes(size_t message) { return (message + kRecordHeader + kLine - 1) & ~(kLine - 1); }
-std::atomic<uint32_t>& word_at(Box& box, uint64_t position) {
-  return *reinterpret_cast<std::atomic<uint32_t>*>(box.ring + (position & kRingMask));
+size_t record_bytes(size_t message) { return (message + kRecordHeader + kCacheLine - 1) & ~(kCacheLine - 1); }
+std::atomic<uint32_t>& word_at(SpscRing& ring, uint64_t position) {
+  return *reinterpret_cast<std::atomic<uint32_t>*>(ring.data + (position & kRingMask));
 }
 
-/// The compiler's prefetch for writing is one for reading on processors that it does not know to have the
-/// other.
-inline void fetch_to_write([[maybe_unused]] void* line) {
+/// __builtin_prefetch for writing emits a read prefetch unless the target is known to support prefetchw.
+inline void prefetch_for_write([[maybe_unused]] void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<char*>(line)));
 #endif
 }
 
-/// The same from every rank: where others than the library find what ranks show (`weft hang`).
+/// Publishes the field offsets for `weft hang`; every rank stores the same values.
 void describe_layout(Header& header, size_t ranks) {
   header.ranks = static_cast<uint32_t>(ranks);
   header.header_bytes = sizeof(Header);
   header.area_bytes = sizeof(Area);
   header.pid_offset = offsetof(Area, pid);
   header.rank_offset = offsetof(Area, rank);
-  header.awaited_offset = offsetof(Area, awaited);
+  header.wait_record_offset = offsetof(Area, wait_record);
   header.magic.store(kMagic, std::memory_order_release);
 }
 
@@ -93,7 +93,7 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
   for (uint32_t core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &cores)) area_->cores[core / 64] |= uint64_t{1} << (core % 64);
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets peers read our memory under Yama's ptrace_scope 1
-  in_.reserve(kBoxes);
+  in_.reserve(kRings);
 }
 
 Shm::~Shm() = default;
@@ -143,8 +143,8 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
     if (!name) return std::move(name).error();
     const size_t split = name->find('\n');
     if (name->compare(0, split, kVersion) != 0)
-      return disagreement(static_cast<Peer>(job.rank), kVersion, members.front(), name->substr(0, split),
-                          "use one Weft");
+      return version_mismatch(static_cast<Peer>(job.rank), kVersion, members.front(), name->substr(0, split),
+                              "use one Weft");
     auto attached = Segment::attach(name->substr(split + 1), ranks, timeout_ms);
     if (!attached) return std::move(attached).error();
     segment = std::move(*attached);
@@ -165,63 +165,62 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
 uint32_t Shm::usable_cores() const {
   uint32_t count = 0;
   for (uint32_t word = 0; word < kMaxCores / 64; ++word) {
-    uint64_t together = 0;
-    for (uint32_t rank = 0; rank < members_.size(); ++rank)
-      together |= segment_.area(rank).cores[word].load();
-    count += static_cast<uint32_t>(std::popcount(together));
+    uint64_t mask = 0;
+    for (uint32_t rank = 0; rank < members_.size(); ++rank) mask |= segment_.area(rank).cores[word].load();
+    count += static_cast<uint32_t>(std::popcount(mask));
   }
   return count;
 }
 
 size_t Shm::max_message(Peer peer) {
   Outgoing& out = out_[local(peer)];
-  if (out.box == nullptr) want_box(peer, out);
-  return out.box != nullptr ? kBoxMessage : kCellPayload;
+  if (out.ring == nullptr) maybe_open_ring(peer, out);
+  return out.ring != nullptr ? kMaxRingMessage : kMaxQueueMessage;
 }
 
-// Where there is a box for everybody it is taken at once.
-uint32_t Shm::patience() const {
-  if (members_.size() <= kBoxes + 1 && box_after.origin == config::Origin::standard) return 0;
-  return static_cast<uint32_t>(static_cast<size_t>(box_after));
+// With one ring for every peer, rings are claimed at once.
+uint32_t Shm::ring_threshold() const {
+  if (members_.size() <= kRings + 1 && ring_after_messages.origin == config::Origin::default_value) return 0;
+  return static_cast<uint32_t>(static_cast<size_t>(ring_after_messages));
 }
 
-void Shm::want_box(Peer peer, Outgoing& out) {
-  if (!out.no_box && out.messages >= patience()) open_box(peer, out);
+void Shm::maybe_open_ring(Peer peer, Outgoing& out) {
+  if (!out.no_ring && out.messages >= ring_threshold()) open_ring(peer, out);
 }
 
-void Shm::open_box(Peer peer, Outgoing& out) {
+void Shm::open_ring(Peer peer, Outgoing& out) {
   Area& area = this->area(peer);
   uint32_t index = 0;
   if (out.claimed == nullptr) {
-    for (; index < kBoxes; ++index) {
-      uint32_t nobody = 0;
-      if (area.boxes[index].owner.compare_exchange_strong(nobody, self_ + 1)) break;
+    for (; index < kRings; ++index) {
+      uint32_t free = 0;
+      if (area.rings[index].owner.compare_exchange_strong(free, self_ + 1)) break;
     }
-    if (index == kBoxes) {
-      out.no_box = true;
+    if (index == kRings) {
+      out.no_ring = true;
       return;
     }
-    out.claimed = &area.boxes[index];
+    out.claimed = &area.rings[index];
   } else {
-    index = static_cast<uint32_t>(out.claimed - area.boxes);
+    index = static_cast<uint32_t>(out.claimed - area.rings);
   }
-  std::byte* room = reserve_cell(peer, out);
-  if (room == nullptr) return;  // the inbox is full: announced at a later call
-  Cell& cell = area.cells[out.ticket & (kCells - 1)];
-  *reinterpret_cast<uint32_t*>(room) = index;
+  std::byte* payload = reserve_cell(peer, out);
+  if (payload == nullptr) return;  // the queue is full: a later call announces the ring
+  QueueCell& cell = area.cells[out.ticket & (kQueueCells - 1)];
+  *reinterpret_cast<uint32_t*>(payload) = index;
   cell.source = self_;
-  cell.size = kOpenBox;
-  cell.sequence.store(out.ticket + 1 - (out.ticket & (kCells - 1)), std::memory_order_release);
-  out.box = std::exchange(out.claimed, nullptr);
+  cell.size = kOpenRing;
+  cell.sequence.store(out.ticket + 1 - (out.ticket & (kQueueCells - 1)), std::memory_order_release);
+  out.ring = std::exchange(out.claimed, nullptr);
 }
 
-// A cell's turn is sequence + index, so that zeroed memory is a valid empty inbox.
+// Compares sequence + index with the ticket, so that zeroed memory is a valid empty queue.
 std::byte* Shm::reserve_cell(Peer peer, Outgoing& out) {
   Area& area = this->area(peer);
   uint64_t ticket = area.tail.load(std::memory_order_relaxed);
   for (;;) {
-    const uint64_t index = ticket & (kCells - 1);
-    Cell& cell = area.cells[index];
+    const uint64_t index = ticket & (kQueueCells - 1);
+    QueueCell& cell = area.cells[index];
     const auto lag = static_cast<int64_t>(cell.sequence.load(std::memory_order_acquire) + index - ticket);
     if (lag < 0) return nullptr;
     if (lag > 0) {
@@ -233,66 +232,67 @@ std::byte* Shm::reserve_cell(Peer peer, Outgoing& out) {
   }
 }
 
-/// Stores a mark, behind which `next` is where the reader looks next.
+/// Publishes a record by storing its header word; `next` is the position of the following record.
 void Shm::publish(Outgoing& out, uint32_t size, uint64_t next) {
-  auto& following = word_at(*out.box, next);
+  auto& following = word_at(*out.ring, next);
   if (size_in(following.load(std::memory_order_relaxed), next) != 0) [[unlikely]]
     following.store(0, std::memory_order_relaxed);
-  word_at(*out.box, out.position).store(mark_of(out.position, size), std::memory_order_release);
+  word_at(*out.ring, out.position).store(record_header(out.position, size), std::memory_order_release);
   out.position = next;
-  // The reader has read those lines a lap ago: they are fetched back for writing while nobody waits for them.
-  fetch_to_write(&word_at(*out.box, next + kFetchAhead));
+  // The consumer read these lines one lap ago: fetch them for writing off the critical path.
+  prefetch_for_write(&word_at(*out.ring, next + kWritePrefetchBytes));
 }
 
 std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
-  Box& box = *out.box;
+  SpscRing& ring = *out.ring;
   const size_t need = record_bytes(size);
-  const size_t to_end = kBoxBytes - (out.position & kRingMask);
+  const size_t to_end = kRingBytes - (out.position & kRingMask);
   const size_t total = need <= to_end ? need : to_end + need;
-  if (out.position + total - out.consumed > kBoxBytes) {
-    out.consumed = box.consumed.load(std::memory_order_acquire);
-    if (out.position + total - out.consumed > kBoxBytes) return nullptr;
+  if (out.position + total - out.consumed > kRingBytes) {
+    out.consumed = ring.consumed.load(std::memory_order_acquire);
+    if (out.position + total - out.consumed > kRingBytes) return nullptr;
   }
   if (need > to_end) publish(out, kWrap, out.position + to_end);
-  return box.ring + (out.position & kRingMask) + kRecordHeader;
+  return ring.data + (out.position & kRingMask) + kRecordHeader;
 }
 
 std::byte* Shm::reserve(Peer peer, size_t size) {
   Outgoing& out = out_[local(peer)];
-  if (out.box == nullptr) [[unlikely]] {
-    want_box(peer, out);
-    if (out.box == nullptr) return reserve_cell(peer, out);
+  if (out.ring == nullptr) [[unlikely]] {
+    maybe_open_ring(peer, out);
+    if (out.ring == nullptr) return reserve_cell(peer, out);
   }
   return reserve_record(out, size);
 }
 
 void Shm::commit(Peer peer, size_t size) {
   Outgoing& out = out_[local(peer)];
-  if (out.box != nullptr) {
+  if (out.ring != nullptr) {
     publish(out, static_cast<uint32_t>(size), out.position + record_bytes(size));
-    return ring(peer);
+    return notify(peer);
   }
-  const uint64_t index = out.ticket & (kCells - 1);
-  Cell& cell = area(peer).cells[index];
+  const uint64_t index = out.ticket & (kQueueCells - 1);
+  QueueCell& cell = area(peer).cells[index];
   cell.source = self_;
   cell.size = static_cast<uint32_t>(size);
   cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
   ++out.messages;
-  ring(peer);
+  notify(peer);
 }
 
-std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
-  for (uint32_t index = 0; index < kLanes; ++index) {
-    Lane& lane = area_->lanes[index];
-    if (lane.left.load(std::memory_order_acquire) != lane_users_[index]) continue;
-    lane.done.store(0, std::memory_order_relaxed);
-    lane.left.store(0, std::memory_order_relaxed);
-    for (Slot& slot : lane.slots) slot.sequence.store(0, std::memory_order_relaxed);
-    for (Post& post : lane.posts) post.number.store(0, std::memory_order_relaxed);
-    for (auto& turn : lane.turns) turn.store(0, std::memory_order_relaxed);
-    for (auto* word : {&lane.seen, &lane.finished, &lane.failed, &lane.card.stage})
+std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
+  for (uint32_t index = 0; index < kSlotAreas; ++index) {
+    SlotArea& area = area_->slot_areas[index];
+    if (area.left.load(std::memory_order_acquire) != slot_area_users_[index]) continue;
+    area.done.store(0, std::memory_order_relaxed);
+    area.left.store(0, std::memory_order_relaxed);
+    for (Slot& slot : area.slots) slot.sequence.store(0, std::memory_order_relaxed);
+    for (CallDescriptor& descriptor : area.call_descriptors)
+      descriptor.number.store(0, std::memory_order_relaxed);
+    for (auto& slot : area.order_slots) slot.store(0, std::memory_order_relaxed);
+    for (auto* word : {&area.seen, &area.finished, &area.failed, &area.setup.stage})
       word->store(0, std::memory_order_relaxed);
-    lane_users_[index] = ranks;
+    slot_area_users_[index] = ranks;
     return index;
   }
   return std::nullopt;
@@ -301,53 +301,53 @@ std::optional<uint32_t> Shm::lease_lane(uint32_t ranks) {
 bool Shm::sleep(long nanoseconds) const {
   auto& sleepers = segment_.header().sleepers;
   sleepers.fetch_add(1, std::memory_order_relaxed);
-  const bool rung = area_->bell.sleep(nanoseconds);
+  const bool notified = area_->wakeup.sleep(nanoseconds);
   sleepers.fetch_sub(1, std::memory_order_relaxed);
-  return rung;
+  return notified;
 }
 
 size_t Shm::poll(Receiver& receiver, size_t limit) {
   size_t delivered = 0;
-  for (size_t i = 0; i < in_.size(); ++i) delivered += poll_box(in_[i], receiver, limit);
-  return delivered + poll_inbox(receiver, limit);
+  for (size_t i = 0; i < in_.size(); ++i) delivered += poll_ring(in_[i], receiver, limit);
+  return delivered + poll_queue(receiver, limit);
 }
 
-size_t Shm::poll_box(Incoming& in, Receiver& receiver, size_t limit) {
-  Box& box = *in.box;
+size_t Shm::poll_ring(Incoming& in, Receiver& receiver, size_t limit) {
+  SpscRing& ring = *in.ring;
   size_t delivered = 0;
   while (delivered < limit) {
-    const uint32_t size = size_in(word_at(box, in.position).load(std::memory_order_acquire), in.position);
+    const uint32_t size = size_in(word_at(ring, in.position).load(std::memory_order_acquire), in.position);
     if (size == 0) break;
     if (size == kWrap) {
-      in.position += kBoxBytes - (in.position & kRingMask);
+      in.position += kRingBytes - (in.position & kRingMask);
       continue;
     }
-    // Behind a second message there are more: their lines travel while this one is worked on. Never ahead of
-    // a lone one, whose successor's line its writer has fetched for itself.
-    if (delivered != 0) __builtin_prefetch(box.ring + ((in.position + kReadAhead) & kRingMask));
-    receiver.deliver(in.source, box.ring + (in.position & kRingMask) + kRecordHeader, size);
+    // From the second message of a burst on, prefetch the following lines. Never after a single message: its
+    // producer has fetched the next line for writing.
+    if (delivered != 0) __builtin_prefetch(ring.data + ((in.position + kReadPrefetchBytes) & kRingMask));
+    receiver.deliver(in.source, ring.data + (in.position & kRingMask) + kRecordHeader, size);
     in.position += record_bytes(size);
-    if (in.position - in.published >= kGiveBack) [[unlikely]] {
+    if (in.position - in.published >= kCreditBytes) [[unlikely]] {
       in.published = in.position;
-      box.consumed.store(in.position, std::memory_order_release);
-      ring(in.source);
+      ring.consumed.store(in.position, std::memory_order_release);
+      notify(in.source);
     }
     ++delivered;
   }
   return delivered;
 }
 
-size_t Shm::poll_inbox(Receiver& receiver, size_t limit) {
+size_t Shm::poll_queue(Receiver& receiver, size_t limit) {
   size_t delivered = 0;
   for (; delivered < limit; ++delivered) {
-    const uint64_t index = head_ & (kCells - 1);
-    Cell& cell = area_->cells[index];
+    const uint64_t index = head_ & (kQueueCells - 1);
+    QueueCell& cell = area_->cells[index];
     if (cell.sequence.load(std::memory_order_acquire) + index != head_ + 1) break;
-    if (cell.size == kOpenBox)
-      in_.push_back({&area_->boxes[*reinterpret_cast<const uint32_t*>(cell.payload)], members_[cell.source]});
+    if (cell.size == kOpenRing)
+      in_.push_back({&area_->rings[*reinterpret_cast<const uint32_t*>(cell.payload)], members_[cell.source]});
     else
       receiver.deliver(members_[cell.source], cell.payload, cell.size);
-    cell.sequence.store(head_ + kCells - index, std::memory_order_release);
+    cell.sequence.store(head_ + kQueueCells - index, std::memory_order_release);
     ++head_;
   }
   return delivered;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared memory transport: messages through inboxes and boxes (layout.hpp), bulk data by process_vm_readv.
-// Polling cost does not depend on the number of ranks: one inbox and at most kBoxes boxes.
-// Peers are processes of the job; the areas of the segment go by local rank: local() and in_ are where the
-// two meet.
+// Shared-memory transport: messages through MPSC queues and SPSC rings (layout.hpp), bulk data by
+// process_vm_readv. poll() visits one queue and at most kRings rings, whatever the number of ranks.
+// Peer is a world rank; the segment is indexed by local rank (see local()).
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,9 +17,9 @@ namespace weft::transport::shm {
 
 class Shm final : public Transport {
  public:
-  /// On the host's first rank: makes the segment and publishes where it is. Exchange::share() has to follow.
+  /// On the host's first rank: creates the segment and publishes its address. Exchange::share() must follow.
   [[nodiscard]] static Result<Server> publish(launch::Exchange& exchange);
-  /// Collective over the ranks of the host: passes round and maps the segment.
+  /// Collective over the ranks of the host: distributes the segment's descriptor and maps the segment.
   [[nodiscard]] static Result<std::unique_ptr<Shm>> create(launch::Exchange& exchange, Server server);
   ~Shm() override;
 
@@ -28,54 +27,56 @@ class Shm final : public Transport {
   [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
   void commit(Peer peer, size_t size) override;
   size_t poll(Receiver& receiver, size_t limit) override;
-  /// Whether get() works for this peer. Proved by moving bytes at the first call; the reason when it does
-  /// not.
+  /// Returns an error with the reason if get() does not work for this peer. The first call tests the path by
+  /// reading the peer's probe word.
   [[nodiscard]] Status can_get(Peer peer);
-  /// What a get() of a few bytes takes, in nanoseconds, measured now; the reason when get() does not work.
+  /// Measures the latency of a get() of a few bytes, in nanoseconds; an error if get() does not work.
   [[nodiscard]] Result<uint64_t> get_cost(Peer peer);
-  /// Copies the peer's memory `remote` into `local` (equal total lengths), at once. Errc::buffer: some of
-  /// that memory cannot be read this way (device or protected memory); the caller falls back by name.
-  [[nodiscard]] Status get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote);
+  /// Copies the peer's memory `remote` into `local` (equal total lengths) before returning. Errc::buffer: the
+  /// kernel cannot read that memory (device or protected); the caller falls back and reports a slow path.
+  [[nodiscard]] Status get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote);
 
-  /// Cores that at least one rank of the host may run on.
+  /// Number of cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
-  /// A lane of this rank's, empty, until `ranks` ranks have counted themselves in Lane::left; nullopt: all
-  /// are in use.
-  [[nodiscard]] std::optional<uint32_t> lease_lane(uint32_t ranks);
-  [[nodiscard]] Lane& lane(Peer peer, uint32_t index) const { return area(peer).lanes[index]; }
-  /// Where a rank shows receives.
-  [[nodiscard]] ReadyToReceive& ready(Peer peer, uint32_t index) const { return area(peer).readies[index]; }
-  /// To be called after a store to shared memory that the peer may sleep for.
-  void ring(Peer peer) {
-    if (bells_) [[unlikely]]
-      bell(peer).ring();
+  /// Returns the index of a cleared slot area of this rank, leased until `ranks` ranks have incremented
+  /// SlotArea::left; nullopt: all are in use.
+  [[nodiscard]] std::optional<uint32_t> lease_slot_area(uint32_t ranks);
+  [[nodiscard]] SlotArea& slot_area(Peer peer, uint32_t index) const { return area(peer).slot_areas[index]; }
+  /// Slot in which a rank advertises receives.
+  [[nodiscard]] ReadyToReceive& rtr_slot(Peer peer, uint32_t index) const {
+    return area(peer).rtr_slots[index];
   }
-  /// The peer had a CUDA driver when it came up.
+  /// Wakes the peer if it sleeps; call after a store to shared memory that the peer may wait for.
+  void notify(Peer peer) {
+    if (wakeups_enabled_) [[unlikely]]
+      wakeup(peer).notify();
+  }
+  /// Returns whether the peer had a CUDA driver at start-up.
   [[nodiscard]] bool has_gpus(Peer peer) const { return area(peer).has_gpus.load() != 0; }
-  /// From now on ranks may sleep on their bells: to be called by all, before the first message.
-  void ring_bells() { bells_ = true; }
-  [[nodiscard]] Bell& bell(Peer peer) const { return area(peer).bell; }
-  /// What this rank lets others see of its waits.
-  [[nodiscard]] Awaited& awaited() const { return area_->awaited; }
-  /// Sleeps on this rank's bell, which is armed: Bell::sleep().
+  /// Lets ranks sleep in sleep(); all ranks call it before the first message.
+  void enable_wakeups() { wakeups_enabled_ = true; }
+  [[nodiscard]] Wakeup& wakeup(Peer peer) const { return area(peer).wakeup; }
+  /// This rank's record for `weft hang`.
+  [[nodiscard]] WaitRecord& wait_record() const { return area_->wait_record; }
+  /// Wakeup::sleep() of this rank; its wakeup must be armed.
   [[nodiscard]] bool sleep(long nanoseconds) const;
-  [[nodiscard]] bool anyone_sleeps() const {
+  [[nodiscard]] bool any_sleeping() const {
     return segment_.header().sleepers.load(std::memory_order_relaxed) != 0;
   }
 
  private:
-  struct Outgoing {             // to one peer
-    Box* box = nullptr;         // in use, after its opening was announced
-    Box* claimed = nullptr;     // owned, not announced yet
-    uint64_t position = 0;      // bytes written to the box
-    uint64_t consumed = 0;      // last seen value of box->consumed
-    uint64_t ticket = 0;        // of the reserved inbox cell
-    uint32_t messages = 0;      // sent through the inbox
-    bool no_box = false;        // all boxes of the peer are taken
-    signed char readable = -1;  // -1 unknown, 0 no, 1 yes
+  struct Outgoing {               // to one peer
+    SpscRing* ring = nullptr;     // in use; announced to the peer
+    SpscRing* claimed = nullptr;  // owned, not yet announced
+    uint64_t position = 0;        // bytes written to the ring
+    uint64_t consumed = 0;        // last value read from ring->consumed
+    uint64_t ticket = 0;          // of the reserved queue cell
+    uint32_t messages = 0;        // sent through the queue
+    bool no_ring = false;         // all rings of the peer are claimed
+    signed char readable = -1;    // -1 unknown, 0 no, 1 yes
   };
-  struct Incoming {  // one box of ours that a peer writes
-    Box* box;
+  struct Incoming {  // a ring of this rank with its producer
+    SpscRing* ring;
     Peer source;
     uint64_t position = 0, published = 0;
   };
@@ -87,27 +88,27 @@ class Shm final : public Transport {
   [[nodiscard]] uint32_t search(Peer peer) const;
   [[nodiscard]] Status compare_settings() const;
   [[nodiscard]] Area& area(Peer peer) const { return segment_.area(local(peer)); }
-  [[nodiscard]] uint32_t patience() const;
-  void want_box(Peer peer, Outgoing& out);
-  void open_box(Peer peer, Outgoing& out);
+  [[nodiscard]] uint32_t ring_threshold() const;
+  void maybe_open_ring(Peer peer, Outgoing& out);
+  void open_ring(Peer peer, Outgoing& out);
   std::byte* reserve_cell(Peer peer, Outgoing& out);
   static void publish(Outgoing& out, uint32_t size, uint64_t next);
   static std::byte* reserve_record(Outgoing& out, size_t size);
-  size_t poll_box(Incoming& in, Receiver& receiver, size_t limit);
-  size_t poll_inbox(Receiver& receiver, size_t limit);
+  size_t poll_ring(Incoming& in, Receiver& receiver, size_t limit);
+  size_t poll_queue(Receiver& receiver, size_t limit);
   Status probe(Peer peer);
 
   Segment segment_;
   uint32_t self_;              // local rank
   std::vector<Peer> members_;  // by local rank, ascending
   bool contiguous_;
-  bool bells_ = false;
-  Area* area_;                 // ours
-  uint64_t head_ = 0;          // next inbox ticket to read
-  uint64_t probe_word_;        // peers read it to prove process_vm_readv
+  bool wakeups_enabled_ = false;
+  Area* area_;                 // of this rank
+  uint64_t head_ = 0;          // next queue ticket to read
+  uint64_t probe_word_;        // read by peers to test process_vm_readv
   std::vector<Outgoing> out_;  // by local rank
   std::vector<Incoming> in_;
-  uint32_t lane_users_[kLanes] = {};  // ranks that our lanes were leased for; 0: never
+  uint32_t slot_area_users_[kSlotAreas] = {};  // ranks of the current lease; 0: never leased
 };
 
 }  // namespace weft::transport::shm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bulk data by process_vm_readv: one copy by the kernel, straight from the peer's memory.
+// Bulk data by process_vm_readv: a single copy by the kernel from the peer's memory.
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -17,36 +17,38 @@ config::Choice single_copy{
     "shm.single_copy",
     0,
     {"auto", "off"},
-    "Whether large host messages are read straight from the sender (process_vm_readv)."};
+    "Single-copy transfer of large host messages by process_vm_readv; off: copied through shared memory."};
 
-constexpr size_t kVector = 64;             // pieces a call; IOV_MAX is 1024
-constexpr size_t kCall = size_t{1} << 30;  // bytes a call; the kernel stops at 2 GiB minus a page
+constexpr size_t kMaxIovsPerCall = 64;                // IOV_MAX is 1024
+constexpr size_t kMaxBytesPerCall = size_t{1} << 30;  // the kernel's limit is 2 GiB minus a page
 
-/// Walks a list of pieces, giving out at most `limit` bytes as iovecs.
-class Walk {
+/// Position in a list of memory ranges.
+class IovCursor {
  public:
-  explicit Walk(std::span<const Piece> pieces) : pieces_(pieces) {}
+  explicit IovCursor(std::span<const Iov> iovs) : iovs_(iovs) {}
+  /// Fills `vector` with the next ranges, at most `limit` bytes and kMaxIovsPerCall entries; returns the
+  /// bytes.
   size_t fill(iovec* vector, size_t& used, size_t limit) const {
     size_t total = 0, at = index_, offset = offset_;
-    for (used = 0; used < kVector && at < pieces_.size() && total < limit; ++used, ++at, offset = 0) {
-      const size_t length = std::min(pieces_[at].length - offset, limit - total);
-      vector[used] = {reinterpret_cast<void*>(pieces_[at].address + offset), length};
+    for (used = 0; used < kMaxIovsPerCall && at < iovs_.size() && total < limit; ++used, ++at, offset = 0) {
+      const size_t length = std::min(iovs_[at].length - offset, limit - total);
+      vector[used] = {reinterpret_cast<void*>(iovs_[at].address + offset), length};
       total += length;
     }
     return total;
   }
   void advance(size_t bytes) {
     while (bytes != 0) {
-      const size_t step = std::min(bytes, pieces_[index_].length - offset_);
+      const size_t step = std::min(bytes, iovs_[index_].length - offset_);
       offset_ += step;
       bytes -= step;
-      if (offset_ == pieces_[index_].length) ++index_, offset_ = 0;
+      if (offset_ == iovs_[index_].length) ++index_, offset_ = 0;
     }
   }
-  [[nodiscard]] bool done() const { return index_ == pieces_.size(); }
+  [[nodiscard]] bool done() const { return index_ == iovs_.size(); }
 
  private:
-  std::span<const Piece> pieces_;
+  std::span<const Iov> iovs_;
   size_t index_ = 0, offset_ = 0;
 };
 
@@ -55,20 +57,20 @@ class Walk {
 Status Shm::can_get(Peer peer) {
   Outgoing& out = out_[local(peer)];
   if (out.readable < 0) {
-    auto proof = probe(peer);
-    out.readable = proof.ok() ? 1 : 0;
-    return proof;
+    auto outcome = probe(peer);
+    out.readable = outcome.ok() ? 1 : 0;
+    return outcome;
   }
   if (out.readable == 1) return {};
-  return Error(Errc::unsupported, "process_vm_readv does not work here");
+  return Error(Errc::unsupported, "process_vm_readv failed in an earlier test");
 }
 
 Status Shm::probe(Peer peer) {
-  if (!single_copy.is("auto")) return Error(Errc::unsupported, "switched off by WEFT_SHM_SINGLE_COPY=off");
+  if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
   const Area& area = this->area(peer);
   uint64_t found = 0;
-  const Piece local{reinterpret_cast<uint64_t>(&found), sizeof found};
-  const Piece remote{area.probe_address.load(std::memory_order_relaxed), sizeof found};
+  const Iov local{reinterpret_cast<uint64_t>(&found), sizeof found};
+  const Iov remote{area.probe_address.load(std::memory_order_relaxed), sizeof found};
   WEFT_TRY(get(peer, {&local, 1}, {&remote, 1}));
   if (found != area.probe_value.load(std::memory_order_relaxed))
     return Error(Errc::unsupported, "process_vm_readv reads another process (separate PID namespaces)");
@@ -86,22 +88,22 @@ Result<uint64_t> Shm::get_cost(Peer peer) {
   return least;
 }
 
-Status Shm::get(Peer peer, std::span<const Piece> local, std::span<const Piece> remote) {
+Status Shm::get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote) {
   const pid_t pid = area(peer).pid.load(std::memory_order_relaxed);
-  Walk to(local), from(remote);
+  IovCursor to(local), from(remote);
   while (!to.done() && !from.done()) {
-    iovec to_vector[kVector], from_vector[kVector];
+    iovec to_vector[kMaxIovsPerCall], from_vector[kMaxIovsPerCall];
     size_t to_count = 0, from_count = 0;
-    const size_t offered = to.fill(to_vector, to_count, kCall);
-    from.fill(from_vector, from_count, offered);
-    const ssize_t got = ::process_vm_readv(pid, to_vector, to_count, from_vector, from_count, 0);
-    if (got <= 0) {
+    const size_t requested = to.fill(to_vector, to_count, kMaxBytesPerCall);
+    from.fill(from_vector, from_count, requested);
+    const ssize_t copied = ::process_vm_readv(pid, to_vector, to_count, from_vector, from_count, 0);
+    if (copied <= 0) {
       const int reason = errno;
-      return Error(got < 0 && reason != EFAULT ? Errc::unsupported : Errc::buffer,
+      return Error(copied < 0 && reason != EFAULT ? Errc::unsupported : Errc::buffer,
                    std::string("process_vm_readv failed (") + std::strerror(reason) + ")");
     }
-    to.advance(static_cast<size_t>(got));
-    from.advance(static_cast<size_t>(got));
+    to.advance(static_cast<size_t>(copied));
+    from.advance(static_cast<size_t>(copied));
   }
   return {};
 }

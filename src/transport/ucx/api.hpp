@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The part of UCX's binary interface that Weft uses: values, structures up to the last field that is used
-// (UCX reads and writes only the fields that a mask names), functions. Facts of libucp.so.0 from 1.13 on;
-// test/transport/ucx_types_test.cpp compares them with ucp/api/ucp.h where it exists.
+// Subset of the ABI of libucp.so.0 (1.13 and later 1.x) used by Weft. Structures end at the last used field,
+// since UCX accesses only the fields named by the mask. test/network/ucx_types_test.cpp compares the
+// declarations with ucp/api/ucp.h if installed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -79,7 +79,7 @@ using SendCallback = void (*)(void* request, Code status, void* user);
 using ReceiveCallback = void (*)(void* request, Code status, size_t length, void* user);
 
 /// ucp_request_param_t
-struct Operation {
+struct RequestParameters {
   static constexpr uint32_t kCallback = 1 << 1, kUser = 1 << 2, kFlags = 1 << 4, kMemoryType = 1 << 6;
   static constexpr uint32_t kEager = 1 << 1, kRendezvous = 1 << 2;  // flags of a send
   static constexpr uint32_t kForce = 1 << 0;                        // flag of a close
@@ -97,15 +97,15 @@ struct Operation {
   void* memory;
 };
 
-struct Arrival {  // ucp_am_recv_param_t
+struct AmReceiveParameters {  // ucp_am_recv_param_t
   static constexpr uint64_t kData = 1 << 16, kRendezvous = 1 << 17;
   uint64_t attributes;
   Endpoint reply;
 };
 using AmCallback = Code (*)(void* argument, const void* header, size_t header_size, void* data, size_t size,
-                            const Arrival* arrival);
+                            const AmReceiveParameters* arrival);
 
-struct Handler {
+struct AmHandlerParameters {
   static constexpr uint64_t kId = 1, kFlags = 2, kCallback = 4, kArgument = 8;
   static constexpr uint32_t kWhole = 1;
   uint64_t mask;
@@ -115,7 +115,7 @@ struct Handler {
   void* argument;
 };
 
-/// What calls of operations return: null, done; an error; or a request.
+/// A ucs_status_ptr_t: null (completed), an error, or a request.
 inline bool is_error(const void* result) {
   return reinterpret_cast<uintptr_t>(result) >= static_cast<uintptr_t>(static_cast<intptr_t>(Code::last));
 }
@@ -123,32 +123,33 @@ inline Code error_in(const void* result) {
   return static_cast<Code>(static_cast<int8_t>(reinterpret_cast<intptr_t>(result)));
 }
 
-/// Every function of libucp that Weft calls: type and name.
-#define WEFT_UCX_FUNCTIONS(X)                                                                          \
-  X(void, ucp_get_version, (unsigned*, unsigned*, unsigned*))                                          \
-  X(Code, ucp_config_read, (const char* prefix, const char* file, Config*))                            \
-  X(Code, ucp_config_modify, (Config, const char* name, const char* value))                            \
-  X(void, ucp_config_release, (Config))                                                                \
-  X(Code, ucp_init_version, (unsigned major, unsigned minor, const Parameters*, Config, Context*))     \
-  X(void, ucp_cleanup, (Context))                                                                      \
-  X(Code, ucp_context_query, (Context, ContextAttributes*))                                            \
-  X(Code, ucp_worker_create, (Context, const WorkerParameters*, Worker*))                              \
-  X(Code, ucp_worker_query, (Worker, WorkerAttributes*))                                               \
-  X(void, ucp_worker_destroy, (Worker))                                                                \
-  X(Code, ucp_worker_get_address, (Worker, void** address, size_t* length))                            \
-  X(void, ucp_worker_release_address, (Worker, void* address))                                         \
-  X(unsigned, ucp_worker_progress, (Worker))                                                           \
-  X(void*, ucp_worker_flush_nbx, (Worker, const Operation*))                                           \
-  X(Code, ucp_worker_set_am_recv_handler, (Worker, const Handler*))                                    \
-  X(Code, ucp_ep_create, (Worker, const EndpointParameters*, Endpoint*))                               \
-  X(void*, ucp_ep_close_nbx, (Endpoint, const Operation*))                                             \
-  X(void*, ucp_am_send_nbx,                                                                            \
-    (Endpoint, unsigned id, const void* header, size_t header_size, const void* data, size_t count,    \
-     const Operation*))                                                                                \
-  X(void*, ucp_am_recv_data_nbx, (Worker, void* descriptor, void* to, size_t count, const Operation*)) \
-  X(void, ucp_am_data_release, (Worker, void* descriptor))                                             \
-  X(Code, ucp_request_check_status, (void* request))                                                   \
-  X(void, ucp_request_free, (void* request))                                                           \
+/// Functions of libucp used by Weft: return type, name, parameters.
+#define WEFT_UCX_FUNCTIONS(X)                                                                       \
+  X(void, ucp_get_version, (unsigned*, unsigned*, unsigned*))                                       \
+  X(Code, ucp_config_read, (const char* prefix, const char* file, Config*))                         \
+  X(Code, ucp_config_modify, (Config, const char* name, const char* value))                         \
+  X(void, ucp_config_release, (Config))                                                             \
+  X(Code, ucp_init_version, (unsigned major, unsigned minor, const Parameters*, Config, Context*))  \
+  X(void, ucp_cleanup, (Context))                                                                   \
+  X(Code, ucp_context_query, (Context, ContextAttributes*))                                         \
+  X(Code, ucp_worker_create, (Context, const WorkerParameters*, Worker*))                           \
+  X(Code, ucp_worker_query, (Worker, WorkerAttributes*))                                            \
+  X(void, ucp_worker_destroy, (Worker))                                                             \
+  X(Code, ucp_worker_get_address, (Worker, void** address, size_t* length))                         \
+  X(void, ucp_worker_release_address, (Worker, void* address))                                      \
+  X(unsigned, ucp_worker_progress, (Worker))                                                        \
+  X(void*, ucp_worker_flush_nbx, (Worker, const RequestParameters*))                                \
+  X(Code, ucp_worker_set_am_recv_handler, (Worker, const AmHandlerParameters*))                     \
+  X(Code, ucp_ep_create, (Worker, const EndpointParameters*, Endpoint*))                            \
+  X(void*, ucp_ep_close_nbx, (Endpoint, const RequestParameters*))                                  \
+  X(void*, ucp_am_send_nbx,                                                                         \
+    (Endpoint, unsigned id, const void* header, size_t header_size, const void* data, size_t count, \
+     const RequestParameters*))                                                                     \
+  X(void*, ucp_am_recv_data_nbx,                                                                    \
+    (Worker, void* descriptor, void* to, size_t count, const RequestParameters*))                   \
+  X(void, ucp_am_data_release, (Worker, void* descriptor))                                          \
+  X(Code, ucp_request_check_status, (void* request))                                                \
+  X(void, ucp_request_free, (void* request))                                                        \
   X(const char*, ucs_status_string, (Code))
 
 }  // namespace weft::transport::ucx::api

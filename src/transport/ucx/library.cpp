@@ -15,11 +15,11 @@ namespace {
 
 config::Path setting_library(
     "net.ucx_library", "",
-    "Path of libucp.so.0; empty: one already loaded, the system's, or the Python package "
-    "libucx-cu13 or libucx-cu12 beside Weft.");
+    "Path of libucp.so.0; empty: a copy already loaded, the system's, or the Python package "
+    "libucx-cu13 or libucx-cu12 next to Weft.");
 
-constexpr const char* kName = "libucp.so.0";
-constexpr unsigned kMajor = 1, kMinor = 13;  // what is asked of it
+constexpr const char* kLibraryName = "libucp.so.0";
+constexpr unsigned kMajor = 1, kMinor = 13;  // oldest supported version
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
@@ -33,36 +33,36 @@ std::string path_of(const void* symbol) {
   return ::dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
-/// Where Python puts it: site-packages/libucx/lib, beside the package that this library is in.
-std::vector<std::string> beside_weft() {
+/// Paths of the Python packages: site-packages/libucx/lib, next to the package of this library.
+std::vector<std::string> python_package_paths() {
   std::vector<std::string> paths;
-  std::string folder = folder_of(path_of(reinterpret_cast<const void*>(&beside_weft)));
+  std::string folder = folder_of(path_of(reinterpret_cast<const void*>(&python_package_paths)));
   for (int level = 0; level < 5 && folder.size() > 1; ++level) {
-    const std::string candidate = folder + "/libucx/lib/" + kName;
+    const std::string candidate = folder + "/libucx/lib/" + kLibraryName;
     if (exists(candidate)) paths.push_back(candidate);
     folder = folder_of(folder);
   }
   return paths;
 }
 
-/// libucp needs its siblings, which a wheel has in the same folder: they are opened first, by their paths.
+/// Opens the libraries that libucp needs first, by path: in a Python wheel they are in the same folder.
 void* open_with_siblings(const std::string& path) {
   for (const char* sibling : {"libucm.so.0", "libucs.so.0", "libuct.so.0"}) {
-    const std::string beside = folder_of(path) + "/" + sibling;
-    if (path.find('/') != std::string::npos && exists(beside))
-      static_cast<void>(secure::open_library(beside, RTLD_NOW | RTLD_GLOBAL));
+    const std::string sibling_path = folder_of(path) + "/" + sibling;
+    if (path.find('/') != std::string::npos && exists(sibling_path))
+      static_cast<void>(secure::open_library(sibling_path, RTLD_NOW | RTLD_GLOBAL));
   }
   return secure::open_library(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
 Result<void*> find() {
-  if (void* loaded = ::dlopen(kName, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  if (void* loaded = ::dlopen(kLibraryName, RTLD_NOW | RTLD_NOLOAD)) return loaded;
   std::vector<std::string> paths;
   if (!setting_library.value().empty()) {
     paths.push_back(setting_library.value());
   } else {
-    paths = beside_weft();
-    paths.insert(paths.begin(), kName);
+    paths = python_package_paths();
+    paths.insert(paths.begin(), kLibraryName);
   }
   std::string tried;
   for (const std::string& path : paths) {
@@ -71,7 +71,7 @@ Result<void*> find() {
   }
   return Error(Errc::unsupported, "libucp.so.0 cannot be opened (" + tried +
                                       "): install UCX (Debian: libucx0, Fedora: ucx, Python: libucx-cu13), "
-                                      "or name it by WEFT_NET_UCX_LIBRARY");
+                                      "or set WEFT_NET_UCX_LIBRARY");
 }
 
 Status resolve(void* handle, Library& library) {
@@ -88,7 +88,7 @@ Status resolve(void* handle, Library& library) {
     library.version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
     if (major != kMajor || minor < kMinor)
       return Error(Errc::unsupported, "UCX " + library.version + " (" + library.path +
-                                          ") is not one that Weft can use: 1.13 or a later 1.x");
+                                          ") is not supported: Weft needs 1.13 or a later 1.x");
   }
   if (missing != nullptr)
     return Error(Errc::unsupported, std::string("libucp.so.0 (") + library.path + ") lacks " + missing);

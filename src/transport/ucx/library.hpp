@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The UCX library: found and opened at run time, once a process. Never closed: it may leave hooks behind.
+// The UCX library, opened once per process at run time. Never closed, since it may have installed memory
+// hooks.
 #pragma once
 #include <string>
 
@@ -19,12 +20,12 @@ struct Functions {
 struct Library : api::Functions {
   std::string path;          ///< of libucp.so.0
   std::string version;       ///< "1.13.1"
-  bool cuda_module = false;  ///< it was built with support of CUDA
+  bool cuda_module = false;  ///< built with CUDA support
 };
 
-/// In this order: one that the process has loaded already, what the setting net.ucx_library names, the one
-/// that the dynamic linker finds (the system's or the site's), the Python packages libucx-cu13 and
-/// libucx-cu12 beside Weft. An error lists what was tried.
+/// Opens the first available of: a copy already loaded, the file of the setting net.ucx_library, the library
+/// found by the dynamic linker, the Python packages libucx-cu13 and libucx-cu12 next to Weft. An error lists
+/// the attempts.
 [[nodiscard]] Result<const Library*> library();
 
 }  // namespace weft::transport::ucx

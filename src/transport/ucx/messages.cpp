@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages out, in slots that UCX gives back, and in, in the order of their numbers.
+// Messages: sent from buffers that UCX releases, delivered in order of their sequence numbers.
 #include <cstring>
 #include <new>
 #include <utility>
@@ -9,143 +9,145 @@
 namespace weft::transport::ucx {
 
 using api::Code;
-using api::Operation;
+using api::RequestParameters;
 
 namespace {
 
-constexpr size_t kSmall = 512;                // room of a small slot
-constexpr size_t kMostOut = size_t{2} << 20;  // bytes of messages on their way to one peer, about
-constexpr size_t kSpareSlots = 64;            // of each size
+constexpr size_t kSmallBufferBytes = 512;
+constexpr size_t kMaxOutstandingPerPeer = size_t{2} << 20;  // bytes, approximate
+constexpr size_t kMaxFreeBuffers = 64;                      // per size
 
 }  // namespace
 
-Slot* Ucx::take_slot(Link& link, size_t room) {
-  auto& spare = spare_[room > kSmall ? 1 : 0];
-  Slot* slot = nullptr;
-  if (!spare.empty()) {
-    slot = spare.back();
-    spare.pop_back();
+SendBuffer* Ucx::acquire_send_buffer(Connection& connection, size_t capacity) {
+  auto& free_buffers = free_buffers_[capacity > kSmallBufferBytes ? 1 : 0];
+  SendBuffer* buffer = nullptr;
+  if (!free_buffers.empty()) {
+    buffer = free_buffers.back();
+    free_buffers.pop_back();
   } else {
-    const size_t bytes = room > kSmall ? kMessage : kSmall;
-    slot = new (::operator new(sizeof(Slot) + bytes)) Slot;
-    slot->owner = this;
-    slot->room = bytes;
+    const size_t bytes = capacity > kSmallBufferBytes ? kMaxMessageBytes : kSmallBufferBytes;
+    buffer = new (::operator new(sizeof(SendBuffer) + bytes)) SendBuffer;
+    buffer->owner = this;
+    buffer->capacity = bytes;
   }
-  slot->link = &link;
-  slot->gpu = slot->bulk = slot->counted = false;
-  return slot;
+  buffer->connection = &connection;
+  buffer->uses_gpu = buffer->is_rendezvous = buffer->counts_as_outstanding = false;
+  return buffer;
 }
 
-void Ucx::give_slot(Slot* slot) {
-  auto& spare = spare_[slot->room > kSmall ? 1 : 0];
-  if (spare.size() < kSpareSlots)
-    spare.push_back(slot);
+void Ucx::release_send_buffer(SendBuffer* buffer) {
+  auto& free_buffers = free_buffers_[buffer->capacity > kSmallBufferBytes ? 1 : 0];
+  if (free_buffers.size() < kMaxFreeBuffers)
+    free_buffers.push_back(buffer);
   else
-    ::operator delete(slot);
+    ::operator delete(buffer);
 }
 
 std::byte* Ucx::reserve(Peer peer, size_t size) {
-  Link& link = link_of(peer);
-  if (link.out >= kMostOut) return nullptr;
-  reserved_ = take_slot(link, size);
+  Connection& connection = connection_of(peer);
+  if (connection.outstanding_bytes >= kMaxOutstandingPerPeer) return nullptr;
+  reserved_ = acquire_send_buffer(connection, size);
   return reserved_->data;
 }
 
-/// The next of its link, which is connected.
-void Ucx::number(Slot& slot) {
-  slot.message = {self_, MessageHead::kPlain, slot.link->sent++};
-  slot.link->told_goodbye = false;
+/// Assigns the next sequence number of a connected peer.
+void Ucx::assign_sequence(SendBuffer& buffer) {
+  buffer.message = {self_, MessageHeader::kUser, buffer.connection->sent++};
+  buffer.connection->disconnect_sent = false;
 }
 
 void Ucx::commit(Peer, size_t size) {
-  Slot* slot = std::exchange(reserved_, nullptr);
-  if (!connect(*slot->link)) return give_slot(slot);
-  number(*slot);
-  slot->counted = true;
-  out_ += slot->room;
-  slot->link->out += slot->room;
-  send(slot, kMessageId, sizeof(MessageHead), slot->data, size, Operation::kEager, api::kHost);
+  SendBuffer* buffer = std::exchange(reserved_, nullptr);
+  if (!connect(*buffer->connection)) return release_send_buffer(buffer);
+  assign_sequence(*buffer);
+  buffer->counts_as_outstanding = true;
+  outstanding_bytes_ += buffer->capacity;
+  buffer->connection->outstanding_bytes += buffer->capacity;
+  send(buffer, kMessageId, sizeof(MessageHeader), buffer->data, size, RequestParameters::kEager, api::kHost);
 }
 
-/// The link is connected. The slot comes back by on_sent(), or at once.
-void Ucx::send(Slot* slot, unsigned id, size_t head_size, const void* data, size_t size, uint32_t flags,
-               int type) {
-  Operation operation{};
-  operation.mask = Operation::kCallback | Operation::kUser | Operation::kFlags | Operation::kMemoryType;
+/// Precondition: connected. on_sent() releases the buffer, possibly before this function returns.
+void Ucx::send(SendBuffer* buffer, unsigned id, size_t head_size, const void* data, size_t size,
+               uint32_t flags, int type) {
+  RequestParameters operation{};
+  operation.mask = RequestParameters::kCallback | RequestParameters::kUser | RequestParameters::kFlags |
+                   RequestParameters::kMemoryType;
   operation.flags = flags;
-  slot->bulk = flags == Operation::kRendezvous;
+  buffer->is_rendezvous = flags == RequestParameters::kRendezvous;
   operation.send = on_sent;
-  operation.user = slot;
+  operation.user = buffer;
   operation.memory_type = type;
-  const void* head = id == kAnnounceId ? static_cast<const void*>(slot->data) : &slot->message;
-  void* request = api_.ucp_am_send_nbx(slot->link->endpoint, id, head, head_size, data, size, &operation);
+  const void* head = id == kRtsId ? static_cast<const void*>(buffer->data) : &buffer->message;
+  void* request =
+      api_.ucp_am_send_nbx(buffer->connection->endpoint, id, head, head_size, data, size, &operation);
   if (request != nullptr && !api::is_error(request)) return;
   const Code code = request == nullptr ? Code::ok : api::error_in(request);
-  on_sent(nullptr, code, slot);
+  on_sent(nullptr, code, buffer);
 }
 
 void Ucx::on_sent(void* request, Code status, void* user) {
-  auto* slot = static_cast<Slot*>(user);
-  Ucx& ucx = *slot->owner;
+  auto* buffer = static_cast<SendBuffer*>(user);
+  Ucx& ucx = *buffer->owner;
   if (request != nullptr) ucx.api_.ucp_request_free(request);
   if (status != Code::ok && status != Code::canceled)
-    ucx.fail(*slot->link, ucx.api_.ucs_status_string(status));
-  if (slot->bulk && status == Code::ok) slot->link->acquainted = true;
-  if (slot->gpu) --ucx.gpu_operations_;
-  if (slot->counted) {
-    ucx.out_ -= slot->room;
-    slot->link->out -= slot->room;
+    ucx.fail(*buffer->connection, ucx.api_.ucs_status_string(status));
+  if (buffer->is_rendezvous && status == Code::ok) buffer->connection->rendezvous_completed = true;
+  if (buffer->uses_gpu) --ucx.gpu_operations_;
+  if (buffer->counts_as_outstanding) {
+    ucx.outstanding_bytes_ -= buffer->capacity;
+    buffer->connection->outstanding_bytes -= buffer->capacity;
   }
-  ucx.give_slot(slot);
+  ucx.release_send_buffer(buffer);
 }
 
-void Ucx::goodbye(Link& link) {
-  if (link.endpoint == nullptr || link.state != Link::State::open || std::exchange(link.told_goodbye, true))
+void Ucx::send_disconnect(Connection& connection) {
+  if (connection.endpoint == nullptr || connection.state != Connection::State::open ||
+      std::exchange(connection.disconnect_sent, true))
     return;
-  Slot* slot = take_slot(link, 0);
-  slot->message = {self_, MessageHead::kGoodbye, link.sent++};
-  send(slot, kMessageId, sizeof(MessageHead), nullptr, 0, Operation::kEager, api::kHost);
+  SendBuffer* buffer = acquire_send_buffer(connection, 0);
+  buffer->message = {self_, MessageHeader::kDisconnect, connection.sent++};
+  send(buffer, kMessageId, sizeof(MessageHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
-
-// Messages in.
 
 Code Ucx::on_message(const void* header, const void* data, size_t size) {
-  MessageHead head;
+  MessageHeader head;
   std::memcpy(&head, header, sizeof head);
-  if (head.source < links_.size()) take_message(head, data, size);
+  if (head.source < connections_.size()) take_message(head, data, size);
   return Code::ok;
 }
 
-/// Delivers it, or keeps it until its turn.
-void Ucx::take_message(const MessageHead& head, const void* data, size_t size) {
-  Link& link = link_of(head.source);
+/// Delivers a message, or stores it until its predecessors have arrived.
+void Ucx::take_message(const MessageHeader& head, const void* data, size_t size) {
+  Connection& connection = connection_of(head.source);
   const auto* bytes = static_cast<const std::byte*>(data);
-  if (receiver_ != nullptr && head.sequence == link.delivered && link.early.empty()) [[likely]]
-    return deliver(link, head.kind, bytes, size);
-  link.early[head.sequence] = {head.kind, {bytes, bytes + size}};
+  if (receiver_ != nullptr && head.sequence == connection.delivered && connection.out_of_order.empty())
+      [[likely]]
+    return deliver(connection, head.kind, bytes, size);
+  connection.out_of_order[head.sequence] = {head.kind, {bytes, bytes + size}};
   if (receiver_ != nullptr)
-    deliver_early(link);
-  else if (head.sequence == link.delivered)
-    held_.push_back(&link);
+    deliver_in_order(connection);
+  else if (head.sequence == connection.delivered)
+    ready_.push_back(&connection);
 }
 
-void Ucx::deliver(Link& link, uint32_t kind, const std::byte* data, size_t size) {
-  ++link.delivered;
-  link.left = kind == MessageHead::kGoodbye;
-  if (link.left) return;
+void Ucx::deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size) {
+  ++connection.delivered;
+  connection.disconnected = kind == MessageHeader::kDisconnect;
+  if (connection.disconnected) return;
   if (reinterpret_cast<uintptr_t>(data) % 8 != 0) {
-    std::memcpy(aligned_.data(), data, size);
-    data = aligned_.data();
+    std::memcpy(aligned_copy_.data(), data, size);
+    data = aligned_copy_.data();
   }
   ++delivered_;
-  receiver_->deliver(link.peer, data, size);
+  receiver_->deliver(connection.peer, data, size);
 }
 
-void Ucx::deliver_early(Link& link) {
-  while (!link.early.empty() && link.early.begin()->first == link.delivered) {
-    const Early kept = std::move(link.early.begin()->second);
-    link.early.erase(link.early.begin());
-    deliver(link, kept.kind, kept.data.data(), kept.data.size());
+void Ucx::deliver_in_order(Connection& connection) {
+  while (!connection.out_of_order.empty() && connection.out_of_order.begin()->first == connection.delivered) {
+    const OutOfOrderMessage kept = std::move(connection.out_of_order.begin()->second);
+    connection.out_of_order.erase(connection.out_of_order.begin());
+    deliver(connection, kept.kind, kept.data.data(), kept.data.size());
   }
 }
 

@@ -8,29 +8,30 @@
 namespace weft::transport::ucx {
 namespace {
 
-struct Preference {
-  const char* variable;  ///< the user's
+struct ConfigOverride {
+  const char* variable;  ///< by which the user overrides the value
   const char* name;
-  const char* other_name;  ///< older versions, or newer ones, know it by this one
+  const char* other_name;  ///< name in other UCX versions
   const char* value;
 };
-constexpr Preference kProbes[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "1s"}};
-// Probes of UCX are data to the kernel, which sends them again for a quarter of an hour and does not probe
-// itself meanwhile: a host that vanishes would not be seen. Its death in order is seen without probes.
-constexpr Preference kNoProbes[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "inf"}};
-// Three probes in a row: a cut of two seconds loses nothing.
-constexpr Preference kTcp[] = {{"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "1s"},
-                               {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
-                               {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "3"},
-                               {"UCX_TCP_MAX_CONN_RETRIES", "MAX_CONN_RETRIES", "TCP_MAX_CONN_RETRIES", "1"}};
+constexpr ConfigOverride kKeepalive[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "1s"}};
+// Over TCP, UCX's keepalive is data that the kernel retransmits for 15 minutes, which suppresses the kernel's
+// own keepalive: the loss of a host would go undetected. The exit of a process is detected without keepalive.
+constexpr ConfigOverride kNoKeepalive[] = {{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", nullptr, "inf"}};
+// Three failed probes: an outage of two seconds is tolerated.
+constexpr ConfigOverride kTcp[] = {
+    {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "TCP_KEEPIDLE", "1s"},
+    {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "TCP_KEEPINTVL", "1s"},
+    {"UCX_TCP_KEEPCNT", "KEEPCNT", "TCP_KEEPCNT", "3"},
+    {"UCX_TCP_MAX_CONN_RETRIES", "MAX_CONN_RETRIES", "TCP_MAX_CONN_RETRIES", "1"}};
 
 template <size_t count>
-void apply(const Library& library, api::Config config, const Preference (&wishes)[count]) {
-  for (const Preference& wish : wishes) {
-    if (std::getenv(wish.variable) != nullptr) continue;
-    if (library.ucp_config_modify(config, wish.name, wish.value) != api::Code::ok &&
-        wish.other_name != nullptr)
-      static_cast<void>(library.ucp_config_modify(config, wish.other_name, wish.value));
+void apply(const Library& library, api::Config config, const ConfigOverride (&overrides)[count]) {
+  for (const ConfigOverride& override_ : overrides) {
+    if (std::getenv(override_.variable) != nullptr) continue;
+    if (library.ucp_config_modify(config, override_.name, override_.value) != api::Code::ok &&
+        override_.other_name != nullptr)
+      static_cast<void>(library.ucp_config_modify(config, override_.other_name, override_.value));
   }
 }
 
@@ -43,7 +44,7 @@ bool user_decided_on_shared_memory() {
 
 }  // namespace
 
-bool tls_leaves(const char* tls, std::initializer_list<std::string_view> names) {
+bool tls_allows(const char* tls, std::initializer_list<std::string_view> names) {
   if (tls == nullptr) return true;
   std::string_view list(tls);
   const bool without = list.starts_with('^');
@@ -66,21 +67,21 @@ bool has_rdma_adapters() {
   return !failure && adapters != std::filesystem::directory_iterator();
 }
 
-// UCX warns of settings that nothing it opens has.
-void prefer(const Library& library, api::Config config, const Surroundings& here) {
+// Sets only variables of transports in use, since UCX warns about unused ones.
+void apply_overrides(const Library& library, api::Config config, const Environment& here) {
   const char* tls = std::getenv("UCX_TLS");
   const bool sockets_only = !here.rdma_adapters ||
-                            !tls_leaves(tls, {"ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v",
+                            !tls_allows(tls, {"ib", "rc", "rc_v", "rc_x", "rc_verbs", "rc_mlx5", "ud", "ud_v",
                                               "ud_x", "ud_verbs", "ud_mlx5", "dc", "dc_x", "dc_mlx5", "srd"});
   if (sockets_only && !here.one_machine)
-    apply(library, config, kNoProbes);
+    apply(library, config, kNoKeepalive);
   else
-    apply(library, config, kProbes);
-  if (tls_leaves(tls, {"tcp"})) apply(library, config, kTcp);
-  // Without it UCX takes sockets where ends of peers are to be seen, and GPU memory is slow. It looks for a
-  // process id of the peer, so the processes must have the same ids: containers may not. For GPUs only: a
-  // process that dies while it writes to another's queue leaves that one deaf to all others.
-  if (here.one_machine && here.gpus && tls_leaves(tls, {"sm", "shm", "mm", "posix", "sysv"}) &&
+    apply(library, config, kKeepalive);
+  if (tls_allows(tls, {"tcp"})) apply(library, config, kTcp);
+  // Without error handling in mm, UCX uses sockets for endpoints with peer failure detection, and GPU memory
+  // is slow. It checks the peer's process id, so all processes must share a pid namespace. Only for GPUs: a
+  // process that dies while writing to another's FIFO blocks that FIFO for all senders.
+  if (here.one_machine && here.gpus && tls_allows(tls, {"sm", "shm", "mm", "posix", "sysv"}) &&
       !user_decided_on_shared_memory())
     static_cast<void>(library.ucp_config_modify(config, "MM_ERROR_HANDLING", "y"));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What Weft would have UCX do otherwise than by default, unless the user has decided: UCX_* variables win.
+// Overrides of UCX's default configuration for failure detection; UCX_* variables of the user take
+// precedence.
 #pragma once
 #include <initializer_list>
 #include <string_view>
@@ -8,19 +9,19 @@
 
 namespace weft::transport::ucx {
 
-/// Whether UCX_TLS (null: not set) leaves one of these transports or groups of them, in UCX's own words.
-[[nodiscard]] bool tls_leaves(const char* tls, std::initializer_list<std::string_view> names);
+/// Returns whether UCX_TLS (null: not set) allows one of these transports or transport groups.
+[[nodiscard]] bool tls_allows(const char* tls, std::initializer_list<std::string_view> names);
 
-/// What matters of where a process runs.
-struct Surroundings {
-  bool one_machine = false;    ///< all processes of the job are on this machine, with the same process ids
-  bool rdma_adapters = false;  ///< UCX may find adapters for RDMA
-  bool gpus = false;           ///< UCX may move GPU memory
+/// Properties of the machine that determine the overrides.
+struct Environment {
+  bool one_machine = false;    ///< all processes of the job share this machine and pid namespace
+  bool rdma_adapters = false;  ///< RDMA adapters are present
+  bool gpus = false;           ///< UCX may transfer GPU memory
 };
-/// Whether the kernel knows adapters for RDMA.
+/// Returns whether the kernel has RDMA devices.
 [[nodiscard]] bool has_rdma_adapters();
 
-/// Changes the configuration so that the death of a peer is seen within 5 seconds.
-void prefer(const Library& library, api::Config config, const Surroundings& here);
+/// Changes the configuration so that the failure of a peer is detected within 5 seconds.
+void apply_overrides(const Library& library, api::Config config, const Environment& here);
 
 }  // namespace weft::transport::ucx

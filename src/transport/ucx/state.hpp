@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The UCX network's state; its members are grouped by file: ucx.cpp (life, progress), links.cpp,
-// messages.cpp, bulk.cpp. Callbacks of UCX come from progress() only and never call it.
+// State of the UCX network; members are grouped by file: ucx.cpp (start, progress, close), connection.cpp,
+// messages.cpp, get.cpp. UCX callbacks run only within progress() and never call it.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,15 +9,15 @@
 
 #include "base/clock.hpp"
 #include "transport/network.hpp"
+#include "transport/ucx/connection.hpp"
 #include "transport/ucx/library.hpp"
-#include "transport/ucx/links.hpp"
 
 namespace weft::transport::ucx {
 
-inline constexpr size_t kMessage = (size_t{64} << 10) + 64;  ///< largest message: an eager one of 64 KiB
-inline constexpr uint64_t kSecond = 1'000'000'000;
+inline constexpr size_t kMaxMessageBytes = (size_t{64} << 10) + 64;  ///< eager payload of 64 KiB plus header
+inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
 
-/// UCX's name of a kind of memory.
+/// Returns UCX's memory type.
 [[nodiscard]] inline int type_of(const device::Memory& memory) {
   switch (memory.kind) {
     case device::MemoryKind::cuda_device:
@@ -32,7 +32,7 @@ inline constexpr uint64_t kSecond = 1'000'000'000;
 class Ucx final : public Network {
  public:
   Ucx(const Library& library, const launch::Job& job)
-      : api_(library), self_(static_cast<Peer>(job.rank)), links_(static_cast<size_t>(job.size)) {}
+      : api_(library), self_(static_cast<Peer>(job.rank)), connections_(static_cast<size_t>(job.size)) {}
   ~Ucx() override { close(); }
   [[nodiscard]] Status create(const launch::Job& job);
 
@@ -41,31 +41,31 @@ class Ucx final : public Network {
   [[nodiscard]] std::string address() const override { return address_; }
   void start(Directory& directory) override { directory_ = &directory; }
 
-  [[nodiscard]] size_t max_message(Peer) override { return kMessage; }
+  [[nodiscard]] size_t max_message(Peer) override { return kMaxMessageBytes; }
   [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
   void commit(Peer peer, size_t size) override;
   size_t poll(Receiver& receiver, size_t limit) override;
 
-  [[nodiscard]] bool takes(const device::Memory& memory) const override {
+  [[nodiscard]] bool supports(const device::Memory& memory) const override {
     return memory.kind == device::MemoryKind::cuda_device && (memory_types_ >> api::kCuda & 1) != 0;
   }
-  [[nodiscard]] Result<Exposed> expose(Peer peer, const Buffer& buffer, std::byte* key) override;
-  void announce(Peer peer, size_t size, uint64_t id) override;
-  void decline(Peer peer, std::span<const std::byte> key) override;
-  void conceal(uint64_t id) override { exposures_.erase(id); }
-  void fetch(Peer peer, const Buffer& local, std::span<const std::byte> key, uint64_t offset,
-             Completion& done) override;
+  [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey) override;
+  void send_rts(Peer peer, size_t size, uint64_t id) override;
+  void discard_rts(Peer peer, std::span<const std::byte> rkey) override;
+  void deregister(uint64_t id) override { registrations_.erase(id); }
+  void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+           Completion& done) override;
   void watch(Peer peer) override;
-  [[nodiscard]] bool idle() const override { return out_ == 0; }
-  void leave() override;
+  [[nodiscard]] bool idle() const override { return outstanding_bytes_ == 0; }
+  void send_disconnects() override;
   void close() override;
 
  private:
-  struct Exposure {
+  struct Registration {
     Peer peer;
     Buffer buffer;
   };
-  struct Ended {
+  struct FinishedGet {
     Completion* done;
     Status outcome;
   };
@@ -75,38 +75,38 @@ class Ucx final : public Network {
   }
   [[nodiscard]] Status create_context(const launch::Job& job);
   [[nodiscard]] Status create_worker();
-  [[nodiscard]] Status listen();
+  [[nodiscard]] Status register_handlers();
   void warn_about_gpus() const;
 
-  Link& link_of(Peer peer);
-  bool connect(Link& link);
-  [[nodiscard]] Status open_endpoint(Link& link);
-  void fail(Link& link, std::string reason);
-  void settle(Link& link, Receiver& receiver);
-  void close_endpoint(Link& link);
+  Connection& connection_of(Peer peer);
+  bool connect(Connection& connection);
+  [[nodiscard]] Status open_endpoint(Connection& connection);
+  void fail(Connection& connection, std::string reason);
+  void finish_failure(Connection& connection, Receiver& receiver);
+  void close_endpoint(Connection& connection);
 
-  Slot* take_slot(Link& link, size_t room);
-  void give_slot(Slot* slot);
-  void send(Slot* slot, unsigned id, size_t head_size, const void* data, size_t size, uint32_t flags,
+  SendBuffer* acquire_send_buffer(Connection& connection, size_t capacity);
+  void release_send_buffer(SendBuffer* buffer);
+  void send(SendBuffer* buffer, unsigned id, size_t head_size, const void* data, size_t size, uint32_t flags,
             int type);
-  void number(Slot& slot);
-  void goodbye(Link& link);
+  void assign_sequence(SendBuffer& buffer);
+  void send_disconnect(Connection& connection);
 
   api::Code on_message(const void* header, const void* data, size_t size);
-  void take_message(const MessageHead& head, const void* data, size_t size);
-  api::Code on_announcement(const void* header, size_t header_size, void* data, size_t size, bool rendezvous);
-  api::Code on_pull(const PullHead& pull);
-  api::Code on_data(const DataHead& head, void* data, size_t size, bool rendezvous);
-  void deliver(Link& link, uint32_t kind, const std::byte* data, size_t size);
-  void deliver_early(Link& link);
-  void receive(Fetch& fetch, void* descriptor);
-  std::optional<Announced> take_announced(Link& link, uint64_t exposed);
+  void take_message(const MessageHeader& head, const void* data, size_t size);
+  api::Code on_rts(const void* header, size_t header_size, void* data, size_t size, bool rendezvous);
+  api::Code on_get_request(const GetRequestHeader& request);
+  api::Code on_get_reply(const GetReplyHeader& head, void* data, size_t size, bool rendezvous);
+  void deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size);
+  void deliver_in_order(Connection& connection);
+  void receive(Get& get, void* descriptor);
+  std::optional<PendingRts> take_rts(Connection& connection, uint64_t buffer_id);
   void release(void* descriptor);
-  [[nodiscard]] bool use_gpu(const device::Memory& memory);
-  void send_bulk(Slot* slot, unsigned id, size_t head_size, const Buffer& data);
-  void release_announced(Link& link);
-  void end(Fetch& fetch, Status outcome);
-  void fire_ended();
+  [[nodiscard]] bool begin_gpu_operation(const device::Memory& memory);
+  void send_bulk(SendBuffer* buffer, unsigned id, size_t head_size, const Buffer& data);
+  void release_pending_rts(Connection& connection);
+  void complete(Get& get, Status outcome);
+  void fire_completions();
   unsigned progress();
   template <class Done>
   void progress_until(Done&& done, uint64_t time);
@@ -123,22 +123,22 @@ class Ucx final : public Network {
   std::string address_;
   uint64_t memory_types_ = 0;
   bool peer_errors_ = true;
-  std::vector<std::unique_ptr<Link>> links_;
-  std::vector<Link*> failing_, held_;  // held: with early messages that are due
-  std::vector<Slot*> spare_[2];        // small, large
-  Slot* reserved_ = nullptr;
-  size_t out_ = 0;  // bytes of messages on their way out
-  uint64_t last_exposed_ = 0, last_fetch_ = 0;
-  std::unordered_map<uint64_t, Exposure> exposures_;
-  std::unordered_map<uint64_t, std::unique_ptr<Fetch>> fetches_;
-  std::vector<Ended> ended_;        // to be fired by poll()
-  Receiver* receiver_ = nullptr;    // while poll() runs
-  size_t delivered_ = 0;            // in this poll()
-  void* arriving_ = nullptr;        // descriptor whose callback runs: UCX releases it itself
-  size_t max_head_ = 0;             // bytes of an active message's header
-  device::Memory gpu_;              // used last
-  uint32_t gpu_operations_ = 0;     // under way
-  std::vector<std::byte> aligned_;  // for messages that UCX has at odd places
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> failing_, ready_;  // ready: with stored messages to deliver
+  std::vector<SendBuffer*> free_buffers_[2];  // small, large
+  SendBuffer* reserved_ = nullptr;
+  size_t outstanding_bytes_ = 0;  // of committed messages still held by UCX
+  uint64_t last_buffer_id_ = 0, last_get_ = 0;
+  std::unordered_map<uint64_t, Registration> registrations_;
+  std::unordered_map<uint64_t, std::unique_ptr<Get>> gets_;
+  std::vector<FinishedGet> finished_;    // completions fired by poll()
+  Receiver* receiver_ = nullptr;         // non-null during poll()
+  size_t delivered_ = 0;                 // messages in this poll()
+  void* current_descriptor_ = nullptr;   // of the running callback; UCX releases it
+  size_t max_am_header_ = 0;             // largest active message header, in bytes
+  device::Memory gpu_;                   // most recently used GPU memory
+  uint32_t gpu_operations_ = 0;          // outstanding
+  std::vector<std::byte> aligned_copy_;  // for messages that UCX delivers unaligned
 };
 
 }  // namespace weft::transport::ucx

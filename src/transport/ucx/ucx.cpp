@@ -10,23 +10,24 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "device/current.hpp"
+#include "device/context_guard.hpp"
 #include "transport/ucx/preferences.hpp"
 #include "transport/ucx/state.hpp"
 
 namespace weft::transport::ucx {
 
 using api::Code;
-using api::Operation;
+using api::RequestParameters;
 
 namespace {
 
-config::Choice setting_failures("net.peer_failures", 0, {"on", "off"},
-                                "Whether the end of a process on another host is seen. Off: others may wait "
-                                "for it for ever, but UCX may use ways that cannot tell.");
+config::Choice setting_failures(
+    "net.failure_detection", 0, {"on", "off"},
+    "Detection of failed processes on other hosts. off: ranks may wait for ever for a failed process, "
+    "but UCX may use transports without error handling.");
 
-constexpr unsigned kRounds = 16;
-constexpr uint64_t kFlushTime = 5 * kSecond, kCloseTime = kSecond;
+constexpr unsigned kProgressRounds = 16;
+constexpr uint64_t kFlushTimeoutNs = 5 * kNsPerSecond, kCloseTimeoutNs = kNsPerSecond;
 
 }  // namespace
 
@@ -34,8 +35,8 @@ Status Ucx::create(const launch::Job& job) {
   peer_errors_ = setting_failures.is("on");
   WEFT_TRY(create_context(job));
   WEFT_TRY(create_worker());
-  WEFT_TRY(listen());
-  aligned_.resize(kMessage);
+  WEFT_TRY(register_handlers());
+  aligned_copy_.resize(kMaxMessageBytes);
   warn_about_gpus();
   return {};
 }
@@ -45,8 +46,8 @@ Status Ucx::create_context(const launch::Job& job) {
   if (Code code = api_.ucp_config_read(nullptr, nullptr, &config); code != Code::ok)
     return failure("ucp_config_read", code);
   if (peer_errors_)
-    prefer(api_, config,
-           {job.machine_size != 0, has_rdma_adapters(), api_.cuda_module && device::available()});
+    apply_overrides(api_, config,
+                    {job.machine_size != 0, has_rdma_adapters(), api_.cuda_module && device::available()});
   api::Parameters parameters{};
   parameters.mask = api::Parameters::kFeatures | api::Parameters::kEndpoints;
   parameters.features = api::kFeatureAm;
@@ -70,52 +71,54 @@ Status Ucx::create_worker() {
   attributes.mask = api::WorkerAttributes::kMaxAmHeader;
   if (Code code = api_.ucp_worker_query(worker_, &attributes); code != Code::ok)
     return failure("ucp_worker_query", code);
-  if (attributes.max_am_header < sizeof(PullHead))
-    return Error(Errc::unsupported, "its active messages have room for headers of " +
-                                        std::to_string(attributes.max_am_header) + " bytes only (UCX_TLS?)");
+  if (attributes.max_am_header < sizeof(GetRequestHeader))
+    return Error(Errc::unsupported, "active message headers are limited to " +
+                                        std::to_string(attributes.max_am_header) + " bytes (UCX_TLS?)");
   void* address = nullptr;
   size_t length = 0;
   if (Code code = api_.ucp_worker_get_address(worker_, &address, &length); code != Code::ok)
     return failure("ucp_worker_get_address", code);
-  max_head_ = attributes.max_am_header;
+  max_am_header_ = attributes.max_am_header;
   address_.assign(static_cast<const char*>(address), length);
   api_.ucp_worker_release_address(worker_, address);
   return {};
 }
 
-Status Ucx::listen() {
+Status Ucx::register_handlers() {
   const auto set = [&](unsigned id, api::AmCallback callback) {
-    api::Handler handler{};
-    handler.mask =
-        api::Handler::kId | api::Handler::kFlags | api::Handler::kCallback | api::Handler::kArgument;
+    api::AmHandlerParameters handler{};
+    handler.mask = api::AmHandlerParameters::kId | api::AmHandlerParameters::kFlags |
+                   api::AmHandlerParameters::kCallback | api::AmHandlerParameters::kArgument;
     handler.id = id;
-    handler.flags = api::Handler::kWhole;
+    handler.flags = api::AmHandlerParameters::kWhole;
     handler.callback = callback;
     handler.argument = this;
     return api_.ucp_worker_set_am_recv_handler(worker_, &handler);
   };
   const Code codes[] = {
       set(kMessageId,
-          [](void* self, const void* header, size_t, void* data, size_t size, const api::Arrival*) {
+          [](void* self, const void* header, size_t, void* data, size_t size,
+             const api::AmReceiveParameters*) {
             return static_cast<Ucx*>(self)->on_message(header, data, size);
           }),
-      set(kPullId,
-          [](void* self, const void* header, size_t, void*, size_t, const api::Arrival*) {
-            PullHead pull;
-            std::memcpy(&pull, header, sizeof pull);
-            return static_cast<Ucx*>(self)->on_pull(pull);
+      set(kGetRequestId,
+          [](void* self, const void* header, size_t, void*, size_t, const api::AmReceiveParameters*) {
+            GetRequestHeader request;
+            std::memcpy(&request, header, sizeof request);
+            return static_cast<Ucx*>(self)->on_get_request(request);
           }),
-      set(kDataId,
-          [](void* self, const void* header, size_t, void* data, size_t size, const api::Arrival* arrival) {
-            DataHead head;
+      set(kGetReplyId,
+          [](void* self, const void* header, size_t, void* data, size_t size,
+             const api::AmReceiveParameters* arrival) {
+            GetReplyHeader head;
             std::memcpy(&head, header, sizeof head);
-            const bool rendezvous = (arrival->attributes & api::Arrival::kRendezvous) != 0;
-            return static_cast<Ucx*>(self)->on_data(head, data, size, rendezvous);
+            const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
+            return static_cast<Ucx*>(self)->on_get_reply(head, data, size, rendezvous);
           }),
-      set(kAnnounceId, [](void* self, const void* header, size_t header_size, void* data, size_t size,
-                          const api::Arrival* arrival) {
-        const bool rendezvous = (arrival->attributes & api::Arrival::kRendezvous) != 0;
-        return static_cast<Ucx*>(self)->on_announcement(header, header_size, data, size, rendezvous);
+      set(kRtsId, [](void* self, const void* header, size_t header_size, void* data, size_t size,
+                     const api::AmReceiveParameters* arrival) {
+        const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
+        return static_cast<Ucx*>(self)->on_rts(header, header_size, data, size, rendezvous);
       })};
   for (const Code code : codes)
     if (code != Code::ok) return failure("ucp_worker_set_am_recv_handler", code);
@@ -129,8 +132,8 @@ void Ucx::warn_about_gpus() const {
     return;
   log::write(
       log::Level::warn,
-      "UCX_TLS=%s leaves UCX without support of GPU memory, which goes through host memory now: add cuda to "
-      "it, or unset it",
+      "UCX_TLS=%s disables GPU memory support of UCX, GPU messages are staged through host memory: add cuda "
+      "to UCX_TLS, or unset it",
       chosen);
 }
 
@@ -140,14 +143,14 @@ std::string Ucx::description() const {
     text += ", cuda";
   else
     text +=
-        api_.cuda_module ? ", its CUDA module found no GPU or UCX_TLS leaves it out" : ", built without CUDA";
+        api_.cuda_module ? ", its CUDA module found no GPU or UCX_TLS excludes it" : ", built without CUDA";
   return text;
 }
 
 unsigned Ucx::progress() {
   if (gpu_operations_ == 0) [[likely]]
     return api_.ucp_worker_progress(worker_);
-  const device::Current current(gpu_);
+  const device::ContextGuard current(gpu_);
   return api_.ucp_worker_progress(worker_);
 }
 
@@ -155,22 +158,21 @@ size_t Ucx::poll(Receiver& receiver, size_t) {
   if (worker_ == nullptr || receiver_ != nullptr) return 0;
   receiver_ = &receiver;
   delivered_ = 0;
-  if (!held_.empty()) [[unlikely]]
-    for (auto held = std::exchange(held_, {}); Link * link : held) deliver_early(*link);
-  if (!ended_.empty()) [[unlikely]]
-    fire_ended();
-  // Bulk data come in many fragments: several rounds at a time, until something is delivered that others wait
-  // for.
+  if (!ready_.empty()) [[unlikely]]
+    for (auto held = std::exchange(ready_, {}); Connection * connection : held) deliver_in_order(*connection);
+  if (!finished_.empty()) [[unlikely]]
+    fire_completions();
+  // Bulk data arrive in many fragments: several rounds per call, until a message is delivered.
   unsigned moved = 0;
-  for (unsigned round = 0; round < kRounds && delivered_ == 0; ++round) {
+  for (unsigned round = 0; round < kProgressRounds && delivered_ == 0; ++round) {
     const unsigned now = progress();
     moved += now;
     if (now == 0) break;
   }
   for (size_t i = 0; i < failing_.size();) {
-    Link& link = *failing_[i];
-    settle(link, receiver);
-    if (i < failing_.size() && failing_[i] == &link) ++i;
+    Connection& connection = *failing_[i];
+    finish_failure(connection, receiver);
+    if (i < failing_.size() && failing_[i] == &connection) ++i;
   }
   receiver_ = nullptr;
   return delivered_ + moved;
@@ -183,25 +185,26 @@ void Ucx::progress_until(Done&& done, uint64_t time) {
     if (progress() == 0) ::sched_yield();
 }
 
-void Ucx::leave() {
+void Ucx::send_disconnects() {
   if (worker_ == nullptr) return;
-  for (const auto& link : links_)
-    if (link) goodbye(*link);
-  Operation operation{};
+  for (const auto& connection : connections_)
+    if (connection) send_disconnect(*connection);
+  RequestParameters operation{};
   void* request = api_.ucp_worker_flush_nbx(worker_, &operation);
   if (request == nullptr || api::is_error(request)) return;
-  progress_until([&] { return api_.ucp_request_check_status(request) != Code::in_progress; }, kFlushTime);
+  progress_until([&] { return api_.ucp_request_check_status(request) != Code::in_progress; },
+                 kFlushTimeoutNs);
   api_.ucp_request_free(request);
 }
 
 void Ucx::close() {
   if (worker_ != nullptr) {
     std::vector<void*> requests;
-    for (const auto& link : links_) {
-      if (link) release_announced(*link);
-      if (!link || link->endpoint == nullptr) continue;
-      Operation operation{};
-      void* request = api_.ucp_ep_close_nbx(std::exchange(link->endpoint, nullptr), &operation);
+    for (const auto& connection : connections_) {
+      if (connection) release_pending_rts(*connection);
+      if (!connection || connection->endpoint == nullptr) continue;
+      RequestParameters operation{};
+      void* request = api_.ucp_ep_close_nbx(std::exchange(connection->endpoint, nullptr), &operation);
       if (request != nullptr && !api::is_error(request)) requests.push_back(request);
     }
     progress_until(
@@ -210,14 +213,14 @@ void Ucx::close() {
             return api_.ucp_request_check_status(request) != Code::in_progress;
           });
         },
-        kCloseTime);
+        kCloseTimeoutNs);
     for (void* request : requests) api_.ucp_request_free(request);
     api_.ucp_worker_destroy(std::exchange(worker_, nullptr));
   }
   if (context_ != nullptr) api_.ucp_cleanup(std::exchange(context_, nullptr));
-  for (auto& spare : spare_) {
-    for (Slot* slot : spare) ::operator delete(slot);
-    spare.clear();
+  for (auto& free_buffers : free_buffers_) {
+    for (SendBuffer* buffer : free_buffers) ::operator delete(buffer);
+    free_buffers.clear();
   }
 }
 

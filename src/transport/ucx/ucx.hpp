@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// UCX as a network: active messages of libucp, which is opened at run time. Messages are eager; a fetch asks
-// the owner (pull), who answers with a rendezvous message that UCX moves straight into the buffer.
+// UCX network: active messages of libucp, opened at run time. Messages are eager; for a get, the owner
+// answers a request with a rendezvous message that UCX transfers directly into the destination buffer.
 #pragma once
 #include <memory>
 
@@ -9,7 +9,7 @@
 
 namespace weft::transport::ucx {
 
-/// An error says why UCX cannot be used here.
+/// Opens UCX; an error with the reason if UCX cannot be used.
 [[nodiscard]] Result<std::unique_ptr<Network>> open(const launch::Job& job);
 
 }  // namespace weft::transport::ucx

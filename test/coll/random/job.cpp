@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Jobs: drawing, running, comparing. The collectives themselves are in job_calls.cpp.
+// Jobs: drawing, running, comparing. job_calls.cpp has the collectives.
 #include "coll/random/job.hpp"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ void Side::lay_out(Layout with, std::vector<Block> of, bool scattered) {
   }
   for (size_t i = 0; i < n; ++i) {
     counts.add(blocks[i].words / layout.words);
-    places.add(at[i]);
-    // Every other pair of words is given as two words.
+    displacements.add(at[i]);
+    // Every second pair of words uses the word type with twice the count.
     const bool as_words = layout.extent == 2 && i % 2 == 1;
     types.push_back(as_words ? MPI_UINT32_T : type());
     mixed_counts.add(as_words ? blocks[i].words : counts[i]);
@@ -41,7 +41,8 @@ void Side::lay_out(Layout with, std::vector<Block> of, bool scattered) {
 void Side::fill(Field& into, size_t i) const {
   const Block& block = blocks[i];
   if (block.owner == kNobody) return;
-  reference::fill(into, places[i], counts[i], [&](int64_t k) { return input(block.owner, block.number, k); });
+  reference::fill(into, displacements[i], counts[i],
+                  [&](int64_t k) { return input(block.owner, block.number, k); });
 }
 
 void Side::fill(Field& into) const {
@@ -75,7 +76,8 @@ void Job::choose_root(Draw& draw) {
 
 int64_t Job::words(int from, int to, bool v) const {
   if (!v) return 2 * n_;
-  if (symmetric_ && from > to) std::swap(from, to);  // what goes out has the place of what comes in
+  if (symmetric_ && from > to)
+    std::swap(from, to);  // in place: outgoing and incoming blocks share their position
   if (mix(drawn_, from, to, 4) == 0) return 0;
   return 2 * int64_t{mix(drawn_, from, to + 100000, static_cast<int>(n_ + 1))};
 }
@@ -119,7 +121,7 @@ MPI_Op Job::op() const {
   return operation_ == 3 ? expect::op_of(reference::kPair) : kPredefined[operation_];
 }
 
-void Job::say() const {
+void Job::describe() const {
   static const char* const kForms[] = {"blocking", "nonblocking", "persistent"};
   std::snprintf(expect::situation, sizeof expect::situation, "%s %s%s n=%ld root=%d%s op=%d on %zu+%zu: %s",
                 kForms[static_cast<int>(form_)], name_.c_str(), large_ ? "_c" : "", static_cast<long>(n_),
@@ -136,19 +138,19 @@ void Job::load() {
 }
 
 void Job::compare() {
-  say();
+  describe();
   expect::equal(recv_.field, expected_);
 }
 
 void Job::begin() {
-  say();
+  describe();
   success(start_());
   if (form_ == Form::persistent) success(MPI_Start(&request_));
 }
 
 void Job::complete() {
   if (form_ == Form::blocking) return;
-  say();
+  describe();
   int done = 0;
   while (mix(drawn_, me_, 300000, 2) == 0 && done == 0)
     success(MPI_Test(&request_, &done, MPI_STATUS_IGNORE));
@@ -156,7 +158,7 @@ void Job::complete() {
 }
 
 void Job::restart() {
-  say();
+  describe();
   success(MPI_Start(&request_));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Job: one random collective on a team: its buffers, how it is called, and what has to come out. Every
-// process computes that alone, from what the others' inputs are by definition (reference/coll.hpp).
+// Job: one random collective on a team: its buffers, the call, and the expected result. Every process
+// computes the result locally, since the inputs of all processes are defined by reference/coll.hpp.
 #pragma once
 #include <mpi.h>
 
@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "coll/place.hpp"
 #include "coll/random/team.hpp"
+#include "coll/test_memory.hpp"
 #include "reference/coll.hpp"
 #include "reference/draw.hpp"
 
 namespace randomized {
 
-/// Counts or displacements, as both twins of a call take them.
-class Numbers {
+/// Counts or displacements for the int and the MPI_Count variant of a call.
+class CountArray {
  public:
   void add(int64_t n) {
     small_.push_back(static_cast<int>(n));
@@ -24,7 +24,7 @@ class Numbers {
   }
   [[nodiscard]] int64_t operator[](size_t i) const { return large_[i]; }
   struct View {
-    const Numbers* numbers;
+    const CountArray* numbers;
     operator const int*() const { return numbers->small_.data(); }  // NOLINT(google-explicit-constructor)
     operator const MPI_Count*() const {
       return numbers->large_.data();
@@ -37,7 +37,7 @@ class Numbers {
   std::vector<MPI_Count> large_;
 };
 
-/// One side of a call: blocks in a buffer, each with its owner's input for one of the owner's blocks.
+/// Send or receive side of a call: blocks in a buffer, each filled with the input of its owner.
 struct Side {
   struct Block {
     int64_t words;
@@ -48,17 +48,17 @@ struct Side {
   reference::Layout layout = reference::kWord;
   reference::Field field{reference::kWord, 0};
   std::vector<Block> blocks;
-  Numbers counts, places;           ///< in elements
-  Numbers mixed_counts, addresses;  ///< w-forms: in elements of `types`, and in bytes
+  CountArray counts, displacements;    ///< in elements
+  CountArray mixed_counts, addresses;  ///< w-variants: in elements of `types`, and in bytes
   std::vector<MPI_Datatype> types;
   bool significant = false;
 
-  /// Lays the blocks out: one behind the other, or backwards with holes.
+  /// Lays out the blocks contiguously, or in reverse order with gaps.
   void lay_out(reference::Layout with, std::vector<Block> of, bool scattered);
   void fill(reference::Field& into, size_t block) const;
   void fill(reference::Field& into) const;
-  [[nodiscard]] void* address() { return significant ? expect::place(field) : nullptr; }
-  // Nonsense where MPI does not look at them.
+  [[nodiscard]] void* address() { return significant ? expect::buffer_for(field) : nullptr; }
+  // Invalid values where MPI ignores the argument.
   [[nodiscard]] int count() const {
     return !significant ? -1 : blocks.empty() ? 0 : static_cast<int>(counts[0]);
   }
@@ -67,25 +67,25 @@ struct Side {
 
 class Job {
  public:
-  /// Draws what all members have to agree on. The team has to outlive the job.
+  /// Draws the parameters on which all members agree. The team must outlive the job.
   Job(const Team& team, Draw& draw);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
-  /// Fills the buffers, and knows what has to come out.
+  /// Fills the buffers and computes the expected result.
   void load();
-  /// Starts it, or runs it.
+  /// Starts the call, or runs it if it is blocking.
   void begin();
-  /// Waits; processes may do it in different orders.
+  /// Waits for completion; processes may complete jobs in different orders.
   void complete();
   void compare();
   [[nodiscard]] bool persistent() const { return form_ == Form::persistent; }
-  /// Starts it again.
+  /// Starts a persistent call again.
   void restart();
   void free();
 
  private:
   enum class Form { blocking, nonblocking, persistent };
-  void say() const;
+  void describe() const;
 
   void choose(Draw& draw);
   void choose_root(Draw& draw);
@@ -103,15 +103,15 @@ class Job {
   void reduce_scatter(bool v);
   void scan(bool inclusive);
 
-  /// Words of the block from one process to another; uneven in v-forms.
+  /// Words of the block from one process to another; uneven in v-variants.
   [[nodiscard]] int64_t words(int from, int to, bool v) const;
-  /// The layout that a process chooses.
+  /// The layout of one side in this process.
   [[nodiscard]] reference::Layout layout(int side) const;
-  /// The sender's number of the edge that leads to this process's i-th source.
+  /// The index, at the sender, of the edge to this process's i-th source.
   [[nodiscard]] int edge(size_t i) const;
-  /// What recv_ gets when all its blocks arrive.
+  /// Sets the expected result: all blocks of recv_.
   void receive_blocks();
-  /// Word k of the result of some processes' inputs, in order.
+  /// Word k of the reduction of the inputs of `over`, in order.
   [[nodiscard]] uint32_t reduced(const std::vector<int>& over, int64_t k) const;
   [[nodiscard]] MPI_Op op() const;
 
@@ -124,16 +124,16 @@ class Job {
   const int me_;
   Form form_;
   bool large_, in_place_;
-  bool symmetric_ = false;  // as much from a to b as from b to a
+  bool symmetric_ = false;  // equal counts from a to b and from b to a
   int64_t n_;               // pairs of words
-  uint64_t drawn_;          // for what differs by process
+  uint64_t drawn_;          // seed of values that differ by process
   int operation_;           // 0 sum, 1 maximum, 2 exclusive or, 3 composition
-  int root_ = 0;            // as this process names it
+  int root_ = 0;            // as passed by this process
   int root_process_ = 0;
   bool at_root_ = false, at_leaf_ = true;
 
   Side send_, recv_;
-  Numbers shares_;                                           // of reduce_scatter
+  CountArray shares_;                                        // of reduce_scatter
   std::function<void(reference::Field&)> preload_, result_;  // of recv_
   reference::Field expected_{reference::kWord, 0};
   std::function<int()> start_;

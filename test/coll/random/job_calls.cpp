@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Jobs: the collectives, with the blocks that each side has.
+// Jobs: the collectives and the blocks of each side.
 #include <algorithm>
 #include <string>
 
 #include "coll/expect.hpp"
 #include "coll/random/job.hpp"
 
-// A collective's six functions, and its name.
+// Name and the six functions of a collective.
 #define FORMS(X, x) "MPI_" #X, MPI_##X, MPI_I##x, MPI_##X##_init, MPI_##X##_c, MPI_I##x##_c, MPI_##X##_init_c
 
 namespace randomized {
@@ -33,7 +33,7 @@ void Job::bind(const char* name, B blocking, N nonblocking, P persistent, BC blo
 
 void Job::choose(Draw& draw) {
   const int kinds = team_.inter() ? 14 : team_.has_topology() ? 21 : 16;
-  // On topologies the neighborhood collectives have their turn more often.
+  // Neighborhood collectives are drawn more often on topologies.
   const int kind = team_.has_topology() && draw.one_in(2) ? 16 + draw.below(5) : draw.below(kinds);
   switch (kind) {
     case 0:
@@ -97,7 +97,7 @@ void Job::gather(bool v) {
   const void* from = in_place_ ? MPI_IN_PLACE : send_.address();
   if (v)
     bind(FORMS(Gatherv, gatherv), from, send_.count(), send_.type(), recv_.address(), recv_.counts.view(),
-         recv_.places.view(), recv_.type(), root_, team_.comm);
+         recv_.displacements.view(), recv_.type(), root_, team_.comm);
   else
     bind(FORMS(Gather, gather), from, send_.count(), send_.type(), recv_.address(), recv_.count(),
          recv_.type(), root_, team_.comm);
@@ -117,8 +117,8 @@ void Job::scatter(bool v) {
   }
   void* to = in_place_ ? MPI_IN_PLACE : recv_.address();
   if (v)
-    bind(FORMS(Scatterv, scatterv), send_.address(), send_.counts.view(), send_.places.view(), send_.type(),
-         to, recv_.count(), recv_.type(), root_, team_.comm);
+    bind(FORMS(Scatterv, scatterv), send_.address(), send_.counts.view(), send_.displacements.view(),
+         send_.type(), to, recv_.count(), recv_.type(), root_, team_.comm);
   else
     bind(FORMS(Scatter, scatter), send_.address(), send_.count(), send_.type(), to, recv_.count(),
          recv_.type(), root_, team_.comm);
@@ -136,7 +136,7 @@ void Job::allgather(bool v) {
   const void* from = in_place_ ? MPI_IN_PLACE : send_.address();
   if (v)
     bind(FORMS(Allgatherv, allgatherv), from, send_.count(), send_.type(), recv_.address(),
-         recv_.counts.view(), recv_.places.view(), recv_.type(), team_.comm);
+         recv_.counts.view(), recv_.displacements.view(), recv_.type(), team_.comm);
   else
     bind(FORMS(Allgather, allgather), from, send_.count(), send_.type(), recv_.address(), recv_.count(),
          recv_.type(), team_.comm);
@@ -156,7 +156,7 @@ void Job::alltoall(int kind) {
   if (in_place_)
     preload_ = [this](Field& field) {
       for (size_t i = 0; i < recv_.blocks.size(); ++i)
-        reference::fill(field, recv_.places[i], recv_.counts[i],
+        reference::fill(field, recv_.displacements[i], recv_.counts[i],
                         [&](int64_t k) { return input(me_, static_cast<int>(i), k); });
     };
   else
@@ -166,8 +166,8 @@ void Job::alltoall(int kind) {
     bind(FORMS(Alltoall, alltoall), from, send_.count(), send_.type(), recv_.address(), recv_.count(),
          recv_.type(), team_.comm);
   else if (kind == 1)
-    bind(FORMS(Alltoallv, alltoallv), from, send_.counts.view(), send_.places.view(), send_.type(),
-         recv_.address(), recv_.counts.view(), recv_.places.view(), recv_.type(), team_.comm);
+    bind(FORMS(Alltoallv, alltoallv), from, send_.counts.view(), send_.displacements.view(), send_.type(),
+         recv_.address(), recv_.counts.view(), recv_.displacements.view(), recv_.type(), team_.comm);
   else
     bind(FORMS(Alltoallw, alltoallw), from, send_.mixed_counts.view(), send_.addresses.view(),
          send_.types.data(), recv_.address(), recv_.mixed_counts.view(), recv_.addresses.view(),
@@ -186,7 +186,7 @@ void Job::neighbor_allgather(bool v) {
   send_.lay_out(layout(0), {{words(me_, 0, v), me_, 0}}, false);
   if (v)
     bind(FORMS(Neighbor_allgatherv, neighbor_allgatherv), send_.address(), send_.count(), send_.type(),
-         recv_.address(), recv_.counts.view(), recv_.places.view(), recv_.type(), team_.comm);
+         recv_.address(), recv_.counts.view(), recv_.displacements.view(), recv_.type(), team_.comm);
   else
     bind(FORMS(Neighbor_allgather, neighbor_allgather), send_.address(), send_.count(), send_.type(),
          recv_.address(), recv_.count(), recv_.type(), team_.comm);
@@ -217,16 +217,16 @@ void Job::neighbor_alltoall(int kind) {
          team_.comm);
   else if (kind == 1)
     bind(FORMS(Neighbor_alltoallv, neighbor_alltoallv), send_.address(), send_.counts.view(),
-         send_.places.view(), send_.type(), recv_.address(), recv_.counts.view(), recv_.places.view(),
-         recv_.type(), team_.comm);
+         send_.displacements.view(), send_.type(), recv_.address(), recv_.counts.view(),
+         recv_.displacements.view(), recv_.type(), team_.comm);
   else
     bind(FORMS(Neighbor_alltoallw, neighbor_alltoallw), send_.address(), send_.mixed_counts.view(),
          send_.addresses.view(), send_.types.data(), recv_.address(), recv_.mixed_counts.view(),
          recv_.addresses.view(), recv_.types.data(), team_.comm);
 }
 
-/// Buffers of a reduction of `elements`, of which this process gets `results` from `first` on, over some
-/// processes' inputs.
+/// Buffers of a reduction of `elements` elements over the inputs of `over`; this process receives `results`
+/// elements from `first` on.
 void Job::reduction(int64_t elements, int64_t results, int64_t first, std::vector<int> over) {
   const reference::Layout with = operation_ < 3              ? reference::kWord
                                  : mix(drawn_, 0, 0, 2) == 0 ? reference::kPair
@@ -259,7 +259,7 @@ void Job::reduce() {
 
 void Job::reduce_scatter(bool v) {
   at_leaf_ = true;
-  // Both groups have to cut the same vector.
+  // Both groups must divide the same vector.
   const int64_t total = n_ * team_.size() * (team_.inter() ? static_cast<int64_t>(team_.remote.size()) : 1);
   int64_t rest = total, first = 0;
   shares_ = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operation: one random collective of ints whose buffers lie in GPU or host memory, in any of the four forms:
-// blocking, nonblocking, persistent, enqueued. Every rank knows the inputs of all ranks and so the result.
+// blocking, nonblocking, persistent, enqueued. The inputs of all ranks follow from the seed, and so does the result.
 #pragma once
 #include <mpi.h>
 
@@ -51,11 +51,11 @@ class Operation {
   [[nodiscard]] const Team& team() const { return *team_; }
   /// Writes new input and clears the result.
   void load();
-  /// Runs a blocking operation, starts a nonblocking one, makes a persistent one, enqueues an enqueued one.
+  /// Runs a blocking operation, starts a nonblocking operation, makes a persistent request or enqueues.
   void begin();
-  /// Starts a persistent one that is idle.
+  /// Starts an idle persistent operation.
   void start();
-  /// Between the start and MPI's word that it has ended.
+  /// True between the start and the completion that MPI reports.
   [[nodiscard]] bool pending() const { return pending_; }
   /// Persistent, made and not started.
   [[nodiscard]] bool idle() const {

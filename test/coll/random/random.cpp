@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random collectives on random communicators: made from one another in random ways, intra and inter, with and
-// without topologies; several at a time in all forms, completed in different orders by different processes.
-// usage: random rounds COUNT SEED; random seconds TIME [SEED]
+// Random collectives on random communicators: chains of derived communicators, intra and inter, with and
+// without topologies; several concurrent calls in all forms, completed in different orders by different
+// processes. usage: random rounds COUNT SEED; random seconds TIME [SEED]
 #include <mpi.h>
 
 #include <algorithm>
@@ -19,21 +19,21 @@ using randomized::Draw;
 using randomized::Job;
 using randomized::Team;
 
-/// All at the same time; each process completes them in an order of its own.
-void run(const std::vector<Job*>& jobs, const expect::Places& places, int rank, void (Job::*begin)()) {
+/// Runs all jobs concurrently; each process completes them in its own order.
+void run(const std::vector<Job*>& jobs, const expect::FieldCopies& copies, int rank, void (Job::*begin)()) {
   if (jobs.empty()) return;
   std::vector<Job*> order = jobs;
   std::rotate(order.begin(), order.begin() + rank % static_cast<int>(order.size()), order.end());
   for (Job* job : jobs) job->load();
-  places.upload();
+  copies.upload();
   for (Job* job : jobs) (job->*begin)();
   for (Job* job : order) job->complete();
-  places.download();
+  copies.download();
   for (Job* job : jobs) job->compare();
 }
 
 void work(const Team& team, Draw& draw) {
-  const expect::Places places;  // of all their buffers
+  const expect::FieldCopies copies;  // of all buffers of the jobs
   std::vector<std::unique_ptr<Job>> made;
   std::vector<Job*> all, persistent;
   for (int n = 1 + draw.below(4); n > 0; --n) {
@@ -41,19 +41,19 @@ void work(const Team& team, Draw& draw) {
     all.push_back(made.back().get());
     if (made.back()->persistent()) persistent.push_back(made.back().get());
   }
-  run(all, places, team.rank, &Job::begin);
-  run(persistent, places, team.rank, &Job::restart);
+  run(all, copies, team.rank, &Job::begin);
+  run(persistent, copies, team.rank, &Job::restart);
   for (Job* job : persistent) job->free();
 }
 
-/// A chain of communicators, each made from the one before, and work on each.
+/// Derives a chain of communicators and runs jobs on each.
 void round(uint64_t seed) {
   Draw draw(seed);
-  std::vector<Team> chain{randomized::everyone()};
+  std::vector<Team> chain{randomized::world_team()};
   for (int length = 1 + draw.below(5); length > 0; --length) {
     chain.push_back(derive(chain.back(), draw));
     if (!chain.back().exists()) break;
-    // Members of one communicator draw alike from here, those of others differently.
+    // From here on, members of one communicator draw equal numbers, other communicators different numbers.
     const auto& team = chain.back();
     draw = Draw(
         seed + static_cast<uint64_t>(length) * 1000 +
@@ -71,7 +71,7 @@ void round(uint64_t seed) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  expect::open_places();
+  expect::init_memory();
   MPI_Init(&argc, &argv);
   const long rounds = randomized::run_rounds(argc, argv, [](uint64_t seed) { round(seed); });
   int rank;

@@ -335,7 +335,7 @@ class Sequence {
     }
   }
 
-  Draw draw_;  // alike on all ranks
+  Draw draw_;  // the same on all ranks
   Pace pace_;
   std::deque<Slot>& slots_;
   const EnqueueStream& stream_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Teams: constructors of communicators, each with what MPI says that it gives.
+// Teams: constructors of communicators, each with the result that MPI specifies.
 #include "coll/random/team.hpp"
 
 #include <algorithm>
@@ -40,8 +40,8 @@ std::vector<int> pick(const std::vector<int>& from, const std::vector<int>& rank
   return picked;
 }
 
-/// Some ranks out of n, in any order; none only if `empty_too`.
-std::vector<int> some(int n, bool empty_too, Draw& draw) {
+/// A random subset of n ranks in random order; empty only if `empty_too`.
+std::vector<int> random_ranks(int n, bool empty_too, Draw& draw) {
   std::vector<int> ranks(static_cast<size_t>(n));
   std::iota(ranks.begin(), ranks.end(), 0);
   for (int i = n; i > 1; --i)
@@ -50,7 +50,7 @@ std::vector<int> some(int n, bool empty_too, Draw& draw) {
   return ranks;
 }
 
-/// Ranks of one color among those of a group, by (key, rank); colors and keys follow from the world rank.
+/// Ranks of one color in a group, ordered by (key, rank); the world rank determines color and key.
 struct Coloring {
   uint64_t drawn;
   int colors;
@@ -82,11 +82,12 @@ Team split(const Team& from, Draw& draw) {
 }
 
 Team create(const Team& from, Draw& draw) {
-  // Both sides draw for both: first the side with the lowest process.
+  // Both sides draw the subsets of both sides, first for the side with the lowest process.
   const bool first = !from.inter() || from.members < from.remote;
   const auto& a = first ? from.members : from.remote;
-  std::vector<int> mine = some(static_cast<int>(a.size()), from.inter(), draw), theirs;
-  if (from.inter()) theirs = some(first ? static_cast<int>(from.remote.size()) : from.size(), true, draw);
+  std::vector<int> mine = random_ranks(static_cast<int>(a.size()), from.inter(), draw), theirs;
+  if (from.inter())
+    theirs = random_ranks(first ? static_cast<int>(from.remote.size()) : from.size(), true, draw);
   if (!first) std::swap(mine, theirs);
   const bool in = std::find(mine.begin(), mine.end(), from.rank) != mine.end();
   const bool by_group = !from.inter() && draw.one_in(2);
@@ -125,8 +126,8 @@ Team duplicate(const Team& from, Draw& draw) {
   return made;
 }
 
-/// Two sides of an intracommunicator.
-Team face(const Team& from, Draw& draw) {
+/// An intercommunicator of two parts of an intracommunicator.
+Team make_intercomm(const Team& from, Draw& draw) {
   const uint64_t drawn = draw.number();
   const int cut = draw.below(from.size()), other = (cut + 1 + draw.below(from.size() - 1)) % from.size();
   const auto side = [&](int rank) { return rank == cut ? 0 : rank == other ? 1 : mix(drawn, rank, 0, 2); };
@@ -149,10 +150,10 @@ Team face(const Team& from, Draw& draw) {
   } else {
     MPI_Comm local;
     success(MPI_Comm_split(from.comm, own, 0, &local));
-    const bool leads = ranks[own][static_cast<size_t>(leaders[own])] == from.rank;
+    const bool is_leader = ranks[own][static_cast<size_t>(leaders[own])] == from.rank;
     const int remote_leader = ranks[1 - own][static_cast<size_t>(leaders[1 - own])];
-    success(MPI_Intercomm_create(local, leaders[own], leads ? from.comm : MPI_COMM_NULL,
-                                 leads ? remote_leader : -17, 5, &made.comm));
+    success(MPI_Intercomm_create(local, leaders[own], is_leader ? from.comm : MPI_COMM_NULL,
+                                 is_leader ? remote_leader : -17, 5, &made.comm));
     success(MPI_Comm_free(&local));
   }
   made.history = by_groups ? "intercomm_from_groups" : "intercomm";
@@ -170,7 +171,7 @@ Team merge(const Team& from, Draw& draw) {
   return made;
 }
 
-/// The groups, and this process's place.
+/// Checks the groups; sets the rank of this process.
 void verify(Team& team) {
   int inter;
   success(MPI_Comm_rank(team.comm, &team.rank));
@@ -194,7 +195,9 @@ Team make(const Team& from, Draw& draw) {
     case 2:
       return duplicate(from, draw);
     case 3:
-      return from.inter() ? merge(from, draw) : from.size() > 1 ? face(from, draw) : duplicate(from, draw);
+      return from.inter()      ? merge(from, draw)
+             : from.size() > 1 ? make_intercomm(from, draw)
+                               : duplicate(from, draw);
     default:
       return with_topology(from, draw);
   }
@@ -202,7 +205,7 @@ Team make(const Team& from, Draw& draw) {
 
 }  // namespace
 
-Team everyone() {
+Team world_team() {
   Team team;
   team.comm = MPI_COMM_WORLD;
   int size;

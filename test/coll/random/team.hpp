@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Team: a communicator, and what it has to be: its members, and the edges of its topology.
+// Team: a communicator with its expected members and the expected edges of its topology.
 #pragma once
 #include <mpi.h>
 
@@ -14,8 +14,8 @@ struct Team {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
   std::vector<int> members, remote;  ///< ranks in MPI_COMM_WORLD, in the order of the groups
-  std::string history;               ///< how it was made
-  // Of a topology, for each rank.
+  std::string history;               ///< how it was created
+  // Edges of a topology, for each rank.
   std::vector<std::vector<int>> sources, destinations;
   bool cartesian = false;
   std::vector<int> dims, periods;
@@ -25,13 +25,13 @@ struct Team {
   [[nodiscard]] bool has_topology() const { return !sources.empty(); }
   [[nodiscard]] int size() const { return static_cast<int>(members.size()); }
   [[nodiscard]] int me() const { return members[static_cast<size_t>(rank)]; }
-  /// Those that blocks go to or come from.
+  /// World ranks of the peers of a collective.
   [[nodiscard]] const std::vector<int>& peers() const { return inter() ? remote : members; }
 };
 
 /// MPI_COMM_WORLD.
-[[nodiscard]] Team everyone();
-/// A team made from another in some way; it may not exist here. Checks its groups.
+[[nodiscard]] Team world_team();
+/// Derives a team in a random way; checks its groups. The team may not exist in this process.
 [[nodiscard]] Team derive(const Team& from, Draw& draw);
 /// Frees the communicator.
 void disband(Team& team);

@@ -46,7 +46,7 @@ void fill_edges(Team& grid) {
   grid.cartesian = true;
 }
 
-/// What MPI says of the grid, in this process.
+/// Checks the grid queries of MPI in this process.
 void verify_grid(const Team& grid) {
   const auto n = static_cast<int>(grid.dims.size());
   std::vector<int> dims(grid.dims.size()), periods(dims), coords(dims);
@@ -116,7 +116,7 @@ Team subgrid(const Team& from, Draw& draw) {
   return made;
 }
 
-/// A graph of which all know all: edges in both directions, some twice, some from a node to itself.
+/// A graph with all edges on all processes: in both directions, some duplicated, some from a node to itself.
 Team graph(const Team& from, Draw& draw) {
   const int nodes = 1 + draw.below(from.size());
   std::vector<std::vector<int>> neighbors(static_cast<size_t>(nodes));
@@ -153,7 +153,7 @@ Neighbors neighbors_of(MPI_Comm comm) {
   return found;
 }
 
-/// The edges of this process in some order, with their weights.
+/// Checks the edges and weights of this process, in any order.
 void verify_edges(const Team& team, const Neighbors& found, const std::vector<Edge>& edges, int rank) {
   std::vector<std::pair<int, int>> in, out, wanted_in, wanted_out;
   for (size_t i = 0; i < found.sources.size(); ++i)
@@ -168,7 +168,7 @@ void verify_edges(const Team& team, const Neighbors& found, const std::vector<Ed
   if (in != wanted_in || out != wanted_out) expect::fail("MPI_Dist_graph_neighbors", team.size());
 }
 
-/// Everybody's list, by one broadcast each: its order is the library's choice.
+/// Gathers the lists of all ranks by broadcasts, since the library chooses the order of neighbors.
 std::vector<std::vector<int>> exchange(const Team& team, const std::vector<int>& own, int rank) {
   std::vector<std::vector<int>> lists;
   for (int owner = 0; owner < team.size(); ++owner) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Teams with a topology: random grids and graphs, with their edges as the standard defines them.
+// Teams with a topology: random grids and graphs with the edges that the standard defines.
 #pragma once
 #include "coll/random/team.hpp"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gdrcopy on the emulated driver: libweft-emugdr.so answers the calls that Weft makes of libgdrapi.so.2. A
-// mapping is the emulator's own view of device memory, and dies with the allocation, as the kernel module's
-// does: touching it then is a bus error there, an abort here. EMUGDR_FAIL=open|pin|map|bytes: that does not
-// work.
+// gdrcopy on the emulated driver: libweft-emugdr.so implements the used part of libgdrapi.so.2. A mapping
+// becomes invalid with its allocation, like with the kernel module: a later access aborts (a bus error on
+// hardware). EMUGDR_FAIL=open|pin|map|bytes: injected failure.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -36,7 +35,7 @@ bool fails(const char* what) {
   return text != nullptr && std::strcmp(text, what) == 0;
 }
 
-/// The emulator's view of what a mapping shows at `at`, a GPU address; aborts where the real one would fault.
+/// Host alias of GPU address `at` inside a mapping; aborts on an invalid access.
 char* touch(Handle handle, const void* at, size_t size) {
   const std::lock_guard lock(mutex);
   const auto found = pinned().find(handle.value);
@@ -46,7 +45,7 @@ char* touch(Handle handle, const void* at, size_t size) {
   if (found == pinned().end() || address < found->second.address ||
       address + size > found->second.address + found->second.size || alias == nullptr ||
       id != found->second.buffer_id) {
-    std::fprintf(stderr, "emugdr: a mapping was used that is not there, or whose memory was freed\n");
+    std::fprintf(stderr, "emugdr: access to an invalid mapping, or to freed memory\n");
     std::abort();
   }
   return alias;
@@ -84,7 +83,7 @@ EMUGDR_EXPORT int gdr_map(void*, Handle handle, void** at, size_t size) {
   const std::lock_guard lock(mutex);
   const auto found = pinned().find(handle.value);
   if (fails("map") || found == pinned().end() || size > found->second.size) return 22;
-  *at = reinterpret_cast<void*>(found->second.address);  // host code that touches it itself faults
+  *at = reinterpret_cast<void*>(found->second.address);  // direct host accesses fault
   return 0;
 }
 

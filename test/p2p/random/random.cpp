@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random sends, receives, probes, matched probes and cancels between all processes, on several communicators,
-// from one thread or several; what was matched is held against a naive model.
+// from one thread or several; matching is checked against a naive model.
 // usage: random rounds COUNT SEED; random seconds TIME [SEED]
 #include <mpi.h>
 
@@ -14,31 +14,31 @@
 
 namespace {
 
+using randomized::CommInfo;
 using randomized::Process;
-using randomized::Room;
 using randomized::Traffic;
 
 constexpr int kActs = 150;
 long receives = 0;
 
-Room make_room(MPI_Comm comm, const std::vector<int>& rank_of) {
-  Room room{comm, rank_of, std::vector<int>(rank_of.size())};
+CommInfo make_info(MPI_Comm comm, const std::vector<int>& rank_of) {
+  CommInfo info{comm, rank_of, std::vector<int>(rank_of.size())};
   for (size_t world = 0; world < rank_of.size(); ++world)
-    room.world_of[static_cast<size_t>(rank_of[world])] = static_cast<int>(world);
-  return room;
+    info.world_of[static_cast<size_t>(rank_of[world])] = static_cast<int>(world);
+  return info;
 }
 
-/// The world's ranks, the same again, and the ranks turned round.
+/// MPI_COMM_WORLD, a duplicate, and the ranks in reverse order.
 void make_rooms(Process& process) {
   std::vector<int> same, reversed;
   for (int i = 0; i < process.size; ++i) same.push_back(i), reversed.push_back(process.size - 1 - i);
   MPI_Comm copy, turned;
   MPI_Comm_dup(MPI_COMM_WORLD, &copy);
   MPI_Comm_split(MPI_COMM_WORLD, 0, -process.rank, &turned);
-  process.rooms = {make_room(MPI_COMM_WORLD, same), make_room(copy, same), make_room(turned, reversed)};
+  process.comms = {make_info(MPI_COMM_WORLD, same), make_info(copy, same), make_info(turned, reversed)};
 }
 
-/// The thread that also finds out when all messages of the round have come.
+/// The thread that also detects when all messages of the round have arrived.
 class Closing {
  public:
   Closing(Process& process, MPI_Comm control) : process_(process), control_(control) {
@@ -102,7 +102,7 @@ void round(Process& process, MPI_Comm control, uint64_t seed) {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   receives += process.received;
-  MPI_Barrier(control);  // no receive of this round may be left when the next one sends
+  MPI_Barrier(control);  // no receive of this round may remain when the next one sends
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   void* address;
   int bytes;
   MPI_Buffer_detach(&address, &bytes);
-  for (size_t i = 1; i < process.rooms.size(); ++i) MPI_Comm_free(&process.rooms[i].comm);
+  for (size_t i = 1; i < process.comms.size(); ++i) MPI_Comm_free(&process.comms[i].comm);
   MPI_Comm_free(&control);
   MPI_Finalize();
   return 0;

@@ -22,7 +22,7 @@ std::string describe(const Receipt& receipt) {
          std::to_string(receipt.got.tag) + ")";
 }
 
-/// `late` was posted behind `early` by the same thread and got a message that early had to get.
+/// Returns whether `late`, posted after `early` by the same thread, got a message that `early` had to match.
 bool overtakes(const Receipt& early, const Receipt& late) {
   if (early.thread != late.thread || early.posted >= late.posted || late.cancelled ||
       !early.accepts(late.got))

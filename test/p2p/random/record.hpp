@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Record: what one process sent and received in a round, and the naive model it is held against: matching in
-// order of posting and of sending (MPI 5.0 section 3.5), as far as the program order of threads fixes it.
+// Record: the messages that one process sent and received in a round, and the naive model: matching in order
+// of posting and of sending (MPI 5.0 section 3.5), as far as the program order of threads defines it.
 #pragma once
 #include <atomic>
 #include <climits>
@@ -10,21 +10,21 @@
 
 namespace randomized {
 
-constexpr int kAny = INT_MIN;  ///< in a receive's filters
+constexpr int kAny = INT_MIN;  ///< wildcard in a receive's filters
 
-/// Begins every message. Ranks are those of MPI_COMM_WORLD.
+/// First bytes of every message. Ranks are those of MPI_COMM_WORLD.
 struct Envelope {
-  int32_t source, thread;  ///< who sent it
-  int32_t number;          ///< in the order of that thread's sends
+  int32_t source, thread;  ///< sending process and thread
+  int32_t number;          ///< sequence number among that thread's sends
   int32_t comm, tag, bytes;
 };
 
-/// One receive. Stamps order what a process does.
+/// One receive. Stamps order the events of a process.
 struct Receipt {
   int thread, comm;
   int source, tag;         ///< filters
-  int64_t posted;          ///< before the call that could match
-  int64_t ended;           ///< after completion was seen, or before the cancelling call
+  int64_t posted;          ///< stamp before the call that could match
+  int64_t ended;           ///< stamp after observed completion, or before the cancelling call
   bool cancelled = false;  ///< without a message
   Envelope got{};
 
@@ -34,12 +34,12 @@ struct Receipt {
   }
 };
 
-/// Fills in all bytes behind the envelope; `at` has envelope.bytes, at least sizeof(Envelope).
+/// Fills in all bytes after the envelope; `at` has envelope.bytes, at least sizeof(Envelope).
 void write_message(char* at, const Envelope& envelope);
-/// What is wrong with a message that arrived, or "".
+/// Returns the error in a received message, or "".
 [[nodiscard]] std::string check_message(const char* at);
 
-/// What the model forbids in these receives of one process, or "".
+/// Returns a violation of the model in these receives of one process, or "".
 [[nodiscard]] std::string check_order(const std::vector<Receipt>& receipts);
 
 }  // namespace randomized

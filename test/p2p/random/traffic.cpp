@@ -11,7 +11,7 @@ namespace randomized {
 namespace {
 
 constexpr int kTags = 3, kLargest = 150000;
-constexpr size_t kOutstanding = 24;  // sends or receives of one thread
+constexpr size_t kOutstanding = 24;  // outstanding sends or receives per thread
 
 int size_of(Draw& draw) {
   constexpr int kEnvelope = sizeof(Envelope);
@@ -44,7 +44,7 @@ void Traffic::act() {
     case 4:
     case 5: {
       const Receipt wanted = filters();
-      return fetch(wanted.comm, wanted.source, wanted.tag);
+      return matched_receive(wanted.comm, wanted.source, wanted.tag);
     }
     case 6:
     case 7:
@@ -63,11 +63,11 @@ void Traffic::send() {
   if (sends_.size() >= kOutstanding) return;
   auto made = std::make_unique<Send>();
   made->dest = draw_.below(process_.size);
-  const int room = draw_.below(static_cast<int>(process_.rooms.size())), tag = draw_.below(kTags);
+  const int comm_index = draw_.below(static_cast<int>(process_.comms.size())), tag = draw_.below(kTags);
   const int bytes = size_of(draw_);
   made->data.resize(static_cast<size_t>(bytes));
-  write_message(made->data.data(), {process_.rank, thread_, number_++, room, tag, bytes});
-  const Room& to = process_.rooms[static_cast<size_t>(room)];
+  write_message(made->data.data(), {process_.rank, thread_, number_++, comm_index, tag, bytes});
+  const CommInfo& to = process_.comms[static_cast<size_t>(comm_index)];
   const int dest = to.rank_of[static_cast<size_t>(made->dest)];
   process_.sent[static_cast<size_t>(made->dest)].fetch_add(1);
   auto* const call = draw_.of({&MPI_Isend, &MPI_Isend, &MPI_Issend, &MPI_Ibsend});
@@ -75,11 +75,11 @@ void Traffic::send() {
   sends_.push_back(std::move(made));
 }
 
-/// Random filters, wildcards among them.
+/// Random match filters, including wildcards.
 Receipt Traffic::filters() {
   Receipt receipt{};
   receipt.thread = thread_;
-  receipt.comm = draw_.below(static_cast<int>(process_.rooms.size()));
+  receipt.comm = draw_.below(static_cast<int>(process_.comms.size()));
   receipt.source = draw_.one_in(3) ? kAny : draw_.below(process_.size);
   receipt.tag = draw_.one_in(3) ? kAny : draw_.below(kTags);
   return receipt;
@@ -87,7 +87,7 @@ Receipt Traffic::filters() {
 
 int Traffic::source_in(const Receipt& receipt) const {
   if (receipt.source == kAny) return MPI_ANY_SOURCE;
-  return process_.rooms[static_cast<size_t>(receipt.comm)].rank_of[static_cast<size_t>(receipt.source)];
+  return process_.comms[static_cast<size_t>(receipt.comm)].rank_of[static_cast<size_t>(receipt.source)];
 }
 
 void Traffic::post() {
@@ -96,7 +96,7 @@ void Traffic::post() {
   Receipt& receipt = made->receipt = filters();
   made->data.resize(kLargest);
   made->persistent = draw_.one_in(5);
-  const MPI_Comm comm = process_.rooms[static_cast<size_t>(receipt.comm)].comm;
+  const MPI_Comm comm = process_.comms[static_cast<size_t>(receipt.comm)].comm;
   receipt.posted = now();
   auto* const call = made->persistent ? &MPI_Recv_init : &MPI_Irecv;
   call(made->data.data(), kLargest, MPI_BYTE, source_in(receipt), tag_in(receipt), comm, &made->request);
@@ -104,26 +104,26 @@ void Traffic::post() {
   receives_.push_back(std::move(made));
 }
 
-/// A probe, and the receive of what it has found; other threads could take that away.
+/// A probe, and the receive of the found message; another thread could receive it first.
 void Traffic::probe() {
   Receipt receipt = filters();
-  const Room& room = process_.rooms[static_cast<size_t>(receipt.comm)];
+  const CommInfo& info = process_.comms[static_cast<size_t>(receipt.comm)];
   int flag = 0, bytes = 0, got = 0;
   MPI_Status found, status;
-  MPI_Iprobe(source_in(receipt), tag_in(receipt), room.comm, &flag, &found);
+  MPI_Iprobe(source_in(receipt), tag_in(receipt), info.comm, &flag, &found);
   if (flag == 0 || process_.threads > 1) return;
   MPI_Get_count(&found, MPI_BYTE, &bytes);
   std::vector<char> data(static_cast<size_t>(bytes));
-  receipt.source = room.world_of[static_cast<size_t>(found.MPI_SOURCE)];
+  receipt.source = info.world_of[static_cast<size_t>(found.MPI_SOURCE)];
   receipt.tag = found.MPI_TAG;
   receipt.posted = now();
-  MPI_Recv(data.data(), bytes, MPI_BYTE, found.MPI_SOURCE, found.MPI_TAG, room.comm, &status);
+  MPI_Recv(data.data(), bytes, MPI_BYTE, found.MPI_SOURCE, found.MPI_TAG, info.comm, &status);
   MPI_Get_count(&status, MPI_BYTE, &got);
   if (got != bytes) fail("probed " + std::to_string(bytes) + " bytes, received " + std::to_string(got));
   took(receipt, data, status);
 }
 
-void Traffic::fetch(int comm, int source, int tag) {
+void Traffic::matched_receive(int comm, int source, int tag) {
   Receipt receipt{};
   receipt.thread = thread_;
   receipt.comm = comm;
@@ -133,7 +133,7 @@ void Traffic::fetch(int comm, int source, int tag) {
   int flag = 0, bytes = 0;
   MPI_Message message;
   MPI_Status found, status;
-  MPI_Improbe(source_in(receipt), tag_in(receipt), process_.rooms[static_cast<size_t>(comm)].comm, &flag,
+  MPI_Improbe(source_in(receipt), tag_in(receipt), process_.comms[static_cast<size_t>(comm)].comm, &flag,
               &message, &found);
   if (flag == 0) return;
   MPI_Get_count(&found, MPI_BYTE, &bytes);
@@ -155,9 +155,9 @@ void Traffic::took(Receipt receipt, const std::vector<char>& data, const MPI_Sta
   int bytes = -1;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   std::memcpy(&receipt.got, data.data(), sizeof receipt.got);
-  const Room& room = process_.rooms[static_cast<size_t>(receipt.comm)];
+  const CommInfo& info = process_.comms[static_cast<size_t>(receipt.comm)];
   if (receipt.got.bytes != bytes || receipt.got.tag != status.MPI_TAG ||
-      room.rank_of[static_cast<size_t>(receipt.got.source)] != status.MPI_SOURCE)
+      info.rank_of[static_cast<size_t>(receipt.got.source)] != status.MPI_SOURCE)
     fail("the status (" + std::to_string(status.MPI_SOURCE) + ", " + std::to_string(status.MPI_TAG) + ", " +
          std::to_string(bytes) + ") is not that of the message");
   if (const std::string wrong = check_message(data.data()); !wrong.empty()) fail(wrong);
@@ -226,7 +226,8 @@ void Traffic::test_some() {
 
 void Traffic::settle() {
   test_some();
-  for (int room = 0; room < static_cast<int>(process_.rooms.size()); ++room) fetch(room, kAny, kAny);
+  for (int comm_index = 0; comm_index < static_cast<int>(process_.comms.size()); ++comm_index)
+    matched_receive(comm_index, kAny, kAny);
 }
 
 void Traffic::close() {

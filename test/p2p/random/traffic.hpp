@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Traffic: what one thread does in a round: random sends, receives, probes and cancels, then whatever it
-// takes for all messages of all processes to arrive.
+// Traffic: the actions of one thread in a round: random sends, receives, probes and cancels, then progress
+// until all messages of all processes have arrived.
 #pragma once
 #include <mpi.h>
 
@@ -14,33 +14,33 @@
 
 namespace randomized {
 
-/// A communicator of all processes, and what the ranks of MPI_COMM_WORLD are in it.
-struct Room {
+/// A communicator of all processes, and the ranks of MPI_COMM_WORLD in it.
+struct CommInfo {
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<int> rank_of, world_of;
 };
 
-/// What the threads of a process share.
+/// State shared by the threads of a process.
 struct Process {
   int rank, size, threads;
-  std::vector<Room> rooms;
+  std::vector<CommInfo> comms;
   std::atomic<int64_t> clock{0};
   std::atomic<int> received{0};
-  std::vector<std::atomic<int>> sent;  ///< to each process, without cancelled ones
-  std::atomic<int> sending{0};         ///< threads with sends under way
-  std::atomic<bool> over{false};       ///< all messages of this round are here
+  std::vector<std::atomic<int>> sent;  ///< messages to each process, without cancelled ones
+  std::atomic<int> sending{0};         ///< threads with active sends
+  std::atomic<bool> over{false};       ///< all messages of this round have arrived
   explicit Process(int n) : sent(static_cast<size_t>(n)) {}
 };
 
 class Traffic {
  public:
   Traffic(Process& process, int thread, uint64_t seed);
-  /// One random call, or a few that belong together.
+  /// One random call, or a few related calls.
   void act();
-  /// Ends what is complete and fetches what has come. After the last act().
+  /// Completes requests and receives arrived messages. After the last act().
   void settle();
   [[nodiscard]] bool sending() const { return !sends_.empty(); }
-  /// Cancels the receives that are left; no message can come any more.
+  /// Cancels the remaining receives; no message can arrive any more.
   void close();
   std::vector<Receipt> receipts;
 
@@ -61,7 +61,7 @@ class Traffic {
   void send();
   void post();
   void probe();
-  void fetch(int comm, int source, int tag);
+  void matched_receive(int comm, int source, int tag);
   void cancel_send();
   void cancel_receive();
   void test_some();

@@ -6,7 +6,7 @@ from spack.package import *
 
 
 class PyPympistandard(PythonPackage):
-    """The API of the MPI standard as data."""
+    """The API of the MPI standard in machine-readable form."""
 
     pypi = "pympistandard/pympistandard-0.2.0.tar.gz"
 

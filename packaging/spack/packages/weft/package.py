@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Weft for Spack. Builds the clone that this file lies in: spack repo add packaging/spack; spack install weft
+# Weft for Spack. Builds the clone that contains this file: spack repo add packaging/spack; spack install weft
 import os
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
@@ -17,7 +17,7 @@ class Weft(CMakePackage):
 
     version("main", branch="main")
 
-    variant("cuda", default=True, description="Kernels for GPUs; needs nvcc to build, nothing to run")
+    variant("cuda", default=True, description="GPU kernels; requires nvcc at build time only")
     variant("ucx", default=True, description="UCX for jobs on several hosts, loaded at run time")
     variant("libfabric", default=False, description="libfabric for jobs on several hosts, loaded at run time")
 
@@ -59,7 +59,7 @@ class Weft(CMakePackage):
         self.spec.mpicxx = self.prefix.bin.mpicxx
 
     @run_after("install")
-    def start_something(self):
+    def run_example(self):
         mpiexec = Executable(self.prefix.bin.mpiexec)
         jacobi = join_path(self.prefix.libexec, "weft", "jacobi")
         mpiexec("-n", "2", jacobi, "-device", "host", "-nx", "256", "-ny", "256", "-niter", "10")

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "coll/dispatch/operation.hpp"
+
+#include <string>
+#include <utility>
+
+#include "coll/schedule/collective.hpp"
+
+namespace weft::coll {
+
+Slab<Operation>& Operation::slab() {
+  static Slab<Operation> operations(size_t{1} << 20);
+  return operations;
+}
+
+Result<Operation*> Operation::create(const Call& call, int tag, const Algorithm& algorithm) {
+  Operation* operation = slab().create(call, tag, algorithm);
+  if (operation == nullptr) return core::no_more_requests();
+  return operation;
+}
+
+namespace {
+
+void retain_types(const Operand& operand, bool release) {
+  const auto one = [&](const datatype::Datatype* type) {
+    if (type == nullptr) return;
+    auto* counted = const_cast<datatype::Datatype*>(type);  // only its reference count changes
+    release ? counted->release() : counted->retain();
+  };
+  one(operand.type);
+  for (int i = 0; operand.types != nullptr && i < operand.blocks; ++i) one(operand.types[i]);
+}
+
+}  // namespace
+
+Operation::Operation(const Call& call, int tag, const Algorithm& algorithm)
+    : Request(Kind::collective), call_copy_(copy_arrays(call)), schedule_(call_copy_, tag, algorithm) {
+  comm = call_copy_.comm;
+  comm->retain();
+  if (call_copy_.op != nullptr) call_copy_.op->retain();
+  retain_types(call_copy_.send, false);
+  retain_types(call_copy_.recv, false);
+}
+
+Operation::~Operation() {
+  if (polled_) comm->instance.remove(*this);
+  if (persistent_call_) collective_queue_->release(*persistent_call_);
+  retain_types(call_copy_.send, true);
+  retain_types(call_copy_.recv, true);
+  if (call_copy_.op != nullptr) call_copy_.op->release();
+  comm->release();
+}
+
+Status Operation::resolve(gpu::CollectiveQueue& queue) {
+  auto resolved = queue.prepare_persistent(call_copy_);
+  if (!resolved) return std::move(resolved).error();
+  if (!*resolved) return {};
+  collective_queue_ = &queue;
+  persistent_call_ = std::make_unique<gpu::PersistentCall>(std::move(**resolved));
+  return {};
+}
+
+void Operation::destroy() { slab().destroy(this); }
+
+Call Operation::copy_arrays(Call call) {
+  const auto numbers = [](CountView& view, int n, std::vector<int64_t>& store) {
+    if (!view) return;
+    store.resize(static_cast<size_t>(n));
+    for (int i = 0; i < n; ++i) store[static_cast<size_t>(i)] = view[i];
+    view = {store.data(), true};
+  };
+  numbers(call.send.counts, call.send.blocks, counts_[0]);
+  numbers(call.send.displacements, call.send.blocks, counts_[1]);
+  numbers(call.recv.counts, call.recv.blocks, counts_[2]);
+  numbers(call.recv.displacements, call.recv.blocks, counts_[3]);
+  int side = 0;
+  for (Operand* operand : {&call.send, &call.recv}) {
+    auto& store = types_[side++];
+    if (operand->types == nullptr) continue;
+    store.assign(operand->types, operand->types + operand->blocks);
+    operand->types = store.data();
+  }
+  return call;
+}
+
+Status Operation::start() {
+  if (!complete())
+    return Error(Errc::request, "the persistent collective is already active: wait for it first");
+  rearm();
+  if (persistent_call_)
+    collective_queue_->start(*persistent_call_, *this);
+  else if (collective_queue_ != nullptr)
+    collective_queue_->enqueue(call_copy_, *this);
+  else
+    run_by_messages();
+  return {};
+}
+
+void Operation::run_by_messages() {
+  advancing_ = true;
+  schedule_.begin();
+  const bool finished = schedule_.advance();
+  advancing_ = false;
+  if (finished) {
+    finish_schedule();
+  } else {
+    polled_ = true;
+    comm->instance.add(*this);
+  }
+}
+
+void Operation::end(Status outcome) {
+  if (outcome.ok())
+    finish();
+  else
+    finish(std::move(outcome).error());
+}
+
+bool Operation::poll() {
+  if (advancing_) return false;  // another thread advances: a user's reduction runs without the lock
+  advancing_ = true;
+  const int before = schedule_.round();
+  const bool finished = schedule_.advance();
+  advancing_ = false;
+  const bool moved = schedule_.round() != before;
+  if (finished) finish_schedule();  // may destroy this request
+  return moved;
+}
+
+void Operation::finish_schedule() {
+  if (std::exchange(polled_, false)) comm->instance.remove(*this);
+  end(schedule_.end());
+}
+
+HandleState check_request(const void* handle) { return Operation::slab().check(handle); }
+
+}  // namespace weft::coll

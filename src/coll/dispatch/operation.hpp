@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Operation: the request of a nonblocking or persistent collective. Threading: under the instance lock.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "base/slab.hpp"
+#include "coll/gpu/collective_queue.hpp"
+#include "coll/gpu/deferred.hpp"
+#include "coll/schedule/schedule.hpp"
+#include "core/instance.hpp"
+#include "core/request.hpp"
+
+namespace weft::coll {
+
+/// A nonblocking or persistent collective. Its progress comes from the instance's pollers.
+class Operation final : public core::Request, public core::Poller, public gpu::DeferredCall {
+ public:
+  /// Copies the call's arrays; retains its communicator, types and operation. Complete, not started.
+  Operation(const Call& call, int tag, const Algorithm& algorithm);
+  ~Operation() override;
+  static Result<Operation*> create(const Call& call, int tag, const Algorithm& algorithm);
+  static Slab<Operation>& slab();
+  Status start() override;
+  void destroy() override;
+  bool poll() override;
+  /// Every start() enters this queue, which runs the call by kernels or by messages.
+  void set_queue(gpu::CollectiveQueue& queue) { collective_queue_ = &queue; }
+  /// Collective: lets kernels run every start of a persistent call, if they can.
+  [[nodiscard]] Status resolve(gpu::CollectiveQueue& queue);
+  void run_by_messages() override;
+  void end(Status outcome) override;
+
+ private:
+  Call copy_arrays(Call call);
+  void finish_schedule();
+
+  std::vector<int64_t> counts_[4];
+  std::vector<const datatype::Datatype*> types_[2];
+  const Call call_copy_;
+  Schedule schedule_;
+  gpu::CollectiveQueue* collective_queue_ = nullptr;
+  std::unique_ptr<gpu::PersistentCall> persistent_call_;
+  bool advancing_ = false;  // in this thread or another thread
+  bool polled_ = false;     // registered with the instance's pollers
+};
+
+}  // namespace weft::coll

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Blocking, nonblocking and persistent collectives: each goes to the path that path.hpp selects.
+#include <utility>
+
+#include "coll/bootstrap/group.hpp"
+#include "coll/dispatch/operation.hpp"
+#include "coll/dispatch/path.hpp"
+#include "coll/gpu/domain.hpp"
+#include "coll/gpu/nccl.hpp"
+#include "coll/hierarchy/hierarchy.hpp"
+#include "coll/host/host.hpp"
+#include "coll/schedule/collective.hpp"
+
+namespace weft::coll {
+namespace {
+
+// A persistent operation keeps its tag for all starts. Its tag is from a separate range below the wildcards,
+// because starts may occur in any order and next_collective_tag() may wrap around. The range of partial_tag()
+// follows below.
+int persistent_tag(int tag) { return p2p::kProcNull - (tag & (kPersistentTags - 1)); }
+
+/// Runs a schedule of messages among all ranks.
+Status run_schedule(const Call& call) {
+  Schedule schedule(call, call.comm->next_collective_tag(), dispatch::choose(call));
+  schedule.begin();
+  schedule.run();
+  return schedule.end();
+}
+
+Status run_on_several_hosts(const Call& call) {
+  Status failed;
+  Hierarchy* const hierarchy = Hierarchy::for_call(call, failed);
+  WEFT_TRY(std::move(failed));
+  return hierarchy != nullptr ? hierarchy->run(call) : run_schedule(call);
+}
+
+}  // namespace
+
+Status run(const Call& call) {
+  if (!call.comm->on_one_host()) [[unlikely]]
+    return run_on_several_hosts(call);
+  Status failed;
+  const dispatch::Path path = dispatch::select_path(call, failed);
+  if (path.provider != nullptr) return path.provider->run(call);
+  if (path.domain != nullptr) return path.domain->run(call, path.largest, path.resident_kernels_running);
+  if (path.channel != nullptr) return host::run(call, *path.channel);
+  WEFT_TRY(std::move(failed));
+  return run_schedule(call);
+}
+
+namespace {
+
+Result<core::Request*> start(const Call& call, const Algorithm& algorithm, gpu::CollectiveQueue* queue) {
+  auto made = Operation::create(call, call.comm->next_nonblocking_tag(), algorithm);
+  if (!made) return std::move(made).error();
+  Operation* operation = *made;
+  operation->finish();  // inactive until start()
+  if (queue != nullptr) operation->set_queue(*queue);
+  WEFT_TRY(operation->start());
+  return static_cast<core::Request*>(operation);
+}
+
+}  // namespace
+
+Result<core::Request*> start(const Call& call) {
+  Status failed;
+  gpu::CollectiveQueue* queue = dispatch::collective_queue_for(call, failed);
+  WEFT_TRY(std::move(failed));
+  return start(call, dispatch::choose(call), queue);
+}
+
+Result<core::Request*> start(const Call& call, const Algorithm& algorithm) {
+  return start(call, algorithm, nullptr);
+}
+
+Result<core::Request*> make_persistent(const Call& call) {
+  Status failed;
+  gpu::CollectiveQueue* queue = dispatch::collective_queue_connected(call, failed);
+  WEFT_TRY(std::move(failed));
+  auto made =
+      Operation::create(call, persistent_tag(call.comm->next_collective_tag()), dispatch::choose(call));
+  if (!made) return std::move(made).error();
+  Operation* operation = *made;
+  operation->persistent = true;
+  operation->active = false;
+  operation->finish();
+  if (queue == nullptr) return static_cast<core::Request*>(operation);
+  if (Status resolved = operation->resolve(*queue); !resolved.ok()) {
+    operation->destroy();
+    return std::move(resolved).error();
+  }
+  return static_cast<core::Request*>(operation);
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "coll/gpu/direct_buffers.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "coll/schedule/hints.hpp"
+#include "p2p/p2p.hpp"
+
+namespace weft::coll::gpu {
+namespace {
+
+using device::kernel::Range;
+using transport::cuda_ipc::Region;
+using Collectives = device::kernel::Collective;
+using Kernel = device::kernel::Direct;
+using enum Collective;
+
+config::Choice enabled{"coll.gpu_direct",
+                       0,
+                       {"on", "off"},
+                       "Large blocking collectives on device buffers access the mapped buffers of the other "
+                       "ranks directly; off: they copy through regions or send messages."};
+config::Size min_bytes{
+    "coll.gpu_direct_min_bytes", 2 << 20, 0, size_t{1} << 40,
+    "Smallest total bytes sent per rank for which collectives that only move data use coll.gpu_direct."};
+config::Size reduce_min_bytes{"coll.gpu_direct_reduce_min_bytes", 8 << 20, 0, size_t{1} << 40,
+                              "Smallest vector in bytes for which float32 sums use coll.gpu_direct."};
+config::Size other_reduce_min_bytes{"coll.gpu_direct_other_reduce_min_bytes", size_t{1} << 40, 0,
+                                    size_t{1} << 40,
+                                    "Smallest vector in bytes for which other reductions use "
+                                    "coll.gpu_direct, where their kernels are slower than through regions."};
+config::Size chunk_bytes{
+    "coll.gpu_direct_chunk_bytes", 16 << 10, 512, 16 << 20,
+    "Largest chunk in bytes that a block of a coll.gpu_direct kernel moves to one rank before "
+    "it continues with the next rank."};
+config::Size max_blocks{
+    "coll.gpu_direct_max_blocks", 0, 0, Collectives::kBlocks,
+    "Most thread blocks of a coll.gpu_direct kernel; 0: chosen by collective. With more than "
+    "128, blocks have half as many threads."};
+
+log::SlowPath refused{
+    "coll.gpu_direct_refused",
+    "large collectives on GPU memory copy through regions or send messages, up to 1.5 times as long"};
+
+bool one_vector(const Call& call) {
+  return call.what == bcast || call.what == Collective::reduce || call.what == allreduce;
+}
+
+/// Returns whether ranks store into each other's buffers.
+bool stores_remotely(const Call& call) {
+  return call.what != reduce_scatter && call.what != reduce_scatter_block;
+}
+
+/// Fastest block counts on four H200. Reductions that store only locally push in lockstep; two blocks per
+/// multiprocessor hide each other's stalls.
+uint64_t default_max_blocks(const Call& call) {
+  if (call.what == alltoall || call.what == alltoallv) return 64;
+  return stores_remotely(call) ? 128 : 256;
+}
+
+/// Part `rank` of a vector.
+Collectives::Message part_of(const Collectives& c, const Collectives::Message& vector, uint32_t rank) {
+  const Range part = device::kernel::part(c, rank);
+  const Range bytes = device::kernel::within(16 * part.first, 16 * part.count, c.send[0].bytes);
+  return vector.bytes == 0 ? vector : Collectives::Message{vector.address + bytes.first, bytes.count};
+}
+
+/// The part of this rank's output that rank `peer` stores.
+Collectives::Message out_of(const Call& call, const Collectives& c, uint32_t peer) {
+  if (c.form != Collectives::two_shot) return c.recv[peer];
+  return call.what == bcast ? c.recv[0] : part_of(c, c.recv[0], peer);
+}
+
+bool overwrites_input(const Call& call) {
+  return call.in_place && (call.what == alltoall || call.what == alltoallv || call.what == reduce_scatter);
+}
+
+uint32_t div_ceil(uint64_t dividend, uint64_t divisor) {
+  return static_cast<uint32_t>((dividend + divisor - 1) / divisor);
+}
+
+/// Chooses chunks such that a few rounds are in flight, within `capacity`.
+void plan_reduction_chunks(Plan& plan, uint64_t largest, uint64_t most_blocks, uint64_t most_bytes,
+                           uint64_t capacity) {
+  constexpr uint64_t kBlockBytes = 8 << 10, kChunkAlignment = 128;
+  Collectives& c = plan.collective;
+  plan.blocks = static_cast<uint32_t>(std::clamp<uint64_t>(largest / kBlockBytes, 1, most_blocks));
+  const uint64_t wanted =
+      div_ceil(div_ceil(largest, plan.blocks), kChunkAlignment * Kernel::kSlots) * kChunkAlignment;
+  const uint64_t most = std::min(most_bytes, capacity / Kernel::chunk_slots_bytes(1, plan.blocks, c.size)) /
+                        kChunkAlignment * kChunkAlignment;
+  c.chunk_bytes = static_cast<uint32_t>(std::clamp(wanted, kChunkAlignment, most));
+  c.rounds = div_ceil(largest, uint64_t{c.chunk_bytes} * plan.blocks);
+}
+
+/// Chooses chunks such that each block has several.
+void plan_movement_chunks(Plan& plan, uint64_t most_blocks, uint64_t most_bytes) {
+  constexpr uint64_t kMinChunkBytes = 4 << 10, kMinChunksPerBlock = 8;
+  Collectives& c = plan.collective;
+  const bool whole = c.form == Collectives::two_shot;
+  uint64_t bytes = c.send[0].bytes;
+  for (uint32_t rank = 0; rank < c.size && !whole; ++rank) bytes = std::max(bytes, c.send[rank].bytes);
+  if (whole) bytes = div_ceil(bytes, c.size - 1);
+  const uint64_t wanted = std::max(kMinChunkBytes, bytes / most_blocks / kMinChunksPerBlock);
+  c.chunk_bytes = static_cast<uint32_t>(std::min(wanted, most_bytes) / 16 * 16);
+  c.rounds =
+      whole ? div_ceil(div_ceil(c.send[0].bytes, c.chunk_bytes), c.size - 1) : div_ceil(bytes, c.chunk_bytes);
+  plan.blocks = std::clamp<uint32_t>(c.rounds, 1, static_cast<uint32_t>(most_blocks));
+}
+
+/// Converts a call to the kernel's form: two_shot means broadcast there.
+void to_direct_form(const Call& call, Collectives& c) {
+  if (c.form == Collectives::exchange) return;
+  if (call.op == nullptr) {
+    c.targets &= ~c.sources;
+  } else if (c.form == Collectives::two_shot) {
+    c.recv[0] = {out_of(call, c, c.rank).address, part_of(c, c.send[0], c.rank).bytes};
+    const Collectives parts = c;
+    for (uint32_t rank = 0; rank < c.size; ++rank) c.send[rank] = part_of(parts, parts.send[0], rank);
+    c.form = Collectives::reduce;
+  } else {
+    c.targets = 1u << c.rank;
+  }
+}
+
+/// Between two ranks, pure data movement is one message each way, which copy engines handle. A limit of 0
+/// enables direct buffers regardless.
+bool is_one_message(const Call& call) {
+  return call.size == 2 && moves_parts(call.what) && value_for(call, min_bytes) != 0;
+}
+
+uint64_t min_bytes_of_reduction(const Call& call) {
+  return value_for(call, kernel_reduction(call).float_sum() ? reduce_min_bytes : other_reduce_min_bytes);
+}
+
+}  // namespace
+
+bool wants_direct_buffers(const Call& call, uint64_t largest) {
+  if (largest == 0 || value_for(call, enabled) != 0 || is_one_message(call)) return false;
+  const auto ranks = static_cast<uint64_t>(call.size);
+  switch (call.what) {
+    case bcast:
+      return call.size > 2 && largest >= value_for(call, min_bytes);
+    case Collective::reduce:
+    case allreduce:
+      return largest >= min_bytes_of_reduction(call);
+    case reduce_scatter_block:
+    case reduce_scatter:
+      return largest * ranks >= min_bytes_of_reduction(call);
+    default:
+      return moves_parts(call.what) && largest * (ranks - 1) >= value_for(call, min_bytes);
+  }
+}
+
+Plan direct_buffers_plan(const Call& call, uint64_t largest, uint64_t capacity) {
+  Plan plan;
+  Collectives& c = plan.collective = messages_of(call, one_vector(call));
+  const uint64_t part =
+      one_vector(call) ? 16 * div_ceil(device::kernel::vec16_count(largest), c.size) : largest;
+  to_direct_form(call, c);
+  const uint64_t set = value_for(call, max_blocks), most = set != 0 ? set : default_max_blocks(call);
+  if (c.form == Collectives::reduce)
+    plan_reduction_chunks(plan, part, most, value_for(call, chunk_bytes), capacity);
+  else
+    plan_movement_chunks(plan, most, value_for(call, chunk_bytes));
+  plan.protocol = device::Protocol::direct;
+  plan.threads = threads_for(plan.blocks);
+  return plan;
+}
+
+/// The range of the receive buffer that other ranks store to.
+device::Memory remotely_written_range(const Call& call, const Collectives& c) {
+  uint64_t low = UINT64_MAX, high = 0;
+  for (uint32_t peer = 0; peer < c.size; ++peer) {
+    const Collectives::Message out = out_of(call, c, peer);
+    if (peer == c.rank || out.bytes == 0) continue;
+    low = std::min(low, out.address);
+    high = std::max(high, out.address + out.bytes);
+  }
+  if (high == 0) return call.recv.memory;
+  return device::widened(call.recv.memory, reinterpret_cast<const void*>(low), high - low);
+}
+
+/// Published by each rank: its buffer, and the address for each peer's stores.
+struct DirectBuffers::Descriptor {
+  uint32_t good;
+  Region region;  ///< size 0: no peer stores there
+  uint64_t to[Collectives::kRanks];
+};
+
+Status DirectBuffers::describe(const Call& call, const Collectives& c, Descriptor& own) const {
+  if (overwrites_input(call))
+    return Error(Errc::unsupported, "in place, ranks would overwrite input that others have yet to read");
+  const bool gets = stores_remotely(call) && !(call.what == bcast && call.rank == call.root);
+  const device::Memory memory = gets ? remotely_written_range(call, c) : call.recv.memory;
+  bool any = false;
+  for (uint32_t peer = 0; peer < c.size; ++peer) {
+    const Collectives::Message out = out_of(call, c, peer);
+    own.to[peer] = out.address;
+    if (peer == c.rank || out.bytes == 0 || !gets) continue;
+    if (!call.recv.on_device() || !memory.covers(reinterpret_cast<const void*>(out.address), out.bytes))
+      return Error(Errc::unsupported, "a buffer of this rank is not within one allocation");
+    any = true;
+  }
+  return any ? export_buffer(memory, own.region) : Status();
+}
+
+Status DirectBuffers::export_buffer(const device::Memory& memory, Region& region) const {
+  p2p::poll_freed_exports(comm_.instance);
+  auto& exporter = p2p::exporter(comm_.instance);
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    if (rank == comm_.rank()) continue;
+    auto exported = exporter.export_region(memory, comm_.process(rank));
+    if (!exported) return std::move(exported).error();
+    region = *exported->region;
+  }
+  return {};
+}
+
+/// Later messages may refer to the region by its number.
+void DirectBuffers::note_remote_region(uint32_t rank, const Region& region) const {
+  if (region.size != 0)
+    p2p::importer(comm_.instance).store_region(comm_.process(static_cast<int>(rank)), region);
+}
+
+/// Maps the buffers that this rank stores to.
+Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descriptors,
+                          const device::Memory& near, device::kernel::Direct& direct) {
+  const Collectives& c = direct.call;
+  auto& importer = p2p::importer(comm_.instance);
+  for (uint32_t rank = 0; rank < c.size; ++rank) {
+    const Descriptor& descriptor = descriptors[rank];
+    const auto peer = comm_.process(static_cast<int>(rank));
+    const bool exchange = c.form == Collectives::exchange;
+    const uint64_t moved = exchange                        ? c.send[rank].bytes
+                           : c.form == Collectives::reduce ? c.recv[0].bytes
+                                                           : c.send[0].bytes;
+    if (rank == c.rank) {
+      direct.out[rank] = descriptor.to[rank];
+      continue;
+    }
+    if (!stores_remotely(call) || moved == 0 || !(exchange || device::kernel::member(c.targets, rank)))
+      continue;
+    auto mapping = importer.open(peer, descriptor.region, nullptr, near);
+    if (!mapping) return std::move(mapping).error();
+    mappings_.push_back(*mapping);
+    direct.out[rank] = reinterpret_cast<uint64_t>((*mapping)->at(descriptor.to[c.rank]));
+  }
+  return {};
+}
+
+bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Memory& region,
+                            host::SlotChannel& channel, Plan& plan) {
+  const uint32_t step = channel.reserve_steps(2);
+  const Collectives messages = messages_of(call, one_vector(call));
+  plan = direct_buffers_plan(call, largest, region.size - device::kernel::RegionLayout::kClearedBytes);
+  const Collectives& c = plan.collective;
+  std::vector<Descriptor> descriptors(c.size);
+  Descriptor& own = descriptors[c.rank];
+  Status able = describe(call, messages, own);
+  own.good = able.ok() ? 1 : 0;
+  std::memcpy(channel.claim(step, sizeof own), &own, sizeof own);
+  channel.publish(step, sizeof own);
+  for (uint32_t rank = 0; rank < c.size; ++rank) {
+    if (rank == c.rank) continue;
+    std::memcpy(&descriptors[rank], channel.wait_published(static_cast<int>(rank), step).data, sizeof own);
+    note_remote_region(rank, descriptors[rank].region);
+    if (descriptors[rank].good == 0 && able.ok())
+      able =
+          Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot export its buffer: see its log");
+  }
+  channel.all_arrived(step);
+  if (able.ok()) able = map(call, descriptors, region, plan.direct.emplace(Kernel{c, {}}));
+  const bool mapped = able.ok();
+  std::memcpy(channel.claim(step + 1, sizeof mapped), &mapped, sizeof mapped);
+  channel.publish(step + 1, sizeof mapped);
+  for (uint32_t rank = 0; rank < c.size; ++rank) {
+    bool there;
+    std::memcpy(&there, channel.wait_published(static_cast<int>(rank), step + 1).data, sizeof there);
+    if (!there && able.ok())
+      able = Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
+  }
+  channel.all_arrived(step + 1);
+  if (able.ok()) return true;
+  release();
+  refused.hit(able.error().message());
+  return false;
+}
+
+void DirectBuffers::release() {
+  for (auto* mapping : mappings_) p2p::importer(comm_.instance).release(mapping);
+  mappings_.clear();
+}
+
+}  // namespace weft::coll::gpu

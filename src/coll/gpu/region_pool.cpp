@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "coll/gpu/region_pool.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "base/config.hpp"
+#include "device/copy.hpp"
+#include "device/ipc.hpp"
+#include "device/kernel/collective.hpp"
+
+namespace weft::coll::gpu {
+namespace {
+
+using device::kernel::RegionLayout;
+
+config::Size capacity{"coll.gpu_region_total_bytes", 320 << 20, 0, size_t{64} << 30,
+                      "GPU memory in bytes of a process for the regions of all communicators, into which "
+                      "peers push collective data; allocated on first use."};
+config::Size data_bytes{"coll.gpu_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
+                        "Bytes in the region of a communicator for the Simple protocol; the LL and LL128 "
+                        "parts take 7 MiB more. Larger regions allow larger chunks."};
+config::Size large_data{
+    "coll.gpu_large_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
+    "coll.gpu_region_bytes of a communicator after its first call of coll.gpu_large_min_bytes, if larger."};
+config::Size large{"coll.gpu_large_min_bytes", 4 << 20, 0, size_t{1} << 40,
+                   "Smallest vector or block in bytes for which a communicator takes a region of "
+                   "coll.gpu_large_region_bytes."};
+
+}  // namespace
+
+size_t region_data_bytes() { return data_bytes; }
+size_t large_region_data_bytes() { return large_data; }
+bool wants_large_region(uint64_t largest) { return largest >= large && large_data > data_bytes; }
+
+RegionPool::~RegionPool() {
+  for (const auto& region : regions_) device::free_scratch(region->memory);
+}
+
+RegionPool& RegionPool::of(core::Instance& instance) {
+  if (instance.gpu_regions == nullptr) instance.gpu_regions = std::make_unique<RegionPool>();
+  return static_cast<RegionPool&>(*instance.gpu_regions);
+}
+
+Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near, size_t chunk_capacity) {
+  const size_t bytes = RegionLayout::kClearedBytes + chunk_capacity;
+  for (const auto& region : regions_) {
+    const device::Memory& memory = region->memory;
+    if (region->leased || memory.size != bytes || memory.device != near.device ||
+        (near.context != nullptr && near.context != memory.context) || !device::alive(memory))
+      continue;
+    region->leased = true;
+    return region.get();
+  }
+  WEFT_TRY(evict_unleased(bytes));
+  auto memory = device::allocate_scratch(near, bytes);
+  if (!memory) return std::move(memory).error();
+  auto region = std::make_unique<CollectiveRegion>();
+  region->memory = *memory;
+  region->leased = true;
+  regions_.push_back(std::move(region));
+  if (Status cleared = clear(*regions_.back()); !cleared) {
+    device::free_scratch(regions_.back()->memory);
+    regions_.pop_back();
+    return std::move(cleared).error();
+  }
+  return regions_.back().get();
+}
+
+/// Frees unleased regions until `bytes` fit under the cap.
+Status RegionPool::evict_unleased(size_t bytes) {
+  size_t used = bytes;
+  for (const auto& region : regions_) used += region->memory.size;
+  for (auto at = regions_.begin(); at != regions_.end() && used > capacity;) {
+    if ((*at)->leased) {
+      ++at;
+      continue;
+    }
+    used -= (*at)->memory.size;
+    device::free_scratch((*at)->memory);
+    at = regions_.erase(at);
+  }
+  if (used <= capacity) return {};
+  return Error(Errc::again, "all regions for collectives are leased by other communicators (" +
+                                std::to_string(regions_.size()) +
+                                "): raise WEFT_COLL_GPU_REGION_TOTAL_BYTES");
+}
+
+Status clear(const CollectiveRegion& region) {
+  constexpr size_t kStep = 256 << 10;
+  const std::vector<std::byte> zeros(kStep);
+  for (size_t at = 0; at < RegionLayout::kClearedBytes; at += kStep)
+    WEFT_TRY(device::copy(reinterpret_cast<void*>(region.memory.base + at), region.memory, zeros.data(),
+                          device::Memory{}, std::min(kStep, RegionLayout::kClearedBytes - at)));
+  return {};
+}
+
+}  // namespace weft::coll::gpu

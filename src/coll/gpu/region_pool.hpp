@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RegionPool: the GPU memory regions into which other ranks push in collectives. Capped per process; a region
+// is leased to one communicator at a time and freed at MPI_Finalize. Threading: under the instance lock.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.hpp"
+#include "core/instance.hpp"
+#include "device/memory.hpp"
+
+namespace weft::coll::gpu {
+
+struct CollectiveRegion {
+  device::Memory memory;
+  uint32_t epoch = 0;  ///< of the last call: no flag in the region is higher
+  bool leased = false;
+};
+
+class RegionPool final : public core::RetainedState {
+ public:
+  ~RegionPool() override;
+  /// The pool of this process.
+  [[nodiscard]] static RegionPool& of(core::Instance& instance);
+  /// Leases a region in the context of `near` with `chunk_capacity` bytes for Simple chunks. Errc::again:
+  /// limited by coll.gpu_region_total_bytes.
+  [[nodiscard]] Result<CollectiveRegion*> lease(const device::Memory& near, size_t chunk_capacity);
+
+ private:
+  [[nodiscard]] Status evict_unleased(size_t bytes);
+  std::vector<std::unique_ptr<CollectiveRegion>> regions_;
+};
+
+/// Bytes for Simple chunks in a region: the usual size, and the size for large calls.
+[[nodiscard]] size_t region_data_bytes();
+[[nodiscard]] size_t large_region_data_bytes();
+[[nodiscard]] bool wants_large_region(uint64_t largest);
+/// Zeroes the part of a region that holds flags.
+[[nodiscard]] Status clear(const CollectiveRegion& region);
+
+}  // namespace weft::coll::gpu

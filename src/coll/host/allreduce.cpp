@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Allreduce in shared memory: every rank reduces a whole small vector, or its own part of a larger vector.
+#include <algorithm>
+#include <cstring>
+
+#include "coll/algorithm/tree.hpp"
+#include "coll/host/run.hpp"
+
+namespace weft::coll::host {
+
+using algorithm::Part;
+
+void Run::allreduce_redundant() {
+  const size_t n = call_.bytes;
+  auto* result = static_cast<std::byte*>(call_.recv.address);
+  exchange(
+      1, [&](uint32_t step, uint32_t) { publish(step, call_.send.address, n); },
+      [&](uint32_t step, uint32_t) {
+        for (int rank = call_.size - 1; rank >= 0; --rank) {
+          const Published term = wait_for(rank, step, n);
+          if (!outcome_.ok()) continue;
+          rank == call_.size - 1 ? p2p::copy_small(result, term.data, n)
+                                 : fold(term.data, result, call_.send.count);
+        }
+      });
+}
+
+void Run::allreduce_partitioned() {
+  const int64_t page = static_cast<int64_t>(SlotChannel::kPageBytes / element()), count = call_.send.count;
+  const int64_t group = page * SlotChannel::kPipelineSteps;
+  for (int64_t first = 0; first < count; first += group) {
+    const int64_t n = std::min(group, count - first);
+    allreduce_group(first, n, static_cast<uint32_t>((n + page - 1) / page));
+  }
+}
+
+// Page by page: each rank publishes its input except its own part, then its part of the result.
+void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
+  const size_t size = element();
+  const int64_t page = static_cast<int64_t>(SlotChannel::kPageBytes / size);
+  const auto* mine = static_cast<const std::byte*>(call_.send.address);
+  auto* result = static_cast<std::byte*>(call_.recv.address);
+  const auto elements = [&](uint32_t i) { return std::min(page, n - i * page); };
+  const auto page_offset = [&](uint32_t i) { return static_cast<size_t>(first + i * page) * size; };
+  const auto part = [&](uint32_t i, int rank) { return Part(elements(i), call_.size, rank); };
+  const uint32_t inputs = channel_.reserve_steps(2 * pages), results = inputs + pages;
+
+  for (uint32_t i = 0; i < pages; ++i) {
+    const size_t all = static_cast<size_t>(elements(i)) * size;
+    const Part own = part(i, call_.rank);
+    const size_t from = static_cast<size_t>(own.first) * size,
+                 to = from + static_cast<size_t>(own.count) * size;
+    const size_t published = outcome_.ok() ? all : 0;
+    std::byte* slot = channel_.claim(inputs + i, published);
+    if (published != 0) {
+      std::memcpy(slot, mine + page_offset(i), from);
+      std::memcpy(slot + to, mine + page_offset(i) + to, all - to);
+    }
+    channel_.publish(inputs + i, published);
+  }
+  for (uint32_t i = 0; i < pages; ++i) {
+    const size_t all = static_cast<size_t>(elements(i)) * size;
+    const Part own = part(i, call_.rank);
+    const size_t at = static_cast<size_t>(own.first) * size, bytes = static_cast<size_t>(own.count) * size;
+    for_each_peer([&](int rank) { static_cast<void>(wait_for(rank, inputs + i, all)); });
+    channel_.all_arrived(inputs + i);
+    const size_t published = outcome_.ok() ? bytes : 0;
+    std::byte* target = channel_.claim(results + i, published);
+    for (int rank = call_.size - 1; rank >= 0 && published != 0; --rank) {
+      const std::byte* term = rank == call_.rank ? mine + page_offset(i) + at
+                                                 : channel_.wait_published(rank, inputs + i).data + at;
+      rank == call_.size - 1 ? p2p::copy_small(target, term, bytes) : fold(term, target, own.count);
+    }
+    channel_.publish(results + i, published);
+  }
+  for (uint32_t i = 0; i < pages; ++i)
+    for (int rank = 0; rank < call_.size; ++rank) {
+      const Part theirs = part(i, rank);
+      receive(rank, results + i, result + page_offset(i) + static_cast<size_t>(theirs.first) * size,
+              static_cast<size_t>(theirs.count) * size);
+    }
+  channel_.all_arrived(results + pages - 1);
+}
+
+}  // namespace weft::coll::host

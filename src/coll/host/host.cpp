@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "coll/host/host.hpp"
+
+#include "base/config.hpp"
+#include "coll/host/run.hpp"
+
+namespace weft::coll::host {
+namespace {
+
+config::Size max_bytes{
+    "coll.shared_max_bytes", 64 << 10, 0, 1 << 30,
+    "Largest vector or block in bytes of a shared-memory collective; larger ones use messages."};
+config::Size max_total{
+    "coll.shared_total_max_bytes", 1 << 20, 0, 1 << 30,
+    "Largest total bytes of all blocks of a rank in a shared-memory collective; more use messages."};
+
+config::Size copy_max{
+    "coll.shared_copy_max_bytes", 64 << 10, 0, 1 << 30,
+    "Largest data in bytes that a rank publishes by copying it into shared memory; the ranks read larger "
+    "data directly from each other's memory (process_vm_readv) where they can."};
+
+/// True if the ranks read each other's memory; equal on all ranks.
+bool use_single_copy(const Call& call, const SlotChannel& channel) {
+  const bool blocks = call.what == Collective::alltoall || call.what == Collective::scatter;
+  const uint64_t published = call.bytes * static_cast<uint64_t>(blocks ? call.size - 1 : 1);
+  return published > copy_max && channel.single_copy();
+}
+
+}  // namespace
+
+bool eligible(const Call& call) {
+  if (call.size < 2 || call.inter() || call.bytes > max_bytes) return false;
+  switch (call.what) {
+    case Collective::barrier:
+    case Collective::bcast:
+      return true;
+    case Collective::reduce:
+    case Collective::allreduce:
+      return !call.op->user && call.recv.type->contiguous();
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::allgather:
+    case Collective::alltoall:
+      return call.bytes * static_cast<uint64_t>(call.size) <= max_total;
+    default:
+      return false;
+  }
+}
+
+Status run(const Call& call, SlotChannel& channel) {
+  return Run(call, channel, use_single_copy(call, channel))();
+}
+
+}  // namespace weft::coll::host

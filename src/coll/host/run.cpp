@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Run: operations that several collectives share, and the dispatch by collective.
+#include "coll/host/run.hpp"
+
+#include <cstring>
+#include <string>
+
+namespace weft::coll::host {
+namespace {
+
+/// Largest total bytes of all vectors that every rank reduces redundantly; larger vectors are partitioned.
+constexpr size_t kReduceEverywhereMaxBytes = 2 << 10;
+
+/// Published by a rank whose memory the others read.
+struct PublishedAddress {
+  uint64_t address, failed;
+};
+
+}  // namespace
+
+Error Run::size_mismatch(int rank, size_t published, size_t expected) {
+  return Error(Errc::truncate, "rank " + std::to_string(rank) + " provided " + std::to_string(published) +
+                                   " bytes where " + std::to_string(expected) +
+                                   " were expected: make counts and types of both sides agree");
+}
+
+void Run::publish_address(uint32_t step, const void* address) {
+  const PublishedAddress published{reinterpret_cast<uint64_t>(address), outcome_.ok() ? 0u : 1u};
+  std::memcpy(channel_.claim(step, sizeof published), &published, sizeof published);
+  channel_.publish(step, sizeof published);
+}
+
+void Run::read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t n) {
+  PublishedAddress published;
+  std::memcpy(&published, channel_.wait_published(rank, step).data, sizeof published);
+  if (published.failed != 0)
+    record_error(
+        Error(Errc::truncate, "rank " + std::to_string(rank) + " failed earlier and provides no data"));
+  if (outcome_.ok()) record_error(channel_.read_remote(rank, to, published.address + offset, n));
+}
+
+/// Publishes bytes [first, first + n) of all blocks but this rank's own.
+void Run::publish_blocks(uint32_t step, const std::byte* blocks, uint64_t first, uint64_t n) {
+  const size_t published = outcome_.ok() ? n * static_cast<size_t>(call_.size - 1) : 0;
+  std::byte* target = channel_.claim(step, published);
+  if (published != 0)
+    for_each_peer([&](int rank) {
+      p2p::copy_small(target + block_index(rank, call_.rank) * n,
+                      blocks + static_cast<uint64_t>(rank) * call_.bytes + first, n);
+    });
+  channel_.publish(step, published);
+}
+
+Status Run::operator()() {
+  switch (call_.what) {
+    case Collective::barrier:
+      barrier();
+      break;
+    case Collective::bcast:
+      bcast();
+      break;
+    case Collective::reduce:
+      reduce();
+      break;
+    case Collective::allreduce:
+      call_.bytes* static_cast<uint64_t>(call_.size) <= kReduceEverywhereMaxBytes ? allreduce_redundant()
+                                                                                  : allreduce_partitioned();
+      break;
+    case Collective::allgather:
+      allgather();
+      break;
+    case Collective::alltoall:
+      alltoall();
+      break;
+    case Collective::gather:
+      gather();
+      break;
+    default:
+      scatter();
+  }
+  return std::move(outcome_);
+}
+
+}  // namespace weft::coll::host

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Run: one blocking collective through the slot areas of a channel. Data larger than a page take several
+// steps. Threading: under the instance lock.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "coll/host/contiguous_buffer.hpp"
+#include "coll/host/slot_channel.hpp"
+#include "coll/schedule/call.hpp"
+
+namespace weft::coll::host {
+
+/// `total` bytes in steps of `segment` bytes; at least one step.
+struct StepSegments {
+  uint64_t total, segment;
+  [[nodiscard]] uint32_t steps() const {
+    return static_cast<uint32_t>(std::max<uint64_t>(1, (total + segment - 1) / segment));
+  }
+  [[nodiscard]] uint64_t first(uint32_t i) const { return i * segment; }
+  [[nodiscard]] size_t bytes(uint32_t i) const { return std::min(segment, total - first(i)); }
+};
+
+/// Bytes of each block in one step, where a page holds a segment of `blocks` blocks.
+inline uint64_t block_segment_bytes(int blocks) {
+  const uint64_t segment = SlotChannel::kPageBytes / static_cast<uint64_t>(blocks);
+  return segment > 64 ? segment & ~uint64_t{63} : segment;
+}
+
+/// One execution of a collective.
+class Run {
+ public:
+  /// `single_copy`: the ranks read each other's memory; otherwise each rank copies its data into shared
+  /// memory.
+  Run(const Call& call, SlotChannel& channel, bool single_copy)
+      : call_(call), channel_(channel), single_copy_(single_copy) {
+    if (call.failed != nullptr) record_error(call.failed->copy());
+  }
+  /// Runs the collective to completion.
+  [[nodiscard]] Status operator()();
+
+ private:
+  void barrier();
+  void bcast();
+  void reduce();
+  void allreduce_redundant();
+  void allreduce_partitioned();
+  void allreduce_group(int64_t first, int64_t n, uint32_t pages);
+  void allgather();
+  void alltoall();
+  void gather();
+  void scatter();
+  void bcast_single_copy(std::byte* data);
+  void reduce_single_copy();
+  void gather_single_copy(std::byte* in, const std::byte* mine);
+  void scatter_single_copy(std::byte* in, const std::byte* blocks);
+  void allgather_single_copy(std::byte* in, const std::byte* mine);
+  void alltoall_single_copy(std::byte* in, const std::byte* blocks);
+
+  [[nodiscard]] bool root() const { return call_.rank == call_.root; }
+  /// Opens `packed`. After a recorded error the rank publishes empty data.
+  void open(ContiguousBuffer& packed, const p2p::Buffer& buffer, bool load) {
+    if (call_.failed == nullptr || buffer.type->contiguous()) record_error(packed.open(buffer, load));
+  }
+  void close(ContiguousBuffer& packed) {
+    if (outcome_.ok()) record_error(packed.store());
+  }
+  void record_error(Status status) {
+    if (!status.ok() && outcome_.ok()) [[unlikely]]
+      outcome_ = std::move(status);
+  }
+  /// Publishes `n` bytes. After an error the rank publishes no bytes, which the waiting ranks detect.
+  void publish(uint32_t step, const void* from, size_t n) {
+    if (!outcome_.ok()) [[unlikely]]
+      n = 0;
+    p2p::copy_small(channel_.claim(step, n), from, n);
+    channel_.publish(step, n);
+  }
+  /// Waits for the data of a rank; records an error unless its size is `n` bytes.
+  [[nodiscard]] Published wait_for(int rank, uint32_t step, size_t n) {
+    const Published published = channel_.wait_published(rank, step);
+    if (published.size != n) [[unlikely]]
+      record_error(size_mismatch(rank, published.size, n));
+    return published;
+  }
+  void receive(int rank, uint32_t step, void* to, size_t n) {
+    const Published published = wait_for(rank, step, n);
+    if (outcome_.ok()) [[likely]]
+      p2p::copy_small(to, published.data, n);
+  }
+  [[nodiscard]] static Error size_mismatch(int rank, size_t published, size_t expected);
+  template <class F>
+  void for_each_peer(F&& f) const {
+    for (int rank = call_.rank + 1; rank < call_.size; ++rank) f(rank);
+    for (int rank = 0; rank < call_.rank; ++rank) f(rank);
+  }
+  void publish_address(uint32_t step, const void* address);
+  void read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t n);
+  /// Every rank publishes its data and reads those of all ranks, up to kPipelineSteps steps at a time.
+  template <class Write, class Read>
+  void exchange(uint32_t steps, Write&& write, Read&& read) {
+    const uint32_t first = channel_.reserve_steps(steps);
+    for (uint32_t group = 0; group < steps; group += SlotChannel::kPipelineSteps) {
+      const uint32_t end = std::min(steps, group + SlotChannel::kPipelineSteps);
+      for (uint32_t i = group; i < end; ++i) write(first + i, i);
+      for (uint32_t i = group; i < end; ++i) read(first + i, i);
+      channel_.all_arrived(first + end - 1);
+    }
+  }
+  void publish_blocks(uint32_t step, const std::byte* blocks, uint64_t first, uint64_t n);
+  /// Index of the block for rank `of` among the blocks that rank `by` publishes: all but its own.
+  [[nodiscard]] static uint64_t block_index(int of, int by) {
+    return static_cast<uint64_t>(of < by ? of : of - 1);
+  }
+  void fold(const std::byte* theirs, std::byte* mine, int64_t n) const {
+    call_.op->apply(theirs, mine, n, *call_.recv.type);
+  }
+  [[nodiscard]] size_t element() const { return static_cast<size_t>(call_.recv.type->size()); }
+
+  const Call& call_;
+  SlotChannel& channel_;
+  const bool single_copy_;
+  Status outcome_;
+};
+
+}  // namespace weft::coll::host

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SlotChannel: leasing slot areas and waiting for other ranks.
+#include "coll/host/slot_channel.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "coll/schedule/call.hpp"
+#include "coll/schedule/collective.hpp"
+#include "coll/select/table.hpp"
+#include "device/memory.hpp"
+
+namespace weft::coll::host {
+namespace {
+
+constexpr uint32_t kNoSlotArea = UINT32_MAX;
+constexpr int kSpins = 200;  // loads of a word before other work is progressed
+
+bool reached(const std::atomic<uint32_t>& word, uint32_t value) {
+  return static_cast<int32_t>(word.load(std::memory_order_acquire) - value) >= 0;
+}
+
+}  // namespace
+
+SlotChannel::SlotChannel(core::Communicator& comm)
+    : instance_(comm.instance), comm_(comm), shm_(instance_.shm) {}
+
+SlotChannel::~SlotChannel() {
+  if (exchange_ != nullptr) exchange_->detached = true;  // MPI is finalized
+  if (instance_.shm != shm_) return;                     // the segment is gone
+  for (transport::shm::SlotArea* area : slot_areas_) area->left.fetch_add(1, std::memory_order_acq_rel);
+}
+
+/// Starts an allgather of all ranks' records by messages.
+Status SlotChannel::connect() {
+  const auto size = static_cast<uint32_t>(comm_.size());
+  records_.resize(size);
+  SlotAreaRecord& mine = records_[static_cast<size_t>(comm_.rank())];
+  mine = {shm_->lease_slot_area(size).value_or(kNoSlotArea), 1, device::available() ? 1u : 0u};
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (rank != comm_.rank() && !shm_->can_get(comm_.process(rank)).ok()) mine.readable = 0;
+  if (mine.slot_area != kNoSlotArea) own_ = &shm_->slot_area(instance_.self, mine.slot_area);
+  Call call;
+  call.what = Collective::allgather;
+  call.comm = &comm_;
+  call.rank = comm_.rank();
+  call.size = comm_.size();
+  call.in_place = true;
+  call.bytes = sizeof(SlotAreaRecord);
+  const p2p::Buffer all = packed(records_.data(), sizeof(SlotAreaRecord));
+  call.recv.address = all.address;
+  call.recv.count = all.count;
+  call.recv.blocks = call.size;
+  call.recv.type = all.type;
+  call.recv.classified = true;
+  auto started = start(call, select::by_table(call));
+  if (!started) {
+    outcome_ = std::move(started).error();
+    map_slot_areas();
+    return std::move(outcome_);
+  }
+  exchange_ = *started;
+  return {};
+}
+
+bool SlotChannel::connected() {
+  if (exchange_ == nullptr) return true;
+  if (!exchange_->complete()) return false;
+  outcome_ = std::move(exchange_->outcome);
+  exchange_->destroy();
+  exchange_ = nullptr;
+  map_slot_areas();
+  return true;
+}
+
+Status SlotChannel::wait_connected() {
+  core::wait_until(instance_, [&] { return connected(); });  // or the collective queue polls it
+  return std::move(outcome_);
+}
+
+/// Maps the slot areas of all ranks, or of none if one rank has none.
+void SlotChannel::map_slot_areas() {
+  const auto size = static_cast<uint32_t>(comm_.size());
+  const auto all = [&](auto&& good) { return std::all_of(records_.begin(), records_.end(), good); };
+  if (!outcome_.ok() || !all([](const SlotAreaRecord& record) { return record.slot_area != kNoSlotArea; })) {
+    if (own_ != nullptr) own_->left.store(size, std::memory_order_release);
+    records_.clear();
+    return;
+  }
+  single_copy_ = all([](const SlotAreaRecord& record) { return record.readable != 0; });
+  any_gpus_ = !all([](const SlotAreaRecord& record) { return record.devices == 0; });
+  for (uint32_t rank = 0; rank < size; ++rank)
+    slot_areas_.push_back(&shm_->slot_area(comm_.process(static_cast<int>(rank)), records_[rank].slot_area));
+  records_.clear();
+}
+
+Status SlotChannel::read_remote(int rank, void* to, uint64_t from, size_t n) {
+  const transport::Iov local{reinterpret_cast<uint64_t>(to), n}, remote{from, n};
+  return shm_->get(comm_.process(rank), {&local, 1}, {&remote, 1});
+}
+
+void SlotChannel::wait_for(const std::atomic<uint32_t>& word, uint32_t value) {
+  if (reached(word, value)) [[likely]]
+    return;
+  if (acknowledged_ != read_) acknowledge(read_);  // avoids deadlock: others may wait for it
+  for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
+    if (reached(word, value)) return;
+  core::wait_until(
+      instance_, [&] { return reached(word, value); }, core::Instance::Waiting::anything, nullptr, &comm_);
+}
+
+void SlotChannel::wake_all() {
+  for (int rank = 0; rank < comm_.size(); ++rank)
+    if (rank != comm_.rank()) shm_->wakeup(comm_.process(rank)).notify();
+}
+
+void SlotChannel::barrier() {
+  const uint32_t step = reserve_steps(1);
+  claim(step, 0);
+  publish(step, 0);
+  for (int rank = comm_.rank() + 1; rank < comm_.size(); ++rank)
+    static_cast<void>(wait_published(rank, step));
+  for (int rank = 0; rank < comm_.rank(); ++rank) static_cast<void>(wait_published(rank, step));
+  all_arrived(step);
+}
+
+void SlotChannel::wait_acknowledged(uint32_t step, uint32_t extra_steps) {
+  uint32_t beyond = INT32_MAX;  // steps that all ranks have acknowledged after `step`
+  for (const transport::shm::SlotArea* area : slot_areas_) {
+    if (area == own_) continue;
+    if (!reached(area->done, step)) wait_for(area->done, step + extra_steps);
+    beyond = std::min(beyond, area->done.load(std::memory_order_acquire) - step);
+  }
+  all_read_ = step + beyond;
+}
+
+}  // namespace weft::coll::host

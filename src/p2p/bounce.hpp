@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bounce buffers in GPU memory. Device memory that a peer cannot map (pools, cuMemMap, managed), or that is
+// not contiguous, is packed into them chunk by chunk and read by the peer over NVLink or PCIe.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/result.hpp"
+#include "device/copy.hpp"
+#include "device/memory.hpp"
+#include "device/pack.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+
+namespace weft::p2p {
+
+/// One allocation per GPU context, divided into chunks, followed by flags with which packing and unpacking
+/// kernels synchronise. Allocated on first use, freed at close().
+class BouncePool {
+ public:
+  struct Arena {
+    device::Memory memory;
+    size_t chunk = 0, chunks = 0;  ///< bytes per chunk, number of chunks
+    uint64_t epoch = 0;            ///< of the last eagerly packed message
+    std::vector<bool> used;        ///< indexed by chunk number
+    size_t free = 0;               ///< number of unused chunks
+    /// Returns the number of the first of `count` adjacent unused chunks; nullopt: none.
+    [[nodiscard]] std::optional<uint32_t> reserve(size_t count = 1);
+    void release(uint32_t number, size_t count = 1);
+    [[nodiscard]] std::byte* at(uint32_t number) const {
+      return reinterpret_cast<std::byte*>(memory.base) + number * chunk;
+    }
+    /// Returns the address of the chunk's flags: one 64-bit word per tile.
+    [[nodiscard]] uint64_t flags(uint32_t number) const {
+      return memory.base + chunks * chunk + number * kFlagBytes;
+    }
+  };
+  static constexpr size_t kFlagBytes = device::TileSync::kTiles * sizeof(uint64_t);
+  /// Chunks kept for messages that their receivers have requested, so that these always progress.
+  static constexpr size_t kReservedChunks = 3;
+  /// Returns the arena on the GPU of `near`. Errc::unsupported when switched off, else the driver's error.
+  [[nodiscard]] Result<Arena*> arena(const device::Memory& near);
+  /// Returns the existing arena; null: none.
+  [[nodiscard]] Arena* find(const device::Memory& near) const;
+  /// Size in bytes and number of chunks of a new arena.
+  [[nodiscard]] static size_t chunk_bytes();
+  [[nodiscard]] static size_t chunk_count();
+  void close();
+
+ private:
+  std::vector<std::unique_ptr<Arena>> arenas_;
+};
+
+/// A send through a bounce buffer.
+struct BounceSend {
+  struct Chunk {
+    uint32_t number;
+    uint64_t offset;  ///< of the chunk's first byte in the message
+    size_t size;
+    device::Ticket packed;
+    bool announced = false;  ///< the receiver was notified of the chunk
+    uint32_t count = 1;      ///< adjacent chunks used
+  };
+  static constexpr size_t kMaxChunks = BouncePool::kReservedChunks;  ///< in use per message
+  void release(const Chunk& chunk) const { arena->release(chunk.number, chunk.count); }
+  BouncePool::Arena* arena = nullptr;
+  std::vector<Chunk> chunks;
+  uint64_t next = 0;             ///< first byte not yet packed
+  uint64_t epoch = 0;            ///< nonzero: eagerly packed as one piece, with this epoch
+  bool eager_pack_done = false;  ///< eagerly packed, and the receiver needs no more of it
+};
+
+}  // namespace weft::p2p

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// State of device-memory transfers in flight: copies, submissions, bounce buffers and bursts.
+// Threading: under the instance lock.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "device/copy.hpp"
+#include "p2p/bounce.hpp"
+#include "p2p/header.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::p2p {
+
+class Transfer;
+
+/// One device copy on behalf of a request: a receive's get, or a send's put.
+struct DeviceCopy {
+  Transfer* request = nullptr;
+  uint32_t peer = 0;
+  uint64_t sender = 0;  ///< get: id of the sender's transfer, which awaits a FIN; 0: no FIN is due
+  transport::cuda_ipc::Mapping* mapping = nullptr;
+  std::byte* remote = nullptr;                    ///< address in `mapping`
+  transport::shm::ReadyToReceive* rtr = nullptr;  ///< put: the claimed RTR; null: a get
+  bool bounce = false;                            ///< put: into a bounce buffer of the receiver
+};
+
+/// A submission in flight and the copies it serves.
+struct CopySubmission {
+  device::Ticket ticket;
+  DeviceCopy copy;
+  std::vector<DeviceCopy> rest;    ///< of a batch
+  device::Ticket second_ticket{};  ///< upload of the other staging chunk
+};
+
+/// A staged receive into device memory, waiting for its turn and a pinned chunk.
+struct WaitingStaged {
+  Transfer* receiver;
+  uint32_t source;
+  uint64_t sender;
+};
+
+/// A get of one bounce chunk.
+struct BounceGet {
+  device::Ticket ticket;
+  Transfer* receiver;
+  uint32_t source;
+  BounceChunk chunk;
+  bool eager_pack = false;  ///< the whole message, unpacked while the sender packs
+};
+
+/// The bounce buffer of an advertised receive that the sender cannot map.
+struct PutBounce {
+  enum class Stage : uint8_t { open, unpacking, timed_out, copying, done };
+  BouncePool::Arena* arena = nullptr;  ///< null: the sender writes into the receive buffer itself
+  uint32_t number = 0, count = 0;      ///< first chunk and number of chunks
+  uint64_t epoch = 0;
+  Stage stage = Stage::open;
+  device::Ticket unpacked{};
+  Status outcome;
+};
+
+/// Puts posted back to back.
+struct PutBurst {
+  uint32_t posted = 0, last_posted = 0, second_last_posted = 0;  ///< puts in this burst and in earlier ones
+  uint64_t last_put_ns = 0;
+  bool dense = true;  ///< no gap so far above kMaxBurstGapNs
+};
+
+/// Receives into device memory posted back to back.
+struct ReceiveBurst {
+  uint32_t posted = 0, last_posted = 0;  ///< receives in this burst and in the last one
+  static constexpr uint32_t kMinReceives = 8;
+};
+
+}  // namespace weft::p2p

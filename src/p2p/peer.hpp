@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peer: the engine's state for one other process. Threading: under the instance lock.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "p2p/header.hpp"
+#include "transport/shm/shm.hpp"
+#include "transport/transport.hpp"
+
+namespace weft::p2p {
+
+class Transfer;
+
+/// A message waiting for capacity in the transport.
+struct PendingMessage {
+  Transfer* transfer;  ///< an eager send; null: a control message
+  size_t size = 0;
+  uint64_t registration = 0;  ///< id of the registered buffer whose rkey the message carries; 0: none
+  alignas(8) std::byte control[kMaxControl];
+};
+
+/// Value of Peer::sent when the last message of each hash of match keys was sent.
+using LastSent = std::array<uint64_t, transport::shm::kRtrSlots>;
+
+struct Peer {
+  transport::Transport* transport = nullptr;  ///< null: this process itself
+  bool initialised = false;                   ///< set by Sparse at first use
+  bool remote = false;                        ///< on another host: `transport` is the network
+  bool lost = false;                          ///< dead or unreachable
+  uint64_t eager_max = 0;                     ///< largest eager payload in bytes, as last computed
+  uint64_t eager_break_even = UINT64_MAX;     ///< upper bound of eager_max, from measured copies (eager.cpp)
+  uint64_t copy_ns = UINT64_MAX;              ///< fastest timed copy to the peer, scaled to 8 KiB
+  uint32_t copies_timed = 0;
+  uint64_t eager_sent = 0, eager_credited = 0;  ///< charged bytes sent to the peer, and credited back by it
+  uint64_t consumed = 0, reported = 0;          ///< charged bytes received from the peer, and credited to it
+  std::unique_ptr<std::deque<PendingMessage>> pending;
+  bool in_backlog = false;  ///< listed in Engine::backlog_
+  // Messages subject to matching: sent to the peer, and received from it. `last_sent` is null until the first
+  // put attempt (put.cpp).
+  uint64_t sent = 0, arrived = 0;
+  LastSent* last_sent = nullptr;
+  bool reply_due = false;         ///< the peer's last device message was received and nothing was sent since
+  uint32_t rtr_misses = 0;        ///< consecutive waits for an RTR that timed out
+  uint32_t advertise_misses = 0;  ///< consecutive advertised receives that the peer did not use
+};
+
+}  // namespace weft::p2p

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Submission of device copies: batches of gets and puts, their completion and the FIN messages.
+#include <cstddef>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/trace.hpp"
+#include "device/copy.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/protocol/device_copy.hpp"
+
+namespace weft::p2p {
+namespace {
+
+using device::StreamRole;
+
+constexpr size_t kMaxBatchCopies = 64;                    // copies per submission
+constexpr uint64_t kMaxBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: frequent completions
+constexpr size_t kMaxPolledSubmissions = 4;               // submissions polled per round, oldest first
+
+config::Size setting_submissions("gpu.submissions", 3, 1, 64,
+                                 "Number of GPU copy submissions in flight at a time; messages matched "
+                                 "meanwhile are batched into the next one. Larger values start copies "
+                                 "earlier, in smaller batches.");
+config::Size setting_burst_copies(
+    "gpu.burst_copies", 32, 1, kMaxBatchCopies,
+    "Number of GPU copies collected into one submission while a program posts a burst of receives as long as "
+    "its last burst; 1: copies are not collected.");
+config::Size setting_burst_max_bytes(
+    "gpu.burst_max_bytes", size_t{64} << 10, 0, size_t{1} << 30,
+    "Largest GPU message in bytes that is collected in a burst of receives (gpu.burst_copies).");
+
+}  // namespace
+
+// A submission costs the CPU as much as posting ten receives, and the GPU more than several small copies. So
+// small messages are collected while a program posts a burst of receives as long as the last one. They are
+// submitted with the last receive of the burst, or when the program waits.
+bool Engine::hold_gets() const {
+  return in_burst() && burst_.posted < burst_.last_posted && pending_gets_.size() < setting_burst_copies &&
+         pending_gets_.back().request->expected <= setting_burst_max_bytes;
+}
+
+// Messages matched while gpu.submissions are in flight are submitted together when one of these completes.
+// The end of a submission overlaps the start of the next.
+void Engine::submit_gets() {
+  if (hold_gets()) return;
+  // A failure may complete requests and match others.
+  const bool was_collecting = std::exchange(collecting_, true);
+  submitting_.swap(pending_gets_);
+  size_t first = 0;
+  while (first < submitting_.size() && submissions_.size() < setting_submissions) {
+    const size_t count = batch_size(&submitting_[first], submitting_.size() - first);
+    submit_batch(&submitting_[first], count, next_stream(StreamRole::in));
+    first += count;
+  }
+  pending_gets_.insert(pending_gets_.begin(), submitting_.begin() + static_cast<ptrdiff_t>(first),
+                       submitting_.end());
+  submitting_.clear();
+  collecting_ = was_collecting;
+}
+
+/// Returns the bytes of all submissions in flight.
+uint64_t Engine::bytes_in_flight() const {
+  uint64_t bytes = 0;
+  for (const CopySubmission& submission : submissions_) {
+    bytes += submission.copy.request->expected;
+    for (const DeviceCopy& copy : submission.rest) bytes += copy.request->expected;
+  }
+  return bytes;
+}
+
+/// Returns how many of `copies`, from the first on, are submitted together: up to kMaxBatchBytes, or as many
+/// bytes as are in flight before them.
+size_t Engine::batch_size(const DeviceCopy* copies, size_t count) const {
+  const DeviceCopy& lead = copies[0];
+  uint64_t bytes = lead.request->expected;
+  const auto joins = [&](const DeviceCopy& copy) {
+    return !copy.bounce && !lead.bounce && copy.mapping->memory().context == lead.mapping->memory().context &&
+           copy.request->memory.kind == lead.request->memory.kind &&
+           copy.request->memory.context == lead.request->memory.context && copy.request->contiguous &&
+           lead.request->contiguous &&
+           (bytes + copy.request->expected <= kMaxBatchBytes ||
+            bytes + copy.request->expected <= bytes_in_flight());
+  };
+  size_t joined = 1;
+  for (; joined < std::min(count, kMaxBatchCopies) && joins(copies[joined]); ++joined)
+    bytes += copies[joined].request->expected;
+  return joined;
+}
+
+/// Returns the stream for the next submission; submissions alternate between two streams.
+StreamRole Engine::next_stream(StreamRole first) {
+  alternate_stream_ = !submissions_.empty() && !alternate_stream_;
+  return alternate_stream_ ? StreamRole::aux : first;
+}
+
+void Engine::submit_copy(const DeviceCopy& copy, StreamRole stream) {
+  if (copy.bounce) return submit_put_bounce(copy, stream);
+  const trace::Range range("p2p.submit_copy");
+  const View remote{copy.remote, nullptr, 0, copy.mapping->memory()}, local = view_of(*copy.request);
+  const bool put = copy.rtr != nullptr;
+  auto ticket = submit(put ? remote : local, put ? local : remote, copy.request->expected, stream);
+  if (!ticket) return finish_copy(copy, std::move(ticket).error());
+  submissions_.push_back({std::move(*ticket), copy, {}});
+}
+
+void Engine::submit_batch(const DeviceCopy* copies, size_t count, StreamRole stream) {
+  if (count == 1) return submit_copy(copies[0], stream);
+  const trace::Range range("p2p.submit_batch");
+  const bool put = copies[0].rtr != nullptr;
+  device::CopyOp operations[kMaxBatchCopies] = {};
+  for (size_t i = 0; i < count; ++i) {
+    const auto [copy, local] = std::pair(copies[i], copies[i].request->address);
+    operations[i] = put ? device::CopyOp{copy.remote, local, copy.request->expected}
+                        : device::CopyOp{local, copy.remote, copy.request->expected};
+  }
+  const device::Memory &remote = copies[0].mapping->memory(), &local = copies[0].request->memory;
+  const bool beside = !submissions_.empty() && submissions_.back().ticket.on_copy_engine();
+  auto ticket =
+      device::copy_batch_async(operations, count, put ? remote : local, put ? local : remote, stream, beside);
+  if (!ticket) {  // the driver may accept single copies
+    for (size_t i = 0; i < count; ++i) submit_copy(copies[i], stream);
+    return;
+  }
+  submissions_.push_back({std::move(*ticket), copies[0], {copies + 1, copies + count}});
+}
+
+// The uploads of both chunks may complete in either order, since kernels and copy engines serve them.
+void Engine::track_uploads(Transfer& t) {
+  submissions_.push_back(
+      {std::move(t.staging->chunks[0].ticket), {&t}, {}, std::move(t.staging->chunks[1].ticket)});
+}
+
+void Engine::copy_device_self(Transfer& t, Transfer& sender) {
+  if (sender.bytes == 0) {
+    complete(sender);
+    return complete(t);
+  }
+  auto ticket = submit(view_of(t), view_of(sender), sender.bytes, StreamRole::local);
+  const DeviceCopy copy{&t, instance.self, reinterpret_cast<uint64_t>(&sender)};
+  if (!ticket) return finish_copy(copy, std::move(ticket).error());
+  submissions_.push_back({std::move(*ticket), copy, {}});
+}
+
+bool Engine::poll_device() {
+  bool progressed = false;
+  for (size_t i = 0; i < submissions_.size() && i < kMaxPolledSubmissions;) {
+    Status outcome;
+    if (submissions_[i].ticket.pending()) {
+      auto ready = device::done(submissions_[i].ticket);
+      if (ready && !*ready) {
+        ++i;
+        continue;
+      }
+      if (!ready) outcome = std::move(ready).error();
+    }
+    if (submissions_[i].second_ticket.pending()) {
+      if (outcome) {
+        submissions_[i].ticket = std::move(submissions_[i].second_ticket);
+        continue;
+      }
+      (void)device::wait(submissions_[i].second_ticket);  // its error is known already
+    }
+    CopySubmission submission = std::move(submissions_[i]);
+    submissions_.erase(submissions_.begin() + static_cast<ptrdiff_t>(i));
+    finish_submission(submission, std::move(outcome));
+    progressed = true;
+  }
+  return progressed;
+}
+
+void Engine::finish_copy(const DeviceCopy& copy, Status outcome) {
+  const trace::Range range("p2p.finish_copy");
+  if (copy.rtr != nullptr) return finish_put(copy, std::move(outcome));
+  if (copy.sender != 0) finish_sender(copy.peer, copy.sender);
+  finish_receive(copy, std::move(outcome));
+}
+
+void Engine::finish_receive(const DeviceCopy& copy, Status outcome) {
+  if (copy.mapping != nullptr) importer_->release(copy.mapping);
+  if (!outcome) copy.request->outcome = std::move(outcome);
+  peers_[copy.peer].reply_due = true;
+  complete(*copy.request);
+}
+
+// The senders of a batch are notified first, since they are waiting.
+void Engine::finish_submission(CopySubmission& submission, Status outcome) {
+  if (submission.rest.empty()) return finish_copy(submission.copy, std::move(outcome));
+  const bool put = submission.copy.rtr != nullptr;
+  if (!put) finish_senders(submission);
+  const auto finish = put ? &Engine::finish_put : &Engine::finish_receive;
+  for (const DeviceCopy& copy : submission.rest)
+    (this->*finish)(copy, outcome ? Status() : Status(outcome.error().copy()));
+  (this->*finish)(submission.copy, std::move(outcome));
+}
+
+// Sends one FIN message for all consecutive copies of one peer.
+void Engine::finish_senders(const CopySubmission& submission) {
+  Finished message;
+  static_cast<Header&>(message) = Header{Type::finish_many};
+  uint32_t to = submission.copy.peer;
+  const auto flush = [&] {
+    if (message.length == 1)
+      finish_sender(to, message.senders[0]);
+    else if (message.length > 1)
+      post_control(to, &message, sizeof(Header) + message.length * sizeof message.senders[0]);
+    message.length = 0;
+  };
+  const auto add = [&](const DeviceCopy& copy) {
+    if (copy.peer != to || message.length == Finished::kMax) flush();
+    to = copy.peer;
+    message.senders[message.length++] = copy.sender;
+  };
+  add(submission.copy);
+  for (const DeviceCopy& copy : submission.rest) add(copy);
+  flush();
+}
+
+}  // namespace weft::p2p

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connection: state of a peer with which this process communicates, or which it watches.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "transport/ofi/buffer_pool.hpp"
+#include "transport/ofi/process_watch.hpp"
+#include "transport/ofi/tcp_probe.hpp"
+
+namespace weft::transport::ofi {
+
+struct Connection {
+  explicit Connection(Peer process) : peer(process) {
+    heartbeat.kind = Operation::Kind::heartbeat;
+    heartbeat.connection = this;
+  }
+  enum class State : uint8_t {
+    unknown,  ///< address not yet resolved
+    open,
+    disconnected,  ///< sent a disconnect notice and nothing since: its exit is no failure
+    lost           ///< died or unreachable; messages to it are dropped
+  };
+  struct Heartbeat : Operation {
+    Connection* connection = nullptr;
+  };
+
+  Peer peer;
+  State state = State::unknown;
+  bool in_backlog = false;         ///< in Ofi::backlog_
+  bool disconnect_sent = false;    ///< a disconnect notice was sent, and nothing since
+  bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
+  abi::Address address = abi::kNoAddress;
+  uint64_t heartbeat_address = 0, heartbeat_rkey = 0;  ///< of the word that heartbeats read
+  std::string raw_address;                             ///< as returned by the peer's fi_getname
+  std::unique_ptr<TcpProbe> tcp_probe;
+  std::unique_ptr<ProcessWatch> process_watch;  ///< of a local process; provider shm only
+  bool verifying = false;                       ///< a get has failed: a heartbeat tells whether the peer died
+  bool verification_sent = false;               ///< a heartbeat was sent after that failure
+  int64_t suspect_since_ms = 0;                 ///< time of the first failed heartbeat; 0: none
+  std::string suspect_reason;
+  uint32_t sent = 0, received = 0;                ///< sequence numbers of the next messages
+  std::map<uint32_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
+  std::deque<MessageBuffer*> unsent;              ///< to retry after -EAGAIN, in order
+  size_t outstanding = 0;                         ///< sends held by libfabric
+  Heartbeat heartbeat;
+};
+
+/// Address record that a process publishes.
+struct PublishedAddress {
+  uint64_t net_namespace = 0;  ///< id of the network namespace: equal ids share a loopback interface
+  uint64_t machine = 0;        ///< own_machine() of that process
+  pid_t process = 0;
+  uint64_t heartbeat_address = 0, heartbeat_rkey = 0;
+  bool loopback = false;  ///< the address belongs to a loopback interface
+  std::string provider;
+  std::string address;
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] static Result<PublishedAddress> parse(const std::string& text);
+};
+/// Returns a hash of the machine's boot id and one of this process's namespaces, given by its path in /proc.
+[[nodiscard]] uint64_t boot_and_namespace_id(const char* name);
+/// Returns PublishedAddress::net_namespace of this process.
+[[nodiscard]] uint64_t own_net_namespace();
+
+}  // namespace weft::transport::ofi

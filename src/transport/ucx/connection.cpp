@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Endpoints: created at the first use of a peer, closed after errors.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "transport/ucx/state.hpp"
+
+namespace weft::transport::ucx {
+
+using api::Code;
+using api::RequestParameters;
+
+namespace {
+
+constexpr uint64_t kFailureTimeoutNs = 2 * kNsPerSecond;
+
+}  // namespace
+
+Connection& Ucx::connection_of(Peer peer) {
+  auto& connection = connections_[peer];
+  if (!connection) {
+    connection = std::make_unique<Connection>();
+    connection->owner = this;
+    connection->peer = peer;
+  }
+  return *connection;
+}
+
+/// Returns false if the peer is lost or its loss will be reported.
+bool Ucx::connect(Connection& connection) {
+  if (connection.endpoint != nullptr) [[likely]]
+    return true;
+  if (connection.state == Connection::State::failing || connection.state == Connection::State::lost)
+    return false;
+  Status opened = open_endpoint(connection);
+  if (opened) return true;
+  connection.disconnected = false;
+  fail(connection, opened.error().message());
+  return false;
+}
+
+Status Ucx::open_endpoint(Connection& connection) {
+  auto address = directory_->address(connection.peer);
+  if (!address) return std::move(address).error();
+  api::EndpointParameters parameters{};
+  parameters.mask = api::EndpointParameters::kAddress | api::EndpointParameters::kErrorMode |
+                    api::EndpointParameters::kErrorHandler;
+  parameters.address = address->data();
+  parameters.error_mode = peer_errors_ ? api::kPeerErrors : api::kNoErrors;
+  parameters.on_error = on_error;
+  parameters.argument = &connection;
+  Code code = api_.ucp_ep_create(worker_, &parameters, &connection.endpoint);
+  if (code != Code::ok && peer_errors_) {
+    parameters.error_mode = api::kNoErrors;
+    const Code without = api_.ucp_ep_create(worker_, &parameters, &connection.endpoint);
+    if (without == Code::ok) {
+      log::write(
+          log::Level::warn,
+          "the UCX transports in use (UCX_TLS?) do not report the failure of a peer: ranks may wait for it "
+          "for ever");
+      peer_errors_ = false;
+    }
+    code = without == Code::ok ? without : code;
+  }
+  if (code != Code::ok) {
+    connection.endpoint = nullptr;
+    return failure("ucp_ep_create", code);
+  }
+  connection.state = Connection::State::open;
+  connection.rendezvous_completed = false;
+  return {};
+}
+
+void Ucx::on_error(void* argument, api::Endpoint, Code status) {
+  auto& connection = *static_cast<Connection*>(argument);
+  connection.owner->fail(connection, connection.owner->api_.ucs_status_string(status));
+}
+
+/// Marks the connection as failing; finish_failure() follows in poll(), outside of UCX callbacks.
+void Ucx::fail(Connection& connection, std::string reason) {
+  if (connection.state == Connection::State::failing || connection.state == Connection::State::lost) return;
+  connection.state = Connection::State::failing;
+  connection.reason = std::move(reason);
+  connection.deadline = monotonic_ns() + kFailureTimeoutNs;
+  failing_.push_back(&connection);
+}
+
+void Ucx::close_endpoint(Connection& connection) {
+  if (connection.endpoint == nullptr) return;
+  RequestParameters operation{};
+  operation.mask = RequestParameters::kFlags;
+  operation.flags = RequestParameters::kForce;
+  void* request = api_.ucp_ep_close_nbx(std::exchange(connection.endpoint, nullptr), &operation);
+  if (request != nullptr && !api::is_error(request)) api_.ucp_request_free(request);
+}
+
+/// Completes the gets of a failing connection with an error (gets held by UCX complete in UCX or at the
+/// deadline), then reports the peer as lost, unless it had sent a disconnect notice.
+void Ucx::finish_failure(Connection& connection, Receiver& receiver) {
+  close_endpoint(connection);
+  release_pending_rts(connection);
+  const bool late = monotonic_ns() > connection.deadline;
+  std::vector<Get*> unfinished;
+  for (const auto& [id, get] : gets_)
+    if (get->connection == &connection && (!get->receiving || late)) unfinished.push_back(get.get());
+  for (Get* get : unfinished) {
+    if (get->receiving) gets_[get->id].release();  // UCX still refers to it
+    complete(*get, Error(Errc::proc_aborted, connection.reason));
+  }
+  if (connection.gets != 0) return;
+  std::erase(failing_, &connection);
+  std::erase_if(registrations_,
+                [&](const auto& registration) { return registration.second.peer == connection.peer; });
+  if (connection.disconnected) {
+    connection.state = Connection::State::unconnected;
+    return;
+  }
+  connection.state = Connection::State::lost;
+  receiver.lost(connection.peer, Error(Errc::proc_aborted, connection.reason));
+}
+
+void Ucx::watch(Peer peer) { static_cast<void>(connect(connection_of(peer))); }
+
+}  // namespace weft::transport::ucx

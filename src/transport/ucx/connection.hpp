@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Connection holds the state of a peer; SendBuffer and Get hold the state of an operation.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/network.hpp"
+#include "transport/ucx/api.hpp"
+
+namespace weft::transport::ucx {
+
+class Ucx;
+
+/// Active message ids; their headers follow.
+inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4;
+
+struct MessageHeader {
+  static constexpr uint32_t kUser = 0, kDisconnect = 1;
+  uint32_t source, kind;
+  uint64_t sequence;  ///< UCX does not guarantee the order of active messages
+};
+/// A message that carries an rkey, sent as the header of a rendezvous of the buffer; the message follows.
+struct RtsHeader {
+  MessageHeader message;
+  uint64_t buffer_id;
+};
+/// Requests a part of a registered buffer from its owner.
+struct GetRequestHeader {
+  uint32_t source, unused;
+  uint64_t get, buffer_id, offset, length;
+};
+/// Reply to a get request; followed by the data if `good` is 1, 0: the buffer is not registered.
+struct GetReplyHeader {
+  uint64_t get, good;
+};
+
+/// A received rendezvous, kept until a get of the whole buffer.
+struct PendingRts {
+  void* descriptor;  ///< of UCX
+  size_t size;
+};
+
+/// A message received before its predecessors.
+struct OutOfOrderMessage {
+  uint32_t kind;
+  std::vector<std::byte> data;
+};
+
+struct Connection {
+  enum class State { unconnected, open, failing, lost };
+  Ucx* owner = nullptr;
+  Peer peer = 0;
+  State state = State::unconnected;
+  api::Endpoint endpoint = nullptr;
+  uint64_t sent = 0, delivered = 0;                      ///< sequence numbers of the next messages
+  std::map<uint64_t, OutOfOrderMessage> out_of_order;    ///< by sequence number
+  std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id
+  bool disconnected = false;  ///< sent a disconnect notice: the end of the connection is no failure
+  bool disconnect_sent = false;
+  bool rendezvous_completed = false;  ///< a rendezvous to the peer has succeeded
+  uint32_t gets = 0;
+  size_t outstanding_bytes = 0;  ///< of committed messages still held by UCX
+  std::string reason;            ///< of the failure
+  uint64_t deadline = 0;         ///< ns; operations held by UCX are abandoned after it
+};
+
+/// Buffer of an outgoing message, released when UCX has completed the send.
+struct SendBuffer {
+  Ucx* owner;
+  Connection* connection;
+  size_t capacity;  ///< bytes of data()
+  bool uses_gpu;    ///< the payload is GPU memory
+  bool is_rendezvous;
+  bool counts_as_outstanding;  ///< included in outstanding_bytes
+  union {
+    MessageHeader message;
+    GetRequestHeader get_request;
+    GetReplyHeader get_reply;
+  };
+  alignas(16) std::byte data[1];
+};
+
+struct Get {
+  Ucx* owner;
+  Connection* connection;
+  uint64_t id;
+  Buffer local;
+  Completion* done;
+  bool receiving = false;  ///< UCX writes to `local`
+};
+
+}  // namespace weft::transport::ucx

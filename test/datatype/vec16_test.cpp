@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The vector reductions of the GPU kernels, run on the host: bit-identical to the host loops for every
+// operation and type; half-precision conversion against the compiler.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "datatype/reduce.hpp"
+#include "device/kernel/element.hpp"
+
+namespace weft::test {
+namespace {
+
+using device::kernel::Reduction;
+using device::kernel::Vec16;
+using element::Basic;
+using element::ReduceOp;
+
+constexpr int kBytes = 16;
+
+/// Random values without NaN: NaN payloads are unspecified.
+template <class T>
+void draw(T& value, std::mt19937_64& random) {
+  for (size_t i = 0; i < sizeof value; ++i) reinterpret_cast<unsigned char*>(&value)[i] = random() & 0xff;
+}
+void draw(float& value, std::mt19937_64& random) {
+  value = std::ldexp(static_cast<float>(random() % 20001) - 10000, static_cast<int>(random() % 40) - 20);
+}
+void draw(double& value, std::mt19937_64& random) {
+  value = std::ldexp(static_cast<double>(random() % 20001) - 10000, static_cast<int>(random() % 40) - 20);
+}
+void draw(element::Half& value, std::mt19937_64& random) {
+  value.bits = static_cast<uint16_t>(random() & 0xbfff);  // avoids the largest exponents
+}
+void draw(element::BFloat16& value, std::mt19937_64& random) {
+  value.bits = static_cast<uint16_t>(0x3c00 + random() % 0x800) | static_cast<uint16_t>(random() & 0x8000);
+}
+template <class T>
+void draw(element::Complex<T>& value, std::mt19937_64& random) {
+  draw(value.re, random);
+  draw(value.im, random);
+}
+template <class V, class I>
+void draw(element::Pair<V, I>& value, std::mt19937_64& random) {
+  value.value = static_cast<V>(random() % 3);  // many ties
+  value.index = static_cast<I>(random() % 3);
+}
+
+template <class T>
+Vec16 draw_vec16(std::mt19937_64& random) {
+  T values[kBytes / sizeof(T)];
+  std::memset(values, 0x5a, sizeof values);
+  for (T& value : values) draw(value, random);
+  Vec16 vec;
+  std::memcpy(&vec, values, kBytes);
+  return vec;
+}
+
+/// Compares the data bytes given by the mask.
+void expect_same(const Vec16& a, const Vec16& b, uint32_t data, const std::string& what) {
+  unsigned char x[kBytes], y[kBytes];
+  std::memcpy(x, &a, kBytes);
+  std::memcpy(y, &b, kBytes);
+  for (int i = 0; i < kBytes; ++i)
+    if ((data >> i) & 1) {
+      EXPECT_EQ(x[i], y[i]) << what << ", byte " << i;
+    }
+}
+
+template <class T>
+void check(ReduceOp op, Basic basic) {
+  if constexpr (sizeof(T) <= kBytes) {
+    const Reduction reduction = device::kernel::reduction_of(op, basic);
+    const datatype::ReduceFn function = datatype::reduce_function(op, basic);
+    const std::string what = std::string(datatype::name(op)) + ' ' + datatype::traits_of(basic).name;
+    ASSERT_EQ(reduction.defined(), function != nullptr) << what;
+    if (function == nullptr) return;
+    EXPECT_EQ(static_cast<int64_t>(sizeof(T)) % element_size(reduction.element), 0) << what;
+    std::mt19937_64 random(static_cast<unsigned>(basic));
+    for (int i = 0; i < 200; ++i) {
+      const Vec16 a = draw_vec16<T>(random), b = draw_vec16<T>(random);
+      Vec16 expected = b;
+      function(&a, &expected, kBytes / sizeof(T));
+      expect_same(combine(reduction, a, b), expected, data_bytes(reduction.element), what);
+    }
+  }
+}
+
+bool host_only(Basic basic) {
+  return basic == Basic::long_double || basic == Basic::float128 || basic == Basic::complex_long_double ||
+         basic == Basic::complex_float128 || basic == Basic::long_double_int;
+}
+
+TEST(Vec16, EveryOperationAndTypeMatchesTheHost) {
+  for (int op = 0; op < element::kReduceOpCount; ++op) {
+#define WEFT_X(name, type, group) \
+  if (!host_only(Basic::name)) check<type>(static_cast<ReduceOp>(op), Basic::name);
+    WEFT_BASIC_TYPES(WEFT_X)
+#undef WEFT_X
+  }
+}
+
+TEST(Vec16, WideTypesAreHostOnly) {
+  for (int i = 0; i < element::kBasicCount; ++i) {
+    const Basic basic = static_cast<Basic>(i);
+    if (!host_only(basic)) continue;
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::prod, ReduceOp::minloc})
+      EXPECT_FALSE(device::kernel::reduction_of(op, basic).defined()) << datatype::traits_of(basic).name;
+  }
+}
+
+TEST(Vec16, ManyTermsOfHalfPrecisionRoundOnce) {
+  const Reduction sum = device::kernel::reduction_of(ReduceOp::sum, Basic::float16);
+  const auto fill = [](float value) {
+    element::Half lanes[8];
+    for (element::Half& lane : lanes) lane = element::narrow<element::Half>(value);
+    Vec16 vec;
+    std::memcpy(&vec, lanes, kBytes);
+    return vec;
+  };
+  // In half precision 2048 + 1 rounds to 2048, but 2048 + 1 + 1 is 2050: only the result is rounded.
+  const Vec16 terms[] = {fill(2048), fill(1), fill(1)};
+  expect_same(fold_loaded(sum, 3, terms), fill(2050), 0xffff, "loaded");
+  expect_same(fold(sum, 3, [&](int i) { return terms[i]; }), fill(2050), 0xffff, "fetched");
+  expect_same(fold_loaded(sum, 2, terms), fill(2048), 0xffff, "two");
+}
+
+#ifdef __FLT16_MAX__
+TEST(Vec16, HalfPrecisionMatchesTheCompiler) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const element::Half half{static_cast<uint16_t>(bits)};
+    _Float16 known;
+    std::memcpy(&known, &half, sizeof known);
+    const float wide = element::widen(half);
+    if (std::isnan(wide)) {
+      EXPECT_TRUE((bits & 0x7fff) > 0x7c00);
+      continue;
+    }
+    ASSERT_EQ(wide, static_cast<float>(known)) << bits;
+    ASSERT_EQ(element::narrow<element::Half>(wide).bits, bits);
+  }
+  std::mt19937 random(7);
+  for (int i = 0; i < 2000000; ++i) {
+    // Exponents of half precision and slightly beyond; half of the values at or near a tie.
+    uint32_t bits = (90 + random() % 60) << 23 | (random() & 0x807fffff);
+    if (i % 2 == 0) bits = (bits & ~0x1fffu) | 0x1000 | (random() % 3 == 0 ? 1 : 0);
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    const auto known = static_cast<_Float16>(value);
+    uint16_t expected;
+    std::memcpy(&expected, &known, sizeof expected);
+    ASSERT_EQ(element::narrow<element::Half>(value).bits, expected) << value;
+  }
+}
+#endif
+
+TEST(Vec16, BFloat16RoundsToNearestEven) {
+  const auto round = [](uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return element::narrow<element::BFloat16>(value).bits;
+  };
+  EXPECT_EQ(round(0x3f800000), 0x3f80);
+  EXPECT_EQ(round(0x3f808000), 0x3f80);  // tie to even
+  EXPECT_EQ(round(0x3f818000), 0x3f82);
+  EXPECT_EQ(round(0x3f808001), 0x3f81);
+  EXPECT_EQ(round(0x7f7fffff), 0x7f80);  // up to infinity
+  EXPECT_EQ(round(0xff800000), 0xff80);
+  EXPECT_EQ(round(0xffc00001), 0x7fff);  // not a number
+  EXPECT_EQ(round(0x00000001), 0);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Translation of mpiexec's command line for srun, prterun and Hydra; host lists.
+#include "mpiexec/external_launcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "mpiexec/hosts.hpp"
+
+namespace weft::mpiexec {
+namespace {
+
+Options options_of(const std::string& line) {
+  std::istringstream words(line);
+  std::vector<std::string> arguments;
+  for (std::string word; words >> word;) arguments.push_back(word);
+  auto options = parse_options(arguments);
+  EXPECT_TRUE(options.ok()) << (options.ok() ? "" : options.error().message());
+  return *std::move(options);
+}
+
+Launchers all_launchers() {
+  return {"/usr/bin/srun", "pmix", "/opt/prrte/bin/prterun", "/usr/bin/mpiexec.hydra", "7"};
+}
+
+std::string command(const std::string& line, const Launchers& launchers) {
+  auto to = plan_external_launcher(options_of(line), launchers, "", {"MINE"});
+  if (!to) return to.error().message();
+  std::string text;
+  for (const std::string& word : to->argv) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+Launchers without_slurm() {
+  Launchers launchers = all_launchers();
+  launchers.srun.clear();
+  return launchers;
+}
+
+Launchers only_hydra() {
+  Launchers launchers = without_slurm();
+  launchers.prterun.clear();
+  return launchers;
+}
+
+TEST(Order, SlurmThenPrrteThenHydra) {
+  const std::string line = "-n 2 --hosts far,away a";
+  EXPECT_TRUE(command(line, all_launchers()).starts_with("/usr/bin/srun "));
+  EXPECT_TRUE(command(line, without_slurm()).starts_with("/opt/prrte/bin/prterun "));
+  EXPECT_TRUE(command(line, only_hydra()).starts_with("/usr/bin/mpiexec.hydra "));
+  const std::string nothing = command(line, {});
+  for (const char* part : {"far, away", "salloc", "prterun", "mpiexec.hydra", "mpich"})
+    EXPECT_NE(nothing.find(part), nothing.npos) << nothing;
+  EXPECT_TRUE(command("--launcher hydra " + line, all_launchers()).starts_with("/usr/bin/mpiexec.hydra "));
+  EXPECT_NE(command("--launcher slurm " + line, without_slurm()).find("--launcher slurm"), std::string::npos);
+}
+
+TEST(Order, LocalHostNeedsNoLauncher) {
+  EXPECT_FALSE(needs_external_launcher(options_of("-n 2 a")));
+  EXPECT_FALSE(needs_external_launcher(options_of("--hosts localhost:2," + host_name() + " a")));
+  EXPECT_TRUE(needs_external_launcher(options_of("--hosts localhost,far a")));
+  EXPECT_FALSE(needs_external_launcher(options_of("--launcher weft --hosts far a")));
+  EXPECT_TRUE(needs_external_launcher(options_of("--launcher hydra a")));
+}
+
+TEST(Srun, PlacesEveryRank) {
+  auto to = plan_external_launcher(
+      options_of("-n 5 --hosts a:3,b:2 -x K=v -wdir /w --bind-to none --tag-output p q"), all_launchers(), "",
+      {});
+  ASSERT_TRUE(to);
+  ASSERT_EQ(to->texts.size(), 1U);
+  EXPECT_EQ(to->texts[0], "a\na\na\nb\nb\n");
+  const std::vector<std::string> expected = {"/usr/bin/srun",
+                                             "--mpi=pmix",
+                                             "--ntasks=5",
+                                             "--overcommit",
+                                             "--kill-on-bad-exit=1",
+                                             "--input=0",
+                                             "--distribution=arbitrary",
+                                             "--cpu-bind=none",
+                                             "--label",
+                                             "--chdir=/w",
+                                             "env",
+                                             "K=v",
+                                             "p",
+                                             "q"};
+  EXPECT_EQ(to->argv, expected);
+  EXPECT_EQ(to->launcher, "srun (Slurm job 7)");
+}
+
+TEST(Srun, SeveralProgramsUseAFile) {
+  auto to =
+      plan_external_launcher(options_of("-n 1 --hosts a,b one : -n 2 -x K=v two x"), all_launchers(), "", {});
+  ASSERT_TRUE(to);
+  ASSERT_EQ(to->texts.size(), 2U);
+  EXPECT_EQ(to->texts[1], "0-0 one\n1-2 env K=v two x\n");
+  EXPECT_NE(command("--hosts a one 100% : two", all_launchers()).find("is not supported with srun"),
+            std::string::npos);
+}
+
+TEST(Srun, PlacementByTheAllocation) {
+  auto to = plan_external_launcher(options_of("--launcher slurm -n 2 one : two"), all_launchers(), "", {});
+  ASSERT_TRUE(to);
+  EXPECT_TRUE(to->variables.empty());
+  ASSERT_EQ(to->texts.size(), 1U);
+  EXPECT_EQ(to->texts[0], "0-1 one\n2-2 two\n");
+  EXPECT_EQ(to->argv.back(), "/proc/self/fd/20");
+}
+
+TEST(Srun, NeedsAnMpiPlugin) {
+  Launchers launchers = all_launchers();
+  launchers.slurm_mpi.clear();
+  EXPECT_NE(command("--hosts a p", launchers).find("--mpi=list"), std::string::npos);
+}
+
+TEST(Prterun, CommandLine) {
+  EXPECT_EQ(
+      command("-n 3 --hosts a,b -x K=v --timeout 7 p q : -n 1 r", without_slurm()),
+      "timeout --kill-after=5 7.000000 /opt/prrte/bin/prterun --prefix /opt/prrte --host a:2,b:2 --map-by "
+      "slot:OVERSUBSCRIBE --bind-to none -n 3 -x MINE env K=v p q : -n 1 -x MINE r");
+}
+
+TEST(Hydra, CommandLine) {
+  EXPECT_EQ(command("-n 3 --hosts a,b -x K=v --bind-to core p q : -n 1 -wdir /w r", only_hydra()),
+            "/usr/bin/mpiexec.hydra -hosts a:2,b:2 -bind-to core -n 3 env K=v p q : -n 1 -wdir /w r");
+  EXPECT_NE(command("--hosts a --map-by gpu p", only_hydra()).find("--map-by gpu"), std::string::npos);
+}
+
+TEST(Hosts, SharesOfRanks) {
+  const auto shares = [](const std::vector<Host>& hosts, int ranks, bool oversubscribe = false) {
+    auto result = distribute_ranks(hosts, ranks, oversubscribe);
+    if (!result) return std::string("refused");
+    std::string text;
+    for (const Host& host : *result) text += host.name + std::to_string(host.slots);
+    return text;
+  };
+  EXPECT_EQ(shares({{"a", 0}, {"b", 0}}, 5), "a3b2");
+  EXPECT_EQ(shares({{"a", 2}, {"b", 4}}, 3), "a2b1");
+  EXPECT_EQ(shares({{"a", 2}, {"b", 4}}, 2), "a2");
+  EXPECT_EQ(shares({{"a", 2}, {"b", 0}}, 3), "a2b1");
+  EXPECT_EQ(shares({{"a", 2}, {"b", 1}}, 4), "refused");
+  EXPECT_EQ(shares({{"a", 2}, {"b", 1}}, 7, true), "a5b2");
+}
+
+TEST(Hosts, ListsAndFiles) {
+  std::vector<Host> hosts;
+  EXPECT_TRUE(add_host_list(hosts, "-H", "a,b:2,a,fe80::1"));
+  ASSERT_EQ(hosts.size(), 3U);
+  EXPECT_EQ(hosts[0].slots, 2);
+  EXPECT_EQ(hosts[1].slots, 2);
+  EXPECT_EQ(hosts[2].name, "fe80::1");
+  EXPECT_FALSE(add_host_list(hosts, "-H", "a:0"));
+  EXPECT_FALSE(add_host_list(hosts, "-H", ""));
+  EXPECT_FALSE(add_host_list(hosts, "-H", "a,,b"));
+}
+
+}  // namespace
+}  // namespace weft::mpiexec

@@ -1,7 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-# Runs a rank; when it is killed, this shell lives on in its place, so that the launcher does not end the job.
-"$@"
-code=$?
-[ $code = 137 ] && exec sleep 60
-exit $code

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which RTS are sent as the header of a rendezvous, with a fake UCX that records its calls: not the first RTS
+// of a connection, and no RTS of a deregistered buffer.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/ucx/state.hpp"
+
+namespace weft::transport::ucx {
+namespace {
+
+using api::Code;
+
+constexpr Peer kPeer = 1;
+std::map<unsigned, api::AmHandlerParameters> handlers;
+std::vector<unsigned> sent;  // ids of active messages
+api::EndpointParameters endpoint;
+std::function<void()> next_event;  // run by the next progress call
+char object;                       // target of all handles
+
+Library fake() {
+  Library ucx;
+  ucx.ucp_config_read = [](const char*, const char*, api::Config*) { return Code::ok; };
+  ucx.ucp_config_modify = [](api::Config, const char*, const char*) { return Code::ok; };
+  ucx.ucp_config_release = [](api::Config) {};
+  ucx.ucp_init_version = [](unsigned, unsigned, const api::Parameters*, api::Config, api::Context*) {
+    return Code::ok;
+  };
+  ucx.ucp_cleanup = [](api::Context) {};
+  ucx.ucp_context_query = [](api::Context, api::ContextAttributes*) { return Code::ok; };
+  ucx.ucp_worker_create = [](api::Context, const api::WorkerParameters*, api::Worker* worker) {
+    *worker = reinterpret_cast<api::Worker>(&object);
+    return Code::ok;
+  };
+  ucx.ucp_worker_query = [](api::Worker, api::WorkerAttributes* attributes) {
+    attributes->max_am_header = 4096;
+    return Code::ok;
+  };
+  ucx.ucp_worker_destroy = [](api::Worker) {};
+  ucx.ucp_worker_get_address = [](api::Worker, void** address, size_t* length) {
+    *address = &object;
+    *length = 1;
+    return Code::ok;
+  };
+  ucx.ucp_worker_release_address = [](api::Worker, void*) {};
+  ucx.ucp_worker_progress = [](api::Worker) {
+    if (const auto now = std::exchange(next_event, nullptr)) return now(), 1u;
+    return 0u;
+  };
+  ucx.ucp_worker_set_am_recv_handler = [](api::Worker, const api::AmHandlerParameters* handler) {
+    handlers[handler->id] = *handler;
+    return Code::ok;
+  };
+  ucx.ucp_ep_create = [](api::Worker, const api::EndpointParameters* parameters, api::Endpoint* created) {
+    endpoint = *parameters;
+    *created = reinterpret_cast<api::Endpoint>(&object);
+    return Code::ok;
+  };
+  ucx.ucp_ep_close_nbx = [](api::Endpoint, const api::RequestParameters*) -> void* { return nullptr; };
+  ucx.ucp_am_send_nbx = [](api::Endpoint, unsigned id, const void*, size_t, const void*, size_t,
+                           const api::RequestParameters*) -> void* {
+    sent.push_back(id);
+    return nullptr;
+  };
+  ucx.ucs_status_string = [](Code) { return "an error"; };
+  return ucx;
+}
+
+struct FakePeer final : Directory, Receiver {
+  Result<std::string> address(Peer) override { return std::string("here"); }
+  void deliver(Peer, const std::byte*, size_t) override {}
+  void lost(Peer, const Error&) override { FAIL() << "the peer has sent a disconnect notice"; }
+};
+
+class UcxRts : public testing::Test {
+ protected:
+  void SetUp() override {
+    sent.clear();
+    job_.size = 2;
+    ucx_.emplace(library_, job_);
+    ASSERT_TRUE(ucx_->create(job_).ok());
+    ucx_->start(peer_);
+  }
+  uint64_t register_buffer() {
+    std::byte key[64];
+    return ucx_->register_buffer(kPeer, {buffer_, sizeof buffer_, {}}, key)->id;
+  }
+  /// Returns the id of the active message sent.
+  unsigned send_rts(uint64_t id) {
+    EXPECT_NE(ucx_->reserve(kPeer, 16), nullptr);
+    ucx_->send_rts(kPeer, 16, id);
+    return sent.back();
+  }
+  template <class Head>
+  void receive(unsigned message, const Head& head) {
+    next_event = [=] {
+      const api::AmHandlerParameters& handler = handlers.at(message);
+      const api::AmReceiveParameters none{};
+      Head copy = head;
+      handler.callback(handler.argument, &copy, sizeof copy, nullptr, 0, &none);
+    };
+    ucx_->poll(peer_, 1);
+  }
+  /// The peer gets: a rendezvous succeeds.
+  void get(uint64_t id) { receive(kGetRequestId, GetRequestHeader{kPeer, 0, 1, id, 0, sizeof buffer_}); }
+  /// The peer sends a disconnect notice and closes its connection.
+  void disconnect() {
+    receive(kMessageId, MessageHeader{kPeer, MessageHeader::kDisconnect, 0});
+    next_event = [] { endpoint.on_error(endpoint.argument, nullptr, Code::unreachable); };
+    ucx_->poll(peer_, 1);
+  }
+
+  Library library_ = fake();
+  launch::Job job_;
+  FakePeer peer_;
+  std::optional<Ucx> ucx_;
+  std::byte buffer_[100] = {};
+};
+
+TEST_F(UcxRts, FirstRtsOfAConnectionCarriesOnlyTheRkey) {
+  const uint64_t id = register_buffer();
+  EXPECT_EQ(send_rts(id), kMessageId);
+  get(id);
+  EXPECT_EQ(sent.back(), kGetReplyId);
+  EXPECT_EQ(send_rts(register_buffer()), kRtsId);
+}
+
+TEST_F(UcxRts, NoRendezvousOfADeregisteredBuffer) {
+  const uint64_t id = register_buffer();
+  send_rts(id);
+  get(id);
+  disconnect();
+  EXPECT_EQ(send_rts(id), kMessageId);
+}
+
+TEST_F(UcxRts, NoRendezvousAfterReconnecting) {
+  const uint64_t id = register_buffer();
+  send_rts(id);
+  get(id);
+  disconnect();
+  EXPECT_EQ(send_rts(register_buffer()), kMessageId);
+}
+
+}  // namespace
+}  // namespace weft::transport::ucx
