@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Counters: one registry of everything that the library counts. `weft info --counters`, tests and MPI_T
+// performance variables read it. A counter is one declaration beside the code that counts.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace weft::counters {
+
+enum class Unit : uint8_t { events, bytes, nanoseconds, objects };
+[[nodiscard]] const char* name_of(Unit unit);  ///< "events", "bytes", "ns", "objects"
+
+/// A number that grows (events, bytes, nanoseconds) or a current level (objects, bytes held). Static storage
+/// only.
+class Counter {
+ public:
+  /// `name`: "p2p.stale_ids"; `help`: a noun phrase.
+  Counter(const char* name, Unit unit, const char* help);
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  /// Writers are serialised, by the instance lock or a lock of their own: no atomic read-modify-write.
+  void add(uint64_t n = 1) {
+    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  void subtract(uint64_t n = 1) { add(0 - n); }
+  /// Writers are several threads without a common lock.
+  void add_shared(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  /// Any thread may read.
+  [[nodiscard]] uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+  [[nodiscard]] const char* name() const { return name_; }
+  [[nodiscard]] const char* help() const { return help_; }
+  [[nodiscard]] Unit unit() const { return unit_; }
+
+ private:
+  const char* name_;
+  const char* help_;
+  std::atomic<uint64_t> value_{0};
+  Unit unit_;
+};
+
+/// All counters, sorted by name.
+[[nodiscard]] std::vector<const Counter*> all();
+/// The counter of this name; null if there is none.
+[[nodiscard]] const Counter* find(std::string_view name);
+
+}  // namespace weft::counters

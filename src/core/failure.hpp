@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Failure detector: learns that a process has died and tells the layers that wait for it. Processes of this
+// host are watched by pidfd; networks and the launcher report the others. Threading: under the instance lock.
+#pragma once
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+#include "core/group.hpp"
+
+namespace weft::core {
+
+class FailureDetector {
+ public:
+  /// Called once for each process that has failed, outside of any delivery.
+  using Observer = std::function<void(ProcessId, const Error& why)>;
+
+  FailureDetector() = default;
+  FailureDetector(const FailureDetector&) = delete;
+  FailureDetector& operator=(const FailureDetector&) = delete;
+  ~FailureDetector();
+
+  /// Watches a process of this host. `departed`: a word that the process sets to a value other than 0 before
+  /// it ends regularly; it outlives the detector. Errc::unsupported if the kernel or the container has no
+  /// pidfd for it.
+  [[nodiscard]] Status watch(ProcessId process, pid_t pid, const std::atomic<uint32_t>& departed);
+  void unwatch(ProcessId process);
+  /// A network or the launcher says that a process cannot be reached any more. Later reports of it have no
+  /// effect.
+  void report(ProcessId process, const Error& why);
+
+  void add(Observer observer) { observers_.push_back(std::move(observer)); }
+
+  /// Looks for ended processes if the last look is kLookIntervalNs old. Returns true if one has failed.
+  /// `now`: ns of monotonic_ns().
+  bool look(uint64_t now) {
+    if (now < next_look_) [[likely]]
+      return false;
+    return look_now(now);
+  }
+  /// Time between two looks, in ns. Together with the interval at which a waiting rank calls look(), it
+  /// bounds the time until a failure is noticed.
+  static constexpr uint64_t kLookIntervalNs = 10'000'000;
+
+  [[nodiscard]] bool any_failed() const { return !failed_.empty(); }
+  [[nodiscard]] bool failed(ProcessId process) const { return any_failed() && failed_.contains(process); }
+  /// Errc::proc_aborted, with the reason, if a process of the group has failed.
+  [[nodiscard]] Status check(const Group& group) const;
+  [[nodiscard]] Error error_of(ProcessId process) const;
+
+ private:
+  struct Watched {
+    int pidfd;
+    pid_t pid;
+    const std::atomic<uint32_t>* departed;
+  };
+  bool look_now(uint64_t now);
+
+  int epoll_ = -1;
+  uint64_t next_look_ = 0;
+  std::unordered_map<ProcessId, Watched> watched_;
+  std::unordered_map<ProcessId, std::string> failed_;  // with the reason
+  std::vector<Observer> observers_;
+};
+
+}  // namespace weft::core

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The process table: indices of the own job, interning of other jobs, reuse of indices after the last
+// reference.
+#include "core/process_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace weft::core {
+namespace {
+
+const JobId kOwn = JobId::of("own"), kSpawned = JobId::of("spawned"), kOther = JobId::of("other");
+
+TEST(ProcessTable, OwnRanksAreTheirIndices) {
+  ProcessTable table(kOwn, 4);
+  EXPECT_EQ(table.limit(), 4u);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(table.intern(kOwnJob, rank), rank);
+    EXPECT_EQ(table.at(rank), (ProcessTable::Process{kOwnJob, rank}));
+    table.release(rank);  // no effect: they live as long as the table
+  }
+  EXPECT_EQ(table.find_job(kOwn), kOwnJob);
+}
+
+TEST(ProcessTable, ProcessesOfAnotherJobAreInternedOnce) {
+  ProcessTable table(kOwn, 2);
+  const JobIndex job = table.add_job(kSpawned, 3).value();
+  EXPECT_NE(job, kOwnJob);
+  const ProcessId a = table.intern(job, 2), b = table.intern(job, 0);
+  EXPECT_EQ(a, 2u);
+  EXPECT_EQ(b, 3u);
+  EXPECT_EQ(table.intern(job, 2), a);
+  EXPECT_EQ(table.at(b), (ProcessTable::Process{job, 0}));
+  EXPECT_FALSE(table.in_own_job(a));
+}
+
+TEST(ProcessTable, AnIndexIsReusedOnlyAfterItsLastReference) {
+  ProcessTable table(kOwn, 2);
+  std::vector<ProcessId> removed;
+  table.on_removed([&](ProcessId process) { removed.push_back(process); });
+  const JobIndex job = table.add_job(kSpawned, 3).value();
+  const ProcessId first = table.intern(job, 0);
+  table.retain(first);
+  table.release(first);
+  EXPECT_TRUE(removed.empty());
+  EXPECT_NE(table.intern(job, 1), first);
+  table.release(first);
+  EXPECT_EQ(removed, std::vector<ProcessId>{first});
+  EXPECT_EQ(table.intern(job, 2), first);
+}
+
+TEST(ProcessTable, AJobIsForgottenWithItsLastReference) {
+  ProcessTable table(kOwn, 2);
+  const JobIndex job = table.add_job(kSpawned, 3).value();
+  EXPECT_EQ(table.add_job(kSpawned, 3).value(), job);
+  EXPECT_FALSE(table.add_job(kSpawned, 4).ok());
+  const ProcessId process = table.intern(job, 1);
+  table.release_job(job);
+  table.release_job(job);
+  EXPECT_EQ(table.find_job(kSpawned), job);  // one of its processes is still referenced
+  table.release(process);
+  EXPECT_EQ(table.find_job(kSpawned), ProcessTable::kNoJob);
+  EXPECT_EQ(table.add_job(kOther, 1).value(), job);
+}
+
+// Random jobs and processes against a map; seeds 0 to 19.
+TEST(ProcessTable, RandomReferencesAgreeWithAMap) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    ProcessTable table(kOwn, 3);
+    std::map<ProcessId, std::pair<ProcessTable::Process, int>> model;
+    std::vector<JobIndex> jobs;
+    for (int i = 0; i < 4; ++i) jobs.push_back(table.add_job(JobId::of(std::to_string(i)), 8).value());
+    for (int step = 0; step < 2000; ++step) {
+      if (model.empty() || random() % 2 == 0) {
+        const ProcessTable::Process wanted{jobs[random() % jobs.size()], static_cast<uint32_t>(random() % 8)};
+        const ProcessId process = table.intern(wanted.job, wanted.rank);
+        auto [at, is_new] = model.try_emplace(process, wanted, 0);
+        ASSERT_EQ(at->second.first, wanted) << "seed " << seed;
+        ++at->second.second;
+      } else {
+        auto at = std::next(model.begin(), static_cast<long>(random() % model.size()));
+        table.release(at->first);
+        if (--at->second.second == 0) model.erase(at);
+      }
+      for (const auto& [process, known] : model) ASSERT_EQ(table.at(process), known.first) << "seed " << seed;
+    }
+    EXPECT_LE(table.limit(), 3u + 4 * 8);
+  }
+}
+
+}  // namespace
+}  // namespace weft::core
