@@ -24,8 +24,10 @@ int MPIX_Query_cuda_support(void);
 int MPIX_Last_error_message(char* message, int size, int* length);
 
 /* Lists all settings, one per line: variable, value, default, origin ("environment", "profile" or "default"),
-   range and help, separated by tabs. Reads the environment as MPI_Init does; for an invalid setting it
-   returns MPI_ERR_ARG and the error message. size and length as above. May be called at any time. */
+   level ("user", or "internal" for tests, measurements and tuning profiles), range, help, and for user
+   settings when to change them (completes "Change it when"); separated by tabs. Reads the environment as
+   MPI_Init does; for an invalid setting it returns MPI_ERR_ARG and the error message. size and length as
+   above. May be called at any time. */
 int MPIX_Settings(char* text, int size, int* length);
 
 /* Name of this machine in tuning profiles: GPUs, processor, cores. size and length as above. May be called at

@@ -5,6 +5,7 @@ import os
 
 from weft import __version__, children, library, output, prefix
 from weft.machine import cuda, nvml, pci, system
+from weft.output import Refusal
 
 
 def add_parser(subparsers):
@@ -16,15 +17,19 @@ def add_parser(subparsers):
     parser.add_argument(
         "--job", action="store_true", help="under a launcher: print launcher, hosts, networks and GPUDirect of this job"
     )
-    parser.add_argument("--config", action="store_true", help="print every setting: value, default, origin, range")
+    parser.add_argument("--config", action="store_true", help="print the user settings: value, default, origin, range")
+    parser.add_argument("--all", action="store_true", help="with --config: also internal settings that are not set")
     return parser
 
 
 def run(arguments):
     """Prints version, prefix, library version, detected GPU support, devices and their connections, network adapters,
     transports and the launcher."""
+    if arguments.all and not arguments.config:
+        raise Refusal("--all without --config: it adds the internal settings to weft info --config")
     if arguments.config:
-        show_settings(library.settings(), arguments)
+        found = library.settings()
+        show_settings([one for one in found if arguments.all or is_shown(one)], arguments)
         return 0
     facts = job() if arguments.job else collect()
     if facts is None:
@@ -177,6 +182,11 @@ def connection(row, device):
     return text if row["peer_access"] else text + "!"
 
 
+def is_shown(setting):
+    """Returns True for user settings, and for internal ones that the environment or a profile sets."""
+    return setting["level"] == "user" or setting["origin"] != "default"
+
+
 def show_settings(found, arguments):
     """Prints the settings in the requested format."""
     if arguments.json:
@@ -189,4 +199,6 @@ def show_settings(found, arguments):
         changed = "" if setting["origin"] == "default" else "   (%s)" % setting["origin"]
         print("%(variable)s = %(value)s" % setting + changed)
         print("    %(help)s" % setting)
+        if setting["change_when"]:
+            print("    Change it when %(change_when)s." % setting)
         print("    %(range)s; default %(default)s" % setting)

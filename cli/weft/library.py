@@ -8,7 +8,7 @@ from weft.output import Refusal
 
 MAX_LIBRARY_VERSION = 8192  # MPI_MAX_LIBRARY_VERSION_STRING of the standard ABI
 COMM_WORLD = 257  # MPI_COMM_WORLD of the standard ABI
-FIELDS = ("variable", "value", "default", "origin", "range", "help")
+FIELDS = ("variable", "value", "default", "origin", "level", "range", "help", "change_when")
 
 
 def path():

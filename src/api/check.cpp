@@ -9,8 +9,9 @@
 
 namespace weft::api {
 
-config::Choice g_check_setting("check", 0, {"on", "off"},
-                               "Argument checks in every MPI call; off: only handles are checked.");
+config::Choice g_check_setting(
+    "check", 0, {"on", "off"}, "Argument checks in every MPI call; off: only handles are checked.",
+    "the program has been tested and its smallest messages must be as fast as possible (off)");
 
 namespace {
 

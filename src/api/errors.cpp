@@ -20,7 +20,8 @@ config::Choice initial{
     "errors.initial",
     0,
     {"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"},
-    "Initial error handler of the predefined communicators (mpiexec -initial-errhandler)."};
+    "Initial error handler of the predefined communicators (mpiexec -initial-errhandler).",
+    "a program that does not set error handlers is to receive error codes instead of being aborted"};
 
 thread_local std::string t_message;
 thread_local core::Ref<core::Communicator> t_error_communicator;

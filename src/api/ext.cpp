@@ -68,7 +68,9 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
   std::string lines;
   for (const auto* setting : weft::config::all()) {
     lines += setting->variable() + '\t' + setting->value_text() + '\t' + setting->default_text() + '\t' +
-             name_of(setting->origin) + '\t' + setting->range_text() + '\t' + setting->help + '\n';
+             name_of(setting->origin) + '\t' + name_of(setting->level()) + '\t' + setting->range_text() +
+             '\t' + setting->help + '\t' + (setting->change_when == nullptr ? "" : setting->change_when) +
+             '\n';
   }
   return copy_text_out(lines, text, size, length);
 }

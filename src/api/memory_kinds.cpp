@@ -14,7 +14,8 @@ namespace {
 config::Text startup_kinds_setting{
     "memory.alloc_kinds", "",
     "Memory allocation kinds requested at start-up (mpiexec -memory-alloc-kinds): a "
-    "comma-separated list of kind[:restrictor]."};
+    "comma-separated list of kind[:restrictor].",
+    "the program queries the memory kinds and is not started by mpiexec with that option"};
 
 using Words = std::span<const std::string_view>;
 constexpr std::string_view kMpiRestrictors[] = {"alloc_mem", "win_allocate", "win_allocate_shared"};

@@ -54,7 +54,8 @@ Error unknown_variable(std::string_view variable) {
 Path profile_setting{
     "profile", "",
     "Path of the tuning profile written by weft tune; off: no profile; empty: weft/profile in "
-    "$XDG_CONFIG_HOME or ~/.config, if that file exists."};
+    "$XDG_CONFIG_HOME or ~/.config, if that file exists.",
+    "the profile is kept in another place, or a measurement needs the defaults (off)"};
 
 /// Applies the profile to settings that the environment does not set. An unknown or invalid setting is an
 /// error, because a profile belongs to the Weft version that wrote it.
@@ -85,6 +86,8 @@ Status apply_profile() {
 
 }  // namespace
 
+const char* name_of(Level level) { return level == Level::user ? "user" : "internal"; }
+
 const char* name_of(Origin origin) {
   switch (origin) {
     case Origin::profile:
@@ -97,8 +100,8 @@ const char* name_of(Origin origin) {
   return "default";
 }
 
-Setting::Setting(const char* setting_name, const char* setting_help)
-    : name(setting_name), help(setting_help) {
+Setting::Setting(const char* setting_name, const char* setting_help, const char* setting_change_when)
+    : name(setting_name), help(setting_help), change_when(setting_change_when) {
   registry().push_back(this);
 }
 
@@ -109,8 +112,13 @@ std::string Setting::variable() const {
   return result;
 }
 
-Size::Size(const char* name, size_t default_value, size_t low, size_t high, const char* help)
-    : Setting(name, help), value_(default_value), default_(default_value), low_(low), high_(high) {}
+Size::Size(const char* name, size_t default_value, size_t low, size_t high, const char* help,
+           const char* change_when)
+    : Setting(name, help, change_when),
+      value_(default_value),
+      default_(default_value),
+      low_(low),
+      high_(high) {}
 
 Result<size_t> Setting::read(std::string_view text) const { return bad_value(*this, text); }
 
@@ -147,8 +155,12 @@ std::string Size::range_text() const {
   return "a number from " + std::to_string(low_) + " to " + std::to_string(high_) + " (suffixes k, m, g)";
 }
 
-Choice::Choice(const char* name, int default_value, std::vector<std::string> words, const char* help)
-    : Setting(name, help), value_(default_value), default_(default_value), words_(std::move(words)) {}
+Choice::Choice(const char* name, int default_value, std::vector<std::string> words, const char* help,
+               const char* change_when)
+    : Setting(name, help, change_when),
+      value_(default_value),
+      default_(default_value),
+      words_(std::move(words)) {}
 
 Status Choice::parse(std::string_view text) {
   auto index = read(text);
@@ -171,8 +183,8 @@ std::string Choice::range_text() const {
   return result;
 }
 
-Text::Text(const char* name, const char* default_value, const char* help)
-    : Setting(name, help), value_(default_value), default_(default_value) {}
+Text::Text(const char* name, const char* default_value, const char* help, const char* change_when)
+    : Setting(name, help, change_when), value_(default_value), default_(default_value) {}
 
 Status Text::parse(std::string_view text) {
   value_ = text;

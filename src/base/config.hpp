@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Settings: each is declared next to its user; the environment variable of `p2p.eager_max` is
 // WEFT_P2P_EAGER_MAX. load() reads all settings once at start-up; an invalid value is an error that names the
-// setting and its range.
+// setting and its range. A declaration that says when to change the setting makes it a user setting.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,19 @@
 
 namespace weft::config {
 
+/// user: documented for users; internal: for tests, measurements and tuning profiles.
+enum class Level { user, internal };
+[[nodiscard]] const char* name_of(Level level);  ///< "user", "internal"
+
 enum class Origin { default_value, profile, environment };
 [[nodiscard]] const char* name_of(Origin origin);  ///< "default", "profile", "environment"
 
 /// Base class of settings. The constructor registers the object in all(), so settings need static storage.
+/// `help`: noun phrase, unit and effect. `change_when`: a condition that completes "Change it when ..."; with
+/// it the setting is a user setting, without it an internal one.
 class Setting {
  public:
-  Setting(const char* name, const char* help);
+  Setting(const char* name, const char* help, const char* change_when);
   virtual ~Setting() = default;
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
@@ -32,15 +38,18 @@ class Setting {
   [[nodiscard]] virtual std::string default_text() const = 0;
   /// True if the value names a file, such as a library to load: a profile must not set it.
   [[nodiscard]] virtual bool names_file() const { return false; }
+  [[nodiscard]] Level level() const { return change_when == nullptr ? Level::internal : Level::user; }
   const char* name;
   const char* help;
+  const char* change_when;  ///< null: internal
   Origin origin = Origin::default_value;
 };
 
 /// Size in bytes or a count; accepts the suffixes k, m, g (powers of 1024).
 class Size : public Setting {
  public:
-  Size(const char* name, size_t default_value, size_t low, size_t high, const char* help);
+  Size(const char* name, size_t default_value, size_t low, size_t high, const char* help,
+       const char* change_when = nullptr);
   [[nodiscard]] Status parse(std::string_view text) override;
   [[nodiscard]] Result<size_t> read(std::string_view text) const override;
   [[nodiscard]] std::string value_text() const override;
@@ -55,7 +64,8 @@ class Size : public Setting {
 /// One word of a fixed list.
 class Choice : public Setting {
  public:
-  Choice(const char* name, int default_value, std::vector<std::string> words, const char* help);
+  Choice(const char* name, int default_value, std::vector<std::string> words, const char* help,
+         const char* change_when = nullptr);
   [[nodiscard]] Status parse(std::string_view text) override;
   [[nodiscard]] Result<size_t> read(std::string_view text) const override;
   [[nodiscard]] std::string value_text() const override;
@@ -72,7 +82,7 @@ class Choice : public Setting {
 /// Free text, e.g. a name or a list; use Path for the name of a file.
 class Text : public Setting {
  public:
-  Text(const char* name, const char* default_value, const char* help);
+  Text(const char* name, const char* default_value, const char* help, const char* change_when = nullptr);
   [[nodiscard]] Status parse(std::string_view text) override;
   [[nodiscard]] std::string value_text() const override { return value_; }
   [[nodiscard]] std::string range_text() const override { return "any text"; }

@@ -10,10 +10,12 @@
 
 namespace weft::log {
 namespace {
-config::Choice level_setting{"log",
-                             static_cast<int>(Level::warn),
-                             {"none", "error", "warn", "info", "debug"},
-                             "Least severe level of messages written to stderr; none: no output."};
+config::Choice level_setting{
+    "log",
+    static_cast<int>(Level::warn),
+    {"none", "error", "warn", "info", "debug"},
+    "Least severe level of messages written to stderr; none: no output.",
+    "you look for the cause of a problem (info, debug) or want no output from the library (none)"};
 int this_rank = -1;
 
 std::vector<SlowPath*>& registry() {

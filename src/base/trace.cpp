@@ -23,7 +23,8 @@ namespace {
 config::Choice setting(
     "trace.nvtx", 0, {"auto", "on", "off"},
     "NVTX ranges for each MPI call and protocol step; auto: if NVTX_INJECTION64_PATH is set; on: MPI_Init "
-    "fails without a profiler; off: no ranges.");
+    "fails without a profiler; off: no ranges.",
+    "the ranges are wanted with another profiler (on) or disturb a profile (off)");
 
 constexpr uint32_t kVersion = 3;
 constexpr uint32_t kTableCallbacks = 1, kTableVersion = 3;  // NVTX_ETID_*

@@ -16,9 +16,14 @@ namespace weft::core {
 namespace {
 
 config::Size spin{
-    "progress.spin", 2000, 0, 1 << 30,
+    "progress.spin",
+    2000,
+    0,
+    1 << 30,
     "Number of idle polling rounds before a waiting rank yields its core; with more ranks than cores always "
-    "0. Larger values lower the latency of long waits, smaller ones leave the core to other processes."};
+    "0. Larger values lower the latency of long waits, smaller ones leave the core to other processes.",
+    "waiting ranks share their cores with other work (smaller) or have the cores to themselves "
+    "(larger)"};
 
 constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, such as capacity in a full queue
 constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core

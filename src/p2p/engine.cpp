@@ -16,9 +16,14 @@ namespace weft::p2p {
 namespace {
 
 config::Size credit{
-    "p2p.credit", 1 << 20, 1 << 12, 1 << 30,
+    "p2p.credit",
+    1 << 20,
+    1 << 12,
+    1 << 30,
     "Bytes of eager messages that one peer may have buffered here unexpectedly; further messages use "
-    "rendezvous. Larger values use more memory per peer."};
+    "rendezvous. Larger values use more memory per peer.",
+    "a receiver runs out of memory because of unexpected messages (smaller), or many senders send to "
+    "a slow receiver (larger)"};
 constexpr size_t kPollLimit = 64;      // messages delivered per round from one queue
 constexpr size_t kBurstPollLimit = 2;  // during a burst of receives: their messages wait in the queue
 constexpr uint32_t kRoundsPerNetworkPoll = 8;

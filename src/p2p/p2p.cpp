@@ -14,7 +14,8 @@ namespace {
 config::Choice setting_persistent(
     "gpu.persistent", 0, {"init", "start"},
     "Classification of the buffer of a persistent request on GPU memory: once at init, or "
-    "at each start");
+    "at each start.",
+    "the memory of a persistent request is freed or allocated anew between starts (start)");
 
 constexpr uint64_t kSmallBytes = 8 << 10;  // up to here pinned host memory has no advantage
 

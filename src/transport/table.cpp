@@ -22,7 +22,8 @@ config::Choice setting_net{
     "net",
     0,
     {"auto", "ucx", "ofi", "none"},
-    "Network library between hosts: UCX, libfabric (ofi), none, or auto for the first usable one."};
+    "Network library between hosts: UCX, libfabric (ofi), none, or auto for the first usable one.",
+    "the automatic choice is not the intended library, or a problem may be in that library"};
 
 struct NetworkEntry {
   const char* name;

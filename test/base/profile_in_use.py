@@ -41,7 +41,7 @@ class ProfileInUse(unittest.TestCase):
                 result = self.weft("info", "--config")
                 self.assertEqual(result.returncode, 2)
                 self.assertIn(message, result.stderr)
-            found = json.loads(self.weft("info", "--config", "--json", WEFT_PROFILE="off").stdout)
+            found = json.loads(self.weft("info", "--config", "--all", "--json", WEFT_PROFILE="off").stdout)
             paths = [setting["variable"] for setting in found if setting["range"] == "a path"]
             for setting in found:  # settings that look like the name of a file are declared as such
                 named = setting["variable"].endswith(("_LIBRARY", "_DRIVER", "_PATH", "_FILE", "_PROGRAM"))

@@ -47,7 +47,7 @@ def test_connections():
 def test_settings(weft, monkeypatch):
     monkeypatch.setenv("WEFT_P2P_CREDIT", "64k")
     found = {setting["variable"]: setting for setting in library.settings()}
-    assert {"value", "default", "origin", "range", "help"} < set(found["WEFT_P2P_CREDIT"])
+    assert {"value", "default", "origin", "level", "range", "help", "change_when"} < set(found["WEFT_P2P_CREDIT"])
     assert "WEFT_P2P_CREDIT" in weft("info", "--config").out
     assert "weft:config:WEFT_P2P_CREDIT:value:65536" in weft("info", "--config", "--parsable").out
     assert found["WEFT_P2P_CREDIT"]["origin"] == "environment"
@@ -56,6 +56,22 @@ def test_settings(weft, monkeypatch):
     monkeypatch.setenv("WEFT_P2P_CREDIT", "many")
     refused = weft("info", "--config")
     assert refused.status == 2 and "WEFT_P2P_CREDIT=many" in refused.err
+
+
+def test_levels_of_settings(weft, monkeypatch):
+    def listed(*options):
+        return {one["variable"]: one for one in json.loads(weft("info", "--config", "--json", *options).out)}
+
+    user, every = listed(), listed("--all")
+    assert 40 < len(user) <= 60 < len(every)
+    assert user == {name: one for name, one in every.items() if one["level"] == "user"}
+    for one in every.values():
+        assert bool(one["change_when"]) == (one["level"] == "user"), one
+        assert one["level"] == "internal" or (one["help"][-1] == "." and one["change_when"][-1] != "."), one
+    assert "Change it when a receiver runs out of memory" in weft("info", "--config").out
+    monkeypatch.setenv("WEFT_GPU_RTR_WAIT", "100")  # an internal setting is shown once it is set
+    assert set(listed()) - set(user) == {"WEFT_GPU_RTR_WAIT"}
+    assert weft("info", "--all").status == 2
 
 
 def test_broken_prefix(monkeypatch, tmp_path):

@@ -1,26 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Writes docs/settings.md from the settings of the library of a prefix (`weft info --config --json`).
+# Writes docs/settings.md from the settings of the library of a prefix (`weft info --config --all --json`).
 # usage: settings.py PREFIX [--check]; with --check it writes nothing and fails if the page is stale.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGE = os.path.join("docs", "settings.md")
+MAX_USER_SETTINGS = 60
 
 HEAD = """\
 # Settings
 
 <!-- Written by tools/docs/settings.py from the library; do not edit. -->
 
-Every setting of the library is an environment variable. `weft info --config` prints this list with the current values
-and their origins. An unknown name or a value out of range makes `MPI_Init` fail with a message that names the setting.
-Sizes accept the suffixes K, M and G.
+Each setting of the library is an environment variable. `weft info --config` prints the settings of this page with their current values
+and origins. An unknown name or a value out of range makes `MPI_Init` fail with a message that names the setting.
+Sizes accept the suffixes k, m and g (powers of 1024).
 
-A setting whose range is *a path* names a library or another file. Only the environment sets it, not a profile. A
+A setting whose values are *a path* names a library or another file. Only the environment sets it, not a profile. A
 program with elevated privileges (set-user-ID, set-group-ID, file capabilities) reads no setting or profile, loads no
 additional library, and does not join a launcher's job.
 
@@ -31,33 +33,43 @@ name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_
 
 """
 
-GROUPS = {
-    "COLL": "Collectives",
-    "CUDA": "CUDA",
-    "GPU": "GPU memory",
-    "LAUNCH": "Start-up",
-    "LOG": "Messages",
-    "NET": "Networks",
-    "OFI": "libfabric",
-    "P2P": "Point to point",
-    "PROFILE": "Profiles",
-    "SHM": "Shared memory",
-    "STREAM": "Enqueued operations",
-    "TRACE": "Profilers",
-    "UCX": "UCX",
-}
+INTERNAL = """\
+## Internal settings
+
+These settings are for the tests, for measurements and for the profile that `weft tune` writes. They can change with every version.
+`weft info --config --all` prints what they do.
+
+| variable | default | values |
+|---|---|---|
+"""
+
+# (heading, pattern of the variables without WEFT_). The first pattern that matches decides.
+GROUPS = (
+    ("Logging, checks and profiles", "CHECK|LOG|PROFILE|TRACE_NVTX|ERRORS_INITIAL|MEMORY_ALLOC_KINDS"),
+    ("Start-up and waiting", "LAUNCH_.*|SHM_CONNECT_TIMEOUT_S|PROGRESS_.*"),
+    ("Messages in host memory", "P2P_.*|SHM_.*"),
+    ("GPUs", "CUDA.*|GPU_KERNELS.*|GPU_RESIDENT_KERNEL|GPU_GDRCOPY.*"),
+    ("Messages in GPU memory", "GPU_(PUT|PACK|PERSISTENT)"),
+    ("Memory for GPU messages", "GPU_.*_BYTES|GPU_IPC_.*"),
+    ("Networks", "NET.*|GPUDIRECT_RDMA"),
+    ("Collectives", "COLL_(SHARED|HIERARCHY|GPU|GPU_.*|NCCL.*)"),
+    ("Algorithms of collectives", "COLL_.*"),
+)
 
 
 def settings(prefix):
     """Returns the settings of the library in an environment without WEFT_ variables."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    command = [os.path.join(prefix, "bin", "weft"), "info", "--config", "--json"]
+    command = [os.path.join(prefix, "bin", "weft"), "info", "--config", "--all", "--json"]
     return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def title(variable):
-    """Returns the heading of a variable's section."""
-    return GROUPS.get(variable.split("_")[1], "Others")
+    """Returns the heading of a user setting's section."""
+    for heading, pattern in GROUPS:
+        if re.fullmatch("WEFT_(%s)" % pattern, variable):
+            return heading
+    sys.exit("%s: no group of tools/docs/settings.py matches this user setting" % variable)
 
 
 def cell(text):
@@ -65,19 +77,45 @@ def cell(text):
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+def size(text, variable):
+    """Returns a number as written in a setting: 64k for 65536; times and epochs as they are."""
+    number, suffix = int(text), ""
+    for unit in "kmg":
+        if number == 0 or number % 1024 != 0 or variable.endswith(("_NS", "_MS", "_S", "_EPOCH")):
+            break
+        number, suffix = number // 1024, unit
+    return "%d%s" % (number, suffix)
+
+
+def values(setting):
+    """Returns (default, values) in short form."""
+    numbers = re.fullmatch(r"a number from (\d+) to (\d+) \(suffixes k, m, g\)", setting["range"])
+    if numbers:
+        default, low, high = (size(text, setting["variable"]) for text in (setting["default"], *numbers.groups()))
+        return default, "%s to %s" % (low, high)
+    words = setting["range"].removeprefix("one of ")
+    return setting["default"], ", ".join(words.split()) if words != setting["range"] else words
+
+
 def page(found):
     """Returns the page."""
-    groups = {}
-    for setting in sorted(found, key=lambda setting: setting["variable"]):
-        groups.setdefault(title(setting["variable"]), []).append(setting)
+    found = sorted(found, key=lambda setting: setting["variable"])
+    users = [setting for setting in found if setting["level"] == "user"]
+    if len(users) > MAX_USER_SETTINGS:
+        sys.exit("%d user settings, at most %d: make some internal" % (len(users), MAX_USER_SETTINGS))
     text = HEAD
-    for name in sorted(groups, key=lambda name: (name == "Others", name)):
-        text += "## %s\n\n| variable | default | range | |\n|---|---|---|---|\n" % name
-        for setting in groups[name]:
-            row = "| `%(variable)s` | " % setting
-            text += row + " | ".join(cell(setting[key]) for key in ("default", "range", "help")) + " |\n"
+    for heading, _ in GROUPS:
+        text += "## %s\n\n| variable | default | values | what it sets | change it when |\n|---|---|---|---|---|\n" % heading
+        for setting in users:
+            if title(setting["variable"]) == heading:
+                cells = (*values(setting), setting["help"], setting["change_when"])
+                text += "| `%s` | %s |\n" % (setting["variable"], " | ".join(map(cell, cells)))
         text += "\n"
-    return text.rstrip("\n") + "\n"
+    text += INTERNAL
+    for setting in found:
+        if setting["level"] == "internal":
+            text += "| `%s` | %s |\n" % (setting["variable"], " | ".join(map(cell, values(setting))))
+    return text
 
 
 def main():

@@ -21,7 +21,8 @@ config::Choice enabled{
     "coll.shared",
     0,
     {"on", "off"},
-    "Blocking collectives of one host through shared memory, where no algorithm is set for them."};
+    "Blocking collectives of one host through shared memory, where no algorithm is set for them.",
+    "a problem may be in shared-memory collectives (off)"};
 config::Size shared_min_calls{
     "coll.shared_min_calls", 8, 0, 1 << 30,
     "Number of blocking collectives on a communicator before it leases its slot areas in shared memory."};

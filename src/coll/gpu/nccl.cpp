@@ -20,7 +20,8 @@ config::Choice enabled{
     "coll.nccl",
     0,
     {"off", "on"},
-    "Large blocking reductions of device buffers by NCCL, which chooses the order of the terms."};
+    "Large blocking reductions of device buffers by NCCL, which chooses the order of the terms.",
+    "large reductions are faster with NCCL on this machine (on)"};
 config::Size min_bytes{"coll.nccl_min_bytes", 64 << 20, 0, size_t{1} << 40,
                        "Smallest vector or block in bytes that coll.nccl hands to NCCL."};
 

@@ -22,7 +22,9 @@ config::Choice enabled{
     "coll.gpu",
     0,
     {"on", "off"},
-    "Collectives on device buffers by kernels, if every rank has a GPU of its own; off: they use messages."};
+    "Collectives on device buffers by kernels, if every rank has a GPU of its own; off: they use messages.",
+    "application kernels fill the GPU and wait for collectives, or a problem may be in these kernels "
+    "(off)"};
 config::Size one_shot_max_bytes{
     "coll.gpu_one_shot_max_bytes", 384 << 10, 0, 16 << 20,
     "Largest total bytes sent per rank for which reductions and broadcasts send the whole vector to every "
@@ -50,9 +52,14 @@ config::Size movement_max_bytes{"coll.gpu_movement_max_bytes", 8 << 20, 0, size_
 config::Size pair_max_bytes{
     "coll.gpu_pair_max_bytes", 768 << 10, 0, size_t{1} << 40,
     "Largest block in bytes that kernels exchange between two ranks; larger ones are sent as messages."};
-config::Size max_blocks_setting{"coll.gpu_max_blocks", 0, 0, Collectives::kBlocks,
-                                "Most thread blocks of a collective kernel; 0: chosen by size. With more "
-                                "than 128, blocks have half as many threads."};
+config::Size max_blocks_setting{
+    "coll.gpu_max_blocks",
+    0,
+    0,
+    Collectives::kBlocks,
+    "Most thread blocks of a collective kernel; 0: chosen by size. With more "
+    "than 128, blocks have half as many threads.",
+    "collective kernels slow concurrent kernels of the application down (smaller)"};
 
 constexpr uint64_t kFewBlocksMaxBytes = 128 << 10;
 constexpr uint64_t kOneBlockMaxBytes = 16 << 10;    // of all ranks, that one block handles best

@@ -14,9 +14,14 @@ namespace {
 
 using device::kernel::RegionLayout;
 
-config::Size capacity{"coll.gpu_region_total_bytes", 320 << 20, 0, size_t{64} << 30,
-                      "GPU memory in bytes of a process for the regions of all communicators, into which "
-                      "peers push collective data; allocated on first use."};
+config::Size capacity{
+    "coll.gpu_region_total_bytes",
+    320 << 20,
+    0,
+    size_t{64} << 30,
+    "GPU memory in bytes of a process for the regions of all communicators, into which "
+    "peers push collective data; allocated on first use.",
+    "GPU memory is scarce (smaller), or many communicators use collectives on device buffers (larger)"};
 config::Size data_bytes{"coll.gpu_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
                         "Bytes in the region of a communicator for the Simple protocol; the LL and LL128 "
                         "parts take 7 MiB more. Larger regions allow larger chunks."};

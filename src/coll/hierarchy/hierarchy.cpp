@@ -17,10 +17,12 @@
 namespace weft::coll {
 namespace {
 
-config::Choice enabled{"coll.hierarchy",
-                       0,
-                       {"on", "off"},
-                       "Hierarchical collectives on several hosts, where no algorithm is set for them."};
+config::Choice enabled{
+    "coll.hierarchy",
+    0,
+    {"on", "off"},
+    "Hierarchical collectives on several hosts, where no algorithm is set for them.",
+    "flat collectives are faster on this cluster, or a problem may be in hierarchical ones (off)"};
 config::Size min_calls{
     "coll.hierarchy_min_calls", 8, 0, 1 << 30,
     "Number of blocking collectives on a communicator of several hosts before it is split by hosts."};

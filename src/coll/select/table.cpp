@@ -99,7 +99,7 @@ bool satisfies(Requirement requirement, const Call& call) {
 struct CollectiveRows {
   std::span<const Row> rows;
   std::vector<const Row*> distinct;  // one row per algorithm, in the order of the setting's choices
-  std::string setting_name, help;
+  std::string setting_name, help, change_when;
   std::unique_ptr<config::Choice> setting;  // choices: auto, then the algorithms
 
   void init(Collective what, std::span<const Row> of) {
@@ -116,7 +116,10 @@ struct CollectiveRows {
     setting_name = std::string("coll.") + name(what);
     help = std::string("Algorithm of ") + name(what) +
            ", if it supports the call; auto: by size and number of ranks.";
-    setting = std::make_unique<config::Choice>(setting_name.c_str(), 0, words, help.c_str());
+    change_when =
+        std::string("a measurement of ") + name(what) + " on this machine finds another algorithm faster";
+    setting =
+        std::make_unique<config::Choice>(setting_name.c_str(), 0, words, help.c_str(), change_when.c_str());
   }
 };
 

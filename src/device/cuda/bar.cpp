@@ -24,8 +24,10 @@ namespace {
 config::Choice setting_gdrcopy("gpu.gdrcopy", 0, {"auto", "on", "off"},
                                "CPU access to GPU memory through gdrcopy for small messages: auto (if "
                                "installed and working), on (reports "
-                               "a slow path if not working), off");
-config::Path setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "Name or path of the gdrcopy library");
+                               "a slow path if not working), off.",
+                               "gdrcopy is installed and must not be used (off) or must work (on)");
+config::Path setting_library("gpu.gdrcopy_library", "libgdrapi.so.2", "Name or path of the gdrcopy library.",
+                             "gdrcopy is installed outside the linker's search path");
 config::Size setting_read("gpu.gdrcopy_read_max", 256, 0, 4096,
                           "Largest GPU message in bytes that the CPU reads through gdrcopy");
 config::Size setting_write("gpu.gdrcopy_write_max", 8192, 0, size_t{64} << 10,

@@ -22,9 +22,12 @@ void close_all_states();  // context.cpp
 
 namespace {
 
-config::Choice setting_cuda("cuda", 0, {"auto", "on", "off"},
-                            "Use of the CUDA driver: auto (if present), on (error if absent), off");
-config::Path setting_driver("cuda.driver", "", "Path of the CUDA driver library instead of libcuda.so.1");
+config::Choice setting_cuda(
+    "cuda", 0, {"auto", "on", "off"}, "Use of the CUDA driver: auto (if present), on (error if absent), off.",
+    "the program must not start without a usable GPU (on) or must not use the driver at all (off)");
+config::Path setting_driver(
+    "cuda.driver", "", "Path of the CUDA driver library instead of libcuda.so.1.",
+    "the driver library is installed outside the linker's search path, or an emulated driver is used");
 
 constexpr int kInterface = 12000;     // interface version requested from cuGetProcAddress
 constexpr int kOldestDriver = 11030;  // first version with cuGetProcAddress

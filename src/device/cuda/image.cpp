@@ -37,7 +37,8 @@ namespace {
 config::Choice setting_kernels(
     "gpu.kernels", 0, {"auto", "cuda13", "cuda12", "off"},
     "Build of the GPU kernels: auto (CUDA 13, or CUDA 12 if driver or GPU is too old), cuda13, "
-    "cuda12, off (no kernels)");
+    "cuda12, off (no kernels).",
+    "the chosen build of the kernels does not work with this driver or GPU");
 
 constexpr int kCuda12 = 12000, kCuda13 = 13000;
 

@@ -28,7 +28,8 @@ namespace cuda {
 namespace {
 
 config::Choice setting_shared("gpu.kernels_on_shared_gpu", 0, {"off", "on"},
-                              "Copy kernels also on a GPU that several ranks use; recommended only with MPS");
+                              "Copy kernels also on a GPU that several ranks use; recommended only with MPS.",
+                              "several ranks share a GPU under MPS");
 
 log::SlowPath no_kernels{"gpu.no_kernels", "small GPU messages take about twice as long"};
 

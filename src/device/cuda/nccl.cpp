@@ -15,7 +15,8 @@
 namespace weft::device {
 namespace {
 
-config::Path library{"coll.nccl_library", "libnccl.so.2", "Name or path of the NCCL library for coll.nccl"};
+config::Path library{"coll.nccl_library", "libnccl.so.2", "Name or path of the NCCL library for coll.nccl.",
+                     "NCCL is installed outside the linker's search path"};
 
 /// The used part of the binary interface of NCCL 2.
 struct Id {

@@ -22,7 +22,9 @@ config::Choice setting_pack(
     "gpu.pack", 1, {"on", "safe", "off"},
     "Executor for packing and copying noncontiguous GPU memory: on (kernel, waits while the application "
     "occupies the GPU), safe (kernel, cancelled after gpu.pack_timeout_ns if it cannot start; "
-    "about 0.5 us slower), off (copy engines, run by run)");
+    "about 0.5 us slower), off (copy engines, run by run).",
+    "application kernels never fill the GPU while they wait for a message (on), or Weft must run no "
+    "pack kernels (off)");
 config::Size setting_timeout("gpu.pack_timeout_ns", 2'000'000, 1'000, 10'000'000'000,
                              "With gpu.pack=safe, time in ns after which a pack kernel that has not started "
                              "is cancelled and copy engines "

@@ -32,7 +32,9 @@ namespace {
 
 config::Size setting_bytes(
     "gpu.staging_bytes", size_t{8} << 20, size_t{64} << 10, size_t{1} << 30,
-    "Maximum pinned host memory in bytes for staged GPU transfers, per GPU context; allocated on first use");
+    "Maximum pinned host memory in bytes for staged GPU transfers, per GPU context; allocated on first use.",
+    "staged GPU messages are slow because they wait for staging memory (larger), or pinned memory is "
+    "scarce (smaller)");
 config::Size setting_chunk(
     "gpu.staging_chunk", size_t{512} << 10, size_t{4} << 10, size_t{16} << 20,
     "Size in bytes of one staging chunk, the pipeline granularity of staged transfers; larger chunks "

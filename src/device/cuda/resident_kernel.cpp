@@ -17,7 +17,8 @@ namespace {
 config::Choice setting_enabled(
     "gpu.resident_kernel", 0, {"auto", "on", "off"},
     "Resident kernel for small GPU copies in quick succession: auto (not with "
-    "CUDA_LAUNCH_BLOCKING, a single connection or several ranks on a GPU), on, off");
+    "CUDA_LAUNCH_BLOCKING, a single connection or several ranks on a GPU), on, off.",
+    "the application measures or waits for an idle GPU and Weft must not keep a kernel on it (off)");
 config::Size setting_max(
     "gpu.resident_kernel_max_bytes", size_t{256} << 10, 0, size_t{1} << 20,
     "Largest GPU copy in bytes served by the resident kernel; larger ones use copy engines "

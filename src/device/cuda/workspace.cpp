@@ -14,8 +14,12 @@ namespace weft::device {
 namespace {
 
 config::Size setting_bytes{
-    "gpu.workspace_bytes", size_t{512} << 20, 0, size_t{1} << 40,
-    "Maximum GPU memory in bytes for intermediate results of reductions and segment tables of datatypes"};
+    "gpu.workspace_bytes",
+    size_t{512} << 20,
+    0,
+    size_t{1} << 40,
+    "Maximum GPU memory in bytes for intermediate results of reductions and segment tables of datatypes.",
+    "GPU memory is scarce (smaller), or reductions fall back to the host for lack of memory (larger)"};
 
 constexpr size_t kMinBlockBytes = size_t{64} << 10;
 constexpr size_t kMaxWasteFactor = 8;  // a block serves requests of at least size / factor

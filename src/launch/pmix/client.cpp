@@ -19,8 +19,13 @@ namespace weft::launch::pmix {
 
 namespace {
 
-config::Size get_timeout{"launch.get_timeout_s", 60, 1, 3600,
-                         "Timeout in seconds for a value of another process under PMIx."};
+config::Size get_timeout{
+    "launch.get_timeout_s",
+    60,
+    1,
+    3600,
+    "Timeout in seconds for a value of another process under PMIx.",
+    "start-up of a large job fails with a timeout, or a broken launcher is to be noticed sooner"};
 
 constexpr uint32_t kMaxRanks = 1u << 30;
 

@@ -18,7 +18,8 @@ namespace weft::launch::pmix {
 namespace {
 
 config::Path pmix_library{"launch.pmix_library", "",
-                          "Path of the PMIx library; empty: the launcher's or the system's."};
+                          "Path of the PMIx library; empty: the launcher's or the system's.",
+                          "the launcher's PMIx library is not found or is not the intended one"};
 
 constexpr const char* kName = "libpmix.so.2";
 constexpr int kOldest = 3;     // oldest major version with the structures of abi.hpp

@@ -16,7 +16,9 @@ namespace {
 config::Size setting_bytes(
     "gpu.bounce_bytes", size_t{16} << 20, 0, size_t{4} << 30,
     "Bytes of GPU memory per GPU for bounce buffers, into which messages are packed that a peer "
-    "cannot map or that are not contiguous. Allocated on first use; 0: stage through the host.");
+    "cannot map or that are not contiguous. Allocated on first use; 0: stage through the host.",
+    "GPU memory is scarce (smaller), or many large messages from pools or strided buffers are in "
+    "flight (larger)");
 config::Size setting_chunk("gpu.bounce_chunk", size_t{2} << 20, size_t{64} << 10, size_t{1} << 30,
                            "Bytes of a chunk of the GPU bounce buffers, packed at a time.");
 

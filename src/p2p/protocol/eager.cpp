@@ -15,13 +15,23 @@ namespace weft::p2p {
 namespace {
 
 config::Size eager_max{
-    "p2p.eager_max", 16 << 10, 0, 16 << 10,
+    "p2p.eager_max",
+    16 << 10,
+    0,
+    16 << 10,
     "Largest host message in bytes sent eagerly inside a host; larger ones use rendezvous. Unless set, "
-    "lowered per peer, to 4 KiB at least, where the kernel's single copy is measured to be faster."};
+    "lowered per peer, to 4 KiB at least, where the kernel's single copy is measured to be faster.",
+    "`weft tune` or a measurement of the program finds another value faster"};
 
-config::Size remote_eager_max{"net.eager_max", 64 << 10, 0, 1 << 20,
-                              "Largest message in bytes sent eagerly to another host, at most what the "
-                              "network accepts; larger ones use rendezvous."};
+config::Size remote_eager_max{
+    "net.eager_max",
+    64 << 10,
+    0,
+    1 << 20,
+    "Largest message in bytes sent eagerly to another host, at most what the "
+    "network accepts; larger ones use rendezvous.",
+    "messages of 1 KiB to 1 MiB between hosts are slow: a larger value saves a round trip, a smaller "
+    "one a copy"};
 constexpr size_t kMaxBarBytes = 4096;  // largest message in bytes that the CPU reads from device memory
 
 // An eager message is copied twice, by cores that may be far apart. Rendezvous costs an RTS and a system

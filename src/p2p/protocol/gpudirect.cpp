@@ -22,7 +22,8 @@ config::Choice setting_gpudirect{
     0,
     {"auto", "on", "off"},
     "Whether the network accesses GPU memory directly (GPUDirect RDMA): after a check of the data (auto), "
-    "always (on), or never (off)."};
+    "always (on), or never (off).",
+    "the check gives a wrong answer, or GPU messages staged through the host are to be compared (off)"};
 
 log::SlowPath no_gpudirect{
     "net.no_gpudirect", "GPU messages between hosts are staged through host memory, at most as fast as PCIe"};

@@ -21,7 +21,8 @@ using Phase = ReadyToReceive::Phase;
 config::Choice setting_put(
     "gpu.put", 0, {"auto", "on", "off"},
     "Advertise receives on GPU memory to their senders, which then put their messages into them: auto (less "
-    "often to peers that do not use it), on, off");
+    "often to peers that do not use it), on, off.",
+    "small and medium GPU messages are slower with advertised receives than without (off)");
 config::Size setting_put_min("gpu.put_min", 0, 0, size_t{1} << 40,
                              "Smallest receive in bytes on GPU memory that is advertised to its sender.");
 config::Size setting_put_max(

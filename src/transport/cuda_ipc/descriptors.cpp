@@ -21,7 +21,8 @@ namespace {
 config::Choice setting_fd(
     "gpu.ipc_fd", 0, {"on", "off"},
     "Mapping of cuMemMap memory in other processes, if it was created with a file descriptor as "
-    "its handle type; off: such memory is packed or staged.");
+    "its handle type; off: such memory is packed or staged.",
+    "memory that the program releases must be free at once although peers have mapped it (off)");
 config::Size setting_descriptors(
     "gpu.ipc_max_descriptors", 4096, 1, size_t{1} << 20,
     "Largest number of file descriptors kept open for exported cuMemMap memory, and again for imported "

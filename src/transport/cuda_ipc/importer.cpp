@@ -18,7 +18,9 @@ config::Size setting_mappings(
     "mapping is closed.");
 config::Size setting_bytes(
     "gpu.ipc_max_mapped_bytes", size_t{512} << 30, size_t{1} << 20, size_t{1} << 50,
-    "Largest total bytes of mapped GPU memory of other processes; above it idle mappings are closed.");
+    "Largest total bytes of mapped GPU memory of other processes; above it idle mappings are closed.",
+    "the program communicates from more GPU memory than the limit (larger), or address space is "
+    "limited (smaller)");
 
 void log_close(const Status& status) {
   if (!status) log::write(log::Level::warn, "%s", status.error().message().c_str());

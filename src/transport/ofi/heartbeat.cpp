@@ -11,8 +11,14 @@
 namespace weft::transport::ofi {
 namespace {
 
-config::Size interval{"net.ofi_keepalive_ms", 1000, 0, 600000,
-                      "Interval between heartbeats to peers in milliseconds; 0 disables failure detection."};
+config::Size interval{
+    "net.ofi_keepalive_ms",
+    1000,
+    0,
+    600000,
+    "Interval between heartbeats to peers in milliseconds; 0 disables failure detection.",
+    "processes are stopped for seconds, as under a debugger (larger or 0), or failures must be "
+    "noticed sooner (smaller)"};
 
 constexpr uint32_t kPollsPerCheck = 64;
 constexpr size_t kHeartbeatsPerInterval = 128;  // further peers follow in the next intervals

@@ -12,7 +12,8 @@ namespace weft::transport::ofi {
 namespace {
 
 config::Path library_path{"net.ofi_library", "",
-                          "Path of libfabric; empty: libfabric.so.1 as found by the dynamic linker."};
+                          "Path of libfabric; empty: libfabric.so.1 as found by the dynamic linker.",
+                          "libfabric is installed outside the linker's search path"};
 
 void* open_file() {
   if (!library_path.value().empty()) return secure::open_library(library_path.value(), RTLD_NOW | RTLD_LOCAL);

@@ -9,8 +9,14 @@ namespace {
 config::Size max_idle{
     "net.ofi_cached_registrations", 1024, 0, 1 << 20,
     "Largest number of idle registrations kept for reuse, with providers that pin no pages."};
-config::Size max_bytes{"net.ofi_cached_registration_bytes", size_t{4} << 30, 0, size_t{1} << 44,
-                       "Largest total bytes of registrations while idle ones are kept."};
+config::Size max_bytes{
+    "net.ofi_cached_registration_bytes",
+    size_t{4} << 30,
+    0,
+    size_t{1} << 44,
+    "Largest total bytes of registrations while idle ones are kept.",
+    "registered memory is scarce (smaller), or the program sends from more memory than the limit "
+    "(larger)"};
 
 constexpr int kMaxCandidates = 8;  // regions starting before a buffer that are checked for covering it
 

@@ -22,16 +22,19 @@ namespace {
 config::Text provider{
     "net.ofi_provider", "",
     "libfabric provider as named by fi_info (tcp, verbs, cxi); empty: the fastest usable one. The variable "
-    "FI_PROVIDER of libfabric also works."};
+    "FI_PROVIDER of libfabric also works.",
+    "the host has several providers and libfabric's first one is not the intended one"};
 config::Text nic{"net.ofi_nic", "",
                  "Network interface (libfabric domain) such as cxi0 or eth0, or a list of them, which the "
-                 "local ranks use round-robin; empty: the nearest."};
+                 "local ranks use round-robin; empty: the nearest.",
+                 "the host has several network adapters and the ranks are to use certain ones"};
 config::Choice hmem{
     "net.ofi_hmem",
     0,
     {"auto", "on", "off"},
     "GPU memory passed directly to libfabric (FI_HMEM): auto, with network adapters only; on, also with "
-    "sockets, which copy through the host."};
+    "sockets, which copy through the host.",
+    "GPU messages over libfabric fail (off), or tests need GPU memory over sockets (on)"};
 
 /// Fastest first; unlisted providers follow, then tcp.
 constexpr std::array kProvidersBySpeed = {"cxi", "opx", "psm2", "efa", "verbs", "psm3"};

@@ -21,8 +21,12 @@
 namespace weft::transport::shm {
 namespace {
 
-config::Size connect_timeout{"shm.connect_timeout_s", 60, 1, 3600,
-                             "Start-up timeout in seconds for the other ranks of this host to connect."};
+config::Size connect_timeout{"shm.connect_timeout_s",
+                             60,
+                             1,
+                             3600,
+                             "Start-up timeout in seconds for the other ranks of this host to connect.",
+                             "ranks of one host start far apart, for example from a slow file system"};
 config::Size ring_after_messages{
     "shm.ring_after_messages", 32, 0, 1000000,
     "Messages sent to one peer through its MPSC queue before an SPSC ring is claimed, on hosts with more "

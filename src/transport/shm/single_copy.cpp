@@ -17,7 +17,8 @@ config::Choice single_copy{
     "shm.single_copy",
     0,
     {"auto", "off"},
-    "Single-copy transfer of large host messages by process_vm_readv; off: copied through shared memory."};
+    "Single-copy transfer of large host messages by process_vm_readv; off: copied through shared memory.",
+    "a problem may be in process_vm_readv, or a security policy ends programs that call it (off)"};
 
 constexpr size_t kMaxIovsPerCall = 64;                // IOV_MAX is 1024
 constexpr size_t kMaxBytesPerCall = size_t{1} << 30;  // the kernel's limit is 2 GiB minus a page

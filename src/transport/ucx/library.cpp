@@ -16,7 +16,8 @@ namespace {
 config::Path setting_library(
     "net.ucx_library", "",
     "Path of libucp.so.0; empty: a copy already loaded, the system's, or the Python package "
-    "libucx-cu13 or libucx-cu12 next to Weft.");
+    "libucx-cu13 or libucx-cu12 next to Weft.",
+    "another UCX than the automatically chosen one is to be used");
 
 constexpr const char* kLibraryName = "libucp.so.0";
 constexpr unsigned kMajor = 1, kMinor = 13;  // oldest supported version

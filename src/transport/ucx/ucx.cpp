@@ -24,7 +24,9 @@ namespace {
 config::Choice setting_failures(
     "net.failure_detection", 0, {"on", "off"},
     "Detection of failed processes on other hosts. off: ranks may wait for ever for a failed process, "
-    "but UCX may use transports without error handling.");
+    "but UCX may use transports without error handling.",
+    "all processes are known to end together and UCX is to use transports without error handling, "
+    "which can be faster");
 
 constexpr unsigned kProgressRounds = 16;
 constexpr uint64_t kFlushTimeoutNs = 5 * kNsPerSecond, kCloseTimeoutNs = kNsPerSecond;
