@@ -30,6 +30,11 @@ int MPIX_Last_error_message(char* message, int size, int* length);
    above. May be called at any time. */
 int MPIX_Settings(char* text, int size, int* length);
 
+/* Lists what the library has counted in this process, one counter per line in alphabetical order: name,
+   value, unit ("events", "bytes", "ns", or "objects" for a current number) and help, separated by tabs. A
+   slow path is a counter, with its cost as help. size and length as above. May be called at any time. */
+int MPIX_Counters(char* text, int size, int* length);
+
 /* Name of this machine in tuning profiles: GPUs, processor, cores. size and length as above. May be called at
    any time. */
 int MPIX_Machine_name(char* text, int size, int* length);
@@ -150,6 +155,7 @@ int MPIX_Alltoall_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Dataty
 int PMPIX_Query_cuda_support(void);
 int PMPIX_Last_error_message(char* message, int size, int* length);
 int PMPIX_Settings(char* text, int size, int* length);
+int PMPIX_Counters(char* text, int size, int* length);
 int PMPIX_Machine_name(char* text, int size, int* length);
 int PMPIX_Describe_paths(char* text, int size, int* length);
 int PMPIX_Explain_send(const char* query, char* text, int size, int* length);

@@ -183,7 +183,7 @@ def connection(row, device):
 
 
 def is_shown(setting):
-    """Returns True for user settings, and for internal ones that the environment or a profile sets."""
+    """Returns True for user settings, and for internal settings if the environment or a profile sets them."""
     return setting["level"] == "user" or setting["origin"] != "default"
 
 

@@ -11,6 +11,7 @@
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/profile.hpp"
 #include "coll/dispatch/explain.hpp"
 #include "device/memory.hpp"
@@ -75,6 +76,15 @@ WEFT_EXPORT int PMPIX_Settings(char* text, int size, int* length) {
   return copy_text_out(lines, text, size, length);
 }
 WEFT_ALIAS(MPIX_Settings, (char* text, int size, int* length));
+
+WEFT_EXPORT int PMPIX_Counters(char* text, int size, int* length) {
+  std::string lines;
+  for (const auto* counter : weft::counters::all())
+    lines += std::string(counter->name()) + '\t' + std::to_string(counter->value()) + '\t' +
+             name_of(counter->unit()) + '\t' + counter->help() + '\n';
+  return copy_text_out(lines, text, size, length);
+}
+WEFT_ALIAS(MPIX_Counters, (char* text, int size, int* length));
 
 WEFT_EXPORT int PMPIX_Machine_name(char* text, int size, int* length) {
   return copy_text_out(weft::config::machine_name(), text, size, length);

@@ -17,6 +17,7 @@
 #include "api/impl.hpp"
 #include "api/memory_kinds.hpp"
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "device/memory.hpp"
@@ -195,6 +196,15 @@ Result<core::Instance*> acquire_instance(int required) {
   return g_instance;
 }
 
+/// Logs what this process has counted.
+void log_counters() {
+  if (!log::enabled(log::Level::debug)) return;
+  for (const counters::Counter* counter : counters::all())
+    if (const uint64_t value = counter->value(); value != 0)
+      log::write(log::Level::debug, "counter %s: %llu %s (%s)", counter->name(),
+                 static_cast<unsigned long long>(value), counters::name_of(counter->unit()), counter->help());
+}
+
 void release_instance() {
   const std::lock_guard guard(lifecycle);
   core::Instance& instance = *g_instance;
@@ -206,6 +216,7 @@ void release_instance() {
   device::Workspace::close();
   instance.gpu_regions.reset();
   device::close();
+  log_counters();
   g_state.store(State::finalized);
   if (p2p::connected(instance))
     disconnect_from_launcher();

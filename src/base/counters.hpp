@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counters: one registry of everything that the library counts. `weft info --counters`, tests and MPI_T
+// Counters: one registry of everything that the library counts. `MPIX_Counters`, tests and MPI_T
 // performance variables read it. A counter is one declaration beside the code that counts.
 #pragma once
 #include <atomic>
@@ -26,8 +26,8 @@ class Counter {
     value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   void subtract(uint64_t n = 1) { add(0 - n); }
-  /// Writers are several threads without a common lock.
-  void add_shared(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  /// Writers are several threads without a common lock. Returns the value before.
+  uint64_t add_shared(uint64_t n = 1) { return value_.fetch_add(n, std::memory_order_relaxed); }
   /// Any thread may read.
   [[nodiscard]] uint64_t value() const { return value_.load(std::memory_order_relaxed); }
   [[nodiscard]] const char* name() const { return name_; }
@@ -41,7 +41,7 @@ class Counter {
   Unit unit_;
 };
 
-/// All counters, sorted by name.
+/// All counters in the order of their names.
 [[nodiscard]] std::vector<const Counter*> all();
 /// The counter of this name; null if there is none.
 [[nodiscard]] const Counter* find(std::string_view name);

@@ -17,11 +17,6 @@ config::Choice level_setting{
     "Least severe level of messages written to stderr; none: no output.",
     "you look for the cause of a problem (info, debug) or want no output from the library (none)"};
 int this_rank = -1;
-
-std::vector<SlowPath*>& registry() {
-  static std::vector<SlowPath*> paths;
-  return paths;
-}
 }  // namespace
 
 bool enabled(Level level) { return static_cast<int>(level) <= level_setting.index(); }
@@ -43,16 +38,10 @@ void write(Level level, const char* format, ...) {
 
 void set_rank(int rank) { this_rank = rank; }
 
-SlowPath::SlowPath(const char* name, const char* cost) : name_(name), cost_(cost) {
-  registry().push_back(this);
-}
-
 void SlowPath::hit(std::string_view reason) {
-  if (count_++ != 0) return;
-  reason_ = reason;
-  write(Level::warn, "slow path %s (%s): %s", name_, reason_.c_str(), cost_);
+  if (uses_.add_shared() != 0) return;
+  write(Level::warn, "slow path %s (%.*s): %s", uses_.name(), static_cast<int>(reason.size()), reason.data(),
+        uses_.help());
 }
-
-const std::vector<SlowPath*>& slow_paths() { return registry(); }
 
 }  // namespace weft::log

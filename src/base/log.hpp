@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "base/counters.hpp"
 
 namespace weft::log {
 
@@ -16,25 +17,17 @@ enum class Level : int { none, error, warn, info, debug };
 void write(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void set_rank(int rank);
 
-/// A named slow path: a static object next to the code that takes it; call hit(reason) on each use.
+/// A named slow path: a static object next to the code that takes it; call hit(reason) on each use. Its uses
+/// are a counter of the same name, whose help is the cost.
 class SlowPath {
  public:
   /// `name`: e.g. "p2p.staged"; `cost`: estimated cost as text, e.g. "about 7x slower than NVLink".
-  SlowPath(const char* name, const char* cost);
-  /// Increments the count; logs the first hit of the process at level warn with the reason.
+  SlowPath(const char* name, const char* cost) : uses_(name, counters::Unit::events, cost) {}
+  /// Increments the count; logs the first hit of the process at level warn with the reason. Any thread.
   void hit(std::string_view reason);
-  [[nodiscard]] const char* name() const { return name_; }
-  [[nodiscard]] const char* cost() const { return cost_; }
-  [[nodiscard]] uint64_t count() const { return count_; }
-  [[nodiscard]] const std::string& reason() const { return reason_; }
 
  private:
-  const char* name_;
-  const char* cost_;
-  uint64_t count_ = 0;
-  std::string reason_;
+  counters::Counter uses_;
 };
-/// All registered slow paths of this process, including unused ones.
-[[nodiscard]] const std::vector<SlowPath*>& slow_paths();
 
 }  // namespace weft::log

@@ -20,9 +20,4 @@ struct BarLimits {
 [[nodiscard]] bool bar_read(const void* from, const Memory& memory, void* to, size_t n);
 [[nodiscard]] bool bar_write(void* to, const Memory& memory, const void* from, size_t n);
 
-struct BarCounters {
-  uint64_t reads = 0, writes = 0, pinned = 0, unpinned = 0;
-};
-[[nodiscard]] BarCounters bar_counters();
-
 }  // namespace weft::device

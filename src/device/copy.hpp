@@ -113,17 +113,6 @@ struct KernelOptions {
 };
 [[nodiscard]] KernelOptions kernel_options_for(size_t bytes);
 
-/// Counters of the resident kernel in one context. `cancelled`: commands given back to copy engines.
-struct ResidentKernelCounters {
-  uint64_t served = 0, instances = 0, cancelled = 0;
-};
-[[nodiscard]] ResidentKernelCounters resident_kernel_counters(const Memory& memory);
-/// Counters of the batch copy kernel in one context.
-struct BatchCopyCounters {
-  uint64_t launched = 0, cancelled = 0;
-};
-[[nodiscard]] BatchCopyCounters batch_copy_counters(const Memory& memory);
-
 /// Completion method in the context of `memory`: "event", "flag", "query" or "hybrid"; "none" before the
 /// first copy.
 [[nodiscard]] const char* completion_method(const Memory& memory);

@@ -81,12 +81,4 @@ struct TileSync {
                                         const Memory& src_memory, uint64_t bytes, StreamRole role,
                                         const TileSync& sync = {});
 
-/// Counters of pack kernels in one context: launched, cancelled before they started, and timed out while they
-/// waited for the tiles of another GPU.
-struct PackCounters {
-  uint64_t launched = 0, cancelled = 0, timed_out = 0;
-  uint64_t prefetched = 0;  ///< launches that prefetched their destination while waiting
-};
-[[nodiscard]] PackCounters pack_counters(const Memory& memory);
-
 }  // namespace weft::device

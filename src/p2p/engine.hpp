@@ -389,10 +389,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::array<Transfer*, transport::shm::kRtrSlots> advertised_{};
   uint32_t advertised_mask_ = 0;  // bit i: advertised_[i] is set
   std::array<PutBounce, transport::shm::kRtrSlots> put_bounces_{};
-  struct {
-    uint64_t advertised = 0, retracted = 0;              // receives
-    uint64_t puts = 0, rtr_waits = 0, rtr_timeouts = 0;  // sends
-  } put_counters_;
   std::vector<WaitingStaged> waiting_staged_;
   BouncePool bounce_pool_;
   std::vector<BounceGet> bounce_gets_;

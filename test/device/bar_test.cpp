@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counters.hpp"
 #include "cuda_test_support.hpp"
 
 namespace weft::test {
@@ -66,8 +67,7 @@ TEST_F(BarTest, FreedAndReallocatedMemory) {
     ASSERT_TRUE(device::bar_read(buffer.data(), buffer.memory(), seen.data(), seen.size()));
     ASSERT_EQ(seen, sent);
   }
-  const device::BarCounters counters = device::bar_counters();
-  EXPECT_LE(counters.pinned - counters.unpinned, 64u);
+  EXPECT_LE(counters::find("gpu.gdrcopy_mappings")->value(), 64u);
 }
 
 TEST_F(BarTest, MappingsAreBounded) {
@@ -79,8 +79,7 @@ TEST_F(BarTest, MappingsAreBounded) {
     ASSERT_TRUE(device::bar_write(buffers[i]->data(), buffers[i]->memory(), &byte, 1));
   }
   for (unsigned i = 0; i < 100; ++i) EXPECT_EQ(buffers[i]->read(0, 1)[0], static_cast<char>(i));
-  const device::BarCounters counters = device::bar_counters();
-  EXPECT_LE(counters.pinned - counters.unpinned, 64u);
+  EXPECT_LE(counters::find("gpu.gdrcopy_mappings")->value(), 64u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "../reference/counted.hpp"
 #include "../reference/draw.hpp"
 #include "cuda_test_support.hpp"
 
@@ -50,9 +51,6 @@ class Window {
   }
   void finish() { ASSERT_OK(device::wait(ticket_)); }
   void check(const char* where) { EXPECT_EQ(to_.read(), expected_) << where; }
-  [[nodiscard]] device::BatchCopyCounters counters() const {
-    return device::batch_copy_counters(to_.memory());
-  }
 
  private:
   Buffer from_, to_;
@@ -69,6 +67,7 @@ bool has_long_timeout() {
 }
 
 TEST_F(BatchCopyTest, WindowIsOneLaunch) {
+  const Counted launches("gpu.batch_copy_launches"), cancelled("gpu.batch_copy_cancelled");
   Window window;
   for (unsigned seed = 1; seed < 20; ++seed) {
     window.start(seed);
@@ -76,8 +75,8 @@ TEST_F(BatchCopyTest, WindowIsOneLaunch) {
     window.check("a window");
   }
   if (cuda().emulated() && !has_long_timeout()) return;
-  EXPECT_EQ(window.counters().launched, 19u);
-  EXPECT_EQ(window.counters().cancelled, 0u);
+  EXPECT_EQ(launches.growth(), 19u);
+  EXPECT_EQ(cancelled.growth(), 0u);
 }
 
 // TEST_LAUNCHES: graphs, or calls (cuLaunchKernel).
@@ -116,7 +115,7 @@ TEST_F(BatchCopyTest, FullGpuFallsBackToCopyEngines) {
   window.start(1);
   window.finish();
   for (unsigned round = 2; round < 5; ++round) {
-    const auto before = window.counters();
+    const Counted cancelled("gpu.batch_copy_cancelled");
     window.prepare(round);
     second.prepare(round + 10);
     gpu.fill();
@@ -125,7 +124,7 @@ TEST_F(BatchCopyTest, FullGpuFallsBackToCopyEngines) {
     window.finish();
     second.finish();
     EXPECT_TRUE(gpu.full());
-    EXPECT_GT(window.counters().cancelled, before.cancelled);
+    EXPECT_GT(cancelled.growth(), 0u);
     gpu.release();
     window.check("on a full GPU");
     second.check("on a full GPU");

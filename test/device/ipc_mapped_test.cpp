@@ -40,6 +40,7 @@ class IpcMappedTest : public IpcTest {
   std::unique_ptr<ExportChild> child_;
   std::unique_ptr<Buffer> near_;
   Importer importer_;
+  const IpcCounted counted_;
 };
 
 TEST_F(IpcMappedTest, ReadsAndWritesARunOfAllocations) {
@@ -58,7 +59,7 @@ TEST_F(IpcMappedTest, ReadsAndWritesARunOfAllocations) {
                          kSize));
   child_->request(Type::check, 0, kSize, 3);
   importer_.release(*mapping);
-  EXPECT_EQ(importer_.counters().opens, 1u);
+  EXPECT_EQ(counted_.opens.growth(), 1u);
 }
 
 TEST_F(IpcMappedTest, RunsWithACommonStartAreMappedSeparately) {
@@ -71,7 +72,7 @@ TEST_F(IpcMappedTest, RunsWithACommonStartAreMappedSeparately) {
     expect_seen(all, 2 * kAllocation, 1);
     expect_seen(first, 1000, 1);
   }
-  EXPECT_EQ(importer_.counters().opens, 2u);
+  EXPECT_EQ(counted_.opens.growth(), 2u);
 }
 
 // A remapped allocation has the old content; a replaced one must not show it.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "../reference/counted.hpp"
 #include "cuda_test_support.hpp"
 #include "device/ipc.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
@@ -214,6 +215,12 @@ class IpcTest : public CudaTest {
     remote_device_ = cuda().devices - 1;  // another GPU if available
   }
   int remote_device_ = 0;
+};
+
+/// Growth of the importers' counters during a test.
+struct IpcCounted {
+  Counted opens{"gpu.ipc_opens"}, hits{"gpu.ipc_hits"}, closes{"gpu.ipc_closes"},
+      evictions{"gpu.ipc_evictions"}, refusals{"gpu.ipc_refusals"};
 };
 
 }  // namespace weft::test

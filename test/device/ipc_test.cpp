@@ -16,6 +16,7 @@ TEST_F(IpcTest, MapsReadsAndWritesAPeersMemory) {
   for (const int device : {0, remote_device_}) {
     ExportChild child(device);
     Importer importer;
+    const IpcCounted counted;
     const Buffer near(Kind::device, 64);
     const Answer answer = child.request(Request::Type::allocate, 0, 300'000, 1);
     EXPECT_TRUE(answer.probe_due);
@@ -35,9 +36,9 @@ TEST_F(IpcTest, MapsReadsAndWritesAPeersMemory) {
                            5000));
     child.request(Request::Type::check, 0, 5000, 3);
     importer.release(*mapping);
-    EXPECT_EQ(importer.counters().opens, 1u);
+    EXPECT_EQ(counted.opens.growth(), 1u);
     importer.close();
-    EXPECT_EQ(importer.counters().closes, 1u);
+    EXPECT_EQ(counted.closes.growth(), 1u);
   }
 }
 
@@ -59,6 +60,7 @@ TEST_F(IpcTest, HostBufferReadsThroughAnyLocalDevice) {
 TEST_F(IpcTest, OneOpenPerAllocation) {
   ExportChild child(remote_device_);
   Importer importer;
+  const IpcCounted counted;
   const Buffer near(Kind::device, 64);
   const Answer answer = child.request(Request::Type::allocate, 0, 4096, 1);
   const unsigned long before = cuda().emulated() ? cuda().calls("cuIpcOpenMemHandle") : 0;
@@ -74,8 +76,8 @@ TEST_F(IpcTest, OneOpenPerAllocation) {
   auto later = importer.open(kPeer, answer.region, nullptr, near.memory());
   ASSERT_OK(later);
   importer.release(*later);
-  EXPECT_EQ(importer.counters().opens, 1u);
-  EXPECT_EQ(importer.counters().hits, 6u);
+  EXPECT_EQ(counted.opens.growth(), 1u);
+  EXPECT_EQ(counted.hits.growth(), 6u);
   if (cuda().emulated()) {
     EXPECT_EQ(cuda().calls("cuIpcOpenMemHandle"), before + 2) << "the probe and the region";
   }
@@ -110,6 +112,7 @@ TEST_F(IpcTest, ReusedAddressNeverHitsTheOldMapping) {
 TEST_F(IpcTest, SweepReportsAndDropCloses) {
   ExportChild child(remote_device_);
   Importer importer;
+  const IpcCounted counted;
   const Buffer near(Kind::device, 64);
   const Answer kept = child.request(Request::Type::allocate, 0, 4096, 1);
   const Answer freed = child.request(Request::Type::allocate, 1, 8192, 2);
@@ -128,10 +131,10 @@ TEST_F(IpcTest, SweepReportsAndDropCloses) {
   EXPECT_EQ(drop.buffer_id, freed.region.buffer_id);
   // Still referenced: closed with the last reference.
   importer.drop(kPeer, drop.epoch, drop.base, drop.buffer_id);
-  EXPECT_EQ(importer.counters().closes, 0u);
+  EXPECT_EQ(counted.closes.growth(), 0u);
   EXPECT_EQ(importer.mapped(), 1u);
   importer.release(*b);
-  EXPECT_EQ(importer.counters().closes, 1u);
+  EXPECT_EQ(counted.closes.growth(), 1u);
   importer.drop(kPeer, drop.epoch, drop.base, drop.buffer_id);  // a repeated drop has no effect
   importer.drop(kPeer, drop.epoch + 1, kept.region.base, kept.region.buffer_id);  // another epoch
   EXPECT_EQ(importer.mapped(), 1u);
@@ -143,6 +146,7 @@ TEST_F(IpcTest, SweepReportsAndDropCloses) {
 TEST_F(IpcTest, DroppedWhileInUseIsReusedNotOpenedTwice) {
   ExportChild child(remote_device_);
   Importer importer;
+  const IpcCounted counted;
   const Buffer near(Kind::device, 64);
   const Answer answer = child.request(Request::Type::allocate, 0, 4096, 1);
   auto mapping = importer.open(kPeer, answer.region, &answer.probe, near.memory());
@@ -155,7 +159,7 @@ TEST_F(IpcTest, DroppedWhileInUseIsReusedNotOpenedTwice) {
   importer.release(*mapping);
   expect_content(**again, answer.region, 4096, 1);
   importer.release(*again);
-  EXPECT_EQ(importer.counters().opens, 1u);
+  EXPECT_EQ(counted.opens.growth(), 1u);
   EXPECT_EQ(importer.mapped(), 1u);
 }
 
@@ -173,6 +177,7 @@ TEST_F(IpcTest, FirstRegionNeedsTheProbe) {
 TEST_F(IpcTest, WrongBytesRejectThePairPermanently) {
   ExportChild child(remote_device_);
   Importer importer;
+  const IpcCounted counted;
   const Buffer near(Kind::device, 64);
   Answer answer = child.request(Request::Type::allocate, 0, 4096, 1);
   Probe wrong = answer.probe;
@@ -183,7 +188,7 @@ TEST_F(IpcTest, WrongBytesRejectThePairPermanently) {
     EXPECT_EQ(refused.error().code(), Errc::unsupported);
     EXPECT_NE(refused.error().message().find("wrong bytes"), std::string::npos) << refused.error().message();
   }
-  EXPECT_EQ(importer.counters().refusals, 2u);
+  EXPECT_EQ(counted.refusals.growth(), 2u);
   EXPECT_EQ(importer.mapped(), 0u);
   importer.drop_peer(kPeer);  // a new peer with the same number starts anew
   EXPECT_OK(importer.open(kPeer, answer.region, &answer.probe, near.memory()));
@@ -302,6 +307,7 @@ TEST_F(IpcTest, ExporterQueriesOnceAndBoundsItsTable) {
 TEST_F(IpcTest, MappingsAreBoundedAndUsedMappingsStay) {
   ExportChild child(remote_device_);
   Importer importer;
+  const IpcCounted counted;
   const Buffer near(Kind::device, 64);
   std::vector<Region> regions;
   Mapping* held = nullptr;
@@ -317,7 +323,7 @@ TEST_F(IpcTest, MappingsAreBoundedAndUsedMappingsStay) {
     regions.push_back(answer.region);
     EXPECT_LE(importer.mapped(), 5u);
   }
-  EXPECT_EQ(importer.counters().evictions, 3u);
+  EXPECT_EQ(counted.evictions.growth(), 3u);
   expect_content(*held, regions[0], 4096, 0);
   importer.release(held);
   auto evicted = importer.open(kPeer, regions[1], nullptr, near.memory());

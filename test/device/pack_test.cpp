@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "../reference/counted.hpp"
 #include "cuda_test_support.hpp"
 #include "device/kernel/pack.hpp"
 
@@ -197,7 +198,7 @@ struct PackAndUnpack {
 TEST_F(PackTest, UnpackOverlapsWithPack) {
   PackAndUnpack r;
   ASSERT_TRUE(device::can_sync_tiles(r.to.memory()));
-  const auto before = device::pack_counters(r.to.memory());
+  const Counted launches("gpu.pack_launches");
   for (int attempt = 0;; ++attempt) {  // the emulated GPU may exceed the timeout
     auto follows = r.unpack(), leads = r.pack();
     ASSERT_OK(follows);
@@ -210,20 +211,19 @@ TEST_F(PackTest, UnpackOverlapsWithPack) {
     ++r.sync.epoch;
   }
   EXPECT_EQ(r.to.read(), r.expected);
-  EXPECT_GT(device::pack_counters(r.to.memory()).launched, before.launched);
+  EXPECT_GT(launches.growth(), 0u);
 }
 
 TEST_F(PackTest, MissingTilesTimeOut) {
   PackAndUnpack r;
   ASSERT_TRUE(device::can_sync_tiles(r.to.memory()));
-  const auto before = device::pack_counters(r.to.memory());
+  const Counted timeouts("gpu.pack_timeouts"), not_started("gpu.pack_not_started");
   auto follows = r.unpack();
   ASSERT_OK(follows);
   const Status outcome = device::wait(*follows);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code(), Errc::again);
-  const auto after = device::pack_counters(r.to.memory());
-  EXPECT_EQ(after.timed_out + after.cancelled, before.timed_out + before.cancelled + 1);
+  EXPECT_EQ(timeouts.growth() + not_started.growth(), 1u);
 }
 
 // Prefetching applies only to runs below a sector of memory.
@@ -231,12 +231,11 @@ TEST_F(PackTest, ShortRunsArePrefetched) {
   PackAndUnpack r;
   ASSERT_TRUE(device::can_sync_tiles(r.to.memory()));
   for (const int64_t words : {1, 2, 4}) {
-    const auto before = device::pack_counters(r.to.memory());
+    const Counted prefetches("gpu.pack_prefetches");
     auto follows = r.unpack_runs_of(words);
     ASSERT_OK(follows);
     EXPECT_FALSE(device::wait(*follows).ok());  // no kernel packs
-    EXPECT_EQ(device::pack_counters(r.to.memory()).prefetched - before.prefetched, words < 4 ? 1U : 0U)
-        << words;
+    EXPECT_EQ(prefetches.growth(), words < 4 ? 1U : 0U) << words;
   }
 }
 
@@ -251,7 +250,7 @@ TEST_F(PackTest, FullGpuPacksByCopyEngines) {
   FullGpu gpu(0);
   const auto sent = pattern(2 * kBytes, 9);
   from.write(sent);
-  const auto before = device::pack_counters(to.memory());
+  const Counted not_started("gpu.pack_not_started");
   gpu.fill();
   device::Ticket tickets[12];  // more than slots
   for (auto& ticket : tickets) {
@@ -263,7 +262,7 @@ TEST_F(PackTest, FullGpuPacksByCopyEngines) {
   }
   for (auto& ticket : tickets) ASSERT_OK(device::wait(ticket));
   EXPECT_TRUE(gpu.full());
-  EXPECT_EQ(device::pack_counters(to.memory()).cancelled, before.cancelled + std::size(tickets));
+  EXPECT_EQ(not_started.growth(), std::size(tickets));
   gpu.release();
   std::vector<char> expected;
   for (size_t i = 0; i < 2 * kBytes; i += 16)

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "../reference/counted.hpp"
 #include "base/config.hpp"
 #include "transport/ofi/registration.hpp"
 
@@ -27,6 +28,8 @@ class RegistrationTest : public testing::Test {
     endpoint = std::move(*created);
   }
   std::unique_ptr<Endpoint> endpoint;
+  const test::Counted hits{"net.ofi_registration_hits"}, misses{"net.ofi_registration_misses"},
+      evictions{"net.ofi_registration_evictions"}, registrations{"net.ofi_registrations"};
   std::byte memory[1 << 16]{};
 };
 
@@ -37,8 +40,8 @@ TEST_F(RegistrationTest, HitWhileInUse) {
   auto part = cache.acquire(memory + 100, 1000, {});
   ASSERT_TRUE(part);
   EXPECT_EQ(*whole, *part);
-  EXPECT_EQ(cache.counters().hits, 1U);
-  EXPECT_EQ(cache.counters().misses, 1U);
+  EXPECT_EQ(hits.growth(), 1U);
+  EXPECT_EQ(misses.growth(), 1U);
   cache.release(*whole);
   cache.release(*part);
 }
@@ -46,22 +49,22 @@ TEST_F(RegistrationTest, HitWhileInUse) {
 TEST_F(RegistrationTest, IdleRegistrationsAreKeptOnlyWithoutPinnedPages) {
   Registrations cache(*endpoint, ofi::abi::kRemoteRead);
   cache.release(*cache.acquire(memory, 4096, {}));
-  EXPECT_EQ(cache.counters().count, endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
+  EXPECT_EQ(registrations.growth(), endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
   cache.release(*cache.acquire(memory, 4096, {}));
-  EXPECT_EQ(cache.counters().hits, endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
+  EXPECT_EQ(hits.growth(), endpoint->wants(ofi::abi::kMrAllocated) ? 0U : 1U);
 }
 
 TEST_F(RegistrationTest, IdleRegistrationsAreBounded) {
   Registrations cache(*endpoint, ofi::abi::kRemoteRead);
   for (size_t i = 0; i < 16; ++i) cache.release(*cache.acquire(memory + i * 4096, 4096, {}));
-  EXPECT_LE(cache.counters().count, 4U);
+  EXPECT_LE(registrations.growth(), 4U);
   if (!endpoint->wants(ofi::abi::kMrAllocated)) {
-    EXPECT_EQ(cache.counters().evictions, 12U);
+    EXPECT_EQ(evictions.growth(), 12U);
   }
   // The oldest was evicted.
-  const auto before = cache.counters().hits;
+  const auto before = hits.growth();
   cache.release(*cache.acquire(memory, 4096, {}));
-  EXPECT_EQ(cache.counters().hits, before);
+  EXPECT_EQ(hits.growth(), before);
 }
 
 TEST_F(RegistrationTest, ReusedAddressIsRegisteredAgain) {
@@ -76,7 +79,7 @@ TEST_F(RegistrationTest, ReusedAddressIsRegisteredAgain) {
   EXPECT_NE(*a, *b);
   cache.release(*a);
   cache.release(*b);
-  EXPECT_EQ(cache.counters().count, 0U);
+  EXPECT_EQ(registrations.growth(), 0U);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ HEAD = """\
 
 <!-- Written by tools/docs/settings.py from the library; do not edit. -->
 
-Each setting of the library is an environment variable. `weft info --config` prints the settings of this page with their current values
-and origins. An unknown name or a value out of range makes `MPI_Init` fail with a message that names the setting.
-Sizes accept the suffixes k, m and g (powers of 1024).
+Each setting of the library is an environment variable. `weft info --config` prints the settings of this page with
+their current values and origins. An unknown name or a value out of range makes `MPI_Init` fail with a message that
+names the setting. Sizes accept the suffixes k, m and g (powers of 1024).
 
 A setting whose values are *a path* names a library or another file. Only the environment sets it, not a profile. A
 program with elevated privileges (set-user-ID, set-group-ID, file capabilities) reads no setting or profile, loads no
@@ -36,12 +36,14 @@ name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_
 INTERNAL = """\
 ## Internal settings
 
-These settings are for the tests, for measurements and for the profile that `weft tune` writes. They can change with every version.
-`weft info --config --all` prints what they do.
+These settings are for the tests, for measurements and for the profile that `weft tune` writes. They can change with
+every version. `weft info --config --all` prints what they do.
 
 | variable | default | values |
 |---|---|---|
 """
+
+COLUMNS = "| variable | default | values | what it sets | change it when |\n|---|---|---|---|---|\n"
 
 # (heading, pattern of the variables without WEFT_). The first pattern that matches decides.
 GROUPS = (
@@ -105,7 +107,7 @@ def page(found):
         sys.exit("%d user settings, at most %d: make some internal" % (len(users), MAX_USER_SETTINGS))
     text = HEAD
     for heading, _ in GROUPS:
-        text += "## %s\n\n| variable | default | values | what it sets | change it when |\n|---|---|---|---|---|\n" % heading
+        text += "## %s\n\n%s" % (heading, COLUMNS)
         for setting in users:
             if title(setting["variable"]) == heading:
                 cells = (*values(setting), setting["help"], setting["change_when"])

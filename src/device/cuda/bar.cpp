@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/secure.hpp"
 #include "device/copy.hpp"
@@ -32,6 +33,13 @@ config::Size setting_read("gpu.gdrcopy_read_max", 256, 0, 4096,
                           "Largest GPU message in bytes that the CPU reads through gdrcopy");
 config::Size setting_write("gpu.gdrcopy_write_max", 8192, 0, size_t{64} << 10,
                            "Largest message in bytes that the CPU writes to GPU memory through gdrcopy");
+
+counters::Counter reads("gpu.gdrcopy_reads", counters::Unit::events,
+                        "GPU messages read by the CPU through gdrcopy");
+counters::Counter writes("gpu.gdrcopy_writes", counters::Unit::events,
+                         "Messages written to GPU memory by the CPU through gdrcopy");
+counters::Counter mapped_ranges("gpu.gdrcopy_mappings", counters::Unit::objects,
+                                "Ranges of GPU memory mapped through gdrcopy");
 
 log::SlowPath no_gdrcopy{"gpu.no_gdrcopy", "small GPU messages take about 3 us longer"};
 
@@ -75,7 +83,6 @@ Library library;
 void* session = nullptr;
 auto& mappings = *new std::vector<Mapping>;
 std::array<Verdict, kDevices> verdicts{};
-BarCounters counters;
 uint64_t use_clock = 0;
 
 void refuse(const std::string& why) {
@@ -117,7 +124,7 @@ bool ready() {
 void unpin(const Mapping& mapping) {  // may fail for freed memory
   library.unmap(session, mapping.handle, mapping.at, mapping.end - mapping.begin);
   library.unpin(session, mapping.handle);
-  ++counters.unpinned;
+  mapped_ranges.subtract();
 }
 
 void unpin_all() {
@@ -152,7 +159,7 @@ Mapping* pin(uintptr_t address, size_t n, uint64_t id) {
     return nullptr;
   }
   mapping.at = static_cast<char*>(at);
-  ++counters.pinned;
+  mapped_ranges.add();
   mappings.push_back(mapping);
   return &mappings.back();
 }
@@ -233,7 +240,7 @@ bool bar_read(const void* from, const Memory& memory, void* to, size_t n) {
   const std::lock_guard lock(mutex);
   if (!reaches(memory) || !read_mapped(reinterpret_cast<uintptr_t>(from), memory.buffer_id, to, n))
     return false;
-  ++counters.reads;
+  reads.add();
   return true;
 }
 
@@ -242,13 +249,8 @@ bool bar_write(void* to, const Memory& memory, const void* from, size_t n) {
   const std::lock_guard lock(mutex);
   if (!reaches(memory) || !write_mapped(reinterpret_cast<uintptr_t>(to), memory.buffer_id, from, n))
     return false;
-  ++counters.writes;
+  writes.add();
   return true;
-}
-
-BarCounters bar_counters() {
-  const std::lock_guard lock(mutex);
-  return counters;
 }
 
 void cuda::close_bar() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 
@@ -24,6 +25,9 @@ config::Size setting_timeout(
     "gpu.batch_copy_timeout_ns", 40'000, 1'000, 10'000'000'000,
     "Time in ns after which a batch copy kernel that has not started is cancelled and its copies go to copy "
     "engines");
+
+counters::Counter launches("gpu.batch_copy_launches", counters::Unit::events,
+                           "Launches of the batch copy kernel");
 
 log::SlowPath no_batch_copy{"gpu.no_batch_copy", "windows of small GPU messages are up to 3 times slower"};
 log::SlowPath cancelled{"gpu.batch_copy_cancelled", "copy engines execute the batch, slower than the kernel"};
@@ -92,7 +96,7 @@ uint32_t BatchCopy::launch(std::span<const kernel::CopyItem> items) {
     no_batch_copy.hit("the kernel cannot be launched (" + describe(code) + ")");
     return 0;
   }
-  ++counters_.launched;
+  launches.add_shared();
   return static_cast<uint32_t>(slot->number * kSlots + launches_.index(*slot));
 }
 
@@ -103,7 +107,6 @@ Outcome BatchCopy::poll(uint32_t number) {
   if (slot.number != number / kSlots) return Outcome::done;  // the slot has been reused since
   const Outcome outcome = launches_.poll(slot, setting_timeout);
   if (outcome == Outcome::not_started) {
-    ++counters_.cancelled;
     cancelled.hit("a kernel of the application occupies the GPU");
   }
   return outcome;
@@ -115,10 +118,5 @@ std::span<const kernel::CopyItem> BatchCopy::items(uint32_t number) const {
 }
 
 Code BatchCopy::fault(uint32_t number) const { return launches_.fault(launches_.slot(number % kSlots)); }
-
-BatchCopy::Counters BatchCopy::counters() {
-  const std::lock_guard lock(mutex_);
-  return counters_;
-}
 
 }  // namespace weft::device::cuda

@@ -36,11 +36,6 @@ class BatchCopy {
   /// Sticky error of the launch's stream; kSuccess while the stream is healthy.
   [[nodiscard]] Code fault(uint32_t number) const;
 
-  struct Counters {
-    uint64_t launched = 0, cancelled = 0;
-  };
-  [[nodiscard]] Counters counters();
-
  private:
   [[nodiscard]] CancellableLaunches::Slot& slot_of(uint32_t number) {
     return launches_.slot(number % kSlots);
@@ -50,7 +45,6 @@ class BatchCopy {
   State* state_ = nullptr;
   CancellableLaunches launches_;
   std::array<kernel::BatchCopyParams, kSlots> params_{};  // last launch of each slot
-  Counters counters_;
 };
 
 }  // namespace weft::device::cuda

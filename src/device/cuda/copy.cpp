@@ -497,22 +497,6 @@ KernelOptions kernel_options_for(size_t bytes) {
   return {cuda::ResidentKernel::blocks_for_copy(bytes), cuda::BatchCopy::accepts_size(bytes)};
 }
 
-ResidentKernelCounters resident_kernel_counters(const Memory& memory) {
-  if (!available() || !memory.known_to_driver()) return {};
-  auto state = cuda::state_of(memory);
-  if (!state) return {};
-  const cuda::ResidentKernel::Counters counters = (*state)->resident_kernel.counters();
-  return {counters.submitted - counters.not_started, counters.instances, counters.not_started};
-}
-
-BatchCopyCounters batch_copy_counters(const Memory& memory) {
-  if (!available() || !memory.known_to_driver()) return {};
-  auto state = cuda::state_of(memory);
-  if (!state) return {};
-  const cuda::BatchCopy::Counters counters = (*state)->batch_copy.counters();
-  return {counters.launched, counters.cancelled};
-}
-
 const char* completion_method(const Memory& memory) {
   constexpr const char* kNames[] = {"none", "event", "flag", "query", "hybrid"};
   if (!available() || !memory.known_to_driver()) return kNames[0];

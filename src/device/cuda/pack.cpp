@@ -214,12 +214,6 @@ bool can_sync_tiles(const Memory& near) {
   return state && (*state)->pack_queue.accepts();
 }
 
-PackCounters pack_counters(const Memory& memory) {
-  if (!available() || !memory.known_to_driver()) return {};
-  const auto state = cuda::state_of(memory);
-  return state ? (*state)->pack_queue.counters() : PackCounters();
-}
-
 Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
                           const Memory& src_memory, uint64_t bytes, StreamRole role, const TileSync& sync) {
   if (bytes == 0) return Ticket();

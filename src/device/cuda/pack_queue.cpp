@@ -4,11 +4,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 
 namespace weft::device::cuda {
 namespace {
+
+counters::Counter launches("gpu.pack_launches", counters::Unit::events, "Launches of pack kernels");
+counters::Counter not_started("gpu.pack_not_started", counters::Unit::events,
+                              "Pack kernels that were cancelled before they started");
+counters::Counter timeouts("gpu.pack_timeouts", counters::Unit::events,
+                           "Pack kernels that timed out while they waited for tiles of another GPU");
+counters::Counter prefetches("gpu.pack_prefetches", counters::Unit::events,
+                             "Launches of pack kernels that prefetched their destination");
 
 log::SlowPath no_slots{"gpu.no_pack_slots",
                        "strided GPU messages take about 10 us longer, and pack kernels are not cancellable"};
@@ -74,8 +83,8 @@ bool PackQueue::launch(PackJob& job) {
                                     kernel::PackTiles::kThreads, job.tiles);
   if (code != kSuccess) return false;
   slot->reserved = job.tiles.wait_flags != 0;
-  ++counters_.launched;
-  counters_.prefetched += job.tiles.prefetch;
+  launches.add_shared();
+  if (touches) prefetches.add_shared();
   jobs_[launches_.index(*slot)] = job;
   return true;
 }
@@ -95,10 +104,10 @@ Outcome PackQueue::poll(uint32_t id, PackJob& job) {
     if (outcome == Outcome::pending) return outcome;
     slot.reserved = false;
     if (outcome == Outcome::not_started) {
-      ++counters_.cancelled;
+      not_started.add_shared();
       job = jobs_[i];
     }
-    if (outcome == Outcome::timed_out) ++counters_.timed_out;
+    if (outcome == Outcome::timed_out) timeouts.add_shared();
     if (!waiting_.empty()) advance();
     return outcome;
   }
@@ -111,7 +120,7 @@ Outcome PackQueue::poll(uint32_t id, PackJob& job) {
   }
   job = *at;
   waiting_.erase(at);
-  ++counters_.cancelled;
+  not_started.add_shared();
   return Outcome::not_started;
 }
 
@@ -121,11 +130,6 @@ Code PackQueue::fault(uint32_t id) {
   for (size_t i = 0; i < kSlots; ++i)
     if (jobs_[i].id == id) return launches_.fault(launches_.slot(i));
   return launches_.fault(launches_.slot(0));
-}
-
-PackCounters PackQueue::counters() {
-  const std::lock_guard lock(mutex_);
-  return counters_;
 }
 
 }  // namespace weft::device::cuda

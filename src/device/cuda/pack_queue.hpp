@@ -46,7 +46,6 @@ class PackQueue {
   [[nodiscard]] Outcome poll(uint32_t id, PackJob& job);
   /// Sticky error of the job's stream; kSuccess while the stream is healthy.
   [[nodiscard]] Code fault(uint32_t id);
-  [[nodiscard]] PackCounters counters();
   /// Pinned memory for packing by copy engines, allocated in advance; null: not available. Guarded by
   /// staging_mutex.
   [[nodiscard]] char* staging() const { return staging_; }
@@ -63,7 +62,6 @@ class PackQueue {
   std::deque<PackJob> waiting_;
   char* staging_ = nullptr;
   uint32_t last_ = 0;
-  PackCounters counters_;
 };
 
 }  // namespace weft::device::cuda

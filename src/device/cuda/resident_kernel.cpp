@@ -8,6 +8,7 @@
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 
@@ -46,6 +47,13 @@ config::Size setting_max_gap(
 config::Size setting_first_command(
     "gpu.resident_kernel_first_command", 0, 0, 0xffff'ffff,
     "First command number and instance number of the resident kernel; only for tests of their wraparound");
+
+counters::Counter commands("gpu.resident_kernel_commands", counters::Unit::events,
+                           "Commands given to the resident kernel");
+counters::Counter not_started("gpu.resident_kernel_not_started", counters::Unit::events,
+                              "Commands returned to copy engines because the resident kernel ended first");
+counters::Counter instances("gpu.resident_kernel_instances", counters::Unit::events,
+                            "Starts of the resident kernel");
 
 log::SlowPath no_resident_kernel{"gpu.no_resident_kernel", "small GPU messages take about 3 us longer"};
 
@@ -204,7 +212,7 @@ ResidentKernel::Slot* ResidentKernel::claim_slot(uint32_t blocks) {
   Slot* const slot = next_slot();
   if (slot == nullptr) return nullptr;
   schedule_keep_running(last_arrival_);
-  ++counters_.submitted;
+  commands.add_shared();
   return slot;
 }
 
@@ -321,7 +329,7 @@ void ResidentKernel::end_instance(const kernel::ResidentKernelStatus& at) {
     if (slot.no_op) slot.busy = false;
     if (!slot.busy || slot.not_started || reached(at.done, slot.number)) continue;
     slot.not_started = true;
-    ++counters_.not_started;
+    not_started.add_shared();
   }
   if (at.done - done_before_instance_ >= kMinCommands + no_ops_) {
     unused_instances_ = 0;
@@ -369,17 +377,12 @@ void ResidentKernel::start() {
   ended_ = false;
   schedule_keep_running(last_arrival_);
   accepts_calls_ = arguments.slot_configs != 0;
-  ++counters_.instances;
+  instances.add_shared();
 }
 
 Code ResidentKernel::fault() const {
   if (stream_ == nullptr) return kContextIsDestroyed;  // after close()
   return stream_fault(state_->context, stream_);
-}
-
-ResidentKernel::Counters ResidentKernel::counters() {
-  const std::lock_guard lock(mutex_);
-  return counters_;
 }
 
 }  // namespace weft::device::cuda

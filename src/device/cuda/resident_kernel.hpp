@@ -58,11 +58,6 @@ class ResidentKernel {
   /// Sticky error of the kernel's stream; kSuccess while the stream is healthy.
   [[nodiscard]] Code fault() const;
 
-  struct Counters {
-    uint64_t submitted = 0, instances = 0, not_started = 0;
-  };
-  [[nodiscard]] Counters counters();
-
  private:
   struct Slot {
     kernel::CopyItem* items = nullptr;  ///< kItems items in pinned memory
@@ -104,7 +99,6 @@ class ResidentKernel {
   uint64_t last_arrival_ = 0, longest_gap_ = 0, backoff_until_ = 0, backoff_ = 0;
   uint32_t streak_ = 0, done_before_instance_ = 0, unused_instances_ = 0;
   uint32_t wanted_blocks_ = 1;  ///< maximum over the arrivals since the last instance started
-  Counters counters_;
   static inline std::atomic<uint64_t> next_keep_running_{UINT64_MAX};  ///< UINT64_MAX: no instance yet
 };
 

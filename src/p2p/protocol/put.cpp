@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
@@ -32,6 +33,16 @@ config::Size setting_put_max(
 config::Size setting_rtr_wait("gpu.rtr_wait", 400, 0, 1'000'000,
                               "Time in nanoseconds that a GPU message in reply to the peer's last one spins "
                               "for the RTR before it sends its RTS; larger values make puts more likely.");
+
+counters::Counter advertised("p2p.advertised_receives", counters::Unit::events,
+                             "Receives on GPU memory advertised to their senders");
+counters::Counter retracted("p2p.retracted_receives", counters::Unit::events,
+                            "Advertised receives that were retracted");
+counters::Counter put_messages("p2p.puts", counters::Unit::events,
+                               "GPU messages put into an advertised receive");
+counters::Counter rtr_waits("p2p.rtr_waits", counters::Unit::events, "Sends that waited for an RTR");
+counters::Counter rtr_timeouts("p2p.rtr_timeouts", counters::Unit::events,
+                               "Sends that waited for an RTR until the timeout");
 
 constexpr uint64_t kSlowRtrWaitNs = 1500;  // minimum where an RTR takes long: see rtr_wait_of()
 constexpr uint32_t kMaxMisses = 8;  // consecutive misses before only one in kRetryInterval attempts is made
@@ -120,7 +131,7 @@ void Engine::advertise(Transfer& t) {
   advertised_[slot] = &t;
   advertised_mask_ |= uint32_t{1} << slot;
   t.advertised = static_cast<uint8_t>(slot + 1);
-  ++put_counters_.advertised;
+  advertised.add();
 }
 
 /// Sends the peer the region of an allocation, once. Returns false if the peer cannot map it.
@@ -155,7 +166,7 @@ bool Engine::retract(Transfer& t) {
                                      std::memory_order_acquire))
     return false;
   clear_advertised(t);
-  ++put_counters_.retracted;
+  retracted.add();
   return true;
 }
 
@@ -272,8 +283,8 @@ bool Engine::put(Transfer& t, Peer& peer) {
     while ((state = find_advertised(rtr, key, t, peer)) == 0 && monotonic_ns() < until) {
     }
     peer.rtr_misses = state != 0 ? 0 : peer.rtr_misses + 1;
-    ++put_counters_.rtr_waits;
-    if (state == 0) ++put_counters_.rtr_timeouts;
+    rtr_waits.add();
+    if (state == 0) rtr_timeouts.add();
   }
   if (state == 0) return false;
   const trace::Range range("p2p.put");
@@ -289,7 +300,7 @@ bool Engine::put(Transfer& t, Peer& peer) {
   rtr.bytes.store(t.bytes, std::memory_order_relaxed);
   t.state = Transfer::State::matched;
   t.expected = t.bytes;
-  ++put_counters_.puts;
+  put_messages.add();
   pending_puts_.push_back(
       {&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce});
   if (!hold_puts()) submit_puts();
@@ -330,15 +341,6 @@ void Engine::submit_puts() {
 void Engine::close_puts() {
   for (Transfer* t : advertised_)
     if (t != nullptr) (void)retract(*t);
-  const auto& count = put_counters_;
-  if (count.advertised + count.puts != 0)
-    log::write(log::Level::debug,
-               "receives advertised to their senders: %llu, retracted %llu; puts: %llu; "
-               "waits for an RTR: %llu, timed out %llu",
-               static_cast<unsigned long long>(count.advertised),
-               static_cast<unsigned long long>(count.retracted), static_cast<unsigned long long>(count.puts),
-               static_cast<unsigned long long>(count.rtr_waits),
-               static_cast<unsigned long long>(count.rtr_timeouts));
 }
 
 void Engine::finish_put(const DeviceCopy& put, Status outcome) {

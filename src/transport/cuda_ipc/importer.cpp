@@ -10,7 +10,23 @@
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::transport::cuda_ipc {
+
+counters::Counter mapping_hits("gpu.ipc_hits", counters::Unit::events,
+                               "Uses of a cached mapping of a peer's GPU memory");
+
 namespace {
+
+counters::Counter opens("gpu.ipc_opens", counters::Unit::events,
+                        "Mappings of peers' GPU memory that were opened");
+counters::Counter closes("gpu.ipc_closes", counters::Unit::events,
+                         "Mappings of peers' GPU memory that were closed");
+counters::Counter evictions(
+    "gpu.ipc_evictions", counters::Unit::events,
+    "Idle mappings closed because of gpu.ipc_max_mappings or gpu.ipc_max_mapped_bytes");
+counters::Counter drops("gpu.ipc_drops", counters::Unit::events,
+                        "Mappings dropped because the peer freed the memory or ended");
+counters::Counter refusals("gpu.ipc_refusals", counters::Unit::events,
+                           "Attempts to map memory of a peer that were refused");
 
 config::Size setting_mappings(
     "gpu.ipc_max_mappings", 1024, 1, size_t{1} << 20,
@@ -69,17 +85,17 @@ Result<Mapping*> Importer::open(Peer peer, const Region& region, const Probe* pr
     if (local.context == nullptr || local.context == mapping->memory_.context) {
       ++mapping->references_;
       mapping->used_ = ++clock_;
-      ++counters_.hits;
+      mapping_hits.add();
       return mapping;
     }
-    ++counters_.refusals;
+    refusals.add();
     return Error(Errc::unsupported,
                  "a peer's GPU buffer is mapped in another context of this process: "
                  "transfers of this context are staged");
   }
   Status tested = test_path(peer, region, local);
   if (!tested) {
-    ++counters_.refusals;
+    refusals.add();
     return std::move(tested).error();
   }
   return map_region(key, region, local);
@@ -123,7 +139,7 @@ void Importer::retire_stale(const Key& key, const Region& region) {
       ++at;
       continue;
     }
-    ++counters_.drops;
+    drops.add();
     at = retire(at);
   }
 }
@@ -174,7 +190,7 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
   if (!mapped && mapped.error().code() == Errc::again && retire_block(std::get<0>(key), region))
     mapped = open_memory(std::get<0>(key), region, local);
   if (!mapped) {
-    ++counters_.refusals;
+    refusals.add();
     return Error(Errc::unsupported, mapped.error().message());
   }
   auto mapping = std::make_unique<Mapping>();
@@ -187,7 +203,7 @@ Result<Mapping*> Importer::map_region(const Key& key, const Region& region, cons
   mapping->used_ = ++clock_;
   mapping->references_ = 1;
   bytes_ += region.size;
-  ++counters_.opens;
+  opens.add();
   return mappings_.emplace(key, std::move(mapping)).first->second.get();
 }
 
@@ -233,7 +249,7 @@ void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id
        at != mappings_.end() && at->second->peer_ == peer && at->second->base_ == base &&
        at->second->buffer_id_ == buffer_id;) {
     if (at->second->epoch_ == epoch) {
-      ++counters_.drops;
+      drops.add();
       at = retire(at);
     } else {
       ++at;
@@ -244,7 +260,7 @@ void Importer::drop(Peer peer, uint64_t epoch, uint64_t base, uint64_t buffer_id
 void Importer::drop_peer(Peer peer) {
   for (auto at = mappings_.lower_bound(Key{peer, 0, 0, INT_MIN});
        at != mappings_.end() && std::get<0>(at->first) == peer;) {
-    ++counters_.drops;
+    drops.add();
     at = retire(at);
   }
   std::erase_if(path_tests_, [&](const auto& entry) { return std::get<0>(entry.first) == peer; });
@@ -270,7 +286,7 @@ void Importer::close() {
 }
 
 void Importer::close_mapping(Mapping& mapping) {
-  ++counters_.closes;
+  closes.add();
   bytes_ -= mapping.memory_.size;
   log_close(device::close_ipc(mapping.memory_));
 }
@@ -303,7 +319,7 @@ bool Importer::retire_block(Peer peer, const Region& region) {
       ++at;
       continue;
     }
-    ++counters_.drops;
+    drops.add();
     any = true;
     at = retire(at);
   }
@@ -319,7 +335,7 @@ void Importer::evict_for(size_t bytes) {
       if (oldest == mappings_.end() || at->second->used_ < oldest->second->used_) oldest = at;
     }
     if (oldest == mappings_.end()) return;
-    ++counters_.evictions;
+    evictions.add();
     retire(oldest);
   }
 }

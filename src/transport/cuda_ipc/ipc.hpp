@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counters.hpp"
 #include "base/result.hpp"
 #include "device/info.hpp"
 #include "device/ipc.hpp"
@@ -171,9 +172,7 @@ class Mapping {
   device::Memory memory_;
 };
 
-struct Counters {
-  uint64_t opens = 0, hits = 0, closes = 0, evictions = 0, drops = 0, refusals = 0;
-};
+extern counters::Counter mapping_hits;  ///< importer.cpp
 
 /// The process that maps: opens each allocation once and keeps at most gpu.ipc_max_mappings mappings.
 class Importer {
@@ -208,7 +207,7 @@ class Importer {
   void retain(Mapping& mapping) {
     ++mapping.references_;
     mapping.used_ = ++clock_;
-    ++counters_.hits;
+    mapping_hits.add();
   }
   /// Incremented whenever a mapping leaves the cache.
   [[nodiscard]] uint64_t closures() const { return closures_; }
@@ -220,7 +219,6 @@ class Importer {
   void drop_peer(Peer peer);
   /// Closes all mappings, which must be unused; destroyed contexts are tolerated.
   void close();
-  [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] size_t mapped() const { return mappings_.size(); }
   [[nodiscard]] size_t mapped_bytes() const { return bytes_; }
 
@@ -264,7 +262,6 @@ class Importer {
   };
   std::map<Peer, PeerDescriptors> descriptors_;
   Mailbox mailbox_;
-  Counters counters_;
   size_t bytes_ = 0;
   uint64_t clock_ = 0, closures_ = 0;
 };

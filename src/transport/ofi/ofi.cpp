@@ -102,14 +102,9 @@ Status Ofi::prepare() {
 
 std::string Ofi::description() const {
   const SelectedInterface& choice = endpoint_->choice();
-  const auto& kept = remote_registrations_.counters();
   std::string text = "libfabric " + endpoint_->library().version_text() + " (" + endpoint_->library().path +
                      "), provider " + provider_ + " over " + endpoint_->info().domain_attr->name + " (" +
                      choice.why + "), device memory " + (choice.hmem ? "direct" : "staged");
-  if (kept.misses != 0)
-    text += ", registrations: " + std::to_string(kept.count) + " of " + std::to_string(kept.bytes) +
-            " bytes, " + std::to_string(kept.hits) + " hits, " + std::to_string(kept.misses) + " misses, " +
-            std::to_string(kept.evictions) + " evictions";
   return text;
 }
 

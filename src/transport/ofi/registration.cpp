@@ -2,6 +2,7 @@
 #include "transport/ofi/registration.hpp"
 
 #include "base/config.hpp"
+#include "base/counters.hpp"
 
 namespace weft::transport::ofi {
 namespace {
@@ -17,6 +18,17 @@ config::Size max_bytes{
     "Largest total bytes of registrations while idle ones are kept.",
     "registered memory is scarce (smaller), or the program sends from more memory than the limit "
     "(larger)"};
+
+counters::Counter hits("net.ofi_registration_hits", counters::Unit::events,
+                       "Buffers found in the registration cache");
+counters::Counter misses("net.ofi_registration_misses", counters::Unit::events,
+                         "Buffers that had to be registered with libfabric");
+counters::Counter evictions("net.ofi_registration_evictions", counters::Unit::events,
+                            "Idle registrations that left the cache because of its limits");
+counters::Counter registered("net.ofi_registrations", counters::Unit::objects,
+                             "Registrations with libfabric, in use or idle");
+counters::Counter registered_bytes("net.ofi_registered_bytes", counters::Unit::bytes,
+                                   "Bytes of registrations with libfabric");
 
 constexpr int kMaxCandidates = 8;  // regions starting before a buffer that are checked for covering it
 
@@ -38,17 +50,18 @@ Result<Region*> Registrations::acquire(const std::byte* start, size_t length, co
   const auto address = reinterpret_cast<uintptr_t>(start);
   if (Region* region = find(address, length, memory.buffer_id)) {
     if (region->users++ == 0) idle_.erase(region->idle);
-    ++counters_.hits;
+    hits.add();
     return region;
   }
-  ++counters_.misses;
+  misses.add();
   auto mr = endpoint_.add_memory(start, length, access_, memory);
   if (!mr) return std::move(mr).error();
   auto region = std::make_unique<Region>(Region{address, length, memory.buffer_id, std::move(*mr), 1, {}});
   Region* out = region.get();
   regions_.emplace(address, std::move(region));
-  ++counters_.count;
-  counters_.bytes += length;
+  registered.add();
+  registered_bytes.add(length);
+  bytes_ += length;
   return out;
 }
 
@@ -56,16 +69,17 @@ void Registrations::release(Region* region) {
   if (--region->users != 0) return;
   region->idle = idle_.insert(idle_.end(), region);
   if (!keep_ || region->buffer_id != 0) return drop(region);
-  while (idle_.size() > max_idle || (counters_.bytes > max_bytes && !idle_.empty())) {
-    ++counters_.evictions;
+  while (idle_.size() > max_idle || (bytes_ > max_bytes && !idle_.empty())) {
+    evictions.add();
     drop(idle_.front());
   }
 }
 
 void Registrations::drop(Region* region) {
   idle_.erase(region->idle);
-  --counters_.count;
-  counters_.bytes -= region->length;
+  registered.subtract();
+  registered_bytes.subtract(region->length);
+  bytes_ -= region->length;
   const auto [first, last] = regions_.equal_range(region->start);
   for (auto at = first; at != last; ++at)
     if (at->second.get() == region) {
@@ -75,6 +89,9 @@ void Registrations::drop(Region* region) {
 }
 
 void Registrations::clear() {
+  registered.subtract(regions_.size());
+  registered_bytes.subtract(bytes_);
+  bytes_ = 0;
   idle_.clear();
   regions_.clear();
 }

@@ -33,12 +33,6 @@ class Registrations {
   void release(Region* region);
   void clear();
 
-  struct Counters {
-    uint64_t hits = 0, misses = 0, evictions = 0;
-    size_t count = 0, bytes = 0;  ///< current registrations
-  };
-  [[nodiscard]] const Counters& counters() const { return counters_; }
-
  private:
   [[nodiscard]] Region* find(uintptr_t start, size_t length, uint64_t buffer_id);
   void drop(Region* region);
@@ -48,7 +42,7 @@ class Registrations {
   const bool keep_;
   std::multimap<uintptr_t, std::unique_ptr<Region>> regions_;  // by start address
   std::list<Region*> idle_;                                    // most recently used last
-  Counters counters_;
+  size_t bytes_ = 0;                                           // of all regions
 };
 
 }  // namespace weft::transport::ofi
