@@ -26,10 +26,6 @@ config::Choice enabled{
 config::Size shared_min_calls{
     "coll.shared_min_calls", 8, 0, 1 << 30,
     "Number of blocking collectives on a communicator before it leases its slot areas in shared memory."};
-config::Size gpu_min_calls{
-    "coll.gpu_min_calls", 0, 0, 1 << 30,
-    "Number of blocking collectives on a communicator before calls that kernels may run lease the slot "
-    "areas, if every rank has a CUDA driver."};
 config::Size max_ranks{"coll.shared_max_ranks", 32, 2, 4096,
                        "Largest number of ranks of a communicator that uses shared-memory collectives."};
 /// State of a communicator on one host: a count of calls, then a channel.
@@ -69,7 +65,7 @@ bool activated(const Call& call, CommState& state, Status& failed) {
   if (state.connected) [[likely]]
     return true;
   const bool kernels = gpu::supports(call) && all_have_gpus(*call.comm);
-  if (state.calls++ < (kernels ? gpu_min_calls : shared_min_calls)) return false;
+  if (state.calls++ < shared_min_calls && !kernels) return false;
   state.connected = true;
   failed = state.channel.connect();
   return failed.ok();
