@@ -66,8 +66,7 @@ enum class Protocol : uint8_t {
 /// Returns whether a receive of `capacity` bytes in GPU memory is advertised to its sender, which then writes
 /// into it (gpu.put).
 [[nodiscard]] bool may_put(uint64_t capacity);
-/// The same with a bounce buffer of the receiver, if neither side's memory can be mapped
-/// (gpu.put_bounce_min).
+/// The same with a bounce buffer of the receiver, if neither side's memory can be mapped.
 [[nodiscard]] bool may_put_bounce(uint64_t capacity);
 
 /// Smallest message in bytes that the receiver reads from the sender's pinned chunks (gpu.staged_read_min).

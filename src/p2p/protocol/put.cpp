@@ -24,8 +24,6 @@ config::Choice setting_put(
     "Advertise receives on GPU memory to their senders, which then put their messages into them: auto (less "
     "often to peers that do not use it), on, off.",
     "small and medium GPU messages are slower with advertised receives than without (off)");
-config::Size setting_put_min("gpu.put_min", 0, 0, size_t{1} << 40,
-                             "Smallest receive in bytes on GPU memory that is advertised to its sender.");
 config::Size setting_put_max(
     "gpu.put_max", size_t{16} << 20, 0, size_t{1} << 40,
     "Largest receive in bytes on GPU memory that is advertised to its sender: a copy engine reads "
@@ -88,9 +86,7 @@ uint32_t slot_of(const match::Key& key) {
 
 }  // namespace
 
-bool may_put(uint64_t capacity) {
-  return capacity >= setting_put_min && capacity <= setting_put_max && !setting_put.is("off");
-}
+bool may_put(uint64_t capacity) { return capacity <= setting_put_max && !setting_put.is("off"); }
 
 // Receiver.
 

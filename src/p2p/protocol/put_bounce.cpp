@@ -2,7 +2,6 @@
 // Puts through a bounce buffer of the receiver, if neither side's memory can be mapped (pools). A copy engine
 // of the sender writes the data and then a flag. A kernel of the receiver waits for the flag and unpacks. If
 // the kernel times out, the receiver copies after the sender's completion.
-#include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
@@ -15,18 +14,13 @@ using device::TileSync;
 using transport::shm::ReadyToReceive;
 using Phase = ReadyToReceive::Phase;
 
-config::Size setting_min(
-    "gpu.put_bounce_min", 0, 0, size_t{1} << 40,
-    "Smallest receive in bytes on GPU memory that no peer can map (pools) that is advertised with a bounce "
-    "buffer; only senders with such memory use it. Messages above gpu.eager_pack_max never do.");
-
 log::SlowPath timeout{"gpu.put_bounce_timeout",
                       "the message is copied out of the bounce buffer about 10 us later"};
 
 }  // namespace
 
 bool may_put_bounce(uint64_t capacity) {
-  return capacity != 0 && capacity >= setting_min && capacity <= eager_pack_limit() && may_put(capacity);
+  return capacity != 0 && capacity <= eager_pack_limit() && may_put(capacity);
 }
 
 /// Reserves chunks for the whole receive, which may wait long. Leaves enough chunks for a send of the same
