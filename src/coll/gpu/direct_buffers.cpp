@@ -30,10 +30,6 @@ config::Size min_bytes{
     "Smallest total bytes sent per rank for which collectives that only move data use coll.gpu_direct."};
 config::Size reduce_min_bytes{"coll.gpu_direct_reduce_min_bytes", 8 << 20, 0, size_t{1} << 40,
                               "Smallest vector in bytes for which float32 sums use coll.gpu_direct."};
-config::Size other_reduce_min_bytes{"coll.gpu_direct_other_reduce_min_bytes", size_t{1} << 40, 0,
-                                    size_t{1} << 40,
-                                    "Smallest vector in bytes for which other reductions use "
-                                    "coll.gpu_direct, where their kernels are slower than through regions."};
 config::Size chunk_bytes{
     "coll.gpu_direct_chunk_bytes", 16 << 10, 512, 16 << 20,
     "Largest chunk in bytes that a block of a coll.gpu_direct kernel moves to one rank before "
@@ -134,8 +130,9 @@ bool is_one_message(const Call& call) {
   return call.size == 2 && moves_parts(call.what) && value_for(call, min_bytes) != 0;
 }
 
+/// Reductions other than sums of floats are faster through regions (docs/adr/0011).
 uint64_t min_bytes_of_reduction(const Call& call) {
-  return value_for(call, kernel_reduction(call).float_sum() ? reduce_min_bytes : other_reduce_min_bytes);
+  return kernel_reduction(call).float_sum() ? value_for(call, reduce_min_bytes) : UINT64_MAX;
 }
 
 }  // namespace
