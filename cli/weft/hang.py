@@ -54,7 +54,7 @@ def run(arguments):
 def mapping(pid):
     """Returns the address of the job's shared memory in a process; None if it has not mapped any."""
     try:
-        with open("/proc/%d/maps" % pid, encoding="utf-8") as file:
+        with open("/proc/%d/maps" % pid, encoding="utf-8", errors="replace") as file:
             for line in file:
                 if line.rstrip("\n").endswith(MAPPING) and line.split()[2] == "00000000":
                     return int(line.partition("-")[0], 16)
@@ -65,14 +65,20 @@ def mapping(pid):
 
 def find_job():
     """Returns the pid of a rank of the user's only job. Raises Refusal if there is no job or several."""
-    jobs = {}
+    jobs, unreadable = {}, ""
     for name in os.listdir("/proc"):
         start = mapping(int(name)) if name.isdigit() else None
-        if start is not None:
+        if start is None:
+            continue
+        try:
             with_pids = tuple(sorted(pid for _, pid, *_ in areas(int(name), start)))
-            jobs.setdefault(with_pids, int(name))
+        except Unreadable as reason:  # any program may map a memfd of this name
+            unreadable = " (process %s maps a memfd of Weft's name, but %s)" % (name, reason)
+            continue
+        jobs.setdefault(with_pids, int(name))
     if not jobs:
-        raise Refusal("no running job of this user on this host: specify the process of a rank, `weft hang PID`")
+        raise Refusal("no running job of this user on this host%s: specify the process of a rank, `weft hang PID`"
+                      % unreadable)  # fmt: skip
     if len(jobs) > 1:
         raise Refusal("%d jobs run here: specify a process of one of them: %s" % (
             len(jobs), ", ".join(str(pid) for pid in sorted(jobs.values()))))  # fmt: skip
@@ -134,6 +140,7 @@ def read_wait(pid, rank, owner, address):
         return Wait(rank, owner, "", None, None, None, "", 0.0)
     point_to_point = kind in (0, 1)
     label = name.split(b"\0")[0].decode(errors="replace")
+    label = "".join(c if c.isprintable() else "?" for c in label)  # no control sequences on the terminal
     communicator = "%s (%d ranks)" % (label or "unnamed", comm_size) if comm_size else ""
     if not point_to_point:
         peer = tag = size = None

@@ -133,7 +133,7 @@ def read_json(path, what):
             value = json.load(file)
     except OSError as error:
         raise Refusal("%s: %s cannot be read (%s)" % (path, what, error.strerror)) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refusal("%s is not %s (no JSON: %s)" % (path, what, error)) from None
     if not isinstance(value, dict):
         raise Refusal("%s is not %s (a JSON object is expected)" % (path, what))

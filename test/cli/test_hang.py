@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -61,6 +62,36 @@ def test_several_jobs(monkeypatch):
         hang.find_job()
     monkeypatch.setattr(hang.os, "listdir", lambda path: ["7"])
     assert hang.find_job() == 7
+
+
+PRETENDER = """
+import mmap, os, sys
+fd = os.memfd_create("weft")
+os.ftruncate(fd, 8192)
+memory = mmap.mmap(fd, 8192)
+memory[: len(sys.argv[1]) // 2] = bytes.fromhex(sys.argv[1])
+other = os.open(sys.argv[2].encode() + b"/\\xff", os.O_CREAT | os.O_RDWR)
+os.ftruncate(other, 4096)
+mapped = mmap.mmap(other, 4096)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("header", [
+    b"", b"\xff" * 64, hang.HEADER.pack(hang.MAGIC, 4000, 4096, 64, 0, 4, 8), hang.HEADER.pack(hang.MAGIC, 1, 0xFFFFFFFF, 0, 0, 0, 0),
+])  # fmt: skip
+def test_a_memfd_of_the_same_name(header, tmp_path):
+    command = [sys.executable, "-c", PRETENDER, header.hex(), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        assert hang.mapping(process.pid) is not None
+        try:
+            found = hang.find_job()  # a job of another test
+            assert found != process.pid
+        except output.Refusal as refusal:
+            assert "jobs run here" in str(refusal) or "no running job" in str(refusal)
+        process.stdin.close()
 
 
 def test_memory_that_is_not_weft(monkeypatch):

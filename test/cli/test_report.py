@@ -123,6 +123,41 @@ def test_refusals(weft, files, tmp_path, monkeypatch):
     assert not os.path.exists(page)
 
 
+ROW = {"size": 8, "kinds": "D D", "latency_us": 4.0}
+
+
+@pytest.mark.parametrize("text", [
+    "[" * 100000 + "]" * 100000, '{"program": "x", "rows": ' + '{"a":' * 100000 + "1" + "}" * 100001,
+    '{"program": "x", "rows": ' + "1" * 5000 + "}",
+    *(json.dumps({"program": "latency", **more}) for more in (
+        {"rows": "abc"}, {"rows": ["abc"]}, {"rows": [[]]}, {"rows": {"size": 8}}, {"rows": 5}, {"rows": [{}]},
+        {"rows": [{**ROW, "size": "8"}]}, {"rows": [{**ROW, "size": -1}]}, {"rows": [{**ROW, "size": True}]},
+        {"rows": [{**ROW, "size": 10**400}]}, {"rows": [{**ROW, "latency_us": "fast"}]},
+        {"rows": [{**ROW, "latency_us": None}]}, {"rows": [{**ROW, "latency_us": float("nan")}]},
+        {"rows": [{**ROW, "latency_us": float("inf")}]}, {"rows": [{**ROW, "kinds": 7}]}, {"rows": [ROW, {"size": 8}]},
+        {"rows": [{**ROW, "type": []}]}, {"program": ["x"], "rows": [ROW]}, {"rows": [ROW], "ranks": "two"},
+        {"rows": [ROW], "machine": "fast"}, {"rows": [ROW], "machine": {"gpus": "H200"}},
+        {"rows": [ROW], "machine": {"gpus": [7]}}, {"rows": [ROW], "machine": {"date": 7}},
+        {"rows": [ROW], "machine": {"nvlink_gb_s": "450"}}, {"rows": [ROW], "switches": "gdrcopy"},
+        {"runs": "abc"}, {"runs": [5]}, {"runs": [{"rows": [ROW]}]}, {"runs": [{"name": 7, "rows": [ROW]}]},
+        {"runs": [{"name": "x", "error": 5, "rows": []}]}, {"runs": [{"name": "x", "rows": "abc"}]},
+    )),
+])  # fmt: skip
+def test_hostile_results(text, weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "r.json").write_text(text)
+    refused = weft("report", str(tmp_path / "r.json"), "-o", str(tmp_path / "r.html"))
+    assert refused.status == 2 and len(refused.err.splitlines()) == 1 and len(refused.err) < 1000
+    assert "is not a result" in refused.err
+
+
+@pytest.mark.parametrize("row", [{**ROW, "latency_us": 0}, {**ROW, "size": 0}, {"size": 8, "latency_us": 10**18}])
+def test_unusual_results(row, weft, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "r.json").write_text(json.dumps({"program": "latency", "rows": [row, ROW]}))
+    assert weft("report", str(tmp_path / "r.json"), "-o", str(tmp_path / "r.html")).status == 0
+
+
 def row(size=8, kinds="D D", **figure):
     return {"size": size, "kinds": kinds, **figure}
 

@@ -35,7 +35,58 @@ def load(path):
     if found.get("format", FORMAT) != FORMAT:
         raise Refusal("%s is a result of format %s, but this version reads %d: measure again, or use the version "
                       "of Weft that wrote it" % (path, found["format"], FORMAT))  # fmt: skip
+    problem = malformed(found)
+    if problem:
+        raise Refusal("%s is not a result of `weft bench --json` (%s)" % (path, problem))
     return found
+
+
+def is_number(value):
+    """Returns True for a number from 0 to 1e18; bool and NaN are none. Longer integers do not fit a float."""
+    return type(value) in (int, float) and 0 <= value <= 1e18
+
+
+def malformed(found):
+    """Returns the first value of a result that has a wrong type; "" if there is none."""
+    if not isinstance(found["program"], str):
+        return "program is not a string"
+    if not isinstance(found.get("ranks", 0), int):
+        return "ranks is not a number"
+    machine = found.get("machine") or {}
+    if not isinstance(machine, dict):
+        return "machine is not an object"
+    for key in ("processor", "driver", "date"):
+        if not isinstance(machine.get(key) or "", str):
+            return "machine.%s is not a string" % key
+    if not is_number(machine.get("nvlink_gb_s") or 0):
+        return "machine.nvlink_gb_s is not a number"
+    for key, texts in (("machine.gpus", machine.get("gpus") or []), ("switches", found.get("switches") or [])):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            return "%s is not an array of strings" % key
+    if not isinstance(found.get("runs", []), list) or not all(isinstance(run, dict) for run in found.get("runs", [])):
+        return "runs is not an array of objects"
+    problem = next(filter(None, map(malformed_run, runs(found))), "")
+    name = field(found) if not problem else ""
+    if not problem and not all(is_number(row.get(name)) for run in runs(found) for row in run.get("rows") or []):
+        return "%s of a row is not a number" % name
+    return problem
+
+
+def malformed_run(run):
+    if not isinstance(run.get("name"), str):
+        return "a run has no name"
+    for key in ("library", "error"):
+        if not isinstance(run.get(key) or "", str):
+            return "%s of a run is not a string" % key
+    rows = run.get("rows") or []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return "rows is not an array of objects"
+    for row in rows:
+        if type(row.get("size")) is not int or not is_number(row["size"]):
+            return "size of a row is not a number of bytes"
+        if not all(isinstance(row.get(key, ""), str) for key in ("kinds", "type")):
+            return "kinds or type of a row is not a string"
+    return ""
 
 
 def field(found):

@@ -30,7 +30,8 @@ def of_row(found, row, references, others):
     what += ", %s" % row["type"] if "type" in row else ""
     unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
     figure = "%.2f %s" % (row[field], unit)
-    for rule in (by_link, by_others, by_reference):
+    others = {name: value for name, value in others.items() if value > 0}
+    for rule in (by_link, by_others, by_reference) if row[field] > 0 else ():
         verdict = rule(found, row, field, references if rule is by_reference else others)
         if verdict:
             return (what, figure, *verdict)
