@@ -24,10 +24,9 @@ Status init(bool sends, const void* buf, int partitions, MPI_Count count, Dataty
   if (!datatype::packed_size(type, math.mul(count, partitions)) || math.overflow())
     return Error(Errc::value_too_large, "the size of " + std::to_string(partitions) + " partitions of " +
                                             std::to_string(count) + " elements does not fit 64 bits");
-  Partitioned* made =
-      Partitioned::slab().create(sends, p2p::buffer_of(buf, count, type), partitions, rank, tag, comm);
-  if (made == nullptr) return Error(Errc::no_mem, "no more partitioned requests are available: free some");
-  *request = handle_of(*made);
+  auto made = Partitioned::create(sends, p2p::buffer_of(buf, count, type), partitions, rank, tag, comm);
+  if (!made) return std::move(made).error();
+  *request = handle_of(**made);
   return {};
 }
 

@@ -37,7 +37,9 @@ class Slab {
       if (used_ == last_capacity() && !grow()) return nullptr;
       cell = ranges_[range_count_ - 1].cells + used_++;
     }
+    Unused unused{*this, cell};
     T* object = new (cell->storage) T(std::forward<A>(args)...);
+    unused.cell = nullptr;
     cell->live = kLive;
     ++live_;
     return object;
@@ -74,6 +76,17 @@ class Slab {
     alignas(T) unsigned char storage[sizeof(T)];  // first member: the object's address is the cell's
     Cell* next;
     uint32_t live;
+  };
+  /// Returns the cell to the slab if the constructor throws.
+  struct Unused {
+    ~Unused() {
+      if (cell == nullptr) return;
+      cell->live = kFreed;
+      cell->next = slab.free_;
+      slab.free_ = cell;
+    }
+    Slab& slab;
+    Cell* cell;
   };
   static Cell* cell_of(T* object) { return reinterpret_cast<Cell*>(object); }
   struct Range {

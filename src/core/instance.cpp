@@ -47,9 +47,22 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
 
 Instance::~Instance() = default;
 
+/// Sets `polling_` during progress(). Records an exception (std::bad_alloc).
+struct Instance::PollScope {
+  explicit PollScope(Instance& owner) : instance(owner) { instance.polling_ = true; }
+  ~PollScope() {
+    instance.polling_ = false;
+    if (!finished) instance.progress_interrupted_ = true;
+  }
+  PollScope(const PollScope&) = delete;
+  PollScope& operator=(const PollScope&) = delete;
+  Instance& instance;
+  bool finished = false;
+};
+
 bool Instance::progress() {
   if (polling_) return false;
-  polling_ = true;
+  PollScope scope(*this);
   bool progressed = false;
   for (size_t i = 0; i < pollers_.size(); ++i)
     if (pollers_[i] != nullptr) progressed |= pollers_[i]->poll();
@@ -57,7 +70,7 @@ bool Instance::progress() {
     pollers_.erase(std::remove(pollers_.begin(), pollers_.end(), nullptr), pollers_.end());
     removed_ = false;
   }
-  polling_ = false;
+  scope.finished = true;
   progressed_ |= progressed;
   return progressed;
 }

@@ -57,6 +57,8 @@ class Instance {
             const Communicator* comm = nullptr);
   /// Yields the core if ranks outnumber cores; for calls that poll once (MPI_Test, MPI_Iprobe).
   void yield_if_oversubscribed() const;
+  /// Returns whether an exception ended progress(): messages that it processed may be lost.
+  [[nodiscard]] bool progress_interrupted() const { return progress_interrupted_; }
   void add(Poller& poller);
   void remove(Poller& poller);
 
@@ -111,7 +113,8 @@ class Instance {
   void sleep_as_thread(Waiting waiting);
   void wake_waiting();
   std::vector<Poller*> pollers_;
-  bool polling_ = false, removed_ = false;
+  struct PollScope;
+  bool polling_ = false, removed_ = false, progress_interrupted_ = false;
   uint32_t next_context_ = 1;
   // Leader and followers among threads in a long wait: the leader polls for all, followers sleep. Under the
   // lock.

@@ -4,6 +4,7 @@
 #include "p2p/buffered.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "p2p/engine.hpp"
 
@@ -118,7 +119,11 @@ void Engine::buffered_send(Transfer& t) {
   auto made = std::make_unique<Copy>();
   made->charge = charge;
   made->number = buffers.next_number();
-  made->data.resize(t.bytes);
+  try {
+    made->data.resize(t.bytes);
+  } catch (const std::bad_alloc&) {
+    return complete(t, no_memory_for_copy(t.bytes));
+  }
   if (Status packed = pack_out(t, made->data.data()); !packed) return complete(t, std::move(packed).error());
   buffer->used += charge;
   Copy& copy = *made;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/p2p.hpp"
 
+#include <new>
 #include <string>
 #include <utility>
 
@@ -258,11 +259,20 @@ UnexpectedMessage* matched_probe(int source, int tag, core::Communicator& comm) 
 BatchScope::BatchScope(core::Instance& instance) : engine_(*instance.engine) { engine_.start_batch(); }
 BatchScope::~BatchScope() { engine_.end_batch(); }
 
+Error no_memory_for_copy(uint64_t bytes) {
+  return {Errc::no_mem, "no memory for a copy of " + std::to_string(bytes) +
+                            " bytes (the call copies its send data): send it in smaller parts"};
+}
+
 Status pack_to_host(const Buffer& buffer, std::vector<std::byte>& packed) {
   Transfer t(core::Request::Kind::send);
   t.type = buffer.type;
   WEFT_TRY(describe(t, buffer));
-  packed.resize(t.bytes);
+  try {
+    packed.resize(t.bytes);
+  } catch (const std::bad_alloc&) {
+    return no_memory_for_copy(t.bytes);
+  }
   return Engine::pack_out(t, packed.data());
 }
 

@@ -98,6 +98,8 @@ class BatchScope {
   Engine& engine_;
 };
 
+/// The error of a message that the library cannot copy.
+[[nodiscard]] Error no_memory_for_copy(uint64_t bytes);
 /// Packs a buffer of any memory kind into host memory. Blocks until device copies are complete.
 [[nodiscard]] Status pack_to_host(const Buffer& buffer, std::vector<std::byte>& packed);
 

@@ -2,6 +2,7 @@
 #include "p2p/partitioned.hpp"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -21,15 +22,38 @@ Slab<Partitioned>& Partitioned::slab() {
   return slab;
 }
 
+Result<Partitioned::Parts> Partitioned::create_parts(uint64_t partitions) {
+  Parts parts(new (std::nothrow) PartTransfer[partitions]);
+  if (parts == nullptr)
+    return Error(Errc::no_mem, "no memory for " + std::to_string(partitions) + " partitions of the sender (" +
+                                   std::to_string(sizeof(PartTransfer)) +
+                                   " bytes each): use fewer partitions");
+  return parts;
+}
+
+Result<Partitioned*> Partitioned::create(bool sends, const Buffer& buffer, int partitions, int rank, int tag,
+                                         core::Communicator& comm) {
+  Parts parts;
+  if (sends) {
+    auto made = create_parts(static_cast<uint64_t>(partitions));
+    if (!made) return std::move(made).error();
+    parts = std::move(*made);
+  }
+  Partitioned* made = slab().create(sends, buffer, partitions, rank, tag, comm, std::move(parts));
+  if (made == nullptr) return Error(Errc::no_mem, "no more partitioned requests are available: free some");
+  return made;
+}
+
 Partitioned::Partitioned(bool sending, const Buffer& buffer, int count, int rank, int tag,
-                         core::Communicator& communicator)
+                         core::Communicator& communicator, Parts parts)
     : Request(Kind::partitioned),
       sends(sending),
       partitions(count),
       buffer_(buffer),
       rank_(rank),
       tag_(tag),
-      handshake_(sending ? Kind::send : Kind::receive) {
+      handshake_(sending ? Kind::send : Kind::receive),
+      parts_(std::move(parts)) {
   persistent = true;
   active = false;
   communicator.retain();
@@ -42,7 +66,6 @@ Partitioned::Partitioned(bool sending, const Buffer& buffer, int count, int rank
   }
   setup_ = {comm->instance.new_contexts(), static_cast<uint64_t>(partitions),
             static_cast<uint64_t>(buffer.count * buffer.type->size())};
-  parts_ = std::make_unique<PartTransfer[]>(setup_.partitions);
   for (size_t i = 0; i < setup_.partitions; ++i) {
     const int64_t at = static_cast<int64_t>(i) * buffer.count * buffer.type->extent();
     prepare(i, {shifted(buffer.address, at), buffer.count, buffer.type});
@@ -135,7 +158,9 @@ Result<Buffer> Partitioned::buffer_part(uint64_t part) {
 }
 
 Status Partitioned::split_buffer() {
-  parts_ = std::make_unique<PartTransfer[]>(setup_.partitions);
+  auto parts = create_parts(setup_.partitions);
+  if (!parts) return std::move(parts).error();
+  parts_ = std::move(*parts);
   for (uint64_t i = 0; i < setup_.partitions; ++i) {
     auto buffer = buffer_part(i);
     if (!buffer) return std::move(buffer).error();

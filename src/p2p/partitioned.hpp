@@ -16,8 +16,10 @@ namespace weft::p2p {
 /// in which sender partition i has tag i. The receiver splits its buffer at the sender's partitions.
 class Partitioned final : public core::Request, private core::Poller {
  public:
-  /// `buffer`: the first of `partitions` equal, adjacent parts.
-  Partitioned(bool sends, const Buffer& buffer, int partitions, int rank, int tag, core::Communicator& comm);
+  /// `buffer`: the first of `partitions` equal, adjacent parts. Errc::no_mem: too many requests or
+  /// partitions.
+  [[nodiscard]] static Result<Partitioned*> create(bool sends, const Buffer& buffer, int partitions, int rank,
+                                                   int tag, core::Communicator& comm);
   ~Partitioned() override;
   static Slab<Partitioned>& slab();
 
@@ -41,6 +43,11 @@ class Partitioned final : public core::Request, private core::Poller {
   struct PartTransfer {
     Transfer transfer{Kind::send};
   };
+  using Parts = std::unique_ptr<PartTransfer[]>;
+  friend Slab<Partitioned>;
+  Partitioned(bool sends, const Buffer& buffer, int partitions, int rank, int tag, core::Communicator& comm,
+              Parts parts);
+  [[nodiscard]] static Result<Parts> create_parts(uint64_t partitions);
 
   bool poll() override;
   void prepare(size_t part, const Buffer& buffer);
@@ -55,7 +62,7 @@ class Partitioned final : public core::Request, private core::Poller {
   Setup setup_{};
   Transfer handshake_;                       ///< of `setup_`
   bool prepared_ = false;                    ///< the setup is known and the transfers are prepared
-  std::unique_ptr<PartTransfer[]> parts_;    ///< setup_.partitions elements
+  Parts parts_;                              ///< setup_.partitions elements
   uint64_t finished_ = 0;                    ///< number of leading transfers that are complete
   std::vector<datatype::Datatype*> slices_;  ///< datatypes of parts that split an element
 };

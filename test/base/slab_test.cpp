@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <new>
 #include <set>
 #include <vector>
 
@@ -52,6 +53,21 @@ TEST(Slab, CreatesUpToItsCapacity) {
   for (size_t i = 0; i < 1000; ++i) ASSERT_NE(slab.create(i), nullptr) << i;
   EXPECT_EQ(slab.create(size_t{0}), nullptr);
   EXPECT_EQ(slab.live(), 1000u);
+}
+
+struct Throwing {
+  explicit Throwing(bool fails) {
+    if (fails) throw std::bad_alloc();
+  }
+};
+
+TEST(Slab, TakesBackTheCellOfAnObjectThatWasNotConstructed) {
+  Slab<Throwing> slab(1);
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(slab.create(true), std::bad_alloc);
+  EXPECT_EQ(slab.live(), 0u);
+  Throwing* made = slab.create(false);
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(slab.check(made), HandleState::live);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
