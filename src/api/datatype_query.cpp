@@ -113,6 +113,10 @@ Status Get_elements_x(const MPI_Status* status, Datatype& type, MPI_Count* count
 }
 
 Status Status_set_elements(MPI_Status* status, Datatype& type, MPI_Count count) {
+  if (type.basic_elements() != 0 && !datatype::packed_size(type, count / type.basic_elements() + 1))
+    return Error(Errc::count, "count = " + std::to_string(count) + " (basic elements of a type of " +
+                                  std::to_string(type.size()) +
+                                  " bytes): the size in bytes does not fit 64 bits");
   set_bytes(*status, static_cast<uint64_t>(datatype::bytes_of_elements(type, count)));
   return {};
 }

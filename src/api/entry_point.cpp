@@ -2,7 +2,11 @@
 // EntryPoint: the cold paths.
 #include "api/entry_point.hpp"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <mutex>
+#include <new>
 #include <string>
 
 #include "api/error_codes.hpp"
@@ -54,41 +58,73 @@ core::Communicator* default_error_communicator(const core::Instance& instance) {
 
 }  // namespace
 
-int EntryPoint::fail(Error error) {
-  const int code = code_of(error);
-  // Keep a reference: another thread may free the communicator while the handler runs without the lock.
-  core::Ref<core::Communicator> comm = take_error_communicator();
-  if (comm_ != nullptr) comm = core::Ref<core::Communicator>::share(comm_);
-  const auto session = core::Ref<core::Session>::share(session_);
-  if (!comm && !session && handler_ == nullptr && g_instance != nullptr && !file_)
-    comm = core::Ref<core::Communicator>::share(default_error_communicator(*g_instance));
+/// The handler of an error and the MPI handle that it belongs to. Holds references: another thread may free
+/// the object while the handler runs without the lock.
+struct EntryPoint::ErrorTarget {
+  core::Ref<core::Communicator> comm;
+  core::Ref<core::Session> session;
   core::Ref<core::Errhandler> handler;
   void* handle = MPI_COMM_NULL;
+};
+
+EntryPoint::ErrorTarget EntryPoint::error_target() {
+  ErrorTarget target;
+  target.comm = take_error_communicator();
+  if (comm_ != nullptr) target.comm = core::Ref<core::Communicator>::share(comm_);
+  target.session = core::Ref<core::Session>::share(session_);
+  if (!target.comm && !target.session && handler_ == nullptr && g_instance != nullptr && !file_)
+    target.comm = core::Ref<core::Communicator>::share(default_error_communicator(*g_instance));
   if (handler_ != nullptr) {
-    handler = core::Ref<core::Errhandler>::share(handler_);
-    handle = handler_->target == core::Errhandler::Target::session ? static_cast<void*>(MPI_SESSION_NULL)
-                                                                   : static_cast<void*>(MPI_COMM_NULL);
-  } else if (session) {
-    handler = session->errhandler;
-    handle = session.get();
-  } else if (comm) {
-    handler = comm->errhandler;
-    handle = reinterpret_cast<void*>(comm->handle);
+    target.handler = core::Ref<core::Errhandler>::share(handler_);
+    if (handler_->target == core::Errhandler::Target::session) target.handle = MPI_SESSION_NULL;
+  } else if (target.session) {
+    target.handler = target.session->errhandler;
+    target.handle = target.session.get();
+  } else if (target.comm) {
+    target.handler = target.comm->errhandler;
+    target.handle = reinterpret_cast<void*>(target.comm->handle);
   } else if (file_) {
-    handler = file_null_errhandler();
-    handle = MPI_FILE_NULL;
+    target.handler = file_null_errhandler();
+    target.handle = MPI_FILE_NULL;
   }
-  if (!handler)
-    handler = core::Ref<core::Errhandler>::share(comm ? core::Errhandler::fatal() : initial_errhandler());
+  if (!target.handler)
+    target.handler =
+        core::Ref<core::Errhandler>::share(target.comm ? core::Errhandler::fatal() : initial_errhandler());
+  return target;
+}
+
+int EntryPoint::fail(Error error) {
+  const int code = code_of(error);
+  ErrorTarget target = error_target();
   remember_error(std::string(call_) + ": " + error.message());
   const bool relock = instance_locked_;
   unlock();
-  run_handler(*handler, handle, code, call_, error.message());
+  run_handler(*target.handler, target.handle, code, call_, error.message());
   if (relock) {  // references are released under the lock
     g_instance->lock.lock();
     instance_locked_ = true;
   }
   return code;
+}
+
+int EntryPoint::out_of_memory() {
+  const bool lost = g_instance != nullptr && g_instance->progress_interrupted();
+  try {
+    if (lost)
+      abort_job(MPI_ERR_NO_MEM,
+                std::string(call_) +
+                    " failed: out of memory while messages of other calls were processed (their "
+                    "state is lost): use less memory, or fewer messages in flight");
+    return fail(Error(Errc::no_mem,
+                      "out of memory (an allocation failed): free memory, or make the call with less data"));
+  } catch (const std::bad_alloc&) {  // no memory for the message either
+  }
+  const ErrorTarget target = error_target();
+  const auto kind = target.handler->kind;
+  if (!lost && kind != core::Errhandler::Kind::fatal && kind != core::Errhandler::Kind::abort)
+    return MPI_ERR_NO_MEM;
+  std::fputs("weft: out of memory\n", stderr);
+  ::_exit(MPI_ERR_NO_MEM);
 }
 
 int EntryPoint::unsupported() {

@@ -71,6 +71,9 @@ class EntryPoint {
     return fail(std::move(status).error());
   }
   [[nodiscard]] int fail(Error error);
+  /// Result of a call in which an allocation failed: MPI_ERR_NO_MEM. Entry points catch std::bad_alloc and
+  /// std::length_error, which costs nothing unless thrown; exceptions of user callbacks pass through.
+  [[nodiscard]] int out_of_memory();
   /// For functions without an implementation.
   [[nodiscard]] int unsupported();
   [[nodiscard]] const char* call() const { return call_; }
@@ -78,6 +81,8 @@ class EntryPoint {
  private:
   [[noreturn]] void abort_not_running();
   void unlock();
+  struct ErrorTarget;
+  ErrorTarget error_target();
   const char* call_;
   const trace::Range range_;
   core::Communicator* comm_ = nullptr;

@@ -107,7 +107,7 @@ Status Sendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, in
 Status Sendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
                         int recvtag, Communicator& comm, MPI_Status* status) {
   std::vector<std::byte> packed;
-  WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
+  if (dest != MPI_PROC_NULL) WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
   return blocking({p2p::host_bytes(packed.data(), packed.size()), dest, sendtag},
                   {buffer_of(buf, count, type), source, recvtag}, comm, status);
 }
@@ -126,7 +126,7 @@ Status Isendrecv(const void* sendbuf, MPI_Count sendcount, Datatype& sendtype, i
 Status Isendrecv_replace(void* buf, MPI_Count count, Datatype& type, int dest, int sendtag, int source,
                          int recvtag, Communicator& comm, MPI_Request* request) {
   std::vector<std::byte> packed;
-  WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
+  if (dest != MPI_PROC_NULL) WEFT_TRY(p2p::pack_to_host(buffer_of(buf, count, type), packed));
   auto made = SendReceive::create(comm);
   if (!made) return std::move(made).error();
   SendReceive& both = **made;

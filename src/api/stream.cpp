@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/check.hpp"
+#include "api/data_check.hpp"
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "api/handles.hpp"
@@ -79,8 +80,8 @@ struct EnqueueArguments {
 };
 
 /// Resolves handles and checks arguments of an enqueued send or receive.
-Result<EnqueueArguments> check(EntryPoint& entry, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
-                               MPI_Comm comm, bool receives) {
+Result<EnqueueArguments> check(EntryPoint& entry, const void* buf, MPI_Count count, MPI_Datatype datatype,
+                               int rank, int tag, MPI_Comm comm, bool receives) {
   EnqueueArguments found;
   found.comm = to_communicator(comm);
   if (found.comm == nullptr) return bad_handle(HandleKind::communicator, "comm", comm);
@@ -97,6 +98,8 @@ Result<EnqueueArguments> check(EntryPoint& entry, MPI_Count count, MPI_Datatype 
   if (rank != MPI_PROC_NULL && !is_valid_rank(rank, found.comm->size()))
     return bad_rank(name, rank, found.comm->size(), false);
   if (!is_valid_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
+  if (!valid_data(buf, count, *found.type) && (rank != MPI_PROC_NULL || !valid_size(count, *found.type)))
+    return bad_data("buf", "count", count, *found.type);
   auto queue = stream::queue_of(*found.comm);
   if (!queue) return std::move(queue).error();
   found.queue = *queue;
@@ -117,20 +120,24 @@ Result<stream::StatusAddress> status_address(MPI_Status* status) {
 int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
          MPI_Comm comm) {
   EntryPoint entry(call);
-  auto checked = check(entry, count, datatype, dest, tag, comm, false);
-  if (!checked) return entry.fail(std::move(checked).error());
-  return entry.finish(checked->queue->send(p2p::buffer_of(buf, count, *checked->type), dest, tag));
+  return guarded(entry, [&]() -> int {
+    auto checked = check(entry, buf, count, datatype, dest, tag, comm, false);
+    if (!checked) return entry.fail(std::move(checked).error());
+    return entry.finish(checked->queue->send(p2p::buffer_of(buf, count, *checked->type), dest, tag));
+  });
 }
 
 int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
             MPI_Comm comm, MPI_Status* status) {
   EntryPoint entry(call);
-  auto checked = check(entry, count, datatype, source, tag, comm, true);
-  if (!checked) return entry.fail(std::move(checked).error());
-  auto address = status_address(status);
-  if (!address) return entry.fail(std::move(address).error());
-  return entry.finish(
-      checked->queue->receive(p2p::buffer_of(buf, count, *checked->type), source, tag, *address));
+  return guarded(entry, [&]() -> int {
+    auto checked = check(entry, buf, count, datatype, source, tag, comm, true);
+    if (!checked) return entry.fail(std::move(checked).error());
+    auto address = status_address(status);
+    if (!address) return entry.fail(std::move(address).error());
+    return entry.finish(
+        checked->queue->receive(p2p::buffer_of(buf, count, *checked->type), source, tag, *address));
+  });
 }
 
 HandleState check_request(const void* handle) { return stream::Request::slab().check(handle); }
@@ -138,16 +145,18 @@ HandleState check_request(const void* handle) { return stream::Request::slab().c
 int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
           MPI_Comm comm, MPI_Request* request, bool receives) {
   EntryPoint entry(call);
-  auto checked = check(entry, count, datatype, rank, tag, comm, receives);
-  if (!checked) return entry.fail(std::move(checked).error());
-  if (request == nullptr) return entry.fail(null_pointer("request"));
-  const p2p::Buffer buffer = p2p::buffer_of(buf, count, *checked->type);
-  register_request_slab(check_request);
-  auto started = receives ? checked->queue->start_receive(buffer, rank, tag)
-                          : checked->queue->start_send(buffer, rank, tag);
-  if (!started) return entry.fail(std::move(started).error());
-  *request = api::handle_of(**started);
-  return MPI_SUCCESS;
+  return guarded(entry, [&]() -> int {
+    auto checked = check(entry, buf, count, datatype, rank, tag, comm, receives);
+    if (!checked) return entry.fail(std::move(checked).error());
+    if (request == nullptr) return entry.fail(null_pointer("request"));
+    const p2p::Buffer buffer = p2p::buffer_of(buf, count, *checked->type);
+    register_request_slab(check_request);
+    auto started = receives ? checked->queue->start_receive(buffer, rank, tag)
+                            : checked->queue->start_send(buffer, rank, tag);
+    if (!started) return entry.fail(std::move(started).error());
+    *request = api::handle_of(**started);
+    return MPI_SUCCESS;
+  });
 }
 
 /// The enqueued operation of a handle; null for MPI_REQUEST_NULL.
@@ -223,57 +232,67 @@ extern "C" {
 
 WEFT_EXPORT int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size) {
   EntryPoint entry("MPIX_Info_set_hex", EntryPoint::AnyTime{});
-  weft::core::Info* object = to_info(info);
-  if (object == nullptr) return entry.fail(bad_handle(HandleKind::info, "info", info));
-  return entry.finish(set_hex(*object, key, value, value_size));
+  return guarded(entry, [&]() -> int {
+    weft::core::Info* object = to_info(info);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::info, "info", info));
+    return entry.finish(set_hex(*object, key, value, value_size));
+  });
 }
 WEFT_ALIAS(MPIX_Info_set_hex, (MPI_Info info, const char* key, const void* value, int value_size));
 
 WEFT_EXPORT int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream) {
   EntryPoint entry("MPIX_Stream_create");
-  if (stream == nullptr) return entry.fail(null_pointer("stream"));
-  weft::core::Info* object = info == MPI_INFO_NULL ? nullptr : to_info(info);
-  if (info != MPI_INFO_NULL && object == nullptr)
-    return entry.fail(bad_handle(HandleKind::info, "info", info));
-  return entry.finish(stream_create(object, stream));
+  return guarded(entry, [&]() -> int {
+    if (stream == nullptr) return entry.fail(null_pointer("stream"));
+    weft::core::Info* object = info == MPI_INFO_NULL ? nullptr : to_info(info);
+    if (info != MPI_INFO_NULL && object == nullptr)
+      return entry.fail(bad_handle(HandleKind::info, "info", info));
+    return entry.finish(stream_create(object, stream));
+  });
 }
 WEFT_ALIAS(MPIX_Stream_create, (MPI_Info info, MPIX_Stream* stream));
 
 WEFT_EXPORT int PMPIX_Stream_free(MPIX_Stream* stream) {
   EntryPoint entry("MPIX_Stream_free");
-  if (stream == nullptr) return entry.fail(null_pointer("stream"));
-  Stream* object = to_stream(*stream);
-  if (object == nullptr) return entry.fail(bad_stream("stream"));
-  object->close_handle();
-  *stream = MPIX_STREAM_NULL;
-  return MPI_SUCCESS;
+  return guarded(entry, [&]() -> int {
+    if (stream == nullptr) return entry.fail(null_pointer("stream"));
+    Stream* object = to_stream(*stream);
+    if (object == nullptr) return entry.fail(bad_stream("stream"));
+    object->close_handle();
+    *stream = MPIX_STREAM_NULL;
+    return MPI_SUCCESS;
+  });
 }
 WEFT_ALIAS(MPIX_Stream_free, (MPIX_Stream * stream));
 
 WEFT_EXPORT int PMPIX_Stream_comm_create(MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm) {
   EntryPoint entry("MPIX_Stream_comm_create");
-  Communicator* object = to_communicator(comm);
-  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.set_error_owner(*object);
-  if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
-  return entry.finish(comm_create(*object, stream, newcomm));
+  return guarded(entry, [&]() -> int {
+    Communicator* object = to_communicator(comm);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+    entry.set_error_owner(*object);
+    if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
+    return entry.finish(comm_create(*object, stream, newcomm));
+  });
 }
 WEFT_ALIAS(MPIX_Stream_comm_create, (MPI_Comm comm, MPIX_Stream stream, MPI_Comm* newcomm));
 
 WEFT_EXPORT int PMPIX_Comm_get_stream(MPI_Comm comm, int idx, MPIX_Stream* stream) {
   EntryPoint entry("MPIX_Comm_get_stream");
-  Communicator* object = to_communicator(comm);
-  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.set_error_owner(*object);
-  if (stream == nullptr) return entry.fail(null_pointer("stream"));
-  const auto* multiplex = weft::stream::Multiplex::of(*object);
-  const int count = multiplex == nullptr ? 1 : multiplex->count();
-  if (idx < 0 || idx >= count)
-    return entry.fail(Error(
-        Errc::arg, "idx = " + std::to_string(idx) + ": comm has " + std::to_string(count) + " streams here"));
-  Stream* found = multiplex == nullptr ? weft::stream::stream_of(*object) : multiplex->at(idx);
-  *stream = found == nullptr || !found->has_handle() ? MPIX_STREAM_NULL : stream_handle(found);
-  return MPI_SUCCESS;
+  return guarded(entry, [&]() -> int {
+    Communicator* object = to_communicator(comm);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+    entry.set_error_owner(*object);
+    if (stream == nullptr) return entry.fail(null_pointer("stream"));
+    const auto* multiplex = weft::stream::Multiplex::of(*object);
+    const int count = multiplex == nullptr ? 1 : multiplex->count();
+    if (idx < 0 || idx >= count)
+      return entry.fail(Error(Errc::arg, "idx = " + std::to_string(idx) + ": comm has " +
+                                             std::to_string(count) + " streams here"));
+    Stream* found = multiplex == nullptr ? weft::stream::stream_of(*object) : multiplex->at(idx);
+    *stream = found == nullptr || !found->has_handle() ? MPIX_STREAM_NULL : stream_handle(found);
+    return MPI_SUCCESS;
+  });
 }
 WEFT_ALIAS(MPIX_Comm_get_stream, (MPI_Comm comm, int idx, MPIX_Stream* stream));
 
@@ -307,17 +326,21 @@ WEFT_ENQUEUE(_c, MPI_Count);
 
 WEFT_EXPORT int PMPIX_Wait_enqueue(MPI_Request* request, MPI_Status* status) {
   EntryPoint entry("MPIX_Wait_enqueue");
-  if (request == nullptr) return entry.fail(null_pointer("request"));
-  return entry.finish(weft::api::wait(entry, 1, request, status));
+  return guarded(entry, [&]() -> int {
+    if (request == nullptr) return entry.fail(null_pointer("request"));
+    return entry.finish(weft::api::wait(entry, 1, request, status));
+  });
 }
 WEFT_ALIAS(MPIX_Wait_enqueue, (MPI_Request * request, MPI_Status* status));
 
 WEFT_EXPORT int PMPIX_Waitall_enqueue(int count, MPI_Request array_of_requests[],
                                       MPI_Status* array_of_statuses) {
   EntryPoint entry("MPIX_Waitall_enqueue");
-  if (count < 0) return entry.fail(negative(Errc::count, "count", count));
-  if (array_of_requests == nullptr && count != 0) return entry.fail(null_pointer("array_of_requests"));
-  return entry.finish(weft::api::wait(entry, count, array_of_requests, array_of_statuses));
+  return guarded(entry, [&]() -> int {
+    if (count < 0) return entry.fail(negative(Errc::count, "count", count));
+    if (array_of_requests == nullptr && count != 0) return entry.fail(null_pointer("array_of_requests"));
+    return entry.finish(weft::api::wait(entry, count, array_of_requests, array_of_statuses));
+  });
 }
 WEFT_ALIAS(MPIX_Waitall_enqueue, (int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses));
 

@@ -4,9 +4,11 @@
 #include <weft.h>
 
 #include <string>
+#include <type_traits>
 
 #include "api/check.hpp"
 #include "api/collective_arguments.hpp"
+#include "api/data_check.hpp"
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "api/handles.hpp"
@@ -58,6 +60,16 @@ class EnqueuedCall {
     if (!prepared.status.ok()) return entry_.fail(std::move(prepared.status).error());
     return entry_.finish(queue_->collective(prepared.call));
   }
+  /// Refuses data that cannot be at `buffer`, for example at a null address.
+  void data(const char* name, const void* buffer, const char* count_name, MPI_Count count,
+            const Datatype* type, MPI_Count blocks = 1) {
+    if (ok() && !valid_data(buffer, times(count, blocks), *type))
+      fail(bad_data(name, count_name, count, *type, blocks));
+  }
+  template <class Body>
+  int guarded(Body&& body) {
+    return api::guarded(entry_, body);
+  }
   int fail_call() { return entry_.fail(std::move(status_).error()); }
 
  private:
@@ -73,28 +85,42 @@ class EnqueuedCall {
 int allreduce(const char* call, const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
               MPI_Op op, MPI_Comm comm) {
   EnqueuedCall call_state(call, comm);
-  Datatype* type = call_state.type("datatype", datatype, "count", count);
-  core::Op* operation = call_state.op(op);
-  if (!call_state.ok()) return call_state.fail_call();
-  return call_state.run(prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, call_state.comm()));
+  return call_state.guarded([&]() -> int {
+    Datatype* type = call_state.type("datatype", datatype, "count", count);
+    core::Op* operation = call_state.op(op);
+    call_state.data("sendbuf", sendbuf, "count", count, type);
+    call_state.data("recvbuf", recvbuf, "count", count, type);
+    if (!call_state.ok()) return call_state.fail_call();
+    return call_state.run(prepare::Allreduce(sendbuf, recvbuf, count, *type, *operation, call_state.comm()));
+  });
 }
 
 int reduce_scatter_block(const char* call, const void* sendbuf, void* recvbuf, MPI_Count recvcount,
                          MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   EnqueuedCall call_state(call, comm);
-  Datatype* type = call_state.type("datatype", datatype, "recvcount", recvcount);
-  core::Op* operation = call_state.op(op);
-  if (!call_state.ok()) return call_state.fail_call();
-  return call_state.run(
-      prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, call_state.comm()));
+  return call_state.guarded([&]() -> int {
+    Datatype* type = call_state.type("datatype", datatype, "recvcount", recvcount);
+    core::Op* operation = call_state.op(op);
+    if (call_state.ok()) {
+      const MPI_Count ranks = call_state.comm().size();
+      call_state.data("sendbuf", sendbuf, "recvcount", recvcount, type, ranks);
+      call_state.data("recvbuf", recvbuf, "recvcount", recvcount, type, sendbuf == MPI_IN_PLACE ? ranks : 1);
+    }
+    if (!call_state.ok()) return call_state.fail_call();
+    return call_state.run(
+        prepare::ReduceScatterBlock(sendbuf, recvbuf, recvcount, *type, *operation, call_state.comm()));
+  });
 }
 
 int bcast(const char* call, void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm) {
   EnqueuedCall call_state(call, comm);
-  Datatype* type = call_state.type("datatype", datatype, "count", count);
-  call_state.root(root);
-  if (!call_state.ok()) return call_state.fail_call();
-  return call_state.run(prepare::Bcast(buffer, count, *type, root, call_state.comm()));
+  return call_state.guarded([&]() -> int {
+    Datatype* type = call_state.type("datatype", datatype, "count", count);
+    call_state.root(root);
+    call_state.data("buffer", buffer, "count", count, type);
+    if (!call_state.ok()) return call_state.fail_call();
+    return call_state.run(prepare::Bcast(buffer, count, *type, root, call_state.comm()));
+  });
 }
 
 /// Allgather and alltoall. With MPI_IN_PLACE the send arguments are not significant.
@@ -102,11 +128,19 @@ template <class Prepared>
 int exchange(const char* call, const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
              MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
   EnqueuedCall call_state(call, comm);
-  Datatype* in = call_state.type("recvtype", recvtype, "recvcount", recvcount);
-  Datatype* out =
-      sendbuf == MPI_IN_PLACE ? in : call_state.type("sendtype", sendtype, "sendcount", sendcount);
-  if (!call_state.ok()) return call_state.fail_call();
-  return call_state.run(Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, call_state.comm()));
+  return call_state.guarded([&]() -> int {
+    Datatype* in = call_state.type("recvtype", recvtype, "recvcount", recvcount);
+    Datatype* out =
+        sendbuf == MPI_IN_PLACE ? in : call_state.type("sendtype", sendtype, "sendcount", sendcount);
+    if (call_state.ok()) {
+      const MPI_Count ranks = call_state.comm().size();
+      const MPI_Count sent = std::is_same_v<Prepared, prepare::Alltoall> ? ranks : 1;
+      if (sendbuf != MPI_IN_PLACE) call_state.data("sendbuf", sendbuf, "sendcount", sendcount, out, sent);
+      call_state.data("recvbuf", recvbuf, "recvcount", recvcount, in, ranks);
+    }
+    if (!call_state.ok()) return call_state.fail_call();
+    return call_state.run(Prepared(sendbuf, sendcount, *out, recvbuf, recvcount, *in, call_state.comm()));
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/check.hpp"
+#include "api/data_check.hpp"
 #include "api/errors.hpp"
 #include "api/extension.hpp"
 #include "api/handles.hpp"
@@ -93,6 +94,8 @@ Result<StreamTransferArguments> check(EntryPoint& entry, const void* buf, MPI_Co
   if (rank != MPI_PROC_NULL && !is_valid_rank(rank, message.comm->size()))
     return bad_rank(receives ? "source" : "dest", rank, message.comm->size(), false);
   if (!is_valid_tag(tag) && !(receives && tag == MPI_ANY_TAG)) return bad_tag("tag", tag, receives);
+  if (!valid_data(buf, count, *type) && (rank != MPI_PROC_NULL || !valid_size(count, *type)))
+    return bad_data("buf", "count", count, *type);
   message.buffer = p2p::buffer_of(buf, count, *type);
   message.context = message.comm->context(core::Channel::user);
   if (rank == MPI_PROC_NULL) return message;
@@ -109,40 +112,46 @@ Result<StreamTransferArguments> check(EntryPoint& entry, const void* buf, MPI_Co
 int send(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
          MPI_Comm comm, int source_index, int dest_index) {
   EntryPoint entry(call);
-  auto message = check(entry, buf, count, datatype, dest, tag, comm, source_index, dest_index, false);
-  if (!message) return entry.fail(std::move(message).error());
-  Transfer transfer(Kind::send);
-  p2p::post_send_in(message->context, transfer, message->buffer, dest, tag, *message->comm);
-  core::wait(message->comm->instance, transfer);
-  return entry.finish(std::move(transfer.outcome));
+  return guarded(entry, [&]() -> int {
+    auto message = check(entry, buf, count, datatype, dest, tag, comm, source_index, dest_index, false);
+    if (!message) return entry.fail(std::move(message).error());
+    Transfer transfer(Kind::send);
+    p2p::post_send_in(message->context, transfer, message->buffer, dest, tag, *message->comm);
+    core::wait(message->comm->instance, transfer);
+    return entry.finish(std::move(transfer.outcome));
+  });
 }
 
 int receive(const char* call, void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
             MPI_Comm comm, int source_index, int dest_index, MPI_Status* status) {
   EntryPoint entry(call);
-  auto message = check(entry, buf, count, datatype, source, tag, comm, source_index, dest_index, true);
-  if (!message) return entry.fail(std::move(message).error());
-  Transfer transfer(Kind::receive);
-  p2p::post_receive_in(message->context, transfer, message->buffer, source, tag, *message->comm);
-  core::wait(message->comm->instance, transfer);
-  fill(status, transfer.completion);
-  return entry.finish(std::move(transfer.outcome));
+  return guarded(entry, [&]() -> int {
+    auto message = check(entry, buf, count, datatype, source, tag, comm, source_index, dest_index, true);
+    if (!message) return entry.fail(std::move(message).error());
+    Transfer transfer(Kind::receive);
+    p2p::post_receive_in(message->context, transfer, message->buffer, source, tag, *message->comm);
+    core::wait(message->comm->instance, transfer);
+    fill(status, transfer.completion);
+    return entry.finish(std::move(transfer.outcome));
+  });
 }
 
 int start(const char* call, const void* buf, MPI_Count count, MPI_Datatype datatype, int rank, int tag,
           MPI_Comm comm, int source_index, int dest_index, MPI_Request* request, bool receives) {
   EntryPoint entry(call);
-  auto message = check(entry, buf, count, datatype, rank, tag, comm, source_index, dest_index, receives);
-  if (!message) return entry.fail(std::move(message).error());
-  if (request == nullptr) return entry.fail(null_pointer("request"));
-  Transfer* transfer = p2p::create_transfer(receives ? Kind::receive : Kind::send);
-  if (transfer == nullptr) return entry.fail(no_more_requests());
-  *request = handle_of(*transfer);
-  if (receives)
-    p2p::post_receive_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);
-  else
-    p2p::post_send_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);
-  return MPI_SUCCESS;
+  return guarded(entry, [&]() -> int {
+    auto message = check(entry, buf, count, datatype, rank, tag, comm, source_index, dest_index, receives);
+    if (!message) return entry.fail(std::move(message).error());
+    if (request == nullptr) return entry.fail(null_pointer("request"));
+    Transfer* transfer = p2p::create_transfer(receives ? Kind::receive : Kind::send);
+    if (transfer == nullptr) return entry.fail(no_more_requests());
+    *request = handle_of(*transfer);
+    if (receives)
+      p2p::post_receive_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);
+    else
+      p2p::post_send_in(message->context, *transfer, message->buffer, rank, tag, *message->comm);
+    return MPI_SUCCESS;
+  });
 }
 
 }  // namespace
@@ -155,12 +164,14 @@ extern "C" {
 WEFT_EXPORT int PMPIX_Stream_comm_create_multiplex(MPI_Comm comm, int count, MPIX_Stream array_of_streams[],
                                                    MPI_Comm* newcomm) {
   EntryPoint entry("MPIX_Stream_comm_create_multiplex");
-  weft::core::Communicator* object = to_communicator(comm);
-  if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
-  entry.set_error_owner(*object);
-  if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
-  if (array_of_streams == nullptr) return entry.fail(null_pointer("array_of_streams"));
-  return entry.finish(weft::api::create(*object, count, array_of_streams, newcomm));
+  return guarded(entry, [&]() -> int {
+    weft::core::Communicator* object = to_communicator(comm);
+    if (object == nullptr) return entry.fail(bad_handle(HandleKind::communicator, "comm", comm));
+    entry.set_error_owner(*object);
+    if (newcomm == nullptr) return entry.fail(null_pointer("newcomm"));
+    if (array_of_streams == nullptr) return entry.fail(null_pointer("array_of_streams"));
+    return entry.finish(weft::api::create(*object, count, array_of_streams, newcomm));
+  });
 }
 WEFT_ALIAS(MPIX_Stream_comm_create_multiplex,
            (MPI_Comm comm, int count, MPIX_Stream array_of_streams[], MPI_Comm* newcomm));

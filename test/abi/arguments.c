@@ -110,6 +110,98 @@ static void counts_and_pointers(void) {
   }
 }
 
+/* The message shows the value of a count that is too large, and the number of blocks. */
+static void large_counts(void) {
+  const MPI_Count huge = (MPI_Count)1 << 62;
+  char text[100];
+  int data[4] = {1, 2, 3, 4}, position = 16;
+  EXPECT_ERROR(MPI_Allreduce_c(values, data, huge, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_COUNT,
+               "count = 4611686018427387904 (elements of 4 bytes and extent 4) is more data");
+  snprintf(text, sizeof text,
+           size == 1 ? "recvcount = 2305843009213693951 (elements of 4 bytes" : "for each of %d blocks",
+           size);
+  EXPECT_ERROR(MPI_Allgather_c(values, 1, MPI_INT, data, huge / 2 - 1, MPI_INT, MPI_COMM_WORLD),
+               MPI_ERR_COUNT, text);
+  EXPECT_ERROR(MPI_Unpack(data, 16, &position, values, -1, MPI_INT, MPI_COMM_SELF), MPI_ERR_COUNT,
+               "outcount = -1");
+  EXPECT_ERROR(MPI_Unpack(data, 16, &position, values, -2147483647, MPI_INT, MPI_COMM_SELF), MPI_ERR_COUNT,
+               "outcount = -2147483647");
+  EXPECT(position == 16);
+  MPI_Aint bytes = 0;
+  EXPECT_ERROR(MPI_Pack_external_size("external32", -5, MPI_INT, &bytes), MPI_ERR_COUNT, "incount = -5");
+  if (size != 2) return;
+  const MPI_Count half = (MPI_Count)1 << 55, counts[2] = {half, half}, most[2] = {huge, huge};
+  const MPI_Aint displacements[2] = {0, 0}, far[2] = {0, PTRDIFF_MAX / 2};
+  const MPI_Count ones[2] = {1, 1};
+  EXPECT_ERROR(MPI_Reduce_scatter_c(values, data, most, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD), MPI_ERR_COUNT,
+               "the sum of recvcounts = ");
+  EXPECT_ERROR(MPI_Reduce_scatter_c(values, data, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_COUNT,
+               "the sum of recvcounts = 72057594037927936");
+  EXPECT_ERROR(MPI_Allgatherv_c(values, 1, MPI_INT, data, ones, far, MPI_INT, MPI_COMM_WORLD), MPI_ERR_ARG,
+               "the displacement of recvcounts[1] = 1");
+  EXPECT_ERROR(MPI_Allgatherv_c(values, 1, MPI_INT, data, most, displacements, MPI_INT, MPI_COMM_WORLD),
+               MPI_ERR_COUNT, "recvcounts[0] = 4611686018427387904");
+  /* Elements that overlap have a small span: only their sum can exceed 64 bits. */
+  MPI_Datatype overlapping;
+  MPI_Type_create_resized(MPI_INT, 0, 0, &overlapping), MPI_Type_commit(&overlapping);
+  const MPI_Count many[2] = {(MPI_Count)1 << 60, (MPI_Count)1 << 60};
+  EXPECT_ERROR(MPI_Alltoallv_c(values, many, displacements, overlapping, data, ones, displacements, MPI_INT,
+                               MPI_COMM_WORLD),
+               MPI_ERR_COUNT, "the sum of sendcounts exceeds 64 bits at sendcounts[1]");
+  MPI_Type_free(&overlapping);
+}
+
+/* A null address is legal without data, with MPI_PROC_NULL, and as MPI_BOTTOM with absolute addresses. */
+static void null_buffers(void) {
+  int in = 7, out = 0, position = 0;
+  MPI_Datatype absolute[2], vector;
+  MPI_Aint address[2];
+  const int length = 1;
+  EXPECT_ERROR(MPI_Send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_SELF), MPI_ERR_BUFFER, "buf is a null pointer");
+  EXPECT_ERROR(MPI_Allreduce(MPI_IN_PLACE, NULL, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_ERR_BUFFER,
+               "recvbuf is a null pointer");
+  MPI_Type_vector(2, 1, 2, MPI_INT, &vector), MPI_Type_commit(&vector);
+  EXPECT_ERROR(MPI_Bcast(NULL, 1, vector, 0, MPI_COMM_WORLD), MPI_ERR_BUFFER, "buffer is a null pointer");
+  EXPECT(MPI_Bcast(NULL, 0, vector, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  MPI_Type_free(&vector);
+  EXPECT(MPI_Send(NULL, 9, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  EXPECT(MPI_Recv(NULL, 9, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &status) == MPI_SUCCESS);
+  EXPECT(MPI_Sendrecv(NULL, 9, MPI_INT, MPI_PROC_NULL, 0, NULL, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                      &status) == MPI_SUCCESS);
+  EXPECT(MPI_Sendrecv_replace(NULL, 9, MPI_INT, MPI_PROC_NULL, 0, MPI_PROC_NULL, 0, MPI_COMM_WORLD,
+                              &status) == MPI_SUCCESS);
+  MPI_Get_address(&in, &address[0]);
+  MPI_Get_address(&out, &address[1]);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Type_create_hindexed(1, &length, &address[i], MPI_INT, &absolute[i]);
+    MPI_Type_commit(&absolute[i]);
+  }
+  EXPECT(MPI_Sendrecv(MPI_BOTTOM, 1, absolute[0], 0, 0, MPI_BOTTOM, 1, absolute[1], 0, 0, MPI_COMM_SELF,
+                      &status) == MPI_SUCCESS &&
+         out == 7);
+  in = rank + 1;
+  EXPECT(MPI_Bcast(MPI_BOTTOM, 1, absolute[0], 0, MPI_COMM_WORLD) == MPI_SUCCESS && in == 1);
+  const int counts[2] = {1, 0}, at[2] = {0, 0};
+  MPI_Datatype types[2] = {absolute[0], MPI_INT}, targets[2] = {absolute[1], MPI_INT};
+  out = 0;
+  EXPECT(MPI_Alltoallw(MPI_BOTTOM, counts, at, types, MPI_BOTTOM, counts, at, targets, MPI_COMM_SELF) ==
+             MPI_SUCCESS &&
+         out == 1);
+  EXPECT_ERROR(MPI_Alltoallw(NULL, counts, at, &types[1], MPI_BOTTOM, counts, at, targets, MPI_COMM_SELF),
+               MPI_ERR_BUFFER, "sendbuf is a null pointer");
+  MPI_Type_free(&absolute[0]), MPI_Type_free(&absolute[1]);
+  EXPECT_ERROR(MPIX_Stream_send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_SELF, 0, 0), MPI_ERR_BUFFER,
+               "buf is a null pointer");
+  EXPECT_ERROR(MPIX_Recv_enqueue_c(&out, (MPI_Count)1 << 62, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE),
+               MPI_ERR_COUNT, "count = 4611686018427387904");
+  /* Exscan leaves the receive buffer of rank 0 alone. */
+  EXPECT(MPI_Exscan(&in, rank == 0 ? NULL : &out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS);
+  EXPECT(MPI_Reduce(&in, rank == 0 ? &out : NULL, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD) == MPI_SUCCESS);
+  EXPECT_ERROR(MPI_Pack(&in, 1, MPI_INT, NULL, 100, &position, MPI_COMM_SELF), MPI_ERR_BUFFER,
+               "outbuf is a null pointer");
+  EXPECT(MPI_Pack(NULL, 0, MPI_INT, NULL, 0, &position, MPI_COMM_SELF) == MPI_SUCCESS && position == 0);
+}
+
 /* Arguments that are not significant in this process may have any value. */
 static void insignificant(void) {
   const MPI_Datatype garbage = (MPI_Datatype)(uintptr_t)0x7777;
@@ -162,6 +254,8 @@ int main(int argc, char** argv) {
   handles();
   ranks_and_tags();
   counts_and_pointers();
+  large_counts();
+  null_buffers();
   insignificant();
   requests();
   missing();

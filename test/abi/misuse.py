@@ -60,6 +60,7 @@ BELOW_ZERO = {
     "POLYXFER_NUM_ELEM": ("MPI_ERR_COUNT", "MPI_ERR_ARG"),
     "POLYXFER_NUM_ELEM_NNI": ("MPI_ERR_COUNT",),
     "POLYDTYPE_NUM_ELEM_NNI": ("MPI_ERR_COUNT", "MPI_ERR_ARG"),
+    "POLYDTYPE_PACK_SIZE": ("MPI_ERR_ARG",),
     "POLYNUM_BYTES_NNI": ("MPI_ERR_ARG", "MPI_ERR_COUNT", "MPI_ERR_BUFFER"),
     "POLYNUM_PARAM_VALUES": ("MPI_ERR_ARG", "MPI_ERR_COUNT"),
     "XFER_NUM_ELEM": ("MPI_ERR_COUNT", "MPI_ERR_ARG"),
@@ -91,19 +92,26 @@ MEANINGFUL = {
     "Status_set_source.source",
     "Status_set_tag.tag",
     "Cart_rank.coords",
-    "Unpack.outcount",
 }
+# Counts of elements in a buffer, and functions that compute the size of such elements without a buffer.
+COUNTS = ("POLYXFER_NUM_ELEM", "POLYXFER_NUM_ELEM_NNI", "POLYDTYPE_NUM_ELEM_NNI")
+SIZES = ("Pack_size", "Pack_external_size", "Status_set_elements")
+# Buffers that are not significant in the only process.
+UNUSED = ("Exscan.recvbuf", "Iexscan.recvbuf", "Exscan_init.recvbuf")
 
 FRAME = r"""
 #include <mpi.h>
 #include <weft.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <string.h>
 static long long output[4096], zeros[4096];
 static int failures, calls;
 static MPI_Comm freed_comm, cart, graph, dist;
-static MPI_Datatype freed_type, types[16];
+static MPI_Datatype freed_type, types[16], huge_type, huge_types[16];
+static const int ones[16] = {1}, negative[16] = {-5}, largest[16] = {INT_MAX};
+static const MPI_Count wide_ones[16] = {1}, wide_negative[16] = {-5}, wide_largest[16] = {(MPI_Count)1 << 62};
 static MPI_Op freed_op;
 static MPI_Group group, freed_group;
 static MPI_Info info, freed_info;
@@ -116,14 +124,17 @@ static MPI_Message message = MPI_MESSAGE_NULL;
 static void operation(void* in, void* out, int* n, MPI_Datatype* type) { (void)in; (void)out; (void)n; (void)type; }
 static void handler(MPI_Comm* comm, int* code, ...) { (void)comm; (void)code; }
 
-static void expect_class(const char* call, const char* what, int code, const int* classes) {
+/* `name`: the argument, which the message must name; may be empty. */
+static void expect_class(const char* call, const char* name, const char* what, int code, const int* classes) {
   char message_text[1000];
   int length = 0, error_class = MPI_SUCCESS, good = 0;
   ++calls;
   MPI_Error_class(code, &error_class);
   for (; *classes != 0; ++classes) good |= *classes == error_class;
   MPIX_Last_error_message(message_text, sizeof message_text, &length);
-  if (good && strncmp(message_text, call, strlen(call)) == 0 && message_text[strlen(call)] == ':') return;
+  if (good && strncmp(message_text, call, strlen(call)) == 0 && message_text[strlen(call)] == ':' &&
+      strstr(message_text, name) != NULL)
+    return;
   ++failures;
   printf("%s(%s): class %d; message \"%s\"\n", call, what, error_class, code == 0 ? "(success)" : message_text);
 }
@@ -132,7 +143,8 @@ static void prepare(void) {
   const int ring[1] = {1}, none[1] = {0};
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  for (int i = 0; i < 16; ++i) types[i] = MPI_INT;
+  MPI_Type_contiguous_c((MPI_Count)1 << 48, MPI_INT, &huge_type), MPI_Type_commit(&huge_type);
+  for (int i = 0; i < 16; ++i) types[i] = MPI_INT, huge_types[i] = huge_type;
   MPI_Comm_group(MPI_COMM_SELF, &group);
   MPI_Info_create(&info), MPI_Info_set(info, "x", "y");
   MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
@@ -192,7 +204,7 @@ def valid(function, parameter, large):
     if kind in kinds.FUNCTION_KINDS:
         return f"({parameter.base_type(large)}*)operation"
     if kind == "STRING" and parameter.direction == "in":
-        return VALID[kind]
+        return '"external32"' if parameter.name == "datarep" else VALID[kind]
     if kind == "MESSAGE":
         return "&message"
     if parameter.is_array or parameter.levels() or kind in kinds.POINTER_KINDS:
@@ -243,6 +255,48 @@ def invalid(function, parameter):
     return [("NULL", "null pointer", ("MPI_ERR_ARG",))]
 
 
+def invalid_data(function, parameter, large):
+    """Invalid values of a count, an array of counts or a buffer: [(C text, description, error classes, {other kind of
+    argument: C text})]. The library must refuse them before it touches memory."""
+    full = f"{function.name}.{parameter.name}"
+    wide = "wide_" if large else ""
+    kind = parameter.kind
+    if function.find("DATATYPE") is None or (function.find("BUFFER") is None and function.name not in SIZES):
+        return []
+    if kind in COUNTS and parameter.direction == "in":
+        if function.name == "Status_set_elements" and not large:
+            return []  # counts basic elements, which fit
+        # In a call with int counts, a datatype of 2^50 bytes.
+        types = {} if large else {"DATATYPE": "huge_type", "DATATYPE[]": "huge_types"}
+        if parameter.is_array:
+            return [
+                (f"{wide}negative", "-5", ("MPI_ERR_COUNT", "MPI_ERR_ARG"), {}),
+                (f"{wide}largest", "the largest", ("MPI_ERR_COUNT",), types),
+            ]
+        value = "(MPI_Count)1 << 62" if large else "INT_MAX"
+        classes = ("MPI_ERR_COUNT",) if function.name not in SIZES else ("MPI_ERR_COUNT", "MPI_ERR_VALUE_TOO_LARGE")
+        return [(value, "the largest", classes, types)]
+    if kind == "BUFFER" and full not in UNUSED:
+        return [("NULL", "null pointer", ("MPI_ERR_BUFFER",), {f"{k}[]": f"{wide}ones" for k in COUNTS})]
+    return []
+
+
+def call(function, large, parameter, text, what, classes, others, named):
+    """One call with an invalid argument, as C text. `others`: values of other arguments by kind."""
+
+    def argument(p):
+        if p is parameter:
+            return text
+        return others.get(p.kind + ("[]" if p.is_array else "")) or valid(function, p, large)
+
+    given = ", ".join(argument(p) for p in function.visible(large))
+    name = function.c_name(large)
+    return (
+        f'  expect_class("{name}", "{parameter.name if named else ""}", "{parameter.name} is {what}", '
+        f"{name}({given}), (const int[]){{{', '.join(classes)}, 0}});"
+    )
+
+
 def program(api, done):
     lines = [FRAME]
     blocks = []
@@ -256,12 +310,10 @@ def program(api, done):
             visible = function.visible(large)
             for parameter in visible:
                 for text, what, classes in invalid(function, parameter):
-                    given = [text if p is parameter else valid(function, p, large) for p in visible]
-                    name = function.c_name(large)
-                    blocks.append(
-                        f'  expect_class("{name}", "{parameter.name} is {what}", {name}({", ".join(given)}), '
-                        f"(const int[]){{{', '.join(classes)}, 0}});"
-                    )
+                    blocks.append(call(function, large, parameter, text, what, classes, {}, False))
+                for text, what, classes, others in invalid_data(function, parameter, large):
+                    named = function.name not in SIZES
+                    blocks.append(call(function, large, parameter, text, what, classes, others, named))
     size = 100
     for start in range(0, len(blocks), size):
         lines.append(f"static void part_{start // size}(void) {{")

@@ -176,6 +176,16 @@ void misuse(const StreamComm& stream_comm) {
                MPI_ERR_COMM, "a communicator without a stream");
   expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, buffer.data(), -1, MPI_INT, MPI_SUM, stream_comm.comm),
                MPI_ERR_COUNT, "a negative count");
+  const MPI_Count huge = MPI_Count{1} << 62;
+  expect_class(MPIX_Allreduce_enqueue(MPI_IN_PLACE, nullptr, 4, MPI_INT, MPI_SUM, stream_comm.comm),
+               MPI_ERR_BUFFER, "a null address");
+  expect_class(
+      MPIX_Allreduce_enqueue_c(MPI_IN_PLACE, buffer.data(), huge, MPI_INT, MPI_SUM, stream_comm.comm),
+      MPI_ERR_COUNT, "a count beyond the address space");
+  expect_class(
+      MPIX_Allgather_enqueue_c(MPI_IN_PLACE, 0, MPI_INT, buffer.data(), huge, MPI_INT, stream_comm.comm),
+      MPI_ERR_COUNT, "blocks beyond the address space");
+  expect_class(MPIX_Bcast_enqueue(nullptr, 1, MPI_INT, 0, stream_comm.comm), MPI_ERR_BUFFER, "a null buffer");
   expect_class(MPIX_Bcast_enqueue(buffer.data(), 1, MPI_INT, ranks, stream_comm.comm), MPI_ERR_ROOT,
                "a bad root");
   expect_class(

@@ -2,6 +2,7 @@
 """Code for each argument of an entry point: resolve, check, widen, pass, narrow."""
 
 import kinds
+import operands
 import significance
 
 OBJECTS = {
@@ -73,6 +74,7 @@ class Plan:
         for parameter in parameters:
             if large or not parameter.large_only:
                 self._check(parameter)
+        self.checks += operands.checks(function, self.table)
         for parameter in parameters:
             if parameter.kind != "VARARGS":
                 self.passed.append(self._pass(parameter))

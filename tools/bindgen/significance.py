@@ -57,6 +57,8 @@ def array_length(function, parameter):
         return length[0]
     if length != "*":
         return length
+    if parameter.name == "array_of_indices":
+        return "incount"
     name = family(function)
     if name.startswith("Reduce_scatter"):
         return "static_cast<size_t>(comm_object->size())"
