@@ -3,9 +3,18 @@
 #include <cstring>
 #include <new>
 
+#include "base/counters.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/validate.hpp"
 
 namespace weft::p2p {
+namespace {
+
+counters::Counter malformed_messages("p2p.malformed_messages", counters::Unit::events,
+                                     "Messages dropped because their size, layout or content is invalid, or "
+                                     "their request does not await them");
+
+}  // namespace
 
 void Engine::receive_stored(Transfer& t, match::MatchEntry& entry) {
   auto& message = static_cast<UnexpectedMessage&>(entry);
@@ -58,7 +67,8 @@ void Engine::discard(UnexpectedMessage& message) {
 }
 
 void Engine::matched(Transfer& t, uint32_t source, int rank, int tag, uint64_t bytes) {
-  t.state = Transfer::State::matched;
+  WEFT_ASSERT(t.kind == core::Request::Kind::receive && !t.queued);
+  t.enter(Transfer::State::matched);
   t.peer = source;
   t.completion.source = rank;
   t.completion.tag = tag;
@@ -89,7 +99,7 @@ void Engine::dispose(UnexpectedMessage& message) {
   UnexpectedMessage::slab().destroy(&message);
 }
 
-void Engine::acknowledge(uint32_t to, uint64_t sender) {
+void Engine::acknowledge(uint32_t to, core::RequestId sender) {
   Reply reply{};
   reply.type = Type::acknowledge;
   reply.sender = sender;
@@ -100,7 +110,8 @@ void Engine::acknowledge(uint32_t to, uint64_t sender) {
 inline void Engine::on_eager(uint32_t source, const Header& header, const std::byte* message) {
   const bool sync = header.type == Type::eager_sync;
   const std::byte* payload = message + (sync ? sizeof(EagerSync) : sizeof(Header));
-  const uint64_t sender = sync ? reinterpret_cast<const EagerSync*>(message)->sender : 0;
+  const core::RequestId sender =
+      sync ? reinterpret_cast<const EagerSync*>(message)->sender : core::kNoRequest;
   ++peers_[source].arrived;
   Transfer* const receiver = match_posted({header.context, header.source, header.tag});
   if (receiver == nullptr) {
@@ -129,10 +140,30 @@ void Engine::on_rts(uint32_t source, const ReadyToSend& rts, size_t size) {
   kept.completion.bytes = rts.bytes;
 }
 
+void Engine::drop_malformed() { malformed_messages.add(); }
+
+Transfer* Engine::find_transfer(core::RequestId id, uint32_t source, Transfer::State state) {
+  core::Request* const request = requests_.find(id, source);
+  if (request == nullptr) return nullptr;
+  auto& t = static_cast<Transfer&>(*request);
+  if (t.state == state) [[likely]]
+    return &t;
+  drop_malformed();
+  return nullptr;
+}
+
 void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
   const auto& header = *reinterpret_cast<const Header*>(message);
-  if (header.type == Type::eager) [[likely]]
+  if (size >= sizeof(Header) && header.type == Type::eager && size - sizeof(Header) >= header.length)
+      [[likely]]
     return on_eager(source, header, message);
+  if (!well_formed(message, size, peers_[source].remote)) [[unlikely]]
+    return drop_malformed();
+  deliver_control(source, message, size);
+}
+
+void Engine::deliver_control(uint32_t source, const std::byte* message, size_t size) {
+  const auto& header = *reinterpret_cast<const Header*>(message);
   switch (header.type) {
     case Type::eager:
     case Type::eager_sync:
@@ -140,32 +171,31 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::ready_to_send:
       return on_rts(source, *reinterpret_cast<const ReadyToSend*>(message), size);
     case Type::clear_to_send:
-      return on_clear_to_send(*reinterpret_cast<const ClearToSend*>(message));
+      return on_clear_to_send(source, *reinterpret_cast<const ClearToSend*>(message));
     case Type::data:
-      return on_data(*reinterpret_cast<const Data*>(message), message + sizeof(Data));
+      return on_data(source, *reinterpret_cast<const Data*>(message), message + sizeof(Data));
     case Type::finish:
-      return on_finish(reinterpret_cast<const Reply*>(message)->sender,
+      return on_finish(source, reinterpret_cast<const Reply*>(message)->sender,
                        (header.flags & Reply::kConsumed) != 0);
     case Type::acknowledge:
-      return on_finish(reinterpret_cast<const Reply*>(message)->sender);
+      return on_finish(source, reinterpret_cast<const Reply*>(message)->sender);
     case Type::finish_many:
       for (size_t i = 0; i < header.length; ++i)
-        on_finish(reinterpret_cast<const Finished*>(message)->senders[i]);
+        on_finish(source, reinterpret_cast<const Finished*>(message)->senders[i]);
       return;
     case Type::cancel:
       return on_cancel(source, *reinterpret_cast<const Reply*>(message));
     case Type::cancel_reply:
-      if (header.flags != 0) on_cancelled(reinterpret_cast<const Reply*>(message)->sender);
+      if (header.flags != 0) on_cancelled(source, reinterpret_cast<const Reply*>(message)->sender);
       return;
     case Type::credit:
-      peers_[source].eager_credited = reinterpret_cast<const Credit*>(message)->bytes;
-      return;
+      return on_credit(source, *reinterpret_cast<const Credit*>(message));
     case Type::region:
       return add_region(source, *reinterpret_cast<const ReadyToSend*>(message));
     case Type::chunk_ready:
       return on_chunk_ready(source, *reinterpret_cast<const BounceChunk*>(message));
     case Type::chunk_done:
-      return on_chunk_done(*reinterpret_cast<const BounceChunk*>(message));
+      return on_chunk_done(source, *reinterpret_cast<const BounceChunk*>(message));
     case Type::no_descriptors:
       return exporter().use_mailbox(source, header.context);
     case Type::drop_mapping:
@@ -175,7 +205,7 @@ void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
     case Type::gdr_check_reply:
       return on_gdr_check_reply(source, *reinterpret_cast<const GdrCheckMessage*>(message));
     case Type::gdr_check_done:
-      return on_gdr_check_done(*reinterpret_cast<const GdrCheckMessage*>(message));
+      return on_gdr_check_done(source, *reinterpret_cast<const GdrCheckMessage*>(message));
   }
 }
 

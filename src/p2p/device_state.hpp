@@ -19,7 +19,7 @@ class Transfer;
 struct DeviceCopy {
   Transfer* request = nullptr;
   uint32_t peer = 0;
-  uint64_t sender = 0;  ///< get: id of the sender's transfer, which awaits a FIN; 0: no FIN is due
+  core::RequestId sender = core::kNoRequest;  ///< get: the sender, which awaits a FIN; none: no FIN is due
   transport::cuda_ipc::Mapping* mapping = nullptr;
   std::byte* remote = nullptr;                    ///< address in `mapping`
   transport::shm::ReadyToReceive* rtr = nullptr;  ///< put: the claimed RTR; null: a get
@@ -38,7 +38,7 @@ struct CopySubmission {
 struct WaitingStaged {
   Transfer* receiver;
   uint32_t source;
-  uint64_t sender;
+  core::RequestId sender;
 };
 
 /// A get of one bounce chunk.

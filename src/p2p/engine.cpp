@@ -234,7 +234,10 @@ bool Engine::try_control(uint32_t to, const void* message, size_t size, uint64_t
 }
 
 void Engine::post_control(uint32_t to, const void* message, size_t size, uint64_t registration) {
-  if (!blocked(peers_[to]) && try_control(to, message, size, registration)) return;
+  Peer& peer = peers_[to];
+  if (peer.lost) [[unlikely]]
+    return;
+  if (!blocked(peer) && try_control(to, message, size, registration)) return;
   std::memcpy(append_pending(to, PendingMessage{nullptr, size, registration, {}}).control, message, size);
 }
 
@@ -246,7 +249,8 @@ PendingMessage& Engine::append_pending(uint32_t to, PendingMessage item) {
 }
 
 void Engine::enqueue(uint32_t to, Transfer& t) {
-  t.state = Transfer::State::queued;
+  t.enter(Transfer::State::queued);
+  (void)enlist(t);
   append_pending(to, PendingMessage{&t, 0, 0, {}});
 }
 
@@ -269,13 +273,21 @@ bool Engine::flush(uint32_t to) {
 }
 
 inline void Engine::end(Transfer& t) {
-  t.state = Transfer::State::done;
+  t.enter(Transfer::State::done);
   t.staging.reset();
   t.bounce.reset();
-  if (t.remote_request) [[unlikely]]
-    t.comm->instance.engine->remove_remote_request(t);
+  if (t.id != core::kNoRequest) [[unlikely]]
+    t.comm->instance.engine->delist(t);
   if (t.classification_cached) [[unlikely]]
     t.comm->instance.engine->uncache_classification(t);
+}
+
+void Engine::delist(Transfer& t) {
+  if (t.remote_request) {
+    if (t.remote_request->registration != 0) network_->deregister(t.remote_request->registration);
+    t.remote_request.reset();
+  }
+  requests_.erase(std::exchange(t.id, core::kNoRequest), peers_[t.peer].requests);
 }
 
 void Engine::complete(Transfer& t) {
@@ -294,6 +306,7 @@ void Engine::complete(Transfer& t, Error error) {
 void Engine::consumed(uint32_t from, uint64_t bytes) {
   if (from == instance.self) return;
   Peer& peer = peers_[from];
+  WEFT_ASSERT(peer.reported <= peer.consumed);
   peer.consumed += bytes + kEntryChargeBytes;
   if (peer.consumed - peer.reported < credit / 2) [[likely]]
     return;
@@ -315,7 +328,18 @@ bool Engine::has_credit(uint32_t to, uint64_t bytes, Peer& peer) {
   return peer.eager_sent + bytes + kEntryChargeBytes - peer.eager_credited <= credit;
 }
 
-void Engine::charge(Peer& peer, uint64_t bytes) { peer.eager_sent += bytes + kEntryChargeBytes; }
+void Engine::charge(Peer& peer, uint64_t bytes) {
+  peer.eager_sent += bytes + kEntryChargeBytes;
+  WEFT_ASSERT(peer.eager_sent - peer.eager_credited <= credit);
+}
+
+/// The credit of a peer only grows, up to what was sent to it.
+void Engine::on_credit(uint32_t source, const Credit& message) {
+  Peer& peer = peers_[source];
+  if (peer.lost) return;
+  if (message.bytes - peer.eager_credited > peer.eager_sent - peer.eager_credited) return drop_malformed();
+  peer.eager_credited = message.bytes;
+}
 
 void Engine::send(Transfer& t) {
   if (t.peer == instance.self) return send_to_self(t);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/instance.hpp"
+#include "core/request_table.hpp"
 #include "p2p/buffered.hpp"
 #include "p2p/device_state.hpp"
 #include "p2p/gpudirect.hpp"
@@ -30,10 +31,10 @@ struct UnexpectedMessage : match::MatchEntry {
   core::Completion completion;  ///< source, tag and bytes for the receiver's status
   uint32_t peer = 0;
   Type type = Type::eager;
-  uint64_t sender = 0;                 ///< id of the sender's transfer, for ready_to_send and eager_sync
-  size_t size = 0;                     ///< stored bytes: payload (eager) or header (ready_to_send)
-  bool matched = false;                ///< dequeued by a matched probe
-  core::Communicator* comm = nullptr;  ///< set by a matched probe
+  core::RequestId sender = core::kNoRequest;  ///< of ready_to_send and eager_sync
+  size_t size = 0;                            ///< stored bytes: payload (eager) or header (ready_to_send)
+  bool matched = false;                       ///< dequeued by a matched probe
+  core::Communicator* comm = nullptr;         ///< set by a matched probe
   alignas(8) std::byte inlined[384];
   std::unique_ptr<std::byte[]> heap;
   [[nodiscard]] const std::byte* data() const { return heap ? heap.get() : inlined; }
@@ -63,7 +64,7 @@ class Engine final : public core::Poller, private transport::Receiver {
     if (match::MatchEntry* entry = unexpected_.find(t.key)) return receive_stored(t, *entry);
     if (network_ != nullptr && !source_alive(t)) [[unlikely]]
       return;
-    t.state = Transfer::State::posted;
+    t.enter(Transfer::State::posted);
     posted_.add(t);
     if (device_side(t)) [[unlikely]] {
       advertise(t);
@@ -104,6 +105,11 @@ class Engine final : public core::Poller, private transport::Receiver {
   void uncache_classification(Transfer& t);
   /// Notifies the peers of freed exported allocations; sweeps only once in many calls.
   void poll_freed_exports();
+
+  /// The face that transports see: deliver() and lost().
+  [[nodiscard]] transport::Receiver& receiver() { return *this; }
+  /// Returns the number of requests in flight with peers; posted receives do not count.
+  [[nodiscard]] size_t in_flight() const { return requests_.size(); }
 
   SendBuffers buffers;
   core::Instance& instance;
@@ -146,8 +152,20 @@ class Engine final : public core::Poller, private transport::Receiver {
   void copy_payload(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer);
   void choose_eager_limit(uint32_t to, Peer& peer);
   static void charge(Peer& peer, uint64_t bytes);
-  void acknowledge(uint32_t to, uint64_t sender);
-  void on_cancelled(uint64_t sender);
+  void deliver_control(uint32_t source, const std::byte* message, size_t size);
+  static void drop_malformed();
+  /// Gives a request in flight with `t.peer` its id, until it ends.
+  core::RequestId enlist(Transfer& t) {
+    if (t.id == core::kNoRequest) t.id = requests_.insert(t, t.peer, peers_[t.peer].requests);
+    return t.id;
+  }
+  void delist(Transfer& t);
+  /// Returns the transfer that an id from `source` names if it is in `state`; else null, counted as a
+  /// stale id or a malformed message.
+  [[nodiscard]] Transfer* find_transfer(core::RequestId id, uint32_t source, Transfer::State state);
+  void on_credit(uint32_t source, const Credit& message);
+  void acknowledge(uint32_t to, core::RequestId sender);
+  void on_cancelled(uint32_t source, core::RequestId sender);
   void on_drop(uint32_t source, const DropMapping& drop);
   static void end(Transfer& t);
   static void complete(Transfer& t);
@@ -178,16 +196,16 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool get_host_to_device(Transfer& t, uint32_t source, const ReadyToSend& rts);
   Status get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts);
   Status get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n);
-  void finish_sender(uint32_t source, uint64_t sender, uint8_t flags = 0);
-  void on_finish(uint64_t sender, bool all_consumed = false);
+  void finish_sender(uint32_t source, core::RequestId sender, uint8_t flags = 0);
+  void on_finish(uint32_t source, core::RequestId sender, bool all_consumed = false);
   void on_cancel(uint32_t source, const Reply& request);
 
   // protocol/staged.cpp
   void start_staged(Transfer& t, uint32_t source, const ReadyToSend& rts);
-  void clear_to_send(Transfer& t, uint32_t source, uint64_t sender, uint8_t flags = 0);
-  void on_clear_to_send(const ClearToSend& cts);
+  void clear_to_send(Transfer& t, uint32_t source, core::RequestId sender, uint8_t flags = 0);
+  void on_clear_to_send(uint32_t source, const ClearToSend& cts);
   bool stream(Transfer& t);
-  void on_data(const Data& data, const std::byte* payload);
+  void on_data(uint32_t source, const Data& data, const std::byte* payload);
   void abort_stream(Transfer& t, Error error);
   void on_abort(Transfer& t);
   static void wait_for_chunks(Transfer& t);
@@ -231,14 +249,15 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void cancel_eager_pack(Transfer& t);
   bool start_eager_unpack(Transfer& t, uint32_t source, const ReadyToSend& rts);
   void finish_eager_unpack(const BounceGet& bounce_get, Status outcome);
-  static void on_chunk_done(const BounceChunk& chunk);
+  void on_chunk_done(uint32_t source, const BounceChunk& chunk);
 
   // protocol/remote.cpp
+  void add_remote_request(Transfer& t);
   void send_remote_rts(Transfer& t);
   [[nodiscard]] bool pack_small_device(Transfer& t, Peer& peer);
   bool get_remote(Transfer& t, const ReadyToSend& rts);
   void decline(uint32_t source, const ReadyToSend& rts);
-  void request_announcements(Transfer& t, uint64_t sender);
+  void request_announcements(Transfer& t, core::RequestId sender);
   void activate(Transfer& t);
   void activate_waiting();
   void issue_gets(Transfer& t);
@@ -247,6 +266,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void fragment_get_done(transport::Completion& self, Status outcome);
   void finish_fragment_get(FragmentGet& get, Status outcome);
   void retire_fragment_get(FragmentGet& get);
+  void continue_remote_get(Transfer& t);
   void finish_remote_get(Transfer& t);
   bool poll_fragment_gets();
   void on_fragment_announced(Transfer& t, const FragmentAnnouncement& announcement);
@@ -257,20 +277,24 @@ class Engine final : public core::Poller, private transport::Receiver {
   static void on_fragment_done(Transfer& t, const BounceChunk& chunk);
 
   // protocol/loss.cpp
-  void add_remote_request(Transfer& t);
-  void remove_remote_request(Transfer& t);
   [[nodiscard]] Status check_source_alive(int rank, const core::Communicator& comm);
   [[nodiscard]] bool source_alive(Transfer& t);
-  void abort_remote(Transfer& t);
   void fail_posted(uint32_t peer);
   Error loss_error(uint32_t peer) const;
+
+  // protocol/abort.cpp
+  void abort(Transfer& t, Error error);
+  void abort_send(Transfer& t);
+  void abort_receive(Transfer& t);
+  [[nodiscard]] bool copying(const Transfer& t) const;
+  void abort_advertised(uint32_t peer);
 
   // protocol/gpudirect.cpp
   [[nodiscard]] bool gpudirect_usable(const device::Memory& memory, uint32_t peer);
   void start_gdr_check(const device::Memory& memory, uint32_t peer);
   void on_gdr_check_request(uint32_t source, const GdrCheckMessage& request);
   void on_gdr_check_reply(uint32_t source, const GdrCheckMessage& reply);
-  void on_gdr_check_done(const GdrCheckMessage& done);
+  void on_gdr_check_done(uint32_t source, const GdrCheckMessage& done);
   static void gdr_check_get_done(transport::Completion& self, Status outcome);
   void reply_gdr_check(GpuDirectResponse& response, Status outcome);
   void end_gdr_check(GpuDirectCheck& check, Status outcome);
@@ -323,6 +347,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] Transfer* match_posted(const match::Key& key) {
     for (;;) {
       auto* t = static_cast<Transfer*>(posted_.extract(key));
+      WEFT_ASSERT(t == nullptr || t->state == Transfer::State::posted);
       if (t == nullptr || t->advertised == 0 || retract_matched(*t)) [[likely]]
         return t;
     }
@@ -371,6 +396,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::unique_ptr<transport::shm::Shm> shm_;         // null: no other rank on this host
   std::unique_ptr<transport::Directory> directory_;  // of the network
   std::unique_ptr<transport::Network> network_;      // null: all ranks on one host
+  core::RequestTable requests_;                      // in flight with a peer: also listed in Peer::requests
   Sparse<Peer> peers_;
   std::vector<uint32_t> backlog_;     // peers with pending messages
   std::vector<Transfer*> streaming_;  // sends whose fragments are being sent
@@ -407,8 +433,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   bool alternate_stream_ = false;  // the last submission used the alternate stream
   std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
   std::unique_ptr<transport::cuda_ipc::Importer> importer_;
-  Transfer* remote_requests_ =
-      nullptr;  // list of all transfers with other hosts that only the engine references
   std::vector<Transfer*> active_gets_;                       // receives that hold staging buffers
   std::deque<Transfer*> waiting_gets_;                       // receives waiting for staging buffers
   std::vector<std::pair<uint32_t, std::string>> losses_;     // lost peers and why

@@ -37,6 +37,7 @@ struct GpuDirectResponse : transport::Completion {
   int64_t device = 0;  ///< ordinal at the peer
   uint64_t seed = 0;
   uint64_t registration = 0;
+  bool replied = false;  ///< the get has ended
   CheckBlock block{};
 };
 

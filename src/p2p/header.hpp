@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Wire headers of all messages. They are sent in native byte order: all hosts have the same architecture.
-// A transfer id is an address in the process that created it: the peer echoes it and never dereferences it.
+// `sender` and `receiver` are ids of requests in the process of that role (core::RequestTable): the peer
+// echoes them. Everything in a message is checked before its use: validate.hpp.
 #pragma once
 #include <cstdint>
 
+#include "core/request_table.hpp"
 #include "device/memory.hpp"
 #include "device/pack.hpp"
 #include "p2p/protocol/choice.hpp"
@@ -48,7 +50,7 @@ struct Header {
 static_assert(sizeof(Header) == 24);
 
 struct EagerSync : Header {
-  uint64_t sender;
+  core::RequestId sender;
 };
 
 /// RTS. `flags` tells which structures follow the header.
@@ -62,7 +64,7 @@ struct ReadyToSend : Header {
   static constexpr uint8_t kStrided = 64;     ///< followed by Strides: the layout from `address` on
   static constexpr uint8_t kEagerPack = kBounce | kStrided;  ///< followed by EagerPack instead
   static constexpr uint8_t kRkey = 128;  ///< followed by an Rkey of the whole buffer (between hosts)
-  uint64_t sender;
+  core::RequestId sender;
   uint64_t bytes;
   uint64_t address;
 };
@@ -114,18 +116,19 @@ struct ClearToSend : Header {
   static constexpr uint8_t kThroughBounce = 1;    ///< through the sender's bounce buffer
   static constexpr uint8_t kAnnouncedChunks = 2;  ///< fill pinned chunks; the receiver reads them
   static constexpr uint8_t kPipelined = 4;        ///< fill registered chunks; the receiver gets them
-  uint64_t sender, receiver;
+  core::RequestId sender, receiver;
 };
 
 struct Data : Header {
   static constexpr uint8_t kAborted = 1;  ///< last fragment: the sender failed, its bytes are invalid
-  uint64_t receiver, offset;
+  core::RequestId receiver;
+  uint64_t offset;
 };
 
 /// finish, acknowledge, cancel (`sender`: the id in question), cancel_reply (`flags`: 1 cancelled).
 struct Reply : Header {
   static constexpr uint8_t kConsumed = 1;  ///< finish: the receiver has read all eagerly packed bytes
-  uint64_t sender;
+  core::RequestId sender;
 };
 
 struct Credit : Header {
@@ -140,7 +143,7 @@ struct DropMapping : Header {
 struct BounceChunk : Header {
   static constexpr uint8_t kFailed = 1;  ///< no chunk: the sender could not pack, or the receiver not read
   static constexpr uint8_t kPinned = 2;  ///< the chunk lies in host memory
-  uint64_t sender, receiver;
+  core::RequestId sender, receiver;
   uint64_t offset;   ///< of the chunk's first byte in the message
   uint64_t address;  ///< of the chunk in the sender
   uint64_t size;
@@ -163,7 +166,7 @@ struct GdrCheckMessage : Header {
 /// finish_many
 struct Finished : Header {
   static constexpr size_t kMax = 32;
-  uint64_t senders[kMax];
+  core::RequestId senders[kMax];
 };
 
 inline constexpr size_t kMaxControl = sizeof(ReadyToSend) + sizeof(transport::cuda_ipc::Region) +

@@ -99,7 +99,7 @@ bool classify_once(Transfer& t, const Buffer& buffer) {
 
 /// Completes a transfer to or from MPI_PROC_NULL, or with an invalid buffer, at once.
 [[gnu::cold]] void complete_immediately(Transfer& t, const Buffer& buffer, bool valid) {
-  t.state = Transfer::State::done;
+  t.enter(Transfer::State::done);
   if (t.rank == kProcNull) {
     t.completion.source = kProcNull;
     t.completion.tag = kAnyTag;

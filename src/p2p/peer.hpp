@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 
+#include "core/request_table.hpp"
 #include "p2p/header.hpp"
 #include "transport/shm/shm.hpp"
 #include "transport/transport.hpp"
@@ -30,6 +31,7 @@ struct Peer {
   bool initialised = false;                   ///< set by Sparse at first use
   bool remote = false;                        ///< on another host: `transport` is the network
   bool lost = false;                          ///< dead or unreachable
+  core::RequestTable::PeerList requests;      ///< in flight with the peer; posted receives are not listed
   uint64_t eager_max = 0;                     ///< largest eager payload in bytes, as last computed
   uint64_t eager_break_even = UINT64_MAX;     ///< upper bound of eager_max, from measured copies (eager.cpp)
   uint64_t copy_ns = UINT64_MAX;              ///< fastest timed copy to the peer, scaled to 8 KiB

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RemoteRequest: state of a transfer with a process of another host. The engine keeps all of them in one
-// list, to find them when a peer is lost.
+// RemoteRequest: state of a transfer with a process of another host.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -56,9 +55,6 @@ struct StagedFragment {
 };
 
 struct RemoteRequest {
-  Transfer* next = nullptr;
-  Transfer* previous = nullptr;
-
   // A send.
   uint64_t registration = 0;            ///< of the whole buffer
   std::unique_ptr<std::byte[]> packed;  ///< small device message, sent eagerly
@@ -73,7 +69,8 @@ struct RemoteRequest {
   bool sender_failed = false;  ///< the sender announces no more fragments
   bool has_rkey = false;       ///< `rkey` names the sender's whole buffer; false: fragments are announced
   Rkey rkey{};
-  uint64_t requested = 0;  ///< bytes of all gets issued so far
+  uint64_t requested = 0;        ///< bytes of all gets issued so far
+  uint64_t announced_bytes = 0;  ///< bytes of all fragments announced so far
   std::deque<FragmentAnnouncement> announced;
   std::vector<std::unique_ptr<FragmentGet>> gets;
 };

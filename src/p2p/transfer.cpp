@@ -14,6 +14,7 @@ Slab<Transfer>& Transfer::slab() {
 }
 
 Transfer::~Transfer() {
+  WEFT_ASSERT(id == core::kNoRequest);
   if (classification_cached) [[unlikely]]
     comm->instance.engine->uncache_classification(*this);
 }

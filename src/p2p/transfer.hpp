@@ -6,9 +6,11 @@
 #include <cstring>
 #include <memory>
 
+#include "base/assert.hpp"
 #include "base/slab.hpp"
 #include "core/communicator.hpp"
 #include "core/request.hpp"
+#include "core/request_table.hpp"
 #include "datatype/datatype.hpp"
 #include "device/memory.hpp"
 #include "p2p/bounce.hpp"
@@ -71,9 +73,25 @@ struct PersistentBuffer {
 
 class Transfer : public core::Request, public match::Node {
  public:
-  /// States of a send: idle -> queued (no capacity in the transport) -> rts_sent -> streaming or done. Of a
-  /// receive: idle -> posted -> matched -> done.
-  enum class State : uint8_t { idle, queued, rts_sent, streaming, posted, matched, done };
+  /// enter() has the table of transitions. A message about a request is dropped unless the request is in the
+  /// state that awaits it.
+  enum class State : uint8_t {
+    idle,
+    queued,     ///< send: eager, no capacity in the transport
+    rts_sent,   ///< send: the RTS or eager_sync message has been sent or is pending
+    streaming,  ///< send: the CTS has arrived, or an eagerly packed message is being released
+    putting,    ///< send: RTR claimed
+    posted,     ///< receive: unmatched
+    matched,    ///< receive: this process moves the payload, or waits for staging memory
+    receiving,  ///< receive: the CTS has been sent, the sender moves the payload
+    done
+  };
+  /// Bit of a state in a set of states.
+  [[nodiscard]] static constexpr unsigned bit(State s) { return 1u << static_cast<unsigned>(s); }
+  void enter(State next) {
+    WEFT_ASSERT((transitions(state) & bit(next)) != 0);
+    state = next;
+  }
 
   explicit Transfer(Kind request_kind) : Request(request_kind) {}
   ~Transfer() override;
@@ -89,6 +107,7 @@ class Transfer : public core::Request, public match::Node {
   bool owned = false;                  ///< lives in slab(); holds references to its communicator and type
   bool classification_cached = false;  ///< its memory classifies other buffers of the same allocation
   uint8_t advertised = 0;              ///< receive: 1 + RTR slot in which it is advertised; 0: not advertised
+  uint8_t requested = 0;               ///< state receiving: flags of the CTS, which select the path
   bool contiguous = false;             ///< the payload is `bytes` bytes at `address`
   core::ContextId context = 0;         ///< of the match key
   int rank = kProcNull;                ///< destination or source argument
@@ -98,10 +117,11 @@ class Transfer : public core::Request, public match::Node {
   int64_t shift = 0;  ///< from the application's buffer to `address`, in bytes: see merge_runs()
   int64_t count = 0;
   const datatype::Datatype* type = nullptr;
-  uint64_t bytes = 0;        ///< size of the send, capacity of the receive
-  uint64_t transferred = 0;  ///< bytes sent or received so far
-  uint64_t expected = 0;     ///< receive: size of the matched message
-  uint64_t remote = 0;       ///< id of the peer's transfer
+  uint64_t bytes = 0;                         ///< size of the send, capacity of the receive
+  uint64_t transferred = 0;                   ///< bytes sent or received so far
+  uint64_t expected = 0;                      ///< receive: size of the matched message
+  core::RequestId id = core::kNoRequest;      ///< in flight with `peer`: in the engine's request table
+  core::RequestId remote = core::kNoRequest;  ///< id of the peer's transfer, echoed to it
   device::Memory memory;
   std::unique_ptr<Staging> staging;               ///< device memory staged through pinned chunks
   std::unique_ptr<BounceSend> bounce;             ///< device memory sent through a bounce buffer
@@ -118,6 +138,29 @@ class Transfer : public core::Request, public match::Node {
 
  private:
   friend class Engine;
+  /// The states that may follow `from`, as bits.
+  [[nodiscard]] static constexpr unsigned transitions(State from) {
+    using enum State;
+    switch (from) {
+      case idle:
+      case done:  // a persistent request starts again
+        return bit(queued) | bit(rts_sent) | bit(putting) | bit(posted) | bit(matched) | bit(done);
+      case queued:
+        return bit(rts_sent) | bit(done);
+      case rts_sent:
+        return bit(streaming) | bit(done);
+      case streaming:
+      case putting:
+        return bit(done);
+      case posted:
+        return bit(matched) | bit(done);
+      case matched:
+        return bit(receiving) | bit(done);
+      case receiving:  // matched: the payload has arrived, its uploads are in flight
+        return bit(matched) | bit(done);
+    }
+    return 0;
+  }
   void bind(core::Communicator& communicator, const datatype::Datatype& datatype);
 };
 

@@ -98,6 +98,7 @@ bool Engine::get_through_bounce(Transfer& t, uint32_t source, const ReadyToSend&
   const trace::Range range("p2p.get_through_bounce");
   t.sender_bounce = map_region(t, source, rts);
   if (t.sender_bounce == nullptr) return false;
+  (void)enlist(t);
   t.transferred = 0;
   t.peer = source;
   if ((rts.flags & ReadyToSend::kEagerPack) == ReadyToSend::kEagerPack && start_eager_unpack(t, source, rts))
@@ -135,7 +136,7 @@ bool Engine::stream_bounce(Transfer& t) {
     bounce.next += n;
     progressed = true;
   }
-  if (t.transferred == t.bytes) t.state = Transfer::State::done;
+  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
   return progressed;
 }
 
@@ -144,7 +145,7 @@ void Engine::announce_chunk(const Transfer& t, BounceSend::Chunk& chunk) {
   chunk.announced = true;
   BounceChunk message{};
   message.type = Type::chunk_ready;
-  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.sender = t.id;
   message.receiver = t.remote;
   message.offset = chunk.offset;
   message.address = reinterpret_cast<uint64_t>(t.bounce->arena->at(chunk.number));
@@ -159,7 +160,7 @@ bool Engine::fail_bounce(Transfer& t, Error error) {
   BounceChunk message{};
   message.type = Type::chunk_ready;
   message.flags = BounceChunk::kFailed;
-  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.sender = t.id;
   message.receiver = t.remote;
   post_control(t.peer, &message, sizeof message);
   t.outcome = std::move(error);
@@ -171,23 +172,34 @@ bool Engine::fail_bounce(Transfer& t, Error error) {
     t.bounce->release(chunk);
     return true;
   });
-  if (t.bounce->chunks.empty()) t.state = Transfer::State::done;
+  if (t.bounce->chunks.empty()) t.enter(Transfer::State::done);
   return true;
 }
 
 // Receiver: reads a chunk into the receive buffer.
 void Engine::on_chunk_ready(uint32_t source, const BounceChunk& chunk) {
   const trace::Range range("p2p.get_chunk");
-  auto& t = *reinterpret_cast<Transfer*>(chunk.receiver);
-  if (t.remote_request) return on_fragment_announced(t, static_cast<const FragmentAnnouncement&>(chunk));
-  if ((chunk.flags & BounceChunk::kFailed) != 0) {
+  Transfer* const found = find_transfer(chunk.receiver, source, Transfer::State::receiving);
+  if (found == nullptr) return;
+  Transfer& t = *found;
+  if (t.requested == ClearToSend::kPipelined)
+    return on_fragment_announced(t, static_cast<const FragmentAnnouncement&>(chunk));
+  const bool pinned = t.requested == ClearToSend::kAnnouncedChunks,
+             failed = (chunk.flags & BounceChunk::kFailed) != 0;
+  if ((!pinned && t.requested != ClearToSend::kThroughBounce) || (pinned && failed) ||
+      pinned != ((chunk.flags & BounceChunk::kPinned) != 0))
+    return drop_malformed();
+  if (!failed && (chunk.size == 0 || chunk.size > t.expected || chunk.offset > t.expected - chunk.size ||
+                  (!pinned && !t.sender_bounce->contains(chunk.address, chunk.size))))
+    return drop_malformed();
+  if (failed) {
     if (t.outcome) t.outcome = sender_failed();
     t.completion.bytes = t.transferred;
     t.expected = 0;
     if (t.bounce_gets == 0) finish_bounce_receive(t);
     return;
   }
-  if ((chunk.flags & BounceChunk::kPinned) != 0) return read_pinned_chunk(t, source, chunk);
+  if (pinned) return read_pinned_chunk(t, source, chunk);
   const View from{static_cast<std::byte*>(t.sender_bounce->at(chunk.address)), nullptr, 0,
                   t.sender_bounce->memory()};
   auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size,
@@ -235,16 +247,20 @@ void Engine::finish_bounce_get(const BounceGet& bounce_get, Status outcome) {
 }
 
 // Sender: the receiver has returned a chunk.
-void Engine::on_chunk_done(const BounceChunk& chunk) {
-  auto& t = *reinterpret_cast<Transfer*>(chunk.sender);
+void Engine::on_chunk_done(uint32_t source, const BounceChunk& chunk) {
+  Transfer* const found = find_transfer(chunk.sender, source, Transfer::State::streaming);
+  if (found == nullptr) return;
+  Transfer& t = *found;
   if (t.remote_request) return on_fragment_done(t, chunk);
   if ((chunk.flags & BounceChunk::kPinned) != 0) return on_pinned_chunk_done(t, chunk);
-  std::erase_if(t.bounce->chunks, [&](const BounceSend::Chunk& used) {
-    if (used.number != chunk.number) return false;
-    t.bounce->release(used);
-    return true;
-  });
-  t.transferred += chunk.size;
+  if (!t.bounce) return drop_malformed();
+  const auto used =
+      std::find_if(t.bounce->chunks.begin(), t.bounce->chunks.end(),
+                   [&](const BounceSend::Chunk& one) { return one.announced && one.number == chunk.number; });
+  if (used == t.bounce->chunks.end()) return drop_malformed();
+  t.transferred += used->size;
+  t.bounce->release(*used);
+  t.bounce->chunks.erase(used);
   if (!t.outcome && t.bounce->chunks.empty()) t.transferred = t.bytes;  // after fail_bounce()
 }
 

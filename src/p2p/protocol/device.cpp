@@ -264,6 +264,12 @@ bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_device");
   auto* mapping = map_region(t, source, rts);
   if (mapping == nullptr) return false;
+  if (!mapping->contains(rts.address, rts.bytes)) {
+    importer().release(mapping);
+    drop_malformed();
+    return false;
+  }
+  (void)enlist(t);
   pending_gets_.push_back(
       {&t, source, rts.sender, mapping, static_cast<std::byte*>(mapping->at(rts.address))});
   if (!collecting_) submit_gets();

@@ -3,6 +3,7 @@
 // or read by single copy, emptied by a copy engine at the receiver.
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 
 #include "base/log.hpp"
 #include "base/trace.hpp"
@@ -130,13 +131,11 @@ void Engine::upload_eager(Transfer& t, const std::byte* payload, size_t size) {
 bool Engine::stream_device(Transfer& t) {
   Staging& staging = *t.staging;
   if (!t.outcome || t.transferred == t.bytes) {  // failed or complete
-    if (!staging.any_announced()) t.state = Transfer::State::done;
+    if (!staging.any_announced()) t.enter(Transfer::State::done);
     return !staging.any_announced();
   }
   const auto fail = [&](Error error) {
     abort_stream(t, std::move(error));
-    if (staging.any_announced())
-      t.state = Transfer::State::streaming;  // until the receiver returns the chunks
     return true;
   };
   for (unsigned k = 0; k < 2 && staging.next < t.bytes; ++k) {
@@ -181,7 +180,7 @@ bool Engine::stream_device(Transfer& t) {
   t.transferred += chunk.size;
   chunk.size = 0;
   staging.current ^= 1;
-  if (t.transferred == t.bytes) t.state = Transfer::State::done;
+  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
   return true;
 }
 
@@ -193,7 +192,7 @@ bool Engine::announce_pinned_chunk(Transfer& t, unsigned number) {
   BounceChunk message{};
   message.type = Type::chunk_ready;
   message.flags = BounceChunk::kPinned;
-  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.sender = t.id;
   message.receiver = t.remote;
   message.offset = chunk.offset;
   message.address = reinterpret_cast<uint64_t>(chunk.pinned.data());
@@ -205,6 +204,7 @@ bool Engine::announce_pinned_chunk(Transfer& t, unsigned number) {
 
 // Receiver: reads an announced chunk. If that fails, this chunk and all later ones are sent as fragments.
 void Engine::read_pinned_chunk(Transfer& t, uint32_t source, const BounceChunk& chunk) {
+  if (chunk.size > t.expected - t.transferred) return drop_malformed();
   BounceChunk reply = chunk;
   reply.type = Type::chunk_done;
   if (auto read = get_part(t, source, chunk.address, chunk.offset, chunk.size); !read) {
@@ -219,6 +219,9 @@ void Engine::read_pinned_chunk(Transfer& t, uint32_t source, const BounceChunk& 
 
 // Sender: the receiver has read a chunk, or it will be sent as fragments.
 void Engine::on_pinned_chunk_done(Transfer& t, const BounceChunk& chunk) {
+  if (!t.staging || chunk.number >= std::size(t.staging->chunks) ||
+      !t.staging->chunks[chunk.number].announced)
+    return drop_malformed();
   Staging::Chunk& pinned_chunk = t.staging->chunks[chunk.number];
   pinned_chunk.announced = false;
   if ((chunk.flags & BounceChunk::kFailed) != 0) {
@@ -240,7 +243,7 @@ bool Engine::stream_unpinned(Transfer& t) {
   });
   staging.next += n;
   t.transferred += n;
-  if ((t.transferred == t.bytes || !t.outcome) && !staging.any_announced()) t.state = Transfer::State::done;
+  if ((t.transferred == t.bytes || !t.outcome) && !staging.any_announced()) t.enter(Transfer::State::done);
   return n != 0;
 }
 
@@ -266,6 +269,7 @@ void Engine::upload_fragment(Transfer& t, uint64_t offset, const std::byte* payl
       t.outcome = std::move(sent).error();
     chunk.size = 0;
     if (last) {
+      t.enter(Transfer::State::matched);
       --staged_receives_;
       return track_uploads(t);
     }

@@ -122,7 +122,7 @@ bool Engine::try_eager(Transfer& t) {
   std::byte* slot = peer.transport->reserve(t.peer, head + t.bytes);
   if (slot == nullptr) return false;
   *reinterpret_cast<Header*>(slot) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
-  if (sync) reinterpret_cast<EagerSync*>(slot)->sender = reinterpret_cast<uint64_t>(&t);
+  if (sync) reinterpret_cast<EagerSync*>(slot)->sender = enlist(t);
   if (t.remote_request) [[unlikely]]
     std::memcpy(slot + head, t.remote_request->packed.get(), t.bytes);
   else if (t.contiguous)
@@ -131,8 +131,7 @@ bool Engine::try_eager(Transfer& t) {
     t.pack(0, slot + head, t.bytes);
   peer.transport->commit(t.peer, head + t.bytes);
   if (!sync) return complete(t), true;
-  t.state = Transfer::State::rts_sent;  // completes on the acknowledgement
-  if (peer.remote) add_remote_request(t);
+  t.enter(Transfer::State::rts_sent);  // completes on the acknowledgement
   return true;
 }
 
@@ -171,6 +170,7 @@ void Engine::receive_eager_slow(Transfer& t, const std::byte* payload, size_t si
 void Engine::send_to_self(Transfer& t) {
   const trace::Range range("p2p.self");
   const Header h = header(t, Type::ready_to_send, 0);
+  t.enter(Transfer::State::rts_sent);
   match::Node* node = posted_.extract({h.context, h.source, h.tag});
   if (node != nullptr) {
     auto& receiver = *static_cast<Transfer*>(node);
@@ -185,9 +185,8 @@ void Engine::send_to_self(Transfer& t) {
   }
   ReadyToSend rts{};
   static_cast<Header&>(rts) = h;
-  rts.sender = reinterpret_cast<uint64_t>(&t);
+  rts.sender = enlist(t);
   rts.bytes = t.bytes;
-  t.state = Transfer::State::rts_sent;
   UnexpectedMessage& kept = store(instance.self, rts, reinterpret_cast<const std::byte*>(&rts), sizeof rts);
   kept.sender = rts.sender;
   kept.completion.bytes = t.bytes;

@@ -35,6 +35,13 @@ EagerPack eager_pack_of(const ReadyToSend& rts) {
   return eager_pack;
 }
 
+/// Returns whether the packed bytes and the flags of all tiles lie within the sender's bounce buffer.
+bool fits(const EagerPack& pack, const transport::cuda_ipc::Mapping& bounce, uint64_t bytes) {
+  if (pack.tile == 0 || pack.tile > UINT32_MAX || pack.flags % sizeof(uint64_t) != 0) return false;
+  const uint64_t tiles = (bytes - 1) / pack.tile + 1;
+  return bounce.contains(pack.address, bytes) && bounce.contains(pack.flags, tiles * sizeof(uint64_t));
+}
+
 }  // namespace
 
 uint64_t eager_pack_limit() {
@@ -87,6 +94,10 @@ bool Engine::start_eager_unpack(Transfer& t, uint32_t source, const ReadyToSend&
   if (waiting_kernels_ == kMaxWaitingKernels) return false;
   const EagerPack eager_pack = eager_pack_of(rts);
   const transport::cuda_ipc::Mapping& bounce = *t.sender_bounce;
+  if (!fits(eager_pack, bounce, rts.bytes)) {
+    drop_malformed();
+    return false;
+  }
   const View from{static_cast<std::byte*>(bounce.at(eager_pack.address)), nullptr, 0, bounce.memory()};
   const TileSync tile_sync{TileSync::Role::consumes, static_cast<uint32_t>(eager_pack.tile),
                            reinterpret_cast<uint64_t>(bounce.at(eager_pack.flags)), eager_pack.epoch};
@@ -121,7 +132,7 @@ void Engine::end_eager_pack(Transfer& t, bool all_consumed) {
   bounce.eager_pack_done = true;
   release_eager_pack(t);
   if (t.state == Transfer::State::done) return complete(t);
-  t.state = Transfer::State::streaming;
+  t.enter(Transfer::State::streaming);
   streaming_.push_back(&t);
 }
 
@@ -135,7 +146,7 @@ bool Engine::release_eager_pack(Transfer& t) {
     bounce.release(bounce.chunks.front());
     bounce.chunks.clear();
   }
-  t.state = Transfer::State::done;
+  t.enter(Transfer::State::done);
   return true;
 }
 

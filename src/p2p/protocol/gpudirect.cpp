@@ -29,6 +29,7 @@ log::SlowPath no_gpudirect{
     "net.no_gpudirect", "GPU messages between hosts are staged through host memory, at most as fast as PCIe"};
 
 constexpr size_t kBytes = sizeof(CheckBlock);
+constexpr ptrdiff_t kMaxResponses = 64;  // per peer, which has one check per device
 
 /// Returns the content of a test block. `inverted`: for the opposite direction.
 CheckBlock block_of(uint64_t seed, bool inverted) {
@@ -90,6 +91,10 @@ void Engine::start_gdr_check(const device::Memory& memory, uint32_t peer) {
 // Responder: gets the block and registers its inverse for the requester.
 void Engine::on_gdr_check_request(uint32_t source, const GdrCheckMessage& request) {
   static uint64_t last_id = 0;
+  const auto from_source = [&](const auto& response) { return response->peer == source; };
+  if (request.rkey.size == 0 ||
+      std::count_if(gdr_responses_.begin(), gdr_responses_.end(), from_source) >= kMaxResponses)
+    return drop_malformed();
   GpuDirectResponse& response = *gdr_responses_.emplace_back(std::make_unique<GpuDirectResponse>());
   response.done = [](transport::Completion& self, Status outcome) {
     auto& done = static_cast<GpuDirectResponse&>(self);
@@ -111,6 +116,7 @@ void Engine::reply_gdr_check(GpuDirectResponse& response, Status outcome) {
   reply.seed = response.seed;
   reply.id = response.id;
   const bool correct = outcome && response.block == block_of(response.seed, false);
+  response.replied = true;
   response.block = block_of(response.seed, true);
   auto registration = network_->register_buffer(
       response.peer, {reinterpret_cast<std::byte*>(response.block.data()), kBytes, {}}, reply.rkey.bytes);
@@ -124,10 +130,12 @@ void Engine::reply_gdr_check(GpuDirectResponse& response, Status outcome) {
 
 void Engine::on_gdr_check_reply(uint32_t source, const GdrCheckMessage& reply) {
   for (const auto& check : gdr_checks_) {
-    if (check->block.device != reply.device || check->seed != reply.seed) continue;
+    if (check->block.device != reply.device || check->seed != reply.seed || check->peer != source ||
+        check->state != GpuDirectCheck::State::requested || check->registration == 0)
+      continue;
     network_->deregister(std::exchange(check->registration, 0));
     check->peer_id = reply.id;
-    if (reply.flags == 0)
+    if (reply.flags == 0 || reply.rkey.size == 0)
       return end_gdr_check(*check, Error(Errc::unsupported, "process " + std::to_string(source) +
                                                                 " got wrong data from this GPU's memory"));
     check->state = GpuDirectCheck::State::getting;
@@ -135,6 +143,7 @@ void Engine::on_gdr_check_reply(uint32_t source, const GdrCheckMessage& reply) {
                   *check);
     return;
   }
+  drop_malformed();
 }
 
 void Engine::gdr_check_get_done(transport::Completion& self, Status outcome) {
@@ -165,9 +174,9 @@ void Engine::end_gdr_check(GpuDirectCheck& check, Status outcome) {
   post_control(check.peer, &done, sizeof done);
 }
 
-void Engine::on_gdr_check_done(const GdrCheckMessage& done) {
+void Engine::on_gdr_check_done(uint32_t source, const GdrCheckMessage& done) {
   std::erase_if(gdr_responses_, [&](const auto& response) {
-    if (response->id != done.id) return false;
+    if (response->id != done.id || response->peer != source || !response->replied) return false;
     if (response->registration != 0) network_->deregister(response->registration);
     return true;
   });

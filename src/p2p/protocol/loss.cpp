@@ -7,26 +7,9 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "device/copy.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
-
-void Engine::add_remote_request(Transfer& t) {
-  if (t.remote_request) return;
-  t.remote_request = std::make_unique<RemoteRequest>();
-  t.remote_request->next = remote_requests_;
-  if (remote_requests_ != nullptr) remote_requests_->remote_request->previous = &t;
-  remote_requests_ = &t;
-}
-
-void Engine::remove_remote_request(Transfer& t) {
-  RemoteRequest& c = *t.remote_request;
-  (c.previous != nullptr ? c.previous->remote_request->next : remote_requests_) = c.next;
-  if (c.next != nullptr) c.next->remote_request->previous = c.previous;
-  if (c.registration != 0) network_->deregister(c.registration);
-  t.remote_request.reset();
-}
 
 Error Engine::loss_error(uint32_t peer) const {
   std::string why;
@@ -44,39 +27,15 @@ void Engine::lost(uint32_t source, const Error& why) {
   log::write(log::Level::info, "process %u is lost: %s", source, why.message().c_str());
   peer.eager_sent = uint64_t{1} << 62;  // never any credit: sends use RTS, which fails
   peer.eager_credited = 0;
-  if (peer.pending) {
-    auto pending = std::move(peer.pending);
-    for (const PendingMessage& item : *pending)
-      if (item.transfer != nullptr && !item.transfer->remote_request)
-        complete(*item.transfer, loss_error(source));
-  }
-  std::vector<Transfer*> affected;
-  for (Transfer* t = remote_requests_; t != nullptr; t = t->remote_request->next)
-    if (t->peer == source) affected.push_back(t);
-  for (Transfer* t : affected) abort_remote(*t);
+  peer.pending.reset();  // its eager sends are listed, too
+  requests_.for_each(peer.requests, [&](core::Request& request, core::RequestId) {
+    abort(static_cast<Transfer&>(request), loss_error(source));
+  });
+  abort_advertised(source);
   fail_posted(source);
+  if (exporter_) exporter_->forget_peer(source);
+  if (importer_) importer_->drop_peer(source);
   activate_waiting();
-}
-
-// Aborts a transfer whose gets have ended; waits for device copies from or to its staging buffers.
-void Engine::abort_remote(Transfer& t) {
-  RemoteRequest& c = *t.remote_request;
-  if (t.kind == core::Request::Kind::receive && t.transferred == t.expected)
-    return;  // all data arrived, an upload is in flight
-  for (StagedFragment& fragment : c.fragments) {
-    if (fragment.filled.pending()) (void)device::wait(fragment.filled);
-    if (fragment.registration != 0) network_->deregister(fragment.registration);
-  }
-  for (const auto& get : c.gets)
-    if (get->uploading && get->upload.pending()) (void)device::wait(get->upload);
-  if (c.active) std::erase(active_gets_, &t);
-  std::erase(waiting_gets_, &t);
-  std::erase(streaming_, &t);
-  const size_t starved =
-      std::erase_if(waiting_staged_, [&](const WaitingStaged& waiting) { return waiting.receiver == &t; });
-  wait_for_chunks(t);
-  if (t.staging && t.kind == core::Request::Kind::receive && starved == 0) --staged_receives_;
-  complete(t, loss_error(t.peer));
 }
 
 void Engine::fail_posted(uint32_t peer) {

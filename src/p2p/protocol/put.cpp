@@ -104,7 +104,7 @@ void Engine::advertise(Transfer& t) {
   const uint32_t slot = slot_of(t.key), source = t.comm->process(t.rank);
   if (advertised_[slot] != nullptr || source == instance.self) return;
   Peer& peer = peers_[source];
-  if (peer.remote || (!should_try(peer.advertise_misses) && !setting_put.is("on"))) return;
+  if (peer.remote || peer.lost || (!should_try(peer.advertise_misses) && !setting_put.is("on"))) return;
   PutBounce& bounce = put_bounces_[slot];
   if (!mappable(t) && !reserve_put_bounce(t, bounce)) return;
   const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
@@ -259,7 +259,7 @@ Mapping* Engine::map_advertised(const Transfer& t, const ReadyToReceive& rtr) {
 // messages are left to the peer: the resident kernel of this process would serialise both directions.
 bool Engine::put(Transfer& t, Peer& peer) {
   const bool reply_due = std::exchange(peer.reply_due, false);
-  if (peer.remote || !t.contiguous || setting_put.is("off")) return false;
+  if (peer.remote || peer.lost || !t.contiguous || setting_put.is("off")) return false;
   const auto is_get_from_peer = [&](const CopySubmission& submission) {
     return submission.copy.peer == t.peer && submission.copy.mapping != nullptr &&
            submission.copy.rtr == nullptr;
@@ -294,7 +294,8 @@ bool Engine::put(Transfer& t, Peer& peer) {
     return false;
   }
   rtr.bytes.store(t.bytes, std::memory_order_relaxed);
-  t.state = Transfer::State::matched;
+  t.enter(Transfer::State::putting);
+  (void)enlist(t);
   t.expected = t.bytes;
   put_messages.add();
   pending_puts_.push_back(

@@ -58,6 +58,11 @@ StagingBuffer StagingBuffer::lease(const device::Memory& near, size_t bytes) {
   return buffer;
 }
 
+void Engine::add_remote_request(Transfer& t) {
+  (void)enlist(t);
+  if (!t.remote_request) t.remote_request = std::make_unique<RemoteRequest>();
+}
+
 // Sender: sends a small device message eagerly. One copy to the host is faster than three more messages.
 bool Engine::pack_small_device(Transfer& t, Peer& peer) {
   if (!device_side(t) || t.bytes == 0 || !has_credit(t.peer, t.bytes, peer)) return false;
@@ -75,12 +80,11 @@ bool Engine::pack_small_device(Transfer& t, Peer& peer) {
 
 void Engine::send_remote_rts(Transfer& t) {
   Peer& peer = peers_[t.peer];
-  if (peer.lost) return complete(t, loss_error(t.peer));
   if (pack_small_device(t, peer)) return;
   alignas(8) std::byte storage[kMaxControl];
   auto& rts = *new (storage) ReadyToSend{};
   static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
-  rts.sender = reinterpret_cast<uint64_t>(&t);
+  rts.sender = enlist(t);
   rts.bytes = t.bytes;
   if (device_side(t)) rts.flags |= ReadyToSend::kDevice;
   size_t size = sizeof rts;
@@ -94,7 +98,7 @@ void Engine::send_remote_rts(Transfer& t) {
     rts.flags |= ReadyToSend::kRkey;
     size += rkey.wire_size();
   }
-  t.state = Transfer::State::rts_sent;
+  t.enter(Transfer::State::rts_sent);
   post_control(t.peer, storage, size, t.remote_request->registration);
 }
 
@@ -119,7 +123,7 @@ bool Engine::get_remote(Transfer& t, const ReadyToSend& rts) {
   return true;
 }
 
-void Engine::request_announcements(Transfer& t, uint64_t sender) {
+void Engine::request_announcements(Transfer& t, core::RequestId sender) {
   add_remote_request(t);
   t.remote_request->uses_gets = true;
   t.remote = sender;
@@ -223,9 +227,14 @@ void Engine::finish_fragment_get(FragmentGet& get, Status outcome) {
 /// Removes a get that is done or failed, and continues the transfer.
 void Engine::retire_fragment_get(FragmentGet& get) {
   Transfer& t = *get.transfer;
-  RemoteRequest& c = *t.remote_request;
   t.transferred += get.size;
-  std::erase_if(c.gets, [&](const auto& one) { return one.get() == &get; });
+  std::erase_if(t.remote_request->gets, [&](const auto& one) { return one.get() == &get; });
+  continue_remote_get(t);
+}
+
+/// Issues further gets, or returns announced fragments unread after a failure; completes the transfer.
+void Engine::continue_remote_get(Transfer& t) {
+  RemoteRequest& c = *t.remote_request;
   issue_gets(t);
   while (!t.outcome && !c.announced.empty()) {  // returned unread
     FragmentAnnouncement& announcement = c.announced.front();
@@ -269,16 +278,22 @@ bool Engine::poll_fragment_gets() {
 }
 
 void Engine::on_fragment_announced(Transfer& t, const FragmentAnnouncement& announcement) {
+  RemoteRequest& c = *t.remote_request;
   if ((announcement.flags & BounceChunk::kFailed) != 0) {
     if (t.outcome) t.outcome = sender_failed();
-    t.remote_request->sender_failed = true;
-    if (t.remote_request->gets.empty()) finish_remote_get(t);
+    c.sender_failed = true;
+    if (c.gets.empty()) finish_remote_get(t);
     return;
   }
-  t.remote_request->announced.emplace_back();
-  std::memcpy(static_cast<void*>(&t.remote_request->announced.back()), &announcement,
+  if (announcement.size == 0 || announcement.rkey.size == 0 || announcement.offset > t.expected ||
+      announcement.size > t.expected - announcement.offset ||
+      announcement.size > t.expected - c.announced_bytes || c.sender_failed)
+    return drop_malformed();
+  c.announced_bytes += announcement.size;
+  c.announced.emplace_back();
+  std::memcpy(static_cast<void*>(&c.announced.back()), &announcement,
               sizeof(BounceChunk) + announcement.rkey.wire_size());
-  issue_gets(t);
+  continue_remote_get(t);
 }
 
 // Sender: announces fragments that were copied to host memory and copies further ones.
@@ -295,7 +310,7 @@ bool Engine::stream_pipelined(Transfer& t) {
   }
   if (Status filled = fill_fragments(t, progressed); !filled)
     return fail_pipelined(t, std::move(filled).error());
-  if (t.transferred == t.bytes) t.state = Transfer::State::done;
+  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
   return progressed;
 }
 
@@ -322,7 +337,7 @@ Status Engine::announce_fragment(Transfer& t, StagedFragment& fragment) {
   fragment.registration = registration->id;
   message.type = Type::chunk_ready;
   message.flags = BounceChunk::kPinned;
-  message.sender = reinterpret_cast<uint64_t>(&t);
+  message.sender = t.id;
   message.receiver = t.remote;
   message.offset = fragment.offset;
   message.size = fragment.size;
@@ -349,16 +364,16 @@ bool Engine::fail_pipelined(Transfer& t, Error error) {
     t.transferred += fragment.size;
     return true;
   });
-  if (t.transferred == t.bytes) t.state = Transfer::State::done;
+  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
   return true;
 }
 
 void Engine::on_fragment_done(Transfer& t, const BounceChunk& chunk) {
   auto& fragments = t.remote_request->fragments;
   const auto found = std::find_if(fragments.begin(), fragments.end(), [&](const StagedFragment& fragment) {
-    return fragment.number == chunk.number;
+    return fragment.registration != 0 && fragment.number == chunk.number;
   });
-  if (found == fragments.end()) return;
+  if (found == fragments.end()) return drop_malformed();
   t.comm->instance.engine->network_->deregister(found->registration);
   t.transferred += found->size;
   fragments.erase(found);

@@ -28,11 +28,14 @@ transport::Iov iov(const void* address, size_t length) {
 
 void Engine::send_rts(Transfer& t) {
   const trace::Range range("p2p.send_rts");
-  if (peers_[t.peer].remote) return send_remote_rts(t);
+  const Peer& peer = peers_[t.peer];
+  if (peer.lost) [[unlikely]]
+    return complete(t, loss_error(t.peer));
+  if (peer.remote) return send_remote_rts(t);
   alignas(8) std::byte storage[kMaxControl];
   auto& rts = *new (storage) ReadyToSend{};
   static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
-  rts.sender = reinterpret_cast<uint64_t>(&t);
+  rts.sender = enlist(t);
   rts.bytes = t.bytes;
   rts.address = reinterpret_cast<uint64_t>(t.address);
   if (t.contiguous) rts.flags |= ReadyToSend::kContiguous;
@@ -41,13 +44,19 @@ void Engine::send_rts(Transfer& t) {
     rts.flags |= ReadyToSend::kDevice;
     size += append_region(t, t.peer, rts, storage + size);
   }
-  t.state = Transfer::State::rts_sent;
+  t.enter(Transfer::State::rts_sent);
   post_control(t.peer, storage, size);
   if (t.bounce && t.bounce->epoch != 0) start_eager_pack(t);
 }
 
 void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  if (source == instance.self) return copy_from_self(t, *reinterpret_cast<Transfer*>(rts.sender));
+  if (source == instance.self) {
+    Transfer* const sender = find_transfer(rts.sender, source, Transfer::State::rts_sent);
+    WEFT_ASSERT(sender != nullptr);
+    return copy_from_self(t, *sender);
+  }
+  if (peers_[source].lost) [[unlikely]]
+    return complete(t, loss_error(source));
   t.remote = rts.sender;
   if (rts.bytes > t.bytes) {
     t.completion.bytes = t.bytes;
@@ -154,9 +163,9 @@ Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t
   return {};
 }
 
-void Engine::finish_sender(uint32_t source, uint64_t sender, uint8_t flags) {
+void Engine::finish_sender(uint32_t source, core::RequestId sender, uint8_t flags) {
   const trace::Range range("p2p.finish_sender");
-  if (source == instance.self) return complete(*reinterpret_cast<Transfer*>(sender));
+  if (source == instance.self) return on_finish(source, sender);
   Reply reply{};
   reply.type = Type::finish;
   reply.flags = flags;
@@ -164,10 +173,11 @@ void Engine::finish_sender(uint32_t source, uint64_t sender, uint8_t flags) {
   post_control(source, &reply, sizeof reply);
 }
 
-void Engine::on_finish(uint64_t sender, bool all_consumed) {
-  auto& t = *reinterpret_cast<Transfer*>(sender);
-  if (t.bounce && t.bounce->epoch != 0) return end_eager_pack(t, all_consumed);
-  complete(t);
+void Engine::on_finish(uint32_t source, core::RequestId sender, bool all_consumed) {
+  Transfer* const t = find_transfer(sender, source, Transfer::State::rts_sent);
+  if (t == nullptr) return;
+  if (t->bounce && t->bounce->epoch != 0) return end_eager_pack(*t, all_consumed);
+  complete(*t);
 }
 
 // An unmatched receive is cancelled at once. A send is cancelled if the peer has not matched its RTS; it
@@ -182,7 +192,7 @@ void Engine::cancel(Transfer& t) {
   if (t.kind != core::Request::Kind::send || t.state != Transfer::State::rts_sent) return;
   Reply request{};
   static_cast<Header&>(request) = header(t, Type::cancel, 0);
-  request.sender = reinterpret_cast<uint64_t>(&t);
+  request.sender = t.id;
   if (t.peer == instance.self)
     on_cancel(instance.self, request);
   else
@@ -190,6 +200,7 @@ void Engine::cancel(Transfer& t) {
 }
 
 void Engine::on_cancel(uint32_t source, const Reply& request) {
+  if (request.sender == core::kNoRequest) return drop_malformed();
   UnexpectedMessage* found = nullptr;
   unexpected_.for_each(request.context, [&](match::MatchEntry& entry) {
     auto& message = static_cast<UnexpectedMessage&>(entry);
@@ -202,7 +213,7 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
     if (found->type == Type::ready_to_send)
       decline(source, *reinterpret_cast<const ReadyToSend*>(found->data()));
     dispose(*found);
-    if (source == instance.self) return on_cancelled(request.sender);
+    if (source == instance.self) return on_cancelled(source, request.sender);
   }
   if (source == instance.self) return;
   Reply reply{};
@@ -212,10 +223,11 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
   post_control(source, &reply, sizeof reply);
 }
 
-void Engine::on_cancelled(uint64_t sender) {
-  auto& t = *reinterpret_cast<Transfer*>(sender);
-  t.completion.cancelled = true;
-  on_finish(sender);
+void Engine::on_cancelled(uint32_t source, core::RequestId sender) {
+  Transfer* const t = find_transfer(sender, source, Transfer::State::rts_sent);
+  if (t == nullptr) return;
+  t->completion.cancelled = true;
+  on_finish(source, sender);
 }
 
 }  // namespace weft::p2p

@@ -25,6 +25,7 @@ void Engine::start_staged(Transfer& t, uint32_t source, const ReadyToSend& rts) 
   const trace::Range range("p2p.start_staged");
   t.transferred = 0;
   t.peer = source;
+  (void)enlist(t);
   const bool remote = peers_[source].remote;
   if (remote && (rts.flags & ReadyToSend::kDevice) != 0) return request_announcements(t, rts.sender);
   if (remote) add_remote_request(t);
@@ -39,20 +40,27 @@ void Engine::start_staged(Transfer& t, uint32_t source, const ReadyToSend& rts) 
   clear_to_send(t, source, rts.sender, protocol == Protocol::announced ? ClearToSend::kAnnouncedChunks : 0);
 }
 
-void Engine::clear_to_send(Transfer& t, uint32_t source, uint64_t sender, uint8_t flags) {
+void Engine::clear_to_send(Transfer& t, uint32_t source, core::RequestId sender, uint8_t flags) {
   ClearToSend cts{};
   cts.type = Type::clear_to_send;
   cts.flags = flags;
   cts.sender = sender;
-  cts.receiver = reinterpret_cast<uint64_t>(&t);
+  cts.receiver = enlist(t);
+  t.requested = flags;
+  t.enter(Transfer::State::receiving);
   post_control(source, &cts, sizeof cts);
 }
 
-void Engine::on_clear_to_send(const ClearToSend& cts) {
-  auto& t = *reinterpret_cast<Transfer*>(cts.sender);
+void Engine::on_clear_to_send(uint32_t source, const ClearToSend& cts) {
+  Transfer* const found = find_transfer(cts.sender, source, Transfer::State::rts_sent);
+  if (found == nullptr) return;
+  Transfer& t = *found;
+  if (((cts.flags & ClearToSend::kPipelined) != 0 && (!t.remote_request || !device_side(t))) ||
+      ((cts.flags & ClearToSend::kThroughBounce) != 0 && !t.bounce))
+    return drop_malformed();
   t.remote = cts.receiver;
   t.transferred = 0;
-  t.state = Transfer::State::streaming;
+  t.enter(Transfer::State::streaming);
   if ((cts.flags & ClearToSend::kPipelined) != 0) {
     t.remote_request->pipelined = true;
   } else if ((cts.flags & ClearToSend::kThroughBounce) == 0) {
@@ -77,7 +85,7 @@ bool Engine::stream(Transfer& t) {
     t.transferred += n;
     progressed = true;
   }
-  t.state = Transfer::State::done;
+  t.enter(Transfer::State::done);
   return true;
 }
 
@@ -88,7 +96,8 @@ void Engine::wait_for_chunks(Transfer& t) {
     if (chunk.ticket.pending()) (void)device::wait(chunk.ticket);
 }
 
-// The sender failed: notifies the receiver, which would wait forever.
+// The sender failed: notifies the receiver, which would wait forever. Ends once the receiver has returned all
+// announced chunks.
 void Engine::abort_stream(Transfer& t, Error error) {
   Data data{};
   data.type = Type::data;
@@ -97,7 +106,7 @@ void Engine::abort_stream(Transfer& t, Error error) {
   post_control(t.peer, &data, sizeof data);
   wait_for_chunks(t);
   t.outcome = std::move(error);
-  t.state = Transfer::State::done;
+  if (!t.staging || !t.staging->any_announced()) t.enter(Transfer::State::done);
 }
 
 void Engine::on_abort(Transfer& t) {
@@ -109,11 +118,19 @@ void Engine::on_abort(Transfer& t) {
                                      " bytes: its own error says why"));
 }
 
-void Engine::on_data(const Data& data, const std::byte* payload) {
+void Engine::on_data(uint32_t source, const Data& data, const std::byte* payload) {
   const trace::Range range("p2p.fragment");
-  auto& t = *reinterpret_cast<Transfer*>(data.receiver);
+  Transfer* const found = find_transfer(data.receiver, source, Transfer::State::receiving);
+  if (found == nullptr) return;
+  Transfer& t = *found;
+  // Fragments arrive in order, except after announced chunks that could not be read.
+  const bool announced = t.requested == ClearToSend::kAnnouncedChunks;
+  if (t.requested != 0 && !announced) return drop_malformed();
   if ((data.flags & Data::kAborted) != 0) [[unlikely]]
     return on_abort(t);
+  if (data.length > t.expected - t.transferred ||
+      (announced ? data.offset > t.expected - data.length : data.offset != t.transferred)) [[unlikely]]
+    return drop_malformed();
   if (device_side(t)) return upload_fragment(t, data.offset, payload, data.length);
   t.unpack(data.offset, payload, data.length);
   t.transferred += data.length;

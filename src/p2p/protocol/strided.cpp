@@ -34,6 +34,24 @@ Extent extent_of(const datatype::Strided& block) {
   return extent;
 }
 
+/// Returns whether the block of an RTS has the bytes of the message and lies within the sender's allocation.
+bool fits(const Strides& strides, const ReadyToSend& rts, const transport::cuda_ipc::Mapping& mapping) {
+  if (strides.length <= 0 || strides.dimensions < 0 || strides.dimensions > device::Shape::kDimensions)
+    return false;
+  int64_t bytes = strides.length, low = 0, high = strides.length;
+  for (int64_t i = 0; i < strides.dimensions; ++i) {
+    int64_t reach = 0;
+    if (strides.count[i] <= 0 || __builtin_mul_overflow(bytes, strides.count[i], &bytes) ||
+        __builtin_mul_overflow(strides.count[i] - 1, strides.stride[i], &reach))
+      return false;
+    int64_t& bound = reach < 0 ? low : high;
+    if (__builtin_add_overflow(bound, reach, &bound)) return false;
+  }
+  int64_t extent = 0;
+  return static_cast<uint64_t>(bytes) == rts.bytes && !__builtin_sub_overflow(high, low, &extent) &&
+         mapping.contains(rts.address + static_cast<uint64_t>(low), static_cast<uint64_t>(extent));
+}
+
 }  // namespace
 
 bool prefers_strided_get(uint64_t length, uint64_t bytes) {
@@ -69,6 +87,11 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if (mapping == nullptr) return false;
   Strides strides;
   std::memcpy(&strides, after_region(rts), sizeof strides);
+  if (!fits(strides, rts, *mapping)) {
+    importer().release(mapping);
+    drop_malformed();
+    return false;
+  }
   device::Shape from = device::contiguous_shape(mapping->at(rts.address));
   from.length = strides.length;
   from.dimensions = static_cast<int>(strides.dimensions);
@@ -83,6 +106,7 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
     importer().release(mapping);
     return false;
   }
+  (void)enlist(t);
   submissions_.push_back({std::move(*ticket), {&t, source, rts.sender, mapping, nullptr}, {}});
   return true;
 }

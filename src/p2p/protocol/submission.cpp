@@ -137,7 +137,7 @@ void Engine::copy_device_self(Transfer& t, Transfer& sender) {
     return complete(t);
   }
   auto ticket = submit(view_of(t), view_of(sender), sender.bytes, StreamRole::local);
-  const DeviceCopy copy{&t, instance.self, reinterpret_cast<uint64_t>(&sender)};
+  const DeviceCopy copy{&t, instance.self, enlist(sender)};
   if (!ticket) return finish_copy(copy, std::move(ticket).error());
   submissions_.push_back({std::move(*ticket), copy, {}});
 }
@@ -172,7 +172,7 @@ bool Engine::poll_device() {
 void Engine::finish_copy(const DeviceCopy& copy, Status outcome) {
   const trace::Range range("p2p.finish_copy");
   if (copy.rtr != nullptr) return finish_put(copy, std::move(outcome));
-  if (copy.sender != 0) finish_sender(copy.peer, copy.sender);
+  if (copy.sender != core::kNoRequest) finish_sender(copy.peer, copy.sender);
   finish_receive(copy, std::move(outcome));
 }
 

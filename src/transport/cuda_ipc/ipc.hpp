@@ -158,6 +158,10 @@ class Mapping {
   [[nodiscard]] void* at(uint64_t remote) const {
     return reinterpret_cast<void*>(memory_.base + (remote - base_));
   }
+  /// Returns whether [remote, remote + bytes) lies within the allocation.
+  [[nodiscard]] bool contains(uint64_t remote, uint64_t bytes) const {
+    return remote - base_ <= size() && bytes <= size() - (remote - base_);
+  }
   /// Memory description for copies: device memory in the importer's context.
   [[nodiscard]] const device::Memory& memory() const { return memory_; }
   [[nodiscard]] size_t size() const { return memory_.size; }

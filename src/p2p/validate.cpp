@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "p2p/validate.hpp"
+
+#include "p2p/header.hpp"
+
+namespace weft::p2p {
+namespace {
+
+using transport::cuda_ipc::Probe;
+using transport::cuda_ipc::Region;
+using transport::cuda_ipc::RegionName;
+
+/// Returns whether an Rkey at `offset` lies within the message.
+bool holds_rkey(const std::byte* message, size_t size, size_t offset) {
+  if (size < offset + sizeof(Rkey::size)) return false;
+  const uint64_t bytes = reinterpret_cast<const Rkey*>(message + offset)->size;
+  return bytes <= transport::kMaxRkey && size - offset - sizeof(Rkey::size) >= bytes;
+}
+
+bool well_formed_remote_rts(const ReadyToSend& rts, size_t size) {
+  if ((rts.flags & ~(ReadyToSend::kDevice | ReadyToSend::kRkey)) != 0) return false;
+  return (rts.flags & ReadyToSend::kRkey) == 0 ||
+         holds_rkey(reinterpret_cast<const std::byte*>(&rts), size, sizeof rts);
+}
+
+/// An RTS inside a host, or the region of an advertised receive.
+bool well_formed_local_rts(const ReadyToSend& rts, size_t size) {
+  const auto has = [&](int flags) { return (rts.flags & flags) != 0; };
+  if (has(ReadyToSend::kRkey)) return false;
+  if (!has(ReadyToSend::kDevice) && has(ReadyToSend::kBounce | ReadyToSend::kStrided)) return false;
+  if (has(ReadyToSend::kRegion) && has(ReadyToSend::kRegionName)) return false;
+  if (has(ReadyToSend::kProbe) && !has(ReadyToSend::kRegion)) return false;
+  if (has(ReadyToSend::kBounce | ReadyToSend::kStrided) &&
+      !has(ReadyToSend::kRegion | ReadyToSend::kRegionName))
+    return false;
+  size_t needed = sizeof rts;
+  if (has(ReadyToSend::kRegion)) needed += sizeof(Region);
+  if (has(ReadyToSend::kRegionName)) needed += sizeof(RegionName);
+  if (has(ReadyToSend::kProbe)) needed += sizeof(Probe);
+  if ((rts.flags & ReadyToSend::kEagerPack) == ReadyToSend::kEagerPack)
+    needed += sizeof(EagerPack);
+  else if (has(ReadyToSend::kStrided))
+    needed += sizeof(Strides);
+  return size >= needed;
+}
+
+}  // namespace
+
+bool well_formed(const std::byte* message, size_t size, bool remote) {
+  if (size < sizeof(Header)) return false;
+  const auto& header = *reinterpret_cast<const Header*>(message);
+  switch (header.type) {
+    case Type::eager:
+      return size - sizeof(Header) >= header.length;
+    case Type::eager_sync:
+      return size >= sizeof(EagerSync) && size - sizeof(EagerSync) >= header.length;
+    case Type::ready_to_send: {
+      if (size < sizeof(ReadyToSend) || size > kMaxControl) return false;
+      const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
+      return remote ? well_formed_remote_rts(rts, size) : well_formed_local_rts(rts, size);
+    }
+    case Type::region:
+      return !remote && size >= sizeof(ReadyToSend) && (header.flags & ReadyToSend::kRegion) != 0 &&
+             well_formed_local_rts(*reinterpret_cast<const ReadyToSend*>(message), size);
+    case Type::clear_to_send:
+      return size >= sizeof(ClearToSend);
+    case Type::data:
+      return size >= sizeof(Data) && size - sizeof(Data) >= header.length;
+    case Type::finish:
+    case Type::acknowledge:
+    case Type::cancel:
+    case Type::cancel_reply:
+      return size >= sizeof(Reply);
+    case Type::finish_many:
+      return header.length <= Finished::kMax &&
+             size >= sizeof(Header) + header.length * sizeof(Finished::senders[0]);
+    case Type::credit:
+      return size >= sizeof(Credit);
+    case Type::drop_mapping:
+      return !remote && size >= sizeof(DropMapping);
+    case Type::no_descriptors:
+      return !remote;
+    case Type::chunk_ready:
+      return size >= sizeof(BounceChunk) && (!remote || holds_rkey(message, size, sizeof(BounceChunk)));
+    case Type::chunk_done:
+      return size >= sizeof(BounceChunk);
+    case Type::gdr_check_request:
+    case Type::gdr_check_reply:
+    case Type::gdr_check_done:
+      return remote && size >= sizeof(GdrCheckMessage) &&
+             reinterpret_cast<const GdrCheckMessage*>(message)->rkey.size <= transport::kMaxRkey;
+  }
+  return false;
+}
+
+}  // namespace weft::p2p
