@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls of the emulated driver by name.
+// Calls of functions that the emulated driver exports.
 #pragma once
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Submission and completion of asynchronous copies. A copy does not allocate: it takes the lock of its
+// Submission of asynchronous copies. A copy does not allocate: it takes the lock of its
 // stream, submits the copy, and submits one completion mark.
 #include "device/copy.hpp"
-
-#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,33 +12,10 @@
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/submit.hpp"
+#include "device/cuda/ticket_access.hpp"
 #include "device/pinned.hpp"
 
 namespace weft::device {
-
-struct TicketAccess {
-  static void set(Ticket& ticket, cuda::TrackedStream& tracked, uint32_t sequence, cuda::Event event) {
-    ticket.owner_ = &tracked;
-    ticket.sequence_ = sequence;
-    ticket.event_ = event;
-  }
-  using Executor = Ticket::Executor;
-  static Ticket make(Executor executor, cuda::State& state, uint32_t number) {
-    Ticket ticket;
-    ticket.owner_ = &state;
-    ticket.sequence_ = number;
-    ticket.executor_ = executor;
-    return ticket;
-  }
-  static Executor executor(const Ticket& ticket) { return ticket.executor_; }
-  static cuda::State& state(const Ticket& ticket) { return *static_cast<cuda::State*>(ticket.owner_); }
-  static cuda::TrackedStream& tracked(const Ticket& ticket) {
-    return *static_cast<cuda::TrackedStream*>(ticket.owner_);
-  }
-  static uint32_t sequence(const Ticket& ticket) { return ticket.sequence_; }
-  static cuda::Event event(const Ticket& ticket) { return ticket.event_; }
-  static uint64_t& fault_check_at(Ticket& ticket) { return ticket.fault_check_at_; }
-};
 
 namespace {
 
@@ -51,7 +26,6 @@ using cuda::TrackedStream;
 
 constexpr size_t kMaxEngineBatch = 64;                             // copies per cuMemcpyBatchAsync
 constexpr size_t kMaxBatchCopies = kernel::BatchCopyParams::kMax;  // copies per kernel
-constexpr uint64_t kFaultCheckIntervalNs = 1'000'000;              // ns; gpu.md, trap 10
 
 log::SlowPath slow_copy_through_host{
     "gpu.copy_through_host",
@@ -210,87 +184,6 @@ Code issue(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
   return cuda::kSuccess;
 }
 
-/// Starts the resident kernel if due. Call after a small copy was submitted to another executor.
-void start_resident_kernel(State& state) {
-  const cuda::CurrentContext current(state.context);
-  if (current.code() == cuda::kSuccess) state.resident_kernel.start_if_due();
-}
-
-/// Queries the ticket's event or stream; returns kNotReady, kSuccess or the error.
-cuda::Code query_driver(const TrackedStream& tracked, cuda::Event event) {
-  if (tracked.stream == nullptr) return cuda::kContextIsDestroyed;  // after close()
-  const cuda::CurrentContext current(tracked.state->context);
-  if (current.code() != cuda::kSuccess) return current.code();
-  const cuda::RelaxedCapture relaxed;
-  return event != nullptr ? cuda::driver().event_query(event) : cuda::driver().stream_query(tracked.stream);
-}
-
-/// Whether a periodic query for stream errors is due: a faulted stream never writes its flag.
-bool fault_check_due(uint64_t& fault_check_at) {
-  const uint64_t time = monotonic_ns();
-  const bool due = fault_check_at != 0 && time >= fault_check_at;
-  if (fault_check_at == 0 || due) fault_check_at = time + kFaultCheckIntervalNs;
-  return due;
-}
-
-/// Submits copies that a kernel did not start to a copy engine.
-Result<bool> resubmit(Ticket& ticket, State& state, std::span<const kernel::CopyItem> items) {
-  auto again = submit(state, {}, {}, StreamRole::aux, "cuMemcpyAsync",
-                      [&](cuda::Stream stream) { return issue(items, stream); });
-  if (!again) return std::move(again).error();
-  ticket = std::move(*again);
-  return false;
-}
-
-/// done() for a pack kernel.
-Result<bool> pack_done(Ticket& ticket) {
-  State& state = TicketAccess::state(ticket);
-  const uint32_t id = TicketAccess::sequence(ticket);
-  cuda::PackJob job;
-  const cuda::Outcome outcome = state.pack_queue.poll(id, job);
-  if (outcome == cuda::Outcome::pending) {
-    if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
-    const Code code = state.pack_queue.fault(id);
-    if (code == cuda::kSuccess) return false;
-    ticket = Ticket();
-    return cuda::failure(code, "cuStreamQuery",
-                         "a GPU transfer failed, or an earlier GPU operation of this program did");
-  }
-  ticket = Ticket();
-  if (outcome == cuda::Outcome::done) return true;
-  if (outcome == cuda::Outcome::timed_out || job.tiles.wait_flags != 0)
-    return Error(Errc::again, "timeout: the kernel of the other GPU did not pack the tiles in time");
-  auto again = cuda::pack_by_copy_engines(state, job);
-  if (!again) return std::move(again).error();
-  ticket = std::move(*again);
-  return !ticket.pending();
-}
-
-/// done() for copies by a kernel.
-Result<bool> kernel_done(Ticket& ticket) {
-  if (TicketAccess::executor(ticket) == TicketAccess::Executor::pack_kernel) return pack_done(ticket);
-  State& state = TicketAccess::state(ticket);
-  const uint32_t number = TicketAccess::sequence(ticket);
-  const bool list = TicketAccess::executor(ticket) == TicketAccess::Executor::batch_copy;
-  const cuda::Outcome outcome = list ? state.batch_copy.poll(number) : state.resident_kernel.poll(number);
-  if (outcome == cuda::Outcome::done) [[likely]] {
-    ticket = Ticket();
-    return true;
-  }
-  if (outcome == cuda::Outcome::not_started) {
-    if (list) return resubmit(ticket, state, state.batch_copy.items(number));
-    auto again = resubmit(ticket, state, state.resident_kernel.items(number));
-    if (again) start_resident_kernel(state);
-    return again;
-  }
-  if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
-  const Code code = list ? state.batch_copy.fault(number) : state.resident_kernel.fault();
-  if (code == cuda::kSuccess) return false;
-  ticket = Ticket();
-  return cuda::failure(code, "cuStreamQuery",
-                       "a GPU transfer failed, or an earlier GPU operation of this program did");
-}
-
 /// Submits to a kernel if one accepts the copies; else returns an empty ticket.
 Ticket submit_to_kernel(State& state, std::span<const kernel::CopyItem> items, const Memory& from,
                         bool for_resident_kernel, bool engines_busy) {
@@ -357,7 +250,7 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
   if (reached) {
     Ticket taken = submit_to_kernel(state, batch, src_memory, for_resident_kernel, engines_busy);
     if (for_resident_kernel && TicketAccess::executor(taken) == TicketAccess::Executor::batch_copy)
-      start_resident_kernel(state);
+      cuda::start_resident_kernel(state);
     if (taken.pending()) return taken;
   }
   const char* call = batch.size() == 1 ? "cuMemcpyAsync" : "batch of copies";
@@ -366,7 +259,7 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
     for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next()) code = issue(batch, stream);
     return code;
   });
-  if (for_resident_kernel && ticket) start_resident_kernel(state);
+  if (for_resident_kernel && ticket) cuda::start_resident_kernel(state);
   return ticket;
 }
 
@@ -438,48 +331,21 @@ Result<Ticket> cuda::copy_engines_async(State& state, const Memory& dst, const M
   });
 }
 
+Result<Ticket> cuda::resubmit_items(State& state, std::span<const kernel::CopyItem> items) {
+  return submit(state, {}, {}, StreamRole::aux, "cuMemcpyAsync",
+                [&](cuda::Stream stream) { return issue(items, stream); });
+}
+
+void cuda::start_resident_kernel(State& state) {
+  const CurrentContext current(state.context);
+  if (current.code() == kSuccess) state.resident_kernel.start_if_due();
+}
+
 bool cuda::reaches(const State& state, const Memory& memory) {
   if (memory.kind == MemoryKind::cuda_managed) return true;
   if (memory.staging) return memory.context == state.context;
   if (!memory.on_device()) return false;
   return memory.context != nullptr ? memory.context == state.context : memory.device == state.device;
-}
-
-Result<bool> done(Ticket& ticket) {
-  if (!ticket.pending()) return true;
-  if (TicketAccess::executor(ticket) != TicketAccess::Executor::copy_engine) return kernel_done(ticket);
-  TrackedStream& tracked = TicketAccess::tracked(ticket);
-  const bool last = tracked.method == Completion::hybrid &&
-                    TicketAccess::sequence(ticket) == tracked.submitted.load(std::memory_order_acquire);
-  if (tracked.method == Completion::flag || (tracked.method == Completion::hybrid && !last)) {
-    if (tracked.flag != nullptr) [[likely]] {
-      const uint32_t seen = __atomic_load_n(tracked.flag, __ATOMIC_ACQUIRE);
-      if (static_cast<int32_t>(seen - TicketAccess::sequence(ticket)) >= 0) {
-        ticket = Ticket();
-        return true;
-      }
-    }
-    if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
-  }
-  const cuda::Code code = query_driver(tracked, TicketAccess::event(ticket));
-  if (code == cuda::kNotReady) return false;
-  if (last && code == cuda::kSuccess)
-    tracked.seen.store(TicketAccess::sequence(ticket), std::memory_order_relaxed);
-  ticket = Ticket();
-  if (code == cuda::kSuccess) return true;
-  tracked.fault.store(code, std::memory_order_relaxed);
-  return cuda::failure(code, tracked.method == Completion::event ? "cuEventQuery" : "cuStreamQuery",
-                       "a GPU transfer failed, or an earlier GPU operation of this program did");
-}
-
-Status wait(Ticket& ticket) {
-  constexpr int kSpins = 2000;
-  for (int i = 0;; ++i) {
-    auto finished = done(ticket);
-    if (!finished) return std::move(finished).error();
-    if (*finished) return {};
-    if (i > kSpins) ::sched_yield();
-  }
 }
 
 Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory, size_t n) {
@@ -495,19 +361,6 @@ void keep_running(const Memory& memory) {
 
 KernelOptions kernel_options_for(size_t bytes) {
   return {cuda::ResidentKernel::blocks_for_copy(bytes), cuda::BatchCopy::accepts_size(bytes)};
-}
-
-const char* completion_method(const Memory& memory) {
-  constexpr const char* kNames[] = {"none", "event", "flag", "query", "hybrid"};
-  if (!available() || !memory.known_to_driver()) return kNames[0];
-  auto state = cuda::state_of(memory);
-  if (!state) return kNames[0];
-  Completion method = Completion::automatic;
-  for (TrackedStream& tracked : (*state)->streams) {
-    const std::lock_guard lock(tracked.mutex);
-    if (tracked.stream != nullptr) method = tracked.method;
-  }
-  return kNames[static_cast<size_t>(method)];
 }
 
 }  // namespace weft::device

@@ -35,6 +35,11 @@ class Issue {
 [[nodiscard]] Result<Ticket> copy_engines_async(State& state, const Memory& dst, const Memory& src,
                                                 StreamRole role, std::span<const CopyOp> copies);
 
+/// Submits copies that a kernel did not start to the copy engines.
+[[nodiscard]] Result<Ticket> resubmit_items(State& state, std::span<const kernel::CopyItem> items);
+/// Starts the resident kernel if due. Call after a small copy was submitted to another executor.
+void start_resident_kernel(State& state);
+
 /// Executes a cancelled pack job by copy engines; the ticket is empty if already complete.
 [[nodiscard]] Result<Ticket> pack_by_copy_engines(State& state, const PackJob& job);
 

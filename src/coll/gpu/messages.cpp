@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages of collectives on device buffers: what each rank sends to and expects from each rank.
+#include "coll/gpu/messages.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace weft::coll::gpu {
+namespace {
+
+using Collectives = device::kernel::Collective;
+using enum Collective;
+
+Collectives::Message message(const p2p::Buffer& buffer) {
+  const auto bytes = static_cast<uint64_t>(packed_bytes(buffer));
+  if (bytes == 0) return {};
+  return {reinterpret_cast<uint64_t>(advance(buffer.address, buffer.type->true_lb())), bytes};
+}
+
+bool has_data(const Operand& operand) {
+  // Types without counts: alltoallw of a rank without neighbors.
+  if (!operand.counts) return operand.type != nullptr && operand.count * operand.type->size() != 0;
+  if (operand.type == nullptr && operand.types == nullptr) return false;
+  for (int i = 0; i < operand.blocks; ++i)
+    if (!empty(operand.block(i))) return true;
+  return false;
+}
+
+bool among_neighbors(const Call& call) { return call.what >= neighbor_allgather; }
+
+bool rooted(const Call& call) { return call.rank == call.root; }
+bool uses_send(const Call& call) {
+  if (call.what == scatter || call.what == scatterv) return rooted(call);
+  return call.what != Collective::bcast && !call.in_place;
+}
+bool uses_recv(const Call& call) {
+  switch (call.what) {
+    case reduce:
+    case gather:
+    case gatherv:
+      return rooted(call);
+    case scatter:
+    case scatterv:
+      return !call.in_place;
+    default:
+      return true;
+  }
+}
+
+uint64_t first_byte(const Operand& operand) {
+  if (operand.type == nullptr) return 0;
+  return reinterpret_cast<uint64_t>(advance(operand.address, operand.type->true_lb()));
+}
+
+}  // namespace
+
+std::optional<Shape> shape_of(const Call& call, bool parts) {
+  switch (call.what) {
+    case allreduce:
+      return parts ? Shape::allreduce_parts : Shape::allreduce;
+    case Collective::reduce:
+      return parts ? Shape::reduce_parts : Shape::reduce;
+    case reduce_scatter_block:
+      return Shape::reduce_scatter;
+    case scan:
+      return Shape::scan;
+    case exscan:
+      return Shape::exscan;
+    case bcast:
+      return parts ? Shape::bcast_parts : Shape::bcast;
+    case allgather:
+      return Shape::allgather;
+    case alltoall:
+      return Shape::alltoall;
+    case gather:
+      return Shape::gather;
+    case scatter:
+      return Shape::scatter;
+    default:
+      return {};
+  }
+}
+
+device::kernel::Regular regular_form(const Call& call, Shape shape) {
+  device::kernel::Regular result{};
+  result.shape = shape;
+  result.root = static_cast<uint32_t>(call.root);
+  result.bytes = call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
+  result.out = first_byte(call.recv);
+  const bool own_block = call.in_place && (shape == Shape::allgather || shape == Shape::gather);
+  result.in = own_block ? result.out + result.bytes * static_cast<uint64_t>(call.rank)
+              : !uses_send(call) && call.op == nullptr ? result.out
+                                                       : first_byte(call.send);
+  if (call.op != nullptr) result.reduction = kernel_reduction(call);
+  return result;
+}
+
+namespace {
+
+/// The messages of irregular collectives (blocks of different sizes).
+class Irregular {
+ public:
+  Irregular(const Call& call, Collectives& collective) : call_(call), c_(collective) {}
+  void make() {
+    c_.form = call_.op != nullptr ? Collectives::reduce : Collectives::exchange;
+    if (among_neighbors(call_)) return neighbors();
+    for (int peer = 0; peer < call_.size; ++peer) between(peer);
+  }
+
+ private:
+  void send(int to, const p2p::Buffer& buffer) { c_.send[to] = message(buffer); }
+  void receive(int from, const p2p::Buffer& buffer) { c_.recv[from] = message(buffer); }
+  void between(int peer);
+  void neighbors();
+  const Call& call_;
+  Collectives& c_;
+};
+
+/// The neighbors are distinct processes: see distinct_neighbors().
+void Irregular::neighbors() {
+  const core::Topology& topology = *call_.comm->topology;
+  const bool same = call_.what == neighbor_allgather || call_.what == neighbor_allgatherv;
+  for (int i = 0; i < call_.recv.blocks; ++i)
+    if (const int from = topology.sources[static_cast<size_t>(i)]; from != p2p::kProcNull)
+      receive(from, call_.recv.block(i));
+  for (int i = 0; i < call_.send.blocks; ++i)
+    if (const int to = topology.destinations[static_cast<size_t>(i)]; to != p2p::kProcNull)
+      send(to, same ? call_.send.whole() : call_.send.block(i));
+}
+
+void Irregular::between(int peer) {
+  const Operand &in = call_.send, &out = call_.recv;
+  switch (call_.what) {
+    case gatherv:
+      if (peer == call_.root && !call_.in_place) send(peer, in.whole());
+      if (rooted(call_)) receive(peer, out.block(peer));
+      return;
+    case scatterv:
+      if (rooted(call_)) send(peer, in.block(peer));
+      if (peer == call_.root && !call_.in_place) receive(peer, out.whole());
+      return;
+    case allgatherv:
+      send(peer, call_.in_place ? out.block(call_.rank) : in.whole());
+      return receive(peer, out.block(peer));
+    case alltoallv:
+    case alltoallw:
+      send(peer, call_.in_place ? out.block(peer) : in.block(peer));
+      return receive(peer, out.block(peer));
+    default: {  // reduce_scatter
+      int64_t first = 0;
+      for (int before = 0; before < peer; ++before) first += out.counts[before];
+      send(peer, in.part(first, out.counts[peer]));
+      return receive(peer, out.part(0, out.counts[call_.rank]));
+    }
+  }
+}
+
+void make_messages(const Call& call, Collectives& collective, bool parts) {
+  const auto rank = static_cast<uint32_t>(call.rank);
+  if (const auto shape = shape_of(call, parts)) {
+    const device::kernel::Regular all = regular_form(call, *shape);
+    for (uint32_t peer = 0; peer < collective.size; ++peer) all.messages(collective, peer);
+  } else {
+    Irregular(call, collective).make();
+  }
+  // In place, the rank's own block needs no copy.
+  if (call.in_place && call.op == nullptr) collective.send[rank] = collective.recv[rank] = {};
+}
+
+}  // namespace
+
+device::kernel::Reduction kernel_reduction(const Call& call) {
+  const auto basic = call.recv.type != nullptr ? call.recv.type->basic() : call.send.type->basic();
+  return basic ? device::kernel::reduction_of(call.op->kind, *basic) : device::kernel::Reduction{};
+}
+
+bool has_kernel(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }
+
+namespace {
+
+/// A kernel has one message slot for each process.
+bool distinct_neighbors(const Call& call) {
+  const core::Topology& topology = *call.comm->topology;
+  for (const std::vector<int>* edges : {&topology.sources, &topology.destinations}) {
+    uint32_t seen = 0;
+    for (const int peer : *edges) {
+      if (peer == p2p::kProcNull) continue;
+      if ((seen >> peer & 1u) != 0) return false;
+      seen |= 1u << peer;
+    }
+  }
+  return true;
+}
+
+/// Visits operands and checks that all have one location and one GPU context.
+class OperandSurvey {
+ public:
+  void add(const Operand& operand) {
+    if (operand.types == nullptr)
+      return add_operand(operand.classified, operand.memory, operand.type->contiguous());
+    for (int i = 0; i < operand.blocks; ++i) {
+      const p2p::Buffer block = operand.block(i);
+      if (empty(block)) continue;
+      add_operand(true, device::classify(advance(block.address, block.type->true_lb())),
+                  block.type->contiguous());
+    }
+  }
+  [[nodiscard]] const Operands& found() const { return result_; }
+
+ private:
+  void add_operand(bool known, const device::Memory& memory, bool contiguous) {
+    Location here = Location::host;
+    if (!known)
+      here = Location::other;
+    else if (memory.on_device())
+      here = contiguous && one_gpu(memory) ? Location::device : Location::other;
+    if (here == Location::device && result_.location == Location::nothing) result_.memory = memory;
+    result_.location =
+        result_.location == Location::nothing || result_.location == here ? here : Location::other;
+  }
+  [[nodiscard]] bool one_gpu(const device::Memory& memory) const {
+    const device::Memory& first = result_.memory;
+    return result_.location != Location::device ||
+           (memory.device == first.device &&
+            (memory.context == first.context || memory.context == nullptr || first.context == nullptr));
+  }
+  Operands result_;
+};
+
+}  // namespace
+
+Operands locate_operands(const Call& call) {
+  if (among_neighbors(call) && !distinct_neighbors(call)) return {Location::other, {}};
+  OperandSurvey survey;
+  if (uses_send(call) && has_data(call.send)) survey.add(call.send);
+  if (uses_recv(call) && has_data(call.recv)) survey.add(call.recv);
+  return survey.found();
+}
+
+bool regular(const Call& call) { return shape_of(call).has_value(); }
+
+Collectives messages_of(const Call& call, bool parts) {
+  Collectives collective{};
+  collective.rank = static_cast<uint32_t>(call.rank);
+  collective.size = static_cast<uint32_t>(call.size);
+  make_messages(call, collective, parts);
+  if (call.op != nullptr) collective.reduction = kernel_reduction(call);
+  return collective;
+}
+
+Amounts amounts_of(const Call& call) {
+  const Collectives collective = messages_of(call, false);
+  Amounts amounts;
+  for (uint32_t rank = 0; rank < Collectives::kRanks; ++rank) {
+    amounts.sent[rank] = collective.send[rank].bytes;
+    amounts.expected[rank] = collective.recv[rank].bytes;
+  }
+  return amounts;
+}
+
+uint64_t largest_message(const Call& call, const Amounts& amounts) {
+  if (regular(call)) return call.what == reduce_scatter_block ? message(call.recv.whole()).bytes : call.bytes;
+  return std::max(*std::max_element(amounts.sent, amounts.sent + call.size),
+                  *std::max_element(amounts.expected, amounts.expected + call.size));
+}
+
+uint64_t in_place_staging_bytes(const Call& call) {
+  if (call.what != reduce_scatter || !call.in_place) return 0;
+  return static_cast<uint64_t>(call.recv.counts[call.rank] * call.recv.type->size());
+}
+
+}  // namespace weft::coll::gpu
