@@ -55,19 +55,24 @@ struct AddressRecord {
   std::string version, network, settings, address;
 };
 
+Error malformed_record(Peer peer) {
+  return Error(Errc::other, "process " + std::to_string(peer) +
+                                " published a network address that this version of Weft (" + kVersion +
+                                ") cannot parse: start all ranks with the same Weft");
+}
+
+/// Of a record by another version, only the first two lines have a known meaning.
 Result<AddressRecord> parse(const std::string& text, Peer peer) {
-  std::string lines[3];
-  size_t at = 0;
-  for (std::string& line : lines) {
-    const size_t end = text.find('\n', at);
-    if (end == std::string::npos)
-      return Error(Errc::other, "process " + std::to_string(peer) +
-                                    " published a network address that this version of Weft (" + kVersion +
-                                    ") cannot parse: start all ranks with the same Weft");
-    line = text.substr(at, end - at);
-    at = end + 1;
-  }
-  return AddressRecord{std::move(lines[0]), std::move(lines[1]), std::move(lines[2]), text.substr(at)};
+  const size_t first = text.find('\n');
+  const size_t second = first == std::string::npos ? first : text.find('\n', first + 1);
+  if (second == std::string::npos) return malformed_record(peer);
+  AddressRecord record{text.substr(0, first), text.substr(first + 1, second - first - 1), {}, {}};
+  if (record.version != kVersion) return record;
+  const size_t third = text.find('\n', second + 1);
+  if (third == std::string::npos) return malformed_record(peer);
+  record.settings = text.substr(second + 1, third - second - 1);
+  record.address = text.substr(third + 1);
+  return record;
 }
 
 class ExchangeDirectory final : public Directory {

@@ -78,7 +78,7 @@ TEST_F(NetworkTable, AddressesMayContainAnyBytes) {
 }
 
 TEST_F(NetworkTable, VersionMismatchNamesBothVersions) {
-  exchange.values["net.0"] = "0.0.1\nnull\n\nx";
+  exchange.values["net.0"] = "0.0.1\nnull\nx";
   const std::string error = start_error();
   EXPECT_NE(error.find("Weft " WEFT_VERSION " with the network null"), std::string::npos) << error;
   EXPECT_NE(error.find("Weft 0.0.1 with null"), std::string::npos) << error;
@@ -92,9 +92,17 @@ TEST_F(NetworkTable, NetworkMismatchNamesBothNetworks) {
   EXPECT_NE(error.find("loud"), std::string::npos) << error;
 }
 
+TEST_F(NetworkTable, DifferentSettingsAreAnError) {
+  exchange.values["net.0"] = std::string(WEFT_VERSION) + "\nnull\ncoll.allreduce=ring;\nx";
+  const std::string error = start_error();
+  EXPECT_NE(error.find("settings of collectives differ"), std::string::npos) << error;
+}
+
 TEST_F(NetworkTable, MalformedRecordIsAnError) {
-  exchange.values["net.0"] = "nonsense";
-  EXPECT_NE(start_error().find("same Weft"), std::string::npos);
+  for (const std::string text : {"nonsense", WEFT_VERSION "\nnull\nx"}) {
+    exchange.values["net.0"] = text;
+    EXPECT_NE(start_error().find("same Weft"), std::string::npos) << text;
+  }
   exchange.values.clear();
   EXPECT_NE(start_error(), "");
 }
