@@ -35,6 +35,11 @@ void Engine::lost(uint32_t source, const Error& why) {
   fail_posted(source);
   if (exporter_) exporter_->forget_peer(source);
   if (importer_) importer_->drop_peer(source);
+  std::erase_if(gdr_responses_, [&](const auto& response) {
+    if (response->peer != source || !response->replied) return false;
+    if (response->registration != 0) network_->deregister(response->registration);
+    return true;
+  });
   activate_waiting();
 }
 
