@@ -37,6 +37,15 @@ inline MPI_Count times(MPI_Count count, MPI_Count blocks) {
   return valid_layout(buffer, count, type);
 }
 
+/// Largest element in bytes of which any int count spans at most kMaxSpan.
+inline constexpr MPI_Count kMaxSizeForIntCounts = kMaxSpan >> 31;
+/// The same for an int count, without a product for elements of ordinary size.
+[[nodiscard]] inline bool valid_data(const void* buffer, int count, const datatype::Datatype& type) {
+  if (buffer != nullptr && type.contiguous() && type.size() <= kMaxSizeForIntCounts) [[likely]]
+    return true;
+  return valid_layout(buffer, count, type);
+}
+
 /// Sum of the first n counts; the largest MPI_Count on overflow. None is negative.
 [[nodiscard]] MPI_Count sum_of(const CountArray& counts, int n);
 
