@@ -25,6 +25,7 @@
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"
+#include "transport/shm/shm.hpp"
 
 namespace weft::api {
 
@@ -191,7 +192,7 @@ Result<core::Instance*> acquire_instance(int required) {
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);
   if (required == MPI_THREAD_MULTIPLE) g_instance->threaded = true;
-  ++user_count;
+  if (user_count++ == 0 && g_instance->shm != nullptr) g_instance->shm->set_departed(false);
   g_state.store(State::running);
   return g_instance;
 }
@@ -216,6 +217,7 @@ void release_instance() {
   device::Workspace::close();
   instance.gpu_regions.reset();
   device::close();
+  if (instance.shm != nullptr) instance.shm->set_departed(true);
   log_counters();
   g_state.store(State::finalized);
   if (p2p::connected(instance))

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/assert.hpp"
+#include "base/clock.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
 
@@ -41,6 +42,10 @@ Status FailureDetector::watch(ProcessId process, pid_t pid, const std::atomic<ui
   if (epoll_ < 0) epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll_ < 0) return refused("epoll_create1", pid);
   const int pidfd = static_cast<int>(::syscall(kPidfdOpen, pid, 0));
+  if (pidfd < 0 && errno == ESRCH) {
+    if (departed.load(std::memory_order_acquire) == 0) report_death(process, pid);
+    return {};
+  }
   if (pidfd < 0) return refused("pidfd_open", pid);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -84,25 +89,39 @@ bool FailureDetector::look_now(uint64_t now) {
       continue;
     }
     any = true;
-    report(process, Error(Errc::proc_aborted, "its process, pid " + std::to_string(watched.pid) +
-                                                  " on this host, has ended without MPI_Finalize"));
+    report_death(process, watched.pid);
   }
   return any;
 }
 
-Error FailureDetector::error_of(ProcessId process) const {
+void FailureDetector::report_death(ProcessId process, pid_t pid) {
+  if (first_death_ns_ == 0) first_death_ns_ = monotonic_ns();
+  report(process, Error(Errc::proc_aborted,
+                        "pid " + std::to_string(pid) + " on this host has ended without MPI_Finalize"));
+}
+
+const std::string& FailureDetector::reason_of(ProcessId process) const {
   const auto at = failed_.find(process);
   WEFT_ASSERT(at != failed_.end());
-  return Error(Errc::proc_aborted, "process " + std::to_string(process) + " has failed (" + at->second +
-                                       "): look for its own last messages");
+  return at->second;
+}
+
+Error FailureDetector::error_of(ProcessId process) const {
+  return Error(Errc::proc_aborted, "process " + std::to_string(process) + " has failed (" +
+                                       reason_of(process) + "): look for its own last messages");
+}
+
+std::optional<ProcessId> FailureDetector::first_failed(const Group& group) const {
+  for (const auto& [process, why] : failed_)
+    if (group.rank_of(process) >= 0) return process;
+  return std::nullopt;
 }
 
 Status FailureDetector::check(const Group& group) const {
   if (!any_failed()) [[likely]]
     return {};
-  for (const auto& [process, why] : failed_)
-    if (group.rank_of(process) >= 0) return error_of(process);
-  return {};
+  const auto process = first_failed(group);
+  return process ? Status(error_of(*process)) : Status();
 }
 
 }  // namespace weft::core

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,9 +27,9 @@ class FailureDetector {
   FailureDetector& operator=(const FailureDetector&) = delete;
   ~FailureDetector();
 
-  /// Watches a process of this host. `departed`: a word that the process sets to a value other than 0 before
-  /// it ends regularly; it outlives the detector. Errc::unsupported if the kernel or the container has no
-  /// pidfd for it.
+  /// Watches a process of this host; reports it at once if it has ended already. `departed`: a word that the
+  /// process sets to a value other than 0 before it ends regularly; it outlives the detector.
+  /// Errc::unsupported if the kernel or the container has no pidfd for it.
   [[nodiscard]] Status watch(ProcessId process, pid_t pid, const std::atomic<uint32_t>& departed);
   void unwatch(ProcessId process);
   /// A network or the launcher says that a process cannot be reached any more. Later reports of it have no
@@ -49,10 +50,19 @@ class FailureDetector {
   static constexpr uint64_t kLookIntervalNs = 10'000'000;
 
   [[nodiscard]] bool any_failed() const { return !failed_.empty(); }
+  /// Number of failed processes; grows only.
+  [[nodiscard]] size_t count() const { return failed_.size(); }
+  /// When the first ended process of this host was noticed, in ns of monotonic_ns(); 0: none has ended. Any
+  /// thread may call it.
+  [[nodiscard]] uint64_t first_death_ns() const { return first_death_ns_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool failed(ProcessId process) const { return any_failed() && failed_.contains(process); }
+  /// A process of the group that has failed.
+  [[nodiscard]] std::optional<ProcessId> first_failed(const Group& group) const;
   /// Errc::proc_aborted, with the reason, if a process of the group has failed.
   [[nodiscard]] Status check(const Group& group) const;
   [[nodiscard]] Error error_of(ProcessId process) const;
+  /// Why the process has failed. Precondition: failed(process).
+  [[nodiscard]] const std::string& reason_of(ProcessId process) const;
 
  private:
   struct Watched {
@@ -61,9 +71,11 @@ class FailureDetector {
     const std::atomic<uint32_t>* departed;
   };
   bool look_now(uint64_t now);
+  void report_death(ProcessId process, pid_t pid);
 
   int epoll_ = -1;
   uint64_t next_look_ = 0;
+  std::atomic<uint64_t> first_death_ns_{0};
   std::unordered_map<ProcessId, Watched> watched_;
   std::unordered_map<ProcessId, std::string> failed_;  // with the reason
   std::vector<Observer> observers_;

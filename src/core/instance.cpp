@@ -2,6 +2,7 @@
 #include "core/instance.hpp"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/futex.hpp"
+#include "base/log.hpp"
 #include "device/memory.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -29,6 +31,12 @@ constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, suc
 constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
 constexpr uint64_t kMinPublishedWaitNs = 50'000'000;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
+// Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
+constexpr uint32_t kRoundsPerLook = 64;
+constexpr uint64_t kReservedDescriptors = 64;  // left to the program when ranks are watched
+
+log::SlowPath unwatched("core.unwatched_processes",
+                        "the death of a process of this host is noticed by the launcher only");
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -42,8 +50,9 @@ inline void pause() {
 
 Instance::Instance(std::unique_ptr<launch::Exchange> start)
     : exchange(std::move(start)),
-      self(static_cast<ProcessId>(exchange->job().rank)),
-      size(static_cast<uint32_t>(exchange->job().size)) {}
+      processes(JobId::of(exchange->job().id), static_cast<uint32_t>(exchange->job().size)),
+      self(processes.intern(kOwnJob, static_cast<uint32_t>(exchange->job().rank))),
+      size(processes.job_size(kOwnJob)) {}
 
 Instance::~Instance() = default;
 
@@ -62,17 +71,48 @@ struct Instance::PollScope {
 
 bool Instance::progress() {
   if (polling_) return false;
-  PollScope scope(*this);
   bool progressed = false;
-  for (size_t i = 0; i < pollers_.size(); ++i)
-    if (pollers_[i] != nullptr) progressed |= pollers_[i]->poll();
-  if (removed_) {
-    pollers_.erase(std::remove(pollers_.begin(), pollers_.end(), nullptr), pollers_.end());
-    removed_ = false;
+  {
+    PollScope scope(*this);
+    for (size_t i = 0; i < pollers_.size(); ++i)
+      if (pollers_[i] != nullptr) progressed |= pollers_[i]->poll();
+    if (removed_) {
+      pollers_.erase(std::remove(pollers_.begin(), pollers_.end(), nullptr), pollers_.end());
+      removed_ = false;
+    }
+    scope.finished = true;
   }
-  scope.finished = true;
+  if (++rounds_ % kRoundsPerLook == 0) [[unlikely]]
+    progressed |= look_for_failures(monotonic_ns());
   progressed_ |= progressed;
   return progressed;
+}
+
+// The first look only notes the time: start-up and short programs pay nothing.
+bool Instance::look_for_failures(uint64_t now) {
+  if (!watching_) [[unlikely]] {
+    if (shm == nullptr) return false;
+    if (watch_from_ns_ == 0) watch_from_ns_ = now + FailureDetector::kLookIntervalNs;
+    if (now < watch_from_ns_) return false;
+    watch_local_processes();
+  }
+  return failures.look(now);
+}
+
+void Instance::watch_local_processes() {
+  watching_ = true;
+  const auto members = shm->members();
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0 &&
+      descriptors.rlim_cur < members.size() + kReservedDescriptors)
+    return unwatched.hit(std::to_string(members.size()) + " ranks of this host need a descriptor each, and " +
+                         std::to_string(descriptors.rlim_cur) + " are allowed: raise ulimit -n");
+  for (const ProcessId process : members) {
+    if (process == self) continue;
+    const auto pid = shm->pid_of(process);
+    const Status watched = pid ? failures.watch(process, *pid, shm->departed(process)) : pid.error().copy();
+    if (!watched.ok()) unwatched.hit(watched.error().message());
+  }
 }
 
 void Instance::idle(unsigned& rounds, Waiting waiting, const Request* request, const Communicator* comm) {
@@ -108,6 +148,7 @@ void Instance::update_wait_record(unsigned rounds, const Request* request, const
   }
   const uint64_t now = monotonic_ns();
   if (idle_since_ns_ == 0) idle_since_ns_ = now;
+  look_for_failures(now);
   if (now - idle_since_ns_ < kMinPublishedWaitNs) return;
   if (!wait_published_) publish_wait(request, comm);
   wait_published_ = true;

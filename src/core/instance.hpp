@@ -12,6 +12,8 @@
 
 #include "base/result.hpp"
 #include "core/communicator.hpp"
+#include "core/failure.hpp"
+#include "core/process_table.hpp"
 #include "core/request.hpp"
 #include "launch/launch.hpp"
 
@@ -94,8 +96,10 @@ class Instance {
   }
 
   std::unique_ptr<launch::Exchange> exchange;
-  ProcessId self;
-  uint32_t size;                ///< processes in MPI_COMM_WORLD
+  ProcessTable processes;
+  const ProcessId self;
+  const uint32_t size;  ///< processes in MPI_COMM_WORLD
+  FailureDetector failures;
   bool oversubscribed = false;  ///< more ranks than cores on this host
   bool sleep_when_idle =
       false;              ///< oversubscribed: long waits sleep until a rank of this host notifies this one
@@ -107,6 +111,10 @@ class Instance {
   std::unique_ptr<RetainedState> gpu_regions;  ///< of collectives: coll/gpu
 
  private:
+  /// Notices processes of this host that have ended, and reports them. Returns true if one has failed.
+  /// `now`: ns of monotonic_ns().
+  bool look_for_failures(uint64_t now);
+  void watch_local_processes();
   void yield_core(unsigned& idle_rounds) const;
   void update_wait_record(unsigned rounds, const Request* request, const Communicator* comm);
   void publish_wait(const Request* request, const Communicator* comm) const;
@@ -115,6 +123,9 @@ class Instance {
   std::vector<Poller*> pollers_;
   struct PollScope;
   bool polling_ = false, removed_ = false, progress_interrupted_ = false;
+  bool watching_ = false;       ///< the other ranks of this host are watched
+  uint32_t rounds_ = 0;         ///< calls of progress()
+  uint64_t watch_from_ns_ = 0;  ///< start of watching; 0: no look yet
   uint32_t next_context_ = 1;
   // Leader and followers among threads in a long wait: the leader polls for all, followers sleep. Under the
   // lock.

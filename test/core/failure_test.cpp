@@ -104,14 +104,29 @@ TEST(FailureDetector, ChecksGroups) {
   EXPECT_NE(broken.error().message().find("connection reset"), std::string::npos);
 }
 
-TEST(FailureDetector, AProcessThatIsGoneCannotBeWatched) {
+TEST(FailureDetector, AProcessThatIsGoneHasFailedUnlessItDeparted) {
   FailureDetector detector;
+  Child killed(0), departed(1);
+  const pid_t killed_pid = killed.pid(), departed_pid = departed.pid();
+  killed.kill();
+  departed.kill();
+  ASSERT_TRUE(detector.watch(1, killed_pid, killed.word()).ok());
+  ASSERT_TRUE(detector.watch(2, departed_pid, departed.word()).ok());
+  EXPECT_TRUE(detector.failed(1));
+  EXPECT_FALSE(detector.failed(2));
+}
+
+TEST(FailureDetector, OnlyADeathOnThisHostHasATime) {
+  FailureDetector detector;
+  detector.report(3, Error(Errc::proc_aborted, "connection reset"));
+  EXPECT_EQ(detector.first_death_ns(), 0u);
   Child child(0);
-  const pid_t pid = child.pid();
+  ASSERT_TRUE(detector.watch(1, child.pid(), child.word()).ok());
+  const uint64_t before = monotonic_ns();
   child.kill();
-  const Status watched = detector.watch(1, pid, child.word());
-  ASSERT_FALSE(watched.ok());
-  EXPECT_EQ(watched.error().code(), Errc::unsupported);
+  look_until(detector, [&] { return detector.failed(1); });
+  EXPECT_GE(detector.first_death_ns(), before);
+  EXPECT_LE(detector.first_death_ns(), monotonic_ns());
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ struct SlotArea {
   /// Order in which all ranks run the calls; only the slot area of rank 0 is used.
   alignas(kCacheLine) std::atomic<uint64_t> order_slots[kCallDescriptors / 4];
   std::atomic<uint32_t> failed;  ///< last call whose kernel failed on the owner's GPU
+  /// 1 once the owner has given up a step because a rank has failed: what it published may change.
+  std::atomic<uint32_t> broken;
   SetupDescriptor setup;
   CallDescriptor call_descriptors[kCallDescriptors];
   alignas(4096) std::byte pages[kPages][kPageBytes];
@@ -149,6 +151,9 @@ struct alignas(4096) Area {
   std::atomic<uint64_t> settings_hash;
   std::atomic<uint32_t> has_gpus;  ///< 1 if this rank has a CUDA driver
   std::atomic<int32_t> rank;       ///< in MPI_COMM_WORLD
+  /// 1 once the rank has left MPI regularly: the end of its process is no failure then.
+  std::atomic<uint32_t> departed;
+  std::atomic<uint64_t> pid_namespace;  ///< inode of the PID namespace in which `pid` counts; 0: unknown
   WaitRecord wait_record;
   ReadyToReceive rtr_slots[kRtrSlots];
   QueueCell cells[kQueueCells];

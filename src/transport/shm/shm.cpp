@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,6 +73,12 @@ void describe_layout(Header& header, size_t ranks) {
   header.magic.store(kMagic, std::memory_order_release);
 }
 
+/// Inode of this process's PID namespace; 0 if /proc does not show it.
+uint64_t pid_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
 }  // namespace
 
 Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
@@ -85,6 +92,7 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
   describe_layout(segment_.header(), members_.size());
   area_->rank.store(static_cast<int32_t>(members_[self_]), std::memory_order_relaxed);
   area_->pid.store(::getpid(), std::memory_order_relaxed);
+  area_->pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);
   area_->probe_value.store(probe_word_, std::memory_order_relaxed);
   const std::string settings = config::common_values(config::Scope::host);
@@ -164,6 +172,16 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   }
   WEFT_TRY(shm->compare_settings());
   return shm;
+}
+
+Result<int> Shm::pid_of(Peer peer) const {
+  const Area& other = area(peer);
+  const uint64_t space = other.pid_namespace.load(std::memory_order_relaxed);
+  if (space == 0 || space != area_->pid_namespace.load(std::memory_order_relaxed))
+    return Error(Errc::unsupported, "process " + std::to_string(peer) +
+                                        " has a pid of another PID namespace: run the ranks of a host in one "
+                                        "container");
+  return other.pid.load(std::memory_order_relaxed);
 }
 
 uint32_t Shm::usable_cores() const {
@@ -294,7 +312,7 @@ std::optional<uint32_t> Shm::lease_slot_area(uint32_t ranks) {
     for (CallDescriptor& descriptor : area.call_descriptors)
       descriptor.number.store(0, std::memory_order_relaxed);
     for (auto& slot : area.order_slots) slot.store(0, std::memory_order_relaxed);
-    for (auto* word : {&area.seen, &area.finished, &area.failed, &area.setup.stage})
+    for (auto* word : {&area.seen, &area.finished, &area.failed, &area.broken, &area.setup.stage})
       word->store(0, std::memory_order_relaxed);
     slot_area_users_[index] = ranks;
     return index;

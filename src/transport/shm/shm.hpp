@@ -36,6 +36,15 @@ class Shm final : public Transport {
   /// kernel cannot read that memory (device or protected); the caller falls back and reports a slow path.
   [[nodiscard]] Status get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote);
 
+  /// The ranks of this host, this one included, in ascending order.
+  [[nodiscard]] std::span<const Peer> members() const { return members_; }
+  /// Pid of a rank; an error if it counts in another PID namespace than this process's.
+  [[nodiscard]] Result<int> pid_of(Peer peer) const;
+  /// Not 0 once the rank has left MPI regularly.
+  [[nodiscard]] const std::atomic<uint32_t>& departed(Peer peer) const { return area(peer).departed; }
+  /// Publishes whether this rank has left MPI regularly.
+  void set_departed(bool departed) { area_->departed.store(departed ? 1 : 0, std::memory_order_release); }
+
   /// Number of cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
   /// Returns the index of a cleared slot area of this rank, leased until `ranks` ranks have incremented
