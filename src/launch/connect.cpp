@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/secure.hpp"
 #include "launch/environment.hpp"
 #include "launch/fake_hosts.hpp"
@@ -14,6 +15,14 @@
 namespace weft::launch {
 
 namespace {
+
+config::Choice continue_on_failure{
+    "launch.continue_on_failure",
+    0,
+    {"off", "on"},
+    "Whether the launcher lets a job go on after one of its processes has failed (mpiexec "
+    "--continue-on-failure sets it; with other launchers set it yourself). off: operations that wait for the "
+    "failed process return errors only after 2 s, in which the launcher usually ends the job."};
 
 /// In secure execution: the environment must not choose the descriptor, the socket or the PMIx plug-ins that
 /// a program with more privileges uses. Running alone would be a wrong job, so it is an error.
@@ -44,6 +53,8 @@ Result<std::unique_ptr<Exchange>> connect() {
   if (!exchange) return exchange;
   return split_hosts(std::move(*exchange));
 }
+
+bool continues_on_failure() { return continue_on_failure.is("on"); }
 
 void scrub_environment() {
   std::vector<std::string> names;

@@ -64,8 +64,9 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
                  "libpmix2, or use --launcher prrte or hydra.");
   if (options.map_by != MapBy::slot) return unsupported_option("srun", "--map-by");
   LauncherCommand to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
-  append(to.argv, {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()),
-                   "--overcommit", "--kill-on-bad-exit=1", "--input=0"});
+  append(to.argv,
+         {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()), "--overcommit",
+          options.continue_on_failure ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1", "--input=0"});
   if (!options.hosts.empty()) {  // without hosts, Slurm distributes the ranks over the allocation
     auto rank_hosts = place_ranks(options.hosts, options.ranks(), options.oversubscribe);
     if (!rank_hosts) return std::move(rank_hosts).error();
@@ -109,6 +110,7 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
   auto hosts = host_list(options);
   if (!hosts) return std::move(hosts).error();
   if (options.map_by == MapBy::gpu) return unsupported_option("prterun", "--map-by gpu");
+  if (options.continue_on_failure) return unsupported_option("prterun", "--continue-on-failure");
   LauncherCommand to{"prterun", {launchers.prterun}, {}, {}};
   if (const std::string prefix = prefix_of(launchers.prterun); !prefix.empty())
     append(to.argv, {"--prefix", prefix});
@@ -137,6 +139,7 @@ Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& laun
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
   if (options.tag_output) to.argv.push_back("-prepend-rank");
+  if (options.continue_on_failure) to.argv.push_back("-disable-auto-cleanup");
   for (const Program& program : options.programs) {
     if (&program != &options.programs.front()) to.argv.push_back(":");
     append(to.argv, {"-n", std::to_string(program.ranks)});

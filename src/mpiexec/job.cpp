@@ -44,7 +44,7 @@ std::vector<int> program_sizes(const std::vector<RankPlan>& plans) {
 }  // namespace
 
 Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channels, const std::string& job_id,
-         SupervisorHandle supervisor, TerminalInput& input, Output& output, double timeout)
+         SupervisorHandle supervisor, TerminalInput& input, Output& output, const Options& options)
     : plans_(plans),
       channels_(channels),
       supervisor_(supervisor),
@@ -53,8 +53,9 @@ Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channe
       server_(pmi_sockets(channels), program_sizes(plans), job_id, *this),
       ranks_(plans.size()),
       alive_(plans.size()),
-      timeout_(timeout),
-      deadline_(timeout > 0 ? now() + timeout : 0) {}
+      continue_on_failure_(options.continue_on_failure),
+      timeout_(options.timeout),
+      deadline_(timeout_ > 0 ? now() + timeout_ : 0) {}
 
 Status Job::open() {
   sigset_t blocked;
@@ -175,10 +176,10 @@ void Job::on_exit(int rank, int status) {
     // After MPI_Finalize no rank depends on this one: record the exit code, let the others end normally.
     if (!failure_) failure_ = failure_of(rank, status);
   } else if (status != 0) {
-    fail(failure_of(rank, status));
+    fail_rank(rank, failure_of(rank, status));
   } else if (stage == PmiServer::Stage::initialized) {
-    fail({1, rank_text(rank, pid_of(rank)) +
-                 " exited without calling MPI_Finalize, which is required after MPI_Init"});
+    fail_rank(rank, {1, rank_text(rank, pid_of(rank)) +
+                            " exited without calling MPI_Finalize, which is required after MPI_Init"});
   } else {
     server_.rank_exited(rank);
   }
@@ -253,6 +254,14 @@ void Job::fail(Failure failure) {
   if (terminating_) return;
   terminating_ = true;
   command(Command::terminate);
+}
+
+// The first failure determines exit code and text also of a job that continues. A rank in a PMI barrier
+// cannot go on without the failed one: the barrier ends the job.
+void Job::fail_rank(int rank, Failure failure) {
+  if (!continue_on_failure_) return fail(std::move(failure));
+  if (!failure_) failure_ = std::move(failure);
+  server_.rank_exited(rank);
 }
 
 void Job::command(Command::Kind kind, int value) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mpiexec/input.hpp"
+#include "mpiexec/options.hpp"
 #include "mpiexec/output.hpp"
 #include "mpiexec/plan.hpp"
 #include "mpiexec/pmi_server.hpp"
@@ -20,7 +21,7 @@ class Job final : private PmiServer::Listener {
  public:
   /// The supervisor is already running; the references must outlive the job.
   Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channels, const std::string& job_id,
-      SupervisorHandle supervisor, TerminalInput& input, Output& output, double timeout);
+      SupervisorHandle supervisor, TerminalInput& input, Output& output, const Options& options);
   ~Job() override;
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -53,6 +54,8 @@ class Job final : private PmiServer::Listener {
   [[nodiscard]] Failure failure_of(int rank, int status) const;
   /// Records the first failure and terminates the job. Later failures are consequences and are ignored.
   void fail(Failure failure);
+  /// Handles the failure of one rank, which ends the job unless it shall continue (--continue-on-failure).
+  void fail_rank(int rank, Failure failure);
   void command(Command::Kind kind, int value = 0);
   /// Calls escalate() or terminates the job (--timeout) if the deadline has passed.
   void check_deadlines();
@@ -73,6 +76,7 @@ class Job final : private PmiServer::Listener {
   std::vector<Rank> ranks_;
   size_t alive_;
   int epoll_ = -1, signal_fd_ = -1;
+  bool continue_on_failure_;
   double timeout_, deadline_;
   double first_sigterm_time_ = 0;
   double escalation_time_ = 0;  ///< time of the next escalate(); 0: no SIGTERM or SIGHUP received

@@ -82,7 +82,7 @@ int start(const Options& options, char** argv, char** environment) {
   auto supervisor = start_supervisor(plans, *channels, inherited, argv);
   if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
   Output output(output_sources(*channels), options.tag_output, input.active());
-  Job job(plans, *channels, job_id, *supervisor, input, output, options.timeout);
+  Job job(plans, *channels, job_id, *supervisor, input, output, options);
   Status ready = output.start();
   if (ready.ok()) ready = job.open();
   return ready.ok() ? job.run() : job.shut_down(ready.error());

@@ -159,6 +159,10 @@ const std::vector<Row>& table() {
        nullptr,
        "begin each line of output with [rank]<stdout>: ",
        flag(&Options::tag_output)},
+      {{"continue-on-failure", "enable-recovery", "disable-auto-cleanup"},
+       nullptr,
+       "a process that fails does not end the job: the others get errors and may go on",
+       flag(&Options::continue_on_failure)},
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
       {{"host", "H", "hosts"},
        "LIST",
@@ -279,6 +283,9 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
     }
   }
   if (state.open) WEFT_TRY(close_program(state));
+  if (state.options.continue_on_failure)
+    for (Program& program : state.options.programs)
+      program.variables.emplace_back("WEFT_LAUNCH_CONTINUE_ON_FAILURE", "on");
   return std::move(state.options);
 }
 

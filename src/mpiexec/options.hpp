@@ -36,7 +36,8 @@ struct Options {
   bool tag_output = false;
   bool report_bindings = false;
   bool oversubscribe = false;
-  double timeout = 0;  ///< seconds; 0: none
+  bool continue_on_failure = false;  ///< the other ranks go on when one has failed
+  double timeout = 0;                ///< seconds; 0: none
   bool help = false, version = false;
   std::vector<std::string> warnings;  ///< printed; the job starts nevertheless
 

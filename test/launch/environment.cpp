@@ -72,7 +72,8 @@ TEST(Reachable, BadNumbersAreAnError) {
 }
 
 TEST(Variables, Classification) {
-  for (const char* name : {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID"}) {
+  for (const char* name : {"PMI_FD", "PMI_RANK", "PMIX_RANK", "HYDI_CONTROL_FD", "WEFT_JOB_ID",
+                           "WEFT_LAUNCH_CONTINUE_ON_FAILURE"}) {
     EXPECT_TRUE(is_launcher_variable(name)) << name;
     EXPECT_TRUE(implies_job(name)) << name;
   }

@@ -127,6 +127,18 @@ TEST(Hydra, CommandLine) {
   EXPECT_NE(command("--hosts a --map-by gpu p", only_hydra()).find("--map-by gpu"), std::string::npos);
 }
 
+TEST(ContinueOnFailure, IsPassedOn) {
+  constexpr const char* kVariable = "env WEFT_LAUNCH_CONTINUE_ON_FAILURE=on p";
+  const std::string srun = command("--hosts a --continue-on-failure p", all_launchers());
+  EXPECT_NE(srun.find("--kill-on-bad-exit=0"), std::string::npos) << srun;
+  EXPECT_NE(srun.find(kVariable), std::string::npos) << srun;
+  const std::string hydra = command("--hosts a --continue-on-failure p", only_hydra());
+  EXPECT_NE(hydra.find(" -disable-auto-cleanup "), std::string::npos) << hydra;
+  EXPECT_NE(hydra.find(kVariable), std::string::npos) << hydra;
+  EXPECT_NE(command("--hosts a --continue-on-failure p", without_slurm()).find("not supported with prterun"),
+            std::string::npos);
+}
+
 TEST(Hosts, SharesOfRanks) {
   const auto shares = [](const std::vector<Host>& hosts, int ranks, bool oversubscribe = false) {
     auto result = distribute_ranks(hosts, ranks, oversubscribe);

@@ -56,6 +56,15 @@ TEST(Options, Values) {
   EXPECT_EQ(accept("--map-by gpu a").map_by, MapBy::gpu);
   EXPECT_DOUBLE_EQ(accept("--timeout 0.5 a").timeout, 0.5);
   EXPECT_TRUE(accept("--help").help);
+  EXPECT_FALSE(accept("a").continue_on_failure);
+  for (const char* line :
+       {"--continue-on-failure a : b", "--enable-recovery a : b", "a : -disable-auto-cleanup b"}) {
+    const Options options = accept(line);
+    EXPECT_TRUE(options.continue_on_failure) << line;
+    for (const Program& program : options.programs)
+      EXPECT_EQ(program.variables.back(),
+                std::pair(std::string("WEFT_LAUNCH_CONTINUE_ON_FAILURE"), std::string("on")));
+  }
   EXPECT_TRUE(accept("-n 2 --version").version);
 }
 
