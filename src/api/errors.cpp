@@ -9,6 +9,7 @@
 
 #include "api/entry_point.hpp"
 #include "api/error_codes.hpp"
+#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "launch/launch.hpp"
 
@@ -25,6 +26,19 @@ config::Choice initial{
 
 thread_local std::string t_message;
 thread_local core::Ref<core::Communicator> t_error_communicator;
+
+/// Time from the death of a process in which the launcher ends the job, in ns.
+constexpr uint64_t kLauncherTimeoutNs = 2'000'000'000;
+constexpr useconds_t kLauncherPollUs = 10'000;
+
+/// After the death of a process of this host the launcher ends the job and names that process. Nothing that
+/// this process prints or does about it may come first.
+void await_launcher(bool fatal) {
+  const uint64_t death = g_instance != nullptr ? g_instance->failures.first_death_ns() : 0;
+  if (death == 0 || (!fatal && launch::continues_on_failure())) [[likely]]
+    return;
+  while (monotonic_ns() < death + kLauncherTimeoutNs) ::usleep(kLauncherPollUs);
+}
 
 }  // namespace
 
@@ -114,14 +128,16 @@ void remember_error(std::string message) { t_message = std::move(message); }
 
 void run_handler(const core::Errhandler& handler, void* handle, int code, const char* call,
                  const std::string& message) {
+  using Kind = core::Errhandler::Kind;
+  await_launcher(handler.kind == Kind::fatal || handler.kind == Kind::abort);
   switch (handler.kind) {
-    case core::Errhandler::Kind::ret:
+    case Kind::ret:
       return;
-    case core::Errhandler::Kind::user:
+    case Kind::user:
       handler.function(&handle, &code, message.c_str());
       return;
-    case core::Errhandler::Kind::fatal:
-    case core::Errhandler::Kind::abort:
+    case Kind::fatal:
+    case Kind::abort:
       abort_job(code, std::string(call) + " failed: " + message + " (" + code_name(code) +
                           "). The error handler aborts; MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) "
                           "returns errors.");

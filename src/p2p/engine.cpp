@@ -52,7 +52,9 @@ Slab<UnexpectedMessage>& UnexpectedMessage::slab() {
   return slab;
 }
 
-Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size, this, &Engine::init_peer) {}
+Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size, this, &Engine::init_peer) {
+  instance.failures.add([this](core::ProcessId process, const Error& why) { lost(process, why); });
+}
 
 Engine::~Engine() {
   instance.shm = nullptr;
@@ -83,6 +85,7 @@ Status Engine::connect() {
     auto network = transport::open_network(exchange);
     if (!network) return std::move(network).error();
     network_ = std::move(*network);
+    check_sources_ = true;
   }
   WEFT_TRY(exchange.share());
   if (local_peers) {

@@ -61,8 +61,10 @@ class Engine final : public core::Poller, private transport::Receiver {
   void send(Transfer& t);
   [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
   void receive(Transfer& t) {
+    if (check_sources_ && !collective_alive(t)) [[unlikely]]
+      return;
     if (match::MatchEntry* entry = unexpected_.find(t.key)) return receive_stored(t, *entry);
-    if (network_ != nullptr && !source_alive(t)) [[unlikely]]
+    if (check_sources_ && !source_alive(t)) [[unlikely]]
       return;
     t.enter(Transfer::State::posted);
     posted_.add(t);
@@ -73,7 +75,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   }
   void receive_message(Transfer& t, UnexpectedMessage& message);
   [[nodiscard]] Status check_source(int rank, const core::Communicator& comm) {
-    if (network_ == nullptr) [[likely]]
+    if (!check_sources_) [[likely]]
       return {};
     return check_source_alive(rank, comm);
   }
@@ -278,6 +280,7 @@ class Engine final : public core::Poller, private transport::Receiver {
 
   // protocol/loss.cpp
   [[nodiscard]] Status check_source_alive(int rank, const core::Communicator& comm);
+  [[nodiscard]] bool collective_alive(Transfer& t);
   [[nodiscard]] bool source_alive(Transfer& t);
   void fail_posted(uint32_t peer);
   Error loss_error(uint32_t peer) const;
@@ -439,6 +442,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   std::vector<std::unique_ptr<GpuDirectCheck>> gdr_checks_;  // one per device
   std::vector<std::unique_ptr<GpuDirectResponse>> gdr_responses_;
   uint32_t network_rounds_ = 0;  // since the network was last polled
+  bool check_sources_ = false;   // receives check their source: there is a network, or a peer is lost
 };
 
 }  // namespace weft::p2p

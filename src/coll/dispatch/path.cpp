@@ -74,6 +74,10 @@ bool activated(const Call& call, CommState& state, Status& failed) {
 /// Operands may be in GPU memory: all ranks publish their memory kinds and agree on a path.
 Path select_gpu_path(const Call& call, bool host_eligible, CommState& state, Status& failed) {
   const gpu::Agreement agreed = gpu::reduce_votes(call, state.channel, state.domain, {state.queue.busy()});
+  if (state.channel.broken()) {  // the votes are stale
+    failed = state.channel.failure();
+    return {};
+  }
   if (agreed.path == gpu::Path::host) return {host_eligible ? &state.channel : nullptr};
   if (agreed.path == gpu::Path::messages) return {};
   if (agreed.path == gpu::Path::mismatch) {

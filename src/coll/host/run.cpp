@@ -33,6 +33,7 @@ void Run::publish_address(uint32_t step, const void* address) {
 void Run::read_remote(int rank, uint32_t step, void* to, uint64_t offset, size_t n) {
   PublishedAddress published;
   std::memcpy(&published, channel_.wait_published(rank, step).data, sizeof published);
+  if (channel_.broken()) return record_error(channel_.failure());
   if (published.failed != 0)
     record_error(
         Error(Errc::truncate, "rank " + std::to_string(rank) + " failed earlier and provides no data"));
@@ -52,6 +53,8 @@ void Run::publish_blocks(uint32_t step, const std::byte* blocks, uint64_t first,
 }
 
 Status Run::operator()() {
+  if (channel_.check_ranks()) [[unlikely]]
+    return channel_.failure();
   switch (call_.what) {
     case Collective::barrier:
       barrier();
@@ -78,6 +81,8 @@ Status Run::operator()() {
     default:
       scatter();
   }
+  if (channel_.broken() && (outcome_.ok() || outcome_.error().code() != Errc::proc_aborted)) [[unlikely]]
+    return channel_.failure();
   return std::move(outcome_);
 }
 

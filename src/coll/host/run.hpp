@@ -80,6 +80,8 @@ class Run {
   /// Waits for the data of a rank; records an error unless its size is `n` bytes.
   [[nodiscard]] Published wait_for(int rank, uint32_t step, size_t n) {
     const Published published = channel_.wait_published(rank, step);
+    if (channel_.broken()) [[unlikely]]
+      record_error(channel_.failure());
     if (published.size != n) [[unlikely]]
       record_error(size_mismatch(rank, published.size, n));
     return published;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "coll/schedule/call.hpp"
 #include "coll/schedule/collective.hpp"
 #include "coll/select/table.hpp"
@@ -14,7 +15,8 @@ namespace weft::coll::host {
 namespace {
 
 constexpr uint32_t kNoSlotArea = UINT32_MAX;
-constexpr int kSpins = 200;  // loads of a word before other work is progressed
+constexpr uint64_t kFailureNoticeNs = 200'000'000;  // longer than it takes to notice the end of a process
+constexpr int kSpins = 200;                         // loads of a word before other work is progressed
 
 bool reached(const std::atomic<uint32_t>& word, uint32_t value) {
   return static_cast<int32_t>(word.load(std::memory_order_acquire) - value) >= 0;
@@ -96,17 +98,35 @@ void SlotChannel::map_slot_areas() {
 
 Status SlotChannel::read_remote(int rank, void* to, uint64_t from, size_t n) {
   const transport::Iov local{reinterpret_cast<uint64_t>(to), n}, remote{from, n};
-  return shm_->get(comm_.process(rank), {&local, 1}, {&remote, 1});
+  Status got = shm_->get(comm_.process(rank), {&local, 1}, {&remote, 1});
+  if (got.ok() && slot_area(rank).broken.load(std::memory_order_acquire) == 0) [[likely]]
+    return {};
+  // The memory of a process that is killed disappears before its end is noticed; a rank that has given up has
+  // noticed the failure earlier than this one.
+  const uint64_t deadline = monotonic_ns() + kFailureNoticeNs;
+  core::wait_until(instance_, [&] { return check_ranks() || monotonic_ns() > deadline; });
+  return broken() ? Status(failure()) : std::move(got);
+}
+
+bool SlotChannel::check_new_failures() {
+  failures_checked_ = instance_.failures.count();
+  if (broken()) return true;
+  Status checked = instance_.failures.check(*comm_.group);
+  if (checked.ok()) return false;
+  failure_ = std::make_unique<Error>(std::move(checked).error());
+  own().broken.store(1, std::memory_order_release);  // before the caller may change published buffers
+  return true;
 }
 
 void SlotChannel::wait_for(const std::atomic<uint32_t>& word, uint32_t value) {
-  if (reached(word, value)) [[likely]]
+  if (reached(word, value) || broken()) [[likely]]
     return;
   if (acknowledged_ != read_) acknowledge(read_);  // avoids deadlock: others may wait for it
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
   core::wait_until(
-      instance_, [&] { return reached(word, value); }, core::Instance::Waiting::anything, nullptr, &comm_);
+      instance_, [&] { return reached(word, value) || check_ranks(); }, core::Instance::Waiting::anything,
+      nullptr, &comm_);
 }
 
 void SlotChannel::wake_all() {

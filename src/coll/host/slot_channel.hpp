@@ -58,14 +58,17 @@ class SlotChannel final : public core::CollectiveState {
       wait_acknowledged(before, small && !instance_.oversubscribed ? transport::shm::kSlots / 2 : 0);
     return small ? own().slots[step % transport::shm::kSlots].data : page(own(), step);
   }
-  /// Makes the claimed `size` bytes of this step visible to all ranks.
+  /// Makes the claimed `size` bytes of this step visible to all ranks. A broken channel publishes nothing:
+  /// the slot may still be in use.
   void publish(uint32_t step, size_t size) {
+    if (failure_ != nullptr) [[unlikely]]
+      return;
     auto& slot = own().slots[step % transport::shm::kSlots];
     slot.size = static_cast<uint32_t>(size);
     slot.sequence.store(step, std::memory_order_release);
     wake_peers();
   }
-  /// Waits until rank `rank` has published this step.
+  /// Waits until rank `rank` has published this step. Returns stale data if the channel is broken.
   Published wait_published(int rank, uint32_t step) {
     transport::shm::SlotArea& area = *slot_areas_[static_cast<size_t>(rank)];
     auto& slot = area.slots[step % transport::shm::kSlots];
@@ -108,7 +111,19 @@ class SlotChannel final : public core::CollectiveState {
 
   /// This rank's pages as one contiguous region; usable after all_arrived().
   [[nodiscard]] std::byte* page_region() const { return own().pages[0]; }
-  /// Copies `n` bytes from address `from` of rank `rank` to `to`.
+  /// True once a wait has ended because a rank has failed. All later waits end at once.
+  [[nodiscard]] bool broken() const { return failure_ != nullptr; }
+  /// Breaks the channel if a rank has failed. Returns broken().
+  bool check_ranks() {
+    if (instance_.failures.count() == failures_checked_) [[likely]]
+      return broken();
+    return check_new_failures();
+  }
+  /// The failure. Precondition: broken().
+  [[nodiscard]] Error failure() const { return failure_->copy(); }
+
+  /// Copies `n` bytes from address `from` of rank `rank` to `to`. Errc::proc_aborted: the rank has given up
+  /// the step, so the data are not certain.
   [[nodiscard]] Status read_remote(int rank, void* to, uint64_t from, size_t n);
 
  private:
@@ -117,6 +132,7 @@ class SlotChannel final : public core::CollectiveState {
   }
   [[nodiscard]] transport::shm::SlotArea& own() const { return *own_; }
   void wait_for(const std::atomic<uint32_t>& word, uint32_t value);
+  bool check_new_failures();
   void wake_all();
   struct SlotAreaRecord {
     uint32_t slot_area, readable, devices;  // readable: this rank can read the memory of all others
@@ -130,6 +146,8 @@ class SlotChannel final : public core::CollectiveState {
   std::vector<SlotAreaRecord> records_;                // during the allgather
   core::Request* exchange_ = nullptr;                  // the allgather
   Status outcome_;                                     // of the allgather
+  std::unique_ptr<Error> failure_;                     // of a rank
+  size_t failures_checked_ = 0;                        // failed processes at the last check
   std::vector<transport::shm::SlotArea*> slot_areas_;  // by rank; empty: not open
   bool single_copy_ = false, any_gpus_ = false;
   static constexpr uint32_t kMaxUnacknowledged = transport::shm::kPages;  // claim() relies on this bound

@@ -9,6 +9,7 @@
 
 #include "base/trace.hpp"
 #include "coll/schedule/gpu_reduction.hpp"
+#include "core/instance.hpp"
 
 namespace weft::coll {
 
@@ -31,6 +32,9 @@ void Schedule::begin() {
 }
 
 Status Schedule::prepare() {
+  const core::FailureDetector& failures = call_.comm->instance.failures;
+  if (failures.any_failed()) [[unlikely]]
+    WEFT_TRY(failures.check(*call_.comm->group));
   const char* host_reason = choose_gpu(call_);
   if (!call_.on_gpu) WEFT_TRY(mirror_.enter(call_, host_reason));
   return take_scratch();

@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loss of peers on other hosts. Every operation that needs a lost peer completes with an error, also a
-// receive from any source of a communicator that contains the peer.
+// Loss of peers, reported by the network or by the failure detector. Every operation that needs a lost peer
+// completes with an error, also a receive from any source of a communicator that contains the peer, and its
+// collective operations: the process that a rank receives from may itself wait for the lost one.
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/log.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {
+namespace {
+
+constexpr size_t kLastPolls = 64, kMessagesPerPoll = 64;  // of shared memory, after the end of a process
+
+bool in_collective(const Transfer& t) { return t.comm->context(core::Channel::collective) == t.context; }
+
+/// Returns whether a receive needs a process: its source, or any member if it is part of a collective.
+bool needs(const Transfer& t, core::ProcessId process) {
+  const core::Communicator& comm = *t.comm;
+  const bool collective = in_collective(t);
+  if (!collective && t.rank != kAnySource) return comm.process(t.rank) == process;
+  if (comm.inter() && comm.remote_group->rank_of(process) >= 0) return true;
+  return (collective || !comm.inter()) && comm.group->rank_of(process) >= 0;
+}
+
+}  // namespace
 
 Error Engine::loss_error(uint32_t peer) const {
+  if (instance.same_host(peer)) return instance.failures.error_of(peer);
   std::string why;
   for (const auto& [process, reason] : losses_)
     if (process == peer) why = reason;
@@ -24,7 +41,10 @@ void Engine::lost(uint32_t source, const Error& why) {
   Peer& peer = peers_[source];
   if (std::exchange(peer.lost, true)) return;
   losses_.emplace_back(source, why.message());
-  log::write(log::Level::info, "process %u is lost: %s", source, why.message().c_str());
+  instance.failures.report(source, why);  // the observer finds the peer lost already
+  check_sources_ = true;
+  // Messages that a process of this host had sent before its end are received first.
+  for (size_t i = 0; !peer.remote && i < kLastPolls && shm_->poll(*this, kMessagesPerPoll) != 0;) ++i;
   peer.eager_sent = uint64_t{1} << 62;  // never any credit: sends use RTS, which fails
   peer.eager_credited = 0;
   peer.pending.reset();  // its eager sends are listed, too
@@ -47,9 +67,7 @@ void Engine::fail_posted(uint32_t peer) {
   std::vector<Transfer*> affected;
   posted_.for_each([&](match::Node& node) {
     auto& t = static_cast<Transfer&>(node);
-    const bool any = t.rank == kAnySource;
-    const auto& group = t.comm->inter() ? *t.comm->remote_group : *t.comm->group;
-    if (any ? group.rank_of(peer) >= 0 : t.comm->process(t.rank) == peer) affected.push_back(&t);
+    if (needs(t, peer)) affected.push_back(&t);
   });
   for (Transfer* t : affected) {
     posted_.remove(*t);
@@ -67,10 +85,21 @@ Status Engine::check_source_alive(int rank, const core::Communicator& comm) {
     return {};
   }
   const uint32_t source = comm.process(rank);
-  if (!peers_[source].remote) return {};
   if (peers_[source].lost) return loss_error(source);
-  network_->watch(source);
+  if (peers_[source].remote) network_->watch(source);
   return {};
+}
+
+// Completes a receive of a collective operation if a process of its communicator is lost, even if its message
+// has arrived: the sender may have given up and reuse the buffer.
+bool Engine::collective_alive(Transfer& t) {
+  if (losses_.empty() || !in_collective(t)) return true;
+  for (const auto& loss : losses_)
+    if (needs(t, loss.first)) {
+      complete(t, loss_error(loss.first));
+      return false;
+    }
+  return true;
 }
 
 bool Engine::source_alive(Transfer& t) {
