@@ -59,6 +59,12 @@ class RequestTable {
       index = next;
     }
   }
+  /// The same for all live requests, in no particular order.
+  template <class Function>
+  void for_each(Function&& function) {
+    for (uint32_t index = 0; index < entries_.size(); ++index)
+      if (entries_[index].request != nullptr) function(*entries_[index].request, id_of(index));
+  }
   /// Number of live ids.
   [[nodiscard]] size_t size() const { return live_; }
 

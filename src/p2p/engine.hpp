@@ -96,8 +96,7 @@ class Engine final : public core::Poller, private transport::Receiver {
   /// Progresses until all outgoing traffic of this process has left.
   void drain();
   void close_device();
-  /// Sends disconnect notices: peers then take the end of this process for no failure. The network itself is
-  /// closed at process exit.
+  /// Sends disconnect notices, so that peers report no failure. The network is closed at process exit.
   void leave_network();
   /// Returns lines "component\ttext" for humans: the transports of this job.
   [[nodiscard]] std::string describe() const;
@@ -107,7 +106,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void uncache_classification(Transfer& t);
   /// Notifies the peers of freed exported allocations; sweeps only once in many calls.
   void poll_freed_exports();
-
   /// The face that transports see: deliver() and lost().
   [[nodiscard]] transport::Receiver& receiver() { return *this; }
   /// Returns the number of requests in flight with peers; posted receives do not count.

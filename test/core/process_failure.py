@@ -14,10 +14,9 @@ from support import PEER as PROGRAM  # noqa: E402
 from support import Mark, run  # noqa: E402
 
 RANKS = 4
-POINT_TO_POINT = ("receive", "any_source", "probe", "test")
+POINT_TO_POINT = ("send", "ssend", "receive", "any_source", "probe", "test")
 COLLECTIVES = ("barrier", "bcast", "allreduce", "alltoall")
-BY_MESSAGES = ("barrier", "allreduce", "alltoall")
-MESSAGES = ("iallreduce",)
+MESSAGES = ("bcast_large", "allreduce_large", "alltoall_large", "iallreduce", "iallreduce_large")
 SURVIVE_KILL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network", "survive_kill.sh")
 
 
@@ -52,7 +51,7 @@ class ProcessFailure(unittest.TestCase):
                 self.check_survivors(operation)
 
     def test_collectives_by_messages(self):
-        for operation in BY_MESSAGES:
+        for operation in COLLECTIVES:
             with self.subTest(operation):
                 self.check_survivors(operation, WEFT_COLL_SHARED="off")
         for operation in MESSAGES:

@@ -65,6 +65,23 @@ TEST(RequestTable, ForEachMayEraseItsRequest) {
   EXPECT_EQ(table.size(), 1u);
 }
 
+TEST(RequestTable, ForEachVisitsThePeersOfAllLists) {
+  RequestTable table;
+  RequestTable::PeerList first, second;
+  std::deque<TestRequest> requests(4);
+  const RequestId erased = table.insert(requests[0], 3, first);
+  for (size_t i = 1; i < requests.size(); ++i) (void)table.insert(requests[i], 4, second);
+  table.erase(erased, first);
+  size_t seen = 0;
+  table.for_each([&](Request& request, RequestId id) {
+    EXPECT_EQ(table.find(id, 4), &request);
+    ++seen;
+    table.erase(id, second);
+  });
+  EXPECT_EQ(seen, 3u);
+  EXPECT_EQ(table.size(), 0u);
+}
+
 // 200,000 random and replayed ids beside live ones: only live ids are found. Seeds are printed on failure.
 TEST(RequestTable, ForgedAndReplayedIdsFindNothing) {
   std::mt19937_64 random(1);

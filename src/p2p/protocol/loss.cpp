@@ -53,6 +53,12 @@ void Engine::lost(uint32_t source, const Error& why) {
   });
   abort_advertised(source);
   fail_posted(source);
+  // Processes of this host that are alive give up the collectives of the peer as well. Other hosts may be
+  // reading registered memory, and get empty messages instead.
+  requests_.for_each([&](core::Request& request, core::RequestId) {
+    auto& t = static_cast<Transfer&>(request);
+    if (!peers_[t.peer].remote && in_collective(t) && needs(t, source)) abort(t, loss_error(source));
+  });
   if (exporter_) exporter_->forget_peer(source);
   if (importer_) importer_->drop_peer(source);
   std::erase_if(gdr_responses_, [&](const auto& response) {
@@ -70,6 +76,7 @@ void Engine::fail_posted(uint32_t peer) {
     if (needs(t, peer)) affected.push_back(&t);
   });
   for (Transfer* t : affected) {
+    if (t->advertised != 0 && !retract(*t)) continue;  // its sender is writing: it completes by that put
     posted_.remove(*t);
     complete(*t, loss_error(peer));
   }
