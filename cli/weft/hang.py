@@ -52,26 +52,32 @@ def run(arguments):
 
 
 def mapping(pid):
-    """Returns the address of the job's shared memory in a process; None if it has not mapped any."""
+    """Returns (address, bytes) of the job's shared memory in a process; None if it has not mapped any."""
+    start = end = None
     try:
         with open("/proc/%d/maps" % pid, encoding="utf-8", errors="replace") as file:
             for line in file:
-                if line.rstrip("\n").endswith(MAPPING) and line.split()[2] == "00000000":
-                    return int(line.partition("-")[0], 16)
+                if not line.rstrip("\n").endswith(MAPPING):
+                    continue
+                first, last = (int(address, 16) for address in line.split()[0].split("-"))
+                if start is None and line.split()[2] == "00000000":
+                    start, end = first, last
+                elif first == end:  # the kernel divides a mapping whose parts have different properties
+                    end = last
     except OSError:
         return None
-    return None
+    return None if start is None else (start, end - start)
 
 
 def find_job():
     """Returns the pid of a rank of the user's only job. Raises Refusal if there is no job or several."""
     jobs, unreadable = {}, ""
     for name in os.listdir("/proc"):
-        start = mapping(int(name)) if name.isdigit() else None
-        if start is None:
+        memory = mapping(int(name)) if name.isdigit() else None
+        if memory is None:
             continue
         try:
-            with_pids = tuple(sorted(pid for _, pid, *_ in areas(int(name), start)))
+            with_pids = tuple(sorted(pid for _, pid, *_ in areas(int(name), *memory)))
         except Unreadable as reason:  # any program may map a memfd of this name
             unreadable = " (process %s maps a memfd of Weft's name, but %s)" % (name, reason)
             continue
@@ -103,10 +109,11 @@ def peek(pid, address, size):
     return buffer.raw
 
 
-def areas(pid, start):
-    """Yields (rank, pid, address of the wait record) of each rank of the host."""
+def areas(pid, start, size):
+    """Yields (rank, pid, address of the wait record) of each rank of the host. Raises Unreadable if the header does not
+    describe a mapping of `size` bytes."""
     magic, ranks, header, area, at_pid, at_rank, wait_record = HEADER.unpack(peek(pid, start, HEADER.size))
-    if magic != MAGIC or not 0 < ranks <= MAX_RANKS:
+    if magic != MAGIC or not 0 < ranks <= MAX_RANKS or header + ranks * area > size:
         raise Unreadable("its shared memory is not (yet) initialized, or of another version of Weft")
     for index in range(ranks):
         base = start + header + index * area
@@ -118,12 +125,12 @@ def areas(pid, start):
 def read_job(pid):
     """Returns a Wait per rank of the job on this host. Raises Refusal if the process is not a rank, Failure if its
     memory cannot be read."""
-    start = mapping(pid)
-    if start is None:
+    memory = mapping(pid)
+    if memory is None:
         raise Refusal("process %d is not a rank of a job with several ranks on this host, or belongs to another user: "
                       "specify the process of the program itself, not of mpiexec or a shell" % pid)  # fmt: skip
     try:
-        return sorted(read_wait(pid, *area) for area in areas(pid, start))
+        return sorted(read_wait(pid, *area) for area in areas(pid, *memory))
     except Unreadable as reason:
         raise Failure("process %d cannot be read (%s): run as its user, with ptrace scope 0 or 1"
                       % (pid, reason)) from None  # fmt: skip

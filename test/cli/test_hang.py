@@ -56,8 +56,8 @@ def test_no_job(weft, monkeypatch):
 
 def test_several_jobs(monkeypatch):
     monkeypatch.setattr(hang.os, "listdir", lambda path: ["7", "8", "self"])
-    monkeypatch.setattr(hang, "mapping", lambda pid: 4096)
-    monkeypatch.setattr(hang, "areas", lambda pid, start: [(0, pid, 0)])
+    monkeypatch.setattr(hang, "mapping", lambda pid: (4096, 8192))
+    monkeypatch.setattr(hang, "areas", lambda pid, start, size: [(0, pid, 0)])
     with pytest.raises(output.Refusal, match="2 jobs run here"):
         hang.find_job()
     monkeypatch.setattr(hang.os, "listdir", lambda path: ["7"])
@@ -95,10 +95,18 @@ def test_a_memfd_of_the_same_name(header, tmp_path):
 
 
 def test_memory_that_is_not_weft(monkeypatch):
-    monkeypatch.setattr(hang, "mapping", lambda pid: 4096)
+    monkeypatch.setattr(hang, "mapping", lambda pid: (4096, 8192))
     with pytest.raises(output.Failure, match="cannot be read"):
         hang.read_job(os.getpid())
     monkeypatch.setattr(hang, "peek", lambda pid, address, size: bytes(size))
     with pytest.raises(output.Failure, match="not \\(yet\\)"):
         hang.read_job(os.getpid())
     assert hang.format_wildcard(-1, -1) == "any" and hang.format_wildcard(3, -1) == 3
+
+
+def test_a_header_that_describes_more_than_is_mapped(monkeypatch):
+    header = hang.HEADER.pack(hang.MAGIC, 2, 4096, 4096, 64, 0, 8)
+    monkeypatch.setattr(hang, "peek", lambda pid, address, size: header[:size] if size == len(header) else bytes(size))
+    assert len(list(hang.areas(1, 0, 3 * 4096))) == 2
+    with pytest.raises(hang.Unreadable):
+        list(hang.areas(1, 0, 3 * 4096 - 1))
