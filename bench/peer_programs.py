@@ -268,20 +268,20 @@ def ucx_version(prefix):
     return "UCX " + (found.group(1) if found else "?")
 
 
-def compile_programs(mpicc, folder, environment):
-    """Builds each program of JOBS with a library's mpicc."""
+def compile_programs(mpicc, folder, environment, jobs=JOBS):
+    """Builds each program of the jobs with a library's mpicc."""
     common = glob.glob(os.path.join(BENCH, "common", "*.c"))
 
     def build(program):
         sources = [os.path.join(BENCH, program + ".c")]
         if not os.path.exists(sources[0]):
             sources = glob.glob(os.path.join(BENCH, "coll", "*.c"))  # the program name selects the collective
-        words = [mpicc, "-std=c99", "-O2", "-I" + BENCH, *sources, *common, "-ldl"]
+        words = [mpicc, "-std=c99", "-O2", "-I" + BENCH, *sources, *common, "-pthread", "-ldl"]
         words += ["-o", os.path.join(folder, program)]
         execute(words, environment, 60)
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        list(pool.map(build, sorted({job.program for job in JOBS})))
+        list(pool.map(build, sorted({job.program for job in jobs})))
 
 
 def find_nccl(folder):

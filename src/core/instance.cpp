@@ -30,6 +30,7 @@ config::Size spin{
 constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, such as capacity in a full queue
 constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
 constexpr uint64_t kMinPublishedWaitNs = 50'000'000;
+constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
 constexpr uint32_t kRoundsPerLook = 64;
@@ -115,7 +116,8 @@ void Instance::watch_local_processes() {
   }
 }
 
-void Instance::idle(unsigned& rounds, Waiting waiting, const Request* request, const Communicator* comm) {
+void Instance::idle(Wait& wait, const Request* request, const Communicator* comm) {
+  unsigned& rounds = wait.idle_rounds;
   ++rounds;
   // A pause takes about 25 ns, a considerable part of a small message's latency, so it is issued only once in
   // 64 rounds, for the sibling hardware thread.
@@ -124,24 +126,45 @@ void Instance::idle(unsigned& rounds, Waiting waiting, const Request* request, c
     return;
   }
   const bool locked = threaded;  // MPI_Session_init may set it meanwhile
-  if (oversubscribed || rounds >= spin) update_wait_record(rounds, request, comm);
+  if (locked && !wait.counted) {
+    wait.counted = true;
+    ++waiting_threads_;
+  }
+  const bool crowded = oversubscribed || waiting_threads_ > cores;
+  const unsigned first = crowded ? 1 : static_cast<unsigned>(spin);
+  if (rounds >= first || rounds == 1) update_wait_record(rounds, first, request, comm);
   if (rounds > kArmedRounds) {
     rounds = 1;  // the same wait continues
-    return locked ? sleep_as_thread(waiting) : static_cast<void>(shm->sleep(kMaxSleepNs));
+    return locked ? sleep_as_thread(wait) : static_cast<void>(shm->sleep(kMaxSleepNs));
+  }
+  if (locked && crowded && wait.awaited != nullptr) {
+    if (leader_ != nullptr && leader_ != &wait) return follow(wait);
+    leader_ = &wait;
   }
   if (locked) release();
-  if (oversubscribed || rounds >= spin)
+  if (rounds >= first)
     yield_core(rounds);
   else
     pause();
-  if (locked) lock.lock();
+  if (locked) relock(rounds >= first);
+}
+
+/// Takes the lock for a thread that waits. A thread that slept for the lock would cost the thread that polls
+/// a system call per round.
+void Instance::relock(bool yield) {
+  while (!lock.try_lock()) {
+    if (yield)
+      ::sched_yield();
+    else
+      pause();
+  }
 }
 
 /// A wait, as published, begins at the last progress; `rounds` counts from there.
-void Instance::update_wait_record(unsigned rounds, const Request* request, const Communicator* comm) {
+void Instance::update_wait_record(unsigned rounds, unsigned first, const Request* request,
+                                  const Communicator* comm) {
   if (shm == nullptr) return;
-  const size_t first = oversubscribed ? 1 : static_cast<size_t>(spin);
-  if (rounds == first) {
+  if (rounds == first || rounds == 1) {
     idle_since_ns_ = 0;
     wait_published_ = false;
     return;
@@ -189,44 +212,63 @@ void Instance::yield_core(unsigned& rounds) const {
   rounds = kArmedRounds;
 }
 
-/// One thread, the leader, sleeps on the rank's wake-up; when woken it polls for all threads and wakes the
-/// followers.
-void Instance::sleep_as_thread(Waiting waiting) {
-  if (!has_leader_) {
-    has_leader_ = true;
-    release();
-    const bool notified = shm->sleep(kMaxSleepNs);
-    lock.lock();
-    has_leader_ = false;
-    progressed_ |= notified;
-    return;
-  }
-  const uint32_t seen = wake_ups_.load(std::memory_order_relaxed);
-  const uint32_t anything = waiting == Waiting::anything ? 1 : 0;
-  ++followers_;
-  unspecific_followers_ += anything;
+/// One thread sleeps on the rank's wake-up; when woken it polls for all threads and wakes the followers.
+void Instance::sleep_as_thread(Wait& wait) {
+  if (asleep_) return follow(wait);
+  asleep_ = true;
   release();
-  futex_wait(wake_ups_, seen, kMaxSleepNs);
+  const bool notified = shm->sleep(kMaxSleepNs);
   lock.lock();
-  --followers_;
-  unspecific_followers_ -= anything;
+  asleep_ = false;
+  progressed_ |= notified;
 }
 
+/// Sleeps until another thread completes the awaited request or leaves the lead.
+void Instance::follow(Wait& wait) {
+  Wait** end = &followers_;
+  while (*end != nullptr) end = &(*end)->next;
+  *end = &wait;
+  wait.next = nullptr;
+  wait.signal.store(0, std::memory_order_relaxed);
+  release();
+  futex_wait(wait.signal, 0, kMaxSleepNs);
+  relock(true);
+  if (wait.signal.load(std::memory_order_relaxed) != 0) return;
+  for (Wait** link = &followers_; *link != nullptr; link = &(*link)->next) {
+    if (*link != &wait) continue;
+    *link = wait.next;
+    break;
+  }
+}
+
+/// Wakes the followers whose waits may have ended. Without a leader the oldest follower becomes the leader.
 void Instance::wake_waiting() {
   const uint64_t finished = Request::finished();
-  const bool no_leader = !has_leader_;
-  if (finished == finished_at_wake_ && !no_leader && !(progressed_ && unspecific_followers_ != 0)) return;
+  const bool completed = finished != finished_at_wake_, progressed = progressed_;
+  bool lead = leader_ == nullptr && !asleep_;
   finished_at_wake_ = finished;
   progressed_ = false;
-  if (followers_ != 0) {
-    wake_ups_.fetch_add(1, std::memory_order_relaxed);
-    futex_wake(wake_ups_);
+  if (asleep_ && completed && sleep_when_idle) shm->wakeup(self).notify();
+  if (!completed && !progressed && !lead) return;
+  for (Wait** link = &followers_; *link != nullptr;) {
+    Wait& follower = **link;
+    const bool ended = follower.awaited != nullptr ? follower.awaited->complete() : completed || progressed;
+    if (!ended && !lead) {
+      link = &follower.next;
+      continue;
+    }
+    if (!ended && follower.awaited != nullptr) leader_ = &follower;
+    lead = lead && ended;
+    *link = follower.next;
+    follower.signal.store(1, std::memory_order_relaxed);  // its thread goes on when the lock is released
+    futex_wake(follower.signal);
   }
-  if (has_leader_ && sleep_when_idle) shm->wakeup(self).notify();
 }
 
-void Instance::yield_if_oversubscribed() const {
-  if (oversubscribed) ::sched_yield();
+void Instance::yield_if_oversubscribed() {
+  if (!oversubscribed) return;
+  const Unlocked guard(*this);
+  ::sched_yield();
 }
 
 void Instance::add(Poller& poller) { pollers_.push_back(&poller); }

@@ -49,16 +49,29 @@ class Instance {
 
   /// Polls everything once. Returns whether anything progressed. A recursive call does nothing.
   bool progress();
-  /// The event that ends a wait. A wait for `request` is woken by completed requests only; another polling thread
-  /// completes them.
-  enum class Waiting { request, anything };
+  /// The wait of one thread. `awaited`: null if other events than the request's completion end it.
+  struct Wait {
+    Wait(Instance& owner, const Request* request) : instance(owner), awaited(request) {}
+    ~Wait() {
+      if (counted) --instance.waiting_threads_;
+      if (instance.leader_ == this) instance.leader_ = nullptr;
+    }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+    Instance& instance;
+    const Request* const awaited;
+    unsigned idle_rounds = 0;
+    bool counted = false;             ///< in waiting_threads_
+    Wait* next = nullptr;             ///< follower
+    std::atomic<uint32_t> signal{0};  ///< set when a follower is removed from the list and woken
+  };
   /// Called after a round of polling without progress. Spins first, then yields the core if the wait is long
   /// or ranks outnumber cores. If other processes keep the core, sleeps until another rank notifies this one.
   /// `request` or `comm`: the object of the wait, published for `weft hang`; both may be null.
-  void idle(unsigned& idle_rounds, Waiting waiting = Waiting::anything, const Request* request = nullptr,
-            const Communicator* comm = nullptr);
-  /// Yields the core if ranks outnumber cores; for calls that poll once (MPI_Test, MPI_Iprobe).
-  void yield_if_oversubscribed() const;
+  void idle(Wait& wait, const Request* request = nullptr, const Communicator* comm = nullptr);
+  /// Yields the core, without the lock, if ranks outnumber cores; for calls that poll once (MPI_Test,
+  /// MPI_Iprobe).
+  void yield_if_oversubscribed();
   /// Returns whether an exception ended progress(): messages that it processed may be lost.
   [[nodiscard]] bool progress_interrupted() const { return progress_interrupted_; }
   void add(Poller& poller);
@@ -90,7 +103,7 @@ class Instance {
 
   /// Releases the lock and wakes threads whose requests have completed.
   void release() {
-    if (followers_ != 0 || has_leader_) [[unlikely]]
+    if (followers_ != nullptr || asleep_) [[unlikely]]
       wake_waiting();
     lock.unlock();
   }
@@ -101,6 +114,7 @@ class Instance {
   const uint32_t size;  ///< processes in MPI_COMM_WORLD
   FailureDetector failures;
   bool oversubscribed = false;  ///< more ranks than cores on this host
+  uint32_t cores = 1;           ///< this rank's share of the cores that it may use
   bool sleep_when_idle =
       false;              ///< oversubscribed: long waits sleep until a rank of this host notifies this one
   bool threaded = false;  ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
@@ -116,10 +130,12 @@ class Instance {
   bool look_for_failures(uint64_t now);
   void watch_local_processes();
   void yield_core(unsigned& idle_rounds) const;
-  void update_wait_record(unsigned rounds, const Request* request, const Communicator* comm);
+  void update_wait_record(unsigned rounds, unsigned first, const Request* request, const Communicator* comm);
   void publish_wait(const Request* request, const Communicator* comm) const;
-  void sleep_as_thread(Waiting waiting);
+  void sleep_as_thread(Wait& wait);
+  void follow(Wait& wait);
   void wake_waiting();
+  void relock(bool yield);
   std::vector<Poller*> pollers_;
   struct PollScope;
   bool polling_ = false, removed_ = false, progress_interrupted_ = false;
@@ -127,33 +143,35 @@ class Instance {
   uint32_t rounds_ = 0;         ///< calls of progress()
   uint64_t watch_from_ns_ = 0;  ///< start of watching; 0: no look yet
   uint32_t next_context_ = 1;
-  // Leader and followers among threads in a long wait: the leader polls for all, followers sleep. Under the
-  // lock.
-  bool has_leader_ = false;
-  uint32_t followers_ = 0, unspecific_followers_ = 0;
+  // Threads in long waits, and threads that wait for requests while threads outnumber cores: the leader polls
+  // for all, followers sleep. Under the lock.
+  Wait* leader_ = nullptr;
+  Wait* followers_ = nullptr;      ///< oldest first
+  bool asleep_ = false;            ///< a thread sleeps until another rank notifies this one
+  uint32_t waiting_threads_ = 0;   ///< threads that have had an idle round
   uint64_t finished_at_wake_ = 0;  ///< Request::finished() when followers were last woken
   bool progressed_ = false;        ///< since then; wakes followers that wait for anything
-  std::atomic<uint32_t> wake_ups_{0};
-  uint64_t idle_since_ns_ = 0;  ///< start of the current long wait; 0: none
+  uint64_t idle_since_ns_ = 0;     ///< start of the current long wait; 0: none
   bool wait_published_ = false;
 };
 
-/// Progresses until `done()` returns true. `request`, `comm`: as in Instance::idle().
+/// Progresses until `done()` returns true. `request`, `comm`: as in Instance::idle(). `awaited`: the request
+/// whose completion alone ends the wait; another thread may complete it.
 template <class Done>
-void wait_until(Instance& instance, Done&& done, Instance::Waiting waiting = Instance::Waiting::anything,
-                const Request* request = nullptr, const Communicator* comm = nullptr) {
-  for (unsigned idle_rounds = 0; !done();) {
+void wait_until(Instance& instance, Done&& done, const Request* request = nullptr,
+                const Communicator* comm = nullptr, const Request* awaited = nullptr) {
+  for (Instance::Wait wait(instance, awaited); !done();) {
     if (instance.progress())
-      idle_rounds = 0;
+      wait.idle_rounds = 0;
     else
-      instance.idle(idle_rounds, waiting, request, comm);
+      instance.idle(wait, request, comm);
   }
 }
 
 /// Progresses until the request is complete.
 inline void wait(Instance& instance, const Request& request) {
   wait_until(
-      instance, [&] { return request.complete(); }, Instance::Waiting::request, &request);
+      instance, [&] { return request.complete(); }, &request, nullptr, &request);
 }
 
 }  // namespace weft::core

@@ -102,6 +102,7 @@ Status Engine::connect() {
 void Engine::count_cores() {
   const auto& job = instance.exchange->job();
   const size_t cores = shm_ != nullptr ? shm_->usable_cores() : launch::allowed_cpus().size();
+  instance.cores = std::max(1u, static_cast<uint32_t>(cores / std::max(1, job.local_size)));
   instance.oversubscribed =
       static_cast<size_t>(job.local_size) > cores || job.machine_size > ::sysconf(_SC_NPROCESSORS_ONLN);
   // Messages from another host cause no wake-up.

@@ -125,8 +125,7 @@ void SlotChannel::wait_for(const std::atomic<uint32_t>& word, uint32_t value) {
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
   core::wait_until(
-      instance_, [&] { return reached(word, value) || check_ranks(); }, core::Instance::Waiting::anything,
-      nullptr, &comm_);
+      instance_, [&] { return reached(word, value) || check_ranks(); }, nullptr, &comm_);
 }
 
 void SlotChannel::wake_all() {
