@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/futex.hpp"
 #include "base/log.hpp"
+#include "core/memory_registry.hpp"
 #include "device/memory.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -53,9 +54,10 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
     : exchange(std::move(start)),
       processes(JobId::of(exchange->job().id), static_cast<uint32_t>(exchange->job().size)),
       self(processes.intern(kOwnJob, static_cast<uint32_t>(exchange->job().rank))),
-      size(processes.job_size(kOwnJob)) {}
+      size(processes.job_size(kOwnJob)),
+      memory(std::make_unique<MemoryRegistry>(*this)) {}
 
-Instance::~Instance() = default;
+Instance::~Instance() { memory.reset(); }  // it may be in pollers_
 
 /// Sets `polling_` during progress(). Records an exception (std::bad_alloc).
 struct Instance::PollScope {

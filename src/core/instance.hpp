@@ -16,6 +16,7 @@
 #include "core/process_table.hpp"
 #include "core/request.hpp"
 #include "launch/launch.hpp"
+#include "transport/am/handlers.hpp"
 
 namespace weft::p2p {
 class Engine;
@@ -26,6 +27,8 @@ class Shm;
 }
 
 namespace weft::core {
+
+class MemoryRegistry;
 
 /// Something that progresses when polled: transports, device copies, running schedules.
 class Poller {
@@ -119,8 +122,11 @@ class Instance {
       false;              ///< oversubscribed: long waits sleep until a rank of this host notifies this one
   bool threaded = false;  ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
   std::mutex lock;
-  Ref<Communicator> world, self_comm;  ///< null outside the world model
-  p2p::Engine* engine = nullptr;       ///< created by p2p::create()
+  transport::am::HandlerTable handlers;     ///< of all messages that this process receives
+  transport::am::Sender* sender = nullptr;  ///< of active messages: the engine, once created
+  std::unique_ptr<MemoryRegistry> memory;   ///< mapped GPU memory of peers, and exports to them
+  Ref<Communicator> world, self_comm;       ///< null outside the world model
+  p2p::Engine* engine = nullptr;            ///< created by p2p::create()
   transport::shm::Shm* shm = nullptr;  ///< shared memory with the ranks of this host, owned by the engine
   std::unique_ptr<RetainedState> gpu_regions;  ///< of collectives: coll/gpu
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Incoming messages: matching, the unexpected queue, dispatch by message type.
+// Incoming messages: matching, the unexpected queue, registration of handlers.
 #include <cstring>
 #include <new>
 
@@ -152,61 +152,69 @@ Transfer* Engine::find_transfer(core::RequestId id, uint32_t source, Transfer::S
   return nullptr;
 }
 
-void Engine::deliver(uint32_t source, const std::byte* message, size_t size) {
-  const auto& header = *reinterpret_cast<const Header*>(message);
-  if (size >= sizeof(Header) && header.type == Type::eager && size - sizeof(Header) >= header.length)
-      [[likely]]
-    return on_eager(source, header, message);
-  if (!well_formed(message, size, peers_[source].remote)) [[unlikely]]
-    return drop_malformed();
-  deliver_control(source, message, size);
+/// Registers the handler of a message type: handle(engine, source, header, size), called for well-formed
+/// messages only.
+template <class H, class F>
+void Engine::on(Type type, F) {
+  WEFT_ASSERT(sizeof(H) == header_size(type));
+  instance.handlers.add<H>(static_cast<transport::am::HandlerId>(type), *this,
+                           [](Engine& engine, uint32_t source, const H& header, size_t size) {
+                             const auto* message = reinterpret_cast<const std::byte*>(&header);
+                             if (!well_formed(message, size, engine.peers_[source].remote)) [[unlikely]]
+                               return drop_malformed();
+                             F{}(engine, source, header, size);
+                           });
 }
 
-void Engine::deliver_control(uint32_t source, const std::byte* message, size_t size) {
-  const auto& header = *reinterpret_cast<const Header*>(message);
-  switch (header.type) {
-    case Type::eager:
-    case Type::eager_sync:
-      return on_eager(source, header, message);
-    case Type::ready_to_send:
-      return on_rts(source, *reinterpret_cast<const ReadyToSend*>(message), size);
-    case Type::clear_to_send:
-      return on_clear_to_send(source, *reinterpret_cast<const ClearToSend*>(message));
-    case Type::data:
-      return on_data(source, *reinterpret_cast<const Data*>(message), message + sizeof(Data));
-    case Type::finish:
-      return on_finish(source, reinterpret_cast<const Reply*>(message)->sender,
-                       (header.flags & Reply::kConsumed) != 0);
-    case Type::acknowledge:
-      return on_finish(source, reinterpret_cast<const Reply*>(message)->sender);
-    case Type::finish_many:
-      for (size_t i = 0; i < header.length; ++i)
-        on_finish(source, reinterpret_cast<const Finished*>(message)->senders[i]);
-      return;
-    case Type::cancel:
-      return on_cancel(source, *reinterpret_cast<const Reply*>(message));
-    case Type::cancel_reply:
-      if (header.flags != 0) on_cancelled(source, reinterpret_cast<const Reply*>(message)->sender);
-      return;
-    case Type::credit:
-      return on_credit(source, *reinterpret_cast<const Credit*>(message));
-    case Type::region:
-      return add_region(source, *reinterpret_cast<const ReadyToSend*>(message));
-    case Type::chunk_ready:
-      return on_chunk_ready(source, *reinterpret_cast<const BounceChunk*>(message));
-    case Type::chunk_done:
-      return on_chunk_done(source, *reinterpret_cast<const BounceChunk*>(message));
-    case Type::no_descriptors:
-      return exporter().use_mailbox(source, header.context);
-    case Type::drop_mapping:
-      return on_drop(source, *reinterpret_cast<const DropMapping*>(message));
-    case Type::gdr_check_request:
-      return on_gdr_check_request(source, *reinterpret_cast<const GdrCheckMessage*>(message));
-    case Type::gdr_check_reply:
-      return on_gdr_check_reply(source, *reinterpret_cast<const GdrCheckMessage*>(message));
-    case Type::gdr_check_done:
-      return on_gdr_check_done(source, *reinterpret_cast<const GdrCheckMessage*>(message));
-  }
+void Engine::register_handlers() {
+  instance.handlers.add<Header>(static_cast<transport::am::HandlerId>(Type::eager), *this,
+                                [](Engine& e, uint32_t source, const Header& header, size_t size) {
+                                  if (size - sizeof(Header) < header.length) [[unlikely]]
+                                    return drop_malformed();
+                                  e.on_eager(source, header, reinterpret_cast<const std::byte*>(&header));
+                                });
+  on<EagerSync>(Type::eager_sync, [](Engine& e, uint32_t source, const EagerSync& m, size_t) {
+    e.on_eager(source, m, reinterpret_cast<const std::byte*>(&m));
+  });
+  on<ReadyToSend>(Type::ready_to_send, [](Engine& e, uint32_t source, const ReadyToSend& m, size_t size) {
+    e.on_rts(source, m, size);
+  });
+  on<ClearToSend>(Type::clear_to_send, [](Engine& e, uint32_t source, const ClearToSend& m, size_t) {
+    e.on_clear_to_send(source, m);
+  });
+  on<Data>(Type::data, [](Engine& e, uint32_t source, const Data& m, size_t) {
+    e.on_data(source, m, reinterpret_cast<const std::byte*>(&m + 1));
+  });
+  on<Reply>(Type::finish, [](Engine& e, uint32_t source, const Reply& m, size_t) {
+    e.on_finish(source, m.sender, (m.flags & Reply::kConsumed) != 0);
+  });
+  on<Reply>(Type::acknowledge,
+            [](Engine& e, uint32_t source, const Reply& m, size_t) { e.on_finish(source, m.sender); });
+  on<Header>(Type::finish_many, [](Engine& e, uint32_t source, const Header& m, size_t) {
+    const auto* senders = reinterpret_cast<const core::RequestId*>(&m + 1);
+    for (size_t i = 0; i < m.length; ++i) e.on_finish(source, senders[i]);
+  });
+  on<Reply>(Type::cancel, [](Engine& e, uint32_t source, const Reply& m, size_t) { e.on_cancel(source, m); });
+  on<Reply>(Type::cancel_reply, [](Engine& e, uint32_t source, const Reply& m, size_t) {
+    if (m.flags != 0) e.on_cancelled(source, m.sender);
+  });
+  on<Credit>(Type::credit,
+             [](Engine& e, uint32_t source, const Credit& m, size_t) { e.on_credit(source, m); });
+  on<ReadyToSend>(Type::region,
+                  [](Engine& e, uint32_t source, const ReadyToSend& m, size_t) { e.add_region(source, m); });
+  on<BounceChunk>(Type::chunk_ready, [](Engine& e, uint32_t source, const BounceChunk& m, size_t) {
+    e.on_chunk_ready(source, m);
+  });
+  on<BounceChunk>(Type::chunk_done, [](Engine& e, uint32_t source, const BounceChunk& m, size_t) {
+    e.on_chunk_done(source, m);
+  });
+  on<GdrCheckMessage>(Type::gdr_check_request, [](Engine& e, uint32_t source, const GdrCheckMessage& m,
+                                                  size_t) { e.on_gdr_check_request(source, m); });
+  on<GdrCheckMessage>(Type::gdr_check_reply, [](Engine& e, uint32_t source, const GdrCheckMessage& m,
+                                                size_t) { e.on_gdr_check_reply(source, m); });
+  on<GdrCheckMessage>(Type::gdr_check_done, [](Engine& e, uint32_t source, const GdrCheckMessage& m, size_t) {
+    e.on_gdr_check_done(source, m);
+  });
 }
 
 }  // namespace weft::p2p

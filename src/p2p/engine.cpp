@@ -53,11 +53,19 @@ Slab<UnexpectedMessage>& UnexpectedMessage::slab() {
 }
 
 Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size, this, &Engine::init_peer) {
-  instance.failures.add([this](core::ProcessId process, const Error& why) { lost(process, why); });
+  const auto report = [this](core::ProcessId process, const Error& why) { lost(process, why); };
+  instance.failures.add(report);
+  instance.handlers.set_lost(report);
+  instance.sender = this;
+  register_handlers();
 }
 
 Engine::~Engine() {
   instance.shm = nullptr;
+  instance.sender = nullptr;
+  instance.handlers.set_lost({});
+  for (int type = 0; type <= static_cast<int>(Type::gdr_check_done); ++type)
+    instance.handlers.remove(static_cast<transport::am::HandlerId>(type));
   close_device();
 }
 
@@ -120,7 +128,7 @@ void Engine::init_peer(void* engine, uint32_t id, Peer& peer) {
 // While shared memory progresses, the network is polled only once in kRoundsPerNetworkPoll rounds.
 bool Engine::poll_network(bool shm_progressed) {
   if (shm_progressed && ++network_rounds_ % kRoundsPerNetworkPoll != 0) return false;
-  bool progressed = network_->poll(*this, kPollLimit) != 0;
+  bool progressed = network_->poll(instance.handlers, kPollLimit) != 0;
   if (!active_gets_.empty()) progressed |= poll_fragment_gets();
   return progressed;
 }
@@ -135,8 +143,6 @@ void Engine::keep_running() {
 }
 
 bool Engine::poll() {
-  if (exporter_ != nullptr && exporter_->descriptors() != 0) [[unlikely]]
-    release_unmapped();
   if (classification_cache_[0] != nullptr || classification_cache_[1] != nullptr) [[unlikely]]
     keep_running();
   if (!posting_ && burst_.posted != 0) [[unlikely]]
@@ -144,7 +150,8 @@ bool Engine::poll() {
   if (!posting_ && put_burst_.posted != 0) [[unlikely]]
     end_put_burst();
   collecting_ = true;
-  bool progressed = shm_ != nullptr && shm_->poll(*this, in_burst() ? kBurstPollLimit : kPollLimit) != 0;
+  bool progressed =
+      shm_ != nullptr && shm_->poll(instance.handlers, in_burst() ? kBurstPollLimit : kPollLimit) != 0;
   collecting_ = false;
   if (network_ != nullptr) [[unlikely]]
     progressed |= poll_network(progressed);
@@ -243,6 +250,11 @@ void Engine::post_control(uint32_t to, const void* message, size_t size, uint64_
     return;
   if (!blocked(peer) && try_control(to, message, size, registration)) return;
   std::memcpy(append_pending(to, PendingMessage{nullptr, size, registration, {}}).control, message, size);
+}
+
+std::byte* Engine::reserve(uint32_t to, size_t size) {
+  const Peer& peer = peers_[to];
+  return peer.lost || blocked(peer) ? nullptr : peer.transport->reserve(to, size);
 }
 
 PendingMessage& Engine::append_pending(uint32_t to, PendingMessage item) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/instance.hpp"
+#include "core/memory_registry.hpp"
 #include "core/request_table.hpp"
 #include "p2p/buffered.hpp"
 #include "p2p/device_state.hpp"
@@ -20,7 +21,6 @@
 #include "p2p/peer.hpp"
 #include "p2p/protocol/choice.hpp"
 #include "p2p/sparse.hpp"
-#include "transport/cuda_ipc/ipc.hpp"
 #include "transport/network.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -42,7 +42,7 @@ struct UnexpectedMessage : match::MatchEntry {
 };
 static_assert(sizeof(UnexpectedMessage::inlined) >= kMaxControl);
 
-class Engine final : public core::Poller, private transport::Receiver {
+class Engine final : public core::Poller, private transport::am::Sender {
  public:
   static Result<std::unique_ptr<Engine>> create(core::Instance& instance);
   ~Engine() override;
@@ -100,14 +100,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   void leave_network();
   /// Returns lines "component\ttext" for humans: the transports of this job.
   [[nodiscard]] std::string describe() const;
-  [[nodiscard]] transport::cuda_ipc::Exporter& exporter();
-  [[nodiscard]] transport::cuda_ipc::Importer& importer();
   /// Drops the cached memory classification of a transfer that ends.
   void uncache_classification(Transfer& t);
-  /// Notifies the peers of freed exported allocations; sweeps only once in many calls.
-  void poll_freed_exports();
-  /// The face that transports see: deliver() and lost().
-  [[nodiscard]] transport::Receiver& receiver() { return *this; }
   /// Returns the number of requests in flight with peers; posted receives do not count.
   [[nodiscard]] size_t in_flight() const { return requests_.size(); }
 
@@ -117,8 +111,13 @@ class Engine final : public core::Poller, private transport::Receiver {
  private:
   explicit Engine(core::Instance& owner);
   static void dispatch(Transfer& t);
-  void deliver(uint32_t source, const std::byte* message, size_t size) override;
-  void lost(uint32_t peer, const Error& why) override;
+  void lost(uint32_t peer, const Error& why);
+
+  // am::Sender, for the other users of active messages.
+  void post(uint32_t to, const void* message, size_t size) override { post_control(to, message, size); }
+  [[nodiscard]] std::byte* reserve(uint32_t to, size_t size) override;
+  void commit(uint32_t to, size_t size) override { peers_[to].transport->commit(to, size); }
+  [[nodiscard]] size_t max_message(uint32_t to) override { return peers_[to].transport->max_message(to); }
 
   // engine.cpp: messages out and in.
   [[nodiscard]] static bool blocked(const Peer& peer) { return peer.pending != nullptr; }
@@ -140,7 +139,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void receive_stored(Transfer& t, match::MatchEntry& entry);
   void progress_while_posting();
   void keep_running();
-  void release_unmapped();
   /// The active send (or receive) whose memory was classified last.
   [[nodiscard]] Transfer*& cached_transfer(const Transfer& t) {
     return classification_cache_[t.kind == core::Request::Kind::receive];
@@ -152,7 +150,9 @@ class Engine final : public core::Poller, private transport::Receiver {
   void copy_payload(std::byte* slot, const void* from, uint64_t bytes, uint32_t to, Peer& peer);
   void choose_eager_limit(uint32_t to, Peer& peer);
   static void charge(Peer& peer, uint64_t bytes);
-  void deliver_control(uint32_t source, const std::byte* message, size_t size);
+  void register_handlers();
+  template <class H, class F>
+  void on(Type type, F handle);
   static void drop_malformed();
   /// Gives a request in flight with `t.peer` its id, until it ends.
   core::RequestId enlist(Transfer& t) {
@@ -166,7 +166,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void on_credit(uint32_t source, const Credit& message);
   void acknowledge(uint32_t to, core::RequestId sender);
   void on_cancelled(uint32_t source, core::RequestId sender);
-  void on_drop(uint32_t source, const DropMapping& drop);
   static void end(Transfer& t);
   static void complete(Transfer& t);
   static void complete(Transfer& t, Error error);
@@ -302,6 +301,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   [[nodiscard]] std::string describe_gpudirect() const;
 
   // protocol/device.cpp
+  [[nodiscard]] transport::cuda_ipc::Exporter& exporter() { return instance.memory->exporter(); }
+  [[nodiscard]] transport::cuda_ipc::Importer& importer() { return instance.memory->importer(); }
   [[nodiscard]] static bool device_side(const Transfer& t) { return p2p::device_side(t.memory.kind); }
   [[nodiscard]] size_t append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* out);
   [[nodiscard]] bool region_still_known(Transfer& t);
@@ -315,9 +316,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   static device::Memory importing_memory(const Transfer& t);
   void cache_mapping(const Transfer& t, uint32_t peer, const transport::cuda_ipc::RegionName& peer_region,
                      transport::cuda_ipc::Mapping& mapping);
-  [[nodiscard]] Result<transport::cuda_ipc::Mapping*> open_region(uint32_t source,
-                                                                  const transport::cuda_ipc::Region& region,
-                                                                  const Transfer& t);
   transport::cuda_ipc::Mapping* map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts);
   [[nodiscard]] std::optional<size_t> append_strides(Transfer& t, uint32_t to, ReadyToSend& rts,
                                                      std::byte* out);
@@ -337,7 +335,6 @@ class Engine final : public core::Poller, private transport::Receiver {
   void finish_receive(const DeviceCopy& copy, Status outcome);
   void finish_submission(CopySubmission& submission, Status outcome);
   void finish_senders(const CopySubmission& submission);
-  void sweep_exports();
 
   // protocol/put.cpp
   void advertise(Transfer& t);
@@ -427,13 +424,8 @@ class Engine final : public core::Poller, private transport::Receiver {
   ReceiveBurst burst_;
   /// Whether a receive is being posted, probably within a burst.
   [[nodiscard]] bool in_burst() const { return posting_ && burst_.last_posted >= ReceiveBurst::kMinReceives; }
-  uint32_t staged_receives_ = 0;  // receives that hold pinned chunks
-  uint32_t sends_since_sweep_ = 0, unmapped_polls_ = 0;
-  uint64_t next_release_ = 0;      // ns
-  size_t exported_ = 0;            // allocations known to peers at the last sweep
-  bool alternate_stream_ = false;  // the last submission used the alternate stream
-  std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
-  std::unique_ptr<transport::cuda_ipc::Importer> importer_;
+  uint32_t staged_receives_ = 0;                             // receives that hold pinned chunks
+  bool alternate_stream_ = false;                            // the last submission used the alternate stream
   std::vector<Transfer*> active_gets_;                       // receives that hold staging buffers
   std::deque<Transfer*> waiting_gets_;                       // receives waiting for staging buffers
   std::vector<std::pair<uint32_t, std::string>> losses_;     // lost peers and why

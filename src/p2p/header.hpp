@@ -9,27 +9,26 @@
 #include "device/memory.hpp"
 #include "device/pack.hpp"
 #include "p2p/protocol/choice.hpp"
+#include "transport/am/handlers.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/network.hpp"
 
 namespace weft::p2p {
 
-enum class Type : uint8_t {
-  eager,           ///< payload follows; the send is complete
-  eager_sync,      ///< payload follows; acknowledge on matching
-  ready_to_send,   ///< RTS: the payload waits at the sender
-  clear_to_send,   ///< CTS: send the payload as fragments
-  data,            ///< one fragment of a payload
-  finish,          ///< FIN: the receiver has the whole payload
-  finish_many,     ///< FIN of several sends: `length` ids follow
-  acknowledge,     ///< an eager_sync message was matched
-  cancel,          ///< cancel an unmatched RTS
-  cancel_reply,    ///< whether the RTS was cancelled
-  credit,          ///< eager bytes consumed so far
-  region,          ///< cuda_ipc::Region of an advertised receive, laid out as after an RTS
-  drop_mapping,    ///< unmap a freed exported allocation
-  no_descriptors,  ///< cuMemMap descriptors cannot be duplicated: send them to mailbox `context`
-
+/// Ids of the handlers.
+enum class Type : transport::am::HandlerId {
+  eager = transport::am::kP2pHandlers,  ///< payload follows; the send is complete
+  eager_sync,                           ///< payload follows; acknowledge on matching
+  ready_to_send,                        ///< RTS: the payload waits at the sender
+  clear_to_send,                        ///< CTS: send the payload as fragments
+  data,                                 ///< one fragment of a payload
+  finish,                               ///< FIN: the receiver has the whole payload
+  finish_many,                          ///< FIN of several sends: `length` ids follow
+  acknowledge,                          ///< an eager_sync message was matched
+  cancel,                               ///< cancel an unmatched RTS
+  cancel_reply,                         ///< whether the RTS was cancelled
+  credit,                               ///< eager bytes consumed so far
+  region,             ///< cuda_ipc::Region of an advertised receive, laid out as after an RTS
   chunk_ready,        ///< a chunk is filled in the sender's bounce buffer or pinned memory
   chunk_done,         ///< the receiver has read the chunk
   gdr_check_request,  ///< GPUDirect check: get a test block from the requester's GPU memory
@@ -135,10 +134,6 @@ struct Credit : Header {
   uint64_t bytes;
 };
 
-struct DropMapping : Header {
-  uint64_t epoch, base, buffer_id;
-};
-
 /// chunk_ready; the receiver echoes it as chunk_done.
 struct BounceChunk : Header {
   static constexpr uint8_t kFailed = 1;  ///< no chunk: the sender could not pack, or the receiver not read
@@ -174,6 +169,7 @@ inline constexpr size_t kMaxControl = sizeof(ReadyToSend) + sizeof(transport::cu
 
 static_assert(sizeof(EagerPack) <= sizeof(Strides) && sizeof(Finished) <= kMaxControl &&
               sizeof(FragmentAnnouncement) <= kMaxControl &&
-              sizeof(ReadyToSend) + sizeof(Rkey) <= kMaxControl && sizeof(GdrCheckMessage) <= kMaxControl);
+              sizeof(ReadyToSend) + sizeof(Rkey) <= kMaxControl && sizeof(GdrCheckMessage) <= kMaxControl &&
+              kMaxControl <= transport::am::Sender::kMaxPosted);
 
 }  // namespace weft::p2p

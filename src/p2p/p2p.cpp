@@ -298,10 +298,6 @@ Status connect(core::Instance& instance) { return instance.engine->connect(); }
 
 bool connected(const core::Instance& instance) { return instance.engine->connected(); }
 
-transport::cuda_ipc::Exporter& exporter(core::Instance& instance) { return instance.engine->exporter(); }
-transport::cuda_ipc::Importer& importer(core::Instance& instance) { return instance.engine->importer(); }
-void poll_freed_exports(core::Instance& instance) { instance.engine->poll_freed_exports(); }
-
 void quiesce(core::Instance& instance) {
   instance.engine->drain();
   instance.engine->leave_network();

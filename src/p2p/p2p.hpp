@@ -14,11 +14,6 @@
 #include "core/request.hpp"
 #include "p2p/transfer.hpp"
 
-namespace weft::transport::cuda_ipc {
-class Exporter;
-class Importer;
-}  // namespace weft::transport::cuda_ipc
-
 namespace weft::p2p {
 
 struct UnexpectedMessage;  ///< after a matched probe, the object behind an MPI_Message handle
@@ -30,13 +25,6 @@ struct UnexpectedMessage;  ///< after a matched probe, the object behind an MPI_
 [[nodiscard]] bool connected(const core::Instance& instance);
 /// Completes all traffic and releases device memory; communication may start again afterwards.
 void quiesce(core::Instance& instance);
-/// The caches of exported and imported GPU memory. One per process, since an allocation can be opened only
-/// once.
-[[nodiscard]] transport::cuda_ipc::Exporter& exporter(core::Instance& instance);
-[[nodiscard]] transport::cuda_ipc::Importer& importer(core::Instance& instance);
-/// Notifies the peers of freed exported allocations; call before exporting memory for other purposes than
-/// messages. Sweeps only once in many calls.
-void poll_freed_exports(core::Instance& instance);
 
 /// Returns a buffer of plain bytes in host memory.
 [[nodiscard]] Buffer host_bytes(const void* address, size_t bytes);

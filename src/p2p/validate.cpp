@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/validate.hpp"
 
-#include "p2p/header.hpp"
+#include <cstdint>
 
 namespace weft::p2p {
 namespace {
@@ -46,51 +46,65 @@ bool well_formed_local_rts(const ReadyToSend& rts, size_t size) {
 
 }  // namespace
 
-bool well_formed(const std::byte* message, size_t size, bool remote) {
-  if (size < sizeof(Header)) return false;
-  const auto& header = *reinterpret_cast<const Header*>(message);
-  switch (header.type) {
+size_t header_size(Type type) {
+  switch (type) {
     case Type::eager:
-      return size - sizeof(Header) >= header.length;
+    case Type::finish_many:
+      return sizeof(Header);
     case Type::eager_sync:
-      return size >= sizeof(EagerSync) && size - sizeof(EagerSync) >= header.length;
-    case Type::ready_to_send: {
-      if (size < sizeof(ReadyToSend) || size > kMaxControl) return false;
-      const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
-      return remote ? well_formed_remote_rts(rts, size) : well_formed_local_rts(rts, size);
-    }
+      return sizeof(EagerSync);
+    case Type::ready_to_send:
     case Type::region:
-      return !remote && size >= sizeof(ReadyToSend) && (header.flags & ReadyToSend::kRegion) != 0 &&
-             well_formed_local_rts(*reinterpret_cast<const ReadyToSend*>(message), size);
+      return sizeof(ReadyToSend);
     case Type::clear_to_send:
-      return size >= sizeof(ClearToSend);
+      return sizeof(ClearToSend);
     case Type::data:
-      return size >= sizeof(Data) && size - sizeof(Data) >= header.length;
+      return sizeof(Data);
     case Type::finish:
     case Type::acknowledge:
     case Type::cancel:
     case Type::cancel_reply:
-      return size >= sizeof(Reply);
-    case Type::finish_many:
-      return header.length <= Finished::kMax &&
-             size >= sizeof(Header) + header.length * sizeof(Finished::senders[0]);
+      return sizeof(Reply);
     case Type::credit:
-      return size >= sizeof(Credit);
-    case Type::drop_mapping:
-      return !remote && size >= sizeof(DropMapping);
-    case Type::no_descriptors:
-      return !remote;
+      return sizeof(Credit);
     case Type::chunk_ready:
-      return size >= sizeof(BounceChunk) && (!remote || holds_rkey(message, size, sizeof(BounceChunk)));
     case Type::chunk_done:
-      return size >= sizeof(BounceChunk);
+      return sizeof(BounceChunk);
     case Type::gdr_check_request:
     case Type::gdr_check_reply:
     case Type::gdr_check_done:
-      return remote && size >= sizeof(GdrCheckMessage) &&
-             reinterpret_cast<const GdrCheckMessage*>(message)->rkey.size <= transport::kMaxRkey;
+      return sizeof(GdrCheckMessage);
   }
-  return false;
+  return SIZE_MAX;
+}
+
+bool well_formed(const std::byte* message, size_t size, bool remote) {
+  const auto& header = *reinterpret_cast<const Header*>(message);
+  const size_t payload = size - header_size(header.type);
+  switch (header.type) {
+    case Type::eager:
+    case Type::eager_sync:
+    case Type::data:
+      return payload >= header.length;
+    case Type::finish_many:
+      return header.length <= Finished::kMax && payload >= header.length * sizeof(Finished::senders[0]);
+    case Type::ready_to_send: {
+      if (size > kMaxControl) return false;
+      const auto& rts = *reinterpret_cast<const ReadyToSend*>(message);
+      return remote ? well_formed_remote_rts(rts, size) : well_formed_local_rts(rts, size);
+    }
+    case Type::region:
+      return !remote && (header.flags & ReadyToSend::kRegion) != 0 &&
+             well_formed_local_rts(*reinterpret_cast<const ReadyToSend*>(message), size);
+    case Type::chunk_ready:
+      return !remote || holds_rkey(message, size, sizeof(BounceChunk));
+    case Type::gdr_check_request:
+    case Type::gdr_check_reply:
+    case Type::gdr_check_done:
+      return remote && reinterpret_cast<const GdrCheckMessage*>(message)->rkey.size <= transport::kMaxRkey;
+    default:
+      return true;
+  }
 }
 
 }  // namespace weft::p2p

@@ -4,11 +4,16 @@
 #pragma once
 #include <cstddef>
 
+#include "p2p/header.hpp"
+
 namespace weft::p2p {
 
-/// Returns whether `message` has the size and layout of its type: its header and all structures that its
-/// flags, counts and lengths name lie within `size` bytes, and the type may come from this peer. `remote`:
-/// the sender is on another host. `message` is 8-byte aligned.
+/// Returns the size of a type's header, by which the handler table checks a message.
+[[nodiscard]] size_t header_size(Type type);
+
+/// Returns whether `message`, of header_size() bytes or more, has the layout of its type: all structures that
+/// its flags, counts and lengths name lie within `size` bytes, and the type may come from this peer.
+/// `remote`: the sender is on another host. `message` is 8-byte aligned.
 [[nodiscard]] bool well_formed(const std::byte* message, size_t size, bool remote);
 
 }  // namespace weft::p2p

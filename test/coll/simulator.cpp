@@ -153,9 +153,4 @@ void post_receive(Transfer& transfer, const Buffer& buffer, int source, int tag,
   simulator::network.match(key);
 }
 
-// Simulated ranks have no GPUs.
-transport::cuda_ipc::Exporter& exporter(core::Instance&) { std::abort(); }
-transport::cuda_ipc::Importer& importer(core::Instance&) { std::abort(); }
-void poll_freed_exports(core::Instance&) { std::abort(); }
-
 }  // namespace weft::p2p

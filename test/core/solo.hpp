@@ -7,7 +7,7 @@
 
 namespace weft::core {
 
-class SoloExchange final : public launch::Exchange {
+class SoloExchange : public launch::Exchange {
  public:
   [[nodiscard]] const launch::Job& job() const override { return job_; }
   [[nodiscard]] Status put(std::string_view, std::string_view) override { return {}; }
@@ -18,7 +18,7 @@ class SoloExchange final : public launch::Exchange {
   void abort(int, std::string_view) override {}
   [[nodiscard]] Status finalize() override { return {}; }
 
- private:
+ protected:
   launch::Job job_;
 };
 

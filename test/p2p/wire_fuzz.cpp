@@ -66,7 +66,7 @@ class Fuzzer {
     // Exactly as large as the message, so that ASan finds every read beyond it.
     const std::unique_ptr<std::byte[]> exact(new std::byte[message.size()]);
     if (!message.empty()) std::memcpy(exact.get(), message.data(), message.size());
-    instance_.engine->receiver().deliver(source, exact.get(), message.size());
+    instance_.handlers.deliver(source, exact.get(), message.size());
     if (sent_.size() < 256)
       sent_.push_back(std::move(message));
     else
@@ -76,7 +76,7 @@ class Fuzzer {
 
   /// Loses the forger: every request ends.
   void finish() {
-    instance_.engine->receiver().lost(kForger, Error(Errc::other, "the test ends"));
+    instance_.handlers.lost(kForger, Error(Errc::other, "the test ends"));
     core::wait_until(instance_, [&] {
       for (const Victim& victim : victims_)
         if (!victim.transfer->complete()) return false;
@@ -94,10 +94,16 @@ class Fuzzer {
   void check_effect(uint64_t messages) const {
     const uint64_t stale = counters::find("p2p.stale_ids")->value();
     const uint64_t malformed = counters::find("p2p.malformed_messages")->value();
-    std::fprintf(stderr, "%llu stale ids, %llu malformed messages; %llu requests completed, %llu failed\n",
+    const uint64_t unknown = counters::find("am.unknown_handlers")->value();
+    const uint64_t truncated = counters::find("am.truncated_messages")->value();
+    std::fprintf(stderr,
+                 "%llu stale ids, %llu malformed, %llu unknown, %llu truncated; %llu requests completed, "
+                 "%llu failed\n",
                  static_cast<unsigned long long>(stale), static_cast<unsigned long long>(malformed),
+                 static_cast<unsigned long long>(unknown), static_cast<unsigned long long>(truncated),
                  static_cast<unsigned long long>(completed_), static_cast<unsigned long long>(failed_));
     CHECK(stale > messages / 100 && malformed > messages / 100 && completed_ > messages / 100);
+    CHECK(unknown > messages / 100 && truncated > messages / 100);
   }
 
  private:
@@ -148,13 +154,19 @@ class Fuzzer {
     }
   }
 
+  /// The id of a handler: of p2p or the memory registry, or of none.
+  uint8_t handler() {
+    constexpr size_t kTypes = static_cast<size_t>(Type::gdr_check_done) + 2;  // one more than there are
+    if (choose(12) == 0) return static_cast<uint8_t>(transport::am::kMemoryHandlers + choose(3));
+    return static_cast<uint8_t>(choose(kTypes));
+  }
+
   /// A message with a random type, ids that are often live, and numbers that are often plausible.
   Bytes make() {
-    constexpr int kTypes = static_cast<int>(Type::gdr_check_done) + 2;  // one more than there are
     Bytes message(sizeof(Header) + choose(kMaxMessage - sizeof(Header)));
     for (size_t at = 0; at < message.size(); ++at) message[at] = static_cast<std::byte>(random_());
     if (choose(16) == 0) return message;
-    Header header{static_cast<Type>(choose(kTypes))};
+    Header header{static_cast<Type>(handler())};
     constexpr uint8_t kFlags[] = {0, 0, 1, 2, 3, 4, 7, 35, 39, 47, 55, 71, 103, 119, 128};
     header.flags = kFlags[choose(sizeof kFlags)];
     header.length = static_cast<uint32_t>(choose(4) == 0 ? random_() : choose(message.size()));

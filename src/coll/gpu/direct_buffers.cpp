@@ -9,7 +9,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "coll/schedule/hints.hpp"
-#include "p2p/p2p.hpp"
+#include "core/memory_registry.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -208,8 +208,8 @@ Status DirectBuffers::describe(const Call& call, const Collectives& c, Descripto
 }
 
 Status DirectBuffers::export_buffer(const device::Memory& memory, Region& region) const {
-  p2p::poll_freed_exports(comm_.instance);
-  auto& exporter = p2p::exporter(comm_.instance);
+  comm_.instance.memory->withdraw_freed();
+  auto& exporter = comm_.instance.memory->exporter();
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
     auto exported = exporter.export_region(memory, comm_.process(rank));
@@ -222,14 +222,13 @@ Status DirectBuffers::export_buffer(const device::Memory& memory, Region& region
 /// Later messages may refer to the region by its number.
 void DirectBuffers::note_remote_region(uint32_t rank, const Region& region) const {
   if (region.size != 0)
-    p2p::importer(comm_.instance).store_region(comm_.process(static_cast<int>(rank)), region);
+    comm_.instance.memory->importer().store_region(comm_.process(static_cast<int>(rank)), region);
 }
 
 /// Maps the buffers that this rank stores to.
 Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descriptors,
                           const device::Memory& near, device::kernel::Direct& direct) {
   const Collectives& c = direct.call;
-  auto& importer = p2p::importer(comm_.instance);
   for (uint32_t rank = 0; rank < c.size; ++rank) {
     const Descriptor& descriptor = descriptors[rank];
     const auto peer = comm_.process(static_cast<int>(rank));
@@ -243,7 +242,7 @@ Status DirectBuffers::map(const Call& call, const std::vector<Descriptor>& descr
     }
     if (!stores_remotely(call) || moved == 0 || !(exchange || device::kernel::member(c.targets, rank)))
       continue;
-    auto mapping = importer.open(peer, descriptor.region, nullptr, near);
+    auto mapping = comm_.instance.memory->open(peer, descriptor.region, nullptr, near);
     if (!mapping) return std::move(mapping).error();
     mappings_.push_back(*mapping);
     direct.out[rank] = reinterpret_cast<uint64_t>((*mapping)->at(descriptor.to[c.rank]));
@@ -290,7 +289,7 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
 }
 
 void DirectBuffers::release() {
-  for (auto* mapping : mappings_) p2p::importer(comm_.instance).release(mapping);
+  for (auto* mapping : mappings_) comm_.instance.memory->importer().release(mapping);
   mappings_.clear();
 }
 

@@ -10,8 +10,8 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "coll/gpu/plan.hpp"
+#include "core/memory_registry.hpp"
 #include "device/info.hpp"
-#include "p2p/p2p.hpp"
 
 namespace weft::coll::gpu {
 namespace {
@@ -48,7 +48,7 @@ struct Domain::Descriptor {
 };
 
 void Domain::release(Resources& resources) {
-  for (auto* mapping : resources.mappings) p2p::importer(comm_.instance).release(mapping);
+  for (auto* mapping : resources.mappings) comm_.instance.memory->importer().release(mapping);
   if (resources.region != nullptr) resources.region->leased = false;
   resources = {};
 }
@@ -78,7 +78,7 @@ Status Domain::prepare(const device::Memory& near, uint64_t chunk_capacity, Desc
   auto uuid = device::uuid_of(near.device);
   if (!uuid) return std::move(uuid).error();
   descriptor.device = *uuid;
-  auto& exporter = p2p::exporter(comm_.instance);
+  auto& exporter = comm_.instance.memory->exporter();
   for (int rank = 0; rank < comm_.size(); ++rank) {
     if (rank == comm_.rank()) continue;
     auto region = exporter.export_region(next_.region->memory, comm_.process(rank));
@@ -121,9 +121,8 @@ Status Domain::map(const host::SlotChannel& channel) {
       next_.regions[at] = next_.region->memory.base;
       continue;
     }
-    auto mapping =
-        p2p::importer(comm_.instance)
-            .open(comm_.process(rank), descriptors[at].region, &descriptors[at].probe, next_.region->memory);
+    auto mapping = comm_.instance.memory->open(comm_.process(rank), descriptors[at].region,
+                                               &descriptors[at].probe, next_.region->memory);
     if (!mapping) return std::move(mapping).error();
     next_.mappings.push_back(*mapping);
     next_.regions[at] = reinterpret_cast<uint64_t>((*mapping)->at(descriptors[at].region.base));

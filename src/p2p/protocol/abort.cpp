@@ -43,7 +43,7 @@ void Engine::abort_send(Transfer& t) {
   std::erase(streaming_, &t);
   std::erase_if(pending_puts_, [&](const DeviceCopy& put) {
     if (put.request != &t) return false;
-    importer_->release(put.mapping);
+    importer().release(put.mapping);
     return true;
   });
   if (t.bounce) {
@@ -63,7 +63,7 @@ void Engine::abort_send(Transfer& t) {
 void Engine::abort_receive(Transfer& t) {
   std::erase_if(pending_gets_, [&](const DeviceCopy& get) {
     if (get.request != &t) return false;
-    importer_->release(get.mapping);
+    importer().release(get.mapping);
     return true;
   });
   std::erase_if(bounce_gets_, [&](BounceGet& get) {
@@ -73,7 +73,7 @@ void Engine::abort_receive(Transfer& t) {
     return true;
   });
   t.bounce_gets = 0;
-  if (t.sender_bounce != nullptr) importer_->release(std::exchange(t.sender_bounce, nullptr));
+  if (t.sender_bounce != nullptr) importer().release(std::exchange(t.sender_bounce, nullptr));
   const size_t waiting =
       std::erase_if(waiting_staged_, [&](const WaitingStaged& w) { return w.receiver == &t; });
   wait_for_chunks(t);

@@ -212,7 +212,7 @@ void Engine::on_chunk_ready(uint32_t source, const BounceChunk& chunk) {
 }
 
 void Engine::finish_bounce_receive(Transfer& t) {
-  importer_->release(t.sender_bounce);
+  importer().release(t.sender_bounce);
   t.sender_bounce = nullptr;
   peers_[t.peer].reply_due = true;
   complete(t);

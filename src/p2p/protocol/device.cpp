@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
@@ -29,16 +28,12 @@ log::SlowPath no_bounce{"p2p.device_without_bounce",
 log::SlowPath no_mapping{"p2p.device_not_mapped",
                          "staged through host memory, 5 to 50 times slower than NVLink"};
 
-constexpr uint32_t kSendsPerSweep = 512;  // device sends between two sweeps for freed allocations
-constexpr uint32_t kPollsPerClock = 64;
-constexpr uint64_t kReleaseIntervalNs = 50'000'000;
-
 }  // namespace
 
 // Appends the region that the receiver maps to get the message: the allocation of the buffer, or a bounce
 // buffer. Returns the appended bytes; 0: only staging is possible.
 size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* out) {
-  poll_freed_exports();
+  instance.memory->withdraw_freed();
   if (t.persistent_buffer)
     if (const auto size = append_cached_region(t, rts, out)) return *size;
   switch (rts_source(t.memory.kind, t.contiguous, t.memory.covers(t.address, t.bytes))) {
@@ -76,8 +71,8 @@ size_t Engine::append_region(Transfer& t, uint32_t to, ReadyToSend& rts, std::by
 // since its memory may have been freed.
 bool Engine::region_still_known(Transfer& t) {
   if (!t.persistent_buffer->known_to_peer) return false;
-  if (t.persistent_buffer->withdrawals == exporter_->withdrawals() &&
-      t.persistent_buffer->name.epoch == exporter_->epoch())
+  if (t.persistent_buffer->withdrawals == exporter().withdrawals() &&
+      t.persistent_buffer->name.epoch == exporter().epoch())
     return true;
   t.persistent_buffer->known_to_peer = false;
   t.memory = device::classify(t.address);
@@ -94,14 +89,14 @@ std::optional<size_t> Engine::append_cached_region(Transfer& t, ReadyToSend& rts
 }
 
 void Engine::cache_region(Transfer& t) {
-  t.persistent_buffer->name = {t.memory.base, t.memory.buffer_id, exporter_->epoch()};
-  t.persistent_buffer->withdrawals = exporter_->withdrawals();
+  t.persistent_buffer->name = {t.memory.base, t.memory.buffer_id, exporter().epoch()};
+  t.persistent_buffer->withdrawals = exporter().withdrawals();
   t.persistent_buffer->known_to_peer = true;
 }
 
 Result<size_t> Engine::append_export(const device::Memory& memory, uint32_t to, ReadyToSend& rts,
                                      std::byte* out) {
-  auto exported = exporter_->export_region(memory, to);
+  auto exported = exporter().export_region(memory, to);
   if (!exported) return std::move(exported).error();
   const Region& region = *exported->region;
   if (exported->sent_before) {
@@ -112,44 +107,13 @@ Result<size_t> Engine::append_export(const device::Memory& memory, uint32_t to, 
   }
   rts.flags |= ReadyToSend::kRegion;
   std::memcpy(out, &region, sizeof region);
-  if (!exporter_->probe_due(memory, to)) return sizeof(Region);
-  auto probe = exporter_->probe(memory);
+  if (!exporter().probe_due(memory, to)) return sizeof(Region);
+  auto probe = exporter().probe(memory);
   if (!probe) return sizeof(Region);
   rts.flags |= ReadyToSend::kProbe;
   std::memcpy(out + sizeof(Region), &*probe, sizeof(Probe));
-  exporter_->probe_sent(memory, to);
+  exporter().probe_sent(memory, to);
   return sizeof(Region) + sizeof(Probe);
-}
-
-void Engine::poll_freed_exports() {
-  if (exporter().exported() != exported_ || ++sends_since_sweep_ >= kSendsPerSweep) sweep_exports();
-}
-
-// Exported descriptors keep cuMemMap memory alive after the program has unmapped it, so such memory is swept
-// for frequently.
-void Engine::release_unmapped() {
-  if (++unmapped_polls_ % kPollsPerClock != 0) return;
-  const uint64_t now = monotonic_ns();
-  if (now < next_release_) return;
-  next_release_ = now + kReleaseIntervalNs;
-  sweep_exports();
-}
-
-void Engine::sweep_exports() {
-  sends_since_sweep_ = 0;
-  for (const auto& gone : exporter_->sweep_freed()) {
-    DropMapping drop{};
-    drop.type = Type::drop_mapping;
-    drop.epoch = gone.epoch;
-    drop.base = gone.base;
-    drop.buffer_id = gone.buffer_id;
-    post_control(gone.peer, &drop, sizeof drop);
-  }
-  exported_ = exporter_->exported();
-}
-
-void Engine::on_drop(uint32_t source, const DropMapping& drop) {
-  if (importer_) importer_->drop(source, drop.epoch, drop.base, drop.buffer_id);
 }
 
 // Called on arrival, before matching: a later RTS of this peer, which only names the region, may be matched
@@ -186,16 +150,6 @@ const Region* Engine::find_region(uint32_t source, const ReadyToSend& rts) {
   return region;
 }
 
-transport::cuda_ipc::Exporter& Engine::exporter() {
-  if (!exporter_) exporter_ = std::make_unique<transport::cuda_ipc::Exporter>();
-  return *exporter_;
-}
-
-transport::cuda_ipc::Importer& Engine::importer() {
-  if (!importer_) importer_ = std::make_unique<transport::cuda_ipc::Importer>();
-  return *importer_;
-}
-
 /// Returns the memory on whose GPU the importer opens a mapping.
 device::Memory Engine::importing_memory(const Transfer& t) {
   device::Memory local = t.memory;
@@ -220,26 +174,12 @@ transport::cuda_ipc::Mapping* Engine::cached_mapping(const Transfer& t, uint32_t
   return known.mapping;
 }
 
-/// Opens a region. If its cuMemMap descriptors cannot be duplicated, asks the peer to send them; until then
-/// it packs such messages into bounce buffers.
-Result<Mapping*> Engine::open_region(uint32_t source, const Region& region, const Transfer& t) {
-  auto mapping = importer().open(source, region, nullptr, importing_memory(t));
-  if (mapping || region.descriptors == 0) return mapping;
-  if (const auto mailbox = importer().take_mailbox_request(source)) {
-    Header message{};
-    message.type = Type::no_descriptors;
-    message.context = *mailbox;
-    post_control(source, &message, sizeof message);
-  }
-  return mapping;
-}
-
 /// Maps the sender's region; null if that is impossible, reported as a slow path.
 transport::cuda_ipc::Mapping* Engine::map_region(const Transfer& t, uint32_t source, const ReadyToSend& rts) {
   if (auto* before = cached_mapping(t, source, rts)) return before;
   const Region* region = find_region(source, rts);
   if (region == nullptr) return nullptr;
-  auto mapping = open_region(source, *region, t);
+  auto mapping = instance.memory->open(source, *region, nullptr, importing_memory(t));
   if (!mapping) {
     no_mapping.hit(mapping.error().message());
     return nullptr;
@@ -278,10 +218,8 @@ bool Engine::get_device(Transfer& t, uint32_t source, const ReadyToSend& rts) {
 
 void Engine::close_device() {
   close_puts();
-  if (importer_) importer_->close();
-  if (exporter_) exporter_->close();
+  instance.memory->close();
   bounce_pool_.close();
-  exporter_.reset();
 }
 
 }  // namespace weft::p2p

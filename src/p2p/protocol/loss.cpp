@@ -44,7 +44,8 @@ void Engine::lost(uint32_t source, const Error& why) {
   instance.failures.report(source, why);  // the observer finds the peer lost already
   check_sources_ = true;
   // Messages that a process of this host had sent before its end are received first.
-  for (size_t i = 0; !peer.remote && i < kLastPolls && shm_->poll(*this, kMessagesPerPoll) != 0;) ++i;
+  for (size_t i = 0; !peer.remote && i < kLastPolls && shm_->poll(instance.handlers, kMessagesPerPoll) != 0;)
+    ++i;
   peer.eager_sent = uint64_t{1} << 62;  // never any credit: sends use RTS, which fails
   peer.eager_credited = 0;
   peer.pending.reset();  // its eager sends are listed, too
@@ -59,8 +60,7 @@ void Engine::lost(uint32_t source, const Error& why) {
     auto& t = static_cast<Transfer&>(request);
     if (!peers_[t.peer].remote && in_collective(t) && needs(t, source)) abort(t, loss_error(source));
   });
-  if (exporter_) exporter_->forget_peer(source);
-  if (importer_) importer_->drop_peer(source);
+  instance.memory->forget(source);
   std::erase_if(gdr_responses_, [&](const auto& response) {
     if (response->peer != source || !response->replied) return false;
     if (response->registration != 0) network_->deregister(response->registration);

@@ -132,7 +132,7 @@ void Engine::advertise(Transfer& t) {
 
 /// Sends the peer the region of an allocation, once. Returns false if the peer cannot map it.
 bool Engine::send_region(Transfer& t, const device::Memory& memory, uint32_t to) {
-  poll_freed_exports();
+  instance.memory->withdraw_freed();
   const bool own_buffer = &memory == &t.memory;
   if (own_buffer && t.persistent_buffer && region_still_known(t)) return true;
   alignas(8) std::byte storage[kMaxControl];
@@ -247,7 +247,7 @@ Mapping* Engine::map_advertised(const Transfer& t, const ReadyToReceive& rtr) {
   }
   const auto* region = importer().find(t.peer, base, buffer_id);
   if (region == nullptr) return nullptr;
-  auto mapping = open_region(t.peer, *region, t);
+  auto mapping = instance.memory->open(t.peer, *region, nullptr, importing_memory(t));
   if (!mapping) return nullptr;
   if ((*mapping)->memory().device == t.memory.device) device::note_shared_device(t.memory.device);
   if (t.persistent_buffer) cache_mapping(t, t.peer, {base, buffer_id, region->epoch}, **mapping);
@@ -341,7 +341,7 @@ void Engine::close_puts() {
 }
 
 void Engine::finish_put(const DeviceCopy& put, Status outcome) {
-  importer_->release(put.mapping);
+  importer().release(put.mapping);
   const uint64_t state = put.rtr->state.load(std::memory_order_relaxed);
   put.rtr->state.store(ReadyToReceive::with_phase(state, outcome ? Phase::written : Phase::failed),
                        std::memory_order_release);

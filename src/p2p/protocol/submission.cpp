@@ -177,7 +177,7 @@ void Engine::finish_copy(const DeviceCopy& copy, Status outcome) {
 }
 
 void Engine::finish_receive(const DeviceCopy& copy, Status outcome) {
-  if (copy.mapping != nullptr) importer_->release(copy.mapping);
+  if (copy.mapping != nullptr) importer().release(copy.mapping);
   if (!outcome) copy.request->outcome = std::move(outcome);
   peers_[copy.peer].reply_due = true;
   complete(*copy.request);

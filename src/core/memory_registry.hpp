@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory registry: owns the caches of exported and imported GPU memory of this process, which p2p, coll and
+// rma share, and exchanges the messages that keep the caches of peers valid. Threading: instance lock.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/result.hpp"
+#include "core/instance.hpp"
+#include "transport/cuda_ipc/ipc.hpp"
+
+namespace weft::core {
+
+class MemoryRegistry final : private Poller {
+ public:
+  /// Registers the handlers of its messages in `instance.handlers`.
+  explicit MemoryRegistry(Instance& instance);
+  ~MemoryRegistry() override;
+  MemoryRegistry(const MemoryRegistry&) = delete;
+
+  /// One of each per process, since an allocation can be opened only once; created at first use.
+  [[nodiscard]] transport::cuda_ipc::Exporter& exporter() {
+    return exporter_ != nullptr ? *exporter_ : create_exporter();
+  }
+  [[nodiscard]] transport::cuda_ipc::Importer& importer() { return importer_; }
+
+  /// Importer::open(). If the descriptors of cuMemMap memory cannot be duplicated, asks the peer to send
+  /// them: a later attempt may succeed.
+  [[nodiscard]] Result<transport::cuda_ipc::Mapping*> open(ProcessId peer,
+                                                           const transport::cuda_ipc::Region& region,
+                                                           const transport::cuda_ipc::Probe* probe,
+                                                           const device::Memory& local);
+  /// Withdraws exported allocations that the program has freed and notifies the peers; call before an export.
+  /// Sweeps only once in many calls.
+  void withdraw_freed();
+  /// Drops everything of a process that has failed.
+  void forget(ProcessId peer);
+  /// Closes all mappings and exports, which no copy may use any more. Exports may start again afterwards.
+  void close();
+
+ private:
+  struct Drop;
+  struct Mailbox;
+  bool poll() override;
+  /// Whether messages on mapped memory may come from this process; counted if not.
+  [[nodiscard]] bool accepts(ProcessId source) const;
+  transport::cuda_ipc::Exporter& create_exporter();
+  void sweep();
+
+  Instance& instance_;
+  std::unique_ptr<transport::cuda_ipc::Exporter> exporter_;
+  transport::cuda_ipc::Importer importer_;
+  uint32_t calls_since_sweep_ = 0, polls_ = 0;
+  uint64_t next_sweep_ns_ = 0;
+  size_t exported_ = 0;  ///< allocations known to peers at the last sweep
+};
+
+}  // namespace weft::core
