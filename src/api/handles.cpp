@@ -23,7 +23,7 @@ HandleTables::HandleTables()
       errhandlers(core::Errhandler::slab()),
       sessions(core::Session::slab()),
       transfers(p2p::Transfer::slab()),
-      sent(p2p::CompletedSend::slab()) {
+      completed_send(&p2p::CompletedSend::shared()) {
   for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
 }
@@ -107,8 +107,7 @@ bool was_freed(HandleKind kind, const void* handle) {
     case HandleKind::session:
       return inside(g_handles.sessions);
     case HandleKind::request:
-      return inside(g_handles.transfers) || inside(g_handles.sent) ||
-             check_other_request(handle) != HandleState::foreign;
+      return inside(g_handles.transfers) || check_other_request(handle) != HandleState::foreign;
     default:
       return false;
   }

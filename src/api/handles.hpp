@@ -35,7 +35,7 @@ struct HandleTables {
   Slab<core::Errhandler>& errhandlers;
   Slab<core::Session>& sessions;
   Slab<p2p::Transfer>& transfers;
-  Slab<p2p::CompletedSend>& sent;
+  p2p::CompletedSend* completed_send;
 };
 WEFT_HIDDEN extern const HandleTables g_handles;
 
@@ -84,8 +84,9 @@ void register_request_slab(RequestCheck check);
 [[nodiscard]] HandleState check_other_request(const void* handle);
 /// Also null for MPI_REQUEST_NULL, which the caller checks first.
 inline core::Request* to_request(MPI_Request handle) {
-  if (g_handles.transfers.check(handle) == HandleState::live ||
-      g_handles.sent.check(handle) == HandleState::live || check_other_request(handle) == HandleState::live)
+  if (static_cast<const void*>(handle) == g_handles.completed_send ||
+      g_handles.transfers.check(handle) == HandleState::live ||
+      check_other_request(handle) == HandleState::live)
     return reinterpret_cast<core::Request*>(handle);
   return nullptr;
 }

@@ -93,13 +93,10 @@ Status Rsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag
 
 Status Isend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,
              MPI_Request* request) {
-  p2p::CompletedSend* sent = p2p::CompletedSend::slab().create();  // allocate before data is sent
-  if (sent == nullptr) return no_more_requests();
   if (p2p::send_now(buffer_of(buf, count, type), dest, tag, comm)) [[likely]] {
-    *request = handle_of(*sent);
+    *request = handle_of(*g_handles.completed_send);
     return {};
   }
-  p2p::CompletedSend::slab().destroy(sent);
   return isend(buf, count, type, dest, tag, comm, SendMode::standard, request);
 }
 Status Ibsend(const void* buf, MPI_Count count, Datatype& type, int dest, int tag, Communicator& comm,

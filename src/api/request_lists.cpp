@@ -24,7 +24,8 @@ Result<int> count_active(int count, const MPI_Request* handles) {
     core::Request* request = to_request(handles[i]);
     if (request == nullptr || request->detached)
       return bad_handle_at(HandleKind::request, "array_of_requests", static_cast<size_t>(i), handles[i]);
-    WEFT_TRY(with_error_communicator(request->comm, reject_enqueued(*request)));
+    if (request->kind == core::Request::Kind::enqueued) [[unlikely]]
+      return with_error_communicator(request->comm, enqueued_request()).error();
     active += request->active ? 1 : 0;
   }
   return active;

@@ -213,13 +213,10 @@ Error bad_stream(const char* name) {
                               "to create a communicator");
 }
 
-Status reject_enqueued(const core::Request& request) {
-  if (request.kind != core::Request::Kind::enqueued) [[likely]]
-    return {};
-  return Error(
-      Errc::request,
-      "request is an enqueued operation, whose completion is not visible to the host: complete it in its "
-      "stream with MPIX_Wait_enqueue");
+Error enqueued_request() {
+  return {Errc::request,
+          "request is an enqueued operation, whose completion is not visible to the host: complete it in its "
+          "stream with MPIX_Wait_enqueue"};
 }
 
 }  // namespace weft::api

@@ -13,7 +13,12 @@ namespace weft::api {
 [[nodiscard]] stream::Stream* to_stream(MPIX_Stream handle);
 [[nodiscard]] Error bad_stream(const char* name);
 
+[[nodiscard]] Error enqueued_request();
 /// Error if `request` is an enqueued operation, which the host cannot complete.
-[[nodiscard]] Status reject_enqueued(const core::Request& request);
+[[nodiscard]] inline Status reject_enqueued(const core::Request& request) {
+  if (request.kind != core::Request::Kind::enqueued) [[likely]]
+    return {};
+  return enqueued_request();
+}
 
 }  // namespace weft::api

@@ -63,7 +63,7 @@ class Slab {
       if (offset >= cells * sizeof(Cell)) continue;
       if (offset % sizeof(Cell) != 0) [[unlikely]]
         return HandleState::foreign;
-      return ranges_[i].cells[offset / sizeof(Cell)].live == kLive ? HandleState::live : HandleState::freed;
+      return static_cast<const Cell*>(handle)->live == kLive ? HandleState::live : HandleState::freed;
     }
     return HandleState::foreign;
   }

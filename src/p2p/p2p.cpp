@@ -134,9 +134,9 @@ Transfer* create_transfer(core::Request::Kind kind) {
   return transfer;
 }
 
-Slab<CompletedSend>& CompletedSend::slab() {
-  static auto& slab = *new Slab<CompletedSend>;
-  return slab;
+CompletedSend& CompletedSend::shared() {
+  static auto& shared = *new CompletedSend;
+  return shared;
 }
 
 void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Datatype& type, SendMode mode,

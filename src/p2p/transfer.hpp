@@ -50,17 +50,18 @@ inline void copy_small(void* to, const void* from, size_t n) {
     std::memcpy(to, from, n);
 }
 
-/// Request of a send that completed before its call returned.
+/// Request of all sends that completed before their calls returned: nothing of it ever changes.
 class CompletedSend final : public core::Request {
  public:
-  CompletedSend() : Request(Kind::send) { complete_.store(true, std::memory_order_relaxed); }
   Status cancel() override { return {}; }
-  void destroy() override { slab().destroy(this); }
-  static Slab<CompletedSend>& slab();
+  static CompletedSend& shared();
+
+ private:
+  CompletedSend() : Request(Kind::send) { complete_.store(true, std::memory_order_relaxed); }
 };
 
-/// State that a persistent request on device memory keeps between starts: its buffer stays classified, and its
-/// region and mapping stay valid until the IPC caches withdraw them.
+/// State that a persistent request on device memory keeps between starts: its buffer stays classified, and
+/// its region and mapping stay valid until the IPC caches withdraw them.
 struct PersistentBuffer {
   transport::cuda_ipc::RegionName name{};           ///< this process's allocation
   uint64_t withdrawals = 0;                         ///< Exporter::withdrawals() when `name` was sent

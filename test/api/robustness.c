@@ -67,8 +67,8 @@ static void exhaust_requests(void) {
   if (class != MPI_ERR_NO_MEM) fail("wrong error class, expected MPI_ERR_NO_MEM");
 }
 
-// A send that fails with MPI_ERR_NO_MEM sends no message. At most 64 messages are pending, so that messages
-// need no memory.
+// A send that fails with MPI_ERR_NO_MEM sends no message. Standard sends of small messages take no memory. At
+// most 64 messages are pending, so that messages need no memory.
 static void exhaust_sends(void) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int number = 0, got = 0, end = -1;
@@ -79,7 +79,7 @@ static void exhaust_sends(void) {
     int code = MPI_SUCCESS, class = 0;
     MPI_Request request;
     for (; code == MPI_SUCCESS; number += code == MPI_SUCCESS) {
-      code = MPI_Isend(&number, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+      code = MPI_Issend(&number, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
       if (code == MPI_SUCCESS && number % 64 == 63)
         MPI_Recv(&got, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
@@ -96,7 +96,7 @@ static void exhaust_sends(void) {
     if (number % 64 == 63) MPI_Send(&got, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
   }
   MPI_Recv(&got, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  if (got != number) fail("a failed MPI_Isend sent its message");
+  if (got != number) fail("a failed MPI_Issend sent its message");
 }
 
 static void on_timer(int signal) { (void)signal; }
