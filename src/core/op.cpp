@@ -48,12 +48,13 @@ bool Op::allows(const datatype::Datatype& type) const {
   return basic && datatype::reduce_function(kind, *basic) != nullptr;
 }
 
-void Op::apply(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const {
+void Op::combine(const void* left, const void* right, void* result, int64_t count,
+                 const datatype::Datatype& type) const {
   if (count == 0) return;
-  if (user)
-    apply_user(in, inout, count, type);
-  else
-    datatype::reduce_function(kind, *type.basic())(in, inout, static_cast<size_t>(count));
+  if (!user)
+    return datatype::reduce_function(kind, *type.basic())(left, right, result, static_cast<size_t>(count));
+  if (result != right) datatype::copy(right, count, type, result, count, type);
+  apply_user(left, result, count, type);
 }
 
 void Op::apply_user(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const {

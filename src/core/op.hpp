@@ -23,7 +23,12 @@ class Op final : public Counted {
   [[nodiscard]] bool allows(const datatype::Datatype& type) const;
   /// inout[i] = in[i] op inout[i] on host memory laid out as `count` elements of `type`.
   /// Runs user functions with the instance lock released.
-  void apply(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const;
+  void apply(const void* in, void* inout, int64_t count, const datatype::Datatype& type) const {
+    combine(in, inout, inout, count, type);
+  }
+  /// result[i] = left[i] op right[i]; `result` is `right`, or overlaps neither operand.
+  void combine(const void* left, const void* right, void* result, int64_t count,
+               const datatype::Datatype& type) const;
 
   static Op* create(Instance& instance, Function function, bool commutative);
   static Op* create_large(Instance& instance, LargeFunction function, bool commutative);

@@ -24,17 +24,31 @@ struct __attribute__((packed, may_alias)) Unaligned {
   T value;
 };
 
+// Iterations are independent: `result` overlaps an input only at the same element.
+#ifdef __clang__
+#define WEFT_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define WEFT_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 template <ReduceOp op, class T>
-void loop(const void* in, void* inout, size_t count) {
-  const auto* __restrict a = static_cast<const Unaligned<T>*>(in);
-  auto* __restrict b = static_cast<Unaligned<T>*>(inout);
+void loop(const void* left, const void* right, void* result, size_t count) {
+  const auto* a = static_cast<const Unaligned<T>*>(left);
+  const auto* b = static_cast<const Unaligned<T>*>(right);
+  auto* to = static_cast<Unaligned<T>*>(result);
+  WEFT_INDEPENDENT
   for (size_t i = 0; i < count; ++i)
-    b[i].value = element::narrow<T>(Apply<op>::of(element::widen(a[i].value), element::widen(b[i].value)));
+    to[i].value = element::narrow<T>(Apply<op>::of(element::widen(a[i].value), element::widen(b[i].value)));
 }
 
 template <class T>
-void replace(const void* in, void* inout, size_t count) {
-  std::memcpy(inout, in, count * sizeof(T));
+void replace(const void* left, const void*, void* result, size_t count) {
+  std::memcpy(result, left, count * sizeof(T));
+}
+
+template <class T>
+void no_operation(const void*, const void* right, void* result, size_t count) {
+  std::memmove(result, right, count * sizeof(T));
 }
 
 template <class Member>
@@ -57,29 +71,24 @@ P load_pair(const char* from) {
 }
 
 template <ReduceOp op, class P>
-void pair_loop(const void* in, void* inout, size_t count) {
-  const char* a = static_cast<const char*>(in);
-  char* b = static_cast<char*>(inout);
-  for (size_t i = 0; i < count; ++i, a += sizeof(P), b += sizeof(P)) {
-    if constexpr (op == ReduceOp::replace) {
-      put_pair<P>(b, a);
-    } else {
-      const P first = load_pair<P>(a), second = load_pair<P>(b);
-      if (op == ReduceOp::minloc ? element::minloc_selects(first, second)
-                                 : element::maxloc_selects(first, second))
-        put_pair<P>(b, a);
-    }
+void pair_loop(const void* left, const void* right, void* result, size_t count) {
+  const char *a = static_cast<const char*>(left), *b = static_cast<const char*>(right);
+  char* to = static_cast<char*>(result);
+  for (size_t i = 0; i < count; ++i, a += sizeof(P), b += sizeof(P), to += sizeof(P)) {
+    const P first = load_pair<P>(a), second = load_pair<P>(b);
+    const bool take_left = op == ReduceOp::replace  ? true
+                           : op == ReduceOp::minloc ? element::minloc_selects(first, second)
+                                                    : element::maxloc_selects(first, second);
+    put_pair<P>(to, take_left ? a : b);
   }
 }
-
-void no_operation(const void*, void*, size_t) {}
 
 template <ReduceOp op, class T, Group group>
 constexpr ReduceFn function_for() {
   if constexpr (!allowed(op, group))
     return nullptr;
   else if constexpr (op == ReduceOp::no_op)
-    return no_operation;
+    return no_operation<T>;
   else if constexpr (IsPair<T>::value)
     return pair_loop<op, T>;
   else if constexpr (op == ReduceOp::replace)

@@ -13,8 +13,8 @@ namespace weft::datatype {
 using element::kReduceOpCount;
 using element::ReduceOp;
 
-/// inout[i] = in[i] op inout[i]; the arrays must not overlap.
-using ReduceFn = void (*)(const void* in, void* inout, size_t count);
+/// result[i] = left[i] op right[i]; `result` is `right`, or overlaps neither array.
+using ReduceFn = void (*)(const void* left, const void* right, void* result, size_t count);
 
 /// nullptr if the operation is not defined for the type (MPI 5.0 section 6.9.2). minloc and maxloc: pairs
 /// (section 6.9.4); replace and no_op: all types (section 12.3.4).

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every row of the selection table with up to 40 simulated ranks, against the oracle.
+#include "coll/algorithm/algorithms.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -395,6 +397,10 @@ std::vector<const coll::select::Row*> distinct_rows() {
     });
     if (!known) rows.push_back(&row);
   }
+  // Only coll.order=rank selects these.
+  static const coll::select::Row chains[] = {{Collective::scan, &coll::algorithm::scan_chain},
+                                             {Collective::exscan, &coll::algorithm::exscan_chain}};
+  for (const auto& row : chains) rows.push_back(&row);
   return rows;
 }
 

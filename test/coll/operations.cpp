@@ -82,7 +82,7 @@ struct Case {
     Bytes sum = input(0, count);
     for (int i = 1; i <= last; ++i) {
       Bytes next = input(i, count);
-      function(sum.data(), next.data(), static_cast<size_t>(count));
+      function(sum.data(), next.data(), next.data(), static_cast<size_t>(count));
       sum = next;
     }
     return sum;
@@ -109,8 +109,8 @@ struct TestBuffer {
   void expect(const Case& c, const Bytes& wanted, int first, int n, Bytes before) const {
     ++checks;
     before.resize(buffer.size(), '\x33');
-    weft::datatype::reduce_function(ReduceOp::replace, c.basic)(wanted.data() + first * c.extent,
-                                                                before.data(), static_cast<size_t>(n));
+    weft::datatype::reduce_function(ReduceOp::replace, c.basic)(
+        wanted.data() + first * c.extent, before.data(), before.data(), static_cast<size_t>(n));
     const Bytes got = buffer.read();
     const size_t elements = static_cast<size_t>(n * c.extent);
     for (size_t i = 0; i < got.size(); ++i)
@@ -158,8 +158,8 @@ void reduce_scatter(const Case& c, int count, bool in_place) {
   if (!in_place) return recv.expect(c, all, rank * count, count, before);
   // In place the rest of the buffer is undefined.
   Bytes got = recv.buffer.read(), wanted = got;
-  weft::datatype::reduce_function(ReduceOp::replace, c.basic)(all.data() + rank * count * c.extent,
-                                                              wanted.data(), static_cast<size_t>(count));
+  weft::datatype::reduce_function(ReduceOp::replace, c.basic)(
+      all.data() + rank * count * c.extent, wanted.data(), wanted.data(), static_cast<size_t>(count));
   ++checks;
   for (size_t i = 0; i < got.size(); ++i)
     if (got[i] != wanted[i] && !is_padding(c.basic, i)) fail("wrong block", static_cast<long>(i), got[i]);
@@ -189,7 +189,7 @@ void local(const Case& c, int count, bool) {
   if (MPI_Reduce_local(in.buffer.data(), inout.buffer.data(), count, c.type, c.op) != MPI_SUCCESS)
     fail("error code", 0, 0);
   Bytes wanted = other;
-  c.function(mine.data(), wanted.data(), static_cast<size_t>(count));
+  c.function(mine.data(), wanted.data(), wanted.data(), static_cast<size_t>(count));
   inout.expect(c, wanted, 0, count, other);
 }
 

@@ -71,7 +71,14 @@ void run(ReduceFn function, const std::vector<T>& in, std::vector<T>& inout, siz
   std::vector<char> a(sizeof(T) * in.size() + shift + 1, 0x55), b = a;
   std::memcpy(a.data() + shift, in.data(), sizeof(T) * in.size());
   std::memcpy(b.data() + shift, inout.data(), sizeof(T) * in.size());
-  function(a.data() + shift, b.data() + shift, in.size());
+  std::vector<char> c(b.size(), 0x66);
+  function(a.data() + shift, b.data() + shift, c.data() + shift, in.size());
+  function(a.data() + shift, b.data() + shift, b.data() + shift, in.size());
+  constexpr bool padded = std::is_same_v<T, long double> || std::is_same_v<T, Complex<long double>>;
+  for (size_t i = 0; i < sizeof(T) * in.size(); ++i)
+    if (!padded || i % sizeof(long double) < 10) {
+      ASSERT_EQ(c[shift + i], b[shift + i]) << i;
+    }
   std::memcpy(inout.data(), b.data() + shift, sizeof(T) * in.size());
   EXPECT_EQ(b.back(), 0x55);
 }
@@ -236,7 +243,7 @@ void check_pairs(Basic basic) {
       put(expected.data() + 1 + i * sizeof(P), first ? va : vb, first ? ia : ib);
     }
     // Compare values, not bytes: long double has unused bytes.
-    reduce_function(op, basic)(a.data() + 1, b.data() + 1, n);
+    reduce_function(op, basic)(a.data() + 1, b.data() + 1, b.data() + 1, n);
     for (size_t i = 0; i < n; ++i) {
       V value, wanted;
       I index, wanted_index;
@@ -267,8 +274,8 @@ TEST(Reduce, Pairs) {
 
 TEST(Reduce, NoOpAndEmptyArraysChangeNothing) {
   double in = 1, inout = 2;
-  reduce_function(ReduceOp::no_op, Basic::float64)(&in, &inout, 1);
-  reduce_function(ReduceOp::sum, Basic::float64)(&in, &inout, 0);
+  reduce_function(ReduceOp::no_op, Basic::float64)(&in, &inout, &inout, 1);
+  reduce_function(ReduceOp::sum, Basic::float64)(&in, &inout, &inout, 0);
   EXPECT_EQ(inout, 2);
 }
 

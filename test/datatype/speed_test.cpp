@@ -149,7 +149,7 @@ TEST(Speed, Reductions) {
   using datatype::ReduceOp;
   const double memory = milliseconds([&] { std::memcpy(b.data(), a.data(), a.size() * 8); }, 50);
   const auto rate = [&](ReduceOp op, Basic type, const void* in, void* inout, size_t n) {
-    return milliseconds([&] { datatype::reduce_function(op, type)(in, inout, n); }, 50);
+    return milliseconds([&] { datatype::reduce_function(op, type)(in, inout, inout, n); }, 50);
   };
   print("double sum, 256 KiB (relative to memcpy)", bytes,
         rate(ReduceOp::sum, Basic::float64, a.data(), b.data(), a.size()), memory);

@@ -22,7 +22,7 @@ extern const Algorithm allreduce_recursive_doubling, allreduce_rabenseifner, all
 
 extern const Algorithm reduce_scatter_recursive_doubling, reduce_scatter_direct;
 
-extern const Algorithm scan_recursive_doubling, exscan_recursive_doubling;
+extern const Algorithm scan_recursive_doubling, scan_chain, exscan_recursive_doubling, exscan_chain;
 
 extern const Algorithm neighbor_direct;
 

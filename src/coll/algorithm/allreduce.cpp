@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Allreduce: recursive doubling; reduce-scatter by recursive halving and allgather by doubling (Rabenseifner
-// 2004); ring; direct exchange of all pairs. The result is bitwise equal on all ranks.
+// 2004); ring, which has an order of terms of its own; direct exchange of all pairs. The result is bitwise
+// equal on all ranks.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/reduction.hpp"
 
@@ -9,78 +10,73 @@ namespace {
 
 size_t one_vector(const Call& call) { return ScratchVectors(call, call.send.count).bytes(1); }
 
-Round recursive_doubling(const Call& call, int round, Stage& stage) {
-  if (round == 0 && !call.in_place) stage.copy(call.recv.whole(), call.send.whole());
-  return recursive_doubling_phase(call, call.recv.address, ScratchVectors(call, call.send.count).at(0), round,
-                                  stage);
+Accumulator accumulator(const Call& call) {
+  return {call.send.address, call.recv.address, ScratchVectors(call, call.send.count).at(0)};
 }
 
-/// Recursive halving, then doubling, on `power` parts. Terms are received in the result buffer unless it
-/// already holds an input.
+Round recursive_doubling(const Call& call, int round, Stage& stage) {
+  return recursive_doubling_phase(call, accumulator(call), round, stage);
+}
+
+/// Recursive halving with partners of increasing distance, which combines in the order of the tree; then
+/// doubling in the reverse order of steps. The vector has as many parts as the tree has nodes.
 class Rabenseifner {
  public:
   explicit Rabenseifner(const Call& call)
-      : call_(call), fold_(call.rank, call.size), loaded_(call.in_place || fold_.in_pair) {
-    tmp_ = ScratchVectors(call, call.send.count).at(0);
-  }
-  Round round(int round, Stage& stage) const {
-    const int step = round - fold_.before(), steps = fold_.steps();
-    if (round > 0 && fold_.node >= 0 && step <= steps) consume(step - 1, stage);
-    if (step < 0) return fold_in(stage);
+      : call_(call), tree_(call.rank, call.size), acc_(accumulator(call)) {}
+  Round round(int round, Stage& stage) {
+    const int step = round - tree_.before(), steps = tree_.steps();
+    if (round > 0 && tree_.active) consume(step - 1, stage);
+    if (step < 0) return combine_pair(stage);
     if (step < 2 * steps) {
-      if (fold_.node >= 0) step < steps ? halve(step, stage) : gather(step - steps, stage);
+      if (tree_.active) step < steps ? halve(step, stage) : gather(2 * steps - 1 - step, stage);
       return Round::more;
     }
-    if (step > 2 * steps || !fold_.in_pair) return Round::done;
+    if (step > 2 * steps || !tree_.in_pair) return Round::done;
     const p2p::Buffer all = call_.recv.whole();
-    fold_.node >= 0 ? stage.send(all, call_.rank - 1) : stage.receive(all, call_.rank + 1);
+    tree_.active ? stage.send(all, tree_.partner(-1)) : stage.receive(all, tree_.partner(-1));
     return Round::more;
   }
 
  private:
-  [[nodiscard]] int distance(int step) const { return fold_.power >> (step + 1); }
-  /// The parts that remain with a node after halving step `step`.
+  /// The parts that remain with a node after halving step `step`: each step keeps the half of its bit.
   [[nodiscard]] Part kept(int node, int step) const {
-    const int n = distance(step), first = node & ~(n - 1);
-    return {call_.send.count, fold_.power, first, first + n};
+    int first = 0, n = tree_.power;
+    for (int i = 0; i <= step; ++i) {
+      n /= 2;
+      first += ((node >> i) & 1) * n;
+    }
+    return {call_.send.count, tree_.power, first, first + n};
   }
-  [[nodiscard]] bool receives_into_result(int step) const { return !loaded_ && step == 0; }
-  Round fold_in(Stage& stage) const {
-    if (fold_.in_pair && fold_.node >= 0)
-      stage.receive(slice(call_, call_.in_place ? tmp_ : call_.recv.address, 0, call_.send.count),
-                    call_.rank - 1);
-    if (fold_.in_pair && fold_.node < 0) stage.send(call_.send.whole(), call_.rank + 1);
+  Round combine_pair(Stage& stage) {
+    if (tree_.in_pair && tree_.active)
+      stage.receive(slice(call_, acc_.landing(tree_.right(-1)), 0, call_.send.count), tree_.partner(-1));
+    if (tree_.in_pair && !tree_.active) stage.send(call_.send.whole(), tree_.partner(-1));
     return Round::more;
   }
-  void consume(int step, Stage& stage) const {
-    if (step < 0) {
-      const void* other = call_.in_place ? tmp_ : call_.send.address;
-      if (fold_.in_pair) stage.fold_left(other, call_.recv.address, call_.send.count);
-      return;
-    }
-    const Part mine = kept(fold_.node, step);
-    const void* other = receives_into_result(step) ? call_.send.address : tmp_;
-    stage.fold_left(element(call_, other, mine.first), element(call_, call_.recv.address, mine.first),
-                    mine.count);
+  /// Combines the term received in step `last`, unless the vector is reduced already.
+  void consume(int last, Stage& stage) {
+    for (int i = tree_.first_step(); i < std::min(last, tree_.steps()); ++i) acc_.advance(tree_.right(i));
+    if (last < tree_.first_step() || last >= tree_.steps()) return;
+    const Part mine = kept(tree_.node, last);
+    acc_.fold(call_, stage, tree_.right(last), mine.first, mine.count);
+    if (last == tree_.steps() - 1) acc_.finish(call_, stage, mine.first, mine.count);
   }
   void halve(int step, Stage& stage) const {
-    const int other = fold_.node ^ distance(step), partner = fold_.rank_of(other);
-    const bool direct = receives_into_result(step);
-    stage.receive(slice(call_, direct ? call_.recv.address : tmp_, kept(fold_.node, step)), partner);
-    stage.send(slice(call_, direct ? call_.send.address : call_.recv.address, kept(other, step)), partner);
+    const int partner = tree_.partner(step);
+    stage.receive(slice(call_, acc_.landing(tree_.right(step)), kept(tree_.node, step)), partner);
+    stage.send(slice(call_, acc_.data(), kept(tree_.node ^ (1 << step), step)), partner);
   }
-  /// The halving steps in reverse: in each step the partner's parts complete the larger block.
-  void gather(int reverse_step, Stage& stage) const {
-    const int step = fold_.steps() - 1 - reverse_step;
-    const int other = fold_.node ^ distance(step), partner = fold_.rank_of(other);
-    stage.receive(slice(call_, call_.recv.address, kept(other, step)), partner);
-    stage.send(slice(call_, call_.recv.address, kept(fold_.node, step)), partner);
+  /// In each step the partner's parts complete the larger block.
+  void gather(int step, Stage& stage) const {
+    const int partner = tree_.partner(step);
+    stage.receive(slice(call_, call_.recv.address, kept(tree_.node ^ (1 << step), step)), partner);
+    stage.send(slice(call_, call_.recv.address, kept(tree_.node, step)), partner);
   }
 
   const Call& call_;
-  PowerOfTwoFold fold_;
-  bool loaded_;  // the result buffer holds an input before the first step
-  void* tmp_;
+  TreeSteps tree_;
+  Accumulator acc_;
 };
 
 Round rabenseifner(const Call& call, int round, Stage& stage) {

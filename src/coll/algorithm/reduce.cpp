@@ -1,59 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduce: binomial tree, in rank order for operations that need it; reduce-scatter and gather for large
-// vectors.
+// Reduce: binomial tree; direct reduce-scatter and gather for large vectors.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/reduction.hpp"
 
 namespace weft::coll::algorithm {
 namespace {
 
-/// The binomial tree. For noncommutative operations rank 0 is its root and forwards the result.
-struct Tree {
-  const Call& call;
-  int top;  // the rank at the tree's root
-  TreeNode self;
-  void* acc;  // accumulator
-  void* tmp;
-  explicit Tree(const Call& of)
-      : call(of), top(of.commutative() ? of.root : 0), self{of.wrap(of.rank - top), of.size} {
-    const ScratchVectors vectors(call, call.send.count);
-    tmp = vectors.at(0);
-    acc = result_here() ? call.recv.address : vectors.at(1);
-  }
-  [[nodiscard]] bool result_here() const { return self.node == 0 && call.rank == call.root; }
-  [[nodiscard]] bool preloaded() const { return acc == call.send.address; }
-  [[nodiscard]] int rank_of(int node) const { return (node + top) % call.size; }
-};
-
 size_t binomial_scratch(const Call& call) { return ScratchVectors(call, call.send.count).bytes(2); }
 
+Accumulator accumulator(const Call& call) {
+  const ScratchVectors vectors(call, call.send.count);
+  return {call.send.address, call.rank == call.root ? call.recv.address : vectors.at(1), vectors.at(0)};
+}
+
+/// The binomial tree of the nodes relative to the root's node. Differences of nodes are bitwise, so every
+/// root gets the terms in the same order.
 Round binomial(const Call& call, int round, Stage& stage) {
-  const Tree tree(call);
+  const TreeSteps tree(call.rank, call.size, call.root);
+  const auto relative = static_cast<unsigned>(tree.node ^ tree.node_of(call.root));
+  const int last = relative == 0 ? tree.steps() : std::countr_zero(relative);  // the step in which it sends
+  const int step = round - tree.before();
   const int64_t n = call.send.count;
-  const int children = tree.self.children();
-  const auto lands_in_acc = [&](int child) { return child == 0 && !tree.preloaded(); };
-  if (round > 0 && round <= children) {  // combine a child's term: its ranks are above all earlier ones
-    if (lands_in_acc(round - 1))
-      stage.fold_left(call.send.address, tree.acc, n);
-    else
-      stage.fold(tree.tmp, tree.acc, n);
-  }
-  if (round < children) {
-    stage.receive(slice(call, lands_in_acc(round) ? tree.acc : tree.tmp, 0, n),
-                  tree.rank_of(tree.self.child(round)));
+  Accumulator acc = accumulator(call);
+  if (!tree.active) {
+    if (round > 0) return Round::done;
+    stage.send(slice(call, acc.data(), 0, n), tree.partner(-1));
     return Round::more;
   }
-  if (round > children) return Round::done;
-  const void* combined = children == 0 ? call.send.address : tree.acc;
-  if (tree.self.node != 0) {
-    stage.send(slice(call, combined, 0, n), tree.rank_of(tree.self.parent()));
-    if (call.rank == call.root) stage.receive(call.recv.part(0, n), tree.top);
+  if (step > last) return Round::done;
+  for (int i = tree.first_step(); i < step - 1; ++i) acc.advance(tree.right(i));
+  if (step - 1 >= tree.first_step()) acc.fold(call, stage, tree.right(step - 1), 0, n);
+  if (step < last) {
+    if (step >= tree.first_step())
+      stage.receive(slice(call, acc.landing(tree.right(step)), 0, n), tree.partner(step));
     return Round::more;
   }
-  if (tree.result_here())
-    stage.copy(call.recv.part(0, n), slice(call, combined, 0, n));
-  else
-    stage.send(slice(call, combined, 0, n), call.root);
+  if (call.rank == call.root) {
+    acc.finish(call, stage, 0, n);
+    return Round::done;
+  }
+  stage.send(slice(call, acc.data(), 0, n), tree.partner(step));
   return Round::more;
 }
 

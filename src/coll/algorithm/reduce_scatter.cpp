@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduce_scatter and Reduce_scatter_block: direct exchange, reduced in rank order; recursive doubling of the
-// whole vector for small vectors of many ranks.
+// Reduce_scatter and Reduce_scatter_block: direct exchange; recursive doubling of the whole vector for small
+// vectors of many ranks.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/reduction.hpp"
 
@@ -21,9 +21,8 @@ size_t two_vectors(const Call& call) { return ScratchVectors(call, call.send.cou
 
 Round recursive_doubling(const Call& call, int round, Stage& stage) {
   const ScratchVectors vectors(call, call.send.count);
-  if (round == 0) stage.copy(slice(call, vectors.at(0), 0, call.send.count), call.send.whole());
-  if (recursive_doubling_phase(call, vectors.at(0), vectors.at(1), round, stage) == Round::more)
-    return Round::more;
+  const Accumulator acc(call.send.address, vectors.at(0), vectors.at(1));
+  if (recursive_doubling_phase(call, acc, round, stage) == Round::more) return Round::more;
   const Part mine = share(call, call.rank);
   stage.copy(call.recv.part(0, mine.count), slice(call, vectors.at(0), mine));
   return Round::done;

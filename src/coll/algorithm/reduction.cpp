@@ -18,32 +18,39 @@ p2p::Buffer slice(const Call& call, const void* vector, int64_t first, int64_t n
   return buffer;
 }
 
-Round recursive_doubling_phase(const Call& call, void* acc, void* tmp, int round, Stage& stage) {
-  const PowerOfTwoFold fold(call.rank, call.size);
-  const bool active = fold.node >= 0;
+void Accumulator::fold(const Call& call, Stage& stage, bool right, int64_t first, int64_t n) {
+  void* const theirs = landing(right);
+  const void* const mine = data_;
+  advance(right);
+  if (!right && data_ != mine) stage.copy(slice(call, data_, first, n), slice(call, mine, first, n));
+  stage.fold_left(element(call, right ? mine : theirs, first), element(call, data_, first), n);
+}
+
+Round recursive_doubling_phase(const Call& call, Accumulator acc, int round, Stage& stage) {
+  const TreeSteps ranks(call.rank, call.size);
   const int64_t n = call.send.count;
-  const int step = round - fold.before();
-  const p2p::Buffer mine = slice(call, acc, 0, n), theirs = slice(call, tmp, 0, n);
-  if (round > 0 && active && step <= fold.steps()) {  // combine the term of the previous round
-    if (step > 0)
-      ((fold.node >> (step - 1)) & 1) != 0 ? stage.fold_left(tmp, acc, n) : stage.fold_right(tmp, acc, n);
-    else if (fold.in_pair)
-      stage.fold_left(tmp, acc, n);
-  }
+  const int step = round - ranks.before();
+  const int last = std::min(step, ranks.steps()) - 1;  // steps up to this one are complete
+  if (ranks.active)
+    for (int i = ranks.first_step(); i <= last; ++i)
+      i == step - 1 ? acc.fold(call, stage, ranks.right(i), 0, n) : acc.advance(ranks.right(i));
   if (step < 0) {
-    if (fold.in_pair && active) stage.receive(theirs, call.rank - 1);
-    if (fold.in_pair && !active) stage.send(mine, call.rank + 1);
+    if (ranks.in_pair && ranks.active)
+      stage.receive(slice(call, acc.landing(ranks.right(-1)), 0, n), ranks.partner(-1));
+    if (ranks.in_pair && !ranks.active) stage.send(slice(call, acc.data(), 0, n), ranks.partner(-1));
     return Round::more;
   }
-  if (step < fold.steps()) {
-    if (!active) return Round::more;
-    const int partner = fold.rank_of(fold.node ^ (1 << step));
-    stage.receive(theirs, partner);
-    stage.send(mine, partner);
+  if (step < ranks.steps()) {
+    if (!ranks.active) return Round::more;
+    stage.receive(slice(call, acc.landing(ranks.right(step)), 0, n), ranks.partner(step));
+    stage.send(slice(call, acc.data(), 0, n), ranks.partner(step));
     return Round::more;
   }
-  if (step > fold.steps() || !fold.in_pair) return Round::done;
-  active ? stage.send(mine, call.rank - 1) : stage.receive(mine, call.rank + 1);
+  if (step > ranks.steps()) return Round::done;
+  if (ranks.active) acc.finish(call, stage, 0, n);
+  if (!ranks.in_pair) return Round::done;
+  const p2p::Buffer result = slice(call, acc.first(), 0, n);
+  ranks.active ? stage.send(result, ranks.partner(-1)) : stage.receive(result, ranks.partner(-1));
   return Round::more;
 }
 
@@ -73,10 +80,28 @@ void DirectReduceScatter::exchange(int round, Stage& stage) const {
   }
 }
 
+namespace {
+
+/// Elements [first, first + n) of the inputs of all ranks, for combine().
+struct ReceivedTerms {
+  const Call& call;
+  const ScratchVectors& received;
+  const void* own;
+  Stage& stage;
+  int64_t first, n;
+  [[nodiscard]] const void* term(int rank) const {
+    return element(call, rank == call.rank ? own : received.at(rank), first);
+  }
+  void copy(int rank, void* to) const { stage.copy(slice(call, to, 0, n), slice(call, term(rank), 0, n)); }
+  void combine(const void* left, const void* right, void* to) const { stage.combine(left, right, to, n); }
+  [[nodiscard]] void* scratch(int rank, int) const { return element(call, received.at(rank), first); }
+};
+
+}  // namespace
+
 void DirectReduceScatter::reduce(void* target, Stage& stage) const {
   if (mine_.count == 0) return;
   void* own = element(call_, call_.send.address, mine_.first);
-  const auto input = [&](int rank) { return rank == call_.rank ? own : terms_.at(rank); };
   // A kernel may write to an input if both have the same address and one launch takes all terms.
   const bool same_place =
       call_.on_gpu && target == own && call_.size <= static_cast<int>(device::kernel::Reduce::kTerms);
@@ -86,7 +111,8 @@ void DirectReduceScatter::reduce(void* target, Stage& stage) const {
   }
   if (call_.on_gpu) {
     std::vector<const void*> inputs;
-    for (int rank = 0; rank < call_.size; ++rank) inputs.push_back(input(rank));
+    for (int rank = 0; rank < call_.size; ++rank)
+      inputs.push_back(rank == call_.rank ? own : terms_.at(rank));
     return stage.reduce(target, inputs, mine_.count);
   }
   // Blocks that stay in the cache while all inputs are combined; a user-defined operation gets all elements
@@ -96,9 +122,8 @@ void DirectReduceScatter::reduce(void* target, Stage& stage) const {
   const int64_t block = call_.op->user ? mine_.count : std::max<int64_t>(1, kBlockBytes / size);
   for (int64_t first = 0; first < mine_.count; first += block) {
     const int64_t n = std::min(block, mine_.count - first);
-    stage.copy(slice(call_, target, first, n), slice(call_, input(call_.size - 1), first, n));
-    for (int rank = call_.size - 2; rank >= 0; --rank)
-      stage.fold_left(element(call_, input(rank), first), element(call_, target, first), n);
+    ReceivedTerms terms{call_, terms_, own, stage, first, n};
+    combine(terms, call_.size, rank_order(call_), element(call_, target, first));
   }
 }
 

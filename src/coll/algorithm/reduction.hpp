@@ -2,8 +2,7 @@
 // Shared by reduction algorithms: typed slices of vectors, typed scratch, and two phases. All operands are
 // host memory, or all are memory of one GPU (Call::on_gpu): coll/schedule/copy.hpp mirrors other operands.
 #pragma once
-#include <bit>
-
+#include "coll/algorithm/order.hpp"
 #include "coll/algorithm/tree.hpp"
 #include "coll/schedule/schedule.hpp"
 
@@ -34,32 +33,46 @@ struct ScratchVectors {
   TypedLayout layout_;
 };
 
-/// Reduces P ranks to a power of two: the even ranks among the first 2 * extra send their input to the next
-/// odd rank and receive the result at the end. Node numbers keep the rank order.
-struct PowerOfTwoFold {
-  int power, extra;
-  bool in_pair;
-  int node;  ///< this rank's number among `power` nodes; -1 for the even ranks
-  PowerOfTwoFold(int rank, int size)
-      : power(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))),
-        extra(size - power),
-        in_pair(rank < 2 * extra),
-        node(!in_pair        ? rank - extra
-             : rank % 2 == 1 ? rank / 2
-                             : -1) {}
-  [[nodiscard]] int rank_of(int other) const { return other < extra ? 2 * other + 1 : other + extra; }
-  [[nodiscard]] int steps() const { return std::countr_zero(static_cast<unsigned>(power)); }
-  /// Number of rounds before the first step.
-  [[nodiscard]] int before() const { return extra > 0 ? 1 : 0; }
+/// The terms that this rank has combined. Terms of lower ranks are left operands, so the result of a step
+/// lies in the buffer of its right operand: of two buffers, the partner's term uses the buffer without
+/// combined terms. The algorithms keep no state: they repeat advance() for the steps before.
+class Accumulator {
+ public:
+  /// `input` is this rank's term; it is only read, unless it is `first`.
+  Accumulator(const void* input, void* first, void* second)
+      : input_(input), data_(input), first_(first), second_(second) {}
+  [[nodiscard]] const void* data() const { return data_; }
+  [[nodiscard]] void* first() const { return first_; }
+  /// The buffer for the term of a partner of higher (right) or lower rank.
+  [[nodiscard]] void* landing(bool right) const {
+    if (data_ == first_) return second_;
+    return data_ == second_ || right ? first_ : second_;
+  }
+  void advance(bool right) {
+    if (right)
+      data_ = landing(true);
+    else if (data_ == input_)
+      data_ = first_;
+  }
+  /// Combines elements [first, first + n) with the term in landing(right); advances.
+  void fold(const Call& call, Stage& stage, bool right, int64_t first, int64_t n);
+  /// Copies elements [first, first + n) to the first buffer unless they are there.
+  void finish(const Call& call, Stage& stage, int64_t first, int64_t n) const {
+    if (data_ != first_) stage.copy(slice(call, first_, first, n), slice(call, data_, first, n));
+  }
+
+ private:
+  const void *input_, *data_;
+  void *first_, *second_;
 };
 
-/// Phase: recursive doubling in rank order. `acc` holds this rank's input on entry and the result at the end.
-Round recursive_doubling_phase(const Call& call, void* acc, void* tmp, int round, Stage& stage);
+/// Phase: recursive doubling. The first buffer of `acc` holds the result at the end.
+Round recursive_doubling_phase(const Call& call, Accumulator acc, int round, Stage& stage);
 
 /// The part of the vector that rank i reduces: its block in reduce-scatter, else one of P nearly equal parts.
 Part share(const Call& call, int i);
 
-/// Phase: every rank receives its share of all inputs directly and reduces them in rank order. exchange()
+/// Phase: every rank receives its share of all inputs directly and combines them. exchange()
 /// adds the steps of each of rounds() rounds; then reduce() writes the result to `target`.
 class DirectReduceScatter {
  public:

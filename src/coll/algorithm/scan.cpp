@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Scan and Exscan: recursive doubling (Hillis, Steele 1986), in rank order. After round k a rank has combined
-// the terms of 2^(k+1) ranks up to its own.
+// Scan and Exscan: recursive doubling (Hillis, Steele 1986): after round k a rank has combined the terms of
+// 2^(k+1) ranks up to its own. Chain, for strict rank order: each rank receives the result of the rank below.
 #include "coll/algorithm/algorithms.hpp"
 #include "coll/algorithm/reduction.hpp"
 
@@ -45,9 +45,37 @@ Round exscan(const Call& call, int round, Stage& stage) {
   return exchange_partial(call, partial, tmp, round, stage);
 }
 
+Round scan_chained(const Call& call, int round, Stage& stage) {
+  void* tmp = ScratchVectors(call, call.send.count).at(0);
+  if (round == 0) {
+    if (!call.in_place) stage.copy(call.recv.whole(), call.send.whole());
+    if (call.rank > 0) stage.receive(slice(call, tmp, 0, call.send.count), call.rank - 1);
+    return Round::more;
+  }
+  if (round == 1 && call.rank > 0) stage.fold_left(tmp, call.recv.address, call.send.count);
+  if (round > 1 || call.rank + 1 == call.size) return Round::done;
+  stage.send(slice(call, call.recv.address, 0, call.send.count), call.rank + 1);
+  return Round::more;
+}
+
+Round exscan_chained(const Call& call, int round, Stage& stage) {
+  void* partial = ScratchVectors(call, call.send.count).at(0);
+  if (round == 0) {
+    stage.copy(slice(call, partial, 0, call.send.count), call.send.whole());
+    if (call.rank > 0) stage.receive(slice(call, call.recv.address, 0, call.send.count), call.rank - 1);
+    return Round::more;
+  }
+  if (round > 1 || call.rank + 1 == call.size) return Round::done;
+  if (call.rank > 0) stage.fold_left(call.recv.address, partial, call.send.count);
+  stage.send(slice(call, partial, 0, call.send.count), call.rank + 1);
+  return Round::more;
+}
+
 }  // namespace
 
 const Algorithm scan_recursive_doubling{"recursive_doubling", scan, one_vector};
 const Algorithm exscan_recursive_doubling{"recursive_doubling", exscan, two_vectors};
+const Algorithm scan_chain{"chain", scan_chained, one_vector};
+const Algorithm exscan_chain{"chain", exscan_chained, one_vector};
 
 }  // namespace weft::coll::algorithm

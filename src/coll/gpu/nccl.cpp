@@ -8,6 +8,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "coll/algorithm/order.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "coll/gpu/plan.hpp"
 #include "coll/schedule/hints.hpp"
@@ -83,7 +84,7 @@ Status NcclProvider::connect(const device::Memory& near) {
 
 bool NcclProvider::accepts(const Call& call, uint64_t largest, const device::Memory& near) {
   if (value_for(call, enabled) == 0 || largest < value_for(call, min_bytes) || !kind_of(call.what) ||
-      !device::Nccl::computes(kernel_reduction(call)))
+      algorithm::rank_order(call) || !device::Nccl::computes(kernel_reduction(call)))
     return false;
   if (!std::exchange(tried_, true))
     if (Status connected = connect(near); !connected.ok()) refused.hit(connected.error().message());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "coll/algorithm/order.hpp"
 #include "coll/construct/communicators.hpp"
 #include "coll/hierarchy/steps.hpp"
 #include "coll/schedule/copy.hpp"
@@ -29,7 +30,7 @@ config::Size min_calls{
 config::Size nonblocking_max{
     "coll.hierarchy_nonblocking_max_bytes", 16 << 10, 0, size_t{1} << 40,
     "Largest vector or block in bytes of hierarchical nonblocking and persistent collectives; larger "
-    "ones use a flat algorithm."};
+    "ones use a flat algorithm, except reductions whose order of terms depends on the hosts."};
 
 /// Clears the receive operand: a rank other than the root receives no result of a reduction.
 void clear_recv(Call& call) {
@@ -68,7 +69,7 @@ bool Hierarchy::eligible(const Call& call) {
       return true;
     case Collective::reduce:
     case Collective::allreduce:
-      return hosts.ranks_contiguous || call.commutative();
+      return (hosts.ranks_contiguous || call.commutative()) && !algorithm::rank_order(call);
     case Collective::allgather:
       return hosts.ranks_contiguous;
     default:
@@ -77,7 +78,9 @@ bool Hierarchy::eligible(const Call& call) {
 }
 
 bool Hierarchy::eligible_for_schedule(const Call& call) {
-  return call.bytes <= value_for(call, nonblocking_max) && eligible(call);
+  // A reduction whose order of terms depends on the hosts keeps that order for all sizes.
+  const bool all_sizes = call.reduction() && !call.inter() && !hosts_of(*call.comm).tree_order;
+  return (all_sizes || call.bytes <= value_for(call, nonblocking_max)) && eligible(call);
 }
 
 Hierarchy* Hierarchy::for_call(const Call& call, Status& failed) {

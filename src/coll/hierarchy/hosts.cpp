@@ -2,6 +2,7 @@
 #include "coll/hierarchy/hosts.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/instance.hpp"
 
@@ -25,6 +26,7 @@ Hosts::Hosts(const core::Communicator& comm) {
   ranks_contiguous = std::is_sorted(host.begin(), host.end());
   uniform =
       std::all_of(ranks.begin(), ranks.end(), [&](const auto& on) { return on.size() == ranks[0].size(); });
+  tree_order = ranks_contiguous && uniform && std::has_single_bit(ranks[0].size());
 }
 
 }  // namespace weft::coll

@@ -16,12 +16,7 @@ void Run::allreduce_redundant() {
   exchange(
       1, [&](uint32_t step, uint32_t) { publish(step, call_.send.address, n); },
       [&](uint32_t step, uint32_t) {
-        for (int rank = call_.size - 1; rank >= 0; --rank) {
-          const Published term = wait_for(rank, step, n);
-          if (!outcome_.ok()) continue;
-          rank == call_.size - 1 ? p2p::copy_small(result, term.data, n)
-                                 : fold(term.data, result, call_.send.count);
-        }
+        combine(result, call_.send.count, [&](int rank) { return wait_for(rank, step, n).data; });
       });
 }
 
@@ -66,11 +61,11 @@ void Run::allreduce_group(int64_t first, int64_t n, uint32_t pages) {
     channel_.all_arrived(inputs + i);
     const size_t published = outcome_.ok() ? bytes : 0;
     std::byte* target = channel_.claim(results + i, published);
-    for (int rank = call_.size - 1; rank >= 0 && published != 0; --rank) {
-      const std::byte* term = rank == call_.rank ? mine + page_offset(i) + at
-                                                 : channel_.wait_published(rank, inputs + i).data + at;
-      rank == call_.size - 1 ? p2p::copy_small(target, term, bytes) : fold(term, target, own.count);
-    }
+    if (published != 0)
+      combine(target, own.count, [&](int rank) {
+        return rank == call_.rank ? mine + page_offset(i) + at
+                                  : channel_.wait_published(rank, inputs + i).data + at;
+      });
     channel_.publish(results + i, published);
   }
   for (uint32_t i = 0; i < pages; ++i)

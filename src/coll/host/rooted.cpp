@@ -37,9 +37,29 @@ void Run::bcast() {
   if (!root()) close(data);
 }
 
-/// The root reads the terms in descending rank order, in segments of half its page region.
+namespace {
+
+/// A segment of all terms in the root's memory, for algorithm::combine().
+template <class Read, class Combine>
+struct RemoteTerms {
+  const Read& read;         // read(rank, to)
+  const Combine& combined;  // combined(left, right, to)
+  std::byte* memory;        // two terms, then intermediate results
+  size_t segment;
+  const void* term(int rank) const {
+    std::byte* const to = memory + static_cast<size_t>(rank % 2) * segment;
+    read(rank, to);
+    return to;
+  }
+  void copy(int rank, void* to) const { read(rank, to); }
+  void combine(const void* left, const void* right, void* to) const { combined(left, right, to); }
+  void* scratch(int, int i) const { return memory + static_cast<size_t>(i + 2) * segment; }
+};
+
+}  // namespace
+
+/// The root reads the terms in segments of its page region.
 void Run::reduce_single_copy() {
-  constexpr size_t kHalf = SlotChannel::kPipelineSteps * SlotChannel::kPageBytes;
   const uint32_t step = channel_.reserve_steps(1);
   if (!root()) {
     publish_address(step, call_.send.address);
@@ -48,26 +68,29 @@ void Run::reduce_single_copy() {
   }
   for_each_peer([&](int rank) { static_cast<void>(channel_.wait_published(rank, step)); });
   channel_.all_arrived(step);
-  std::byte* term = channel_.page_region();
-  const StepSegments segments{call_.bytes, kHalf};
+  std::byte* const memory = channel_.page_region();
+  const auto results = static_cast<size_t>(std::max(2, algorithm::TreeShape::depth(call_.size)));
+  constexpr size_t kRegionBytes = 2 * SlotChannel::kPipelineSteps * SlotChannel::kPageBytes;
+  const StepSegments segments{call_.bytes, kRegionBytes / (results + 3) / element() * element()};
   for (uint32_t i = 0; i < segments.steps(); ++i) {
     const size_t n = segments.bytes(i), at = segments.first(i);
-    std::byte* result = static_cast<std::byte*>(call_.recv.address) + at;
-    std::byte* target = call_.in_place ? term + kHalf : result;
-    for (int rank = call_.size - 1; rank >= 0; --rank) {
-      const bool first = rank == call_.size - 1;
-      std::byte* own = static_cast<std::byte*>(call_.send.address) + at;
-      if (rank != call_.rank) read_remote(rank, step, first ? target : term, at, n);
-      if (!outcome_.ok()) continue;
-      if (first && rank == call_.rank) std::memcpy(target, own, n);
-      if (!first) fold(rank == call_.rank ? own : term, target, static_cast<int64_t>(n / element()));
-    }
+    std::byte* const result = static_cast<std::byte*>(call_.recv.address) + at;
+    std::byte* const target = call_.in_place ? memory + (results + 2) * segments.segment : result;
+    const auto read = [&](int rank, void* to) {
+      if (rank != call_.rank) return read_remote(rank, step, to, at, n);
+      if (outcome_.ok()) std::memcpy(to, static_cast<std::byte*>(call_.send.address) + at, n);
+    };
+    const auto combined = [&](const void* left, const void* right, void* to) {
+      if (outcome_.ok())
+        call_.op->combine(left, right, to, static_cast<int64_t>(n / element()), *call_.recv.type);
+    };
+    const RemoteTerms<decltype(read), decltype(combined)> terms{read, combined, memory, segments.segment};
+    algorithm::combine(terms, call_.size, rank_order_, target);
     if (call_.in_place && outcome_.ok()) std::memcpy(result, target, n);
   }
   channel_.acknowledge(step);
 }
 
-// The root combines the terms in descending rank order.
 void Run::reduce() {
   if (single_copy_) return reduce_single_copy();
   const auto* mine = static_cast<const std::byte*>(call_.send.address);
@@ -83,12 +106,8 @@ void Run::reduce() {
     }
     std::byte* result = static_cast<std::byte*>(call_.recv.address) + at;
     std::byte* target = call_.in_place ? channel_.claim(step, n) : result;
-    for (int rank = call_.size - 1; rank >= 0; --rank) {
-      const std::byte* term = rank == call_.rank ? mine + at : wait_for(rank, step, n).data;
-      if (!outcome_.ok()) continue;
-      rank == call_.size - 1 ? p2p::copy_small(target, term, n)
-                             : fold(term, target, static_cast<int64_t>(n / element()));
-    }
+    combine(target, static_cast<int64_t>(n / element()),
+            [&](int rank) { return rank == call_.rank ? mine + at : wait_for(rank, step, n).data; });
     if (call_.in_place && outcome_.ok()) p2p::copy_small(result, target, n);
     channel_.acknowledge_batched(step, n);
   }

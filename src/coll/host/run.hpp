@@ -4,8 +4,10 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
+#include "coll/algorithm/order.hpp"
 #include "coll/host/contiguous_buffer.hpp"
 #include "coll/host/slot_channel.hpp"
 #include "coll/schedule/call.hpp"
@@ -34,7 +36,7 @@ class Run {
   /// `single_copy`: the ranks read each other's memory; otherwise each rank copies its data into shared
   /// memory.
   Run(const Call& call, SlotChannel& channel, bool single_copy)
-      : call_(call), channel_(channel), single_copy_(single_copy) {
+      : call_(call), channel_(channel), single_copy_(single_copy), rank_order_(algorithm::rank_order(call)) {
     if (call.failed != nullptr) record_error(call.failed->copy());
   }
   /// Runs the collective to completion.
@@ -115,15 +117,54 @@ class Run {
   [[nodiscard]] static uint64_t block_index(int of, int by) {
     return static_cast<uint64_t>(of < by ? of : of - 1);
   }
-  void fold(const std::byte* theirs, std::byte* mine, int64_t n) const {
-    call_.op->apply(theirs, mine, n, *call_.recv.type);
-  }
+  /// Combines `n` elements of the terms of all ranks in `target`; term(rank) waits for a rank's term and
+  /// returns it.
+  template <class Term>
+  void combine(std::byte* target, int64_t n, Term&& term);
+  /// Terms of this run in algorithm::combine(). Stale after an error.
+  template <class Term>
+  struct Terms;
   [[nodiscard]] size_t element() const { return static_cast<size_t>(call_.recv.type->size()); }
 
   const Call& call_;
   SlotChannel& channel_;
-  const bool single_copy_;
+  const bool single_copy_, rank_order_;
   Status outcome_;
 };
+
+template <class Term>
+struct Run::Terms {
+  Run& run;
+  Term& term_of;
+  std::byte* scratch_memory;
+  size_t scratch_bytes;  // per intermediate result
+  int64_t n;
+  size_t at, bytes;  // of the elements in the terms
+  [[nodiscard]] const std::byte* term(int rank) const { return term_of(rank) + at; }
+  void copy(int rank, void* to) const { std::memcpy(to, term(rank), bytes); }
+  void combine(const void* left, const void* right, void* to) const {
+    if (run.outcome_.ok()) [[likely]]
+      run.call_.op->combine(left, right, to, n, *run.call_.recv.type);
+  }
+  [[nodiscard]] void* scratch(int, int i) const {
+    return scratch_memory + static_cast<size_t>(i) * scratch_bytes;
+  }
+};
+
+template <class Term>
+void Run::combine(std::byte* target, int64_t n, Term&& term) {
+  constexpr size_t kScratchBytes = 16 << 10;
+  alignas(64) std::byte memory[kScratchBytes];
+  const auto vectors = static_cast<size_t>(rank_order_ ? 2 : algorithm::TreeShape::depth(call_.size));
+  const size_t size = element(), all = static_cast<size_t>(n) * size;
+  const size_t block = vectors == 0 ? all : std::min(all, kScratchBytes / vectors / size * size);
+  size_t at = 0;
+  do {
+    const size_t bytes = std::min(block, all - at);
+    Terms<Term> terms{*this, term, memory, block, static_cast<int64_t>(bytes / size), at, bytes};
+    algorithm::combine(terms, call_.size, rank_order_, target + at);
+    at += bytes;
+  } while (at < all);
+}
 
 }  // namespace weft::coll::host

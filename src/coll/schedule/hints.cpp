@@ -31,7 +31,8 @@ constexpr std::string_view kNames[] = {"coll.gpu",
                                        "coll.hierarchy_segment_bytes",
                                        "coll.hierarchy_multi_leader_min_bytes",
                                        "coll.nccl",
-                                       "coll.nccl_min_bytes"};
+                                       "coll.nccl_min_bytes",
+                                       "coll.order"};
 
 // The ranks of a host use shared memory and kernels together; all ranks use the same algorithm.
 const config::Scopes of_job{config::Scope::job, {"coll.*"}};

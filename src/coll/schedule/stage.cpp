@@ -88,18 +88,8 @@ void Stage::fold_left(const void* theirs, void* mine, int64_t n) {
   call_.op->apply(theirs, mine, n, *call_.recv.type);
 }
 
-void Stage::fold_right(void* theirs, void* mine, int64_t n) {
-  if (disabled_) return;
-  if (call_.on_gpu) {
-    const void* const inputs[] = {mine, theirs};
-    return reduce(mine, inputs, n);
-  }
-  call_.op->apply(mine, theirs, n, *call_.recv.type);
-  datatype::copy(theirs, n, *call_.recv.type, mine, n, *call_.recv.type);
-}
-
-void Stage::fold(void* theirs, void* mine, int64_t n) {
-  call_.commutative() ? fold_left(theirs, mine, n) : fold_right(theirs, mine, n);
+void Stage::combine(const void* left, const void* right, void* result, int64_t n) {
+  if (!disabled_) call_.op->combine(left, right, result, n, *call_.recv.type);
 }
 
 void Stage::disable(Status why) {

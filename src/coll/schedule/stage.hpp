@@ -44,12 +44,10 @@ class Stage {
   /// mine = theirs op mine, for `n` elements of the call's type in host memory or, with Call::on_gpu, in GPU
   /// memory. `theirs` comes from lower ranks.
   void fold_left(const void* theirs, void* mine, int64_t n);
-  /// mine = mine op theirs; `theirs` comes from higher ranks and is overwritten.
-  void fold_right(void* theirs, void* mine, int64_t n);
+  /// result = left op right in host memory; `result` is `right`, or overlaps neither operand.
+  void combine(const void* left, const void* right, void* result, int64_t n);
   /// target = inputs[0] op inputs[1] op ..., by a kernel (Call::on_gpu). `target` may be one of the inputs.
   void reduce(void* target, std::span<const void* const> inputs, int64_t n);
-  /// fold_left() for commutative operations, else fold_right().
-  void fold(void* theirs, void* mine, int64_t n);
 
   /// Waits for the kernels and the round's transfers.
   void wait();

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "coll/algorithm/algorithms.hpp"
+#include "coll/algorithm/order.hpp"
 
 namespace weft::coll::select {
 namespace {
@@ -35,9 +36,8 @@ const Row kTable[] = {
 
     {allreduce, &allreduce_recursive_doubling, Requirement::none, kAnyRanks, 16 * kKiB},
     {allreduce, &allreduce_direct, Requirement::none, 8},
-    {allreduce, &allreduce_rabenseifner, Requirement::commutative},
+    {allreduce, &allreduce_rabenseifner},
     {allreduce, &allreduce_ring, Requirement::commutative},
-    {allreduce, &allreduce_direct},
 
     {gather, &gather_binomial, Requirement::none, kAnyRanks, 2 * kKiB, 5},
     {gather, &gather_linear},
@@ -78,6 +78,25 @@ const Row kTable[] = {
     {neighbor_alltoallv, &neighbor_direct},
     {neighbor_alltoallw, &neighbor_direct},
 };
+
+/// The algorithm of a reduction that combines the terms in rank order; null for other collectives.
+const Algorithm* in_rank_order(Collective what) {
+  switch (what) {
+    case reduce:
+      return &reduce_direct;
+    case allreduce:
+      return &allreduce_direct;
+    case reduce_scatter:
+    case reduce_scatter_block:
+      return &reduce_scatter_direct;
+    case scan:
+      return &scan_chain;
+    case exscan:
+      return &exscan_chain;
+    default:
+      return nullptr;
+  }
+}
 
 bool satisfies(Requirement requirement, const Call& call) {
   switch (requirement) {
@@ -159,6 +178,8 @@ bool forced(Collective what) {
 
 const Algorithm& by_table(const Call& call) {
   const CollectiveRows& entry = selection.of(call.what);
+  if (rank_order(call)) [[unlikely]]
+    if (const Algorithm* const algorithm = in_rank_order(call.what)) return *algorithm;
   if (forced(call.what)) [[unlikely]] {
     const Row& wanted = *entry.distinct[static_cast<size_t>(entry.setting->index() - 1)];
     if (satisfies(wanted.requirement, call)) return *wanted.algorithm;

@@ -29,8 +29,9 @@ struct Row {
 [[nodiscard]] bool matches(const Row& row, const Call& call);
 /// True if the setting coll.<collective> names an algorithm.
 [[nodiscard]] bool forced(Collective what);
-/// The algorithm of the setting coll.<collective> if it supports the call, else the algorithm of the table.
-/// For calls on intracommunicators, without hierarchical algorithms.
+/// With coll.order=rank, the algorithm of that order; else the algorithm of the setting coll.<collective> if
+/// it supports the call, else the algorithm of the table. For calls on intracommunicators, without
+/// hierarchical algorithms.
 [[nodiscard]] const Algorithm& by_table(const Call& call);
 /// Adds a round of `inner`, a call on the communicator of the local group of the call's intercommunicator.
 Round local_group_round(const Call& inner, const Call& call, int round, Stage& stage);
