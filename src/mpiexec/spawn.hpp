@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Spawn: starts a process from a RankPlan: own process group, CPU binding, only descriptors 0, 1, 2 and
+// Spawn: starts a process from a RankPlan: own session, CPU binding, only descriptors 0, 1, 2 and
 // kPmiFd, and the signal dispositions with which mpiexec was started.
 #pragma once
 #include <signal.h>

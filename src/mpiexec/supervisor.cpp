@@ -108,8 +108,11 @@ void Supervisor::read_command() {
   switch (command.kind) {
     case Command::signal:
       for (const auto& [pid, rank] : rank_of_) {
-        ::kill(-pid, command.value);
-        if (command.value == SIGTERM || command.value == SIGHUP) ::kill(-pid, SIGCONT);
+        const pid_t group = ::kill(-pid, 0) == 0 ? -pid : pid;  // until the rank has called setsid()
+        ::kill(group, command.value);
+        // SIGTSTP does not stop an orphaned process group (POSIX), which has no parent in its session.
+        if (command.value == SIGTSTP) ::kill(group, SIGSTOP);
+        if (command.value == SIGTERM || command.value == SIGHUP) ::kill(group, SIGCONT);
       }
       break;
     case Command::finish:

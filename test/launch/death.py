@@ -215,6 +215,34 @@ class Signals(unittest.TestCase):
             finally:
                 job.kill()
 
+    def test_stopped_children_of_ranks_continue(self):
+        """Ctrl-Z stops the process group of a rank, although its session has no terminal."""
+        script = "sh -c 'while true; do sleep 0.05; done' & echo ready; wait"
+        with start("-n", 2, *shell(script), variables=self.mark.variables) as job:
+            try:
+                for _ in range(2):
+                    job.stdout.readline()
+                job.send_signal(signal.SIGTSTP)
+                self.assertTrue(os.WIFSTOPPED(os.waitpid(job.pid, os.WUNTRACED)[1]))
+                deadline = time.monotonic() + LIMIT
+                while self.states().count("T") < 5 and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self.assertGreaterEqual(self.states().count("T"), 5, self.states())  # mpiexec, two shells of each rank
+                job.send_signal(signal.SIGCONT)
+                while self.states().count("T") > 0 and time.monotonic() < deadline + LIMIT:
+                    time.sleep(0.01)
+                self.assertEqual(self.states().count("T"), 0, self.states())
+            finally:
+                job.kill()
+
+    def test_each_rank_has_a_session(self):
+        script = "set -- $(cat /proc/$$/stat); echo $1 $5 $6"
+        with start("-n", 3, *shell(script), variables=self.mark.variables) as job:
+            rows = [line.split() for line in job.stdout.read().decode().splitlines()]
+        self.assertEqual(len(rows), 3)
+        for pid, group, session in rows:
+            self.assertEqual((group, session), (pid, pid))
+
     def states(self):
         """State letters of the job's processes."""
         letters = []
