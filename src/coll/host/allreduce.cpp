@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Allreduce in shared memory: every rank reduces a whole small vector, or its own part of a larger vector.
+// Allreduce and reduce-scatter in shared memory. Allreduce: every rank reduces a whole small vector, or its
+// own part of a larger vector. Reduce-scatter: every rank publishes its vector, which fits a page, and
+// reduces its block.
 #include <algorithm>
 #include <cstring>
 
+#include "coll/algorithm/reduction.hpp"
 #include "coll/algorithm/tree.hpp"
 #include "coll/host/run.hpp"
 
@@ -17,6 +20,18 @@ void Run::allreduce_redundant() {
       1, [&](uint32_t step, uint32_t) { publish(step, call_.send.address, n); },
       [&](uint32_t step, uint32_t) {
         combine(result, call_.send.count, [&](int rank) { return wait_for(rank, step, n).data; });
+      });
+}
+
+void Run::reduce_scatter() {
+  const algorithm::Part mine = algorithm::share(call_, call_.rank);
+  const size_t all = call_.bytes, at = static_cast<size_t>(mine.first) * element();
+  auto* result = static_cast<std::byte*>(call_.recv.address);
+  exchange(
+      1, [&](uint32_t step, uint32_t) { publish(step, call_.send.address, all); },
+      [&](uint32_t step, uint32_t) {
+        for_each_peer([&](int rank) { static_cast<void>(wait_for(rank, step, all)); });
+        combine(result, mine.count, [&](int rank) { return wait_for(rank, step, all).data + at; });
       });
 }
 

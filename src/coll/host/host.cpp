@@ -37,6 +37,9 @@ bool eligible(const Call& call) {
     case Collective::reduce:
     case Collective::allreduce:
       return !call.op->user && call.recv.type->contiguous();
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_block:
+      return call.bytes <= SlotChannel::kPageBytes && !call.op->user && call.recv.type->contiguous();
     case Collective::gather:
     case Collective::scatter:
     case Collective::allgather:

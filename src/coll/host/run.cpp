@@ -69,6 +69,10 @@ Status Run::operator()() {
       call_.bytes* static_cast<uint64_t>(call_.size) <= kReduceEverywhereMaxBytes ? allreduce_redundant()
                                                                                   : allreduce_partitioned();
       break;
+    case Collective::reduce_scatter:
+    case Collective::reduce_scatter_block:
+      reduce_scatter();
+      break;
     case Collective::allgather:
       allgather();
       break;

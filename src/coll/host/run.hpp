@@ -49,6 +49,7 @@ class Run {
   void allreduce_redundant();
   void allreduce_partitioned();
   void allreduce_group(int64_t first, int64_t n, uint32_t pages);
+  void reduce_scatter();
   void allgather();
   void alltoall();
   void gather();
