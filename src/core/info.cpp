@@ -7,7 +7,7 @@
 
 #include <climits>
 #include <fstream>
-#include <iterator>
+#include <string>
 
 namespace weft::core {
 namespace {
@@ -15,13 +15,8 @@ namespace {
 /// Returns the argument vector of this process; empty if /proc is not mounted.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::vector<std::string> arguments;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\0', begin), text.size());
-    arguments.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
   return arguments;
 }
 

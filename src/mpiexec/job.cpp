@@ -146,15 +146,19 @@ void Job::on_supervisor_event() {
         fail(describe_start_failure(event, plans_[static_cast<size_t>(event.rank)]));
         break;
       case Event::exited:
-        on_exit(event.rank, event.value);
+        on_exit(event.rank, event.value, event.detail != 0);
         break;
       case Event::unkillable:
-        print_message(std::to_string(event.value) + " processes cannot be killed, such as pid " +
-                      std::to_string(event.detail) + ": they belong to another user, or hang in the kernel");
+        print_message(event.value == 0
+                          ? "some processes of the job cannot be found: is /proc mounted?"
+                          : std::to_string(event.value) + " processes cannot be killed, such as pid " +
+                                std::to_string(event.detail) +
+                                ": they belong to another user, or hang in the kernel");
         [[fallthrough]];
       case Event::all_exited:
         all_exited_ = true;
-        if (!failure_ && alive_ > 0) failure_ = Failure{1, "the ranks were terminated before they exited"};
+        if (!failure_ && alive_ > 0)
+          failure_ = Failure{1, "the ranks were terminated before they exited", false};
         ::waitpid(supervisor_.pid, nullptr, 0);
         ::close(supervisor_.control);
         supervisor_.control = -1;
@@ -164,22 +168,27 @@ void Job::on_supervisor_event() {
   }
 }
 
-void Job::on_exit(int rank, int status) {
+void Job::on_exit(int rank, int status, bool independent) {
   // The socket may still hold PMI commands such as abort, which explain the exit better than the exit code.
   (void)server_.read(rank);
   ranks_[static_cast<size_t>(rank)].exited = true;
   --alive_;
   const PmiServer::Stage stage = server_.stage(rank);
+  // A peer that lost its connection to a killed rank may abort before the supervisor reports that rank.
+  if (WIFSIGNALED(status) && independent && terminating_ && failure_ && failure_->may_be_consequence)
+    failure_.reset();
   if (WIFSIGNALED(status) && forwarded_.count(WTERMSIG(status)) != 0) {
-    fail({128 + WTERMSIG(status), ""});
+    fail({128 + WTERMSIG(status), "", false});
   } else if (status != 0 && stage == PmiServer::Stage::finalized) {
     // After MPI_Finalize no rank depends on this one: record the exit code, let the others end normally.
     if (!failure_) failure_ = failure_of(rank, status);
   } else if (status != 0) {
     fail_rank(rank, failure_of(rank, status));
   } else if (stage == PmiServer::Stage::initialized) {
-    fail_rank(rank, {1, rank_text(rank, pid_of(rank)) +
-                            " exited without calling MPI_Finalize, which is required after MPI_Init"});
+    fail_rank(rank, {1,
+                     rank_text(rank, pid_of(rank)) +
+                         " exited without calling MPI_Finalize, which is required after MPI_Init",
+                     true});
   } else {
     server_.rank_exited(rank);
   }
@@ -193,12 +202,19 @@ void Job::on_supervisor_lost() {
   // mpiexec, also a subreaper, has adopted the supervisor's children.
   ::close(supervisor_.control);
   supervisor_.control = -1;
-  fail({1, "the supervisor of the ranks (pid " + std::to_string(supervisor_.pid) + ") was killed"});
-  signal_descendants(SIGTERM);
-  if (!kill_descendants(kGracePeriodSeconds).empty())
+  fail({1, "the supervisor of the ranks (pid " + std::to_string(supervisor_.pid) + ") was killed", false});
+  signal_descendants(SIGTERM, groups());
+  if (!kill_descendants(kKillTimeoutSeconds, groups()))
     print_message("some processes of the job cannot be killed");
   all_exited_ = true;
   output_.finish();
+}
+
+std::vector<pid_t> Job::groups() const {
+  std::vector<pid_t> found;
+  for (const Rank& rank : ranks_)
+    if (rank.pid > 0) found.push_back(rank.pid);
+  return found;
 }
 
 void Job::on_signal(int signal) {
@@ -219,7 +235,7 @@ void Job::on_signal(int signal) {
   if (all_exited_) ::_exit(128 + signal);  // only output is left, and its reader is blocked
   forwarded_.insert(signal);
   if (signal == SIGHUP || (repeated && signal == SIGINT) || (terminating_ && signal == SIGINT)) {
-    if (!failure_) failure_ = Failure{128 + signal, ""};
+    if (!failure_) failure_ = Failure{128 + signal, "", false};
     terminating_ = true;
     if (signal == SIGHUP) escalation_time_ = now() + kSigtermTimeoutSeconds;
     if (signal == SIGHUP) command(Command::signal, signal);
@@ -240,12 +256,13 @@ void Job::on_abort(int rank, int code, const std::string& message) {
 }
 
 void Job::on_failure(int rank, const std::string& problem) {
-  fail({1, rank_text(rank, pid_of(rank)) + " " + problem});
+  fail({1, rank_text(rank, pid_of(rank)) + " " + problem, true});
 }
 
 Failure Job::failure_of(int rank, int status) const {
   // After lost output, which Output has reported, SIGPIPE kills the ranks.
-  if (output_.lost() && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) return {kLostOutputExitCode, ""};
+  if (output_.lost() && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
+    return {kLostOutputExitCode, "", false};
   return describe_exit(rank, pid_of(rank), status);
 }
 
@@ -275,7 +292,7 @@ void Job::command(Command::Kind kind, int value) {
 void Job::escalate() {
   // Only output is left, and its reader is blocked.
   if (all_exited_) ::_exit(failure_ ? failure_->exit_code : 128 + SIGTERM);
-  if (!failure_) failure_ = Failure{128 + SIGTERM, ""};
+  if (!failure_) failure_ = Failure{128 + SIGTERM, "", false};
   terminating_ = true;
   ::kill(supervisor_.pid, SIGCONT);  // a stopped supervisor does not read commands
   command(Command::kill);
@@ -287,20 +304,20 @@ void Job::check_deadlines() {
   if (deadline_ == 0 || terminating_ || now() < deadline_) return;
   char text[100];
   snprintf(text, sizeof text, "the job ran longer than %g s (--timeout) and was ended", timeout_);
-  fail({kTimeoutExitCode, text});
+  fail({kTimeoutExitCode, text, false});
 }
 
 void Job::watch_terminal() {
   const bool wanted = input_.wants_input(), blocked = input_.blocked_fd() >= 0;
   if (wanted != terminal_watched_) {
     if (wanted && !watch(STDIN_FILENO, terminal, EPOLLIN))
-      return fail({1, system_call_error("watch standard input", errno).message()});
+      return fail({1, system_call_error("watch standard input", errno).message(), false});
     if (!wanted) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, STDIN_FILENO, nullptr);
     terminal_watched_ = wanted;
   }
   if (blocked != rank0_watched_ && input_.active()) {
     if (blocked && !watch(input_.blocked_fd(), rank0_input, EPOLLOUT))
-      return fail({1, system_call_error("watch the input of rank 0", errno).message()});
+      return fail({1, system_call_error("watch the input of rank 0", errno).message(), false});
     if (!blocked) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, channels_[0].input, nullptr);
   }
   rank0_watched_ = blocked;

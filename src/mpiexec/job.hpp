@@ -45,7 +45,10 @@ class Job final : private PmiServer::Listener {
   [[nodiscard]] bool watch(int fd, int source, unsigned events);
   void dispatch(int source);
   void on_supervisor_event();
-  void on_exit(int rank, int status);
+  /// `independent`: the rank was not ended by the supervisor.
+  void on_exit(int rank, int status, bool independent);
+  /// Returns the process groups of the ranks.
+  [[nodiscard]] std::vector<pid_t> groups() const;
   void on_signal(int signal);
   void on_supervisor_lost();
   void on_abort(int rank, int code, const std::string& message) override;

@@ -78,7 +78,9 @@ int start(const Options& options, char** argv, char** environment) {
   TerminalInput input;
   if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
   input.connect(channels->front());
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopts the supervisor's children if the supervisor is killed
+  // Adopts the supervisor's children if the supervisor is killed.
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    return print_error(system_call_error("adopt orphaned processes", errno), kStartExitCode);
   auto supervisor = start_supervisor(plans, *channels, inherited, argv);
   if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
   Output output(output_sources(*channels), options.tag_output, input.active());

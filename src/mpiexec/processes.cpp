@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <string>
 #include <unordered_map>
 
 #include "launch/environment.hpp"
@@ -21,22 +23,44 @@ namespace weft::mpiexec {
 
 namespace {
 
-/// Returns the parent of a process; 0 if the process has exited or is a zombie.
-pid_t running_parent(const char* pid) {
+constexpr unsigned kExitingFlag = 4;  // PF_EXITING, linux/sched.h
+
+struct Stat {
+  char state;
+  pid_t parent;
+  unsigned flags;
+};
+
+/// Returns fields of /proc/PID/stat; nothing if the process is gone, or without /proc.
+std::optional<Stat> read_stat(const char* pid) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/%s/stat", pid);
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
+  if (fd < 0) return std::nullopt;
   const ssize_t length = ::read(fd, text, sizeof text - 1);
   ::close(fd);
-  if (length <= 0) return 0;
+  if (length <= 0) return std::nullopt;
   text[length] = '\0';
-  // "pid (name) state ppid ...": the name may contain parentheses.
+  // "pid (name) state ppid pgrp session tty tpgid flags ...": the name may contain parentheses.
   const char* end = std::strrchr(text, ')');
-  char state = 0;
-  int parent = 0;
-  if (end == nullptr || sscanf(end + 1, " %c %d", &state, &parent) != 2) return 0;
-  return state == 'Z' || state == 'X' ? 0 : parent;
+  Stat stat{};
+  if (end == nullptr ||
+      sscanf(end + 1, " %c %d %*d %*d %*d %*d %u", &stat.state, &stat.parent, &stat.flags) != 3)
+    return std::nullopt;
+  return stat;
+}
+
+bool is_running(const Stat& stat) { return stat.state != 'Z' && stat.state != 'X'; }
+
+/// Returns true if a child of this process is in the process group, so that the group id is not reused.
+bool has_child_in(pid_t group) {
+  siginfo_t info{};
+  return ::waitid(P_PGID, static_cast<id_t>(group), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+void send(pid_t target, int signal) {
+  ::kill(target, signal);
+  if (signal == SIGTERM) ::kill(target, SIGCONT);
 }
 
 }  // namespace
@@ -53,7 +77,8 @@ std::vector<pid_t> descendants(pid_t ancestor) {
   while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
     auto pid = launch::parse_int(entry->d_name, 1, INT_MAX);
     if (!pid) continue;
-    if (pid_t parent = running_parent(entry->d_name)) children.emplace(parent, *pid);
+    const auto stat = read_stat(entry->d_name);
+    if (stat && is_running(*stat)) children.emplace(stat->parent, *pid);
   }
   std::vector<pid_t> found{ancestor};
   for (size_t i = 0; i < found.size(); ++i) {
@@ -64,23 +89,30 @@ std::vector<pid_t> descendants(pid_t ancestor) {
   return found;
 }
 
-void signal_descendants(int signal, pid_t excluded) {
-  for (pid_t pid : descendants(::getpid())) {
-    if (pid == excluded) continue;
-    ::kill(pid, signal);
-    if (signal == SIGTERM) ::kill(pid, SIGCONT);
-  }
+bool is_exiting(pid_t pid) {
+  const auto stat = read_stat(std::to_string(pid).c_str());
+  return stat && (!is_running(*stat) || (stat->flags & kExitingFlag) != 0);
 }
 
-std::vector<pid_t> kill_descendants(double seconds) {
+void signal_descendants(int signal, const std::vector<pid_t>& groups) {
+  if (!read_stat("self")) {
+    for (const pid_t group : groups)
+      if (has_child_in(group)) send(-group, signal);
+    return;
+  }
+  for (const pid_t pid : descendants(::getpid())) send(pid, signal);
+}
+
+bool kill_descendants(double seconds, const std::vector<pid_t>& groups,
+                      const std::function<void(pid_t, int)>& on_exit) {
   const double deadline = now() + seconds;
   while (true) {
-    signal_descendants(SIGKILL);
+    signal_descendants(SIGKILL, groups);
     pid_t reaped;
-    while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
-    }
-    if (reaped < 0 && errno == ECHILD) return {};
-    if (now() > deadline) return descendants(::getpid());
+    int status = 0;
+    while ((reaped = ::waitpid(-1, &status, WNOHANG)) > 0) on_exit(reaped, status);
+    if (reaped < 0 && errno == ECHILD) return true;
+    if (now() > deadline) return false;
     ::usleep(2000);
   }
 }

@@ -4,7 +4,7 @@
 #pragma once
 #include <sys/types.h>
 
-#include <string>
+#include <functional>
 #include <vector>
 
 namespace weft::mpiexec {
@@ -12,16 +12,25 @@ namespace weft::mpiexec {
 /// Returns all running descendants of `ancestor`, read from /proc.
 [[nodiscard]] std::vector<pid_t> descendants(pid_t ancestor);
 
-/// Sends a signal to every descendant of this process except `excluded` (0: none). SIGCONT follows SIGTERM,
-/// so that stopped processes handle it.
-void signal_descendants(int signal, pid_t excluded = 0);
+/// Returns true if the process has begun to exit (PF_EXITING): later signals do not change its wait status.
+/// Returns false without /proc.
+[[nodiscard]] bool is_exiting(pid_t pid);
 
-/// Sends SIGKILL repeatedly until no descendant is left or `seconds` have passed. Returns the remaining
-/// processes.
-[[nodiscard]] std::vector<pid_t> kill_descendants(double seconds);
+/// Sends a signal to every descendant of this process. SIGCONT follows SIGTERM, so that stopped processes
+/// handle it. `groups`: process groups of the ranks; without /proc only their members are reached.
+void signal_descendants(int signal, const std::vector<pid_t>& groups);
+
+/// Sends SIGKILL repeatedly until no descendant is left (returns true) or `seconds` have passed (false).
+/// `on_exit(pid, status)` is called for every child that is reaped; `groups`: as above.
+[[nodiscard]] bool kill_descendants(
+    double seconds, const std::vector<pid_t>& groups,
+    const std::function<void(pid_t, int)>& on_exit = [](pid_t, int) {});
 
 /// Returns the monotonic clock in seconds.
 [[nodiscard]] double now();
+
+/// Seconds after which processes that survive SIGKILL are reported as unkillable.
+inline constexpr double kKillTimeoutSeconds = 5;
 
 /// Pause in microseconds of an event loop after poll() has failed.
 inline constexpr unsigned kPollRetryIntervalUs = 1000;

@@ -54,31 +54,36 @@ std::string rank_text(int rank, pid_t pid) {
 Failure describe_exit(int rank, pid_t pid, int status) {
   if (!WIFSIGNALED(status)) {
     const int code = WEXITSTATUS(status);
-    return {code, rank_text(rank, pid) + " exited with code " + std::to_string(code)};
+    return {code, rank_text(rank, pid) + " exited with code " + std::to_string(code), true};
   }
   const int signal = WTERMSIG(status);
-  return {128 + signal, rank_text(rank, pid) + " was killed by signal " + std::to_string(signal) + " (" +
-                            strsignal(signal) + (WCOREDUMP(status) ? ", core dumped)" : ")") +
-                            signal_hint(signal)};
+  return {128 + signal,
+          rank_text(rank, pid) + " was killed by signal " + std::to_string(signal) + " (" +
+              strsignal(signal) + (WCOREDUMP(status) ? ", core dumped)" : ")") + signal_hint(signal),
+          false};
 }
 
 Failure describe_abort(int rank, pid_t pid, int code, const std::string& message) {
   const int exit_code = code & 0xff;
-  return {exit_code == 0 ? 1 : exit_code, rank_text(rank, pid) + " aborted the job with code " +
-                                              std::to_string(code) + (message.empty() ? "" : ": " + message)};
+  return {exit_code == 0 ? 1 : exit_code,
+          rank_text(rank, pid) + " aborted the job with code " + std::to_string(code) +
+              (message.empty() ? "" : ": " + message),
+          true};
 }
 
 Failure describe_start_failure(const Event& event, const RankPlan& plan) {
   const std::string why = std::string(" (") + std::strerror(event.detail) + ").";
   switch (event.value) {
     case StartFailure::directory:
-      return {126, "cannot enter the directory '" + plan.directory + "' given with -wdir" + why};
+      return {126, "cannot enter the directory '" + plan.directory + "' given with -wdir" + why, false};
     case StartFailure::binding:
-      return {126, "cannot bind rank " + std::to_string(event.rank) + " to cpus " +
-                       format_cpu_list(plan.cpus) + why + " Try --bind-to none."};
+      return {126,
+              "cannot bind rank " + std::to_string(event.rank) + " to cpus " + format_cpu_list(plan.cpus) +
+                  why + " Try --bind-to none.",
+              false};
     default:
       return {event.detail == ENOENT ? 127 : 126,
-              "cannot start '" + plan.argv[0] + "'" + why + start_hint(event.detail, plan.argv[0])};
+              "cannot start '" + plan.argv[0] + "'" + why + start_hint(event.detail, plan.argv[0]), false};
   }
 }
 

@@ -13,7 +13,8 @@ namespace weft::mpiexec {
 /// Exit code and error text of a failed job.
 struct Failure {
   int exit_code = 0;
-  std::string text;  ///< empty: nothing to print (the user ended the job)
+  std::string text;                 ///< empty: nothing to print (the user ended the job)
+  bool may_be_consequence = false;  ///< of the end of another rank by a signal
 };
 
 /// Returns "rank 3 (pid 4711 on node1)".

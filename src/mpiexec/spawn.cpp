@@ -50,7 +50,7 @@ bool duplicate_to(int source, int target) {
 [[noreturn]] void exec_child(int rank, const RankPlan& plan, const Channels& channels,
                              const InheritedState& inherited, pid_t parent, int failure_fd) {
   // If the supervisor is killed, no other process kills the rank.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(failure_fd, {rank, StartFailure::program, errno});
   if (::getppid() != parent) ::_exit(127);
   ::setsid();  // the scheduler's autogroups give each session the same share of a busy core
   if (!duplicate_to(channels.child_input, STDIN_FILENO) ||

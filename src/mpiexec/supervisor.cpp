@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <unordered_map>
 
 #include "mpiexec/processes.hpp"
@@ -22,8 +23,6 @@ namespace weft::mpiexec {
 namespace {
 
 constexpr const char* kProcessName = "weft-supervisor";
-/// Seconds after which processes that survive SIGKILL are reported as unkillable.
-constexpr double kKillTimeoutSeconds = 5;
 
 class Supervisor {
  public:
@@ -39,6 +38,9 @@ class Supervisor {
   void report_failures();
   void read_command();
   void reap();
+  void report_exit(pid_t pid, int status);
+  /// Returns true if no signal of the supervisor caused the end of the rank.
+  [[nodiscard]] bool ended_independently(pid_t pid, int status) const;
   void enter(Phase phase);
   /// Enters the next phase once the deadline of the current phase has passed.
   void check_deadline();
@@ -52,6 +54,8 @@ class Supervisor {
   int failure_reader_ = -1, failure_writer_ = -1;
   int sigchld_fd_ = -1;
   std::unordered_map<pid_t, int> rank_of_;  // running ranks
+  std::vector<pid_t> groups_;               // process groups of all ranks; a leader's pid is its group
+  std::set<pid_t> exiting_;                 // ranks that exited when the supervisor sent its first signal
   bool no_children_ = false;
   bool mpiexec_lost_ = false;  // mpiexec has exited, or an event could not be sent
   Phase phase_ = Phase::running;
@@ -62,7 +66,7 @@ void Supervisor::send_event(Event event) {
   ssize_t sent;
   while ((sent = ::send(control_, &event, sizeof event, MSG_NOSIGNAL)) < 0 && errno == EINTR) {
   }
-  if (sent >= 0) return;
+  if (sent >= 0 || mpiexec_lost_) return;
   // mpiexec has exited, or would wait for the lost event: terminate the job. mpiexec then detects the exit of
   // the supervisor.
   mpiexec_lost_ = true;
@@ -78,6 +82,7 @@ void Supervisor::start_ranks(const std::vector<Channels>& channels) {
       return;
     }
     rank_of_[pid] = rank;
+    groups_.push_back(pid);
     send_event({Event::started, rank, pid, 0});
     if (mpiexec_lost_) return;
   }
@@ -91,9 +96,16 @@ void Supervisor::report_failures() {
 
 void Supervisor::enter(Phase phase) {
   if (phase <= phase_) return;
+  if (phase >= Phase::terminating && phase_ < Phase::terminating) {
+    // The peers of a killed rank may abort before it is a zombie: its sockets close earlier.
+    reap();
+    for (const auto& [pid, rank] : rank_of_)
+      if (is_exiting(pid)) exiting_.insert(pid);
+    if (phase <= phase_) return;  // reap() has entered it
+  }
   phase_ = phase;
   deadline_ = now() + kGracePeriodSeconds;
-  if (phase == Phase::terminating) signal_descendants(SIGTERM);
+  if (phase == Phase::terminating) signal_descendants(SIGTERM, groups_);
 }
 
 void Supervisor::read_command() {
@@ -139,12 +151,22 @@ void Supervisor::reap() {
       no_children_ = pid < 0 && errno == ECHILD;
       return;
     }
-    auto rank = rank_of_.find(pid);
-    if (rank == rank_of_.end()) continue;  // orphaned descendant of a rank
-    report_failures();
-    send_event({Event::exited, rank->second, status, 0});
-    rank_of_.erase(rank);
+    report_exit(pid, status);
   }
+}
+
+bool Supervisor::ended_independently(pid_t pid, int status) const {
+  if (phase_ < Phase::terminating || exiting_.count(pid) != 0) return true;
+  return phase_ == Phase::terminating && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+void Supervisor::report_exit(pid_t pid, int status) {
+  auto entry = rank_of_.find(pid);
+  if (entry == rank_of_.end()) return;  // orphaned descendant of a rank
+  const int rank = entry->second;
+  rank_of_.erase(entry);
+  report_failures();
+  send_event({Event::exited, rank, status, ended_independently(pid, status)});
 }
 
 void Supervisor::check_deadline() {
@@ -155,10 +177,13 @@ void Supervisor::check_deadline() {
     enter(finishing ? Phase::terminating : Phase::killing);
   }
   if (phase_ != Phase::killing) return;
-  const std::vector<pid_t> left = kill_descendants(kKillTimeoutSeconds);
-  // Exits of ranks in this phase are not reported: the supervisor killed them.
-  if (left.empty()) exit_after({Event::all_exited, -1, 0, 0});
-  exit_after({Event::unkillable, -1, static_cast<int>(left.size()), left[0]});
+  // Other exits of ranks in this phase are not reported: the supervisor killed them.
+  const bool killed = kill_descendants(kKillTimeoutSeconds, groups_, [this](pid_t pid, int status) {
+    if (exiting_.count(pid) != 0) report_exit(pid, status);
+  });
+  if (killed) exit_after({Event::all_exited, -1, 0, 0});
+  const std::vector<pid_t> left = descendants(::getpid());
+  exit_after({Event::unkillable, -1, static_cast<int>(left.size()), left.empty() ? 0 : left[0]});
 }
 
 int Supervisor::poll_timeout_ms() const {
@@ -177,7 +202,9 @@ void Supervisor::run(const std::vector<Channels>& channels) {
   sigaddset(&child, SIGCHLD);
   sigchld_fd_ = ::signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
   int ends[2];
-  if (sigchld_fd_ < 0 || ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+  // A supervisor that does not adopt orphans would leave processes behind.
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || sigchld_fd_ < 0 ||
+      ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
     send_event({Event::not_started, 0, StartFailure::program, errno});
     exit_after({Event::all_exited, -1, 0, 0});
   }
@@ -236,7 +263,7 @@ Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, st
     ::setpgid(0, 0);  // Ctrl-C and kill -- -GROUP must not reach it
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP})
       ::signal(signal, SIG_IGN);
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::prctl(PR_SET_PDEATHSIG, SIGCONT);  // a stopped supervisor must notice the end of mpiexec
     ::close(ends[0]);
     for (const Channels& own : channels)
       for (int fd : {own.input, own.output, own.error, own.pmi})

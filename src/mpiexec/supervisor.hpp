@@ -30,9 +30,10 @@ struct Event {
   enum Kind : int {
     started,      ///< rank runs as pid `value`
     not_started,  ///< rank failed at StartFailure::Stage `value` with errno `detail`
-    exited,       ///< rank exited with wait status `value`
+    exited,       ///< rank exited with wait status `value`; `detail` 1: not a consequence of signals that
+                  ///< the supervisor sent, 0: perhaps a consequence
     all_exited,   ///< no descendant is left; the last event
-    unkillable    ///< `value` processes cannot be killed (e.g. pid `detail`); the last event
+    unkillable    ///< `value` processes cannot be killed (e.g. pid `detail`; 0: unknown); the last event
   };
   int kind;
   int rank;

@@ -4,8 +4,11 @@
 import os
 import pty
 import random
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 import unittest
 
@@ -54,6 +57,47 @@ class Death(unittest.TestCase):
         self.assertEqual(job.wait(10), 1)
         self.mark.wait_until_gone(LIMIT)
         self.assertIn(b"the supervisor of the ranks", job.stderr.read())
+
+    def supervisor(self):
+        for pid in self.mark.processes():
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                if file.read() == "weft-supervisor\n":
+                    return pid
+        raise AssertionError("no supervisor")
+
+    def test_supervisor_is_stopped_and_mpiexec_killed(self):
+        job = self.start_family()
+        os.kill(self.supervisor(), signal.SIGSTOP)
+        job.kill()
+        job.wait()
+        self.mark.wait_until_gone(LIMIT)
+
+    def test_without_proc(self):
+        # Children in the process groups of the ranks are found without /proc.
+        unshare = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+        if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("needs user namespaces")
+        script = "(trap '' TERM; while true; do sleep 300; done) & test $PMI_RANK = 0 && { sleep 0.3; exit 3; }; wait"
+        status, _, errors = run(
+            "-n", 2, *shell(script), launcher=(*unshare, MPIEXEC), variables=self.mark.variables
+        )  # fmt: skip
+        self.assertEqual(status, 3, errors)
+        self.assertEqual(self.mark.processes(), [])
+
+    def test_culprit_is_the_rank_that_was_killed(self):
+        # Rank 0 aborts when it notices that the socket of rank 1 is closed, which is earlier than its end as a process.
+        script = (
+            "if [ $PMI_RANK = 1 ]; then exec {0} -c 'import os, sys, time; fifo = os.open(sys.argv[1], os.O_WRONLY); "
+            "time.sleep(0.2); os.kill(os.getpid(), 9)' {1}; fi; cat {1} > /dev/null; exec {2} abort 4"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            for _ in range(10):
+                status, _, errors = run("-n", 2, *shell(script.format(sys.executable, fifo, PEER)))
+                self.assertEqual(status, 128 + 9, errors)
+                self.assertIn("rank 1 ", errors)
+                self.assertIn("was killed by signal 9", errors)
 
     def test_a_rank_is_killed(self):
         job = self.start_family(end="test $PMI_RANK = 1 && { sleep 0.7; kill -KILL $$; }; wait")

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LD_PRELOAD library: call number FAIL_AT of the function FAIL_CALL fails once with FAIL_ERRNO. Calls of
-// mpiexec and of its children before exec are counted. The file FAIL_MARK is created when the call fails.
+// mpiexec and of its children before exec are counted; with FAIL_PROGRAM those of rank 1, a process of that
+// name. The file FAIL_MARK is created when the call fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -24,7 +27,9 @@ static const char* wanted;  // null outside mpiexec
 static atomic_int* calls;   // shared with the children
 
 __attribute__((constructor)) static void begin(void) {
-  if (strcmp(program_invocation_short_name, "mpiexec") != 0) return;
+  const char *program = getenv("FAIL_PROGRAM"), *rank = getenv("PMI_RANK");
+  if (strcmp(program_invocation_short_name, program != NULL ? program : "mpiexec") != 0) return;
+  if (program != NULL && (rank == NULL || strcmp(rank, "1") != 0)) return;
   calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   wanted = getenv("FAIL_CALL");
 }
@@ -63,12 +68,37 @@ FAILING(ssize_t, recv, (int fd, void* bytes, size_t size, int flags), (fd, bytes
 FAILING(ssize_t, send, (int fd, const void* bytes, size_t size, int flags), (fd, bytes, size, flags))
 FAILING(pid_t, waitpid, (pid_t pid, int* status, int options), (pid, status, options))
 
+FAILING(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
+FAILING(int, bind, (int fd, const struct sockaddr* name, socklen_t size), (fd, name, size))
+FAILING(int, listen, (int fd, int backlog), (fd, backlog))
+FAILING(int, accept4, (int fd, struct sockaddr* name, socklen_t* size, int flags), (fd, name, size, flags))
+FAILING(int, connect, (int fd, const struct sockaddr* name, socklen_t size), (fd, name, size))
+FAILING(ssize_t, sendmsg, (int fd, const struct msghdr* message, int flags), (fd, message, flags))
+FAILING(ssize_t, recvmsg, (int fd, struct msghdr* message, int flags), (fd, message, flags))
+FAILING(int, memfd_create, (const char* name, unsigned flags), (name, flags))
+FAILING(int, ftruncate, (int fd, off_t size), (fd, size))
+FAILING(ssize_t, getrandom, (void* bytes, size_t size, unsigned flags), (bytes, size, flags))
+FAILING(int, sched_getaffinity, (pid_t pid, size_t size, cpu_set_t* set), (pid, size, set))
+FAILING(void*, mmap, (void* address, size_t size, int protection, int flags, int fd, off_t offset),
+        (address, size, protection, flags, fd, offset))
+
 int open(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
   const int mode = va_arg(more, int);
   va_end(more);
   return fails("open") ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int prctl(int option, ...) {
+  unsigned long arguments[4];
+  va_list more;
+  va_start(more, option);
+  for (int i = 0; i < 4; ++i) arguments[i] = va_arg(more, unsigned long);
+  va_end(more);
+  return fails("prctl")
+             ? -1
+             : (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),

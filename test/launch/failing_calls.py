@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Makes each system call of the launcher fail once: mpiexec ends, prints the error unless the job succeeded, and leaves
 # no process.
-# usage: failing_calls.py PEER FAIL_CALL_LIBRARY
+# The same for each call of the start-up of a rank.
+# usage: failing_calls.py PEER FAIL_CALL_LIBRARY RING
 import errno
 import os
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 import time
 import unittest
 
+RING = os.path.abspath(sys.argv.pop(3))
 FAIL_CALL = os.path.abspath(sys.argv.pop(2))
 from support import PEER, Mark, run, shell  # noqa: E402
 
@@ -35,7 +37,30 @@ CALLS = {
     "recv": errno.ENOMEM,
     "send": errno.ENOBUFS,
     "waitpid": errno.EINTR,
+    "prctl": errno.EPERM,
 }
+START_CALLS = {
+    "socket": errno.EMFILE,
+    "bind": errno.EADDRINUSE,
+    "listen": errno.EADDRINUSE,
+    "accept4": errno.EMFILE,
+    "connect": errno.ECONNREFUSED,
+    "sendmsg": errno.ENOBUFS,
+    "recvmsg": errno.ENOMEM,
+    "memfd_create": errno.EMFILE,
+    "ftruncate": errno.ENOSPC,
+    "getrandom": errno.EAGAIN,
+    "sched_getaffinity": errno.EINVAL,
+    "mmap": errno.ENOMEM,
+    "open": errno.EMFILE,
+    "read": errno.EIO,
+    "write": errno.EIO,
+    "recv": errno.ECONNRESET,
+    "send": errno.EPIPE,
+    "poll": errno.ENOMEM,
+    "prctl": errno.EPERM,
+}
+MAX_START_CALLS = 4
 SCRIPT = PEER + " fences 3 > /dev/null && echo rank $PMI_RANK; echo error $PMI_RANK >&2"
 
 
@@ -58,6 +83,34 @@ class FailingCalls(unittest.TestCase):
             if name != "write":  # of the message itself
                 self.assertIn("mpiexec: ", errors)
         return os.path.exists(made)
+
+    def fail_in_rank(self, folder, name, at):
+        """False when rank 1 makes fewer calls of the function."""
+        made = os.path.join(folder, "rank.%s.%d" % (name, at))
+        mark = Mark()
+        variables = {"LD_PRELOAD": FAIL_CALL, "FAIL_CALL": name, "FAIL_AT": str(at), "FAIL_MARK": made,
+                     "FAIL_ERRNO": str(START_CALLS[name]), "FAIL_PROGRAM": os.path.basename(RING), "WEFT_CUDA": "off",
+                     **mark.variables}  # fmt: skip
+        try:
+            status, _, errors = run("-n", 2, RING, 1, variables=variables, timeout=4 * LIMIT)
+        except subprocess.TimeoutExpired:
+            self.fail("the job hangs")
+        mark.wait_until_gone(2)
+        self.assertIn(status, range(128), errors)
+        if status:
+            self.assertIn("mpiexec: rank ", errors)
+        return os.path.exists(made)
+
+    def test_each_call_of_start_up(self):
+        made = set()
+        with tempfile.TemporaryDirectory() as folder:
+            for name in START_CALLS:
+                for at in range(1, MAX_START_CALLS + 1):
+                    with self.subTest(call=name, at=at):
+                        if not self.fail_in_rank(folder, name, at):
+                            break
+                        made.add(name)
+        self.assertGreater(len(made), 5, made)
 
     def test_each_call(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "base/config.hpp"
 #include "base/secure.hpp"
@@ -15,7 +16,14 @@ config::Path library_path{"net.ofi_library", "",
                           "Path of libfabric; empty: libfabric.so.1 as found by the dynamic linker.",
                           "libfabric is installed outside the linker's search path"};
 
+/// The PSM libraries that some packages of libfabric load install handlers of SIGSEGV, SIGABRT and SIGBUS
+/// that print a backtrace and end the process with code 1, or hang.
+void disable_signal_handlers() {
+  for (const char* variable : {"IPATH_NO_BACKTRACE", "HFI_NO_BACKTRACE"}) ::setenv(variable, "1", 0);
+}
+
 void* open_file() {
+  disable_signal_handlers();
   if (!library_path.value().empty()) return secure::open_library(library_path.value(), RTLD_NOW | RTLD_LOCAL);
   // Prefer the copy loaded by the program: its settings and memory hooks are active.
   if (void* loaded = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_NOLOAD)) return loaded;
