@@ -5,8 +5,10 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
-#include <vector>
+#include <map>
+#include <string>
 
 #include "api/errors.hpp"
 #include "api/impl.hpp"
@@ -102,31 +104,32 @@ constexpr ErrorClass kClasses[] = {
 #undef WEFT_CLASS
 };
 
-/// A user-defined class or code with number kFirstUser + index. Numbers are never reused.
+/// A user-defined class or code.
 struct UserCode {
   int class_code;  ///< equal to its own number: a class
   std::string text;
-  bool removed = false;
+  int codes = 0;  ///< of a class: number of its codes
 };
-constexpr int kFirstUser = MPI_ERR_LASTCODE + 1;
+int last_code = MPI_ERR_LASTCODE;  // numbers are never reused
 
-std::vector<UserCode>& user_codes() {
-  static std::vector<UserCode> codes;
+std::map<int, UserCode>& user_codes() {
+  static std::map<int, UserCode> codes;
   return codes;
 }
 
 UserCode* find_user(int code) {
   auto& codes = user_codes();
-  if (code < kFirstUser || code - kFirstUser >= static_cast<int>(codes.size())) return nullptr;
-  UserCode& found = codes[static_cast<size_t>(code - kFirstUser)];
-  return found.removed ? nullptr : &found;
+  const auto found = codes.find(code);
+  return found == codes.end() ? nullptr : &found->second;
 }
 
-int add_user(int class_code) {
-  auto& codes = user_codes();
-  const int code = kFirstUser + static_cast<int>(codes.size());
-  codes.push_back({class_code == 0 ? code : class_code, "", false});
-  return code;
+Status add_user(int class_code, int* code) {
+  if (last_code == INT_MAX) return Error(Errc::no_mem, "no number is left for a new error class or code");
+  *code = last_code + 1;
+  user_codes().emplace(*code, UserCode{class_code == 0 ? *code : class_code, "", 0});
+  last_code = *code;
+  if (UserCode* user = find_user(class_code)) ++user->codes;
+  return {};
 }
 
 Error unknown(const char* name, int code) {
@@ -164,7 +167,7 @@ int class_of(int code) {
   return user != nullptr ? user->class_code : MPI_ERR_UNKNOWN;
 }
 
-int last_used_code() { return MPI_ERR_LASTCODE + static_cast<int>(user_codes().size()); }
+int last_used_code() { return last_code; }
 
 namespace impl {
 
@@ -188,17 +191,13 @@ Status Error_string(int errorcode, char* string, int* resultlen) {
   return {};
 }
 
-Status Add_error_class(int* errorclass) {
-  *errorclass = add_user(0);
-  return {};
-}
+Status Add_error_class(int* errorclass) { return add_user(0, errorclass); }
 
 Status Add_error_code(int errorclass, int* errorcode) {
   if (errorclass == MPI_SUCCESS || class_of(errorclass) != errorclass ||
       (standard_class(errorclass) == nullptr && find_user(errorclass) == nullptr))
     return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) + " is not an error class");
-  *errorcode = add_user(errorclass);
-  return {};
+  return add_user(errorclass, errorcode);
 }
 
 Status Add_error_string(int errorcode, const char* string) {
@@ -215,12 +214,11 @@ Status Add_error_string(int errorcode, const char* string) {
 Status Remove_error_class(int errorclass) {
   UserCode* user = find_user(errorclass);
   if (user == nullptr || user->class_code != errorclass) return not_user_defined("errorclass", errorclass);
-  for (const UserCode& other : user_codes())
-    if (&other != user && !other.removed && other.class_code == errorclass)
-      return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) +
-                                  " still has error codes: call MPI_Remove_error_code first");
+  if (user->codes != 0)
+    return Error(Errc::arg, "errorclass = " + std::to_string(errorclass) +
+                                " still has error codes: call MPI_Remove_error_code first");
   WEFT_TRY(check_no_string("errorclass", *user));
-  user->removed = true;
+  user_codes().erase(errorclass);
   return {};
 }
 
@@ -228,7 +226,8 @@ Status Remove_error_code(int errorcode) {
   UserCode* user = find_user(errorcode);
   if (user == nullptr || user->class_code == errorcode) return not_user_defined("errorcode", errorcode);
   WEFT_TRY(check_no_string("errorcode", *user));
-  user->removed = true;
+  if (UserCode* owner = find_user(user->class_code)) --owner->codes;
+  user_codes().erase(errorcode);
   return {};
 }
 

@@ -36,7 +36,10 @@ Status check_writable(const core::Info* info) {
 Status Info_create(MPI_Info* info) { return return_new_object(core::Info::create(), info); }
 
 Status Info_create_env(int argc, char** argv, MPI_Info* info) {
-  return return_new_object(core::Info::create_environment({argv, argv + std::max(argc, 0)}), info);
+  if (argc > 0 && argv == nullptr) return null_pointer("argv");
+  std::vector<std::string> arguments;
+  for (int i = 0; i < argc && argv[i] != nullptr; ++i) arguments.emplace_back(argv[i]);
+  return return_new_object(core::Info::create_environment(arguments), info);
 }
 
 Status Info_dup(core::Info* info, MPI_Info* newinfo) {

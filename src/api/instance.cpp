@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <string>
 
 #include "api/entry_point.hpp"
@@ -25,6 +26,7 @@
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"
+#include "transport/shm/access.hpp"
 #include "transport/shm/shm.hpp"
 
 namespace weft::api {
@@ -49,7 +51,9 @@ int user_count = 0;    // the world model and the open sessions
 core::Ref<core::Communicator> predefined(core::Instance& instance, core::ContextId id, uintptr_t handle,
                                          const char* name, std::vector<core::ProcessId> processes) {
   core::Ref<core::Group> group(core::Group::create(std::move(processes), instance.self));
+  if (!group) throw std::bad_alloc();
   core::Ref<core::Communicator> comm(core::Communicator::create(instance, id, std::move(group)));
+  if (!comm) throw std::bad_alloc();
   comm->handle = handle;
   comm->name = name;
   comm->errhandler = core::Ref<core::Errhandler>::share(initial_errhandler());
@@ -178,6 +182,12 @@ std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
   return lock;
 }
 
+/// Announces that this process has left MPI, or has entered it again.
+void set_departed(bool departed) {
+  g_instance->shm->set_departed(departed);
+  transport::shm::allow_access(!departed);
+}
+
 Result<core::Instance*> acquire_instance(int required) {
   const std::lock_guard guard(lifecycle);
   if (g_state.load() == State::forked)
@@ -192,7 +202,7 @@ Result<core::Instance*> acquire_instance(int required) {
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);
   if (required == MPI_THREAD_MULTIPLE) g_instance->threaded = true;
-  if (user_count++ == 0 && g_instance->shm != nullptr) g_instance->shm->set_departed(false);
+  if (user_count++ == 0 && g_instance->shm != nullptr) set_departed(false);
   g_state.store(State::running);
   return g_instance;
 }
@@ -217,7 +227,7 @@ void release_instance() {
   device::Workspace::close();
   instance.gpu_regions.reset();
   device::close();
-  if (instance.shm != nullptr) instance.shm->set_departed(true);
+  if (instance.shm != nullptr) set_departed(true);
   log_counters();
   g_state.store(State::finalized);
   if (p2p::connected(instance))

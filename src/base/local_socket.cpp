@@ -9,7 +9,7 @@
 namespace weft::local_socket {
 namespace {
 
-/// msghdr with control space for descriptors and the sender's credentials.
+/// msghdr with control space for descriptors.
 struct SocketMessage {
   SocketMessage(const void* bytes, size_t size) : data{const_cast<void*>(bytes), size} {
     message.msg_iov = &data;
@@ -20,21 +20,15 @@ struct SocketMessage {
   SocketMessage(const SocketMessage&) = delete;
   SocketMessage& operator=(const SocketMessage&) = delete;
   iovec data;
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int))] = {};
   msghdr message{};
 };
 
 void read_control(cmsghdr& header, Received& received) {
-  if (header.cmsg_level != SOL_SOCKET) return;
+  if (header.cmsg_level != SOL_SOCKET || header.cmsg_type != SCM_RIGHTS) return;
   const size_t bytes = header.cmsg_len - CMSG_LEN(0);
-  if (header.cmsg_type == SCM_RIGHTS) {
-    received.descriptors.resize(bytes / sizeof(int));
-    std::memcpy(received.descriptors.data(), CMSG_DATA(&header), bytes);
-  } else if (header.cmsg_type == SCM_CREDENTIALS) {
-    ucred sender{};
-    std::memcpy(&sender, CMSG_DATA(&header), sizeof sender);
-    received.same_user = sender.uid == ::geteuid();
-  }
+  received.descriptors.resize(bytes / sizeof(int));
+  std::memcpy(received.descriptors.data(), CMSG_DATA(&header), bytes);
 }
 
 }  // namespace
@@ -53,8 +47,7 @@ bool same_user(int connection) {
          credentials.uid == ::geteuid();
 }
 
-bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
-          const AbstractName* to) {
+bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
   if (descriptors.size() > kMaxDescriptors) return errno = EINVAL, false;
   SocketMessage out(bytes.data(), bytes.size());
   out.message.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(descriptors.size_bytes());
@@ -63,10 +56,6 @@ bool send(int socket, std::span<const std::byte> bytes, std::span<const int> des
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-  }
-  if (to != nullptr) {
-    out.message.msg_name = const_cast<sockaddr*>(to->address());
-    out.message.msg_namelen = to->size();
   }
   const ssize_t sent = retry_on_eintr([&] { return ::sendmsg(socket, &out.message, MSG_NOSIGNAL); });
   return sent == static_cast<ssize_t>(bytes.size());

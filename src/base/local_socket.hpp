@@ -41,14 +41,12 @@ auto retry_on_eintr(Call&& call) {
 /// Returns true if the peer of a connection runs as this user.
 [[nodiscard]] bool same_user(int connection);
 
-/// Sends one message with file descriptors, to `to` or over a connected socket. False: see errno.
-bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
-          const AbstractName* to = nullptr);
+/// Sends one message with file descriptors over a connected socket. False: see errno.
+bool send(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
 
 struct Received {
   size_t bytes = 0;
   std::vector<int> descriptors;  ///< close-on-exec, owned by the caller; empty if any was truncated
-  bool same_user = false;        ///< sender runs as this user; valid if the socket has SO_PASSCRED
 };
 /// Receives one message into `buffer`. No value: see errno.
 [[nodiscard]] std::optional<Received> receive(int socket, std::span<std::byte> buffer);

@@ -12,10 +12,15 @@
 #include "base/scope.hpp"
 #include "transport/network.hpp"
 #include "transport/ofi/ofi.hpp"
+#include "transport/secret.hpp"
 #include "transport/ucx/ucx.hpp"
 #include "transport/version.hpp"
 
 namespace weft::transport {
+
+counters::Counter foreign_messages("net.foreign_messages", counters::Unit::events,
+                                   "network messages without the secret of this process, dropped");
+
 namespace {
 
 config::Choice setting_net{

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Error classes, codes and strings: standard and user-defined. */
+#include <malloc.h>
+
 #include "expect.h"
 
 static void expect_string(int code, const char* wanted, int line) {
@@ -53,11 +55,25 @@ static void user_codes(void) {
   EXPECT(found == MPI_ERR_RANK);
 }
 
+/// Classes and codes that were removed take neither memory nor time.
+static void many_codes(void) {
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 100000; ++i) {
+    int error_class, code;
+    EXPECT(MPI_Add_error_class(&error_class) == MPI_SUCCESS);
+    EXPECT(MPI_Add_error_code(error_class, &code) == MPI_SUCCESS);
+    EXPECT(MPI_Remove_error_code(code) == MPI_SUCCESS);
+    EXPECT(MPI_Remove_error_class(error_class) == MPI_SUCCESS);
+  }
+  EXPECT(mallinfo2().uordblks < before + 65536);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   standard_classes();
   user_codes();
+  many_codes();
   char text[20];
   int length = -1;
   EXPECT(MPI_Comm_size(MPI_COMM_WORLD, &length) == MPI_SUCCESS);

@@ -18,6 +18,7 @@ namespace {
 using api::Code;
 
 constexpr Peer kPeer = 1;
+constexpr Secret kPeerSecret = 0x1234;
 std::map<unsigned, api::AmHandlerParameters> handlers;
 std::vector<unsigned> sent;  // ids of active messages
 api::EndpointParameters endpoint;
@@ -73,9 +74,10 @@ Library fake() {
 }
 
 struct FakePeer final : Directory, Receiver {
-  Result<std::string> address(Peer) override { return std::string("here"); }
-  void deliver(Peer, const std::byte*, size_t) override {}
+  Result<std::string> address(Peer) override { return with_secret(kPeerSecret, "here"); }
+  void deliver(Peer, const std::byte*, size_t) override { ++delivered; }
   void lost(Peer, const Error&) override { FAIL() << "the peer has sent a disconnect notice"; }
+  int delivered = 0;
 };
 
 class UcxRts : public testing::Test {
@@ -86,6 +88,7 @@ class UcxRts : public testing::Test {
     ucx_.emplace(library_, job_);
     ASSERT_TRUE(ucx_->create(job_).ok());
     ucx_->start(peer_);
+    secret_ = split_secret(ucx_->address())->first;
   }
   uint64_t register_buffer() {
     std::byte key[64];
@@ -98,20 +101,22 @@ class UcxRts : public testing::Test {
     return sent.back();
   }
   template <class Head>
-  void receive(unsigned message, const Head& head) {
+  void receive(unsigned message, const Head& head, size_t size = sizeof(Head)) {
     next_event = [=] {
       const api::AmHandlerParameters& handler = handlers.at(message);
       const api::AmReceiveParameters none{};
       Head copy = head;
-      handler.callback(handler.argument, &copy, sizeof copy, nullptr, 0, &none);
+      handler.callback(handler.argument, &copy, size, nullptr, 0, &none);
     };
     ucx_->poll(peer_, 1);
   }
   /// The peer gets: a rendezvous succeeds.
-  void get(uint64_t id) { receive(kGetRequestId, GetRequestHeader{kPeer, 0, 1, id, 0, sizeof buffer_}); }
+  void get(uint64_t id) {
+    receive(kGetRequestId, GetRequestHeader{secret_, kPeer, 0, 1, id, 0, sizeof buffer_});
+  }
   /// The peer sends a disconnect notice and closes its connection.
   void disconnect() {
-    receive(kMessageId, MessageHeader{kPeer, MessageHeader::kDisconnect, 0});
+    receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0});
     next_event = [] { endpoint.on_error(endpoint.argument, nullptr, Code::unreachable); };
     ucx_->poll(peer_, 1);
   }
@@ -119,6 +124,7 @@ class UcxRts : public testing::Test {
   Library library_ = fake();
   launch::Job job_;
   FakePeer peer_;
+  Secret secret_ = 0;
   std::optional<Ucx> ucx_;
   std::byte buffer_[100] = {};
 };
@@ -129,6 +135,27 @@ TEST_F(UcxRts, FirstRtsOfAConnectionCarriesOnlyTheRkey) {
   get(id);
   EXPECT_EQ(sent.back(), kGetReplyId);
   EXPECT_EQ(send_rts(register_buffer()), kRtsId);
+}
+
+// A peer that knows the address and the format, but not the secret: as if it had sent nothing.
+TEST_F(UcxRts, ForeignMessagesAreDropped) {
+  const uint64_t id = register_buffer();
+  send_rts(id);
+  const size_t sent_before = sent.size();
+  const uint64_t dropped_before = foreign_messages.value();
+  for (const Secret wrong : {Secret{0}, secret_ + 1, kPeerSecret}) {
+    receive(kMessageId, MessageHeader{wrong, kPeer, MessageHeader::kUser, 0});
+    receive(kMessageId, MessageHeader{wrong, kPeer, MessageHeader::kDisconnect, 0});
+    receive(kGetRequestId, GetRequestHeader{wrong, kPeer, 0, 1, id, 0, sizeof buffer_});
+    receive(kGetReplyId, GetReplyHeader{wrong, 1, 1});
+    receive(kRtsId, RtsHeader{{wrong, kPeer, MessageHeader::kUser, 0}, 1});
+  }
+  receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kUser, 0}, sizeof(MessageHeader) - 1);
+  EXPECT_EQ(foreign_messages.value() - dropped_before, 16u);
+  EXPECT_EQ(peer_.delivered, 0);
+  EXPECT_EQ(sent.size(), sent_before) << "a get was answered";
+  receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kUser, 0});
+  EXPECT_EQ(peer_.delivered, 1);
 }
 
 TEST_F(UcxRts, NoRendezvousOfADeregisteredBuffer) {

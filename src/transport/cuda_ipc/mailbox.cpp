@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/local_socket.hpp"
@@ -18,7 +19,10 @@ namespace {
 
 using device::ShareableHandle;
 
-/// Datagram format; `sizes` has `count` entries, one per descriptor.
+/// Connections that may wait for receive_pending(), which accepts as many: a flood cannot keep it busy.
+constexpr int kMaxPending = 512;
+
+/// Message format; `sizes` has `count` entries, one per descriptor.
 struct DescriptorMessage {
   uint64_t epoch, buffer_id, count;
   uint64_t sizes[device::kMaxShareableHandles];
@@ -32,12 +36,11 @@ local_socket::AbstractName name_of(uint64_t mailbox) {
   return local_socket::AbstractName(name);
 }
 
-/// Validates a datagram and moves its descriptors to the output; false: malformed, descriptors not moved.
+/// Validates a message and moves its descriptors to the output; false: malformed, descriptors not moved.
 bool parse(const DescriptorMessage& message, const local_socket::Received& received,
            std::vector<ShareableHandle>& descriptors) {
-  if (!received.same_user || received.bytes < offsetof(DescriptorMessage, sizes) ||
-      message.count > device::kMaxShareableHandles || received.bytes != message.bytes() ||
-      received.descriptors.size() != message.count)
+  if (received.bytes < offsetof(DescriptorMessage, sizes) || message.count > device::kMaxShareableHandles ||
+      received.bytes != message.bytes() || received.descriptors.size() != message.count)
     return false;
   for (size_t i = 0; i < message.count; ++i)
     descriptors.push_back({received.descriptors[i], message.sizes[i]});
@@ -50,23 +53,28 @@ uint64_t Mailbox::address() {
   if (address_ != 0) return address_;
   uint64_t address = 0;
   if (::getrandom(&address, sizeof address, 0) != sizeof address || address == 0) return 0;
-  socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int on = 1;
+  socket_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const local_socket::AbstractName name = name_of(address);
-  if (socket_ < 0 || ::setsockopt(socket_, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
-      ::bind(socket_, name.address(), name.size()) != 0) {
+  if (socket_ < 0 || ::bind(socket_, name.address(), name.size()) != 0 ||
+      ::listen(socket_, kMaxPending) != 0) {
     close();
     return 0;
   }
   return address_ = address;
 }
 
-/// Receives all pending datagrams.
+/// Receives the message of every pending connection; connections of other users are closed.
 void Mailbox::receive_pending() {
-  if (socket_ < 0) return;
-  DescriptorMessage message{};
-  while (const auto received =
-             local_socket::receive(socket_, std::as_writable_bytes(std::span(&message, 1)))) {
+  for (int i = 0; socket_ >= 0 && i <= kMaxPending; ++i) {
+    const int connection = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (connection < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (connection < 0) return;
+    DescriptorMessage message{};
+    std::optional<local_socket::Received> received;
+    if (local_socket::same_user(connection))
+      received = local_socket::receive(connection, std::as_writable_bytes(std::span(&message, 1)));
+    ::close(connection);
+    if (!received) continue;
     std::vector<ShareableHandle> descriptors;
     if (!parse(message, *received, descriptors) || count_ + descriptors.size() > max_open_descriptors()) {
       for (const int descriptor : received->descriptors) ::close(descriptor);
@@ -138,11 +146,12 @@ Status send_descriptors(uint64_t mailbox, uint64_t epoch, uint64_t buffer_id,
                  std::string("the descriptors of cuMemMap memory cannot be sent to a peer (") +
                      std::strerror(reason) + ")");
   };
-  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket < 0) return failed(errno);
   const local_socket::AbstractName name = name_of(mailbox);
   const auto bytes = std::as_bytes(std::span(&message, 1)).first(message.bytes());
-  const bool sent = local_socket::send(socket, bytes, fds, &name);
+  const bool sent = ::connect(socket, name.address(), name.size()) == 0 && local_socket::same_user(socket) &&
+                    local_socket::send(socket, bytes, fds);
   const int reason = errno;
   ::close(socket);
   if (!sent) return failed(reason);

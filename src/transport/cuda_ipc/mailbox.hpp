@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Mailbox: Unix socket through which an exporter sends descriptors of cuMemMap memory to importers that
-// cannot use pidfd_getfd: one datagram per region, sent before the region itself.
+// cannot use pidfd_getfd: one connection per region, before the region itself, between equal user ids.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -11,6 +11,7 @@ namespace weft::transport::ofi {
 namespace {
 
 struct Fixed {  // header before the provider name and the address
+  Secret secret;
   uint64_t net_namespace, machine, heartbeat_address, heartbeat_rkey;
   int64_t process;
   uint32_t provider_size;
@@ -20,8 +21,13 @@ struct Fixed {  // header before the provider name and the address
 }  // namespace
 
 std::string PublishedAddress::text() const {
-  const Fixed fixed{net_namespace,     machine, heartbeat_address,
-                    heartbeat_rkey,    process, static_cast<uint32_t>(provider.size()),
+  const Fixed fixed{secret,
+                    net_namespace,
+                    machine,
+                    heartbeat_address,
+                    heartbeat_rkey,
+                    process,
+                    static_cast<uint32_t>(provider.size()),
                     loopback ? 1U : 0U};
   return std::string(reinterpret_cast<const char*>(&fixed), sizeof fixed) + provider + address;
 }
@@ -33,6 +39,7 @@ Result<PublishedAddress> PublishedAddress::parse(const std::string& text) {
     return Error(Errc::other, "the libfabric address of a peer is truncated (" + std::to_string(text.size()) +
                                   " bytes): the launcher's key-value exchange lost data");
   PublishedAddress published;
+  published.secret = fixed.secret;
   published.net_namespace = fixed.net_namespace;
   published.machine = fixed.machine;
   published.process = static_cast<pid_t>(fixed.process);

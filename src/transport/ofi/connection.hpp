@@ -9,6 +9,7 @@
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/process_watch.hpp"
 #include "transport/ofi/tcp_probe.hpp"
+#include "transport/secret.hpp"
 
 namespace weft::transport::ofi {
 
@@ -33,6 +34,7 @@ struct Connection {
   bool disconnect_sent = false;    ///< a disconnect notice was sent, and nothing since
   bool heartbeat_pending = false;  ///< a heartbeat read is outstanding
   abi::Address address = abi::kNoAddress;
+  Secret secret = 0;                                   ///< of the peer; valid with an address
   uint64_t heartbeat_address = 0, heartbeat_rkey = 0;  ///< of the word that heartbeats read
   std::string raw_address;                             ///< as returned by the peer's fi_getname
   std::unique_ptr<TcpProbe> tcp_probe;
@@ -50,6 +52,7 @@ struct Connection {
 
 /// Address record that a process publishes.
 struct PublishedAddress {
+  Secret secret = 0;
   uint64_t net_namespace = 0;  ///< id of the network namespace: equal ids share a loopback interface
   uint64_t machine = 0;        ///< own_machine() of that process
   pid_t process = 0;

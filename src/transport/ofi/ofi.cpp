@@ -21,11 +21,8 @@ config::Size receives{"net.ofi_posted_receives", 64, 4, 4096,
                       "Number of receive buffers posted to libfabric. Larger values absorb longer bursts."};
 config::Size sends{"net.ofi_max_sends", 128, 8, 4096, "Largest number of outstanding sends."};
 
-// Tag: sender, disconnect flag, and bits of the job id, which identify a late message of another job that
-// used the same port. 48 bits, which every provider supports.
+// Tag: sender and disconnect flag; 48 bits, which every provider supports.
 constexpr uint64_t kDisconnect = uint64_t{1} << 32;
-constexpr int kJobShift = 34;
-constexpr uint64_t kJobMask = uint64_t{0x3fff} << kJobShift;
 constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 
 constexpr size_t kCompletionsPerRead = 16;
@@ -39,7 +36,6 @@ size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
 
 Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
     : self_(static_cast<Peer>(job.rank)),
-      job_bits_((std::hash<std::string>{}(job.id) << kJobShift) & kJobMask),
       net_namespace_(own_net_namespace()),
       endpoint_(std::move(endpoint)),
       remote_registrations_(*endpoint_, abi::kRemoteRead),
@@ -72,6 +68,9 @@ Result<std::unique_ptr<Network>> Ofi::open(const launch::Job& job) {
 
 Status Ofi::prepare() {
   const abi::Info& info = endpoint_->info();
+  auto secret = new_secret();
+  if (!secret) return std::move(secret).error();
+  secret_ = *secret;
   provider_ = info.fabric_attr->prov_name;
   in_memory_ = has_part(provider_, "shm");
   over_tcp_ = over_ip(provider_) && provider_.find("udp") == std::string::npos;
@@ -88,6 +87,7 @@ Status Ofi::prepare() {
   if (!name) return std::move(name).error();
   loopback_ = is_loopback(info.addr_format, name->data(), name->size());
   PublishedAddress published;
+  published.secret = secret_;
   published.net_namespace = net_namespace_;
   published.machine = own_machine();
   published.process = ::getpid();
@@ -123,9 +123,10 @@ Status Ofi::resolve(Connection& connection) {
   auto published = PublishedAddress::parse(*text);
   if (!published) return std::move(published).error();
   if (published->provider != provider_)
-    return Error(Errc::other, "libfabric uses the provider " + provider_ + " here and " +
-                                  published->provider + " at process " + std::to_string(connection.peer) +
-                                  ": set FI_PROVIDER or WEFT_NET_OFI_PROVIDER to the same value on all processes");
+    return Error(Errc::other,
+                 "libfabric uses the provider " + provider_ + " here and " + published->provider +
+                     " at process " + std::to_string(connection.peer) +
+                     ": set FI_PROVIDER or WEFT_NET_OFI_PROVIDER to the same value on all processes");
   if (published->loopback && published->net_namespace != net_namespace_)
     return Error(Errc::other, "process " + std::to_string(connection.peer) +
                                   " is on another host, but libfabric has only a loopback address there: "
@@ -133,6 +134,7 @@ Status Ofi::resolve(Connection& connection) {
   auto address = endpoint_->insert(published->address);
   if (!address) return std::move(address).error();
   connection.address = *address;
+  connection.secret = published->secret;
   connection.raw_address = std::move(published->address);
   if (in_memory_ && published->machine == own_machine())
     connection.process_watch = ProcessWatch::open(published->process);
@@ -173,9 +175,9 @@ void Ofi::commit(Peer peer, size_t size) {
 void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t flags) {
   message.peer = to.peer;
   message.size = static_cast<uint32_t>(size + kPrefix);
-  message.tag = self_ | job_bits_ | flags;
-  const uint64_t number = to.sent++;
-  std::memcpy(message.data, &number, kPrefix);
+  message.tag = self_ | flags;
+  const Prefix prefix{to.secret, to.sent++};
+  std::memcpy(message.data, &prefix, kPrefix);
   if (to.unsent.empty() && try_send(to, message)) return;
   if (to.state == Connection::State::lost) return;
   to.unsent.push_back(&message);
@@ -292,14 +294,16 @@ size_t Ofi::complete(const abi::CqEntry& entry, Receiver* receiver) {
 size_t Ofi::on_receive(const abi::CqEntry& entry, Receiver& receiver) {
   auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
   const auto source = static_cast<Peer>(entry.tag);
-  if ((entry.tag & kJobMask) != job_bits_ || source >= by_peer_.size() || entry.len < kPrefix) {
-    log::write(log::Level::debug, "libfabric: a message of another job was dropped");
+  Prefix prefix{};
+  if (entry.len >= kPrefix) std::memcpy(&prefix, message.data, kPrefix);
+  // Also a late message of another job that used the same port.
+  if (entry.len < kPrefix || prefix.secret != secret_ || source >= by_peer_.size()) {
+    foreign_messages.add();
     post(message);
     return 0;
   }
   Connection& from = connection(source);
-  uint32_t number = 0;
-  std::memcpy(&number, message.data, sizeof number);
+  const auto number = static_cast<uint32_t>(prefix.number);
   if (number != from.received) {
     from.out_of_order.emplace(number, entry);
     return 0;

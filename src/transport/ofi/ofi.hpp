@@ -70,8 +70,12 @@ class Ofi final : public Network {
     Status outcome;
   };
 
-  /// Bytes of the sequence number before each message: large messages may complete after later small ones.
-  static constexpr size_t kPrefix = 8;
+  /// Before each message. Large messages may complete after later small ones, hence the number.
+  struct Prefix {
+    Secret secret;
+    uint64_t number;
+  };
+  static constexpr size_t kPrefix = sizeof(Prefix);
 
   Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
   Status prepare();
@@ -113,9 +117,9 @@ class Ofi final : public Network {
   void on_heartbeat_failure(Connection& connection, std::string why);
 
   const Peer self_;
-  const uint64_t job_bits_;
   const uint64_t net_namespace_;
   std::string provider_, published_address_;
+  Secret secret_ = 0;
   bool over_tcp_ = false;   // peers listen on a TCP address
   bool in_memory_ = false;  // provider shm: does not report the death of a peer
   bool loopback_ = false;

@@ -2,7 +2,6 @@
 #include "transport/shm/shm.hpp"
 
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "base/config.hpp"
 #include "base/scope.hpp"
 #include "device/memory.hpp"
+#include "transport/shm/access.hpp"
 #include "transport/version.hpp"
 
 namespace weft::transport::shm {
@@ -104,7 +104,7 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
   ::sched_getaffinity(0, sizeof cores, &cores);
   for (uint32_t core = 0; core < kMaxCores && core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &cores)) area_->cores[core / 64] |= uint64_t{1} << (core % 64);
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // lets peers read our memory under Yama's ptrace_scope 1
+  allow_access(true);
   in_.reserve(kRings);
 }
 

@@ -41,12 +41,15 @@ bool Ucx::connect(Connection& connection) {
 }
 
 Status Ucx::open_endpoint(Connection& connection) {
-  auto address = directory_->address(connection.peer);
-  if (!address) return std::move(address).error();
+  auto published = directory_->address(connection.peer);
+  if (!published) return std::move(published).error();
+  auto parts = split_secret(*published);
+  if (!parts) return std::move(parts).error();
+  connection.secret = parts->first;
   api::EndpointParameters parameters{};
   parameters.mask = api::EndpointParameters::kAddress | api::EndpointParameters::kErrorMode |
                     api::EndpointParameters::kErrorHandler;
-  parameters.address = address->data();
+  parameters.address = parts->second.data();
   parameters.error_mode = peer_errors_ ? api::kPeerErrors : api::kNoErrors;
   parameters.on_error = on_error;
   parameters.argument = &connection;

@@ -10,17 +10,19 @@
 #include <vector>
 
 #include "transport/network.hpp"
+#include "transport/secret.hpp"
 #include "transport/ucx/api.hpp"
 
 namespace weft::transport::ucx {
 
 class Ucx;
 
-/// Active message ids; their headers follow.
+/// Active message ids; their headers follow. Each begins with the secret of the receiver.
 inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4;
 
 struct MessageHeader {
   static constexpr uint32_t kUser = 0, kDisconnect = 1;
+  Secret secret;
   uint32_t source, kind;
   uint64_t sequence;  ///< UCX does not guarantee the order of active messages
 };
@@ -31,11 +33,13 @@ struct RtsHeader {
 };
 /// Requests a part of a registered buffer from its owner.
 struct GetRequestHeader {
+  Secret secret;
   uint32_t source, unused;
   uint64_t get, buffer_id, offset, length;
 };
 /// Reply to a get request; followed by the data if `good` is 1, 0: the buffer is not registered.
 struct GetReplyHeader {
+  Secret secret;
   uint64_t get, good;
 };
 
@@ -57,6 +61,7 @@ struct Connection {
   Peer peer = 0;
   State state = State::unconnected;
   api::Endpoint endpoint = nullptr;
+  Secret secret = 0;                                     ///< of the peer; valid with an endpoint
   uint64_t sent = 0, delivered = 0;                      ///< sequence numbers of the next messages
   std::map<uint64_t, OutOfOrderMessage> out_of_order;    ///< by sequence number
   std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id

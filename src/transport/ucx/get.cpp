@@ -67,15 +67,14 @@ void Ucx::send_rts(Peer peer, size_t size, uint64_t id) {
   send_bulk(buffer, kRtsId, head_size, registration->second.buffer);
 }
 
-Code Ucx::on_rts(const void* header, size_t header_size, void* data, size_t size, bool rendezvous) {
-  RtsHeader head;
-  std::memcpy(&head, header, sizeof head);
+Code Ucx::on_rts(const RtsHeader& head, std::span<const std::byte> message, void* data, size_t size,
+                 bool rendezvous) {
   if (head.message.source >= connections_.size()) return Code::ok;
   Connection& connection = connection_of(head.message.source);
   // Eager data are ignored: a get requests them again.
   if (rendezvous) connection.pending_rts.insert_or_assign(head.buffer_id, PendingRts{data, size});
   current_descriptor_ = rendezvous ? data : nullptr;
-  take_message(head.message, static_cast<const std::byte*>(header) + sizeof head, header_size - sizeof head);
+  take_message(head.message, message.data(), message.size());
   current_descriptor_ = nullptr;
   return rendezvous && connection.pending_rts.contains(head.buffer_id) ? Code::in_progress : Code::ok;
 }
@@ -121,7 +120,7 @@ void Ucx::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, u
     release(rts->descriptor);
   }
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  buffer->get_request = {self_, 0, id, buffer_id, offset, local.length};
+  buffer->get_request = {connection.secret, self_, 0, id, buffer_id, offset, local.length};
   send(buffer, kGetRequestId, sizeof(GetRequestHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
@@ -131,7 +130,7 @@ Code Ucx::on_get_request(const GetRequestHeader& request) {
   if (!connect(connection)) return Code::ok;
   const auto found = registrations_.find(request.buffer_id);
   SendBuffer* reply = acquire_send_buffer(connection, 0);
-  reply->get_reply = {request.get, 0};
+  reply->get_reply = {connection.secret, request.get, 0};
   if (found == registrations_.end() || found->second.peer != request.source ||
       request.offset > found->second.buffer.length ||
       request.length > found->second.buffer.length - request.offset) {

@@ -53,7 +53,7 @@ std::byte* Ucx::reserve(Peer peer, size_t size) {
 
 /// Assigns the next sequence number of a connected peer.
 void Ucx::assign_sequence(SendBuffer& buffer) {
-  buffer.message = {self_, MessageHeader::kUser, buffer.connection->sent++};
+  buffer.message = {buffer.connection->secret, self_, MessageHeader::kUser, buffer.connection->sent++};
   buffer.connection->disconnect_sent = false;
 }
 
@@ -106,14 +106,12 @@ void Ucx::send_disconnect(Connection& connection) {
       std::exchange(connection.disconnect_sent, true))
     return;
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  buffer->message = {self_, MessageHeader::kDisconnect, connection.sent++};
+  buffer->message = {connection.secret, self_, MessageHeader::kDisconnect, connection.sent++};
   send(buffer, kMessageId, sizeof(MessageHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
-Code Ucx::on_message(const void* header, const void* data, size_t size) {
-  MessageHeader head;
-  std::memcpy(&head, header, sizeof head);
-  if (head.source < connections_.size()) take_message(head, data, size);
+Code Ucx::on_message(const MessageHeader& head, const void* data, size_t size) {
+  if (head.source < connections_.size() && size <= kMaxMessageBytes) take_message(head, data, size);
   return Code::ok;
 }
 

@@ -2,7 +2,9 @@
 // State of the UCX network; members are grouped by file: ucx.cpp (start, progress, close), connection.cpp,
 // messages.cpp, get.cpp. UCX callbacks run only within progress() and never call it.
 #pragma once
+#include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -92,9 +94,23 @@ class Ucx final : public Network {
   void assign_sequence(SendBuffer& buffer);
   void send_disconnect(Connection& connection);
 
-  api::Code on_message(const void* header, const void* data, size_t size);
+  /// Copies the header of an active message; false: too short, or without the secret of this process.
+  template <class Head>
+  [[nodiscard]] bool is_authentic(const void* header, size_t size, Head& head) const {
+    Secret secret = 0;  // every header begins with it
+    if (size >= sizeof head) {
+      std::memcpy(&head, header, sizeof head);
+      std::memcpy(&secret, header, sizeof secret);
+      if (secret == secret_) [[likely]]
+        return true;
+    }
+    foreign_messages.add();
+    return false;
+  }
+  api::Code on_message(const MessageHeader& head, const void* data, size_t size);
   void take_message(const MessageHeader& head, const void* data, size_t size);
-  api::Code on_rts(const void* header, size_t header_size, void* data, size_t size, bool rendezvous);
+  api::Code on_rts(const RtsHeader& head, std::span<const std::byte> message, void* data, size_t size,
+                   bool rendezvous);
   api::Code on_get_request(const GetRequestHeader& request);
   api::Code on_get_reply(const GetReplyHeader& head, void* data, size_t size, bool rendezvous);
   void deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size);
@@ -121,6 +137,7 @@ class Ucx final : public Network {
   api::Context context_ = nullptr;
   api::Worker worker_ = nullptr;
   std::string address_;
+  Secret secret_ = 0;
   uint64_t memory_types_ = 0;
   bool peer_errors_ = true;
   std::vector<std::unique_ptr<Connection>> connections_;

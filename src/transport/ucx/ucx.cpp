@@ -35,6 +35,9 @@ constexpr uint64_t kFlushTimeoutNs = 5 * kNsPerSecond, kCloseTimeoutNs = kNsPerS
 
 Status Ucx::create(const launch::Job& job) {
   peer_errors_ = setting_failures.is("on");
+  auto secret = new_secret();
+  if (!secret) return std::move(secret).error();
+  secret_ = *secret;
   WEFT_TRY(create_context(job));
   WEFT_TRY(create_worker());
   WEFT_TRY(register_handlers());
@@ -81,7 +84,7 @@ Status Ucx::create_worker() {
   if (Code code = api_.ucp_worker_get_address(worker_, &address, &length); code != Code::ok)
     return failure("ucp_worker_get_address", code);
   max_am_header_ = attributes.max_am_header;
-  address_.assign(static_cast<const char*>(address), length);
+  address_ = with_secret(secret_, std::string(static_cast<const char*>(address), length));
   api_.ucp_worker_release_address(worker_, address);
   return {};
 }
@@ -99,28 +102,37 @@ Status Ucx::register_handlers() {
   };
   const Code codes[] = {
       set(kMessageId,
-          [](void* self, const void* header, size_t, void* data, size_t size,
+          [](void* self, const void* header, size_t header_size, void* data, size_t size,
              const api::AmReceiveParameters*) {
-            return static_cast<Ucx*>(self)->on_message(header, data, size);
+            MessageHeader head;
+            auto& ucx = *static_cast<Ucx*>(self);
+            return ucx.is_authentic(header, header_size, head) ? ucx.on_message(head, data, size) : Code::ok;
           }),
       set(kGetRequestId,
-          [](void* self, const void* header, size_t, void*, size_t, const api::AmReceiveParameters*) {
-            GetRequestHeader request;
-            std::memcpy(&request, header, sizeof request);
-            return static_cast<Ucx*>(self)->on_get_request(request);
+          [](void* self, const void* header, size_t header_size, void*, size_t,
+             const api::AmReceiveParameters*) {
+            GetRequestHeader head;
+            auto& ucx = *static_cast<Ucx*>(self);
+            return ucx.is_authentic(header, header_size, head) ? ucx.on_get_request(head) : Code::ok;
           }),
       set(kGetReplyId,
-          [](void* self, const void* header, size_t, void* data, size_t size,
+          [](void* self, const void* header, size_t header_size, void* data, size_t size,
              const api::AmReceiveParameters* arrival) {
             GetReplyHeader head;
-            std::memcpy(&head, header, sizeof head);
+            auto& ucx = *static_cast<Ucx*>(self);
+            if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
             const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
-            return static_cast<Ucx*>(self)->on_get_reply(head, data, size, rendezvous);
+            return ucx.on_get_reply(head, data, size, rendezvous);
           }),
       set(kRtsId, [](void* self, const void* header, size_t header_size, void* data, size_t size,
                      const api::AmReceiveParameters* arrival) {
+        RtsHeader head;
+        auto& ucx = *static_cast<Ucx*>(self);
+        if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
         const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
-        return static_cast<Ucx*>(self)->on_rts(header, header_size, data, size, rendezvous);
+        const std::span message(static_cast<const std::byte*>(header) + sizeof head,
+                                header_size - sizeof head);
+        return ucx.on_rts(head, message, data, size, rendezvous);
       })};
   for (const Code code : codes)
     if (code != Code::ok) return failure("ucp_worker_set_am_recv_handler", code);
