@@ -12,6 +12,7 @@
 #include "base/futex.hpp"
 #include "base/log.hpp"
 #include "core/memory_registry.hpp"
+#include "core/remote_memory.hpp"
 #include "device/memory.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -57,7 +58,15 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
       size(processes.job_size(kOwnJob)),
       memory(std::make_unique<MemoryRegistry>(*this)) {}
 
-Instance::~Instance() { memory.reset(); }  // it may be in pollers_
+Instance::~Instance() {  // both may be in pollers_
+  remote_memory_.reset();
+  memory.reset();
+}
+
+RemoteMemory& Instance::remote_memory() {
+  if (remote_memory_ == nullptr) remote_memory_ = std::make_unique<RemoteMemory>(*this);
+  return *remote_memory_;
+}
 
 /// Sets `polling_` during progress(). Records an exception (std::bad_alloc).
 struct Instance::PollScope {

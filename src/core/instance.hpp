@@ -22,13 +22,17 @@ namespace weft::p2p {
 class Engine;
 }
 
-namespace weft::transport::shm {
+namespace weft::transport {
+class Network;
+namespace shm {
 class Shm;
 }
+}  // namespace weft::transport
 
 namespace weft::core {
 
 class MemoryRegistry;
+class RemoteMemory;
 
 /// Something that progresses when polled: transports, device copies, running schedules.
 class Poller {
@@ -125,8 +129,12 @@ class Instance {
   transport::am::HandlerTable handlers;     ///< of all messages that this process receives
   transport::am::Sender* sender = nullptr;  ///< of active messages: the engine, once created
   std::unique_ptr<MemoryRegistry> memory;   ///< mapped GPU memory of peers, and exports to them
-  Ref<Communicator> world, self_comm;       ///< null outside the world model
-  p2p::Engine* engine = nullptr;            ///< created by p2p::create()
+  /// Access to memory of other processes; created at the first call, which is collective (remote_memory.hpp).
+  [[nodiscard]] RemoteMemory& remote_memory();
+  Ref<Communicator> world, self_comm;  ///< null outside the world model
+  p2p::Engine* engine = nullptr;       ///< created by p2p::create()
+  transport::Network* network =
+      nullptr;                         ///< to other hosts, owned by the engine; null: all ranks on one host
   transport::shm::Shm* shm = nullptr;  ///< shared memory with the ranks of this host, owned by the engine
   std::unique_ptr<RetainedState> gpu_regions;  ///< of collectives: coll/gpu
 
@@ -143,6 +151,7 @@ class Instance {
   void wake_waiting();
   void relock(bool yield);
   std::vector<Poller*> pollers_;
+  std::unique_ptr<RemoteMemory> remote_memory_;
   struct PollScope;
   bool polling_ = false, removed_ = false, progress_interrupted_ = false;
   bool watching_ = false;       ///< the other ranks of this host are watched

@@ -62,6 +62,7 @@ Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size, this
 
 Engine::~Engine() {
   instance.shm = nullptr;
+  instance.network = nullptr;
   instance.sender = nullptr;
   instance.handlers.set_lost({});
   for (int type = 0; type <= static_cast<int>(Type::gdr_check_done); ++type)
@@ -93,6 +94,7 @@ Status Engine::connect() {
     auto network = transport::open_network(exchange);
     if (!network) return std::move(network).error();
     network_ = std::move(*network);
+    instance.network = network_.get();
     check_sources_ = true;
   }
   WEFT_TRY(exchange.share());

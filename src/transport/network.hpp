@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Network: transports between hosts, on libraries opened at run time. Bulk data: the owner registers a
-// buffer, the caller sends the rkey in its own message, the peer gets. Threading: as transport.hpp. No
-// implementation calls poll() from a completion or a delivery.
+// buffer, the caller sends the rkey in its own message, the peer gets or puts. Threading: as transport.hpp.
+// No implementation calls poll() from a completion or a delivery.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,10 @@ struct Completion {
 
 inline constexpr size_t kMaxRkey = 128;  ///< largest rkey, in bytes
 
-/// A buffer that a peer can read until deregister(id).
+/// How peers may access a registered buffer.
+enum class Access : uint8_t { read, read_write };
+
+/// A buffer that a peer can access until deregister(id).
 struct Registered {
   uint64_t id = 0;  ///< never 0 for a registered buffer
   size_t rkey_size = 0;
@@ -59,9 +62,9 @@ class Network : public Transport {
 
   /// Returns whether register_buffer() and get() accept this device memory; host memory is always accepted.
   [[nodiscard]] virtual bool supports(const device::Memory& memory) const = 0;
-  /// Makes `buffer` readable by `peer` until deregister(). Writes at most kMaxRkey bytes to `rkey`.
-  [[nodiscard]] virtual Result<Registered> register_buffer(Peer peer, const Buffer& buffer,
-                                                           std::byte* rkey) = 0;
+  /// Makes `buffer` accessible to `peer` until deregister(). Writes at most kMaxRkey bytes to `rkey`.
+  [[nodiscard]] virtual Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey,
+                                                           Access access = Access::read) = 0;
   /// commit() of a message that carries the rkey of registered buffer `id`. The network may piggyback its own
   /// rendezvous request, so that a get of the whole buffer does not wait for this process.
   virtual void send_rts(Peer peer, size_t size, uint64_t /*id*/) { commit(peer, size); }
@@ -72,6 +75,10 @@ class Network : public Transport {
   /// Reads bytes [offset, offset + local.length) of the buffer of `rkey` into `local`; `done` fires once they
   /// are in place.
   virtual void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+                   Completion& done) = 0;
+  /// Writes `local` to bytes [offset, offset + local.length) of a buffer registered with read_write; `done`
+  /// fires once they are in place at the peer. `local` must not change until then.
+  virtual void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
                    Completion& done) = 0;
   /// Enables failure detection for this peer, even if this process never sends to it.
   virtual void watch(Peer peer) = 0;

@@ -47,9 +47,12 @@ class NullNetwork final : public Network {
   void commit(Peer, size_t) override {}
   size_t poll(Receiver&, size_t) override { return 0; }
   bool supports(const device::Memory&) const override { return false; }
-  Result<Registered> register_buffer(Peer, const Buffer&, std::byte*) override { return Registered{}; }
+  Result<Registered> register_buffer(Peer, const Buffer&, std::byte*, Access) override {
+    return Registered{};
+  }
   void deregister(uint64_t) override {}
   void get(Peer, const Buffer&, std::span<const std::byte>, uint64_t, Completion&) override {}
+  void put(Peer, const Buffer&, std::span<const std::byte>, uint64_t, Completion&) override {}
   void watch(Peer) override {}
   void send_disconnects() override {}
   bool idle() const override { return true; }

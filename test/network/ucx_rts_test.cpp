@@ -92,7 +92,7 @@ class UcxRts : public testing::Test {
   }
   uint64_t register_buffer() {
     std::byte key[64];
-    return ucx_->register_buffer(kPeer, {buffer_, sizeof buffer_, {}}, key)->id;
+    return ucx_->register_buffer(kPeer, {buffer_, sizeof buffer_, {}}, key, Access::read)->id;
   }
   /// Returns the id of the active message sent.
   unsigned send_rts(uint64_t id) {

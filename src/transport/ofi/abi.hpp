@@ -21,7 +21,8 @@ inline constexpr uint32_t kVersion = version(1, 17);
 
 // Capabilities and completion flags.
 inline constexpr uint64_t kRma = 1ULL << 2, kTagged = 1ULL << 3, kRead = 1ULL << 8, kRecv = 1ULL << 10,
-                          kSend = 1ULL << 11, kTransmit = kSend, kRemoteRead = 1ULL << 12, kHmem = 1ULL << 47;
+                          kSend = 1ULL << 11, kTransmit = kSend, kWrite = 1ULL << 9, kRemoteRead = 1ULL << 12,
+                          kRemoteWrite = 1ULL << 13, kDeliveryComplete = 1ULL << 28, kHmem = 1ULL << 47;
 // Mode bits.
 inline constexpr uint64_t kContext = 1ULL << 59, kContext2 = 1ULL << 52;
 inline constexpr uint64_t kOrderSas = 1ULL << 8;
@@ -232,10 +233,30 @@ struct CmOps {
   int (*setname)(Fid*, void*, size_t);
   int (*getname)(Fid*, void* address, size_t* length);
 };
+struct RmaIov {
+  uint64_t addr;
+  size_t len;
+  uint64_t key;
+};
+struct RmaMessage {  // fi_msg_rma
+  const iovec* msg_iov;
+  void** desc;
+  size_t iov_count;
+  Address addr;
+  const RmaIov* rma_iov;
+  size_t rma_iov_count;
+  void* context;
+  uint64_t data;
+};
 struct RmaOps {
   size_t size;
   ssize_t (*read)(Ep*, void* buffer, size_t length, void* desc, Address, uint64_t remote, uint64_t key,
                   void* context);
+  ssize_t (*readv)(Ep*, const iovec*, void**, size_t, Address, uint64_t, uint64_t, void*);
+  ssize_t (*readmsg)(Ep*, const RmaMessage*, uint64_t);
+  ssize_t (*write)(Ep*, const void*, size_t, void*, Address, uint64_t, uint64_t, void*);
+  ssize_t (*writev)(Ep*, const iovec*, void**, size_t, Address, uint64_t, uint64_t, void*);
+  ssize_t (*writemsg)(Ep*, const RmaMessage*, uint64_t flags);
 };
 struct TaggedOps {
   size_t size;

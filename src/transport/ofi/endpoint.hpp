@@ -58,6 +58,14 @@ class Endpoint {
                void* context) {
     return ep_->rma->read(ep_.get(), data, size, desc, from, remote, key, context);
   }
+  /// Completes once the data are in place at the peer.
+  ssize_t write(const void* data, size_t size, void* desc, abi::Address to, uint64_t remote, uint64_t key,
+                void* context) {
+    const iovec local{const_cast<void*>(data), size};
+    const abi::RmaIov target{remote, size, key};
+    const abi::RmaMessage message{&local, &desc, 1, to, &target, 1, context, 0};
+    return ep_->rma->writemsg(ep_.get(), &message, abi::kDeliveryComplete);
+  }
   /// Progresses and returns the number of completions; -EAGAIN: none; -kErrAvailable: call read_error().
   ssize_t completions(abi::CqEntry* entries, size_t count) {
     return cq_->ops->read(cq_.get(), entries, count);

@@ -39,7 +39,8 @@ Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
       net_namespace_(own_net_namespace()),
       endpoint_(std::move(endpoint)),
       remote_registrations_(*endpoint_, abi::kRemoteRead),
-      local_registrations_(*endpoint_, abi::kRead),
+      writable_registrations_(*endpoint_, abi::kRemoteRead | abi::kRemoteWrite),
+      local_registrations_(*endpoint_, abi::kRead | abi::kWrite),
       sends_(*endpoint_, Operation::Kind::send, rounded(message_bytes), sends),
       receives_(*endpoint_, Operation::Kind::receive, rounded(message_bytes), receives),
       by_peer_(static_cast<size_t>(job.size)),
@@ -419,6 +420,7 @@ void Ofi::close() {
   waiting_.clear();
   for (Get* get : std::exchange(gets_, {})) get_slab_.destroy(get);
   remote_registrations_.clear();
+  writable_registrations_.clear();
   local_registrations_.clear();
   sends_.deregister();
   receives_.deregister();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libfabric network: tagged messages of one RDM endpoint, received into a pool of posted buffers (the tag
-// names the sender); bulk data by RMA read; peer failures by heartbeat reads. Threading: as transport.hpp;
-// progress happens in poll() and close() only, never within a delivery.
+// names the sender); bulk data by RMA read and write; peer failures by heartbeat reads. Threading: as
+// transport.hpp; progress happens in poll() and close() only, never within a delivery.
 #pragma once
 #include <deque>
 #include <memory>
@@ -38,9 +38,12 @@ class Ofi final : public Network {
   size_t poll(Receiver& receiver, size_t limit) override;
 
   [[nodiscard]] bool supports(const device::Memory& memory) const override;
-  [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey) override;
+  [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey,
+                                                   Access access) override;
   void deregister(uint64_t id) override;
   void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+           Completion& done) override;
+  void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void watch(Peer peer) override { connection(peer); }
   void send_disconnects() override;
@@ -50,9 +53,10 @@ class Ofi final : public Network {
   void close() override;
 
  private:
-  struct Get {
+  struct Get {         // or a put
     Completion* done;  // null: already fired because the peer is lost
     Peer peer;
+    bool writes = false;       // a put
     Region* region = nullptr;  // registration of the local buffer if the provider needs one
     std::byte* to;
     uint64_t from, key;  // of the first remote byte
@@ -98,6 +102,8 @@ class Ofi final : public Network {
   void report_events(Receiver& receiver);
 
   // rma.cpp
+  void start(bool writes, Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+             Completion& done);
   void start_reads();
   bool start_read(Get& get);
   void finish_read(Read* read, Status outcome);
@@ -125,7 +131,7 @@ class Ofi final : public Network {
   bool loopback_ = false;
   Directory* directory_ = nullptr;
   std::unique_ptr<Endpoint> endpoint_;
-  Registrations remote_registrations_, local_registrations_;
+  Registrations remote_registrations_, writable_registrations_, local_registrations_;
   BufferPool sends_, receives_;
   MessageBuffer* reserved_ = nullptr;
   size_t outstanding_to_lost_ = 0;        // sends to lost peers still held by libfabric, ignored by idle()

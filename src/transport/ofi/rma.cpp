@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bulk data: registered buffers, and gets by RMA reads. Only the reader sees the completion of a get, so it
-// notifies the owner in its own message.
+// Bulk data: registered buffers, gets by RMA reads and puts by RMA writes. Only the initiator sees the
+// completion, so it notifies the owner in its own message.
 #include <algorithm>
 #include <cstring>
 
@@ -38,26 +38,41 @@ bool Ofi::supports(const device::Memory& memory) const {
   return false;
 }
 
-Result<Registered> Ofi::register_buffer(Peer, const Buffer& buffer, std::byte* rkey) {
-  auto region = remote_registrations_.acquire(buffer.address, buffer.length, buffer.memory);
+// The id is the address of the region; its lowest bit marks writable regions.
+Result<Registered> Ofi::register_buffer(Peer, const Buffer& buffer, std::byte* rkey, Access access) {
+  const bool writable = access == Access::read_write;
+  Registrations& registrations = writable ? writable_registrations_ : remote_registrations_;
+  auto region = registrations.acquire(buffer.address, buffer.length, buffer.memory);
   if (!region) return std::move(region).error();
   const void* start = reinterpret_cast<const void*>((*region)->start);
   const Rkey content{endpoint_->remote_address(start, buffer.address), (*region)->mr->key, buffer.length};
   std::memcpy(rkey, &content, sizeof content);
-  return Registered{reinterpret_cast<uint64_t>(*region), sizeof content};
+  return Registered{reinterpret_cast<uint64_t>(*region) | (writable ? 1 : 0), sizeof content};
 }
 
 void Ofi::deregister(uint64_t id) {
-  if (endpoint_ != nullptr) remote_registrations_.release(reinterpret_cast<Region*>(id));
+  if (endpoint_ == nullptr) return;
+  Registrations& registrations = (id & 1) != 0 ? writable_registrations_ : remote_registrations_;
+  registrations.release(reinterpret_cast<Region*>(id & ~uint64_t{1}));
 }
 
 void Ofi::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
               Completion& done) {
+  start(false, peer, local, rkey, offset, done);
+}
+
+void Ofi::put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+              Completion& done) {
+  start(true, peer, local, rkey, offset, done);
+}
+
+void Ofi::start(bool writes, Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+                Completion& done) {
   Rkey content{};
   std::memcpy(&content, rkey.data(), std::min(rkey.size(), sizeof content));
   const auto fail = [&](Error error) { finished_.push_back({&done, std::move(error)}); };
   if (rkey.size() != sizeof content || offset > content.length || local.length > content.length - offset)
-    return fail(Error(Errc::intern, "a read of " + std::to_string(local.length) +
+    return fail(Error(Errc::intern, "an access of " + std::to_string(local.length) +
                                         " bytes exceeds the peer's registered buffer"));
   Connection& from = connection(peer);
   if (!connect(from))
@@ -72,6 +87,7 @@ void Ofi::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, u
   }
   auto* get = get_slab_.create(Get{&done,
                                    peer,
+                                   writes,
                                    region,
                                    local.address,
                                    content.remote + offset,
@@ -114,7 +130,8 @@ bool Ofi::start_read(Get& get) {
   if (from.state != Connection::State::lost && get.outcome.ok()) {
     Read* read = free_reads_.back();
     read->get = &get;
-    code = endpoint_->read(get.to + at, size, desc, from.address, get.from + at, get.key, read);
+    code = get.writes ? endpoint_->write(get.to + at, size, desc, from.address, get.from + at, get.key, read)
+                      : endpoint_->read(get.to + at, size, desc, from.address, get.from + at, get.key, read);
     if (code == -EAGAIN) return false;
     if (code == 0) {
       free_reads_.pop_back();
@@ -123,7 +140,9 @@ bool Ofi::start_read(Get& get) {
       return true;
     }
   }
-  if (get.outcome.ok()) get.outcome = endpoint_->library().error("libfabric cannot read", code);
+  if (get.outcome.ok())
+    get.outcome =
+        endpoint_->library().error(get.writes ? "libfabric cannot write" : "libfabric cannot read", code);
   get.issued = get.length;
   return true;
 }

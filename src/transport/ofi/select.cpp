@@ -150,7 +150,8 @@ Candidate describe(const abi::Info& info) {
 InfoPointer query(const Library& library, bool device_memory) {
   InfoPointer hints(library.dupinfo(nullptr), FreeInfo{&library});
   if (hints == nullptr) return hints;
-  hints->caps = abi::kTagged | abi::kSend | abi::kRecv | abi::kRma | abi::kRead | abi::kRemoteRead;
+  hints->caps = abi::kTagged | abi::kSend | abi::kRecv | abi::kRma | abi::kRead | abi::kRemoteRead |
+                abi::kWrite | abi::kRemoteWrite;
   hints->mode = abi::kContext | abi::kContext2;
   hints->ep_attr->type = abi::kEndpointRdm;
   hints->tx_attr->msg_order = hints->rx_attr->msg_order = abi::kOrderSas;

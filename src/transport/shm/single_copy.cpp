@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Bulk data by process_vm_readv: a single copy by the kernel from the peer's memory.
+#include "transport/shm/single_copy.hpp"
+
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -53,6 +54,29 @@ class IovCursor {
   size_t index_ = 0, offset_ = 0;
 };
 
+using ProcessCopy = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
+                                unsigned long);
+
+Status copy_process(ProcessCopy copy, const char* name, pid_t process, std::span<const Iov> local,
+                    std::span<const Iov> remote) {
+  IovCursor here(local), there(remote);
+  while (!here.done() && !there.done()) {
+    iovec own[kMaxIovsPerCall], other[kMaxIovsPerCall];
+    size_t own_count = 0, other_count = 0;
+    const size_t requested = here.fill(own, own_count, kMaxBytesPerCall);
+    there.fill(other, other_count, requested);
+    const ssize_t copied = copy(process, own, own_count, other, other_count, 0);
+    if (copied <= 0) {
+      const int reason = errno;
+      return Error(copied < 0 && reason != EFAULT ? Errc::unsupported : Errc::buffer,
+                   std::string(name) + " failed (" + std::strerror(reason) + ")");
+    }
+    here.advance(static_cast<size_t>(copied));
+    there.advance(static_cast<size_t>(copied));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status Shm::can_get(Peer peer) {
@@ -90,23 +114,18 @@ Result<uint64_t> Shm::get_cost(Peer peer) {
 }
 
 Status Shm::get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote) {
-  const pid_t pid = area(peer).pid.load(std::memory_order_relaxed);
-  IovCursor to(local), from(remote);
-  while (!to.done() && !from.done()) {
-    iovec to_vector[kMaxIovsPerCall], from_vector[kMaxIovsPerCall];
-    size_t to_count = 0, from_count = 0;
-    const size_t requested = to.fill(to_vector, to_count, kMaxBytesPerCall);
-    from.fill(from_vector, from_count, requested);
-    const ssize_t copied = ::process_vm_readv(pid, to_vector, to_count, from_vector, from_count, 0);
-    if (copied <= 0) {
-      const int reason = errno;
-      return Error(copied < 0 && reason != EFAULT ? Errc::unsupported : Errc::buffer,
-                   std::string("process_vm_readv failed (") + std::strerror(reason) + ")");
-    }
-    to.advance(static_cast<size_t>(copied));
-    from.advance(static_cast<size_t>(copied));
-  }
-  return {};
+  return copy_process(::process_vm_readv, "process_vm_readv", area(peer).pid.load(std::memory_order_relaxed),
+                      local, remote);
+}
+
+Status read_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
+  if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  return copy_process(::process_vm_readv, "process_vm_readv", process, local, remote);
+}
+
+Status write_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote) {
+  if (!single_copy.is("auto")) return Error(Errc::unsupported, "disabled by WEFT_SHM_SINGLE_COPY=off");
+  return copy_process(::process_vm_writev, "process_vm_writev", process, local, remote);
 }
 
 }  // namespace weft::transport::shm

@@ -18,7 +18,8 @@ namespace weft::transport::ucx {
 class Ucx;
 
 /// Active message ids; their headers follow. Each begins with the secret of the receiver.
-inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4;
+inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4, kPutRequestId = 5,
+                          kPutReplyId = 6;
 
 struct MessageHeader {
   static constexpr uint32_t kUser = 0, kDisconnect = 1;
@@ -31,13 +32,14 @@ struct RtsHeader {
   MessageHeader message;
   uint64_t buffer_id;
 };
-/// Requests a part of a registered buffer from its owner.
+/// Requests a part of a registered buffer from its owner, or brings data for it.
 struct GetRequestHeader {
   Secret secret;
   uint32_t source, unused;
   uint64_t get, buffer_id, offset, length;
 };
-/// Reply to a get request; followed by the data if `good` is 1, 0: the buffer is not registered.
+/// Reply to a get request, followed by the data if `good` is 1; 0: the buffer is not registered. And reply to
+/// a put: `good` tells whether the data are in place.
 struct GetReplyHeader {
   Secret secret;
   uint64_t get, good;
@@ -90,6 +92,7 @@ struct SendBuffer {
   alignas(16) std::byte data[1];
 };
 
+/// A get or put in flight.
 struct Get {
   Ucx* owner;
   Connection* connection;
@@ -97,6 +100,14 @@ struct Get {
   Buffer local;
   Completion* done;
   bool receiving = false;  ///< UCX writes to `local`
+};
+
+/// A put of a peer that UCX receives into a registered buffer.
+struct IncomingPut {
+  Ucx* owner;
+  uint64_t id, put;  ///< here, and at the peer
+  Peer source;
+  bool uses_gpu;
 };
 
 }  // namespace weft::transport::ucx

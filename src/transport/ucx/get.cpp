@@ -14,16 +14,6 @@ namespace weft::transport::ucx {
 using api::Code;
 using api::RequestParameters;
 
-namespace {
-
-uint64_t buffer_id_in(std::span<const std::byte> rkey) {
-  uint64_t buffer_id = 0;
-  std::memcpy(&buffer_id, rkey.data(), std::min(rkey.size(), sizeof buffer_id));
-  return buffer_id;
-}
-
-}  // namespace
-
 /// Called before an operation on `memory`. Returns true for GPU memory: progress() then uses its context
 /// until the operation completes.
 bool Ucx::begin_gpu_operation(const device::Memory& memory) {
@@ -41,9 +31,9 @@ void Ucx::send_bulk(SendBuffer* buffer, unsigned id, size_t head_size, const Buf
        type_of(data.memory));
 }
 
-Result<Registered> Ucx::register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey) {
+Result<Registered> Ucx::register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey, Access access) {
   const uint64_t id = ++last_buffer_id_;
-  registrations_.emplace(id, Registration{peer, buffer});
+  registrations_.emplace(id, Registration{peer, buffer, access});
   std::memcpy(rkey, &id, sizeof id);
   return Registered{id, sizeof id};
 }
@@ -100,27 +90,34 @@ void Ucx::discard_rts(Peer peer, std::span<const std::byte> rkey) {
   if (const auto rts = take_rts(connection_of(peer), buffer_id_in(rkey))) release(rts->descriptor);
 }
 
-void Ucx::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
-              Completion& done) {
+/// Returns a new get or put; null if its peer is lost or failing.
+Get* Ucx::start(Peer peer, const Buffer& local, Completion& done) {
   Connection& connection = connection_of(peer);
-  const uint64_t buffer_id = buffer_id_in(rkey);
   const uint64_t id = ++last_get_;
   Get& get =
       *gets_.emplace(id, std::make_unique<Get>(Get{this, &connection, id, local, &done})).first->second;
   ++connection.gets;
   static_cast<void>(begin_gpu_operation(local.memory));  // until complete()
-  if (!connect(connection)) {
-    // For a failing connection finish_failure() completes the get.
-    if (connection.state == Connection::State::lost)
-      complete(get, Error(Errc::proc_aborted, connection.reason));
-    return;
-  }
+  if (connect(connection)) return &get;
+  // For a failing connection finish_failure() completes the operation.
+  if (connection.state == Connection::State::lost)
+    complete(get, Error(Errc::proc_aborted, connection.reason));
+  return nullptr;
+}
+
+void Ucx::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+              Completion& done) {
+  Get* const started = start(peer, local, done);
+  if (started == nullptr) return;
+  Get& get = *started;
+  Connection& connection = *get.connection;
+  const uint64_t buffer_id = buffer_id_in(rkey);
   if (const auto rts = take_rts(connection, buffer_id)) {
     if (offset == 0 && local.length == rts->size) return receive(get, rts->descriptor);
     release(rts->descriptor);
   }
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  buffer->get_request = {connection.secret, self_, 0, id, buffer_id, offset, local.length};
+  buffer->get_request = {connection.secret, self_, 0, get.id, buffer_id, offset, local.length};
   send(buffer, kGetRequestId, sizeof(GetRequestHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // State of the UCX network; members are grouped by file: ucx.cpp (start, progress, close), connection.cpp,
-// messages.cpp, get.cpp. UCX callbacks run only within progress() and never call it.
+// messages.cpp, get.cpp, put.cpp. UCX callbacks run only within progress() and never call it.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -31,6 +32,13 @@ inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
   }
 }
 
+/// Returns the number of the buffer that an rkey names.
+[[nodiscard]] inline uint64_t buffer_id_in(std::span<const std::byte> rkey) {
+  uint64_t buffer_id = 0;
+  std::memcpy(&buffer_id, rkey.data(), std::min(rkey.size(), sizeof buffer_id));
+  return buffer_id;
+}
+
 class Ucx final : public Network {
  public:
   Ucx(const Library& library, const launch::Job& job)
@@ -51,11 +59,14 @@ class Ucx final : public Network {
   [[nodiscard]] bool supports(const device::Memory& memory) const override {
     return memory.kind == device::MemoryKind::cuda_device && (memory_types_ >> api::kCuda & 1) != 0;
   }
-  [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey) override;
+  [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey,
+                                                   Access access) override;
   void send_rts(Peer peer, size_t size, uint64_t id) override;
   void discard_rts(Peer peer, std::span<const std::byte> rkey) override;
   void deregister(uint64_t id) override { registrations_.erase(id); }
   void get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
+           Completion& done) override;
+  void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void watch(Peer peer) override;
   [[nodiscard]] bool idle() const override { return outstanding_bytes_ == 0; }
@@ -66,6 +77,7 @@ class Ucx final : public Network {
   struct Registration {
     Peer peer;
     Buffer buffer;
+    Access access;
   };
   struct FinishedGet {
     Completion* done;
@@ -113,6 +125,11 @@ class Ucx final : public Network {
                    bool rendezvous);
   api::Code on_get_request(const GetRequestHeader& request);
   api::Code on_get_reply(const GetReplyHeader& head, void* data, size_t size, bool rendezvous);
+  Get* start(Peer peer, const Buffer& local, Completion& done);
+  api::Code on_put_request(const GetRequestHeader& request, void* data, size_t size, bool rendezvous);
+  api::Code on_put_reply(const GetReplyHeader& head);
+  void finish_put(IncomingPut& incoming, bool good);
+  void reply_put(Peer to, uint64_t put, bool good);
   void deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size);
   void deliver_in_order(Connection& connection);
   void receive(Get& get, void* descriptor);
@@ -129,6 +146,7 @@ class Ucx final : public Network {
 
   static void on_sent(void* request, api::Code status, void* user);
   static void on_received(void* request, api::Code status, size_t length, void* user);
+  static void on_put_received(void* request, api::Code status, size_t length, void* user);
   static void on_error(void* argument, api::Endpoint endpoint, api::Code status);
 
   const Library& api_;
@@ -147,7 +165,8 @@ class Ucx final : public Network {
   size_t outstanding_bytes_ = 0;  // of committed messages still held by UCX
   uint64_t last_buffer_id_ = 0, last_get_ = 0;
   std::unordered_map<uint64_t, Registration> registrations_;
-  std::unordered_map<uint64_t, std::unique_ptr<Get>> gets_;
+  std::unordered_map<uint64_t, std::unique_ptr<Get>> gets_;  // and puts
+  std::unordered_map<uint64_t, std::unique_ptr<IncomingPut>> incoming_puts_;
   std::vector<FinishedGet> finished_;    // completions fired by poll()
   Receiver* receiver_ = nullptr;         // non-null during poll()
   size_t delivered_ = 0;                 // messages in this poll()

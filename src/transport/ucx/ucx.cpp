@@ -124,6 +124,22 @@ Status Ucx::register_handlers() {
             const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
             return ucx.on_get_reply(head, data, size, rendezvous);
           }),
+      set(kPutRequestId,
+          [](void* self, const void* header, size_t header_size, void* data, size_t size,
+             const api::AmReceiveParameters* arrival) {
+            GetRequestHeader head;
+            auto& ucx = *static_cast<Ucx*>(self);
+            if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
+            const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
+            return ucx.on_put_request(head, data, size, rendezvous);
+          }),
+      set(kPutReplyId,
+          [](void* self, const void* header, size_t header_size, void*, size_t,
+             const api::AmReceiveParameters*) {
+            GetReplyHeader head;
+            auto& ucx = *static_cast<Ucx*>(self);
+            return ucx.is_authentic(header, header_size, head) ? ucx.on_put_reply(head) : Code::ok;
+          }),
       set(kRtsId, [](void* self, const void* header, size_t header_size, void* data, size_t size,
                      const api::AmReceiveParameters* arrival) {
         RtsHeader head;
