@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Order of terms: every form of every reduction gives the bits of the documented order, before and after a
-// communicator has shared memory. Argument "rank": the order of coll.order=rank. "hosts": only equal bits of
-// all forms, since the order of terms depends on the hosts.
+// Order of terms: every form of every reduction gives the bits of the order of docs/applications.md, before
+// and after a communicator has shared memory. Argument "rank": the order of coll.order=rank. "hosts": only
+// equal bits of all forms, since the order of terms depends on the hosts.
 #include <mpi.h>
 
 #include <algorithm>

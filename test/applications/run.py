@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Builds one package from the unmodified source of the distribution with the prefix's compiler wrappers, runs it under the
+# prefix's mpiexec, and compares its output with expected/NAME.txt. Exit status 77: the source is not available.
+#
+# Usage: run.py NAME WORK_FOLDER [--record]
+# An expected line must occur in the output, in order. Words are equal; numbers with a point or an exponent may differ
+# by the package's tolerance (absolute plus relative); "*" is any word.
+import argparse
+import dataclasses
+import glob
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MPI_PREFIX = os.environ.get("MPI_PREFIX", "")
+SKIPPED = 77
+
+HPL_SETUP = """
+sed -e 's/^ARCH .*/ARCH = weft/' -e 's|^TOPdir .*|TOPdir = ../../..|' -e 's/^MPdir.*/MPdir =/' -e 's/^MPinc.*/MPinc =/' \
+    -e 's/^MPlib.*/MPlib =/' -e 's/^LAdir.*/LAdir =/' -e 's/^LAlib.*/LAlib = -lblas/' -e 's/^CC .*/CC = mpicc/' \
+    -e 's/^LINKER .*/LINKER = mpicc/' -e 's/^CCFLAGS .*/CCFLAGS = $(HPL_DEFS) -O1/' \
+    hpl/setup/Make.Linux_PII_FBLAS > hpl/Make.weft
+"""
+
+
+@dataclasses.dataclass
+class Package:
+    source: str  # name of the source package
+    build: str  # shell commands in the source's folder
+    run: str  # shell commands whose output is compared
+    keep: str  # regular expression of the lines that are compared
+    tolerance: float
+    seconds: int = 3000  # limit of the build
+
+
+PACKAGES = {
+    "fftw": Package(
+        "fftw3",
+        "./configure --enable-mpi --disable-fortran --disable-doc CFLAGS=-O1 && make",
+        "for n in 1 2 4; do mpiexec -n $n mpi/mpi-bench -v1 --verify 'ocf20x24' --verify 'irf12x18x8' "
+        "--verify 'obc32x7x6' --verify 'irb60x11' || exit 1; done",
+        r"^(\S+ ){3}\S+$",
+        1e-12,
+    ),
+    "hpcc": Package(
+        "hpcc",
+        HPL_SETUP + "make arch=weft",
+        "sed -e 's/^1000 .*Ns$/120 Ns/' _hpccinf.txt > hpccinf.txt; rm -f hpccoutf.txt; mpiexec -n 4 ./hpcc && cat hpccoutf.txt",
+        r"PASSED|FAILED|^Success=|Found \d+ errors|^(HPL_N|PTRANS_n|CommWorldProcs|PTRANS_residual|HPL_dMACH_EPS)=",
+        1e-9,
+    ),
+}
+
+
+def source_lists(folder):
+    """Writes a list of source packages from the binary lists of the system; returns its path."""
+    lines = []
+    for path in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]:
+        if not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if path.endswith(".sources"):
+            for block in text.split("\n\n"):
+                fields = dict(re.findall(r"^([A-Za-z-]+): *(.*)$", block, re.MULTILINE))
+                if "deb" not in fields.get("Types", "").split():
+                    continue
+                option = "[signed-by=%s] " % fields["Signed-By"] if fields.get("Signed-By", "").startswith("/") else ""
+                for uri in fields["URIs"].split():
+                    for suite in fields["Suites"].split():
+                        lines.append("deb-src %s%s %s %s" % (option, uri, suite, fields.get("Components", "")))
+        else:
+            lines += [re.sub(r"^deb ", "deb-src ", line) for line in text.splitlines() if line.startswith("deb ")]
+    name = os.path.join(folder, "sources.list")
+    with open(name, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return name
+
+
+def skip(why):
+    print("skipped: " + why)
+    sys.exit(SKIPPED)
+
+
+def unpack(package, folder):
+    """Downloads and unpacks the original source; returns its folder."""
+    os.makedirs(os.path.join(folder, "lists", "partial"), exist_ok=True)
+    options = ["-o", "Dir::Etc::sourcelist=" + source_lists(folder), "-o", "Dir::Etc::sourceparts=-",
+               "-o", "Dir::State::lists=" + os.path.join(folder, "lists"), "-o", "Dir::Cache=" + folder]  # fmt: skip
+    archives = glob.glob(os.path.join(folder, package.source + "_*.orig.tar.*"))
+    if not archives:
+        for command in (["update"], ["source", "--download-only", package.source]):
+            try:
+                done = subprocess.run(["apt-get", "-q", *options, *command], cwd=folder, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True, timeout=900)  # fmt: skip
+            except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+                skip("apt-get: %s" % error)
+        archives = glob.glob(os.path.join(folder, package.source + "_*.orig.tar.*"))
+        if not archives:
+            skip("apt-get finds no source of %s:\n%s" % (package.source, done.stdout[-500:]))
+    names = subprocess.run(["tar", "tf", archives[0]], stdout=subprocess.PIPE, text=True, check=True).stdout
+    top = os.path.join(folder, names.split("\n", 1)[0].split("/")[0])
+    if not os.path.isdir(top):
+        subprocess.run(["tar", "xf", archives[0], "-C", folder], check=True)
+    return top
+
+
+def shell(command, folder, seconds, log):
+    environment = dict(os.environ, PATH=os.path.join(MPI_PREFIX, "bin") + ":" + os.environ["PATH"])
+    with open(log, "w+", encoding="utf-8", errors="replace") as file:
+        code = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL, timeout=seconds).returncode  # fmt: skip
+        file.seek(0)
+        text = file.read()
+    if code != 0:
+        sys.exit("status %d of: %s\n%s" % (code, command, text[-3000:]))
+    return text
+
+
+def equal(got, wanted, tolerance):
+    """Compares two lines word by word."""
+    words, expected = re.split(r"[\s=,;]+", got), re.split(r"[\s=,;]+", wanted)
+    if len(words) != len(expected):
+        return False
+    for word, right in zip(words, expected):
+        if right in ("*", word):
+            continue
+        try:
+            if not re.search(r"[.e]", right) or abs(float(word) - float(right)) > tolerance * (1 + abs(float(right))):
+                return False
+        except ValueError:
+            return False
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(PACKAGES))
+    parser.add_argument("folder")
+    parser.add_argument("--record", action="store_true", help="write the expected results")
+    chosen = parser.parse_args()
+    package, folder = PACKAGES[chosen.name], os.path.abspath(chosen.folder)
+    os.makedirs(folder, exist_ok=True)
+    top = unpack(package, folder)
+    shell(package.build, top, package.seconds, os.path.join(folder, chosen.name + ".build.log"))
+    output = shell(package.run, top, 900, os.path.join(folder, chosen.name + ".run.log"))
+    lines = [line.rstrip() for line in output.splitlines() if re.search(package.keep, line)]
+    name = os.path.join(HERE, "expected", chosen.name + ".txt")
+    if chosen.record:
+        with open(name, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+    with open(name, encoding="utf-8") as file:
+        expected = file.read().splitlines()
+    if len(lines) != len(expected):
+        sys.exit("%d lines instead of %d:\n%s" % (len(lines), len(expected), "\n".join(lines[-40:])))
+    for got, wanted in zip(lines, expected):
+        if not equal(got, wanted, package.tolerance):
+            sys.exit("got:      %s\nexpected: %s" % (got, wanted))
+    print("%s: %d lines as expected (%s)" % (chosen.name, len(lines), os.path.basename(top)))
+
+
+if __name__ == "__main__":
+    main()
