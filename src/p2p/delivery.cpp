@@ -21,19 +21,17 @@ void Engine::receive_stored(Transfer& t, match::MatchEntry& entry) {
   unexpected_.remove(message);
   if (!device_side(t)) [[likely]]
     return receive_message(t, message);
-  ++burst_.posted;
   keep_running();
-  posting_ = true;
+  batcher_.begin_post();
   receive_message(t, message);
-  posting_ = false;
+  batcher_.end_post();
 }
 
 // Starts copies of messages that have arrived, while the application posts the rest of a window.
 void Engine::progress_while_posting() {
-  ++burst_.posted;
-  posting_ = true;
+  batcher_.begin_post();
   instance.progress();
-  posting_ = false;
+  batcher_.end_post();
 }
 
 void Engine::receive_message(Transfer& t, UnexpectedMessage& message) {

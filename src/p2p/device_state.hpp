@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State of device-memory transfers in flight: copies, submissions, bounce buffers and bursts.
+// State of device-memory transfers in flight: copies, submissions, and bounce buffers.
 // Threading: under the instance lock.
 #pragma once
 #include <cstdint>
@@ -59,19 +59,6 @@ struct PutBounce {
   Stage stage = Stage::open;
   device::Ticket unpacked{};
   Status outcome;
-};
-
-/// Puts posted back to back.
-struct PutBurst {
-  uint32_t posted = 0, last_posted = 0, second_last_posted = 0;  ///< puts in this burst and in earlier ones
-  uint64_t last_put_ns = 0;
-  bool dense = true;  ///< no gap so far above kMaxBurstGapNs
-};
-
-/// Receives into device memory posted back to back.
-struct ReceiveBurst {
-  uint32_t posted = 0, last_posted = 0;  ///< receives in this burst and in the last one
-  static constexpr uint32_t kMinReceives = 8;
 };
 
 }  // namespace weft::p2p

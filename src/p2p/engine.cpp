@@ -24,13 +24,9 @@ config::Size credit{
     "rendezvous. Larger values use more memory per peer.",
     "a receiver runs out of memory because of unexpected messages (smaller), or many senders send to "
     "a slow receiver (larger)"};
-constexpr size_t kPollLimit = 64;      // messages delivered per round from one queue
-constexpr size_t kBurstPollLimit = 2;  // during a burst of receives: their messages wait in the queue
 constexpr uint32_t kRoundsPerNetworkPoll = 8;
-constexpr uint32_t kPollsPerKeepRunning = 8;  // calls per keep_running() of the resident kernel
-constexpr uint32_t kPostsPerPoll = 8;         // receives posted per poll of copies, which takes longer
-constexpr size_t kMaxStagedSends = 4;         // from device memory; each holds up to two pinned chunks
-constexpr uint64_t kEntryChargeBytes = 128;   // credit charged per eager message in addition to its payload
+constexpr size_t kMaxStagedSends = 4;        // from device memory; each holds up to two pinned chunks
+constexpr uint64_t kEntryChargeBytes = 128;  // credit charged per eager message in addition to its payload
 
 /// Returns whether a received message ends inside a basic element, so that its datatype cannot match the
 /// receive's.
@@ -130,7 +126,7 @@ void Engine::init_peer(void* engine, uint32_t id, Peer& peer) {
 // While shared memory progresses, the network is polled only once in kRoundsPerNetworkPoll rounds.
 bool Engine::poll_network(bool shm_progressed) {
   if (shm_progressed && ++network_rounds_ % kRoundsPerNetworkPoll != 0) return false;
-  bool progressed = network_->poll(instance.handlers, kPollLimit) != 0;
+  bool progressed = network_->poll(instance.handlers, device::SubmissionBatcher::kMaxMessages) != 0;
   if (!active_gets_.empty()) progressed |= poll_fragment_gets();
   return progressed;
 }
@@ -138,7 +134,7 @@ bool Engine::poll_network(bool shm_progressed) {
 // Active requests on device memory announce further copies, so the resident kernel must not hit its idle
 // timeout.
 void Engine::keep_running() {
-  if (++keep_running_polls_ % kPollsPerKeepRunning != 0) return;
+  if (!batcher_.keep_running_due()) return;
   const Transfer* active =
       classification_cache_[0] != nullptr ? classification_cache_[0] : classification_cache_[1];
   if (active != nullptr) device::keep_running(active->memory);
@@ -147,13 +143,9 @@ void Engine::keep_running() {
 bool Engine::poll() {
   if (classification_cache_[0] != nullptr || classification_cache_[1] != nullptr) [[unlikely]]
     keep_running();
-  if (!posting_ && burst_.posted != 0) [[unlikely]]
-    burst_ = {0, burst_.posted};
-  if (!posting_ && put_burst_.posted != 0) [[unlikely]]
-    end_put_burst();
+  batcher_.progress();
   collecting_ = true;
-  bool progressed =
-      shm_ != nullptr && shm_->poll(instance.handlers, in_burst() ? kBurstPollLimit : kPollLimit) != 0;
+  bool progressed = shm_ != nullptr && shm_->poll(instance.handlers, batcher_.max_messages()) != 0;
   collecting_ = false;
   if (network_ != nullptr) [[unlikely]]
     progressed |= poll_network(progressed);
@@ -170,7 +162,7 @@ bool Engine::poll() {
   if (!streaming_.empty()) [[unlikely]]
     progressed |= poll_streams();
   if (!submissions_.empty()) {
-    if (!posting_ || ++posts_since_poll_ % kPostsPerPoll == 0) progressed |= poll_device();
+    if (batcher_.poll_due()) progressed |= poll_device();
     if (!pending_gets_.empty()) submit_gets();
   }
   if (advertised_mask_ != 0) progressed |= poll_advertised();

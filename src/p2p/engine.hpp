@@ -12,6 +12,7 @@
 #include "core/instance.hpp"
 #include "core/memory_registry.hpp"
 #include "core/request_table.hpp"
+#include "device/queue/submission_batcher.hpp"
 #include "p2p/buffered.hpp"
 #include "p2p/device_state.hpp"
 #include "p2p/gpudirect.hpp"
@@ -84,7 +85,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void start_batch() { batching_ = true; }
   void end_batch() {
     batching_ = false;
-    if (!pending_puts_.empty()) submit_puts();
+    if (!pending_puts_.empty()) submit_batches(pending_puts_, device::StreamRole::out, SIZE_MAX);
   }
   [[nodiscard]] UnexpectedMessage* find(const match::Key& wanted) const;
   void extract(UnexpectedMessage& message) { unexpected_.remove(message); }
@@ -324,11 +325,10 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void copy_device_self(Transfer& t, Transfer& sender);
   bool poll_device();
   void track_uploads(Transfer& t);
-  [[nodiscard]] bool hold_gets() const;
   void submit_gets();
   [[nodiscard]] uint64_t bytes_in_flight() const;
-  [[nodiscard]] size_t batch_size(const DeviceCopy* copies, size_t count) const;
-  device::StreamRole next_stream(device::StreamRole first);
+  void submit_batches(std::vector<DeviceCopy>& pending, device::StreamRole stream, size_t max_submissions);
+  device::StreamRole next_stream(device::StreamRole first, device::StreamRole second);
   void submit_copy(const DeviceCopy& copy, device::StreamRole stream);
   void submit_batch(const DeviceCopy* copies, size_t count, device::StreamRole stream);
   void finish_copy(const DeviceCopy& copy, Status outcome);
@@ -357,9 +357,6 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] static uint64_t find_advertised(const transport::shm::ReadyToReceive& rtr,
                                                 const match::Key& key, const Transfer& t, const Peer& peer);
   transport::cuda_ipc::Mapping* map_advertised(const Transfer& t, const transport::shm::ReadyToReceive& rtr);
-  [[nodiscard]] bool hold_puts();
-  void end_put_burst();
-  void submit_puts();
   void finish_put(const DeviceCopy& put, Status outcome);
   void close_puts();
 
@@ -401,11 +398,10 @@ class Engine final : public core::Poller, private transport::am::Sender {
   match::Posted posted_;
   match::Unexpected unexpected_;
   std::vector<DeviceCopy> pending_gets_;  // matched, not submitted yet
-  std::vector<DeviceCopy> submitting_;    // being submitted by submit_gets()
+  std::vector<DeviceCopy> submitting_;    // being submitted by submit_batches()
   std::vector<DeviceCopy> pending_puts_;  // RTR claimed, not submitted yet
   bool batching_ = false;                 // between start_batch() and end_batch()
-  PutBurst put_burst_;
-  bool collecting_ = false;  // gets wait for submit_gets(), since more may follow at once
+  bool collecting_ = false;               // gets wait for submit_gets(), since more may follow at once
   std::deque<CopySubmission> submissions_;
   Transfer* classification_cache_[2] = {};  // the last active send and receive in cuMemAlloc memory
   std::deque<LastSent> last_sent_;          // of peers that got a put attempt
@@ -419,13 +415,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   // Kernels that wait for data from a sender. More could fill the GPU and starve this process's own packing.
   static constexpr uint32_t kMaxWaitingKernels = 2;
   uint32_t waiting_kernels_ = 0;
-  bool posting_ = false;  // a receive is being posted: poll copies only once in kPostsPerPoll
-  uint32_t posts_since_poll_ = 0, keep_running_polls_ = 0;
-  ReceiveBurst burst_;
-  /// Whether a receive is being posted, probably within a burst.
-  [[nodiscard]] bool in_burst() const { return posting_ && burst_.last_posted >= ReceiveBurst::kMinReceives; }
+  device::SubmissionBatcher batcher_;
   uint32_t staged_receives_ = 0;                             // receives that hold pinned chunks
-  bool alternate_stream_ = false;                            // the last submission used the alternate stream
   std::vector<Transfer*> active_gets_;                       // receives that hold staging buffers
   std::deque<Transfer*> waiting_gets_;                       // receives waiting for staging buffers
   std::vector<std::pair<uint32_t, std::string>> losses_;     // lost peers and why

@@ -34,11 +34,6 @@ config::Size setting_lifetime("gpu.resident_kernel_lifetime_ns", 1'000'000, 10'0
                               "Longest run time in ns of one instance of the resident kernel; larger values "
                               "delay the application's device synchronisation longer");
 
-config::Choice setting_keep_running(
-    "gpu.resident_kernel_keep_running", 1, {"off", "on"},
-    "No-op commands that keep the resident kernel running while the process is in MPI with active operations "
-    "on GPU memory and copies arrive less often than the idle timeout");
-
 config::Size setting_max_gap(
     "gpu.resident_kernel_max_gap_ns", 100'000, 1'000, 1'000'000'000,
     "Longest time in ns between two small GPU copies that count as quick succession; "
@@ -59,15 +54,9 @@ log::SlowPath no_resident_kernel{"gpu.no_resident_kernel", "small GPU messages t
 
 // Largest first command of an instance: no instance runs long enough to reach the wraparound from here.
 constexpr uint32_t kMaxFirstCommand = 0xffff'0000;
-constexpr uint32_t kMinStreak = 4;  // copies in quick succession that start an instance
-// A no-op command is due so many ns before the idle timeout, since keep_running() is called rarely.
-constexpr uint32_t kKeepRunningLeadNs = 5'000;
-constexpr uint64_t kKeepRunningRetryNs = 20'000;  // ns between calls of keep_running() without an instance
-constexpr uint32_t kMinCommands = 4;              // commands that justify an instance
-constexpr uint64_t kMinBackoffNs = 1'000'000;     // ns without an instance after two unused ones; doubles
-constexpr uint64_t kMaxBackoffNs = 128'000'000;
-constexpr uint64_t kCloseTimeoutNs = 100'000'000;            // ns that close() waits for the instance to end
-constexpr size_t kBytesPerBlock = size_t{8} << 10;           // one block copies these as fast as several
+constexpr uint64_t kKeepRunningRetryNs = 20'000;    // ns between calls of keep_running() without an instance
+constexpr uint64_t kCloseTimeoutNs = 100'000'000;   // ns that close() waits for the instance to end
+constexpr size_t kBytesPerBlock = size_t{8} << 10;  // one block copies these as fast as several
 constexpr size_t kSingleBlockBatchBytes = size_t{32} << 10;  // the same for a batch, one warp per item
 constexpr size_t kLaunchShapes = 3;                          // grids of one block, eight and sixteen
 constexpr unsigned kSingleBlockThreads = 128;                // threads of a single-block instance
@@ -130,6 +119,7 @@ void ResidentKernel::open(State& state) {
         reinterpret_cast<kernel::CopyItem*>(static_cast<char*>(page) + kRing + kStatus + i * kItems);
   submitted_ = static_cast<uint32_t>(setting_first_command);
   instance_ = static_cast<uint16_t>(setting_first_command);
+  policy_.configure(setting_max_gap, setting_idle_timeout);
   state_ = &state;
 }
 
@@ -168,21 +158,6 @@ bool ResidentKernel::accepts(std::span<const kernel::CopyItem> items) const {
                     : count <= kernel::ResidentKernelParams::kItems && bytes <= setting_batch_max;
 }
 
-/// Records the gap since the previous small copy, and the blocks that this copy would use.
-void ResidentKernel::record_arrival(uint32_t blocks) {
-  const uint64_t time = monotonic_ns(), gap = time - last_arrival_;
-  last_arrival_ = time;
-  wanted_blocks_ = std::max(wanted_blocks_, blocks);
-  if (gap > setting_max_gap) {
-    streak_ = 0;
-    longest_gap_ = 0;
-    return;
-  }
-  longest_gap_ =
-      std::max(gap, longest_gap_ - longest_gap_ / 8);  // decays slowly, since windows arrive in bursts
-  ++streak_;
-}
-
 /// Whether an instance takes commands now.
 bool ResidentKernel::accepts_commands() {
   if (ended_) return false;
@@ -207,26 +182,22 @@ ResidentKernel::Slot* ResidentKernel::next_slot() {
 /// Slot of a command for `blocks` blocks; null if no instance with enough blocks is running.
 ResidentKernel::Slot* ResidentKernel::claim_slot(uint32_t blocks) {
   if (state_ == nullptr || gpu_is_shared()) return nullptr;
-  record_arrival(blocks);
+  policy_.arrived(monotonic_ns(), blocks);
   if (!accepts_commands() || (instance_blocks_ == 1 && blocks > 2)) return nullptr;
   Slot* const slot = next_slot();
   if (slot == nullptr) return nullptr;
-  schedule_keep_running(last_arrival_);
+  schedule_keep_running(policy_.last_arrival());
   commands.add_shared();
   return slot;
 }
 
-/// After a command at `time`: schedules a no-op command before the idle timeout if the longest recent gap
-/// exceeds the timeout. Otherwise none is scheduled, since a no-op would delay the next real command.
+/// Schedules the next no-op command after a command at `time`.
 void ResidentKernel::schedule_keep_running(uint64_t time) {
-  keep_running_at_ = longest_gap_ > idle_timeout_ns_
-                         ? time + idle_timeout_ns_ - std::min(idle_timeout_ns_ / 2, kKeepRunningLeadNs)
-                         : UINT64_MAX;
+  keep_running_at_ = policy_.next_no_op(time);
   next_keep_running_.store(keep_running_at_, std::memory_order_relaxed);
 }
 
 void ResidentKernel::keep_running(uint64_t busy) {
-  if (!setting_keep_running.is("on")) return;
   const std::lock_guard lock(mutex_);
   const uint64_t time = monotonic_ns();
   if (state_ == nullptr || !accepts_commands())
@@ -236,7 +207,7 @@ void ResidentKernel::keep_running(uint64_t busy) {
   if (slot == nullptr) return;
   schedule_keep_running(time);
   slot->no_op = true;
-  ++no_ops_;
+  policy_.no_op_sent();
   write(slot->number, {}, 1, kernel::Command::kInline);
 }
 
@@ -277,7 +248,7 @@ uint32_t ResidentKernel::submit_call(uint32_t (&words)[8]) {
 
 void ResidentKernel::record_demand(uint32_t blocks) {
   const std::lock_guard lock(mutex_);
-  if (state_ != nullptr && !gpu_is_shared()) record_arrival(blocks);
+  if (state_ != nullptr && !gpu_is_shared()) policy_.arrived(monotonic_ns(), blocks);
 }
 
 bool ResidentKernel::running() {
@@ -331,29 +302,20 @@ void ResidentKernel::end_instance(const kernel::ResidentKernelStatus& at) {
     slot.not_started = true;
     not_started.add_shared();
   }
-  if (at.done - done_before_instance_ >= kMinCommands + no_ops_) {
-    unused_instances_ = 0;
-    backoff_ = 0;
-  } else if (++unused_instances_ >= 2) {
-    backoff_ = std::clamp(2 * backoff_, kMinBackoffNs, kMaxBackoffNs);
-    backoff_until_ = last_arrival_ + backoff_;
-  }
+  policy_.ended(at.done - done_before_instance_);
 }
 
 void ResidentKernel::start_if_due() {
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr || !ended_ || streak_ < kMinStreak || last_arrival_ < backoff_until_) return;
-  start();
+  if (state_ != nullptr && ended_ && policy_.start_due()) start();
 }
 
 void ResidentKernel::start() {
   if (submitted_ > kMaxFirstCommand) submitted_ = 0;  // 0 is not a command number
   instance_ = static_cast<uint16_t>(instance_ % 0xffff + 1);
-  instance_blocks_ =
-      wanted_blocks_ == 1 ? 1 : std::max(wanted_blocks_, kernel::ResidentKernelParams::kBlocks);
-  wanted_blocks_ = 1;
+  const uint32_t wanted = policy_.started();
+  instance_blocks_ = wanted == 1 ? 1 : std::max(wanted, kernel::ResidentKernelParams::kBlocks);
   done_before_instance_ = submitted_;
-  no_ops_ = 0;
   kernel::ResidentKernelParams arguments{};
   arguments.ring = ring_address_;
   arguments.status = status_address_;
@@ -361,9 +323,7 @@ void ResidentKernel::start() {
   arguments.slot_configs = state_->collective_slots.slot_configs_address();
   arguments.first = submitted_ + 1;
   arguments.instance = instance_;
-  idle_timeout_ns_ = static_cast<uint32_t>(
-      std::min<uint64_t>(setting_idle_timeout, std::max<uint64_t>(5'000, 3 * longest_gap_ / 2)));
-  arguments.idle_timeout_ns = idle_timeout_ns_;
+  arguments.idle_timeout_ns = static_cast<uint32_t>(setting_idle_timeout);
   arguments.lifetime_ns = static_cast<uint32_t>(setting_lifetime);
   const RelaxedCapture relaxed;
   const Code code = launcher_.launch(
@@ -371,11 +331,10 @@ void ResidentKernel::start() {
       instance_blocks_ == 1 ? kSingleBlockThreads : kernel::ResidentKernelParams::kThreads, &arguments);
   if (code != kSuccess) {
     no_resident_kernel.hit("it cannot be launched (" + describe(code) + ")");
-    backoff_until_ = last_arrival_ + kMaxBackoffNs;
-    return;
+    return policy_.launch_failed();
   }
   ended_ = false;
-  schedule_keep_running(last_arrival_);
+  schedule_keep_running(policy_.last_arrival());
   accepts_calls_ = arguments.slot_configs != 0;
   instances.add_shared();
 }

@@ -14,6 +14,7 @@
 #include "device/cuda/launcher.hpp"
 #include "device/cuda/outcome.hpp"
 #include "device/kernel/copy.hpp"
+#include "device/queue/submission_batcher.hpp"
 
 namespace weft::device::cuda {
 
@@ -69,7 +70,6 @@ class ResidentKernel {
   };
   [[nodiscard]] kernel::ResidentKernelStatus status() const;
   [[nodiscard]] bool gpu_is_shared() const;
-  void record_arrival(uint32_t blocks);
   void end_instance(const kernel::ResidentKernelStatus& now);
   void start();
   [[nodiscard]] bool accepts_commands();
@@ -91,14 +91,10 @@ class ResidentKernel {
   std::atomic<uint16_t> instance_{0};  ///< number of the last instance started; written under the mutex
   bool ended_ = true;                  ///< end_instance() has run for the last instance
   uint32_t instance_blocks_ = 1;
-  uint32_t idle_timeout_ns_ = 0;  ///< of the current instance
   uint64_t keep_running_at_ = 0;  ///< monotonic ns at which the next no-op command is due
-  uint32_t no_ops_ = 0;           ///< no-op commands of the current instance
   bool accepts_calls_ = false;    ///< the current instance received the address of the call templates
-  // Arrival statistics, and the backoff after instances with too few commands. Times in ns.
-  uint64_t last_arrival_ = 0, longest_gap_ = 0, backoff_until_ = 0, backoff_ = 0;
-  uint32_t streak_ = 0, done_before_instance_ = 0, unused_instances_ = 0;
-  uint32_t wanted_blocks_ = 1;  ///< maximum over the arrivals since the last instance started
+  uint32_t done_before_instance_ = 0;
+  InstancePolicy policy_;
   static inline std::atomic<uint64_t> next_keep_running_{UINT64_MAX};  ///< UINT64_MAX: no instance yet
 };
 

@@ -45,8 +45,6 @@ counters::Counter rtr_timeouts("p2p.rtr_timeouts", counters::Unit::events,
 constexpr uint64_t kSlowRtrWaitNs = 1500;  // minimum where an RTR takes long: see rtr_wait_of()
 constexpr uint32_t kMaxMisses = 8;  // consecutive misses before only one in kRetryInterval attempts is made
 constexpr uint32_t kRetryInterval = 32;
-constexpr uint64_t kMaxBurstGapNs = 3000;                 // largest gap between the puts of a burst
-constexpr uint64_t kMaxHeldPutBytes = uint64_t{1} << 20;  // largest put that waits for the rest of its burst
 
 /// Returns whether to make another attempt after so many consecutive misses.
 bool should_try(uint32_t& misses) { return misses < kMaxMisses || misses++ % kRetryInterval == 0; }
@@ -93,7 +91,7 @@ bool may_put(uint64_t capacity) { return capacity <= setting_put_max && !setting
 /// A receive may be advertised if its peer can map its GPU memory or a bounce buffer, its burst is short, and
 /// it is the first to match the next message of its key.
 bool Engine::may_advertise(const Transfer& t) const {
-  if (!t.contiguous || burst_.last_posted >= ReceiveBurst::kMinReceives) return false;
+  if (!t.contiguous || batcher_.expects_burst()) return false;
   if (mappable(t) ? !may_put(t.bytes) : !t.memory.on_device() || !may_put_bounce(t.bytes)) return false;
   return t.key.source != match::kAny && t.key.tag != match::kAny && posted_.wildcards() == 0 &&
          posted_.first(t.key) == &t;
@@ -298,39 +296,12 @@ bool Engine::put(Transfer& t, Peer& peer) {
   (void)enlist(t);
   t.expected = t.bytes;
   put_messages.add();
-  pending_puts_.push_back(
-      {&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce});
-  if (!hold_puts()) submit_puts();
-  put_burst_.last_put_ns = monotonic_ns();
+  const DeviceCopy copy{&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce};
+  if (batching_)  // two copies in one submission take 3 us less than two submissions
+    pending_puts_.push_back(copy);
+  else
+    submit_copy(copy, next_stream(device::StreamRole::out, device::StreamRole::aux));
   return true;
-}
-
-// Two copies in one submission take 3 us less than two submissions. Puts started together are submitted
-// together. So are small puts in a burst as long as the last two: with its last put, or when the program
-// waits.
-bool Engine::hold_puts() {
-  PutBurst& burst = put_burst_;
-  if (burst.posted++ != 0 && monotonic_ns() - burst.last_put_ns > kMaxBurstGapNs) burst.dense = false;
-  if (batching_) return true;
-  return burst.dense && burst.posted < burst.last_posted && burst.last_posted == burst.second_last_posted &&
-         pending_puts_.back().request->bytes <= kMaxHeldPutBytes;
-}
-
-void Engine::end_put_burst() {
-  if (!pending_puts_.empty()) submit_puts();
-  put_burst_ = {0, put_burst_.dense ? put_burst_.posted : 0, put_burst_.last_posted};
-}
-
-void Engine::submit_puts() {
-  std::vector<DeviceCopy> submitting;
-  submitting.swap(pending_puts_);
-  for (size_t first = 0; first < submitting.size();) {
-    const size_t count = batch_size(&submitting[first], submitting.size() - first);
-    submit_batch(&submitting[first], count, next_stream(device::StreamRole::out));
-    first += count;
-  }
-  submitting.clear();
-  if (pending_puts_.empty()) pending_puts_.swap(submitting);  // keeps its capacity
 }
 
 /// Retracts all advertised receives before the memory of this process is released. Receives claimed by a

@@ -99,8 +99,7 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   std::copy(std::begin(strides.stride), std::end(strides.stride), from.stride);
   // Alternating streams overlap the end of one kernel with the start of the next. Neither is the stream of
   // the copy engine, behind whose copies the kernel would wait.
-  alternate_stream_ = !submissions_.empty() && !alternate_stream_;
-  const device::StreamRole stream = alternate_stream_ ? device::StreamRole::out : device::StreamRole::local;
+  const auto stream = next_stream(device::StreamRole::local, device::StreamRole::out);
   auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, stream);
   if (!ticket) {
     importer().release(mapping);

@@ -6,6 +6,7 @@
 #include "base/config.hpp"
 #include "base/trace.hpp"
 #include "device/copy.hpp"
+#include "device/queue/submission_batcher.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
@@ -14,49 +15,30 @@ namespace {
 
 using device::StreamRole;
 
-constexpr size_t kMaxBatchCopies = 64;                    // copies per submission
-constexpr uint64_t kMaxBatchBytes = uint64_t{256} << 20;  // 0.7 ms of NVLink: frequent completions
-constexpr size_t kMaxPolledSubmissions = 4;               // submissions polled per round, oldest first
+using device::SubmissionBatcher;
+
+constexpr size_t kMaxPolledSubmissions = 4;  // submissions polled per round, oldest first
 
 config::Size setting_submissions("gpu.submissions", 3, 1, 64,
                                  "Number of GPU copy submissions in flight at a time; messages matched "
                                  "meanwhile are batched into the next one. Larger values start copies "
                                  "earlier, in smaller batches.");
-config::Size setting_burst_copies(
-    "gpu.burst_copies", 32, 1, kMaxBatchCopies,
-    "Number of GPU copies collected into one submission while a program posts a burst of receives as long as "
-    "its last burst; 1: copies are not collected.");
-config::Size setting_burst_max_bytes(
-    "gpu.burst_max_bytes", size_t{64} << 10, 0, size_t{1} << 30,
-    "Largest GPU message in bytes that is collected in a burst of receives (gpu.burst_copies).");
+
+/// Returns whether one batch may serve both copies.
+bool share_batch(const DeviceCopy& a, const DeviceCopy& b) {
+  const device::Memory &to = a.request->memory, &with = b.request->memory;
+  return !a.bounce && !b.bounce && a.mapping->memory().context == b.mapping->memory().context &&
+         to.kind == with.kind && to.context == with.context && a.request->contiguous && b.request->contiguous;
+}
 
 }  // namespace
 
-// A submission costs the CPU as much as posting ten receives, and the GPU more than several small copies. So
-// small messages are collected while a program posts a burst of receives as long as the last one. They are
-// submitted with the last receive of the burst, or when the program waits.
-bool Engine::hold_gets() const {
-  return in_burst() && burst_.posted < burst_.last_posted && pending_gets_.size() < setting_burst_copies &&
-         pending_gets_.back().request->expected <= setting_burst_max_bytes;
-}
-
-// Messages matched while gpu.submissions are in flight are submitted together when one of these completes.
-// The end of a submission overlaps the start of the next.
+// Small messages are collected while a program posts a burst of receives as long as the last one. They are
+// submitted with the last receive of the burst, or when the program waits. Messages matched while
+// gpu.submissions are in flight are submitted together when one of these completes.
 void Engine::submit_gets() {
-  if (hold_gets()) return;
-  // A failure may complete requests and match others.
-  const bool was_collecting = std::exchange(collecting_, true);
-  submitting_.swap(pending_gets_);
-  size_t first = 0;
-  while (first < submitting_.size() && submissions_.size() < setting_submissions) {
-    const size_t count = batch_size(&submitting_[first], submitting_.size() - first);
-    submit_batch(&submitting_[first], count, next_stream(StreamRole::in));
-    first += count;
-  }
-  pending_gets_.insert(pending_gets_.begin(), submitting_.begin() + static_cast<ptrdiff_t>(first),
-                       submitting_.end());
-  submitting_.clear();
-  collecting_ = was_collecting;
+  if (batcher_.collects(pending_gets_.size(), pending_gets_.back().request->expected)) return;
+  submit_batches(pending_gets_, StreamRole::in, setting_submissions);
 }
 
 /// Returns the bytes of all submissions in flight.
@@ -69,29 +51,28 @@ uint64_t Engine::bytes_in_flight() const {
   return bytes;
 }
 
-/// Returns how many of `copies`, from the first on, are submitted together: up to kMaxBatchBytes, or as many
-/// bytes as are in flight before them.
-size_t Engine::batch_size(const DeviceCopy* copies, size_t count) const {
-  const DeviceCopy& lead = copies[0];
-  uint64_t bytes = lead.request->expected;
-  const auto joins = [&](const DeviceCopy& copy) {
-    return !copy.bounce && !lead.bounce && copy.mapping->memory().context == lead.mapping->memory().context &&
-           copy.request->memory.kind == lead.request->memory.kind &&
-           copy.request->memory.context == lead.request->memory.context && copy.request->contiguous &&
-           lead.request->contiguous &&
-           (bytes + copy.request->expected <= kMaxBatchBytes ||
-            bytes + copy.request->expected <= bytes_in_flight());
-  };
-  size_t joined = 1;
-  for (; joined < std::min(count, kMaxBatchCopies) && joins(copies[joined]); ++joined)
-    bytes += copies[joined].request->expected;
-  return joined;
+/// Submits `pending` copies in batches until `max_submissions` are in flight.
+void Engine::submit_batches(std::vector<DeviceCopy>& pending, StreamRole stream, size_t max_submissions) {
+  // A failure may complete requests and match others.
+  const bool was_collecting = std::exchange(collecting_, true);
+  submitting_.swap(pending);
+  size_t first = 0;
+  while (first < submitting_.size() && submissions_.size() < max_submissions) {
+    const DeviceCopy* const copies = &submitting_[first];
+    const size_t count = SubmissionBatcher::batch_size(
+        submitting_.size() - first, [&](size_t i) { return copies[i].request->expected; },
+        [&](size_t i) { return share_batch(copies[0], copies[i]); }, [&] { return bytes_in_flight(); });
+    submit_batch(copies, count, next_stream(stream, StreamRole::aux));
+    first += count;
+  }
+  pending.insert(pending.begin(), submitting_.begin() + static_cast<ptrdiff_t>(first), submitting_.end());
+  submitting_.clear();
+  collecting_ = was_collecting;
 }
 
 /// Returns the stream for the next submission; submissions alternate between two streams.
-StreamRole Engine::next_stream(StreamRole first) {
-  alternate_stream_ = !submissions_.empty() && !alternate_stream_;
-  return alternate_stream_ ? StreamRole::aux : first;
+StreamRole Engine::next_stream(StreamRole first, StreamRole second) {
+  return batcher_.alternates(!submissions_.empty()) ? second : first;
 }
 
 void Engine::submit_copy(const DeviceCopy& copy, StreamRole stream) {
@@ -108,7 +89,7 @@ void Engine::submit_batch(const DeviceCopy* copies, size_t count, StreamRole str
   if (count == 1) return submit_copy(copies[0], stream);
   const trace::Range range("p2p.submit_batch");
   const bool put = copies[0].rtr != nullptr;
-  device::CopyOp operations[kMaxBatchCopies] = {};
+  device::CopyOp operations[SubmissionBatcher::kMaxBatchCopies] = {};
   for (size_t i = 0; i < count; ++i) {
     const auto [copy, local] = std::pair(copies[i], copies[i].request->address);
     operations[i] = put ? device::CopyOp{copy.remote, local, copy.request->expected}
