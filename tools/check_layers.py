@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Layer check: a folder of src/ includes only itself and the layers it depends on, by weft_layer(name DEPENDS ...) in
 # CMakeLists.txt. Includes name headers by their path from src/. A folder inside a layer includes only itself and
-# earlier folders of weft_sublayers(layer folders...).
+# earlier folders of weft_sublayers(layer folders...); `.` is the layer's own folder. Python imports form no cycle.
 import argparse
+import ast
+import graphlib
 import os
 import re
 import sys
@@ -44,13 +46,19 @@ def read_sublayers(cmake_lists):
 
 def check_sublayer(path, layer, order, source_root):
     """Yields complaints about the includes of a file in a layer with ordered folders."""
-    own = os.path.relpath(path, os.path.join(source_root, layer)).split(os.sep)[0]
+
+    def sublayer(parts):
+        """Returns the folder inside the layer; the layer's own files have `.`."""
+        return parts[0] if len(parts) > 1 else "."
+
+    own = sublayer(os.path.relpath(path, os.path.join(source_root, layer)).split(os.sep))
     if own not in order:
         yield "%s: %s is not in weft_sublayers(%s ...) of CMakeLists.txt" % (path, own, layer)
         return
     for number, header, _ in includes(path):
         parts = header.split("/")
-        if parts[0] == layer and (parts[1] not in order or order.index(parts[1]) > order.index(own)):
+        below = sublayer(parts[1:])
+        if parts[0] == layer and (below not in order or order.index(below) > order.index(own)):
             yield "%s:%d: src/%s/%s may not include %s, which is above it" % (path, number, layer, own, header)
 
 
@@ -77,11 +85,52 @@ def check_file(path, folder, allowed, table, root):
                 yield "%s:%d: name %s by its path from src/" % (path, number, header)
 
 
+def python_modules(root):
+    """Returns {module: path} of the packages in cli/."""
+    folder, found = os.path.join(root, "cli"), {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(where, name)
+                words = os.path.relpath(path, folder)[: -len(".py")].split(os.sep)
+                found[".".join(words[:-1] if words[-1] == "__init__" else words)] = path
+    return found
+
+
+def imports(path, modules):
+    """Yields the modules of cli/ that a file imports, inside functions too."""
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = "%s.%s" % (node.module, alias.name)
+                yield inner if inner in modules else node.module
+
+
+def check_python(root):
+    """Yields complaints about cycles: between the modules and packages of a package, each package as a whole."""
+    modules = python_modules(root)
+    graphs = {}
+    for module, path in modules.items():
+        for target in filter(modules.get, imports(path, modules)):
+            own, other = ([*name.split("."), "__init__"] for name in (module, target))
+            common = len(os.path.commonprefix([own, other]))
+            graphs.setdefault(tuple(own[:common]), {}).setdefault(own[common], set()).add(other[common])
+    for package, graph in sorted(graphs.items()):
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            yield "cli/%s: imports form a cycle: %s" % ("/".join(package), " -> ".join(error.args[1][::-1]))
+
+
 def check(root):
     """Returns (complaints, number of files read) of the tree under root."""
     table = read_table(os.path.join(root, "CMakeLists.txt"))
     sublayers = read_sublayers(os.path.join(root, "CMakeLists.txt"))
-    complaints, count = [], 0
+    complaints, count = list(check_python(root)), 0
     source_root = os.path.join(root, "src")
     for folder in sorted(os.listdir(source_root)):
         if not os.path.isdir(os.path.join(source_root, folder)):

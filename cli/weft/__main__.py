@@ -24,6 +24,7 @@ def make_parser():
     """Returns the parser of the command line. Completion scripts and the manual page are generated from it."""
     parser = Parser(prog="weft", description="The Weft MPI library's command line.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version="weft " + __version__)
+    parser.set_defaults(weft_parser=parser)
     subparsers = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     for module in COMMANDS:
         added = module.add_parser(subparsers)

@@ -3,8 +3,7 @@
 # dash, so that they are also distinguishable in print.
 import io
 
-from weft import output
-from weft.bench import result
+from weft import output, result
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "osD^vPX"

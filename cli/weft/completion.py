@@ -26,9 +26,7 @@ def run(arguments):
         import shtab
     except ImportError:
         raise Refusal("completion needs shtab: python3 -m pip install shtab") from None
-    from weft.__main__ import make_parser
-
-    parser = make_parser()
+    parser = arguments.weft_parser
     add_benchmark_choices(parser)
     print(shtab.complete(parser, shell=arguments.shell))
     return 0

@@ -50,6 +50,30 @@ class Checks(unittest.TestCase):
         self.assertEqual(check(low__b='#include "core/high/a.hpp"\n', high__a=""), 1)
         self.assertEqual(check(a=""), 1)
 
+    def test_files_of_a_layer_itself(self):
+        def check(order, **files):
+            files = {"src/core/" + name.replace("__", "/") + ".hpp": text for name, text in files.items()}
+            table = TABLE + "weft_sublayers(core %s)\n" % order
+            return self.run_check("check_layers.py", {"CMakeLists.txt": table, **files})[0]
+
+        self.assertEqual(check("low . high", a='#include "core/low/b.hpp"\n', low__b=""), 0)
+        self.assertEqual(check("low . high", a="", high__b='#include "core/a.hpp"\n'), 0)
+        self.assertEqual(check("low . high", a='#include "core/high/b.hpp"\n', high__b=""), 1)
+        self.assertEqual(check("low . high", a="", low__b='#include "core/a.hpp"\n'), 1)
+
+    def test_python_imports(self):
+        def check(**files):
+            files = {"cli/weft/" + name.replace("__init__", "@").replace("__", "/").replace("@", "__init__") + ".py": text for name, text in files.items()}
+            return self.run_check("check_layers.py", {"src/base/a.hpp": "", **files})
+
+        self.assertEqual(check(a="from weft import b\n", b="import os\n")[0], 0)
+        self.assertEqual(check(a="from weft.b import f\n", b="def f():\n    import weft.a\n")[0], 1)
+        status, text = check(a="from weft.p import b\n", p__b="from weft.p import c\n", p__c="import weft.a\n")
+        self.assertEqual(status, 1)
+        self.assertIn("cli/weft: imports form a cycle: a -> p -> a", text)
+        self.assertEqual(check(p____init__="import weft.p.b\n", p__b="import weft.p\n")[0], 1)
+        self.assertEqual(check(p__b="from weft.p import c\n", p__c="from weft.p.b import f\n")[0], 1)
+
     def test_sources(self):
         def check(path, text):
             return self.run_check("check_sources.py", {path: text})[0]

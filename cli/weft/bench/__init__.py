@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 
-from weft import benchmarks, output, prefix
-from weft.bench import compare, result
+from weft import benchmarks, charts, output, prefix, result
+from weft.bench import compare
 from weft.machine.cuda import visible_count as count_gpus
-from weft.output import Refusal
+from weft.output import Failure, Refusal
 
 USAGE = (
     "weft bench --list | PROGRAM [-n RANKS] [--vs MPICC ...] [--matrix SWITCHES] [--plot FILE] [options] [KIND KIND]"
@@ -172,12 +172,10 @@ def run(arguments):
     for path in filter(None, (job.json, job.plot)):
         output.check_writable(path)
     if job.plot:
-        from weft import charts
-
         charts.require()
     job.check_sharing()
     if job.others or job.switches:
-        return compare.run(job)
+        return compare_and_save(job)
     if not job.json and not job.plot:
         sys.stdout.flush()
         try:
@@ -185,6 +183,15 @@ def run(arguments):
         except OSError as error:
             raise Refusal("%s: %s" % (words[0], error.strerror)) from None
     return run_and_save(job)
+
+
+def compare_and_save(job):
+    """Measures all libraries and writes the result. Raises Failure if Weft failed."""
+    found, failure = compare.run(job)
+    save_result(job, found)
+    if failure:
+        raise Failure(failure)
+    return 0
 
 
 def run_and_save(job):
@@ -212,6 +219,4 @@ def save_result(job, found):
     if job.json:
         output.write_file(job.json, output.json_text(found))
     if job.plot:
-        from weft import charts
-
         charts.save(charts.of_result(found), job.plot)

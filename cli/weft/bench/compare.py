@@ -7,11 +7,9 @@ import statistics
 import tempfile
 import time
 
-from weft import children, output
-from weft.bench import result
+from weft import children, output, result
 from weft.machine import pci, system
 from weft.othermpi import OtherMpi
-from weft.output import Failure
 
 SECONDS = 300  # timeout of one run
 # Variables of UCX and libfabric that disable a path.
@@ -86,7 +84,7 @@ def matrix_candidates(job):
 
 
 def run(job):
-    """Measures, prints the table and writes the files. Raises Failure if the first candidate failed."""
+    """Measures and prints the table. Returns the result and the failure of the first candidate, or None."""
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         if job.switches:
             candidates = list(matrix_candidates(job))
@@ -101,12 +99,7 @@ def run(job):
                     candidate.measure(folder)
     found = combine(job, candidates)
     show(found, candidates)
-    from weft import bench
-
-    bench.save_result(job, found)
-    if candidates[0].error:
-        raise Failure("%s: %s" % (candidates[0].name, candidates[0].error))
-    return 0
+    return found, candidates[0].error and "%s: %s" % (candidates[0].name, candidates[0].error)
 
 
 def distinct(candidates):

@@ -3,8 +3,7 @@
 import csv
 import os
 
-from weft import charts, output
-from weft.bench import result
+from weft import charts, output, result
 from weft.output import Refusal
 from weft.report import page, reference, verdict
 

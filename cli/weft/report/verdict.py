@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Verdicts on the rows of a result: the fraction of the hardware's bandwidth, or the ratio to a reference.
-from weft.bench import result
+from weft import result
 from weft.report.reference import same_gpu
 
 GOOD, FAIR, POOR = "good", "fair", "poor"
