@@ -81,8 +81,8 @@ void check(ReduceOp op, Basic basic) {
     std::mt19937_64 random(static_cast<unsigned>(basic));
     for (int i = 0; i < 200; ++i) {
       const Vec16 a = draw_vec16<T>(random), b = draw_vec16<T>(random);
-      Vec16 expected = b;
-      function(&a, &expected, kBytes / sizeof(T));
+      Vec16 expected{};
+      function(&a, &b, &expected, kBytes / sizeof(T));
       expect_same(combine(reduction, a, b), expected, data_bytes(reduction.element), what);
     }
   }
