@@ -40,11 +40,12 @@ std::vector<char> expect(datatype::ReduceFn function, const std::vector<std::vec
   std::vector<char> sum = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) {
     std::vector<char> next = terms[i];
-    function(sum.data(), next.data(), count);
+    function(sum.data(), next.data(), next.data(), count);
     sum = next;
   }
   // With the copying operation, padding stays unchanged.
-  datatype::reduce_function(ReduceOp::replace, basic)(sum.data(), bytes.data() + offset, count);
+  datatype::reduce_function(ReduceOp::replace, basic)(sum.data(), bytes.data() + offset,
+                                                      bytes.data() + offset, count);
   return bytes;
 }
 
