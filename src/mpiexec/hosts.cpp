@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpiexec/hosts.hpp"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,8 +34,14 @@ Status add_host(std::vector<Host>& hosts, const std::string& option, const std::
 Status add_entry(std::vector<Host>& hosts, const std::string& option, const std::string& entry,
                  const std::string& slots) {
   const size_t colon = entry.find(':');
-  if (colon == entry.npos || entry.find(':', colon + 1) != entry.npos)
+  if (colon == entry.npos) return add_host(hosts, option, entry, slots);
+  if (entry.find(':', colon + 1) != entry.npos) {
+    in6_addr address;
+    if (::inet_pton(AF_INET6, entry.substr(0, entry.find('%')).c_str(), &address) != 1)
+      return Error(Errc::arg,
+                   option + ": '" + entry + "' is neither an IPv6 address nor a host such as node1:4");
     return add_host(hosts, option, entry, slots);
+  }
   return add_host(hosts, option, entry.substr(0, colon), entry.substr(colon + 1));
 }
 

@@ -124,6 +124,7 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
   std::vector<RankPlan> plans;
   for (const Program& program : options.programs) {
     Variables variables = inherited(environment);
+    if (const char* terminal = ::ttyname(STDERR_FILENO)) variables["MPIEXEC_TERMINAL"] = terminal;
     for (const auto& [name, value] : program.variables) variables[name] = value;
     const auto number = static_cast<int>(&program - options.programs.data());
     RankPlan plan{program.argv, {}, program.directory, {}, number};

@@ -157,6 +157,7 @@ TEST(Hosts, SharesOfRanks) {
 
 TEST(Hosts, ListsAndFiles) {
   std::vector<Host> hosts;
+  EXPECT_FALSE(add_host_list(hosts, "-H", "a:b:c"));
   EXPECT_TRUE(add_host_list(hosts, "-H", "a,b:2,a,fe80::1"));
   ASSERT_EQ(hosts.size(), 3U);
   EXPECT_EQ(hosts[0].slots, 2);
