@@ -160,15 +160,17 @@ void Instance::idle(Wait& wait, const Request* request, const Communicator* comm
   if (locked) relock(rounds >= first);
 }
 
-/// Takes the lock for a thread that waits. A thread that slept for the lock would cost the thread that polls
-/// a system call per round.
+/// Takes the lock for a thread that waits. A thread that sleeps for the lock costs the thread that polls a
+/// system call per round, so the thread tries for a while first.
 void Instance::relock(bool yield) {
-  while (!lock.try_lock()) {
+  for (int tries = 0; tries < kMaxLockTries; ++tries) {
+    if (lock.try_lock()) return;
     if (yield)
       ::sched_yield();
     else
       pause();
   }
+  lock.lock();
 }
 
 /// A wait, as published, begins at the last progress; `rounds` counts from there.
