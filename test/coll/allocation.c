@@ -14,15 +14,22 @@ __attribute__((visibility("default"))) void* malloc(size_t size) {
 }
 
 static int failures, rank;
-#define COUNTED(call)                                                                         \
-  do {                                                                                        \
-    for (int warm = 0; warm < 20; ++warm) call;                                               \
-    const long before = allocations;                                                          \
-    for (int i = 0; i < 200; ++i) call;                                                       \
-    if (allocations != before) {                                                              \
-      ++failures;                                                                             \
-      fprintf(stderr, "rank %d: %ld allocations in %s\n", rank, allocations - before, #call); \
-    }                                                                                         \
+// A rank that runs ahead may once enlarge the store of early messages: one of the rounds must be free of
+// allocations, and all ranks run the same number of them.
+#define COUNTED(call)                                                                              \
+  do {                                                                                             \
+    for (int warm = 0; warm < 20; ++warm) call;                                                    \
+    long fewest = -1;                                                                              \
+    for (int round = 0; round < 5; ++round) {                                                      \
+      const long before = allocations;                                                             \
+      for (int i = 0; i < 200; ++i) call;                                                          \
+      const long counted = allocations - before;                                                   \
+      if (fewest < 0 || counted < fewest) fewest = counted;                                        \
+    }                                                                                              \
+    if (fewest != 0) {                                                                             \
+      ++failures;                                                                                  \
+      fprintf(stderr, "rank %d: at least %ld allocations in 200 times %s\n", rank, fewest, #call); \
+    }                                                                                              \
   } while (0)
 
 int main(int argc, char** argv) {
