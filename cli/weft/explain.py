@@ -100,7 +100,11 @@ def lines(facts):
     elif facts["devices"]:
         access = "with" if facts["peer_access"] else "not all with"
         yield "%d GPUs, %s peer access" % (facts["devices"], access)
-    for sizes, (protocol, by) in grouped(facts["rows"], lambda row: (row["protocol"], carrier(row) + writer(row))):
+    def path(row):
+        copies = "; 1 copy" if row["copies"] == 1 else "; %d copies" % row["copies"]
+        return row["protocol"], carrier(row) + copies + writer(row)
+
+    for sizes, (protocol, by) in grouped(facts["rows"], path):
         yield "%-14s %-12s %s" % (sizes, protocol, PROTOCOLS[protocol] + by)
 
 

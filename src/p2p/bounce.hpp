@@ -11,6 +11,9 @@
 #include "device/copy.hpp"
 #include "device/memory.hpp"
 #include "device/pack.hpp"
+#include "p2p/header.hpp"
+#include "p2p/protocol/limit.hpp"
+#include "p2p/transfer.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
@@ -48,12 +51,16 @@ class BouncePool {
   [[nodiscard]] static size_t chunk_count();
   void close();
 
+  /// Kernels that wait for data from a sender. More could fill the GPU and starve this process's own packing.
+  Limit waiting_kernels{2};
+  Limit gets{UINT32_MAX};  ///< reads from bounce buffers of senders, in flight
+
  private:
   std::vector<std::unique_ptr<Arena>> arenas_;
 };
 
 /// A send through a bounce buffer.
-struct BounceSend {
+struct BounceSend final : ProtocolState {
   struct Chunk {
     uint32_t number;
     uint64_t offset;  ///< of the chunk's first byte in the message
@@ -66,9 +73,30 @@ struct BounceSend {
   void release(const Chunk& chunk) const { arena->release(chunk.number, chunk.count); }
   BouncePool::Arena* arena = nullptr;
   std::vector<Chunk> chunks;
-  uint64_t next = 0;             ///< first byte not yet packed
-  uint64_t epoch = 0;            ///< nonzero: eagerly packed as one piece, with this epoch
-  bool eager_pack_done = false;  ///< eagerly packed, and the receiver needs no more of it
+  uint64_t next = 0;   ///< first byte not yet packed
+  uint64_t epoch = 0;  ///< of an eagerly packed message
 };
+
+/// A receive through the sender's bounce buffer.
+struct BounceReceive final : ProtocolState {
+  struct Get {
+    device::Ticket ticket;
+    BounceChunk chunk;  ///< echoed to the sender
+    Limit::Use use;     ///< BouncePool::gets
+  };
+  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of the sender's bounce buffer
+  std::vector<Get> gets;                            ///< chunks being read
+  Limit::Use waiting_kernel;                        ///< eagerly packed: unpacked by the only get
+};
+
+/// Reserves chunks for a message that is packed at the send and appends EagerPack to its RTS. Returns the
+/// appended bytes; 0: the message is packed when the receiver requests it.
+[[nodiscard]] size_t append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out);
+/// Maps the sender's bounce buffer of a receive. Returns false if that is not possible.
+[[nodiscard]] bool map_bounce(Engine& engine, Transfer& t, const Protocol& protocol, const ReadyToSend& rts);
+/// Completes a receive whose chunks have all been read.
+void finish_bounce_receive(Engine& engine, Transfer& t);
+/// Waits for copies and kernels of a request in flight, then returns its chunks or its mapping.
+void abort_bounce(Engine& engine, Transfer& t);
 
 }  // namespace weft::p2p

@@ -5,6 +5,7 @@
 
 #include "base/counters.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/protocol/states.hpp"
 #include "p2p/validate.hpp"
 
 namespace weft::p2p {
@@ -26,6 +27,15 @@ void Engine::receive_stored(Transfer& t, match::MatchEntry& entry) {
   receive_message(t, message);
   batcher_.end_post();
 }
+
+void Engine::device_posted(Transfer& t) {
+  put().advertise(t);
+  progress_while_posting();
+}
+
+bool Engine::retract(Transfer& t) { return put().retract(t); }
+bool Engine::retract_matched(Transfer& t) { return put().retract_matched(t); }
+void Engine::record_sent(Peer& peer, const match::Key& key) { PutProtocol::record_sent(peer, key); }
 
 // Starts copies of messages that have arrived, while the application posts the rest of a window.
 void Engine::progress_while_posting() {
@@ -126,7 +136,7 @@ inline void Engine::on_eager(uint32_t source, const Header& header, const std::b
 
 void Engine::on_rts(uint32_t source, const ReadyToSend& rts, size_t size) {
   if ((rts.flags & ReadyToSend::kRegion) != 0) [[unlikely]]
-    add_region(source, rts);
+    regions().add(source, rts);
   ++peers_[source].arrived;
   if (Transfer* const receiver = match_posted({rts.context, rts.source, rts.tag})) {
     Transfer& t = *receiver;
@@ -198,8 +208,9 @@ void Engine::register_handlers() {
   });
   on<Credit>(Type::credit,
              [](Engine& e, uint32_t source, const Credit& m, size_t) { e.on_credit(source, m); });
-  on<ReadyToSend>(Type::region,
-                  [](Engine& e, uint32_t source, const ReadyToSend& m, size_t) { e.add_region(source, m); });
+  on<ReadyToSend>(Type::region, [](Engine& e, uint32_t source, const ReadyToSend& m, size_t) {
+    e.regions().add(source, m);
+  });
   on<BounceChunk>(Type::chunk_ready, [](Engine& e, uint32_t source, const BounceChunk& m, size_t) {
     e.on_chunk_ready(source, m);
   });
@@ -207,11 +218,11 @@ void Engine::register_handlers() {
     e.on_chunk_done(source, m);
   });
   on<GdrCheckMessage>(Type::gdr_check_request, [](Engine& e, uint32_t source, const GdrCheckMessage& m,
-                                                  size_t) { e.on_gdr_check_request(source, m); });
+                                                  size_t) { e.gpudirect().on_request(source, m); });
   on<GdrCheckMessage>(Type::gdr_check_reply, [](Engine& e, uint32_t source, const GdrCheckMessage& m,
-                                                size_t) { e.on_gdr_check_reply(source, m); });
+                                                size_t) { e.gpudirect().on_reply(source, m); });
   on<GdrCheckMessage>(Type::gdr_check_done, [](Engine& e, uint32_t source, const GdrCheckMessage& m, size_t) {
-    e.on_gdr_check_done(source, m);
+    e.gpudirect().on_done(source, m);
   });
 }
 

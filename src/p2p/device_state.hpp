@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State of device-memory transfers in flight: copies, submissions, and bounce buffers.
+// Device copies of requests in flight.
 // Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <vector>
 
+#include "core/request_table.hpp"
 #include "device/copy.hpp"
-#include "p2p/bounce.hpp"
-#include "p2p/header.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/shm/shm.hpp"
 
@@ -32,33 +31,6 @@ struct CopySubmission {
   DeviceCopy copy;
   std::vector<DeviceCopy> rest;    ///< of a batch
   device::Ticket second_ticket{};  ///< upload of the other staging chunk
-};
-
-/// A staged receive into device memory, waiting for its turn and a pinned chunk.
-struct WaitingStaged {
-  Transfer* receiver;
-  uint32_t source;
-  core::RequestId sender;
-};
-
-/// A get of one bounce chunk.
-struct BounceGet {
-  device::Ticket ticket;
-  Transfer* receiver;
-  uint32_t source;
-  BounceChunk chunk;
-  bool eager_pack = false;  ///< the whole message, unpacked while the sender packs
-};
-
-/// The bounce buffer of an advertised receive that the sender cannot map.
-struct PutBounce {
-  enum class Stage : uint8_t { open, unpacking, timed_out, copying, done };
-  BouncePool::Arena* arena = nullptr;  ///< null: the sender writes into the receive buffer itself
-  uint32_t number = 0, count = 0;      ///< first chunk and number of chunks
-  uint64_t epoch = 0;
-  Stage stage = Stage::open;
-  device::Ticket unpacked{};
-  Status outcome;
 };
 
 }  // namespace weft::p2p

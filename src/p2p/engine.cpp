@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -11,6 +12,8 @@
 
 #include "base/config.hpp"
 #include "launch/cpus.hpp"
+#include "p2p/protocol/protocol.hpp"
+#include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -25,7 +28,6 @@ config::Size credit{
     "a receiver runs out of memory because of unexpected messages (smaller), or many senders send to "
     "a slow receiver (larger)"};
 constexpr uint32_t kRoundsPerNetworkPoll = 8;
-constexpr size_t kMaxStagedSends = 4;        // from device memory; each holds up to two pinned chunks
 constexpr uint64_t kEntryChargeBytes = 128;  // credit charged per eager message in addition to its payload
 
 /// Returns whether a received message ends inside a basic element, so that its datatype cannot match the
@@ -48,7 +50,10 @@ Slab<UnexpectedMessage>& UnexpectedMessage::slab() {
   return slab;
 }
 
-Engine::Engine(core::Instance& owner) : instance(owner), peers_(owner.size, this, &Engine::init_peer) {
+Engine::Engine(core::Instance& owner)
+    : instance(owner),
+      peers_(owner.size, this, &Engine::init_peer),
+      states_(std::make_unique<ProtocolStates>(*this)) {
   const auto report = [this](core::ProcessId process, const Error& why) { lost(process, why); };
   instance.failures.add(report);
   instance.handlers.set_lost(report);
@@ -126,9 +131,7 @@ void Engine::init_peer(void* engine, uint32_t id, Peer& peer) {
 // While shared memory progresses, the network is polled only once in kRoundsPerNetworkPoll rounds.
 bool Engine::poll_network(bool shm_progressed) {
   if (shm_progressed && ++network_rounds_ % kRoundsPerNetworkPoll != 0) return false;
-  bool progressed = network_->poll(instance.handlers, device::SubmissionBatcher::kMaxMessages) != 0;
-  if (!active_gets_.empty()) progressed |= poll_fragment_gets();
-  return progressed;
+  return network_->poll(instance.handlers, device::SubmissionBatcher::kMaxMessages) != 0;
 }
 
 // Active requests on device memory announce further copies, so the resident kernel must not hit its idle
@@ -159,50 +162,69 @@ bool Engine::poll() {
         backlog_[i] = backlog_.back(), backlog_.pop_back();
     }
   }
-  if (!streaming_.empty()) [[unlikely]]
-    progressed |= poll_streams();
   if (!submissions_.empty()) {
     if (batcher_.poll_due()) progressed |= poll_device();
     if (!pending_gets_.empty()) submit_gets();
   }
-  if (advertised_mask_ != 0) progressed |= poll_advertised();
-  if (!bounce_gets_.empty()) progressed |= poll_bounce_gets();
-  if (!waiting_staged_.empty()) [[unlikely]]
-    progressed |= poll_waiting_staged();
+  if (!polled_.empty()) progressed |= poll_requests();
   return progressed;
 }
 
-bool Engine::progress_stream(Transfer& t) {
-  if (t.remote_request && t.remote_request->pipelined) return stream_pipelined(t);
-  if (t.bounce) return stream_bounce(t);
-  return t.staging ? stream_device(t) : stream(t);
-}
-
-bool Engine::poll_streams() {
+// A request may end and leave the list while it is polled, and so may others.
+bool Engine::poll_requests() {
   bool progressed = false;
-  size_t staged = 0;
-  for (size_t i = 0; i < streaming_.size();) {
-    Transfer* t = streaming_[i];
-    const bool pipelined = t->remote_request && t->remote_request->pipelined;
-    if ((t->staging || pipelined) && ++staged > kMaxStagedSends) {
+  for (size_t i = 0; i < polled_.size();) {
+    Transfer* const t = polled_[i];
+    progressed |= t->protocol->progress(*this, *t);
+    if (i >= polled_.size() || polled_[i] != t) continue;
+    if (t->state == Transfer::State::done)
+      complete(*t);
+    else
       ++i;
-      continue;
-    }
-    progressed |= progress_stream(*t);
-    if (t->state == Transfer::State::streaming) {
-      ++i;
-      continue;
-    }
-    streaming_.erase(streaming_.begin() + static_cast<ptrdiff_t>(i));
-    complete(*t);
   }
   return progressed;
 }
 
+void Engine::start_polling(Transfer& t) {
+  WEFT_ASSERT(!t.polled && t.protocol != nullptr && t.protocol->progress != nullptr);
+  t.polled = true;
+  polled_.push_back(&t);
+}
+
+void Engine::stop_polling(Transfer& t) {
+  if (std::exchange(t.polled, false)) std::erase(polled_, &t);
+}
+
+void Engine::leave_protocol(Transfer& t) {
+  if (t.protocol == nullptr) return;
+  if (t.protocol->abort != nullptr) t.protocol->abort(*this, t);
+  end_protocol(t);
+}
+
+void Engine::end_protocol(Transfer& t) {
+  stop_polling(t);
+  t.protocol = nullptr;
+  t.protocol_state.reset();
+}
+
+Regions& Engine::regions() { return states_->regions; }
+BouncePool& Engine::bounce_pool() { return states_->bounce_pool; }
+StagingLimits& Engine::staging_limits() { return states_->staging; }
+PutProtocol& Engine::put() { return states_->put; }
+GpuDirect& Engine::gpudirect() { return states_->gpudirect; }
+
+void Engine::close_device() {
+  put().close();
+  instance.memory->close();
+  bounce_pool().close();
+}
+
 void Engine::drain() {
+  const auto sends = [](const Transfer* t) { return t->kind == core::Request::Kind::send; };
   core::wait_until(instance, [&] {
-    return backlog_.empty() && streaming_.empty() && submissions_.empty() && pending_gets_.empty() &&
-           pending_puts_.empty() && bounce_gets_.empty() && (network_ == nullptr || network_->idle());
+    return backlog_.empty() && std::none_of(polled_.begin(), polled_.end(), sends) && submissions_.empty() &&
+           pending_gets_.empty() && pending_puts_.empty() && bounce_pool().gets.used() == 0 &&
+           (network_ == nullptr || network_->idle());
   });
 }
 
@@ -284,8 +306,8 @@ bool Engine::flush(uint32_t to) {
 
 inline void Engine::end(Transfer& t) {
   t.enter(Transfer::State::done);
-  t.staging.reset();
-  t.bounce.reset();
+  if (t.protocol != nullptr) [[unlikely]]
+    t.comm->instance.engine->end_protocol(t);
   if (t.id != core::kNoRequest) [[unlikely]]
     t.comm->instance.engine->delist(t);
   if (t.classification_cached) [[unlikely]]
@@ -293,10 +315,6 @@ inline void Engine::end(Transfer& t) {
 }
 
 void Engine::delist(Transfer& t) {
-  if (t.remote_request) {
-    if (t.remote_request->registration != 0) network_->deregister(t.remote_request->registration);
-    t.remote_request.reset();
-  }
   requests_.erase(std::exchange(t.id, core::kNoRequest), peers_[t.peer].requests);
 }
 
@@ -327,10 +345,6 @@ void Engine::consumed(uint32_t from, uint64_t bytes) {
   post_control(from, &message, sizeof message);
 }
 
-bool Engine::fits_eager(const Transfer& t, Peer& peer) const {
-  return !device_side(t) && has_credit(t.peer, t.bytes, peer);
-}
-
 /// Returns whether a payload of `bytes` fits the eager limit and the peer's remaining credit.
 bool Engine::has_credit(uint32_t to, uint64_t bytes, Peer& peer) {
   if (bytes > peer.eager_max && bytes > eager_limit(to, peer)) [[unlikely]]
@@ -353,25 +367,25 @@ void Engine::on_credit(uint32_t source, const Credit& message) {
 
 void Engine::send(Transfer& t) {
   if (t.peer == instance.self) return send_to_self(t);
+  if (device_side(t)) [[unlikely]]
+    return send_device(t);
   Peer& peer = peers_[t.peer];
-  if (device_side(t)) [[unlikely]] {
-    keep_running();
-    if (put(t, peer)) return;
-  }
   count_sent(peer, {t.context, t.comm->rank(), t.tag});
-  if (device_side(t) && send_through_bar(t, peer)) [[unlikely]]
-    return;
-  if (!fits_eager(t, peer)) {
-    // Some networks send host data from within progress(). Progressing here sends the first message of a
-    // window while the application posts the others.
-    const bool needs_progress = peer.remote && !device_side(t);
-    send_rts(t);
-    if (needs_progress) [[unlikely]]
-      instance.progress();
-    return;
-  }
-  charge(peer, t.bytes);
-  if (blocked(peer) || !try_eager(t)) enqueue(t.peer, t);
+  if (has_credit(t.peer, t.bytes, peer)) return send_eager(t, peer);
+  // Some networks send host data from within progress(). Progressing here sends the first message of a
+  // window while the application posts the others.
+  const bool needs_progress = peer.remote;
+  send_rts(t);
+  if (needs_progress) [[unlikely]]
+    instance.progress();
+}
+
+void Engine::send_device(Transfer& t) {
+  keep_running();
+  for (const Protocol* protocol : protocols())
+    if (protocol->send != nullptr && protocol->send(*this, t)) return;
+  count_sent(peers_[t.peer], {t.context, t.comm->rank(), t.tag});
+  send_rts(t);
 }
 
 }  // namespace weft::p2p

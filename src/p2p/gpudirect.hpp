@@ -2,43 +2,43 @@
 // GPUDirect RDMA check: verifies that the network reads and writes the memory of a GPU. A peer gets a test
 // block from it, and this process gets a block of the peer into it.
 #pragma once
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "base/result.hpp"
 #include "device/memory.hpp"
-#include "transport/network.hpp"
 
 namespace weft::p2p {
 
 class Engine;
+struct GdrCheckMessage;
 
-inline constexpr size_t kCheckWords = 512;
-using CheckBlock = std::array<uint64_t, kCheckWords>;
+class GpuDirect {
+ public:
+  explicit GpuDirect(Engine& engine);
+  ~GpuDirect();
+  /// Returns whether the network accesses GPU memory directly; starts the check of its device if that is not
+  /// known yet, with this peer.
+  [[nodiscard]] bool usable(const device::Memory& memory, uint32_t peer);
+  void on_request(uint32_t source, const GdrCheckMessage& request);
+  void on_reply(uint32_t source, const GdrCheckMessage& reply);
+  void on_done(uint32_t source, const GdrCheckMessage& done);
+  void forget_peer(uint32_t peer);
+  [[nodiscard]] std::string describe() const;
 
-/// The check of one device of this process.
-struct GpuDirectCheck : transport::Completion {
-  enum class State { requested, getting, passed, failed };
-  Engine* engine = nullptr;
-  State state = State::requested;
-  std::string reason;    ///< why it failed
-  device::Memory block;  ///< on the device
-  uint64_t seed = 0;
-  uint64_t registration = 0;
-  uint32_t peer = 0;     ///< the responder
-  uint64_t peer_id = 0;  ///< id of its response
-};
+ private:
+  struct Check;
+  struct Response;
+  void start(const device::Memory& memory, uint32_t peer);
+  void reply(Response& response, Status outcome);
+  void end(Check& check, Status outcome);
+  void release(Response& response);
 
-/// The response to a peer's check.
-struct GpuDirectResponse : transport::Completion {
-  Engine* engine = nullptr;
-  uint64_t id = 0;
-  uint32_t peer = 0;
-  int64_t device = 0;  ///< ordinal at the peer
-  uint64_t seed = 0;
-  uint64_t registration = 0;
-  bool replied = false;  ///< the get has ended
-  CheckBlock block{};
+  Engine& engine_;
+  std::vector<std::unique_ptr<Check>> checks_;  // one per device
+  std::vector<std::unique_ptr<Response>> responses_;
 };
 
 }  // namespace weft::p2p

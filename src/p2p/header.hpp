@@ -8,7 +8,6 @@
 #include "core/request_table.hpp"
 #include "device/memory.hpp"
 #include "device/pack.hpp"
-#include "p2p/protocol/choice.hpp"
 #include "transport/am/handlers.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 #include "transport/network.hpp"
@@ -68,17 +67,6 @@ struct ReadyToSend : Header {
   uint64_t address;
 };
 
-/// Returns the properties of an RTS that select the protocol.
-[[nodiscard]] inline RtsInfo rts_info(const ReadyToSend& rts) {
-  const auto has = [&](int flags) { return (rts.flags & flags) != 0; };
-  return {has(ReadyToSend::kDevice),
-          has(ReadyToSend::kContiguous),
-          has(ReadyToSend::kRegion | ReadyToSend::kRegionName),
-          has(ReadyToSend::kBounce),
-          has(ReadyToSend::kStrided),
-          rts.bytes};
-}
-
 /// Returns the position after the region and probe of an RTS.
 [[nodiscard]] inline const std::byte* after_region(const ReadyToSend& rts) {
   const auto* at = reinterpret_cast<const std::byte*>(&rts + 1);
@@ -111,10 +99,8 @@ struct Rkey {
   [[nodiscard]] size_t wire_size() const { return sizeof size + size; }
 };
 
+/// `flags`: index of the protocol that the receiver has selected, in protocols().
 struct ClearToSend : Header {
-  static constexpr uint8_t kThroughBounce = 1;    ///< through the sender's bounce buffer
-  static constexpr uint8_t kAnnouncedChunks = 2;  ///< fill pinned chunks; the receiver reads them
-  static constexpr uint8_t kPipelined = 4;        ///< fill registered chunks; the receiver gets them
   core::RequestId sender, receiver;
 };
 
@@ -143,6 +129,10 @@ struct BounceChunk : Header {
   uint64_t address;  ///< of the chunk in the sender
   uint64_t size;
   uint64_t number;  ///< chunk number, assigned by the sender
+  /// Returns whether the chunk lies within a message of `message_bytes` bytes.
+  [[nodiscard]] bool within(uint64_t message_bytes) const {
+    return size != 0 && size <= message_bytes && offset <= message_bytes - size;
+  }
 };
 
 /// chunk_ready between hosts, with the rkey of the chunk.

@@ -8,6 +8,7 @@
 #include "base/config.hpp"
 #include "datatype/predefined.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/protocol/regions.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -93,7 +94,7 @@ bool classify_once(Transfer& t, const Buffer& buffer) {
   if (!fill_in(t, buffer) || t.bytes == 0) return false;
   if (t.memory.kind != device::MemoryKind::cuda_device && t.memory.kind != device::MemoryKind::cuda_managed)
     return false;  // host memory may change its kind, and its classification is fast
-  t.persistent_buffer = std::make_unique<PersistentBuffer>();
+  t.persistent_buffer.reset(new PersistentBuffer);
   return true;
 }
 

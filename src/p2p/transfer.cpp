@@ -14,7 +14,7 @@ Slab<Transfer>& Transfer::slab() {
 }
 
 Transfer::~Transfer() {
-  WEFT_ASSERT(id == core::kNoRequest);
+  WEFT_ASSERT(id == core::kNoRequest && protocol == nullptr && !polled);
   if (classification_cached) [[unlikely]]
     comm->instance.engine->uncache_classification(*this);
 }

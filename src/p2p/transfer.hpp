@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/slab.hpp"
@@ -13,11 +14,7 @@
 #include "core/request_table.hpp"
 #include "datatype/datatype.hpp"
 #include "device/memory.hpp"
-#include "p2p/bounce.hpp"
 #include "p2p/match/queue.hpp"
-#include "p2p/remote_request.hpp"
-#include "p2p/staging.hpp"
-#include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
 
@@ -60,16 +57,19 @@ class CompletedSend final : public core::Request {
   CompletedSend() : Request(Kind::send) { complete_.store(true, std::memory_order_relaxed); }
 };
 
-/// State that a persistent request on device memory keeps between starts: its buffer stays classified, and
-/// its region and mapping stay valid until the IPC caches withdraw them.
-struct PersistentBuffer {
-  transport::cuda_ipc::RegionName name{};           ///< this process's allocation
-  uint64_t withdrawals = 0;                         ///< Exporter::withdrawals() when `name` was sent
-  bool known_to_peer = false;                       ///< the peer has the region of `name`
-  transport::cuda_ipc::Mapping* mapping = nullptr;  ///< of `peer_region`, an allocation of `peer`
-  transport::cuda_ipc::RegionName peer_region{};
-  uint64_t closures = 0;  ///< Importer::closures() when `mapping` was opened
-  uint32_t peer = 0;
+struct PersistentBuffer;  ///< protocol/regions.hpp
+struct DeletePersistentBuffer {
+  void operator()(PersistentBuffer* buffer) const;
+};
+
+struct Protocol;  ///< protocol/protocol.hpp
+
+/// State of a request in its protocol, which alone knows the type.
+struct ProtocolState {
+  ProtocolState() = default;
+  ProtocolState(const ProtocolState&) = delete;
+  ProtocolState& operator=(const ProtocolState&) = delete;
+  virtual ~ProtocolState() = default;
 };
 
 class Transfer : public core::Request, public match::Node {
@@ -108,7 +108,7 @@ class Transfer : public core::Request, public match::Node {
   bool owned = false;                  ///< lives in slab(); holds references to its communicator and type
   bool classification_cached = false;  ///< its memory classifies other buffers of the same allocation
   uint8_t advertised = 0;              ///< receive: 1 + RTR slot in which it is advertised; 0: not advertised
-  uint8_t requested = 0;               ///< state receiving: flags of the CTS, which select the path
+  bool polled = false;                 ///< listed in Engine::polled_
   bool contiguous = false;             ///< the payload is `bytes` bytes at `address`
   core::ContextId context = 0;         ///< of the match key
   int rank = kProcNull;                ///< destination or source argument
@@ -124,14 +124,16 @@ class Transfer : public core::Request, public match::Node {
   core::RequestId id = core::kNoRequest;      ///< in flight with `peer`: in the engine's request table
   core::RequestId remote = core::kNoRequest;  ///< id of the peer's transfer, echoed to it
   device::Memory memory;
-  std::unique_ptr<Staging> staging;               ///< device memory staged through pinned chunks
-  std::unique_ptr<BounceSend> bounce;             ///< device memory sent through a bounce buffer
-  std::unique_ptr<RemoteRequest> remote_request;  ///< with a process of another host
-  transport::cuda_ipc::Mapping* sender_bounce =
-      nullptr;               ///< mapped bounce buffer of the sender, until completion
-  uint32_t bounce_gets = 0;  ///< bounce chunks being read
-  std::unique_ptr<PersistentBuffer> persistent_buffer;  ///< persistent request on device memory
+  const Protocol* protocol =
+      nullptr;  ///< holds `protocol_state`, and aborts the request; null: none holds any
+  std::unique_ptr<ProtocolState> protocol_state;
+  /// Of a persistent request on device memory.
+  std::unique_ptr<PersistentBuffer, DeletePersistentBuffer> persistent_buffer;
 
+  void use(const Protocol& next, std::unique_ptr<ProtocolState> state = nullptr) {
+    protocol = &next;
+    protocol_state = std::move(state);
+  }
   /// Copy bytes [offset, offset + n) of the packed stream; for host-accessible buffers only.
   void pack(uint64_t offset, std::byte* out, size_t n) const;
   void unpack(uint64_t offset, const std::byte* in, size_t n);

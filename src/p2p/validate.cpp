@@ -18,7 +18,8 @@ bool holds_rkey(const std::byte* message, size_t size, size_t offset) {
 }
 
 bool well_formed_remote_rts(const ReadyToSend& rts, size_t size) {
-  if ((rts.flags & ~(ReadyToSend::kDevice | ReadyToSend::kRkey)) != 0) return false;
+  if ((rts.flags & ~(ReadyToSend::kContiguous | ReadyToSend::kDevice | ReadyToSend::kRkey)) != 0)
+    return false;
   return (rts.flags & ReadyToSend::kRkey) == 0 ||
          holds_rkey(reinterpret_cast<const std::byte*>(&rts), size, sizeof rts);
 }

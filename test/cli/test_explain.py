@@ -9,7 +9,7 @@ def test_explain(weft, no_driver):
     assert "eager" in weft("explain", "send", "--kind", "host").out
     assert weft("explain", "send", "--bytes", "many").status == 2
     rows = json.loads(weft("explain", "send", "--kind", "host", "--block", "8", "--bytes", "1M", "--json").out)["rows"]
-    assert rows[-1]["protocol"] == "fragments" and not rows[-1]["eager_pack"]
+    assert rows[-1]["protocol"] == "fragments" and not rows[-1]["eager_pack"] and rows[-1]["copies"] == 2
     assert weft("explain", "send", "--kind", "mapped", "--bytes", "1M").status == 0
     assert weft("explain", "nonsense").status == 2
 

@@ -6,9 +6,12 @@
 #include <algorithm>
 
 #include "base/config.hpp"
+#include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
+#include "p2p/protocol/protocol.hpp"
+#include "p2p/protocol/regions.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -22,6 +25,9 @@ config::Size setting_bytes(
 config::Size setting_chunk("gpu.bounce_chunk", size_t{2} << 20, size_t{64} << 10, size_t{1} << 30,
                            "Bytes of a chunk of the GPU bounce buffers, packed at a time.");
 
+log::SlowPath no_bounce{"p2p.device_without_bounce",
+                        "staged through host memory, 5 to 50 times slower than NVLink"};
+
 /// Chunks alternate between two streams, so that the end of one overlaps the start of the next.
 device::StreamRole stream_of(uint64_t chunk, device::StreamRole stream) {
   return chunk % 2 == 0 ? stream : device::StreamRole::aux;
@@ -31,7 +37,222 @@ Error sender_failed() {
   return Error(Errc::other, "the sender of this message could not pack it on its GPU: see its error");
 }
 
+bool applicable(const MessageInfo& message) {
+  return message.device && message.region && message.bounce && device_side(message.to);
+}
+
+unsigned cost(const MessageInfo&) { return 2; }
+
+// Sender: appends the region of the bounce buffer, which the receiver maps.
+std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
+  if (engine.peer(t.peer).remote) return std::nullopt;
+  auto arena = engine.bounce_pool().arena(t.memory);
+  auto size = arena ? engine.regions().append_export((*arena)->memory, t.peer, rts, out)
+                    : Result<size_t>(std::move(arena).error());
+  if (!size) {
+    no_bounce.hit(size.error().message());
+    return std::nullopt;
+  }
+  rts.flags |= ReadyToSend::kBounce;
+  t.use(kBounce, std::make_unique<BounceSend>());
+  state_of<BounceSend>(t).arena = *arena;
+  return RtsPart{*size + append_eager_pack(t, rts, out + *size)};
+}
+
+// Receiver: requests the first chunks.
+bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
+  const trace::Range range("p2p.get_through_bounce");
+  if (!map_bounce(engine, t, kBounce, rts)) return false;
+  engine.clear_to_send(t, kBounce);
+  return true;
+}
+
+// Sender: an eagerly packed message, which the receiver's kernel did not unpack in time, is one packed chunk.
+bool accept(Engine&, Transfer& t) {
+  if (t.protocol == &kEagerPack) t.protocol = &kBounce;
+  return t.protocol == &kBounce;
+}
+
+void announce_chunk(Engine& engine, Transfer& t, BounceSend::Chunk& chunk) {
+  const trace::Range range("p2p.announce_chunk");
+  chunk.announced = true;
+  BounceChunk message{};
+  message.type = Type::chunk_ready;
+  message.sender = t.id;
+  message.receiver = t.remote;
+  message.offset = chunk.offset;
+  message.address = reinterpret_cast<uint64_t>(state_of<BounceSend>(t).arena->at(chunk.number));
+  message.size = chunk.size;
+  message.number = chunk.number;
+  engine.post_control(t.peer, &message, sizeof message);
+}
+
+// The send fails: notifies the receiver, which reads no further chunk. Chunks being read are returned as
+// usual. Packing in flight ends first, since it uses the buffer and chunks.
+bool fail(Engine& engine, Transfer& t, Error error) {
+  auto& bounce = state_of<BounceSend>(t);
+  BounceChunk message{};
+  message.type = Type::chunk_ready;
+  message.flags = BounceChunk::kFailed;
+  message.sender = t.id;
+  message.receiver = t.remote;
+  engine.post_control(t.peer, &message, sizeof message);
+  t.outcome = std::move(error);
+  bounce.next = t.bytes;
+  std::erase_if(bounce.chunks, [&](BounceSend::Chunk& chunk) {
+    if (chunk.announced) return false;
+    (void)device::wait(chunk.packed);  // its error is known already
+    t.transferred += chunk.size;       // never announced: the receiver does not return it
+    bounce.release(chunk);
+    return true;
+  });
+  if (bounce.chunks.empty()) t.enter(Transfer::State::done);
+  return true;
+}
+
+// Sender: announces packed chunks and packs further ones as chunks become free. Returns true if something
+// progressed.
+bool stream(Engine& engine, Transfer& t) {
+  auto& bounce = state_of<BounceSend>(t);
+  bool progressed = false;
+  for (BounceSend::Chunk& chunk : bounce.chunks) {
+    if (chunk.announced) continue;
+    auto packed = device::done(chunk.packed);
+    if (!packed) return fail(engine, t, std::move(packed).error());
+    if (!*packed) break;  // in order, so that the receiver's copies run in order
+    announce_chunk(engine, t, chunk);
+    progressed = true;
+  }
+  while (bounce.next < t.bytes && bounce.chunks.size() < BounceSend::kMaxChunks) {
+    const auto reserved = bounce.arena->reserve();
+    if (!reserved) break;
+    const uint32_t number = *reserved;
+    const size_t n = std::min<uint64_t>(bounce.arena->chunk, t.bytes - bounce.next);
+    auto ticket = submit_part_out(view_of(*bounce.arena, number), view_of(t), bounce.next, n,
+                                  stream_of(number, device::StreamRole::out));
+    if (!ticket) {
+      bounce.arena->release(number);
+      return fail(engine, t, std::move(ticket).error());
+    }
+    bounce.chunks.push_back({number, bounce.next, n, std::move(*ticket)});
+    bounce.next += n;
+    progressed = true;
+  }
+  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
+  return progressed;
+}
+
+// Receiver: a chunk has been read, or could not be. Returns true if the receive is complete.
+bool finish_get(Engine& engine, Transfer& t, const BounceChunk& chunk, Status outcome) {
+  BounceChunk reply = chunk;
+  reply.type = Type::chunk_done;
+  engine.post_control(t.peer, &reply, sizeof reply);
+  if (!outcome && t.outcome) t.outcome = std::move(outcome);
+  t.transferred += chunk.size;
+  if (t.transferred < t.expected || !state_of<BounceReceive>(t).gets.empty()) return false;
+  finish_bounce_receive(engine, t);
+  return true;
+}
+
+bool poll_gets(Engine& engine, Transfer& t) {
+  auto& gets = state_of<BounceReceive>(t).gets;
+  bool progressed = false;
+  for (size_t i = 0; i < gets.size();) {
+    auto ready = device::done(gets[i].ticket);
+    if (ready && !*ready) {
+      ++i;
+      continue;
+    }
+    const BounceChunk chunk = gets[i].chunk;
+    gets.erase(gets.begin() + static_cast<ptrdiff_t>(i));
+    progressed = true;
+    if (finish_get(engine, t, chunk, ready ? Status{} : Status(std::move(ready).error()))) return true;
+  }
+  return progressed;
+}
+
+// Receiver: reads a chunk into the receive buffer.
+void on_chunk_ready(Engine& engine, Transfer& t, const BounceChunk& chunk) {
+  const trace::Range range("p2p.get_chunk");
+  auto& state = state_of<BounceReceive>(t);
+  const transport::cuda_ipc::Mapping& mapping = *state.mapping;
+  if ((chunk.flags & BounceChunk::kFailed) != 0) {
+    if (t.outcome) t.outcome = sender_failed();
+    t.completion.bytes = t.transferred;
+    t.expected = 0;
+    if (state.gets.empty()) finish_bounce_receive(engine, t);
+    return;
+  }
+  if (!chunk.within(t.expected) || (chunk.flags & BounceChunk::kPinned) != 0 ||
+      !mapping.contains(chunk.address, chunk.size))
+    return Engine::drop_malformed();
+  const View from{static_cast<std::byte*>(mapping.at(chunk.address)), nullptr, 0, mapping.memory()};
+  auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size,
+                            stream_of(chunk.number, device::StreamRole::in));
+  if (!ticket) return (void)finish_get(engine, t, chunk, std::move(ticket).error());
+  state.gets.push_back({std::move(*ticket), chunk, engine.bounce_pool().gets.acquire()});
+}
+
+// Sender: the receiver has returned a chunk.
+void on_chunk_done(Engine&, Transfer& t, const BounceChunk& chunk) {
+  auto& bounce = state_of<BounceSend>(t);
+  const auto used =
+      std::find_if(bounce.chunks.begin(), bounce.chunks.end(),
+                   [&](const BounceSend::Chunk& one) { return one.announced && one.number == chunk.number; });
+  if (used == bounce.chunks.end()) return Engine::drop_malformed();
+  t.transferred += used->size;
+  bounce.release(*used);
+  bounce.chunks.erase(used);
+  if (!t.outcome && bounce.chunks.empty()) t.transferred = t.bytes;  // after fail()
+}
+
+bool progress(Engine& engine, Transfer& t) {
+  return t.kind == core::Request::Kind::send ? stream(engine, t) : poll_gets(engine, t);
+}
+
 }  // namespace
+
+constinit const Protocol kBounce{.name = "bounce",
+                                 .applicable = applicable,
+                                 .cost = cost,
+                                 .init = init,
+                                 .append_rts = append_rts,
+                                 .accept = accept,
+                                 .progress = progress,
+                                 .abort = abort_bounce,
+                                 .on_chunk_ready = on_chunk_ready,
+                                 .on_chunk_done = on_chunk_done};
+
+bool map_bounce(Engine& engine, Transfer& t, const Protocol& protocol, const ReadyToSend& rts) {
+  auto* const mapping = engine.regions().map(t, rts);
+  if (mapping == nullptr) return false;
+  (void)engine.enlist(t);
+  t.transferred = 0;
+  t.use(protocol, std::make_unique<BounceReceive>());
+  state_of<BounceReceive>(t).mapping = mapping;
+  engine.start_polling(t);
+  return true;
+}
+
+void finish_bounce_receive(Engine& engine, Transfer& t) {
+  engine.importer().release(state_of<BounceReceive>(t).mapping);
+  engine.peer(t.peer).reply_due = true;
+  Engine::complete(t);
+}
+
+void abort_bounce(Engine& engine, Transfer& t) {
+  if (t.kind == core::Request::Kind::send) {
+    auto& bounce = state_of<BounceSend>(t);
+    for (BounceSend::Chunk& chunk : bounce.chunks) {
+      (void)device::wait(chunk.packed);
+      bounce.release(chunk);
+    }
+    return;
+  }
+  auto& state = state_of<BounceReceive>(t);
+  for (BounceReceive::Get& get : state.gets) (void)device::wait(get.ticket);
+  engine.importer().release(state.mapping);
+}
 
 BouncePool::Arena* BouncePool::find(const device::Memory& near) const {
   for (const auto& arena : arenas_)
@@ -90,178 +311,6 @@ size_t BouncePool::chunk_count() { return setting_bytes / (setting_chunk + kFlag
 void BouncePool::close() {
   for (const auto& arena : arenas_) device::free_scratch(arena->memory);
   arenas_.clear();
-}
-
-// Receiver: maps the sender's bounce buffer for the duration of the message and requests the first chunks.
-// Returns false if that is not possible.
-bool Engine::get_through_bounce(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  const trace::Range range("p2p.get_through_bounce");
-  t.sender_bounce = map_region(t, source, rts);
-  if (t.sender_bounce == nullptr) return false;
-  (void)enlist(t);
-  t.transferred = 0;
-  t.peer = source;
-  if ((rts.flags & ReadyToSend::kEagerPack) == ReadyToSend::kEagerPack && start_eager_unpack(t, source, rts))
-    return true;
-  clear_to_send(t, source, rts.sender, ClearToSend::kThroughBounce);
-  return true;
-}
-
-// Sender: announces packed chunks and packs further ones as chunks become free. Returns true if something
-// progressed.
-bool Engine::stream_bounce(Transfer& t) {
-  BounceSend& bounce = *t.bounce;
-  if (bounce.eager_pack_done) return release_eager_pack(t);
-  bool progressed = false;
-  for (BounceSend::Chunk& chunk : bounce.chunks) {
-    if (chunk.announced) continue;
-    auto packed = device::done(chunk.packed);
-    if (!packed) return fail_bounce(t, std::move(packed).error());
-    if (!*packed) break;  // in order, so that the receiver's copies run in order
-    announce_chunk(t, chunk);
-    progressed = true;
-  }
-  while (bounce.next < t.bytes && bounce.chunks.size() < BounceSend::kMaxChunks) {
-    const auto reserved = bounce.arena->reserve();
-    if (!reserved) break;
-    const uint32_t number = *reserved;
-    const size_t n = std::min<uint64_t>(bounce.arena->chunk, t.bytes - bounce.next);
-    auto ticket = submit_part_out(view_of(*bounce.arena, number), view_of(t), bounce.next, n,
-                                  stream_of(number, device::StreamRole::out));
-    if (!ticket) {
-      bounce.arena->release(number);
-      return fail_bounce(t, std::move(ticket).error());
-    }
-    bounce.chunks.push_back({number, bounce.next, n, std::move(*ticket)});
-    bounce.next += n;
-    progressed = true;
-  }
-  if (t.transferred == t.bytes) t.enter(Transfer::State::done);
-  return progressed;
-}
-
-void Engine::announce_chunk(const Transfer& t, BounceSend::Chunk& chunk) {
-  const trace::Range range("p2p.announce_chunk");
-  chunk.announced = true;
-  BounceChunk message{};
-  message.type = Type::chunk_ready;
-  message.sender = t.id;
-  message.receiver = t.remote;
-  message.offset = chunk.offset;
-  message.address = reinterpret_cast<uint64_t>(t.bounce->arena->at(chunk.number));
-  message.size = chunk.size;
-  message.number = chunk.number;
-  post_control(t.peer, &message, sizeof message);
-}
-
-// The send fails: notifies the receiver, which reads no further chunk. Chunks being read are returned as
-// usual. Packing in flight ends first, since it uses the buffer and chunks.
-bool Engine::fail_bounce(Transfer& t, Error error) {
-  BounceChunk message{};
-  message.type = Type::chunk_ready;
-  message.flags = BounceChunk::kFailed;
-  message.sender = t.id;
-  message.receiver = t.remote;
-  post_control(t.peer, &message, sizeof message);
-  t.outcome = std::move(error);
-  t.bounce->next = t.bytes;
-  std::erase_if(t.bounce->chunks, [&](BounceSend::Chunk& chunk) {
-    if (chunk.announced) return false;
-    (void)device::wait(chunk.packed);  // its error is known already
-    t.transferred += chunk.size;       // never announced: the receiver does not return it
-    t.bounce->release(chunk);
-    return true;
-  });
-  if (t.bounce->chunks.empty()) t.enter(Transfer::State::done);
-  return true;
-}
-
-// Receiver: reads a chunk into the receive buffer.
-void Engine::on_chunk_ready(uint32_t source, const BounceChunk& chunk) {
-  const trace::Range range("p2p.get_chunk");
-  Transfer* const found = find_transfer(chunk.receiver, source, Transfer::State::receiving);
-  if (found == nullptr) return;
-  Transfer& t = *found;
-  if (t.requested == ClearToSend::kPipelined)
-    return on_fragment_announced(t, static_cast<const FragmentAnnouncement&>(chunk));
-  const bool pinned = t.requested == ClearToSend::kAnnouncedChunks,
-             failed = (chunk.flags & BounceChunk::kFailed) != 0;
-  if ((!pinned && t.requested != ClearToSend::kThroughBounce) || (pinned && failed) ||
-      pinned != ((chunk.flags & BounceChunk::kPinned) != 0))
-    return drop_malformed();
-  if (!failed && (chunk.size == 0 || chunk.size > t.expected || chunk.offset > t.expected - chunk.size ||
-                  (!pinned && !t.sender_bounce->contains(chunk.address, chunk.size))))
-    return drop_malformed();
-  if (failed) {
-    if (t.outcome) t.outcome = sender_failed();
-    t.completion.bytes = t.transferred;
-    t.expected = 0;
-    if (t.bounce_gets == 0) finish_bounce_receive(t);
-    return;
-  }
-  if (pinned) return read_pinned_chunk(t, source, chunk);
-  const View from{static_cast<std::byte*>(t.sender_bounce->at(chunk.address)), nullptr, 0,
-                  t.sender_bounce->memory()};
-  auto ticket = submit_part(view_of(t), chunk.offset, from, chunk.size,
-                            stream_of(chunk.number, device::StreamRole::in));
-  BounceGet bounce_get{{}, &t, source, chunk};
-  ++t.bounce_gets;
-  if (!ticket) return finish_bounce_get(bounce_get, std::move(ticket).error());
-  bounce_get.ticket = std::move(*ticket);
-  bounce_gets_.push_back(std::move(bounce_get));
-}
-
-void Engine::finish_bounce_receive(Transfer& t) {
-  importer().release(t.sender_bounce);
-  t.sender_bounce = nullptr;
-  peers_[t.peer].reply_due = true;
-  complete(t);
-}
-
-bool Engine::poll_bounce_gets() {
-  bool progressed = false;
-  for (size_t i = 0; i < bounce_gets_.size();) {
-    auto ready = device::done(bounce_gets_[i].ticket);
-    if (ready && !*ready) {
-      ++i;
-      continue;
-    }
-    BounceGet bounce_get = std::move(bounce_gets_[i]);
-    bounce_gets_.erase(bounce_gets_.begin() + static_cast<ptrdiff_t>(i));
-    finish_bounce_get(bounce_get, ready ? Status{} : Status(std::move(ready).error()));
-    progressed = true;
-  }
-  return progressed;
-}
-
-void Engine::finish_bounce_get(const BounceGet& bounce_get, Status outcome) {
-  if (bounce_get.eager_pack) return finish_eager_unpack(bounce_get, std::move(outcome));
-  BounceChunk reply = bounce_get.chunk;
-  reply.type = Type::chunk_done;
-  post_control(bounce_get.source, &reply, sizeof reply);
-  Transfer& t = *bounce_get.receiver;
-  if (!outcome && t.outcome) t.outcome = std::move(outcome);
-  t.transferred += bounce_get.chunk.size;
-  --t.bounce_gets;
-  if (t.transferred >= t.expected && t.bounce_gets == 0) finish_bounce_receive(t);
-}
-
-// Sender: the receiver has returned a chunk.
-void Engine::on_chunk_done(uint32_t source, const BounceChunk& chunk) {
-  Transfer* const found = find_transfer(chunk.sender, source, Transfer::State::streaming);
-  if (found == nullptr) return;
-  Transfer& t = *found;
-  if (t.remote_request) return on_fragment_done(t, chunk);
-  if ((chunk.flags & BounceChunk::kPinned) != 0) return on_pinned_chunk_done(t, chunk);
-  if (!t.bounce) return drop_malformed();
-  const auto used =
-      std::find_if(t.bounce->chunks.begin(), t.bounce->chunks.end(),
-                   [&](const BounceSend::Chunk& one) { return one.announced && one.number == chunk.number; });
-  if (used == t.bounce->chunks.end()) return drop_malformed();
-  t.transferred += used->size;
-  t.bounce->release(*used);
-  t.bounce->chunks.erase(used);
-  if (!t.outcome && t.bounce->chunks.empty()) t.transferred = t.bytes;  // after fail_bounce()
 }
 
 }  // namespace weft::p2p

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Protocol selection. The engine decides here for each message; explain_send() evaluates the same functions
-// for hypothetical messages.
+// Rules and limits of protocol selection, which explain_send() evaluates for hypothetical messages, too. The
+// receiver selects from the table of protocol.hpp.
 #pragma once
 #include <cstdint>
 
@@ -25,8 +25,8 @@ namespace weft::p2p {
   return !device_side(from) && bytes <= limit;
 }
 
-/// The source that the RTS of device memory names: the allocation, the allocation with strides, or a bounce buffer. The
-/// sender falls back to the bounce buffer.
+/// The source that the RTS of device memory names: the allocation, the allocation with strides, or a bounce
+/// buffer. The sender falls back to the bounce buffer.
 enum class RtsSource : uint8_t { region, strided, bounce };
 /// `one_allocation`: the whole message lies in one allocation.
 [[nodiscard]] inline RtsSource rts_source(device::MemoryKind from, bool contiguous, bool one_allocation) {
@@ -41,28 +41,6 @@ enum class RtsSource : uint8_t { region, strided, bounce };
 /// Largest message in bytes that is packed eagerly, at the send (gpu.eager_pack_max).
 [[nodiscard]] uint64_t eager_pack_limit();
 
-/// Properties of an RTS that select the protocol.
-struct RtsInfo {
-  bool device = false;      ///< the CPU must not read the payload
-  bool contiguous = false;  ///< in the sender's memory
-  bool region = false;      ///< an allocation that the receiver can map
-  bool bounce = false;      ///< the region is a bounce buffer
-  bool strided = false;     ///< the payload lies in the region with strides
-  uint64_t bytes = 0;
-};
-
-/// Rendezvous protocol of a message inside a host.
-enum class Protocol : uint8_t {
-  single_copy,  ///< the kernel copies from the sender's memory (process_vm_readv)
-  upload,       ///< single copy into pinned chunks, then copied to the device
-  mapped,       ///< one copy from the sender's mapped allocation (CUDA IPC)
-  strided,      ///< a kernel reads the sender's strided runs from the mapped allocation
-  bounce,       ///< chunk by chunk from the sender's mapped bounce buffer
-  announced,    ///< the sender fills pinned chunks, which the receiver reads by single copy
-  fragments     ///< through shared memory
-};
-[[nodiscard]] const char* name(Protocol protocol);
-
 /// Returns whether a receive of `capacity` bytes in GPU memory is advertised to its sender, which then writes
 /// into it (gpu.put).
 [[nodiscard]] bool may_put(uint64_t capacity);
@@ -71,27 +49,5 @@ enum class Protocol : uint8_t {
 
 /// Smallest message in bytes that the receiver reads from the sender's pinned chunks (gpu.staged_read_min).
 [[nodiscard]] uint64_t staged_read_min();
-
-/// Returns the staged protocol, the fallback. readable(): whether the sender's host memory can be read.
-template <class Readable>
-[[nodiscard]] Protocol select_staged_protocol(device::MemoryKind to, const RtsInfo& message,
-                                              Readable&& readable) {
-  const bool reads = !device_side(to) && message.device && message.bytes >= staged_read_min() && readable();
-  return reads ? Protocol::announced : Protocol::fragments;
-}
-
-template <class Readable>
-[[nodiscard]] Protocol select_protocol(device::MemoryKind to, const RtsInfo& message, Readable&& readable) {
-  if (!message.device) {
-    if (!message.contiguous || !readable()) return Protocol::fragments;
-    return device_side(to) ? Protocol::upload : Protocol::single_copy;
-  }
-  const bool reached =
-      message.region &&
-      (device_side(to) || (!message.bounce && !message.strided && to == device::MemoryKind::host_pinned));
-  if (!reached) return select_staged_protocol(to, message, readable);
-  if (message.bounce) return Protocol::bounce;
-  return message.strided ? Protocol::strided : Protocol::mapped;
-}
 
 }  // namespace weft::p2p

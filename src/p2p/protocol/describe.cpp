@@ -6,6 +6,7 @@
 #include "device/memory.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/p2p.hpp"
+#include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -33,7 +34,7 @@ std::string Engine::describe() const {
   if (shm_ != nullptr) lines += line("inside a host", "shared memory");
   if (network_ == nullptr) return lines + line("network", "none: all ranks are on one host");
   lines += line("network", std::string(network_->name()) + ": " + network_->description());
-  return device::available() ? lines + describe_gpudirect() : lines;
+  return device::available() ? lines + states_->gpudirect.describe() : lines;
 }
 
 std::string describe_paths(const core::Instance* instance) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Eager protocol: header and payload in one message. The send is complete once the transport has them.
+// Eager protocol: header and payload in one message. The send is complete once the transport has them. Small
+// messages from device memory are read by the CPU through the BAR, or packed for another host.
 #include <cstring>
+#include <memory>
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
@@ -8,8 +10,9 @@
 #include "base/trace.hpp"
 #include "device/bar.hpp"
 #include "p2p/engine.hpp"
-#include "p2p/protocol/choice.hpp"
+#include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/truncation.hpp"
+#include "p2p/staging.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -41,7 +44,54 @@ constexpr uint64_t kAlwaysEager = 4096;  // bytes; lower bound of the eager limi
 constexpr uint64_t kTimedSize = 8192;    // bytes per timed copy; other sizes are scaled
 constexpr uint32_t kTimedCopies = 64;    // the first of them touch new pages
 
+/// A small message in device memory to another host.
+struct PackedSend final : ProtocolState {
+  std::unique_ptr<std::byte[]> bytes;
+};
+
+// Sends a few bytes of device memory that the CPU reads itself through the BAR. Returns false if this is not
+// possible; nothing was done then.
+bool send_through_bar(Engine& engine, Transfer& t) {
+  const trace::Range range("p2p.eager_bar");
+  std::byte copied[kMaxBarBytes];
+  Peer& peer = engine.peer(t.peer);
+  if (!t.contiguous || t.bytes == 0 || t.bytes > sizeof copied || t.mode == SendMode::synchronous ||
+      Engine::blocked(peer) || !Engine::has_credit(t.peer, t.bytes, peer) ||
+      !device::bar_read(t.address, t.memory, copied, t.bytes))
+    return false;
+  std::byte* slot = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
+  if (slot == nullptr) return false;
+  Engine::charge(peer, t.bytes);
+  engine.count_sent(peer, {t.context, t.comm->rank(), t.tag});
+  *reinterpret_cast<Header*>(slot) = engine.header(t, Type::eager, t.bytes);
+  std::memcpy(slot + sizeof(Header), copied, t.bytes);
+  peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
+  Engine::complete(t);
+  return true;
+}
+
+// To another host. One copy to the host is faster than three more messages.
+bool send_packed(Engine& engine, Transfer& t) {
+  Peer& peer = engine.peer(t.peer);
+  if (!peer.remote || t.bytes == 0 || !Engine::has_credit(t.peer, t.bytes, peer)) return false;
+  auto state = std::make_unique<PackedSend>();
+  state->bytes = std::make_unique_for_overwrite<std::byte[]>(t.bytes);
+  if (Status copied = Engine::pack_out(t, state->bytes.get()); !copied) {
+    Engine::complete(t, std::move(copied).error());
+    return true;
+  }
+  t.use(kPackedEager, std::move(state));
+  engine.count_sent(peer, {t.context, t.comm->rank(), t.tag});
+  engine.send_eager(t, peer);
+  return true;
+}
+
 }  // namespace
+
+// Host memory within the eager limit and the credit: Engine::send().
+constinit const Protocol kEager{.name = "eager"};
+constinit const Protocol kBar{.name = "BAR", .send = send_through_bar};
+constinit const Protocol kPackedEager{.name = "packed eager", .send = send_packed};
 
 Error truncation_error(const Transfer& t) {
   return Error(Errc::truncate, "the message has " + std::to_string(t.expected) + " bytes (source " +
@@ -123,8 +173,8 @@ bool Engine::try_eager(Transfer& t) {
   if (slot == nullptr) return false;
   *reinterpret_cast<Header*>(slot) = header(t, sync ? Type::eager_sync : Type::eager, t.bytes);
   if (sync) reinterpret_cast<EagerSync*>(slot)->sender = enlist(t);
-  if (t.remote_request) [[unlikely]]
-    std::memcpy(slot + head, t.remote_request->packed.get(), t.bytes);
+  if (t.protocol_state) [[unlikely]]
+    std::memcpy(slot + head, state_of<PackedSend>(t).bytes.get(), t.bytes);
   else if (t.contiguous)
     copy_payload(slot + head, t.data(), t.bytes, t.peer, peer);
   else if (t.bytes != 0)
@@ -135,32 +185,13 @@ bool Engine::try_eager(Transfer& t) {
   return true;
 }
 
-// Sends a few bytes of device memory that the CPU reads itself through the BAR. Returns false if this is not
-// possible; nothing was done then.
-bool Engine::send_through_bar(Transfer& t, Peer& peer) {
-  const trace::Range range("p2p.eager_bar");
-  std::byte copied[kMaxBarBytes];
-  if (!t.contiguous || t.bytes == 0 || t.bytes > sizeof copied || t.mode == SendMode::synchronous ||
-      blocked(peer) || !has_credit(t.peer, t.bytes, peer) ||
-      !device::bar_read(t.address, t.memory, copied, t.bytes))
-    return false;
-  std::byte* slot = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
-  if (slot == nullptr) return false;
-  charge(peer, t.bytes);
-  *reinterpret_cast<Header*>(slot) = header(t, Type::eager, t.bytes);
-  std::memcpy(slot + sizeof(Header), copied, t.bytes);
-  peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
-  complete(t);
-  return true;
-}
-
 void Engine::receive_eager_slow(Transfer& t, const std::byte* payload, size_t size) {
   if (size > t.bytes) [[unlikely]] {
     t.completion.bytes = t.bytes;
     return complete(t, truncation_error(t));
   }
   if (device_side(t)) [[unlikely]]
-    return upload_eager(t, payload, size);
+    return upload_eager(*this, t, payload, size);
   if (size != 0) t.unpack(0, payload, size);
   complete(t);
 }

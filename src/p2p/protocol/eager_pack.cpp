@@ -8,8 +8,10 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "p2p/bounce.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
+#include "p2p/protocol/protocol.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -42,38 +44,16 @@ bool fits(const EagerPack& pack, const transport::cuda_ipc::Mapping& bounce, uin
   return bounce.contains(pack.address, bytes) && bounce.contains(pack.flags, tiles * sizeof(uint64_t));
 }
 
-}  // namespace
-
-uint64_t eager_pack_limit() {
-  const size_t chunks = BouncePool::chunk_count();
-  if (!device::kernels_may_wait() || chunks <= BouncePool::kReservedChunks) return 0;
-  return std::min<uint64_t>(setting_max, (chunks - BouncePool::kReservedChunks) * BouncePool::chunk_bytes());
+bool applicable(const MessageInfo& message) {
+  return message.device && message.region && message.eager_pack && device_side(message.to);
 }
 
-// Sender: reserves chunks and appends EagerPack. Packing begins after the RTS has left.
-size_t Engine::append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out) {
-  BouncePool::Arena& arena = *t.bounce->arena;
-  const size_t count = (t.bytes + arena.chunk - 1) / arena.chunk;
-  if (t.bytes > eager_pack_limit() || arena.free < BouncePool::kReservedChunks + count ||
-      !device::can_sync_tiles(t.memory))
-    return 0;
-  const auto reserved = arena.reserve(count);
-  if (!reserved) return 0;
-  const uint32_t number = *reserved;
-  t.bounce->epoch = ++arena.epoch;
-  t.bounce->chunks.push_back({number, 0, t.bytes, {}, false, static_cast<uint32_t>(count)});
-  t.bounce->next = t.bytes;
-  rts.flags |= ReadyToSend::kEagerPack;
-  const EagerPack eager_pack{reinterpret_cast<uint64_t>(arena.at(number)), arena.flags(number),
-                             t.bounce->epoch, tile_of(t, arena)};
-  std::memcpy(out, &eager_pack, sizeof eager_pack);
-  return sizeof eager_pack;
-}
+unsigned cost(const MessageInfo&) { return 2; }
 
 // If no kernel can be started, the message is packed when the receiver requests it after its timeout.
-void Engine::start_eager_pack(Transfer& t) {
+void rts_posted(Engine&, Transfer& t) {
   const trace::Range range("p2p.start_eager_pack");
-  BounceSend& bounce = *t.bounce;
+  auto& bounce = state_of<BounceSend>(t);
   BounceSend::Chunk& chunk = bounce.chunks.front();
   const TileSync tile_sync{TileSync::Role::produces, tile_of(t, *bounce.arena),
                            bounce.arena->flags(chunk.number), bounce.epoch};
@@ -88,14 +68,17 @@ void Engine::start_eager_pack(Transfer& t) {
   bounce.next = 0;
 }
 
-// Receiver: starts unpacking while the sender packs. Returns false if that is not possible now.
-bool Engine::start_eager_unpack(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+// Receiver: starts a kernel that unpacks while the sender packs.
+bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   const trace::Range range("p2p.start_eager_unpack");
-  if (waiting_kernels_ == kMaxWaitingKernels) return false;
+  Limit::Use waiting_kernel = engine.bounce_pool().waiting_kernels.acquire();
+  if (!waiting_kernel || !map_bounce(engine, t, kEagerPack, rts)) return false;
+  auto& state = state_of<BounceReceive>(t);
+  state.waiting_kernel = std::move(waiting_kernel);
   const EagerPack eager_pack = eager_pack_of(rts);
-  const transport::cuda_ipc::Mapping& bounce = *t.sender_bounce;
+  const transport::cuda_ipc::Mapping& bounce = *state.mapping;
   if (!fits(eager_pack, bounce, rts.bytes)) {
-    drop_malformed();
+    Engine::drop_malformed();
     return false;
   }
   const View from{static_cast<std::byte*>(bounce.at(eager_pack.address)), nullptr, 0, bounce.memory()};
@@ -103,42 +86,32 @@ bool Engine::start_eager_unpack(Transfer& t, uint32_t source, const ReadyToSend&
                            reinterpret_cast<uint64_t>(bounce.at(eager_pack.flags)), eager_pack.epoch};
   auto ticket = submit_tile_sync(view_of(t), from, rts.bytes, tile_sync, device::StreamRole::in);
   if (!ticket) return false;
-  ++waiting_kernels_;
-  ++t.bounce_gets;
-  BounceGet bounce_get{std::move(*ticket), &t, source, {}, true};
-  bounce_get.chunk.sender = rts.sender;
-  bounce_gets_.push_back(std::move(bounce_get));
+  state.gets.push_back({std::move(*ticket), {}, engine.bounce_pool().gets.acquire()});
   return true;
 }
 
-void Engine::finish_eager_unpack(const BounceGet& bounce_get, Status outcome) {
-  Transfer& t = *bounce_get.receiver;
-  --waiting_kernels_;
-  --t.bounce_gets;
-  if (!outcome && outcome.error().code() == Errc::again) {
+// Receiver: the kernel has unpacked the message, or has timed out. Then the packed chunks are read as usual.
+bool poll_unpack(Engine& engine, Transfer& t) {
+  auto& state = state_of<BounceReceive>(t);
+  auto unpacked = device::done(state.gets.front().ticket);
+  if (unpacked && !*unpacked) return false;
+  state.gets.clear();
+  state.waiting_kernel.release();
+  if (!unpacked && unpacked.error().code() == Errc::again) {
     timeout.hit("one of the two GPUs started no kernel within 0.1 ms");
-    return clear_to_send(t, bounce_get.source, bounce_get.chunk.sender, ClearToSend::kThroughBounce);
+    t.protocol = &kBounce;
+    engine.clear_to_send(t, kBounce);
+    return true;
   }
-  finish_sender(bounce_get.source, bounce_get.chunk.sender, outcome ? Reply::kConsumed : uint8_t{0});
-  if (!outcome) t.outcome = std::move(outcome);
-  finish_bounce_receive(t);
+  engine.finish_sender(t.peer, t.remote, unpacked ? Reply::kConsumed : uint8_t{0});
+  if (!unpacked) t.outcome = std::move(unpacked).error();
+  finish_bounce_receive(engine, t);
+  return true;
 }
 
-// Sender: the receiver needs no more of the eagerly packed message. Unless the receiver has read all of it,
-// packing may still be in flight.
-void Engine::end_eager_pack(Transfer& t, bool all_consumed) {
-  BounceSend& bounce = *t.bounce;
-  if (all_consumed && !bounce.chunks.empty()) bounce.chunks.front().packed = {};
-  bounce.eager_pack_done = true;
-  release_eager_pack(t);
-  if (t.state == Transfer::State::done) return complete(t);
-  t.enter(Transfer::State::streaming);
-  streaming_.push_back(&t);
-}
-
-/// Releases the chunks and ends the send. Returns false while packing is in flight.
-bool Engine::release_eager_pack(Transfer& t) {
-  BounceSend& bounce = *t.bounce;
+// Sender: releases the chunks and ends the send. Returns false while packing is in flight.
+bool release(Transfer& t) {
+  auto& bounce = state_of<BounceSend>(t);
   if (!bounce.chunks.empty()) {
     auto packed = device::done(bounce.chunks.front().packed);
     if (packed && !*packed) return false;
@@ -150,13 +123,56 @@ bool Engine::release_eager_pack(Transfer& t) {
   return true;
 }
 
-/// The receiver uses another protocol: waits for packing in flight before the chunks are reused.
-void Engine::cancel_eager_pack(Transfer& t) {
-  BounceSend& bounce = *t.bounce;
-  if (bounce.chunks.empty()) return;
-  if (auto waited = device::wait(bounce.chunks.front().packed); !waited)
-    t.outcome = std::move(waited).error();
-  bounce.release(bounce.chunks.front());
+// Sender: unless the receiver has read the whole message, packing may still be in flight.
+void finished(Engine& engine, Transfer& t, bool all_consumed) {
+  auto& chunks = state_of<BounceSend>(t).chunks;
+  if (all_consumed && !chunks.empty()) chunks.front().packed = {};
+  if (release(t)) return Engine::complete(t);
+  t.enter(Transfer::State::streaming);
+  engine.start_polling(t);
+}
+
+bool progress(Engine& engine, Transfer& t) {
+  return t.kind == core::Request::Kind::send ? release(t) : poll_unpack(engine, t);
+}
+
+}  // namespace
+
+constinit const Protocol kEagerPack{.name = "eager pack",
+                                    .applicable = applicable,
+                                    .cost = cost,
+                                    .init = init,
+                                    .rts_posted = rts_posted,
+                                    .finished = finished,
+                                    .progress = progress,
+                                    .abort = abort_bounce};
+
+uint64_t eager_pack_limit() {
+  const size_t chunks = BouncePool::chunk_count();
+  if (!device::kernels_may_wait() || chunks <= BouncePool::kReservedChunks) return 0;
+  return std::min<uint64_t>(setting_max, (chunks - BouncePool::kReservedChunks) * BouncePool::chunk_bytes());
+}
+
+// Packing begins after the RTS has left.
+size_t append_eager_pack(Transfer& t, ReadyToSend& rts, std::byte* out) {
+  auto& bounce = state_of<BounceSend>(t);
+  BouncePool::Arena& arena = *bounce.arena;
+  const size_t count = (t.bytes + arena.chunk - 1) / arena.chunk;
+  if (t.bytes > eager_pack_limit() || arena.free < BouncePool::kReservedChunks + count ||
+      !device::can_sync_tiles(t.memory))
+    return 0;
+  const auto reserved = arena.reserve(count);
+  if (!reserved) return 0;
+  const uint32_t number = *reserved;
+  bounce.epoch = ++arena.epoch;
+  bounce.chunks.push_back({number, 0, t.bytes, {}, false, static_cast<uint32_t>(count)});
+  bounce.next = t.bytes;
+  t.protocol = &kEagerPack;
+  rts.flags |= ReadyToSend::kEagerPack;
+  const EagerPack eager_pack{reinterpret_cast<uint64_t>(arena.at(number)), arena.flags(number), bounce.epoch,
+                             tile_of(t, arena)};
+  std::memcpy(out, &eager_pack, sizeof eager_pack);
+  return sizeof eager_pack;
 }
 
 }  // namespace weft::p2p

@@ -2,7 +2,6 @@
 // Predicts the protocol of a message between two processes of this host, with the engine's own selection
 // functions.
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "device/copy.hpp"
 #include "device/info.hpp"
 #include "p2p/p2p.hpp"
-#include "p2p/protocol/choice.hpp"
+#include "p2p/protocol/protocol.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::p2p {
@@ -110,8 +109,8 @@ Machine query_machine() {
 }
 
 struct Prediction {
-  bool eager = false;
-  Protocol protocol = Protocol::fragments;
+  const Protocol* protocol = &kEager;
+  unsigned cost = 2;  ///< copies of the payload
   device::KernelOptions kernel_options{};
   bool eager_pack = false;  ///< packed when it is sent
   bool put = false;         ///< put by the sender if the receive is posted first
@@ -120,10 +119,11 @@ struct Prediction {
 Prediction predict(const Query& query, const Machine& machine, uint64_t bytes) {
   Prediction result;
   const bool contiguous = query.block == 0 || query.block >= bytes;
-  result.eager = sends_eagerly(query.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
-                 (contiguous && query.from.sharing == Sharing::handle && bytes <= device::bar_limits().read);
-  if (result.eager) return result;
-  RtsInfo message;
+  if (sends_eagerly(query.from.kind, bytes, eager_limit_of(UINT64_MAX)) ||
+      (contiguous && query.from.sharing == Sharing::handle && bytes <= device::bar_limits().read))
+    return result;
+  MessageInfo message;
+  message.to = query.to.kind;
   message.device = device_side(query.from.kind);
   message.contiguous = contiguous;
   message.bytes = bytes;
@@ -134,9 +134,10 @@ Prediction predict(const Query& query, const Machine& machine, uint64_t bytes) {
         source == RtsSource::strided && query.from.exportable() && prefers_strided_get(query.block, bytes);
     message.bounce = source == RtsSource::bounce || (source == RtsSource::strided && !message.strided);
   }
-  result.protocol = select_protocol(query.to.kind, message, [] { return true; });
-  result.eager_pack = result.protocol == Protocol::bounce && bytes <= eager_pack_limit();
-  if (result.protocol == Protocol::mapped) result.kernel_options = device::kernel_options_for(bytes);
+  result.protocol = select(message);
+  result.cost = result.protocol->cost(message);
+  result.eager_pack = result.protocol == &kBounce && bytes <= eager_pack_limit();
+  if (result.protocol == &kMapped) result.kernel_options = device::kernel_options_for(bytes);
   const auto unmapped = [](const NamedKind& kind) {
     return kind.kind == MemoryKind::cuda_device && !kind.exportable();
   };
@@ -152,8 +153,8 @@ std::string quoted(const std::string& text) {
 }
 
 void write(std::ostream& out, uint64_t bytes, const Prediction& row) {
-  out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.eager ? "eager" : name(row.protocol))
-      << ", \"resident_blocks\": " << row.kernel_options.resident_blocks
+  out << "{\"bytes\": " << bytes << ", \"protocol\": " << quoted(row.protocol->name)
+      << ", \"copies\": " << row.cost << ", \"resident_blocks\": " << row.kernel_options.resident_blocks
       << ", \"batch_copy\": " << (row.kernel_options.batch_copy ? "true" : "false")
       << ", \"eager_pack\": " << (row.eager_pack ? "true" : "false")
       << ", \"put\": " << (row.put ? "true" : "false") << "}";
@@ -168,12 +169,6 @@ std::vector<uint64_t> sizes_up_to(uint64_t max_bytes) {
 }
 
 }  // namespace
-
-const char* name(Protocol protocol) {
-  constexpr std::array<const char*, 7> kNames = {"single copy", "upload",    "mapped",   "strided",
-                                                 "bounce",      "announced", "fragments"};
-  return kNames[static_cast<size_t>(protocol)];
-}
 
 Result<std::string> explain_send(const std::string& text) {
   auto query = parse(text);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "p2p/engine.hpp"
+#include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -52,7 +53,7 @@ void Engine::lost(uint32_t source, const Error& why) {
   requests_.for_each(peer.requests, [&](core::Request& request, core::RequestId) {
     abort(static_cast<Transfer&>(request), loss_error(source));
   });
-  abort_advertised(source);
+  put().abort_peer(source);
   fail_posted(source);
   // Processes of this host that are alive give up the collectives of the peer as well. Other hosts may be
   // reading registered memory, and get empty messages instead.
@@ -61,12 +62,7 @@ void Engine::lost(uint32_t source, const Error& why) {
     if (!peers_[t.peer].remote && in_collective(t) && needs(t, source)) abort(t, loss_error(source));
   });
   instance.memory->forget(source);
-  std::erase_if(gdr_responses_, [&](const auto& response) {
-    if (response->peer != source || !response->replied) return false;
-    if (response->registration != 0) network_->deregister(response->registration);
-    return true;
-  });
-  activate_waiting();
+  gpudirect().forget_peer(source);
 }
 
 void Engine::fail_posted(uint32_t peer) {

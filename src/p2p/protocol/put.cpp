@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Advertised receives (ready to receive, RTR): a sender that finds an open RTR puts its message into the
 // receive buffer, so the later side starts the copy. Correctness: docs/adr/0016.
+#include "p2p/protocol/put.hpp"
+
 #include <algorithm>
 
 #include "base/clock.hpp"
@@ -9,7 +11,8 @@
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
-#include "p2p/protocol/device_copy.hpp"
+#include "p2p/protocol/protocol.hpp"
+#include "p2p/protocol/regions.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -68,6 +71,13 @@ uint64_t rtr_wait_of(const Transfer& t) {
   return uses_put_bounce(t) || t.memory.mapped ? std::max(usual, kSlowRtrWaitNs) : usual;
 }
 
+void advertise_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  rtr.flag.store(bounce.arena->flags(bounce.number), kRelaxed);
+  rtr.epoch.store(bounce.epoch, kRelaxed);
+  rtr.incoming_bytes.store(0, kRelaxed);
+}
+
 bool is_bounce(uint64_t state) { return ReadyToReceive::phase_of(state) == Phase::bounce; }
 bool is_advertised(uint64_t state) {
   return ReadyToReceive::phase_of(state) == Phase::open || is_bounce(state);
@@ -82,34 +92,43 @@ uint32_t slot_of(const match::Key& key) {
   return Error(Errc::other, "the sender's GPU could not write into the receive buffer: see its own error");
 }
 
+bool send(Engine& engine, Transfer& t) { return engine.put().put(t); }
+bool progress(Engine& engine, Transfer& t) { return engine.put().poll(t); }
+
 }  // namespace
 
+constinit const Protocol kPut{.name = "put", .send = send, .progress = progress};
+
 bool may_put(uint64_t capacity) { return capacity <= setting_put_max && !setting_put.is("off"); }
+
+uint32_t PutProtocol::self() const { return engine_.instance.self; }
+
+ReadyToReceive& PutProtocol::slot_at(uint32_t slot) const { return engine_.shm()->rtr_slot(self(), slot); }
 
 // Receiver.
 
 /// A receive may be advertised if its peer can map its GPU memory or a bounce buffer, its burst is short, and
 /// it is the first to match the next message of its key.
-bool Engine::may_advertise(const Transfer& t) const {
-  if (!t.contiguous || batcher_.expects_burst()) return false;
+bool PutProtocol::may_advertise(const Transfer& t) const {
+  if (!t.contiguous || engine_.batcher().expects_burst()) return false;
   if (mappable(t) ? !may_put(t.bytes) : !t.memory.on_device() || !may_put_bounce(t.bytes)) return false;
-  return t.key.source != match::kAny && t.key.tag != match::kAny && posted_.wildcards() == 0 &&
-         posted_.first(t.key) == &t;
+  return t.key.source != match::kAny && t.key.tag != match::kAny && engine_.posted().wildcards() == 0 &&
+         engine_.posted().first(t.key) == &t;
 }
 
-void Engine::advertise(Transfer& t) {
-  if (shm_ == nullptr || !may_advertise(t)) return;
+void PutProtocol::advertise(Transfer& t) {
+  if (engine_.shm() == nullptr || !may_advertise(t)) return;
   const uint32_t slot = slot_of(t.key), source = t.comm->process(t.rank);
-  if (advertised_[slot] != nullptr || source == instance.self) return;
-  Peer& peer = peers_[source];
+  if (advertised_[slot] != nullptr || source == self()) return;
+  Peer& peer = engine_.peer(source);
   if (peer.remote || peer.lost || (!should_try(peer.advertise_misses) && !setting_put.is("on"))) return;
-  PutBounce& bounce = put_bounces_[slot];
-  if (!mappable(t) && !reserve_put_bounce(t, bounce)) return;
+  PutBounce& bounce = bounces_[slot];
+  if (!mappable(t) && !reserve_bounce(t, bounce)) return;
   const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
-  if (!send_region(t, memory, source)) return release_put_bounce(bounce);
-  ReadyToReceive& rtr = shm_->rtr_slot(instance.self, slot);
+  if (!engine_.regions().send(t, memory, source)) return release_bounce(bounce);
+  ReadyToReceive& rtr = slot_at(slot);
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  if (bounce.arena != nullptr) advertise_put_bounce(bounce, rtr);
+  if (bounce.arena != nullptr) advertise_bounce(bounce, rtr);
   const void* const at = bounce.arena != nullptr ? bounce.arena->at(bounce.number) : t.address;
   rtr.context.store(t.key.context, kRelaxed);
   rtr.envelope.store(envelope_of(t.key), kRelaxed);
@@ -123,37 +142,23 @@ void Engine::advertise(Transfer& t) {
       number << ReadyToReceive::kPhaseBits | (bounce.arena != nullptr ? Phase::bounce : Phase::open),
       std::memory_order_release);
   advertised_[slot] = &t;
-  advertised_mask_ |= uint32_t{1} << slot;
   t.advertised = static_cast<uint8_t>(slot + 1);
+  t.use(kPut);
+  engine_.start_polling(t);
   advertised.add();
 }
 
-/// Sends the peer the region of an allocation, once. Returns false if the peer cannot map it.
-bool Engine::send_region(Transfer& t, const device::Memory& memory, uint32_t to) {
-  instance.memory->withdraw_freed();
-  const bool own_buffer = &memory == &t.memory;
-  if (own_buffer && t.persistent_buffer && region_still_known(t)) return true;
-  alignas(8) std::byte storage[kMaxControl];
-  auto& message = *new (storage) ReadyToSend{};
-  message.type = Type::region;
-  const auto size = append_export(memory, to, message, storage + sizeof message);
-  if (!size) return false;
-  if ((message.flags & ReadyToSend::kRegion) != 0) post_control(to, storage, sizeof message + *size);
-  if (own_buffer && t.persistent_buffer) cache_region(t);
-  return true;
-}
-
-void Engine::clear_advertised(Transfer& t) {
+void PutProtocol::clear_advertised(Transfer& t) {
   const uint32_t slot = t.advertised - 1u;
   advertised_[slot] = nullptr;
-  advertised_mask_ &= ~(uint32_t{1} << slot);
   t.advertised = 0;
-  release_put_bounce(put_bounces_[slot]);
+  engine_.leave_protocol(t);
+  release_bounce(bounces_[slot]);
 }
 
 /// Retracts an advertised receive. Returns false if the sender has claimed it already.
-bool Engine::retract(Transfer& t) {
-  auto& state = shm_->rtr_slot(instance.self, t.advertised - 1u).state;
+bool PutProtocol::retract(Transfer& t) {
+  auto& state = slot_at(t.advertised - 1u).state;
   uint64_t seen = state.load(std::memory_order_relaxed);
   if (!is_advertised(seen) ||
       !state.compare_exchange_strong(seen, ReadyToReceive::with_phase(seen, Phase::idle),
@@ -166,62 +171,74 @@ bool Engine::retract(Transfer& t) {
 
 /// Retracts an advertised receive that another message matched here. Returns false if its sender has claimed
 /// it for an earlier message. It has left the posted queue then, and completes when that put is done.
-bool Engine::retract_matched(Transfer& t) {
-  Peer& peer = peers_[t.comm->process(t.rank)];
+bool PutProtocol::retract_matched(Transfer& t) {
+  Peer& peer = engine_.peer(t.comm->process(t.rank));
   if (!retract(t)) return false;
   ++peer.advertise_misses;
   return true;
 }
 
-bool Engine::poll_advertised() {
-  bool progressed = false;
-  for (uint32_t rest = advertised_mask_; rest != 0; rest &= rest - 1) {
-    const auto slot = static_cast<uint32_t>(__builtin_ctz(rest));
-    const uint64_t state = shm_->rtr_slot(instance.self, slot).state.load(std::memory_order_acquire);
-    if (put_bounces_[slot].arena != nullptr) {
-      progressed |= progress_put_bounce(*advertised_[slot], put_bounces_[slot], state);
-      continue;
-    }
-    const Phase phase = ReadyToReceive::phase_of(state);
-    if (phase != Phase::written && phase != Phase::failed) continue;
-    finish_advertised(*advertised_[slot], state);
-    progressed = true;
-  }
-  return progressed;
+bool PutProtocol::poll(Transfer& t) {
+  WEFT_ASSERT(t.advertised != 0);
+  const uint32_t slot = t.advertised - 1u;
+  const uint64_t state = slot_at(slot).state.load(std::memory_order_acquire);
+  if (bounces_[slot].arena != nullptr) return progress_bounce(t, bounces_[slot], state);
+  const Phase phase = ReadyToReceive::phase_of(state);
+  if (phase != Phase::written && phase != Phase::failed) return false;
+  finish_advertised(t, state);
+  return true;
 }
 
-void Engine::finish_advertised(Transfer& t, uint64_t state) {
-  ReadyToReceive& rtr = shm_->rtr_slot(instance.self, t.advertised - 1u);
+void PutProtocol::finish_advertised(Transfer& t, uint64_t state) {
+  ReadyToReceive& rtr = slot_at(t.advertised - 1u);
   rtr.state.store(ReadyToReceive::with_phase(state, Phase::idle), std::memory_order_relaxed);
-  Status outcome = std::move(put_bounces_[t.advertised - 1u].outcome);
+  Status outcome = std::move(bounces_[t.advertised - 1u].outcome);
   clear_advertised(t);
-  if (t.queued) posted_.remove(t);
+  if (t.queued) engine_.posted().remove(t);
   const match::Key key = t.key;
   const uint32_t source = t.comm->process(t.rank);
-  matched(t, source, key.source, key.tag, rtr.bytes.load(std::memory_order_relaxed));
-  Peer& peer = peers_[source];
+  engine_.matched(t, source, key.source, key.tag, rtr.bytes.load(std::memory_order_relaxed));
+  Peer& peer = engine_.peer(source);
   peer.advertise_misses = 0;
   peer.reply_due = true;
   if (ReadyToReceive::phase_of(state) == Phase::failed) [[unlikely]] {
     t.completion.bytes = 0;
-    complete(t, not_written());
+    Engine::complete(t, not_written());
   } else if (!outcome) [[unlikely]] {
     t.completion.bytes = 0;
-    complete(t, std::move(outcome).error());
+    Engine::complete(t, std::move(outcome).error());
   } else {
-    complete(t);
+    Engine::complete(t);
   }
-  if (match::Node* next = posted_.first(key)) advertise(*static_cast<Transfer*>(next));
+  if (match::Node* next = engine_.posted().first(key)) advertise(*static_cast<Transfer*>(next));
+}
+
+void PutProtocol::abort_peer(uint32_t peer) {
+  for (uint32_t slot = 0; slot < advertised_.size(); ++slot) {
+    Transfer* const t = advertised_[slot];
+    if (t == nullptr || t->comm->process(t->rank) != peer || retract(*t)) continue;
+    auto& state = slot_at(slot).state;
+    const uint64_t claimed = state.load(std::memory_order_acquire);
+    if (ReadyToReceive::phase_of(claimed) != Phase::claimed) continue;  // the put has ended: poll()
+    PutBounce& bounce = bounces_[slot];
+    if (bounce.arena != nullptr) (void)device::wait(bounce.unpacked);
+    state.store(ReadyToReceive::with_phase(claimed, Phase::idle), std::memory_order_relaxed);
+    clear_advertised(*t);
+    if (t->queued) engine_.posted().remove(*t);
+    Engine::complete(*t, engine_.loss_error(peer));
+  }
 }
 
 // Sender.
 
-void Engine::record_sent(Peer& peer, const match::Key& key) { (*peer.last_sent)[slot_of(key)] = peer.sent; }
+void PutProtocol::record_sent(Peer& peer, const match::Key& key) {
+  (*peer.last_sent)[slot_of(key)] = peer.sent;
+}
 
 /// Returns the state of an RTR that this send may claim; 0: none. No message whose key has the same slot may
 /// be in flight that the receiver had not seen when it advertised.
-uint64_t Engine::find_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
-                                 const Peer& peer) {
+static uint64_t find_advertised(const ReadyToReceive& rtr, const match::Key& key, const Transfer& t,
+                                const Peer& peer) {
   const uint64_t state = rtr.state.load(std::memory_order_acquire);
   constexpr auto kRelaxed = std::memory_order_relaxed;
   if (!is_advertised(state) || (is_bounce(state) && !uses_put_bounce(t)) ||
@@ -231,46 +248,20 @@ uint64_t Engine::find_advertised(const ReadyToReceive& rtr, const match::Key& ke
   return first && t.bytes <= rtr.bytes.load(kRelaxed) ? state : 0;
 }
 
-/// Returns the mapping of the allocation of an advertised receive; null: unknown or not mappable.
-Mapping* Engine::map_advertised(const Transfer& t, const ReadyToReceive& rtr) {
-  const uint64_t base = rtr.base.load(std::memory_order_relaxed);
-  const uint64_t buffer_id = rtr.buffer_id.load(std::memory_order_relaxed);
-  if (t.persistent_buffer && t.persistent_buffer->mapping != nullptr) {
-    const PersistentBuffer& known = *t.persistent_buffer;
-    if (known.peer == t.peer && known.peer_region.base == base && known.peer_region.buffer_id == buffer_id &&
-        known.closures == importer().closures()) {
-      importer().retain(*known.mapping);
-      return known.mapping;
-    }
-  }
-  const auto* region = importer().find(t.peer, base, buffer_id);
-  if (region == nullptr) return nullptr;
-  auto mapping = instance.memory->open(t.peer, *region, nullptr, importing_memory(t));
-  if (!mapping) return nullptr;
-  if ((*mapping)->memory().device == t.memory.device) device::note_shared_device(t.memory.device);
-  if (t.persistent_buffer) cache_mapping(t, t.peer, {base, buffer_id, region->epoch}, **mapping);
-  return *mapping;
-}
-
 // Puts the message into an advertised receive. Returns false if nothing was done: send an RTS. If the send
 // replies to the peer, it spins for the RTR for a short time. If gets from this peer are in flight, small
 // messages are left to the peer: the resident kernel of this process would serialise both directions.
-bool Engine::put(Transfer& t, Peer& peer) {
+bool PutProtocol::put(Transfer& t) {
+  Peer& peer = engine_.peer(t.peer);
   const bool reply_due = std::exchange(peer.reply_due, false);
   if (peer.remote || peer.lost || !t.contiguous || setting_put.is("off")) return false;
-  const auto is_get_from_peer = [&](const CopySubmission& submission) {
-    return submission.copy.peer == t.peer && submission.copy.mapping != nullptr &&
-           submission.copy.rtr == nullptr;
-  };
-  if (!submissions_.empty() && device::kernel_options_for(t.bytes).resident_blocks != 0 &&
-      std::any_of(submissions_.begin(), submissions_.end(), is_get_from_peer))
-    return false;
+  if (device::kernel_options_for(t.bytes).resident_blocks != 0 && engine_.getting_from(t.peer)) return false;
   const match::Key key{t.context, t.comm->rank(), t.tag};
   if (!peer.last_sent) {
     peer.last_sent = &last_sent_.emplace_back();
     peer.last_sent->fill(peer.sent);
   }
-  ReadyToReceive& rtr = shm_->rtr_slot(t.peer, slot_of(key));
+  ReadyToReceive& rtr = engine_.shm()->rtr_slot(t.peer, slot_of(key));
   uint64_t state = find_advertised(rtr, key, t, peer);
   if (state == 0 && reply_due && setting_rtr_wait != 0 && should_try(peer.rtr_misses)) {
     const uint64_t until = monotonic_ns() + rtr_wait_of(t);
@@ -282,43 +273,40 @@ bool Engine::put(Transfer& t, Peer& peer) {
   }
   if (state == 0) return false;
   const trace::Range range("p2p.put");
-  Mapping* mapping = map_advertised(t, rtr);
+  Mapping* mapping = engine_.regions().map(t, rtr.base.load(std::memory_order_relaxed),
+                                           rtr.buffer_id.load(std::memory_order_relaxed));
   if (mapping == nullptr) return false;
   const uint64_t address = rtr.address.load(std::memory_order_relaxed);
   const bool bounce = is_bounce(state);
   if (!rtr.state.compare_exchange_strong(state, ReadyToReceive::with_phase(state, Phase::claimed),
                                          std::memory_order_acq_rel)) {
-    importer().release(mapping);
+    engine_.importer().release(mapping);
     return false;
   }
   rtr.bytes.store(t.bytes, std::memory_order_relaxed);
   t.enter(Transfer::State::putting);
-  (void)enlist(t);
+  (void)engine_.enlist(t);
   t.expected = t.bytes;
   put_messages.add();
-  const DeviceCopy copy{&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce};
-  if (batching_)  // two copies in one submission take 3 us less than two submissions
-    pending_puts_.push_back(copy);
-  else
-    submit_copy(copy, next_stream(device::StreamRole::out, device::StreamRole::aux));
+  engine_.start_put({&t, t.peer, 0, mapping, static_cast<std::byte*>(mapping->at(address)), &rtr, bounce});
   return true;
 }
 
 /// Retracts all advertised receives before the memory of this process is released. Receives claimed by a
 /// sender stay its own.
-void Engine::close_puts() {
+void PutProtocol::close() {
   for (Transfer* t : advertised_)
     if (t != nullptr) (void)retract(*t);
 }
 
-void Engine::finish_put(const DeviceCopy& put, Status outcome) {
-  importer().release(put.mapping);
+void PutProtocol::finish(const DeviceCopy& put, Status outcome) {
+  engine_.importer().release(put.mapping);
   const uint64_t state = put.rtr->state.load(std::memory_order_relaxed);
   put.rtr->state.store(ReadyToReceive::with_phase(state, outcome ? Phase::written : Phase::failed),
                        std::memory_order_release);
-  shm_->notify(put.peer);
-  if (!outcome) return complete(*put.request, std::move(outcome).error());
-  complete(*put.request);
+  engine_.shm()->notify(put.peer);
+  if (!outcome) return Engine::complete(*put.request, std::move(outcome).error());
+  Engine::complete(*put.request);
 }
 
 }  // namespace weft::p2p

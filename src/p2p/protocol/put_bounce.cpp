@@ -6,6 +6,7 @@
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
+#include "p2p/protocol/put.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -26,58 +27,54 @@ bool may_put_bounce(uint64_t capacity) {
 /// Reserves chunks for the whole receive, which may wait long. Leaves enough chunks for a send of the same
 /// size that is eagerly packed, and for requested messages. Does not allocate: an allocation would wait for
 /// kernels that wait for this message.
-bool Engine::reserve_put_bounce(const Transfer& t, PutBounce& bounce) {
-  BouncePool::Arena* const arena = bounce_pool_.find(t.memory);
+bool PutProtocol::reserve_bounce(const Transfer& t, PutBounce& bounce) {
+  BouncePool::Arena* const arena = engine_.bounce_pool().find(t.memory);
   if (arena == nullptr || !device::can_sync_tiles(t.memory)) return false;
   const auto count = static_cast<uint32_t>((t.bytes + arena->chunk - 1) / arena->chunk);
   if (arena->free < BouncePool::kReservedChunks + 2 * count) return false;
   const auto number = arena->reserve(count);
   if (!number) return false;
-  bounce = {arena, *number, count, ++arena->epoch, PutBounce::Stage::open, {}, {}};
+  bounce = {arena, *number, count, ++arena->epoch, PutBounce::Stage::open};
   return true;
 }
 
-void Engine::advertise_put_bounce(const PutBounce& bounce, ReadyToReceive& rtr) {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  rtr.flag.store(bounce.arena->flags(bounce.number), kRelaxed);
-  rtr.epoch.store(bounce.epoch, kRelaxed);
-  rtr.incoming_bytes.store(0, kRelaxed);
-}
-
 /// Sender. Notifies the receiver before the copy starts, so that its kernel runs in time.
-void Engine::submit_put_bounce(const DeviceCopy& put, device::StreamRole stream) {
+void PutProtocol::submit_to_bounce(const DeviceCopy& put, device::StreamRole stream) {
   const trace::Range range("p2p.submit_put_bounce");
   const Transfer& t = *put.request;
   ReadyToReceive& rtr = *put.rtr;
   const void* const word = put.mapping->at(rtr.flag.load(std::memory_order_relaxed));
   rtr.incoming_bytes.store(t.expected, std::memory_order_release);
-  shm_->notify(put.peer);
+  engine_.shm()->notify(put.peer);
   auto ticket =
       device::copy_signal_async(put.remote, put.mapping->memory(), t.address, t.memory, t.expected, stream,
                                 reinterpret_cast<uint64_t>(word), rtr.epoch.load(std::memory_order_relaxed));
-  if (!ticket) return finish_put(put, std::move(ticket).error());
-  submissions_.push_back({std::move(*ticket), put, {}});
+  if (!ticket) return finish(put, std::move(ticket).error());
+  engine_.track({std::move(*ticket), put, {}});
 }
 
 // Receiver.
 
 /// Starts a kernel that waits for the data and unpacks them. Returns false if none can be started.
-bool Engine::start_put_unpack(const Transfer& t, PutBounce& bounce, uint64_t bytes) {
-  if (waiting_kernels_ == kMaxWaitingKernels) return false;
+bool PutProtocol::start_unpack(const Transfer& t, PutBounce& bounce, uint64_t bytes) {
+  bounce.waiting_kernel = engine_.bounce_pool().waiting_kernels.acquire();
+  if (!bounce.waiting_kernel) return false;
   const trace::Range range("p2p.start_put_unpack");
   const TileSync tile_sync{TileSync::Role::consumes_all, device::sync_tile_bytes(bytes),
                            bounce.arena->flags(bounce.number), bounce.epoch};
   auto ticket = submit_tile_sync(view_of(t), view_of(*bounce.arena, bounce.number), bytes, tile_sync,
                                  device::StreamRole::in);
   bounce.stage = ticket ? PutBounce::Stage::unpacking : PutBounce::Stage::timed_out;
-  if (!ticket) return false;
+  if (!ticket) {
+    bounce.waiting_kernel.release();
+    return false;
+  }
   bounce.unpacked = std::move(*ticket);
-  ++waiting_kernels_;
   return true;
 }
 
 /// Copies the complete data out of the bounce buffer.
-void Engine::copy_put_bounce(const Transfer& t, PutBounce& bounce, uint64_t bytes) {
+static void copy_bounce(const Transfer& t, PutBounce& bounce, uint64_t bytes) {
   const trace::Range range("p2p.copy_put_bounce");
   auto ticket =
       submit_part(view_of(t), 0, view_of(*bounce.arena, bounce.number), bytes, device::StreamRole::in);
@@ -89,13 +86,13 @@ void Engine::copy_put_bounce(const Transfer& t, PutBounce& bounce, uint64_t byte
 }
 
 /// Polls the kernel or copy that empties the bounce buffer. Returns false while it is in flight.
-bool Engine::poll_put_unpack(PutBounce& bounce) {
+static bool poll_unpack(PutBounce& bounce) {
   using Stage = PutBounce::Stage;
   const bool by_kernel = bounce.stage == Stage::unpacking;
   if (!by_kernel && bounce.stage != Stage::copying) return true;
   auto ended = device::done(bounce.unpacked);
   if (ended && !*ended) return false;
-  if (by_kernel) --waiting_kernels_;
+  bounce.waiting_kernel.release();
   bounce.stage = Stage::done;
   if (ended) return true;
   if (by_kernel && ended.error().code() == Errc::again) {
@@ -109,28 +106,29 @@ bool Engine::poll_put_unpack(PutBounce& bounce) {
 
 /// Progresses an advertised receive with a bounce buffer; it completes when both put and unpacking are done.
 /// Returns false if nothing progressed.
-bool Engine::progress_put_bounce(Transfer& t, PutBounce& bounce, uint64_t state) {
+bool PutProtocol::progress_bounce(Transfer& t, PutBounce& bounce, uint64_t state) {
   using Stage = PutBounce::Stage;
-  if (!poll_put_unpack(bounce)) return false;
+  if (!poll_unpack(bounce)) return false;
   const Phase phase = ReadyToReceive::phase_of(state);
-  const ReadyToReceive& rtr = shm_->rtr_slot(instance.self, t.advertised - 1u);
+  const ReadyToReceive& rtr = slot_at(t.advertised - 1u);
   if (phase == Phase::claimed && bounce.stage == Stage::open) {
     const uint64_t bytes = rtr.incoming_bytes.load(std::memory_order_acquire);
-    return bytes != 0 && start_put_unpack(t, bounce, bytes);
+    return bytes != 0 && start_unpack(t, bounce, bytes);
   }
   if (phase == Phase::failed || (phase == Phase::written && bounce.stage == Stage::done)) {
     finish_advertised(t, state);
     return true;
   }
   if (phase != Phase::written) return false;
-  copy_put_bounce(t, bounce, rtr.bytes.load(std::memory_order_relaxed));
+  copy_bounce(t, bounce, rtr.bytes.load(std::memory_order_relaxed));
   return true;
 }
 
 /// Releases the chunks; neither put nor unpacking may be in flight.
-void Engine::release_put_bounce(PutBounce& bounce) {
+void PutProtocol::release_bounce(PutBounce& bounce) {
   if (bounce.arena != nullptr) bounce.arena->release(bounce.number, bounce.count);
   bounce.arena = nullptr;
+  bounce.waiting_kernel.release();
 }
 
 }  // namespace weft::p2p

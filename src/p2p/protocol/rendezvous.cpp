@@ -1,52 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rendezvous: the sender sends an RTS, the receiver gets the payload after matching and replies with a FIN.
-// Payload that the receiver cannot get is sent as fragments (staged.cpp). Device memory: device.cpp.
-#include <algorithm>
+// Rendezvous: the sender sends an RTS. After matching, the receiver selects a protocol, which gets the
+// payload and replies with a FIN, or asks the sender for it with a CTS.
 #include <cstring>
-#include <vector>
 
-#include "base/log.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/truncation.hpp"
 
 namespace weft::p2p {
-namespace {
-
-constexpr size_t kBounceBytes = 64 << 10;  // bytes read at a time for a noncontiguous buffer
-constexpr size_t kLongRunBytes = 1 << 10;  // mean run length above which the kernel scatters directly
-log::SlowPath no_single_copy{"p2p.no_single_copy",
-                             "two copies through shared memory, about half the bandwidth"};
-log::SlowPath single_copy_failed{"p2p.single_copy_failed",
-                                 "this message goes through shared memory, about half the bandwidth"};
-
-transport::Iov iov(const void* address, size_t length) {
-  return {reinterpret_cast<uint64_t>(address), length};
-}
-
-}  // namespace
-
 void Engine::send_rts(Transfer& t) {
   const trace::Range range("p2p.send_rts");
   const Peer& peer = peers_[t.peer];
   if (peer.lost) [[unlikely]]
     return complete(t, loss_error(t.peer));
-  if (peer.remote) return send_remote_rts(t);
   alignas(8) std::byte storage[kMaxControl];
   auto& rts = *new (storage) ReadyToSend{};
   static_cast<Header&>(rts) = header(t, Type::ready_to_send, 0);
   rts.sender = enlist(t);
   rts.bytes = t.bytes;
-  rts.address = reinterpret_cast<uint64_t>(t.address);
+  if (!peer.remote) rts.address = reinterpret_cast<uint64_t>(t.address);
   if (t.contiguous) rts.flags |= ReadyToSend::kContiguous;
-  size_t size = sizeof rts;
-  if (device_side(t)) {
-    rts.flags |= ReadyToSend::kDevice;
-    size += append_region(t, t.peer, rts, storage + size);
-  }
+  if (device_side(t)) rts.flags |= ReadyToSend::kDevice;
+  RtsPart part{0};
+  if (device_side(t) || peer.remote) part = append_rts(t, rts, storage + sizeof rts);
+  if (!t.outcome) [[unlikely]]
+    return complete(t);
   t.enter(Transfer::State::rts_sent);
-  post_control(t.peer, storage, size);
-  if (t.bounce && t.bounce->epoch != 0) start_eager_pack(t);
+  post_control(t.peer, storage, sizeof rts + part.size, part.registration);
+  if (t.protocol != nullptr && t.protocol->rts_posted != nullptr) t.protocol->rts_posted(*this, t);
+}
+
+/// Appends how the receiver reaches the payload; without it, only fragments are possible.
+RtsPart Engine::append_rts(Transfer& t, ReadyToSend& rts, std::byte* out) {
+  if (!peers_[t.peer].remote) instance.memory->withdraw_freed();
+  for (const Protocol* protocol : protocols())
+    if (protocol->append_rts != nullptr)
+      if (const auto part = protocol->append_rts(*this, t, rts, out)) return *part;
+  return {0};
 }
 
 void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& rts) {
@@ -68,35 +59,74 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
     finish_sender(source, rts.sender);
     return complete(t);
   }
-  const bool started = peers_[source].remote ? get_remote(t, rts) : get(t, source, rts);
-  if (!started) start_staged(t, source, rts);
-}
-
-/// Returns whether the sender's host memory can be read; if not, reports a slow path.
-bool Engine::readable(uint32_t source) {
-  auto usable = shm_->can_get(source);
-  if (!usable) no_single_copy.hit(usable.error().message());
-  return usable.ok();
-}
-
-// Starts the fastest protocol. Returns false if no get is possible for this message; nothing was done then.
-bool Engine::get(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  switch (select_protocol(t.memory.kind, rts_info(rts), [&] { return readable(source); })) {
-    case Protocol::single_copy:
-      return get_host(t, source, rts);
-    case Protocol::upload:
-      return get_host_to_device(t, source, rts);
-    case Protocol::mapped:
-      return get_device(t, source, rts);
-    case Protocol::strided:
-      return get_strided(t, source, rts);
-    case Protocol::bounce:
-      return get_through_bounce(t, source, rts);
-    case Protocol::announced:
-    case Protocol::fragments:
-      break;
+  const auto has = [&](int flags) { return (rts.flags & flags) == flags; };
+  const MessageInfo message{.to = t.memory.kind,
+                            .remote = peers_[source].remote,
+                            .rkey = has(ReadyToSend::kRkey),
+                            .device = has(ReadyToSend::kDevice),
+                            .contiguous = has(ReadyToSend::kContiguous),
+                            .region = has(ReadyToSend::kRegion) || has(ReadyToSend::kRegionName),
+                            .bounce = has(ReadyToSend::kBounce),
+                            .eager_pack = has(ReadyToSend::kEagerPack),
+                            .strided = has(ReadyToSend::kStrided) && !has(ReadyToSend::kBounce),
+                            .bytes = rts.bytes,
+                            .shm = shm_.get(),
+                            .source = source};
+  for (uint32_t tried = 0;;) {
+    const Protocol* const protocol = select(message, tried);
+    WEFT_ASSERT(protocol != nullptr);  // fragments never fail
+    if (protocol->init(*this, t, rts)) return;
+    leave_protocol(t);
+    tried |= uint32_t{1} << index_of(*protocol);
   }
-  return false;
+}
+
+void Engine::clear_to_send(Transfer& t, const Protocol& protocol) {
+  ClearToSend cts{};
+  cts.type = Type::clear_to_send;
+  cts.flags = index_of(protocol);
+  cts.sender = t.remote;
+  cts.receiver = enlist(t);
+  t.enter(Transfer::State::receiving);
+  post_control(t.peer, &cts, sizeof cts);
+}
+
+void Engine::on_clear_to_send(uint32_t source, const ClearToSend& cts) {
+  Transfer* const t = find_transfer(cts.sender, source, Transfer::State::rts_sent);
+  if (t == nullptr) return;
+  const auto table = protocols();
+  if (cts.flags >= table.size() || table[cts.flags]->accept == nullptr ||
+      !table[cts.flags]->accept(*this, *t)) [[unlikely]]
+    return drop_malformed();
+  t->remote = cts.receiver;
+  t->transferred = 0;
+  t->enter(Transfer::State::streaming);
+  start_polling(*t);
+}
+
+void Engine::on_data(uint32_t source, const Data& data, const std::byte* payload) {
+  const trace::Range range("p2p.fragment");
+  Transfer* const t = find_transfer(data.receiver, source, Transfer::State::receiving);
+  if (t == nullptr) return;
+  if (t->protocol->on_data == nullptr) [[unlikely]]
+    return drop_malformed();
+  t->protocol->on_data(*this, *t, data, payload);
+}
+
+void Engine::on_chunk_ready(uint32_t source, const BounceChunk& chunk) {
+  Transfer* const t = find_transfer(chunk.receiver, source, Transfer::State::receiving);
+  if (t == nullptr) return;
+  if (t->protocol->on_chunk_ready == nullptr) [[unlikely]]
+    return drop_malformed();
+  t->protocol->on_chunk_ready(*this, *t, chunk);
+}
+
+void Engine::on_chunk_done(uint32_t source, const BounceChunk& chunk) {
+  Transfer* const t = find_transfer(chunk.sender, source, Transfer::State::streaming);
+  if (t == nullptr) return;
+  if (t->protocol->on_chunk_done == nullptr) [[unlikely]]
+    return drop_malformed();
+  t->protocol->on_chunk_done(*this, *t, chunk);
 }
 
 void Engine::copy_from_self(Transfer& t, Transfer& sender) {
@@ -115,54 +145,6 @@ void Engine::copy_from_self(Transfer& t, Transfer& sender) {
   complete(t);
 }
 
-// One copy by the kernel from the sender's memory into the receive buffer. Returns false if that is not
-// possible.
-bool Engine::get_host(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  const trace::Range range("p2p.get_host");
-  Status got = t.contiguous ? get_part(t, source, rts.address, 0, rts.bytes) : get_scattered(t, source, rts);
-  if (!got) {
-    single_copy_failed.hit(got.error().message());
-    return false;
-  }
-  finish_sender(source, rts.sender);
-  complete(t);
-  return true;
-}
-
-// Long runs are scattered by the kernel, short runs are unpacked from a buffer that fits the cache.
-Status Engine::get_scattered(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  size_t runs = 0;
-  const auto sample = static_cast<datatype::Count>(std::min<uint64_t>(rts.bytes, kBounceBytes));
-  datatype::for_each_run(*t.type, t.count, 0, sample, [&](datatype::Count, datatype::Count) { ++runs; });
-  if (static_cast<size_t>(sample) / std::max<size_t>(runs, 1) >= kLongRunBytes) {
-    std::vector<transport::Iov> local;
-    datatype::for_each_run(*t.type, t.count, 0, static_cast<datatype::Count>(rts.bytes),
-                           [&](datatype::Count at, datatype::Count length) {
-                             local.push_back(iov(t.data() + at, static_cast<size_t>(length)));
-                           });
-    const auto remote = iov(reinterpret_cast<void*>(rts.address), rts.bytes);
-    return shm_->get(source, local, {&remote, 1});
-  }
-  return get_part(t, source, rts.address, 0, rts.bytes);
-}
-
-// Reads the peer's host memory at `address` into bytes [offset, offset + n) of the message.
-Status Engine::get_part(Transfer& t, uint32_t source, uint64_t address, uint64_t offset, uint64_t n) {
-  if (t.contiguous) {
-    const auto local = iov(t.data() + offset, n), remote = iov(reinterpret_cast<void*>(address), n);
-    return shm_->get(source, {&local, 1}, {&remote, 1});
-  }
-  std::vector<std::byte> buffer(std::min<uint64_t>(kBounceBytes, n));
-  for (uint64_t at = 0; at < n; at += buffer.size()) {
-    const size_t length = std::min<uint64_t>(buffer.size(), n - at);
-    const auto local = iov(buffer.data(), length),
-               remote = iov(reinterpret_cast<void*>(address + at), length);
-    WEFT_TRY(shm_->get(source, {&local, 1}, {&remote, 1}));
-    t.unpack(offset + at, buffer.data(), length);
-  }
-  return {};
-}
-
 void Engine::finish_sender(uint32_t source, core::RequestId sender, uint8_t flags) {
   const trace::Range range("p2p.finish_sender");
   if (source == instance.self) return on_finish(source, sender);
@@ -176,7 +158,8 @@ void Engine::finish_sender(uint32_t source, core::RequestId sender, uint8_t flag
 void Engine::on_finish(uint32_t source, core::RequestId sender, bool all_consumed) {
   Transfer* const t = find_transfer(sender, source, Transfer::State::rts_sent);
   if (t == nullptr) return;
-  if (t->bounce && t->bounce->epoch != 0) return end_eager_pack(*t, all_consumed);
+  if (t->protocol != nullptr && t->protocol->finished != nullptr)
+    return t->protocol->finished(*this, *t, all_consumed);
   complete(*t);
 }
 

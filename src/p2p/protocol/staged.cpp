@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Staged protocol: the receiver sends a CTS, the sender streams fragments through the transport and packs
-// them on the way. Works for every pair of buffers; it is the fallback of all faster protocols.
-#include <algorithm>
+// Fragments: the receiver sends a CTS, the sender streams fragments through the transport and packs them on
+// the way. Works for every pair of buffers; it is the fallback of all faster protocols. Announced: the sender
+// copies device memory to pinned chunks, which a receiver in host memory reads.
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "base/config.hpp"
 #include "base/trace.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/protocol/protocol.hpp"
+#include "p2p/staging.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -17,67 +20,82 @@ config::Size setting_read_min("gpu.staged_read_min", size_t{32} << 10, 0, size_t
                               "reads from the sender's staging chunks; smaller messages are sent as "
                               "fragments");
 
-}  // namespace
+bool fragments_applicable(const MessageInfo& message) {
+  return !message.remote || (!message.device && !message.rkey);
+}
 
-uint64_t staged_read_min() { return setting_read_min; }
+// Through shared memory, and through pinned chunks of each side in device memory.
+unsigned fragments_cost(const MessageInfo& message) {
+  return 2 + (message.device ? 1 : 0) + (device_side(message.to) ? 1 : 0);
+}
 
-void Engine::start_staged(Transfer& t, uint32_t source, const ReadyToSend& rts) {
+bool announced_applicable(const MessageInfo& message) {
+  return !message.remote && message.device && !device_side(message.to) && message.bytes >= setting_read_min &&
+         message.sender_readable();
+}
+
+unsigned announced_cost(const MessageInfo&) { return 2; }
+
+// Receiver in device memory: sends the CTS once a pinned chunk is free. Returns false if it has to wait.
+bool request_into_chunk(Engine& engine, Transfer& t) {
+  auto& staging = state_of<Staging>(t);
+  if (!staging.use) staging.use = engine.staging_limits().receives.acquire();
+  if (!staging.use) return false;
+  if (lease_chunk(t, 0)) {
+    engine.stop_polling(t);
+    engine.clear_to_send(t, kFragments);
+    return true;
+  }
+  staging.use.release();
+  if (t.outcome) return false;
+  engine.finish_sender(t.peer, t.remote);
+  Engine::complete(t);  // `outcome` holds the error
+  return true;
+}
+
+bool init_fragments(Engine& engine, Transfer& t, const ReadyToSend&) {
   const trace::Range range("p2p.start_staged");
   t.transferred = 0;
-  t.peer = source;
-  (void)enlist(t);
-  const bool remote = peers_[source].remote;
-  if (remote && (rts.flags & ReadyToSend::kDevice) != 0) return request_announcements(t, rts.sender);
-  if (remote) add_remote_request(t);
-  if (device_side(t)) {
-    if (!t.staging) t.staging = std::make_unique<Staging>();
-    waiting_staged_.push_back({&t, source, rts.sender});  // sends the CTS once it has a pinned chunk
-    poll_waiting_staged();
-    return;
+  (void)engine.enlist(t);
+  if (!device_side(t)) {
+    t.use(kFragments);
+    engine.clear_to_send(t, kFragments);
+    return true;
   }
-  const auto readable = [&] { return shm_->can_get(source).ok(); };
-  const Protocol protocol = select_staged_protocol(t.memory.kind, rts_info(rts), readable);
-  clear_to_send(t, source, rts.sender, protocol == Protocol::announced ? ClearToSend::kAnnouncedChunks : 0);
+  t.use(kFragments, std::make_unique<Staging>());
+  engine.start_polling(t);
+  (void)request_into_chunk(engine, t);
+  return true;
 }
 
-void Engine::clear_to_send(Transfer& t, uint32_t source, core::RequestId sender, uint8_t flags) {
-  ClearToSend cts{};
-  cts.type = Type::clear_to_send;
-  cts.flags = flags;
-  cts.sender = sender;
-  cts.receiver = enlist(t);
-  t.requested = flags;
-  t.enter(Transfer::State::receiving);
-  post_control(source, &cts, sizeof cts);
-}
-
-void Engine::on_clear_to_send(uint32_t source, const ClearToSend& cts) {
-  Transfer* const found = find_transfer(cts.sender, source, Transfer::State::rts_sent);
-  if (found == nullptr) return;
-  Transfer& t = *found;
-  if (((cts.flags & ClearToSend::kPipelined) != 0 && (!t.remote_request || !device_side(t))) ||
-      ((cts.flags & ClearToSend::kThroughBounce) != 0 && !t.bounce))
-    return drop_malformed();
-  t.remote = cts.receiver;
+bool init_announced(Engine& engine, Transfer& t, const ReadyToSend&) {
   t.transferred = 0;
-  t.enter(Transfer::State::streaming);
-  if ((cts.flags & ClearToSend::kPipelined) != 0) {
-    t.remote_request->pipelined = true;
-  } else if ((cts.flags & ClearToSend::kThroughBounce) == 0) {
-    if (t.bounce && t.bounce->epoch != 0) cancel_eager_pack(t);
-    t.bounce.reset();
-    if (device_side(t)) t.staging = std::make_unique<Staging>();
-    if (t.staging) t.staging->receiver_reads = (cts.flags & ClearToSend::kAnnouncedChunks) != 0;
-  }
-  streaming_.push_back(&t);
+  t.use(kAnnounced);
+  engine.clear_to_send(t, kAnnounced);
+  return true;
 }
 
-// Sends fragments while the transport has capacity. Returns true if something was sent.
-bool Engine::stream(Transfer& t) {
+bool accept_fragments(Engine& engine, Transfer& t) {
+  if (engine.peer(t.peer).remote && device_side(t)) return false;
+  engine.leave_protocol(t);
+  t.use(kFragments, device_side(t) ? std::make_unique<Staging>() : nullptr);
+  return true;
+}
+
+bool accept_announced(Engine& engine, Transfer& t) {
+  if (engine.peer(t.peer).remote || !device_side(t)) return false;
+  engine.leave_protocol(t);
+  t.use(kAnnounced, std::make_unique<Staging>());
+  state_of<Staging>(t).receiver_reads = true;
+  return true;
+}
+
+// Sends fragments of host memory while the transport has capacity.
+bool stream(const Peer& peer, Transfer& t) {
   bool progressed = false;
   while (t.transferred < t.bytes) {
     const size_t n =
-        send_fragment(t, t.transferred, t.bytes - t.transferred, [&](std::byte* slot, size_t size) {
+        send_fragment(peer, t, t.transferred, t.bytes - t.transferred, [&](std::byte* slot, size_t size) {
           t.pack(t.transferred, slot, size);
           return Status{};
         });
@@ -89,52 +107,56 @@ bool Engine::stream(Transfer& t) {
   return true;
 }
 
-// Waits for copies in flight from or to the staging chunks.
-void Engine::wait_for_chunks(Transfer& t) {
-  if (!t.staging) return;
-  for (Staging::Chunk& chunk : t.staging->chunks)
-    if (chunk.ticket.pending()) (void)device::wait(chunk.ticket);
+bool progress(Engine& engine, Transfer& t) {
+  if (t.kind == core::Request::Kind::send)
+    return t.protocol_state ? stream_device(engine, t) : stream(engine.peer(t.peer), t);
+  return request_into_chunk(engine, t);
 }
 
-// The sender failed: notifies the receiver, which would wait forever. Ends once the receiver has returned all
-// announced chunks.
-void Engine::abort_stream(Transfer& t, Error error) {
-  Data data{};
-  data.type = Type::data;
-  data.flags = Data::kAborted;
-  data.receiver = t.remote;
-  post_control(t.peer, &data, sizeof data);
-  wait_for_chunks(t);
-  t.outcome = std::move(error);
-  if (!t.staging || !t.staging->any_announced()) t.enter(Transfer::State::done);
-}
+void abort(Engine&, Transfer& t) { wait_for_chunks(t); }
 
-void Engine::on_abort(Transfer& t) {
+void fail_receive(Transfer& t) {
   wait_for_chunks(t);
-  if (t.staging) --staged_receives_;
   t.completion.bytes = t.transferred;
-  complete(t, Error(Errc::other, "the sender (process " + std::to_string(t.peer) + ") failed after " +
-                                     std::to_string(t.transferred) + " of " + std::to_string(t.expected) +
-                                     " bytes: its own error says why"));
+  Engine::complete(t, Error(Errc::other, "the sender (process " + std::to_string(t.peer) + ") failed after " +
+                                             std::to_string(t.transferred) + " of " +
+                                             std::to_string(t.expected) + " bytes: its own error says why"));
 }
 
-void Engine::on_data(uint32_t source, const Data& data, const std::byte* payload) {
-  const trace::Range range("p2p.fragment");
-  Transfer* const found = find_transfer(data.receiver, source, Transfer::State::receiving);
-  if (found == nullptr) return;
-  Transfer& t = *found;
-  // Fragments arrive in order, except after announced chunks that could not be read.
-  const bool announced = t.requested == ClearToSend::kAnnouncedChunks;
-  if (t.requested != 0 && !announced) return drop_malformed();
+void on_data(Engine& engine, Transfer& t, const Data& data, const std::byte* payload) {
   if ((data.flags & Data::kAborted) != 0) [[unlikely]]
-    return on_abort(t);
-  if (data.length > t.expected - t.transferred ||
-      (announced ? data.offset > t.expected - data.length : data.offset != t.transferred)) [[unlikely]]
-    return drop_malformed();
-  if (device_side(t)) return upload_fragment(t, data.offset, payload, data.length);
+    return fail_receive(t);
+  // Fragments arrive in order, except after announced chunks that could not be read.
+  const uint64_t rest = t.expected - t.transferred;
+  if (data.length > rest || (t.protocol == &kAnnounced ? data.offset > t.expected - data.length
+                                                       : data.offset != t.transferred)) [[unlikely]]
+    return Engine::drop_malformed();
+  if (device_side(t)) return upload_fragment(engine, t, data, payload);
   t.unpack(data.offset, payload, data.length);
   t.transferred += data.length;
-  if (t.transferred == t.expected) complete(t);
+  if (t.transferred == t.expected) Engine::complete(t);
 }
+
+}  // namespace
+
+constinit const Protocol kFragments{.name = "fragments",
+                                    .applicable = fragments_applicable,
+                                    .cost = fragments_cost,
+                                    .init = init_fragments,
+                                    .accept = accept_fragments,
+                                    .progress = progress,
+                                    .abort = abort,
+                                    .on_data = on_data};
+
+constinit const Protocol kAnnounced{.name = "announced",
+                                    .applicable = announced_applicable,
+                                    .cost = announced_cost,
+                                    .init = init_announced,
+                                    .accept = accept_announced,
+                                    .progress = progress,
+                                    .abort = abort,
+                                    .on_data = on_data,
+                                    .on_chunk_ready = read_pinned_chunk,
+                                    .on_chunk_done = on_pinned_chunk_done};
 
 }  // namespace weft::p2p

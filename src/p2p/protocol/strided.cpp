@@ -8,8 +8,9 @@
 #include "base/config.hpp"
 #include "device/pack.hpp"
 #include "p2p/engine.hpp"
-#include "p2p/protocol/choice.hpp"
 #include "p2p/protocol/device_copy.hpp"
+#include "p2p/protocol/protocol.hpp"
+#include "p2p/protocol/regions.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -52,15 +53,16 @@ bool fits(const Strides& strides, const ReadyToSend& rts, const transport::cuda_
          mapping.contains(rts.address + static_cast<uint64_t>(low), static_cast<uint64_t>(extent));
 }
 
-}  // namespace
-
-bool prefers_strided_get(uint64_t length, uint64_t bytes) {
-  const uint64_t nvlink_bytes = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
-  return nvlink_bytes <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
+bool applicable(const MessageInfo& message) {
+  return message.device && message.region && message.strided && device_side(message.to);
 }
 
-// Sender: appends the region and strides of the block; nullopt: the data must be packed.
-std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSend& rts, std::byte* out) {
+unsigned cost(const MessageInfo&) { return 1; }
+
+// Appends the region and strides of the block; nullopt: the data must be packed.
+std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
+  if (engine.peer(t.peer).remote || rts_source(t.memory.kind, t.contiguous, false) != RtsSource::strided)
+    return std::nullopt;
   const auto block = t.type->strided(t.count);
   if (t.bytes == 0 || !block || !prefers_strided_get(static_cast<uint64_t>(block->length), t.bytes) ||
       !device::can_pack(t.memory, t.memory))
@@ -70,7 +72,7 @@ std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSe
   const auto extent_bytes = static_cast<size_t>(extent.high - extent.low);
   t.memory = device::widened(t.memory, first + extent.low, extent_bytes);
   if (!t.memory.covers(first + extent.low, extent_bytes)) return std::nullopt;
-  const auto size = append_export(t.memory, to, rts, out);
+  const auto size = engine.regions().append_export(t.memory, t.peer, rts, out);
   if (!size) return std::nullopt;
   rts.flags |= ReadyToSend::kStrided;
   rts.address = reinterpret_cast<uint64_t>(first);
@@ -78,18 +80,18 @@ std::optional<size_t> Engine::append_strides(Transfer& t, uint32_t to, ReadyToSe
   std::copy(std::begin(block->count), std::end(block->count), strides.count);
   std::copy(std::begin(block->stride), std::end(block->stride), strides.stride);
   std::memcpy(out + *size, &strides, sizeof strides);
-  return *size + sizeof strides;
+  return RtsPart{*size + sizeof strides};
 }
 
-// Receiver: reads the sender's block into the receive buffer. Returns false if that is not possible.
-bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
-  auto* mapping = map_region(t, source, rts);
+// Reads the sender's block into the receive buffer.
+bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
+  auto* const mapping = engine.regions().map(t, rts);
   if (mapping == nullptr) return false;
   Strides strides;
   std::memcpy(&strides, after_region(rts), sizeof strides);
   if (!fits(strides, rts, *mapping)) {
-    importer().release(mapping);
-    drop_malformed();
+    engine.importer().release(mapping);
+    Engine::drop_malformed();
     return false;
   }
   device::Shape from = device::contiguous_shape(mapping->at(rts.address));
@@ -99,15 +101,25 @@ bool Engine::get_strided(Transfer& t, uint32_t source, const ReadyToSend& rts) {
   std::copy(std::begin(strides.stride), std::end(strides.stride), from.stride);
   // Alternating streams overlap the end of one kernel with the start of the next. Neither is the stream of
   // the copy engine, behind whose copies the kernel would wait.
-  const auto stream = next_stream(device::StreamRole::local, device::StreamRole::out);
+  const auto stream = engine.next_stream(device::StreamRole::local, device::StreamRole::out);
   auto ticket = submit_from(view_of(t), from, mapping->memory(), rts.bytes, stream);
   if (!ticket) {
-    importer().release(mapping);
+    engine.importer().release(mapping);
     return false;
   }
-  (void)enlist(t);
-  submissions_.push_back({std::move(*ticket), {&t, source, rts.sender, mapping, nullptr}, {}});
+  (void)engine.enlist(t);
+  engine.track({std::move(*ticket), {&t, t.peer, rts.sender, mapping}, {}});
   return true;
+}
+
+}  // namespace
+
+constinit const Protocol kStrided{
+    .name = "strided", .applicable = applicable, .cost = cost, .init = init, .append_rts = append_rts};
+
+bool prefers_strided_get(uint64_t length, uint64_t bytes) {
+  const uint64_t nvlink_bytes = bytes / length * ((length + 2 * kSector - 1) / kSector * kSector);
+  return nvlink_bytes <= bytes + std::max<uint64_t>(bytes / 4, setting_overhead);
 }
 
 }  // namespace weft::p2p

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Submission of device copies: batches of gets and puts, their completion and the FIN messages.
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "device/queue/submission_batcher.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
+#include "p2p/protocol/put.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -39,6 +41,21 @@ bool share_batch(const DeviceCopy& a, const DeviceCopy& b) {
 void Engine::submit_gets() {
   if (batcher_.collects(pending_gets_.size(), pending_gets_.back().request->expected)) return;
   submit_batches(pending_gets_, StreamRole::in, setting_submissions);
+}
+
+/// Returns whether a submitted copy serves the request.
+bool Engine::copying(const Transfer& t) const {
+  const auto serves = [&](const DeviceCopy& copy) { return copy.request == &t; };
+  return std::any_of(submissions_.begin(), submissions_.end(), [&](const CopySubmission& submission) {
+    return serves(submission.copy) || std::any_of(submission.rest.begin(), submission.rest.end(), serves);
+  });
+}
+
+bool Engine::getting_from(uint32_t peer) const {
+  return std::any_of(submissions_.begin(), submissions_.end(), [&](const CopySubmission& submission) {
+    const DeviceCopy& copy = submission.copy;
+    return copy.peer == peer && copy.mapping != nullptr && copy.rtr == nullptr;
+  });
 }
 
 /// Returns the bytes of all submissions in flight.
@@ -76,7 +93,7 @@ StreamRole Engine::next_stream(StreamRole first, StreamRole second) {
 }
 
 void Engine::submit_copy(const DeviceCopy& copy, StreamRole stream) {
-  if (copy.bounce) return submit_put_bounce(copy, stream);
+  if (copy.bounce) return put().submit_to_bounce(copy, stream);
   const trace::Range range("p2p.submit_copy");
   const View remote{copy.remote, nullptr, 0, copy.mapping->memory()}, local = view_of(*copy.request);
   const bool put = copy.rtr != nullptr;
@@ -104,12 +121,6 @@ void Engine::submit_batch(const DeviceCopy* copies, size_t count, StreamRole str
     return;
   }
   submissions_.push_back({std::move(*ticket), copies[0], {copies + 1, copies + count}});
-}
-
-// The uploads of both chunks may complete in either order, since kernels and copy engines serve them.
-void Engine::track_uploads(Transfer& t) {
-  submissions_.push_back(
-      {std::move(t.staging->chunks[0].ticket), {&t}, {}, std::move(t.staging->chunks[1].ticket)});
 }
 
 void Engine::copy_device_self(Transfer& t, Transfer& sender) {
@@ -155,6 +166,10 @@ void Engine::finish_copy(const DeviceCopy& copy, Status outcome) {
   if (copy.rtr != nullptr) return finish_put(copy, std::move(outcome));
   if (copy.sender != core::kNoRequest) finish_sender(copy.peer, copy.sender);
   finish_receive(copy, std::move(outcome));
+}
+
+void Engine::finish_put(const DeviceCopy& put, Status outcome) {
+  this->put().finish(put, std::move(outcome));
 }
 
 void Engine::finish_receive(const DeviceCopy& copy, Status outcome) {

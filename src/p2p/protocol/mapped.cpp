@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Mapped: the receiver maps the sender's GPU allocation (CUDA IPC) and copies once over NVLink or PCIe.
+#include "base/log.hpp"
+#include "base/trace.hpp"
+#include "p2p/engine.hpp"
+#include "p2p/protocol/protocol.hpp"
+#include "p2p/protocol/regions.hpp"
+
+namespace weft::p2p {
+namespace {
+
+log::SlowPath no_export{"p2p.device_not_exportable",
+                        "packed into a GPU bounce buffer first, up to 2 times slower"};
+
+bool applicable(const MessageInfo& message) {
+  return message.device && message.region && !message.bounce && !message.strided &&
+         (device_side(message.to) || message.to == device::MemoryKind::host_pinned);
+}
+
+unsigned cost(const MessageInfo&) { return 1; }
+
+std::optional<RtsPart> append_rts(Engine& engine, Transfer& t, ReadyToSend& rts, std::byte* out) {
+  if (engine.peer(t.peer).remote || !t.contiguous || !t.memory.on_device()) return std::nullopt;
+  Regions& regions = engine.regions();
+  if (const auto size = regions.append_cached(t, rts, out)) return RtsPart{*size};
+  if (rts_source(t.memory.kind, t.contiguous, t.memory.covers(t.address, t.bytes)) != RtsSource::region) {
+    no_export.hit(t.memory.mapped ? "the buffer spans gaps, or more allocations than one message can name"
+                                  : "the buffer spans several allocations");
+    return std::nullopt;
+  }
+  auto size = regions.append_export(t.memory, t.peer, rts, out);
+  if (!size) {
+    no_export.hit(size.error().message());
+    return std::nullopt;
+  }
+  regions.cache(t);
+  return RtsPart{*size};
+}
+
+bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
+  const trace::Range range("p2p.get_device");
+  auto* const mapping = engine.regions().map(t, rts);
+  if (mapping == nullptr) return false;
+  if (!mapping->contains(rts.address, rts.bytes)) {
+    engine.importer().release(mapping);
+    Engine::drop_malformed();
+    return false;
+  }
+  (void)engine.enlist(t);
+  engine.start_get({&t, t.peer, rts.sender, mapping, static_cast<std::byte*>(mapping->at(rts.address))});
+  return true;
+}
+
+}  // namespace
+
+constinit const Protocol kMapped{
+    .name = "mapped", .applicable = applicable, .cost = cost, .init = init, .append_rts = append_rts};
+
+}  // namespace weft::p2p

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PutProtocol: the receives that are advertised to their senders (RTR), and puts into those of peers.
+// Correctness: docs/adr/0016. Threading: under the instance lock.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <deque>
+
+#include "base/result.hpp"
+#include "device/copy.hpp"
+#include "p2p/bounce.hpp"
+#include "p2p/device_state.hpp"
+#include "p2p/match/queue.hpp"
+#include "p2p/peer.hpp"
+#include "p2p/protocol/limit.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::p2p {
+
+/// The bounce buffer of an advertised receive that the sender cannot map.
+struct PutBounce {
+  enum class Stage : uint8_t { open, unpacking, timed_out, copying, done };
+  BouncePool::Arena* arena = nullptr;  ///< null: the sender writes into the receive buffer itself
+  uint32_t number = 0, count = 0;      ///< first chunk and number of chunks
+  uint64_t epoch = 0;
+  Stage stage = Stage::open;
+  device::Ticket unpacked{};
+  Limit::Use waiting_kernel{};  ///< stage unpacking
+  Status outcome{};
+};
+
+class PutProtocol {
+ public:
+  explicit PutProtocol(Engine& engine) : engine_(engine) {}
+
+  // Receiver.
+  /// Advertises a posted receive if that is useful.
+  void advertise(Transfer& t);
+  /// Retracts an advertised receive. Returns false if the sender has claimed it already.
+  [[nodiscard]] bool retract(Transfer& t);
+  /// Retracts an advertised receive that another message matched here. Returns false if its sender has
+  /// claimed it for an earlier message. It has left the posted queue then, and completes when that put is
+  /// done.
+  [[nodiscard]] bool retract_matched(Transfer& t);
+  bool poll(Transfer& t);
+  /// Ends the receives that the peer has claimed and retracts the others that are advertised to it, which
+  /// stay posted.
+  void abort_peer(uint32_t peer);
+  /// Retracts all advertised receives before the memory of this process is released. Receives claimed by a
+  /// sender stay its own.
+  void close();
+
+  // Sender.
+  /// Puts the message into an advertised receive. Returns false if nothing was done: send an RTS.
+  [[nodiscard]] bool put(Transfer& t);
+  /// Submits a put into a bounce buffer of the receiver.
+  void submit_to_bounce(const DeviceCopy& put, device::StreamRole stream);
+  void finish(const DeviceCopy& put, Status outcome);
+  static void record_sent(Peer& peer, const match::Key& key);
+
+ private:
+  [[nodiscard]] uint32_t self() const;
+  [[nodiscard]] transport::shm::ReadyToReceive& slot_at(uint32_t slot) const;
+  [[nodiscard]] bool may_advertise(const Transfer& t) const;
+  void clear_advertised(Transfer& t);
+  void finish_advertised(Transfer& t, uint64_t state);
+
+  // put_bounce.cpp
+  [[nodiscard]] bool reserve_bounce(const Transfer& t, PutBounce& bounce);
+  [[nodiscard]] bool start_unpack(const Transfer& t, PutBounce& bounce, uint64_t bytes);
+  [[nodiscard]] bool progress_bounce(Transfer& t, PutBounce& bounce, uint64_t state);
+  static void release_bounce(PutBounce& bounce);
+
+  Engine& engine_;
+  std::deque<LastSent> last_sent_;  // of peers that got a put attempt
+  // Indexed by RTR slot: receives advertised to their senders, and the bounce buffers of those receives.
+  std::array<Transfer*, transport::shm::kRtrSlots> advertised_{};
+  std::array<PutBounce, transport::shm::kRtrSlots> bounces_{};
+};
+
+}  // namespace weft::p2p
