@@ -59,13 +59,13 @@ class CollectiveSlot {
   [[nodiscard]] Status start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
                              uint32_t threads);
   void swap(CollectiveSlot& other) noexcept {
-    std::swap(state_, other.state_);
+    std::swap(queue_, other.queue_);
     std::swap(index_, other.index_);
     std::swap(expected_status_, other.expected_status_);
     std::swap(fault_check_at_, other.fault_check_at_);
     std::swap(command_, other.command_);
   }
-  void* state_ = nullptr;
+  void* queue_ = nullptr;
   uint32_t index_ = 0;
   uint64_t expected_status_ = 0;  // status word of the last launch, without its lowest bit
   uint32_t command_ = 0;          // command number of the last call; 0: launched

@@ -46,7 +46,7 @@ class Ticket {
   }
   void return_event();
   enum class Executor : uint8_t { copy_engine, resident_kernel, batch_copy, pack_kernel };
-  void* owner_ = nullptr;        // TrackedStream of a copy engine, else State of the context
+  void* owner_ = nullptr;        // TrackedStream of a copy engine, else WorkQueue
   void* event_ = nullptr;        // only with gpu.completion = event
   uint64_t fault_check_at_ = 0;  // monotonic ns of the next query for stream errors
   uint32_t sequence_ = 0;

@@ -31,11 +31,11 @@ class PinnedBuffer {
   void swap(PinnedBuffer& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
-    std::swap(state_, other.state_);
+    std::swap(queue_, other.queue_);
   }
   char* data_ = nullptr;
   size_t size_ = 0;
-  void* state_ = nullptr;
+  void* queue_ = nullptr;
 };
 
 /// Leases a chunk for the context of `near`. Errc::again if all gpu.staging_bytes are leased;
@@ -58,10 +58,10 @@ class HostRegistration {
   friend struct PinnedAccess;
   void swap(HostRegistration& other) noexcept {
     std::swap(address_, other.address_);
-    std::swap(state_, other.state_);
+    std::swap(queue_, other.queue_);
   }
   void* address_ = nullptr;
-  void* state_ = nullptr;
+  void* queue_ = nullptr;
 };
 
 /// Registers [address, address + bytes) (page aligned) for DMA in the context of `near` and verifies the

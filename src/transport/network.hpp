@@ -91,7 +91,7 @@ class Network : public Transport {
   virtual void close() = 0;
 };
 
-/// Opens the network named by the setting `net`, or the first usable one (table.cpp), for a job on several
+/// Opens the network named by the setting `net`, or the first usable one (select/table.cpp), for a job on several
 /// hosts, and puts its address into the exchange; share() must follow. An error lists each attempt with its
 /// reason.
 [[nodiscard]] Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange);

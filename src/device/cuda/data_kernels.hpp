@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduction and pack kernels of one context. Loaded when the State is created, like the copy kernels
+// Reduction and pack kernels of one context. Loaded when the WorkQueue is created, like the copy kernels
 // (kernels.hpp).
 #pragma once
 #include <array>

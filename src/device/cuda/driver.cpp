@@ -18,7 +18,6 @@
 namespace weft::device {
 
 namespace cuda {
-void close_all_states();  // context.cpp
 
 namespace {
 
@@ -149,13 +148,13 @@ Status open() {
   return {};
 }
 
-void close() {
-  const std::lock_guard lock(cuda::open_mutex);
+void cuda::close_driver(void (*free_all)()) {
+  const std::lock_guard lock(open_mutex);
   if (!available()) return;
-  cuda::close_bar();
-  cuda::close_all_states();
+  close_bar();
+  free_all();
   detail::driver_open.store(false, std::memory_order_release);
-  cuda::why_absent = "device::close() was called";
+  why_absent = "device::close() was called";
 }
 
 std::string absence() {

@@ -121,6 +121,9 @@ struct Driver {
          code == kInvalidHandle;
 }
 
+/// Closes the driver. `free_all` frees the objects of all contexts before.
+void close_driver(void (*free_all)());
+
 }  // namespace weft::device::cuda
 
 /// Calls a driver function; on failure returns an Error with `what`, a literal, as the problem.

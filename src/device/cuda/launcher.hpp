@@ -11,11 +11,15 @@
 
 namespace weft::device::cuda {
 
+/// State of work submitted to a kernel. `not_started`: the kernel will not execute the work; submit it to a
+/// copy engine. `timed_out`: another GPU's kernel did not write its tiles in time; the work is incomplete.
+enum class Outcome : uint8_t { pending, done, not_started, timed_out };
+
 class Launcher {
  public:
   /// Prepares a kernel with one parameter of `bytes` bytes in the current context. Creates `graphs` graphs,
   /// each for one grid shape at a time, and uploads them in `stream`. May wait for running kernels, so call
-  /// when the State is created. Without graphs, launch() uses cuLaunchKernel.
+  /// when the WorkQueue is created. Without graphs, launch() uses cuLaunchKernel.
   void open(Function function, size_t bytes, size_t graphs, Stream stream);
   void close();
   /// Launches the kernel; falls back to cuLaunchKernel. Launches of the same shape run in order, even in

@@ -127,11 +127,11 @@ Result<Nccl::Id> Nccl::make_id() {
 
 Result<std::unique_ptr<Nccl>> Nccl::join(const Id& id, int rank, int size, const Memory& near) {
   if (!api()) return Error(Errc::unsupported, api().error().message());
-  auto state = cuda::state_of(near);
-  if (!state) return std::move(state).error();
+  auto context = cuda::context_of(near);
+  if (!context) return std::move(context).error();
   std::unique_ptr<Nccl> made(new Nccl);
-  made->context_ = (*state)->context;
-  const cuda::CurrentContext current((*state)->context);
+  made->context_ = *context;
+  const cuda::CurrentContext current(*context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
   WEFT_CUDA_TRY(stream_create_with_priority, "a stream for NCCL cannot be created", &made->stream_,

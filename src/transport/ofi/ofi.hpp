@@ -161,7 +161,7 @@ class Ofi final : public Network {
   size_t next_checked_ = 0;  // index into connections_
 };
 
-/// Entry in table.cpp.
+/// Entry in select/table.cpp.
 [[nodiscard]] inline Result<std::unique_ptr<Network>> open(const launch::Job& job) { return Ofi::open(job); }
 
 }  // namespace weft::transport::ofi

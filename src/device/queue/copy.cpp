@@ -10,10 +10,9 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
-#include "device/cuda/context.hpp"
-#include "device/cuda/submit.hpp"
-#include "device/cuda/ticket_access.hpp"
 #include "device/pinned.hpp"
+#include "device/queue/submit.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device {
 
@@ -21,8 +20,8 @@ namespace {
 
 using cuda::Code;
 using cuda::Completion;
-using cuda::State;
 using cuda::TrackedStream;
+using cuda::WorkQueue;
 
 constexpr size_t kMaxEngineBatch = 64;                             // copies per cuMemcpyBatchAsync
 constexpr size_t kMaxBatchCopies = kernel::BatchCopyParams::kMax;  // copies per kernel
@@ -48,10 +47,10 @@ bool cpu_copies(const Memory& dst, const Memory& src) {
   return plain(dst.kind) && plain(src.kind);
 }
 
-/// The state whose stream executes a copy: of the destination's context if that is device memory.
-Result<State*> state_for(const Memory& dst, const Memory& src) {
+/// The queue whose stream executes a copy: of the destination's context if that is device memory.
+Result<WorkQueue*> queue_for(const Memory& dst, const Memory& src) {
   const bool at_dst = dst.on_device() || (!src.on_device() && dst.kind == MemoryKind::cuda_managed);
-  return cuda::state_of(at_dst ? dst : src);
+  return cuda::queue_of(at_dst ? dst : src);
 }
 
 /// Whether no stream is known to access both sides. Pool and cuMemMap memory is accessible to other GPUs only
@@ -111,24 +110,24 @@ cuda::Code mark(TrackedStream& tracked, Ticket& ticket) {
   if (tracked.method == Completion::flag) {
     code = write_flag(tracked, sequence);
   } else if (tracked.method == Completion::event) {
-    auto taken = cuda::take_event(*tracked.state);
+    auto taken = cuda::take_event(*tracked.queue);
     if (!taken) return cuda::kOutOfMemory;
     event = *taken;
     code = cuda::driver().event_record(event, tracked.stream);
-    if (code != cuda::kSuccess) cuda::give_event(*tracked.state, event);
+    if (code != cuda::kSuccess) cuda::give_event(*tracked.queue, event);
   }
   if (code == cuda::kSuccess) TicketAccess::set(ticket, tracked, sequence, event);
   return code;
 }
 
-/// Runs `issue(stream)`, which returns a driver code, for a stream of the state and submits the completion
+/// Runs `issue(stream)`, which returns a driver code, for a stream of the queue and submits the completion
 /// mark.
 template <class Issue>
-Result<Ticket> submit(State& state, const Memory& dst, const Memory& src, StreamRole role, const char* call,
-                      Issue&& issue) {
-  TrackedStream& tracked = state.streams[static_cast<size_t>(role)];
+Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, StreamRole role,
+                      const char* call, Issue&& issue) {
+  TrackedStream& tracked = queue.streams[static_cast<size_t>(role)];
   const std::lock_guard lock(tracked.mutex);
-  const cuda::CurrentContext current(state.context);
+  const cuda::CurrentContext current(queue.context);
   if (current.code() != cuda::kSuccess) [[unlikely]]
     return copy_failure(current.code(), "cuCtxPushCurrent", dst, src);
   if (const cuda::Code fault = tracked.fault.load(std::memory_order_relaxed); fault != cuda::kSuccess)
@@ -149,10 +148,10 @@ Result<Ticket> submit(State& state, const Memory& dst, const Memory& src, Stream
   return ticket;
 }
 
-/// Whether a kernel in the state's context can access the memory: cudaMalloc memory of the context, memory
+/// Whether a kernel in the queue's context can access the memory: cudaMalloc memory of the context, memory
 /// mapped into it, staging chunks.
-bool kernel_reaches(const State& state, const Memory& memory) {
-  return memory.context == state.context && (memory.on_device() || memory.staging);
+bool kernel_reaches(const WorkQueue& queue, const Memory& memory) {
+  return memory.context == queue.context && (memory.on_device() || memory.staging);
 }
 
 /// Submits copies to the copy engines with cuMemcpyBatchAsync.
@@ -185,14 +184,14 @@ Code issue(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
 }
 
 /// Submits to a kernel if one accepts the copies; else returns an empty ticket.
-Ticket submit_to_kernel(State& state, std::span<const kernel::CopyItem> items, const Memory& from,
+Ticket submit_to_kernel(WorkQueue& queue, std::span<const kernel::CopyItem> items, const Memory& from,
                         bool for_resident_kernel, bool engines_busy) {
   if (for_resident_kernel)
-    if (const uint32_t number = state.resident_kernel.submit(items, from.staging))
-      return TicketAccess::make(TicketAccess::Executor::resident_kernel, state, number);
-  if (state.batch_copy.accepts(items, engines_busy))
-    if (const uint32_t number = state.batch_copy.launch(items))
-      return TicketAccess::make(TicketAccess::Executor::batch_copy, state, number);
+    if (const uint32_t number = queue.resident_kernel.submit(items, from.staging))
+      return TicketAccess::make(TicketAccess::Executor::resident_kernel, queue, number);
+  if (queue.batch_copy.accepts(items, engines_busy))
+    if (const uint32_t number = queue.batch_copy.launch(items))
+      return TicketAccess::make(TicketAccess::Executor::batch_copy, queue, number);
   return {};
 }
 
@@ -217,7 +216,7 @@ class KernelBatches {
 }  // namespace
 
 void Ticket::return_event() {
-  cuda::give_event(*TicketAccess::tracked(*this).state, event_);
+  cuda::give_event(*TicketAccess::tracked(*this).queue, event_);
   event_ = nullptr;
 }
 
@@ -241,25 +240,25 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
   KernelBatches batches(copies, count);
   auto batch = batches.next();
   if (batch.empty()) return Ticket();
-  auto found = state_for(dst_memory, src_memory);
+  auto found = queue_for(dst_memory, src_memory);
   if (!found) return std::move(found).error();
-  State& state = **found;
+  WorkQueue& queue = **found;
   const bool reached =
-      !batches.more() && kernel_reaches(state, dst_memory) && kernel_reaches(state, src_memory);
-  const bool for_resident_kernel = reached && state.resident_kernel.accepts(batch);
+      !batches.more() && kernel_reaches(queue, dst_memory) && kernel_reaches(queue, src_memory);
+  const bool for_resident_kernel = reached && queue.resident_kernel.accepts(batch);
   if (reached) {
-    Ticket taken = submit_to_kernel(state, batch, src_memory, for_resident_kernel, engines_busy);
+    Ticket taken = submit_to_kernel(queue, batch, src_memory, for_resident_kernel, engines_busy);
     if (for_resident_kernel && TicketAccess::executor(taken) == TicketAccess::Executor::batch_copy)
-      cuda::start_resident_kernel(state);
+      cuda::start_resident_kernel(queue);
     if (taken.pending()) return taken;
   }
   const char* call = batch.size() == 1 ? "cuMemcpyAsync" : "batch of copies";
-  auto ticket = submit(state, dst_memory, src_memory, role, call, [&](cuda::Stream stream) {
+  auto ticket = submit(queue, dst_memory, src_memory, role, call, [&](cuda::Stream stream) {
     Code code = cuda::kSuccess;
     for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next()) code = issue(batch, stream);
     return code;
   });
-  if (for_resident_kernel && ticket) cuda::start_resident_kernel(state);
+  if (for_resident_kernel && ticket) cuda::start_resident_kernel(queue);
   return ticket;
 }
 
@@ -268,9 +267,9 @@ Result<Ticket> copy_signal_async(void* dst, const Memory& dst_memory, const void
                                  uint64_t value) {
   if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
     return copy_async(dst, dst_memory, src, src_memory, n, role);
-  auto state = state_for(dst_memory, src_memory);
-  if (!state) return std::move(state).error();
-  return submit(**state, dst_memory, src_memory, role, "cuMemcpyAsync", [&](cuda::Stream stream) {
+  auto queue = queue_for(dst_memory, src_memory);
+  if (!queue) return std::move(queue).error();
+  return submit(**queue, dst_memory, src_memory, role, "cuMemcpyAsync", [&](cuda::Stream stream) {
     const Code code = cuda::driver().memcpy_async(address(dst), address(src), n, stream);
     if (code != cuda::kSuccess) return code;
     const Code signal = cuda::driver().stream_write_value64(stream, word, value, cuda::kWriteValueDefault);
@@ -291,12 +290,12 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
   if (no_common_stream(dst_memory, src_memory)) [[unlikely]]
     return Error(Errc::unsupported,
                  "no strided copy between GPUs without access to each other's memory: use a batch of copies");
-  auto state = state_for(dst_memory, src_memory);
-  if (!state) return std::move(state).error();
-  if (copy.dst_pitch > (*state)->max_pitch || copy.src_pitch > (*state)->max_pitch ||
+  auto queue = queue_for(dst_memory, src_memory);
+  if (!queue) return std::move(queue).error();
+  if (copy.dst_pitch > (*queue)->max_pitch || copy.src_pitch > (*queue)->max_pitch ||
       copy.dst_pitch < copy.width || copy.src_pitch < copy.width)
     return Error(Errc::unsupported, "unsupported pitch of a strided GPU copy (below the width or above " +
-                                        std::to_string((*state)->max_pitch) +
+                                        std::to_string((*queue)->max_pitch) +
                                         " bytes): use a batch of copies");
   cuda::Memcpy2D description{};
   description.src_type = description.dst_type = cuda::kMemoryUnified;
@@ -306,24 +305,24 @@ Result<Ticket> copy_2d_async(const Copy2D& copy, const Memory& dst_memory, const
   description.dst_pitch = copy.dst_pitch;
   description.width = copy.width;
   description.height = copy.height;
-  return submit(**state, dst_memory, src_memory, role, "cuMemcpy2DAsync",
+  return submit(**queue, dst_memory, src_memory, role, "cuMemcpy2DAsync",
                 [&](cuda::Stream stream) { return cuda::driver().memcpy_2d_async(&description, stream); });
 }
 
-Result<Ticket> cuda::submit_work(State& state, const Memory& dst, const Memory& src, StreamRole role,
+Result<Ticket> cuda::submit_work(WorkQueue& queue, const Memory& dst, const Memory& src, StreamRole role,
                                  const char* call, Issue issue) {
-  return submit(state, dst, src, role, call,
-                [&](Stream) { return issue(state.streams[static_cast<size_t>(role)]); });
+  return submit(queue, dst, src, role, call,
+                [&](Stream) { return issue(queue.streams[static_cast<size_t>(role)]); });
 }
 
-Ticket cuda::pack_ticket(State& state, uint32_t id) {
-  return TicketAccess::make(TicketAccess::Executor::pack_kernel, state, id);
+Ticket cuda::pack_ticket(WorkQueue& queue, uint32_t id) {
+  return TicketAccess::make(TicketAccess::Executor::pack_kernel, queue, id);
 }
 
-Result<Ticket> cuda::copy_engines_async(State& state, const Memory& dst, const Memory& src, StreamRole role,
-                                        std::span<const CopyOp> copies) {
+Result<Ticket> cuda::copy_engines_async(WorkQueue& queue, const Memory& dst, const Memory& src,
+                                        StreamRole role, std::span<const CopyOp> copies) {
   KernelBatches batches(copies.data(), copies.size());
-  return submit(state, dst, src, role, "batch of copies", [&](cuda::Stream stream) {
+  return submit(queue, dst, src, role, "batch of copies", [&](cuda::Stream stream) {
     Code code = cuda::kSuccess;
     for (auto batch = batches.next(); code == cuda::kSuccess && !batch.empty(); batch = batches.next())
       code = issue(batch, stream);
@@ -331,21 +330,21 @@ Result<Ticket> cuda::copy_engines_async(State& state, const Memory& dst, const M
   });
 }
 
-Result<Ticket> cuda::resubmit_items(State& state, std::span<const kernel::CopyItem> items) {
-  return submit(state, {}, {}, StreamRole::aux, "cuMemcpyAsync",
+Result<Ticket> cuda::resubmit_items(WorkQueue& queue, std::span<const kernel::CopyItem> items) {
+  return submit(queue, {}, {}, StreamRole::aux, "cuMemcpyAsync",
                 [&](cuda::Stream stream) { return issue(items, stream); });
 }
 
-void cuda::start_resident_kernel(State& state) {
-  const CurrentContext current(state.context);
-  if (current.code() == kSuccess) state.resident_kernel.start_if_due();
+void cuda::start_resident_kernel(WorkQueue& queue) {
+  const CurrentContext current(queue.context);
+  if (current.code() == kSuccess) queue.resident_kernel.start_if_due();
 }
 
-bool cuda::reaches(const State& state, const Memory& memory) {
+bool cuda::reaches(const WorkQueue& queue, const Memory& memory) {
   if (memory.kind == MemoryKind::cuda_managed) return true;
-  if (memory.staging) return memory.context == state.context;
+  if (memory.staging) return memory.context == queue.context;
   if (!memory.on_device()) return false;
-  return memory.context != nullptr ? memory.context == state.context : memory.device == state.device;
+  return memory.context != nullptr ? memory.context == queue.context : memory.device == queue.device;
 }
 
 Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory, size_t n) {
@@ -356,7 +355,7 @@ Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& 
 
 void keep_running(const Memory& memory) {
   if (!memory.shareable() || monotonic_ns() < cuda::ResidentKernel::next_keep_running()) return;
-  if (auto state = cuda::state_of(memory)) (*state)->resident_kernel.keep_running();
+  if (auto queue = cuda::queue_of(memory)) (*queue)->resident_kernel.keep_running();
 }
 
 KernelOptions kernel_options_for(size_t bytes) {

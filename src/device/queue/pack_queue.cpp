@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "device/cuda/pack_queue.hpp"
+#include "device/queue/pack_queue.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/counters.hpp"
 #include "base/log.hpp"
-#include "device/cuda/context.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -36,17 +36,17 @@ bool is_scattered(const kernel::Pack& pack) {
 
 }  // namespace
 
-void PackQueue::open(State& state) {
-  if (state.data.pack_tiles == nullptr || !launches_are_async()) return;
-  const Function kernels[] = {state.data.pack_tiles, state.data.pack_tiles_flat};
+void PackQueue::open(WorkQueue& queue) {
+  if (queue.data.pack_tiles == nullptr || !launches_are_async()) return;
+  const Function kernels[] = {queue.data.pack_tiles, queue.data.pack_tiles_flat};
   if (const Code code =
-          launches_.open(state.context, kSlots, kernels, sizeof(kernel::PackTiles), state.cancel_stream);
+          launches_.open(queue.context, kSlots, kernels, sizeof(kernel::PackTiles), queue.cancel_stream);
       code != kSuccess)
     return no_slots.hit("the memory of their slots cannot be allocated (" + describe(code) + ")");
   void* staging = nullptr;
   if (driver().mem_host_alloc(&staging, kStagingBytes, kHostAllocPortable) == kSuccess)
     staging_ = static_cast<char*>(staging);
-  state_ = &state;
+  queue_ = &queue;
 }
 
 void PackQueue::close() {
@@ -55,10 +55,10 @@ void PackQueue::close() {
   waiting_.clear();
   if (staging_ != nullptr) driver().mem_free_host(staging_);
   staging_ = nullptr;
-  state_ = nullptr;
+  queue_ = nullptr;
 }
 
-bool PackQueue::accepts() const { return state_ != nullptr && !device_shared(state_->device); }
+bool PackQueue::accepts() const { return queue_ != nullptr && !device_shared(queue_->device); }
 
 uint32_t PackQueue::start(PackJob job) {
   const std::lock_guard lock(mutex_);
@@ -95,7 +95,7 @@ void PackQueue::advance() {
 
 Outcome PackQueue::poll(uint32_t id, PackJob& job) {
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr) return Outcome::pending;
+  if (queue_ == nullptr) return Outcome::pending;
   for (size_t i = 0; i < kSlots; ++i) {
     if (jobs_[i].id != id) continue;
     CancellableLaunches::Slot& slot = launches_.slot(i);
@@ -126,7 +126,7 @@ Outcome PackQueue::poll(uint32_t id, PackJob& job) {
 
 Code PackQueue::fault(uint32_t id) {
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr) return kContextIsDestroyed;
+  if (queue_ == nullptr) return kContextIsDestroyed;
   for (size_t i = 0; i < kSlots; ++i)
     if (jobs_[i].id == id) return launches_.fault(launches_.slot(i));
   return launches_.fault(launches_.slot(0));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "device/cuda/submit.hpp"
+#include "device/queue/submit.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -19,7 +19,7 @@ constexpr size_t kMaxCopiesPerSubmission = 4096;
 class RangeWalker {
  public:
   /// Downloads the segment table of the shape, if any.
-  [[nodiscard]] static Result<RangeWalker> of(const Shape& shape, State& state);
+  [[nodiscard]] static Result<RangeWalker> of(const Shape& shape, WorkQueue& queue);
   /// Returns the next range, at most `max_bytes` bytes long.
   [[nodiscard]] CopyOp next(uint64_t max_bytes);
   /// Steps back by `n` unused bytes of the last range.
@@ -35,14 +35,14 @@ class RangeWalker {
 
 CopyOp piece(uint64_t address, uint64_t size) { return {reinterpret_cast<void*>(address), nullptr, size}; }
 
-Status download(State& state, void* to, uint64_t from, size_t n) {
+Status download(WorkQueue& queue, void* to, uint64_t from, size_t n) {
   const CopyOp one{to, reinterpret_cast<const void*>(from), n};
-  auto ticket = copy_engines_async(state, {}, {}, StreamRole::aux, {&one, 1});
+  auto ticket = copy_engines_async(queue, {}, {}, StreamRole::aux, {&one, 1});
   if (!ticket) return std::move(ticket).error();
   return wait(*ticket);
 }
 
-Result<RangeWalker> RangeWalker::of(const Shape& shape, State& state) {
+Result<RangeWalker> RangeWalker::of(const Shape& shape, WorkQueue& queue) {
   RangeWalker walker;
   walker.shape_ = shape;
   walker.at_ = shape.offset;
@@ -51,8 +51,8 @@ Result<RangeWalker> RangeWalker::of(const Shape& shape, State& state) {
   const uint64_t base = shape.table->memory.memory().base;
   walker.displacements_.resize(n);
   walker.prefix_.resize(n + 1);
-  WEFT_TRY(download(state, walker.displacements_.data(), base, n * sizeof(int64_t)));
-  WEFT_TRY(download(state, walker.prefix_.data(), base + n * sizeof(int64_t), (n + 1) * sizeof(uint32_t)));
+  WEFT_TRY(download(queue, walker.displacements_.data(), base, n * sizeof(int64_t)));
+  WEFT_TRY(download(queue, walker.prefix_.data(), base + n * sizeof(int64_t), (n + 1) * sizeof(uint32_t)));
   return walker;
 }
 
@@ -89,7 +89,7 @@ CopyOp RangeWalker::next(uint64_t max_bytes) {
 
 /// Copies `bytes` bytes between two packed streams. Returns the ticket of the last submission; all use one
 /// CUDA stream and complete in order.
-Result<Ticket> copy_stream(State& state, RangeWalker& to, const Memory& dst, RangeWalker& from,
+Result<Ticket> copy_stream(WorkQueue& queue, RangeWalker& to, const Memory& dst, RangeWalker& from,
                            const Memory& src, uint64_t bytes) {
   std::vector<CopyOp> copies;
   Ticket last;
@@ -101,7 +101,7 @@ Result<Ticket> copy_stream(State& state, RangeWalker& to, const Memory& dst, Ran
       copies.push_back({target.dst, source.dst, target.size});
       moved += target.size;
     }
-    auto ticket = copy_engines_async(state, dst, src, StreamRole::aux, copies);
+    auto ticket = copy_engines_async(queue, dst, src, StreamRole::aux, copies);
     if (!ticket) return ticket;
     last = std::move(*ticket);
   }
@@ -110,18 +110,18 @@ Result<Ticket> copy_stream(State& state, RangeWalker& to, const Memory& dst, Ran
 
 /// Both sides on one GPU: copies through host memory in parts. Pinned memory cannot be allocated here, since
 /// the allocation waits for running kernels.
-Result<Ticket> through_host(State& state, RangeWalker& to, RangeWalker& from, const PackJob& job) {
-  const std::lock_guard lock(state.pack_queue.staging_mutex);
+Result<Ticket> through_host(WorkQueue& queue, RangeWalker& to, RangeWalker& from, const PackJob& job) {
+  const std::lock_guard lock(queue.pack_queue.staging_mutex);
   const std::unique_ptr<char[]> unpinned(
-      state.pack_queue.staging() != nullptr ? nullptr : new char[PackQueue::kStagingBytes]);
-  char* const staging = unpinned ? unpinned.get() : state.pack_queue.staging();
+      queue.pack_queue.staging() != nullptr ? nullptr : new char[PackQueue::kStagingBytes]);
+  char* const staging = unpinned ? unpinned.get() : queue.pack_queue.staging();
   for (uint64_t moved = 0; moved < job.bytes;) {
     const uint64_t n = std::min<uint64_t>(PackQueue::kStagingBytes, job.bytes - moved);
     for (const bool down : {true, false}) {
-      auto host = RangeWalker::of(contiguous_shape(staging), state);
+      auto host = RangeWalker::of(contiguous_shape(staging), queue);
       if (!host) return std::move(host).error();
-      auto ticket = down ? copy_stream(state, *host, {}, from, job.src_memory, n)
-                         : copy_stream(state, to, job.dst_memory, *host, {}, n);
+      auto ticket = down ? copy_stream(queue, *host, {}, from, job.src_memory, n)
+                         : copy_stream(queue, to, job.dst_memory, *host, {}, n);
       if (!ticket) return ticket;
       WEFT_TRY(wait(*ticket));
     }
@@ -130,20 +130,20 @@ Result<Ticket> through_host(State& state, RangeWalker& to, RangeWalker& from, co
   return Ticket();
 }
 
-bool on_this_gpu(const State& state, const Memory& memory) {
-  return memory.kind == MemoryKind::cuda_managed || (memory.on_device() && memory.device == state.device);
+bool on_this_gpu(const WorkQueue& queue, const Memory& memory) {
+  return memory.kind == MemoryKind::cuda_managed || (memory.on_device() && memory.device == queue.device);
 }
 
 }  // namespace
 
-Result<Ticket> pack_by_copy_engines(State& state, const PackJob& job) {
+Result<Ticket> pack_by_copy_engines(WorkQueue& queue, const PackJob& job) {
   cancelled.hit("a kernel of the application occupies the GPU");
-  auto to = RangeWalker::of(job.dst, state), from = RangeWalker::of(job.src, state);
+  auto to = RangeWalker::of(job.dst, queue), from = RangeWalker::of(job.src, queue);
   if (!to) return std::move(to).error();
   if (!from) return std::move(from).error();
-  if (on_this_gpu(state, job.dst_memory) && on_this_gpu(state, job.src_memory))
-    return through_host(state, *to, *from, job);
-  return copy_stream(state, *to, job.dst_memory, *from, job.src_memory, job.bytes);
+  if (on_this_gpu(queue, job.dst_memory) && on_this_gpu(queue, job.src_memory))
+    return through_host(queue, *to, *from, job);
+  return copy_stream(queue, *to, job.dst_memory, *from, job.src_memory, job.bytes);
 }
 
 }  // namespace weft::device::cuda

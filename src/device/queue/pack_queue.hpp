@@ -6,13 +6,13 @@
 #include <deque>
 #include <mutex>
 
-#include "device/cuda/cancellable_launches.hpp"
 #include "device/kernel/pack.hpp"
 #include "device/pack.hpp"
+#include "device/queue/cancellable_launches.hpp"
 
 namespace weft::device::cuda {
 
-struct State;
+struct WorkQueue;
 
 /// Arguments of one pack operation, for the kernel and for copy engines.
 struct PackJob {
@@ -32,11 +32,11 @@ class PackQueue {
   static constexpr size_t kSlots = 7;                         ///< concurrent launches
   static constexpr size_t kStagingBytes = size_t{256} << 10;  ///< size of staging()
 
-  /// Allocates the launch slots in the state's current context. Stays disabled without kernels, or if
+  /// Allocates the launch slots in the queue's current context. Stays disabled without kernels, or if
   /// launches would block.
-  void open(State& state);
+  void open(WorkQueue& queue);
   void close();
-  [[nodiscard]] bool is_open() const { return state_ != nullptr; }
+  [[nodiscard]] bool is_open() const { return queue_ != nullptr; }
   /// Whether jobs are accepted: not on a GPU that other processes use, whose kernels are time-sliced.
   [[nodiscard]] bool accepts() const;
 
@@ -56,7 +56,7 @@ class PackQueue {
   void advance();
 
   std::mutex mutex_;
-  State* state_ = nullptr;
+  WorkQueue* queue_ = nullptr;
   CancellableLaunches launches_;
   std::array<PackJob, kSlots> jobs_;  // last job of each slot
   std::deque<PackJob> waiting_;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "device/cuda/submit.hpp"
+#include "device/queue/submit.hpp"
 
 namespace weft::device {
 namespace {
@@ -26,16 +26,16 @@ Code launch(cuda::TrackedStream& tracked, Reduce& reduce) {
 
 bool can_reduce(const Memory& dst, const Memory& src) {
   if (!dst.on_device() && dst.kind != MemoryKind::cuda_managed) return false;
-  const auto state = cuda::state_of(dst);
-  return state && (*state)->data.reduce != nullptr && cuda::reaches(**state, dst) &&
-         cuda::reaches(**state, src);
+  const auto queue = cuda::queue_of(dst);
+  return queue && (*queue)->data.reduce != nullptr && cuda::reaches(**queue, dst) &&
+         cuda::reaches(**queue, src);
 }
 
 Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_memory,
                             std::span<const void* const> sources, size_t bytes, StreamRole role) {
   if (bytes == 0) return Ticket();
-  auto state = cuda::state_of(dst_memory);
-  if (!state) return std::move(state).error();
+  auto queue = cuda::queue_of(dst_memory);
+  if (!queue) return std::move(queue).error();
   auto issue = [&](cuda::TrackedStream& there) {
     const cuda::RelaxedCapture relaxed;  // the first launch may load the kernel
     size_t used = 0;
@@ -51,7 +51,7 @@ Result<Ticket> reduce_async(Reduction reduction, void* dst, const Memory& dst_me
     }
     return cuda::kSuccess;
   };
-  return cuda::submit_work(**state, dst_memory, dst_memory, role, "a reduction kernel", cuda::Issue(issue));
+  return cuda::submit_work(**queue, dst_memory, dst_memory, role, "a reduction kernel", cuda::Issue(issue));
 }
 
 }  // namespace weft::device

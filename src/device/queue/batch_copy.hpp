@@ -6,20 +6,20 @@
 #include <mutex>
 #include <span>
 
-#include "device/cuda/cancellable_launches.hpp"
 #include "device/kernel/copy.hpp"
+#include "device/queue/cancellable_launches.hpp"
 
 namespace weft::device::cuda {
 
-struct State;
+struct WorkQueue;
 
 class BatchCopy {
  public:
   static constexpr size_t kSlots = 4;  ///< concurrent launches
 
-  /// Allocates the launch slots in the state's current context. Stays disabled without kernels, or if
+  /// Allocates the launch slots in the queue's current context. Stays disabled without kernels, or if
   /// launches would block.
-  void open(State& state);
+  void open(WorkQueue& queue);
   /// Waits for pending launches, with a timeout, and frees everything. The context must be current.
   void close();
 
@@ -42,7 +42,7 @@ class BatchCopy {
   }
 
   std::mutex mutex_;
-  State* state_ = nullptr;
+  WorkQueue* queue_ = nullptr;
   CancellableLaunches launches_;
   std::array<kernel::BatchCopyParams, kSlots> params_{};  // last launch of each slot
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "device/cuda/batch_copy.hpp"
+#include "device/queue/batch_copy.hpp"
 
 #include <algorithm>
 
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
-#include "device/cuda/context.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -50,19 +50,19 @@ uint32_t chunk_for(uint64_t bytes) {
 
 }  // namespace
 
-void BatchCopy::open(State& state) {
-  if (setting_max == 0 || state.kernels.batch_copy == nullptr || !launches_are_async()) return;
-  if (const Code code = launches_.open(state.context, kSlots, {&state.kernels.batch_copy, 1},
-                                       sizeof(kernel::BatchCopyParams), state.cancel_stream);
+void BatchCopy::open(WorkQueue& queue) {
+  if (setting_max == 0 || queue.kernels.batch_copy == nullptr || !launches_are_async()) return;
+  if (const Code code = launches_.open(queue.context, kSlots, {&queue.kernels.batch_copy, 1},
+                                       sizeof(kernel::BatchCopyParams), queue.cancel_stream);
       code != kSuccess)
     return no_batch_copy.hit("its memory cannot be allocated (" + describe(code) + ")");
-  state_ = &state;
+  queue_ = &queue;
 }
 
 void BatchCopy::close() {
   const std::lock_guard lock(mutex_);
   launches_.close();
-  state_ = nullptr;
+  queue_ = nullptr;
 }
 
 bool BatchCopy::accepts_size(size_t bytes) { return setting_max != 0 && fits(bytes) && launches_are_async(); }
@@ -70,14 +70,14 @@ bool BatchCopy::accepts_size(size_t bytes) { return setting_max != 0 && fits(byt
 bool BatchCopy::accepts(std::span<const kernel::CopyItem> items, bool engines_busy) const {
   const uint64_t most =
       engines_busy ? std::max<uint64_t>(setting_max, setting_busy_max) : uint64_t{setting_max};
-  return state_ != nullptr && items.size() >= setting_min && items.size() <= kernel::BatchCopyParams::kMax &&
+  return queue_ != nullptr && items.size() >= setting_min && items.size() <= kernel::BatchCopyParams::kMax &&
          std::all_of(items.begin(), items.end(),
                      [=](const kernel::CopyItem& item) { return item.bytes <= most; });
 }
 
 uint32_t BatchCopy::launch(std::span<const kernel::CopyItem> items) {
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr || device_shared(state_->device)) return 0;
+  if (queue_ == nullptr || device_shared(queue_->device)) return 0;
   CancellableLaunches::Slot* slot = launches_.free_slot();
   if (slot == nullptr) return 0;
   kernel::BatchCopyParams& params = params_[launches_.index(*slot)];
@@ -90,7 +90,7 @@ uint32_t BatchCopy::launch(std::span<const kernel::CopyItem> items) {
   params.count = static_cast<uint32_t>(items.size());
   std::copy(items.begin(), items.end(), params.items);
   const auto blocks = static_cast<unsigned>(std::min<uint64_t>(chunks, setting_blocks));
-  state_->resident_kernel.keep_running(kLaunchTimeNs);
+  queue_->resident_kernel.keep_running(kLaunchTimeNs);
   const Code code = launches_.start(*slot, 0, blocks, kernel::BatchCopyParams::kThreads, params);
   if (code != kSuccess) {
     no_batch_copy.hit("the kernel cannot be launched (" + describe(code) + ")");
@@ -102,7 +102,7 @@ uint32_t BatchCopy::launch(std::span<const kernel::CopyItem> items) {
 
 Outcome BatchCopy::poll(uint32_t number) {
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr) return Outcome::pending;
+  if (queue_ == nullptr) return Outcome::pending;
   CancellableLaunches::Slot& slot = slot_of(number);
   if (slot.number != number / kSlots) return Outcome::done;  // the slot has been reused since
   const Outcome outcome = launches_.poll(slot, setting_timeout);

@@ -9,7 +9,6 @@
 
 #include "device/cuda/driver.hpp"
 #include "device/cuda/launcher.hpp"
-#include "device/cuda/outcome.hpp"
 #include "device/kernel/launch.hpp"
 
 namespace weft::device::cuda {
@@ -67,7 +66,7 @@ class CancellableLaunches {
 
   bool open_ = false;
   Context context_ = nullptr;
-  Stream cancel_stream_ = nullptr;  // owned by the State
+  Stream cancel_stream_ = nullptr;  // owned by the WorkQueue
   char* host_states_ = nullptr;     // pinned memory: a HostState per slot
   Address memory_ = 0;              // device memory: a Memory per slot
   std::vector<Slot> slots_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "device/cuda/cancellable_launches.hpp"
+#include "device/queue/cancellable_launches.hpp"
 
 #include <sched.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
-#include "device/cuda/context.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device::cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/config.hpp"
-#include "device/cuda/submit.hpp"
 #include "device/kernel/pack.hpp"
+#include "device/queue/submit.hpp"
 
 namespace weft::device {
 namespace {
@@ -193,9 +193,9 @@ Shape contiguous_shape(void* address) {
 
 bool can_pack(const Memory& dst, const Memory& src) {
   if (setting_pack.index() == kOff || (!dst.on_device() && !src.on_device())) return false;
-  const auto state = cuda::state_of(side(dst, src));
-  return state && (*state)->data.pack != nullptr && cuda::reaches(**state, dst) &&
-         cuda::reaches(**state, src);
+  const auto queue = cuda::queue_of(side(dst, src));
+  return queue && (*queue)->data.pack != nullptr && cuda::reaches(**queue, dst) &&
+         cuda::reaches(**queue, src);
 }
 
 bool cuda::pack_is_cancellable() { return setting_pack.index() == kCancellable; }
@@ -210,20 +210,20 @@ bool kernels_may_wait() { return setting_pack.index() != kOff; }
 
 bool can_sync_tiles(const Memory& near) {
   if (!kernels_may_wait() || !near.on_device()) return false;
-  const auto state = cuda::state_of(near);
-  return state && (*state)->pack_queue.accepts();
+  const auto queue = cuda::queue_of(near);
+  return queue && (*queue)->pack_queue.accepts();
 }
 
 Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shape& src,
                           const Memory& src_memory, uint64_t bytes, StreamRole role, const TileSync& sync) {
   if (bytes == 0) return Ticket();
-  auto state = cuda::state_of(side(dst_memory, src_memory));
-  if (!state) return std::move(state).error();
+  auto queue = cuda::queue_of(side(dst_memory, src_memory));
+  if (!queue) return std::move(queue).error();
   const bool tiles = sync.role != TileSync::Role::none || cuda::pack_is_cancellable();
-  if (tiles && (*state)->pack_queue.accepts()) {
+  if (tiles && (*queue)->pack_queue.accepts()) {
     cuda::PackJob job{dst, src, dst_memory, src_memory, bytes};
     if (make_job(job, sync))
-      if (const uint32_t id = (*state)->pack_queue.start(job); id != 0) return cuda::pack_ticket(**state, id);
+      if (const uint32_t id = (*queue)->pack_queue.start(job); id != 0) return cuda::pack_ticket(**queue, id);
   }
   if (sync.role != TileSync::Role::none)
     return Error(Errc::unsupported, "kernels on this GPU may not wait for kernels of another GPU");
@@ -243,7 +243,7 @@ Result<Ticket> pack_async(const Shape& dst, const Memory& dst_memory, const Shap
     }
     return cuda::kSuccess;
   };
-  return cuda::submit_work(**state, dst_memory, src_memory, role, "a pack kernel", cuda::Issue(issue));
+  return cuda::submit_work(**queue, dst_memory, src_memory, role, "a pack kernel", cuda::Issue(issue));
 }
 
 }  // namespace weft::device

@@ -8,22 +8,22 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
-#include "device/cuda/context.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device {
 
 struct PinnedAccess {
-  static PinnedBuffer buffer(char* data, size_t size, cuda::State& state) {
+  static PinnedBuffer buffer(char* data, size_t size, cuda::WorkQueue& queue) {
     PinnedBuffer result;
     result.data_ = data;
     result.size_ = size;
-    result.state_ = &state;
+    result.queue_ = &queue;
     return result;
   }
-  static HostRegistration registration(void* address, cuda::State& state) {
+  static HostRegistration registration(void* address, cuda::WorkQueue& queue) {
     HostRegistration result;
     result.address_ = address;
-    result.state_ = &state;
+    result.queue_ = &queue;
     return result;
   }
 };
@@ -42,7 +42,7 @@ config::Size setting_chunk(
 
 constexpr auto kProofTimeout = std::chrono::milliseconds(200);
 
-cuda::State& as_state(void* state) { return *static_cast<cuda::State*>(state); }
+cuda::WorkQueue& as_queue(void* queue) { return *static_cast<cuda::WorkQueue*>(queue); }
 
 Error no_registration(const std::string& reason) {
   return Error(Errc::unsupported, "shared memory is not usable by the GPU's copy engine (" + reason +
@@ -69,9 +69,9 @@ bool gpu_write_arrives(cuda::TrackedStream& tracked, uint32_t* proof, cuda::Addr
 
 PinnedBuffer::~PinnedBuffer() {
   if (data_ == nullptr) return;
-  cuda::State& state = as_state(state_);
-  const std::lock_guard lock(state.mutex);
-  state.free_chunks.push_back(data_);
+  cuda::WorkQueue& queue = as_queue(queue_);
+  const std::lock_guard lock(queue.mutex);
+  queue.free_chunks.push_back(data_);
 }
 
 Memory PinnedBuffer::memory() const {
@@ -79,8 +79,8 @@ Memory PinnedBuffer::memory() const {
   if (data_ == nullptr) return memory;
   memory.kind = MemoryKind::host_pinned;
   memory.staging = true;
-  memory.device = as_state(state_).device;
-  memory.context = as_state(state_).context;
+  memory.device = as_queue(queue_).device;
+  memory.context = as_queue(queue_).context;
   memory.base = reinterpret_cast<uintptr_t>(data_);
   memory.size = size_;
   return memory;
@@ -90,32 +90,32 @@ Result<PinnedBuffer> lease_pinned(const Memory& near) {
   if (!available() || !near.known_to_driver())
     return Error(Errc::unsupported,
                  "pinned staging memory needs a GPU buffer's context (the buffer is on the host)");
-  auto found = cuda::state_of(near);
+  auto found = cuda::queue_of(near);
   if (!found) return std::move(found).error();
-  cuda::State& state = **found;
-  const std::lock_guard lock(state.mutex);
-  if (!state.free_chunks.empty()) {
-    char* chunk = state.free_chunks.back();
-    state.free_chunks.pop_back();
-    return PinnedAccess::buffer(chunk, setting_chunk, state);
+  cuda::WorkQueue& queue = **found;
+  const std::lock_guard lock(queue.mutex);
+  if (!queue.free_chunks.empty()) {
+    char* chunk = queue.free_chunks.back();
+    queue.free_chunks.pop_back();
+    return PinnedAccess::buffer(chunk, setting_chunk, queue);
   }
   // One chunk is always granted, so that a chunk larger than the cap cannot stop every transfer.
-  if (!state.chunks.empty() && (state.chunks.size() + 1) * setting_chunk > setting_bytes)
+  if (!queue.chunks.empty() && (queue.chunks.size() + 1) * setting_chunk > setting_bytes)
     return Error(Errc::again, "all pinned staging chunks are in use");
-  const cuda::CurrentContext current(state.context);
+  const cuda::CurrentContext current(queue.context);
   const cuda::RelaxedCapture relaxed;
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "pinned staging memory cannot be allocated");
   void* chunk = nullptr;
   WEFT_CUDA_TRY(mem_host_alloc, "pinned staging memory cannot be allocated", &chunk, setting_chunk,
                 cuda::kHostAllocPortable);
-  state.chunks.push_back(static_cast<char*>(chunk));
-  return PinnedAccess::buffer(static_cast<char*>(chunk), setting_chunk, state);
+  queue.chunks.push_back(static_cast<char*>(chunk));
+  return PinnedAccess::buffer(static_cast<char*>(chunk), setting_chunk, queue);
 }
 
 HostRegistration::~HostRegistration() {
   if (address_ == nullptr || !available()) return;
-  const cuda::CurrentContext current(as_state(state_).context);
+  const cuda::CurrentContext current(as_queue(queue_).context);
   if (current.code() != cuda::kSuccess) return;
   const cuda::RelaxedCapture relaxed;
   const cuda::Code code = cuda::driver().mem_host_unregister(address_);
@@ -126,19 +126,19 @@ HostRegistration::~HostRegistration() {
 
 Result<HostRegistration> register_host(void* address, size_t bytes, uint32_t* proof, const Memory& near) {
   if (!available() || !near.known_to_driver()) return no_registration("the buffer is on the host");
-  auto found = cuda::state_of(near);
+  auto found = cuda::queue_of(near);
   if (!found) return std::move(found).error();
-  cuda::State& state = **found;
-  cuda::TrackedStream& tracked = state.streams[static_cast<size_t>(StreamRole::aux)];
+  cuda::WorkQueue& queue = **found;
+  cuda::TrackedStream& tracked = queue.streams[static_cast<size_t>(StreamRole::aux)];
   const std::lock_guard lock(tracked.mutex);
-  const cuda::CurrentContext current(state.context);
+  const cuda::CurrentContext current(queue.context);
   if (current.code() != cuda::kSuccess) return no_registration(cuda::describe(current.code()));
   const cuda::RelaxedCapture relaxed;
   WEFT_TRY(cuda::prepare(tracked));
   const cuda::Code code = cuda::driver().mem_host_register(
       address, bytes, cuda::kHostRegisterPortable | cuda::kHostRegisterDeviceMap);
   if (code != cuda::kSuccess) return no_registration("cuMemHostRegister: " + cuda::describe(code));
-  auto registration = PinnedAccess::registration(address, state);
+  auto registration = PinnedAccess::registration(address, queue);
   cuda::Address proof_address = 0;
   if (cuda::driver().mem_host_get_device_pointer(&proof_address, proof, 0) != cuda::kSuccess)
     return no_registration("it is registered but not mapped for the GPU");

@@ -8,24 +8,24 @@
 
 #include "base/clock.hpp"
 #include "device/copy.hpp"
-#include "device/cuda/context.hpp"
-#include "device/cuda/submit.hpp"
-#include "device/cuda/ticket_access.hpp"
+#include "device/queue/submit.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device {
 namespace {
 
 using cuda::Code;
 using cuda::Completion;
-using cuda::State;
+using cuda::Outcome;
 using cuda::TrackedStream;
+using cuda::WorkQueue;
 
 constexpr uint64_t kFaultCheckIntervalNs = 1'000'000;  // a faulted context never writes its flag
 
 /// Queries the ticket's event or stream; returns kNotReady, kSuccess or the error.
 cuda::Code query_driver(const TrackedStream& tracked, cuda::Event event) {
   if (tracked.stream == nullptr) return cuda::kContextIsDestroyed;  // after close()
-  const cuda::CurrentContext current(tracked.state->context);
+  const cuda::CurrentContext current(tracked.queue->context);
   if (current.code() != cuda::kSuccess) return current.code();
   const cuda::RelaxedCapture relaxed;
   return event != nullptr ? cuda::driver().event_query(event) : cuda::driver().stream_query(tracked.stream);
@@ -39,68 +39,64 @@ bool fault_check_due(uint64_t& fault_check_at) {
   return due;
 }
 
-/// Submits copies that a kernel did not start to a copy engine.
-Result<bool> resubmit(Ticket& ticket, State& state, std::span<const kernel::CopyItem> items) {
-  auto again = cuda::resubmit_items(state, items);
-  if (!again) return std::move(again).error();
-  ticket = std::move(*again);
-  return false;
+Error gpu_fault(Code code, const char* call) {
+  return cuda::failure(code, call, "a GPU transfer failed, or an earlier GPU operation of this program did");
 }
 
-/// done() for a pack kernel.
-Result<bool> pack_done(Ticket& ticket) {
-  State& state = TicketAccess::state(ticket);
-  const uint32_t id = TicketAccess::sequence(ticket);
-  cuda::PackJob job;
-  const cuda::Outcome outcome = state.pack_queue.poll(id, job);
-  if (outcome == cuda::Outcome::pending) {
+/// done() for work of a kernel. resubmit(outcome) gives work that the kernel did not execute to copy engines,
+/// or fails.
+template <class Poll, class Fault, class Resubmit>
+Result<bool> kernel_done(Ticket& ticket, Poll&& poll, Fault&& fault, Resubmit&& resubmit) {
+  const Outcome outcome = poll();
+  if (outcome == Outcome::done) [[likely]] {
+    ticket = Ticket();
+    return true;
+  }
+  if (outcome == Outcome::pending) {
     if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
-    const Code code = state.pack_queue.fault(id);
+    const Code code = fault();
     if (code == cuda::kSuccess) return false;
     ticket = Ticket();
-    return cuda::failure(code, "cuStreamQuery",
-                         "a GPU transfer failed, or an earlier GPU operation of this program did");
+    return gpu_fault(code, "cuStreamQuery");
   }
+  Result<Ticket> again = resubmit(outcome);
   ticket = Ticket();
-  if (outcome == cuda::Outcome::done) return true;
-  if (outcome == cuda::Outcome::timed_out || job.tiles.wait_flags != 0)
-    return Error(Errc::again, "timeout: the kernel of the other GPU did not pack the tiles in time");
-  auto again = cuda::pack_by_copy_engines(state, job);
   if (!again) return std::move(again).error();
   ticket = std::move(*again);
   return !ticket.pending();
 }
 
-/// done() for copies by a kernel.
-Result<bool> kernel_done(Ticket& ticket) {
-  if (TicketAccess::executor(ticket) == TicketAccess::Executor::pack_kernel) return pack_done(ticket);
-  State& state = TicketAccess::state(ticket);
-  const uint32_t number = TicketAccess::sequence(ticket);
-  const bool list = TicketAccess::executor(ticket) == TicketAccess::Executor::batch_copy;
-  const cuda::Outcome outcome = list ? state.batch_copy.poll(number) : state.resident_kernel.poll(number);
-  if (outcome == cuda::Outcome::done) [[likely]] {
-    ticket = Ticket();
-    return true;
-  }
-  if (outcome == cuda::Outcome::not_started) {
-    if (list) return resubmit(ticket, state, state.batch_copy.items(number));
-    auto again = resubmit(ticket, state, state.resident_kernel.items(number));
-    if (again) cuda::start_resident_kernel(state);
-    return again;
-  }
-  if (!fault_check_due(TicketAccess::fault_check_at(ticket))) return false;
-  const Code code = list ? state.batch_copy.fault(number) : state.resident_kernel.fault();
-  if (code == cuda::kSuccess) return false;
-  ticket = Ticket();
-  return cuda::failure(code, "cuStreamQuery",
-                       "a GPU transfer failed, or an earlier GPU operation of this program did");
+Result<bool> resident_kernel_done(Ticket& ticket, WorkQueue& queue, uint32_t number) {
+  cuda::ResidentKernel& kernel = queue.resident_kernel;
+  return kernel_done(
+      ticket, [&] { return kernel.poll(number); }, [&] { return kernel.fault(); },
+      [&](Outcome) {
+        auto again = cuda::resubmit_items(queue, kernel.items(number));
+        if (again) cuda::start_resident_kernel(queue);
+        return again;
+      });
 }
 
-}  // namespace
+Result<bool> batch_copy_done(Ticket& ticket, WorkQueue& queue, uint32_t number) {
+  cuda::BatchCopy& batch = queue.batch_copy;
+  return kernel_done(
+      ticket, [&] { return batch.poll(number); }, [&] { return batch.fault(number); },
+      [&](Outcome) { return cuda::resubmit_items(queue, batch.items(number)); });
+}
 
-Result<bool> done(Ticket& ticket) {
-  if (!ticket.pending()) return true;
-  if (TicketAccess::executor(ticket) != TicketAccess::Executor::copy_engine) return kernel_done(ticket);
+Result<bool> pack_done(Ticket& ticket, WorkQueue& queue, uint32_t id) {
+  cuda::PackJob job;
+  return kernel_done(
+      ticket, [&] { return queue.pack_queue.poll(id, job); }, [&] { return queue.pack_queue.fault(id); },
+      [&](Outcome outcome) -> Result<Ticket> {
+        if (outcome == Outcome::timed_out || job.tiles.wait_flags != 0)
+          return Error(Errc::again, "timeout: the kernel of the other GPU did not pack the tiles in time");
+        return cuda::pack_by_copy_engines(queue, job);
+      });
+}
+
+/// done() for work that a copy engine executes.
+Result<bool> stream_done(Ticket& ticket) {
   TrackedStream& tracked = TicketAccess::tracked(ticket);
   const bool last = tracked.method == Completion::hybrid &&
                     TicketAccess::sequence(ticket) == tracked.submitted.load(std::memory_order_acquire);
@@ -121,8 +117,25 @@ Result<bool> done(Ticket& ticket) {
   ticket = Ticket();
   if (code == cuda::kSuccess) return true;
   tracked.fault.store(code, std::memory_order_relaxed);
-  return cuda::failure(code, tracked.method == Completion::event ? "cuEventQuery" : "cuStreamQuery",
-                       "a GPU transfer failed, or an earlier GPU operation of this program did");
+  return gpu_fault(code, tracked.method == Completion::event ? "cuEventQuery" : "cuStreamQuery");
+}
+
+}  // namespace
+
+Result<bool> done(Ticket& ticket) {
+  if (!ticket.pending()) return true;
+  const uint32_t number = TicketAccess::sequence(ticket);
+  switch (TicketAccess::executor(ticket)) {
+    case TicketAccess::Executor::copy_engine:
+      return stream_done(ticket);
+    case TicketAccess::Executor::resident_kernel:
+      return resident_kernel_done(ticket, TicketAccess::queue(ticket), number);
+    case TicketAccess::Executor::batch_copy:
+      return batch_copy_done(ticket, TicketAccess::queue(ticket), number);
+    case TicketAccess::Executor::pack_kernel:
+      return pack_done(ticket, TicketAccess::queue(ticket), number);
+  }
+  return true;
 }
 
 Status wait(Ticket& ticket) {
@@ -138,10 +151,10 @@ Status wait(Ticket& ticket) {
 const char* completion_method(const Memory& memory) {
   constexpr const char* kNames[] = {"none", "event", "flag", "query", "hybrid"};
   if (!available() || !memory.known_to_driver()) return kNames[0];
-  auto state = cuda::state_of(memory);
-  if (!state) return kNames[0];
+  auto queue = cuda::queue_of(memory);
+  if (!queue) return kNames[0];
   Completion method = Completion::automatic;
-  for (TrackedStream& tracked : (*state)->streams) {
+  for (TrackedStream& tracked : (*queue)->streams) {
     const std::lock_guard lock(tracked.mutex);
     if (tracked.stream != nullptr) method = tracked.method;
   }

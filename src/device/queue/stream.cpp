@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "device/cuda/context.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device {
 namespace {
@@ -43,20 +43,20 @@ Result<UserStream> adopt_stream(void* handle) {
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
   WEFT_CUDA_TRY(ctx_get_device, "the device of a GPU stream cannot be found", &stream.device);
-  auto state = cuda::state_of(stream.context);
-  if (!state) return std::move(state).error();
-  WEFT_TRY(cuda::load_enqueue(**state));
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
+  WEFT_TRY(cuda::load_enqueue(**queue));
   return stream;
 }
 
 Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
-  auto state = cuda::state_of(stream.context);
-  if (!state) return std::move(state).error();
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
   void* parameters[] = {const_cast<kernel::enqueue::Batch*>(&batch)};
-  const cuda::EnqueueKernel& loaded = (*state)->enqueue;
+  const cuda::EnqueueKernel& loaded = (*queue)->enqueue;
   const cuda::Function function =
       batch.head.count <= kernel::enqueue::kSmallBatchOps ? loaded.few : loaded.any;
   WEFT_CUDA_TRY(launch_kernel, "an enqueued operation cannot be launched", function, blocks_of(batch), 1, 1,
@@ -65,22 +65,22 @@ Status enqueue(const UserStream& stream, const kernel::enqueue::Batch& batch) {
 }
 
 Status adopt_for_collectives(const UserStream& stream) {
-  auto state = cuda::state_of(stream.context);
-  if (!state) return std::move(state).error();
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
-  return (*state)->collective_slots.prepare();
+  return (*queue)->collective_slots.prepare();
 }
 
 Status enqueue_collective(const UserStream& stream, const kernel::StreamCollective& call, Protocol protocol,
                           uint32_t blocks, uint32_t threads) {
-  auto state = cuda::state_of(stream.context);
-  if (!state) return std::move(state).error();
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
   const cuda::CurrentContext current(stream.context);
   if (current.code() != cuda::kSuccess) return no_context(current.code());
   const cuda::RelaxedCapture relaxed;
   void* parameters[] = {const_cast<kernel::StreamCollective*>(&call)};
-  const cuda::CollectiveSlots& slots = (*state)->collective_slots;
+  const cuda::CollectiveSlots& slots = (*queue)->collective_slots;
   const cuda::Function function =
       protocol == Protocol::ll ? slots.stream_ll_kernel() : slots.stream_simple_kernel();
   WEFT_CUDA_TRY(launch_kernel, "an enqueued collective cannot be launched", function, blocks, 1, 1, threads,

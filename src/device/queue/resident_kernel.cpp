@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "device/cuda/resident_kernel.hpp"
+#include "device/queue/resident_kernel.hpp"
 
 #include <sched.h>
 
@@ -10,7 +10,7 @@
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
-#include "device/cuda/context.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device::cuda {
 namespace {
@@ -83,11 +83,11 @@ uint32_t blocks_for(size_t count, size_t bytes) {
 }  // namespace
 
 bool ResidentKernel::gpu_is_shared() const {
-  return !setting_enabled.is("on") && device_shared(state_->device);
+  return !setting_enabled.is("on") && device_shared(queue_->device);
 }
 
-void ResidentKernel::open(State& state) {
-  if (!enabled() || state.kernels.resident_kernel == nullptr) return;
+void ResidentKernel::open(WorkQueue& queue) {
+  if (!enabled() || queue.kernels.resident_kernel == nullptr) return;
   using Params = kernel::ResidentKernelParams;
   constexpr size_t kRing = sizeof(kernel::Command) * Params::kSlots, kStatus = sizeof(kernel::Command);
   constexpr size_t kItems = sizeof(kernel::CopyItem) * Params::kItems;
@@ -109,7 +109,7 @@ void ResidentKernel::open(State& state) {
     no_resident_kernel.hit("its memory cannot be allocated (" + describe(code) + ")");
     return close();
   }
-  launcher_.open(state.kernels.resident_kernel, sizeof(Params), kLaunchShapes, stream_);
+  launcher_.open(queue.kernels.resident_kernel, sizeof(Params), kLaunchShapes, stream_);
   ring_address_ = address;
   status_address_ = address + kRing;
   status_ = reinterpret_cast<uint64_t*>(static_cast<char*>(page) + kRing);
@@ -120,18 +120,18 @@ void ResidentKernel::open(State& state) {
   submitted_ = static_cast<uint32_t>(setting_first_command);
   instance_ = static_cast<uint16_t>(setting_first_command);
   policy_.configure(setting_max_gap, setting_idle_timeout);
-  state_ = &state;
+  queue_ = &queue;
 }
 
 void ResidentKernel::close() {
   const std::lock_guard lock(mutex_);
-  if (state_ != nullptr && !ended_) {
+  if (queue_ != nullptr && !ended_) {
     write(++submitted_, {}, 0, 0);
     for (const uint64_t until = monotonic_ns() + kCloseTimeoutNs;
          status().ended != instance_ && monotonic_ns() < until;)
       ::sched_yield();
   }
-  state_ = nullptr;
+  queue_ = nullptr;
   launcher_.close();
   if (stream_ != nullptr) driver().stream_destroy(stream_);
   if (memory_ != 0) driver().mem_free(memory_);
@@ -152,7 +152,7 @@ uint32_t ResidentKernel::blocks_for_copy(size_t bytes) {
 }
 
 bool ResidentKernel::accepts(std::span<const kernel::CopyItem> items) const {
-  if (state_ == nullptr) return false;
+  if (queue_ == nullptr) return false;
   const size_t count = items.size(), bytes = bytes_of(items);
   return count == 1 ? bytes <= setting_max
                     : count <= kernel::ResidentKernelParams::kItems && bytes <= setting_batch_max;
@@ -181,7 +181,7 @@ ResidentKernel::Slot* ResidentKernel::next_slot() {
 
 /// Slot of a command for `blocks` blocks; null if no instance with enough blocks is running.
 ResidentKernel::Slot* ResidentKernel::claim_slot(uint32_t blocks) {
-  if (state_ == nullptr || gpu_is_shared()) return nullptr;
+  if (queue_ == nullptr || gpu_is_shared()) return nullptr;
   policy_.arrived(monotonic_ns(), blocks);
   if (!accepts_commands() || (instance_blocks_ == 1 && blocks > 2)) return nullptr;
   Slot* const slot = next_slot();
@@ -200,7 +200,7 @@ void ResidentKernel::schedule_keep_running(uint64_t time) {
 void ResidentKernel::keep_running(uint64_t busy) {
   const std::lock_guard lock(mutex_);
   const uint64_t time = monotonic_ns();
-  if (state_ == nullptr || !accepts_commands())
+  if (queue_ == nullptr || !accepts_commands())
     return next_keep_running_.store(time + kKeepRunningRetryNs, std::memory_order_relaxed);
   if (time + busy < keep_running_at_) return;
   Slot* const slot = next_slot();
@@ -248,12 +248,12 @@ uint32_t ResidentKernel::submit_call(uint32_t (&words)[8]) {
 
 void ResidentKernel::record_demand(uint32_t blocks) {
   const std::lock_guard lock(mutex_);
-  if (state_ != nullptr && !gpu_is_shared()) policy_.arrived(monotonic_ns(), blocks);
+  if (queue_ != nullptr && !gpu_is_shared()) policy_.arrived(monotonic_ns(), blocks);
 }
 
 bool ResidentKernel::running() {
   const std::lock_guard lock(mutex_);
-  return state_ != nullptr && accepts_calls_ && instance_blocks_ != 1 && accepts_commands();
+  return queue_ != nullptr && accepts_calls_ && instance_blocks_ != 1 && accepts_commands();
 }
 
 void ResidentKernel::write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items) {
@@ -274,7 +274,7 @@ Outcome ResidentKernel::poll(uint32_t number) {
   if (!reached(at.done, number) && at.ended != instance_.load(std::memory_order_relaxed))
     return Outcome::pending;
   const std::lock_guard lock(mutex_);
-  if (state_ == nullptr) return Outcome::pending;
+  if (queue_ == nullptr) return Outcome::pending;
   end_instance(status());
   Slot& slot = slots_[number % slots_.size()];
   if (slot.number != number) return Outcome::done;  // the slot has been reused since
@@ -307,7 +307,7 @@ void ResidentKernel::end_instance(const kernel::ResidentKernelStatus& at) {
 
 void ResidentKernel::start_if_due() {
   const std::lock_guard lock(mutex_);
-  if (state_ != nullptr && ended_ && policy_.start_due()) start();
+  if (queue_ != nullptr && ended_ && policy_.start_due()) start();
 }
 
 void ResidentKernel::start() {
@@ -320,7 +320,7 @@ void ResidentKernel::start() {
   arguments.ring = ring_address_;
   arguments.status = status_address_;
   arguments.memory = memory_;
-  arguments.slot_configs = state_->collective_slots.slot_configs_address();
+  arguments.slot_configs = queue_->collective_slots.slot_configs_address();
   arguments.first = submitted_ + 1;
   arguments.instance = instance_;
   arguments.idle_timeout_ns = static_cast<uint32_t>(setting_idle_timeout);
@@ -341,7 +341,7 @@ void ResidentKernel::start() {
 
 Code ResidentKernel::fault() const {
   if (stream_ == nullptr) return kContextIsDestroyed;  // after close()
-  return stream_fault(state_->context, stream_);
+  return stream_fault(queue_->context, stream_);
 }
 
 }  // namespace weft::device::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Resources for collective kernels in one context: their module, a stream, and for each slot a status word in
-// pinned memory and the resume state in device memory. Created when the first slot is acquired.
+// pinned memory and the resume states in device memory. Created when the first slot is acquired.
 #pragma once
 #include <array>
 #include <atomic>

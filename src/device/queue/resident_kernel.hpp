@@ -12,19 +12,18 @@
 #include "base/result.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/launcher.hpp"
-#include "device/cuda/outcome.hpp"
 #include "device/kernel/copy.hpp"
 #include "device/queue/submission_batcher.hpp"
 
 namespace weft::device::cuda {
 
-struct State;
+struct WorkQueue;
 
 class ResidentKernel {
  public:
-  /// Allocates ring and status in the state's current context. Never starts an instance if kernels are
+  /// Allocates ring and status in the queue's current context. Never starts an instance if kernels are
   /// missing or the setting is off.
-  void open(State& state);
+  void open(WorkQueue& queue);
   /// Ends the running instance and frees everything. The context must be current.
   void close();
 
@@ -80,7 +79,7 @@ class ResidentKernel {
   void schedule_keep_running(uint64_t time);
 
   std::mutex mutex_;  // guards all members below except instance_
-  State* state_ = nullptr;
+  WorkQueue* queue_ = nullptr;
   Stream stream_ = nullptr;
   Launcher launcher_;
   kernel::Command* ring_ = nullptr;

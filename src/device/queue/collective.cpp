@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/clock.hpp"
-#include "device/cuda/context.hpp"
 #include "device/cuda/image.hpp"
+#include "device/queue/work_queue.hpp"
 
 namespace weft::device {
 namespace cuda {
@@ -120,33 +120,33 @@ namespace {
 
 constexpr uint64_t kFaultCheckIntervalNs = 1'000'000;  // ns; gpu.md, trap 10
 
-cuda::State& as_state(void* state) { return *static_cast<cuda::State*>(state); }
+cuda::WorkQueue& as_queue(void* queue) { return *static_cast<cuda::WorkQueue*>(queue); }
 
 }  // namespace
 
 CollectiveSlot::~CollectiveSlot() {
-  if (state_ != nullptr) as_state(state_).collective_slots.release(index_);
+  if (queue_ != nullptr) as_queue(queue_).collective_slots.release(index_);
 }
 
 Result<CollectiveSlot> CollectiveSlot::open(const Memory& near) {
   if (!cuda::launches_are_async())
     return cuda::no_slot("CUDA_LAUNCH_BLOCKING=1 or CUDA_DEVICE_MAX_CONNECTIONS=1 is set");
-  auto found = cuda::state_of(near);
+  auto found = cuda::queue_of(near);
   if (!found) return std::move(found).error();
-  cuda::State& state = **found;
-  const cuda::CurrentContext current(state.context);
+  cuda::WorkQueue& queue = **found;
+  const cuda::CurrentContext current(queue.context);
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
-  auto number = state.collective_slots.acquire();
+  auto number = queue.collective_slots.acquire();
   if (!number) return std::move(number).error();
   CollectiveSlot slot;
-  slot.state_ = &state;
+  slot.queue_ = &queue;
   slot.index_ = *number;
   return slot;
 }
 
 void CollectiveSlot::set_config(const kernel::Collective& shared) {
-  cuda::CollectiveSlots& slots = as_state(state_).collective_slots;
+  cuda::CollectiveSlots& slots = as_queue(queue_).collective_slots;
   kernel::Collective& config = slots.config(index_);
   config = shared;
   config.status = slots.status_address(index_);
@@ -154,8 +154,8 @@ void CollectiveSlot::set_config(const kernel::Collective& shared) {
 
 bool CollectiveSlot::submit_to_resident_kernel(const kernel::Regular& call, Protocol protocol, uint32_t epoch,
                                                uint32_t blocks) {
-  cuda::State& state = as_state(state_);
-  const kernel::CallWord word{index_, state.collective_slots.version(index_), call.shape, call.root,
+  cuda::WorkQueue& queue = as_queue(queue_);
+  const kernel::CallWord word{index_, queue.collective_slots.version(index_), call.shape, call.root,
                               call.reduction};
   uint32_t words[8] = {
       static_cast<uint32_t>(call.out),
@@ -166,7 +166,7 @@ bool CollectiveSlot::submit_to_resident_kernel(const kernel::Regular& call, Prot
       blocks,
       word.packed(),
       epoch};
-  command_ = state.resident_kernel.submit_call(words);
+  command_ = queue.resident_kernel.submit_call(words);
   if (command_ == 0) return false;
   expected_status_ = kernel::Collective::outcome(epoch, 0, false);
   fault_check_at_ = 0;
@@ -174,15 +174,15 @@ bool CollectiveSlot::submit_to_resident_kernel(const kernel::Regular& call, Prot
 }
 
 void CollectiveSlot::record_resident_demand(uint32_t blocks) {
-  as_state(state_).resident_kernel.record_demand(blocks);
+  as_queue(queue_).resident_kernel.record_demand(blocks);
 }
 
-bool CollectiveSlot::resident_kernel_running() const { return as_state(state_).resident_kernel.running(); }
+bool CollectiveSlot::resident_kernel_running() const { return as_queue(queue_).resident_kernel.running(); }
 
 void CollectiveSlot::start_resident_kernel() {
-  cuda::State& state = as_state(state_);
-  const cuda::CurrentContext current(state.context);
-  if (current.code() == cuda::kSuccess) state.resident_kernel.start_if_due();
+  cuda::WorkQueue& queue = as_queue(queue_);
+  const cuda::CurrentContext current(queue.context);
+  if (current.code() == cuda::kSuccess) queue.resident_kernel.start_if_due();
 }
 
 Status CollectiveSlot::launch(kernel::Collective& call, Protocol protocol, uint32_t blocks,
@@ -200,18 +200,18 @@ Status CollectiveSlot::launch(kernel::Direct& call, uint32_t blocks, uint32_t th
 
 Status CollectiveSlot::start(kernel::Collective& call, uint8_t kernel, void* parameter, uint32_t blocks,
                              uint32_t threads) {
-  cuda::State& state = as_state(state_);
-  call.resume_state = state.collective_slots.resume_state(index_);
-  call.status = state.collective_slots.status_address(index_);
+  cuda::WorkQueue& queue = as_queue(queue_);
+  call.resume_state = queue.collective_slots.resume_state(index_);
+  call.status = queue.collective_slots.status_address(index_);
   call.blocks = blocks;
   command_ = 0;
   expected_status_ = kernel::Collective::outcome(call.epoch, call.launch, false);
   fault_check_at_ = 0;
-  const cuda::CurrentContext current(state.context);
+  const cuda::CurrentContext current(queue.context);
   if (current.code() != cuda::kSuccess)
     return cuda::failure(current.code(), "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
   const cuda::RelaxedCapture relaxed;
-  const cuda::Code code = state.collective_slots.launch(static_cast<cuda::CollectiveSlots::Kernel>(kernel),
+  const cuda::Code code = queue.collective_slots.launch(static_cast<cuda::CollectiveSlots::Kernel>(kernel),
                                                         blocks, threads, parameter);
   if (code != cuda::kSuccess)
     return cuda::failure(code, "kernel launch", "a collective cannot be started on the GPU");
@@ -219,34 +219,34 @@ Status CollectiveSlot::start(kernel::Collective& call, uint8_t kernel, void* par
 }
 
 Result<CollectiveSlot::Outcome> CollectiveSlot::poll() {
-  cuda::State& state = as_state(state_);
-  const uint64_t word = __atomic_load_n(state.collective_slots.status(index_), __ATOMIC_ACQUIRE);
+  cuda::WorkQueue& queue = as_queue(queue_);
+  const uint64_t word = __atomic_load_n(queue.collective_slots.status(index_), __ATOMIC_ACQUIRE);
   if ((word & ~uint64_t{1}) == expected_status_) {
     if (command_ != 0)
       static_cast<void>(
-          state.resident_kernel.poll(command_));  // frees its slot; the command status may arrive later
+          queue.resident_kernel.poll(command_));  // frees its slot; the command status may arrive later
     return (word & 1) != 0 ? Outcome::timed_out : Outcome::complete;
   }
-  if (command_ != 0 && state.resident_kernel.poll(command_) == cuda::Outcome::not_started)
+  if (command_ != 0 && queue.resident_kernel.poll(command_) == cuda::Outcome::not_started)
     return Outcome::not_started;
   const uint64_t now = monotonic_ns();
   if (fault_check_at_ == 0) fault_check_at_ = now + kFaultCheckIntervalNs;
   if (now < fault_check_at_) return Outcome::running;
   fault_check_at_ = now + kFaultCheckIntervalNs;
-  const cuda::CurrentContext current(state.context);
+  const cuda::CurrentContext current(queue.context);
   const cuda::RelaxedCapture relaxed;
   const cuda::Code code = current.code() != cuda::kSuccess ? current.code()
-                          : command_ != 0                  ? state.resident_kernel.fault()
-                                          : cuda::driver().stream_query(state.collective_slots.stream());
+                          : command_ != 0                  ? queue.resident_kernel.fault()
+                                          : cuda::driver().stream_query(queue.collective_slots.stream());
   if (code == cuda::kSuccess || code == cuda::kNotReady) return Outcome::running;
   return cuda::failure(code, "cuStreamQuery",
                        "a collective failed on the GPU, or an earlier GPU operation of this program did");
 }
 
 bool CollectiveSlot::can_access(const Memory& memory) const {
-  const cuda::State& state = as_state(state_);
-  return memory.on_device() && memory.fault == 0 && memory.device == state.device &&
-         (memory.context == nullptr || memory.context == state.context);
+  const cuda::WorkQueue& queue = as_queue(queue_);
+  return memory.on_device() && memory.fault == 0 && memory.device == queue.device &&
+         (memory.context == nullptr || memory.context == queue.context);
 }
 
 }  // namespace weft::device
