@@ -22,7 +22,7 @@
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "device/memory.hpp"
-#include "device/workspace.hpp"
+#include "device/pool.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"

@@ -41,8 +41,4 @@ void close_all(std::span<const ShareableHandle> pieces);
 /// Whether the allocation classified as `memory` still exists at its address.
 [[nodiscard]] bool alive(const Memory& memory);
 
-/// Allocates device memory owned by Weft, e.g. to verify a mapping. Free with free_scratch().
-[[nodiscard]] Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
-void free_scratch(const Memory& scratch);
-
 }  // namespace weft::device

@@ -9,7 +9,7 @@
 #include "base/result.hpp"
 #include "device/copy.hpp"
 #include "device/memory.hpp"
-#include "device/workspace.hpp"
+#include "device/pool.hpp"
 
 namespace weft::device {
 

@@ -12,6 +12,7 @@
 #include "device/copy.hpp"
 #include "device/info.hpp"
 #include "device/ipc.hpp"
+#include "device/pool.hpp"
 
 namespace weft::stream {
 

@@ -91,9 +91,9 @@ class Network : public Transport {
   virtual void close() = 0;
 };
 
-/// Opens the network named by the setting `net`, or the first usable one (select/table.cpp), for a job on several
-/// hosts, and puts its address into the exchange; share() must follow. An error lists each attempt with its
-/// reason.
+/// Opens the network named by the setting `net`, or the first usable one (select/table.cpp), for a job on
+/// several hosts, and puts its address into the exchange; share() must follow. An error lists each attempt
+/// with its reason.
 [[nodiscard]] Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange);
 /// Called after share(): checks version and network against one other process of the job, then starts the
 /// network. An error names the mismatch.

@@ -28,7 +28,7 @@ additional library, and does not join a launcher's job.
 
 Settings that select the path of a collective must be equal: `WEFT_COLL_SHARED*`, `WEFT_COLL_GPU*`, `WEFT_COLL_NCCL*` and
 `WEFT_STREAM_COLLECTIVE_REGION_BYTES` on the ranks of a host, the other `WEFT_COLL_*` on all ranks. `MPI_Init` compares them and ends with the
-name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS`, `WEFT_COLL_GPU_REGION_TOTAL_BYTES`, `WEFT_COLL_GPU_REDUCE_MIN_BYTES` and
+name of the differing setting. Each rank may have its own `WEFT_COLL_GPU_KERNEL_TIMEOUT_NS`, `WEFT_COLL_GPU_REDUCE_MIN_BYTES` and
 `WEFT_COLL_NCCL_LIBRARY`.
 
 """

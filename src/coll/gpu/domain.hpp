@@ -17,7 +17,7 @@
 #include "coll/schedule/call.hpp"
 #include "device/collective.hpp"
 #include "device/copy.hpp"
-#include "device/workspace.hpp"
+#include "device/pool.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::coll::gpu {

@@ -2,26 +2,18 @@
 #include "coll/gpu/region_pool.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "base/config.hpp"
 #include "device/copy.hpp"
 #include "device/ipc.hpp"
 #include "device/kernel/collective.hpp"
+#include "device/pool.hpp"
 
 namespace weft::coll::gpu {
 namespace {
 
 using device::kernel::RegionLayout;
 
-config::Size capacity{
-    "coll.gpu_region_total_bytes",
-    320 << 20,
-    0,
-    size_t{64} << 30,
-    "GPU memory in bytes of a process for the regions of all communicators, into which "
-    "peers push collective data; allocated on first use.",
-    "GPU memory is scarce (smaller), or many communicators use collectives on device buffers (larger)"};
 config::Size data_bytes{"coll.gpu_region_bytes", 22 << 19, 2 << 20, size_t{1} << 30,
                         "Bytes in the region of a communicator for the Simple protocol; the LL and LL128 "
                         "parts take 7 MiB more. Larger regions allow larger chunks."};
@@ -57,8 +49,8 @@ Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near, size_t c
     region->leased = true;
     return region.get();
   }
-  WEFT_TRY(evict_unleased(bytes));
   auto memory = device::allocate_scratch(near, bytes);
+  while (!memory && evict_unleased()) memory = device::allocate_scratch(near, bytes);
   if (!memory) return std::move(memory).error();
   auto region = std::make_unique<CollectiveRegion>();
   region->memory = *memory;
@@ -72,23 +64,13 @@ Result<CollectiveRegion*> RegionPool::lease(const device::Memory& near, size_t c
   return regions_.back().get();
 }
 
-/// Frees unleased regions until `bytes` fit under the cap.
-Status RegionPool::evict_unleased(size_t bytes) {
-  size_t used = bytes;
-  for (const auto& region : regions_) used += region->memory.size;
-  for (auto at = regions_.begin(); at != regions_.end() && used > capacity;) {
-    if ((*at)->leased) {
-      ++at;
-      continue;
-    }
-    used -= (*at)->memory.size;
-    device::free_scratch((*at)->memory);
-    at = regions_.erase(at);
-  }
-  if (used <= capacity) return {};
-  return Error(Errc::again, "all regions for collectives are leased by other communicators (" +
-                                std::to_string(regions_.size()) +
-                                "): raise WEFT_COLL_GPU_REGION_TOTAL_BYTES");
+/// Frees an unleased region; false if there is none.
+bool RegionPool::evict_unleased() {
+  const auto at = std::find_if(regions_.begin(), regions_.end(), [](const auto& it) { return !it->leased; });
+  if (at == regions_.end()) return false;
+  device::free_scratch((*at)->memory);
+  regions_.erase(at);
+  return true;
 }
 
 Status clear(const CollectiveRegion& region) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RegionPool: the GPU memory regions into which other ranks push in collectives. Capped per process; a region
-// is leased to one communicator at a time and freed at MPI_Finalize. Threading: under the instance lock.
+// RegionPool: the GPU memory regions into which other ranks push in collectives (memory of device/pool.hpp).
+// A region is leased to one communicator at a time and freed at MPI_Finalize. Threading: under the instance
+// lock.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -23,12 +24,12 @@ class RegionPool final : public core::RetainedState {
   ~RegionPool() override;
   /// The pool of this process.
   [[nodiscard]] static RegionPool& of(core::Instance& instance);
-  /// Leases a region in the context of `near` with `chunk_capacity` bytes for Simple chunks. Errc::again:
-  /// limited by coll.gpu_region_total_bytes.
+  /// Leases a region in the context of `near` with `chunk_capacity` bytes for Simple chunks. Unleased regions
+  /// of other sizes are freed if there is no memory.
   [[nodiscard]] Result<CollectiveRegion*> lease(const device::Memory& near, size_t chunk_capacity);
 
  private:
-  [[nodiscard]] Status evict_unleased(size_t bytes);
+  [[nodiscard]] bool evict_unleased();
   std::vector<std::unique_ptr<CollectiveRegion>> regions_;
 };
 

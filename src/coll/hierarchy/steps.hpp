@@ -11,7 +11,7 @@
 #include "coll/schedule/call.hpp"
 #include "coll/schedule/collective.hpp"
 #include "core/instance.hpp"
-#include "device/workspace.hpp"
+#include "device/pool.hpp"
 
 namespace weft::coll {
 

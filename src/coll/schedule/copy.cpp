@@ -12,7 +12,7 @@
 #include "coll/schedule/gpu_reduction.hpp"
 #include "device/copy.hpp"
 #include "device/pack.hpp"
-#include "device/workspace.hpp"
+#include "device/pool.hpp"
 #include "p2p/protocol/device_copy.hpp"
 
 namespace weft::coll {

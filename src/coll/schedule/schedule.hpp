@@ -9,7 +9,7 @@
 #include "coll/schedule/call.hpp"
 #include "coll/schedule/copy.hpp"
 #include "coll/schedule/stage.hpp"
-#include "device/workspace.hpp"
+#include "device/pool.hpp"
 
 namespace weft::coll {
 

@@ -17,7 +17,7 @@
 #include "base/secure.hpp"
 #include "device/copy.hpp"
 #include "device/cuda/bar.hpp"
-#include "device/ipc.hpp"
+#include "device/pool.hpp"
 
 namespace weft::device {
 namespace {

@@ -89,29 +89,4 @@ bool alive(const Memory& memory) {
          id == memory.buffer_id;
 }
 
-Result<Memory> allocate_scratch(const Memory& near, size_t bytes) {
-  auto context = cuda::context_of(near);
-  if (!context) return std::move(context).error();
-  const cuda::CurrentContext current(*context);
-  if (current.code() != cuda::kSuccess) return no_context(current.code());
-  const cuda::RelaxedCapture relaxed;
-  cuda::Address address = 0;
-  WEFT_CUDA_TRY(mem_alloc, "GPU scratch memory cannot be allocated", &address, bytes);
-  const Memory memory = classify(reinterpret_cast<void*>(address));
-  if (memory.kind == MemoryKind::cuda_device) return memory;
-  cuda::driver().mem_free(address);
-  return Error(Errc::intern, "GPU scratch memory is not recognised as device memory");
-}
-
-void free_scratch(const Memory& scratch) {
-  if (!available() || scratch.context == nullptr || !cuda::context_exists(scratch.context, scratch.base))
-    return;
-  const cuda::CurrentContext current(scratch.context);
-  if (current.code() != cuda::kSuccess) return;
-  const cuda::RelaxedCapture relaxed;
-  const cuda::Code code = cuda::driver().mem_free(scratch.base);
-  if (code != cuda::kSuccess && code != cuda::kInvalidValue && !cuda::gone(code))
-    log::write(log::Level::warn, "GPU scratch memory was not freed (%s)", cuda::describe(code).c_str());
-}
-
 }  // namespace weft::device

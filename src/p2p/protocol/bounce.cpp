@@ -8,6 +8,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "device/pool.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/device_copy.hpp"
 #include "p2p/protocol/protocol.hpp"

@@ -14,7 +14,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "device/copy.hpp"
-#include "device/ipc.hpp"
+#include "device/pool.hpp"
 #include "p2p/engine.hpp"
 
 namespace weft::p2p {

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "device/copy.hpp"
+#include "device/pool.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
 
 namespace weft::transport::cuda_ipc {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GPU workspace memory, leased from one capped pool: intermediate results of reductions, segment tables of
-// datatypes. Threading: under the instance lock.
+// Pool of all GPU memory that Weft takes for itself, capped by gpu.pool_bytes: bounce buffers, regions of
+// collectives, probe blocks, and workspace (intermediate results, segment tables), which is leased and
+// reused. Threading: under the instance lock.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -10,7 +11,12 @@
 
 namespace weft::device {
 
-/// A block of GPU memory; returns to the pool on destruction.
+/// Allocates memory on the GPU of `near`; free it with free_scratch(). Errc::unsupported if it exceeds the
+/// cap even without unleased workspace; else the error of the driver.
+[[nodiscard]] Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
+void free_scratch(const Memory& scratch);
+
+/// A leased block of workspace; returns to the pool on destruction.
 class Workspace {
  public:
   /// Minimum size in bytes of memory that peers map. The driver places smaller allocations into one block
@@ -24,17 +30,17 @@ class Workspace {
     return *this;
   }
   ~Workspace();
-  /// Leases memory on the GPU of `near`. Errc::unsupported if the cap of the pool is exceeded; else the error
-  /// of the driver.
+  /// Leases memory on the GPU of `near`; errors as allocate_scratch().
   [[nodiscard]] static Result<Workspace> lease(const Memory& near, size_t bytes);
   [[nodiscard]] explicit operator bool() const { return block_ != nullptr; }
   [[nodiscard]] const Memory& memory() const;
   /// False if the context was destroyed, and the memory with it.
   [[nodiscard]] bool alive() const;
-  /// Frees the pool, including leased blocks.
+  /// Frees all workspace, including leased blocks.
   static void close();
 
  private:
+  friend Result<Memory> allocate_scratch(const Memory& near, size_t bytes);
   struct Block;
   struct Pool;
   void swap(Workspace& other) noexcept { std::swap(block_, other.block_); }
