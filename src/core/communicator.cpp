@@ -2,6 +2,7 @@
 // Communicator: creation and destruction. Derived communicators: coll/construct.
 #include "core/communicator.hpp"
 
+#include "base/assert.hpp"
 #include "core/instance.hpp"
 
 namespace weft::core {
@@ -14,7 +15,15 @@ Communicator::Communicator(Instance& owner, ContextId context_id, Ref<Group> loc
       handle(reinterpret_cast<uintptr_t>(this)),
       peers_(remote_group ? remote_group.get() : group.get()),
       rank_(group->rank()),
-      size_(group->size()) {}
+      size_(group->size()) {
+  WEFT_ASSERT(id < ContextId{1} << kCreatorShift ||
+              instance.processes.is_creator(static_cast<uint32_t>(id >> kCreatorShift)));
+  if (!instance.processes.any_others()) [[likely]]
+    return;
+  for (const Group* members : {group.get(), remote_group.get()})
+    if (members != nullptr)
+      for (const ProcessId process : members->processes()) instance.processes.retain(process);
+}
 
 Communicator* Communicator::create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote) {
   return slab().create(owner, id, std::move(local), std::move(remote));
@@ -31,6 +40,15 @@ signed char Communicator::find_hosts() const {
   return 1;
 }
 
-void Communicator::destroy() { slab().destroy(this); }
+void Communicator::destroy() {
+  Instance& owner = instance;
+  std::vector<ProcessId> members;
+  if (owner.processes.any_others()) [[unlikely]]
+    for (const Group* of : {group.get(), remote_group.get()})
+      if (of != nullptr) members.insert(members.end(), of->processes().begin(), of->processes().end());
+  slab().destroy(this);
+  // After the state of the communicator: a process without references loses its mappings.
+  for (const ProcessId process : members) owner.processes.release(process);
+}
 
 }  // namespace weft::core

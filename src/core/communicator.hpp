@@ -18,8 +18,11 @@ namespace weft::core {
 
 class Instance;
 
-/// Never reused: (creator process + 1) << 34 | counter << 2. The low two bits are the channel.
+/// Never reused: creator << 34 | counter << 2. The low two bits are the channel. The creator is a number of
+/// the process that made the id, unique among all processes of connected jobs (ProcessTable::first_creator);
+/// 0: one of the job's own predefined ids, which no message between jobs carries.
 using ContextId = uint64_t;
+inline constexpr unsigned kCreatorShift = 34;
 /// Distance of consecutive ids.
 inline constexpr ContextId kContextStep = 4;
 

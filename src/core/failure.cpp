@@ -73,6 +73,11 @@ void FailureDetector::report(ProcessId process, const Error& why) {
   for (const Observer& observer : observers_) observer(process, why);
 }
 
+void FailureDetector::forget(ProcessId process) {
+  unwatch(process);
+  forgotten_ += failed_.erase(process);
+}
+
 bool FailureDetector::look_now(uint64_t now) {
   next_look_ = now + kLookIntervalNs;
   if (watched_.empty()) return false;

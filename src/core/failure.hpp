@@ -36,6 +36,9 @@ class FailureDetector {
   /// effect.
   void report(ProcessId process, const Error& why);
 
+  /// Forgets a process of another job that is no longer known: its index may be used again.
+  void forget(ProcessId process);
+
   void add(Observer observer) { observers_.push_back(std::move(observer)); }
 
   /// Looks for ended processes if the last look is kLookIntervalNs old. Returns true if one has failed.
@@ -51,7 +54,7 @@ class FailureDetector {
 
   [[nodiscard]] bool any_failed() const { return !failed_.empty(); }
   /// Number of failed processes; grows only.
-  [[nodiscard]] size_t count() const { return failed_.size(); }
+  [[nodiscard]] size_t count() const { return failed_.size() + forgotten_; }
   /// When the first ended process of this host was noticed, in ns of monotonic_ns(); 0: none has ended. Any
   /// thread may call it.
   [[nodiscard]] uint64_t first_death_ns() const { return first_death_ns_.load(std::memory_order_relaxed); }
@@ -78,6 +81,7 @@ class FailureDetector {
   std::atomic<uint64_t> first_death_ns_{0};
   std::unordered_map<ProcessId, Watched> watched_;
   std::unordered_map<ProcessId, std::string> failed_;  // with the reason
+  size_t forgotten_ = 0;
   std::vector<Observer> observers_;
 };
 

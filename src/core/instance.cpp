@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
 #include "base/futex.hpp"
@@ -56,6 +57,7 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
       processes(JobId::of(exchange->job().id), static_cast<uint32_t>(exchange->job().size)),
       self(processes.intern(kOwnJob, static_cast<uint32_t>(exchange->job().rank))),
       size(processes.job_size(kOwnJob)),
+      host(host_of(self)),
       memory(std::make_unique<MemoryRegistry>(*this)) {}
 
 Instance::~Instance() {  // both may be in pollers_
@@ -119,12 +121,14 @@ void Instance::watch_local_processes() {
       descriptors.rlim_cur < members.size() + kReservedDescriptors)
     return unwatched.hit(std::to_string(members.size()) + " ranks of this host need a descriptor each, and " +
                          std::to_string(descriptors.rlim_cur) + " are allowed: raise ulimit -n");
-  for (const ProcessId process : members) {
-    if (process == self) continue;
-    const auto pid = shm->pid_of(process);
-    const Status watched = pid ? failures.watch(process, *pid, shm->departed(process)) : pid.error().copy();
-    if (!watched.ok()) unwatched.hit(watched.error().message());
-  }
+  for (const ProcessId process : members)
+    if (process != self) watch(process);
+}
+
+void Instance::watch(ProcessId process) {
+  const auto pid = shm->pid_of(process);
+  const Status watched = pid ? failures.watch(process, *pid, shm->departed(process)) : pid.error().copy();
+  if (!watched.ok()) unwatched.hit(watched.error().message());
 }
 
 void Instance::idle(Wait& wait, const Request* request, const Communicator* comm) {
@@ -298,8 +302,9 @@ void Instance::remove(Poller& poller) {
 }
 
 ContextId Instance::new_contexts(uint32_t n) {
-  const ContextId first =
-      (static_cast<ContextId>(self + 1) << 34) | (static_cast<ContextId>(next_context_) * kContextStep);
+  WEFT_ASSERT(next_context_ + n > next_context_);  // the counter has not wrapped
+  const ContextId creator = processes.first_creator(kOwnJob) + self;
+  const ContextId first = creator << kCreatorShift | (static_cast<ContextId>(next_context_) * kContextStep);
   next_context_ += n;
   return first;
 }

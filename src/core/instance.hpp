@@ -84,12 +84,19 @@ class Instance {
   void add(Poller& poller);
   void remove(Poller& poller);
 
-  /// Returns whether a process is on this host, reachable through shared memory.
-  [[nodiscard]] bool same_host(ProcessId process) const {
-    return exchange->job().same_host(static_cast<int>(process), static_cast<int>(self));
+  /// Returns the number of a process's host: equal numbers mean the same host.
+  [[nodiscard]] int host_of(ProcessId process) const {
+    if (!processes.in_own_job(process)) [[unlikely]]
+      return processes.host_of(process);
+    const auto& hosts = exchange->job().host_of_rank;
+    return hosts.empty() ? 0 : hosts[process];
   }
+  /// Returns whether a process is on this host, reachable through shared memory.
+  [[nodiscard]] bool same_host(ProcessId process) const { return host_of(process) == host; }
+  /// Watches a process of this host whose segment is mapped, by its pid.
+  void watch(ProcessId process);
 
-  /// Returns the first of `n` consecutive context ids, unique among all processes.
+  /// Returns the first of `n` consecutive context ids, unique among all processes of connected jobs.
   ContextId new_contexts(uint32_t n = 1);
   /// Runs `function` (a user callback) without the instance lock.
   template <class F>
@@ -119,6 +126,7 @@ class Instance {
   ProcessTable processes;
   const ProcessId self;
   const uint32_t size;  ///< processes in MPI_COMM_WORLD
+  const int host;       ///< host_of(self)
   FailureDetector failures;
   bool oversubscribed = false;  ///< more ranks than cores on this host
   uint32_t cores = 1;           ///< this rank's share of the cores that it may use

@@ -8,20 +8,15 @@
 namespace weft::core {
 namespace {
 
-/// FNV-1a, 64 bits, from a start value (Fowler, Noll, Vo).
-uint64_t fnv1a(std::string_view text, uint64_t hash) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
+/// Both sides of a connection derive the same number from the id. `size` is at most kMaxCreator.
+uint32_t first_creator_of(const JobId& id, uint32_t size) {
+  return 1 + static_cast<uint32_t>(id.words[1] % (kMaxCreator - size + 1));
 }
 
 }  // namespace
 
-JobId JobId::of(std::string_view name) {
-  return {{fnv1a(name, 0xcbf29ce484222325ULL), fnv1a(name, 0x9ae16a3b2f90404fULL)}};
-}
-
 ProcessTable::ProcessTable(const JobId& own, uint32_t size) : own_size_(size) {
-  jobs_.push_back({own, size, 1, {}});
+  jobs_.push_back({own, size, 1, first_creator_of(own, size), {}});
 }
 
 JobIndex ProcessTable::find_job(const JobId& id) const {
@@ -39,10 +34,18 @@ Result<JobIndex> ProcessTable::add_job(const JobId& id, uint32_t size) {
     ++jobs_[known].references;
     return known;
   }
+  if (size == 0 || size > kMaxCreator)
+    return Error(Errc::arg, "a job is announced with " + std::to_string(size) + " processes");
+  const uint32_t creator = first_creator_of(id, size);
+  for (const Job& other : jobs_)
+    if (other.references != 0 && (other.id.tag() == id.tag() || (creator < other.first_creator + other.size &&
+                                                                 other.first_creator < creator + size)))
+      return Error(Errc::arg, "job " + id.text() + " has ids like those of job " + other.id.text() +
+                                  " by chance: start one of the two jobs again");
   JobIndex job = 1;
   while (job < jobs_.size() && jobs_[job].references != 0) ++job;
   if (job == jobs_.size()) jobs_.emplace_back();
-  jobs_[job] = {id, size, 1, {}};
+  jobs_[job] = {id, size, 1, creator, {}};
   return job;
 }
 
@@ -62,6 +65,7 @@ ProcessId ProcessTable::intern(JobIndex job, uint32_t rank) {
     ++other(known->second).references;
     return known->second;
   }
+  WEFT_ASSERT(room_for(1));
   ProcessId process;
   if (free_.empty()) {
     process = limit();
@@ -70,7 +74,7 @@ ProcessId ProcessTable::intern(JobIndex job, uint32_t rank) {
     process = free_.back();
     free_.pop_back();
   }
-  other(process) = {{job, rank}, 1};
+  other(process) = {{job, rank}, 1, -1};
   jobs_[job].processes.emplace(rank, process);
   ++jobs_[job].references;
   return process;
@@ -91,6 +95,29 @@ void ProcessTable::release(ProcessId process) {
   jobs_[gone.job].processes.erase(gone.rank);
   free_.push_back(process);
   release_job(gone.job);
+}
+
+bool ProcessTable::is_creator(uint32_t creator) const {
+  for (const Job& job : jobs_)
+    if (job.references != 0 && creator - job.first_creator < job.size) return true;
+  return false;
+}
+
+ProcessId ProcessTable::find(uint32_t job_tag, uint32_t rank) const {
+  for (const Job& job : jobs_) {
+    if (job.references == 0 || job.id.tag() != job_tag) continue;
+    if (&job == jobs_.data()) return rank < own_size_ ? rank : kNoProcess;
+    const auto known = job.processes.find(rank);
+    return known != job.processes.end() ? known->second : kNoProcess;
+  }
+  return kNoProcess;
+}
+
+bool ProcessTable::before(ProcessId a, ProcessId b) const {
+  if (in_own_job(a) && in_own_job(b)) return a < b;
+  const Process left = at(a), right = at(b);
+  if (left.job == right.job) return left.rank < right.rank;
+  return job_id(left.job) < job_id(right.job);
 }
 
 ProcessTable::Process ProcessTable::at(ProcessId process) const {

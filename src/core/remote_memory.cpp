@@ -9,6 +9,7 @@ namespace weft::core {
 RemoteMemory::RemoteMemory(Instance& instance) : instance_(instance), rma_(*this) {
   instance_.add(*this);
   instance_.failures.add([this](ProcessId process, const Error& why) { rma_.lost(process, why); });
+  instance_.processes.on_removed([this](ProcessId process) { rma_.forget(process); });
 }
 
 RemoteMemory::~RemoteMemory() { instance_.remove(*this); }

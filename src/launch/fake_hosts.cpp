@@ -15,6 +15,10 @@ config::Size fake_hosts{"fake_hosts", 1, 1, 4096,
                         "Number of simulated hosts into which the ranks of one machine are split, for tests "
                         "of inter-host paths."};
 
+config::Size first_fake_host{"first_fake_host", 0, 0, 4096,
+                             "Number of the first simulated host: jobs on one machine with other numbers are "
+                             "on other hosts, for tests of connected jobs."};
+
 /// Forwards all calls except job().
 class FakeHosts final : public Exchange {
  public:
@@ -45,6 +49,12 @@ class FakeHosts final : public Exchange {
 int fake_host_of(int rank, int size, int hosts) {
   const int block = size / hosts, longer = size % hosts, head = longer * (block + 1);
   return rank < head ? rank / (block + 1) : longer + (rank - head) / block;
+}
+
+std::string host_name(const Job& job) {
+  const auto first = static_cast<int>(static_cast<size_t>(first_fake_host));
+  const int number = first + (job.machine_size != 0 ? job.host_of_rank[static_cast<size_t>(job.rank)] : 0);
+  return number == 0 ? this_host() : this_host() + "#" + std::to_string(number);
 }
 
 Result<std::unique_ptr<Exchange>> split_hosts(std::unique_ptr<Exchange> exchange) {

@@ -10,16 +10,11 @@
 
 namespace weft::launch {
 
-namespace {
-
-/// The boot id identifies the host; the host name distinguishes its containers, which share no memory.
 std::string this_host() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return first_line("/proc/sys/kernel/random/boot_id") + "/" + name;
 }
-
-}  // namespace
 
 void set_local_rank(Job& job) {
   const auto begin = job.host_of_rank.begin();

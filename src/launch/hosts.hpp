@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hosts: which processes of a job share a host, from the launcher's mapping or by a key-value exchange.
 #pragma once
+#include <string>
+
 #include "base/result.hpp"
 #include "launch/launch.hpp"
 
 namespace weft::launch {
+
+/// The boot id and the host name: containers of one machine share no memory.
+[[nodiscard]] std::string this_host();
 
 /// Sets local_rank and local_size from host_of_rank, which must be complete.
 void set_local_rank(Job& job);

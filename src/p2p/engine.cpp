@@ -12,6 +12,7 @@
 
 #include "base/config.hpp"
 #include "launch/cpus.hpp"
+#include "p2p/job_connections.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/states.hpp"
 
@@ -52,7 +53,8 @@ Slab<UnexpectedMessage>& UnexpectedMessage::slab() {
 
 Engine::Engine(core::Instance& owner)
     : instance(owner),
-      peers_(owner.size, this, &Engine::init_peer),
+      peers_(size_t{owner.size} + core::kMaxOtherProcesses, this, &Engine::init_peer),
+      jobs_(std::make_unique<JobConnections>(*this)),
       states_(std::make_unique<ProtocolStates>(*this)) {
   const auto report = [this](core::ProcessId process, const Error& why) { lost(process, why); };
   instance.failures.add(report);
@@ -75,7 +77,20 @@ Result<std::unique_ptr<Engine>> Engine::create(core::Instance& instance) {
   return std::unique_ptr<Engine>(new Engine(instance));
 }
 
-// Publishes the addresses of shared memory and network, exchanges them once, then opens both.
+/// `need`: the beginning of the error.
+Status Engine::open_network(const std::string& need) {
+  auto network = transport::open_network(instance.exchange->job(), need);
+  if (!network) return std::move(network).error();
+  network_ = std::move(*network);
+  instance.network = network_.get();
+  addresses_ = std::make_unique<transport::AddressBook>(*network_, *instance.exchange);
+  network_->start(*addresses_);
+  check_sources_ = true;
+  return {};
+}
+
+// Publishes the addresses of shared memory and network, exchanges them once, then opens both. A job on one
+// host opens no network; JobConnections does when it connects to another host.
 Status Engine::connect() {
   if (connected()) return {};
   launch::Exchange& exchange = *instance.exchange;
@@ -92,11 +107,10 @@ Status Engine::connect() {
     server = std::move(*published);
   }
   if (several_hosts) {
-    auto network = transport::open_network(exchange);
-    if (!network) return std::move(network).error();
-    network_ = std::move(*network);
-    instance.network = network_.get();
-    check_sources_ = true;
+    WEFT_TRY(open_network("the job spans several hosts (" + std::to_string(job.local_size) + " of " +
+                          std::to_string(job.size) +
+                          " ranks are on this one) and there is no network between them:"));
+    WEFT_TRY(transport::publish_address(*network_, exchange));
   }
   WEFT_TRY(exchange.share());
   if (local_peers) {
@@ -105,7 +119,7 @@ Status Engine::connect() {
     shm_ = std::move(*shm);
     instance.shm = shm_.get();
   }
-  if (several_hosts) WEFT_TRY(transport::start_network(*network_, exchange, directory_));
+  if (several_hosts) WEFT_TRY(transport::check_addresses(*addresses_, exchange));
   count_cores();
   return {};
 }

@@ -51,13 +51,14 @@ struct UnexpectedMessage : match::MatchEntry {
 };
 static_assert(sizeof(UnexpectedMessage::inlined) >= kMaxControl);
 
+class JobConnections;
+
 class Engine final : public core::Poller, private transport::am::Sender {
  public:
   static Result<std::unique_ptr<Engine>> create(core::Instance& instance);
   ~Engine() override;
   bool poll() override;
 
-  // Called by p2p.cpp.
   [[nodiscard]] Status connect();
   [[nodiscard]] bool connected() const {
     return shm_ != nullptr || network_ != nullptr || instance.size == 1;
@@ -87,8 +88,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
     return check_source_alive(rank, comm);
   }
   void cancel(Transfer& t);
-  /// Puts started between start_batch() and end_batch() are submitted together.
-  void start_batch() { batching_ = true; }
+  void start_batch() { batching_ = true; }  ///< puts until end_batch() are submitted together
   void end_batch() {
     batching_ = false;
     if (!pending_puts_.empty()) submit_batches(pending_puts_, device::StreamRole::out, SIZE_MAX);
@@ -109,6 +109,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] std::string describe() const;
   /// Drops the cached memory classification of a transfer that ends.
   void uncache_classification(Transfer& t);
+  [[nodiscard]] JobConnections& jobs() { return *jobs_; }
   /// Returns the number of requests in flight with peers; posted receives do not count.
   [[nodiscard]] size_t in_flight() const { return requests_.size(); }
 
@@ -181,6 +182,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   core::Instance& instance;
 
  private:
+  friend class JobConnections;
   explicit Engine(core::Instance& owner);
   static void dispatch(Transfer& t);
   void lost(uint32_t peer, const Error& why);
@@ -192,6 +194,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] size_t max_message(uint32_t to) override { return peers_[to].transport->max_message(to); }
 
   // engine.cpp: messages out and in.
+  Status open_network(const std::string& need);
   void count_cores();
   static void init_peer(void* engine, uint32_t id, Peer& peer);
   bool poll_network(bool shm_progressed);
@@ -289,11 +292,12 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void finish_submission(CopySubmission& submission, Status outcome);
   void finish_senders(const CopySubmission& submission);
 
-  std::unique_ptr<transport::shm::Shm> shm_;         // null: no other rank on this host
-  std::unique_ptr<transport::Directory> directory_;  // of the network
-  std::unique_ptr<transport::Network> network_;      // null: all ranks on one host
-  core::RequestTable requests_;                      // in flight with a peer: also listed in Peer::requests
-  Sparse<Peer> peers_;
+  std::unique_ptr<transport::shm::Shm> shm_;           // null: no other process on this host
+  std::unique_ptr<transport::AddressBook> addresses_;  // of the network
+  std::unique_ptr<transport::Network> network_;        // null: no process on another host
+  core::RequestTable requests_;                        // in flight with a peer: also listed in Peer::requests
+  Sparse<Peer> peers_;                                 // by index in the process table
+  std::unique_ptr<JobConnections> jobs_;
   std::vector<uint32_t> backlog_;  // peers with pending messages
   std::vector<Transfer*> polled_;  // requests whose protocols are polled, in the order of start_polling()
   match::Posted posted_;

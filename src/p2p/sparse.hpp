@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sparse: a table with one entry per process of the job, few of which are used. Untouched pages take no
-// memory, so a job of a million processes costs address space only.
+// Sparse: a table with one entry per process that can be known, few of which are used. Untouched pages take
+// no memory, so a job of a million processes costs address space only.
 #pragma once
 #include <sys/mman.h>
 
@@ -38,6 +38,15 @@ class Sparse {
     if (!entry.initialised) [[unlikely]]
       make(index);
     return entry;
+  }
+
+  /// The entry belongs to another process now: constructs and initialises it anew.
+  void renew(uint32_t index) {
+    T& entry = (*this)[index];
+    std::destroy_at(&entry);
+    std::construct_at(&entry);
+    entry.initialised = true;
+    initialise_(owner_, index, entry);
   }
 
  private:

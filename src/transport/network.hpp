@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 
 #include "device/memory.hpp"
 #include "launch/launch.hpp"
@@ -38,13 +39,32 @@ struct Registered {
   size_t rkey_size = 0;
 };
 
-/// Network addresses published by the processes of the job.
+/// Network addresses of peers.
 class Directory {
  public:
   virtual ~Directory() = default;
-  /// Returns the peer's address() from the key-value exchange; called once per peer, at first contact. An
-  /// error names the mismatch: Weft's version or the network.
+  /// Returns the peer's address(); called once per peer, at first contact. An error names the mismatch:
+  /// Weft's version or the network.
   [[nodiscard]] virtual Result<std::string> address(Peer peer) = 0;
+};
+
+class Network;
+
+/// The address records of the own job, from the key-value exchange, and of processes of other jobs.
+class AddressBook final : public Directory {
+ public:
+  AddressBook(const Network& network, launch::Exchange& exchange);
+  [[nodiscard]] Result<std::string> address(Peer peer) override;
+  /// `record`: address_record() of that process of another job. Errc::unsupported if it uses no network, or
+  /// another one.
+  [[nodiscard]] Status add(Peer peer, std::string record);
+  void remove(Peer peer) { others_.erase(peer); }
+
+ private:
+  const std::string settings_;
+  const Network& network_;
+  launch::Exchange& exchange_;
+  std::unordered_map<Peer, std::string> others_;  // addresses of processes of other jobs
 };
 
 class Network : public Transport {
@@ -54,7 +74,7 @@ class Network : public Transport {
   [[nodiscard]] virtual std::string description() const = 0;
   /// Returns the address by which peers reach this process: any bytes, published before other calls.
   [[nodiscard]] virtual std::string address() const = 0;
-  /// Called once all addresses are published. `directory` outlives the network.
+  /// Called once all addresses of the own job are published. `directory` outlives the network.
   virtual void start(Directory& directory) = 0;
 
   // In addition to Transport: reserve() also returns nullptr while too many sends are outstanding; messages
@@ -85,20 +105,25 @@ class Network : public Transport {
   /// Sends a disconnect notice to all connected peers, so that the end of a connection is no failure (until
   /// the next message), and flushes for a bounded time. The network remains usable.
   virtual void send_disconnects() = 0;
+  /// Forgets a peer of another job, after a disconnect notice to it. Returns false while operations with the
+  /// peer are in flight: call again after poll().
+  [[nodiscard]] virtual bool remove(Peer /*peer*/) { return true; }
   /// Returns whether all committed messages have left this process.
   [[nodiscard]] virtual bool idle() const = 0;
   /// Releases all resources in bounded time at the end of the process. No completion fires afterwards.
   virtual void close() = 0;
 };
 
-/// Opens the network named by the setting `net`, or the first usable one (select/table.cpp), for a job on
-/// several hosts, and puts its address into the exchange; share() must follow. An error lists each attempt
-/// with its reason.
-[[nodiscard]] Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange);
-/// Called after share(): checks version and network against one other process of the job, then starts the
-/// network. An error names the mismatch.
-[[nodiscard]] Status start_network(Network& network, launch::Exchange& exchange,
-                                   std::unique_ptr<Directory>& directory);
+/// Opens the network named by the setting `net`, or the first usable one (select/table.cpp). An error begins
+/// with `need` and lists each network that was tried with its reason.
+[[nodiscard]] Result<std::unique_ptr<Network>> open_network(const launch::Job& job, const std::string& need);
+/// The record with which peers use the network: version, name, common settings and address.
+[[nodiscard]] std::string address_record(const Network& network);
+/// For a job on several hosts: puts the address into the exchange; share() must follow.
+[[nodiscard]] Status publish_address(const Network& network, launch::Exchange& exchange);
+/// Called after share(): checks version and network against one other process of the job. An error names the
+/// mismatch.
+[[nodiscard]] Status check_addresses(AddressBook& addresses, launch::Exchange& exchange);
 
 /// Lines "network\tname: description" of the usable networks, or the reason why a network is not usable.
 [[nodiscard]] std::string describe_networks();

@@ -9,7 +9,10 @@
 
 namespace weft::transport {
 
-using Peer = uint32_t;  ///< a process of the job: its rank in MPI_COMM_WORLD
+/// A process by its index in the process table; for processes of the own job the rank in MPI_COMM_WORLD.
+/// Per-peer state grows when an index is used for the first time.
+using Peer = uint32_t;
+inline constexpr Peer kNoPeer = UINT32_MAX;
 
 /// A contiguous memory range in this process or in a peer's address space.
 struct Iov {
@@ -25,6 +28,10 @@ class Receiver {
   /// Reports once that the peer has died or is unreachable; called by networks only. All gets from this peer
   /// have completed with an error before.
   virtual void lost(Peer peer, const Error& why) = 0;
+  /// Returns the process of that rank in the connected job with that tag (JobId::tag); kNoPeer: not known.
+  [[nodiscard]] virtual Peer find(uint32_t /*job_tag*/, uint32_t /*rank*/) { return kNoPeer; }
+  /// A message of a process of another job that find() does not know, under the same rules as deliver().
+  virtual void unknown_source(const std::byte* /*message*/, size_t /*size*/) {}
 
  protected:
   ~Receiver() = default;

@@ -8,6 +8,8 @@
 #include <map>
 #include <random>
 
+#include "core/process_address.hpp"
+
 namespace weft::core {
 namespace {
 
@@ -63,6 +65,81 @@ TEST(ProcessTable, AJobIsForgottenWithItsLastReference) {
   table.release(process);
   EXPECT_EQ(table.find_job(kSpawned), ProcessTable::kNoJob);
   EXPECT_EQ(table.add_job(kOther, 1).value(), job);
+}
+
+TEST(ProcessTable, ProcessesAreFoundByTheTagOfTheirJob) {
+  ProcessTable table(kOwn, 2);
+  const JobIndex job = table.add_job(kSpawned, 3).value();
+  const ProcessId process = table.intern(job, 1);
+  EXPECT_EQ(table.find(kOwn.tag(), 1), 1u);
+  EXPECT_EQ(table.find(kOwn.tag(), 2), kNoProcess);
+  EXPECT_EQ(table.find(kSpawned.tag(), 1), process);
+  EXPECT_EQ(table.find(kSpawned.tag(), 0), kNoProcess);
+  EXPECT_EQ(table.find(kOther.tag(), 1), kNoProcess);
+}
+
+TEST(ProcessTable, CreatorsOfContextIdsAreDisjoint) {
+  ProcessTable table(kOwn, 1000);
+  const uint32_t own = table.first_creator(kOwnJob);
+  EXPECT_GT(own, 0u);
+  EXPECT_TRUE(table.is_creator(own + 999));
+  EXPECT_FALSE(table.is_creator(own + 1000));
+  EXPECT_FALSE(table.is_creator(own - 1));
+  const JobIndex job = table.add_job(kSpawned, 3).value();
+  EXPECT_TRUE(table.is_creator(table.first_creator(job) + 2));
+  // The other side derives the same number.
+  EXPECT_EQ(table.first_creator(job), ProcessTable(kSpawned, 3).first_creator(kOwnJob));
+  table.release_job(job);
+  EXPECT_EQ(table.first_creator(kOwnJob), own);
+}
+
+TEST(ProcessTable, JobsWhoseIdsCollideAreRefused) {
+  ProcessTable table(kOwn, 2);
+  JobId same_tag = kOther, same_creators = kOther;
+  same_tag.words[0] = kOwn.words[0];
+  EXPECT_FALSE(table.add_job(same_tag, 1).ok());
+  same_creators.words[1] = kOwn.words[1];
+  EXPECT_FALSE(table.add_job(same_creators, 2).ok());
+  EXPECT_FALSE(table.add_job(kOther, 0).ok());
+  EXPECT_TRUE(table.add_job(kOther, 2).ok());
+}
+
+TEST(ProcessTable, AllJobsAgreeOnTheOrderOfProcesses) {
+  ProcessTable here(kOwn, 2), there(kSpawned, 2);
+  const JobIndex spawned = here.add_job(kSpawned, 2).value(), own = there.add_job(kOwn, 2).value();
+  const ProcessId far = here.intern(spawned, 1), near = there.intern(own, 0);
+  EXPECT_TRUE(here.before(0, 1));
+  EXPECT_EQ(here.before(0, far), there.before(near, 1));
+  EXPECT_NE(here.before(0, far), here.before(far, 0));
+}
+
+TEST(JobId, TextIsParsed) {
+  EXPECT_EQ(JobId::parse(kOwn.text()).value(), kOwn);
+  for (const char* text : {"", "12", "0123456789abcdef0123456789abcdeg", "0123456789abcdef0123456789abcdef0"})
+    EXPECT_FALSE(JobId::parse(text).ok()) << text;
+  EXPECT_NE(JobId::of("job-1").tag(), JobId::of("job-2").tag());
+}
+
+TEST(ProcessAddress, TextIsParsed) {
+  ProcessAddress address{kOwn, 5, 4, 3, 2, "boot/host name:1", "segment", std::string("a\0\xff", 3)};
+  for (size_t length = 0; length < 5; ++length) {
+    address.network = std::string("\0\xff:\n", 4).substr(0, length);
+    const auto read = ProcessAddress::parse(address.text()).value();
+    EXPECT_EQ(read.text(), address.text());
+    EXPECT_EQ(read.network, address.network);
+    EXPECT_EQ(read.host, address.host);
+    EXPECT_EQ(address.text().find_first_of(" \n\t"), std::string::npos);
+  }
+  const std::string text = address.text();
+  for (size_t length = 0; length + 6 < text.size(); ++length) {
+    auto cut = ProcessAddress::parse(text.substr(0, length));
+    EXPECT_TRUE(!cut || cut->text() != text);
+  }
+  address.rank = 5;
+  EXPECT_FALSE(ProcessAddress::parse(address.text()).ok());
+  address.rank = 4;
+  address.local_rank = 3;
+  EXPECT_FALSE(ProcessAddress::parse(address.text()).ok());
 }
 
 // Random jobs and processes against a map; seeds 0 to 19.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 
 #include "transport/network.hpp"
 
@@ -41,7 +42,7 @@ class NullNetwork final : public Network {
   const char* name() const override { return "null"; }
   std::string description() const override { return "of a test"; }
   std::string address() const override { return {"a\n\0b", 4}; }
-  void start(Directory& new_directory) override { directory = &new_directory; }
+  void start(Directory&) override {}
   size_t max_message(Peer) override { return 0; }
   std::byte* reserve(Peer, size_t) override { return nullptr; }
   void commit(Peer, size_t) override {}
@@ -57,25 +58,25 @@ class NullNetwork final : public Network {
   void send_disconnects() override {}
   bool idle() const override { return true; }
   void close() override {}
-  Directory* directory = nullptr;
 };
 
 class NetworkTable : public testing::Test {
  protected:
   std::string start_error() {
-    Status started = start_network(network, exchange, directory);
+    addresses.emplace(network, exchange);
+    Status started = check_addresses(*addresses, exchange);
     return started.ok() ? "" : started.error().message();
   }
   FakeExchange exchange;
   NullNetwork network;
-  std::unique_ptr<Directory> directory;
+  std::optional<AddressBook> addresses;
 };
 
 TEST_F(NetworkTable, AddressesMayContainAnyBytes) {
   const std::string address = network.address();
   exchange.values["net.0"] = exchange.values["net.3"] = std::string(WEFT_VERSION) + "\nnull\n\n" + address;
   ASSERT_EQ(start_error(), "");
-  const auto read = network.directory->address(3);
+  const auto read = addresses->address(3);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(*read, address);
 }
@@ -99,6 +100,18 @@ TEST_F(NetworkTable, DifferentSettingsAreAnError) {
   exchange.values["net.0"] = std::string(WEFT_VERSION) + "\nnull\ncoll.allreduce=ring;\nx";
   const std::string error = start_error();
   EXPECT_NE(error.find("settings of collectives differ"), std::string::npos) << error;
+}
+
+TEST_F(NetworkTable, ProcessesOfOtherJobsAreAddedWithTheirRecords) {
+  addresses.emplace(network, exchange);
+  ASSERT_TRUE(addresses->add(7, address_record(network)).ok());
+  EXPECT_EQ(*addresses->address(7), network.address());
+  addresses->remove(7);
+  EXPECT_FALSE(addresses->address(7).ok());
+  const Status other = addresses->add(7, WEFT_VERSION "\nloud\n\nx");
+  ASSERT_FALSE(other.ok());
+  EXPECT_NE(other.error().message().find("loud"), std::string::npos) << other.error().message();
+  EXPECT_FALSE(addresses->add(7, "").ok());
 }
 
 TEST_F(NetworkTable, MalformedRecordIsAnError) {

@@ -56,6 +56,13 @@ struct PendingChild {
                                                            int local_leader, const core::Group& remote,
                                                            int remote_leader, std::string_view name);
 
+/// Context ids of an intercommunicator: its own and one for the local communicator of each side.
+inline constexpr uint32_t kIdsPerIntercomm = 3;
+/// Makes an intercommunicator and the communicator of its local group; null: out of memory. `id`: the first
+/// of kIdsPerIntercomm ids.
+[[nodiscard]] core::Communicator* assemble(core::Instance& instance, core::ContextId id,
+                                           core::Ref<core::Group> local, core::Ref<core::Group> remote);
+
 // The same operations on a parent that is an intercommunicator.
 [[nodiscard]] NewCommunicator intercomm_duplicate(core::Communicator& parent);
 [[nodiscard]] Result<PendingChild> intercomm_start_duplicate(core::Communicator& parent);

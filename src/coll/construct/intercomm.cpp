@@ -20,9 +20,6 @@ using core::Instance;
 using core::ProcessId;
 using core::Ref;
 
-/// Context ids of an intercommunicator: its own and one for the local communicator of each side.
-constexpr uint32_t kIdsPerIntercomm = 3;
-
 /// Record that the leaders exchange and broadcast to their sides.
 struct LeaderRecord {
   ContextId context;  // first of kIdsPerIntercomm ids proposed by the sender
@@ -31,21 +28,30 @@ struct LeaderRecord {
 };
 
 /// True on the side with the lower first process, which creates the ids and is first by default.
-bool lower_side(const Group& local, const Group& remote) { return local.process(0) < remote.process(0); }
-
-/// The id of the local group's own communicator.
-ContextId local_context(ContextId id, const Group& local, const Group& remote) {
-  return id + (lower_side(local, remote) ? 1 : 2) * core::kContextStep;
+bool lower_side(const Instance& instance, const Group& local, const Group& remote) {
+  return instance.processes.before(local.process(0), remote.process(0));
+}
+bool lower_side(const Communicator& intercomm) {
+  return lower_side(intercomm.instance, *intercomm.group, *intercomm.remote_group);
 }
 
+/// The id of the local group's own communicator.
+ContextId local_context(const Instance& instance, ContextId id, const Group& local, const Group& remote) {
+  return id + (lower_side(instance, local, remote) ? 1 : 2) * core::kContextStep;
+}
+
+}  // namespace
+
 Communicator* assemble(Instance& instance, ContextId id, Ref<Group> local, Ref<Group> remote) {
-  const ContextId own = local_context(id, *local, *remote);
+  const ContextId own = local_context(instance, id, *local, *remote);
   Ref<Communicator> local_comm(Communicator::create(instance, own, local));
   if (!local_comm) return nullptr;
   Communicator* intercomm = Communicator::create(instance, id, std::move(local), std::move(remote));
   if (intercomm != nullptr) intercomm->local = std::move(local_comm);
   return intercomm;
 }
+
+namespace {
 
 /// The leaders exchange records over an existing intercommunicator; returns the record of the remote side.
 Result<LeaderRecord> exchange_leader_records(Communicator& intercomm, LeaderRecord mine) {
@@ -55,7 +61,7 @@ Result<LeaderRecord> exchange_leader_records(Communicator& intercomm, LeaderReco
     WEFT_TRY(sendrecv_bytes(intercomm, &mine, sizeof mine, 0, &theirs, sizeof theirs, 0, tag));
   LeaderRecord both[2] = {mine, theirs};
   WEFT_TRY(BootstrapGroup(*intercomm.local, tag).broadcast(both, sizeof both));
-  if (!lower_side(*intercomm.group, *intercomm.remote_group)) return both[1];
+  if (!lower_side(intercomm)) return both[1];
   both[1].context = both[0].context;  // the ids of the lower side are used
   return both[1];
 }
@@ -77,7 +83,7 @@ Result<std::vector<T>> exchange_lists(Communicator& intercomm, const std::vector
 /// both broadcast them. `send.address` is the child, `recv` its id.
 Round agree_on_context(const Call& call, int round, Stage& stage) {
   Communicator& parent = *call.comm;
-  const bool makes = lower_side(*parent.group, *parent.remote_group);
+  const bool makes = lower_side(parent);
   if (call.phase == 0) {
     if (round > 0 || call.rank != 0) return Round::next_phase;
     makes ? stage.send(call.recv.whole(), 0) : stage.receive(call.recv.whole(), 0);
@@ -88,7 +94,7 @@ Round agree_on_context(const Call& call, int round, Stage& stage) {
   const Round result = select::local_group_round(inner, call, round, stage);
   if (result == Round::done) {
     auto& child = *static_cast<Communicator*>(call.send.address);
-    child.local->id = local_context(child.id, *child.group, *child.remote_group);
+    child.local->id = local_context(child.instance, child.id, *child.group, *child.remote_group);
   }
   return result;
 }
@@ -152,7 +158,7 @@ NewCommunicator intercomm_merge(Communicator& intercomm, bool high) {
   if (intercomm.rank() == 0) mine.context = intercomm.instance.new_contexts();
   auto agreed = exchange_leader_records(intercomm, mine);
   if (!agreed) return std::move(agreed).error();
-  const bool lower = lower_side(*intercomm.group, *intercomm.remote_group);
+  const bool lower = lower_side(intercomm);
   const bool first = (agreed->high != 0) == high ? lower : !high;
   const Group& front = first ? *intercomm.group : *intercomm.remote_group;
   const Group& back = first ? *intercomm.remote_group : *intercomm.group;
@@ -162,7 +168,7 @@ NewCommunicator intercomm_merge(Communicator& intercomm, bool high) {
 }
 
 Result<PendingChild> intercomm_start_duplicate(Communicator& parent) {
-  const bool makes = parent.rank() == 0 && lower_side(*parent.group, *parent.remote_group);
+  const bool makes = parent.rank() == 0 && lower_side(parent);
   const ContextId context = makes ? parent.instance.new_contexts(kIdsPerIntercomm) : 0;
   NewCommunicator child =
       inherit(parent, assemble(parent.instance, context, parent.group, parent.remote_group));
@@ -186,7 +192,7 @@ NewCommunicator intercomm_split(Communicator& parent, int64_t color, int key) {
   auto remote = parent.remote_group->include(std::span<const int>(there));
   if (!remote) return std::move(remote).error();
   Ref<Group> remote_group(*remote);
-  const bool lower = lower_side(*local_group, *remote_group);
+  const bool lower = lower_side(parent.instance, *local_group, *remote_group);
   const SplitEntry& maker =
       lower ? (*mine)[static_cast<size_t>(here.front())] : (*theirs)[static_cast<size_t>(there.front())];
   return inherit(parent,
@@ -207,7 +213,7 @@ NewCommunicator intercomm_subset(Communicator& parent, Group& group) {
   auto remote_group = Ref<Group>(Group::create(std::move(*remote), parent.instance.self));
   if (!remote_group) return Error(Errc::no_mem, "out of memory for another group: free some");
   // The leaders of the parent's sides create the ids; they may be in neither group.
-  const bool lower = lower_side(*parent.group, *parent.remote_group);
+  const bool lower = lower_side(parent);
   const ContextId id = lower ? record.context : theirs->front().context;
   return inherit(parent, assemble(parent.instance, id, Ref<Group>::share(&group), std::move(remote_group)));
 }

@@ -9,10 +9,9 @@
 namespace weft::coll {
 
 Hosts::Hosts(const core::Communicator& comm) {
-  const auto& host_of_rank = comm.instance.exchange->job().host_of_rank;
   std::vector<int> seen;  // hosts in the order of their first ranks
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const int name = host_of_rank.empty() ? 0 : host_of_rank[comm.process(rank)];
+    const int name = comm.instance.host_of(comm.process(rank));
     const auto number = static_cast<size_t>(std::find(seen.begin(), seen.end(), name) - seen.begin());
     if (number == seen.size()) {
       seen.push_back(name);

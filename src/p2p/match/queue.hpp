@@ -154,6 +154,11 @@ class Unexpected {
     return exact_.size() == 0 ? nullptr : find_among(wanted);
   }
   [[nodiscard]] size_t size() const { return exact_.size(); }
+  /// Calls f(MatchEntry&) for all messages. The function may not remove any.
+  template <class F>
+  void for_all(F&& f) const {
+    order_.for_each([&](Node& node) { f(*static_cast<MatchEntry*>(static_cast<OrderNode*>(&node))); });
+  }
   /// Calls f(MatchEntry&) for all messages of a context in arrival order, until f returns false.
   template <class F>
   void for_each(uint64_t context, F&& f) const {

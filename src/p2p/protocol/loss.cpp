@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "p2p/engine.hpp"
+#include "p2p/job_connections.hpp"
 #include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
@@ -39,6 +40,7 @@ Error Engine::loss_error(uint32_t peer) const {
 }
 
 void Engine::lost(uint32_t source, const Error& why) {
+  if (!instance.processes.in_own_job(source)) jobs_->on_lost(source);
   Peer& peer = peers_[source];
   if (std::exchange(peer.lost, true)) return;
   losses_.emplace_back(source, why.message());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
-#include <functional>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -21,8 +20,7 @@ config::Size receives{"net.ofi_posted_receives", 64, 4, 4096,
                       "Number of receive buffers posted to libfabric. Larger values absorb longer bursts."};
 config::Size sends{"net.ofi_max_sends", 128, 8, 4096, "Largest number of outstanding sends."};
 
-// Tag: sender and disconnect flag; 48 bits, which every provider supports.
-constexpr uint64_t kDisconnect = uint64_t{1} << 32;
+// Tag: the sender's rank in its job, and kDisconnect; 48 bits, which every provider supports.
 constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
 
 constexpr size_t kCompletionsPerRead = 16;
@@ -36,6 +34,8 @@ size_t rounded(size_t bytes) { return (bytes + 63) & ~size_t{63}; }
 
 Ofi::Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint)
     : self_(static_cast<Peer>(job.rank)),
+      job_size_(static_cast<Peer>(job.size)),
+      job_tag_(launch::JobId::of(job.id).tag()),
       net_namespace_(own_net_namespace()),
       endpoint_(std::move(endpoint)),
       remote_registrations_(*endpoint_, abi::kRemoteRead),
@@ -110,6 +110,8 @@ std::string Ofi::description() const {
 }
 
 Connection& Ofi::connection(Peer peer) {
+  if (peer >= by_peer_.size()) [[unlikely]]
+    by_peer_.resize(peer + 1);
   auto& slot = by_peer_[peer];
   if (slot == nullptr) [[unlikely]] {
     slot = std::make_unique<Connection>(peer);
@@ -177,7 +179,7 @@ void Ofi::enqueue(Connection& to, MessageBuffer& message, size_t size, uint64_t 
   message.peer = to.peer;
   message.size = static_cast<uint32_t>(size + kPrefix);
   message.tag = self_ | flags;
-  const Prefix prefix{to.secret, to.sent++};
+  const Prefix prefix{to.secret, to.sent++, job_tag_};
   std::memcpy(message.data, &prefix, kPrefix);
   if (to.unsent.empty() && try_send(to, message)) return;
   if (to.state == Connection::State::lost) return;
@@ -294,17 +296,21 @@ size_t Ofi::complete(const abi::CqEntry& entry, Receiver* receiver) {
 
 size_t Ofi::on_receive(const abi::CqEntry& entry, Receiver& receiver) {
   auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
-  const auto source = static_cast<Peer>(entry.tag);
   Prefix prefix{};
   if (entry.len >= kPrefix) std::memcpy(&prefix, message.data, kPrefix);
   // Also a late message of another job that used the same port.
-  if (entry.len < kPrefix || prefix.secret != secret_ || source >= by_peer_.size()) {
+  if (entry.len < kPrefix || prefix.secret != secret_) {
     foreign_messages.add();
     post(message);
     return 0;
   }
-  Connection& from = connection(source);
-  const auto number = static_cast<uint32_t>(prefix.number);
+  Connection* const source = source_of(prefix, entry, receiver);
+  if (source == nullptr) {
+    post(message);
+    return 0;
+  }
+  Connection& from = *source;
+  const uint32_t number = prefix.number;
   if (number != from.received) {
     from.out_of_order.emplace(number, entry);
     return 0;
@@ -399,12 +405,7 @@ void Ofi::send_disconnects() {
   if (directory_ == nullptr || endpoint_ == nullptr) return;
   for (Connection* to : connections_) {
     if (to->state == Connection::State::unknown && !connect(*to)) continue;
-    if (to->state != Connection::State::open || to->disconnect_sent || to->address == abi::kNoAddress)
-      continue;
-    if (reserve(to->peer, 0) == nullptr) continue;
-    MessageBuffer& message = *std::exchange(reserved_, nullptr);
-    to->disconnect_sent = true;
-    enqueue(*to, message, 0, kDisconnect);
+    send_disconnect(*to);
   }
   const time_t deadline = ::time(nullptr) + kFlushTimeoutSeconds;
   while (!idle() && ::time(nullptr) <= deadline) {

@@ -5,11 +5,13 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/slab.hpp"
+#include "launch/job_id.hpp"
 #include "transport/network.hpp"
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/connection.hpp"
@@ -46,6 +48,7 @@ class Ofi final : public Network {
   void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void watch(Peer peer) override { connection(peer); }
+  [[nodiscard]] bool remove(Peer peer) override;
   void send_disconnects() override;
   [[nodiscard]] bool idle() const override {
     return sends_.in_use() == outstanding_to_lost_ + (reserved_ != nullptr ? 1 : 0);
@@ -77,9 +80,11 @@ class Ofi final : public Network {
   /// Before each message. Large messages may complete after later small ones, hence the number.
   struct Prefix {
     Secret secret;
-    uint64_t number;
+    uint32_t number;  // in the sequence of messages to this process
+    uint32_t job;     // JobId::tag() of the sender's job
   };
   static constexpr size_t kPrefix = sizeof(Prefix);
+  static constexpr uint64_t kDisconnect = uint64_t{1} << 32;  // bit of the tag: a disconnect notice
 
   Ofi(const launch::Job& job, std::unique_ptr<Endpoint> endpoint);
   Status prepare();
@@ -100,6 +105,10 @@ class Ofi final : public Network {
   bool handle_cq_error();
   void mark_lost(Connection& connection, Error why);
   void report_events(Receiver& receiver);
+
+  // other_jobs.cpp
+  Connection* source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver);
+  void send_disconnect(Connection& connection);
 
   // rma.cpp
   void start(bool writes, Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
@@ -122,7 +131,8 @@ class Ofi final : public Network {
   void on_heartbeat(Connection& connection);
   void on_heartbeat_failure(Connection& connection, std::string why);
 
-  const Peer self_;
+  const Peer self_, job_size_;
+  const uint32_t job_tag_;
   const uint64_t net_namespace_;
   std::string provider_, published_address_;
   Secret secret_ = 0;
@@ -138,8 +148,9 @@ class Ofi final : public Network {
   std::vector<MessageBuffer*> unposted_;  // receives to post again after -EAGAIN
   std::vector<abi::CqEntry> stored_;      // messages received while send_disconnects() flushed
   std::vector<std::unique_ptr<Connection>> by_peer_;
-  std::vector<Connection*> connections_;  // all in by_peer_, in order of creation
-  std::vector<Connection*> backlog_;      // with unsent messages
+  std::set<std::pair<uint32_t, uint32_t>> first_messages_;  // passed on: job tag, rank
+  std::vector<Connection*> connections_;                    // all in by_peer_, in order of creation
+  std::vector<Connection*> backlog_;                        // with unsent messages
   std::vector<std::pair<Peer, Error>> losses_;
   std::vector<FinishedGet> finished_, reporting_;
 

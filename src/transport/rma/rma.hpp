@@ -127,6 +127,8 @@ class Rma {
   bool poll();
   /// Fails the operations of a lost peer, after the network has failed its own.
   void lost(Peer peer, const Error& why);
+  /// A lost peer of another job is removed: its index may be used again.
+  void forget(Peer peer) { std::erase(lost_, peer); }
 
  private:
   enum class Kind : uint8_t { put, get, atomic };

@@ -50,12 +50,6 @@ std::vector<NetworkEntry> networks_by_priority() {
 
 std::string key_of(Peer peer) { return "net." + std::to_string(peer); }
 
-/// Version, network name, common settings and address, separated by newlines.
-std::string address_record(const Network& network) {
-  return std::string(kVersion) + "\n" + network.name() + "\n" + config::common_values(config::Scope::job) +
-         "\n" + network.address();
-}
-
 struct AddressRecord {
   std::string version, network, settings, address;
 };
@@ -80,52 +74,59 @@ Result<AddressRecord> parse(const std::string& text, Peer peer) {
   return record;
 }
 
-class ExchangeDirectory final : public Directory {
- public:
-  ExchangeDirectory(const Network& network, launch::Exchange& exchange)
-      : network_(network), exchange_(exchange) {}
-  Result<std::string> address(Peer peer) override {
-    auto text = exchange_.get(key_of(peer), static_cast<int>(peer));
-    if (!text) return std::move(text).error();
-    auto record = parse(*text, peer);
-    if (!record) return std::move(record).error();
-    if (record->version != kVersion || record->network != network_.name())
-      return version_mismatch(static_cast<Peer>(exchange_.job().rank),
-                              std::string(kVersion) + " with the network " + network_.name(), peer,
-                              record->version + " with " + record->network,
-                              "use one Weft, and the same WEFT_NET,");
-    if (record->settings != settings_)
-      return config::difference(settings_, exchange_.job().rank, record->settings, static_cast<int>(peer));
-    return std::move(record->address);
-  }
-
- private:
-  const std::string settings_ = config::common_values(config::Scope::job);
-  const Network& network_;
-  launch::Exchange& exchange_;
-};
-
 }  // namespace
 
-Result<std::unique_ptr<Network>> open_network(launch::Exchange& exchange) {
-  const launch::Job& job = exchange.job();
+std::string address_record(const Network& network) {
+  return std::string(kVersion) + "\n" + network.name() + "\n" + config::common_values(config::Scope::job) +
+         "\n" + network.address();
+}
+
+AddressBook::AddressBook(const Network& network, launch::Exchange& exchange)
+    : settings_(config::common_values(config::Scope::job)), network_(network), exchange_(exchange) {}
+
+Result<std::string> AddressBook::address(Peer peer) {
+  if (const auto known = others_.find(peer); known != others_.end()) return known->second;
+  auto text = exchange_.get(key_of(peer), static_cast<int>(peer));
+  if (!text) return std::move(text).error();
+  auto record = parse(*text, peer);
+  if (!record) return std::move(record).error();
+  if (record->version != kVersion || record->network != network_.name())
+    return version_mismatch(static_cast<Peer>(exchange_.job().rank),
+                            std::string(kVersion) + " with the network " + network_.name(), peer,
+                            record->version + " with " + record->network,
+                            "use one Weft, and the same WEFT_NET,");
+  if (record->settings != settings_)
+    return config::difference(settings_, exchange_.job().rank, record->settings, static_cast<int>(peer));
+  return std::move(record->address);
+}
+
+Status AddressBook::add(Peer peer, std::string text) {
+  auto record = parse(text, peer);
+  if (!record) return std::move(record).error();
+  if (record->version != kVersion || record->network != network_.name())
+    return Error(Errc::unsupported, "the other job uses Weft " + record->version + " with the network " +
+                                        record->network + ", and this one " + kVersion + " with " +
+                                        network_.name() + ": use one Weft, and the same WEFT_NET, in both");
+  others_.insert_or_assign(peer, std::move(record->address));
+  return {};
+}
+
+Result<std::unique_ptr<Network>> open_network(const launch::Job& job, const std::string& need) {
   std::string attempts;
   for (const NetworkEntry& candidate : networks_by_priority()) {
     if (!setting_net.is("auto") && !setting_net.is(candidate.name)) continue;
     auto network = candidate.open(job);
-    if (network) {
-      WEFT_TRY(exchange.put(key_of(static_cast<Peer>(job.rank)), address_record(**network)));
-      return network;
-    }
+    if (network) return network;
     attempts += std::string("\n  ") + candidate.name + ": " + network.error().message();
   }
   if (attempts.empty())
     attempts = "\n  WEFT_NET=" + setting_net.value_text() +
                (setting_net.is("none") ? " allows no network" : ": this build has no such network");
-  return Error(Errc::unsupported,
-               "the job spans several hosts (" + std::to_string(job.local_size) + " of " +
-                   std::to_string(job.size) +
-                   " ranks are on this one) and there is no network between them:" + attempts);
+  return Error(Errc::unsupported, need + attempts);
+}
+
+Status publish_address(const Network& network, launch::Exchange& exchange) {
+  return exchange.put(key_of(static_cast<Peer>(exchange.job().rank)), address_record(network));
 }
 
 std::string describe_networks() {
@@ -141,13 +142,10 @@ std::string describe_networks() {
 }
 
 // All processes compare with the same one, so all reach the same result.
-Status start_network(Network& network, launch::Exchange& exchange, std::unique_ptr<Directory>& directory) {
-  directory = std::make_unique<ExchangeDirectory>(network, exchange);
+Status check_addresses(AddressBook& addresses, launch::Exchange& exchange) {
   const int reference = exchange.job().rank == 0 ? exchange.job().size - 1 : 0;
-  auto agreed = directory->address(static_cast<Peer>(reference));
-  if (!agreed) return std::move(agreed).error();
-  network.start(*directory);
-  return {};
+  auto agreed = addresses.address(static_cast<Peer>(reference));
+  return agreed ? Status() : std::move(agreed).error();
 }
 
 }  // namespace weft::transport

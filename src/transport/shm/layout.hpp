@@ -26,8 +26,8 @@ inline constexpr uint64_t kMagic = 0x7765'6674'2d73'686dULL;
 /// filled for the consumer (D. Vyukov's bounded MPMC queue, with a single consumer).
 struct alignas(kCacheLine) QueueCell {
   std::atomic<uint64_t> sequence;
-  uint32_t source;
-  uint32_t size;  ///< in bytes; kOpenRing: `source` sends through a ring from now on
+  uint32_t source;  ///< the sender's local rank, or guest_source()
+  uint32_t size;    ///< in bytes; kOpenRing: `source` sends through a ring from now on
   alignas(8) std::byte payload[kMaxQueueMessage];
 };
 /// QueueCell::size of the message that announces a ring; its payload is the ring's index.
@@ -39,7 +39,7 @@ inline constexpr uint32_t kOpenRing = UINT32_MAX;
 /// lap.
 struct SpscRing {
   alignas(kCacheLine) std::atomic<uint64_t> consumed;  ///< bytes, monotonic; written by the consumer
-  alignas(kCacheLine) std::atomic<uint32_t> owner;     ///< producer's local rank + 1; 0: free
+  alignas(kCacheLine) std::atomic<uint32_t> owner;     ///< producer's QueueCell::source + 1; 0: free
   alignas(kCacheLine) std::byte data[kRingBytes];
 };
 inline constexpr uint32_t kWrap = UINT16_MAX;  ///< size in a record header: skip to the start of the ring
@@ -161,12 +161,33 @@ struct alignas(4096) Area {
   SlotArea slot_areas[kSlotAreas];
 };
 
+/// A process of another job on this host that sends to ranks of this segment. The guest claims and frees its
+/// entry and writes all fields.
+struct Guest {
+  enum Phase : uint32_t { free, claimed, ready };
+  static constexpr unsigned kPhaseBits = 2;
+  alignas(kCacheLine) std::atomic<uint32_t> state;  ///< generation << kPhaseBits | Phase
+  std::atomic<int32_t> pid;
+  std::atomic<uint64_t> job[2];  ///< JobId
+  std::atomic<uint32_t> rank;    ///< in its job
+};
+inline constexpr uint32_t kMaxGuests = 4096;
+/// QueueCell::source of a guest: this bit, the low bits of the generation, and the index of its entry.
+inline constexpr uint32_t kGuestBit = 1U << 31;
+constexpr uint32_t guest_source(uint32_t generation, uint32_t index) {
+  return kGuestBit | (generation & 0x7fff) << 16 | index;
+}
+
 struct alignas(4096) Header {
   std::atomic<uint64_t> magic;  ///< kMagic once the fields for external readers are set
   uint32_t ranks;
   uint32_t header_bytes, area_bytes, pid_offset, rank_offset, wait_record_offset;
   std::atomic<uint32_t> attached;
   alignas(kCacheLine) std::atomic<uint32_t> sleepers;  ///< approximate number of ranks in Wakeup::sleep()
+  /// 1: ranks of this segment sleep, so whoever publishes for them calls Wakeup::notify().
+  std::atomic<uint32_t> wakeups;
+  std::atomic<uint32_t> next_guest;  ///< where claiming starts: an entry is reused as late as possible
+  Guest guests[kMaxGuests];
 };
 
 }  // namespace weft::transport::shm

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,6 +41,22 @@ int receive_memory(int socket) {
   return received && received->descriptors.size() == 1 ? received->descriptors[0] : -1;
 }
 
+/// Listens under a name that nobody can guess. `flags`: for socket().
+Status open_listener(int flags, int backlog, int& listener, std::string& listener_name) {
+  listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+  if (listener < 0) return system_error("socket");
+  uint64_t nonce[2] = {};
+  if (::getrandom(nonce, sizeof nonce, 0) != sizeof nonce) return system_error("getrandom");
+  char name[64];
+  std::snprintf(name, sizeof name, "weft-%d-%016llx%016llx", ::getpid(),
+                static_cast<unsigned long long>(nonce[0]), static_cast<unsigned long long>(nonce[1]));
+  listener_name = name;
+  const local_socket::AbstractName address(listener_name);
+  if (::bind(listener, address.address(), address.size()) != 0) return system_error("bind");
+  if (::listen(listener, backlog) != 0) return system_error("listen");
+  return {};
+}
+
 }  // namespace
 
 Server::Server(Server&& other) noexcept { *this = std::move(other); }
@@ -63,17 +80,7 @@ Result<Server> Server::create(uint32_t ranks) {
   WEFT_TRY(check_file_limit(Segment::bytes(ranks)));
   if (::ftruncate(server.memory_, static_cast<off_t>(Segment::bytes(ranks))) != 0)
     return system_error("sizing the segment");
-  server.listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (server.listener_ < 0) return system_error("socket");
-  uint64_t nonce[2] = {};
-  if (::getrandom(nonce, sizeof nonce, 0) != sizeof nonce) return system_error("getrandom");
-  char name[64];
-  std::snprintf(name, sizeof name, "weft-%d-%016llx%016llx", ::getpid(),
-                static_cast<unsigned long long>(nonce[0]), static_cast<unsigned long long>(nonce[1]));
-  server.name_ = name;
-  const local_socket::AbstractName address(server.name_);
-  if (::bind(server.listener_, address.address(), address.size()) != 0) return system_error("bind");
-  if (::listen(server.listener_, static_cast<int>(ranks)) != 0) return system_error("listen");
+  WEFT_TRY(open_listener(0, static_cast<int>(ranks), server.listener_, server.name_));
   return server;
 }
 
@@ -101,15 +108,24 @@ Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
 Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(size_, other.size_);
+  std::swap(memory_, other.memory_);
   return *this;
 }
 Segment::~Segment() {
+  if (memory_ >= 0) ::close(memory_);
   if (base_ != nullptr) ::munmap(base_, size_);
 }
 
 Result<Segment> Segment::map(int memory, uint32_t ranks) {
   Segment segment;
+  segment.memory_ = memory;
   segment.size_ = bytes(ranks);
+  struct stat status {};
+  if (::fstat(memory, &status) != 0) return system_error("fstat");
+  if (static_cast<size_t>(status.st_size) != segment.size_)  // access beyond the end would be fatal
+    return Error(Errc::other, "shared memory: a segment for " + std::to_string(ranks) + " ranks has " +
+                                  std::to_string(status.st_size) + " bytes instead of " +
+                                  std::to_string(segment.size_) + ": use one Weft in all processes");
   void* base = ::mmap(nullptr, segment.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
   if (base == MAP_FAILED) return system_error("mmap");
   segment.base_ = base;
@@ -130,9 +146,93 @@ Result<Segment> Segment::attach(const std::string& name, uint32_t ranks, int tim
   ::close(socket);
   errno = reason;
   if (memory < 0) return system_error("receiving the segment from local rank 0");
-  auto segment = map(memory, ranks);
-  ::close(memory);
-  return segment;
+  return map(memory, ranks);
+}
+
+Result<JobListener> JobListener::create(const launch::JobId& job, int memory) {
+  JobListener listener;
+  listener.job_ = job;
+  listener.memory_ = memory;
+  WEFT_TRY(open_listener(SOCK_NONBLOCK, SOMAXCONN, listener.listener_, listener.name_));
+  return listener;
+}
+
+JobListener::JobListener(JobListener&& other) noexcept { *this = std::move(other); }
+JobListener& JobListener::operator=(JobListener&& other) noexcept {
+  std::swap(listener_, other.listener_);
+  std::swap(memory_, other.memory_);
+  std::swap(job_, other.job_);
+  std::swap(clients_, other.clients_);
+  std::swap(name_, other.name_);
+  return *this;
+}
+JobListener::~JobListener() {
+  for (const int client : clients_) ::close(client);
+  if (listener_ >= 0) ::close(listener_);
+}
+
+bool JobListener::poll() {
+  for (;;) {
+    const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (client < 0) break;
+    if (local_socket::same_user(client))
+      clients_.push_back(client);
+    else
+      ::close(client);
+  }
+  return std::erase_if(clients_, [&](int client) {
+           if (!answer(client)) return false;
+           ::close(client);
+           return true;
+         }) != 0;
+}
+
+/// Returns false if the request has not arrived yet. A request for another job gets no answer.
+bool JobListener::answer(int client) const {
+  launch::JobId wanted;
+  const ssize_t got = local_socket::retry_on_eintr([&] { return ::recv(client, &wanted, sizeof wanted, 0); });
+  if (got < 0 && errno == EAGAIN) return false;
+  const std::byte byte{1};
+  if (got == sizeof wanted && wanted == job_) local_socket::send(client, {&byte, 1}, {&memory_, 1});
+  return true;
+}
+
+SegmentRequest::~SegmentRequest() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+// With many requests at once the listener's queue may be full (EAGAIN): a later poll() tries again.
+Status SegmentRequest::send() {
+  if (socket_ < 0) socket_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket_ < 0) return system_error("socket");
+  const local_socket::AbstractName address(name_);
+  if (::connect(socket_, address.address(), address.size()) != 0) {
+    if (errno == EAGAIN || errno == EINTR) return {};
+    return system_error("connecting to a process of the other job");
+  }
+  if (!local_socket::same_user(socket_))
+    return Error(Errc::other,
+                 "shared memory: the other job belongs to another user: jobs of one user connect");
+  if (::send(socket_, &job_, sizeof job_, MSG_NOSIGNAL) != sizeof job_)
+    return system_error("a request for the segment of the other job");
+  sent_ = true;
+  return {};
+}
+
+Result<std::optional<Segment>> SegmentRequest::poll() {
+  if (!sent_) {
+    WEFT_TRY(send());
+    return std::optional<Segment>();
+  }
+  std::byte byte{};
+  const auto received = local_socket::receive(socket_, {&byte, 1});
+  if (!received && errno == EAGAIN) return std::optional<Segment>();
+  if (!received || received->descriptors.size() != 1)
+    return Error(Errc::other,
+                 "shared memory: the process of the other job has refused the connection or ended");
+  auto segment = Segment::map(received->descriptors[0], ranks_);
+  if (!segment) return std::move(segment).error();
+  return std::optional<Segment>(std::move(*segment));
 }
 
 }  // namespace weft::transport::shm

@@ -85,9 +85,15 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
     : segment_(std::move(segment)),
       self_(self),
       members_(std::move(members)),
-      contiguous_(members_.back() - members_.front() + 1 == members_.size()),
+      contiguous_(members_.back() - members_.front() + 1 == members_.size()
+                      ? static_cast<uint32_t>(members_.size())
+                      : 0),
       area_(&segment_.area(self)),
       out_(members_.size()) {
+  for (uint32_t rank = 0; rank < out_.size(); ++rank) {
+    out_[rank].area = &segment_.area(rank);
+    out_[rank].source = self_;
+  }
   probe_word_ = kMagic ^ (reinterpret_cast<uint64_t>(this) << 8) ^ static_cast<uint64_t>(::getpid());
   describe_layout(segment_.header(), members_.size());
   area_->rank.store(static_cast<int32_t>(members_[self_]), std::memory_order_relaxed);
@@ -112,20 +118,22 @@ Shm::~Shm() = default;
 
 /// With the first rank; the first rank with all.
 Status Shm::compare_settings() const {
-  const auto text = [](const Area& area) {
-    return std::string_view(area.settings, ::strnlen(area.settings, kSettingsBytes));
-  };
   const uint32_t end = self_ == 0 ? static_cast<uint32_t>(members_.size()) : 1;
-  for (uint32_t rank = 0; rank < end; ++rank) {
-    const Area& other = segment_.area(rank);
-    if (other.settings_hash.load() != area_->settings_hash.load())
-      return config::difference(text(*area_), static_cast<int>(members_[self_]), text(other),
-                                static_cast<int>(members_[rank]));
-  }
+  for (uint32_t rank = 0; rank < end; ++rank) WEFT_TRY(compare_settings(segment_.area(rank), members_[rank]));
   return {};
 }
 
+Status Shm::compare_settings(const Area& other, Peer peer) const {
+  if (other.settings_hash.load() == area_->settings_hash.load()) return {};
+  const auto text = [](const Area& area) {
+    return std::string_view(area.settings, ::strnlen(area.settings, kSettingsBytes));
+  };
+  return config::difference(text(*area_), static_cast<int>(members_[self_]), text(other),
+                            static_cast<int>(peer));
+}
+
 uint32_t Shm::search(Peer peer) const {
+  if (const auto other = other_index_.find(peer); other != other_index_.end()) return other->second;
   return static_cast<uint32_t>(std::lower_bound(members_.begin(), members_.end(), peer) - members_.begin());
 }
 
@@ -147,7 +155,7 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   Segment segment;
   if (self == 0) {
     WEFT_TRY(server.serve(timeout_ms));
-    auto mapped = Segment::map(server.memory(), ranks);
+    auto mapped = Segment::map(server.release_memory(), ranks);
     if (!mapped) return std::move(mapped).error();
     segment = std::move(*mapped);
   } else {
@@ -174,6 +182,14 @@ Result<std::unique_ptr<Shm>> Shm::create(launch::Exchange& exchange, Server serv
   return shm;
 }
 
+Result<std::unique_ptr<Shm>> Shm::create_alone(Peer self) {
+  auto server = Server::create(1);
+  if (!server) return std::move(server).error();
+  auto segment = Segment::map(server->release_memory(), 1);
+  if (!segment) return std::move(segment).error();
+  return std::unique_ptr<Shm>(new Shm(std::move(*segment), 0, {self}));
+}
+
 Result<int> Shm::pid_of(Peer peer) const {
   const Area& other = area(peer);
   const uint64_t space = other.pid_namespace.load(std::memory_order_relaxed);
@@ -196,7 +212,7 @@ uint32_t Shm::usable_cores() const {
 
 size_t Shm::max_message(Peer peer) {
   Outgoing& out = out_[local(peer)];
-  if (out.ring == nullptr) maybe_open_ring(peer, out);
+  if (out.ring == nullptr) maybe_open_ring(out);
   return out.ring != nullptr ? kMaxRingMessage : kMaxQueueMessage;
 }
 
@@ -206,17 +222,17 @@ uint32_t Shm::ring_threshold() const {
   return static_cast<uint32_t>(static_cast<size_t>(ring_after_messages));
 }
 
-void Shm::maybe_open_ring(Peer peer, Outgoing& out) {
-  if (!out.no_ring && out.messages >= ring_threshold()) open_ring(peer, out);
+void Shm::maybe_open_ring(Outgoing& out) {
+  if (!out.no_ring && out.messages >= ring_threshold()) open_ring(out);
 }
 
-void Shm::open_ring(Peer peer, Outgoing& out) {
-  Area& area = this->area(peer);
+void Shm::open_ring(Outgoing& out) {
+  Area& area = *out.area;
   uint32_t index = 0;
   if (out.claimed == nullptr) {
     for (; index < kRings; ++index) {
       uint32_t free = 0;
-      if (area.rings[index].owner.compare_exchange_strong(free, self_ + 1)) break;
+      if (area.rings[index].owner.compare_exchange_strong(free, out.source + 1)) break;
     }
     if (index == kRings) {
       out.no_ring = true;
@@ -226,19 +242,19 @@ void Shm::open_ring(Peer peer, Outgoing& out) {
   } else {
     index = static_cast<uint32_t>(out.claimed - area.rings);
   }
-  std::byte* payload = reserve_cell(peer, out);
+  std::byte* payload = reserve_cell(out);
   if (payload == nullptr) return;  // the queue is full: a later call announces the ring
   QueueCell& cell = area.cells[out.ticket & (kQueueCells - 1)];
   *reinterpret_cast<uint32_t*>(payload) = index;
-  cell.source = self_;
+  cell.source = out.source;
   cell.size = kOpenRing;
   cell.sequence.store(out.ticket + 1 - (out.ticket & (kQueueCells - 1)), std::memory_order_release);
   out.ring = std::exchange(out.claimed, nullptr);
 }
 
 // Compares sequence + index with the ticket, so that zeroed memory is a valid empty queue.
-std::byte* Shm::reserve_cell(Peer peer, Outgoing& out) {
-  Area& area = this->area(peer);
+std::byte* Shm::reserve_cell(Outgoing& out) {
+  Area& area = *out.area;
   uint64_t ticket = area.tail.load(std::memory_order_relaxed);
   for (;;) {
     const uint64_t index = ticket & (kQueueCells - 1);
@@ -281,8 +297,8 @@ std::byte* Shm::reserve_record(Outgoing& out, size_t size) {
 std::byte* Shm::reserve(Peer peer, size_t size) {
   Outgoing& out = out_[local(peer)];
   if (out.ring == nullptr) [[unlikely]] {
-    maybe_open_ring(peer, out);
-    if (out.ring == nullptr) return reserve_cell(peer, out);
+    maybe_open_ring(out);
+    if (out.ring == nullptr) return reserve_cell(out);
   }
   return reserve_record(out, size);
 }
@@ -294,8 +310,8 @@ void Shm::commit(Peer peer, size_t size) {
     return notify(peer);
   }
   const uint64_t index = out.ticket & (kQueueCells - 1);
-  QueueCell& cell = area(peer).cells[index];
-  cell.source = self_;
+  QueueCell& cell = out.area->cells[index];
+  cell.source = out.source;
   cell.size = static_cast<uint32_t>(size);
   cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
   ++out.messages;
@@ -365,10 +381,13 @@ size_t Shm::poll_queue(Receiver& receiver, size_t limit) {
     const uint64_t index = head_ & (kQueueCells - 1);
     QueueCell& cell = area_->cells[index];
     if (cell.sequence.load(std::memory_order_acquire) + index != head_ + 1) break;
-    if (cell.size == kOpenRing)
-      in_.push_back({&area_->rings[*reinterpret_cast<const uint32_t*>(cell.payload)], members_[cell.source]});
-    else
-      receiver.deliver(members_[cell.source], cell.payload, cell.size);
+    const Peer sender = sender_of(cell, receiver);
+    if (sender != kNoPeer) [[likely]] {
+      if (cell.size == kOpenRing)
+        in_.push_back({&area_->rings[*reinterpret_cast<const uint32_t*>(cell.payload)], sender});
+      else
+        receiver.deliver(sender, cell.payload, cell.size);
+    }
     cell.sequence.store(head_ + kQueueCells - index, std::memory_order_release);
     ++head_;
   }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared-memory transport: messages through MPSC queues and SPSC rings (layout.hpp), bulk data by
-// process_vm_readv. poll() visits one queue and at most kRings rings, whatever the number of ranks.
-// Peer is a world rank; the segment is indexed by local rank (see local()).
+// process_vm_readv. poll() visits one queue and at most kRings rings, whatever the number of ranks. Processes
+// of other jobs map this segment as guests to send to its ranks, and this process maps theirs.
 #pragma once
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "launch/launch.hpp"
@@ -21,7 +22,25 @@ class Shm final : public Transport {
   [[nodiscard]] static Result<Server> publish(launch::Exchange& exchange);
   /// Collective over the ranks of the host: distributes the segment's descriptor and maps the segment.
   [[nodiscard]] static Result<std::unique_ptr<Shm>> create(launch::Exchange& exchange, Server server);
+  /// A segment of this process alone, for a job with no other rank on this host that connects to another job.
+  [[nodiscard]] static Result<std::unique_ptr<Shm>> create_alone(Peer self);
   ~Shm() override;
+
+  // Processes of other jobs (guests.cpp).
+  /// The descriptor of the own segment, for a JobListener.
+  [[nodiscard]] int memory() const { return segment_.memory(); }
+  [[nodiscard]] bool has_segment(const launch::JobId& job) const { return segment_of(job) != nullptr; }
+  /// Adds the segment of another job, in which this process becomes the guest (`own`, `rank`).
+  [[nodiscard]] Status add_segment(const launch::JobId& job, Segment segment, const launch::JobId& own,
+                                   uint32_t rank);
+  /// Adds a process of a job whose segment was added. Its messages go through the queue until allow_ring().
+  /// An error names a setting that differs.
+  [[nodiscard]] Status add(Peer peer, const launch::JobId& job, uint32_t local_rank);
+  /// The peer has added this process, so a ring may be announced to it.
+  void allow_ring(Peer peer) { out_[local(peer)].no_ring = false; }
+  /// Forgets a process of another job; the segment of its job is unmapped with the last of its processes.
+  /// Precondition: the process sends no message any more, and all of its messages have been delivered.
+  void remove(Peer peer);
 
   [[nodiscard]] size_t max_message(Peer peer) override;
   [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
@@ -63,7 +82,10 @@ class Shm final : public Transport {
   /// Returns whether the peer had a CUDA driver at start-up.
   [[nodiscard]] bool has_gpus(Peer peer) const { return area(peer).has_gpus.load() != 0; }
   /// Lets ranks sleep in sleep(); all ranks call it before the first message.
-  void enable_wakeups() { wakeups_enabled_ = true; }
+  void enable_wakeups() {
+    wakeups_enabled_ = true;
+    segment_.header().wakeups.store(1, std::memory_order_relaxed);
+  }
   [[nodiscard]] Wakeup& wakeup(Peer peer) const { return area(peer).wakeup; }
   /// This rank's record for `weft hang`.
   [[nodiscard]] WaitRecord& wait_record() const { return area_->wait_record; }
@@ -74,15 +96,25 @@ class Shm final : public Transport {
   }
 
  private:
-  struct Outgoing {               // to one peer
-    SpscRing* ring = nullptr;     // in use; announced to the peer
-    SpscRing* claimed = nullptr;  // owned, not yet announced
-    uint64_t position = 0;        // bytes written to the ring
-    uint64_t consumed = 0;        // last value read from ring->consumed
-    uint64_t ticket = 0;          // of the reserved queue cell
-    uint32_t messages = 0;        // sent through the queue
-    bool no_ring = false;         // all rings of the peer are claimed
-    signed char readable = -1;    // -1 unknown, 0 no, 1 yes
+  struct OtherSegment {  // of another job on this host
+    launch::JobId job;
+    Segment segment;
+    uint32_t guest;      // index of this process's entry
+    uint32_t source;     // QueueCell::source of this process
+    uint32_t peers = 0;  // added processes of the job
+  };
+  struct Outgoing {                 // to one peer
+    Area* area = nullptr;           // of the peer
+    OtherSegment* other = nullptr;  // of a process of another job: its segment
+    uint32_t source = 0;            // QueueCell::source of this process in that segment
+    SpscRing* ring = nullptr;       // in use; announced to the peer
+    SpscRing* claimed = nullptr;    // owned, not yet announced
+    uint64_t position = 0;          // bytes written to the ring
+    uint64_t consumed = 0;          // last value read from ring->consumed
+    uint64_t ticket = 0;            // of the reserved queue cell
+    uint32_t messages = 0;          // sent through the queue
+    bool no_ring = false;           // all rings of the peer are claimed
+    signed char readable = -1;      // -1 unknown, 0 no, 1 yes
   };
   struct Incoming {  // a ring of this rank with its producer
     SpscRing* ring;
@@ -91,16 +123,28 @@ class Shm final : public Transport {
   };
 
   Shm(Segment segment, uint32_t self, std::vector<Peer> members);
+  /// Index into out_: the local rank, and above them processes of other jobs.
   [[nodiscard]] uint32_t local(Peer peer) const {
-    return contiguous_ ? peer - members_.front() : search(peer);
+    const uint32_t index = peer - members_.front();
+    return index < contiguous_ ? index : search(peer);
   }
   [[nodiscard]] uint32_t search(Peer peer) const;
+  [[nodiscard]] OtherSegment* segment_of(const launch::JobId& job) const;
+  /// Returns the peer that has sent a message; kNoPeer: a process of another job that is not known, whose
+  /// message went to Receiver::unknown_source().
+  [[nodiscard]] Peer sender_of(const QueueCell& cell, Receiver& receiver) {
+    return cell.source < members_.size() ? members_[cell.source] : guest_of(cell, receiver);
+  }
+  [[nodiscard]] Peer guest_of(const QueueCell& cell, Receiver& receiver);
+  void release_rings(Peer peer);
+  void drop_segment(OtherSegment& other);
   [[nodiscard]] Status compare_settings() const;
-  [[nodiscard]] Area& area(Peer peer) const { return segment_.area(local(peer)); }
+  [[nodiscard]] Status compare_settings(const Area& other, Peer peer) const;
+  [[nodiscard]] Area& area(Peer peer) const { return *out_[local(peer)].area; }
   [[nodiscard]] uint32_t ring_threshold() const;
-  void maybe_open_ring(Peer peer, Outgoing& out);
-  void open_ring(Peer peer, Outgoing& out);
-  std::byte* reserve_cell(Peer peer, Outgoing& out);
+  void maybe_open_ring(Outgoing& out);
+  void open_ring(Outgoing& out);
+  std::byte* reserve_cell(Outgoing& out);
   static void publish(Outgoing& out, uint32_t size, uint64_t next);
   static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_ring(Incoming& in, Receiver& receiver, size_t limit);
@@ -110,12 +154,15 @@ class Shm final : public Transport {
   Segment segment_;
   uint32_t self_;              // local rank
   std::vector<Peer> members_;  // by local rank, ascending
-  bool contiguous_;
+  uint32_t contiguous_;        // number of members if their ranks are consecutive, else 0
   bool wakeups_enabled_ = false;
   Area* area_;                 // of this rank
   uint64_t head_ = 0;          // next queue ticket to read
   uint64_t probe_word_;        // read by peers to test process_vm_readv
-  std::vector<Outgoing> out_;  // by local rank
+  std::vector<Outgoing> out_;  // by local()
+  std::vector<std::unique_ptr<OtherSegment>> other_segments_;
+  std::unordered_map<Peer, uint32_t> other_index_;  // processes of other jobs: local()
+  std::unordered_map<uint32_t, Peer> guests_;       // known senders, by QueueCell::source
   std::vector<Incoming> in_;
   uint32_t slot_area_users_[kSlotAreas] = {};  // ranks of the current lease; 0: never leased
 };

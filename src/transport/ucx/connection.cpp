@@ -18,6 +18,8 @@ constexpr uint64_t kFailureTimeoutNs = 2 * kNsPerSecond;
 }  // namespace
 
 Connection& Ucx::connection_of(Peer peer) {
+  if (peer >= connections_.size()) [[unlikely]]
+    connections_.resize(peer + 1);
   auto& connection = connections_[peer];
   if (!connection) {
     connection = std::make_unique<Connection>();
@@ -121,6 +123,39 @@ void Ucx::finish_failure(Connection& connection, Receiver& receiver) {
   }
   connection.state = Connection::State::lost;
   receiver.lost(connection.peer, Error(Errc::proc_aborted, connection.reason));
+}
+
+/// The first message of a process went to Receiver::unknown_source() if the process was not known then.
+Connection* Ucx::source_in_other_job(uint32_t job, uint32_t rank) {
+  const Peer peer = owner_ != nullptr ? owner_->find(job, rank) : kNoPeer;
+  if (peer == kNoPeer) return nullptr;
+  Connection& connection = connection_of(peer);
+  if (first_messages_.erase({job, rank}) != 0) connection.delivered = 1;
+  return &connection;
+}
+
+/// The disconnect notice keeps the peer from reporting the close as a failure.
+bool Ucx::remove(Peer peer) {
+  if (peer >= connections_.size() || !connections_[peer]) return true;
+  Connection& connection = *connections_[peer];
+  if (connection.state == Connection::State::failing || connection.gets != 0) return false;
+  if (connection.endpoint != nullptr) {
+    send_disconnect(connection);
+    release_pending_rts(connection);
+    connection.state = Connection::State::lost;  // errors are ignored from now on
+    RequestParameters operation{};
+    void* request = api_.ucp_ep_close_nbx(std::exchange(connection.endpoint, nullptr), &operation);
+    connection.closing = request != nullptr && !api::is_error(request) ? request : nullptr;
+  }
+  if (connection.closing != nullptr) {
+    if (api_.ucp_request_check_status(connection.closing) == Code::in_progress) return false;
+    api_.ucp_request_free(std::exchange(connection.closing, nullptr));
+  }
+  if (connection.send_buffers != 0) return false;
+  std::erase(ready_, &connection);
+  std::erase_if(registrations_, [&](const auto& registration) { return registration.second.peer == peer; });
+  connections_[peer].reset();
+  return true;
 }
 
 void Ucx::watch(Peer peer) { static_cast<void>(connect(connection_of(peer))); }

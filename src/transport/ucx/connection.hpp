@@ -21,11 +21,14 @@ class Ucx;
 inline constexpr unsigned kMessageId = 1, kGetRequestId = 2, kGetReplyId = 3, kRtsId = 4, kPutRequestId = 5,
                           kPutReplyId = 6;
 
+/// `source`: the sender's rank in its job. `job`: 0 for a sender of the same job, else its JobId::tag().
 struct MessageHeader {
   static constexpr uint32_t kUser = 0, kDisconnect = 1;
   Secret secret;
-  uint32_t source, kind;
+  uint32_t source;
+  uint32_t kind;      ///< job << 1, | kDisconnect
   uint64_t sequence;  ///< UCX does not guarantee the order of active messages
+  [[nodiscard]] uint32_t job() const { return kind >> 1; }
 };
 /// A message that carries an rkey, sent as the header of a rendezvous of the buffer; the message follows.
 struct RtsHeader {
@@ -35,7 +38,7 @@ struct RtsHeader {
 /// Requests a part of a registered buffer from its owner, or brings data for it.
 struct GetRequestHeader {
   Secret secret;
-  uint32_t source, unused;
+  uint32_t source, job;
   uint64_t get, buffer_id, offset, length;
 };
 /// Reply to a get request, followed by the data if `good` is 1; 0: the buffer is not registered. And reply to
@@ -71,6 +74,8 @@ struct Connection {
   bool disconnect_sent = false;
   bool rendezvous_completed = false;  ///< a rendezvous to the peer has succeeded
   uint32_t gets = 0;
+  uint32_t send_buffers = 0;     ///< in use for this peer
+  void* closing = nullptr;       ///< request of the endpoint's close, on behalf of Ucx::remove
   size_t outstanding_bytes = 0;  ///< of committed messages still held by UCX
   std::string reason;            ///< of the failure
   uint64_t deadline = 0;         ///< ns; operations held by UCX are abandoned after it

@@ -59,12 +59,13 @@ void Ucx::send_rts(Peer peer, size_t size, uint64_t id) {
 
 Code Ucx::on_rts(const RtsHeader& head, std::span<const std::byte> message, void* data, size_t size,
                  bool rendezvous) {
-  if (head.message.source >= connections_.size()) return Code::ok;
-  Connection& connection = connection_of(head.message.source);
+  Connection* const source = source_of(head.message.job(), head.message.source);
+  if (source == nullptr) return Code::ok;
+  Connection& connection = *source;
   // Eager data are ignored: a get requests them again.
   if (rendezvous) connection.pending_rts.insert_or_assign(head.buffer_id, PendingRts{data, size});
   current_descriptor_ = rendezvous ? data : nullptr;
-  take_message(head.message, message.data(), message.size());
+  take_message(connection, head.message, message.data(), message.size());
   current_descriptor_ = nullptr;
   return rendezvous && connection.pending_rts.contains(head.buffer_id) ? Code::in_progress : Code::ok;
 }
@@ -117,18 +118,19 @@ void Ucx::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, u
     release(rts->descriptor);
   }
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  buffer->get_request = {connection.secret, self_, 0, get.id, buffer_id, offset, local.length};
+  buffer->get_request = {connection.secret, self_, job_for(peer), get.id, buffer_id, offset, local.length};
   send(buffer, kGetRequestId, sizeof(GetRequestHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
 Code Ucx::on_get_request(const GetRequestHeader& request) {
-  if (request.source >= connections_.size()) return Code::ok;
-  Connection& connection = connection_of(request.source);
+  Connection* const source = source_of(request.job, request.source);
+  if (source == nullptr) return Code::ok;
+  Connection& connection = *source;
   if (!connect(connection)) return Code::ok;
   const auto found = registrations_.find(request.buffer_id);
   SendBuffer* reply = acquire_send_buffer(connection, 0);
   reply->get_reply = {connection.secret, request.get, 0};
-  if (found == registrations_.end() || found->second.peer != request.source ||
+  if (found == registrations_.end() || found->second.peer != connection.peer ||
       request.offset > found->second.buffer.length ||
       request.length > found->second.buffer.length - request.offset) {
     send(reply, kGetReplyId, sizeof(GetReplyHeader), nullptr, 0, RequestParameters::kEager, api::kHost);

@@ -32,11 +32,13 @@ SendBuffer* Ucx::acquire_send_buffer(Connection& connection, size_t capacity) {
     buffer->capacity = bytes;
   }
   buffer->connection = &connection;
+  ++connection.send_buffers;
   buffer->uses_gpu = buffer->is_rendezvous = buffer->counts_as_outstanding = false;
   return buffer;
 }
 
 void Ucx::release_send_buffer(SendBuffer* buffer) {
+  --buffer->connection->send_buffers;
   auto& free_buffers = free_buffers_[buffer->capacity > kSmallBufferBytes ? 1 : 0];
   if (free_buffers.size() < kMaxFreeBuffers)
     free_buffers.push_back(buffer);
@@ -53,7 +55,8 @@ std::byte* Ucx::reserve(Peer peer, size_t size) {
 
 /// Assigns the next sequence number of a connected peer.
 void Ucx::assign_sequence(SendBuffer& buffer) {
-  buffer.message = {buffer.connection->secret, self_, MessageHeader::kUser, buffer.connection->sent++};
+  const uint32_t kind = job_for(buffer.connection->peer) << 1 | MessageHeader::kUser;
+  buffer.message = {buffer.connection->secret, self_, kind, buffer.connection->sent++};
   buffer.connection->disconnect_sent = false;
 }
 
@@ -106,18 +109,22 @@ void Ucx::send_disconnect(Connection& connection) {
       std::exchange(connection.disconnect_sent, true))
     return;
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  buffer->message = {connection.secret, self_, MessageHeader::kDisconnect, connection.sent++};
+  const uint32_t kind = job_for(connection.peer) << 1 | MessageHeader::kDisconnect;
+  buffer->message = {connection.secret, self_, kind, connection.sent++};
   send(buffer, kMessageId, sizeof(MessageHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
 Code Ucx::on_message(const MessageHeader& head, const void* data, size_t size) {
-  if (head.source < connections_.size() && size <= kMaxMessageBytes) take_message(head, data, size);
+  if (size > kMaxMessageBytes) return Code::ok;
+  if (Connection* const source = source_of(head.job(), head.source))
+    take_message(*source, head, data, size);
+  else if (head.job() != 0)
+    take_unknown(head, data, size);
   return Code::ok;
 }
 
 /// Delivers a message, or stores it until its predecessors have arrived.
-void Ucx::take_message(const MessageHeader& head, const void* data, size_t size) {
-  Connection& connection = connection_of(head.source);
+void Ucx::take_message(Connection& connection, const MessageHeader& head, const void* data, size_t size) {
   const auto* bytes = static_cast<const std::byte*>(data);
   if (receiver_ != nullptr && head.sequence == connection.delivered && connection.out_of_order.empty())
       [[likely]]
@@ -129,9 +136,19 @@ void Ucx::take_message(const MessageHeader& head, const void* data, size_t size)
     ready_.push_back(&connection);
 }
 
+/// Only the first message of a process is accepted before it is known.
+void Ucx::take_unknown(const MessageHeader& head, const void* data, size_t size) {
+  if (owner_ == nullptr || (head.kind & MessageHeader::kDisconnect) != 0 || size > aligned_copy_.size())
+    return;
+  if (head.sequence != 0) return;  // late, of a process that this one has disconnected from
+  first_messages_.emplace(head.job(), head.source);
+  std::memcpy(aligned_copy_.data(), data, size);
+  owner_->unknown_source(aligned_copy_.data(), size);
+}
+
 void Ucx::deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size) {
   ++connection.delivered;
-  connection.disconnected = kind == MessageHeader::kDisconnect;
+  connection.disconnected = (kind & MessageHeader::kDisconnect) != 0;
   if (connection.disconnected) return;
   if (reinterpret_cast<uintptr_t>(data) % 8 != 0) {
     std::memcpy(aligned_copy_.data(), data, size);

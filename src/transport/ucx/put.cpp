@@ -24,7 +24,7 @@ void Ucx::put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, u
   Get* const put = start(peer, local, done);
   if (put == nullptr) return;
   SendBuffer* buffer = acquire_send_buffer(*put->connection, 0);
-  buffer->get_request = {put->connection->secret, self_,  0,           put->id,
+  buffer->get_request = {put->connection->secret, self_,  job_for(peer), put->id,
                          buffer_id_in(rkey),      offset, local.length};
   if (supports(local.memory) || local.length > kMaxEagerBytes)
     return send_bulk(buffer, kPutRequestId, sizeof(GetRequestHeader), local);
@@ -33,13 +33,14 @@ void Ucx::put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, u
 }
 
 Code Ucx::on_put_request(const GetRequestHeader& request, void* data, size_t size, bool rendezvous) {
-  if (request.source >= connections_.size()) return Code::ok;
+  const Connection* const source = source_of(request.job, request.source);
+  if (source == nullptr) return Code::ok;
+  const Peer peer = source->peer;
   const auto found = registrations_.find(request.buffer_id);
   const Buffer* target = found == registrations_.end() ? nullptr : &found->second.buffer;
-  if (target == nullptr || found->second.peer != request.source ||
-      found->second.access != Access::read_write || size != request.length ||
-      request.offset > target->length || size > target->length - request.offset) {
-    reply_put(request.source, request.get, false);
+  if (target == nullptr || found->second.peer != peer || found->second.access != Access::read_write ||
+      size != request.length || request.offset > target->length || size > target->length - request.offset) {
+    reply_put(peer, request.get, false);
     return Code::ok;
   }
   std::byte* const to = target->address + request.offset;
@@ -50,13 +51,14 @@ Code Ucx::on_put_request(const GetRequestHeader& request, void* data, size_t siz
       copied = device::copy(to, memory, data, {}, size);
     else
       std::memcpy(to, data, size);
-    reply_put(request.source, request.get, copied.ok());
+    reply_put(peer, request.get, copied.ok());
     return Code::ok;
   }
-  auto& incoming = *incoming_puts_
-                        .emplace(++last_get_, std::make_unique<IncomingPut>(IncomingPut{
-                                                  this, last_get_, request.get, request.source, false}))
-                        .first->second;
+  auto& incoming =
+      *incoming_puts_
+           .emplace(++last_get_,
+                    std::make_unique<IncomingPut>(IncomingPut{this, last_get_, request.get, peer, false}))
+           .first->second;
   incoming.uses_gpu = begin_gpu_operation(memory);
   RequestParameters operation{};
   operation.mask = RequestParameters::kCallback | RequestParameters::kUser | RequestParameters::kMemoryType;

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "launch/job_id.hpp"
 #include "transport/network.hpp"
 #include "transport/ucx/connection.hpp"
 #include "transport/ucx/library.hpp"
@@ -42,7 +44,11 @@ inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
 class Ucx final : public Network {
  public:
   Ucx(const Library& library, const launch::Job& job)
-      : api_(library), self_(static_cast<Peer>(job.rank)), connections_(static_cast<size_t>(job.size)) {}
+      : api_(library),
+        self_(static_cast<Peer>(job.rank)),
+        job_size_(static_cast<Peer>(job.size)),
+        job_tag_(launch::JobId::of(job.id).tag()),
+        connections_(static_cast<size_t>(job.size)) {}
   ~Ucx() override { close(); }
   [[nodiscard]] Status create(const launch::Job& job);
 
@@ -69,6 +75,7 @@ class Ucx final : public Network {
   void put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
            Completion& done) override;
   void watch(Peer peer) override;
+  [[nodiscard]] bool remove(Peer peer) override;
   [[nodiscard]] bool idle() const override { return outstanding_bytes_ == 0; }
   void send_disconnects() override;
   void close() override;
@@ -93,6 +100,16 @@ class Ucx final : public Network {
   void warn_about_gpus() const;
 
   Connection& connection_of(Peer peer);
+  /// Returns the sender of a message; null: unknown.
+  Connection* source_of(uint32_t job, uint32_t rank) {
+    if (job == 0) [[likely]]
+      return rank < job_size_ ? &connection_of(rank) : nullptr;
+    return source_in_other_job(job, rank);
+  }
+  Connection* source_in_other_job(uint32_t job, uint32_t rank);
+  void take_unknown(const MessageHeader& head, const void* data, size_t size);
+  /// The tag by which this process names its job to a peer.
+  [[nodiscard]] uint32_t job_for(Peer peer) const { return peer < job_size_ ? 0 : job_tag_; }
   bool connect(Connection& connection);
   [[nodiscard]] Status open_endpoint(Connection& connection);
   void fail(Connection& connection, std::string reason);
@@ -120,7 +137,7 @@ class Ucx final : public Network {
     return false;
   }
   api::Code on_message(const MessageHeader& head, const void* data, size_t size);
-  void take_message(const MessageHeader& head, const void* data, size_t size);
+  void take_message(Connection& connection, const MessageHeader& head, const void* data, size_t size);
   api::Code on_rts(const RtsHeader& head, std::span<const std::byte> message, void* data, size_t size,
                    bool rendezvous);
   api::Code on_get_request(const GetRequestHeader& request);
@@ -150,7 +167,8 @@ class Ucx final : public Network {
   static void on_error(void* argument, api::Endpoint endpoint, api::Code status);
 
   const Library& api_;
-  const Peer self_;
+  const Peer self_, job_size_;
+  const uint32_t job_tag_;
   Directory* directory_ = nullptr;
   api::Context context_ = nullptr;
   api::Worker worker_ = nullptr;
@@ -159,8 +177,9 @@ class Ucx final : public Network {
   uint64_t memory_types_ = 0;
   bool peer_errors_ = true;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::vector<Connection*> failing_, ready_;  // ready: with stored messages to deliver
-  std::vector<SendBuffer*> free_buffers_[2];  // small, large
+  std::set<std::pair<uint32_t, uint32_t>> first_messages_;  // passed on: job tag, rank
+  std::vector<Connection*> failing_, ready_;                // ready: with stored messages to deliver
+  std::vector<SendBuffer*> free_buffers_[2];                // small, large
   SendBuffer* reserved_ = nullptr;
   size_t outstanding_bytes_ = 0;  // of committed messages still held by UCX
   uint64_t last_buffer_id_ = 0, last_get_ = 0;
@@ -169,6 +188,7 @@ class Ucx final : public Network {
   std::unordered_map<uint64_t, std::unique_ptr<IncomingPut>> incoming_puts_;
   std::vector<FinishedGet> finished_;    // completions fired by poll()
   Receiver* receiver_ = nullptr;         // non-null during poll()
+  Receiver* owner_ = nullptr;            // the receiver of the last poll()
   size_t delivered_ = 0;                 // messages in this poll()
   void* current_descriptor_ = nullptr;   // of the running callback; UCX releases it
   size_t max_am_header_ = 0;             // largest active message header, in bytes

@@ -56,7 +56,7 @@ Status Ucx::create_context(const launch::Job& job) {
   api::Parameters parameters{};
   parameters.mask = api::Parameters::kFeatures | api::Parameters::kEndpoints;
   parameters.features = api::kFeatureAm;
-  parameters.estimated_endpoints = static_cast<size_t>(job.size - job.local_size);
+  parameters.estimated_endpoints = static_cast<size_t>(std::max(1, job.size - job.local_size));
   const Code code = api_.ucp_init_version(1, 13, &parameters, config, &context_);
   api_.ucp_config_release(config);
   if (code != Code::ok) return failure("ucp_init", code);
@@ -186,7 +186,7 @@ unsigned Ucx::progress() {
 
 size_t Ucx::poll(Receiver& receiver, size_t) {
   if (worker_ == nullptr || receiver_ != nullptr) return 0;
-  receiver_ = &receiver;
+  receiver_ = owner_ = &receiver;
   delivered_ = 0;
   if (!ready_.empty()) [[unlikely]]
     for (auto held = std::exchange(ready_, {}); Connection * connection : held) deliver_in_order(*connection);

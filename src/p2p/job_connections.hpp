@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// JobConnections: the engine's state of processes of other jobs. Interface: jobs.hpp.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/process_address.hpp"
+#include "p2p/jobs.hpp"
+#include "transport/am/handlers.hpp"
+
+namespace weft::p2p {
+
+class Engine;
+
+class JobConnections {
+ public:
+  explicit JobConnections(Engine& engine);
+  ~JobConnections();
+  JobConnections(const JobConnections&) = delete;
+  JobConnections& operator=(const JobConnections&) = delete;
+
+  [[nodiscard]] Result<std::string> address(Reach reach);
+  void close_address();
+  [[nodiscard]] Result<JobConnection> connect(const std::string& address);
+  [[nodiscard]] Result<std::optional<JobConnection>> accept();
+  [[nodiscard]] Result<core::ProcessId> add(const std::string& address);
+  void allow_rings(std::span<const core::ProcessId> processes);
+  [[nodiscard]] Status disconnect(std::span<const core::ProcessId> processes);
+
+  /// Called by the engine when a process of another job is lost.
+  void on_lost(core::ProcessId process);
+
+ private:
+  struct Other {  // a process of another job
+    uint32_t connections = 1;
+    bool accepted = false;   ///< it has accepted the connection of this process
+    bool connected = false;  ///< a connect request or reply was exchanged
+    bool disconnect_sent = false, peer_disconnected = false;
+    bool lost = false;
+  };
+  struct ConnectRequest {  // received, and not yet accepted
+    core::ContextId context;
+    std::string address;
+  };
+  [[nodiscard]] Status open_segment();
+  [[nodiscard]] Status open_network(const std::string& need);
+  [[nodiscard]] int host_number(const std::string& host);
+  [[nodiscard]] Status reach(core::ProcessId process, const core::ProcessAddress& address);
+  [[nodiscard]] Status map_segment(const core::ProcessAddress& address);
+  [[nodiscard]] Status send_request(core::ProcessId process, core::ContextId context);
+  void post(core::ProcessId process, transport::am::HandlerId handler);
+  void on_connect_request(const std::byte* message, size_t size);
+  [[nodiscard]] bool in_contact(core::ProcessId process, const Other& other);
+  [[nodiscard]] bool settled(core::ProcessId process);
+  void forget(core::ProcessId process);
+  template <class Done>
+  [[nodiscard]] bool wait(Done&& done);
+
+  Engine& engine_;
+  core::Instance& instance_;
+  const launch::JobId job_;  // the own one
+  const std::string host_;
+  std::map<core::ProcessId, Other> others_;
+  std::vector<std::string> other_hosts_;  // names, by host number
+  std::deque<ConnectRequest> requests_;
+  std::unique_ptr<core::Poller> listener_;  // accepts requests for the segment
+  std::string listener_name_;
+};
+
+}  // namespace weft::p2p

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers of other jobs: the sender of a message, disconnection.
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.hpp"
+#include "transport/ofi/ofi.hpp"
+
+namespace weft::transport::ofi {
+
+/// Returns the sender of a message; null: it is not known. The first message of an unknown process of another
+/// job goes to Receiver::unknown_source().
+Connection* Ofi::source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver) {
+  const auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
+  const auto rank = static_cast<uint32_t>(entry.tag);
+  if (prefix.job == job_tag_) [[likely]]
+    return rank < job_size_ ? &connection(rank) : nullptr;
+  if (const Peer peer = receiver.find(prefix.job, rank); peer != kNoPeer) {
+    Connection& from = connection(peer);
+    if (first_messages_.erase({prefix.job, rank}) != 0) from.received = 1;
+    return &from;
+  }
+  if ((entry.tag & kDisconnect) != 0 || prefix.number != 0) {
+    log::write(log::Level::debug, "libfabric: a message of a job that is not connected was dropped");
+  } else {
+    first_messages_.emplace(prefix.job, rank);
+    receiver.unknown_source(message.data + kPrefix, entry.len - kPrefix);
+  }
+  return nullptr;
+}
+
+void Ofi::send_disconnect(Connection& to) {
+  if (to.state != Connection::State::open || to.disconnect_sent || to.address == abi::kNoAddress) return;
+  if (reserve(to.peer, 0) == nullptr) return;
+  MessageBuffer& message = *std::exchange(reserved_, nullptr);
+  to.disconnect_sent = true;
+  enqueue(to, message, 0, kDisconnect);
+}
+
+bool Ofi::remove(Peer peer) {
+  if (peer >= by_peer_.size() || by_peer_[peer] == nullptr) return true;
+  Connection& connection = *by_peer_[peer];
+  if (endpoint_ != nullptr && connection.state == Connection::State::open && !connection.disconnect_sent) {
+    send_disconnect(connection);
+    if (!connection.disconnect_sent) return false;
+  }
+  // An open peer gets no more heartbeats once it is disconnected.
+  if (connection.state == Connection::State::open) connection.state = Connection::State::disconnected;
+  const auto busy = [&](const Get* get) { return get->peer == peer; };
+  if (connection.outstanding != 0 || !connection.unsent.empty() || connection.heartbeat_pending ||
+      std::any_of(gets_.begin(), gets_.end(), busy))
+    return false;
+  for (const auto& [number, entry] : connection.out_of_order)
+    post(static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context)));
+  std::erase(connections_, &connection);
+  std::erase(suspects_, &connection);
+  std::erase(backlog_, &connection);
+  std::erase_if(losses_, [&](const auto& loss) { return loss.first == peer; });
+  by_peer_[peer].reset();
+  return true;
+}
+
+}  // namespace weft::transport::ofi

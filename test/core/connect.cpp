@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One of two jobs that connect: messages between all processes of both jobs while each job keeps its own
+// traffic, disconnection, a job that is killed. Arguments: accept or connect, file of the address, mode
+// (traffic, killed, exits), number of connections. connect.py runs it.
+#include "coll/construct/connect.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "core/process_address.hpp"
+#include "datatype/predefined.hpp"
+#include "p2p/jobs.hpp"
+#include "p2p/p2p.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::coll {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using core::Communicator;
+using core::Instance;
+using core::Ref;
+using p2p::Transfer;
+
+constexpr size_t kSizes[] = {0, 8, 3000, 20'000, 300'000};
+
+#define CHECK(condition)                                                           \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                \
+    }                                                                              \
+  } while (false)
+
+/// Ends with the message of an error.
+template <class T>
+T checked(Result<T> result, const char* what) {
+  if (!result) {
+    std::fprintf(stderr, "%s: %s\n", what, result.error().message().c_str());
+    std::exit(3);
+  }
+  return std::move(*result);
+}
+
+Bytes pattern(size_t size, int from, int to, int round) {
+  Bytes data(size);
+  for (size_t i = 0; i < size; ++i)
+    data[i] = static_cast<std::byte>(i * 7 + static_cast<size_t>(from * 31 + to * 5 + round));
+  return data;
+}
+
+/// Messages to and from all ranks of a communicator's (remote) group.
+class Exchange {
+ public:
+  Exchange(Communicator& comm, int round) {
+    for (int peer = 0; peer < comm.remote_size(); ++peer)
+      for (const size_t size : kSizes) {
+        const auto tag = static_cast<int>(size);
+        Message& in = messages_.emplace_back(Transfer::Kind::receive, Bytes(size),
+                                             pattern(size, peer, comm.rank(), round));
+        p2p::post_receive(in.transfer, p2p::host_bytes(in.data.data(), size), peer, tag, comm);
+        Message& out = messages_.emplace_back(Transfer::Kind::send, pattern(size, comm.rank(), peer, round),
+                                              pattern(size, comm.rank(), peer, round));
+        p2p::post_send(out.transfer, p2p::host_bytes(out.data.data(), size), peer, tag, comm);
+      }
+  }
+  void finish(Instance& instance) {
+    for (Message& message : messages_) {
+      core::wait(instance, message.transfer);
+      CHECK(message.transfer.outcome.ok());
+      CHECK(message.data == message.expected);
+    }
+  }
+
+ private:
+  struct Message {
+    Message(Transfer::Kind kind, Bytes bytes, Bytes wanted)
+        : transfer(kind), data(std::move(bytes)), expected(std::move(wanted)) {}
+    Transfer transfer;
+    Bytes data, expected;
+  };
+  std::deque<Message> messages_;
+};
+
+/// Descriptors of sockets and segments. Descriptors that watch processes are opened at any time.
+size_t open_descriptors() {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    const std::string target = std::filesystem::read_symlink(entry, closed).string();
+    count += target.starts_with("socket:") || target.starts_with("/memfd:");
+  }
+  return count;
+}
+
+size_t mapped_segments() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:weft") != std::string::npos;
+  return count;
+}
+
+void barrier(Communicator& comm) {
+  Bytes all(static_cast<size_t>(comm.size()));
+  CHECK(BootstrapGroup(comm, comm.next_collective_tag()).allgather(all.data(), 1).ok());
+}
+
+class Job {
+ public:
+  Job(Instance& instance, Communicator& world, bool accepts, std::string file)
+      : instance_(instance), world_(world), accepts_(accepts), file_(std::move(file)) {
+    const char* reach = std::getenv("TEST_REACH");
+    reach_ = reach != nullptr && std::string(reach) == "anywhere" ? p2p::Reach::anywhere : p2p::Reach::host;
+  }
+
+  Communicator* connect() {
+    if (accepts_) {
+      if (world_.rank() == 0) publish(checked(p2p::job_address(instance_, reach_), "job_address"));
+      return checked(accept_job(world_, 0), "accept_job");
+    }
+    const std::string address = world_.rank() == 0 ? await() : "";
+    Communicator* made = checked(connect_job(world_, 0, address), "connect_job");
+    return made;
+  }
+
+  /// Traffic inside of the job and between the jobs at once.
+  void exchange(Communicator& intercomm, int round) {
+    Exchange inside(world_, round), between(intercomm, round + 1), more(world_, round + 2);
+    between.finish(instance_);
+    inside.finish(instance_);
+    more.finish(instance_);
+  }
+
+  void check_names(Communicator& intercomm) const {
+    for (int rank = 0; rank < intercomm.remote_size(); ++rank) {
+      const core::ProcessId process = intercomm.process(rank);
+      CHECK(!instance_.processes.in_own_job(process) && process >= instance_.size);
+      CHECK(instance_.processes.at(process).rank == static_cast<uint32_t>(rank));
+    }
+    const auto creator = static_cast<uint32_t>(intercomm.id >> core::kCreatorShift);
+    CHECK(instance_.processes.is_creator(creator));
+    const uint32_t own = instance_.processes.first_creator(core::kOwnJob);
+    CHECK((creator - own < instance_.size) == !accepts_);  // the connecting side has made the id
+  }
+
+  /// A communicator of both jobs: messages by its ranks, and a communicator derived from it.
+  void merge(Communicator& intercomm) {
+    Ref<Communicator> merged(checked(intercomm_merge(intercomm, accepts_), "intercomm_merge"));
+    CHECK(merged->size() == intercomm.size() + intercomm.remote_size());
+    Exchange(*merged, 50).finish(instance_);
+    Ref<Communicator> copy(checked(duplicate(*merged), "duplicate"));
+    Exchange(*copy, 60).finish(instance_);
+    barrier(*merged);
+  }
+
+  void traffic(int connections) {
+    size_t descriptors = 0;
+    for (int i = 0; i < connections; ++i) {
+      Communicator* const intercomm = connect();
+      check_names(*intercomm);
+      for (int round = 0; round < 3; ++round) exchange(*intercomm, 10 * round);
+      merge(*intercomm);
+      CHECK(disconnect_job(intercomm).ok());
+      CHECK(!instance_.processes.any_others());
+      CHECK(instance_.processes.limit() <= instance_.size + 8);  // indices are used again
+      p2p::close_job_address(instance_);
+      barrier(world_);
+      Exchange(world_, i).finish(instance_);
+      if (i == 1) descriptors = open_descriptors();
+      // A network closes its sockets later.
+      if (i > 1 && reach_ == p2p::Reach::host) CHECK(open_descriptors() == descriptors);
+      if (instance_.shm != nullptr) CHECK(mapped_segments() == 1);
+    }
+  }
+
+  /// The connecting job is killed; the accepting one gets errors and goes on.
+  void killed() {
+    Communicator* const intercomm = connect();
+    exchange(*intercomm, 1);
+    if (!accepts_) {
+      barrier(world_);
+      ::kill(::getpid(), SIGKILL);
+    }
+    const uint64_t begin = monotonic_ns();
+    for (int rank = 0; rank < intercomm->remote_size(); ++rank) {
+      Bytes data(8);
+      Transfer t(Transfer::Kind::receive);
+      p2p::post_receive(t, p2p::host_bytes(data.data(), data.size()), rank, 99, *intercomm);
+      core::wait(instance_, t);
+      CHECK(!t.outcome.ok() && t.outcome.error().code() == Errc::proc_aborted);
+    }
+    std::fprintf(stderr, "loss noticed after %.3f s\n", static_cast<double>(monotonic_ns() - begin) / 1e9);
+    CHECK(disconnect_job(intercomm).ok());
+    CHECK(!instance_.processes.any_others());
+    barrier(world_);
+    Exchange(world_, 5).finish(instance_);
+  }
+
+  /// Both jobs end while they are connected.
+  void exits() {
+    Communicator* const intercomm = connect();
+    exchange(*intercomm, 1);
+  }
+
+ private:
+  void publish(const std::string& address) const {
+    CHECK(core::ProcessAddress::parse(address)->text() == address);
+    std::ofstream(file_ + ".new") << address;
+    CHECK(std::rename((file_ + ".new").c_str(), file_.c_str()) == 0);
+  }
+  std::string await() const {
+    std::string address;
+    const uint64_t deadline = monotonic_ns() + 30'000'000'000;
+    while (!(std::ifstream(file_) >> address)) {
+      CHECK(monotonic_ns() < deadline);
+      ::usleep(1000);
+    }
+    CHECK(::unlink(file_.c_str()) == 0);
+    return address;
+  }
+
+  Instance& instance_;
+  Communicator& world_;
+  const bool accepts_;
+  const std::string file_;
+  p2p::Reach reach_;
+};
+
+int run(const std::string& role, const std::string& file, const std::string& mode, int connections) {
+  CHECK(config::load().ok());
+  auto& instance = *new Instance(checked(launch::connect(), "launch"));
+  CHECK(p2p::create(instance).ok());
+  CHECK(p2p::connect(instance).ok());
+  std::vector<core::ProcessId> everyone(instance.size);
+  std::iota(everyone.begin(), everyone.end(), 0U);
+  Ref<core::Group> group(core::Group::create(std::move(everyone), instance.self));
+  Ref<Communicator> world(Communicator::create(instance, core::kContextStep, std::move(group)));
+  Job job(instance, *world, role == "accept", file);
+  if (mode == "traffic") job.traffic(connections);
+  if (mode == "killed") job.killed();
+  if (mode == "exits") job.exits();
+  p2p::quiesce(instance);
+  if (instance.shm != nullptr) instance.shm->set_departed(true);
+  CHECK(instance.exchange->finalize().ok());
+  std::printf("good\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace weft::coll
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  return weft::coll::run(argv[1], argv[2], argv[3], argc > 4 ? std::atoi(argv[4]) : 1);
+}

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Two jobs, started by two mpiexecs, connect and disconnect. usage: connect.py PROGRAM [CONNECTIONS]
+import ctypes.util
+import os
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launch"))
+CONNECTIONS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 3
+from support import PEER as PROGRAM  # noqa: E402
+from support import Mark, start  # noqa: E402
+
+NO_SINGLE_COPY = (
+    "weft: slow path p2p.no_single_copy (disabled by WEFT_SHM_SINGLE_COPY=off): two copies through shared memory, "
+    "about half the bandwidth\n"
+)
+NETWORKS = {"ucx": ("ucp", {"UCX_TLS": "tcp"}), "ofi": ("fabric", {"FI_PROVIDER": "tcp"})}
+
+
+class Connect(unittest.TestCase):
+    def setUp(self):
+        self.mark = Mark()
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_jobs(self, mode, connections=1, ranks=(2, 2), connector=None, only=None, **variables):
+        """[(exit code, output, errors)] of the accepting and the connecting job. The other job is killed if only one
+        of them is to end by itself."""
+        address = os.path.join(self.folder.name, "address")
+        jobs = []
+        for role, size in zip(("accept", "connect"), ranks):
+            own = {**self.mark.variables, **variables, **(connector or {} if role == "connect" else {})}
+            jobs.append(start("-n", size, PROGRAM, role, address, mode, connections, variables=own, text=True))
+        results = []
+        if only is not None:
+            jobs[only].wait(timeout=60)
+            jobs[1 - only].terminate()
+        for job in jobs:
+            output, errors = job.communicate(timeout=100)
+            results.append((job.returncode, output, errors))
+        self.assertEqual(self.mark.processes(), [])
+        return results
+
+    def check_good(self, results, ranks=(2, 2)):
+        for (status, output, errors), size in zip(results, ranks):
+            self.assertEqual((status, output.count("good")), (0, size), f"{results}")
+            self.assertEqual(errors.replace(NO_SINGLE_COPY, ""), "", f"{results}")
+
+    def test_messages_between_jobs_and_inside_of_them(self):
+        for ranks in ((2, 2), (1, 1), (1, 3)):
+            with self.subTest(ranks):
+                self.check_good(self.run_jobs("traffic", CONNECTIONS, ranks), ranks)
+
+    def test_without_single_copy(self):
+        self.check_good(self.run_jobs("traffic", WEFT_SHM_SINGLE_COPY="off"))
+
+    def test_jobs_end_while_they_are_connected(self):
+        self.check_good(self.run_jobs("exits"))
+
+    def check_killed(self, **variables):
+        (status, output, errors), (killed, _, _) = self.run_jobs("killed", **variables)
+        self.assertEqual((status, output.count("good")), (0, 2), errors)
+        self.assertEqual(killed, 137)
+        return max(float(line.split()[-2]) for line in errors.splitlines() if "loss noticed" in line)
+
+    def test_a_killed_job_is_noticed(self):
+        self.assertLess(self.check_killed(), 2)
+
+    def test_jobs_with_different_settings_do_not_connect(self):
+        results = self.run_jobs("traffic", connector={"WEFT_COLL_SHARED": "off"}, only=1)
+        self.assertEqual(results[1][0], 3)
+        self.assertIn("WEFT_COLL_SHARED is off", results[1][2])
+
+    def test_over_a_network(self):
+        for network, (library, variables) in NETWORKS.items():
+            if ctypes.util.find_library(library) is None:
+                print(f"no {library}", file=sys.stderr)
+                continue
+            for hosts in ({}, {"WEFT_FAKE_HOSTS": "2"}):
+                with self.subTest(network, **hosts):
+                    other = {"WEFT_FIRST_FAKE_HOST": "1"}
+                    results = self.run_jobs("traffic", 3, connector=other, TEST_REACH="anywhere", WEFT_NET=network,
+                                            **variables, **hosts)
+                    self.check_good(results)
+            with self.subTest(network, killed=True):
+                self.check_killed(connector=other, TEST_REACH="anywhere", WEFT_NET=network, **variables)
+
+    def test_a_network_that_cannot_be_opened_is_named(self):
+        missing = {"WEFT_NET": "ucx", "WEFT_NET_UCX_LIBRARY": "/missing.so"}
+        results = self.run_jobs("traffic", only=0, TEST_REACH="anywhere", **missing)
+        self.assertEqual(results[0][0], 3)
+        self.assertIn("no network can be opened:\n  ucx: ", results[0][2])
+
+    def test_an_address_without_a_network_is_refused_by_other_hosts(self):
+        results = self.run_jobs("traffic", connector={"WEFT_FIRST_FAKE_HOST": "1"}, only=1)
+        self.assertEqual(results[1][0], 3)
+        self.assertIn("has opened no network", results[1][2])
+
+
+if __name__ == "__main__":
+    begin = time.monotonic()
+    unittest.main(verbosity=2)
