@@ -2,18 +2,27 @@
 // Error messages of the argument checks.
 #include "api/check.hpp"
 
+#include <atomic>
 #include <string>
 
 #include "api/handles.hpp"
 #include "api/objects.hpp"
+#include "base/log.hpp"
 
 namespace weft::api {
 
 config::Choice g_check_setting(
-    "check", 0, {"on", "off"}, "Argument checks in every MPI call; off: only handles are checked.",
-    "the program has been tested and its smallest messages must be as fast as possible (off)");
+    "check", static_cast<int>(Check::arguments), {"arguments", "on", "off"},
+    "Checks in every MPI call. arguments: of all arguments; on: also reports requests and communicators that "
+    "MPI_Finalize finds and uses of extensions; off: only handles are checked.",
+    "you look for mistakes in a program (on), or the program has been tested and its smallest messages must "
+    "be "
+    "as fast as possible (off)");
 
 namespace {
+
+/// Reports of one process; later ones are dropped, since a loop may repeat a mistake without end.
+constexpr int kMaxReports = 100;
 
 std::string name_and_value(const char* name, MPI_Count value) {
   return std::string(name) + " = " + std::to_string(value);
@@ -28,6 +37,14 @@ std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank"
 std::string range(int size) { return size == 1 ? "0" : "0 to " + std::to_string(size - 1); }
 
 }  // namespace
+
+void report(const std::string& message) {
+  static std::atomic<int> reports{0};
+  const int number = ++reports;
+  if (number > kMaxReports) return;
+  log::write(log::Level::warn, "WEFT_CHECK: %s%s", message.c_str(),
+             number == kMaxReports ? " (later reports are not shown)" : "");
+}
 
 size_t find_negative(const CountArray& values, size_t n) {
   size_t i = 0;

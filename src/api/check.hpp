@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Argument checks of the generated entry points. Checks are inline; errors are built out of line and name the
-// argument, its value and the valid range. Setting `check` = off disables the checks.
+// argument, its value and the valid range. Setting `check` = off disables the checks; on
+// also reports doubtful use.
 #pragma once
 #include <mpi.h>
 
 #include <cstddef>
+#include <string>
 
 #include "api/counts.hpp"
 #include "api/entry_point.hpp"
@@ -16,8 +18,14 @@
 namespace weft::api {
 
 WEFT_HIDDEN extern config::Choice g_check_setting;
+/// Values of the setting `check`.
+enum class Check { arguments, on, off };
 /// Returns false if argument checks are disabled. Handles are always checked.
-inline bool checking() { return g_check_setting.index() == 0; }
+inline bool checking() { return g_check_setting.index() != static_cast<int>(Check::off); }
+/// Returns true if valid but doubtful use of MPI is reported: extensions, objects that leak.
+inline bool reporting() { return g_check_setting.index() == static_cast<int>(Check::on); }
+/// Writes a line about doubtful use of MPI to the log. Precondition: reporting().
+[[gnu::cold]] void report(const std::string& message);
 
 /// MPI_TAG_UB.
 inline constexpr int kTagUpperBound = 0x3fffffff;

@@ -3,6 +3,7 @@
 #include "api/collective_arguments.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,15 @@ Error not_allowed(const core::Op& op, const datatype::Datatype& type) {
   return Error(Errc::op, "op = " + op.name + " is not defined for " +
                              (type.name().empty() ? "a derived datatype" : type.name()) +
                              " (MPI 5.0 section 6.9.2): use another datatype, or MPI_Op_create");
+}
+
+void report_extension(const core::Op& op, const datatype::Datatype& type) {
+  static std::atomic<bool> reported{false};
+  const bool character = !op.user && type.predefined() && type.basic() == datatype::Basic::character;
+  if (character && !reported.exchange(true))
+    report("op = " + op.name + " on " + type.name() +
+           " is an extension (MPI 5.0 section 6.9.2 excludes characters): use MPI_SIGNED_CHAR or "
+           "MPI_UNSIGNED_CHAR");
 }
 
 Collective::Collective(CollectiveKind what, core::Communicator& comm, int root) {
@@ -67,6 +77,8 @@ void Collective::set_reduction(const void* send, void* recv, int64_t count, data
   set(call.recv, recv, count, type);
   call.results = count;
   call.bytes = static_cast<uint64_t>(count * type.size());
+  if (reporting()) [[unlikely]]
+    report_extension(op, type);
   if (!op.allows(type) && participates(*call.comm, call.root)) [[unlikely]]
     fail(not_allowed(op, type));
 }

@@ -12,6 +12,8 @@
 
 namespace weft::api::prepare {
 
+/// Reports a reduction that only Weft, MPICH and Open MPI define. Precondition: reporting().
+[[gnu::cold]] void report_extension(const core::Op& op, const datatype::Datatype& type);
 /// Error for a reduction operation that is not defined for `type`.
 [[nodiscard]] Error not_allowed(const core::Op& op, const datatype::Datatype& type);
 

@@ -4,10 +4,11 @@
 
 #include <utility>
 
+#include "api/check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
-#include "coll/schedule/copy.hpp"
 #include "coll/schedule/collective.hpp"
+#include "coll/schedule/copy.hpp"
 
 namespace weft::api {
 namespace {
@@ -47,6 +48,8 @@ Status Reduce_local(const void* inbuf, void* inoutbuf, MPI_Count count, datatype
   if (inbuf == inoutbuf && count * datatype.size() > 0)
     return Error(Errc::buffer,
                  "inbuf and inoutbuf of MPI_Reduce_local are the same buffer: pass two buffers");
+  if (reporting()) [[unlikely]]
+    prepare::report_extension(op, datatype);
   if (!op.allows(datatype)) return prepare::not_allowed(op, datatype);
   return coll::reduce_local({const_cast<void*>(inbuf), count, &datatype}, {inoutbuf, count, &datatype}, op);
 }

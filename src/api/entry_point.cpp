@@ -94,9 +94,10 @@ EntryPoint::ErrorTarget EntryPoint::error_target() {
 }
 
 int EntryPoint::fail(Error error) {
-  const int code = code_of(error);
+  std::string message = std::string(call_) + ": " + error.message();
+  const int code = code_with_message(code_of(error), message);
   ErrorTarget target = error_target();
-  remember_error(std::string(call_) + ": " + error.message());
+  remember_error(code, std::move(message));
   const bool relock = instance_locked_;
   unlock();
   run_handler(*target.handler, target.handle, code, call_, error.message());

@@ -5,9 +5,10 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <climits>
+#include <cstdint>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "api/errors.hpp"
@@ -104,6 +105,38 @@ constexpr ErrorClass kClasses[] = {
 #undef WEFT_CLASS
 };
 
+// A code with a message: kMessageBit, the number of the message modulo 2^16, the error class. Below
+// kMessageBit are the classes of the standard and user-defined codes.
+constexpr int kMessageBit = 1 << 30, kClassBits = 14, kNumberBits = 16;
+static_assert(MPI_ERR_LASTCODE < 1 << kClassBits && kClassBits + kNumberBits == 30);
+
+constexpr int class_in(int code) { return code & ((1 << kClassBits) - 1); }
+constexpr bool has_message(int code) { return code >= kMessageBit; }
+
+/// The messages of the last errors of this process.
+struct Messages {
+  static constexpr uint32_t kCount = 256;
+  struct Entry {
+    int code = MPI_SUCCESS;
+    std::string text;
+  };
+  std::mutex lock;
+  uint32_t next = 0;
+  Entry ring[kCount];
+};
+Messages& messages() {
+  static auto* const known = new Messages;  // never destroyed: static destructors may call MPI
+  return *known;
+}
+
+/// The message of a code; empty if kCount errors have followed.
+std::string message_of(int code) {
+  Messages& known = messages();
+  const std::lock_guard guard(known.lock);
+  const auto& entry = known.ring[(static_cast<uint32_t>(code) >> kClassBits) % Messages::kCount];
+  return entry.code == code ? entry.text : "";
+}
+
 /// A user-defined class or code.
 struct UserCode {
   int class_code;  ///< equal to its own number: a class
@@ -124,7 +157,8 @@ UserCode* find_user(int code) {
 }
 
 Status add_user(int class_code, int* code) {
-  if (last_code == INT_MAX) return Error(Errc::no_mem, "no number is left for a new error class or code");
+  if (last_code == kMessageBit - 1)
+    return Error(Errc::no_mem, "no number is left for a new error class or code");
   *code = last_code + 1;
   user_codes().emplace(*code, UserCode{class_code == 0 ? *code : class_code, "", 0});
   last_code = *code;
@@ -135,6 +169,11 @@ Status add_user(int class_code, int* code) {
 Error unknown(const char* name, int code) {
   return {Errc::arg, std::string(name) + " = " + std::to_string(code) +
                          " is not an error code: pass a class of the standard or a user-defined code"};
+}
+
+/// Returns true for a class of the standard, a user-defined code and a code with a message.
+bool is_code(int code) {
+  return standard_class(has_message(code) ? class_in(code) : code) != nullptr || find_user(code) != nullptr;
 }
 
 Error not_user_defined(const char* name, int code) {
@@ -156,12 +195,40 @@ const ErrorClass* standard_class(int code) {
   return found == std::end(kClasses) ? nullptr : found;
 }
 
+int code_with_message(int code, const std::string& message) {
+  if (standard_class(code) == nullptr || code == MPI_SUCCESS || code == MPI_ERR_IN_STATUS ||
+      code == MPI_ERR_PENDING)
+    return code;
+  Messages& known = messages();
+  const std::lock_guard guard(known.lock);
+  const uint32_t number = known.next++ & ((1u << kNumberBits) - 1);
+  const int made = kMessageBit | static_cast<int>(number << kClassBits) | code;
+  known.ring[number % Messages::kCount] = {made, message};
+  return made;
+}
+
+std::string error_text(int code) {
+  std::string message;
+  if (has_message(code)) {
+    message = message_of(code);
+    code = class_in(code);
+  } else if (code == MPI_ERR_IN_STATUS && last_error().code == code) {
+    message = last_error().message;
+  }
+  if (const ErrorClass* known = standard_class(code))
+    return std::string(known->name) + ": " + (message.empty() ? known->text : message);
+  const UserCode* user = find_user(code);
+  return user != nullptr ? user->text : "";
+}
+
 std::string code_name(int code) {
+  if (has_message(code)) code = class_in(code);
   if (const ErrorClass* known = standard_class(code)) return known->name;
   return "user error code " + std::to_string(code);
 }
 
 int class_of(int code) {
+  if (has_message(code)) code = class_in(code);
   if (standard_class(code) != nullptr) return code;
   const UserCode* user = find_user(code);
   return user != nullptr ? user->class_code : MPI_ERR_UNKNOWN;
@@ -172,20 +239,16 @@ int last_used_code() { return last_code; }
 namespace impl {
 
 Status Error_class(int errorcode, int* errorclass) {
-  if (standard_class(errorcode) == nullptr && find_user(errorcode) == nullptr)
-    return unknown("errorcode", errorcode);
+  if (!is_code(errorcode)) return unknown("errorcode", errorcode);
   *errorclass = class_of(errorcode);
   return {};
 }
 
 Status Error_string(int errorcode, char* string, int* resultlen) {
-  std::string text;
-  if (const ErrorClass* known = standard_class(errorcode))
-    text = std::string(known->name) + ": " + known->text;
-  else if (const UserCode* user = find_user(errorcode))
-    text = user->text;
-  else
-    return unknown("errorcode", errorcode);
+  if (!is_code(errorcode)) return unknown("errorcode", errorcode);
+  std::string text = error_text(errorcode);
+  constexpr size_t kMaxLength = MPI_MAX_ERROR_STRING - 1;
+  if (text.size() > kMaxLength) text = text.substr(0, kMaxLength - 3) + "...";
   std::memcpy(string, text.c_str(), text.size() + 1);
   *resultlen = static_cast<int>(text.size());
   return {};

@@ -24,7 +24,7 @@ config::Choice initial{
     "Initial error handler of the predefined communicators (mpiexec -initial-errhandler).",
     "a program that does not set error handlers is to receive error codes instead of being aborted"};
 
-thread_local std::string t_message;
+thread_local LastError t_last_error;
 thread_local core::Ref<core::Communicator> t_error_communicator;
 
 /// Time from the death of a process in which the launcher ends the job, in ns.
@@ -122,9 +122,9 @@ void set_error_communicator(core::Communicator& comm) {
 
 core::Ref<core::Communicator> take_error_communicator() { return std::move(t_error_communicator); }
 
-const std::string& last_error_message() { return t_message; }
+const LastError& last_error() { return t_last_error; }
 
-void remember_error(std::string message) { t_message = std::move(message); }
+void remember_error(int code, std::string message) { t_last_error = {code, std::move(message)}; }
 
 void run_handler(const core::Errhandler& handler, void* handle, int code, const char* call,
                  const std::string& message) {

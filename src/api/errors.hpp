@@ -16,6 +16,13 @@ namespace weft::api {
 [[nodiscard]] Error mpi_error(int code, std::string message);
 /// The MPI error code of an error.
 [[nodiscard]] int code_of(const Error& error);
+/// The code that a call returns for an error of `code` with this message: holds the error class and a number
+/// by which MPI_Error_string finds the message, as long as fewer than 256 errors followed. User-defined
+/// codes, and MPI_ERR_IN_STATUS and MPI_ERR_PENDING, which the standard names as values, are returned
+/// unchanged. Any thread.
+[[nodiscard]] int code_with_message(int code, const std::string& message);
+/// "MPI_ERR_RANK: MPI_Send: dest = 7 ...": the text of MPI_Error_string; empty if there is no such code.
+[[nodiscard]] std::string error_text(int code);
 /// "MPI_ERR_RANK", or "user error code 16384".
 [[nodiscard]] std::string code_name(int code);
 /// The error class of a code; MPI_ERR_UNKNOWN if there is no such code.
@@ -32,9 +39,13 @@ void set_error_communicator(core::Communicator& comm);
   return status;
 }
 
-/// Message of the last error of this thread ("MPI_Send: dest = 7 ..."); empty if there was none.
-[[nodiscard]] const std::string& last_error_message();
-void remember_error(std::string message);
+/// Message and code of the last error of this thread ("MPI_Send: dest = 7 ..."); empty if there was none.
+struct LastError {
+  int code = MPI_SUCCESS;
+  std::string message;
+};
+[[nodiscard]] const LastError& last_error();
+void remember_error(int code, std::string message);
 
 /// Calls an error handler for the error `code` of `call`. Returns for MPI_ERRORS_RETURN and user functions;
 /// otherwise aborts the job. `handle`: MPI handle that the error belongs to. Precondition: no lock is held.

@@ -55,7 +55,7 @@ WEFT_EXPORT int PMPIX_Query_cuda_support(void) { return weft::device::available(
 WEFT_ALIAS(MPIX_Query_cuda_support, (void));
 
 WEFT_EXPORT int PMPIX_Last_error_message(char* message, int size, int* length) {
-  return copy_text_out(weft::api::last_error_message(), message, size, length);
+  return copy_text_out(weft::api::last_error().message, message, size, length);
 }
 WEFT_ALIAS(MPIX_Last_error_message, (char* message, int size, int* length));
 

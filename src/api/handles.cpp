@@ -156,6 +156,11 @@ Error describe(HandleKind kind, const std::string& argument, const void* handle)
     return Error(class_for(kind), argument + problem + ": pass " + wanted.expected_handles);
   };
   if (value == wanted.first) return error(std::string(" is ") + wanted.null);
+  if (kind == HandleKind::communicator && (handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF))
+    return Error(Errc::comm, argument +
+                                 (handle == MPI_COMM_WORLD ? " = MPI_COMM_WORLD" : " = MPI_COMM_SELF") +
+                                 ", which ended with MPI_Finalize: pass a communicator from "
+                                 "MPI_Comm_create_from_group");
   char text[24];
   std::snprintf(text, sizeof text, " = 0x%zx", static_cast<size_t>(value));
   const std::string value_text = text;

@@ -51,9 +51,20 @@ T* live(const Slab<T>& slab, H handle) {
   return object->has_handle() ? object : nullptr;
 }
 
+/// MPI_COMM_WORLD or MPI_COMM_SELF of a program that has called MPI_Session_init but not MPI_Init: an
+/// extension, as in MPICH and Open MPI. Made at the first use; for MPI_COMM_WORLD all processes connect. Null
+/// after MPI_Finalize. Defined in instance.cpp.
+[[gnu::cold]] core::Communicator* predefined_of_session(MPI_Comm handle);
+
 inline core::Communicator* to_communicator(MPI_Comm handle) {
-  if (handle == MPI_COMM_WORLD) return g_instance->world.get();  // null outside the world model
-  if (handle == MPI_COMM_SELF) return g_instance->self_comm.get();
+  if (handle == MPI_COMM_WORLD) {
+    core::Communicator* world = g_instance->world.get();
+    return world != nullptr ? world : predefined_of_session(handle);
+  }
+  if (handle == MPI_COMM_SELF) {
+    core::Communicator* self = g_instance->self_comm.get();
+    return self != nullptr ? self : predefined_of_session(handle);
+  }
   if (g_handles.communicators.check(handle) != HandleState::live) return nullptr;
   auto* comm = reinterpret_cast<core::Communicator*>(handle);
   return comm->freed ? nullptr : comm;

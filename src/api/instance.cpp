@@ -13,9 +13,11 @@
 #include <new>
 #include <string>
 
+#include "api/check.hpp"
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
+#include "api/leaks.hpp"
 #include "api/memory_kinds.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
@@ -60,13 +62,21 @@ core::Ref<core::Communicator> predefined(core::Instance& instance, core::Context
   return comm;
 }
 
-void create_predefined_communicators(core::Instance& instance) {
+/// Both create nothing if a session has used the communicator before MPI_Init.
+core::Communicator* create_world(core::Instance& instance) {
   std::vector<core::ProcessId> all_processes(instance.size);
   for (core::ProcessId p = 0; p < instance.size; ++p) all_processes[p] = p;
-  instance.world = predefined(instance, kWorldContext, reinterpret_cast<uintptr_t>(MPI_COMM_WORLD),
-                              "MPI_COMM_WORLD", std::move(all_processes));
-  instance.self_comm = predefined(instance, kSelfContext, reinterpret_cast<uintptr_t>(MPI_COMM_SELF),
-                                  "MPI_COMM_SELF", {instance.self});
+  if (!instance.world)
+    instance.world = predefined(instance, kWorldContext, reinterpret_cast<uintptr_t>(MPI_COMM_WORLD),
+                                "MPI_COMM_WORLD", std::move(all_processes));
+  return instance.world.get();
+}
+
+core::Communicator* create_self(core::Instance& instance) {
+  if (!instance.self_comm)
+    instance.self_comm = predefined(instance, kSelfContext, reinterpret_cast<uintptr_t>(MPI_COMM_SELF),
+                                    "MPI_COMM_SELF", {instance.self});
+  return instance.self_comm.get();
 }
 
 /// Sets the keys of MPI_INFO_ENV that come from the launcher (MPI 5.0 section 11.2.1).
@@ -127,7 +137,8 @@ Status start_world(int required) {
   auto instance = acquire_instance(required);
   if (!instance) return std::move(instance).error();
   WEFT_TRY(p2p::connect(**instance));
-  create_predefined_communicators(**instance);
+  create_world(**instance);
+  create_self(**instance);
   world_thread_level = required;
   core::Info::environment()->set("thread_level", thread_level_name(required));
   world.store(World::running);
@@ -207,6 +218,20 @@ Result<core::Instance*> acquire_instance(int required) {
   return g_instance;
 }
 
+core::Communicator* predefined_of_session(MPI_Comm handle) {
+  core::Instance& instance = *g_instance;
+  if (world.load() == World::finalized) return nullptr;
+  const bool of_all = handle == MPI_COMM_WORLD;
+  if (reporting())
+    report(std::string(of_all ? "MPI_COMM_WORLD" : "MPI_COMM_SELF") +
+           " is used without MPI_Init, which MPI 5.0 section 11.3 does not allow: call MPI_Init, or use "
+           "MPI_Comm_create_from_group");
+  if (!of_all) return create_self(instance);
+  if (Status connected = p2p::connect(instance); !connected)
+    abort_job(MPI_ERR_OTHER, "MPI_COMM_WORLD without MPI_Init: " + connected.error().message());
+  return create_world(instance);
+}
+
 /// Logs what this process has counted.
 void log_counters() {
   if (!log::enabled(log::Level::debug)) return;
@@ -222,6 +247,8 @@ void release_instance() {
   const auto lock = lock_of(instance);
   if (--user_count != 0) return;
   p2p::flush_buffers(instance);
+  instance.world = {};  // present if a program without MPI_Init has used MPI_COMM_WORLD or MPI_COMM_SELF
+  instance.self_comm = {};
   stream::abandon_all();
   p2p::quiesce(instance);
   device::Workspace::close();
@@ -259,6 +286,7 @@ Status Finalize() {
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));
     stream::settle_all();
+    if (reporting()) report_leaks();
     drain_world(instance);
     instance.world = {};
     instance.self_comm = {};
@@ -290,7 +318,10 @@ Status Is_thread_main(int* flag) {
 
 Status Abort(core::Communicator& comm, int errorcode) {
   (void)comm;  // aborts the whole job, as MPI allows
-  abort_job(errorcode, "MPI_Abort was called with error code " + std::to_string(errorcode));
+  const std::string text = error_text(errorcode);
+  const bool known =
+      errorcode > MPI_ERR_LASTCODE && !text.empty();  // small numbers are exit codes of programs
+  abort_job(errorcode, "MPI_Abort was called with error code " + (known ? text : std::to_string(errorcode)));
 }
 
 }  // namespace impl

@@ -52,7 +52,10 @@ bool complete_request_into(MPI_Request* handle, core::Request& request, MPI_Stat
     return true;
   }
   const Status outcome = complete_request(handle, request, status);
-  if (status != MPI_STATUS_IGNORE) status->MPI_ERROR = outcome ? MPI_SUCCESS : code_of(outcome.error());
+  if (status != MPI_STATUS_IGNORE) {
+    status->MPI_ERROR = MPI_SUCCESS;
+    if (!outcome) status->MPI_ERROR = code_with_message(code_of(outcome.error()), outcome.error().message());
+  }
   if (!outcome && first_error.empty()) first_error = outcome.error().message();
   return outcome.ok();
 }

@@ -47,6 +47,12 @@ Error unknown_variable(std::string_view variable) {
     if (distance < best) best = distance, nearest = setting->variable();
   }
   std::string message = std::string(variable) + " is not a Weft setting";
+  // The start of a name: the shortest name that continues it.
+  if (nearest.empty() && variable.size() > std::string_view("WEFT_").size())
+    for (const Setting* setting : all())
+      if (const std::string known = setting->variable();
+          known.starts_with(variable) && (nearest.empty() || known.size() < nearest.size()))
+        nearest = known;
   message += nearest.empty() ? ": see `weft info --config` for the list" : ": did you mean " + nearest + "?";
   return Error(Errc::arg, message);
 }

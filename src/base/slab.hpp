@@ -68,6 +68,17 @@ class Slab {
     return HandleState::foreign;
   }
 
+  /// Calls `visit(object)` for each live object, in the order of addresses of a range. `visit` must not
+  /// create objects.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    for (size_t i = 0; i < range_count_; ++i) {
+      const size_t cells = i + 1 == range_count_ ? used_ : ranges_[i].capacity;
+      for (size_t n = 0; n < cells; ++n)
+        if (Cell& cell = ranges_[i].cells[n]; cell.live == kLive) visit(*reinterpret_cast<T*>(cell.storage));
+    }
+  }
+
   [[nodiscard]] size_t live() const { return live_; }
 
  private:

@@ -111,7 +111,7 @@ constexpr std::array<std::array<ReduceFn, kReduceOpCount>, kBasicCount> kTable =
 }  // namespace
 
 ReduceFn reduce_function(ReduceOp op, Basic basic) {
-  return kTable[static_cast<size_t>(basic)][static_cast<size_t>(op)];
+  return kTable[static_cast<size_t>(reduction_type(basic))][static_cast<size_t>(op)];
 }
 
 const char* name(ReduceOp op) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/element/reduce.hpp"
 #include "datatype/basic.hpp"
@@ -16,8 +17,15 @@ using element::ReduceOp;
 /// result[i] = left[i] op right[i]; `result` is `right`, or overlaps neither array.
 using ReduceFn = void (*)(const void* left, const void* right, void* result, size_t count);
 
-/// nullptr if the operation is not defined for the type (MPI 5.0 section 6.9.2). minloc and maxloc: pairs
-/// (section 6.9.4); replace and no_op: all types (section 12.3.4).
+/// The type as which elements of `basic` are reduced: characters (MPI_CHAR, MPI_CHARACTER) as C integers, an
+/// extension of MPI 5.0 section 6.9.2 that MPICH and Open MPI have too.
+[[nodiscard]] constexpr Basic reduction_type(Basic basic) {
+  if (basic != Basic::character) return basic;
+  return std::is_signed_v<char> ? Basic::int8 : Basic::uint8;
+}
+
+/// nullptr if the operation is not defined for the type (MPI 5.0 section 6.9.2 and reduction_type()). minloc
+/// and maxloc: pairs (section 6.9.4); replace and no_op: all types (section 12.3.4).
 [[nodiscard]] ReduceFn reduce_function(ReduceOp op, Basic basic);
 [[nodiscard]] const char* name(ReduceOp op);
 

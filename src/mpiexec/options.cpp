@@ -232,7 +232,10 @@ Status read_option(State& state, const std::vector<std::string>& arguments, size
   const size_t equals = body.find('=');
   const std::string name = body.substr(0, equals);
   const Row* row = find_row(name);
-  if (row == nullptr) return unknown_option(argument, name);
+  if (row == nullptr) {  // -n2 is -n 2
+    const bool count = argument[1] == 'n' && body.find_first_not_of("0123456789", 1) == body.npos;
+    return count ? set_ranks(state, "-n", body.substr(1)) : unknown_option(argument, name);
+  }
   if (row->value == nullptr) {
     if (equals != std::string::npos) return Error(Errc::arg, with_dashes(name) + " takes no value");
     return row->apply(state, with_dashes(name), "");

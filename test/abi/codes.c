@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Error classes, codes and strings: standard and user-defined. */
 #include <malloc.h>
+#include <pthread.h>
 
 #include "expect.h"
 
@@ -55,6 +56,60 @@ static void user_codes(void) {
   EXPECT(found == MPI_ERR_RANK);
 }
 
+/// The code of a call leads to its message in any thread, until 256 later errors.
+static void* string_in_thread(void* code) {
+  EXPECT_STRING(*(int*)code,
+                "MPI_ERR_RANK: MPI_Send: dest = 99 (communicator has 1 rank): use 0, or MPI_PROC_NULL");
+  return NULL;
+}
+
+static void codes_of_calls(void) {
+  int value = 0, found = 0, length = 0;
+  const int rank = MPI_Send(&value, 1, MPI_INT, 99, 0, MPI_COMM_SELF);
+  int code = rank;
+  EXPECT(class_of(code) == MPI_ERR_RANK);
+  const int tag = MPI_Send(&value, 1, MPI_INT, 0, -5, MPI_COMM_SELF);
+  EXPECT(class_of(tag) == MPI_ERR_TAG && tag != rank);
+  EXPECT_ERROR(MPI_Add_error_code(rank, &found), MPI_ERR_ARG, "is not an error class");
+  pthread_t thread;
+  pthread_create(&thread, NULL, string_in_thread, &code);
+  pthread_join(thread, NULL);
+  char text[MPI_MAX_ERROR_STRING];
+  char missing[MPI_MAX_ERROR_STRING + 200];
+  memset(missing, 'x', sizeof missing - 1);
+  missing[sizeof missing - 1] = 0;
+  MPI_Session session;
+  MPI_Info info;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  const int large = MPI_Session_get_pset_info(session, missing, &info);
+  MPI_Session_finalize(&session);
+  EXPECT(MPI_Error_string(large, text, &length) == MPI_SUCCESS && length == MPI_MAX_ERROR_STRING - 1);
+  EXPECT(strcmp(text + length - 3, "...") == 0);
+  for (int i = 0; i < 256; ++i) EXPECT(MPI_Send(&value, 1, MPI_INT, 0, -5, MPI_COMM_SELF) != MPI_SUCCESS);
+  EXPECT_STRING(rank, "MPI_ERR_RANK: rank is not in the group");
+  EXPECT(class_of(rank) == MPI_ERR_RANK);
+  for (int i = 0; i < 70000; ++i) code = MPI_Send(&value, 1, MPI_INT, 0, -i - 2, MPI_COMM_SELF);
+  EXPECT(MPI_Error_string(code, text, &length) == MPI_SUCCESS && strstr(text, "tag = -70001") != NULL);
+  EXPECT_ERROR(MPI_Error_class(0x40000000 | 5000, &found), MPI_ERR_ARG, "is not an error code");
+}
+
+/// A list of requests: MPI_ERR_IN_STATUS is returned as a value, with the message of the first error.
+static void codes_in_statuses(void) {
+  int four[4] = {1, 2, 3, 4}, values[4], length;
+  char text[MPI_MAX_ERROR_STRING];
+  MPI_Request requests[2];
+  MPI_Status statuses[2];
+  for (int i = 0; i < 2; ++i) MPI_Irecv(&values[2 * i], i + 1, MPI_INT, 0, i, MPI_COMM_SELF, &requests[i]);
+  MPI_Send(four, 1, MPI_INT, 0, 0, MPI_COMM_SELF);
+  MPI_Send(four, 4, MPI_INT, 0, 1, MPI_COMM_SELF);
+  EXPECT(MPI_Waitall(2, requests, statuses) == MPI_ERR_IN_STATUS);
+  EXPECT(MPI_Error_string(MPI_ERR_IN_STATUS, text, &length) == MPI_SUCCESS &&
+         strstr(text, "16 bytes") != NULL);
+  EXPECT(statuses[0].MPI_ERROR == MPI_SUCCESS && class_of(statuses[1].MPI_ERROR) == MPI_ERR_TRUNCATE);
+  EXPECT(MPI_Error_string(statuses[1].MPI_ERROR, text, &length) == MPI_SUCCESS &&
+         strstr(text, "16 bytes") != NULL);
+}
+
 /// Classes and codes that were removed take neither memory nor time.
 static void many_codes(void) {
   const size_t before = mallinfo2().uordblks;
@@ -74,6 +129,8 @@ int main(int argc, char** argv) {
   standard_classes();
   user_codes();
   many_codes();
+  codes_of_calls();
+  codes_in_statuses();
   char text[20];
   int length = -1;
   EXPECT(MPI_Comm_size(MPI_COMM_WORLD, &length) == MPI_SUCCESS);

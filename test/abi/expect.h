@@ -16,11 +16,16 @@ static inline void expect(int good, const char* what, int line) {
 }
 #define EXPECT(condition) expect((condition), #condition, __LINE__)
 
+static inline int class_of(int code) {
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  return error_class;
+}
+
 /* Expects an error class and a message that begins with the name of the call and contains `text`. */
 static inline void expect_error(int code, int class_wanted, const char* text, const char* call, int line) {
   char message[1000], name[100];
-  int length = 0, error_class = MPI_SUCCESS;
-  MPI_Error_class(code, &error_class);
+  int length = 0, error_class = class_of(code);
   MPIX_Last_error_message(message, sizeof message, &length);
   snprintf(name, sizeof name, "%.*s: ", (int)strcspn(call, "("), call);
   if (error_class == class_wanted && strncmp(message, name, strlen(name)) == 0 &&

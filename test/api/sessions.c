@@ -94,7 +94,7 @@ static void errors(MPI_Session session) {
   EXPECT_ERROR(MPI_ERR_ARG, MPI_Session_get_pset_info(session, "mpi://NOBODY", &info));
   EXPECT_EQ(handled, 1);
   EXPECT_EQ(handled_session == session, 1);
-  EXPECT_EQ(handled_code, MPI_ERR_ARG);
+  EXPECT_ERROR(MPI_ERR_ARG, handled_code);
   CALL(MPI_Session_call_errhandler(session, MPI_ERR_OTHER));
   EXPECT_EQ(handled, 2);
   EXPECT_EQ(handled_code, MPI_ERR_OTHER);

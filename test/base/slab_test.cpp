@@ -70,6 +70,17 @@ TEST(Slab, TakesBackTheCellOfAnObjectThatWasNotConstructed) {
   EXPECT_EQ(slab.check(made), HandleState::live);
 }
 
+TEST(Slab, VisitsEachLiveObject) {
+  Slab<int> slab;
+  constexpr int kCount = 50000;  // more than one range
+  std::vector<int*> made;
+  for (int i = 0; i < kCount; ++i) made.push_back(slab.create(i));
+  long sum = 0;
+  for (int i = 0; i < kCount; i += 2) slab.destroy(made[static_cast<size_t>(i)]);
+  slab.for_each([&](int& value) { sum += value; });
+  EXPECT_EQ(sum, long{kCount} / 2 * (kCount / 2));  // of the odd numbers
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve address space
 TEST(Slab, ReturnsNullWhenMemoryIsExhausted) {
   rlimit before{};

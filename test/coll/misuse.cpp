@@ -26,7 +26,7 @@ void local_errors() {
   const MPI_Comm world = MPI_COMM_WORLD;
   MPI_Request request;
   EXPECT_CLASS(MPI_ERR_OP, MPI_Allreduce(a, b, 1, MPI_FLOAT, MPI_BAND, world));
-  EXPECT_CLASS(MPI_ERR_OP, MPI_Iallreduce(a, b, 1, MPI_CHAR, MPI_SUM, world, &request));
+  EXPECT_CLASS(MPI_ERR_OP, MPI_Iallreduce(a, b, 1, MPI_WCHAR, MPI_SUM, world, &request));
   EXPECT_CLASS(MPI_ERR_OP, MPI_Reduce_local(a, b, 1, MPI_C_DOUBLE_COMPLEX, MPI_MAX));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allreduce(a, a, 1, MPI_INT, MPI_SUM, world));
   EXPECT_CLASS(MPI_ERR_BUFFER, MPI_Allreduce(a, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, world));

@@ -59,7 +59,7 @@ TEST(Reduce, AllowedPairs) {
        {Basic::float_int, Basic::double_int, Basic::long_int, Basic::two_int, Basic::short_int,
         Basic::long_double_int, Basic::two_real, Basic::two_double_precision, Basic::two_integer})
     EXPECT_EQ(allowed_on(b), pair) << traits_of(b).name;
-  for (const Basic b : {Basic::character, Basic::wide_character, Basic::packed})
+  for (const Basic b : {Basic::wide_character, Basic::packed})
     EXPECT_EQ(allowed_on(b), none) << traits_of(b).name;
 }
 

@@ -72,7 +72,7 @@ void expect_same(const Vec16& a, const Vec16& b, uint32_t data, const std::strin
 template <class T>
 void check(ReduceOp op, Basic basic) {
   if constexpr (sizeof(T) <= kBytes) {
-    const Reduction reduction = device::kernel::reduction_of(op, basic);
+    const Reduction reduction = device::kernel::reduction_of(op, datatype::reduction_type(basic));
     const datatype::ReduceFn function = datatype::reduce_function(op, basic);
     const std::string what = std::string(datatype::name(op)) + ' ' + datatype::traits_of(basic).name;
     ASSERT_EQ(reduction.defined(), function != nullptr) << what;
@@ -107,7 +107,8 @@ TEST(Vec16, WideTypesAreHostOnly) {
     const Basic basic = static_cast<Basic>(i);
     if (!host_only(basic)) continue;
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::prod, ReduceOp::minloc})
-      EXPECT_FALSE(device::kernel::reduction_of(op, basic).defined()) << datatype::traits_of(basic).name;
+      EXPECT_FALSE(device::kernel::reduction_of(op, datatype::reduction_type(basic)).defined())
+          << datatype::traits_of(basic).name;
   }
 }
 

@@ -30,7 +30,8 @@ std::string refuse(const std::string& line) {
 }
 
 TEST(Options, CountsAndPrograms) {
-  for (const char* line : {"-n 3 a b -n 9", "-np 3 a b -n 9", "--np=3 a b -n 9", "-n 3 -- a b -n 9"}) {
+  for (const char* line :
+       {"-n 3 a b -n 9", "-np 3 a b -n 9", "--np=3 a b -n 9", "-n3 a b -n 9", "-n 3 -- a b -n 9"}) {
     const Options options = accept(line);
     ASSERT_EQ(options.programs.size(), 1U) << line;
     EXPECT_EQ(options.ranks(), 3);
@@ -95,6 +96,9 @@ TEST(Options, BadValuesNameTheRange) {
 TEST(Options, UnknownOptions) {
   EXPECT_NE(refuse("--tag-outpt a").find("--tag-output"), std::string::npos);
   EXPECT_NE(refuse("--frobnicate a").find("--frobnicate"), std::string::npos);
+  EXPECT_NE(refuse("-n3x a").find("unknown option '-n3x'"), std::string::npos);
+  EXPECT_NE(refuse("-n0 a").find("bad value '0' for -n"), std::string::npos);
+  EXPECT_NE(refuse("--n3 a").find("unknown option"), std::string::npos);
   EXPECT_EQ(refuse("-z a").find("Did you mean"), std::string::npos);
 }
 

@@ -73,7 +73,7 @@ static void truncation(int ints) {
   if (rank == 1) {
     CALL(MPI_Irecv(data, ints / 2, MPI_INT, 0, 1, MPI_COMM_WORLD, &request));
     EXPECT_ERROR(MPI_ERR_IN_STATUS, MPI_Waitall(1, &request, &status));
-    EXPECT_EQ(status.MPI_ERROR, MPI_ERR_TRUNCATE);
+    EXPECT_ERROR(MPI_ERR_TRUNCATE, status.MPI_ERROR);
   }
   free(data);
 }

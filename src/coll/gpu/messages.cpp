@@ -171,7 +171,8 @@ void make_messages(const Call& call, Collectives& collective, bool parts) {
 
 device::kernel::Reduction kernel_reduction(const Call& call) {
   const auto basic = call.recv.type != nullptr ? call.recv.type->basic() : call.send.type->basic();
-  return basic ? device::kernel::reduction_of(call.op->kind, *basic) : device::kernel::Reduction{};
+  if (!basic) return {};
+  return device::kernel::reduction_of(call.op->kind, datatype::reduction_type(*basic));
 }
 
 bool has_kernel(const Call& call) { return !call.op->user && kernel_reduction(call).defined(); }

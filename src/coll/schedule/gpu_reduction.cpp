@@ -22,7 +22,7 @@ bool reached(const device::Memory& near, const Operand& operand) {
 device::Reduction reduction_of(const core::Op& op, const datatype::Datatype& type) {
   const auto basic = type.basic();
   if (op.user || !type.predefined() || !basic) return {};
-  return device::reduction_of(op.kind, *basic);
+  return device::reduction_of(op.kind, datatype::reduction_type(*basic));
 }
 
 const char* choose_gpu(Call& call) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "api/leaks.hpp"
+
+#include <set>
+#include <string>
+
+#include "api/check.hpp"
+#include "api/handles.hpp"
+#include "coll/dispatch/operation.hpp"
+#include "p2p/partitioned.hpp"
+
+namespace weft::api {
+
+namespace {
+
+std::string name_of(const core::Communicator* comm) {
+  if (comm == nullptr || comm->name.empty()) return "an unnamed communicator";
+  return comm->name;
+}
+
+/// "a send of 400 bytes to rank 1 with tag 5 on MPI_COMM_WORLD".
+std::string text_of(const p2p::Transfer& transfer) {
+  const bool send = transfer.kind == core::Request::Kind::send;
+  const auto number = [](int value, int wildcard) {
+    return value == wildcard ? "any" : std::to_string(value);
+  };
+  // The size of a persistent request is known once it has been started.
+  const std::string size = transfer.bytes == 0 ? "" : " of " + std::to_string(transfer.bytes) + " bytes";
+  return (send ? "a send" : "a receive") + size + (send ? " to rank " : " from rank ") +
+         number(transfer.rank, MPI_ANY_SOURCE) + " with tag " + number(transfer.tag, MPI_ANY_TAG) + " on " +
+         name_of(transfer.comm);
+}
+
+void report_request(const core::Request& request, const std::string& text) {
+  if (request.detached) return;
+  const char* remedy = request.persistent   ? " is persistent: call MPI_Request_free"
+                       : request.complete() ? " is complete, but not released: call MPI_Wait or MPI_Test"
+                                            : " has not completed: call MPI_Wait or MPI_Test";
+  report("MPI_Finalize found a request that leaks: " + text + remedy);
+}
+
+void report_communicators() {
+  std::set<const core::Communicator*> inner;  // local communicators of intercommunicators
+  g_handles.communicators.for_each([&](const core::Communicator& comm) { inner.insert(comm.local.get()); });
+  g_handles.communicators.for_each([&](const core::Communicator& comm) {
+    const bool predefined = comm.handle < kPredefinedEnd;
+    if (predefined || comm.freed || comm.session() != nullptr || inner.contains(&comm)) return;
+    report("MPI_Finalize found a communicator that leaks: " + name_of(&comm) + " with " +
+           std::to_string(comm.size()) + (comm.size() == 1 ? " rank" : " ranks") + ": call MPI_Comm_free");
+  });
+}
+
+}  // namespace
+
+void report_leaks() {
+  g_handles.transfers.for_each([](const p2p::Transfer& transfer) {
+    if (transfer.owned && transfer.comm != nullptr) report_request(transfer, text_of(transfer));
+  });
+  coll::Operation::slab().for_each([](const coll::Operation& operation) {
+    report_request(operation, "a nonblocking collective on " + name_of(operation.comm));
+  });
+  p2p::Partitioned::slab().for_each([](const p2p::Partitioned& partitioned) {
+    report_request(partitioned, "a partitioned operation on " + name_of(partitioned.comm));
+  });
+  report_communicators();
+}
+
+}  // namespace weft::api

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Doubtful use of MPI that WEFT_CHECK=on reports. usage: checks WHAT
+#include <mpi.h>
+#include <string.h>
+
+int main(int argc, char** argv) {
+  const char* what = argv[1];
+  static char large[1 << 20];
+  char in = 1, out = 0;
+  int rank;
+  MPI_Request request;
+  MPI_Comm comm;
+  if (strcmp(what, "session") == 0) {
+    MPI_Session session;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return MPI_Session_finalize(&session);
+  }
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (strcmp(what, "character") == 0) {
+    for (int i = 0; i < 1000; ++i) MPI_Allreduce(&in, &out, 1, MPI_CHAR, MPI_SUM, MPI_COMM_WORLD);
+  } else if (strcmp(what, "receive") == 0) {
+    MPI_Irecv(large, 400, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &request);
+  } else if (strcmp(what, "complete") == 0) {
+    MPI_Irecv(&out, 1, MPI_CHAR, rank, 7, MPI_COMM_SELF, &request);
+    MPI_Send(&in, 1, MPI_CHAR, 0, 7, MPI_COMM_SELF);
+  } else if (strcmp(what, "persistent") == 0) {
+    MPI_Send_init(large, 10, MPI_INT, 0, 6, MPI_COMM_WORLD, &request);
+  } else if (strcmp(what, "collective") == 0) {
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  } else if (strcmp(what, "communicator") == 0) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_name(comm, "mine");
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_free(&comm);
+  } else {  // nothing leaks
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Irecv(&out, 1, MPI_CHAR, MPI_ANY_SOURCE, 7, comm, &request);
+    MPI_Send(&in, 1, MPI_CHAR, rank, 7, comm);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&comm);
+  }
+  MPI_Finalize();
+  return 0;
+}
