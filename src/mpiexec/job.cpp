@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cmath>
 
+#include "mpiexec/other_mpi.hpp"
 #include "mpiexec/processes.hpp"
 
 namespace weft::mpiexec {
@@ -20,7 +21,7 @@ namespace {
 /// Interval in milliseconds at which mpiexec checks whether it is in the terminal's foreground again.
 constexpr int kTerminalPollMs = 300;
 constexpr int kTimeoutExitCode = 124;  // as timeout(1)
-constexpr int kLostOutputExitCode = 1, kEventLoopFailedExitCode = 1;
+constexpr int kOtherMpiExitCode = 1, kLostOutputExitCode = 1, kEventLoopFailedExitCode = 1;
 /// Seconds between the first SIGTERM or SIGHUP and SIGKILL to the ranks.
 constexpr double kSigtermTimeoutSeconds = 5;
 /// Minimum seconds between two SIGTERM for the second to kill the ranks. timeout(1) sends two at once: to its
@@ -55,7 +56,9 @@ Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channe
       alive_(plans.size()),
       continue_on_failure_(options.continue_on_failure),
       timeout_(options.timeout),
-      deadline_(timeout_ > 0 ? now() + timeout_ : 0) {}
+      deadline_(timeout_ > 0 ? now() + timeout_ : 0),
+      start_(now()),
+      examination_(start_ + kFirstExaminationSeconds) {}
 
 Status Job::open() {
   sigset_t blocked;
@@ -190,6 +193,15 @@ void Job::on_exit(int rank, int status, bool independent) {
                          " exited without calling MPI_Finalize, which is required after MPI_Init",
                      true});
   } else {
+    // The other ranks go on: they are alone, too.
+    const std::string& other = ranks_[static_cast<size_t>(rank)].other_mpi;
+    if (!failure_ && stage == PmiServer::Stage::not_initialized && !other.empty())
+      failure_ =
+          Failure{kOtherMpiExitCode,
+                  rank_text(rank, pid_of(rank)) + " has loaded another MPI (" + other +
+                      ") and not called Weft's MPI_Init, so each rank ran alone: build the program with "
+                      "Weft's mpicc, or start it with the mpiexec of that MPI",
+                  false};
     server_.rank_exited(rank);
   }
   if (alive_ == 0 && !terminating_) {
@@ -299,7 +311,21 @@ void Job::escalate() {
   escalation_time_ = now() + kOutputTimeoutSeconds;
 }
 
+void Job::examine_ranks() {
+  bool waiting = false;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    if (rank.exited || !rank.other_mpi.empty()) continue;
+    if (server_.stage(static_cast<int>(i)) != PmiServer::Stage::not_initialized) continue;
+    waiting = true;
+    if (rank.pid > 0) rank.other_mpi = other_mpi_of(rank.pid);
+  }
+  const double age = now() - start_;
+  examination_ = waiting && age < kLastExaminationSeconds ? start_ + age * kExaminationGrowth : 0;
+}
+
 void Job::check_deadlines() {
+  if (examination_ != 0 && now() >= examination_) examine_ranks();
   if (escalation_time_ != 0 && now() >= escalation_time_) escalate();
   if (deadline_ == 0 || terminating_ || now() < deadline_) return;
   char text[100];
@@ -326,6 +352,7 @@ void Job::watch_terminal() {
 int Job::poll_timeout_ms() const {
   double seconds = 1e6;
   if (deadline_ != 0 && !terminating_) seconds = std::max(0.0, deadline_ - now());
+  if (examination_ != 0) seconds = std::min(seconds, std::max(0.0, examination_ - now()));
   if (escalation_time_ != 0) seconds = std::min(seconds, std::max(0.0, escalation_time_ - now()));
   // No event reports a change of the terminal's foreground process group.
   if (input_.active() && !terminal_watched_ && !rank0_watched_)

@@ -37,6 +37,7 @@ class Job final : private PmiServer::Listener {
   struct Rank {
     pid_t pid = -1;
     bool exited = false;
+    std::string other_mpi{};  ///< path of another MPI's library that it has loaded
   };
   /// Source of an epoll event; a value >= 0 is the rank whose PMI socket is readable.
   enum Source : int { control = -1, signals = -2, output = -3, terminal = -4, rank0_input = -5 };
@@ -60,6 +61,8 @@ class Job final : private PmiServer::Listener {
   /// Handles the failure of one rank, which ends the job unless it shall continue (--continue-on-failure).
   void fail_rank(int rank, Failure failure);
   void command(Command::Kind kind, int value = 0);
+  /// Looks for another MPI in the ranks that have not called MPI_Init.
+  void examine_ranks();
   /// Calls escalate() or terminates the job (--timeout) if the deadline has passed.
   void check_deadlines();
   /// Kills the job; if called again after all processes exited, exits without forwarding the remaining
@@ -81,6 +84,7 @@ class Job final : private PmiServer::Listener {
   int epoll_ = -1, signal_fd_ = -1;
   bool continue_on_failure_;
   double timeout_, deadline_;
+  double start_, examination_;  ///< start of the job; time of the next examine_ranks(), 0: none
   double first_sigterm_time_ = 0;
   double escalation_time_ = 0;  ///< time of the next escalate(); 0: no SIGTERM or SIGHUP received
   std::optional<Failure> failure_;

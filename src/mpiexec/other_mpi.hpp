@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Detects ranks that run on another MPI library, whose processes each believe to be alone.
+#pragma once
+#include <sys/types.h>
+
+#include <string>
+
+namespace weft::mpiexec {
+
+/// Returns the path of the library of Open MPI, MPICH or Intel MPI that the process has loaded, from
+/// /proc/PID/maps; empty if there is none, or if the file cannot be read.
+[[nodiscard]] std::string other_mpi_of(pid_t pid);
+
+/// Times at which ranks without MPI_Init are examined, in seconds after the start of the job. A rank that has
+/// exited has no maps, so the first time is short; the interval grows with the age of the job.
+inline constexpr double kFirstExaminationSeconds = 0.02, kExaminationGrowth = 1.25,
+                        kLastExaminationSeconds = 60;
+
+}  // namespace weft::mpiexec

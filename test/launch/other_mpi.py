@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Ranks that load another MPI and end without MPI_Init of Weft: mpiexec says so and fails. The other MPI is a copy of a
+# system library under the name of Open MPI's.
+import os
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+
+from support import run
+
+LOAD = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); time.sleep(0.5); sys.exit(int(sys.argv[2]))"
+
+
+def library_of_this_process():
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return re.search(r"/\S*/libc(-[0-9.]+)?\.so\S*", maps.read()).group()
+
+
+class OtherMpi(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+
+    def run_with(self, name, exit_code=0):
+        library = os.path.join(self.folder, name)
+        shutil.copy(library_of_this_process().replace("libc", "libm"), library)
+        return run("-n", 2, sys.executable, "-c", LOAD, library, exit_code)
+
+    def test_open_mpi(self):
+        status, output, errors = self.run_with("libmpi.so.40.30.5")
+        self.assertEqual((status, output), (1, ""))
+        self.assertIn("has loaded another MPI (%s/libmpi.so.40.30.5)" % self.folder, errors)
+        self.assertIn("mpicc", errors)
+        self.assertEqual(len(errors.splitlines()), 1, errors)
+
+    def test_exit_code_of_the_program(self):
+        status, _, errors = self.run_with("libmpi.so.12", 7)
+        self.assertEqual(status, 7)
+        self.assertIn("exited with code 7", errors)
+
+    def test_other_libraries(self):
+        self.assertEqual(self.run_with("libmpicxx_helper.so.1"), (0, "", ""))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
