@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One of two jobs that connect: messages between all processes of both jobs while each job keeps its own
 // traffic, disconnection, a job that is killed. Arguments: accept or connect, file of the address, mode
-// (traffic, killed, exits), number of connections. connect.py runs it.
+// (traffic, killed, exits), number of connections. Or one of several jobs that connect and disconnect in
+// turn: its number, file of the addresses, mode random, number of steps, seed, host of each job (as 001).
+// connect.py runs it.
 #include "coll/construct/connect.hpp"
 
 #include <signal.h>
@@ -13,7 +15,10 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <list>
+#include <map>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -125,14 +130,15 @@ class Job {
     reach_ = reach != nullptr && std::string(reach) == "anywhere" ? p2p::Reach::anywhere : p2p::Reach::host;
   }
 
-  Communicator* connect() {
-    if (accepts_) {
-      if (world_.rank() == 0) publish(checked(p2p::job_address(instance_, reach_), "job_address"));
+  Communicator* connect() { return connect(accepts_, file_, reach_); }
+
+  Communicator* connect(bool accepts, const std::string& file, p2p::Reach reach) {
+    if (accepts) {
+      if (world_.rank() == 0) publish(file, checked(p2p::job_address(instance_, reach), "job_address"));
       return checked(accept_job(world_, 0), "accept_job");
     }
-    const std::string address = world_.rank() == 0 ? await() : "";
-    Communicator* made = checked(connect_job(world_, 0, address), "connect_job");
-    return made;
+    const std::string address = world_.rank() == 0 ? await(file) : "";
+    return checked(connect_job(world_, 0, address), "connect_job");
   }
 
   /// Traffic inside of the job and between the jobs at once.
@@ -208,6 +214,58 @@ class Job {
     Exchange(world_, 5).finish(instance_);
   }
 
+  /// All jobs follow the same random steps: in each one, two jobs make or end a connection. Messages of all
+  /// other connections are in flight meanwhile. `hosts`: one digit per job.
+  void random(int self, int steps, unsigned seed, const std::string& hosts) {
+    const int jobs = static_cast<int>(hosts.size());
+    std::mt19937 draw(seed);
+    const auto below = [&](int end) { return static_cast<int>(draw() % static_cast<unsigned>(end)); };
+    std::map<std::pair<int, int>, int> connections;  // of all jobs
+    std::map<int, std::list<Connection>> own;        // by the other job
+    bool needs_network = false;
+    for (int step = 0; step < steps; ++step) {
+      const int acceptor = below(jobs), connector = (acceptor + 1 + below(jobs - 1)) % jobs;
+      const bool again = below(3) == 0, oldest = below(2) == 0, anywhere = below(4) == 0,
+                 closes = below(2) == 0;
+      const int other = self == acceptor ? connector : acceptor;
+      const bool involved = self == acceptor || self == connector;
+      const bool same_host = hosts[static_cast<size_t>(acceptor)] == hosts[static_cast<size_t>(connector)];
+      int& count = connections[std::minmax(acceptor, connector)];
+      for (auto& [job, list] : own)
+        for (Connection& connection : list) connection.in_flight.emplace_back(*connection.intercomm, step);
+      if (count == 0 || (count == 1 && again)) {
+        ++count;
+        const p2p::Reach reach = anywhere || !same_host ? p2p::Reach::anywhere : p2p::Reach::host;
+        if (involved) {
+          const std::string file = file_ + "." + std::to_string(step);
+          own[other].push_back({connect(self == acceptor, file, reach), {}});
+          needs_network |= !same_host || (self == acceptor && world_.rank() == 0 && anywhere);
+          if (closes) p2p::close_job_address(instance_);
+        }
+      } else {
+        --count;
+        if (involved) {
+          std::list<Connection>& list = own[other];
+          disconnect(list, oldest ? list.begin() : std::prev(list.end()));
+        }
+      }
+      CHECK((instance_.network != nullptr) == needs_network);
+      for (auto& [job, list] : own)
+        for (Connection& connection : list)
+          while (connection.in_flight.size() > 1) finish_first(connection);
+    }
+    for (const auto& [pair, count] : connections)
+      for (int i = 0; i < count; ++i)
+        if (self == pair.first || self == pair.second) {
+          std::list<Connection>& list = own[self == pair.first ? pair.second : pair.first];
+          disconnect(list, list.begin());
+        }
+    CHECK(!instance_.processes.any_others());
+    if (instance_.shm != nullptr) CHECK(mapped_segments() == 1);
+    barrier(world_);
+    Exchange(world_, steps).finish(instance_);
+  }
+
   /// Both jobs end while they are connected.
   void exits() {
     Communicator* const intercomm = connect();
@@ -215,19 +273,34 @@ class Job {
   }
 
  private:
-  void publish(const std::string& address) const {
-    CHECK(core::ProcessAddress::parse(address)->text() == address);
-    std::ofstream(file_ + ".new") << address;
-    CHECK(std::rename((file_ + ".new").c_str(), file_.c_str()) == 0);
+  struct Connection {
+    Communicator* intercomm;
+    std::list<Exchange> in_flight;
+  };
+
+  void finish_first(Connection& connection) {
+    connection.in_flight.front().finish(instance_);
+    connection.in_flight.pop_front();
   }
-  std::string await() const {
+  void disconnect(std::list<Connection>& connections, std::list<Connection>::iterator leaving) {
+    while (!leaving->in_flight.empty()) finish_first(*leaving);
+    CHECK(disconnect_job(leaving->intercomm).ok());
+    connections.erase(leaving);
+  }
+
+  static void publish(const std::string& file, const std::string& address) {
+    CHECK(core::ProcessAddress::parse(address)->text() == address);
+    std::ofstream(file + ".new") << address;
+    CHECK(std::rename((file + ".new").c_str(), file.c_str()) == 0);
+  }
+  static std::string await(const std::string& file) {
     std::string address;
     const uint64_t deadline = monotonic_ns() + 30'000'000'000;
-    while (!(std::ifstream(file_) >> address)) {
+    while (!(std::ifstream(file) >> address)) {
       CHECK(monotonic_ns() < deadline);
       ::usleep(1000);
     }
-    CHECK(::unlink(file_.c_str()) == 0);
+    CHECK(::unlink(file.c_str()) == 0);
     return address;
   }
 
@@ -238,7 +311,9 @@ class Job {
   p2p::Reach reach_;
 };
 
-int run(const std::string& role, const std::string& file, const std::string& mode, int connections) {
+int run(const std::vector<std::string>& arguments) {
+  const std::string &role = arguments[0], &file = arguments[1], &mode = arguments[2];
+  const int count = arguments.size() > 3 ? std::stoi(arguments[3]) : 1;
   CHECK(config::load().ok());
   auto& instance = *new Instance(checked(launch::connect(), "launch"));
   CHECK(p2p::create(instance).ok());
@@ -248,9 +323,11 @@ int run(const std::string& role, const std::string& file, const std::string& mod
   Ref<core::Group> group(core::Group::create(std::move(everyone), instance.self));
   Ref<Communicator> world(Communicator::create(instance, core::kContextStep, std::move(group)));
   Job job(instance, *world, role == "accept", file);
-  if (mode == "traffic") job.traffic(connections);
+  if (mode == "traffic") job.traffic(count);
   if (mode == "killed") job.killed();
   if (mode == "exits") job.exits();
+  if (mode == "random")
+    job.random(std::stoi(role), count, static_cast<unsigned>(std::stoul(arguments.at(4))), arguments.at(5));
   p2p::quiesce(instance);
   if (instance.shm != nullptr) instance.shm->set_departed(true);
   CHECK(instance.exchange->finalize().ok());
@@ -263,5 +340,5 @@ int run(const std::string& role, const std::string& file, const std::string& mod
 
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
-  return weft::coll::run(argv[1], argv[2], argv[3], argc > 4 ? std::atoi(argv[4]) : 1);
+  return weft::coll::run({argv + 1, argv + argc});
 }

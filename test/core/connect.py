@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Two jobs, started by two mpiexecs, connect and disconnect. usage: connect.py PROGRAM [CONNECTIONS]
+# Two jobs, started by two mpiexecs, connect and disconnect. usage: connect.py PROGRAM
+# [CONNECTIONS | random SEEDS]. With `random`, several jobs connect and disconnect in turn, in an order given by the seed.
 import ctypes.util
 import os
+import random
 import sys
 import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "launch"))
+SEEDS = int(sys.argv.pop(3)) if sys.argv[2:3] == ["random"] else 0
+if SEEDS:
+    sys.argv.pop(2)
 CONNECTIONS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 3
 from support import PEER as PROGRAM  # noqa: E402
 from support import Mark, start  # noqa: E402
@@ -20,7 +25,7 @@ NO_SINGLE_COPY = (
 NETWORKS = {"ucx": ("ucp", {"UCX_TLS": "tcp"}), "ofi": ("fabric", {"FI_PROVIDER": "tcp"})}
 
 
-class Connect(unittest.TestCase):
+class Jobs(unittest.TestCase):
     def setUp(self):
         self.mark = Mark()
         self.folder = tempfile.TemporaryDirectory()
@@ -28,18 +33,9 @@ class Connect(unittest.TestCase):
     def tearDown(self):
         self.folder.cleanup()
 
-    def run_jobs(self, mode, connections=1, ranks=(2, 2), connector=None, only=None, **variables):
-        """[(exit code, output, errors)] of the accepting and the connecting job. The other job is killed if only one
-        of them is to end by itself."""
-        address = os.path.join(self.folder.name, "address")
-        jobs = []
-        for role, size in zip(("accept", "connect"), ranks):
-            own = {**self.mark.variables, **variables, **(connector or {} if role == "connect" else {})}
-            jobs.append(start("-n", size, PROGRAM, role, address, mode, connections, variables=own, text=True))
+    def collect(self, jobs):
+        """[(exit code, output, errors)]; no process is left."""
         results = []
-        if only is not None:
-            jobs[only].wait(timeout=60)
-            jobs[1 - only].terminate()
         for job in jobs:
             output, errors = job.communicate(timeout=100)
             results.append((job.returncode, output, errors))
@@ -50,6 +46,22 @@ class Connect(unittest.TestCase):
         for (status, output, errors), size in zip(results, ranks):
             self.assertEqual((status, output.count("good")), (0, size), f"{results}")
             self.assertEqual(errors.replace(NO_SINGLE_COPY, ""), "", f"{results}")
+
+
+@unittest.skipIf(SEEDS, "random")
+class Connect(Jobs):
+    def run_jobs(self, mode, connections=1, ranks=(2, 2), connector=None, only=None, **variables):
+        """[(exit code, output, errors)] of the accepting and the connecting job. The other job is killed if only one
+        of them is to end by itself."""
+        address = os.path.join(self.folder.name, "address")
+        jobs = []
+        for role, size in zip(("accept", "connect"), ranks):
+            own = {**self.mark.variables, **variables, **(connector or {} if role == "connect" else {})}
+            jobs.append(start("-n", size, PROGRAM, role, address, mode, connections, variables=own, text=True))
+        if only is not None:
+            jobs[only].wait(timeout=60)
+            jobs[1 - only].terminate()
+        return self.collect(jobs)
 
     def test_messages_between_jobs_and_inside_of_them(self):
         for ranks in ((2, 2), (1, 1), (1, 3)):
@@ -100,6 +112,27 @@ class Connect(unittest.TestCase):
         results = self.run_jobs("traffic", connector={"WEFT_FIRST_FAKE_HOST": "1"}, only=1)
         self.assertEqual(results[1][0], 3)
         self.assertIn("has opened no network", results[1][2])
+
+
+@unittest.skipUnless(SEEDS, "not random")
+class RandomConnections(Jobs):
+    """Several jobs connect and disconnect in turn, while messages of their other connections are in flight."""
+
+    def run_jobs(self, seed, steps, hosts, **variables):
+        generator = random.Random(seed)
+        ranks = [generator.randint(1, 2) for _ in hosts]
+        file = os.path.join(self.folder.name, "address")
+        jobs = []
+        for number, (size, host) in enumerate(zip(ranks, hosts)):
+            own = {**self.mark.variables, **variables, "WEFT_FIRST_FAKE_HOST": host}
+            command = (PROGRAM, number, file, "random", steps, seed, hosts)
+            jobs.append(start("-n", size, *command, variables=own, text=True))
+        self.check_good(self.collect(jobs), ranks)
+
+    def test_on_one_host(self):
+        for seed in range(1, SEEDS + 1):
+            with self.subTest(seed=seed):
+                self.run_jobs(seed, 8 if SEEDS == 1 else 40, "000", WEFT_NET="auto")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 // guests, rings that are used again after disconnection.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -155,6 +156,62 @@ TEST(JobListener, SendsTheSegmentToThoseThatNameTheJob) {
   EXPECT_FALSE(answer(other_job, listener).ok());
   SegmentRequest other_size(listener.name(), kA, 2);
   EXPECT_FALSE(answer(other_size, listener).ok());
+}
+
+/// Runs `body` in a child process as another user; returns its exit code.
+template <class Body>
+int as_other_user(Body body) {
+  constexpr uid_t kOtherUser = 65534;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::setresuid(kOtherUser, kOtherUser, kOtherUser) == 0 ? body() : 99);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+}
+
+TEST(JobListener, SendsNothingToAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "skipped: needs root, to run a process as another user";
+  Job a(kA);
+  JobListener listener = JobListener::create(kA, a.shm->memory()).value();
+  const local_socket::AbstractName address(listener.name());
+  // A request that Weft would send refuses the listener of another user by itself.
+  EXPECT_EQ(as_other_user([&] {
+              SegmentRequest request(listener.name(), kA, 1);
+              return request.poll().ok() ? 1 : 0;
+            }),
+            0);
+  // A process that does not check, and sends the same request many times. The parent answers after it has
+  // ended, and another child, which waits for the answer, gets none.
+  EXPECT_EQ(as_other_user([&] {
+              for (int i = 0; i < 50; ++i) {
+                const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+                if (::connect(socket, address.address(), address.size()) != 0) return 1;
+                if (::send(socket, &kA, sizeof kA, MSG_NOSIGNAL) != sizeof kA) return 2;
+              }
+              return 0;
+            }),
+            0);
+  EXPECT_FALSE(listener.poll());  // no request is accepted
+  const pid_t waiting = ::fork();
+  if (waiting == 0) {
+    constexpr uid_t kOtherUser = 65534;
+    if (::setresuid(kOtherUser, kOtherUser, kOtherUser) != 0) ::_exit(99);
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(socket, address.address(), address.size()) != 0) ::_exit(1);
+    static_cast<void>(::send(socket, &kA, sizeof kA, MSG_NOSIGNAL));
+    std::byte byte{};
+    const auto received = local_socket::receive(socket, {&byte, 1});
+    ::_exit(received && !received->descriptors.empty() ? 2 : 0);
+  }
+  int status = 0;
+  while (::waitpid(waiting, &status, WNOHANG) == 0) {
+    EXPECT_FALSE(listener.poll());
+    ::usleep(1000);
+  }
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  SegmentRequest request(listener.name(), kA, 1);  // the listener still serves its own user
+  EXPECT_TRUE(answer(request, listener)->has_value());
 }
 
 TEST(JobListener, ARequestToAnEndedProcessFails) {
