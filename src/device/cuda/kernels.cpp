@@ -41,7 +41,8 @@ bool is_one(const char* variable) {
 }  // namespace
 
 bool launches_are_async() {
-  return !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("CUDA_DEVICE_MAX_CONNECTIONS");
+  static const bool async = !is_one("CUDA_LAUNCH_BLOCKING") && !is_one("CUDA_DEVICE_MAX_CONNECTIONS");
+  return async;
 }
 
 bool device_shared(Ordinal device) {

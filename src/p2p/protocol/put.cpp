@@ -255,7 +255,7 @@ bool PutProtocol::put(Transfer& t) {
   Peer& peer = engine_.peer(t.peer);
   const bool reply_due = std::exchange(peer.reply_due, false);
   if (peer.remote || peer.lost || !t.contiguous || setting_put.is("off")) return false;
-  if (device::kernel_options_for(t.bytes).resident_blocks != 0 && engine_.getting_from(t.peer)) return false;
+  if (engine_.getting_from(t.peer) && device::kernel_options_for(t.bytes).resident_blocks != 0) return false;
   const match::Key key{t.context, t.comm->rank(), t.tag};
   if (!peer.last_sent) {
     peer.last_sent = &last_sent_.emplace_back();
