@@ -2,11 +2,11 @@
 #include "core/failure.hpp"
 
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
@@ -19,50 +19,36 @@ namespace {
 counters::Counter failures("core.process_failures", counters::Unit::events,
                            "Processes that have ended without leaving the job");
 
-constexpr long kPidfdOpen = 434;  // the same on all architectures; older C libraries have no name for it
-constexpr int kEvents = 64;       // ended processes handled by one look
-
-Error refused(const char* call, pid_t pid) {
-  return Error(Errc::unsupported,
-               "process " + std::to_string(pid) + " cannot be watched (" + call + ": " +
-                   std::strerror(errno) +
-                   "): its death is noticed by the launcher only; run the ranks of a host in "
-                   "one PID namespace");
-}
+constexpr int kEvents = 64;  // ended processes handled by one look
 
 }  // namespace
 
 FailureDetector::~FailureDetector() {
-  for (const auto& [process, watched] : watched_) ::close(watched.pidfd);
   if (epoll_ >= 0) ::close(epoll_);
 }
 
 Status FailureDetector::watch(ProcessId process, pid_t pid, const std::atomic<uint32_t>& departed) {
   WEFT_ASSERT(!watched_.contains(process));
-  if (epoll_ < 0) epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_ < 0) return refused("epoll_create1", pid);
-  const int pidfd = static_cast<int>(::syscall(kPidfdOpen, pid, 0));
-  if (pidfd < 0 && errno == ESRCH) {
+  auto watch = ProcessWatch::open(pid);
+  if (!watch) return std::move(watch).error();
+  if (watch->descriptor() < 0) {
     if (departed.load(std::memory_order_acquire) == 0) report_death(process, pid);
     return {};
   }
-  if (pidfd < 0) return refused("pidfd_open", pid);
+  if (epoll_ < 0) epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = process;
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, pidfd, &event) != 0) {
-    ::close(pidfd);
-    return refused("epoll_ctl", pid);
-  }
-  watched_.emplace(process, Watched{pidfd, pid, &departed});
+  if (epoll_ < 0 || ::epoll_ctl(epoll_, EPOLL_CTL_ADD, watch->descriptor(), &event) != 0)
+    return Error(Errc::unsupported,
+                 "processes cannot be watched (epoll: " + std::string(std::strerror(errno)) +
+                     "): their death is noticed by the launcher only");
+  watched_.emplace(process, Watched{std::move(*watch), pid, &departed});
   return {};
 }
 
 void FailureDetector::unwatch(ProcessId process) {
-  const auto at = watched_.find(process);
-  if (at == watched_.end()) return;
-  ::close(at->second.pidfd);  // this also removes it from the epoll set
-  watched_.erase(at);
+  watched_.erase(process);  // closing the pidfd also removes it from the epoll set
 }
 
 void FailureDetector::report(ProcessId process, const Error& why) {
@@ -88,13 +74,12 @@ bool FailureDetector::look_now(uint64_t now) {
     const ProcessId process = events[i].data.u32;
     const auto at = watched_.find(process);
     if (at == watched_.end()) continue;
-    const Watched watched = at->second;
-    if (watched.departed->load(std::memory_order_acquire) != 0) {
+    if (at->second.departed->load(std::memory_order_acquire) != 0) {
       unwatch(process);
       continue;
     }
     any = true;
-    report_death(process, watched.pid);
+    report_death(process, at->second.pid);
   }
   return any;
 }

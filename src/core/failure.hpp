@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/process_watch.hpp"
 #include "base/result.hpp"
 #include "core/group.hpp"
 
@@ -19,7 +20,7 @@ namespace weft::core {
 
 class FailureDetector {
  public:
-  /// Called once for each process that has failed, outside of any delivery.
+  /// Called once for each process that has failed, after failed() returns true; outside of any delivery.
   using Observer = std::function<void(ProcessId, const Error& why)>;
 
   FailureDetector() = default;
@@ -69,7 +70,7 @@ class FailureDetector {
 
  private:
   struct Watched {
-    int pidfd;
+    ProcessWatch watch;
     pid_t pid;
     const std::atomic<uint32_t>* departed;
   };

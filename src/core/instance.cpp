@@ -37,7 +37,7 @@ constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
 constexpr uint32_t kRoundsPerLook = 64;
-constexpr uint64_t kReservedDescriptors = 64;  // left to the program when ranks are watched
+constexpr uint64_t kReservedDescriptors = 32;  // left to the program when ranks are watched
 
 log::SlowPath unwatched("core.unwatched_processes",
                         "the death of a process of this host is noticed by the launcher only");
@@ -284,8 +284,11 @@ void Instance::wake_waiting() {
 
 void Instance::yield_if_oversubscribed() {
   if (!oversubscribed) return;
-  const Unlocked guard(*this);
-  ::sched_yield();
+  {
+    const Unlocked guard(*this);
+    ::sched_yield();
+  }
+  look_for_failures(monotonic_ns());  // kRoundsPerLook rounds with a yield each may take a second
 }
 
 void Instance::add(Poller& poller) { pollers_.push_back(&poller); }

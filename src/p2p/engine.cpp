@@ -56,9 +56,9 @@ Engine::Engine(core::Instance& owner)
       peers_(size_t{owner.size} + core::kMaxOtherProcesses, this, &Engine::init_peer),
       jobs_(std::make_unique<JobConnections>(*this)),
       states_(std::make_unique<ProtocolStates>(*this)) {
-  const auto report = [this](core::ProcessId process, const Error& why) { lost(process, why); };
-  instance.failures.add(report);
-  instance.handlers.set_lost(report);
+  instance.failures.add([this](core::ProcessId process, const Error&) { on_failure(process); });
+  instance.handlers.set_lost(
+      [this](uint32_t peer, const Error& why) { instance.failures.report(peer, why); });
   instance.sender = this;
   register_handlers();
 }
@@ -235,10 +235,15 @@ void Engine::close_device() {
 
 void Engine::drain() {
   const auto sends = [](const Transfer* t) { return t->kind == core::Request::Kind::send; };
-  core::wait_until(instance, [&] {
+  const auto drained = [&] {
     return backlog_.empty() && std::none_of(polled_.begin(), polled_.end(), sends) && submissions_.empty() &&
            pending_gets_.empty() && pending_puts_.empty() && bounce_pool().gets.used() == 0 &&
            (network_ == nullptr || network_->idle());
+  };
+  core::wait_until(instance, [&] {
+    if (drained()) return true;
+    end_departed();
+    return drained();
   });
 }
 

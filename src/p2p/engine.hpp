@@ -100,7 +100,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void buffered_send(Transfer& t);
   /// Packs the whole buffer, of any memory kind, into host memory. Blocks.
   static Status pack_out(const Transfer& t, std::byte* to);
-  /// Progresses until all outgoing traffic of this process has left.
+  /// Progresses until all outgoing traffic of this process has left. A backlog to a process that has failed
+  /// or left MPI is dropped.
   void drain();
   void close_device();
   /// Sends disconnect notices, so that peers report no failure. The network is closed at process exit.
@@ -185,7 +186,6 @@ class Engine final : public core::Poller, private transport::am::Sender {
   friend class JobConnections;
   explicit Engine(core::Instance& owner);
   static void dispatch(Transfer& t);
-  void lost(uint32_t peer, const Error& why);
 
   // am::Sender, for the other users of active messages.
   void post(uint32_t to, const void* message, size_t size) override { post_control(to, message, size); }
@@ -275,7 +275,10 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] Status check_source_alive(int rank, const core::Communicator& comm);
   [[nodiscard]] bool collective_alive(Transfer& t);
   [[nodiscard]] bool source_alive(Transfer& t);
+  void on_failure(uint32_t peer);
   void fail_posted(uint32_t peer);
+  void end_departed();
+  void read_last_messages();
 
   // protocol/submission.cpp
   [[nodiscard]] bool copying(const Transfer& t) const;
@@ -311,9 +314,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   Transfer* classification_cache_[2] = {};  // the last active send and receive in cuMemAlloc memory
   device::SubmissionBatcher batcher_;
   std::unique_ptr<ProtocolStates> states_;
-  std::vector<std::pair<uint32_t, std::string>> losses_;  // lost peers and why
-  uint32_t network_rounds_ = 0;                           // since the network was last polled
-  bool check_sources_ = false;  // receives check their source: there is a network, or a peer is lost
+  uint32_t network_rounds_ = 0;  // since the network was last polled
+  bool check_sources_ = false;   // receives check their source: there is a network, or a process has failed
 };
 
 }  // namespace weft::p2p

@@ -337,7 +337,7 @@ Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {
   for (const core::ProcessId process : leaving) {
     if (!in_time && outcome.ok() && !settled(process)) outcome = no_answer(process, "disconnected");
     if (others_[process].lost || settled(process)) continue;
-    engine_.lost(process, Error(Errc::other, "it has not disconnected in time"));
+    instance_.failures.report(process, Error(Errc::other, "it has not disconnected in time"));
   }
   const auto removed = [&](core::ProcessId process) {
     return !engine_.peers_[process].remote || engine_.network_->remove(process);
@@ -371,7 +371,6 @@ void JobConnections::forget(core::ProcessId process) {
   }
   instance_.memory->forget(process);
   e.gpudirect().forget_peer(process);
-  std::erase_if(e.losses_, [&](const auto& loss) { return loss.first == process; });
   instance_.failures.forget(process);
   if (e.shm_) e.shm_->remove(process);
   if (e.addresses_) e.addresses_->remove(process);

@@ -30,7 +30,7 @@ struct Peer {
   transport::Transport* transport = nullptr;  ///< null: this process itself
   bool initialised = false;                   ///< set by Sparse at first use
   bool remote = false;                        ///< on another host: `transport` is the network
-  bool lost = false;                          ///< dead or unreachable
+  bool lost = false;                          ///< has failed, or was forgotten: nothing is sent to it
   core::RequestTable::PeerList requests;      ///< in flight with the peer; posted receives are not listed
   uint64_t eager_max = 0;                     ///< largest eager payload in bytes, as last computed
   uint64_t eager_break_even = UINT64_MAX;     ///< upper bound of eager_max, from measured copies (eager.cpp)

@@ -31,24 +31,18 @@ bool needs(const Transfer& t, core::ProcessId process) {
 
 Error Engine::loss_error(uint32_t peer) const {
   if (instance.same_host(peer)) return instance.failures.error_of(peer);
-  std::string why;
-  for (const auto& [process, reason] : losses_)
-    if (process == peer) why = reason;
   return Error(Errc::proc_aborted, "process " + std::to_string(peer) +
-                                       ", on another host, has ended or is unreachable (" + why +
+                                       ", on another host, has ended or is unreachable (" +
+                                       instance.failures.reason_of(peer) +
                                        "): check its own error messages and the network between the hosts");
 }
 
-void Engine::lost(uint32_t source, const Error& why) {
+void Engine::on_failure(uint32_t source) {
   if (!instance.processes.in_own_job(source)) jobs_->on_lost(source);
   Peer& peer = peers_[source];
-  if (std::exchange(peer.lost, true)) return;
-  losses_.emplace_back(source, why.message());
-  instance.failures.report(source, why);  // the observer finds the peer lost already
+  peer.lost = true;
   check_sources_ = true;
-  // Messages that a process of this host had sent before its end are received first.
-  for (size_t i = 0; !peer.remote && i < kLastPolls && shm_->poll(instance.handlers, kMessagesPerPoll) != 0;)
-    ++i;
+  if (!peer.remote) read_last_messages();
   peer.eager_sent = uint64_t{1} << 62;  // never any credit: sends use RTS, which fails
   peer.eager_credited = 0;
   peer.pending.reset();  // its eager sends are listed, too
@@ -65,6 +59,35 @@ void Engine::lost(uint32_t source, const Error& why) {
   });
   instance.memory->forget(source);
   gpudirect().forget_peer(source);
+}
+
+/// Ends all traffic with processes of this host that have left MPI: nobody reads a backlog or answers a
+/// request. Only for MPI_Finalize: a process that opens another session later reads its messages then.
+void Engine::end_departed() {
+  const auto departed = [&](uint32_t peer) {
+    return !peers_[peer].remote && shm_->departed(peer).load(std::memory_order_acquire) != 0;
+  };
+  if (shm_ == nullptr) return;
+  bool any = std::any_of(backlog_.begin(), backlog_.end(), departed);
+  requests_.for_each([&](core::Request& request, core::RequestId) {
+    any |= departed(static_cast<Transfer&>(request).peer);
+  });
+  if (!any) return;
+  read_last_messages();
+  for (const uint32_t peer : backlog_)
+    if (departed(peer)) peers_[peer].pending.reset();
+  requests_.for_each([&](core::Request& request, core::RequestId) {
+    auto& t = static_cast<Transfer&>(request);
+    if (departed(t.peer))
+      abort(t, Error(Errc::proc_aborted, "process " + std::to_string(t.peer) +
+                                             " has left MPI (MPI_Finalize) with this message under way: "
+                                             "complete all messages before"));
+  });
+}
+
+/// Messages that a process of this host had sent before its end are received before its requests end.
+void Engine::read_last_messages() {
+  for (size_t i = 0; i < kLastPolls && shm_->poll(instance.handlers, kMessagesPerPoll) != 0;) ++i;
 }
 
 void Engine::fail_posted(uint32_t peer) {
@@ -84,13 +107,11 @@ void Engine::fail_posted(uint32_t peer) {
 // this process only receives from.
 Status Engine::check_source_alive(int rank, const core::Communicator& comm) {
   if (rank == kAnySource) {
-    const auto& group = comm.inter() ? *comm.remote_group : *comm.group;
-    for (const auto& loss : losses_)
-      if (group.rank_of(loss.first) >= 0) return loss_error(loss.first);
-    return {};
+    const auto failed = instance.failures.first_failed(comm.inter() ? *comm.remote_group : *comm.group);
+    return failed ? Status(loss_error(*failed)) : Status();
   }
   const uint32_t source = comm.process(rank);
-  if (peers_[source].lost) return loss_error(source);
+  if (instance.failures.failed(source)) return loss_error(source);
   if (peers_[source].remote) network_->watch(source);
   return {};
 }
@@ -98,13 +119,13 @@ Status Engine::check_source_alive(int rank, const core::Communicator& comm) {
 // Completes a receive of a collective operation if a process of its communicator is lost, even if its message
 // has arrived: the sender may have given up and reuse the buffer.
 bool Engine::collective_alive(Transfer& t) {
-  if (losses_.empty() || !in_collective(t)) return true;
-  for (const auto& loss : losses_)
-    if (needs(t, loss.first)) {
-      complete(t, loss_error(loss.first));
-      return false;
-    }
-  return true;
+  const core::FailureDetector& failures = instance.failures;
+  if (!failures.any_failed() || !in_collective(t)) return true;
+  auto failed = failures.first_failed(*t.comm->group);
+  if (!failed && t.comm->inter()) failed = failures.first_failed(*t.comm->remote_group);
+  if (!failed) return true;
+  complete(t, loss_error(*failed));
+  return false;
 }
 
 bool Engine::source_alive(Transfer& t) {

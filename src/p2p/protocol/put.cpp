@@ -121,7 +121,8 @@ void PutProtocol::advertise(Transfer& t) {
   const uint32_t slot = slot_of(t.key), source = t.comm->process(t.rank);
   if (advertised_[slot] != nullptr || source == self()) return;
   Peer& peer = engine_.peer(source);
-  if (peer.remote || peer.lost || (!should_try(peer.advertise_misses) && !setting_put.is("on"))) return;
+  if (peer.remote || engine_.instance.failures.failed(source)) return;
+  if (!should_try(peer.advertise_misses) && !setting_put.is("on")) return;
   PutBounce& bounce = bounces_[slot];
   if (!mappable(t) && !reserve_bounce(t, bounce)) return;
   const device::Memory& memory = bounce.arena != nullptr ? bounce.arena->memory : t.memory;
@@ -254,7 +255,8 @@ static uint64_t find_advertised(const ReadyToReceive& rtr, const match::Key& key
 bool PutProtocol::put(Transfer& t) {
   Peer& peer = engine_.peer(t.peer);
   const bool reply_due = std::exchange(peer.reply_due, false);
-  if (peer.remote || peer.lost || !t.contiguous || setting_put.is("off")) return false;
+  if (peer.remote || !t.contiguous || setting_put.is("off") || engine_.instance.failures.failed(t.peer))
+    return false;
   if (engine_.getting_from(t.peer) && device::kernel_options_for(t.bytes).resident_blocks != 0) return false;
   const match::Key key{t.context, t.comm->rank(), t.tag};
   if (!peer.last_sent) {

@@ -12,7 +12,7 @@ namespace weft::p2p {
 void Engine::send_rts(Transfer& t) {
   const trace::Range range("p2p.send_rts");
   const Peer& peer = peers_[t.peer];
-  if (peer.lost) [[unlikely]]
+  if (instance.failures.failed(t.peer)) [[unlikely]]
     return complete(t, loss_error(t.peer));
   alignas(8) std::byte storage[kMaxControl];
   auto& rts = *new (storage) ReadyToSend{};
@@ -46,7 +46,7 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
     WEFT_ASSERT(sender != nullptr);
     return copy_from_self(t, *sender);
   }
-  if (peers_[source].lost) [[unlikely]]
+  if (instance.failures.failed(source)) [[unlikely]]
     return complete(t, loss_error(source));
   t.remote = rts.sender;
   if (rts.bytes > t.bytes) {

@@ -60,6 +60,8 @@ uint64_t boot_and_namespace_id(const char* name) {
   return std::hash<std::string>{}(boot) ^ space.st_ino;
 }
 
+uint64_t own_machine() { return boot_and_namespace_id("/proc/self/ns/pid"); }
+
 uint64_t own_net_namespace() { return boot_and_namespace_id("/proc/self/ns/net"); }
 
 }  // namespace weft::transport::ofi

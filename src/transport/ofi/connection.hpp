@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 
+#include "base/process_watch.hpp"
 #include "transport/ofi/buffer_pool.hpp"
-#include "transport/ofi/process_watch.hpp"
 #include "transport/ofi/tcp_probe.hpp"
 #include "transport/secret.hpp"
 
@@ -38,10 +39,12 @@ struct Connection {
   uint64_t heartbeat_address = 0, heartbeat_rkey = 0;  ///< of the word that heartbeats read
   std::string raw_address;                             ///< as returned by the peer's fi_getname
   std::unique_ptr<TcpProbe> tcp_probe;
-  std::unique_ptr<ProcessWatch> process_watch;  ///< of a local process; provider shm only
-  bool verifying = false;                       ///< a get has failed: a heartbeat tells whether the peer died
-  bool verification_sent = false;               ///< a heartbeat was sent after that failure
-  int64_t suspect_since_ms = 0;                 ///< time of the first failed heartbeat; 0: none
+  /// Of a process of this machine. The provider shm reports no death of a peer, whose operations would never
+  /// complete.
+  std::optional<ProcessWatch> process_watch;
+  bool verifying = false;          ///< a get has failed: a heartbeat tells whether the peer died
+  bool verification_sent = false;  ///< a heartbeat was sent after that failure
+  int64_t suspect_since_ms = 0;    ///< time of the first failed heartbeat; 0: none
   std::string suspect_reason;
   uint32_t sent = 0, received = 0;                ///< sequence numbers of the next messages
   std::map<uint32_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
@@ -65,6 +68,8 @@ struct PublishedAddress {
 };
 /// Returns a hash of the machine's boot id and one of this process's namespaces, given by its path in /proc.
 [[nodiscard]] uint64_t boot_and_namespace_id(const char* name);
+/// Returns an id of this machine and PID namespace: processes with equal ids can watch each other.
+[[nodiscard]] uint64_t own_machine();
 /// Returns PublishedAddress::net_namespace of this process.
 [[nodiscard]] uint64_t own_net_namespace();
 

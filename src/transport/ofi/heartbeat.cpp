@@ -53,7 +53,7 @@ void Ofi::check_peers() {
 
 /// Returns true if the peer's process is dead, after starting the loss handling.
 bool Ofi::check_process(Connection& of) {
-  if (of.process_watch == nullptr || !of.process_watch->dead()) return false;
+  if (!of.process_watch || !of.process_watch->ended()) return false;
   of.process_watch.reset();
   replenish_reads(of);
   const Error why(Errc::proc_aborted, "process " + std::to_string(of.peer) + " of this machine has ended");

@@ -140,7 +140,7 @@ Status Ofi::resolve(Connection& connection) {
   connection.secret = published->secret;
   connection.raw_address = std::move(published->address);
   if (in_memory_ && published->machine == own_machine())
-    connection.process_watch = ProcessWatch::open(published->process);
+    if (auto watch = ProcessWatch::open(published->process)) connection.process_watch = std::move(*watch);
   connection.heartbeat_address = published->heartbeat_address;
   connection.heartbeat_rkey = published->heartbeat_rkey;
   return {};
