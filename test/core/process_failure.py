@@ -15,16 +15,23 @@ from support import Mark, run  # noqa: E402
 
 RANKS = 4
 POINT_TO_POINT = ("send", "ssend", "receive", "any_source", "probe", "test")
-COLLECTIVES = ("barrier", "bcast", "allreduce", "alltoall")
-# Not bcast: a survivor may wait in MPI_Finalize for capacity at a survivor that has left.
-BY_MESSAGES = ("barrier", "allreduce", "alltoall")
-MESSAGES = ("bcast_large", "allreduce_large", "alltoall_large", "iallreduce", "iallreduce_large")
+COLLECTIVES = ("barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall")
+BY_MESSAGES = ("barrier", "bcast", "allreduce", "alltoall", "reduce_scatter", "scan")
+LARGE = ("bcast_large", "allreduce_large", "alltoall_large", "iallreduce", "iallreduce_large", "ialltoall", "persistent")
+# On GPU memory: protocols LL, Simple and direct buffers, and order slots.
+KERNELS = ("bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "scan", "barrier", "iallreduce",
+           "ialltoall", "persistent", "allreduce_large", "alltoall_large", "bcast_large", "iallreduce_large")
+ON_GPU = {"TEST_MEMORY": "device", "WEFT_CUDA_DRIVER": os.environ.get("TEST_EMULATED_DRIVER", ""), "EMUCUDA_STRICT": "1",
+          "EMUCUDA_DEVICES": "4", "WEFT_COLL_SHARED_MIN_CALLS": "0"}
+DIRECT = {"WEFT_COLL_GPU_DIRECT_MIN_BYTES": "0", "WEFT_COLL_GPU_DIRECT_REDUCE_MIN_BYTES": "0"}
 SURVIVE_KILL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network", "survive_kill.sh")
 
 
 class ProcessFailure(unittest.TestCase):
     def setUp(self):
         self.mark = Mark()
+        self.jobs = 0  # half of the lives, the even ones, begin when the operation has run
+        self.kernels = 0  # survivors on whose GPU collective kernels have run
 
     def run_job(self, *arguments, **variables):
         begin = time.monotonic()
@@ -34,13 +41,15 @@ class ProcessFailure(unittest.TestCase):
 
     def check_survivors(self, operation, **variables):
         for _ in range(RUNS):
-            victim, lifetime = random.randrange(RANKS), random.randrange(1000, 60000)
+            victim, lifetime = random.randrange(RANKS), random.randrange(500, 30000) * 2 + self.jobs % 2
+            self.jobs += 1
             command = ["--continue-on-failure", PROGRAM, operation, victim, lifetime]
             status, output, errors, _ = self.run_job(*command, **variables)
             context = f"{operation}, victim {victim}, {lifetime} us: {output}{errors}"
             self.assertEqual(output.count("good rank"), RANKS - 1, context)
             self.assertEqual(status, 137, context)
             self.assertIn(f"rank {victim} (pid", errors, context)
+            self.kernels += output.count("kernels have run")
 
     def test_messages(self):
         for operation in POINT_TO_POINT:
@@ -53,12 +62,35 @@ class ProcessFailure(unittest.TestCase):
                 self.check_survivors(operation)
 
     def test_collectives_by_messages(self):
-        for operation in BY_MESSAGES:
+        for operation in COLLECTIVES:
             with self.subTest(operation):
                 self.check_survivors(operation, WEFT_COLL_SHARED="off")
-        for operation in MESSAGES:
+        for operation in LARGE:
             with self.subTest(operation):
                 self.check_survivors(operation)
+
+    def test_messages_of_gpu_memory(self):
+        for operation in POINT_TO_POINT:
+            with self.subTest(operation):
+                self.check_survivors(operation, **ON_GPU)
+
+    def test_collectives_by_kernels(self):
+        for operation in KERNELS:
+            with self.subTest(operation):
+                self.check_survivors(operation, **ON_GPU)
+        self.assertGreater(self.kernels, 0)
+
+    def test_collectives_by_kernels_on_buffers_of_other_ranks(self):
+        for operation in ("allreduce_large", "alltoall_large", "bcast_large"):
+            with self.subTest(operation):
+                self.check_survivors(operation, **ON_GPU, **DIRECT)
+        self.assertGreater(self.kernels, 0)
+
+    def test_collectives_of_gpu_memory_by_messages(self):
+        for operation in ("allreduce", "alltoall_large", "iallreduce"):
+            with self.subTest(operation):
+                self.check_survivors(operation, **{**ON_GPU, "WEFT_COLL_SHARED": "off"})
+        self.assertEqual(self.kernels, 0)
 
     def check_ended(self, handler):
         victim = random.randrange(RANKS)

@@ -84,13 +84,15 @@ Path select_gpu_path(const Call& call, bool host_eligible, CommState& state, Sta
     failed = agreed.mismatch(call);
     return {};
   }
-  state.domain.connect_now(agreed.memory, agreed.largest, state.channel);
+  failed = state.domain.connect_now(agreed.memory, agreed.largest, state.channel);
+  if (!failed.ok()) return {};
   if (state.domain.state() != gpu::Domain::State::open) return {};
   const bool provided = state.provider.accepts(call, agreed.largest, agreed.memory);
-  if (!provided && gpu::wants_direct_buffers(call, agreed.largest) &&
-      !state.domain.prepare_direct_buffers(call, agreed.largest, state.channel) &&
-      !gpu::kernels_faster(call, agreed.largest))
-    return {};
+  const bool direct = !provided && gpu::wants_direct_buffers(call, agreed.largest);
+  if (direct && !state.domain.prepare_direct_buffers(call, agreed.largest, state.channel)) {
+    if (state.channel.broken()) failed = state.channel.failure();
+    if (!failed.ok() || !gpu::kernels_faster(call, agreed.largest)) return {};
+  }
   return {&state.channel, &state.domain, agreed.largest, agreed.resident_running,
           provided ? &state.provider : nullptr};
 }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/assert.hpp"
+
 namespace weft::coll::gpu {
 namespace {
 
@@ -301,6 +303,21 @@ void CollectiveQueue::fall_back() {
     if (entry.client != nullptr) entry.client->run_by_messages();
 }
 
+/// A rank has failed: every call ends with an error. No kernel of this rank runs.
+bool CollectiveQueue::fail_all() {
+  WEFT_ASSERT(running_ == nullptr);
+  const bool any = !idle();
+  const std::deque<PendingCall> pending = std::exchange(pending_, {});
+  const std::list<QueuedCall> queued = std::exchange(queued_, {});
+  decided_ = published_;
+  unassigned_.clear();
+  busy_ = 0;
+  for (const PendingCall& entry : pending)
+    if (entry.client != nullptr) entry.client->end(channel_.failure());
+  for (const QueuedCall& call : queued) call.client->end(channel_.failure());
+  return any;
+}
+
 bool CollectiveQueue::poll() {
   const auto reference =
       core::Ref<core::Communicator>::share(&comm_);     // a completed call may hold the last reference
@@ -309,6 +326,8 @@ bool CollectiveQueue::poll() {
   bool progressed = false;
   if (!channel_.open()) {
     fall_back();
+  } else if (!domain_.busy() && channel_.check_ranks()) {
+    progressed = fail_all();
   } else {
     while (publish() | decide()) progressed = true;
     progressed |= assign_slots();
@@ -329,9 +348,10 @@ void CollectiveQueue::decide_all() {
 Result<std::optional<PersistentCall>> CollectiveQueue::prepare_persistent(const Call& call) {
   decide_all();  // after it all ranks publish the same state of the domain
   const Agreement agreement = reduce_votes(call, channel_, domain_, {busy_, free_slots_, true});
+  if (channel_.broken()) return channel_.failure();
   if (agreement.path == Path::mismatch) return agreement.mismatch(call);
   if (agreement.path != Path::kernels || agreement.free_slots == 0) return std::optional<PersistentCall>();
-  if (agreement.idle) domain_.connect_now(agreement.memory, agreement.largest, channel_);  // else it is open
+  if (agreement.idle) WEFT_TRY(domain_.connect_now(agreement.memory, agreement.largest, channel_));
   if (domain_.state() != Domain::State::open) return std::optional<PersistentCall>();
   std::optional<PersistentCall> persistent(std::in_place);
   persistent->slot = static_cast<uint32_t>(std::countr_zero(agreement.free_slots));

@@ -80,6 +80,7 @@ class CollectiveQueue final : public core::Poller {
   bool run_next();
   void complete_running(Status outcome);
   void fall_back();
+  bool fail_all();
   [[nodiscard]] uint32_t min_over_ranks(std::atomic<uint32_t> transport::shm::SlotArea::*word) const;
   [[nodiscard]] transport::shm::SlotArea& own() const { return channel_.slot_area(comm_.rank()); }
 

@@ -264,7 +264,9 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
   channel.publish(step, sizeof own);
   for (uint32_t rank = 0; rank < c.size; ++rank) {
     if (rank == c.rank) continue;
-    std::memcpy(&descriptors[rank], channel.wait_published(static_cast<int>(rank), step).data, sizeof own);
+    const auto published = channel.wait_published(static_cast<int>(rank), step);
+    if (channel.broken()) return false;
+    std::memcpy(&descriptors[rank], published.data, sizeof own);
     note_remote_region(rank, descriptors[rank].region);
     if (descriptors[rank].good == 0 && able.ok())
       able =
@@ -282,8 +284,9 @@ bool DirectBuffers::prepare(const Call& call, uint64_t largest, const device::Me
       able = Error(Errc::unsupported, "rank " + std::to_string(rank) + " cannot map a buffer: see its log");
   }
   channel.all_arrived(step + 1);
-  if (able.ok()) return true;
+  if (able.ok() && !channel.broken()) return true;
   release();
+  if (channel.broken()) return false;
   refused.hit(able.error().message());
   return false;
 }

@@ -34,7 +34,9 @@ config::Size max_epoch{
     "Number of collectives on device buffers after which a communicator clears the flags of its region."};
 
 constexpr uint64_t kResidentStartDelayNs =
-    6'000;                       // ns from a Simple launch to the start of the resident kernel
+    6'000;  // ns from a Simple launch to the start of the resident kernel
+constexpr uint64_t kPeerKernelsNs =
+    200'000'000;                 // ns in which a survivor notices a failure and its kernel times out
 constexpr int kMaxSpins = 2000;  // polls of a running kernel before other progress is made
 
 }  // namespace
@@ -206,13 +208,16 @@ void Domain::finish_connect(const host::SlotChannel& channel) {
 }
 
 /// Large messages get a larger region, once per communicator.
-void Domain::connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel) {
-  core::Instance& instance = comm_.instance;
-  core::wait_until(instance, [&] { return connect(near, channel); });
-  if (state_ != State::open || generation_ != 0 || !wants_large_region(largest)) return;
+Status Domain::connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel) {
+  const auto wait = [&](auto&& prepared) {
+    core::wait_until(comm_.instance, [&] { return prepared() || channel.check_ranks(); });
+    return channel.broken() ? Status(channel.failure()) : Status();
+  };
+  WEFT_TRY(wait([&] { return connect(near, channel); }));
+  if (state_ != State::open || generation_ != 0 || !wants_large_region(largest)) return {};
   generation_ = 1;
   publish_descriptor(resources_.region->memory, large_region_data_bytes(), channel);
-  core::wait_until(instance, [&] { return all_ranks_prepared(channel); });
+  return wait([&] { return all_ranks_prepared(channel); });
 }
 
 /// The timeout differs between ranks: kernels started in different orders on the GPUs would otherwise keep
@@ -277,7 +282,9 @@ void Domain::report_failure() {
   channel_->wake_peers();
 }
 
+/// Called only while no kernel of this rank runs: SlotArea::broken says so to the peers.
 Status Domain::check_peers() const {
+  if (channel_->check_ranks()) return channel_->failure();
   for (int rank = 0; rank < comm_.size(); ++rank)
     if (channel_->slot_area(rank).failed.load(std::memory_order_acquire) == calls_)
       return Error(Errc::other, "the GPU of rank " + std::to_string(rank) +
@@ -385,6 +392,19 @@ bool Domain::prepare_direct_buffers(const Call& call, uint64_t largest, host::Sl
   return prepared_.has_value();
 }
 
+/// After a failure: kernels of the other survivors store into the buffers of this rank until they time out.
+/// A survivor that has completed the call does not notice the failure, hence the deadline.
+void Domain::await_peer_kernels() const {
+  const uint64_t deadline = monotonic_ns() + kPeerKernelsNs;
+  core::wait_until(comm_.instance, [&] {
+    for (int rank = 0; rank < comm_.size(); ++rank)
+      if (channel_->slot_area(rank).broken.load(std::memory_order_acquire) == 0 &&
+          !comm_.instance.failures.failed(comm_.process(rank)))
+        return monotonic_ns() > deadline;
+    return true;
+  });
+}
+
 void Domain::plan_early(const Call& call, uint64_t largest, bool resident_running) {
   early_largest_ = 0;
   early_resident_running_ = resident_running;
@@ -398,6 +418,7 @@ Status Domain::run(const Call& call, uint64_t largest, bool resident_running) {
   if (prepared_) {
     Plan own = *std::exchange(prepared_, std::nullopt);
     Status outcome = run(own);
+    if (channel_->broken()) await_peer_kernels();
     direct_buffers_.release();
     return outcome;
   }

@@ -36,8 +36,8 @@ class Domain {
   /// path. Never blocks; returns true once state() is known.
   [[nodiscard]] bool connect(const device::Memory& near, host::SlotChannel& channel);
   /// Collective, while no rank has unfinished calls: completes connect(). Then requests a larger region if
-  /// messages of `largest` bytes need it.
-  void connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel);
+  /// messages of `largest` bytes need it. An error if a rank fails meanwhile.
+  [[nodiscard]] Status connect_now(const device::Memory& near, uint64_t largest, host::SlotChannel& channel);
   /// Returns whether kernels of this rank can access `memory`.
   [[nodiscard]] bool reaches(const device::Memory& memory) const {
     return resources_.slot.can_access(memory);
@@ -105,7 +105,7 @@ class Domain {
   void start_resident_kernel();
   void report_failure();
   [[nodiscard]] Status check_peers() const;
-
+  void await_peer_kernels() const;
   [[nodiscard]] Status run(Plan& plan);
 
   core::Communicator& comm_;
