@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "coll/bootstrap/group.hpp"
+#include "stream/cancel.hpp"
 #include "stream/multiplex.hpp"
 #include "stream/queue.hpp"
 
@@ -93,6 +94,7 @@ void settle_all() {
 void abandon_all() {
   for (Queue* queue : queues()) queue->abandon();
   queues().clear();
+  stop_cancellation();
 }
 
 }  // namespace weft::stream

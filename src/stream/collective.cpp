@@ -62,6 +62,7 @@ Status Queue::copy_single_rank(const coll::Call& call) {
 }
 
 Status Queue::collective(const coll::Call& call) {
+  WEFT_TRY(check_ranks());
   WEFT_TRY(check_supported(call));
   const uint64_t largest = coll::gpu::largest_message(call, {});
   if (largest == 0) return {};
@@ -74,6 +75,7 @@ Status Queue::collective(const coll::Call& call) {
   StreamCollective launched{};
   launched.call = plan.collective;
   launched.call.blocks = plan.blocks;
+  launched.cancel = reinterpret_cast<uint64_t>(&mailbox_->fault().cancelled);
   for (int rank = 0; rank < call.size; ++rank) {
     launched.call.regions[rank] = mailbox_->collective_region_of(rank);
     launched.control[rank] = mailbox_->control_of(rank);

@@ -13,6 +13,7 @@
 #include "device/info.hpp"
 #include "device/ipc.hpp"
 #include "device/pool.hpp"
+#include "stream/cancel.hpp"
 
 namespace weft::stream {
 
@@ -99,6 +100,7 @@ Result<std::unique_ptr<Mailbox>> Mailbox::create(core::Communicator& comm, const
 }
 
 Mailbox::~Mailbox() {
+  if (fault_ != nullptr) forget_cancel_word(fault_->cancelled);
   unmap();
   device::free_pinned(stream_, fault_);
 }
@@ -130,6 +132,7 @@ Status Mailbox::allocate(core::Communicator& comm) {
   auto fault = device::allocate_pinned(stream_, sizeof *fault_);
   if (!fault) return std::move(fault).error();
   fault_ = static_cast<device::kernel::enqueue::Fault*>(*fault);
+  cancel_on_failure(comm, fault_->cancelled);
   auto region = device::allocate_scratch(stream_.near(), bytes());
   if (!region) return std::move(region).error();
   region_ = *region;

@@ -28,6 +28,8 @@ class Mailbox {
 
   /// Written by kernels, in pinned host memory.
   [[nodiscard]] device::kernel::enqueue::Fault& fault() const { return *fault_; }
+  /// Returns whether a peer has died: the kernels leave, and nothing can be enqueued any more.
+  [[nodiscard]] bool cancelled() const { return __atomic_load_n(&fault_->cancelled, __ATOMIC_ACQUIRE) != 0; }
   /// Address of the own region.
   [[nodiscard]] uint64_t region() const { return region_.base; }
   /// A peer's region as mapped here.

@@ -21,7 +21,8 @@ config::Size setting_blocks(
     "stream.blocks", 16, 1, contract::kMaxHelpers + 1,
     "Thread blocks that copy an enqueued message of 1 MiB or more; smaller messages use fewer.");
 
-constexpr uint64_t kPollIntervalNs = 100'000;  // between launches for operations that no call waits for
+constexpr uint64_t kFailureNoticeNs = 500'000'000;  // longer than it takes to notice the end of a process
+constexpr uint64_t kPollIntervalNs = 100'000;       // between launches for operations that no call waits for
 
 /// Helper blocks for an operation: one per further chunk. A single chunk gets none, since communicating
 /// blocks take 4 us longer.
@@ -182,7 +183,34 @@ Status Queue::complete_last() {
   return report_fault();
 }
 
+/// Returns the failure of a rank, which ends all operations of the communicator. The kernels may have left
+/// before the failure detector has looked.
+Status Queue::check_ranks() {
+  const core::FailureDetector& failures = comm_.instance.failures;
+  if (!mailbox_->cancelled() && !failures.any_failed()) [[likely]]
+    return {};
+  const uint64_t deadline = monotonic_ns() + kFailureNoticeNs;
+  core::wait_until(comm_.instance, [&] {
+    return !mailbox_->cancelled() || !failures.check(*comm_.group).ok() || monotonic_ns() > deadline;
+  });
+  Status alive = failures.check(*comm_.group);
+  if (!alive.ok() || !mailbox_->cancelled()) return alive;
+  return Error(Errc::proc_aborted,
+               "a rank of the communicator has ended without MPI_Finalize: look for its own last messages");
+}
+
+/// After a failure: ends the requests without their operations.
+void Queue::drop(std::span<Request* const> requests) {
+  std::erase_if(pending_, [&](const PendingOp& entry) {
+    if (std::find(requests.begin(), requests.end(), entry.request) == requests.end()) return false;
+    states_[entry.op.state] = false;
+    return true;
+  });
+  for (Request* request : requests) request->destroy();
+}
+
 Status Queue::send(const p2p::Buffer& buffer, int dest, int tag) {
+  WEFT_TRY(check_ranks());
   if (dest == p2p::kProcNull) return {};
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
@@ -196,6 +224,7 @@ Status Queue::send(const p2p::Buffer& buffer, int dest, int tag) {
 }
 
 Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddress status) {
+  WEFT_TRY(check_ranks());
   if (source == p2p::kProcNull) return write_status(status, {p2p::kProcNull, p2p::kAnyTag, 0, false});
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
@@ -209,6 +238,7 @@ Status Queue::receive(const p2p::Buffer& buffer, int source, int tag, StatusAddr
 }
 
 Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, int tag) {
+  WEFT_TRY(check_ranks());
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
   auto captured = capturing();
@@ -229,6 +259,7 @@ Result<core::Request*> Queue::start_send(const p2p::Buffer& buffer, int dest, in
 }
 
 Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int source, int tag) {
+  WEFT_TRY(check_ranks());
   auto side = describe(buffer, tag);
   if (!side) return std::move(side).error();
   Request* request = Request::slab().create(comm_);
@@ -248,6 +279,10 @@ Result<core::Request*> Queue::start_receive(const p2p::Buffer& buffer, int sourc
 }
 
 Status Queue::wait(std::span<Request* const> requests, std::span<const StatusAddress> statuses) {
+  if (Status alive = check_ranks(); !alive.ok()) {
+    drop(requests);
+    return alive;
+  }
   auto captured = capturing();
   if (!captured) return std::move(captured).error();
   WEFT_TRY(same_capture(*captured));
@@ -320,7 +355,7 @@ bool Queue::poll() {
     return false;
   }
   const uint64_t now = monotonic_ns();
-  if (now < next_poll_ns_) return false;
+  if (now < next_poll_ns_ || mailbox_->cancelled()) return false;
   next_poll_ns_ = now + kPollIntervalNs;
   auto captured = capturing();
   if (!captured.ok() || *captured || pending_.front().captured) return false;

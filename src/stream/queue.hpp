@@ -69,6 +69,8 @@ class Queue final : public core::StreamState, public core::Poller {
   [[nodiscard]] uint16_t allocate_state(bool captured);
   [[nodiscard]] Status write_status(StatusAddress status, const core::Completion& completion) const;
   [[nodiscard]] Status report_fault();
+  [[nodiscard]] Status check_ranks();
+  void drop(std::span<Request* const> requests);
   /// Clears used_ if the stream is idle.
   [[nodiscard]] Status check_idle();
   void start_polling();

@@ -23,6 +23,7 @@ KERNELS = ("bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scat
            "ialltoall", "persistent", "allreduce_large", "alltoall_large", "bcast_large", "iallreduce_large")
 ON_GPU = {"TEST_MEMORY": "device", "WEFT_CUDA_DRIVER": os.environ.get("TEST_EMULATED_DRIVER", ""), "EMUCUDA_STRICT": "1",
           "EMUCUDA_DEVICES": "4", "WEFT_COLL_SHARED_MIN_CALLS": "0"}
+ENQUEUED = ("send_enqueue", "recv_enqueue", "irecv_enqueue", "allreduce_enqueue", "alltoall_enqueue")
 DIRECT = {"WEFT_COLL_GPU_DIRECT_MIN_BYTES": "0", "WEFT_COLL_GPU_DIRECT_REDUCE_MIN_BYTES": "0"}
 SURVIVE_KILL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network", "survive_kill.sh")
 
@@ -91,6 +92,11 @@ class ProcessFailure(unittest.TestCase):
             with self.subTest(operation):
                 self.check_survivors(operation, **{**ON_GPU, "WEFT_COLL_SHARED": "off"})
         self.assertEqual(self.kernels, 0)
+
+    def test_enqueued_operations(self):
+        for operation in ENQUEUED:
+            with self.subTest(operation):
+                self.check_survivors(operation, **ON_GPU)
 
     def check_ended(self, handler):
         victim = random.randrange(RANKS)

@@ -305,7 +305,7 @@ class SimpleKernel : public CollectiveKernel {
   std::vector<uint64_t> resume_;
 };
 
-/// An enqueued call, whose epoch, LL set and credits come from StreamControl; no timeout.
+/// An enqueued call, whose epoch, LL set and credits come from StreamControl; no timeout, but a cancel word.
 template <class Protocol, bool chunks>
 class StreamKernel final : public Protocol {
  public:
@@ -329,7 +329,7 @@ class StreamKernel final : public Protocol {
     for (uint32_t rank = 0; rank < c.size; ++rank)
       if (rank != c.rank && own->floor < needed &&
           __atomic_load_n(&own->finished[rank], __ATOMIC_ACQUIRE) < needed)
-        return false;
+        if (!cancelled()) return false;
     for (uint32_t rank = 0; rank < c.size && !chunks; ++rank)
       c.regions[rank] += StreamCollective::set_offset(c.size, number_);
     c.epoch = chunks ? static_cast<uint32_t>(number_) : StreamCollective::epoch(number_);
@@ -338,7 +338,11 @@ class StreamKernel final : public Protocol {
     c.launch = 0;
     return true;
   }
-  bool exits_early() override { return false; }
+  bool cancelled() {
+    const auto* word = reinterpret_cast<const uint32_t*>(this->at(s_.cancel, sizeof(uint32_t)));
+    return word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) != 0;
+  }
+  bool exits_early() override { return cancelled(); }
   bool save_state(bool) override { return true; }
   bool publish_end(bool) override {
     const Collective& c = this->c_;

@@ -67,7 +67,8 @@ class Enqueue : public Kernel {
     if (step.what == Step::finish) protocol.count(block);
     const bool may_leave =
         step.what == Step::finish ||
-        (step.what == Step::nothing && (is_leader ? protocol.may_leave(block) : protocol.all_finished()));
+        (step.what == Step::nothing &&
+         ((is_leader ? protocol.may_leave(block) : protocol.all_finished()) || protocol.cancelled()));
     if (may_leave) {
       blocks_[block] = Block::exited;
       ++exited_;
@@ -97,8 +98,8 @@ class Enqueue : public Kernel {
         std::memcpy(&data, user + at, n);
         Env::put(&packets[at / 8], step.flag, data);
       } else {
-        while (!Env::get(&packets[at / 8], step.flag, data)) {
-        }
+        while (!Env::get(&packets[at / 8], step.flag, data))
+          if (protocol.cancelled()) return;
         std::memcpy(user + at, &data, n);
       }
     }

@@ -241,14 +241,15 @@ __device__ uint64_t begin_stream_call(const StreamCollective& s, Collective& c, 
   if (threadIdx.x < s.call.size && threadIdx.x != s.call.rank && floor < needed) {
     const uint64_t flag =
         reinterpret_cast<uint64_t>(const_cast<const uint64_t*>(&control.finished[threadIdx.x]));
-    while (load_acquire(flag) < needed) continue;
+    Timeout cancel(Collective::kCancelWord | s.cancel);
+    while (load_acquire(flag) < needed && !cancel.expired()) continue;
   }
   if (threadIdx.x < s.call.size && !simple)
     c.regions[threadIdx.x] += StreamCollective::set_offset(s.call.size, number);
   if (threadIdx.x == 0) {
     c.epoch = simple ? static_cast<uint32_t>(number) : StreamCollective::epoch(number);
     c.epoch_high = static_cast<uint32_t>(number >> 32);
-    c.timeout_ns = UINT64_MAX;
+    c.timeout_ns = Collective::kCancelWord | s.cancel;
     c.launch = 0;
   }
   __syncthreads();

@@ -39,6 +39,10 @@ struct Collective {
   static constexpr uint32_t kBlocks = 256;  ///< most blocks of a launch
   static constexpr uint32_t kThreads = 512;
 
+  /// In `timeout_ns`: waits end only when the word at the address in the lower bits, in pinned memory, is not
+  /// 0.
+  static constexpr uint64_t kCancelWord = uint64_t{1} << 63;
+
   /// exchange: send[j] goes to rank j, recv[j] comes from rank j.
   /// reduce: like exchange, but the received messages are combined in rank order into recv[j].address, which
   /// is the same for all j.
@@ -54,7 +58,7 @@ struct Collective {
   Message send[kRanks], recv[kRanks];
   uint64_t resume_state;  ///< address of a ResumeState in device memory
   uint64_t status;        ///< address of a word in pinned memory: see outcome()
-  uint64_t timeout_ns;    ///< longest wait for a peer, in ns
+  uint64_t timeout_ns;    ///< longest wait for a peer, in ns; or kCancelWord and an address
   uint32_t rank, size;
   uint32_t epoch;       ///< of this call: increases, never 0
   uint32_t epoch_high;  ///< enqueued calls: bits 32-63 of the 64-bit flags
@@ -335,9 +339,11 @@ struct StreamControl {
 };
 
 /// Parameter of `weft_collective_stream_ll(StreamCollective)` and `weft_collective_stream_simple`: a call
-/// whose epoch, LL set and credits come from StreamControl. The kernel waits without timeout.
+/// whose epoch, LL set and credits come from StreamControl. The kernel waits without timeout, until
+/// cancelled.
 struct StreamCollective {
   Collective call;
+  uint64_t cancel;                       ///< address of the word that ends all waits, in pinned memory
   uint64_t control[Collective::kRanks];  ///< address of the StreamControl of each rank
   uint32_t
       synchronizing;  ///< no rank ends this call before all have begun it: acknowledgements are unnecessary

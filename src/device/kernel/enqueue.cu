@@ -91,23 +91,27 @@ __device__ void write_inline(const Env& env, const Step& step) {
     env.put(packets + i, step.flag, gather(step.from + 8 * i, step.bytes - 8 * i));
 }
 
-__device__ void read_inline(const Env& env, const Step& step) {
+/// Polls between two looks at the cancel word, which is in host memory.
+constexpr uint32_t kPollsPerCancelCheck = 4096;
+
+__device__ void read_inline(const Env& env, const Step& step, Protocol<Env>& protocol) {
   const auto* const packets = reinterpret_cast<const LLPacket*>(step.packets);
   for (uint64_t i = threadIdx.x; 8 * i < step.bytes; i += blockDim.x) {
     uint64_t data;
-    while (!env.get(packets + i, step.flag, data)) {
-    }
+    for (uint32_t polls = 1; !env.get(packets + i, step.flag, data); ++polls)
+      if (polls % kPollsPerCancelCheck == 0 && protocol.cancelled()) return;
     scatter(step.to + 8 * i, step.bytes - 8 * i, data);
   }
 }
 
 /// One thread: waits for the next step.
 __device__ Step await(Protocol<Env>& protocol, bool leads, uint32_t i, uint32_t& phase, DrawnChunk& held) {
-  for (;;) {
+  for (uint32_t polls = 1;; ++polls) {
     Step step = leads ? protocol.next(i, phase, held) : protocol.help(held);
     if (step.what == Step::finish) protocol.count(i);
     if (step.what != Step::nothing) return step;
-    if (leads ? protocol.may_leave(i) : protocol.all_finished()) {
+    if ((leads ? protocol.may_leave(i) : protocol.all_finished()) ||
+        (polls % kPollsPerCancelCheck == 0 && protocol.cancelled())) {
       step.what = Step::finish;
       return step;
     }
@@ -131,7 +135,7 @@ __device__ void run(const Head& head, const Op* ops) {
     __syncthreads();
     if (step.what == Step::finish) break;
     if (step.what == Step::write_inline) write_inline(env, step);
-    if (step.what == Step::read_inline) read_inline(env, step);
+    if (step.what == Step::read_inline) read_inline(env, step, protocol);
     // Chunk buffers change while the kernel runs, so loads bypass the L1 cache.
     if (step.what == Step::move) copy<true>(step.to, step.from, step.bytes, threadIdx.x, blockDim.x);
     __syncthreads();

@@ -124,6 +124,11 @@ class Protocol {
   WEFT_BOTH bool all_finished() {
     return independent() || env_.load(&region_.board.finished) == head_.required;
   }
+  /// Returns whether the host has cancelled the operations; blocks then leave without completing theirs.
+  /// Reads host memory.
+  [[nodiscard]] WEFT_BOTH bool cancelled() {
+    return env_.load(&env_.template at<Fault>(head_.fault)->cancelled) != 0;
+  }
   /// The last block clears the board.
   WEFT_BOTH void leave() {
     if (independent() || env_.add(&region_.board.out, 1) + 1 != head_.count + head_.helpers) return;

@@ -12,18 +12,23 @@ __device__ __forceinline__ uint64_t global_nanoseconds() {
   return time;
 }
 
-/// Limits the wait of a thread. Reads the clock at every 64th poll only.
+/// Limits the wait of a thread. Reads the clock at every 64th poll only, and the cancel word, which is in
+/// host memory, at every 4096th.
 class Timeout {
  public:
   __device__ explicit Timeout(uint64_t timeout_ns) : timeout_ns_(timeout_ns) {}
   __device__ bool expired() {
     if (++polls_ % 64 != 0) return false;
+    if ((timeout_ns_ & Collective::kCancelWord) != 0) return polls_ % 4096 == 0 && cancelled();
     const uint64_t now = global_nanoseconds();
     if (since_ == 0) since_ = now;
     return now - since_ > timeout_ns_;
   }
 
  private:
+  __device__ bool cancelled() const {
+    return *reinterpret_cast<const volatile uint32_t*>(timeout_ns_ & ~Collective::kCancelWord) != 0;
+  }
   uint64_t timeout_ns_, since_ = 0;
   uint32_t polls_ = 0;
 };

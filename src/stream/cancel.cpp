@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "stream/cancel.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/process_watch.hpp"
+#include "core/instance.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::stream {
+namespace {
+
+log::SlowPath unwatched("stream.unwatched_processes",
+                        "a stream that waits for a process that has died ends with the job only");
+
+/// The processes of this host, and the thread that waits for their end.
+class Canceller {
+ public:
+  explicit Canceller(const core::Instance& instance) : stop_(::eventfd(0, EFD_CLOEXEC)) {
+    for (const core::ProcessId process : instance.shm->members()) {
+      if (process == instance.self) continue;
+      const auto pid = instance.shm->pid_of(process);
+      auto watch = pid ? ProcessWatch::open(*pid) : Result<ProcessWatch>(pid.error().copy());
+      if (!watch)
+        unwatched.hit(watch.error().message());
+      else
+        watched_.push_back({process, std::move(*watch), &instance.shm->departed(process)});
+    }
+    sigset_t all, before;  // signals of the application go to its own threads
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { run(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~Canceller() {
+    ::eventfd_write(stop_, 1);
+    thread_.join();
+    ::close(stop_);
+  }
+  Canceller(const Canceller&) = delete;
+  Canceller& operator=(const Canceller&) = delete;
+
+  void add(std::vector<core::ProcessId> processes, uint32_t& word) {
+    const std::lock_guard guard(mutex_);
+    words_.push_back({std::move(processes), &word});
+    for (const core::ProcessId process : failed_) cancel(words_.back(), process);
+  }
+  void remove(const uint32_t& word) {
+    const std::lock_guard guard(mutex_);
+    std::erase_if(words_, [&](const Word& entry) { return entry.word == &word; });
+  }
+
+ private:
+  struct Watched {
+    core::ProcessId process;
+    ProcessWatch watch;
+    const std::atomic<uint32_t>* departed;
+  };
+  struct Word {
+    std::vector<core::ProcessId> processes;  // of the communicator
+    uint32_t* word;
+  };
+
+  static void cancel(const Word& entry, core::ProcessId process) {
+    if (std::find(entry.processes.begin(), entry.processes.end(), process) != entry.processes.end())
+      __atomic_store_n(entry.word, 1, __ATOMIC_RELEASE);
+  }
+
+  void run() {
+    for (;;) {
+      std::vector<pollfd> waits{{stop_, POLLIN, 0}};
+      for (const Watched& watched : watched_) waits.push_back({watched.watch.descriptor(), POLLIN, 0});
+      const bool ended_before = std::any_of(watched_.begin(), watched_.end(), [](const Watched& watched) {
+        return watched.watch.descriptor() < 0;
+      });
+      if (!ended_before) ::poll(waits.data(), waits.size(), -1);
+      if (waits[0].revents != 0) return;
+      const std::lock_guard guard(mutex_);
+      std::erase_if(watched_, [this](const Watched& watched) {
+        if (!watched.watch.ended()) return false;
+        if (watched.departed->load(std::memory_order_acquire) != 0) return true;
+        failed_.push_back(watched.process);
+        for (const Word& entry : words_) cancel(entry, watched.process);
+        return true;
+      });
+    }
+  }
+
+  const int stop_;
+  std::vector<Watched> watched_;  // by the thread only, once it runs
+  std::mutex mutex_;              // guards the members below
+  std::vector<core::ProcessId> failed_;
+  std::vector<Word> words_;
+  std::thread thread_;
+};
+
+std::unique_ptr<Canceller>& canceller() {
+  static auto& instance = *new std::unique_ptr<Canceller>;
+  return instance;
+}
+
+}  // namespace
+
+void cancel_on_failure(core::Communicator& comm, uint32_t& word) {
+  if (!launch::continues_on_failure() || comm.instance.shm == nullptr) return;
+  if (canceller() == nullptr) canceller() = std::make_unique<Canceller>(comm.instance);
+  canceller()->add(comm.group->processes(), word);
+}
+
+void forget_cancel_word(const uint32_t& word) {
+  if (canceller() != nullptr) canceller()->remove(word);
+}
+
+void stop_cancellation() { canceller().reset(); }
+
+}  // namespace weft::stream
