@@ -28,6 +28,11 @@ DIRECT = {"WEFT_COLL_GPU_DIRECT_MIN_BYTES": "0", "WEFT_COLL_GPU_DIRECT_REDUCE_MI
 SURVIVE_KILL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network", "survive_kill.sh")
 
 
+def some(operations):
+    """All operations in long runs, every third one in the quick suite."""
+    return operations if RUNS > 1 else operations[::3]
+
+
 class ProcessFailure(unittest.TestCase):
     def setUp(self):
         self.mark = Mark()
@@ -53,30 +58,30 @@ class ProcessFailure(unittest.TestCase):
             self.kernels += output.count("kernels have run")
 
     def test_messages(self):
-        for operation in POINT_TO_POINT:
+        for operation in some(POINT_TO_POINT):
             with self.subTest(operation):
                 self.check_survivors(operation)
 
     def test_collectives_in_shared_memory(self):
-        for operation in COLLECTIVES:
+        for operation in some(COLLECTIVES):
             with self.subTest(operation):
                 self.check_survivors(operation)
 
     def test_collectives_by_messages(self):
-        for operation in COLLECTIVES:
+        for operation in some(BY_MESSAGES):
             with self.subTest(operation):
                 self.check_survivors(operation, WEFT_COLL_SHARED="off")
-        for operation in LARGE:
+        for operation in some(LARGE):
             with self.subTest(operation):
                 self.check_survivors(operation)
 
     def test_messages_of_gpu_memory(self):
-        for operation in POINT_TO_POINT:
+        for operation in some(POINT_TO_POINT):
             with self.subTest(operation):
                 self.check_survivors(operation, **ON_GPU)
 
     def test_collectives_by_kernels(self):
-        for operation in KERNELS:
+        for operation in some(KERNELS):
             with self.subTest(operation):
                 self.check_survivors(operation, **ON_GPU)
         self.assertGreater(self.kernels, 0)
@@ -94,7 +99,7 @@ class ProcessFailure(unittest.TestCase):
         self.assertEqual(self.kernels, 0)
 
     def test_enqueued_operations(self):
-        for operation in ENQUEUED:
+        for operation in some(ENQUEUED):
             with self.subTest(operation):
                 self.check_survivors(operation, **ON_GPU)
 
