@@ -58,7 +58,7 @@ void look_until(FailureDetector& detector, Done&& done) {
 TEST(FailureDetector, ReportsAKilledProcessOnceWithin100Ms) {
   FailureDetector detector;
   std::vector<ProcessId> reported;
-  detector.add([&](ProcessId process) { reported.push_back(process); });
+  detector.add([&](ProcessId process, const Error&) { reported.push_back(process); });
   Child child(0), other(0);
   ASSERT_TRUE(detector.watch(5, child.pid(), child.word()).ok());
   ASSERT_TRUE(detector.watch(6, other.pid(), other.word()).ok());

@@ -63,6 +63,7 @@ class Stage {
   p2p::Transfer* slot(int i);
   void retire(int i);
   void collect(p2p::Transfer& transfer);
+  [[nodiscard]] Status check_processes() const;
   void record_error(Status status);
   void wait_kernel();
   [[nodiscard]] bool kernel_done();
