@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Every program validates every combination of host, pinned, device and managed memory, on GPUs or on the emulated
-# driver. KINDS_MAX: largest size in bytes; KINDS_ITERATIONS: iterations per size.
+# driver. KINDS_MIN, KINDS_MAX: smallest and largest size in bytes; KINDS_ITERATIONS: iterations per size.
 import os
 import subprocess
 import unittest
 
 PREFIX = os.environ["MPI_PREFIX"]
 COMBINATIONS = 16
+SMALLEST = int(os.environ.get("KINDS_MIN", "1"))
 LARGEST = int(os.environ.get("KINDS_MAX", str(64 << 20)))
 ITERATIONS = os.environ.get("KINDS_ITERATIONS", "5")
 
 
 class Kinds(unittest.TestCase):
     def check(self, program, low, high, *options, ranks=2):
-        high = min(high, LARGEST)
+        low, high = max(low, SMALLEST), min(high, LARGEST)
         words = [os.path.join(PREFIX, "bin", "weft"), "bench", program, "-n", str(ranks), "-s", "all", "--share-gpus"]
         words += ["-m", "%d:%d" % (low, high), "-c", "-i", ITERATIONS, "-x", "1", *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
