@@ -21,6 +21,11 @@ counters::Counter failures("core.process_failures", counters::Unit::events,
 
 constexpr int kEvents = 64;  // ended processes handled by one look
 
+Error death(pid_t pid) {
+  return Error(Errc::proc_aborted,
+               "pid " + std::to_string(pid) + " on this host has ended without MPI_Finalize");
+}
+
 }  // namespace
 
 FailureDetector::~FailureDetector() {
@@ -32,7 +37,7 @@ Status FailureDetector::watch(ProcessId process, pid_t pid, const std::atomic<ui
   auto watch = ProcessWatch::open(pid);
   if (!watch) return std::move(watch).error();
   if (watch->descriptor() < 0) {
-    if (departed.load(std::memory_order_acquire) == 0) report_death(process, pid);
+    if (departed.load(std::memory_order_acquire) == 0) report_death(process, death(pid));
     return {};
   }
   if (epoll_ < 0) epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
@@ -59,17 +64,28 @@ void FailureDetector::report(ProcessId process, const Error& why) {
   for (const Observer& observer : observers_) observer(process, why);
 }
 
+void FailureDetector::report_later(ProcessId process, const Error& why) {
+  ended_.try_emplace(process, why.copy());
+  next_look_ = 0;
+}
+
 void FailureDetector::forget(ProcessId process) {
   unwatch(process);
+  ended_.erase(process);
   forgotten_ += failed_.erase(process);
 }
 
 bool FailureDetector::look_now(uint64_t now) {
   next_look_ = now + kLookIntervalNs;
-  if (watched_.empty()) return false;
+  bool any = false;
+  for (const auto& [process, why] : std::exchange(ended_, {})) {
+    if (watched_.contains(process) || failed(process)) continue;  // its pidfd says so soon, or has said so
+    any = true;
+    report_death(process, why);
+  }
+  if (watched_.empty()) return any;
   epoll_event events[kEvents];
   const int ended = ::epoll_wait(epoll_, events, kEvents, 0);
-  bool any = false;
   for (int i = 0; i < ended; ++i) {
     const ProcessId process = events[i].data.u32;
     const auto at = watched_.find(process);
@@ -79,15 +95,14 @@ bool FailureDetector::look_now(uint64_t now) {
       continue;
     }
     any = true;
-    report_death(process, at->second.pid);
+    report_death(process, death(at->second.pid));
   }
   return any;
 }
 
-void FailureDetector::report_death(ProcessId process, pid_t pid) {
+void FailureDetector::report_death(ProcessId process, const Error& why) {
   if (first_death_ns_ == 0) first_death_ns_ = monotonic_ns();
-  report(process, Error(Errc::proc_aborted,
-                        "pid " + std::to_string(pid) + " on this host has ended without MPI_Finalize"));
+  report(process, why);
 }
 
 const std::string& FailureDetector::reason_of(ProcessId process) const {

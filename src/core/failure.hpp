@@ -37,11 +37,17 @@ class FailureDetector {
   /// effect.
   void report(ProcessId process, const Error& why);
 
+  /// A process of this host was found to have ended, during a delivery, where observers must not be called:
+  /// looks at the next opportunity, and reports the process then if it is not watched.
+  void report_later(ProcessId process, const Error& why);
+
   /// Forgets a process of another job that is no longer known: its index may be used again.
   void forget(ProcessId process);
 
   void add(Observer observer) { observers_.push_back(std::move(observer)); }
 
+  /// Returns whether look() would look.
+  [[nodiscard]] bool due(uint64_t now) const { return now >= next_look_; }
   /// Looks for ended processes if the last look is kLookIntervalNs old. Returns true if one has failed.
   /// `now`: ns of monotonic_ns().
   bool look(uint64_t now) {
@@ -75,13 +81,14 @@ class FailureDetector {
     const std::atomic<uint32_t>* departed;
   };
   bool look_now(uint64_t now);
-  void report_death(ProcessId process, pid_t pid);
+  void report_death(ProcessId process, const Error& why);
 
   int epoll_ = -1;
   uint64_t next_look_ = 0;
   std::atomic<uint64_t> first_death_ns_{0};
   std::unordered_map<ProcessId, Watched> watched_;
   std::unordered_map<ProcessId, std::string> failed_;  // with the reason
+  std::unordered_map<ProcessId, Error> ended_;         // of report_later()
   size_t forgotten_ = 0;
   std::vector<Observer> observers_;
 };

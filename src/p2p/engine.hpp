@@ -163,6 +163,9 @@ class Engine final : public core::Poller, private transport::am::Sender {
   /// Returns everything that the request holds in its protocol.
   void leave_protocol(Transfer& t);
   [[nodiscard]] Error loss_error(uint32_t peer) const;
+  /// A get from the memory of the sender has failed. Returns true if the sender has ended: no other protocol
+  /// may be tried, and the receive ends when the failure is reported, or has ended if the sender left MPI.
+  bool sender_ended(Transfer& t, const Error& error);
   // Device copies: protocol/submission.cpp. The request completes with its copy.
   void start_get(const DeviceCopy& get) {
     pending_gets_.push_back(get);

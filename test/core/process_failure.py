@@ -25,6 +25,7 @@ ON_GPU = {"TEST_MEMORY": "device", "WEFT_CUDA_DRIVER": os.environ.get("TEST_EMUL
           "EMUCUDA_DEVICES": "4", "WEFT_COLL_SHARED_MIN_CALLS": "0"}
 ENQUEUED = ("send_enqueue", "recv_enqueue", "irecv_enqueue", "allreduce_enqueue", "alltoall_enqueue")
 DIRECT = {"WEFT_COLL_GPU_DIRECT_MIN_BYTES": "0", "WEFT_COLL_GPU_DIRECT_REDUCE_MIN_BYTES": "0"}
+LATE_READ = os.environ.get("TEST_LATE_READ", "")
 SURVIVE_KILL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network", "survive_kill.sh")
 
 
@@ -102,6 +103,28 @@ class ProcessFailure(unittest.TestCase):
         for operation in some(ENQUEUED):
             with self.subTest(operation):
                 self.check_survivors(operation, **ON_GPU)
+
+    def check_late(self, when, sender, receiver, *handler):
+        variables = {**ON_GPU, "TEST_MEMORY": ""} if "device" in (sender, receiver) else {}
+        return run("-n", 2, *handler, LATE_READ, when, sender, receiver, variables={**self.mark.variables, **variables},
+                   timeout=60)
+
+    def test_late_reads_of_its_memory(self):
+        for case in (("late", "host", "host"), ("middle", "host", "host"), ("late", "host", "device"),
+                     ("middle", "host", "device"), ("late", "device", "host"), ("middle", "device", "host")):
+            with self.subTest(case):
+                status, output, errors = self.check_late(*case, "--continue-on-failure")
+                self.assertIn("good", output, errors)
+                self.assertEqual(status, 137, errors)
+                for path in ("p2p.single_copy_failed", "p2p.no_single_copy", "p2p.device_chunk_unreadable"):
+                    self.assertNotIn(path, errors)
+
+    def test_late_reads_leave_the_end_of_the_job_to_the_launcher(self):
+        status, output, errors = self.check_late("late", "host", "host")
+        self.assertEqual(status, 137, errors)
+        self.assertIn("rank 1 (pid", errors)
+        self.assertNotIn("weft[", errors)
+        self.assertEqual(output, "")
 
     def check_ended(self, handler):
         victim = random.randrange(RANKS)

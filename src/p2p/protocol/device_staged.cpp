@@ -169,6 +169,7 @@ void read_pinned_chunk(Engine& engine, Transfer& t, const BounceChunk& chunk) {
   BounceChunk reply = chunk;
   reply.type = Type::chunk_done;
   if (auto read = get_part(engine, t, chunk.address, chunk.offset, chunk.size); !read) {
+    if (engine.sender_ended(t, read.error())) return;
     chunk_unreadable.hit(read.error().message());
     reply.flags |= BounceChunk::kFailed;
     return engine.post_control(t.peer, &reply, sizeof reply);

@@ -18,6 +18,13 @@ constexpr size_t kLastPolls = 64, kMessagesPerPoll = 64;  // of shared memory, a
 
 bool in_collective(const Transfer& t) { return t.comm->context(core::Channel::collective) == t.context; }
 
+Error departure_error(uint32_t peer) {
+  return Error(Errc::proc_aborted,
+               "process " + std::to_string(peer) +
+                   " has left MPI (MPI_Finalize) with this message under way: complete all "
+                   "messages before");
+}
+
 /// Returns whether a receive needs a process: its source, or any member if it is part of a collective.
 bool needs(const Transfer& t, core::ProcessId process) {
   const core::Communicator& comm = *t.comm;
@@ -35,6 +42,18 @@ Error Engine::loss_error(uint32_t peer) const {
                                        ", on another host, has ended or is unreachable (" +
                                        instance.failures.reason_of(peer) +
                                        "): check its own error messages and the network between the hosts");
+}
+
+bool Engine::sender_ended(Transfer& t, const Error& error) {
+  if (error.code() != Errc::proc_aborted) [[likely]]
+    return false;
+  if (shm_->departed(t.peer).load(std::memory_order_acquire) != 0) {
+    abort(t, departure_error(t.peer));
+    return true;
+  }
+  (void)enlist(t);  // on_failure() aborts it, with the same error as all other requests
+  instance.failures.report_later(t.peer, error);
+  return true;
 }
 
 void Engine::on_failure(uint32_t source) {
@@ -78,10 +97,7 @@ void Engine::end_departed() {
     if (departed(peer)) peers_[peer].pending.reset();
   requests_.for_each([&](core::Request& request, core::RequestId) {
     auto& t = static_cast<Transfer&>(request);
-    if (departed(t.peer))
-      abort(t, Error(Errc::proc_aborted, "process " + std::to_string(t.peer) +
-                                             " has left MPI (MPI_Finalize) with this message under way: "
-                                             "complete all messages before"));
+    if (departed(t.peer)) abort(t, departure_error(t.peer));
   });
 }
 

@@ -50,6 +50,7 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
   const trace::Range range("p2p.get_host");
   Status got = t.contiguous ? get_part(engine, t, rts.address, 0, rts.bytes) : get_scattered(engine, t, rts);
   if (!got) {
+    if (engine.sender_ended(t, got.error())) return true;
     single_copy_failed.hit(got.error().message());
     return false;
   }

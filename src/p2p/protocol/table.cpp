@@ -32,6 +32,8 @@ uint8_t index_of(const Protocol& protocol) {
 bool MessageInfo::sender_readable() const {
   if (shm == nullptr) return true;
   const Status usable = shm->can_get(source);
+  if (!usable && usable.error().code() == Errc::proc_aborted)
+    return true;  // the protocol's get ends the receive
   if (!usable && !device) no_single_copy.hit(usable.error().message());
   return usable.ok();
 }

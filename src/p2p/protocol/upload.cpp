@@ -39,6 +39,7 @@ bool init(Engine& engine, Transfer& t, const ReadyToSend& rts) {
     if (copied) copied = engine.shm()->get(t.peer, {&local, 1}, {&remote, 1});
     if (copied) copied = upload(t, chunk, offset, n);
     if (!copied) {
+      if (engine.sender_ended(t, copied.error())) return true;
       if (offset == 0) return false;
       wait_for_chunks(t);
       engine.finish_sender(t.peer, rts.sender);

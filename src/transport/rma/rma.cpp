@@ -293,6 +293,7 @@ Result<Issued> Rma::move(Target& target, Kind kind, uint64_t offset, const Buffe
   if (path == Path::process_vm) {
     const Status copied = copy_process(target, kind, offset, local);
     if (copied) return Issued::complete;
+    if (copied.error().code() == Errc::proc_aborted) return copied.error().copy();
     by_message.hit(copied.error().message());
     path = Path::message;
   }

@@ -67,9 +67,12 @@ Status copy_process(ProcessCopy copy, const char* name, pid_t process, std::span
     there.fill(other, other_count, requested);
     const ssize_t copied = copy(process, own, own_count, other, other_count, 0);
     if (copied <= 0) {
-      const int reason = errno;
-      return Error(copied < 0 && reason != EFAULT ? Errc::unsupported : Errc::buffer,
-                   std::string(name) + " failed (" + std::strerror(reason) + ")");
+      const int reason = copied < 0 ? errno : EFAULT;
+      const Errc code = reason == EFAULT  ? Errc::buffer
+                        : reason == ESRCH ? Errc::proc_aborted
+                                          : Errc::unsupported;
+      return Error(code, std::string(name) + " on pid " + std::to_string(process) + " failed (" +
+                             std::strerror(reason) + ")");
     }
     here.advance(static_cast<size_t>(copied));
     there.advance(static_cast<size_t>(copied));
@@ -83,7 +86,7 @@ Status Shm::can_get(Peer peer) {
   Outgoing& out = out_[local(peer)];
   if (out.readable < 0) {
     auto outcome = probe(peer);
-    out.readable = outcome.ok() ? 1 : 0;
+    if (outcome.ok() || outcome.error().code() != Errc::proc_aborted) out.readable = outcome.ok() ? 1 : 0;
     return outcome;
   }
   if (out.readable == 1) return {};
@@ -96,7 +99,11 @@ Status Shm::probe(Peer peer) {
   uint64_t found = 0;
   const Iov local{reinterpret_cast<uint64_t>(&found), sizeof found};
   const Iov remote{area.probe_address.load(std::memory_order_relaxed), sizeof found};
-  WEFT_TRY(get(peer, {&local, 1}, {&remote, 1}));
+  if (Status got = get(peer, {&local, 1}, {&remote, 1}); !got) {
+    // In another PID namespace, no process may have the peer's pid.
+    const bool ended = got.error().code() != Errc::proc_aborted || pid_of(peer).ok();
+    return ended ? std::move(got) : Status(Error(Errc::unsupported, got.error().message()));
+  }
   if (found != area.probe_value.load(std::memory_order_relaxed))
     return Error(Errc::unsupported, "process_vm_readv reads another process (separate PID namespaces)");
   return {};

@@ -12,7 +12,7 @@ namespace weft::transport::shm {
 
 /// Copies the memory `remote` of a process into `local`, or `local` into it (equal total lengths).
 /// Errc::buffer: the kernel cannot access that memory (device or protected); Errc::unsupported: not
-/// permitted, or disabled by shm.single_copy.
+/// permitted, or disabled by shm.single_copy; Errc::proc_aborted: no process has that pid any more.
 [[nodiscard]] Status read_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote);
 [[nodiscard]] Status write_process(pid_t process, std::span<const Iov> local, std::span<const Iov> remote);
 
