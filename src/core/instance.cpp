@@ -110,7 +110,11 @@ bool Instance::look_for_failures(uint64_t now) {
     if (now < watch_from_ns_) return false;
     watch_local_processes();
   }
-  return failures.look(now);
+  if (!failures.due(now)) [[likely]]
+    return false;
+  const bool failed = failures.look(now);
+  if (shm == nullptr) return failed;
+  return shm->skip_dead_tickets([this](ProcessId rank) { return failures.failed(rank); }) != 0 || failed;
 }
 
 void Instance::watch_local_processes() {

@@ -26,6 +26,7 @@ ON_GPU = {"TEST_MEMORY": "device", "WEFT_CUDA_DRIVER": os.environ.get("TEST_EMUL
 ENQUEUED = ("send_enqueue", "recv_enqueue", "irecv_enqueue", "allreduce_enqueue", "alltoall_enqueue")
 DIRECT = {"WEFT_COLL_GPU_DIRECT_MIN_BYTES": "0", "WEFT_COLL_GPU_DIRECT_REDUCE_MIN_BYTES": "0"}
 LATE_READ = os.environ.get("TEST_LATE_READ", "")
+QUEUE_RUNS = 3 * RUNS
 SURVIVE_KILL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "network", "survive_kill.sh")
 
 
@@ -103,6 +104,10 @@ class ProcessFailure(unittest.TestCase):
         for operation in some(ENQUEUED):
             with self.subTest(operation):
                 self.check_survivors(operation, **ON_GPU)
+
+    def test_killed_while_it_writes_into_a_queue(self):
+        for _ in range(QUEUE_RUNS):
+            self.check_survivors("stream", WEFT_SHM_RING_AFTER_MESSAGES="1000000")
 
     def check_late(self, when, sender, receiver, *handler):
         variables = {**ON_GPU, "TEST_MEMORY": ""} if "device" in (sender, receiver) else {}

@@ -24,9 +24,11 @@ Guest::Phase phase_of(uint32_t state) {
   return static_cast<Guest::Phase>(state & ((1U << Guest::kPhaseBits) - 1));
 }
 
-/// A process that was killed leaves its entry.
+/// A process that was killed leaves its entry. Processes of other PID namespaces cannot be told.
 bool abandoned(const Guest& guest, uint32_t state) {
-  return phase_of(state) == Guest::ready && ::kill(guest.pid.load(), 0) != 0 && errno == ESRCH;
+  const uint64_t space = guest.pid_namespace.load();
+  return phase_of(state) == Guest::ready && space != 0 && space == pid_namespace() &&
+         ::kill(guest.pid.load(), 0) != 0 && errno == ESRCH;
 }
 
 /// Returns the index of an entry with a new generation, in the phase `claimed`.
@@ -60,7 +62,9 @@ Status Shm::add_segment(const launch::JobId& job, Segment segment, const launch:
                                   " processes of other jobs are connected to the job on this host: "
                                   "disconnect some");
   Guest& guest = segment.header().guests[*index];
+  guest.claim.store(0, std::memory_order_relaxed);  // of a process that was killed
   guest.pid.store(::getpid(), std::memory_order_relaxed);
+  guest.pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
   for (size_t i = 0; i < own.words.size(); ++i) guest.job[i].store(own.words[i], std::memory_order_relaxed);
   guest.rank.store(rank, std::memory_order_relaxed);
   const uint32_t state = guest.state.load(std::memory_order_relaxed);
@@ -86,6 +90,8 @@ Status Shm::add(Peer peer, const launch::JobId& job, uint32_t local_rank) {
   out = {};
   out.area = &other->segment.area(local_rank);
   out.other = other;
+  out.claim = &other->segment.header().guests[other->guest].claim;
+  out.receiver = local_rank;
   out.source = other->source;
   out.no_ring = true;
   other_index_.emplace(peer, index);
@@ -120,6 +126,15 @@ void Shm::release_rings(Peer peer) {
     in.ring->consumed.store(0, std::memory_order_relaxed);
     in.ring->owner.store(0, std::memory_order_release);
     return true;
+  });
+}
+
+bool Shm::claimed_by_guest() const {
+  const Header& header = segment_.header();
+  const uint32_t used = std::min(header.next_guest.load(std::memory_order_acquire), kMaxGuests);
+  return std::any_of(header.guests, header.guests + used, [&](const Guest& guest) {
+    return guest.claim.load(std::memory_order_acquire) == claim_of(self_, head_) &&
+           !abandoned(guest, guest.state.load(std::memory_order_acquire));
   });
 }
 

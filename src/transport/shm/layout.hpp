@@ -30,6 +30,14 @@ struct alignas(kCacheLine) QueueCell {
   uint32_t size;    ///< in bytes; kOpenRing: `source` sends through a ring from now on
   alignas(8) std::byte payload[kMaxQueueMessage];
 };
+/// Claim of a producer on the cell of a ticket: stored before the producer takes the ticket, and cleared
+/// after it has filled the cell or found the queue full. A ticket that is taken, not filled and claimed by no
+/// living process belonged to a process that was killed.
+constexpr uint64_t claim_of(uint32_t receiver, uint64_t ticket) {
+  constexpr unsigned kTicketBits = 48;
+  return uint64_t{receiver + 1} << kTicketBits | (ticket & ((uint64_t{1} << kTicketBits) - 1));
+}
+
 /// QueueCell::size of the message that announces a ring; its payload is the ring's index.
 inline constexpr uint32_t kOpenRing = UINT32_MAX;
 
@@ -154,6 +162,8 @@ struct alignas(4096) Area {
   /// 1 once the rank has left MPI regularly: the end of its process is no failure then.
   std::atomic<uint32_t> departed;
   std::atomic<uint64_t> pid_namespace;  ///< inode of the PID namespace in which `pid` counts; 0: unknown
+  /// claim_of() the ticket that this rank is taking or filling; 0: none.
+  alignas(kCacheLine) std::atomic<uint64_t> claim;
   WaitRecord wait_record;
   ReadyToReceive rtr_slots[kRtrSlots];
   QueueCell cells[kQueueCells];
@@ -170,6 +180,8 @@ struct Guest {
   std::atomic<int32_t> pid;
   std::atomic<uint64_t> job[2];  ///< JobId
   std::atomic<uint32_t> rank;    ///< in its job
+  std::atomic<uint64_t> claim;   ///< as Area::claim
+  std::atomic<uint64_t> pid_namespace;
 };
 inline constexpr uint32_t kMaxGuests = 4096;
 /// QueueCell::source of a guest: this bit, the low bits of the generation, and the index of its entry.

@@ -13,7 +13,9 @@
 #include <functional>
 #include <string>
 
+#include "base/assert.hpp"
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/scope.hpp"
 #include "device/memory.hpp"
 #include "transport/shm/access.hpp"
@@ -32,6 +34,8 @@ config::Size ring_after_messages{
     "shm.ring_after_messages", 32, 0, 1000000,
     "Messages sent to one peer through its MPSC queue before an SPSC ring is claimed, on hosts with more "
     "ranks than rings. Larger values leave the rings to busier pairs."};
+counters::Counter dead_tickets("shm.dead_tickets", counters::Unit::events,
+                               "Messages that processes of this host were writing when they were killed");
 
 constexpr uint64_t kRingMask = kRingBytes - 1;
 constexpr size_t kRecordHeader = 8;
@@ -73,13 +77,12 @@ void describe_layout(Header& header, size_t ranks) {
   header.magic.store(kMagic, std::memory_order_release);
 }
 
-/// Inode of this process's PID namespace; 0 if /proc does not show it.
+}  // namespace
+
 uint64_t pid_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
-
-}  // namespace
 
 Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
     : segment_(std::move(segment)),
@@ -92,6 +95,8 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
       out_(members_.size()) {
   for (uint32_t rank = 0; rank < out_.size(); ++rank) {
     out_[rank].area = &segment_.area(rank);
+    out_[rank].claim = &area_->claim;
+    out_[rank].receiver = rank;
     out_[rank].source = self_;
   }
   probe_word_ = kMagic ^ (reinterpret_cast<uint64_t>(this) << 8) ^ static_cast<uint64_t>(::getpid());
@@ -244,30 +249,60 @@ void Shm::open_ring(Outgoing& out) {
   }
   std::byte* payload = reserve_cell(out);
   if (payload == nullptr) return;  // the queue is full: a later call announces the ring
-  QueueCell& cell = area.cells[out.ticket & (kQueueCells - 1)];
   *reinterpret_cast<uint32_t*>(payload) = index;
-  cell.source = out.source;
-  cell.size = kOpenRing;
-  cell.sequence.store(out.ticket + 1 - (out.ticket & (kQueueCells - 1)), std::memory_order_release);
+  fill_cell(out, kOpenRing);
   out.ring = std::exchange(out.claimed, nullptr);
 }
 
 // Compares sequence + index with the ticket, so that zeroed memory is a valid empty queue.
 std::byte* Shm::reserve_cell(Outgoing& out) {
   Area& area = *out.area;
+  WEFT_ASSERT(out.claim->load(std::memory_order_relaxed) == 0);  // one cell at a time
   uint64_t ticket = area.tail.load(std::memory_order_relaxed);
   for (;;) {
     const uint64_t index = ticket & (kQueueCells - 1);
     QueueCell& cell = area.cells[index];
     const auto lag = static_cast<int64_t>(cell.sequence.load(std::memory_order_acquire) + index - ticket);
-    if (lag < 0) return nullptr;
+    if (lag < 0) {
+      out.claim->store(0, std::memory_order_release);
+      return nullptr;
+    }
     if (lag > 0) {
       ticket = area.tail.load(std::memory_order_relaxed);
-    } else if (area.tail.compare_exchange_weak(ticket, ticket + 1, std::memory_order_relaxed)) {
+      continue;
+    }
+    // The release of the tail makes the claim visible to a receiver that sees the ticket as taken.
+    out.claim->store(claim_of(out.receiver, ticket), std::memory_order_release);
+    if (area.tail.compare_exchange_weak(ticket, ticket + 1, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
       out.ticket = ticket;
       return cell.payload;
     }
   }
+}
+
+void Shm::fill_cell(Outgoing& out, uint32_t size) {
+  const uint64_t index = out.ticket & (kQueueCells - 1);
+  QueueCell& cell = out.area->cells[index];
+  cell.source = out.source;
+  cell.size = size;
+  cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
+  out.claim->store(0, std::memory_order_release);  // after the cell: a receiver that sees 0 sees it filled
+}
+
+// A producer that has taken the ticket has stored its claim before, and clears it after it has filled the
+// cell: the tail is read before the claims, and the cell once more after them.
+bool Shm::unfilled() const {
+  const uint64_t index = head_ & (kQueueCells - 1);
+  return area_->tail.load(std::memory_order_acquire) != head_ &&
+         area_->cells[index].sequence.load(std::memory_order_acquire) + index != head_ + 1;
+}
+
+void Shm::skip_cell() {
+  dead_tickets.add();
+  const uint64_t index = head_ & (kQueueCells - 1);
+  area_->cells[index].sequence.store(head_ + kQueueCells - index, std::memory_order_release);
+  ++head_;
 }
 
 /// Publishes a record by storing its header word; `next` is the position of the following record.
@@ -309,11 +344,7 @@ void Shm::commit(Peer peer, size_t size) {
     publish(out, static_cast<uint32_t>(size), out.position + record_bytes(size));
     return notify(peer);
   }
-  const uint64_t index = out.ticket & (kQueueCells - 1);
-  QueueCell& cell = out.area->cells[index];
-  cell.source = out.source;
-  cell.size = static_cast<uint32_t>(size);
-  cell.sequence.store(out.ticket + 1 - index, std::memory_order_release);
+  fill_cell(out, static_cast<uint32_t>(size));
   ++out.messages;
   notify(peer);
 }

@@ -16,6 +16,9 @@
 
 namespace weft::transport::shm {
 
+/// Inode of this process's PID namespace; 0 if /proc does not show it.
+[[nodiscard]] uint64_t pid_namespace();
+
 class Shm final : public Transport {
  public:
   /// On the host's first rank: creates the segment and publishes its address. Exchange::share() must follow.
@@ -46,13 +49,23 @@ class Shm final : public Transport {
   [[nodiscard]] std::byte* reserve(Peer peer, size_t size) override;
   void commit(Peer peer, size_t size) override;
   size_t poll(Receiver& receiver, size_t limit) override;
-  /// Returns an error with the reason if get() does not work for this peer. The first call tests the path by
-  /// reading the peer's probe word.
+  /// Skips queue cells whose producers were killed between taking the ticket and filling the cell: messages
+  /// behind such a cell would never be read. `failed`: returns whether a rank of this host has died. Returns
+  /// the number of skipped cells. Not for the fast path.
+  template <class Failed>
+  size_t skip_dead_tickets(Failed&& failed) {
+    size_t skipped = 0;
+    while (unfilled() && !claimed(failed) && unfilled()) skip_cell(), ++skipped;
+    return skipped;
+  }
+  /// Returns an error with the reason if get() does not work for this peer; Errc::proc_aborted if the peer
+  /// has ended. The first call tests the path by reading the peer's probe word.
   [[nodiscard]] Status can_get(Peer peer);
   /// Measures the latency of a get() of a few bytes, in nanoseconds; an error if get() does not work.
   [[nodiscard]] Result<uint64_t> get_cost(Peer peer);
   /// Copies the peer's memory `remote` into `local` (equal total lengths) before returning. Errc::buffer: the
   /// kernel cannot read that memory (device or protected); the caller falls back and reports a slow path.
+  /// Errc::proc_aborted: the peer has ended.
   [[nodiscard]] Status get(Peer peer, std::span<const Iov> local, std::span<const Iov> remote);
 
   /// The ranks of this host, this one included, in ascending order.
@@ -103,18 +116,20 @@ class Shm final : public Transport {
     uint32_t source;     // QueueCell::source of this process
     uint32_t peers = 0;  // added processes of the job
   };
-  struct Outgoing {                 // to one peer
-    Area* area = nullptr;           // of the peer
-    OtherSegment* other = nullptr;  // of a process of another job: its segment
-    uint32_t source = 0;            // QueueCell::source of this process in that segment
-    SpscRing* ring = nullptr;       // in use; announced to the peer
-    SpscRing* claimed = nullptr;    // owned, not yet announced
-    uint64_t position = 0;          // bytes written to the ring
-    uint64_t consumed = 0;          // last value read from ring->consumed
-    uint64_t ticket = 0;            // of the reserved queue cell
-    uint32_t messages = 0;          // sent through the queue
-    bool no_ring = false;           // all rings of the peer are claimed
-    signed char readable = -1;      // -1 unknown, 0 no, 1 yes
+  struct Outgoing {                          // to one peer
+    Area* area = nullptr;                    // of the peer
+    OtherSegment* other = nullptr;           // of a process of another job: its segment
+    std::atomic<uint64_t>* claim = nullptr;  // of this process in that segment
+    uint32_t receiver = 0;                   // local rank of the peer in that segment
+    uint32_t source = 0;                     // QueueCell::source of this process in that segment
+    SpscRing* ring = nullptr;                // in use; announced to the peer
+    SpscRing* claimed = nullptr;             // owned, not yet announced
+    uint64_t position = 0;                   // bytes written to the ring
+    uint64_t consumed = 0;                   // last value read from ring->consumed
+    uint64_t ticket = 0;                     // of the reserved queue cell
+    uint32_t messages = 0;                   // sent through the queue
+    bool no_ring = false;                    // all rings of the peer are claimed
+    signed char readable = -1;               // -1 unknown, 0 no, 1 yes
   };
   struct Incoming {  // a ring of this rank with its producer
     SpscRing* ring;
@@ -149,6 +164,19 @@ class Shm final : public Transport {
   static std::byte* reserve_record(Outgoing& out, size_t size);
   size_t poll_ring(Incoming& in, Receiver& receiver, size_t limit);
   size_t poll_queue(Receiver& receiver, size_t limit);
+  static void fill_cell(Outgoing& out, uint32_t size);
+  /// Returns whether a producer has taken the ticket of the next cell and not filled the cell.
+  [[nodiscard]] bool unfilled() const;
+  template <class Failed>
+  [[nodiscard]] bool claimed(Failed&& failed) const {
+    for (uint32_t rank = 0; rank < members_.size(); ++rank)
+      if (segment_.area(rank).claim.load(std::memory_order_acquire) == claim_of(self_, head_) &&
+          !failed(members_[rank]))
+        return true;
+    return claimed_by_guest();
+  }
+  [[nodiscard]] bool claimed_by_guest() const;
+  void skip_cell();
   Status probe(Peer peer);
 
   Segment segment_;
