@@ -20,7 +20,7 @@
 
 namespace emucuda {
 
-inline constexpr size_t kRegion = size_t{1} << 36;  // reserved address space per device
+inline constexpr size_t kRegion = size_t{1} << 34;  // reserved address space per device
 inline constexpr Code kInvalidDevice = 101, kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
                       kHostMemoryAlreadyRegistered = 712, kHostMemoryNotRegistered = 713,
                       kCaptureUnsupported = 900;
