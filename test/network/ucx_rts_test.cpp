@@ -111,9 +111,7 @@ class UcxRts : public testing::Test {
     ucx_->poll(peer_, 1);
   }
   /// The peer gets: a rendezvous succeeds.
-  void get(uint64_t id) {
-    receive(kGetRequestId, GetRequestHeader{secret_, kPeer, 0, 1, id, 0, sizeof buffer_});
-  }
+  void get(uint64_t id) { receive(kGetRequestId, RmaRequest{secret_, kPeer, 0, 1, id, 0, sizeof buffer_}); }
   /// The peer sends a disconnect notice and closes its connection.
   void disconnect() {
     receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kDisconnect, 0});
@@ -146,8 +144,8 @@ TEST_F(UcxRts, ForeignMessagesAreDropped) {
   for (const Secret wrong : {Secret{0}, secret_ + 1, kPeerSecret}) {
     receive(kMessageId, MessageHeader{wrong, kPeer, MessageHeader::kUser, 0});
     receive(kMessageId, MessageHeader{wrong, kPeer, MessageHeader::kDisconnect, 0});
-    receive(kGetRequestId, GetRequestHeader{wrong, kPeer, 0, 1, id, 0, sizeof buffer_});
-    receive(kGetReplyId, GetReplyHeader{wrong, 1, 1});
+    receive(kGetRequestId, RmaRequest{wrong, kPeer, 0, 1, id, 0, sizeof buffer_});
+    receive(kGetReplyId, RmaReply{wrong, 1, 1});
     receive(kRtsId, RtsHeader{{wrong, kPeer, MessageHeader::kUser, 0}, 1});
   }
   receive(kMessageId, MessageHeader{secret_, kPeer, MessageHeader::kUser, 0}, sizeof(MessageHeader) - 1);

@@ -106,14 +106,14 @@ void Ucx::finish_failure(Connection& connection, Receiver& receiver) {
   close_endpoint(connection);
   release_pending_rts(connection);
   const bool late = monotonic_ns() > connection.deadline;
-  std::vector<Get*> unfinished;
-  for (const auto& [id, get] : gets_)
+  std::vector<Operation*> unfinished;
+  for (const auto& [id, get] : operations_)
     if (get->connection == &connection && (!get->receiving || late)) unfinished.push_back(get.get());
-  for (Get* get : unfinished) {
-    if (get->receiving) gets_[get->id].release();  // UCX still refers to it
+  for (Operation* get : unfinished) {
+    if (get->receiving) operations_[get->id].release();  // UCX still refers to it
     complete(*get, Error(Errc::proc_aborted, connection.reason));
   }
-  if (connection.gets != 0) return;
+  if (connection.operations != 0) return;
   std::erase(failing_, &connection);
   std::erase_if(registrations_,
                 [&](const auto& registration) { return registration.second.peer == connection.peer; });
@@ -138,7 +138,7 @@ Connection* Ucx::source_in_other_job(uint32_t job, uint32_t rank) {
 bool Ucx::remove(Peer peer) {
   if (peer >= connections_.size() || !connections_[peer]) return true;
   Connection& connection = *connections_[peer];
-  if (connection.state == Connection::State::failing || connection.gets != 0) return false;
+  if (connection.state == Connection::State::failing || connection.operations != 0) return false;
   if (connection.endpoint != nullptr) {
     send_disconnect(connection);
     release_pending_rts(connection);

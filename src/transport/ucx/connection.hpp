@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connection holds the state of a peer; SendBuffer and Get hold the state of an operation.
+// Connection holds the state of a peer; SendBuffer and Operation hold the state of an operation.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -36,16 +36,16 @@ struct RtsHeader {
   uint64_t buffer_id;
 };
 /// Requests a part of a registered buffer from its owner, or brings data for it.
-struct GetRequestHeader {
+struct RmaRequest {
   Secret secret;
   uint32_t source, job;
-  uint64_t get, buffer_id, offset, length;
+  uint64_t operation, buffer_id, offset, length;
 };
 /// Reply to a get request, followed by the data if `good` is 1; 0: the buffer is not registered. And reply to
 /// a put: `good` tells whether the data are in place.
-struct GetReplyHeader {
+struct RmaReply {
   Secret secret;
-  uint64_t get, good;
+  uint64_t operation, good;
 };
 
 /// A received rendezvous, kept until a get of the whole buffer.
@@ -73,12 +73,12 @@ struct Connection {
   bool disconnected = false;  ///< sent a disconnect notice: the end of the connection is no failure
   bool disconnect_sent = false;
   bool rendezvous_completed = false;  ///< a rendezvous to the peer has succeeded
-  uint32_t gets = 0;
-  uint32_t send_buffers = 0;     ///< in use for this peer
-  void* closing = nullptr;       ///< request of the endpoint's close, on behalf of Ucx::remove
-  size_t outstanding_bytes = 0;  ///< of committed messages still held by UCX
-  std::string reason;            ///< of the failure
-  uint64_t deadline = 0;         ///< ns; operations held by UCX are abandoned after it
+  uint32_t operations = 0;            ///< in operations_
+  uint32_t send_buffers = 0;          ///< in use for this peer
+  void* closing = nullptr;            ///< request of the endpoint's close, on behalf of Ucx::remove
+  size_t outstanding_bytes = 0;       ///< of committed messages still held by UCX
+  std::string reason;                 ///< of the failure
+  uint64_t deadline = 0;              ///< ns; operations held by UCX are abandoned after it
 };
 
 /// Buffer of an outgoing message, released when UCX has completed the send.
@@ -91,14 +91,14 @@ struct SendBuffer {
   bool counts_as_outstanding;  ///< included in outstanding_bytes
   union {
     MessageHeader message;
-    GetRequestHeader get_request;
-    GetReplyHeader get_reply;
+    RmaRequest rma_request;
+    RmaReply rma_reply;
   };
   alignas(16) std::byte data[1];
 };
 
 /// A get or put in flight.
-struct Get {
+struct Operation {
   Ucx* owner;
   Connection* connection;
   uint64_t id;

@@ -57,17 +57,17 @@ void Ucx::send_rts(Peer peer, size_t size, uint64_t id) {
   send_bulk(buffer, kRtsId, head_size, registration->second.buffer);
 }
 
-Code Ucx::on_rts(const RtsHeader& head, std::span<const std::byte> message, void* data, size_t size,
-                 bool rendezvous) {
+Code Ucx::on_rts(const RtsHeader& head, const Arrival& arrival) {
   Connection* const source = source_of(head.message.job(), head.message.source);
   if (source == nullptr) return Code::ok;
   Connection& connection = *source;
   // Eager data are ignored: a get requests them again.
-  if (rendezvous) connection.pending_rts.insert_or_assign(head.buffer_id, PendingRts{data, size});
-  current_descriptor_ = rendezvous ? data : nullptr;
-  take_message(connection, head.message, message.data(), message.size());
+  if (arrival.rendezvous)
+    connection.pending_rts.insert_or_assign(head.buffer_id, PendingRts{arrival.data, arrival.size});
+  current_descriptor_ = arrival.rendezvous ? arrival.data : nullptr;
+  take_message(connection, head.message, arrival.rest.data(), arrival.rest.size());
   current_descriptor_ = nullptr;
-  return rendezvous && connection.pending_rts.contains(head.buffer_id) ? Code::in_progress : Code::ok;
+  return arrival.rendezvous && connection.pending_rts.contains(head.buffer_id) ? Code::in_progress : Code::ok;
 }
 
 std::optional<PendingRts> Ucx::take_rts(Connection& connection, uint64_t buffer_id) {
@@ -92,12 +92,13 @@ void Ucx::discard_rts(Peer peer, std::span<const std::byte> rkey) {
 }
 
 /// Returns a new get or put; null if its peer is lost or failing.
-Get* Ucx::start(Peer peer, const Buffer& local, Completion& done) {
+Operation* Ucx::start(Peer peer, const Buffer& local, Completion& done) {
   Connection& connection = connection_of(peer);
-  const uint64_t id = ++last_get_;
-  Get& get =
-      *gets_.emplace(id, std::make_unique<Get>(Get{this, &connection, id, local, &done})).first->second;
-  ++connection.gets;
+  const uint64_t id = ++last_operation_;
+  Operation& get =
+      *operations_.emplace(id, std::make_unique<Operation>(Operation{this, &connection, id, local, &done}))
+           .first->second;
+  ++connection.operations;
   static_cast<void>(begin_gpu_operation(local.memory));  // until complete()
   if (connect(connection)) return &get;
   // For a failing connection finish_failure() completes the operation.
@@ -108,9 +109,9 @@ Get* Ucx::start(Peer peer, const Buffer& local, Completion& done) {
 
 void Ucx::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
               Completion& done) {
-  Get* const started = start(peer, local, done);
+  Operation* const started = start(peer, local, done);
   if (started == nullptr) return;
-  Get& get = *started;
+  Operation& get = *started;
   Connection& connection = *get.connection;
   const uint64_t buffer_id = buffer_id_in(rkey);
   if (const auto rts = take_rts(connection, buffer_id)) {
@@ -118,66 +119,70 @@ void Ucx::get(Peer peer, const Buffer& local, std::span<const std::byte> rkey, u
     release(rts->descriptor);
   }
   SendBuffer* buffer = acquire_send_buffer(connection, 0);
-  buffer->get_request = {connection.secret, self_, job_for(peer), get.id, buffer_id, offset, local.length};
-  send(buffer, kGetRequestId, sizeof(GetRequestHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
+  buffer->rma_request = {connection.secret, self_, job_for(peer), get.id, buffer_id, offset, local.length};
+  send(buffer, kGetRequestId, sizeof(RmaRequest), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
-Code Ucx::on_get_request(const GetRequestHeader& request) {
-  Connection* const source = source_of(request.job, request.source);
-  if (source == nullptr) return Code::ok;
-  Connection& connection = *source;
-  if (!connect(connection)) return Code::ok;
+/// Returns the part of a registered buffer that a request names; null if the peer may not access it.
+std::optional<Buffer> Ucx::registered(const RmaRequest& request, Peer peer, Access access) const {
   const auto found = registrations_.find(request.buffer_id);
-  SendBuffer* reply = acquire_send_buffer(connection, 0);
-  reply->get_reply = {connection.secret, request.get, 0};
-  if (found == registrations_.end() || found->second.peer != connection.peer ||
-      request.offset > found->second.buffer.length ||
-      request.length > found->second.buffer.length - request.offset) {
-    send(reply, kGetReplyId, sizeof(GetReplyHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
-    return Code::ok;
-  }
-  const Buffer& buffer = found->second.buffer;
-  reply->get_reply.good = 1;
-  send_bulk(reply, kGetReplyId, sizeof(GetReplyHeader),
-            {buffer.address + request.offset, request.length, buffer.memory});
+  if (found == registrations_.end()) return {};
+  const auto& [owner, buffer, granted] = found->second;
+  if (owner != peer || (access == Access::read_write && granted != access) ||
+      request.offset > buffer.length || request.length > buffer.length - request.offset)
+    return {};
+  return Buffer{buffer.address + request.offset, request.length, buffer.memory};
+}
+
+Code Ucx::on_get_request(const RmaRequest& request, const Arrival&) {
+  Connection* const source = source_of(request.job, request.source);
+  if (source == nullptr || !connect(*source)) return Code::ok;
+  const auto buffer = registered(request, source->peer, Access::read);
+  SendBuffer* reply = acquire_send_buffer(*source, 0);
+  reply->rma_reply = {source->secret, request.operation, buffer ? 1u : 0u};
+  if (buffer)
+    send_bulk(reply, kGetReplyId, sizeof(RmaReply), *buffer);
+  else
+    send(reply, kGetReplyId, sizeof(RmaReply), nullptr, 0, RequestParameters::kEager, api::kHost);
   return Code::ok;
 }
 
-Code Ucx::on_get_reply(const GetReplyHeader& head, void* data, size_t size, bool rendezvous) {
-  const auto found = gets_.find(head.get);
-  if (found == gets_.end()) return Code::ok;
-  Get& get = *found->second;
-  if (head.good == 0 || size != get.local.length) {
+Code Ucx::on_get_reply(const RmaReply& head, const Arrival& arrival) {
+  const auto found = operations_.find(head.operation);
+  if (found == operations_.end()) return Code::ok;
+  Operation& get = *found->second;
+  if (head.good == 0 || arrival.size != get.local.length)
     complete(get, Error(Errc::intern, "process " + std::to_string(get.connection->peer) +
                                           " no longer has the buffer of its RTS registered"));
-    return Code::ok;
-  }
-  if (rendezvous) {
-    receive(get, data);
-    return Code::ok;
-  }
-  const device::Memory memory = get.local.memory;
-  Status copied;
-  if (supports(memory))
-    copied = device::copy(get.local.address, memory, data, {}, size);
+  else if (arrival.rendezvous)
+    receive(get, arrival.data);
   else
-    std::memcpy(get.local.address, data, size);
-  complete(get, std::move(copied));
+    complete(get, copy_to(get.local, arrival));
   return Code::ok;
 }
 
-/// Starts receiving the data of a rendezvous into the get's buffer.
-void Ucx::receive(Get& get, void* descriptor) {
-  const device::Memory memory = get.local.memory;
-  get.receiving = true;
+/// Copies the data of an eager message.
+Status Ucx::copy_to(const Buffer& target, const Arrival& arrival) const {
+  if (supports(target.memory))
+    return device::copy(target.address, target.memory, arrival.data, {}, arrival.size);
+  std::memcpy(target.address, arrival.data, arrival.size);
+  return {};
+}
+
+/// Starts receiving the data of a rendezvous. Returns UCX's request.
+void* Ucx::receive_data(void* descriptor, const Buffer& target, api::ReceiveCallback done, void* user) {
   RequestParameters operation{};
   operation.mask = RequestParameters::kCallback | RequestParameters::kUser | RequestParameters::kMemoryType;
-  operation.receive = on_received;
-  operation.user = &get;
-  operation.memory_type = type_of(memory);
-  const device::ContextGuard current(memory);
-  void* request =
-      api_.ucp_am_recv_data_nbx(worker_, descriptor, get.local.address, get.local.length, &operation);
+  operation.receive = done;
+  operation.user = user;
+  operation.memory_type = type_of(target.memory);
+  const device::ContextGuard current(target.memory);
+  return api_.ucp_am_recv_data_nbx(worker_, descriptor, target.address, target.length, &operation);
+}
+
+void Ucx::receive(Operation& get, void* descriptor) {
+  get.receiving = true;
+  void* request = receive_data(descriptor, get.local, on_received, &get);
   if (request == nullptr)
     complete(get, {});
   else if (api::is_error(request))
@@ -185,10 +190,10 @@ void Ucx::receive(Get& get, void* descriptor) {
 }
 
 void Ucx::on_received(void* request, Code status, size_t, void* user) {
-  auto& get = *static_cast<Get*>(user);
+  auto& get = *static_cast<Operation*>(user);
   Ucx& ucx = *get.owner;
   ucx.api_.ucp_request_free(request);
-  if (ucx.gets_.find(get.id) == ucx.gets_.end()) {  // abandoned by finish_failure()
+  if (ucx.operations_.find(get.id) == ucx.operations_.end()) {  // abandoned by finish_failure()
     delete &get;
     return;
   }
@@ -199,17 +204,17 @@ void Ucx::on_received(void* request, Code status, size_t, void* user) {
   if (status != Code::canceled) ucx.fail(connection, ucx.api_.ucs_status_string(status));
 }
 
-void Ucx::complete(Get& get, Status outcome) {
-  --get.connection->gets;
+void Ucx::complete(Operation& get, Status outcome) {
+  --get.connection->operations;
   if (supports(get.local.memory)) --gpu_operations_;
   Completion& done = *get.done;
-  gets_.erase(get.id);
+  operations_.erase(get.id);
   if (receiver_ != nullptr) return done.done(done, std::move(outcome));
   finished_.push_back({&done, std::move(outcome)});
 }
 
 void Ucx::fire_completions() {
-  for (auto finished = std::exchange(finished_, {}); FinishedGet & get : finished)
+  for (auto finished = std::exchange(finished_, {}); FinishedOperation & get : finished)
     get.done->done(*get.done, std::move(get.outcome));
 }
 

@@ -114,12 +114,12 @@ void Ucx::send_disconnect(Connection& connection) {
   send(buffer, kMessageId, sizeof(MessageHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
-Code Ucx::on_message(const MessageHeader& head, const void* data, size_t size) {
-  if (size > kMaxMessageBytes) return Code::ok;
+Code Ucx::on_message(const MessageHeader& head, const Arrival& arrival) {
+  if (arrival.size > kMaxMessageBytes) return Code::ok;
   if (Connection* const source = source_of(head.job(), head.source))
-    take_message(*source, head, data, size);
+    take_message(*source, head, arrival.data, arrival.size);
   else if (head.job() != 0)
-    take_unknown(head, data, size);
+    take_unknown(head, arrival.data, arrival.size);
   return Code::ok;
 }
 

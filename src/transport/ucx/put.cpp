@@ -21,52 +21,31 @@ constexpr size_t kMaxEagerBytes = size_t{8} << 10;
 
 void Ucx::put(Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,
               Completion& done) {
-  Get* const put = start(peer, local, done);
+  Operation* const put = start(peer, local, done);
   if (put == nullptr) return;
   SendBuffer* buffer = acquire_send_buffer(*put->connection, 0);
-  buffer->get_request = {put->connection->secret, self_,  job_for(peer), put->id,
+  buffer->rma_request = {put->connection->secret, self_,  job_for(peer), put->id,
                          buffer_id_in(rkey),      offset, local.length};
   if (supports(local.memory) || local.length > kMaxEagerBytes)
-    return send_bulk(buffer, kPutRequestId, sizeof(GetRequestHeader), local);
-  send(buffer, kPutRequestId, sizeof(GetRequestHeader), local.address, local.length,
-       RequestParameters::kEager, api::kHost);
+    return send_bulk(buffer, kPutRequestId, sizeof(RmaRequest), local);
+  send(buffer, kPutRequestId, sizeof(RmaRequest), local.address, local.length, RequestParameters::kEager,
+       api::kHost);
 }
 
-Code Ucx::on_put_request(const GetRequestHeader& request, void* data, size_t size, bool rendezvous) {
+Code Ucx::on_put_request(const RmaRequest& request, const Arrival& arrival) {
   const Connection* const source = source_of(request.job, request.source);
   if (source == nullptr) return Code::ok;
   const Peer peer = source->peer;
-  const auto found = registrations_.find(request.buffer_id);
-  const Buffer* target = found == registrations_.end() ? nullptr : &found->second.buffer;
-  if (target == nullptr || found->second.peer != peer || found->second.access != Access::read_write ||
-      size != request.length || request.offset > target->length || size > target->length - request.offset) {
-    reply_put(peer, request.get, false);
+  const auto target = registered(request, peer, Access::read_write);
+  if (!target || arrival.size != request.length || !arrival.rendezvous) {
+    reply_put(peer, request.operation,
+              target && arrival.size == request.length && copy_to(*target, arrival).ok());
     return Code::ok;
   }
-  std::byte* const to = target->address + request.offset;
-  const device::Memory memory = target->memory;
-  if (!rendezvous) {
-    Status copied;
-    if (supports(memory))
-      copied = device::copy(to, memory, data, {}, size);
-    else
-      std::memcpy(to, data, size);
-    reply_put(peer, request.get, copied.ok());
-    return Code::ok;
-  }
-  auto& incoming =
-      *incoming_puts_
-           .emplace(++last_get_,
-                    std::make_unique<IncomingPut>(IncomingPut{this, last_get_, request.get, peer, false}))
-           .first->second;
-  incoming.uses_gpu = begin_gpu_operation(memory);
-  RequestParameters operation{};
-  operation.mask = RequestParameters::kCallback | RequestParameters::kUser | RequestParameters::kMemoryType;
-  operation.receive = on_put_received;
-  operation.user = &incoming;
-  operation.memory_type = type_of(memory);
-  const device::ContextGuard current(memory);
-  void* result = api_.ucp_am_recv_data_nbx(worker_, data, to, size, &operation);
+  const uint64_t id = ++last_operation_;
+  auto& incoming = *incoming_puts_.emplace(id, std::make_unique<IncomingPut>()).first->second;
+  incoming = {this, id, request.operation, peer, begin_gpu_operation(target->memory)};
+  void* result = receive_data(arrival.data, *target, on_put_received, &incoming);
   if (result == nullptr || api::is_error(result)) finish_put(incoming, result == nullptr);
   return Code::ok;
 }
@@ -88,20 +67,19 @@ void Ucx::reply_put(Peer to, uint64_t put, bool good) {
   Connection& connection = connection_of(to);
   if (!connect(connection)) return;
   SendBuffer* reply = acquire_send_buffer(connection, 0);
-  reply->get_reply = {connection.secret, put, good ? 1u : 0u};
-  send(reply, kPutReplyId, sizeof(GetReplyHeader), nullptr, 0, RequestParameters::kEager, api::kHost);
+  reply->rma_reply = {connection.secret, put, good ? 1u : 0u};
+  send(reply, kPutReplyId, sizeof(RmaReply), nullptr, 0, RequestParameters::kEager, api::kHost);
 }
 
-Code Ucx::on_put_reply(const GetReplyHeader& head) {
-  const auto found = gets_.find(head.get);
-  if (found == gets_.end()) return Code::ok;
-  if (head.good != 0)
-    complete(*found->second, {});
-  else
-    complete(
-        *found->second,
+Code Ucx::on_put_reply(const RmaReply& head, const Arrival&) {
+  const auto found = operations_.find(head.operation);
+  if (found == operations_.end()) return Code::ok;
+  Status outcome;
+  if (head.good == 0)
+    outcome =
         Error(Errc::intern, "process " + std::to_string(found->second->connection->peer) +
-                                " does not have the buffer of a put registered, or could not write to it"));
+                                " does not have the buffer of a put registered, or could not write to it");
+  complete(*found->second, std::move(outcome));
   return Code::ok;
 }
 

@@ -86,7 +86,7 @@ class Ucx final : public Network {
     Buffer buffer;
     Access access;
   };
-  struct FinishedGet {
+  struct FinishedOperation {
     Completion* done;
     Status outcome;
   };
@@ -136,26 +136,38 @@ class Ucx final : public Network {
     foreign_messages.add();
     return false;
   }
-  api::Code on_message(const MessageHeader& head, const void* data, size_t size);
+  /// The part of an active message behind its header.
+  struct Arrival {
+    std::span<const std::byte> rest;  ///< of UCX's header
+    void* data;                       ///< rendezvous: UCX's descriptor
+    size_t size;
+    bool rendezvous;
+  };
+  template <class Head, api::Code (Ucx::*Method)(const Head&, const Arrival&)>
+  static api::Code handle(void* self, const void* header, size_t header_size, void* data, size_t size,
+                          const api::AmReceiveParameters* parameters);
+  api::Code on_message(const MessageHeader& head, const Arrival& arrival);
   void take_message(Connection& connection, const MessageHeader& head, const void* data, size_t size);
-  api::Code on_rts(const RtsHeader& head, std::span<const std::byte> message, void* data, size_t size,
-                   bool rendezvous);
-  api::Code on_get_request(const GetRequestHeader& request);
-  api::Code on_get_reply(const GetReplyHeader& head, void* data, size_t size, bool rendezvous);
-  Get* start(Peer peer, const Buffer& local, Completion& done);
-  api::Code on_put_request(const GetRequestHeader& request, void* data, size_t size, bool rendezvous);
-  api::Code on_put_reply(const GetReplyHeader& head);
+  api::Code on_rts(const RtsHeader& head, const Arrival& arrival);
+  api::Code on_get_request(const RmaRequest& request, const Arrival& arrival);
+  api::Code on_get_reply(const RmaReply& head, const Arrival& arrival);
+  Operation* start(Peer peer, const Buffer& local, Completion& done);
+  api::Code on_put_request(const RmaRequest& request, const Arrival& arrival);
+  api::Code on_put_reply(const RmaReply& head, const Arrival& arrival);
   void finish_put(IncomingPut& incoming, bool good);
   void reply_put(Peer to, uint64_t put, bool good);
+  [[nodiscard]] std::optional<Buffer> registered(const RmaRequest& request, Peer peer, Access access) const;
+  [[nodiscard]] Status copy_to(const Buffer& target, const Arrival& arrival) const;
+  void* receive_data(void* descriptor, const Buffer& target, api::ReceiveCallback done, void* user);
   void deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size);
   void deliver_in_order(Connection& connection);
-  void receive(Get& get, void* descriptor);
+  void receive(Operation& get, void* descriptor);
   std::optional<PendingRts> take_rts(Connection& connection, uint64_t buffer_id);
   void release(void* descriptor);
   [[nodiscard]] bool begin_gpu_operation(const device::Memory& memory);
   void send_bulk(SendBuffer* buffer, unsigned id, size_t head_size, const Buffer& data);
   void release_pending_rts(Connection& connection);
-  void complete(Get& get, Status outcome);
+  void complete(Operation& get, Status outcome);
   void fire_completions();
   unsigned progress();
   template <class Done>
@@ -182,19 +194,19 @@ class Ucx final : public Network {
   std::vector<SendBuffer*> free_buffers_[2];                // small, large
   SendBuffer* reserved_ = nullptr;
   size_t outstanding_bytes_ = 0;  // of committed messages still held by UCX
-  uint64_t last_buffer_id_ = 0, last_get_ = 0;
+  uint64_t last_buffer_id_ = 0, last_operation_ = 0;
   std::unordered_map<uint64_t, Registration> registrations_;
-  std::unordered_map<uint64_t, std::unique_ptr<Get>> gets_;  // and puts
+  std::unordered_map<uint64_t, std::unique_ptr<Operation>> operations_;  // and puts
   std::unordered_map<uint64_t, std::unique_ptr<IncomingPut>> incoming_puts_;
-  std::vector<FinishedGet> finished_;    // completions fired by poll()
-  Receiver* receiver_ = nullptr;         // non-null during poll()
-  Receiver* owner_ = nullptr;            // the receiver of the last poll()
-  size_t delivered_ = 0;                 // messages in this poll()
-  void* current_descriptor_ = nullptr;   // of the running callback; UCX releases it
-  size_t max_am_header_ = 0;             // largest active message header, in bytes
-  device::Memory gpu_;                   // most recently used GPU memory
-  uint32_t gpu_operations_ = 0;          // outstanding
-  std::vector<std::byte> aligned_copy_;  // for messages that UCX delivers unaligned
+  std::vector<FinishedOperation> finished_;  // completions fired by poll()
+  Receiver* receiver_ = nullptr;             // non-null during poll()
+  Receiver* owner_ = nullptr;                // the receiver of the last poll()
+  size_t delivered_ = 0;                     // messages in this poll()
+  void* current_descriptor_ = nullptr;       // of the running callback; UCX releases it
+  size_t max_am_header_ = 0;                 // largest active message header, in bytes
+  device::Memory gpu_;                       // most recently used GPU memory
+  uint32_t gpu_operations_ = 0;              // outstanding
+  std::vector<std::byte> aligned_copy_;      // for messages that UCX delivers unaligned
 };
 
 }  // namespace weft::transport::ucx

@@ -76,7 +76,7 @@ Status Ucx::create_worker() {
   attributes.mask = api::WorkerAttributes::kMaxAmHeader;
   if (Code code = api_.ucp_worker_query(worker_, &attributes); code != Code::ok)
     return failure("ucp_worker_query", code);
-  if (attributes.max_am_header < sizeof(GetRequestHeader))
+  if (attributes.max_am_header < sizeof(RmaRequest))
     return Error(Errc::unsupported, "active message headers are limited to " +
                                         std::to_string(attributes.max_am_header) + " bytes (UCX_TLS?)");
   void* address = nullptr;
@@ -89,8 +89,28 @@ Status Ucx::create_worker() {
   return {};
 }
 
+/// Calls `Method` with the header of an active message and what follows it, if the header is authentic.
+template <class Head, Code (Ucx::*Method)(const Head&, const Ucx::Arrival&)>
+Code Ucx::handle(void* self, const void* header, size_t header_size, void* data, size_t size,
+                 const api::AmReceiveParameters* parameters) {
+  auto& ucx = *static_cast<Ucx*>(self);
+  Head head;
+  if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
+  const std::span rest(static_cast<const std::byte*>(header) + sizeof head, header_size - sizeof head);
+  const bool rendezvous = (parameters->attributes & api::AmReceiveParameters::kRendezvous) != 0;
+  return (ucx.*Method)(head, {rest, data, size, rendezvous});
+}
+
 Status Ucx::register_handlers() {
-  const auto set = [&](unsigned id, api::AmCallback callback) {
+  const std::pair<unsigned, api::AmCallback> handlers[] = {
+      {kMessageId, handle<MessageHeader, &Ucx::on_message>},
+      {kRtsId, handle<RtsHeader, &Ucx::on_rts>},
+      {kGetRequestId, handle<RmaRequest, &Ucx::on_get_request>},
+      {kGetReplyId, handle<RmaReply, &Ucx::on_get_reply>},
+      {kPutRequestId, handle<RmaRequest, &Ucx::on_put_request>},
+      {kPutReplyId, handle<RmaReply, &Ucx::on_put_reply>},
+  };
+  for (const auto& [id, callback] : handlers) {
     api::AmHandlerParameters handler{};
     handler.mask = api::AmHandlerParameters::kId | api::AmHandlerParameters::kFlags |
                    api::AmHandlerParameters::kCallback | api::AmHandlerParameters::kArgument;
@@ -98,60 +118,9 @@ Status Ucx::register_handlers() {
     handler.flags = api::AmHandlerParameters::kWhole;
     handler.callback = callback;
     handler.argument = this;
-    return api_.ucp_worker_set_am_recv_handler(worker_, &handler);
-  };
-  const Code codes[] = {
-      set(kMessageId,
-          [](void* self, const void* header, size_t header_size, void* data, size_t size,
-             const api::AmReceiveParameters*) {
-            MessageHeader head;
-            auto& ucx = *static_cast<Ucx*>(self);
-            return ucx.is_authentic(header, header_size, head) ? ucx.on_message(head, data, size) : Code::ok;
-          }),
-      set(kGetRequestId,
-          [](void* self, const void* header, size_t header_size, void*, size_t,
-             const api::AmReceiveParameters*) {
-            GetRequestHeader head;
-            auto& ucx = *static_cast<Ucx*>(self);
-            return ucx.is_authentic(header, header_size, head) ? ucx.on_get_request(head) : Code::ok;
-          }),
-      set(kGetReplyId,
-          [](void* self, const void* header, size_t header_size, void* data, size_t size,
-             const api::AmReceiveParameters* arrival) {
-            GetReplyHeader head;
-            auto& ucx = *static_cast<Ucx*>(self);
-            if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
-            const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
-            return ucx.on_get_reply(head, data, size, rendezvous);
-          }),
-      set(kPutRequestId,
-          [](void* self, const void* header, size_t header_size, void* data, size_t size,
-             const api::AmReceiveParameters* arrival) {
-            GetRequestHeader head;
-            auto& ucx = *static_cast<Ucx*>(self);
-            if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
-            const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
-            return ucx.on_put_request(head, data, size, rendezvous);
-          }),
-      set(kPutReplyId,
-          [](void* self, const void* header, size_t header_size, void*, size_t,
-             const api::AmReceiveParameters*) {
-            GetReplyHeader head;
-            auto& ucx = *static_cast<Ucx*>(self);
-            return ucx.is_authentic(header, header_size, head) ? ucx.on_put_reply(head) : Code::ok;
-          }),
-      set(kRtsId, [](void* self, const void* header, size_t header_size, void* data, size_t size,
-                     const api::AmReceiveParameters* arrival) {
-        RtsHeader head;
-        auto& ucx = *static_cast<Ucx*>(self);
-        if (!ucx.is_authentic(header, header_size, head)) return Code::ok;
-        const bool rendezvous = (arrival->attributes & api::AmReceiveParameters::kRendezvous) != 0;
-        const std::span message(static_cast<const std::byte*>(header) + sizeof head,
-                                header_size - sizeof head);
-        return ucx.on_rts(head, message, data, size, rendezvous);
-      })};
-  for (const Code code : codes)
+    const Code code = api_.ucp_worker_set_am_recv_handler(worker_, &handler);
     if (code != Code::ok) return failure("ucp_worker_set_am_recv_handler", code);
+  }
   return {};
 }
 
