@@ -36,6 +36,8 @@ class EntryPoint {
       g_instance->lock.lock();
       instance_locked_ = true;
     }
+    g_instance->waits.enter(call_);
+    published_ = true;
   }
   /// For functions that MPI allows at any time from any thread (MPI 5.0 section 11.4.1).
   struct AnyTime {};
@@ -50,6 +52,8 @@ class EntryPoint {
       abort_not_running();
   }
   ~EntryPoint() {
+    if (published_) [[likely]]
+      g_instance->waits.leave(call_);
     if (instance_locked_ || early_locked_) [[unlikely]]
       unlock();
   }
@@ -57,7 +61,11 @@ class EntryPoint {
   EntryPoint& operator=(const EntryPoint&) = delete;
 
   /// From now on errors go to the error handler of `comm`. Default: MPI_COMM_SELF.
-  void set_error_owner(core::Communicator& comm) { comm_ = &comm; }
+  void set_error_owner(core::Communicator& comm) {
+    comm_ = &comm;
+    if (published_) [[likely]]
+      g_instance->waits.set_communicator(comm);
+  }
   void set_error_owner(core::Session& session) { session_ = &session; }
   /// Errors go to an error handler that is an argument of the call (MPI_Session_init).
   void set_error_owner(core::Errhandler& handler) { handler_ = &handler; }
@@ -83,7 +91,7 @@ class EntryPoint {
   void unlock();
   struct ErrorTarget;
   ErrorTarget error_target();
-  const char* call_;
+  const char* const call_;
   const trace::Range range_;
   core::Communicator* comm_ = nullptr;
   core::Session* session_ = nullptr;
@@ -91,6 +99,7 @@ class EntryPoint {
   bool instance_locked_ = false;
   bool early_locked_ = false;
   bool file_ = false;
+  bool published_ = false;
 };
 
 }  // namespace weft::api

@@ -27,6 +27,7 @@ class Generalized final : public core::Request {
     return slab;
   }
 
+  [[nodiscard]] core::Operands operands() const override { return {.what = wait_table::What::generalized}; }
   Status query() override {
     MPI_Status status{};
     fill_empty(&status);

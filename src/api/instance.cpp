@@ -215,6 +215,7 @@ Result<core::Instance*> acquire_instance(int required) {
   const auto lock = lock_of(*g_instance);
   if (required == MPI_THREAD_MULTIPLE) g_instance->threaded = true;
   if (user_count++ == 0 && g_instance->shm != nullptr) set_departed(false);
+  g_instance->waits.set_state(false, g_instance->threaded);
   g_state.store(State::running);
   return g_instance;
 }
@@ -247,6 +248,8 @@ void release_instance() {
   core::Instance& instance = *g_instance;
   const auto lock = lock_of(instance);
   if (--user_count != 0) return;
+  const core::PublishedCall published(
+      instance.waits, world.load() == World::finalized ? "MPI_Finalize" : "MPI_Session_finalize");
   p2p::flush_buffers(instance);
   instance.world = {};  // present if a program without MPI_Init has used MPI_COMM_WORLD or MPI_COMM_SELF
   instance.self_comm = {};
@@ -256,6 +259,7 @@ void release_instance() {
   instance.gpu_regions.reset();
   device::close();
   if (instance.shm != nullptr) set_departed(true);
+  instance.waits.set_state(true, instance.threaded);
   log_counters();
   g_state.store(State::finalized);
   if (p2p::connected(instance))
@@ -283,6 +287,7 @@ Status Finalize() {
     return Error(Errc::other, "the world model is not initialised, only sessions are open");
   {
     const auto lock = lock_of(instance);
+    const core::PublishedCall published(instance.waits, "MPI_Finalize", instance.world.get());
     // Delete callbacks of MPI_COMM_SELF run first and may still call MPI (MPI 5.0 section 11.2.3).
     WEFT_TRY(instance.self_comm->attributes.clear(instance, MPI_COMM_SELF));
     WEFT_TRY(instance.world->attributes.clear(instance, MPI_COMM_WORLD));

@@ -123,7 +123,7 @@ Status Parrived(MPI_Request handle, int partition, int* flag) {
   return with_partitioned(handle, false, [&](Partitioned& request) -> Status {
     if (!has_partition(request, partition)) return bad_partition(request, "partition", partition);
     if (!request.active || request.arrived(partition)) return {};
-    if (!g_instance->progress()) g_instance->yield_if_oversubscribed();
+    g_instance->poll_once({.request = &request});
     *flag = request.arrived(partition);
     return {};
   });

@@ -49,12 +49,23 @@ Status send_init(const void* buf, MPI_Count count, Datatype& type, int dest, int
   return {};
 }
 
+core::Operands probe_operands(int source, int tag) {
+  return {.what = wait_table::What::probe, .rank = source, .tag = tag};
+}
+
+void poll_once(int source, int tag, Communicator& comm) {
+  const core::Operands operands = probe_operands(source, tag);
+  comm.instance.poll_once({.probe = &operands, .comm = &comm});
+}
+
 /// Polls until `probe_once()` finds something; null: nobody can send it any more.
 template <class Look>
-auto poll_until_found(int source, Communicator& comm, Look&& probe_once) {
+auto poll_until_found(int source, int tag, Communicator& comm, Look&& probe_once) {
   decltype(probe_once()) found = nullptr;
+  const core::Operands operands = probe_operands(source, tag);
   core::wait_until(comm.instance,
-                   [&] { return (found = probe_once()) != nullptr || !p2p::check_source(source, comm); });
+                   [&] { return (found = probe_once()) != nullptr || !p2p::check_source(source, comm); },
+                   {.probe = &operands, .comm = &comm});
   return found;
 }
 
@@ -158,7 +169,7 @@ Status Recv_init(void* buf, MPI_Count count, Datatype& type, int source, int tag
 
 Status Probe(int source, int tag, Communicator& comm, MPI_Status* status) {
   if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
-  const auto* message = poll_until_found(source, comm, [&] { return p2p::probe(source, tag, comm); });
+  const auto* message = poll_until_found(source, tag, comm, [&] { return p2p::probe(source, tag, comm); });
   if (message == nullptr) return p2p::check_source(source, comm);
   fill(status, p2p::describe(*message));
   return {};
@@ -169,7 +180,7 @@ Status Iprobe(int source, int tag, Communicator& comm, int* flag, MPI_Status* st
   if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
   const auto* message = p2p::probe(source, tag, comm);
   if (message == nullptr) {
-    if (!comm.instance.progress()) comm.instance.yield_if_oversubscribed();
+    poll_once(source, tag, comm);
     message = p2p::probe(source, tag, comm);
   }
   *flag = message != nullptr;
@@ -181,7 +192,7 @@ Status Iprobe(int source, int tag, Communicator& comm, int* flag, MPI_Status* st
 Status Mprobe(int source, int tag, Communicator& comm, MPI_Message* message, MPI_Status* status) {
   *message = MPI_MESSAGE_NO_PROC;
   if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
-  auto* found = poll_until_found(source, comm, [&] { return p2p::matched_probe(source, tag, comm); });
+  auto* found = poll_until_found(source, tag, comm, [&] { return p2p::matched_probe(source, tag, comm); });
   if (found == nullptr) return p2p::check_source(source, comm);
   *message = message_handle(found);
   fill(status, p2p::describe(*found));
@@ -194,7 +205,7 @@ Status Improbe(int source, int tag, Communicator& comm, int* flag, MPI_Message* 
   if (source == MPI_PROC_NULL) return fill(status, proc_null_completion()), Status{};
   auto* found = p2p::matched_probe(source, tag, comm);
   if (found == nullptr) {
-    if (!comm.instance.progress()) comm.instance.yield_if_oversubscribed();
+    poll_once(source, tag, comm);
     found = p2p::matched_probe(source, tag, comm);
   }
   *flag = found != nullptr;

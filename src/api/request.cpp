@@ -84,7 +84,7 @@ Status Test(MPI_Request* handle, int* flag, MPI_Status* status) {
     *flag = 1;
     return fill_empty(status), Status{};
   }
-  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_oversubscribed();
+  if (!(*request)->complete()) g_instance->poll_once({.request = *request});
   if (!(*request)->complete()) return {};
   *flag = 1;
   return complete_request(handle, **request, status);
@@ -95,7 +95,7 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
   if (!request) return std::move(request).error();
   *flag = 1;
   if (*request == nullptr) return fill_empty(status), Status{};
-  if (!(*request)->complete() && !g_instance->progress()) g_instance->yield_if_oversubscribed();
+  if (!(*request)->complete()) g_instance->poll_once({.request = *request});
   *flag = (*request)->complete();
   if (*flag == 0) return {};
   WEFT_TRY((*request)->query());

@@ -103,8 +103,15 @@ int find_completed(int count, const MPI_Request* handles) {
   return -1;
 }
 
-void progress_once() {
-  if (!g_instance->progress()) g_instance->yield_if_oversubscribed();
+/// The first request that is not complete, as the target of a wait.
+core::WaitTarget first_pending(int count, const MPI_Request* handles) {
+  for (int i = 0; i < count; ++i)
+    if (pending(handles[i])) return {.request = reinterpret_cast<core::Request*>(handles[i])};
+  return {};
+}
+
+void poll_once(int count, const MPI_Request* handles) {
+  g_instance->poll_once(first_pending(count, handles));
 }
 
 /// Fills the status of a complete, null or inactive request without changing the request.
@@ -137,7 +144,7 @@ Status Testall(int count, MPI_Request* handles, int* flag, MPI_Status* statuses)
   *flag = 0;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
-  if (*active != 0) progress_once();
+  if (*active != 0) poll_once(count, handles);
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) return {};
   *flag = 1;
@@ -148,7 +155,9 @@ Status Waitany(int count, MPI_Request* handles, int* index, MPI_Status* status) 
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, nullptr, status);
-  core::wait_until(*g_instance, [&] { return (*index = find_completed(count, handles)) >= 0; });
+  core::wait_until(
+      *g_instance, [&] { return (*index = find_completed(count, handles)) >= 0; },
+      first_pending(count, handles));
   return complete_request(&handles[*index], *completed(handles[*index]), status);
 }
 
@@ -158,7 +167,7 @@ Status Testany(int count, MPI_Request* handles, int* index, int* flag, MPI_Statu
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, flag, status);
-  progress_once();
+  poll_once(count, handles);
   const int found = find_completed(count, handles);
   if (found < 0) return {};
   *flag = 1;
@@ -171,7 +180,8 @@ Status Waitsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  core::wait_until(*g_instance, [&] { return find_completed(incount, handles) >= 0; });
+  core::wait_until(
+      *g_instance, [&] { return find_completed(incount, handles) >= 0; }, first_pending(incount, handles));
   return complete_some(incount, handles, outcount, indices, statuses);
 }
 
@@ -180,7 +190,7 @@ Status Testsome(int incount, MPI_Request* handles, int* outcount, int* indices, 
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  progress_once();
+  poll_once(incount, handles);
   return complete_some(incount, handles, outcount, indices, statuses);
 }
 
@@ -190,7 +200,7 @@ Status Request_get_status_all(int count, const MPI_Request* handles, int* flag, 
   *flag = 0;
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
-  if (*active != 0) progress_once();
+  if (*active != 0) poll_once(count, handles);
   for (int i = 0; i < count; ++i)
     if (pending(handles[i])) return {};
   *flag = 1;
@@ -205,7 +215,7 @@ Status Request_get_status_any(int count, const MPI_Request* handles, int* index,
   auto active = count_active(count, handles);
   if (!active) return std::move(active).error();
   if (*active == 0) return no_active(index, flag, status);
-  progress_once();
+  poll_once(count, handles);
   const int found = find_completed(count, handles);
   if (found < 0) return {};
   *flag = 1;
@@ -219,7 +229,7 @@ Status Request_get_status_some(int incount, const MPI_Request* handles, int* out
   if (!active) return std::move(active).error();
   *outcount = MPI_UNDEFINED;
   if (*active == 0) return {};
-  progress_once();
+  poll_once(incount, handles);
   *outcount = 0;
   for (int i = 0; i < incount; ++i) {
     if (completed(handles[i]) == nullptr) continue;

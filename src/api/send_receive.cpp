@@ -59,6 +59,9 @@ class SendReceive final : public core::Request, private core::Poller {
     comm->instance.add(*this);
     poll();
   }
+  [[nodiscard]] core::Operands operands() const override {
+    return receive_->complete() ? send_->operands() : receive_->operands();
+  }
   Status cancel() override {
     WEFT_TRY(send_->cancel());
     return receive_->cancel();

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
@@ -32,7 +31,6 @@ config::Size spin{
 
 constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, such as capacity in a full queue
 constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
-constexpr uint64_t kMinPublishedWaitNs = 50'000'000;
 constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
@@ -135,7 +133,7 @@ void Instance::watch(ProcessId process) {
   if (!watched.ok()) unwatched.hit(watched.error().message());
 }
 
-void Instance::idle(Wait& wait, const Request* request, const Communicator* comm) {
+void Instance::idle(Wait& wait) {
   unsigned& rounds = wait.idle_rounds;
   ++rounds;
   // A pause takes about 25 ns, a considerable part of a small message's latency, so it is issued only once in
@@ -151,13 +149,20 @@ void Instance::idle(Wait& wait, const Request* request, const Communicator* comm
   }
   const bool crowded = oversubscribed || waiting_threads_ > cores;
   const unsigned first = crowded ? 1 : static_cast<unsigned>(spin);
-  if (rounds >= first || rounds == 1) update_wait_record(rounds, first, request, comm);
+  if (rounds > first && rounds != 1) publish_wait(wait);
   if (rounds > kArmedRounds) {
     rounds = 1;  // the same wait continues
-    return locked ? sleep_as_thread(wait) : static_cast<void>(shm->sleep(kMaxSleepNs));
+    if (!locked) return static_cast<void>(shm->sleep(kMaxSleepNs));
+    sleep_as_thread(wait);
+    waits.restore(wait.call);
+    return;
   }
   if (locked && crowded && wait.awaited != nullptr) {
-    if (leader_ != nullptr && leader_ != &wait) return follow(wait);
+    if (leader_ != nullptr && leader_ != &wait) {
+      follow(wait);
+      waits.restore(wait.call);
+      return;
+    }
     leader_ = &wait;
   }
   if (locked) release();
@@ -165,7 +170,9 @@ void Instance::idle(Wait& wait, const Request* request, const Communicator* comm
     yield_core(rounds);
   else
     pause();
-  if (locked) relock(rounds >= first);
+  if (!locked) return;
+  relock(rounds >= first);
+  waits.restore(wait.call);
 }
 
 /// Takes the lock for a thread that waits. A thread that sleeps for the lock costs the thread that polls a
@@ -181,44 +188,13 @@ void Instance::relock(bool yield) {
   lock.lock();
 }
 
-/// A wait, as published, begins at the last progress; `rounds` counts from there.
-void Instance::update_wait_record(unsigned rounds, unsigned first, const Request* request,
-                                  const Communicator* comm) {
-  if (shm == nullptr) return;
-  if (rounds == first || rounds == 1) {
-    idle_since_ns_ = 0;
-    wait_published_ = false;
-    return;
-  }
+void Instance::publish_wait(Wait& wait) {
   const uint64_t now = monotonic_ns();
-  if (idle_since_ns_ == 0) idle_since_ns_ = now;
+  if (wait.since_ns == 0) wait.since_ns = now;
   look_for_failures(now);
-  if (now - idle_since_ns_ < kMinPublishedWaitNs) return;
-  if (!wait_published_) publish_wait(request, comm);
-  wait_published_ = true;
-  shm->wait_record().seen.store(now, std::memory_order_release);
-}
-
-void Instance::publish_wait(const Request* request, const Communicator* comm) const {
-  transport::shm::WaitRecord& record = shm->wait_record();
-  const uint32_t version = record.version.load(std::memory_order_relaxed);
-  record.version.store(version + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  Request::Operands operands;
-  if (request != nullptr) {
-    operands = request->operands();
-    comm = request->comm;
-  }
-  record.kind = request != nullptr ? static_cast<int32_t>(request->kind) : -1;
-  record.rank = operands.rank;
-  record.tag = operands.tag;
-  record.bytes = operands.bytes;
-  record.context = comm != nullptr ? comm->id : 0;
-  record.comm_rank = comm != nullptr ? comm->rank() : -1;
-  record.comm_size = comm != nullptr ? comm->size() : 0;
-  std::snprintf(record.comm, sizeof record.comm, "%s", comm != nullptr ? comm->name.c_str() : "");
-  record.since.store(idle_since_ns_, std::memory_order_relaxed);
-  record.version.store(version + 2, std::memory_order_release);
+  if (now - wait.since_ns < wait_table::kMinWaitNs) return;
+  waits.publish(wait.record, wait.call, wait.target, wait.since_ns, now);
+  if (shm != nullptr) waits.observe(*shm, now);
 }
 
 /// Yields the core. Among waiting ranks this takes less than 1 us, much less than sleeping and waking up. A
@@ -284,6 +260,13 @@ void Instance::wake_waiting() {
     follower.signal.store(1, std::memory_order_relaxed);  // its thread goes on when the lock is released
     futex_wake(follower.signal);
   }
+}
+
+void Instance::poll_once(const WaitTarget& target) {
+  if (progress()) return;
+  if (waits.count_poll()) [[unlikely]]
+    waits.publish_poll(target, monotonic_ns());
+  yield_if_oversubscribed();
 }
 
 void Instance::yield_if_oversubscribed() {

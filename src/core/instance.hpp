@@ -15,6 +15,7 @@
 #include "core/failure.hpp"
 #include "core/process_table.hpp"
 #include "core/request.hpp"
+#include "core/waits.hpp"
 #include "launch/launch.hpp"
 #include "transport/am/handlers.hpp"
 
@@ -58,8 +59,11 @@ class Instance {
   bool progress();
   /// The wait of one thread. `awaited`: null if other events than the request's completion end it.
   struct Wait {
-    Wait(Instance& owner, const Request* request) : instance(owner), awaited(request) {}
+    Wait(Instance& owner, const WaitTarget& what, const Request* request)
+        : instance(owner), awaited(request), target(what), call(owner.waits.current()) {}
     ~Wait() {
+      if (record != nullptr) [[unlikely]]
+        instance.waits.withdraw(*record);
       if (counted) --instance.waiting_threads_;
       if (instance.leader_ == this) instance.leader_ = nullptr;
     }
@@ -67,6 +71,10 @@ class Instance {
     Wait& operator=(const Wait&) = delete;
     Instance& instance;
     const Request* const awaited;
+    const WaitTarget target;
+    const MpiCall call;
+    uint64_t since_ns = 0;                 ///< of a long wait: its start
+    wait_table::Record* record = nullptr;  ///< of a published wait
     unsigned idle_rounds = 0;
     bool counted = false;             ///< in waiting_threads_
     Wait* next = nullptr;             ///< follower
@@ -74,11 +82,10 @@ class Instance {
   };
   /// Called after a round of polling without progress. Spins first, then yields the core if the wait is long
   /// or ranks outnumber cores. If other processes keep the core, sleeps until another rank notifies this one.
-  /// `request` or `comm`: the object of the wait, published for `weft hang`; both may be null.
-  void idle(Wait& wait, const Request* request = nullptr, const Communicator* comm = nullptr);
-  /// Yields the core, without the lock, if ranks outnumber cores; for calls that poll once (MPI_Test,
-  /// MPI_Iprobe).
-  void yield_if_oversubscribed();
+  void idle(Wait& wait);
+  /// For calls that poll once (MPI_Test, MPI_Iprobe): polls, and yields the core, without the lock, if
+  /// nothing progressed and ranks outnumber cores.
+  void poll_once(const WaitTarget& target);
   /// Returns whether an exception ended progress(): messages that it processed may be lost.
   [[nodiscard]] bool progress_interrupted() const { return progress_interrupted_; }
   void add(Poller& poller);
@@ -105,13 +112,16 @@ class Instance {
     return function();
   }
   struct Unlocked {
-    explicit Unlocked(Instance& owner) : instance(owner), locked(owner.threaded) {
+    explicit Unlocked(Instance& owner)
+        : instance(owner), call(owner.waits.current()), locked(owner.threaded) {
       if (locked) instance.release();
     }
     ~Unlocked() {
       if (locked) instance.lock.lock();
+      instance.waits.restore(call);
     }
     Instance& instance;
+    const MpiCall call;
     const bool locked;  // `threaded` at construction: MPI_Session_init may set it meanwhile
   };
 
@@ -134,6 +144,7 @@ class Instance {
       false;              ///< oversubscribed: long waits sleep until a rank of this host notifies this one
   bool threaded = false;  ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
   std::mutex lock;
+  WaitPublisher waits;
   transport::am::HandlerTable handlers;     ///< of all messages that this process receives
   transport::am::Sender* sender = nullptr;  ///< of active messages: the engine, once created
   std::unique_ptr<MemoryRegistry> memory;   ///< mapped GPU memory of peers, and exports to them
@@ -152,8 +163,8 @@ class Instance {
   bool look_for_failures(uint64_t now);
   void watch_local_processes();
   void yield_core(unsigned& idle_rounds) const;
-  void update_wait_record(unsigned rounds, unsigned first, const Request* request, const Communicator* comm);
-  void publish_wait(const Request* request, const Communicator* comm) const;
+  void publish_wait(Wait& wait);
+  void yield_if_oversubscribed();
   void sleep_as_thread(Wait& wait);
   void follow(Wait& wait);
   void wake_waiting();
@@ -174,27 +185,26 @@ class Instance {
   uint32_t waiting_threads_ = 0;   ///< threads that have had an idle round
   uint64_t finished_at_wake_ = 0;  ///< Request::finished() when followers were last woken
   bool progressed_ = false;        ///< since then; wakes followers that wait for anything
-  uint64_t idle_since_ns_ = 0;     ///< start of the current long wait; 0: none
-  bool wait_published_ = false;
 };
 
-/// Progresses until `done()` returns true. `request`, `comm`: as in Instance::idle(). `awaited`: the request
-/// whose completion alone ends the wait; another thread may complete it.
+/// Progresses until `done()` returns true. `target` is published in long waits. `awaited`: the request whose
+/// completion alone ends the wait; another thread may complete it.
 template <class Done>
-void wait_until(Instance& instance, Done&& done, const Request* request = nullptr,
-                const Communicator* comm = nullptr, const Request* awaited = nullptr) {
-  for (Instance::Wait wait(instance, awaited); !done();) {
+void wait_until(Instance& instance, Done&& done, const WaitTarget& target = {},
+                const Request* awaited = nullptr) {
+  if (done()) return;
+  for (Instance::Wait wait(instance, target, awaited); !done();) {
     if (instance.progress())
       wait.idle_rounds = 0;
     else
-      instance.idle(wait, request, comm);
+      instance.idle(wait);
   }
 }
 
 /// Progresses until the request is complete.
 inline void wait(Instance& instance, const Request& request) {
   wait_until(
-      instance, [&] { return request.complete(); }, &request, nullptr, &request);
+      instance, [&] { return request.complete(); }, {&request}, &request);
 }
 
 }  // namespace weft::core

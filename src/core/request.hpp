@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/result.hpp"
+#include "base/wait_table.hpp"
 
 namespace weft::core {
 
@@ -18,6 +19,15 @@ struct Completion {
   int tag = -2;     ///< MPI_ANY_TAG in an empty status
   uint64_t bytes = 0;
   bool cancelled = false;
+};
+
+/// Arguments of an operation as passed by the program, for WaitPublisher.
+struct Operands {
+  wait_table::What what = wait_table::What::other;
+  int rank = -1, tag = -1;  ///< negative: a wildcard
+  int64_t count = 0;
+  uint64_t bytes = 0;
+  const char* operation = nullptr;  ///< name of a collective
 };
 
 /// The error of a full slab: the program leaves requests uncompleted.
@@ -54,11 +64,6 @@ class Request {
         Errc::request,
         "request is not of a send, a receive or a generalized operation: only those can be cancelled");
   }
-  /// Arguments of a send or receive, for `weft hang`.
-  struct Operands {
-    int rank = -1, tag = -1;
-    uint64_t bytes = 0;
-  };
   [[nodiscard]] virtual Operands operands() const { return {}; }
   /// Called by Wait and Test before the status is read; generalized requests run their query function here.
   virtual Status query() { return {}; }

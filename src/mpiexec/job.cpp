@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/processes.hpp"
+#include "mpiexec/waits.hpp"
 
 namespace weft::mpiexec {
 
@@ -236,8 +238,11 @@ void Job::on_signal(int signal) {
       command(Command::signal, SIGTSTP);
       ::kill(::getpid(), SIGSTOP);  // SIGTSTP is blocked in mpiexec
       return;
+    case SIGUSR1:  // ranks without a handler would end
+      print_waits();
+      if (!any_rank_handles(signal)) return;
+      [[fallthrough]];
     case SIGCONT:
-    case SIGUSR1:
     case SIGUSR2:
       if (signal != SIGCONT) forwarded_.insert(signal);
       return command(Command::signal, signal);
@@ -259,8 +264,35 @@ void Job::on_signal(int signal) {
     first_sigterm_time_ = now();
     escalation_time_ = first_sigterm_time_ + kSigtermTimeoutSeconds;
   }
+  if (signal == SIGINT) print_waits();
   if (signal == SIGINT) print_message("interrupted; press Ctrl-C again to kill the job");
   command(Command::signal, signal);
+}
+
+bool Job::any_rank_handles(int signal) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    return rank.pid > 0 && !rank.exited && handles(rank.pid, signal);
+  });
+}
+
+void Job::print_waits() const {
+  std::string text = "what the ranks do:";
+  std::set<int> found;
+  for (const JobState& job : read_jobs(descendants(::getpid()))) {
+    if (!job.singleton() || ranks_.size() == 1)
+      for (const RankState& rank : job.ranks) found.insert(rank.rank);
+    for (const std::string& line : describe(job)) text += "\n  " + line;
+  }
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+    if (found.contains(rank)) continue;
+    const PmiServer::Stage stage = server_.stage(rank);
+    text += "\n  rank " + std::to_string(rank) + " (pid " + std::to_string(pid_of(rank)) + "): ";
+    text += ranks_[static_cast<size_t>(rank)].exited     ? "has ended"
+            : stage == PmiServer::Stage::not_initialized ? "has not called MPI_Init"
+            : stage == PmiServer::Stage::initialized ? "in MPI_Init, waits for ranks that have not called it"
+                                                     : "has called MPI_Finalize";
+  }
+  print_message(text);
 }
 
 void Job::on_abort(int rank, int code, const std::string& message) {
@@ -329,6 +361,7 @@ void Job::check_deadlines() {
   if (escalation_time_ != 0 && now() >= escalation_time_) escalate();
   if (deadline_ == 0 || terminating_ || now() < deadline_) return;
   char text[100];
+  print_waits();
   snprintf(text, sizeof text, "the job ran longer than %g s (--timeout) and was ended", timeout_);
   fail({kTimeoutExitCode, text, false});
 }

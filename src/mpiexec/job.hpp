@@ -61,6 +61,9 @@ class Job final : private PmiServer::Listener {
   /// Handles the failure of one rank, which ends the job unless it shall continue (--continue-on-failure).
   void fail_rank(int rank, Failure failure);
   void command(Command::Kind kind, int value = 0);
+  /// Prints what each rank waits for.
+  void print_waits() const;
+  [[nodiscard]] bool any_rank_handles(int signal) const;
   /// Looks for another MPI in the ranks that have not called MPI_Init.
   void examine_ranks();
   /// Calls escalate() or terminates the job (--timeout) if the deadline has passed.

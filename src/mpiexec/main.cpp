@@ -21,6 +21,7 @@
 #include "mpiexec/report.hpp"
 #include "mpiexec/spawn.hpp"
 #include "mpiexec/supervisor.hpp"
+#include "mpiexec/waits.hpp"
 
 #ifndef WEFT_VERSION
 #define WEFT_VERSION "unknown"
@@ -107,6 +108,10 @@ int run(int argc, char** argv, char** environment) {
   if (!options) return print_error(options.error(), kUsageExitCode);
   if (options->help) return print(help_text());
   if (options->version) return print("mpiexec (Weft) " WEFT_VERSION "\n");
+  if (options->waits >= 0) {
+    const auto waits = print_waits(options->waits, options->json);
+    return waits ? *waits : print_error(waits.error(), kUsageExitCode);
+  }
   for (const std::string& warning : options->warnings) print_message(warning);
   if (needs_external_launcher(*options))
     return print_error(exec_external_launcher(*options, library_directory(), environment), kUsageExitCode);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <climits>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -70,6 +71,13 @@ Status set_timeout(State& state, const std::string& name, const std::string& val
   if (error != std::errc() || end != value.data() + value.size() || !(seconds > 0 && seconds <= 1e8))
     return bad_value(name, value, "seconds, more than 0 and at most 100000000");
   state.options.timeout = seconds;
+  return {};
+}
+
+Status set_waits(State& state, const std::string& name, const std::string& value) {
+  const auto process = value == "all" ? std::optional<int>(0) : launch::parse_int(value, 1, INT_MAX);
+  if (!process) return bad_value(name, value, "the id of a process, or all");
+  state.options.waits = *process;
   return {};
 }
 
@@ -164,6 +172,11 @@ const std::vector<Row>& table() {
        "a process that fails does not end the job: the others get errors and may go on",
        flag(&Options::continue_on_failure)},
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
+      {{"waits"},
+       "PID|all",
+       "start nothing, print what each process of a running job waits for (as weft hang)",
+       set_waits},
+      {{"json"}, nullptr, "with --waits: print JSON", flag(&Options::json)},
       {{"host", "H", "hosts"},
        "LIST",
        "start on these hosts: node0,node1:4. Hosts other than this one need Slurm, prterun or Hydra",
@@ -275,6 +288,7 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
     if (argument.size() > 1 && argument[0] == '-' && argument != "--") {
       WEFT_TRY(read_option(state, arguments, i));
       if (state.options.help || state.options.version) return std::move(state.options);
+      if (state.options.waits >= 0 && i == arguments.size()) return std::move(state.options);
       continue;
     }
     if (argument == "--") ++i;
@@ -311,7 +325,8 @@ std::string help_text() {
   }
   text +=
       "\nExit code: of the first process that fails; 128 + N if signal N killed it; 2: bad command line;\n"
-      "124: --timeout expired; 126 or 127: the program could not be started. See docs/launch.md.\n";
+      "124: --timeout expired; with --waits 1: a rank waits; 126 or 127: the program could not be started. "
+      "See docs/launch.md.\n";
   return text;
 }
 

@@ -39,6 +39,8 @@ struct Options {
   bool continue_on_failure = false;  ///< the other ranks go on when one has failed
   double timeout = 0;                ///< seconds; 0: none
   bool help = false, version = false;
+  int waits = -1;     ///< print what the job of this process waits for, and start nothing; 0: of any job
+  bool json = false;  ///< of --waits
   std::vector<std::string> warnings;  ///< printed; the job starts nevertheless
 
   [[nodiscard]] int ranks() const;

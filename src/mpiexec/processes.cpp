@@ -11,7 +11,9 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,6 +94,14 @@ std::vector<pid_t> descendants(pid_t ancestor) {
 bool is_exiting(pid_t pid) {
   const auto stat = read_stat(std::to_string(pid).c_str());
   return stat && (!is_running(*stat) || (stat->flags & kExitingFlag) != 0);
+}
+
+bool handles(pid_t pid, int signal) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigCgt:"))
+      return (std::strtoull(line.c_str() + sizeof "SigCgt:", nullptr, 16) >> (signal - 1) & 1) != 0;
+  return false;
 }
 
 void signal_descendants(int signal, const std::vector<pid_t>& groups) {

@@ -16,6 +16,9 @@ namespace weft::mpiexec {
 /// Returns false without /proc.
 [[nodiscard]] bool is_exiting(pid_t pid);
 
+/// Returns true if the process has a handler for the signal.
+[[nodiscard]] bool handles(pid_t pid, int signal);
+
 /// Sends a signal to every descendant of this process. SIGCONT follows SIGTERM, so that stopped processes
 /// handle it. `groups`: process groups of the ranks; without /proc only their members are reached.
 void signal_descendants(int signal, const std::vector<pid_t>& groups);

@@ -61,6 +61,7 @@ Engine::Engine(core::Instance& owner)
       [this](uint32_t peer, const Error& why) { instance.failures.report(peer, why); });
   instance.sender = this;
   register_handlers();
+  if (connected()) publish_waits();
 }
 
 Engine::~Engine() {
@@ -119,9 +120,15 @@ Status Engine::connect() {
     shm_ = std::move(*shm);
     instance.shm = shm_.get();
   }
+  publish_waits();
   if (several_hosts) WEFT_TRY(transport::check_addresses(*addresses_, exchange));
   count_cores();
   return {};
+}
+
+void Engine::publish_waits() {
+  const auto& job = instance.exchange->job();
+  instance.waits.open(shm_ != nullptr ? &shm_->wait_table(instance.self) : nullptr, job.rank, job.size);
 }
 
 void Engine::count_cores() {

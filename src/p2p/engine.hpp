@@ -198,6 +198,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
 
   // engine.cpp: messages out and in.
   Status open_network(const std::string& need);
+  void publish_waits();
   void count_cores();
   static void init_peer(void* engine, uint32_t id, Peer& peer);
   bool poll_network(bool shm_progressed);

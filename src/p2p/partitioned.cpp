@@ -44,6 +44,10 @@ Result<Partitioned*> Partitioned::create(bool sends, const Buffer& buffer, int p
   return made;
 }
 
+core::Operands Partitioned::operands() const {
+  return {wait_table::What::partitioned, rank_, tag_, buffer_.count * partitions, total_bytes()};
+}
+
 Partitioned::Partitioned(bool sending, const Buffer& buffer, int count, int rank, int tag,
                          core::Communicator& communicator, Parts parts)
     : Request(Kind::partitioned),

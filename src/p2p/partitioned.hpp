@@ -25,6 +25,7 @@ class Partitioned final : public core::Request, private core::Poller {
 
   Status start() override;
   void destroy() override;
+  [[nodiscard]] core::Operands operands() const override;
 
   /// MPI_Pready of an active send.
   [[nodiscard]] Status ready(int partition);

@@ -100,7 +100,11 @@ class Transfer : public core::Request, public match::Node {
   Status start() override;
   Status cancel() override;
   void destroy() override;
-  [[nodiscard]] Operands operands() const override { return {rank, tag, bytes}; }
+  [[nodiscard]] core::Operands operands() const override {
+    using wait_table::What;
+    if (comm == nullptr || context != comm->context(core::Channel::user)) return {};  // of a collective
+    return {kind == Kind::send ? What::send : What::receive, rank, tag, count, bytes};
+  }
   static Slab<Transfer>& slab();
 
   State state = State::idle;

@@ -113,7 +113,7 @@ size_t open_descriptors() {
 size_t mapped_segments() {
   std::ifstream maps("/proc/self/maps");
   size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:weft") != std::string::npos;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:weft (") != std::string::npos;
   return count;
 }
 

@@ -151,7 +151,7 @@ TEST(JobListener, SendsTheSegmentToThoseThatNameTheJob) {
   SegmentRequest request(listener.name(), kA, 1);
   auto segment = answer(request, listener);
   ASSERT_TRUE(segment.ok() && segment->has_value());
-  EXPECT_EQ((*segment)->header().ranks, 1u);
+  EXPECT_EQ((*segment)->header().directory.ranks, 1u);
   SegmentRequest other_job(listener.name(), kB, 1);
   EXPECT_FALSE(answer(other_job, listener).ok());
   SegmentRequest other_size(listener.name(), kA, 2);

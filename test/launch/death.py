@@ -171,12 +171,21 @@ class Signals(unittest.TestCase):
                 self.assertEqual(job.wait(10), 0)
 
     def test_default_action_ends_the_job(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
             with start("-n", 2, *shell("echo ready; exec sleep 300"), variables=self.mark.variables) as job:
                 self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
                 job.send_signal(number)
                 self.assertEqual(job.wait(10), 128 + number)
             self.assertEqual(self.mark.processes(), [])
+
+    def test_sigusr1_does_not_end_ranks_without_a_handler(self):
+        with start("-n", 2, *shell("echo ready; exec sleep 300"), variables=self.mark.variables) as job:
+            self.assertEqual([job.stdout.readline() for _ in range(2)], [b"ready\n"] * 2)
+            job.send_signal(signal.SIGUSR1)
+            self.assertEqual(job.stderr.readline(), b"mpiexec: what the ranks do:\n")
+            self.assertIn(b"has not called MPI_Init", job.stderr.readline())
+            job.send_signal(signal.SIGTERM)
+            self.assertEqual(job.wait(10), 128 + signal.SIGTERM)
 
     def test_second_interrupt_kills(self):
         script = "trap '' INT TERM; echo ready; while true; do sleep 0.05; done"

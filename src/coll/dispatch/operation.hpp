@@ -28,6 +28,9 @@ class Operation final : public core::Request, public core::Poller, public gpu::D
   void set_queue(gpu::CollectiveQueue& queue) { collective_queue_ = &queue; }
   /// Collective: lets kernels run every start of a persistent call, if they can.
   [[nodiscard]] Status resolve(gpu::CollectiveQueue& queue);
+  [[nodiscard]] core::Operands operands() const override {
+    return {.what = wait_table::What::collective, .operation = name(call_copy_.what)};
+  }
   void run_by_messages() override;
   void end(Status outcome) override;
 

@@ -124,8 +124,7 @@ void SlotChannel::wait_for(const std::atomic<uint32_t>& word, uint32_t value) {
   if (acknowledged_ != read_) acknowledge(read_);  // avoids deadlock: others may wait for it
   for (int spins = instance_.oversubscribed ? 0 : kSpins; spins > 0; --spins)
     if (reached(word, value)) return;
-  core::wait_until(
-      instance_, [&] { return reached(word, value) || check_ranks(); }, nullptr, &comm_);
+  core::wait_until(instance_, [&] { return reached(word, value) || check_ranks(); });
 }
 
 void SlotChannel::wake_all() {

@@ -78,9 +78,9 @@ Status Shm::add_segment(const launch::JobId& job, Segment segment, const launch:
 Status Shm::add(Peer peer, const launch::JobId& job, uint32_t local_rank) {
   OtherSegment* const other = segment_of(job);
   WEFT_ASSERT(other != nullptr && !other_index_.contains(peer));
-  if (local_rank >= other->segment.header().ranks)
+  if (local_rank >= other->segment.header().directory.ranks)
     return Error(Errc::arg, "the address names local rank " + std::to_string(local_rank) + " of " +
-                                std::to_string(other->segment.header().ranks) + " ranks");
+                                std::to_string(other->segment.header().directory.ranks) + " ranks");
   WEFT_TRY(compare_settings(other->segment.area(local_rank), peer));
   ++other->peers;
   const auto unused = std::find_if(out_.begin(), out_.end(), [](const Outgoing& o) { return !o.area; });

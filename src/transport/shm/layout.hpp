@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/wait_table.hpp"
 #include "transport/shm/wakeup.hpp"
 
 namespace weft::transport::shm {
@@ -136,18 +137,6 @@ struct ReadyToReceive {
 };
 static_assert(sizeof(ReadyToReceive) == 2 * kCacheLine);
 
-/// The operation that a rank is blocked in, published after a long wait and read by `weft hang` from another
-/// process; the library never reads it. `version` is odd during an update.
-struct WaitRecord {
-  alignas(kCacheLine) std::atomic<uint32_t> version;
-  int32_t kind;             ///< core::Request::Kind; -1: a shared-memory collective, or unknown
-  int32_t rank, tag;        ///< of a send or receive, as passed by the caller
-  uint64_t bytes, context;  ///< buffer or message size; communicator id
-  int32_t comm_rank, comm_size;
-  std::atomic<uint64_t> since, seen;  ///< CLOCK_MONOTONIC, ns: start of the wait; last check
-  char comm[64];                      ///< communicator name
-};
-
 struct alignas(4096) Area {
   alignas(kCacheLine) std::atomic<uint64_t> tail;  ///< MPSC queue: next ticket for a producer
   alignas(kCacheLine) Wakeup wakeup;               ///< used where ranks outnumber cores
@@ -158,13 +147,12 @@ struct alignas(4096) Area {
   char settings[kSettingsBytes];  ///< config::common_values(Scope::host), valid once its hash is stored
   std::atomic<uint64_t> settings_hash;
   std::atomic<uint32_t> has_gpus;  ///< 1 if this rank has a CUDA driver
-  std::atomic<int32_t> rank;       ///< in MPI_COMM_WORLD
   /// 1 once the rank has left MPI regularly: the end of its process is no failure then.
   std::atomic<uint32_t> departed;
   std::atomic<uint64_t> pid_namespace;  ///< inode of the PID namespace in which `pid` counts; 0: unknown
   /// claim_of() the ticket that this rank is taking or filling; 0: none.
   alignas(kCacheLine) std::atomic<uint64_t> claim;
-  WaitRecord wait_record;
+  wait_table::Table wait_table;
   ReadyToReceive rtr_slots[kRtrSlots];
   QueueCell cells[kQueueCells];
   SpscRing rings[kRings];
@@ -191,9 +179,7 @@ constexpr uint32_t guest_source(uint32_t generation, uint32_t index) {
 }
 
 struct alignas(4096) Header {
-  std::atomic<uint64_t> magic;  ///< kMagic once the fields for external readers are set
-  uint32_t ranks;
-  uint32_t header_bytes, area_bytes, pid_offset, rank_offset, wait_record_offset;
+  wait_table::Directory directory;  ///< for readers outside the job
   std::atomic<uint32_t> attached;
   alignas(kCacheLine) std::atomic<uint32_t> sleepers;  ///< approximate number of ranks in Wakeup::sleep()
   /// 1: ranks of this segment sleep, so whoever publishes for them calls Wakeup::notify().

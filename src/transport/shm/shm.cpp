@@ -66,19 +66,9 @@ inline void prefetch_for_write([[maybe_unused]] void* line) {
 #endif
 }
 
-/// Publishes the field offsets for `weft hang`; every rank stores the same values.
-void describe_layout(Header& header, size_t ranks) {
-  header.ranks = static_cast<uint32_t>(ranks);
-  header.header_bytes = sizeof(Header);
-  header.area_bytes = sizeof(Area);
-  header.pid_offset = offsetof(Area, pid);
-  header.rank_offset = offsetof(Area, rank);
-  header.wait_record_offset = offsetof(Area, wait_record);
-  header.magic.store(kMagic, std::memory_order_release);
-}
-
 }  // namespace
 
+/// Inode of this process's PID namespace; 0 if /proc does not show it.
 uint64_t pid_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
@@ -100,8 +90,8 @@ Shm::Shm(Segment segment, uint32_t self, std::vector<Peer> members)
     out_[rank].source = self_;
   }
   probe_word_ = kMagic ^ (reinterpret_cast<uint64_t>(this) << 8) ^ static_cast<uint64_t>(::getpid());
-  describe_layout(segment_.header(), members_.size());
-  area_->rank.store(static_cast<int32_t>(members_[self_]), std::memory_order_relaxed);
+  wait_table::describe(segment_.header().directory, static_cast<uint32_t>(members_.size()), sizeof(Header),
+                       sizeof(Area), offsetof(Area, wait_table));
   area_->pid.store(::getpid(), std::memory_order_relaxed);
   area_->pid_namespace.store(pid_namespace(), std::memory_order_relaxed);
   area_->probe_address.store(reinterpret_cast<uint64_t>(&probe_word_), std::memory_order_relaxed);

@@ -100,8 +100,7 @@ class Shm final : public Transport {
     segment_.header().wakeups.store(1, std::memory_order_relaxed);
   }
   [[nodiscard]] Wakeup& wakeup(Peer peer) const { return area(peer).wakeup; }
-  /// This rank's record for `weft hang`.
-  [[nodiscard]] WaitRecord& wait_record() const { return area_->wait_record; }
+  [[nodiscard]] wait_table::Table& wait_table(Peer peer) const { return area(peer).wait_table; }
   /// Wakeup::sleep() of this rank; its wakeup must be armed.
   [[nodiscard]] bool sleep(long nanoseconds) const;
   [[nodiscard]] bool any_sleeping() const {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/waits.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstdio>
+
+#include "core/communicator.hpp"
+#include "core/instance.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::core {
+namespace {
+
+using wait_table::Record;
+using wait_table::What;
+
+constexpr uint64_t kObservationIntervalNs = 100'000'000;
+
+template <size_t N>
+void copy(char (&to)[N], const char* from) {
+  std::snprintf(to, N, "%s", from != nullptr ? from : "");
+}
+
+/// Rank of a process in MPI_COMM_WORLD; -1: of another job.
+int world_rank(const Communicator& comm, int rank) {
+  const ProcessId process = comm.process(rank);
+  return process < comm.instance.size ? static_cast<int>(process) : -1;
+}
+
+void fill_communicator(Record& record, const Communicator* comm) {
+  record.context = comm != nullptr ? comm->id : 0;
+  record.comm_rank = comm != nullptr ? comm->rank() : -1;
+  record.comm_size = comm != nullptr ? comm->size() : 0;
+  record.members = record.of_world = 0;
+  copy(record.comm, comm != nullptr ? comm->name.c_str() : "");
+  if (comm == nullptr || comm->inter()) return;
+  if (record.comm_size <= wait_table::kMaxMembers) {
+    record.members = record.comm_size;
+    for (int i = 0; i < record.members; ++i) record.member[i] = world_rank(*comm, i);
+  }
+  record.of_world = static_cast<uint32_t>(record.comm_size) == comm->instance.size;
+  for (int i = 0; i < record.comm_size && record.of_world != 0; ++i)
+    if (world_rank(*comm, i) != i) record.of_world = 0;
+}
+
+}  // namespace
+
+WaitPublisher::~WaitPublisher() {
+  if (private_ != nullptr) ::munmap(private_, sizeof *private_);
+  if (memory_ >= 0) ::close(memory_);
+}
+
+// Without memory for the table nothing is published, and `weft hang` does not find the process.
+void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
+  if (table == nullptr) {
+    memory_ = ::memfd_create(wait_table::kPrivateName, MFD_CLOEXEC);
+    if (memory_ < 0 || ::ftruncate(memory_, sizeof(wait_table::PrivateTable)) != 0) return;
+    void* base =
+        ::mmap(nullptr, sizeof(wait_table::PrivateTable), PROT_READ | PROT_WRITE, MAP_SHARED, memory_, 0);
+    if (base == MAP_FAILED) return;
+    private_ = static_cast<wait_table::PrivateTable*>(base);
+    table = &private_->table;
+    wait_table::describe(private_->directory, 1, 0, sizeof *private_,
+                         offsetof(wait_table::PrivateTable, table));
+  }
+  table->calls.store(table_->calls.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  table->call.store(table_->call.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  table->left.store(table_->left.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  table->threaded.store(table_->threaded.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  table_ = table;
+  table_->rank = rank;
+  table_->size = size;
+  table_->pid.store(::getpid(), std::memory_order_release);
+}
+
+void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& target, uint64_t since) {
+  const uint32_t version = record.version.load(std::memory_order_relaxed);
+  record.version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  Operands operands;
+  const Communicator* comm = call.comm;
+  if (target.request != nullptr) {
+    operands = target.request->operands();
+    // A message of a blocking collective may belong to a communicator that the program does not know.
+    if (operands.what != What::other || comm == nullptr) comm = target.request->comm;
+  } else if (target.probe != nullptr) {
+    operands = *target.probe;
+    comm = target.comm;
+  }
+  record.what = operands.what;
+  record.peer = operands.rank < 0 ? wait_table::kAny : operands.rank;
+  record.tag = operands.tag < 0 ? wait_table::kAny : operands.tag;
+  record.count = static_cast<uint64_t>(operands.count);
+  record.bytes = operands.bytes;
+  const bool has_peer = comm != nullptr && operands.what != What::other && operands.rank >= 0;
+  record.peer_process = has_peer ? world_rank(*comm, operands.rank) : -1;
+  copy(record.call, reinterpret_cast<const char*>(call.name & ~wait_table::kReturned));
+  copy(record.operation, operands.operation);
+  fill_communicator(record, comm);
+  record.since.store(since, std::memory_order_relaxed);
+  record.version.store(version + 2, std::memory_order_release);
+}
+
+void WaitPublisher::publish(Record*& record, const MpiCall& call, const WaitTarget& target, uint64_t since,
+                            uint64_t now) {
+  if (record == nullptr) {
+    const auto free = static_cast<unsigned>(std::countr_one(used_));
+    if (free >= wait_table::kRecords) return;  // of the waits of many threads, some are shown
+    used_ |= 1u << free;
+    record = &table_->records[free];
+    record->polls = 0;
+    fill(*record, call, target, since);
+  }
+  record->seen.store(now, std::memory_order_release);
+}
+
+void WaitPublisher::withdraw(Record& record) {
+  record.seen.store(0, std::memory_order_release);
+  used_ &= ~(1u << (&record - table_->records));
+}
+
+void WaitPublisher::publish_poll(const WaitTarget& target, uint64_t now) {
+  if (polls_since_ns_ == 0) polls_since_ns_ = now;
+  if (now - polls_since_ns_ < wait_table::kMinWaitNs) return;
+  Record& record = table_->records[0];
+  record.polls = 1;
+  fill(record, current(), target, polls_since_ns_);
+  record.seen.store(now, std::memory_order_release);
+}
+
+void WaitPublisher::observe(const transport::shm::Shm& shm, uint64_t now) {
+  if (now < next_observation_ns_) return;
+  next_observation_ns_ = now + kObservationIntervalNs;
+  for (const transport::Peer peer : shm.members()) {
+    wait_table::Table& other = shm.wait_table(peer);
+    const uint64_t activity = other.activity();
+    if (other.observed.load(std::memory_order_relaxed) == activity) continue;
+    other.observed_ns.store(now, std::memory_order_relaxed);
+    other.observed.store(activity, std::memory_order_release);
+  }
+}
+
+}  // namespace weft::core

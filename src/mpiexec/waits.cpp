@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/waits.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "launch/environment.hpp"
+#include "mpiexec/processes.hpp"
+
+namespace weft::mpiexec {
+namespace {
+
+using wait_table::Directory;
+using wait_table::Record;
+using wait_table::Table;
+using wait_table::What;
+
+constexpr uint32_t kMaxRanks = 4096;
+constexpr int kMaxTries = 100;  // a record that is being updated
+
+uint64_t now_ns() { return static_cast<uint64_t>(now() * 1e9); }
+double seconds_since(uint64_t ns) {
+  return ns == 0 ? -1 : std::max(0.0, now() - static_cast<double>(ns) * 1e-9);
+}
+
+/// Text from another process: control characters would act on the terminal.
+template <size_t N>
+std::string text_of(const char (&field)[N]) {
+  std::string text(field, strnlen(field, N));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 127) c = '?';
+  return text;
+}
+
+/// Open memory of a process.
+struct Memory {
+  int fd = -1;
+  std::pair<dev_t, ino_t> identity{};
+  off_t size = 0;
+  Memory() = default;
+  Memory(Memory&& other) noexcept
+      : fd(std::exchange(other.fd, -1)), identity(other.identity), size(other.size) {}
+  Memory& operator=(Memory&&) = delete;
+  ~Memory() {
+    if (fd >= 0) ::close(fd);
+  }
+  template <class T>
+  [[nodiscard]] bool read(T& object, uint64_t offset) const {
+    return ::pread(fd, static_cast<void*>(&object), sizeof object, static_cast<off_t>(offset)) ==
+           sizeof object;
+  }
+};
+
+/// Memory of the names in wait_table.hpp that the process holds open.
+std::vector<Memory> memories_of(pid_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
+  std::vector<Memory> found;
+  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), ::closedir);
+  while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
+    char target[64];
+    const std::string path = folder + entry->d_name;
+    const ssize_t length = ::readlink(path.c_str(), target, sizeof target);
+    if (length <= 0) continue;
+    const std::string_view name(target, static_cast<size_t>(length));
+    const auto matches = [&](const char* own) { return name == std::string("/memfd:") + own + " (deleted)"; };
+    if (!matches(wait_table::kSharedName) && !matches(wait_table::kPrivateName)) continue;
+    Memory memory;
+    struct stat status {};
+    memory.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (memory.fd < 0 || ::fstat(memory.fd, &status) != 0) continue;
+    memory.identity = {status.st_dev, status.st_ino};
+    memory.size = status.st_size;
+    found.push_back(std::move(memory));
+  }
+  return found;
+}
+
+/// Name of the last MPI function that the process has called; empty if its memory cannot be read.
+std::string string_at(pid_t pid, uint64_t address) {
+  char text[sizeof Record::call] = {};
+  iovec here{text, sizeof text - 1}, there{reinterpret_cast<void*>(address), sizeof text - 1};
+  if (address == 0 || ::process_vm_readv(pid, &here, 1, &there, 1, 0) <= 0) return "";
+  return std::strncmp(text, "MPI", 3) == 0 ? text_of(text) : "";
+}
+
+char state_of(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char text[256] = {};
+  if (fd >= 0) {
+    (void)!::read(fd, text, sizeof text - 1);
+    ::close(fd);
+  }
+  const char* end = std::strrchr(text, ')');
+  return end != nullptr && end[1] != '\0' ? end[2] : 'X';
+}
+
+Wait copy_of(const Record& record) {
+  Wait wait{.what = record.what,
+            .peer = record.peer,
+            .tag = record.tag,
+            .peer_process = record.peer_process,
+            .polls = record.polls != 0,
+            .count = record.count,
+            .bytes = record.bytes,
+            .context = record.context,
+            .comm_rank = record.comm_rank,
+            .comm_size = record.comm_size,
+            .call = text_of(record.call),
+            .operation = text_of(record.operation),
+            .comm = text_of(record.comm),
+            .members = {},
+            .seconds = seconds_since(record.since.load())};
+  if (record.of_world != 0 && wait.comm_size > 0 && wait.comm_size <= static_cast<int>(kMaxRanks))
+    for (int i = 0; i < wait.comm_size; ++i) wait.members.push_back(i);
+  else if (record.members == wait.comm_size && record.members <= wait_table::kMaxMembers)
+    wait.members.assign(record.member, record.member + std::max(0, record.members));
+  return wait;
+}
+
+/// Returns true if the record is in use: polls last until the rank makes another call.
+bool in_use(const Record& record, const Table& table) {
+  const uint64_t seen = record.seen.load();
+  if (seen == 0) return false;
+  const bool recent = now_ns() < seen + wait_table::kObsoleteNs;
+  return recent || (record.polls != 0 && record.calls.load() == table.calls.load());
+}
+
+RankState state_of(const Table& table, const Memory& memory, uint64_t offset) {
+  RankState state;
+  state.rank = table.rank;
+  state.size = table.size;
+  state.pid = table.pid.load();
+  state.threaded = table.threaded.load() != 0;
+  state.process_state = state_of(state.pid);
+  state.last_call = string_at(state.pid, table.call.load() & ~wait_table::kReturned);
+  if (table.activity() == table.observed.load()) state.seconds = seconds_since(table.observed_ns.load());
+  for (int i = 0; i < wait_table::kRecords; ++i) {
+    auto record = std::make_unique<Record>();
+    for (int tries = 0; tries < kMaxTries; ++tries) {
+      if (!memory.read(*record, offset + offsetof(Table, records) + static_cast<size_t>(i) * sizeof(Record)))
+        break;
+      if (record->version.load() % 2 == 0) break;
+    }
+    if (in_use(*record, table)) state.waits.push_back(copy_of(*record));
+  }
+  if (state.waits.size() > 1 && state.waits.front().polls && !state.threaded)
+    state.waits.erase(state.waits.begin());
+  using State = RankState::State;
+  if (state.process_state == 'X' || state.process_state == 'Z')
+    state.state = State::ended;
+  else if (table.left.load() != 0)
+    state.state = State::left;
+  else if (!state.waits.empty())
+    state.state = State::waiting;
+  else
+    state.state = (table.call.load() & wait_table::kReturned) == 0 ? State::inside : State::outside;
+  if (state.state != State::waiting) state.waits.clear();
+  return state;
+}
+
+/// The ranks of one memory; none if it holds no wait tables of this version.
+std::vector<RankState> read_memory(const Memory& memory) {
+  Directory directory{};
+  if (!memory.read(directory, 0) || directory.magic.load() != wait_table::kMagic ||
+      directory.table_bytes != sizeof(Table) || directory.ranks == 0 || directory.ranks > kMaxRanks)
+    return {};
+  const uint64_t end =
+      directory.header_bytes + uint64_t{directory.ranks - 1} * directory.area_bytes + directory.table_offset;
+  if (end + sizeof(Table) > static_cast<uint64_t>(memory.size)) return {};
+  std::vector<RankState> ranks;
+  auto table = std::make_unique<Table>();
+  for (uint32_t i = 0; i < directory.ranks; ++i) {
+    const uint64_t offset =
+        directory.header_bytes + uint64_t{i} * directory.area_bytes + directory.table_offset;
+    if (memory.read(*table, offset) && table->pid.load() != 0)
+      ranks.push_back(state_of(*table, memory, offset));
+  }
+  std::sort(ranks.begin(), ranks.end(), [](auto& a, auto& b) { return a.rank < b.rank; });
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> found;
+  std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), ::closedir);
+  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr)
+    if (auto pid = launch::parse_int(entry->d_name, 1, INT_MAX); pid) found.push_back(*pid);
+  return found;
+}
+
+std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string* unreadable) {
+  std::map<std::pair<dev_t, ino_t>, JobState> jobs;
+  for (const pid_t process : processes) {
+    for (const Memory& memory : memories_of(process)) {
+      if (jobs.contains(memory.identity)) continue;
+      std::vector<RankState> ranks = read_memory(memory);
+      if (ranks.empty() && unreadable != nullptr)
+        *unreadable =
+            "process " + std::to_string(process) +
+            " has memory of Weft's name, but it is not (yet) initialized, or of another version of Weft";
+      if (!ranks.empty()) jobs[memory.identity].ranks = std::move(ranks);
+    }
+  }
+  std::vector<JobState> found;
+  for (auto& [identity, job] : jobs) found.push_back(std::move(job));
+  std::sort(found.begin(), found.end(), [](auto& a, auto& b) { return a.ranks[0].pid < b.ranks[0].pid; });
+  return found;
+}
+
+Result<int> print_waits(pid_t process, bool json) {
+  std::string unreadable;
+  std::vector<JobState> jobs =
+      read_jobs(process != 0 ? std::vector<pid_t>{process} : all_processes(), &unreadable);
+  if (jobs.empty() && process != 0)
+    return Error(Errc::arg, "process " + std::to_string(process) + " is not a rank of a job of this user" +
+                                (unreadable.empty() ? "" : " (" + unreadable + ")") +
+                                ": specify the process of the program itself, not of mpiexec or a shell");
+  const auto is_singleton = [](const JobState& job) { return job.singleton(); };
+  const auto alone = std::count_if(jobs.begin(), jobs.end(), is_singleton);
+  if (jobs.empty())
+    return Error(Errc::arg, "no running job of this user on this host" +
+                                (unreadable.empty() ? "" : " (" + unreadable + ")") +
+                                ": specify the process of a rank, `weft hang PID`");
+  if (static_cast<size_t>(alone) < jobs.size()) std::erase_if(jobs, is_singleton);
+  if (jobs.size() > 1 && !jobs.front().singleton()) {
+    std::string pids;
+    for (const JobState& job : jobs) pids += (pids.empty() ? "" : ", ") + std::to_string(job.ranks[0].pid);
+    return Error(Errc::arg, std::to_string(jobs.size()) +
+                                " jobs run here: specify a process of one of them, `weft hang PID`: " + pids);
+  }
+  bool waits = false;
+  std::string text;
+  for (const JobState& job : jobs) {
+    for (const RankState& rank : job.ranks) waits |= !rank.waits.empty();
+    if (json) text += (text.empty() ? "[" : ",\n") + to_json(job);
+    for (const std::string& line : json ? std::vector<std::string>() : describe(job)) text += line + "\n";
+  }
+  if (json) text = jobs.size() == 1 ? text.substr(1) + "\n" : text + "]\n";
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    return Error(Errc::other, "cannot write standard output");
+  return waits ? 1 : 0;
+}
+
+}  // namespace weft::mpiexec

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Waits: what the ranks of running jobs on this host do in MPI, read from their wait tables
+// (base/wait_table.hpp) without stopping them. Needs no permission beyond that of the ranks' user.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/wait_table.hpp"
+
+namespace weft::mpiexec {
+
+/// A wait of one thread; the fields are those of wait_table::Record.
+struct Wait {
+  wait_table::What what;
+  int peer, tag, peer_process;
+  bool polls;
+  uint64_t count, bytes, context;
+  int comm_rank, comm_size;
+  std::string call, operation, comm;
+  std::vector<int> members;  ///< ranks of the communicator in MPI_COMM_WORLD; empty: unknown
+  double seconds;
+
+  /// Returns true if the wait ends only when all ranks of the communicator have called.
+  [[nodiscard]] bool is_collective() const;
+  /// Returns what ranks in the same collective have in common, such as "MPI_Barrier".
+  [[nodiscard]] std::string collective() const;
+};
+
+/// One rank with its waits: one, or those of several threads.
+struct RankState {
+  enum class State { outside, inside, waiting, left, ended };
+  State state = State::outside;
+  int rank = 0, size = 1;  ///< in MPI_COMM_WORLD
+  pid_t pid = 0;
+  bool threaded = false;     ///< several threads may call MPI
+  char process_state = '?';  ///< as in /proc/PID/stat
+  std::string last_call;     ///< last MPI function called; empty: unknown
+  double seconds = -1;       ///< outside: since the last call; negative: unknown
+  std::vector<Wait> waits;
+};
+
+/// The ranks of one job on this host, by rank.
+struct JobState {
+  std::vector<RankState> ranks;
+  [[nodiscard]] bool singleton() const { return ranks.size() == 1 && ranks.front().size == 1; }
+};
+
+/// Returns the jobs to which the processes belong. `unreadable` gets a reason if a process has memory of
+/// Weft's name that is no wait table of this version.
+[[nodiscard]] std::vector<JobState> read_jobs(const std::vector<pid_t>& processes,
+                                              std::string* unreadable = nullptr);
+/// Returns all processes of this host.
+[[nodiscard]] std::vector<pid_t> all_processes();
+
+/// Lines of text: one per rank or group of ranks in the same state, then conclusions such as a deadlock.
+[[nodiscard]] std::vector<std::string> describe(const JobState& job);
+/// Returns only the conclusions.
+[[nodiscard]] std::vector<std::string> conclusions(const JobState& job);
+[[nodiscard]] std::string to_json(const JobState& job);
+
+/// `mpiexec --waits`: prints the job of a process, or, if it is 0, the only job of the user on this host, and
+/// the singletons if there is no other. Returns the exit code: 0: no rank waits; 1: some wait.
+[[nodiscard]] Result<int> print_waits(pid_t process, bool json);
+
+}  // namespace weft::mpiexec
