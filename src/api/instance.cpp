@@ -14,6 +14,7 @@
 #include <string>
 
 #include "api/check.hpp"
+#include "api/crash.hpp"
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
@@ -210,6 +211,7 @@ Result<core::Instance*> acquire_instance(int required) {
     g_instance = made->release();
     main_thread = ::pthread_self();
     install_fork_handler();
+    install_crash_handlers();
   }
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);

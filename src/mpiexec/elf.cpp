@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace weft::mpiexec {
@@ -73,29 +74,35 @@ const ElfW(Phdr) * find_dynamic(const File& file, const ElfW(Ehdr) & header) {
 
 }  // namespace
 
-bool has_overriding_rpath(const std::string& path, const std::string& library) {
+Dynamic read_dynamic(const std::string& path) {
   const File file(path);
   const auto* header = file.at<ElfW(Ehdr)>(0);
   constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  Dynamic found;
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != kClass ||
       header->e_phentsize != sizeof(ElfW(Phdr)))
-    return false;
+    return found;
   const auto* dynamic = find_dynamic(file, *header);
-  if (!dynamic) return false;
+  if (!dynamic) return found;
   const auto entry = [&](size_t i) { return file.at<ElfW(Dyn)>(dynamic->p_offset + i * sizeof(ElfW(Dyn))); };
   const size_t entries = dynamic->p_filesz / sizeof(ElfW(Dyn));
-  bool rpath = false, runpath = false, needed = false;
   size_t strings = 0;
   for (size_t i = 0; i < entries && entry(i) && entry(i)->d_tag != DT_NULL; ++i)
     if (entry(i)->d_tag == DT_STRTAB) strings = file_offset(file, *header, entry(i)->d_un.d_ptr);
-  if (strings == 0) return false;
+  if (strings == 0) return found;
   for (size_t i = 0; i < entries && entry(i) && entry(i)->d_tag != DT_NULL; ++i) {
     const auto tag = entry(i)->d_tag;
-    rpath |= tag == DT_RPATH;
-    runpath |= tag == DT_RUNPATH;
-    needed |= tag == DT_NEEDED && library == file.text(strings + entry(i)->d_un.d_val);
+    found.rpath |= tag == DT_RPATH;
+    found.runpath |= tag == DT_RUNPATH;
+    if (tag == DT_NEEDED) found.needed.emplace_back(file.text(strings + entry(i)->d_un.d_val));
   }
-  return needed && rpath && !runpath;
+  return found;
+}
+
+bool has_overriding_rpath(const std::string& path, const std::string& library) {
+  const Dynamic found = read_dynamic(path);
+  const bool needed = std::find(found.needed.begin(), found.needed.end(), library) != found.needed.end();
+  return needed && found.rpath && !found.runpath;
 }
 
 }  // namespace weft::mpiexec

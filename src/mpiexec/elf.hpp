@@ -3,8 +3,17 @@
 // LD_LIBRARY_PATH, and DT_RUNPATH, which current compiler wrappers write, after it.
 #pragma once
 #include <string>
+#include <vector>
 
 namespace weft::mpiexec {
+
+/// Entries of the dynamic section of a program.
+struct Dynamic {
+  std::vector<std::string> needed;
+  bool rpath = false, runpath = false;
+};
+/// Empty if `path` is no ELF program of this word size.
+[[nodiscard]] Dynamic read_dynamic(const std::string& path);
 
 /// Returns true if `path` is an ELF program of this word size that needs `library` and has DT_RPATH but no
 /// DT_RUNPATH.

@@ -307,7 +307,7 @@ Failure Job::failure_of(int rank, int status) const {
   // After lost output, which Output has reported, SIGPIPE kills the ranks.
   if (output_.lost() && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
     return {kLostOutputExitCode, "", false};
-  return describe_exit(rank, pid_of(rank), status);
+  return describe_exit(rank, pid_of(rank), status, plans_[static_cast<size_t>(rank)].directory);
 }
 
 void Job::fail(Failure failure) {

@@ -30,7 +30,7 @@
 namespace weft::mpiexec {
 namespace {
 
-constexpr int kUsageExitCode = 2, kStartExitCode = 1;
+constexpr int kUsageExitCode = 2, kStartExitCode = 1, kRefusedExitCode = 126;
 
 std::string unique_job_id() {
   unsigned long long number = 0;
@@ -71,6 +71,14 @@ int start(const Options& options, char** argv, char** environment) {
       print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
   const std::string job_id = unique_job_id();
   const auto plans = plan_ranks(options, *bindings, job_id, library_directory(), environment);
+
+  for (const RankPlan& plan : plans)
+    if (!plan.other_mpi.empty())
+      return print_error(
+          Error(Errc::arg, "'" + plan.argv[0] + "' is linked with another MPI (" + plan.other_mpi +
+                               "), on which each rank would run alone: build it with Weft's mpicc, "
+                               "or start it with the mpiexec of that MPI"),
+          kRefusedExitCode);
 
   prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();
@@ -113,6 +121,7 @@ int run(int argc, char** argv, char** environment) {
     return waits ? *waits : print_error(waits.error(), kUsageExitCode);
   }
   for (const std::string& warning : options->warnings) print_message(warning);
+  for (Program& program : options->programs) prepend_python(program, library_directory());
   if (needs_external_launcher(*options))
     return print_error(exec_external_launcher(*options, library_directory(), environment), kUsageExitCode);
   warn_about_unused_hosts(*options);

@@ -145,6 +145,13 @@ const std::vector<Row>& table() {
          state.program.directory = value;
          return {};
        }},
+      {{"python"},
+       nullptr,
+       "the program is a Python program, of which an exception ends the job (as mpi4py.run)",
+       [](State& state, const std::string&, const std::string&) -> Status {
+         state.program.python = true;
+         return {};
+       }},
       {{"bind-to"},
        "core|none",
        "core: one core per process; none: do not bind.\n"
@@ -285,7 +292,8 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   State state;
   for (size_t i = 0; i < arguments.size();) {
     const std::string& argument = arguments[i];
-    if (argument.size() > 1 && argument[0] == '-' && argument != "--") {
+    const bool of_python = state.program.python && (argument == "-m" || argument == "-c");
+    if (argument.size() > 1 && argument[0] == '-' && argument != "--" && !of_python) {
       WEFT_TRY(read_option(state, arguments, i));
       if (state.options.help || state.options.version) return std::move(state.options);
       if (state.options.waits >= 0 && i == arguments.size()) return std::move(state.options);

@@ -17,6 +17,7 @@ struct Program {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> variables;  ///< -x NAME=VALUE
   std::string directory;                                       ///< empty: the current directory
+  bool python = false;  ///< argv is a Python program with its arguments
 };
 
 enum class BindTo {

@@ -4,12 +4,16 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace weft::mpiexec {
 
 /// Returns the path of the library of Open MPI, MPICH or Intel MPI that the process has loaded, from
 /// /proc/PID/maps; empty if there is none, or if the file cannot be read.
 [[nodiscard]] std::string other_mpi_of(pid_t pid);
+
+/// Returns the first library of another MPI among the names of libraries; empty if there is none.
+[[nodiscard]] std::string other_mpi_among(const std::vector<std::string>& libraries);
 
 /// Times at which ranks without MPI_Init are examined, in seconds after the start of the job. A rank that has
 /// exited has no maps, so the first time is short; the interval grows with the age of the job.

@@ -12,6 +12,7 @@
 
 #include "launch/environment.hpp"
 #include "mpiexec/elf.hpp"
+#include "mpiexec/other_mpi.hpp"
 
 namespace weft::mpiexec {
 
@@ -107,6 +108,18 @@ void prepend_library_path(Program& program, const std::string& library_directory
     if (before[name] != value) program.variables.emplace_back(name, value);
 }
 
+void prepend_python(Program& program, const std::string& library_directory) {
+  if (!program.python) return;
+  const std::string file = library_directory + "/../share/weft/python/weft/run.py";
+  std::vector<std::string> words{"python3"};
+  if (::access(file.c_str(), R_OK) == 0)
+    words.push_back(file);
+  else  // installed by pip
+    words.insert(words.end(), {"-m", "weft.run"});
+  program.argv.insert(program.argv.begin(), words.begin(), words.end());
+  program.python = false;
+}
+
 std::string library_directory() {
   char path[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path - 1);
@@ -128,6 +141,8 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
     for (const auto& [name, value] : program.variables) variables[name] = value;
     const auto number = static_cast<int>(&program - options.programs.data());
     RankPlan plan{program.argv, {}, program.directory, {}, number};
+    if (!variables.contains("LD_PRELOAD"))  // which may translate between the binary interfaces
+      plan.other_mpi = other_mpi_among(read_dynamic(locate_program(program, variables)).needed);
     prepend_library_path(variables, program, library_directory);
     for (int i = 0; i < program.ranks; ++i) {
       const int rank = static_cast<int>(plans.size());

@@ -16,6 +16,7 @@ struct RankPlan {
   std::string directory;                 ///< empty: the current directory
   std::vector<int> cpus;                 ///< empty: inherited affinity
   int program = 0;                       ///< index in Options::programs
+  std::string other_mpi{};               ///< library of another MPI with which the program is linked
 };
 
 /// Descriptors of one rank: mpiexec's ends, and the rank's ends for 0, 1, 2 and kPmiFd. All close on exec.
@@ -33,6 +34,9 @@ inline constexpr int kPmiFd = 3;
 
 /// Returns the executable that exec finds on a search path; `name` itself if none.
 [[nodiscard]] std::string find_on_path(const std::string& name, const std::string& path);
+
+/// Makes python3 run the program, by weft.run, if it is one of Python (--python).
+void prepend_python(Program& program, const std::string& library_directory);
 
 /// Adds the variables with which the dynamic linker loads Weft's library first.
 void prepend_library_path(Program& program, const std::string& library_directory);

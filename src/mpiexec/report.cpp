@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "mpiexec/hosts.hpp"
 
@@ -21,7 +23,8 @@ const char* signal_hint(int signal) {
     case SIGABRT:
     case SIGFPE:
     case SIGILL:
-      return "\n  Its last output is above. For a backtrace use ulimit -c unlimited, or build with -g "
+      return "\n  Its last output is above. For more than the backtrace use ulimit -c unlimited, or build "
+             "with -g "
              "-fsanitize=address.";
     case SIGBUS:
       return "\n  A common cause is a full file system or /dev/shm behind mapped memory: check df -h.";
@@ -32,6 +35,23 @@ const char* signal_hint(int signal) {
     default:
       return "";
   }
+}
+
+/// Returns " to PATH" if the core file is where the kernel's pattern puts it; "" with other patterns.
+std::string core_file(pid_t pid, const std::string& directory) {
+  std::string pattern, uses_pid;
+  std::getline(std::ifstream("/proc/sys/kernel/core_pattern"), pattern);
+  std::getline(std::ifstream("/proc/sys/kernel/core_uses_pid"), uses_pid);
+  const std::string number = std::to_string(pid);
+  if (const size_t at = pattern.find("%p"); at != pattern.npos)
+    pattern.replace(at, 2, number);
+  else if (uses_pid == "1")
+    pattern += "." + number;
+  if (pattern.empty() || pattern.find_first_of("%|") != pattern.npos) return "";
+  std::filesystem::path path = std::filesystem::path(directory) / pattern;
+  std::error_code error;
+  path = std::filesystem::absolute(path, error);
+  return std::filesystem::exists(path, error) ? " to " + path.string() : "";
 }
 
 const char* start_hint(int error, const std::string& program) {
@@ -51,16 +71,17 @@ std::string rank_text(int rank, pid_t pid) {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host_name() + ")";
 }
 
-Failure describe_exit(int rank, pid_t pid, int status) {
+Failure describe_exit(int rank, pid_t pid, int status, const std::string& directory) {
   if (!WIFSIGNALED(status)) {
     const int code = WEXITSTATUS(status);
     return {code, rank_text(rank, pid) + " exited with code " + std::to_string(code), true};
   }
   const int signal = WTERMSIG(status);
-  return {128 + signal,
-          rank_text(rank, pid) + " was killed by signal " + std::to_string(signal) + " (" +
-              strsignal(signal) + (WCOREDUMP(status) ? ", core dumped)" : ")") + signal_hint(signal),
-          false};
+  return {
+      128 + signal,
+      rank_text(rank, pid) + " was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
+          (WCOREDUMP(status) ? ", core dumped" + core_file(pid, directory) + ")" : ")") + signal_hint(signal),
+      false};
 }
 
 Failure describe_abort(int rank, pid_t pid, int code, const std::string& message) {

@@ -19,8 +19,9 @@ struct Failure {
 
 /// Returns "rank 3 (pid 4711 on node1)".
 [[nodiscard]] std::string rank_text(int rank, pid_t pid);
-/// Describes a rank that exited with the nonzero wait status `status`.
-[[nodiscard]] Failure describe_exit(int rank, pid_t pid, int status);
+/// Describes a rank that exited with the nonzero wait status `status`. `directory`: in which it was started;
+/// empty: the current one.
+[[nodiscard]] Failure describe_exit(int rank, pid_t pid, int status, const std::string& directory);
 [[nodiscard]] Failure describe_abort(int rank, pid_t pid, int code, const std::string& message);
 [[nodiscard]] Failure describe_start_failure(const Event& event, const RankPlan& plan);
 /// Returns the error "cannot ACTION (reason)" of a failed system call of mpiexec. `error`: errno.

@@ -29,6 +29,22 @@ std::string refuse(const std::string& line) {
   return options ? "" : options.error().message();
 }
 
+TEST(Options, Python) {
+  const Options options = accept("-n 2 --python -m module a : -n 1 ./program");
+  ASSERT_EQ(options.programs.size(), 2u);
+  EXPECT_TRUE(options.programs[0].python);
+  EXPECT_EQ(options.programs[0].argv, words("-m module a"));
+  EXPECT_FALSE(options.programs[1].python);
+}
+
+TEST(Options, Waits) {
+  EXPECT_EQ(accept("--waits 77").waits, 77);
+  EXPECT_EQ(accept("--waits all --json").waits, 0);
+  EXPECT_TRUE(accept("--waits all --json").json);
+  EXPECT_EQ(accept("./program").waits, -1);
+  EXPECT_NE(refuse("--waits some").find("valid: the id of a process, or all"), std::string::npos);
+}
+
 TEST(Options, CountsAndPrograms) {
   for (const char* line :
        {"-n 3 a b -n 9", "-np 3 a b -n 9", "--np=3 a b -n 9", "-n3 a b -n 9", "-n 3 -- a b -n 9"}) {

@@ -5,6 +5,7 @@
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -36,6 +37,23 @@ class OtherMpi(unittest.TestCase):
         self.assertIn("has loaded another MPI (%s/libmpi.so.40.30.5)" % self.folder, errors)
         self.assertIn("mpicc", errors)
         self.assertEqual(len(errors.splitlines()), 1, errors)
+
+    def test_a_program_that_is_linked_with_another_mpi(self):
+        library, program = (os.path.join(self.folder, name) for name in ("libmpi.so.40", "linked"))
+        source = program + ".c"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("int f(void);\nint main(void) { return f(); }\n")
+        with open(library + ".c", "w", encoding="utf-8") as file:
+            file.write("int f(void) { return 0; }\n")
+        compiler = [os.environ.get("CC", "cc")]
+        subprocess.run([*compiler, "-shared", "-fPIC", "-Wl,-soname,libmpi.so.40", library + ".c", "-o", library], check=True)
+        subprocess.run([*compiler, source, library, "-o", program], check=True)
+        status, output, errors = run("-n", 2, program)
+        self.assertEqual((status, output), (126, ""))
+        self.assertIn("is linked with another MPI (libmpi.so.40), on which each rank would run alone", errors)
+        self.assertIn("mpicc", errors)
+        preload = {"LD_LIBRARY_PATH": self.folder, "LD_PRELOAD": library}
+        self.assertEqual(run("-n", 2, program, variables=preload)[0], 1)  # found when they have ended
 
     def test_exit_code_of_the_program(self):
         status, _, errors = self.run_with("libmpi.so.12", 7)

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Crash reports: a backtrace with symbols when a signal such as SIGSEGV ends the process.
+#pragma once
+
+namespace weft::api {
+
+/// Handles SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT if errors.backtrace is on: prints a backtrace, then
+/// lets the signal end the process as without a handler. A handler that the program has installed stays, and
+/// one that it installs later replaces this one. Called once.
+void install_crash_handlers();
+
+}  // namespace weft::api
