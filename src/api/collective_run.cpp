@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/check.hpp"
+#include "api/collective_check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 #include "coll/schedule/collective.hpp"
@@ -26,6 +27,8 @@ Status return_request(Result<core::Request*> made, MPI_Request* request) {
 Status run(prepare::Collective&& prepared) {
   if (!prepared.status.ok()) [[unlikely]]
     return std::move(prepared.status);
+  if (reporting()) [[unlikely]]
+    WEFT_TRY(compare_collective(prepared.call));
   return coll::run(prepared.call);
 }
 

@@ -6,7 +6,7 @@ namespace weft::api {
 
 /// Handles SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT if errors.backtrace is on: prints a backtrace, then
 /// lets the signal end the process as without a handler. A handler that the program has installed stays, and
-/// one that it installs later replaces this one. Called once.
+/// a handler that it installs later replaces this handler. Called once.
 void install_crash_handlers();
 
 }  // namespace weft::api

@@ -42,7 +42,7 @@ class OtherMpi(unittest.TestCase):
         library, program = (os.path.join(self.folder, name) for name in ("libmpi.so.40", "linked"))
         source = program + ".c"
         with open(source, "w", encoding="utf-8") as file:
-            file.write("int f(void);\nint main(void) { return f(); }\n")
+            file.write("#include <unistd.h>\nint f(void);\nint main(void) { usleep(300000); return f(); }\n")
         with open(library + ".c", "w", encoding="utf-8") as file:
             file.write("int f(void) { return 0; }\n")
         compiler = [os.environ.get("CC", "cc")]
