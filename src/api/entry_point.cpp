@@ -31,7 +31,7 @@ EntryPoint::EntryPoint(const char* call, AnyTime) : call_(call), range_(call) {
 }
 
 void EntryPoint::unlock() {
-  if (instance_locked_) g_instance->release();
+  if (instance_locked_) g_instance->leave();
   if (early_locked_) early_lock.unlock();
   instance_locked_ = early_locked_ = false;
 }

@@ -24,6 +24,7 @@
 #include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "core/progress_thread.hpp"
 #include "device/memory.hpp"
 #include "device/pool.hpp"
 #include "launch/launch.hpp"
@@ -119,6 +120,7 @@ void install_fork_handler() {
     g_state.store(State::forked);
     if (world.load() == World::running) world.store(World::finalized);
     g_instance->threaded = false;  // the thread that held the lock does not exist in the child
+    (void)g_instance->progress_thread.release();
   });
   (void)registered;
 }
@@ -137,6 +139,7 @@ Status start_world(int required) {
     return Error(Errc::other, "MPI was finalized: MPI_Init cannot be called again in this process");
   auto instance = acquire_instance(required);
   if (!instance) return std::move(instance).error();
+  const auto lock = lock_of(**instance);
   WEFT_TRY(p2p::connect(**instance));
   create_world(**instance);
   create_self(**instance);
@@ -195,6 +198,18 @@ std::unique_lock<std::mutex> lock_of(core::Instance& instance) {
   return lock;
 }
 
+/// Ends the progress thread before the statics that it uses are destroyed.
+void end_progress_thread_at_exit() {
+  static const int registered = std::atexit([] { g_instance->progress_thread.reset(); });
+  (void)registered;
+}
+
+void end_progress_thread(core::Instance& instance) {
+  std::unique_ptr<core::ProgressThread> thread;  // is destroyed after the lock is released
+  const auto lock = lock_of(instance);
+  thread = std::move(instance.progress_thread);
+}
+
 /// Announces that this process has left MPI, or has entered it again.
 void set_departed(bool departed) {
   g_instance->shm->set_departed(departed);
@@ -215,9 +230,13 @@ Result<core::Instance*> acquire_instance(int required) {
   }
   WEFT_TRY(device::open());
   const auto lock = lock_of(*g_instance);
-  if (required == MPI_THREAD_MULTIPLE) g_instance->threaded = true;
+  if (required == MPI_THREAD_MULTIPLE || core::ProgressThread::wanted()) g_instance->threaded = true;
   if (user_count++ == 0 && g_instance->shm != nullptr) set_departed(false);
   g_instance->waits.set_state(false, g_instance->threaded);
+  if (core::ProgressThread::wanted() && g_instance->progress_thread == nullptr) {
+    g_instance->progress_thread = core::ProgressThread::start(*g_instance);
+    end_progress_thread_at_exit();
+  }
   g_state.store(State::running);
   return g_instance;
 }
@@ -248,6 +267,7 @@ void log_counters() {
 void release_instance() {
   const std::lock_guard guard(lifecycle);
   core::Instance& instance = *g_instance;
+  if (user_count == 1) end_progress_thread(instance);
   const auto lock = lock_of(instance);
   if (--user_count != 0) return;
   const core::PublishedCall published(

@@ -12,6 +12,7 @@
 #include "base/futex.hpp"
 #include "base/log.hpp"
 #include "core/memory_registry.hpp"
+#include "core/progress_thread.hpp"
 #include "core/remote_memory.hpp"
 #include "device/memory.hpp"
 #include "transport/shm/shm.hpp"
@@ -58,7 +59,9 @@ Instance::Instance(std::unique_ptr<launch::Exchange> start)
       host(host_of(self)),
       memory(std::make_unique<MemoryRegistry>(*this)) {}
 
-Instance::~Instance() {  // both may be in pollers_
+Instance::~Instance() {
+  progress_thread.reset();
+  // Both may be in pollers_.
   remote_memory_.reset();
   memory.reset();
 }
@@ -276,6 +279,13 @@ void Instance::yield_if_oversubscribed() {
     ::sched_yield();
   }
   look_for_failures(monotonic_ns());  // kRoundsPerLook rounds with a yield each may take a second
+}
+
+void Instance::wake_progress_thread() { progress_thread->wake_if_busy(); }
+
+bool Instance::nothing_in_flight() const {
+  return std::all_of(pollers_.begin(), pollers_.end(),
+                     [](const Poller* poller) { return poller == nullptr || poller->idle(); });
 }
 
 void Instance::add(Poller& poller) { pollers_.push_back(&poller); }

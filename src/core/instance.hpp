@@ -33,6 +33,7 @@ class Shm;
 namespace weft::core {
 
 class MemoryRegistry;
+class ProgressThread;
 class RemoteMemory;
 
 /// Something that progresses when polled: transports, device copies, running schedules.
@@ -41,6 +42,8 @@ class Poller {
   virtual ~Poller() = default;
   /// Returns whether anything progressed.
   virtual bool poll() = 0;
+  /// Returns whether poll() has nothing to do until this process starts an operation.
+  [[nodiscard]] virtual bool idle() const { return false; }
 };
 
 /// Base of state that an upper layer attaches to the process, kept until traffic has ended and mappings are
@@ -88,6 +91,8 @@ class Instance {
   void poll_once(const WaitTarget& target);
   /// Returns whether an exception ended progress(): messages that it processed may be lost.
   [[nodiscard]] bool progress_interrupted() const { return progress_interrupted_; }
+  /// Returns whether all pollers are idle.
+  [[nodiscard]] bool nothing_in_flight() const;
   void add(Poller& poller);
   void remove(Poller& poller);
 
@@ -125,6 +130,12 @@ class Instance {
     const bool locked;  // `threaded` at construction: MPI_Session_init may set it meanwhile
   };
 
+  /// Releases the lock at the end of a call of the program.
+  void leave() {
+    if (progress_thread) [[unlikely]]
+      wake_progress_thread();
+    release();
+  }
   /// Releases the lock and wakes threads whose requests have completed.
   void release() {
     if (followers_ != nullptr || asleep_) [[unlikely]]
@@ -141,13 +152,15 @@ class Instance {
   bool oversubscribed = false;  ///< more ranks than cores on this host
   uint32_t cores = 1;           ///< this rank's share of the cores that it may use
   bool sleep_when_idle =
-      false;              ///< oversubscribed: long waits sleep until a rank of this host notifies this one
-  bool threaded = false;  ///< MPI_THREAD_MULTIPLE was granted: calls take `lock`
+      false;  ///< oversubscribed: long waits sleep until a rank of this host notifies this one
+  /// MPI_THREAD_MULTIPLE was granted, or there is a progress thread: calls take `lock`.
+  bool threaded = false;
   std::mutex lock;
   WaitPublisher waits;
-  transport::am::HandlerTable handlers;     ///< of all messages that this process receives
-  transport::am::Sender* sender = nullptr;  ///< of active messages: the engine, once created
-  std::unique_ptr<MemoryRegistry> memory;   ///< mapped GPU memory of peers, and exports to them
+  std::unique_ptr<ProgressThread> progress_thread;  ///< null: none. Ended without holding `lock`
+  transport::am::HandlerTable handlers;             ///< of all messages that this process receives
+  transport::am::Sender* sender = nullptr;          ///< of active messages: the engine, once created
+  std::unique_ptr<MemoryRegistry> memory;           ///< mapped GPU memory of peers, and exports to them
   /// Access to memory of other processes; created at the first call, which is collective (remote_memory.hpp).
   [[nodiscard]] RemoteMemory& remote_memory();
   Ref<Communicator> world, self_comm;  ///< null outside the world model
@@ -168,6 +181,7 @@ class Instance {
   void sleep_as_thread(Wait& wait);
   void follow(Wait& wait);
   void wake_waiting();
+  void wake_progress_thread();
   void relock(bool yield);
   std::vector<Poller*> pollers_;
   std::unique_ptr<RemoteMemory> remote_memory_;

@@ -43,6 +43,7 @@ class MemoryRegistry final : private Poller {
   struct Drop;
   struct Mailbox;
   bool poll() override;
+  [[nodiscard]] bool idle() const override { return true; }
   /// Whether messages on mapped memory may come from this process; counted if not.
   [[nodiscard]] bool accepts(ProcessId source) const;
   transport::cuda_ipc::Exporter& create_exporter();

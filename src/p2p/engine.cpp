@@ -191,6 +191,12 @@ bool Engine::poll() {
   return progressed;
 }
 
+bool Engine::idle() const {
+  return requests_.size() == 0 && posted_.size() == 0 && backlog_.empty() && polled_.empty() &&
+         submissions_.empty() && pending_gets_.empty() && pending_puts_.empty() &&
+         (network_ == nullptr || network_->idle());
+}
+
 // A request may end and leave the list while it is polled, and so may others.
 bool Engine::poll_requests() {
   bool progressed = false;

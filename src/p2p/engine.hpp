@@ -58,6 +58,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   static Result<std::unique_ptr<Engine>> create(core::Instance& instance);
   ~Engine() override;
   bool poll() override;
+  [[nodiscard]] bool idle() const override;
 
   [[nodiscard]] Status connect();
   [[nodiscard]] bool connected() const {

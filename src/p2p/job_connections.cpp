@@ -43,6 +43,7 @@ class ListenerPoller final : public core::Poller {
     next_ = now + kAcceptIntervalNs;
     return listener_.poll();
   }
+  [[nodiscard]] bool idle() const override { return true; }
 
  private:
   transport::shm::JobListener listener_;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/progress_thread.hpp"
+
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/config.hpp"
+#include "base/futex.hpp"
+#include "base/log.hpp"
+#include "core/instance.hpp"
+
+namespace weft::core {
+namespace {
+
+config::Choice mode{"progress.thread",
+                    0,
+                    {"auto", "on", "off"},
+                    "Thread that makes progress while the program computes outside of MPI; auto: none. It "
+                    "costs a lock per call "
+                    "and 2 to 3 percent of a core while operations are in flight.",
+                    "large messages and nonblocking collectives are to overlap with long computations "
+                    "without MPI calls (on)"};
+
+log::SlowPath not_started{"core.no_progress_thread", "operations progress inside of MPI calls only"};
+
+constexpr uint64_t kSpinNs = 20'000;  // polled without a pause after progress
+// Time between two polls without progress: the first is the shortest, each next one twice as long.
+constexpr long kFirstIntervalNs = 10'000;
+constexpr long kMaxIntervalNs = 500'000;
+constexpr long kRestNs = 10'000'000;  // nothing in flight: peers may still wait for credit or a connection
+constexpr unsigned long kTimerSlackNs = 1'000;
+
+}  // namespace
+
+bool ProgressThread::wanted() { return mode.is("on"); }
+
+std::unique_ptr<ProgressThread> ProgressThread::start(Instance& instance) {
+  std::unique_ptr<ProgressThread> made(new ProgressThread(instance));
+  sigset_t all, before;  // signals of the program are handled by its own threads
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int failed = ::pthread_create(
+      &made->thread_, nullptr,
+      [](void* self) -> void* {
+        static_cast<ProgressThread*>(self)->run();
+        return nullptr;
+      },
+      made.get());
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failed == 0) {
+    ::pthread_setname_np(made->thread_, "weft-progress");
+    return made;
+  }
+  not_started.hit(std::string("pthread_create: ") + std::strerror(failed));
+  made->state_.store(ending, std::memory_order_relaxed);
+  return nullptr;
+}
+
+ProgressThread::~ProgressThread() {
+  if (state_.exchange(ending) == ending) return;  // never started
+  futex_wake(state_);
+  // A program that calls exit() in a callback of this thread ends it with the process.
+  if (::pthread_equal(thread_, ::pthread_self()) == 0) ::pthread_join(thread_, nullptr);
+}
+
+void ProgressThread::wake_if_busy() {
+  if (state_.load(std::memory_order_relaxed) != resting || instance_.nothing_in_flight()) return;
+  uint32_t expected = resting;
+  if (state_.compare_exchange_strong(expected, polling)) futex_wake(state_);
+}
+
+bool ProgressThread::poll() {
+  if (!instance_.lock.try_lock()) return false;
+  bool progressed = false;
+  try {
+    progressed = instance_.progress();
+  } catch (const std::bad_alloc&) {  // recorded: later calls report it (Instance::progress_interrupted)
+  } catch (const std::length_error&) {
+  }
+  uint32_t expected = polling;
+  if (!progressed && instance_.nothing_in_flight()) state_.compare_exchange_strong(expected, resting);
+  instance_.release();
+  return progressed;
+}
+
+void ProgressThread::run() {
+  ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
+  uint64_t spin_until = 0;  // fragments follow each other closely
+  for (long interval = kFirstIntervalNs;;) {
+    const bool progressed = poll();
+    const uint64_t now = monotonic_ns();
+    if (progressed) {
+      interval = kFirstIntervalNs;
+      spin_until = now + kSpinNs;
+    } else if (now >= spin_until) {
+      const uint32_t state = state_.load(std::memory_order_acquire);
+      if (state == ending) return;
+      futex_wait(state_, state, state == resting ? kRestNs : interval);
+      interval = state == resting ? kFirstIntervalNs : std::min(2 * interval, kMaxIntervalNs);
+      uint32_t expected = resting;
+      state_.compare_exchange_strong(expected, polling);
+    }
+    if (state_.load(std::memory_order_acquire) == ending) return;
+  }
+}
+
+}  // namespace weft::core

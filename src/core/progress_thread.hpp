@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Progress thread (progress.thread=on): makes progress while the program computes outside of MPI. Its process
+// takes the instance lock in every call, at any thread level.
+#pragma once
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace weft::core {
+
+class Instance;
+
+class ProgressThread {
+ public:
+  /// Whether the setting asks for a thread.
+  [[nodiscard]] static bool wanted();
+  /// Starts the thread; null, with a slow path, if the system refuses. Precondition: Instance::threaded.
+  [[nodiscard]] static std::unique_ptr<ProgressThread> start(Instance& instance);
+  /// Ends the thread. The caller does not hold the instance lock.
+  ~ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+  /// Under the instance lock, at the end of an MPI call: wakes the thread if it rests and something is in
+  /// flight.
+  void wake_if_busy();
+
+ private:
+  enum State : uint32_t { polling, resting, ending };
+  explicit ProgressThread(Instance& instance) : instance_(instance) {}
+  void run();
+  /// Polls once, unless another thread is inside of MPI. Returns whether anything progressed.
+  bool poll();
+
+  Instance& instance_;
+  std::atomic<uint32_t> state_{polling};  ///< futex; `resting` is entered under the instance lock
+  pthread_t thread_{};
+};
+
+}  // namespace weft::core
