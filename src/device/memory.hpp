@@ -58,7 +58,8 @@ void close();
 /// Reason why available() is false; empty if true.
 [[nodiscard]] std::string absence();
 
-/// Classifies a buffer with at most one cuPointerGetAttributes. Returns host without a driver, before cuInit
+/// Classifies a buffer with one cuPointerGetAttributes, or two if the memory differs in kind from that of the
+/// last call. Returns host without a driver, before cuInit
 /// of the application, and for addresses on the caller's stack.
 [[nodiscard]] inline Memory classify(const void* p) {
   if (!available()) [[likely]]
@@ -72,7 +73,8 @@ void close();
 [[nodiscard]] Memory widened(const Memory& memory, const void* first, size_t n);
 
 /// Whether `p` is host memory, determined without a query: the caller's stack, static data of the program,
-/// the brk heap. The memory may be registered: use only if pinning makes no difference.
+/// the brk heap, and all memory before the application has initialised CUDA. The memory may be registered:
+/// use only if pinning makes no difference.
 [[nodiscard]] inline bool host_without_query(const void* p) {
   return !available() || detail::host_without_query(p);
 }

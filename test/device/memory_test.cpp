@@ -19,9 +19,10 @@ TEST(BeforeInitDeathTest, EverythingIsHostAndNothingIsInitialised) {
   ASSERT_OK(settings_loaded());
   ASSERT_OK(device::open());
   ASSERT_TRUE(device::available()) << device::absence();
-  auto heap = std::make_unique<char[]>(100);
+  const auto heap = std::make_unique<char[]>(1 << 20);  // an own mapping, not in the brk heap
   EXPECT_EQ(device::classify(heap.get()).kind, MemoryKind::host);
   EXPECT_EQ(device::classify(nullptr).kind, MemoryKind::host);
+  EXPECT_TRUE(device::host_without_query(heap.get()));
   EXPECT_FALSE(device::devices(device::Initialise::no).ok());
   int count = 0;
   EXPECT_EQ(cuda(false).cuDeviceGetCount(&count), device::cuda::kNotInitialized) << "Weft called cuInit";
@@ -102,12 +103,22 @@ TEST_F(MemoryTest, StackIsHostWithoutAQuery) {
   }
 }
 
+// A query of the type alone comes first while the buffers are host memory.
 TEST_F(MemoryTest, OneQueryPerCall) {
   if (!cuda().emulated()) GTEST_SKIP() << "needs the emulated driver's counters";
   const Buffer buffer(Kind::device, 4096);
-  const unsigned long before = cuda().calls("cuPointerGetAttributes");
-  EXPECT_TRUE(buffer.memory().on_device());
-  EXPECT_EQ(cuda().calls("cuPointerGetAttributes"), before + 1);
+  const auto host = std::make_unique<char[]>(100);
+  const auto queries = [&](const void* p, bool on_device) {
+    const unsigned long before = cuda().calls("cuPointerGetAttributes");
+    EXPECT_EQ(device::classify(p).on_device(), on_device);
+    return cuda().calls("cuPointerGetAttributes") - before;
+  };
+  EXPECT_LE(queries(buffer.data(), true), 2u);
+  EXPECT_EQ(queries(buffer.data(), true), 1u);
+  EXPECT_EQ(queries(host.get(), false), 1u);
+  EXPECT_EQ(queries(host.get(), false), 1u);
+  EXPECT_EQ(queries(buffer.data(), true), 2u);
+  EXPECT_EQ(queries(buffer.data(), true), 1u);
   EXPECT_EQ(cuda().calls("cuPointerGetAttribute"), 0u);
 }
 
