@@ -19,6 +19,15 @@ LIMIT = 2.0  # seconds
 FAMILY = "sleep 300 & (trap '' TERM HUP INT; setsid sleep 301 &) ; (setsid sh -c 'sleep 302; true' &) ; "
 
 
+def proc(pid, name):
+    """The text of a file of /proc/PID; empty if the process has ended."""
+    try:
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 class Death(unittest.TestCase):
     def setUp(self):
         self.mark = Mark()
@@ -42,27 +51,22 @@ class Death(unittest.TestCase):
     def test_all_mpiexec_processes_are_killed(self):
         job = self.start_family()
         for pid in self.mark.processes():
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if b"mpiexec" in file.read():
-                    os.kill(pid, signal.SIGKILL)
+            if "mpiexec" in proc(pid, "cmdline"):
+                os.kill(pid, signal.SIGKILL)
         job.wait()
         self.mark.wait_until_gone(LIMIT)
 
     def test_supervisor_is_killed(self):
         job = self.start_family()
-        for pid in self.mark.processes():
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
-                if file.read() == "weft-supervisor\n":
-                    os.kill(pid, signal.SIGKILL)
+        os.kill(self.supervisor(), signal.SIGKILL)
         self.assertEqual(job.wait(10), 1)
         self.mark.wait_until_gone(LIMIT)
         self.assertIn(b"the supervisor of the ranks", job.stderr.read())
 
     def supervisor(self):
         for pid in self.mark.processes():
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
-                if file.read() == "weft-supervisor\n":
-                    return pid
+            if proc(pid, "comm") == "weft-supervisor\n":
+                return pid
         raise AssertionError("no supervisor")
 
     def test_supervisor_is_stopped_and_mpiexec_killed(self):
@@ -298,11 +302,8 @@ class Signals(unittest.TestCase):
 
     def states(self):
         """State letters of the job's processes."""
-        letters = []
-        for pid in self.mark.processes():
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                letters.append(file.read().rpartition(")")[2].split()[0])
-        return letters
+        fields = (proc(pid, "stat").rpartition(")")[2].split() for pid in self.mark.processes())
+        return [field[0] for field in fields if field]
 
     def test_ignored_signals_stay_ignored(self):
         command = ["nohup", MPIEXEC, "-n", "1", *shell("echo ready; exec sleep 300")]
