@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attributes of communicators and datatypes, keyvals, predefined attributes, and their deprecated functions
-// (MPI 5.0 sections 7.7, 9.1.2 and 17.1).
+// Attributes of communicators, datatypes and windows, keyvals, predefined attributes, and their deprecated
+// functions (MPI 5.0 sections 7.7, 9.1.2 and 17.1).
 #include "core/attribute.hpp"
 
 #include <string>
@@ -20,7 +20,7 @@ Error no_such_key(int keyval) {
                "keyval = " + std::to_string(keyval) +
                    (keyval == MPI_KEYVAL_INVALID ? " is MPI_KEYVAL_INVALID"
                                                  : " is not a keyval of this kind, or was freed") +
-                   ": pass one from MPI_Comm_create_keyval or MPI_Type_create_keyval");
+                   ": pass one from MPI_Comm_create_keyval, MPI_Type_create_keyval or MPI_Win_create_keyval");
 }
 
 /// Returns true if attributes can be set with this keyval.
@@ -93,6 +93,24 @@ void read(const core::AttributeSet& set, int keyval, void** value, int* flag) {
   if (found) *value = attribute;
 }
 
+bool is_predefined_of_window(int keyval) { return keyval >= MPI_WIN_BASE && keyval <= MPI_WIN_MODEL; }
+
+/// MPI_WIN_BASE is the address itself, the others are pointers to the value (MPI 5.0 section 12.2.6).
+void* predefined_of_window(rma::Window& win, int keyval) {
+  switch (keyval) {
+    case MPI_WIN_BASE:
+      return win.base;
+    case MPI_WIN_SIZE:
+      return &win.bytes;
+    case MPI_WIN_DISP_UNIT:
+      return &win.disp_unit_attribute;
+    case MPI_WIN_CREATE_FLAVOR:
+      return &win.flavor_attribute;
+    default:
+      return &win.model_attribute;
+  }
+}
+
 void* pointer(uintptr_t handle) { return reinterpret_cast<void*>(handle); }
 
 }  // namespace
@@ -153,6 +171,30 @@ Status Win_create_keyval(MPI_Win_copy_attr_function* copy, MPI_Win_delete_attr_f
 }
 
 Status Win_free_keyval(int* keyval) { return free_key(Attributed::window, keyval); }
+
+Status Win_set_attr(rma::Window& win, int keyval, void* value) {
+  if (is_predefined_of_window(keyval)) return read_only(keyval);
+  if (!is_settable(keyval, Attributed::window)) return no_such_key(keyval);
+  return win.attributes.set(win.instance, &win, keyval, value);
+}
+
+Status Win_get_attr(rma::Window& win, int keyval, void* value, int* flag) {
+  auto** const out = static_cast<void**>(value);
+  if (is_predefined_of_window(keyval)) {
+    *flag = 1;
+    *out = predefined_of_window(win, keyval);
+    return {};
+  }
+  if (core::find_keyval(keyval, Attributed::window) == nullptr) return no_such_key(keyval);
+  read(win.attributes, keyval, out, flag);
+  return {};
+}
+
+Status Win_delete_attr(rma::Window& win, int keyval) {
+  if (is_predefined_of_window(keyval)) return read_only(keyval);
+  if (core::find_keyval(keyval, Attributed::window) == nullptr) return no_such_key(keyval);
+  return win.attributes.erase(win.instance, &win, keyval);
+}
 
 // Deprecated.
 

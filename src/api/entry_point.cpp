@@ -63,6 +63,7 @@ core::Communicator* default_error_communicator(const core::Instance& instance) {
 struct EntryPoint::ErrorTarget {
   core::Ref<core::Communicator> comm;
   core::Ref<core::Session> session;
+  core::Ref<rma::Window> window;
   core::Ref<core::Errhandler> handler;
   void* handle = MPI_COMM_NULL;
 };
@@ -72,11 +73,18 @@ EntryPoint::ErrorTarget EntryPoint::error_target() {
   target.comm = take_error_communicator();
   if (comm_ != nullptr) target.comm = core::Ref<core::Communicator>::share(comm_);
   target.session = core::Ref<core::Session>::share(session_);
-  if (!target.comm && !target.session && handler_ == nullptr && g_instance != nullptr && !file_)
+  if (window_ != nullptr &&
+      rma::Window::slab().check(window_) == HandleState::live)  // else MPI_Win_free failed
+    target.window = core::Ref<rma::Window>::share(window_);
+  if (!target.comm && !target.session && !target.window && handler_ == nullptr && g_instance != nullptr &&
+      !file_)
     target.comm = core::Ref<core::Communicator>::share(default_error_communicator(*g_instance));
   if (handler_ != nullptr) {
     target.handler = core::Ref<core::Errhandler>::share(handler_);
     if (handler_->target == core::Errhandler::Target::session) target.handle = MPI_SESSION_NULL;
+  } else if (target.window) {
+    target.handler = target.window->errhandler;
+    target.handle = target.window.get();
   } else if (target.session) {
     target.handler = target.session->errhandler;
     target.handle = target.session.get();
@@ -100,7 +108,11 @@ int EntryPoint::fail(Error error) {
   remember_error(code, std::move(message));
   const bool relock = instance_locked_;
   unlock();
-  run_handler(*target.handler, target.handle, code, call_, error.message());
+  if (target.window)
+    run_handler(*target.handler, target.handle, code, call_, error.message(),
+                "MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN)");
+  else
+    run_handler(*target.handler, target.handle, code, call_, error.message());
   if (relock) {  // references are released under the lock
     g_instance->lock.lock();
     instance_locked_ = true;

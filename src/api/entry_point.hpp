@@ -12,6 +12,7 @@
 #include "base/trace.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
+#include "rma/window.hpp"
 
 #define WEFT_HIDDEN [[gnu::visibility("hidden")]]
 
@@ -67,6 +68,11 @@ class EntryPoint {
       g_instance->waits.set_communicator(comm);
   }
   void set_error_owner(core::Session& session) { session_ = &session; }
+  void set_error_owner(rma::Window& window) {
+    window_ = &window;
+    if (published_) [[likely]]
+      g_instance->waits.set_communicator(*window.comm);
+  }
   /// Errors go to an error handler that is an argument of the call (MPI_Session_init).
   void set_error_owner(core::Errhandler& handler) { handler_ = &handler; }
   /// Errors go to the error handler of MPI_FILE_NULL (default MPI_ERRORS_RETURN).
@@ -95,6 +101,7 @@ class EntryPoint {
   const trace::Range range_;
   core::Communicator* comm_ = nullptr;
   core::Session* session_ = nullptr;
+  rma::Window* window_ = nullptr;
   core::Errhandler* handler_ = nullptr;
   bool instance_locked_ = false;
   bool early_locked_ = false;

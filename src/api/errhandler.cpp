@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Error handlers (MPI 5.0 section 9.3). Window error handlers can be created but not set: there are no
-// windows.
+// Error handlers (MPI 5.0 section 9.3).
 #include "core/errhandler.hpp"
 
 #include "api/errors.hpp"
@@ -66,6 +65,30 @@ Status Comm_call_errhandler(core::Communicator& comm, int errorcode) {
   comm.instance.unlocked([&] {
     run_handler(*handler, reinterpret_cast<void*>(comm.handle), errorcode, "MPI_Comm_call_errhandler",
                 message);
+  });
+  return {};
+}
+
+Status Win_set_errhandler(rma::Window& win, Errhandler& errhandler) {
+  if (errhandler.target != Target::any && errhandler.target != Target::window)
+    return Error(Errc::errhandler,
+                 "errhandler is not a window error handler: create it with MPI_Win_create_errhandler");
+  win.errhandler = core::Ref<Errhandler>::share(&errhandler);
+  return {};
+}
+
+Status Win_get_errhandler(rma::Window& win, MPI_Errhandler* errhandler) {
+  return_shared_object(win.errhandler.get(), errhandler);
+  return {};
+}
+
+Status Win_call_errhandler(rma::Window& win, int errorcode) {
+  const auto window = core::Ref<rma::Window>::share(&win);
+  const core::Ref<Errhandler> handler = win.errhandler;
+  const std::string message = "called by the application with " + code_name(errorcode);
+  win.instance.unlocked([&] {
+    run_handler(*handler, window.get(), errorcode, "MPI_Win_call_errhandler", message,
+                "MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN)");
   });
   return {};
 }

@@ -127,7 +127,7 @@ const LastError& last_error() { return t_last_error; }
 void remember_error(int code, std::string message) { t_last_error = {code, std::move(message)}; }
 
 void run_handler(const core::Errhandler& handler, void* handle, int code, const char* call,
-                 const std::string& message) {
+                 const std::string& message, const char* remedy) {
   using Kind = core::Errhandler::Kind;
   await_launcher(handler.kind == Kind::fatal || handler.kind == Kind::abort);
   switch (handler.kind) {
@@ -139,8 +139,7 @@ void run_handler(const core::Errhandler& handler, void* handle, int code, const 
     case Kind::fatal:
     case Kind::abort:
       abort_job(code, std::string(call) + " failed: " + message + " (" + code_name(code) +
-                          "). The error handler aborts; MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) "
-                          "returns errors.");
+                          "). The error handler aborts; " + remedy + " returns errors.");
   }
 }
 

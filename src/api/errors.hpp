@@ -48,9 +48,11 @@ struct LastError {
 void remember_error(int code, std::string message);
 
 /// Calls an error handler for the error `code` of `call`. Returns for MPI_ERRORS_RETURN and user functions;
-/// otherwise aborts the job. `handle`: MPI handle that the error belongs to. Precondition: no lock is held.
+/// otherwise aborts the job. `handle`: MPI handle that the error belongs to; `remedy`: the call that would
+/// have returned the error instead. Precondition: no lock is held.
 void run_handler(const core::Errhandler& handler, void* handle, int code, const char* call,
-                 const std::string& message);
+                 const std::string& message,
+                 const char* remedy = "MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN)");
 
 /// Initial error handler of MPI_COMM_WORLD and MPI_COMM_SELF, also for errors without an object (MPI 5.0
 /// section 9.3). Set by mpiexec -initial-errhandler.

@@ -23,7 +23,8 @@ HandleTables::HandleTables()
       errhandlers(core::Errhandler::slab()),
       sessions(core::Session::slab()),
       transfers(p2p::Transfer::slab()),
-      completed_send(&p2p::CompletedSend::shared()) {
+      completed_send(&p2p::CompletedSend::shared()),
+      windows(rma::Window::slab()) {
   for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
 }
@@ -106,6 +107,8 @@ bool was_freed(HandleKind kind, const void* handle) {
       return inside(g_handles.errhandlers);
     case HandleKind::session:
       return inside(g_handles.sessions);
+    case HandleKind::window:
+      return inside(g_handles.windows);
     case HandleKind::request:
       return inside(g_handles.transfers) || check_other_request(handle) != HandleState::foreign;
     default:

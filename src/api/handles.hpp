@@ -17,6 +17,7 @@
 #include "core/session.hpp"
 #include "datatype/datatype.hpp"
 #include "p2p/transfer.hpp"
+#include "rma/window.hpp"
 
 namespace weft::api {
 
@@ -36,6 +37,7 @@ struct HandleTables {
   Slab<core::Session>& sessions;
   Slab<p2p::Transfer>& transfers;
   p2p::CompletedSend* completed_send;
+  Slab<rma::Window>& windows;
 };
 WEFT_HIDDEN extern const HandleTables g_handles;
 
@@ -87,6 +89,7 @@ inline core::Info* to_info(MPI_Info handle) {
 }
 core::Errhandler* to_errhandler(MPI_Errhandler handle);
 inline core::Session* to_session(MPI_Session handle) { return live(g_handles.sessions, handle); }
+inline rma::Window* to_window(MPI_Win handle) { return live(g_handles.windows, handle); }
 
 /// Registers the slab of a request class other than those in HandleTables, before its first request exists.
 /// core::Request must be the first base of the class.
@@ -112,6 +115,9 @@ inline MPI_Request handle_of(const core::Request& request) {
 }
 inline MPI_Session handle_of(const core::Session& session) {
   return reinterpret_cast<MPI_Session>(reinterpret_cast<uintptr_t>(&session));
+}
+inline MPI_Win handle_of(const rma::Window& window) {
+  return reinterpret_cast<MPI_Win>(reinterpret_cast<uintptr_t>(&window));
 }
 MPI_Group handle_of(const core::Group& group);
 MPI_Info handle_of(const core::Info& info);

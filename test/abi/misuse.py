@@ -31,8 +31,9 @@ HANDLES = {
     "ERRHANDLER": ("MPI_ERRHANDLER_NULL", "freed_errhandler", "MPI_ERR_ERRHANDLER"),
     "REQUEST": (None, "freed_request", "MPI_ERR_REQUEST"),
     "SESSION": ("MPI_SESSION_NULL", None, "MPI_ERR_SESSION"),
+    "WINDOW": ("MPI_WIN_NULL", "freed_win", "MPI_ERR_WIN"),
 }
-NULL_ALLOWED = {"Comm_get_name.comm", "Type_get_name.datatype"}  # MPI 5.0 section 7.8
+NULL_ALLOWED = {"Comm_get_name.comm", "Type_get_name.datatype", "Win_get_name.win"}  # MPI 5.0 section 7.8
 # Conversions accept any value.
 TOLERANT = ("_toint", "_fromint")
 
@@ -42,6 +43,7 @@ VALID = {
     "INFO": "info",
     "ERRHANDLER": "MPI_ERRORS_RETURN",
     "SESSION": "session",
+    "WINDOW": "win",
     "FILE": "MPI_FILE_NULL",
     "MESSAGE": "MPI_MESSAGE_NULL",
     "KEYVAL": "MPI_TAG_UB",
@@ -52,6 +54,8 @@ VALID = {
     "ERROR_CODE": "MPI_ERR_OTHER",
     "ERROR_CLASS": "MPI_ERR_OTHER",
     "TYPECLASS": "MPI_TYPECLASS_REAL",
+    "ASSERT": "0",
+    "LOCK_TYPE": "MPI_LOCK_SHARED",
     "RANK": "0",
     "RANK_NNI": "0",
 }
@@ -86,8 +90,9 @@ BELOW_ZERO = {
 }
 # Arguments for which negative values are valid.
 MEANINGFUL = {
-    "Comm_call_errhandler.errorcode",  # any code may be passed to a handler
+    "Comm_call_errhandler.errorcode", "Win_call_errhandler.errorcode",  # any code may be passed to a handler
     "Session_call_errhandler.errorcode",
+    "Win_call_errhandler.errorcode",
     "Status_set_error.err",
     "Status_set_source.source",
     "Status_set_tag.tag",
@@ -119,6 +124,7 @@ static MPI_Errhandler freed_errhandler;
 static MPI_Request freed_request, bad_requests[4];
 static MPI_Request null_request = MPI_REQUEST_NULL;
 static MPI_Session session;
+static MPI_Win win, freed_win;
 static MPI_Status status;
 static MPI_Message message = MPI_MESSAGE_NULL;
 static void operation(void* in, void* out, int* n, MPI_Datatype* type) { (void)in; (void)out; (void)n; (void)type; }
@@ -152,6 +158,9 @@ static void prepare(void) {
   MPI_Graph_create(MPI_COMM_SELF, 1, none, none, 0, &graph);
   MPI_Dist_graph_create_adjacent(MPI_COMM_SELF, 1, none, MPI_UNWEIGHTED, 1, none, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
                                  &dist);
+  MPI_Win_create(output, sizeof output, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_lock_all(0, win);
   /* Freed objects last: a new object may reuse the handle of a freed object. */
   MPI_Comm copy;
   MPI_Datatype type;
@@ -160,6 +169,7 @@ static void prepare(void) {
   MPI_Errhandler errors;
   MPI_Request request;
   MPI_Group other_group;
+  MPI_Win other_win;
   MPI_Comm_dup(MPI_COMM_SELF, &copy), freed_comm = copy;
   MPI_Type_contiguous(2, MPI_INT, &type), freed_type = type;
   MPI_Op_create(operation, 1, &op), freed_op = op;
@@ -167,6 +177,8 @@ static void prepare(void) {
   MPI_Info_create(&other_info), freed_info = other_info;
   MPI_Comm_create_errhandler(handler, &errors), freed_errhandler = errors;
   MPI_Recv_init(output, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request), freed_request = request;
+  MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_SELF, &other_win), freed_win = other_win;
+  MPI_Win_free(&other_win);
   MPI_Comm_free(&copy), MPI_Type_free(&type), MPI_Op_free(&op), MPI_Group_free(&other_group);
   MPI_Info_free(&other_info), MPI_Errhandler_free(&errors), MPI_Request_free(&request);
   for (int i = 0; i < 4; ++i) bad_requests[i] = freed_request;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 namespace weft::fuzz {
@@ -53,7 +54,9 @@ class Values {
   /// Adds an output to the pool.
   template <class H>
   void remember(const H* output, int code) {
-    if (output != nullptr && code == MPI_SUCCESS) keep(Pool<H>::id, reinterpret_cast<uintptr_t>(*output));
+    if (output == nullptr || code != MPI_SUCCESS) return;
+    if constexpr (std::is_same_v<H, MPI_Win>) MPI_Win_set_errhandler(*output, MPI_ERRORS_RETURN);
+    keep(Pool<H>::id, reinterpret_cast<uintptr_t>(*output));
   }
   void remember_number(const int* output, int code) {
     if (output != nullptr && code == MPI_SUCCESS) numbers_.push_back(*output);

@@ -14,6 +14,7 @@ OBJECTS = {
     "ERRHANDLER": ("core::Errhandler", "to_errhandler", "errhandler"),
     "REQUEST": ("core::Request", "to_request", "request"),
     "SESSION": ("core::Session", "to_session", "session"),
+    "WINDOW": ("rma::Window", "to_window", "window"),
 }
 # Value of an output handle after a failed call.
 NULL_HANDLES = {
@@ -23,6 +24,7 @@ NULL_HANDLES = {
     "GROUP": "MPI_GROUP_NULL",
     "INFO": "MPI_INFO_NULL",
     "ERRHANDLER": "MPI_ERRHANDLER_NULL",
+    "WINDOW": "MPI_WIN_NULL",
 }
 # Handle that replaces an argument that is not significant in this process.
 SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
@@ -148,7 +150,7 @@ class Plan:
         if parameter.kind == "COMMUNICATOR" and not self.has_error_owner:
             self.has_error_owner = True
             self.objects.append(f"entry.set_error_owner(*{variable});")
-        elif parameter.kind == "SESSION" or (parameter.kind == "ERRHANDLER" and self._creates_error_owner()):
+        elif parameter.kind in ("SESSION", "WINDOW") or (parameter.kind == "ERRHANDLER" and self._creates_error_owner()):
             self.objects.append(f"entry.set_error_owner(*{variable});")
 
     def _creates_error_owner(self):
@@ -161,7 +163,8 @@ class Plan:
         self.objects.append(f'if ({name} == nullptr) [[unlikely]] return entry.fail(null_pointer("{name}"));')
         null_ok = parameter.kind == "REQUEST" and self.function.mpi_name not in self.api.overlay["request_needed"]
         null = f"*{name} != MPI_REQUEST_NULL && " if null_ok else ""
-        if parameter.kind == "COMMUNICATOR":
+        owner = parameter.kind in ("COMMUNICATOR", "WINDOW")
+        if owner:
             variable = self._object(parameter)
             self.objects.append(f"{c_type}* {variable} = {convert}(*{name});")
             value = variable
@@ -171,7 +174,7 @@ class Plan:
             f"if ({null}{value} == nullptr) [[unlikely]]\n"
             f'    return entry.fail(bad_handle(HandleKind::{kind}, "{name}", *{name}));'
         )
-        if parameter.kind == "COMMUNICATOR":
+        if owner:
             self._set_error_owner(parameter, variable)
 
     def _check(self, parameter):

@@ -20,6 +20,7 @@ FILE_TOP = """\
 
 namespace core = weft::core;
 namespace datatype = weft::datatype;
+namespace rma = weft::rma;
 using namespace weft::api;  // NOLINT(google-build-using-namespace): generated code in Weft's own namespace
 using weft::Errc;
 
@@ -184,6 +185,7 @@ def implementation_header(api):
 #include "core/op.hpp"
 #include "core/session.hpp"
 #include "datatype/datatype.hpp"
+#include "rma/window.hpp"
 
 namespace weft::api::impl {
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Accumulate operations (MPI 5.0 section 12.3.4). Each is executed under the accumulate lock of its target,
+// by the origin if it maps the target's control block, else by the target. So all are atomic with each other.
+#include <cstring>
+
+#include "core/op.hpp"
+#include "core/remote_memory.hpp"
+#include "rma/messages.hpp"
+#include "rma/window.hpp"
+
+namespace weft::rma {
+namespace {
+
+using datatype::Basic;
+using datatype::ReduceOp;
+
+/// Holds the accumulate lock of a control block until destruction.
+struct AccumulateScope {
+  explicit AccumulateScope(Control& of) : control(of) {}
+  ~AccumulateScope() { control.end_accumulate(); }
+  AccumulateScope(const AccumulateScope&) = delete;
+  AccumulateScope& operator=(const AccumulateScope&) = delete;
+  Control& control;
+};
+
+Error bad_type(const char* why) {
+  return {Errc::type, std::string("the datatype of an accumulate operation ") + why};
+}
+
+}  // namespace
+
+void combine(ReduceOp op, Basic basic, const std::byte* in, std::byte* inout, size_t n) {
+  const auto function = datatype::reduce_function(op, basic);
+  const datatype::BasicTraits& traits = datatype::traits_of(basic);
+  if (traits.size == traits.extent) return function(in, inout, inout, n);
+  // A pair with padding, which the packed stream does not have.
+  const auto value = static_cast<size_t>(traits.value_size), size = static_cast<size_t>(traits.size),
+             index = static_cast<size_t>(traits.index_offset);
+  alignas(64) std::byte left[64]{}, right[64]{};
+  WEFT_ASSERT(traits.extent <= 64);
+  for (size_t i = 0; i < n; ++i, in += size, inout += size) {
+    std::memcpy(left, in, value);
+    std::memcpy(left + index, in + value, size - value);
+    std::memcpy(right, inout, value);
+    std::memcpy(right + index, inout + value, size - value);
+    function(left, right, right, 1);
+    std::memcpy(inout, right, value);
+    std::memcpy(inout + value, right + index, size - value);
+  }
+}
+
+Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, const Area& area,
+                          const core::Op& op, WindowRequest* request) {
+  if (op.user)
+    return Error(Errc::op, "op is a user-defined operation: accumulate operations take predefined ones only");
+  const auto basic_of_target = area.type.basic();
+  const bool moves = op.kind == ReduceOp::replace || op.kind == ReduceOp::no_op;
+  if (!moves && area.type.size() != 0) {
+    if (!basic_of_target) return bad_type("has elements of several predefined types: use one");
+    if (datatype::reduce_function(op.kind, *basic_of_target) == nullptr)
+      return Error(Errc::op, op.name + " is not defined for the predefined type of target_datatype");
+    if (origin.type->basic() != basic_of_target && origin.count != 0)
+      return bad_type("differs in its predefined type between origin and target");
+  }
+  if (area.rank == p2p::kProcNull) {
+    if (request != nullptr) request->finish();
+    return {};
+  }
+  Place place;
+  WEFT_TRY(locate(area, place));
+  const bool reads_origin = op.kind != ReduceOp::no_op;
+  const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
+  const auto result_bytes =
+      result == nullptr ? place.bytes : static_cast<uint64_t>(result->count * result->type->size());
+  if ((reads_origin && bytes != place.bytes) || result_bytes != place.bytes)
+    return Error(Errc::truncate, "origin, result and target have " + std::to_string(bytes) + ", " +
+                                     std::to_string(result_bytes) + " and " + std::to_string(place.bytes) +
+                                     " bytes of data: they must be equal");
+  if (place.bytes == 0) {
+    if (request != nullptr) request->finish();
+    return {};
+  }
+  const Basic basic = moves ? Basic::byte : *basic_of_target;
+  if (place.host != nullptr && place.peer->control != nullptr && area.type.contiguous() &&
+      (!reads_origin || origin.type->contiguous()) && (result == nullptr || result->type->contiguous()) &&
+      (!reads_origin || !kind_of(origin).on_device()) && (result == nullptr || !kind_of(*result).on_device()))
+      [[likely]] {
+    const auto function = datatype::reduce_function(op.kind, basic);
+    const auto n = place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size);
+    WEFT_TRY(begin_accumulate(*place.peer->control));
+    const AccumulateScope scope(*place.peer->control);
+    if (result != nullptr) std::memcpy(result->address, place.host, place.bytes);
+    if (op.kind == ReduceOp::replace)
+      std::memmove(place.host, origin.address, place.bytes);
+    else if (reads_origin)
+      function(origin.address, place.host, place.host, n);
+    if (request != nullptr) request->finish();
+    return {};
+  }
+  std::vector<std::byte> in;
+  if (reads_origin) WEFT_TRY(p2p::pack_to_host(origin, in));
+  return execute(area, place, in, nullptr, op.kind, basic, result, request);
+}
+
+Status Window::compare_and_swap(const void* origin, const void* compare, void* result, const Area& area) {
+  const auto basic = area.type.predefined() ? area.type.basic() : std::nullopt;
+  const auto group = basic ? datatype::traits_of(*basic).group : datatype::Group::no_reduction;
+  using datatype::Group;
+  if (group != Group::c_integer && group != Group::fortran_integer && group != Group::logical &&
+      group != Group::multi_language && group != Group::byte && basic != Basic::character)
+    return bad_type("of MPI_Compare_and_swap must be a predefined integer, logical or byte type");
+  if (area.rank == p2p::kProcNull) return {};
+  Place place;
+  WEFT_TRY(locate(area, place));
+  const p2p::Buffer from = p2p::buffer_of(origin, 1, area.type),
+                    expect = p2p::buffer_of(compare, 1, area.type), to = p2p::buffer_of(result, 1, area.type);
+  if (place.host != nullptr && place.peer->control != nullptr && !kind_of(from).on_device() &&
+      !kind_of(expect).on_device() && !kind_of(to).on_device()) [[likely]] {
+    WEFT_TRY(begin_accumulate(*place.peer->control));
+    const AccumulateScope scope(*place.peer->control);
+    const bool equal = std::memcmp(place.host, compare, place.bytes) == 0;
+    std::memcpy(result, place.host, place.bytes);
+    if (equal) p2p::copy_small(place.host, origin, place.bytes);
+    return {};
+  }
+  std::vector<std::byte> in, expected;
+  WEFT_TRY(p2p::pack_to_host(from, in));
+  WEFT_TRY(p2p::pack_to_host(expect, expected));
+  return execute(area, place, in, expected.data(), ReduceOp::replace, *basic, &to, nullptr);
+}
+
+/// The general path on packed data. `in` is empty with MPI_NO_OP; `compare` is null but for compare-and-swap.
+Status Window::execute(const Area& area, const Place& place, const std::vector<std::byte>& in,
+                       const std::byte* compare, ReduceOp op, Basic basic, const p2p::Buffer* result,
+                       WindowRequest* request) {
+  if (instance.failures.failed(place.peer->process)) return instance.failures.error_of(place.peer->process);
+  auto* const operation = new Operation(*this, *place.peer, request);
+  if (result != nullptr) {
+    operation->data.resize(place.bytes);
+    operation->set_result(*result);
+  }
+  if (place.peer->control == nullptr) {
+    const uint8_t code = compare != nullptr ? AccumulateMessage::kCompareSwap : static_cast<uint8_t>(op);
+    Messages::of(instance).send_accumulate(*operation, area, place, in, compare, code, basic,
+                                           result != nullptr);
+    operation->finish_part({});
+    return {};
+  }
+  Status outcome = begin_accumulate(*place.peer->control);
+  if (outcome.ok()) {
+    const AccumulateScope scope(*place.peer->control);
+    outcome = update(area, place, in.data(), compare, op, basic,
+                     result != nullptr ? operation->data.data() : nullptr);
+  }
+  operation->finish_part(outcome.ok() ? Status() : Status(outcome.error().copy()));
+  return outcome;
+}
+
+/// Reads, combines and writes under the accumulate lock. `old`: null, or gets the value before.
+Status Window::update(const Area& area, const Place& place, const std::byte* in, const std::byte* compare,
+                      ReduceOp op, Basic basic, std::byte* old) {
+  std::vector<std::byte> stream(place.bytes);
+  if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(read_stream(area, place, stream.data()));
+  if (old != nullptr) std::memcpy(old, stream.data(), place.bytes);
+  if (op == ReduceOp::no_op) return {};
+  if (compare != nullptr && std::memcmp(stream.data(), compare, place.bytes) != 0) return {};
+  if (op == ReduceOp::replace) return write_stream(area, place, in);
+  combine(op, basic, in, stream.data(), place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size));
+  return write_stream(area, place, stream.data());
+}
+
+}  // namespace weft::rma

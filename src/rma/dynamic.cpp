@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of dynamic windows (MPI 5.0 section 12.2.4). A displacement is an address of the target. The origin
+// asks the target for the key of the attached memory at the first access, and caches it until the target
+// attaches or detaches memory.
+#include <algorithm>
+#include <string>
+
+#include "core/remote_memory.hpp"
+#include "rma/messages.hpp"
+#include "rma/window.hpp"
+
+namespace weft::rma {
+
+Status Window::attach(void* address, uint64_t length) {
+  if (flavor != Flavor::dynamic)
+    return error(ErrorClass::flavor, "the window is not dynamic: create it with MPI_Win_create_dynamic");
+  if (length == 0) return {};
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  auto next = own_.lower_bound(first);
+  const bool overlaps_next = next != own_.end() && next->first - first < length;
+  const bool overlaps_last =
+      next != own_.begin() && first - std::prev(next)->first < std::prev(next)->second.length;
+  if (overlaps_next || overlaps_last)
+    return error(ErrorClass::attach,
+                 "the memory overlaps memory that is attached already: detach that first");
+  const device::Memory memory = device::widened(device::classify(address), address, length);
+  auto region = rma().register_memory(static_cast<std::byte*>(address), length, memory);
+  if (!region) return error(ErrorClass::attach, region.error().message());
+  own_.emplace(first, OwnMemory{length, memory, *region});
+  control->version.fetch_add(1);
+  return {};
+}
+
+Status Window::detach(const void* address) {
+  if (flavor != Flavor::dynamic)
+    return error(ErrorClass::flavor, "the window is not dynamic: create it with MPI_Win_create_dynamic");
+  const auto found = own_.find(reinterpret_cast<uintptr_t>(address));
+  if (found == own_.end()) return error(ErrorClass::attach, "base is not the address of attached memory");
+  rma().deregister(found->second.region);
+  own_.erase(found);
+  control->version.fetch_add(1);
+  return {};
+}
+
+void Window::drop_regions(Peer& peer) {
+  for (RemoteRegion& region : peer.regions) {
+    core::wait_until(instance, [&] { return region.target->pending() == 0; });
+    rma().detach(std::move(region.target));
+  }
+  peer.regions.clear();
+}
+
+Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, uint64_t end) {
+  // The version is read before the query: a later change makes the answer stale.
+  const uint32_t version =
+      peer.control != nullptr ? peer.control->version.load(std::memory_order_acquire) : 0;
+  if (version != peer.version) {
+    drop_regions(peer);
+    peer.version = version;
+  }
+  for (RemoteRegion& region : peer.regions)
+    if (first >= region.address && end <= region.address + region.length) return &region;
+  const Error outside = error(ErrorClass::range, "no memory that rank " + std::to_string(rank) +
+                                                     " has attached contains the access at address " +
+                                                     std::to_string(first) + ": attach it first");
+  transport::rma::Key key{};
+  if (peer.process == instance.self) {
+    std::byte* address = nullptr;
+    const OwnMemory* memory = own_memory(first, end - first, address);
+    if (memory == nullptr) return outside.copy();
+    auto own = rma().key(memory->region, peer.process);
+    if (!own) return std::move(own).error();
+    key = *own;
+  } else {
+    peer.queried = false;
+    peer.answer.reset();
+    Messages::of(instance).send_query(*this, peer, first, end - first);
+    WEFT_TRY(wait_for([&] { return peer.queried; }));
+    if (peer.answer == nullptr) return outside.copy();
+    key = *peer.answer;
+  }
+  const device::Memory near = own_.empty() ? device::Memory{} : own_.begin()->second.memory;
+  auto target = rma().attach(peer.process, key, near);
+  if (!target) return std::move(target).error();
+  peer.regions.push_back({key.address, key.length, key.on_device != 0, std::move(*target)});
+  return &peer.regions.back();
+}
+
+Status Window::locate_region(const Area& area, Place& place) {
+  if (place.bytes == 0) return {};
+  const auto start = static_cast<uint64_t>(area.disp);  // an address
+  const __int128 last = static_cast<__int128>(area.count - 1) * area.type.extent();
+  const __int128 first = static_cast<__int128>(start) + area.type.true_lb() + std::min<__int128>(last, 0);
+  const __int128 end = static_cast<__int128>(start) + area.type.true_ub() + std::max<__int128>(last, 0);
+  if (first < 0 || end > UINTPTR_MAX) return error(ErrorClass::range, "the access exceeds the address space");
+  auto found = find_region(*place.peer, area.rank, static_cast<uint64_t>(first), static_cast<uint64_t>(end));
+  if (!found) return std::move(found).error();
+  const RemoteRegion& region = **found;
+  place.window_offset = start;
+  place.target = region.target.get();
+  place.offset = start - region.address;
+  place.on_device = region.on_device;
+  if (!region.on_device && region.target->direct() != nullptr)
+    place.host =
+        reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(region.target->direct()) + place.offset);
+  return {};
+}
+
+}  // namespace weft::rma

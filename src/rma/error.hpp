@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Error classes of one-sided communication that Errc lacks (MPI 5.0 section 12.6).
+#pragma once
+#include <string>
+#include <utility>
+
+#include "base/result.hpp"
+
+namespace weft::rma {
+
+/// The values are those of MPI_ERR_* in the ABI.
+enum class ErrorClass : int {
+  assertion = 22,
+  base = 24,
+  disp = 26,
+  lock_type = 37,
+  attach = 46,
+  range = 48,
+  shared = 49,
+  sync = 50,
+  size = 52,
+  flavor = 57
+};
+
+[[nodiscard]] inline Error error(ErrorClass code, std::string message) {
+  return {Errc::window, std::move(message), static_cast<int>(code)};
+}
+
+}  // namespace weft::rma

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rma/messages.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/counters.hpp"
+#include "core/remote_memory.hpp"
+
+namespace weft::rma {
+namespace {
+
+using datatype::Basic;
+using datatype::ReduceOp;
+
+counters::Counter stale("window.stale_messages", counters::Unit::events,
+                        "Messages about windows that do not exist (any more), or malformed ones");
+
+constexpr size_t kMaxPart = 8192;  // bytes of an accumulate message
+constexpr size_t kReplyBytes = sizeof(ReplyMessage);
+
+template <class T>
+std::vector<std::byte> bytes_of(const T& message, size_t more = 0) {
+  std::vector<std::byte> bytes(sizeof message + more);
+  std::memcpy(bytes.data(), &message, sizeof message);
+  return bytes;
+}
+
+}  // namespace
+
+Messages& Messages::of(core::Instance& instance) {
+  static Messages* const messages = new Messages(instance);  // lives as long as the instance: the process
+  return *messages;
+}
+
+Messages::Messages(core::Instance& instance) : instance_(instance) {
+  (void)instance.remote_memory();
+  auto& handlers = instance.handlers;
+  const auto id = [](Message message) { return static_cast<transport::am::HandlerId>(message); };
+  handlers.add<SyncMessage>(id(Message::sync), *this,
+                            [](Messages& self, core::ProcessId source, const SyncMessage& message, size_t) {
+                              self.on_sync(source, message);
+                            });
+  handlers.add<QueryMessage>(id(Message::query), *this,
+                             [](Messages& self, core::ProcessId source, const QueryMessage& message, size_t) {
+                               self.on_query(source, message);
+                             });
+  handlers.add<KeyMessage>(id(Message::key), *this,
+                           [](Messages& self, core::ProcessId source, const KeyMessage& message, size_t) {
+                             self.on_key(source, message);
+                           });
+  handlers.add<AccumulateMessage>(
+      id(Message::accumulate), *this,
+      [](Messages& self, core::ProcessId source, const AccumulateMessage& message, size_t size) {
+        const auto* const bytes = reinterpret_cast<const std::byte*>(&message);
+        if (self.deferred_.empty() && self.execute(source, bytes, size)) return;
+        self.deferred_.push_back({source, {bytes, bytes + size}});
+      });
+  handlers.add<ReplyMessage>(id(Message::reply), *this,
+                             [](Messages& self, core::ProcessId source, const ReplyMessage& message,
+                                size_t size) { self.on_reply(source, message, size); });
+  instance.add(*this);
+  instance.failures.add([this](core::ProcessId process, const Error& why) { lost(process, why); });
+}
+
+void Messages::remove(Window& window) {
+  windows_.erase(window.comm->id);
+  std::erase_if(locks_, [&](const LockRequest& request) { return request.window == window.comm->id; });
+}
+
+bool Messages::send_now(const Queued& message) {
+  if (instance_.failures.failed(message.to)) return true;  // dropped
+  std::byte* const to = instance_.sender->reserve(message.to, message.bytes.size());
+  if (to == nullptr) return false;
+  std::memcpy(to, message.bytes.data(), message.bytes.size());
+  instance_.sender->commit(message.to, message.bytes.size());
+  return true;
+}
+
+void Messages::send(core::ProcessId to, std::vector<std::byte> message) {
+  Queued queued{to, std::move(message)};
+  // Messages to one peer stay in order.
+  const bool waits = std::any_of(queue_.begin(), queue_.end(), [&](const Queued& q) { return q.to == to; });
+  if (waits || !send_now(queued)) queue_.push_back(std::move(queued));
+}
+
+template <class T>
+void Messages::send(core::ProcessId to, const T& message) {
+  send(to, bytes_of(message));
+}
+
+bool Messages::poll() {
+  bool progressed = false;
+  while (!queue_.empty() && send_now(queue_.front())) {
+    queue_.pop_front();
+    progressed = true;
+  }
+  while (!deferred_.empty()) {
+    const Queued& message = deferred_.front();
+    if (!execute(message.to, message.bytes.data(), message.bytes.size())) break;
+    deferred_.pop_front();
+    progressed = true;
+  }
+  if (!locks_.empty())
+    progressed |= std::erase_if(locks_, [&](const LockRequest& request) { return grant(request); }) != 0;
+  return progressed;
+}
+
+Window* Messages::find(core::ContextId id, core::ProcessId source, int& rank) const {
+  const auto found = windows_.find(id);
+  rank = found == windows_.end() ? -1 : found->second->rank_of(source);
+  if (rank >= 0) return found->second;
+  stale.add();
+  return nullptr;
+}
+
+void Messages::send_sync(const Window& window, const Peer& to, Sync what) {
+  send(to.process, SyncMessage{Message::sync, what, {}, window.comm->id});
+}
+
+bool Messages::grant(const LockRequest& request) {
+  const auto found = windows_.find(request.window);
+  if (found == windows_.end() || instance_.failures.failed(request.source)) return true;
+  if (!found->second->control->try_lock(request.exclusive)) return false;
+  send(request.source, SyncMessage{Message::sync, Sync::granted, {}, request.window});
+  return true;
+}
+
+void Messages::on_sync(core::ProcessId source, const SyncMessage& message) {
+  int rank = -1;
+  Window* const window = find(message.window, source, rank);
+  if (window == nullptr) return;
+  Control& control = *window->control;
+  switch (message.what) {
+    case Sync::lock_shared:
+    case Sync::lock_exclusive: {
+      const LockRequest request{message.window, source, message.what == Sync::lock_exclusive};
+      if (!grant(request)) locks_.push_back(request);
+      break;
+    }
+    case Sync::unlock_shared:
+      control.unlock(false);
+      break;
+    case Sync::unlock_exclusive:
+      control.unlock(true);
+      break;
+    case Sync::granted:
+      window->peers[static_cast<size_t>(rank)].granted = true;
+      break;
+    case Sync::post:
+      control.post_count(rank).fetch_add(1);
+      break;
+    case Sync::complete:
+      control.completes.fetch_add(1);
+      break;
+    default:
+      stale.add();
+  }
+}
+
+void Messages::send_query(const Window& window, Peer& to, uint64_t address, uint64_t length) {
+  send(to.process, QueryMessage{Message::query, {}, window.comm->id, address, length});
+}
+
+void Messages::on_query(core::ProcessId source, const QueryMessage& message) {
+  int rank = -1;
+  Window* const window = find(message.window, source, rank);
+  if (window == nullptr) return;
+  KeyMessage answer{};
+  answer.handler = Message::key;
+  answer.window = message.window;
+  std::byte* address = nullptr;
+  if (const OwnMemory* memory = window->own_memory(message.address, message.length, address)) {
+    if (auto key = window->rma().key(memory->region, source); key.ok()) {
+      answer.key = *key;
+      answer.found = 1;
+    }
+  }
+  send(source, answer);
+}
+
+void Messages::on_key(core::ProcessId source, const KeyMessage& message) {
+  int rank = -1;
+  Window* const window = find(message.window, source, rank);
+  if (window == nullptr) return;
+  Peer& peer = window->peers[static_cast<size_t>(rank)];
+  if (message.found != 0) peer.answer = std::make_unique<transport::rma::Key>(message.key);
+  peer.queried = true;
+}
+
+void Messages::send_accumulate(Operation& operation, const Area& area, const Place& place,
+                               const std::vector<std::byte>& in, const std::byte* compare, uint8_t op,
+                               Basic basic, bool fetch) {
+  operation.id = operations_.insert(operation);
+  const core::ProcessId to = place.peer->process;
+  const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
+  const size_t limit = std::min(instance_.sender->max_message(to), kMaxPart);
+  const uint64_t streams = (in.empty() ? 0 : 1) + (compare != nullptr ? 1 : 0);
+  // An element may need a run for each of its bytes at worst; two are the most of any predefined type.
+  const uint64_t per_element = 2 * sizeof(Run) + std::max<uint64_t>(streams, 1) * element;
+  const uint64_t elements = std::max<uint64_t>((limit - sizeof(AccumulateMessage)) / per_element, 1);
+  const uint64_t dense =
+      (limit - sizeof(AccumulateMessage) - sizeof(Run)) / (std::max<uint64_t>(streams, 1) * element);
+  const uint64_t part = (area.type.contiguous() ? std::max<uint64_t>(dense, 1) : elements) * element;
+  for (uint64_t at = 0; at < place.bytes; at += part) {
+    const uint64_t n = std::min(part, place.bytes - at);
+    std::vector<Run> runs;
+    datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(n),
+                           [&](int64_t displacement, int64_t length) {
+                             runs.push_back({place.window_offset + static_cast<uint64_t>(displacement),
+                                             static_cast<uint64_t>(length)});
+                           });
+    const AccumulateMessage head{Message::accumulate,
+                                 op,
+                                 static_cast<uint8_t>(basic),
+                                 static_cast<uint8_t>(fetch ? 1 : 0),
+                                 static_cast<uint32_t>(runs.size()),
+                                 operation.window.comm->id,
+                                 operation.id,
+                                 at,
+                                 n};
+    const size_t run_bytes = runs.size() * sizeof(Run);
+    std::vector<std::byte> message = bytes_of(head, run_bytes + streams * n);
+    std::byte* out = message.data() + sizeof head;
+    std::memcpy(out, runs.data(), run_bytes);
+    out += run_bytes;
+    if (!in.empty()) std::memcpy(out, in.data() + at, n);
+    if (compare != nullptr) std::memcpy(out + n, compare + at, n);
+    operation.add_part();
+    send(to, std::move(message));
+  }
+}
+
+namespace {
+
+/// Copies between the runs of own memory and a packed stream. Errc::arg: outside of the window.
+Status copy_runs(Window& window, const Run* runs, uint32_t count, std::byte* stream, uint64_t bytes,
+                 bool write) {
+  uint64_t at = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    std::byte* address = nullptr;
+    const OwnMemory* memory = window.own_memory(runs[i].offset, runs[i].length, address);
+    if (memory == nullptr || runs[i].length > bytes - at)
+      return error(ErrorClass::range, "an accumulate operation exceeds the window");
+    if (memory->memory.on_device()) {
+      const device::Memory host;
+      WEFT_TRY(write ? device::copy(address, memory->memory, stream + at, host, runs[i].length)
+                     : device::copy(stream + at, host, address, memory->memory, runs[i].length));
+    } else if (write) {
+      std::memcpy(address, stream + at, runs[i].length);
+    } else {
+      std::memcpy(stream + at, address, runs[i].length);
+    }
+    at += runs[i].length;
+  }
+  return at == bytes ? Status()
+                     : error(ErrorClass::range, "an accumulate operation has runs of another size");
+}
+
+}  // namespace
+
+bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t size) {
+  AccumulateMessage message;
+  std::memcpy(&message, bytes, sizeof message);
+  int rank = -1;
+  Window* const window = find(message.window, source, rank);
+  ReplyMessage reply{Message::reply, ReplyMessage::no_window, {}, 0, message.operation, message.position};
+  if (window == nullptr) {
+    send(source, reply);
+    return true;
+  }
+  const bool swap = message.op == AccumulateMessage::kCompareSwap;
+  const auto op = swap ? ReduceOp::replace : static_cast<ReduceOp>(message.op);
+  const auto basic = static_cast<Basic>(message.basic);
+  const uint64_t streams = swap ? 2 : op == ReduceOp::no_op ? 0 : 1;
+  const uint64_t rest = size - sizeof message;
+  const bool known = (swap || message.op < datatype::kReduceOpCount) &&
+                     message.basic < datatype::kBasicCount && datatype::reduce_function(op, basic) != nullptr;
+  if (!known || message.bytes > kMaxPart || message.runs > kMaxPart / sizeof(Run) ||
+      message.bytes % static_cast<uint64_t>(datatype::traits_of(basic).size) != 0 ||
+      rest < message.runs * sizeof(Run) + streams * message.bytes) {
+    stale.add();
+    return true;
+  }
+  if (!window->control->try_accumulate()) return false;
+  std::vector<Run> runs(message.runs);
+  std::memcpy(runs.data(), bytes + sizeof message, runs.size() * sizeof(Run));
+  const std::byte* const in = bytes + sizeof message + runs.size() * sizeof(Run);
+  std::vector<std::byte> stream(message.bytes), answer;
+  Status done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, false);
+  if (done.ok()) {
+    if (message.fetch != 0) answer = stream;
+    const bool equal = !swap || std::memcmp(stream.data(), in + message.bytes, message.bytes) == 0;
+    if (op == ReduceOp::replace)
+      std::memcpy(stream.data(), in, message.bytes);
+    else if (op != ReduceOp::no_op)
+      combine(op, basic, in, stream.data(),
+              message.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size));
+    if (op != ReduceOp::no_op && equal)
+      done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, true);
+  }
+  window->control->end_accumulate();
+  reply.outcome = done.ok() ? ReplyMessage::done
+                  : done.error().mpi_code() == static_cast<int>(ErrorClass::range)
+                      ? ReplyMessage::out_of_range
+                      : ReplyMessage::failed;
+  if (!done.ok()) answer.clear();
+  reply.length = static_cast<uint32_t>(answer.size());
+  std::vector<std::byte> out = bytes_of(reply, answer.size());
+  if (!answer.empty()) std::memcpy(out.data() + kReplyBytes, answer.data(), answer.size());
+  send(source, std::move(out));
+  return true;
+}
+
+void Messages::on_reply(core::ProcessId source, const ReplyMessage& message, size_t size) {
+  Operation* const operation = operations_.find(message.operation);
+  if (operation == nullptr || operation->peer.process != source || size - sizeof message < message.length)
+    return stale.add();
+  Status outcome;
+  if (message.outcome == ReplyMessage::out_of_range)
+    outcome = error(ErrorClass::range, "an accumulate operation exceeds the target's memory");
+  else if (message.outcome != ReplyMessage::done)
+    outcome = Error(Errc::other, "the target could not execute an accumulate operation");
+  std::vector<std::byte>& data = operation->data;
+  if (message.length != 0) {
+    if (message.position > data.size() || message.length > data.size() - message.position) return stale.add();
+    std::memcpy(data.data() + message.position, reinterpret_cast<const std::byte*>(&message) + sizeof message,
+                message.length);
+  }
+  if (operation->last_part()) operations_.erase(operation->id);
+  operation->finish_part(std::move(outcome));
+}
+
+void Messages::lost(core::ProcessId process, const Error& why) {
+  std::vector<Operation*> failed;
+  operations_.for_each([&](Operation& operation) {
+    if (operation.peer.process == process) failed.push_back(&operation);
+  });
+  for (Operation* operation : failed) {
+    operations_.erase(operation->id);
+    for (bool last = false; !last;) {
+      last = operation->last_part();
+      operation->finish_part(why.copy());
+    }
+  }
+  std::erase_if(deferred_, [&](const Queued& message) { return message.to == process; });
+}
+
+}  // namespace weft::rma

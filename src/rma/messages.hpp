@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages of windows, for targets whose control block this process cannot map: synchronisation and
+// accumulate operations, which the target executes; and queries of the memory attached to dynamic windows.
+// Native byte order. Threading: under the instance lock.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "core/instance.hpp"
+#include "rma/window.hpp"
+#include "transport/am/handlers.hpp"
+#include "transport/rma/id_table.hpp"
+
+namespace weft::rma {
+
+enum class Sync : uint8_t {
+  lock_shared,
+  lock_exclusive,
+  unlock_shared,
+  unlock_exclusive,
+  granted,
+  post,
+  complete
+};
+
+/// The upper half of the block of transport/rma.
+enum class Message : transport::am::HandlerId {
+  sync = transport::am::kRmaHandlers + 8,
+  query,
+  key,
+  accumulate,
+  reply
+};
+
+struct SyncMessage {
+  Message handler;
+  Sync what;
+  uint8_t unused[6];
+  core::ContextId window;
+};
+/// Asks for the key of the attached memory that contains a range.
+struct QueryMessage {
+  Message handler;
+  uint8_t unused[7];
+  core::ContextId window;
+  uint64_t address, length;
+};
+struct KeyMessage {
+  Message handler;
+  uint8_t found;  ///< 0: no attached memory contains the range
+  uint8_t unused[6];
+  core::ContextId window;
+  transport::rma::Key key;
+};
+/// Part of an accumulate operation: whole elements. Followed by `runs` runs of the target memory, the packed
+/// elements, and, for compare-and-swap, the packed elements to compare with.
+struct AccumulateMessage {
+  static constexpr uint8_t kCompareSwap = 255;
+  Message handler;
+  uint8_t op;     ///< datatype::ReduceOp or kCompareSwap
+  uint8_t basic;  ///< datatype::Basic
+  uint8_t fetch;  ///< 1: the reply contains the value before
+  uint32_t runs;
+  core::ContextId window;
+  transport::rma::Id operation;
+  uint64_t position, bytes;  ///< of the elements in the packed stream
+};
+struct Run {
+  uint64_t offset, length;  ///< from the window's base, or the address in a dynamic window
+};
+/// The value before follows.
+struct ReplyMessage {
+  enum Outcome : uint8_t { done, no_window, out_of_range, failed };
+  Message handler;
+  Outcome outcome;
+  uint8_t unused[2];
+  uint32_t length;
+  transport::rma::Id operation;
+  uint64_t position;
+};
+
+/// An operation that is complete when its last part is.
+class Operation : public transport::Completion {
+ public:
+  Operation(Window& window, Peer& peer, WindowRequest* request);
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  /// One more part; `outcome` of a part that is complete.
+  void add_part() { ++parts_; }
+  /// Whether one part is left.
+  [[nodiscard]] bool last_part() const { return parts_ == 1; }
+  /// Destroys the object with the last part.
+  void finish_part(Status outcome);
+  /// Unpacks `data` into the buffer on completion.
+  void set_result(const p2p::Buffer& to);
+
+  std::vector<std::byte> data;                    ///< packed origin data, or the packed result
+  transport::rma::Id id = transport::rma::kNoId;  ///< in Messages, of an operation by message
+  Window& window;
+  Peer& peer;
+
+ private:
+  size_t parts_ = 1;  ///< the first is that of the issuing call
+  WindowRequest* request_;
+  p2p::Buffer to_{};
+  bool has_result_ = false;
+  Status outcome_;
+};
+
+class Messages final : private core::Poller {
+ public:
+  /// The messages of the process.
+  [[nodiscard]] static Messages& of(core::Instance& instance);
+
+  void add(Window& window) { windows_[window.comm->id] = &window; }
+  void remove(Window& window);
+  void send_sync(const Window& window, const Peer& to, Sync what);
+  /// Asks a peer for the key of its attached memory; Peer::queried becomes true.
+  void send_query(const Window& window, Peer& to, uint64_t address, uint64_t length);
+  /// Sends an accumulate operation in parts.
+  void send_accumulate(Operation& operation, const Area& area, const Place& place,
+                       const std::vector<std::byte>& in, const std::byte* compare, uint8_t op,
+                       datatype::Basic basic, bool fetch);
+
+ private:
+  explicit Messages(core::Instance& instance);
+  bool poll() override;
+  [[nodiscard]] bool idle() const override { return queue_.empty() && deferred_.empty() && locks_.empty(); }
+  struct Queued {
+    core::ProcessId to;
+    std::vector<std::byte> bytes;
+  };
+  struct LockRequest {
+    core::ContextId window;
+    core::ProcessId source;
+    bool exclusive;
+  };
+  void send(core::ProcessId to, std::vector<std::byte> message);
+  template <class T>
+  void send(core::ProcessId to, const T& message);
+  [[nodiscard]] bool send_now(const Queued& message);
+  [[nodiscard]] Window* find(core::ContextId window, core::ProcessId source, int& rank) const;
+  [[nodiscard]] bool grant(const LockRequest& request);
+  void on_sync(core::ProcessId source, const SyncMessage& message);
+  void on_query(core::ProcessId source, const QueryMessage& message);
+  void on_key(core::ProcessId source, const KeyMessage& message);
+  /// Returns false if another process holds the accumulate lock.
+  [[nodiscard]] bool execute(core::ProcessId source, const std::byte* message, size_t size);
+  void on_reply(core::ProcessId source, const ReplyMessage& message, size_t size);
+  void lost(core::ProcessId process, const Error& why);
+
+  core::Instance& instance_;
+  std::unordered_map<core::ContextId, Window*> windows_;
+  transport::rma::IdTable<Operation> operations_;
+  std::deque<Queued> queue_;     // messages without capacity in the transport
+  std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free
+  std::vector<LockRequest> locks_;
+};
+
+}  // namespace weft::rma

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Put and get.
+#include <algorithm>
+#include <cstring>
+
+#include "core/remote_memory.hpp"
+#include "rma/messages.hpp"
+#include "rma/window.hpp"
+
+namespace weft::rma {
+namespace {
+
+/// Copies a packed stream into a buffer of any memory kind.
+Status unpack(const p2p::Buffer& to, const device::Memory& memory, const std::vector<std::byte>& stream) {
+  if (!memory.on_device()) {
+    (void)datatype::unpack(*to.type, to.count, to.address, 0, stream.data(), stream.size());
+    return {};
+  }
+  Status outcome;
+  size_t at = 0;
+  datatype::for_each_run(
+      *to.type, to.count, 0, static_cast<int64_t>(stream.size()), [&](int64_t displacement, int64_t length) {
+        if (!outcome.ok()) return;
+        outcome = device::copy(static_cast<std::byte*>(to.address) + displacement, memory, stream.data() + at,
+                               device::Memory{}, static_cast<size_t>(length));
+        at += static_cast<size_t>(length);
+      });
+  return outcome;
+}
+
+}  // namespace
+
+Operation::Operation(Window& of, Peer& to, WindowRequest* request) : window(of), peer(to), request_(request) {
+  done = [](transport::Completion& self, Status outcome) {
+    static_cast<Operation&>(self).finish_part(std::move(outcome));
+  };
+  window.retain();
+  ++peer.pending;
+}
+
+Operation::~Operation() {
+  if (has_result_) const_cast<datatype::Datatype*>(to_.type)->release();
+  window.release();
+}
+
+void Operation::set_result(const p2p::Buffer& to) {
+  to_ = to;
+  has_result_ = true;
+  const_cast<datatype::Datatype*>(to.type)->retain();  // the program may free it before completion
+}
+
+void Operation::finish_part(Status outcome) {
+  if (!outcome.ok() && outcome_.ok()) outcome_ = std::move(outcome);
+  WEFT_ASSERT(parts_ != 0);
+  if (--parts_ != 0) return;
+  if (has_result_ && outcome_.ok()) outcome_ = unpack(to_, kind_of(to_), data);
+  --peer.pending;
+  if (!outcome_.ok() && peer.outcome.ok()) peer.outcome = outcome_.error().copy();
+  if (request_ != nullptr) {
+    if (outcome_.ok())
+      request_->finish();
+    else
+      request_->finish(std::move(outcome_).error());
+  }
+  delete this;
+}
+
+Status Window::locate(const Area& area, Place& place) {
+  WEFT_TRY(check_rank("target_rank", area.rank));
+  Peer& peer = peers[static_cast<size_t>(area.rank)];
+  if (!access_all_ && peer.lock == Lock::none && !peer.started) [[unlikely]]
+    return no_epoch(area.rank);
+  used_ = true;
+  place.peer = &peer;
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(area.count, area.type.size(), &bytes)) [[unlikely]]
+    return Error(Errc::count, "target_count = " + std::to_string(area.count) +
+                                  " is more data than an address space holds: pass a smaller count");
+  place.bytes = static_cast<uint64_t>(bytes);
+  if (flavor == Flavor::dynamic) [[unlikely]]
+    return locate_region(area, place);
+  if (area.disp < 0) [[unlikely]]
+    return error(ErrorClass::disp, "target_disp = " + std::to_string(area.disp) + " is negative");
+  int64_t start = 0, end = 0;
+  bool inside = !__builtin_mul_overflow(area.disp, peer.disp_unit, &start);
+  if (area.type.contiguous()) [[likely]] {
+    inside = inside && !__builtin_add_overflow(start, static_cast<int64_t>(place.bytes), &end) &&
+             static_cast<uint64_t>(end) <= peer.size;
+  } else if (place.bytes != 0) {
+    const __int128 last = static_cast<__int128>(area.count - 1) * area.type.extent();
+    const __int128 first = start + area.type.true_lb() + std::min<__int128>(last, 0);
+    inside = inside && first >= 0 &&
+             start + area.type.true_ub() + std::max<__int128>(last, 0) <= static_cast<__int128>(peer.size);
+  }
+  if (!inside && place.bytes != 0) [[unlikely]]
+    return error(ErrorClass::range, "target_disp = " + std::to_string(area.disp) +
+                                        ", target_count = " + std::to_string(area.count) +
+                                        ": the access exceeds the window of " + std::to_string(peer.size) +
+                                        " bytes of rank " + std::to_string(area.rank));
+  place.window_offset = static_cast<uint64_t>(start);
+  place.target = peer.memory;
+  place.offset = peer.offset + static_cast<uint64_t>(start);
+  place.on_device = peer.on_device;
+  if (peer.host != nullptr) place.host = peer.host + start;
+  return {};
+}
+
+namespace {
+
+Error sizes_differ(uint64_t origin, uint64_t target) {
+  return {origin > target ? Errc::truncate : Errc::count,
+          "the origin has " + std::to_string(origin) + " bytes of data and the target " +
+              std::to_string(target) + ": both must be equal"};
+}
+
+void finish(WindowRequest* request) {
+  if (request != nullptr) request->finish();
+}
+
+}  // namespace
+
+Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* request) {
+  if (area.rank == p2p::kProcNull) [[unlikely]] {
+    finish(request);
+    return {};
+  }
+  Place place;
+  WEFT_TRY(locate(area, place));
+  const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
+  if (bytes != place.bytes) [[unlikely]]
+    return sizes_differ(bytes, place.bytes);
+  device::Memory memory;
+  if (bytes != 0) memory = kind_of(origin);
+  if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
+    if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
+      if (bytes <= 8)
+        p2p::copy_small(place.host, origin.address, bytes);
+      else
+        std::memmove(place.host, origin.address, bytes);
+    } else {
+      (void)datatype::copy(origin.address, origin.count, *origin.type, place.host, area.count, area.type);
+    }
+    finish(request);
+    return {};
+  }
+  return move(true, origin, area, place, memory, request);
+}
+
+Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* request) {
+  if (area.rank == p2p::kProcNull) [[unlikely]] {
+    finish(request);
+    return {};
+  }
+  Place place;
+  WEFT_TRY(locate(area, place));
+  const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
+  if (bytes != place.bytes) [[unlikely]]
+    return sizes_differ(place.bytes, bytes);
+  device::Memory memory;
+  if (bytes != 0) memory = kind_of(origin);
+  if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
+    if (origin.type->contiguous() && area.type.contiguous()) [[likely]] {
+      if (bytes <= 8)
+        p2p::copy_small(origin.address, place.host, bytes);
+      else
+        std::memmove(origin.address, place.host, bytes);
+    } else {
+      (void)datatype::copy(place.host, area.count, area.type, origin.address, origin.count, *origin.type);
+    }
+    finish(request);
+    return {};
+  }
+  return move(false, origin, area, place, memory, request);
+}
+
+/// The general path: one operation of transport/rma for each run of the target.
+Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
+                    const device::Memory& memory, WindowRequest* request) {
+  auto* operation = new Operation(*this, *place.peer, request);
+  auto* address = static_cast<std::byte*>(origin.address);
+  device::Memory from = memory;
+  if (!origin.type->contiguous()) {
+    if (put) {
+      if (Status packed = p2p::pack_to_host(origin, operation->data); !packed.ok()) {
+        operation->finish_part(packed.error().copy());
+        return packed;
+      }
+    } else {
+      operation->data.resize(place.bytes);
+      operation->set_result(origin);
+    }
+    address = operation->data.data();
+    from = {};
+  }
+  Status outcome;
+  datatype::for_each_run(area.type, area.count, 0, static_cast<int64_t>(place.bytes),
+                         [&](int64_t displacement, int64_t length) {
+                           const transport::Buffer buffer{address, static_cast<size_t>(length), from};
+                           const uint64_t at = place.offset + static_cast<uint64_t>(displacement);
+                           auto issued = put ? rma().put(*place.target, at, buffer, operation)
+                                             : rma().get(*place.target, at, buffer, operation);
+                           address += length;
+                           if (!issued) {
+                             outcome = std::move(issued).error();
+                             return false;
+                           }
+                           if (*issued == transport::rma::Issued::pending) operation->add_part();
+                           return true;
+                         });
+  const bool failed = !outcome.ok();
+  operation->finish_part(failed ? Status(outcome.error().copy()) : Status());
+  return outcome;
+}
+
+/// Reads the target's data as a packed stream; waits for completion.
+Status Window::read_stream(const Area& area, const Place& place, std::byte* stream) {
+  if (place.host != nullptr) {
+    (void)datatype::pack(area.type, area.count, place.host, 0, stream, place.bytes);
+    return {};
+  }
+  Status outcome;
+  datatype::for_each_run(
+      area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t length) {
+        auto issued = rma().get(*place.target, place.offset + static_cast<uint64_t>(displacement),
+                                {stream, static_cast<size_t>(length), {}});
+        stream += length;
+        if (!issued) outcome = std::move(issued).error();
+        return outcome.ok();
+      });
+  Target& target = *place.target;
+  core::wait_until(instance, [&] { return target.pending() == 0; });
+  WEFT_TRY(std::move(outcome));
+  WEFT_TRY(rma().flush(target));
+  return {};
+}
+
+Status Window::write_stream(const Area& area, const Place& place, const std::byte* stream) {
+  if (place.host != nullptr) {
+    (void)datatype::unpack(area.type, area.count, place.host, 0, stream, place.bytes);
+    return {};
+  }
+  Status outcome;
+  datatype::for_each_run(
+      area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t length) {
+        auto issued = rma().put(*place.target, place.offset + static_cast<uint64_t>(displacement),
+                                {const_cast<std::byte*>(stream), static_cast<size_t>(length), {}});
+        stream += length;
+        if (!issued) outcome = std::move(issued).error();
+        return outcome.ok();
+      });
+  Target& target = *place.target;
+  core::wait_until(instance, [&] { return target.pending() == 0; });
+  WEFT_TRY(std::move(outcome));
+  WEFT_TRY(rma().flush(target));
+  return {};
+}
+
+}  // namespace weft::rma

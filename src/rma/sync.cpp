@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Synchronisation of windows (MPI 5.0 section 12.5): fence, post-start-complete-wait, locks, flush.
+#include <atomic>
+#include <string>
+
+#include "coll/schedule/collective.hpp"
+#include "core/remote_memory.hpp"
+#include "rma/messages.hpp"
+#include "rma/window.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::rma {
+namespace {
+
+Status check_assertion(int assertion, int allowed) {
+  if ((assertion & ~allowed) == 0) return {};
+  return error(ErrorClass::assertion,
+               "assert = " + std::to_string(assertion) + " has bits that this call does not define");
+}
+
+/// Wakes a process that sleeps in a wait for its control block.
+void notify(core::Instance& instance, core::ProcessId process) {
+  if (instance.shm != nullptr && process != instance.self) instance.shm->notify(process);
+}
+
+/// Ranks in the window of the processes of `group`.
+Result<std::vector<int>> ranks_of(const Window& window, const core::Group& group) {
+  std::vector<int> ranks;
+  for (const core::ProcessId process : group.processes()) {
+    ranks.push_back(window.rank_of(process));
+    if (ranks.back() < 0) return Error(Errc::group, "group has a process that is not in the window");
+  }
+  return ranks;
+}
+
+}  // namespace
+
+Status Window::check_idle(const char* call) const {
+  if (locks_ != 0 || lock_all_ || starting_ || exposed_ >= 0)
+    return error(ErrorClass::sync, std::string(call) + " while an epoch of " +
+                                       (starting_       ? "MPI_Win_start"
+                                        : exposed_ >= 0 ? "MPI_Win_post"
+                                        : lock_all_     ? "MPI_Win_lock_all"
+                                                        : "MPI_Win_lock") +
+                                       " is open: end it first");
+  return {};
+}
+
+/// Checks that an access epoch may begin; ends an epoch of a fence without operations.
+Status Window::open_access(const char* call) {
+  if (starting_ || lock_all_)
+    return error(ErrorClass::sync, std::string(call) + " while an access epoch of " +
+                                       (starting_ ? "MPI_Win_start" : "MPI_Win_lock_all") +
+                                       " is open: end it first");
+  if (!fence_) return {};
+  if (used_)
+    return error(ErrorClass::sync,
+                 std::string(call) + " while an epoch of MPI_Win_fence is open: call MPI_Win_fence first");
+  fence_ = access_all_ = false;
+  return {};
+}
+
+Error Window::no_epoch(int rank) const {
+  return error(ErrorClass::sync,
+               "there is no access epoch for target_rank = " + std::to_string(rank) +
+                   ": call MPI_Win_fence, MPI_Win_start, MPI_Win_lock or MPI_Win_lock_all first");
+}
+
+Status Window::fence(int assertion) {
+  WEFT_TRY(check_assertion(assertion, kNoStore | kNoPut | kNoPrecede | kNoSucceed));
+  WEFT_TRY(check_idle("MPI_Win_fence"));
+  Status flushed = flush_all();
+  coll::Call call;
+  call.what = coll::Collective::barrier;
+  call.comm = comm.get();
+  call.rank = comm->rank();
+  call.size = comm->size();
+  WEFT_TRY(coll::run(call));
+  used_ = false;
+  fence_ = access_all_ = (assertion & kNoSucceed) == 0;
+  return flushed;
+}
+
+Status Window::post(const core::Group& group, int assertion) {
+  WEFT_TRY(check_assertion(assertion, kNoCheck | kNoStore | kNoPut));
+  if (exposed_ >= 0)
+    return error(ErrorClass::sync, "an exposure epoch is open: call MPI_Win_wait or MPI_Win_test first");
+  auto ranks = ranks_of(*this, group);
+  if (!ranks) return std::move(ranks).error();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const int rank : *ranks) {
+    Peer& peer = peers[static_cast<size_t>(rank)];
+    if (peer.control != nullptr) {
+      peer.control->post_count(comm->rank()).fetch_add(1);
+      notify(instance, peer.process);
+    } else {
+      Messages::of(instance).send_sync(*this, peer, Sync::post);
+    }
+  }
+  exposed_ = group.size();
+  return {};
+}
+
+Status Window::start(const core::Group& group, int assertion) {
+  WEFT_TRY(check_assertion(assertion, kNoCheck));
+  if (locks_ != 0) return error(ErrorClass::sync, "an access epoch of MPI_Win_lock is open: end it first");
+  WEFT_TRY(open_access("MPI_Win_start"));
+  auto ranks = ranks_of(*this, group);
+  if (!ranks) return std::move(ranks).error();
+  for (const int rank : *ranks) {
+    Peer& peer = peers[static_cast<size_t>(rank)];
+    WEFT_TRY(wait_for(
+        [&] { return control->post_count(rank).load(std::memory_order_acquire) != peer.posts_seen; }));
+    ++peer.posts_seen;
+  }
+  for (const int rank : *ranks) peers[static_cast<size_t>(rank)].started = true;
+  starting_ = true;
+  return {};
+}
+
+Status Window::complete() {
+  if (!starting_) return error(ErrorClass::sync, "there is no access epoch: call MPI_Win_start first");
+  starting_ = false;
+  Status outcome;
+  for (Peer& peer : peers) {
+    if (!std::exchange(peer.started, false)) continue;
+    Status flushed = flush_peer(peer);
+    if (outcome.ok()) outcome = std::move(flushed);
+    if (peer.control != nullptr) {
+      peer.control->completes.fetch_add(1);
+      notify(instance, peer.process);
+    } else {
+      Messages::of(instance).send_sync(*this, peer, Sync::complete);
+    }
+  }
+  return outcome;
+}
+
+Result<bool> Window::wait(bool block) {
+  if (exposed_ < 0) return error(ErrorClass::sync, "there is no exposure epoch: call MPI_Win_post first");
+  const auto done = [&] {
+    return control->completes.load(std::memory_order_acquire) - completes_seen_ >=
+           static_cast<uint32_t>(exposed_);
+  };
+  if (block)
+    WEFT_TRY(wait_for(done));
+  else if (!done())
+    instance.poll_once({});
+  if (!done()) {
+    WEFT_TRY(instance.failures.check(*comm->group));
+    return false;
+  }
+  completes_seen_ += static_cast<uint32_t>(exposed_);
+  exposed_ = -1;
+  return true;
+}
+
+Status Window::acquire(Peer& peer, int rank, Lock kind, bool check) {
+  if (peer.lock != Lock::none)
+    return error(ErrorClass::sync, "rank " + std::to_string(rank) + " is locked: call MPI_Win_unlock first");
+  const bool exclusive = kind == Lock::exclusive;
+  if (check) {
+    if (peer.control != nullptr) {
+      WEFT_TRY(wait_for([&] { return peer.control->try_lock(exclusive); }));
+    } else {
+      peer.granted = false;
+      Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::lock_exclusive : Sync::lock_shared);
+      WEFT_TRY(wait_for([&] { return peer.granted; }));
+    }
+  }
+  peer.lock = kind;
+  peer.checked = check;
+  return {};
+}
+
+void Window::release_lock(Peer& peer) {
+  const bool exclusive = peer.lock == Lock::exclusive;
+  peer.lock = Lock::none;
+  if (!peer.checked) return;
+  if (peer.control != nullptr) {
+    peer.control->unlock(exclusive);
+    notify(instance, peer.process);
+  } else {
+    Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::unlock_exclusive : Sync::unlock_shared);
+  }
+}
+
+Status Window::lock(bool exclusive, int rank, int assertion) {
+  WEFT_TRY(check_assertion(assertion, kNoCheck));
+  if (rank == p2p::kProcNull) return {};
+  WEFT_TRY(check_rank("rank", rank));
+  WEFT_TRY(open_access("MPI_Win_lock"));
+  WEFT_TRY(acquire(peers[static_cast<size_t>(rank)], rank, exclusive ? Lock::exclusive : Lock::shared,
+                   (assertion & kNoCheck) == 0));
+  ++locks_;
+  return {};
+}
+
+Status Window::unlock(int rank) {
+  if (rank == p2p::kProcNull) return {};
+  WEFT_TRY(check_rank("rank", rank));
+  Peer& peer = peers[static_cast<size_t>(rank)];
+  if (lock_all_ || peer.lock == Lock::none)
+    return error(ErrorClass::sync,
+                 "rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
+  Status flushed = flush_peer(peer);
+  release_lock(peer);
+  --locks_;
+  return flushed;
+}
+
+Status Window::lock_all(int assertion) {
+  WEFT_TRY(check_assertion(assertion, kNoCheck));
+  if (locks_ != 0) return error(ErrorClass::sync, "an access epoch of MPI_Win_lock is open: end it first");
+  WEFT_TRY(open_access("MPI_Win_lock_all"));
+  for (size_t i = 0; i < peers.size(); ++i)
+    WEFT_TRY(acquire(peers[i], static_cast<int>(i), Lock::shared, (assertion & kNoCheck) == 0));
+  lock_all_ = access_all_ = true;
+  return {};
+}
+
+Status Window::unlock_all() {
+  if (!lock_all_) return error(ErrorClass::sync, "the window is not locked: call MPI_Win_lock_all first");
+  Status flushed = flush_all();
+  for (Peer& peer : peers) release_lock(peer);
+  lock_all_ = access_all_ = false;
+  return flushed;
+}
+
+Status Window::flush(int rank) {
+  if (rank == p2p::kProcNull) return {};
+  WEFT_TRY(check_rank("rank", rank));
+  Peer& peer = peers[static_cast<size_t>(rank)];
+  if (peer.lock == Lock::none) [[unlikely]]
+    return error(ErrorClass::sync,
+                 "rank " + std::to_string(rank) + " is not locked: call MPI_Win_lock first");
+  return flush_peer(peer);
+}
+
+Status Window::check_passive() const {
+  if (lock_all_ || locks_ != 0) return {};
+  return error(ErrorClass::sync,
+               "there is no passive target epoch: call MPI_Win_lock or MPI_Win_lock_all first");
+}
+
+Status Window::flush_peer(Peer& peer) {
+  const auto pending = [&] {
+    if (peer.pending != 0 || (peer.memory != nullptr && peer.memory->pending() != 0)) return true;
+    for (const RemoteRegion& region : peer.regions)
+      if (region.target->pending() != 0) return true;
+    return false;
+  };
+  if (pending()) [[unlikely]]
+    core::wait_until(instance, [&] { return !pending(); });  // ends for a failed peer too
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (peer.host != nullptr) [[likely]]  // errors of operations that were pending are in `outcome`
+    return std::exchange(peer.outcome, {});
+  Status outcome = std::exchange(peer.outcome, {});
+  const auto take = [&](Target& target) {
+    auto flushed = rma().flush(target);
+    if (!flushed && outcome.ok()) outcome = std::move(flushed).error();
+  };
+  if (peer.memory != nullptr) take(*peer.memory);
+  for (RemoteRegion& region : peer.regions) take(*region.target);
+  return outcome;
+}
+
+Status Window::flush_all() {
+  Status outcome;
+  for (Peer& peer : peers) {
+    Status flushed = flush_peer(peer);
+    if (outcome.ok()) outcome = std::move(flushed);
+  }
+  return outcome;
+}
+
+Status Window::begin_accumulate(Control& target) {
+  constexpr int kTries = 64;
+  for (int i = 0; i < kTries; ++i)
+    if (target.try_accumulate()) [[likely]]
+      return {};
+  return wait_for([&] { return target.try_accumulate(); });
+}
+
+}  // namespace weft::rma

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Windows: creation, exchange of the memory's keys, destruction.
+#include "rma/window.hpp"
+
+#include <algorithm>
+
+#include "coll/construct/communicators.hpp"
+#include "coll/schedule/collective.hpp"
+#include "core/remote_memory.hpp"
+#include "rma/messages.hpp"
+
+namespace weft::rma {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+coll::Call call_of(coll::Collective what, core::Communicator& comm) {
+  coll::Call call;
+  call.what = what;
+  call.comm = &comm;
+  call.rank = comm.rank();
+  call.size = comm.size();
+  return call;
+}
+
+/// Allgather or alltoall of records of `bytes` bytes in host memory.
+Status exchange(coll::Collective what, core::Communicator& comm, const void* out, void* in, size_t bytes) {
+  coll::Call call = call_of(what, comm);
+  call.send.type = call.recv.type = coll::packed(nullptr, 0).type;
+  call.send.blocks = call.recv.blocks = call.size;
+  call.send.classified = call.recv.classified = true;  // host memory
+  call.send.address = const_cast<void*>(out);
+  call.recv.address = in;
+  call.send.count = call.recv.count = static_cast<int64_t>(bytes);
+  call.bytes = bytes;
+  return coll::run(call);
+}
+
+Status barrier(core::Communicator& comm) { return coll::run(call_of(coll::Collective::barrier, comm)); }
+
+}  // namespace
+
+/// Keys and sizes of one part of the window, as sent to one peer.
+struct Window::Record {
+  transport::rma::Key control, memory;
+  uint64_t has_memory;
+  uint64_t size;
+  int64_t disp_unit;
+  uint64_t failed;  ///< 1: the process could not allocate or register its part
+};
+
+Slab<Window>& Window::slab() {
+  static auto& windows = *new Slab<Window>(size_t{1} << 20);
+  return windows;
+}
+
+Slab<WindowRequest>& WindowRequest::slab() {
+  static auto& requests = *new Slab<WindowRequest>(size_t{1} << 22);
+  return requests;
+}
+
+HandleState check_request(const void* handle) { return WindowRequest::slab().check(handle); }
+
+Window::Window(core::Ref<core::Communicator> own_comm)
+    : comm(std::move(own_comm)),
+      instance(comm->instance),
+      peers(static_cast<size_t>(comm->size())),
+      errhandler(core::Ref<core::Errhandler>::share(core::Errhandler::fatal())) {}
+
+transport::rma::Rma& Window::rma() const { return instance.remote_memory().rma(); }
+
+/// Allocates the control block and, for some flavors, memory of the window, in one segment. Registers both.
+Status Window::allocate(const Options& options, const std::vector<uint64_t>& sizes) {
+  const uint64_t head = round_up(Control::bytes(size()), kPage);
+  uint64_t data = 0;
+  if (options.flavor == Flavor::allocate) data = options.size;
+  if (options.flavor == Flavor::shared) {
+    shared_offsets_.resize(peers.size());
+    for (size_t i = 0; i < peers.size(); ++i) {
+      shared_offsets_[i] = data;
+      data += options.contiguous ? sizes[i] : round_up(sizes[i], kPage);
+    }
+    if (comm->rank() != 0) data = 0;  // rank 0 allocates for all
+  }
+  auto segment = rma().allocate(head + data);
+  if (!segment) return std::move(segment).error();
+  segment_ = *segment;
+  control = reinterpret_cast<Control*>(segment_);
+  auto region = rma().register_memory(segment_, Control::bytes(size()), {});
+  if (!region) return std::move(region).error();
+  control_region_ = *region;
+  std::byte* address = segment_ + head;
+  uint64_t length = data;
+  device::Memory memory;
+  if (options.flavor == Flavor::create) {
+    address = static_cast<std::byte*>(options.base);
+    length = options.size;
+    memory = device::widened(device::classify(address), address, length);
+  }
+  if (length == 0) return {};
+  auto own = rma().register_memory(address, length, memory);
+  if (!own) return std::move(own).error();
+  own_.emplace(reinterpret_cast<uintptr_t>(address), OwnMemory{length, memory, *own});
+  if (options.flavor != Flavor::shared) base = address;
+  return {};
+}
+
+/// Exchanges keys with all processes. `own`: whether this process has its part.
+Status Window::share(const Options& options, Status own) {
+  std::vector<Record> out(peers.size()), in(peers.size());
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const core::ProcessId process = comm->process(static_cast<int>(i));
+    Record& record = out[i];
+    record = Record{};
+    record.size = options.size;
+    record.disp_unit = options.disp_unit;
+    if (own.ok() && instance.same_host(process)) {
+      auto key = rma().key(control_region_, process);
+      if (key)
+        record.control = *key;
+      else
+        own = std::move(key).error();
+    }
+    if (own.ok() && !own_.empty()) {
+      auto key = rma().key(own_.begin()->second.region, process);
+      if (key)
+        record.memory = *key;
+      else
+        own = std::move(key).error();
+      record.has_memory = 1;
+    }
+  }
+  for (Record& record : out) record.failed = own.ok() ? 0 : 1;
+  WEFT_TRY(exchange(coll::Collective::alltoall, *comm, out.data(), in.data(), sizeof(Record)));
+  WEFT_TRY(std::move(own));
+  for (size_t i = 0; i < in.size(); ++i)
+    if (in[i].failed != 0)
+      return Error(Errc::no_mem, "rank " + std::to_string(i) + " could not provide its part of the window");
+  return attach_peers(in);
+}
+
+Status Window::attach_peers(const std::vector<Record>& records) {
+  const device::Memory near = own_.empty() ? device::Memory{} : own_.begin()->second.memory;
+  Target* shared = nullptr;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const Record& record = records[i];
+    Peer& peer = peers[i];
+    peer.size = record.size;
+    peer.disp_unit = record.disp_unit;
+    if (peer.process == instance.self) {
+      peer.control = control;
+    } else if (instance.same_host(peer.process)) {
+      auto target = rma().attach(peer.process, record.control, {});
+      if (!target) return std::move(target).error();
+      peer.control = reinterpret_cast<Control*>((*target)->direct());
+      targets_.push_back(std::move(*target));
+    }
+    if (record.has_memory != 0) {
+      auto target = rma().attach(peer.process, record.memory, near);
+      if (!target) return std::move(target).error();
+      peer.memory = target->get();
+      peer.on_device = record.memory.on_device != 0;
+      targets_.push_back(std::move(*target));
+    }
+    if (flavor == Flavor::shared) {
+      if (i == 0) shared = peer.memory;
+      if (shared != nullptr && shared->direct() == nullptr)
+        return error(ErrorClass::shared, "the memory of rank 0 cannot be mapped (" + shared->caps().reason +
+                                             "): use MPI_Win_allocate");
+      peer.memory = shared;
+      peer.offset = shared_offsets_[i];
+    }
+    if (peer.memory != nullptr && !peer.on_device && peer.memory->direct() != nullptr)
+      peer.host = peer.memory->direct() + peer.offset;
+  }
+  if (flavor == Flavor::shared) base = peers[static_cast<size_t>(comm->rank())].host;
+  return {};
+}
+
+Result<Window*> Window::create(core::Communicator& comm, const Options& options) {
+  if (options.flavor == Flavor::shared && !comm.on_one_host())
+    return error(ErrorClass::shared,
+                 "the processes of the communicator are not on one host: split it with "
+                 "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED)");
+  auto duplicate = coll::duplicate(comm);
+  if (!duplicate) return std::move(duplicate).error();
+  Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
+  if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
+  const core::Ref<Window> guard(window);
+  window->flavor = options.flavor;
+  window->disp_unit = options.disp_unit;
+  window->bytes = static_cast<int64_t>(options.size);
+  window->disp_unit_attribute = static_cast<int>(options.disp_unit);
+  window->flavor_attribute = static_cast<int>(options.flavor);
+  for (size_t i = 0; i < window->peers.size(); ++i)
+    window->peers[i].process = window->comm->process(static_cast<int>(i));
+  std::vector<uint64_t> sizes(window->peers.size());
+  if (options.flavor == Flavor::shared)
+    WEFT_TRY(
+        exchange(coll::Collective::allgather, *window->comm, &options.size, sizes.data(), sizeof(uint64_t)));
+  Messages& messages = Messages::of(window->instance);
+  messages.add(*window);  // peers may send before this process has received all keys
+  Status made = window->share(options, window->allocate(options, sizes));
+  if (made.ok()) {
+    window->retain();
+    return window;
+  }
+  (void)barrier(*window->comm);  // a peer that has attached does not access the memory before its own barrier
+  messages.remove(*window);
+  (void)window->withdraw();
+  return std::move(made).error();
+}
+
+/// Detaches the peers' memory and withdraws the own one, when no process accesses it any more.
+Status Window::withdraw() {
+  for (Peer& peer : peers) drop_regions(peer);
+  for (auto& target : targets_) {
+    core::wait_until(instance, [&] { return target->pending() == 0; });
+    rma().detach(std::move(target));
+  }
+  targets_.clear();
+  Status all_detached = barrier(*comm);
+  for (const auto& [address, memory] : own_) rma().deregister(memory.region);
+  own_.clear();
+  if (control_region_ != transport::rma::kNoId) rma().deregister(control_region_);
+  if (segment_ != nullptr) rma().free(segment_);
+  segment_ = nullptr;
+  control = nullptr;
+  return all_detached;
+}
+
+Status Window::free(Window* window) {
+  Status flushed = window->flush_all();
+  Status finished = barrier(*window->comm);  // no peer sends messages about the window afterwards
+  Messages::of(window->instance).remove(*window);
+  Status released = window->withdraw();
+  if (window->comm) window->comm->freed = true;
+  window->close_handle();
+  WEFT_TRY(std::move(flushed));
+  WEFT_TRY(std::move(finished));
+  return released;
+}
+
+const OwnMemory* Window::own_memory(uint64_t window_offset, uint64_t length, std::byte*& address) {
+  const uintptr_t first = flavor == Flavor::dynamic
+                              ? window_offset
+                              : reinterpret_cast<uintptr_t>(base) + static_cast<uintptr_t>(window_offset);
+  auto found = own_.upper_bound(first);
+  if (found == own_.begin()) return nullptr;
+  --found;
+  const uint64_t at = first - found->first;
+  if (at > found->second.length || length > found->second.length - at) return nullptr;
+  address = reinterpret_cast<std::byte*>(first);
+  return &found->second;
+}
+
+Status Window::check_rank(const char* argument, int rank) const {
+  if (static_cast<unsigned>(rank) < peers.size()) [[likely]]
+    return {};
+  return Error(Errc::rank, std::string(argument) + " = " + std::to_string(rank) +
+                               " is not in the window of " + std::to_string(peers.size()) + " processes");
+}
+
+}  // namespace weft::rma

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Window: memory of a group of processes that each of them may access (MPI 5.0 chapter 12).
+// Threading: under the instance lock, which waits release.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/slab.hpp"
+#include "core/attribute.hpp"
+#include "core/communicator.hpp"
+#include "core/errhandler.hpp"
+#include "core/info.hpp"
+#include "core/instance.hpp"
+#include "core/op.hpp"
+#include "core/reference.hpp"
+#include "core/request.hpp"
+#include "p2p/p2p.hpp"
+#include "rma/control.hpp"
+#include "rma/error.hpp"
+#include "transport/rma/rma.hpp"
+
+namespace weft::rma {
+
+/// The values of MPI_WIN_FLAVOR_* of the ABI.
+enum class Flavor : int { create = 311, allocate = 312, dynamic = 313, shared = 314 };
+/// Assertions: the values of MPI_MODE_* of the ABI.
+inline constexpr int kNoCheck = 1024, kNoPrecede = 2048, kNoPut = 4096, kNoStore = 8192, kNoSucceed = 16384;
+
+/// Lock of this process on a target.
+enum class Lock : uint8_t { none, shared, exclusive };
+
+class Window;
+
+/// Attached memory of a peer, and the place of its window memory in it.
+using Target = transport::rma::Target;
+
+/// Memory that a peer has attached to a dynamic window.
+struct RemoteRegion {
+  uint64_t address, length;  ///< in the peer
+  bool on_device;
+  std::unique_ptr<Target> target;
+};
+
+/// State of this process for one target. The first members serve the fast path.
+struct Peer {
+  std::byte* host = nullptr;  ///< address at which the CPU accesses its memory; null: not mapped
+  uint64_t size = 0;
+  int64_t disp_unit = 1;
+  Control* control = nullptr;  ///< null: only messages reach the peer's control block
+  Target* memory = nullptr;    ///< null: no memory, or a dynamic window
+  uint64_t offset = 0;         ///< of its window memory in `memory`
+  size_t pending = 0;          ///< operations of Operation that are not complete
+  Lock lock = Lock::none;
+  bool checked = true;   ///< false: locked with MPI_MODE_NOCHECK, which takes no lock
+  bool granted = false;  ///< a lock requested by message
+  bool started = false;  ///< in the group of MPI_Win_start
+  bool on_device = false;
+  core::ProcessId process = 0;
+  uint32_t posts_seen = 0;  ///< MPI_Win_post calls of the peer that MPI_Win_start has matched
+  uint32_t version = 0;     ///< of `regions`
+  bool queried = false;     ///< a query for a region is answered in `answer`
+  std::unique_ptr<transport::rma::Key> answer;
+  std::vector<RemoteRegion> regions;
+  Status outcome;  ///< the first error of an operation by Operation since the last flush
+};
+
+/// Memory of this process that belongs to a window.
+struct OwnMemory {
+  uint64_t length = 0;
+  device::Memory memory;
+  transport::rma::Id region = transport::rma::kNoId;
+};
+
+/// The memory of a buffer with data. The first byte is asked for: MPI_BOTTOM is no address of the memory.
+[[nodiscard]] inline device::Memory kind_of(const p2p::Buffer& buffer) {
+  if (!device::available()) [[likely]]
+    return {};
+  return device::classify(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(buffer.address) +
+                                                  static_cast<uintptr_t>(buffer.type->true_lb())));
+}
+
+/// Target arguments of an operation.
+struct Area {
+  int rank;
+  int64_t disp;
+  int64_t count;
+  const datatype::Datatype& type;
+};
+
+/// Target memory of an operation. Offsets wrap around: with MPI_BOTTOM they are negative.
+struct Place {
+  Peer* peer = nullptr;
+  Target* target = nullptr;
+  uint64_t offset = 0;         ///< of displacement 0 of the target type in `target`
+  uint64_t window_offset = 0;  ///< the same from the window's base, or the address in a dynamic window
+  std::byte* host = nullptr;   ///< the same as an address of this process; null: not mapped
+  bool on_device = false;
+  uint64_t bytes = 0;  ///< packed size
+};
+
+/// The request of MPI_Rput and similar calls.
+class WindowRequest final : public core::Request {
+ public:
+  WindowRequest() : Request(Kind::none) {}
+  ~WindowRequest() override = default;
+  void destroy() override { slab().destroy(this); }
+  static Slab<WindowRequest>& slab();
+};
+
+/// Arguments of the constructors.
+struct Options {
+  Flavor flavor;
+  void* base = nullptr;  ///< Flavor::create
+  uint64_t size = 0;
+  int64_t disp_unit = 1;
+  bool contiguous = true;  ///< Flavor::shared: the parts of all ranks are adjacent
+};
+
+class Window final : public core::Counted {
+ public:
+  /// Collective over `comm`.
+  [[nodiscard]] static Result<Window*> create(core::Communicator& comm, const Options& options);
+  /// Collective. The window has been destroyed on return, also with an error.
+  [[nodiscard]] static Status free(Window* window);
+  static Slab<Window>& slab();
+  explicit Window(core::Ref<core::Communicator> own_comm);
+  ~Window() override = default;
+
+  // Synchronisation: sync.cpp.
+  [[nodiscard]] Status fence(int assertion);
+  [[nodiscard]] Status post(const core::Group& group, int assertion);
+  [[nodiscard]] Status start(const core::Group& group, int assertion);
+  [[nodiscard]] Status complete();
+  /// MPI_Win_wait, or MPI_Win_test with `block` = false. Returns whether the exposure epoch has ended.
+  [[nodiscard]] Result<bool> wait(bool block);
+  [[nodiscard]] Status lock(bool exclusive, int rank, int assertion);
+  [[nodiscard]] Status unlock(int rank);
+  [[nodiscard]] Status lock_all(int assertion);
+  [[nodiscard]] Status unlock_all();
+  [[nodiscard]] Status flush(int rank);
+  [[nodiscard]] Status flush_all();
+  /// Errors unless a passive target epoch is open.
+  [[nodiscard]] Status check_passive() const;
+  /// Errors unless no epoch is open.
+  [[nodiscard]] Status check_idle(const char* call) const;
+
+  // Memory of dynamic windows: dynamic.cpp.
+  [[nodiscard]] Status attach(void* base, uint64_t size);
+  [[nodiscard]] Status detach(const void* base);
+
+  // Operations. `request`, if not null, is finished when the operation is complete at origin and target.
+  [[nodiscard]] Status put(const p2p::Buffer& origin, const Area& area, WindowRequest* request);
+  [[nodiscard]] Status get(const p2p::Buffer& origin, const Area& area, WindowRequest* request);
+  /// Accumulate, and with `result` Get_accumulate and Fetch_and_op.
+  [[nodiscard]] Status accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, const Area& area,
+                                  const core::Op& op, WindowRequest* request);
+  [[nodiscard]] Status compare_and_swap(const void* origin, const void* compare, void* result,
+                                        const Area& area);
+
+  /// Range of this process's memory; null if it is not in the window.
+  [[nodiscard]] const OwnMemory* own_memory(uint64_t window_offset, uint64_t bytes, std::byte*& address);
+  /// Rank of a process; -1: not in the window.
+  [[nodiscard]] int rank_of(core::ProcessId process) const { return comm->group->rank_of(process); }
+  [[nodiscard]] int size() const { return comm->size(); }
+  [[nodiscard]] transport::rma::Rma& rma() const;
+  /// Waits until done() returns true or a process of the window has failed. done() may take a lock: it is not
+  /// called again after it has returned true.
+  template <class Done>
+  [[nodiscard]] Status wait_for(Done&& done) {
+    bool reached = false;
+    core::wait_until(instance, [&] {
+      reached = done();
+      return reached || (instance.failures.any_failed() && instance.failures.first_failed(*comm->group));
+    });
+    return reached ? Status() : instance.failures.check(*comm->group);
+  }
+  /// Takes the accumulate lock of a peer whose control block is mapped.
+  [[nodiscard]] Status begin_accumulate(Control& control);
+  /// Waits until all operations on the peer are complete there.
+  [[nodiscard]] Status flush_peer(Peer& peer);
+
+  core::Ref<core::Communicator> comm;  ///< a duplicate: its context id names the window in messages
+  core::Instance& instance;
+  Flavor flavor = Flavor::create;
+  void* base = nullptr;
+  int64_t bytes = 0;
+  int64_t disp_unit = 1;
+  std::vector<Peer> peers;
+  Control* control = nullptr;  ///< of this process
+  core::Ref<core::Errhandler> errhandler;
+  core::Ref<core::Info> info;
+  core::AttributeSet attributes;
+  std::string name;
+  // Storage of the values that MPI_Win_get_attr returns.
+  int disp_unit_attribute = 1, flavor_attribute = 0, model_attribute = 321;  // MPI_WIN_UNIFIED
+
+ private:
+  friend class Messages;
+  friend class Operation;
+  void destroy() override { slab().destroy(this); }
+  struct Record;
+  [[nodiscard]] Status allocate(const Options& options, const std::vector<uint64_t>& sizes);
+  [[nodiscard]] Status share(const Options& options, Status own);
+  [[nodiscard]] Status attach_peers(const std::vector<Record>& records);
+  [[nodiscard]] Status withdraw();
+
+  /// Checks rank, epoch and range. Precondition: area.rank is not kProcNull.
+  [[nodiscard]] Status locate(const Area& area, Place& place);
+  [[nodiscard]] Status locate_region(const Area& area, Place& place);
+  [[nodiscard]] Result<RemoteRegion*> find_region(Peer& peer, int rank, uint64_t first, uint64_t end);
+  void drop_regions(Peer& peer);
+  [[nodiscard]] Status check_rank(const char* argument, int rank) const;
+  [[nodiscard]] Error no_epoch(int rank) const;
+
+  [[nodiscard]] Status move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
+                            const device::Memory& memory, WindowRequest* request);
+  [[nodiscard]] Status read_stream(const Area& area, const Place& place, std::byte* stream);
+  [[nodiscard]] Status write_stream(const Area& area, const Place& place, const std::byte* stream);
+  [[nodiscard]] Status update(const Area& area, const Place& place, const std::byte* in,
+                              const std::byte* compare, datatype::ReduceOp op, datatype::Basic basic,
+                              std::byte* old);
+  [[nodiscard]] Status execute(const Area& area, const Place& place, const std::vector<std::byte>& in,
+                               const std::byte* compare, datatype::ReduceOp op, datatype::Basic basic,
+                               const p2p::Buffer* result, WindowRequest* request);
+
+  // Epochs. A fence opens an epoch that begins with its first operation.
+  [[nodiscard]] Status open_access(const char* call);
+  [[nodiscard]] Status acquire(Peer& peer, int rank, Lock lock, bool check);
+  void release_lock(Peer& peer);
+  bool access_all_ = false;  ///< operations on all targets are allowed: fence or lock_all
+  bool fence_ = false, lock_all_ = false;
+  bool used_ = false;      ///< operations since the last fence
+  int locks_ = 0;          ///< number of MPI_Win_lock epochs
+  bool starting_ = false;  ///< between MPI_Win_start and MPI_Win_complete
+  int exposed_ = -1;       ///< size of the group of MPI_Win_post; -1: no exposure epoch
+  uint32_t completes_seen_ = 0;
+
+  std::byte* segment_ = nullptr;  ///< control block, and memory of the window if MPI allocates it
+  transport::rma::Id control_region_ = transport::rma::kNoId;
+  std::map<uintptr_t, OwnMemory> own_;            ///< by address
+  std::vector<std::unique_ptr<Target>> targets_;  ///< of peers
+  std::vector<uint64_t> shared_offsets_;          ///< Flavor::shared
+};
+
+/// `in` op `inout` on packed streams of n elements; the result is in `inout`.
+void combine(datatype::ReduceOp op, datatype::Basic basic, const std::byte* in, std::byte* inout, size_t n);
+
+/// The slab check of WindowRequest.
+[[nodiscard]] HandleState check_request(const void* handle);
+
+}  // namespace weft::rma
