@@ -55,7 +55,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     return Error(Errc::op, "op is a user-defined operation: accumulate operations take predefined ones only");
   const auto basic_of_target = area.type.basic();
   const bool moves = op.kind == ReduceOp::replace || op.kind == ReduceOp::no_op;
-  if (!moves && area.type.size() != 0) {
+  if (!moves && area.count != 0 && area.type.size() != 0) {
     if (!basic_of_target) return bad_type("has elements of several predefined types: use one");
     if (datatype::reduce_function(op.kind, *basic_of_target) == nullptr)
       return Error(Errc::op, op.name + " is not defined for the predefined type of target_datatype");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload library: makes mpi4py treat windows, files and process creation, which Weft does not implement, as
+/* Preload library: makes mpi4py treat files and process creation, which Weft does not implement, as
  * missing functions. mpi4py tests for them at import and skips the tests that need them. */
 #define UNAVAILABLE(name)                                \
   __attribute__((visibility("default"))) int name(void); \
@@ -8,10 +8,3 @@
 UNAVAILABLE(MPI_Comm_spawn)
 UNAVAILABLE(MPI_Comm_spawn_multiple)
 UNAVAILABLE(MPI_File_open)
-UNAVAILABLE(MPI_Win_allocate)
-UNAVAILABLE(MPI_Win_allocate_c)
-UNAVAILABLE(MPI_Win_allocate_shared)
-UNAVAILABLE(MPI_Win_allocate_shared_c)
-UNAVAILABLE(MPI_Win_create)
-UNAVAILABLE(MPI_Win_create_c)
-UNAVAILABLE(MPI_Win_create_dynamic)
