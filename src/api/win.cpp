@@ -191,7 +191,8 @@ Status Win_flush_all(Window& win) {
 
 Status Win_flush_local_all(Window& win) { return Win_flush_all(win); }
 
-Status Win_sync(Window&) {
+Status Win_sync(Window& win) {
+  win.progress();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return {};
 }

@@ -252,6 +252,8 @@ Status Window::flush_peer(Peer& peer) {
   };
   if (pending()) [[unlikely]]
     core::wait_until(instance, [&] { return !pending(); });  // ends for a failed peer too
+  else
+    progress();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (peer.host != nullptr) [[likely]]  // errors of operations that were pending are in `outcome`
     return std::exchange(peer.outcome, {});
@@ -263,6 +265,12 @@ Status Window::flush_peer(Peer& peer) {
   if (peer.memory != nullptr) take(*peer.memory);
   for (RemoteRegion& region : peer.regions) take(*region.target);
   return outcome;
+}
+
+void Window::progress() {
+  constexpr unsigned kInterval = 16;
+  if (serves_messages_ || ++calls_ % kInterval == 0) [[unlikely]]
+    instance.poll_once({});
 }
 
 Status Window::flush_all() {

@@ -157,6 +157,7 @@ Status Window::attach_peers(const std::vector<Record>& records) {
       peer.control = reinterpret_cast<Control*>((*target)->direct());
       targets_.push_back(std::move(*target));
     }
+    if (peer.control == nullptr) serves_messages_ = true;
     if (record.has_memory != 0) {
       auto target = rma().attach(peer.process, record.memory, near);
       if (!target) return std::move(target).error();

@@ -143,6 +143,9 @@ class Window final : public core::Counted {
   [[nodiscard]] Status unlock_all();
   [[nodiscard]] Status flush(int rank);
   [[nodiscard]] Status flush_all();
+  /// Polls now and then: a program that waits for a value in its window may call nothing but MPI_Win_flush
+  /// and MPI_Win_sync (MPI 5.0 section 12.7.3), while peers wait for its answers.
+  void progress();
   /// Errors unless a passive target epoch is open.
   [[nodiscard]] Status check_passive() const;
   /// Errors unless no epoch is open.
@@ -233,10 +236,12 @@ class Window final : public core::Counted {
   void release_lock(Peer& peer);
   bool access_all_ = false;  ///< operations on all targets are allowed: fence or lock_all
   bool fence_ = false, lock_all_ = false;
-  bool used_ = false;      ///< operations since the last fence
-  int locks_ = 0;          ///< number of MPI_Win_lock epochs
-  bool starting_ = false;  ///< between MPI_Win_start and MPI_Win_complete
-  int exposed_ = -1;       ///< size of the group of MPI_Win_post; -1: no exposure epoch
+  bool serves_messages_ = false;  ///< peers without a mapping of the control block: polls in each call
+  unsigned calls_ = 0;            ///< of progress()
+  bool used_ = false;             ///< operations since the last fence
+  int locks_ = 0;                 ///< number of MPI_Win_lock epochs
+  bool starting_ = false;         ///< between MPI_Win_start and MPI_Win_complete
+  int exposed_ = -1;              ///< size of the group of MPI_Win_post; -1: no exposure epoch
   uint32_t completes_seen_ = 0;
 
   std::byte* segment_ = nullptr;  ///< control block, and memory of the window if MPI allocates it
