@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Bindings: runs tools/bindgen/generate.py over the Forum's apis.json. Sets WEFT_GENERATED_DIR (with
-# include/mpi.h, api/*.cpp, coverage.md), WEFT_API_SOURCES, and the target weft_bindings.
+# include/mpi.h, api/*.cpp, compat/*, coverage.md), WEFT_API_SOURCES, WEFT_COMPAT_SOURCES, and the target weft_bindings.
 set(WEFT_GENERATED_DIR ${CMAKE_BINARY_DIR}/gen)
 set(WEFT_API_SOURCES "")
 set(generator ${CMAKE_SOURCE_DIR}/tools/bindgen/generate.py)
@@ -32,7 +32,8 @@ if(NOT status EQUAL 0)
 endif()
 string(REPLACE "\n" ";" outputs "${outputs}")
 # Inputs: the generator, Weft's overlay of the description, and src/api, where it finds the implemented functions.
-file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/*.py ${CMAKE_SOURCE_DIR}/spec/*)
+file(GLOB_RECURSE inputs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/bindgen/*.py ${CMAKE_SOURCE_DIR}/spec/*
+     ${CMAKE_SOURCE_DIR}/include/weft.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
 file(GLOB_RECURSE entry_points CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/*.cpp)
 list(APPEND inputs ${entry_points})
@@ -44,4 +45,6 @@ add_custom_command(
   VERBATIM)
 add_custom_target(weft_bindings DEPENDS ${outputs})
 set(WEFT_API_SOURCES ${outputs})
-list(FILTER WEFT_API_SOURCES INCLUDE REGEX "\\.cpp$")
+list(FILTER WEFT_API_SOURCES INCLUDE REGEX "/api/.*\\.cpp$")
+set(WEFT_COMPAT_SOURCES ${outputs})
+list(FILTER WEFT_COMPAT_SOURCES INCLUDE REGEX "/compat/.*\\.cpp$")

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Status: layout of a Completion in MPI_Status. MPI_internal[0..1]: bytes received, 64 bits; [2]: cancelled.
+// Status: layout of a Completion in MPI_Status.
 #pragma once
 #include <mpi.h>
 
-#include <cstdint>
 #include <cstring>
 
+#include "api/status_layout.hpp"
 #include "core/request.hpp"
 
 namespace weft::api {
@@ -27,16 +27,6 @@ inline void fill_empty(MPI_Status* status) {
   status->MPI_ERROR = MPI_SUCCESS;
 }
 
-inline uint64_t bytes_of(const MPI_Status& status) {
-  uint64_t bytes;
-  std::memcpy(&bytes, &status.MPI_internal[0], sizeof bytes);
-  return bytes;
-}
-inline void set_bytes(MPI_Status& status, uint64_t bytes) {
-  std::memcpy(&status.MPI_internal[0], &bytes, sizeof bytes);
-}
-inline bool cancelled(const MPI_Status& status) { return status.MPI_internal[2] != 0; }
-inline void set_cancelled(MPI_Status& status, bool flag) { status.MPI_internal[2] = flag ? 1 : 0; }
 /// For generalized requests: converts the status that the query function filled.
 inline core::Completion completion_of(const MPI_Status& status) {
   return {status.MPI_SOURCE, status.MPI_TAG, bytes_of(status), cancelled(status)};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "mpiexec/other_mpi.hpp"
 
+#include <unistd.h>
+
 #include <fstream>
 #include <string_view>
 
@@ -17,11 +19,27 @@ bool is_other_mpi(std::string_view file) {
   return false;
 }
 
+/// Returns true for a library in the folder `compat` below a libmpi_abi.so.1.
+bool is_translation(std::string_view path) {
+  const std::string_view folder = path.substr(0, path.rfind('/'));
+  constexpr std::string_view kFolder = "/compat";
+  return folder.ends_with(kFolder) &&
+         ::access(
+             (std::string(folder.substr(0, folder.size() - kFolder.size())) + "/libmpi_abi.so.1").c_str(),
+             R_OK) == 0;
+}
+
 }  // namespace
 
-std::string other_mpi_among(const std::vector<std::string>& libraries) {
+std::string translation_for(const std::string& library, const std::string& library_directory) {
+  if (!is_other_mpi(library) || library_directory.empty()) return "";
+  const std::string path = library_directory + "/compat/" + library;
+  return ::access(path.c_str(), R_OK) == 0 ? path : "";
+}
+
+std::string other_mpi_among(const std::vector<std::string>& libraries, const std::string& library_directory) {
   for (const std::string& library : libraries)
-    if (is_other_mpi(library)) return library;
+    if (is_other_mpi(library) && translation_for(library, library_directory).empty()) return library;
   return "";
 }
 
@@ -30,7 +48,9 @@ std::string other_mpi_of(pid_t pid) {
   for (std::string line; std::getline(maps, line);) {
     const size_t path = line.find('/');
     if (path == line.npos) continue;
-    if (is_other_mpi(std::string_view(line).substr(line.rfind('/') + 1))) return line.substr(path);
+    if (is_other_mpi(std::string_view(line).substr(line.rfind('/') + 1)) &&
+        !is_translation(line.substr(path)))
+      return line.substr(path);
   }
   return "";
 }

@@ -9,11 +9,17 @@
 namespace weft::mpiexec {
 
 /// Returns the path of the library of Open MPI, MPICH or Intel MPI that the process has loaded, from
-/// /proc/PID/maps; empty if there is none, or if the file cannot be read.
+/// /proc/PID/maps; empty if there is none, or if the file cannot be read. The libraries of lib/compat are
+/// Weft's.
 [[nodiscard]] std::string other_mpi_of(pid_t pid);
 
-/// Returns the first library of another MPI among the names of libraries; empty if there is none.
-[[nodiscard]] std::string other_mpi_among(const std::vector<std::string>& libraries);
+/// Returns the path of Weft's library with the binary interface of the library `library` of another MPI;
+/// empty if `library` is not of another MPI, or if Weft has none.
+[[nodiscard]] std::string translation_for(const std::string& library, const std::string& library_directory);
+
+/// Returns the first library of another MPI that Weft cannot replace; empty if there is none.
+[[nodiscard]] std::string other_mpi_among(const std::vector<std::string>& libraries,
+                                          const std::string& library_directory);
 
 /// Times at which ranks without MPI_Init are examined, in seconds after the start of the job. A rank that has
 /// exited has no maps, so the first time is short; the interval grows with the age of the job.

@@ -50,16 +50,25 @@ std::string locate_program(const Program& program, const Variables& variables) {
   return path == variables.end() ? name : find_on_path(name, path->second);
 }
 
-/// Makes the dynamic linker find Weft's library first.
+/// Makes the dynamic linker find Weft's library first, also under the names of other MPI libraries that
+/// lib/compat has. All programs get both folders: what Python or a shell script loads is not known here.
 void prepend_library_path(Variables& variables, const Program& program, const std::string& directory) {
   if (directory.empty()) return;
+  const std::string compat = directory + "/compat";
+  if (::access(compat.c_str(), R_OK) == 0) prepend_path(variables, "LD_LIBRARY_PATH", compat);
   prepend_path(variables, "LD_LIBRARY_PATH", directory);
   // LD_PRELOAD also affects processes started by the program, so use it only if DT_RPATH overrides
   // LD_LIBRARY_PATH. Append: a profiler preloaded by the user must stay first to intercept MPI_ functions.
-  if (has_overriding_rpath(locate_program(program, variables), kLibrary)) {
-    std::string& preload = variables["LD_PRELOAD"];
-    preload += (preload.empty() ? "" : ":") + directory + "/" + kLibrary;
-  }
+  const std::string path = locate_program(program, variables);
+  const auto preload = [&](const std::string& name, const std::string& library) {
+    if (!has_overriding_rpath(path, name)) return;
+    std::string& list = variables["LD_PRELOAD"];
+    list += (list.empty() ? "" : ":") + library;
+  };
+  preload(kLibrary, directory + "/" + kLibrary);
+  for (const std::string& needed : read_dynamic(path).needed)
+    if (const std::string library = translation_for(needed, directory); !library.empty())
+      preload(needed, library);
 }
 
 void set_rank_variables(Variables& variables, int rank, int ranks, const std::string& job_id) {
@@ -142,7 +151,8 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
     const auto number = static_cast<int>(&program - options.programs.data());
     RankPlan plan{program.argv, {}, program.directory, {}, number};
     if (!variables.contains("LD_PRELOAD"))  // which may translate between the binary interfaces
-      plan.other_mpi = other_mpi_among(read_dynamic(locate_program(program, variables)).needed);
+      plan.other_mpi =
+          other_mpi_among(read_dynamic(locate_program(program, variables)).needed, library_directory);
     prepend_library_path(variables, program, library_directory);
     for (int i = 0; i < program.ranks; ++i) {
       const int rank = static_cast<int>(plans.size());

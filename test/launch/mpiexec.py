@@ -252,8 +252,9 @@ class Library(unittest.TestCase):
         folder = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(MPIEXEC))), "lib")
         if not os.path.exists(os.path.join(folder, "libmpi_abi.so.1")):
             self.skipTest("mpiexec is not in a prefix")
-        self.assertEqual(run(*shell("echo $LD_LIBRARY_PATH"), variables={"LD_LIBRARY_PATH": ""})[1], folder + "\n")
-        self.assertEqual(run(*shell("echo $LD_LIBRARY_PATH"), variables={"LD_LIBRARY_PATH": "/x"})[1], f"{folder}:/x\n")
+        own = f"{folder}:{folder}/compat"  # the second: libraries with the names of other MPIs
+        self.assertEqual(run(*shell("echo $LD_LIBRARY_PATH"), variables={"LD_LIBRARY_PATH": ""})[1], own + "\n")
+        self.assertEqual(run(*shell("echo $LD_LIBRARY_PATH"), variables={"LD_LIBRARY_PATH": "/x"})[1], f"{own}:/x\n")
         self.assertEqual(run(*shell("echo $LD_PRELOAD"))[1], "\n")
 
 

@@ -13,23 +13,31 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import bodies  # noqa: E402
+import compat  # noqa: E402
+import compat_values  # noqa: E402
 import coverage  # noqa: E402
 import header  # noqa: E402
 import model  # noqa: E402
 import scan  # noqa: E402
 
 FILES = 12
+COMPAT = ("mpich",)  # interfaces of spec/compat_NAME.json
+COMPAT_FILES = 2
 EXPECTED = 664  # C functions of the MPI 5.0 ABI
 
 
 def outputs(out):
     """Paths of all generated files, sources last."""
     sources = [os.path.join(out, "api", f"entry_points_{n:02}.cpp") for n in range(FILES)]
+    translations = [os.path.join(out, "compat", "native.hpp")]
+    for name in COMPAT:
+        translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
+        translations += [os.path.join(out, "compat", f"{name}_{n:02}.cpp") for n in range(COMPAT_FILES)]
     return [
         os.path.join(out, "include", "mpi.h"),
         os.path.join(out, "api", "impl.hpp"),
         os.path.join(out, "coverage.md"),
-    ] + sources
+    ] + sources + translations
 
 
 def find_apis(source, given):
@@ -74,6 +82,10 @@ def main():
     always = {f.name for f in api.functions if not f.returns_error}
     page = coverage.write(api, set(done) | always)
     texts = [header.write(api, set(done) | always), bodies.implementation_header(api), page] + bodies.files(api, done, FILES)
+    texts.append(compat.native_header(api))
+    for name in COMPAT:
+        table = compat_values.Table(api, os.path.join(options.src, "spec"), name)
+        texts += [compat_values.header(table), *compat.files(api, table, COMPAT_FILES)]
     for path, text in zip(outputs(options.out), texts):
         write(path, text)
     if options.update_coverage:

@@ -141,6 +141,16 @@ class Tools:
         print_message("downloading the source of mpi4py (Python package) into build/tools, to test with")
         self.pip.unpack_source("mpi4py==4.1.2", self.path("mpi4py"))
 
+    def mpi4py_wheel(self):
+        """Provides mpi4py as packaged for MPICH and Open MPI; it runs on Weft's libraries of their names."""
+        stamp = self.path("mpi4py_wheel", "stamp")
+        if os.path.exists(stamp):
+            return
+        print_message("downloading mpi4py (Python package) into build/tools, to test with")
+        self.pip.install(["mpi4py==4.1.2"], self.path("mpi4py_wheel"), options=["--only-binary", ":all:"])
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write("complete\n")
+
     def python_packages(self):
         """Provides the packages for the tests of the command line, including optional output packages."""
         if os.path.exists(self.path("python", "pytest", "__init__.py")):
@@ -216,6 +226,7 @@ def main():
         complete &= optional(tools.mpich, "the tests with its programs and its launcher are skipped")
         complete &= optional(tools.openmpi, "the tests under PRRTE are skipped")
         complete &= optional(tools.mpi4py, "its tests are skipped")
+        complete &= optional(tools.mpi4py_wheel, "its tests are skipped")
         complete &= optional(tools.python_packages, "the tests of the command line are skipped")
     if arguments.docs:
         complete &= optional(tools.mkdocs, "the site of the documents cannot be built")

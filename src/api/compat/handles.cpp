@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "api/compat/handles.hpp"
+
+#include <new>
+
+namespace weft::compat {
+
+bool several_threads = false;
+
+void Slots::grow() {
+  if (used_ == kChunks) throw std::bad_alloc();
+  auto* const chunk = new Slot[kChunk];  // never freed: handles may be read at any time
+  for (uint32_t i = 0; i < kChunk; ++i)
+    chunk[i] = {reinterpret_cast<void*>(kInvalidNative), 0, i + 1 < kChunk ? used_ * kChunk + i + 1 : kNone};
+  chunks_[used_].store(chunk, std::memory_order_release);
+  free_ = used_++ * kChunk;
+}
+
+Handle Slots::add_locked(void* native) {
+  const std::lock_guard guard(lock_);
+  if (!shared_) return take(native);
+  if (known_ == nullptr) known_ = new std::unordered_map<void*, uint32_t>;
+  const auto [entry, is_new] = known_->try_emplace(native, 0);
+  if (!is_new) {
+    ++slot(entry->second).references;
+    return static_cast<Handle>(tag_ << 26 | entry->second);
+  }
+  try {
+    const Handle handle = take(native);
+    entry->second = index(handle);
+    return handle;
+  } catch (...) {
+    known_->erase(entry);
+    throw;
+  }
+}
+
+void Slots::remove_locked(Handle handle) {
+  const std::lock_guard guard(lock_);
+  void* const native = this->native(handle);
+  if (native == reinterpret_cast<void*>(kInvalidNative)) return;
+  if (--slot(index(handle)).references > 0) return;
+  if (shared_) known_->erase(native);
+  give(index(handle));
+}
+
+}  // namespace weft::compat

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Opens libmpi_abi.so.1 in the folder above this library's. Its symbols stay private to this library: the
+// functions of the program's MPI have the same names.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "api/compat/native.hpp"
+
+namespace weft::compat {
+
+constinit Native native{};
+constinit Extensions extensions{};
+
+namespace {
+
+[[noreturn]] void fail(const char* why) {
+  std::fprintf(
+      stderr,
+      "weft: the library for programs of another MPI cannot start (%s): repair the installation of Weft\n",
+      why);
+  std::_Exit(127);
+}
+
+/// Returns the path of libmpi_abi.so.1 for a library in lib/compat.
+std::string library_path() {
+  Dl_info info{};
+  char resolved[PATH_MAX];
+  if (::dladdr(&native, &info) == 0 || ::realpath(info.dli_fname, resolved) == nullptr)
+    fail("its own path is unknown");
+  std::string path = resolved;
+  for (int level = 0; level < 2; ++level) path.erase(path.rfind('/'));
+  return path + "/libmpi_abi.so.1";
+}
+
+/// Runs before the initialisers of all libraries and programs that need this one.
+__attribute__((constructor)) void open_library() {
+  void* library = ::dlopen(library_path().c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) fail(::dlerror());
+  auto* const members = reinterpret_cast<void**>(&native);
+  constexpr size_t kCount = sizeof kNativeNames / sizeof kNativeNames[0];
+  static_assert(sizeof(Native) == kCount * sizeof(void*));
+  for (size_t i = 0; i < kCount; ++i) {
+    members[i] = ::dlsym(library, kNativeNames[i]);
+    if (members[i] == nullptr) fail(::dlerror());
+  }
+  extensions.query_cuda_support = reinterpret_cast<int (*)()>(::dlsym(library, "MPIX_Query_cuda_support"));
+  if (extensions.query_cuda_support == nullptr) fail(::dlerror());
+}
+
+}  // namespace
+
+}  // namespace weft::compat

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The functions of libmpi_abi.so.1, opened beside this library, and the macro that defines a translated
+// function.
+#pragma once
+#include <mpi.h>
+
+#include "compat/native.hpp"
+
+namespace weft::compat {
+
+/// Filled when the library is loaded, before any other code of the program runs. Constant afterwards.
+extern Native native;
+struct Extensions {
+  int (*query_cuda_support)();
+};
+extern Extensions extensions;
+
+}  // namespace weft::compat
+
+/// Defines PMPI_NAME and its weak alias MPI_NAME. The symbols are assembler names: mpi.h declares functions
+/// of these names with other types.
+#define WEFT_COMPAT(result, name, parameters) WEFT_COMPAT_NAMED(result, name, parameters, "MPI_" #name)
+#define WEFT_COMPAT_NAMED(result, name, parameters, symbol)                  \
+  extern "C" __attribute__((visibility("default")))                          \
+  result weft_compat_P##name parameters __asm__("P" symbol);                 \
+  extern "C" __attribute__((visibility("default"), weak, alias("P" symbol))) \
+  result weft_compat_##name parameters __asm__(symbol);                      \
+  extern "C" result weft_compat_P##name parameters

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Programs built with the wrapper of another MPI run unchanged under Weft's mpiexec.
+# usage: run.py PREFIX_OF_OTHER_MPI LIBRARY_NAME; the prefix is set-up's download. Status 77 if it is not there.
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PREFIX = os.environ.get("MPI_PREFIX", "")
+OTHER, LIBRARY = sys.argv[1:3]
+PROGRAMS = ["handles", "messages", "callbacks", "threads", "windows"]
+
+
+def run(*arguments, **variables):
+    command = [os.path.join(PREFIX, "bin", "mpiexec"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, **variables}, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class OtherInterface(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+
+    def build(self, name, *options, source=None):
+        program = os.path.join(self.folder, name)
+        wrapper = os.path.join(OTHER, "bin", "mpicc")
+        source = source or os.path.join(HERE, name + ".c")
+        subprocess.run([wrapper, "-std=gnu11", source, "-o", program, "-lpthread", *options], check=True)
+        return program
+
+    def expect(self, program, ranks, **variables):
+        self.assertEqual(run("-n", ranks, program, **variables), (0, "passed with %d ranks\n" % ranks, ""))
+
+    def test_programs(self):
+        for name in PROGRAMS:
+            program = self.build(name)
+            for ranks in (2, 4):
+                with self.subTest(program=name, ranks=ranks):
+                    self.expect(program, ranks)
+
+    def test_rpath_before_the_variable(self):
+        """DT_RPATH comes before LD_LIBRARY_PATH: mpiexec preloads the library."""
+        old = self.build("handles", "-Wl,--disable-new-dtags")
+        self.expect(old, 2)
+
+    def test_no_position_independent_code(self):
+        """Data symbols are copied into such a program."""
+        self.expect(self.build("messages", "-no-pie", "-fno-pie"), 2)
+
+    def test_two_interfaces_in_one_job(self):
+        """Ranks with different interfaces talk to each other."""
+        own = os.path.join(self.folder, "own")
+        wrapper = os.path.join(PREFIX, "bin", "mpicc")
+        subprocess.run([wrapper, "-std=gnu11", os.path.join(HERE, "messages.c"), "-o", own], check=True)
+        other = self.build("messages")
+        self.assertEqual(run("-n", 1, own, ":", "-n", 2, other), (0, "passed with 3 ranks\n", ""))
+
+    def test_a_python_program_that_opens_the_library(self):
+        """The names under which mpi4py and others look for an MPI."""
+        for name in ("libmpi.so", "libmpich.so.12", LIBRARY):
+            code = ("import ctypes; mpi = ctypes.CDLL(%r); mpi.MPI_Init(None, None); text = ctypes.create_string_buffer(8192);"
+                    "size = ctypes.c_int(); mpi.MPI_Get_library_version(text, ctypes.byref(size));"
+                    "print(text.value.decode()[:5]); mpi.MPI_Finalize()" % name)  # fmt: skip
+            self.assertEqual(run("-n", 1, sys.executable, "-c", code), (0, "Weft \n", ""), name)
+
+    def test_fatal_error(self):
+        source = os.path.join(self.folder, "fatal.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v);\n"
+                       "return MPI_Send(v, 1, MPI_INT, 7, 0, MPI_COMM_WORLD); }\n")  # fmt: skip
+        status, _, errors = run("-n", 1, self.build("fatal", source=source))
+        self.assertNotEqual(status, 0)
+        self.assertIn("MPI_Send", errors)
+        self.assertIn("dest = 7", errors)
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(OTHER, "bin", "mpicc")):
+        print("skipped: %s is not there" % OTHER)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

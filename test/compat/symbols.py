@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Compares the exported symbols of a library of lib/compat with those of the MPI library that it stands in for: names of
+# functions, names and sizes of data. usage: symbols.py OURS REFERENCE; status 77 if the reference is not there.
+import os
+import re
+import subprocess
+import sys
+
+# Internal functions of MPICH's Fortran library, and extensions without an equivalent in Weft.
+LEFT_OUT = re.compile(r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query)|MPI_T_.*_(?:x|unused)$")
+NAME = re.compile(r"P?MPI[XR]?_")
+
+
+def exported(library):
+    """Returns {name: size of data, or 0 for a function}."""
+    text = subprocess.run(["readelf", "-W", "--dyn-syms", library], stdout=subprocess.PIPE, text=True, check=True).stdout
+    symbols = {}
+    for line in text.splitlines():
+        columns = line.split()
+        if len(columns) >= 8 and columns[3] in ("OBJECT", "FUNC") and columns[6] != "UND":
+            symbols[columns[7].split("@")[0]] = int(columns[2], 0) if columns[3] == "OBJECT" else 0
+    return symbols
+
+
+def main():
+    ours, reference = sys.argv[1:]
+    if not os.path.exists(reference):
+        print("skipped: %s is not there" % reference)
+        return 77
+    own, other = exported(ours), exported(reference)
+    bad = ["exports %s, which is no name of MPI" % name for name in own if not NAME.match(name)]
+    wanted = {name: size for name, size in other.items() if NAME.match(name) and not LEFT_OUT.match(name)}
+    for name, size in sorted(wanted.items()):
+        if name not in own:
+            bad.append("does not export %s" % name)
+        elif own[name] != size:
+            bad.append("%s has %d bytes, not %d" % (name, own[name], size))
+    print("%s: %d symbols of %s compared" % (ours, len(wanted), reference))
+    print("\n".join(bad))
+    return 1 if bad or len(wanted) < 1000 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Handles and constants of another MPI's binary interface: table of spec/, and the header of conversions."""
+
+import json
+import os
+import re
+
+import compat
+
+
+class Table:
+    """Values of the other interface and of the standard ABI: {name: value}."""
+
+    def __init__(self, api, spec_folder, name):
+        with open(os.path.join(spec_folder, f"compat_{name}.json"), encoding="utf-8") as stream:
+            raw = json.load(stream)
+        self.name, self.handles, self.constants = name, raw["handles"], raw["constants"]
+        self.native = {k: v for group in api.abi["constants"] for k, v in group["values"].items()}
+        for values in api.abi["enums"].values():
+            self.native.update(values)
+        self.native_handles = {c_type: dict(values) for c_type, values in api.abi["handles"].items()}
+        here = os.path.dirname(os.path.abspath(__file__))
+        with open(os.path.join(here, "..", "..", "include", "weft.h"), encoding="utf-8") as stream:
+            extensions = re.findall(r"#define (MPIX_\w+) \(\(MPI_Datatype\)(0x\w+)\)", stream.read())
+        self.native_handles["MPI_Datatype"].update({constant: int(value, 16) for constant, value in extensions})
+        for c_type, values in self.handles.items():
+            for constant in values:
+                if constant not in self.native_handles[c_type]:
+                    raise SystemExit(f"bindgen: compat_{name}.json: {constant} is no {c_type}")
+
+    def pairs(self, names):
+        """(other value, native value) of the constants that both interfaces have."""
+        return [(self.constants[n], self.native[n]) for n in names if n in self.constants and n in self.native]
+
+
+def _switch(name, pairs, fallback):
+    """Conversion functions in_NAME and out_NAME."""
+    lines = []
+    for direction, cases in (("in", pairs), ("out", [(b, a) for a, b in pairs])):
+        lines.append(f"inline int {direction}_{name}(int value) {{\n  switch (value) {{")
+        seen = set()
+        for source, target in cases:
+            if source not in seen:
+                lines.append(f"    case {source}: return {target};")
+            seen.add(source)
+        lines.append(f"    default: return {fallback};\n  }}\n}}")
+    return lines
+
+
+def _bits(name, pairs):
+    lines = []
+    for direction, cases in (("in", pairs), ("out", [(b, a) for a, b in pairs])):
+        lines.append(f"inline int {direction}_{name}(int value) {{\n  int result = 0;")
+        for source, target in cases:
+            lines.append(f"  if (value & {source}) result |= {target};")
+        rest = "".join(f" & ~{source}" for source, _ in cases)
+        lines.append(f"  return (value{rest}) != 0 ? result | kUnknownBit : result;\n}}")
+    return lines
+
+
+def _handles(table):
+    lines = []
+    for c_type, values in table.handles.items():
+        tag = c_type[len("MPI_") :].replace("Datatype", "Type")
+        pairs = ", ".join(f"{{{value}, {table.native_handles[c_type][name]}}}" for name, value in values.items())
+        lines.append(f"inline constexpr Predefined k{tag}Handles[] = {{{pairs}}};")
+    return lines
+
+
+def header(table):
+    """Text of gen/compat/NAME_values.hpp."""
+    text = compat.TOP.format(what=f"Values of the interface {table.name} and of the standard ABI.")
+    lines = [
+        text + "#pragma once\n\nnamespace weft::compat {",
+        "/// Results for values that the source interface does not have: invalid in both.",
+        "inline constexpr int kUnknownValue = -30000, kUnknownBit = 1 << 30;",
+        "/// A predefined handle: value in the other interface, value in the standard ABI. The null handle is the first.",
+        "struct Predefined {\n  int foreign, native;\n};",
+        *_handles(table),
+        "namespace foreign {",
+        *[f"inline constexpr int {name[len('MPI_'):]} = {table.constants[name]};" for name in compat.NAMED],
+        "}  // namespace foreign",
+    ]
+    for name, (prefix, names) in compat.GROUPS.items():
+        found = [n for n in table.native if prefix and n.startswith(prefix)] + names
+        lines += _switch(name, table.pairs(found), "kUnknownValue")
+    for name, words in compat.BITS.items():
+        lines += _bits(name, table.pairs(f"MPI_MODE_{word}" for word in words.split()))
+    lines += _switch("keyval", table.pairs(compat.KEYVALS), "value")
+    errors = [n for n in table.native if n.startswith(("MPI_ERR_", "MPI_T_ERR_")) and n not in _NO_CLASS]
+    lines += _switch("error_class", table.pairs(errors), "kUnknownValue")
+    return "\n".join(lines) + "\n\n}  // namespace weft::compat\n"
+
+
+_NO_CLASS = {"MPI_ERR_LASTCODE"}
