@@ -159,6 +159,36 @@ static void short_calls(int size, long i) {
   for (int n = 0; n < CALLS; ++n) MPI_Comm_rank(MPI_COMM_WORLD, &value);
 }
 
+// Windows of the current point, created before its first step and freed after its last.
+enum flavor { NO_WINDOW, CREATE, ALLOCATE };
+static MPI_Win window_of_point;
+
+static void create_window(enum flavor flavor, MPI_Win* made) {
+  void* memory;
+  if (flavor == CREATE) MPI_Win_create(in, LARGE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, made);
+  if (flavor == ALLOCATE) MPI_Win_allocate(LARGE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, made);
+}
+
+// A window created and freed; the size is its flavor.
+static void window_life(int flavor, long i) {
+  MPI_Win made;
+  (void)i;
+  create_window((enum flavor)flavor, &made);
+  MPI_Win_free(&made);
+}
+
+static void fence(int size, long i) {
+  (void)size, (void)i;
+  MPI_Win_fence(0, window_of_point);
+}
+
+static void lock_unlock(int size, long i) {
+  (void)size, (void)i;
+  if (rank > 0) return;
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window_of_point);
+  MPI_Win_unlock(1, window_of_point);
+}
+
 enum unit { MICROSECONDS, MESSAGES_PER_SECOND, MB_PER_SECOND };
 
 // `parts`: number of measured operations in a step.
@@ -168,7 +198,8 @@ static const struct point {
   int size;
   enum unit unit;
   double parts;
-  int once;  // the step is too long to be repeated
+  int once;            // the step is too long to be repeated
+  enum flavor flavor;  // of the window that the step uses
 } points[] = {
     {"latency_8", latency, 8, MICROSECONDS, 2, 0},
     {"rate_8", window, 8, MESSAGES_PER_SECOND, WINDOW, 0},
@@ -193,6 +224,12 @@ static const struct point {
     {"vector_send", vector_pingpong, 0, MICROSECONDS, 2, 0},
     {"hand_packed_send", hand_packed_pingpong, 0, MICROSECONDS, 2, 0},
     {"call", short_calls, 0, MICROSECONDS, CALLS, 0},
+    {"window_create", window_life, CREATE, MICROSECONDS, 1, 0},
+    {"window_allocate", window_life, ALLOCATE, MICROSECONDS, 1, 0},
+    {"fence_create", fence, 0, MICROSECONDS, 1, 0, CREATE},
+    {"fence_allocate", fence, 0, MICROSECONDS, 1, 0, ALLOCATE},
+    {"lock_create", lock_unlock, 0, MICROSECONDS, 1, 0, CREATE},
+    {"lock_allocate", lock_unlock, 0, MICROSECONDS, 1, 0, ALLOCATE},
     {"reverse_100k", reverse, 0, MICROSECONDS, 1, 1},
 };
 
@@ -227,7 +264,9 @@ static double measure(const struct point* point, double seconds) {
 }
 
 static double figure(const struct point* point, double seconds) {
+  create_window(point->flavor, &window_of_point);
   const double one = measure(point, seconds) / point->parts;
+  if (point->flavor) MPI_Win_free(&window_of_point);
   if (point->unit == MICROSECONDS) return one * 1e6;
   return point->unit == MESSAGES_PER_SECOND ? 1 / one : point->size / one / 1e6;
 }

@@ -4,6 +4,7 @@
 # medians of alternating rounds, the better configuration of each library at each point.
 import argparse
 import datetime
+import fnmatch
 import json
 import os
 import platform
@@ -21,11 +22,20 @@ SMALL = ("bcast_8", "bcast_turns_8", "reduce_8")
 SYNCHRONISING = ("barrier", "allreduce_8", "allgather_8", "alltoall_8")
 LARGE = ("bcast_64k", "bcast_turns_64k", "reduce_64k", "allreduce_64k", "allgather_64k", "alltoall_64k")
 VECTOR = ("pack_loop", "pack_vector", "unpack_loop", "unpack_vector", "vector_send", "hand_packed_send")
-PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *SYNCHRONISING, *SMALL, *LARGE, *VECTOR)
+WINDOW_CALLS = tuple("%s_%s" % (call, flavor) for call in ("window", "fence", "lock") for flavor in ("create", "allocate"))
+PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *SYNCHRONISING, *SMALL, *LARGE, *VECTOR, *WINDOW_CALLS)
 CROWD = (*SYNCHRONISING, *SMALL, *LARGE)
 CROWD_RANKS = 8
 # Rows of bench/*.c, which measure as the Ohio State programs do: each collective call is timed alone, after a barrier.
 SINGLE_CALLS = (("alltoall", "8"), ("reduce_scatter", "8"), ("ibcast", "8"), ("iallreduce", "8"), ("bcast", "1M"))
+# One-sided operations; flush: each operation flushed, in one epoch of MPI_Win_lock_all.
+ONE_SIDED = (
+    ("put", "put_latency", "8,64K,1M", "flush"), ("put", "put_latency", "8", "fence"), ("put", "put_latency", "8", "pscw"),
+    ("get", "get_latency", "8,64K,1M", "flush"), ("get", "get_latency", "8", "fence"), ("get", "get_latency", "8", "pscw"),
+    ("fetch_and_op", "fop_latency", "8", "flush"), ("compare_and_swap", "cas_latency", "8", "flush"),
+    ("accumulate", "acc_latency", "8,4K", "flush"),
+    ("put bandwidth", "put_bw", "64K,1M", "flush"), ("get bandwidth", "get_bw", "64K,1M", "flush"),
+)  # fmt: skip
 TEAM = ("-t", "1:4")  # more threads than cores: each rank is bound to one core
 PROGRAM_JOBS = (
     Job("window", "bw", 2, "8,1M", (), "bandwidth_mb_s"),
@@ -33,7 +43,10 @@ PROGRAM_JOBS = (
     Job("pairs", "mbw_mr", 2, "8,1M", (), "bandwidth_mb_s"),
     Job("threads", "latency_mt", 2, "8", TEAM, "latency_us"),
     *(Job(name, name, ranks, sizes, (), "latency_us") for ranks in (2, CROWD_RANKS) for name, sizes in SINGLE_CALLS),
-)
+    *(Job("%s %s %s" % (name, flavor, sync), program, 2, sizes, ("-w", flavor, "-s", sync),
+          "bandwidth_mb_s" if program.endswith("_bw") else "latency_us")
+      for name, program, sizes, sync in ONE_SIDED for flavor in ("create", "allocate")),
+)  # fmt: skip
 PROGRAM_ROWS = {
     (job, point): point if job.ranks == 2 else "%s, %d ranks" % (point, job.ranks)
     for job in PROGRAM_JOBS
@@ -46,7 +59,8 @@ RATIO_BARS = {"latency_8": 0.8, "rate_8": 1.0, "bandwidth_64k": 0.9, "vector_sen
 RATIO_BARS.update({name: 0.8 for name in SYNCHRONISING})
 RATIO_BARS.update({name: 1.0 for name in SMALL + LARGE})
 RATIO_BARS.update({"%s, %d ranks" % (name, CROWD_RANKS): 1.0 for name in CROWD})
-RATIO_BARS.update({row: 1.0 for row in PROGRAM_ROWS.values()})
+RATIO_BARS.update({row: 1.0 for row in (*PROGRAM_ROWS.values(), *WINDOW_CALLS)})
+RATIO_BARS.update({row: 0.9 for (job, _), row in PROGRAM_ROWS.items() if "-w" in job.options and row.endswith((" 8", " 4K"))})
 # Bars of Weft alone: ratio of two figures, and single figures.
 OWN_BARS = (("pack_vector", "pack_loop", 1.2), ("unpack_vector", "unpack_loop", 1.2))
 ABSOLUTE_BARS = {"start and end, ms": 30.0, "reverse_100k": 1e6, "call": 0.01}
@@ -270,7 +284,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each point (5)")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of one measurement (0.1)")
     parser.add_argument("--rows", metavar="ROW;ROW...", default="",
-                        help="measure these rows of the report only; without --json nothing is kept")  # fmt: skip
+                        help="measure these rows of the report only, * stands for any text; without --json nothing is kept")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="result file (bench/results/)")
     parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -279,8 +293,10 @@ def arguments():
         parser.error("--rounds %d: expected at least 1" % chosen.rounds)
     chosen.rows = {row.strip() for row in chosen.rows.split(";") if row.strip()}
     known = {*PAIR, *PROGRAM_ROWS.values(), *("%s, %d ranks" % (name, CROWD_RANKS) for name in CROWD), "reverse_100k", "start and end, ms"}
-    if chosen.rows - known:
-        parser.error("--rows %s: no such row" % "; ".join(sorted(chosen.rows - known)))
+    unknown = [row for row in sorted(chosen.rows) if not fnmatch.filter(known, row)]
+    if unknown:
+        parser.error("--rows %s: no such row" % "; ".join(unknown))
+    chosen.rows = {name for row in chosen.rows for name in fnmatch.filter(known, row)}
     if not chosen.rows and not chosen.json:
         chosen.json = RESULT
     return chosen

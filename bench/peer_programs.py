@@ -63,6 +63,13 @@ def points_of(job):
     return {bytes_of(size): "%s %s" % (name, size) for size in job.sizes.split(",")}
 
 
+def source_of(program):
+    """Returns the source of a program: its own name, or the folder of a program that has several names."""
+    with open(os.path.join(BENCH, "programs.csv"), encoding="utf-8") as file:
+        sources = dict(line.split(";")[:2] for line in file if not line.startswith("#"))
+    return sources.get(program, "coll")  # nonblocking and persistent forms of collectives
+
+
 def execute(command, environment, seconds):
     """Returns the standard output of a command; kills the command and its descendants at the time limit."""
     try:
@@ -115,8 +122,8 @@ class MpiPeer:
         job = self.adapt(job)
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             program = [os.path.join(self.programs, job.program)]
-            if not os.path.exists(program[0]):  # a collective, run by the program coll
-                program = [os.path.join(self.programs, "coll"), job.program]
+            if not os.path.exists(program[0]):  # a name of a program that has several
+                program = [os.path.join(self.programs, source_of(job.program)), job.program]
             words = [*self.launcher, "-n", str(job.ranks or gpus), *self.preload, *program]
             words += ["-m", size_range(job.sizes), *job.options, *(["-d", "cuda"] if memory == "D" else [])]
             words += ["--json", file.name]
@@ -275,13 +282,13 @@ def compile_programs(mpicc, folder, environment, jobs=JOBS):
     def build(program):
         sources = [os.path.join(BENCH, program + ".c")]
         if not os.path.exists(sources[0]):
-            sources = glob.glob(os.path.join(BENCH, "coll", "*.c"))  # the program name selects the collective
+            sources = glob.glob(os.path.join(BENCH, program, "*.c"))
         words = [mpicc, "-std=c99", "-O2", "-I" + BENCH, *sources, *common, "-pthread", "-ldl"]
         words += ["-o", os.path.join(folder, program)]
         execute(words, environment, 60)
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        list(pool.map(build, sorted({job.program for job in jobs})))
+        list(pool.map(build, sorted({source_of(job.program) for job in jobs})))
 
 
 def find_nccl(folder):

@@ -27,7 +27,12 @@ static void special_help(const struct bench_defaults* defaults, char* text, size
     snprintf(team, sizeof team, "  -t [SENDERS:]RECEIVERS     %s of rank 0 and of rank 1, up to %d (1:2)\n",
              defaults->team, BENCH_MAX_TEAM);
   snprintf(
-      text, size, "%s%s%s%s%s%s%s", team,
+      text, size, "%s%s%s%s%s%s%s%s", team,
+      defaults->one_sided
+          ? "  -w, --win-options NAME     MPI window: create, allocate or dynamic (allocate)\n"
+            "  -s, --sync-option NAME     lock, flush, flush_local, lock_all, pscw or fence (flush);\n"
+            "                             flush: in one epoch of MPI_Win_lock_all\n"
+          : "",
       defaults->in_place ? "  -l, --in-place             MPI_IN_PLACE: input in the buffer of the result\n"
                          : "",
       defaults->tests ? "  -t CALLS                   calls of MPI_Test during the computation (0)\n" : "",
@@ -56,7 +61,7 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
       "  KIND KIND                  memory of %s:\n"
       "                             H host, P pinned host, D device, M managed (H H; with -d cuda: D D)\n"
       "  -d, --accelerator NAME     cuda or managed\n"
-      "  -s, --buffer-kinds LIST    several combinations in one run: DD,HD,... or all\n"
+      "%s--buffer-kinds LIST    several combinations in one run: DD,HD,... or all\n"
       "  -m, --message-size RANGE   [MIN:]MAX bytes, or a list 8,1K,..., suffix K, M or G allowed (%zu:%zu)\n"
       "%s"
       "  -i, --iterations N         timed iterations per size (%ld; %ld above %d bytes)\n"
@@ -71,7 +76,7 @@ void bench_options_help(const struct bench_defaults* defaults, const char* progr
       collective             ? "the send and the receive buffer"
       : shape == BENCH_PAIRS ? "the senders' and the receivers' buffers"
                              : "rank 0's and rank 1's buffers",
-      defaults->min_size, defaults->max_size,
+      defaults->one_sided ? "      " : "  -s, ", defaults->min_size, defaults->max_size,
       collective ? "  -M, --mem-limit BYTES      largest size of one buffer (1G)\n" : "",
       defaults->iterations, defaults->iterations_large, BENCH_LARGE, defaults->warmup, defaults->warmup_large,
       BENCH_LARGE, special,

@@ -15,8 +15,11 @@
 
 static const char kind_letters[] = "HPDM";
 
+const char* const bench_flavor_names[] = {"create", "allocate", "dynamic", NULL};
+const char* const bench_sync_names[] = {"lock", "flush", "flush_local", "lock_all", "pscw", "fence", NULL};
+
 // Keeps the first error, since later errors are usually consequences.
-static void fail(struct bench_options* options, const char* format, ...) {
+void bench_options_fail(struct bench_options* options, const char* format, ...) {
   if (options->error[0]) return;
   va_list args;
   va_start(args, format);
@@ -24,81 +27,15 @@ static void fail(struct bench_options* options, const char* format, ...) {
   va_end(args);
 }
 
-// Parses a byte count with an optional suffix K, M or G (powers of 1024) up to `*end`.
-static bool parse_bytes(const char* text, const char** end, size_t* value) {
-  if (!isdigit((unsigned char)*text)) return false;
-  errno = 0;
-  char* rest = NULL;
-  unsigned long long number = strtoull(text, &rest, 10);
-  if (errno) return false;
-  int shift = 0;
-  switch (toupper((unsigned char)*rest)) {
-    case 'K':
-      shift = 10;
-      break;
-    case 'M':
-      shift = 20;
-      break;
-    case 'G':
-      shift = 30;
-      break;
-  }
-  if (number > (SIZE_MAX >> 1) >> shift) return false;
-  *value = (size_t)number << shift;
-  *end = rest + (shift != 0);
-  return true;
-}
-
 static long parse_count(struct bench_options* options, char option, const char* text, long low, long high) {
   char* end = NULL;
   errno = 0;
   long value = strtol(text, &end, 10);
   if (errno || end == text || *end || value < low || value > high) {
-    fail(options, "-%c %s: expected a whole number from %ld to %ld", option, text, low, high);
+    bench_options_fail(options, "-%c %s: expected a whole number from %ld to %ld", option, text, low, high);
     return low;
   }
   return value;
-}
-
-// Parses ascending sizes separated by commas.
-static bool parse_sizes(struct bench_options* options, const char* text) {
-  const char* end = text;
-  for (options->size_count = 0; options->size_count < BENCH_MAX_SIZES; text = end + 1) {
-    size_t* size = &options->sizes[options->size_count];
-    if (!parse_bytes(text, &end, size) || (options->size_count && size[0] <= size[-1])) return false;
-    ++options->size_count;
-    options->min_size = options->sizes[0];
-    options->max_size = *size;
-    if (*end == '\0') return true;
-    if (*end != ',') return false;
-  }
-  return false;
-}
-
-static void double_sizes(struct bench_options* options) {
-  if (options->size_count) return;
-  for (size_t size = options->min_size; size <= options->max_size; size = size ? 2 * size : 1)
-    options->sizes[options->size_count++] = size;
-}
-
-// Parses [MIN:]MAX or MIN: like the Ohio State programs; or a list.
-static void parse_range(struct bench_options* options, const char* text) {
-  const char* colon = strchr(text, ':');
-  const char* end = text;
-  bool good = true;
-  options->size_count = 0;
-  if (strchr(text, ',')) {
-    good = parse_sizes(options, text);
-  } else if (colon) {
-    good = parse_bytes(text, &end, &options->min_size) && end == colon;
-    if (good && colon[1]) good = parse_bytes(colon + 1, &end, &options->max_size) && *end == '\0';
-  } else {
-    good = parse_bytes(text, &end, &options->max_size) && *end == '\0';
-  }
-  if (!good)
-    fail(options,
-         "-m %s: expected [MIN:]MAX or a rising list in bytes (suffix K, M or G allowed), such as 8:64M",
-         text);
 }
 
 static bool parse_kind(char letter, enum bench_kind* kind) {
@@ -110,7 +47,7 @@ static bool parse_kind(char letter, enum bench_kind* kind) {
 
 static void add_kinds(struct bench_options* options, enum bench_kind first, enum bench_kind second) {
   if (options->kind_count == BENCH_MAX_KINDS) {
-    fail(options, "too many buffer kinds: at most %d combinations", BENCH_MAX_KINDS);
+    bench_options_fail(options, "too many buffer kinds: at most %d combinations", BENCH_MAX_KINDS);
     return;
   }
   options->kinds[options->kind_count++] = (struct bench_kinds){first, second};
@@ -132,23 +69,25 @@ static void parse_kind_list(struct bench_options* options, const char* text) {
     if (!at[2]) return;
     at += 3;
   }
-  fail(options, "-s %s: expected 'all' or pairs of the letters H, P, D, M such as DD,HD", text);
+  bench_options_fail(options, "-s %s: expected 'all' or pairs of the letters H, P, D, M such as DD,HD", text);
 }
 
 static void parse_letters(struct bench_options* options, int count, char** words) {
   enum bench_kind kinds[2];
   if (count > 2) {
-    fail(options, "%s: unexpected argument; expected at most two buffer kinds (H, P, D or M)", words[2]);
+    bench_options_fail(options, "%s: unexpected argument; expected at most two buffer kinds (H, P, D or M)",
+                       words[2]);
     return;
   }
   for (int i = 0; i < count; ++i) {
     if (words[i][0] == '\0' || words[i][1] != '\0' || !parse_kind(words[i][0], &kinds[i])) {
-      fail(options, "%s: expected a buffer kind: H (host), P (pinned), D (device) or M (managed)", words[i]);
+      bench_options_fail(
+          options, "%s: expected a buffer kind: H (host), P (pinned), D (device) or M (managed)", words[i]);
       return;
     }
   }
   if (count == 1) {
-    fail(options, "%s: two buffer kinds are needed, such as D D", words[0]);
+    bench_options_fail(options, "%s: two buffer kinds are needed, such as D D", words[0]);
   } else if (count == 2) {
     options->kind_count = 0;
     add_kinds(options, kinds[0], kinds[1]);
@@ -160,7 +99,7 @@ static void parse_accelerator(struct bench_options* options, const char* text) {
   if (strcmp(text, "managed") == 0) {
     kind = BENCH_MANAGED;
   } else if (strcmp(text, "cuda") != 0) {
-    fail(options, "-d %s: expected cuda or managed", text);
+    bench_options_fail(options, "-d %s: expected cuda or managed", text);
     return;
   }
   options->cuda = true;
@@ -179,8 +118,8 @@ static void parse_percentiles(struct bench_options* options, char option, const 
     if (*end == '\0') return;
     at = end + 1;
   }
-  fail(options, "-%c %s: expected at most %d percentages above 0 such as 50,90,99", option, text,
-       BENCH_MAX_PERCENTILES);
+  bench_options_fail(options, "-%c %s: expected at most %d percentages above 0 such as 50,90,99", option,
+                     text, BENCH_MAX_PERCENTILES);
 }
 
 // Parses SENDERS:RECEIVERS, or RECEIVERS alone with one sender; for nonblocking collectives a number of
@@ -194,14 +133,15 @@ static void parse_team(struct bench_options* options, const struct bench_default
     return;
   }
   if (!defaults->team) {
-    fail(options, "-t: this program has neither threads nor processes nor calls of MPI_Test");
+    bench_options_fail(options, "-t: this program has neither threads nor processes nor calls of MPI_Test");
     return;
   }
   const bool both = end != text && *end == ':';
   if (both) second = strtol(text = end + 1, &end, 10);
   const bool good = end != text && *end == '\0' && first >= 1 && first <= BENCH_MAX_TEAM;
   if (!good || (both && (second < 1 || second > BENCH_MAX_TEAM))) {
-    fail(options, "-t: expected [SENDERS:]RECEIVERS, %s from 1 to %d", defaults->team, BENCH_MAX_TEAM);
+    bench_options_fail(options, "-t: expected [SENDERS:]RECEIVERS, %s from 1 to %d", defaults->team,
+                       BENCH_MAX_TEAM);
     return;
   }
   options->senders = both ? (int)first : 1;
@@ -213,14 +153,26 @@ static void parse_root(struct bench_options* options, const struct bench_default
                        const char* text) {
   static const char fixed[] = "fixed:";
   if (!defaults->root) {
-    fail(options, "-k: this program has no root to choose");
+    bench_options_fail(options, "-k: this program has no root to choose");
   } else if (strcmp(text, "rotate") == 0) {
     options->root = -1;
   } else if (strncmp(text, fixed, sizeof fixed - 1) == 0) {
     options->root = (int)parse_count(options, 'k', text + sizeof fixed - 1, 0, INT32_MAX);
   } else {
-    fail(options, "-k %s: expected fixed:RANK or rotate", text);
+    bench_options_fail(options, "-k %s: expected fixed:RANK or rotate", text);
   }
+}
+
+// Returns the index of `text` in `names`, which ends with NULL.
+static int parse_name(struct bench_options* options, char option, const char* text,
+                      const char* const* names) {
+  char list[80] = "";
+  for (int i = 0; names[i]; ++i) {
+    if (strcmp(text, names[i]) == 0) return i;
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
+  }
+  bench_options_fail(options, "-%c %s: expected one of %s", option, text, list);
+  return 0;
 }
 
 // Parses cart:DIMENSIONS:RADIUS.
@@ -228,13 +180,13 @@ static void parse_neighbors(struct bench_options* options, const struct bench_de
                             const char* text) {
   int dimensions = 0, radius = 0, length = 0;
   if (!defaults->neighbors) {
-    fail(options, "-N: this program has no neighborhood");
+    bench_options_fail(options, "-N: this program has no neighborhood");
     return;
   }
   const bool good = sscanf(text, "cart:%d:%d%n", &dimensions, &radius, &length) == 2 && !text[length];
   if (!good || dimensions < 1 || dimensions > BENCH_MAX_DIMENSIONS || radius < 1 || radius > 1024) {
-    fail(options, "-N %s: expected cart:DIMENSIONS:RADIUS, up to %d and 1024, such as cart:2:1", text,
-         BENCH_MAX_DIMENSIONS);
+    bench_options_fail(options, "-N %s: expected cart:DIMENSIONS:RADIUS, up to %d and 1024, such as cart:2:1",
+                       text, BENCH_MAX_DIMENSIONS);
     return;
   }
   options->dimensions = dimensions;
@@ -244,7 +196,7 @@ static void parse_neighbors(struct bench_options* options, const struct bench_de
 // Parses all, or some of mpi_char, mpi_int and mpi_float separated by commas.
 static void parse_types(struct bench_options* options, const struct bench_defaults* defaults,
                         const char* text) {
-  if (defaults->data == BENCH_NOTHING) fail(options, "-T: this program has no data");
+  if (defaults->data == BENCH_NOTHING) bench_options_fail(options, "-T: this program has no data");
   options->typed = true;
   options->type_count = 0;
   if (strcmp(text, "all") == 0) text = "mpi_char,mpi_int,mpi_float";
@@ -257,22 +209,25 @@ static void parse_types(struct bench_options* options, const struct bench_defaul
     at += length;
     if (*at == '\0') return;
   }
-  fail(options, "-T %s: expected all or some of mpi_char,mpi_int,mpi_float", text);
+  bench_options_fail(options, "-T %s: expected all or some of mpi_char,mpi_int,mpi_float", text);
 }
 
 static void parse_layout(struct bench_options* options, const struct bench_defaults* defaults,
                          const char* text) {
   char error[sizeof options->error];
   if (defaults->data != BENCH_MOVED) {
-    fail(options, "-D: only programs that move data have derived datatypes");
+    bench_options_fail(options, "-D: only programs that move data have derived datatypes");
     return;
   }
   options->typed = true;
-  if (!bench_layout_parse(&options->layout, text, error, sizeof error)) fail(options, "%s", error);
+  if (!bench_layout_parse(&options->layout, text, error, sizeof error))
+    bench_options_fail(options, "%s", error);
 }
 
 static const struct option long_options[] = {{"accelerator", required_argument, NULL, 'd'},
-                                             {"buffer-kinds", required_argument, NULL, 's'},
+                                             {"buffer-kinds", required_argument, NULL, 'B'},
+                                             {"sync-option", required_argument, NULL, 's'},
+                                             {"win-options", required_argument, NULL, 'w'},
                                              {"message-size", required_argument, NULL, 'm'},
                                              {"mem-limit", required_argument, NULL, 'M'},
                                              {"iterations", required_argument, NULL, 'i'},
@@ -298,15 +253,27 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
     case 'd':
       parse_accelerator(options, optarg);
       break;
-    case 's':
+    case 's':  // as in the Ohio State programs
+      if (defaults->one_sided) {
+        options->sync = (enum bench_sync)parse_name(options, 's', optarg, bench_sync_names);
+        break;
+      }
       parse_kind_list(options, optarg);
       break;
+    case 'B':
+      parse_kind_list(options, optarg);
+      break;
+    case 'w':
+      if (!defaults->one_sided) bench_options_fail(options, "-w: this program has no MPI window");
+      options->flavor = (enum bench_flavor)parse_name(options, 'w', optarg, bench_flavor_names);
+      break;
     case 'm':
-      parse_range(options, optarg);
+      bench_sizes_parse(options, optarg);
       break;
     case 'M':
-      if (!parse_bytes(optarg, &end, &options->memory_limit) || *end || options->memory_limit == 0)
-        fail(options, "-M %s: expected a number of bytes above 0 (suffix K, M or G allowed)", optarg);
+      if (!bench_parse_bytes(optarg, &end, &options->memory_limit) || *end || options->memory_limit == 0)
+        bench_options_fail(options, "-M %s: expected a number of bytes above 0 (suffix K, M or G allowed)",
+                           optarg);
       break;
     case 'i':
       options->iterations = options->iterations_large = parse_count(options, 'i', optarg, 1, 1000000000);
@@ -315,11 +282,12 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       options->warmup = options->warmup_large = parse_count(options, 'x', optarg, 0, 1000000000);
       break;
     case 'W':
-      if (defaults->window == 0) fail(options, "-W: this program has no window");
+      if (defaults->window == 0) bench_options_fail(options, "-W: this program has no window");
       options->window = (int)parse_count(options, 'W', optarg, 1, 65536);
       break;
     case 'f':
-      if (shape == BENCH_TWO) fail(options, "-f: only the programs of more than two ranks have it");
+      if (shape == BENCH_TWO)
+        bench_options_fail(options, "-f: only the programs of more than two ranks have it");
       options->full = true;
       break;
     case 'c':
@@ -327,7 +295,7 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       break;
     case 'P':
     case 'z':
-      if (!defaults->samples) fail(options, "-%c: this program has no percentiles", letter);
+      if (!defaults->samples) bench_options_fail(options, "-%c: this program has no percentiles", letter);
       parse_percentiles(options, (char)letter, optarg ? optarg : "50,90,99");
       break;
     case 't':
@@ -337,7 +305,7 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       parse_root(options, defaults, optarg);
       break;
     case 'q':
-      if (defaults->partitions == 0) fail(options, "-q: this program has no partitions");
+      if (defaults->partitions == 0) bench_options_fail(options, "-q: this program has no partitions");
       options->partitions = (int)parse_count(options, 'q', optarg, 1, 4096);
       break;
     case 'N':
@@ -350,11 +318,12 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       parse_layout(options, defaults, optarg);
       break;
     case 'I':
-      if (!bench_has_sessions()) fail(options, "-I: this MPI library has no sessions, which came with MPI 4");
+      if (!bench_has_sessions())
+        bench_options_fail(options, "-I: this MPI library has no sessions, which came with MPI 4");
       options->session = bench_has_sessions();
       break;
     case 'l':
-      if (!defaults->in_place) fail(options, "-l: this program has no call with MPI_IN_PLACE");
+      if (!defaults->in_place) bench_options_fail(options, "-l: this program has no call with MPI_IN_PLACE");
       options->in_place = true;
       break;
     case 'j':
@@ -367,48 +336,14 @@ static void apply(struct bench_options* options, const struct bench_defaults* de
       options->version = true;
       break;
     case ':':
-      fail(options, "%s: its value is missing; see --help", argv[optind - 1]);
+      bench_options_fail(options, "%s: its value is missing; see --help", argv[optind - 1]);
       break;
     default:
       if (optopt && optopt < 128) {
-        fail(options, "-%c: unknown option, or an option without value; see --help", optopt);
+        bench_options_fail(options, "-%c: unknown option, or an option without value; see --help", optopt);
       } else {
-        fail(options, "%s: unknown option; see --help", argv[optind - 1]);
+        bench_options_fail(options, "%s: unknown option; see --help", argv[optind - 1]);
       }
-  }
-}
-
-size_t bench_unit(const struct bench_options* options, enum bench_type type) {
-  const size_t parts = options->partitions ? (size_t)options->partitions : 1;
-  return parts * bench_type_bytes(type) * (size_t)options->layout.data;
-}
-
-static void check_sizes(struct bench_options* options) {
-  size_t unit = bench_unit(options, options->types[0]);  // of the smallest type; larger types skip sizes
-  for (int i = 1; i < options->type_count; ++i)
-    if (bench_unit(options, options->types[i]) < unit) unit = bench_unit(options, options->types[i]);
-  if (unit > 1 && options->min_size < unit) options->min_size = unit;
-  if (options->min_size % unit != 0)
-    fail(options, "-m: the smallest size, %zu, is not a multiple of %zu", options->min_size, unit);
-  if (options->max_size < options->min_size)
-    fail(options, "-m: the largest size, %zu, is below the smallest, %zu", options->max_size,
-         options->min_size);
-  if (options->max_size > INT32_MAX)
-    fail(options, "-m: the largest size, %zu, is above 2147483647", options->max_size);
-  for (int i = 0; i < options->size_count; ++i)
-    if (options->sizes[i] % unit != 0)
-      fail(options, "-m: %zu is not a multiple of %zu", options->sizes[i], unit);
-}
-
-// Checks that each type divides some size.
-static void check_types(struct bench_options* options) {
-  for (int i = 0; i < options->type_count; ++i) {
-    const size_t unit = bench_unit(options, options->types[i]);
-    int fitting = 0;
-    for (int at = 0; at < options->size_count; ++at) fitting += options->sizes[at] % unit == 0;
-    if (!fitting)
-      fail(options, "-m: no size is a multiple of %zu, as %s needs", unit,
-           bench_type_word(options->types[i]));
   }
 }
 
@@ -422,6 +357,8 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
                                     .iterations_large = defaults->iterations_large,
                                     .warmup_large = defaults->warmup_large,
                                     .window = defaults->window,
+                                    .flavor = BENCH_WIN_ALLOCATE,
+                                    .sync = BENCH_FLUSH,
                                     .senders = 1,
                                     .receivers = defaults->team ? 2 : 1,
                                     .partitions = defaults->partitions,
@@ -433,14 +370,12 @@ void bench_options_parse(struct bench_options* options, const struct bench_defau
   opterr = 0;
   optind = 1;
   int letter;
-  while ((letter = getopt_long(argc, argv, ":d:s:m:M:i:x:W:t:k:N:q:T:D:IlfcP:z::j:hv", long_options, NULL)) !=
-         -1)
+  while ((letter = getopt_long(argc, argv, ":d:s:w:m:M:i:x:W:t:k:N:q:T:D:IlfcP:z::j:hv", long_options,
+                               NULL)) != -1)
     apply(options, defaults, shape, letter, argv);
   parse_letters(options, argc - optind, argv + optind);
   if (options->kind_count == 0) add_kinds(options, BENCH_HOST, BENCH_HOST);
   for (int i = 0; i < options->kind_count; ++i)
     if (options->kinds[i].first != BENCH_HOST || options->kinds[i].second != BENCH_HOST) options->cuda = true;
-  check_sizes(options);
-  if (!options->error[0]) double_sizes(options);
-  check_types(options);
+  bench_sizes_finish(options, defaults);
 }

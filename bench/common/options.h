@@ -39,6 +39,16 @@ enum bench_data {
   BENCH_NOTHING,  ///< has no data
 };
 
+/// Creation of the MPI window (-w); the order of bench_flavor_names.
+enum bench_flavor { BENCH_WIN_CREATE, BENCH_WIN_ALLOCATE, BENCH_WIN_DYNAMIC };
+extern const char* const bench_flavor_names[];
+
+/// Synchronisation of one-sided operations (-s); the order of bench_sync_names. BENCH_FLUSH and
+/// BENCH_FLUSH_LOCAL flush each operation within one epoch of MPI_Win_lock_all, the others make an epoch for
+/// each operation.
+enum bench_sync { BENCH_LOCK, BENCH_FLUSH, BENCH_FLUSH_LOCAL, BENCH_LOCK_ALL, BENCH_PSCW, BENCH_FENCE };
+extern const char* const bench_sync_names[];
+
 /// Defaults of one program.
 struct bench_defaults {
   size_t min_size;        ///< bytes
@@ -55,6 +65,8 @@ struct bench_defaults {
   int partitions;    ///< default of -q, partitions of a message; 0: no partitions
   bool neighbors;    ///< has -N: the topology
   bool in_place;     ///< has -l: MPI_IN_PLACE
+  bool one_sided;    ///< has -w and -s: MPI window and synchronisation
+  bool one_size;     ///< -m cannot change the size
   const char* team;  ///< "threads" or "processes" counted by -t; else NULL
 };
 
@@ -70,6 +82,8 @@ struct bench_options {
   size_t memory_limit;  ///< largest buffer of a collective in bytes
   long iterations, warmup, iterations_large, warmup_large;
   int window;
+  enum bench_flavor flavor;
+  enum bench_sync sync;
   int tests;                           ///< calls of MPI_Test during the computation
   int senders, receivers;              ///< threads or processes of rank 0 and of rank 1
   int root;                            ///< -1: changes with each iteration
@@ -92,6 +106,18 @@ struct bench_options {
   int kind_count;
   char error[256];  ///< empty: the options are valid
 };
+
+/// Stores an error message, unless there is one already: later errors are usually consequences.
+void bench_options_fail(struct bench_options* options, const char* format, ...);
+
+/// Parses a byte count with an optional suffix K, M or G (powers of 1024) up to `*end`.
+bool bench_parse_bytes(const char* text, const char** end, size_t* value);
+
+/// Parses the argument of -m: [MIN:]MAX or MIN: like the Ohio State programs; or a list.
+void bench_sizes_parse(struct bench_options* options, const char* text);
+
+/// Checks the sizes against the other options, and lists them.
+void bench_sizes_finish(struct bench_options* options, const struct bench_defaults* defaults);
 
 /// Returns the bytes of which message sizes of this type are multiples.
 size_t bench_unit(const struct bench_options* options, enum bench_type type);

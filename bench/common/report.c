@@ -37,6 +37,10 @@ void bench_report_header(const struct bench_run* run, struct bench_kinds kinds) 
     printf("# Percentiles over single iterations: reading the clock adds %.3f us to each\n",
            bench_clock_cost());
   if (run->options.typed) put_datatype(run);
+  if (program->defaults.one_sided)
+    printf("# Window creation: MPI_Win_%s%s\n# Synchronization: %s\n",
+           run->options.flavor == BENCH_WIN_DYNAMIC ? "create_" : "", bench_flavor_names[run->options.flavor],
+           bench_sync_names[run->options.sync]);
   char text[64];
   if (program->shape == BENCH_COLLECTIVE && !program->overlap) {
     snprintf(text, sizeof text, "Avg Latency%s", unit(program->column));

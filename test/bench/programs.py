@@ -35,6 +35,7 @@ HEADERS = {
     "bcast": ("# Weft MPI Broadcast Latency Test v", "# Size       Avg Latency(us)"),
     "reduce_scatter_block": ("# Weft MPI Reduce-Scatter Block Latency Test v", "# Size       Avg Latency(us)"),
 }
+WITHOUT = ("rma",)  # until the library has windows
 QUICK = ("-i", "5", "-x", "1")
 
 
@@ -98,8 +99,8 @@ class Programs(unittest.TestCase):
         listed = subprocess.run([os.path.join(PROGRAMS, "coll"), "--list"], capture_output=True, text=True, check=True)
         every = every_program()
         self.assertEqual(sorted(listed.stdout.split()), sorted(name for name in every if every[name][0] == "coll"))
-        for name, (_, ranks) in every.items():
-            if name in HEADERS or name in ("init", "hello"):
+        for name, (source, ranks) in every.items():
+            if name in HEADERS or name in ("init", "hello") or source in WITHOUT:
                 continue
             sizes = () if "barrier" in name else ("-m", "16:64")
             status, out, err = start(name, *QUICK, *sizes, "-c", ranks={"2": 2, "even": 4, "any": 3}[ranks])
