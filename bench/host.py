@@ -183,7 +183,7 @@ def one_round(library, extra, number, seconds, only):
         try:
             measured = library.measure(ranks, extra, points, seconds, timeout)
         except Failure as failure:
-            if library.name == "Weft" and not set(points) <= set(WINDOW_CALLS):  # Weft has no windows yet
+            if library.name == "Weft":
                 raise
             what = ", ".join(points) or "start and end"
             print("%s left out: %s: %s" % (library.name, what, str(failure)[-80:]), file=sys.stderr)
@@ -195,7 +195,7 @@ def one_round(library, extra, number, seconds, only):
         try:
             figures.update(library.measure_program(job, extra))
         except Failure as failure:
-            if library.name == "Weft" and "-w" not in job.options:
+            if library.name == "Weft":
                 raise
             print("%s left out: %s" % (library.name, str(failure)[-80:]), file=sys.stderr)
     return figures
