@@ -145,7 +145,7 @@ Status Win_shared_query(Window& win, int rank, MPI_Aint* size, MPI_Count* disp_u
   if (!is_valid_rank(rank, win.size())) return bad_group_rank("rank", rank, win.size());
   const rma::Peer& peer = win.peers[static_cast<size_t>(rank)];
   std::byte* address = nullptr;
-  if (peer.memory != nullptr && peer.memory->direct() != nullptr)
+  if (peer.size != 0 && peer.memory != nullptr && peer.memory->direct() != nullptr)
     address = peer.memory->direct() + peer.offset;
   *size = address == nullptr ? 0 : static_cast<MPI_Aint>(peer.size);
   *disp_unit = peer.disp_unit;

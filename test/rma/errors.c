@@ -48,10 +48,18 @@ int main(int argc, char** argv) {
   EXPECT(MPI_ERR_RMA_RANGE, MPI_Put(&value, 1, MPI_INT, 0, 4, 1, MPI_INT, win));
   EXPECT(MPI_ERR_RMA_RANGE, MPI_Get(&result, 1, MPI_INT, 0, (MPI_Aint)1 << 61, 1, MPI_INT, win));
   EXPECT(MPI_ERR_TRUNCATE, MPI_Put(&value, 1, MPI_INT, 0, 0, 0, MPI_INT, win));
+  // The window's error handler gets the errors of all arguments.
+  EXPECT(MPI_ERR_TYPE, MPI_Put(&value, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_INT, win));
   EXPECT(MPI_ERR_TYPE, MPI_Compare_and_swap(&value, &value, &result, MPI_FLOAT, 0, 0, win));
   EXPECT(MPI_ERR_OP, MPI_Accumulate(&value, 1, MPI_FLOAT, 0, 0, 1, MPI_FLOAT, MPI_BXOR, win));
   CHECK(MPI_Put(&value, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, win) == MPI_SUCCESS);
+  // Datatypes without data need not match, and MPI_NO_OP ignores the origin.
+  CHECK(MPI_Accumulate(NULL, 0, MPI_DOUBLE, 0, 0, 0, MPI_INT, MPI_SUM, win) == MPI_SUCCESS);
+  result = 7;
+  CHECK(MPI_Get_accumulate(NULL, -1, MPI_DATATYPE_NULL, &result, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_NO_OP,
+                           win) == MPI_SUCCESS);
   MPI_Win_unlock(0, win);
+  CHECK(result == 0);
   MPI_Win_fence(0, win);
   CHECK(memory[0] == 0 && memory[3] == 0);
   MPI_Win_fence(MPI_MODE_NOSUCCEED, win);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which arguments of a collective are significant in this process (MPI 5.0 chapter 6).
+"""Which arguments of a collective are significant in this process (MPI 5.0 chapter 6), and of MPI_Get_accumulate
+with MPI_NO_OP (section 12.3.4).
 
 Other arguments are neither checked nor passed on: counts become 0, arrays empty, datatypes MPI_BYTE."""
 
@@ -45,6 +46,8 @@ def conditions(function):
         rule("send_significant", "sendbuf != MPI_IN_PLACE", send)
     elif name in ("Bcast", "Reduce"):
         rule("participating", "participates(*comm_object, root)", {"count", "datatype", "op"})
+    elif name in ("Get_accumulate", "Rget_accumulate"):
+        rule("origin_significant", "op != MPI_NO_OP", {"origin_count", "origin_datatype"})
     elif function.name == "Intercomm_create":
         rule("is_local_leader", "comm_object->rank() == local_leader", {"peer_comm"})
     return table, defined
