@@ -5,6 +5,8 @@
 
 #include "core/op.hpp"
 #include "core/remote_memory.hpp"
+#include "device/pinned.hpp"
+#include "device/reduce.hpp"
 #include "rma/messages.hpp"
 #include "rma/window.hpp"
 
@@ -97,6 +99,11 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
+  if (!moves && area.type.contiguous() && origin.type->contiguous() &&
+      (result == nullptr || result->type->contiguous())) {
+    Status done = accumulate_by_kernel(origin, result, place, op.kind, basic, request);
+    if (done.ok() || done.error().code() != Errc::unsupported) return done;
+  }
   std::vector<std::byte> in;
   if (reads_origin) WEFT_TRY(p2p::pack_to_host(origin, in));
   return execute(area, place, in, nullptr, op.kind, basic, result, request);
@@ -159,14 +166,48 @@ Status Window::execute(const Area& area, const Place& place, const std::vector<s
 /// Reads, combines and writes under the accumulate lock. `old`: null, or gets the value before.
 Status Window::update(const Area& area, const Place& place, const std::byte* in, const std::byte* compare,
                       ReduceOp op, Basic basic, std::byte* old) {
-  std::vector<std::byte> stream(place.bytes);
-  if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(read_stream(area, place, stream.data()));
-  if (old != nullptr) std::memcpy(old, stream.data(), place.bytes);
+  // Small copies between pinned memory and a GPU take a fifth of those of pageable memory.
+  device::PinnedBuffer pinned;
+  if (place.on_device && place.target->direct() != nullptr)
+    if (auto leased = device::lease_pinned(place.target->memory()); leased && leased->size() >= place.bytes)
+      pinned = std::move(*leased);
+  std::vector<std::byte> pageable(pinned ? 0 : place.bytes);
+  std::byte* const stream = pinned ? reinterpret_cast<std::byte*>(pinned.data()) : pageable.data();
+  const device::Memory memory = pinned ? pinned.memory() : device::Memory{};
+  if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(read_stream(area, place, stream, memory));
+  if (old != nullptr) std::memcpy(old, stream, place.bytes);
   if (op == ReduceOp::no_op) return {};
-  if (compare != nullptr && std::memcmp(stream.data(), compare, place.bytes) != 0) return {};
-  if (op == ReduceOp::replace) return write_stream(area, place, in);
-  combine(op, basic, in, stream.data(), place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size));
-  return write_stream(area, place, stream.data());
+  if (compare != nullptr && std::memcmp(stream, compare, place.bytes) != 0) return {};
+  if (op == ReduceOp::replace)
+    std::memcpy(stream, in, place.bytes);
+  else
+    combine(op, basic, in, stream, place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size));
+  return write_stream(area, place, stream, memory);
+}
+
+/// Combines an origin buffer in GPU memory with mapped GPU memory of the target. Precondition: contiguous
+/// types. Errc::unsupported: kernels cannot.
+Status Window::accumulate_by_kernel(const p2p::Buffer& origin, const p2p::Buffer* result, const Place& place,
+                                    ReduceOp op, Basic basic, WindowRequest* request) {
+  const Error unsupported(Errc::unsupported, "");
+  if (!place.on_device || place.target->direct() == nullptr || place.peer->control == nullptr)
+    return unsupported.copy();
+  const device::Memory& there = place.target->memory();
+  const device::Memory from = kind_of(origin);
+  const device::Reduction reduction = device::reduction_of(op, datatype::reduction_type(basic));
+  if (!from.on_device() || !reduction.defined() || !device::can_reduce(there, from))
+    return unsupported.copy();
+  std::byte* const target = place.target->direct() + place.offset;
+  WEFT_TRY(begin_accumulate(*place.peer->control));
+  const AccumulateScope scope(*place.peer->control);
+  if (result != nullptr)
+    WEFT_TRY(device::copy(result->address, kind_of(*result), target, there, place.bytes));
+  const void* const terms[] = {origin.address, target};
+  auto ticket = device::reduce_async(reduction, target, there, terms, place.bytes, device::StreamRole::local);
+  if (!ticket) return std::move(ticket).error();
+  WEFT_TRY(device::wait(*ticket));
+  if (request != nullptr) request->finish();
+  return {};
 }
 
 }  // namespace weft::rma

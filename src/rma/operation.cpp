@@ -212,8 +212,9 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
   return outcome;
 }
 
-/// Reads the target's data as a packed stream; waits for completion.
-Status Window::read_stream(const Area& area, const Place& place, std::byte* stream) {
+/// Reads the target's data as a packed stream in host memory; waits for completion.
+Status Window::read_stream(const Area& area, const Place& place, std::byte* stream,
+                           const device::Memory& memory) {
   if (place.host != nullptr) {
     (void)datatype::pack(area.type, area.count, place.host, 0, stream, place.bytes);
     return {};
@@ -222,7 +223,7 @@ Status Window::read_stream(const Area& area, const Place& place, std::byte* stre
   datatype::for_each_run(
       area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t length) {
         auto issued = rma().get(*place.target, place.offset + static_cast<uint64_t>(displacement),
-                                {stream, static_cast<size_t>(length), {}});
+                                {stream, static_cast<size_t>(length), memory});
         stream += length;
         if (!issued) outcome = std::move(issued).error();
         return outcome.ok();
@@ -234,7 +235,8 @@ Status Window::read_stream(const Area& area, const Place& place, std::byte* stre
   return {};
 }
 
-Status Window::write_stream(const Area& area, const Place& place, const std::byte* stream) {
+Status Window::write_stream(const Area& area, const Place& place, std::byte* stream,
+                            const device::Memory& memory) {
   if (place.host != nullptr) {
     (void)datatype::unpack(area.type, area.count, place.host, 0, stream, place.bytes);
     return {};
@@ -243,7 +245,7 @@ Status Window::write_stream(const Area& area, const Place& place, const std::byt
   datatype::for_each_run(
       area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t length) {
         auto issued = rma().put(*place.target, place.offset + static_cast<uint64_t>(displacement),
-                                {const_cast<std::byte*>(stream), static_cast<size_t>(length), {}});
+                                {stream, static_cast<size_t>(length), memory});
         stream += length;
         if (!issued) outcome = std::move(issued).error();
         return outcome.ok();

@@ -97,6 +97,21 @@ void run(Kind window_kind, Kind origin_kind, bool dynamic) {
   expect(read(memory) == model, "accumulate", window_kind, origin_kind);
   MPI_Barrier(MPI_COMM_WORLD);
 
+  // Every second word becomes larger.
+  std::vector<int64_t> larger(kWords);
+  for (size_t i = 0; i < kWords; ++i) larger[i] = i % 2 == 0 ? 1000000000 + rank : -1;
+  write(origin, larger);
+  for (size_t i = 0; i < kWords; ++i) at_target[i] += mine[i];
+  MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+  MPI_Get_accumulate(out, kWords, MPI_INT64_T, result.data(), kWords, MPI_INT64_T, to, base, kWords,
+                     MPI_INT64_T, MPI_MAX, win);
+  MPI_Win_unlock(to, win);
+  expect(read(result) == at_target, "result of get accumulate", window_kind, origin_kind);
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (size_t i = 0; i < kWords; i += 2) model[i] = 1000000000 + from;
+  expect(read(memory) == model, "get accumulate", window_kind, origin_kind);
+  MPI_Barrier(MPI_COMM_WORLD);
+
   // A counter at rank 0: each fetched value occurs once.
   constexpr int kTurns = 20;
   const int64_t one = 1;

@@ -61,6 +61,8 @@ class Target {
   [[nodiscard]] const Caps& caps() const { return caps_; }
   /// Address at which the CPU, or kernels of the attaching GPU, access the memory; null: there is none.
   [[nodiscard]] std::byte* direct() const { return direct_; }
+  /// The memory at direct().
+  [[nodiscard]] const device::Memory& memory() const { return memory_; }
   /// Number of operations that are not complete at the target.
   [[nodiscard]] size_t pending() const { return pending_; }
 
