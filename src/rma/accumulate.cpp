@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accumulate operations (MPI 5.0 section 12.3.4). Each is executed under the accumulate lock of its target,
 // by the origin if it maps the target's control block, else by the target. So all are atomic with each other.
+#include <algorithm>
 #include <cstring>
 
 #include "core/op.hpp"
@@ -104,8 +105,14 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     Status done = accumulate_by_kernel(origin, result, place, op.kind, basic, request);
     if (done.ok() || done.error().code() != Errc::unsupported) return done;
   }
-  std::vector<std::byte> in;
-  if (reads_origin) WEFT_TRY(p2p::pack_to_host(origin, in));
+  std::vector<std::byte> packed;
+  const auto* in = static_cast<const std::byte*>(origin.address);
+  if (!reads_origin) {
+    in = nullptr;
+  } else if (!origin.type->contiguous() || kind_of(origin).on_device()) {
+    WEFT_TRY(p2p::pack_to_host(origin, packed));
+    in = packed.data();
+  }
   return execute(area, place, in, nullptr, op.kind, basic, result, request);
 }
 
@@ -133,18 +140,23 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
   std::vector<std::byte> in, expected;
   WEFT_TRY(p2p::pack_to_host(from, in));
   WEFT_TRY(p2p::pack_to_host(expect, expected));
-  return execute(area, place, in, expected.data(), ReduceOp::replace, *basic, &to, nullptr);
+  return execute(area, place, in.data(), expected.data(), ReduceOp::replace, *basic, &to, nullptr);
 }
 
-/// The general path on packed data. `in` is empty with MPI_NO_OP; `compare` is null but for compare-and-swap.
-Status Window::execute(const Area& area, const Place& place, const std::vector<std::byte>& in,
-                       const std::byte* compare, ReduceOp op, Basic basic, const p2p::Buffer* result,
-                       WindowRequest* request) {
+/// The general path on packed data. `in` is null with MPI_NO_OP; `compare` is null but for compare-and-swap.
+Status Window::execute(const Area& area, const Place& place, const std::byte* in, const std::byte* compare,
+                       ReduceOp op, Basic basic, const p2p::Buffer* result, WindowRequest* request) {
   if (instance.failures.failed(place.peer->process)) return instance.failures.error_of(place.peer->process);
   auto* const operation = new Operation(*this, *place.peer, request);
+  std::byte* old = nullptr;
   if (result != nullptr) {
-    operation->data.resize(place.bytes);
-    operation->set_result(*result);
+    if (place.peer->control != nullptr && result->type->contiguous() && !kind_of(*result).on_device()) {
+      old = static_cast<std::byte*>(result->address);
+    } else {
+      operation->data.resize(place.bytes);
+      operation->set_result(*result);
+      old = operation->data.data();
+    }
   }
   if (place.peer->control == nullptr) {
     const uint8_t code = compare != nullptr ? AccumulateMessage::kCompareSwap : static_cast<uint8_t>(op);
@@ -156,33 +168,40 @@ Status Window::execute(const Area& area, const Place& place, const std::vector<s
   Status outcome = begin_accumulate(*place.peer->control);
   if (outcome.ok()) {
     const AccumulateScope scope(*place.peer->control);
-    outcome = update(area, place, in.data(), compare, op, basic,
-                     result != nullptr ? operation->data.data() : nullptr);
+    outcome = update(area, place, in, compare, op, basic, old);
   }
   operation->finish_part(outcome.ok() ? Status() : Status(outcome.error().copy()));
   return outcome;
 }
 
-/// Reads, combines and writes under the accumulate lock. `old`: null, or gets the value before.
+/// Reads, combines and writes under the accumulate lock, in parts that stay in the cache. `old`: null, or
+/// gets the value before.
 Status Window::update(const Area& area, const Place& place, const std::byte* in, const std::byte* compare,
                       ReduceOp op, Basic basic, std::byte* old) {
+  constexpr uint64_t kPart = 32 << 10;
   // Small copies between pinned memory and a GPU take a fifth of those of pageable memory.
   device::PinnedBuffer pinned;
   if (place.on_device && place.target->direct() != nullptr)
-    if (auto leased = device::lease_pinned(place.target->memory()); leased && leased->size() >= place.bytes)
-      pinned = std::move(*leased);
-  std::vector<std::byte> pageable(pinned ? 0 : place.bytes);
+    if (auto leased = device::lease_pinned(place.target->memory())) pinned = std::move(*leased);
+  const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
+  const uint64_t part = (pinned ? pinned.size() : kPart) / element * element;
+  std::vector<std::byte> pageable(pinned ? 0 : std::min(part, place.bytes));
   std::byte* const stream = pinned ? reinterpret_cast<std::byte*>(pinned.data()) : pageable.data();
   const device::Memory memory = pinned ? pinned.memory() : device::Memory{};
-  if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(read_stream(area, place, stream, memory));
-  if (old != nullptr) std::memcpy(old, stream, place.bytes);
-  if (op == ReduceOp::no_op) return {};
-  if (compare != nullptr && std::memcmp(stream, compare, place.bytes) != 0) return {};
-  if (op == ReduceOp::replace)
-    std::memcpy(stream, in, place.bytes);
-  else
-    combine(op, basic, in, stream, place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size));
-  return write_stream(area, place, stream, memory);
+  WEFT_ASSERT(compare == nullptr || place.bytes <= part);
+  for (uint64_t at = 0; at < place.bytes; at += part) {
+    const uint64_t n = std::min(part, place.bytes - at);
+    if (op != ReduceOp::replace || old != nullptr) WEFT_TRY(read_stream(area, place, at, n, stream, memory));
+    if (old != nullptr) std::memcpy(old + at, stream, n);
+    if (compare != nullptr && std::memcmp(stream, compare, n) != 0) return {};
+    if (op == ReduceOp::no_op) continue;
+    if (op == ReduceOp::replace)
+      std::memcpy(stream, in + at, n);
+    else
+      combine(op, basic, in + at, stream, n / element);
+    WEFT_TRY(write_stream(area, place, at, n, stream, memory));
+  }
+  return {};
 }
 
 /// Combines an origin buffer in GPU memory with mapped GPU memory of the target. Precondition: contiguous

@@ -190,13 +190,13 @@ void Messages::on_key(core::ProcessId source, const KeyMessage& message) {
 }
 
 void Messages::send_accumulate(Operation& operation, const Area& area, const Place& place,
-                               const std::vector<std::byte>& in, const std::byte* compare, uint8_t op,
-                               Basic basic, bool fetch) {
+                               const std::byte* in, const std::byte* compare, uint8_t op, Basic basic,
+                               bool fetch) {
   operation.id = operations_.insert(operation);
   const core::ProcessId to = place.peer->process;
   const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
   const size_t limit = std::min(instance_.sender->max_message(to), kMaxPart);
-  const uint64_t streams = (in.empty() ? 0 : 1) + (compare != nullptr ? 1 : 0);
+  const uint64_t streams = (in == nullptr ? 0 : 1) + (compare != nullptr ? 1 : 0);
   // An element may need a run for each of its bytes at worst; two are the most of any predefined type.
   const uint64_t per_element = 2 * sizeof(Run) + std::max<uint64_t>(streams, 1) * element;
   const uint64_t elements = std::max<uint64_t>((limit - sizeof(AccumulateMessage)) / per_element, 1);
@@ -225,7 +225,7 @@ void Messages::send_accumulate(Operation& operation, const Area& area, const Pla
     std::byte* out = message.data() + sizeof head;
     std::memcpy(out, runs.data(), run_bytes);
     out += run_bytes;
-    if (!in.empty()) std::memcpy(out, in.data() + at, n);
+    if (in != nullptr) std::memcpy(out, in + at, n);
     if (compare != nullptr) std::memcpy(out + n, compare + at, n);
     operation.add_part();
     send(to, std::move(message));

@@ -122,9 +122,8 @@ class Messages final : private core::Poller {
   /// Asks a peer for the key of its attached memory; Peer::queried becomes true.
   void send_query(const Window& window, Peer& to, uint64_t address, uint64_t length);
   /// Sends an accumulate operation in parts.
-  void send_accumulate(Operation& operation, const Area& area, const Place& place,
-                       const std::vector<std::byte>& in, const std::byte* compare, uint8_t op,
-                       datatype::Basic basic, bool fetch);
+  void send_accumulate(Operation& operation, const Area& area, const Place& place, const std::byte* in,
+                       const std::byte* compare, uint8_t op, datatype::Basic basic, bool fetch);
 
  private:
   explicit Messages(core::Instance& instance);

@@ -212,22 +212,24 @@ Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const
   return outcome;
 }
 
-/// Reads the target's data as a packed stream in host memory; waits for completion.
-Status Window::read_stream(const Area& area, const Place& place, std::byte* stream,
+/// Reads bytes [at, at + n) of the target's packed data; waits for completion. `memory`: of `stream`, on the
+/// host.
+Status Window::read_stream(const Area& area, const Place& place, uint64_t at, uint64_t n, std::byte* stream,
                            const device::Memory& memory) {
   if (place.host != nullptr) {
-    (void)datatype::pack(area.type, area.count, place.host, 0, stream, place.bytes);
+    (void)datatype::pack(area.type, area.count, place.host, static_cast<int64_t>(at), stream, n);
     return {};
   }
   Status outcome;
-  datatype::for_each_run(
-      area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t length) {
-        auto issued = rma().get(*place.target, place.offset + static_cast<uint64_t>(displacement),
-                                {stream, static_cast<size_t>(length), memory});
-        stream += length;
-        if (!issued) outcome = std::move(issued).error();
-        return outcome.ok();
-      });
+  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(n),
+                         [&](int64_t displacement, int64_t length) {
+                           auto issued =
+                               rma().get(*place.target, place.offset + static_cast<uint64_t>(displacement),
+                                         {stream, static_cast<size_t>(length), memory});
+                           stream += length;
+                           if (!issued) outcome = std::move(issued).error();
+                           return outcome.ok();
+                         });
   Target& target = *place.target;
   core::wait_until(instance, [&] { return target.pending() == 0; });
   WEFT_TRY(std::move(outcome));
@@ -235,21 +237,22 @@ Status Window::read_stream(const Area& area, const Place& place, std::byte* stre
   return {};
 }
 
-Status Window::write_stream(const Area& area, const Place& place, std::byte* stream,
+Status Window::write_stream(const Area& area, const Place& place, uint64_t at, uint64_t n, std::byte* stream,
                             const device::Memory& memory) {
   if (place.host != nullptr) {
-    (void)datatype::unpack(area.type, area.count, place.host, 0, stream, place.bytes);
+    (void)datatype::unpack(area.type, area.count, place.host, static_cast<int64_t>(at), stream, n);
     return {};
   }
   Status outcome;
-  datatype::for_each_run(
-      area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t length) {
-        auto issued = rma().put(*place.target, place.offset + static_cast<uint64_t>(displacement),
-                                {stream, static_cast<size_t>(length), memory});
-        stream += length;
-        if (!issued) outcome = std::move(issued).error();
-        return outcome.ok();
-      });
+  datatype::for_each_run(area.type, area.count, static_cast<int64_t>(at), static_cast<int64_t>(n),
+                         [&](int64_t displacement, int64_t length) {
+                           auto issued =
+                               rma().put(*place.target, place.offset + static_cast<uint64_t>(displacement),
+                                         {stream, static_cast<size_t>(length), memory});
+                           stream += length;
+                           if (!issued) outcome = std::move(issued).error();
+                           return outcome.ok();
+                         });
   Target& target = *place.target;
   core::wait_until(instance, [&] { return target.pending() == 0; });
   WEFT_TRY(std::move(outcome));

@@ -221,17 +221,17 @@ class Window final : public core::Counted {
 
   [[nodiscard]] Status move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                             const device::Memory& memory, WindowRequest* request);
-  [[nodiscard]] Status read_stream(const Area& area, const Place& place, std::byte* stream,
-                                   const device::Memory& memory);
-  [[nodiscard]] Status write_stream(const Area& area, const Place& place, std::byte* stream,
-                                    const device::Memory& memory);
+  [[nodiscard]] Status read_stream(const Area& area, const Place& place, uint64_t at, uint64_t n,
+                                   std::byte* stream, const device::Memory& memory);
+  [[nodiscard]] Status write_stream(const Area& area, const Place& place, uint64_t at, uint64_t n,
+                                    std::byte* stream, const device::Memory& memory);
   [[nodiscard]] Status accumulate_by_kernel(const p2p::Buffer& origin, const p2p::Buffer* result,
                                             const Place& place, datatype::ReduceOp op, datatype::Basic basic,
                                             WindowRequest* request);
   [[nodiscard]] Status update(const Area& area, const Place& place, const std::byte* in,
                               const std::byte* compare, datatype::ReduceOp op, datatype::Basic basic,
                               std::byte* old);
-  [[nodiscard]] Status execute(const Area& area, const Place& place, const std::vector<std::byte>& in,
+  [[nodiscard]] Status execute(const Area& area, const Place& place, const std::byte* in,
                                const std::byte* compare, datatype::ReduceOp op, datatype::Basic basic,
                                const p2p::Buffer* result, WindowRequest* request);
 
