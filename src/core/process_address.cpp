@@ -45,6 +45,13 @@ bool decode(std::string_view text, uint32_t& number) {
   return std::from_chars(text.data(), text.data() + text.size(), number).ptr == text.data() + text.size();
 }
 
+/// FNV-1a. Addresses pass through scripts and name services, and UCX does not check its part of them.
+std::string checksum(std::string_view text) {
+  uint32_t hash = 2166136261;
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 16777619;
+  return std::to_string(hash);
+}
+
 }  // namespace
 
 std::string ProcessAddress::text() const {
@@ -52,7 +59,7 @@ std::string ProcessAddress::text() const {
   for (const uint32_t number : {size, rank, local_size, local_rank})
     all += kSeparator + std::to_string(number);
   for (const std::string* field : {&host, &segment, &network}) all += kSeparator + encode(*field);
-  return all;
+  return all + kSeparator + checksum(all);
 }
 
 Result<ProcessAddress> ProcessAddress::parse(const std::string& text) {
@@ -69,7 +76,7 @@ Result<ProcessAddress> ProcessAddress::parse(const std::string& text) {
     return Error(Errc::arg, "the process at this address runs Weft " + std::string(fields[1]) +
                                 ", and this one " + transport::kVersion + ": use one Weft in both jobs");
   ProcessAddress address;
-  if (fields.size() == 10) {
+  if (fields.size() == 11 && fields[10] == checksum(text.substr(0, text.rfind(kSeparator)))) {
     auto job = launch::JobId::parse(fields[2]);
     if (job && decode(fields[3], address.size) && decode(fields[4], address.rank) &&
         decode(fields[5], address.local_size) && decode(fields[6], address.local_rank) &&

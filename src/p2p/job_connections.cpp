@@ -23,15 +23,17 @@ constexpr uint64_t kAcceptIntervalNs = 200'000;  // an accept is a system call
 constexpr size_t kMaxConnectRequests = 4096;
 
 constexpr transport::am::HandlerId kConnectRequest = transport::am::kSpawnHandlers,
-                                   kConnectReply = kConnectRequest + 1, kDisconnect = kConnectRequest + 2;
+                                   kConnectReply = kConnectRequest + 1, kDisconnect = kConnectRequest + 2,
+                                   kConfirm = kConnectRequest + 3, kWithdraw = kConnectRequest + 4;
 
-/// A connect request is the first message of a process and followed by `length` bytes of its address. A
-/// disconnect notice is the last.
+/// A connect request is the first message of a process and followed by `length` bytes of its address. The
+/// process confirms the reply, or withdraws the request if it no longer waits. A disconnect notice is the
+/// last message.
 struct JobMessage {
   transport::am::HandlerId handler;
   uint8_t unused[3];
   uint32_t length;
-  core::ContextId context;  ///< of a connect request: for the messages of the connection
+  core::ContextId context;  ///< names a connect request; for the messages of the connection
 };
 
 class ListenerPoller final : public core::Poller {
@@ -73,19 +75,30 @@ JobConnections::JobConnections(Engine& engine)
         id, *this, [](JobConnections& jobs, uint32_t source, const JobMessage& message, size_t size) {
           const auto other = jobs.others_.find(source);
           if (other == jobs.others_.end()) return Engine::drop_malformed();
-          F{}(jobs, source, other->second, reinterpret_cast<const std::byte*>(&message), size);
+          F{}(jobs, source, other->second, message, size);
         });
   };
-  add(kConnectRequest, [](JobConnections& jobs, uint32_t, Other&, const std::byte* message, size_t size) {
-    jobs.on_connect_request(message, size);
+  add(kConnectRequest, [](JobConnections& jobs, uint32_t, Other&, const JobMessage& message, size_t size) {
+    jobs.on_connect_request(reinterpret_cast<const std::byte*>(&message), size);
   });
-  add(kConnectReply, [](JobConnections& jobs, uint32_t source, Other& other, const std::byte*, size_t) {
-    if (!other.connected) return Engine::drop_malformed();
-    other.accepted = true;
-    jobs.allow_rings({&source, 1});
-  });
-  add(kDisconnect, [](JobConnections&, uint32_t, Other& other, const std::byte*, size_t) {
+  add(kConnectReply,
+      [](JobConnections& jobs, uint32_t source, Other& other, const JobMessage& message, size_t) {
+        if (!other.connected || message.context == 0) return Engine::drop_malformed();
+        if (message.context != other.requested) return jobs.post(source, kWithdraw, message.context);
+        other.requested = 0;
+        jobs.allow_rings({&source, 1});
+        jobs.post(source, kConfirm, message.context);
+      });
+  add(kDisconnect, [](JobConnections&, uint32_t, Other& other, const JobMessage&, size_t) {
     other.peer_disconnected = true;
+  });
+  add(kConfirm, [](JobConnections&, uint32_t, Other& other, const JobMessage& message, size_t) {
+    if (message.context != other.accepted) return Engine::drop_malformed();
+    other.accepted = 0;
+  });
+  add(kWithdraw, [](JobConnections& jobs, uint32_t, Other& other, const JobMessage& message, size_t) {
+    jobs.withdraw_request(message.context);
+    other.withdrawn |= other.accepted != 0 && message.context == other.accepted;
   });
 }
 
@@ -245,8 +258,9 @@ Status JobConnections::send_request(core::ProcessId process, core::ContextId con
   return {};
 }
 
-void JobConnections::post(core::ProcessId process, transport::am::HandlerId handler) {
-  const JobMessage message{handler, {}, 0, 0};
+void JobConnections::post(core::ProcessId process, transport::am::HandlerId handler,
+                          core::ContextId context) {
+  const JobMessage message{handler, {}, 0, context};
   engine_.post_control(process, &message, sizeof message);
 }
 
@@ -255,14 +269,17 @@ Result<JobConnection> JobConnections::connect(const std::string& address) {
   if (!process) return std::move(process).error();
   Other& other = others_[*process];
   other.connected = true;
-  other.accepted = false;
   const core::ContextId context = instance_.new_contexts();
+  other.requested = context;
   Status sent = send_request(*process, context);
-  if (sent.ok() && !wait([&] { return other.accepted || other.lost; }))
+  if (sent.ok() && !wait([&] { return other.requested == 0 || other.lost; })) {
     sent = no_answer(*process, "accepted the connection");
+    post(*process, kWithdraw, context);
+  }
   if (sent.ok() && other.lost) sent = engine_.loss_error(*process);
   if (!sent.ok()) {
-    other.lost |= !other.accepted && other.connections == 1;  // nobody answers a disconnect notice
+    other.requested = 0;
+    other.lost |= other.connections == 1;  // nobody answers a disconnect notice
     static_cast<void>(disconnect({&*process, 1}));
     return std::move(sent).error();
   }
@@ -277,8 +294,25 @@ Result<std::optional<JobConnection>> JobConnections::accept() {
   if (!process) return std::move(process).error();
   others_[*process].connected = true;
   allow_rings({&*process, 1});
-  post(*process, kConnectReply);
+  if (Status confirmed = await_confirmation(*process, request.context); !confirmed.ok()) {
+    others_[*process].lost |= others_[*process].connections == 1;
+    static_cast<void>(disconnect({&*process, 1}));
+    return std::move(confirmed).error();
+  }
   return std::optional(JobConnection{*process, request.context});
+}
+
+/// Replies to the request. The process may have given up meanwhile.
+Status JobConnections::await_confirmation(core::ProcessId process, core::ContextId context) {
+  Other& other = others_[process];
+  other.accepted = context;
+  other.withdrawn = false;
+  post(process, kConnectReply, context);
+  const bool ended = wait([&] { return other.accepted == 0 || other.withdrawn || other.lost; });
+  if (std::exchange(other.accepted, 0) == 0) return {};
+  if (other.lost) return engine_.loss_error(process);
+  if (!ended) return no_answer(process, "confirmed its connect request");
+  return Error(Errc::other, "the process has withdrawn its connect request (jobs.connect_timeout_s)");
 }
 
 void JobConnections::allow_rings(std::span<const core::ProcessId> processes) {
@@ -288,11 +322,19 @@ void JobConnections::allow_rings(std::span<const core::ProcessId> processes) {
 
 void JobConnections::on_connect_request(const std::byte* message, size_t size) {
   const auto& request = *reinterpret_cast<const JobMessage*>(message);
-  if (size < sizeof request || request.handler != kConnectRequest || size - sizeof request < request.length ||
-      requests_.size() == kMaxConnectRequests || !listener_)
+  if (size >= sizeof request && request.handler == kWithdraw) return withdraw_request(request.context);
+  if (size < sizeof request || request.context == 0 || request.handler != kConnectRequest ||
+      size - sizeof request < request.length || requests_.size() == kMaxConnectRequests || !listener_)
     return Engine::drop_malformed();
   const char* const address = reinterpret_cast<const char*>(message + sizeof request);
-  requests_.push_back({request.context, {address, request.length}});
+  ConnectRequest received{request.context, {address, request.length}};
+  if (std::find(requests_.begin(), requests_.end(), received) != requests_.end())
+    return Engine::drop_malformed();
+  requests_.push_back(std::move(received));
+}
+
+void JobConnections::withdraw_request(core::ContextId context) {
+  std::erase_if(requests_, [&](const ConnectRequest& request) { return request.context == context; });
 }
 
 void JobConnections::on_lost(core::ProcessId process) {
@@ -326,9 +368,6 @@ Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {
     if (--others_[process].connections == 0) leaving.push_back(process);
   }
   Status outcome;
-  const auto all = [&](auto&& condition) {
-    return std::all_of(leaving.begin(), leaving.end(), [&](core::ProcessId p) { return condition(p); });
-  };
   // Every process gets its notice before this one waits for theirs.
   const bool in_time = wait([&] {
     bool done = true;
@@ -343,7 +382,12 @@ Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {
   const auto removed = [&](core::ProcessId process) {
     return !engine_.peers_[process].remote || engine_.network_->remove(process);
   };
-  if (!wait([&] { return all(removed); }) && outcome.ok())
+  const bool all_removed = wait([&] {
+    bool done = true;
+    for (const core::ProcessId process : leaving) done &= removed(process);
+    return done;
+  });
+  if (!all_removed && outcome.ok())
     outcome =
         Error(Errc::other, "the network has not completed its operations with a process of another job");
   // A process with operations in flight keeps its index.

@@ -38,14 +38,17 @@ class JobConnections {
  private:
   struct Other {  // a process of another job
     uint32_t connections = 1;
-    bool accepted = false;   ///< it has accepted the connection of this process
-    bool connected = false;  ///< a connect request or reply was exchanged
+    core::ContextId requested = 0;  ///< of the connect request of this process that waits for a reply
+    core::ContextId accepted = 0;   ///< of the accepted request that waits for its confirmation
+    bool withdrawn = false;         ///< the accepted request is
+    bool connected = false;         ///< a connect request or reply was exchanged
     bool disconnect_sent = false, peer_disconnected = false;
     bool lost = false;
   };
   struct ConnectRequest {  // received, and not yet accepted
     core::ContextId context;
     std::string address;
+    bool operator==(const ConnectRequest&) const = default;
   };
   [[nodiscard]] Status open_segment();
   [[nodiscard]] Status open_network(const std::string& need);
@@ -53,8 +56,10 @@ class JobConnections {
   [[nodiscard]] Status reach(core::ProcessId process, const core::ProcessAddress& address);
   [[nodiscard]] Status map_segment(const core::ProcessAddress& address);
   [[nodiscard]] Status send_request(core::ProcessId process, core::ContextId context);
-  void post(core::ProcessId process, transport::am::HandlerId handler);
+  [[nodiscard]] Status await_confirmation(core::ProcessId process, core::ContextId context);
+  void post(core::ProcessId process, transport::am::HandlerId handler, core::ContextId context = 0);
   void on_connect_request(const std::byte* message, size_t size);
+  void withdraw_request(core::ContextId context);
   [[nodiscard]] bool in_contact(core::ProcessId process, const Other& other);
   [[nodiscard]] bool settled(core::ProcessId process);
   void forget(core::ProcessId process);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One of two jobs that connect: messages between all processes of both jobs while each job keeps its own
 // traffic, disconnection, a job that is killed. Arguments: accept or connect, file of the address, mode
-// (traffic, killed, exits), number of connections. Or one of several jobs that connect and disconnect in
-// turn: its number, file of the addresses, mode random, number of steps, seed, host of each job (as 001).
-// connect.py runs it.
+// (traffic, killed, exits, withdrawn), number of connections. Or one of several jobs that connect and
+// disconnect in turn: its number, file of the addresses, mode random, number of steps, seed, host of each job
+// (as 001). connect.py runs it.
 #include "coll/construct/connect.hpp"
 
 #include <signal.h>
@@ -191,6 +191,38 @@ class Job {
     }
   }
 
+  static Result<bool> disconnected(Communicator* intercomm) {
+    Status status = disconnect_job(intercomm);
+    if (!status.ok()) return std::move(status).error();
+    return true;
+  }
+
+  /// The first request of the connecting job times out, the second one is accepted.
+  void withdrawn() {
+    if (accepts_) {
+      if (world_.rank() == 0) publish(file_, checked(p2p::job_address(instance_, reach_), "job_address"));
+      core::wait_until(instance_, [&] { return std::filesystem::exists(file_ + ".again"); });
+    } else if (world_.rank() == 0) {
+      const std::string address = await(file_);
+      for (const size_t length : {size_t{0}, size_t{7}, address.size() / 2, address.size() - 1})
+        CHECK(p2p::connect_process(instance_, address.substr(0, length)).error().code() == Errc::arg);
+      const auto failed = p2p::connect_process(instance_, address);
+      CHECK(!failed);
+      const std::string& why = failed.error().message();
+      if (why.find("has not accepted") == std::string::npos) std::fprintf(stderr, "%s\n", why.c_str());
+      CHECK(why.find("has not accepted") != std::string::npos);
+      CHECK(!instance_.processes.any_others());
+      publish(file_, address);
+      publish(file_ + ".again", address);
+    }
+    Communicator* const intercomm =
+        accepts_ ? checked(accept_job(world_, 0), "accept_job") : connect(false, file_, reach_);
+    exchange(*intercomm, 1);
+    checked(disconnected(intercomm), "disconnect_job");
+    CHECK(!instance_.processes.any_others());
+    if (accepts_ && world_.rank() == 0) CHECK(::unlink((file_ + ".again").c_str()) == 0);
+  }
+
   /// The connecting job is killed; the accepting one gets errors and goes on.
   void killed() {
     Communicator* const intercomm = connect();
@@ -293,13 +325,14 @@ class Job {
     std::ofstream(file + ".new") << address;
     CHECK(std::rename((file + ".new").c_str(), file.c_str()) == 0);
   }
-  static std::string await(const std::string& file) {
+  /// Makes progress meanwhile: other jobs may need it before they publish their address.
+  std::string await(const std::string& file) {
     std::string address;
     const uint64_t deadline = monotonic_ns() + 30'000'000'000;
-    while (!(std::ifstream(file) >> address)) {
+    core::wait_until(instance_, [&] {
       CHECK(monotonic_ns() < deadline);
-      ::usleep(1000);
-    }
+      return static_cast<bool>(std::ifstream(file) >> address);
+    });
     CHECK(::unlink(file.c_str()) == 0);
     return address;
   }
@@ -325,6 +358,7 @@ int run(const std::vector<std::string>& arguments) {
   Job job(instance, *world, role == "accept", file);
   if (mode == "traffic") job.traffic(count);
   if (mode == "killed") job.killed();
+  if (mode == "withdrawn") job.withdrawn();
   if (mode == "exits") job.exits();
   if (mode == "random")
     job.random(std::stoi(role), count, static_cast<unsigned>(std::stoul(arguments.at(4))), arguments.at(5));

@@ -15,12 +15,17 @@ SEEDS = int(sys.argv.pop(3)) if sys.argv[2:3] == ["random"] else 0
 if SEEDS:
     sys.argv.pop(2)
 CONNECTIONS = int(sys.argv.pop(2)) if len(sys.argv) > 2 else 3
+NIGHTLY = CONNECTIONS > 3
 from support import PEER as PROGRAM  # noqa: E402
 from support import Mark, start  # noqa: E402
 
 NO_SINGLE_COPY = (
     "weft: slow path p2p.no_single_copy (disabled by WEFT_SHM_SINGLE_COPY=off): two copies through shared memory, "
     "about half the bandwidth\n"
+)
+WITHDRAWN = (  # when the job accepts the request before it receives the withdrawal
+    "weft: a process of another job cannot connect: the process has withdrawn its connect request "
+    "(jobs.connect_timeout_s)\n"
 )
 NETWORKS = {"ucx": ("ucp", {"UCX_TLS": "tcp"}), "ofi": ("fabric", {"FI_PROVIDER": "tcp"})}
 
@@ -93,14 +98,19 @@ class Connect(Jobs):
             if ctypes.util.find_library(library) is None:
                 print(f"no {library}", file=sys.stderr)
                 continue
-            for hosts in ({}, {"WEFT_FAKE_HOSTS": "2"}):
+            other = {"WEFT_FIRST_FAKE_HOST": "1"}
+            for hosts in ({}, {"WEFT_FAKE_HOSTS": "2"}) if NIGHTLY else ({"WEFT_FAKE_HOSTS": "2"},):
                 with self.subTest(network, **hosts):
-                    other = {"WEFT_FIRST_FAKE_HOST": "1"}
-                    results = self.run_jobs("traffic", 3, connector=other, TEST_REACH="anywhere", WEFT_NET=network,
-                                            **variables, **hosts)
+                    results = self.run_jobs("traffic", 3 if NIGHTLY else 2, connector=other, TEST_REACH="anywhere",
+                                            WEFT_NET=network, **variables, **hosts)
                     self.check_good(results)
-            with self.subTest(network, killed=True):
-                self.check_killed(connector=other, TEST_REACH="anywhere", WEFT_NET=network, **variables)
+            if NIGHTLY:
+                with self.subTest(network, killed=True):
+                    self.check_killed(connector=other, TEST_REACH="anywhere", WEFT_NET=network, **variables)
+
+    def test_a_request_that_times_out_is_not_accepted_later(self):
+        results = self.run_jobs("withdrawn", connector={"WEFT_JOBS_CONNECT_TIMEOUT_S": "1"})
+        self.check_good([(*result[:2], result[2].replace(WITHDRAWN, "")) for result in results])
 
     def test_a_network_that_cannot_be_opened_is_named(self):
         missing = {"WEFT_NET": "ucx", "WEFT_NET_UCX_LIBRARY": "/missing.so"}
@@ -133,6 +143,15 @@ class RandomConnections(Jobs):
         for seed in range(1, SEEDS + 1):
             with self.subTest(seed=seed):
                 self.run_jobs(seed, 8 if SEEDS == 1 else 40, "000", WEFT_NET="auto")
+
+    def test_on_several_hosts(self):
+        for network, (library, variables) in NETWORKS.items():
+            if ctypes.util.find_library(library) is None:
+                print(f"no {library}", file=sys.stderr)
+                continue
+            for seed in range(1, SEEDS + 1):
+                with self.subTest(network, seed=seed):
+                    self.run_jobs(seed, 8 if SEEDS == 1 else 40, "001", WEFT_NET=network, **variables)
 
 
 if __name__ == "__main__":

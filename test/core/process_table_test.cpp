@@ -7,6 +7,7 @@
 
 #include <map>
 #include <random>
+#include <utility>
 
 #include "core/process_address.hpp"
 
@@ -131,10 +132,15 @@ TEST(ProcessAddress, TextIsParsed) {
     EXPECT_EQ(address.text().find_first_of(" \n\t"), std::string::npos);
   }
   const std::string text = address.text();
-  for (size_t length = 0; length + 6 < text.size(); ++length) {
-    auto cut = ProcessAddress::parse(text.substr(0, length));
-    EXPECT_TRUE(!cut || cut->text() != text);
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_FALSE(ProcessAddress::parse(text.substr(0, length)).ok()) << length;
+    for (const char wrong : {'A', '1', ':', '\0', '~'}) {
+      std::string changed = text;
+      if (std::exchange(changed[length], wrong) == wrong) continue;
+      EXPECT_FALSE(ProcessAddress::parse(changed).ok()) << changed;
+    }
   }
+  EXPECT_FALSE(ProcessAddress::parse(text + ":").ok());
   address.rank = 5;
   EXPECT_FALSE(ProcessAddress::parse(address.text()).ok());
   address.rank = 4;

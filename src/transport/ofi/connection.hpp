@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/process_watch.hpp"
+#include "transport/generations.hpp"
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/tcp_probe.hpp"
 #include "transport/secret.hpp"
@@ -46,8 +47,10 @@ struct Connection {
   bool verification_sent = false;  ///< a heartbeat was sent after that failure
   int64_t suspect_since_ms = 0;    ///< time of the first failed heartbeat; 0: none
   std::string suspect_reason;
-  uint32_t sent = 0, received = 0;                ///< sequence numbers of the next messages
-  std::map<uint32_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
+  uint64_t sent = 0, received = 0;                ///< sequence numbers of the next messages
+  Generations::Source source{};                   ///< of another job, from its first message on
+  bool notified = false;                          ///< its disconnect notice is the last message received
+  std::map<uint64_t, abi::CqEntry> out_of_order;  ///< received before their predecessors
   std::deque<MessageBuffer*> unsent;              ///< to retry after -EAGAIN, in order
   size_t outstanding = 0;                         ///< sends held by libfabric
   Heartbeat heartbeat;

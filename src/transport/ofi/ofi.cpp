@@ -116,6 +116,7 @@ Connection& Ofi::connection(Peer peer) {
   if (slot == nullptr) [[unlikely]] {
     slot = std::make_unique<Connection>(peer);
     connections_.push_back(slot.get());
+    if (peer >= job_size_) slot->sent = generations_.next();
   }
   return *slot;
 }
@@ -310,9 +311,10 @@ size_t Ofi::on_receive(const abi::CqEntry& entry, Receiver& receiver) {
     return 0;
   }
   Connection& from = *source;
-  const uint32_t number = prefix.number;
+  const uint64_t number = prefix.number;
   if (number != from.received) {
-    from.out_of_order.emplace(number, entry);
+    const bool early = number > from.received && from.out_of_order.emplace(number, entry).second;
+    if (!early) post(message);  // a duplicate
     return 0;
   }
   size_t delivered = 1;
@@ -332,6 +334,7 @@ void Ofi::deliver_next(Connection& from, const abi::CqEntry& entry, Receiver& re
   auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
   const bool disconnect = (entry.tag & kDisconnect) != 0;
   ++from.received;
+  from.notified = disconnect;
   if (from.state != Connection::State::lost && disconnect) {
     from.state = Connection::State::disconnected;
     complete_deferred_gets(from);

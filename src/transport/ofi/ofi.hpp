@@ -5,13 +5,13 @@
 #pragma once
 #include <deque>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/slab.hpp"
 #include "launch/job_id.hpp"
+#include "transport/generations.hpp"
 #include "transport/network.hpp"
 #include "transport/ofi/buffer_pool.hpp"
 #include "transport/ofi/connection.hpp"
@@ -80,8 +80,8 @@ class Ofi final : public Network {
   /// Before each message. Large messages may complete after later small ones, hence the number.
   struct Prefix {
     Secret secret;
-    uint32_t number;  // in the sequence of messages to this process
-    uint32_t job;     // JobId::tag() of the sender's job
+    uint64_t number;  // in the sequence of messages to this process, with generation
+    uint64_t job;     // JobId::tag() of the sender's job
   };
   static constexpr size_t kPrefix = sizeof(Prefix);
   static constexpr uint64_t kDisconnect = uint64_t{1} << 32;  // bit of the tag: a disconnect notice
@@ -148,9 +148,9 @@ class Ofi final : public Network {
   std::vector<MessageBuffer*> unposted_;  // receives to post again after -EAGAIN
   std::vector<abi::CqEntry> stored_;      // messages received while send_disconnects() flushed
   std::vector<std::unique_ptr<Connection>> by_peer_;
-  std::set<std::pair<uint32_t, uint32_t>> first_messages_;  // passed on: job tag, rank
-  std::vector<Connection*> connections_;                    // all in by_peer_, in order of creation
-  std::vector<Connection*> backlog_;                        // with unsent messages
+  Generations generations_;
+  std::vector<Connection*> connections_;  // all in by_peer_, in order of creation
+  std::vector<Connection*> backlog_;      // with unsent messages
   std::vector<std::pair<Peer, Error>> losses_;
   std::vector<FinishedGet> finished_, reporting_;
 

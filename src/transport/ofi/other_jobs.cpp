@@ -3,28 +3,30 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/log.hpp"
 #include "transport/ofi/ofi.hpp"
 
 namespace weft::transport::ofi {
 
-/// Returns the sender of a message; null: it is not known. The first message of an unknown process of another
-/// job goes to Receiver::unknown_source().
+/// Returns the sender of a message; null: it is not of a present connection. Passes on the request of a
+/// process that connects.
 Connection* Ofi::source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver) {
   const auto& message = static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context));
   const auto rank = static_cast<uint32_t>(entry.tag);
   if (prefix.job == job_tag_) [[likely]]
     return rank < job_size_ ? &connection(rank) : nullptr;
-  if (const Peer peer = receiver.find(prefix.job, rank); peer != kNoPeer) {
-    Connection& from = connection(peer);
-    if (first_messages_.erase({prefix.job, rank}) != 0) from.received = 1;
-    return &from;
-  }
-  if ((entry.tag & kDisconnect) != 0 || prefix.number != 0) {
-    log::write(log::Level::debug, "libfabric: a message of a job that is not connected was dropped");
-  } else {
-    first_messages_.emplace(prefix.job, rank);
-    receiver.unknown_source(message.data + kPrefix, entry.len - kPrefix);
+  const Generations::Source source{static_cast<uint32_t>(prefix.job), rank};
+  const Peer peer = receiver.find(source.first, rank);
+  Connection* const from = peer != kNoPeer ? &connection(peer) : nullptr;
+  const bool notice = (entry.tag & kDisconnect) != 0;
+  switch (generations_.check(source, prefix.number, notice, from != nullptr ? &from->received : nullptr)) {
+    case Generations::Action::take:
+      from->source = source;
+      return from;
+    case Generations::Action::unknown:
+      receiver.unknown_source(message.data + kPrefix, entry.len - kPrefix);
+      return nullptr;
+    case Generations::Action::drop:
+      return nullptr;
   }
   return nullptr;
 }
@@ -56,6 +58,7 @@ bool Ofi::remove(Peer peer) {
   std::erase(suspects_, &connection);
   std::erase(backlog_, &connection);
   std::erase_if(losses_, [&](const auto& loss) { return loss.first == peer; });
+  generations_.removed(connection.source, connection.received, connection.notified);
   by_peer_[peer].reset();
   return true;
 }

@@ -138,6 +138,7 @@ inline Code error_in(const void* result) {
   X(Code, ucp_worker_get_address, (Worker, void** address, size_t* length))                         \
   X(void, ucp_worker_release_address, (Worker, void* address))                                      \
   X(unsigned, ucp_worker_progress, (Worker))                                                        \
+  X(void*, ucp_ep_flush_nbx, (Endpoint, const RequestParameters*))                                  \
   X(void*, ucp_worker_flush_nbx, (Worker, const RequestParameters*))                                \
   X(Code, ucp_worker_set_am_recv_handler, (Worker, const AmHandlerParameters*))                     \
   X(Code, ucp_ep_create, (Worker, const EndpointParameters*, Endpoint*))                            \

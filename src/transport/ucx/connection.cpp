@@ -13,7 +13,7 @@ using api::RequestParameters;
 
 namespace {
 
-constexpr uint64_t kFailureTimeoutNs = 2 * kNsPerSecond;
+constexpr uint64_t kFailureTimeoutNs = 2 * kNsPerSecond, kNoticeTimeoutNs = kNsPerSecond;
 
 }  // namespace
 
@@ -25,6 +25,7 @@ Connection& Ucx::connection_of(Peer peer) {
     connection = std::make_unique<Connection>();
     connection->owner = this;
     connection->peer = peer;
+    if (peer >= job_size_) connection->sent = generations_.next();
   }
   return *connection;
 }
@@ -95,7 +96,7 @@ void Ucx::close_endpoint(Connection& connection) {
   if (connection.endpoint == nullptr) return;
   RequestParameters operation{};
   operation.mask = RequestParameters::kFlags;
-  operation.flags = RequestParameters::kForce;
+  operation.flags = peer_errors_ ? RequestParameters::kForce : 0;  // undefined without error handling
   void* request = api_.ucp_ep_close_nbx(std::exchange(connection.endpoint, nullptr), &operation);
   if (request != nullptr && !api::is_error(request)) api_.ucp_request_free(request);
 }
@@ -125,35 +126,45 @@ void Ucx::finish_failure(Connection& connection, Receiver& receiver) {
   receiver.lost(connection.peer, Error(Errc::proc_aborted, connection.reason));
 }
 
-/// The first message of a process went to Receiver::unknown_source() if the process was not known then.
 Connection* Ucx::source_in_other_job(uint32_t job, uint32_t rank) {
   const Peer peer = owner_ != nullptr ? owner_->find(job, rank) : kNoPeer;
-  if (peer == kNoPeer) return nullptr;
-  Connection& connection = connection_of(peer);
-  if (first_messages_.erase({job, rank}) != 0) connection.delivered = 1;
-  return &connection;
+  return peer != kNoPeer ? &connection_of(peer) : nullptr;
 }
 
-/// The disconnect notice keeps the peer from reporting the close as a failure.
+/// Returns whether the endpoint may be closed: the own messages have left, and the peer has sent its notice.
+/// The removal of a connection whose peer had closed its endpoint first has hung. The notice also keeps the
+/// peer from reporting the close as a failure.
+bool Ucx::messages_ended(Connection& connection) {
+  if (connection.state == Connection::State::open) {
+    send_disconnect(connection);
+    release_pending_rts(connection);
+    connection.state = Connection::State::lost;  // errors are ignored from now on
+    connection.deadline = monotonic_ns() + kNoticeTimeoutNs;
+    RequestParameters operation{};
+    void* request = api_.ucp_ep_flush_nbx(connection.endpoint, &operation);
+    connection.flush = request != nullptr && !api::is_error(request) ? request : nullptr;
+  }
+  const bool flushed =
+      connection.flush == nullptr || api_.ucp_request_check_status(connection.flush) != Code::in_progress;
+  // A peer from which no message has arrived may not know this process.
+  const bool notified = connection.disconnected || connection.delivered == 0;
+  if ((!flushed || !notified) && monotonic_ns() < connection.deadline) return false;
+  if (connection.flush != nullptr) api_.ucp_request_free(std::exchange(connection.flush, nullptr));
+  return true;
+}
+
 bool Ucx::remove(Peer peer) {
   if (peer >= connections_.size() || !connections_[peer]) return true;
   Connection& connection = *connections_[peer];
   if (connection.state == Connection::State::failing || connection.operations != 0) return false;
   if (connection.endpoint != nullptr) {
-    send_disconnect(connection);
-    release_pending_rts(connection);
-    connection.state = Connection::State::lost;  // errors are ignored from now on
-    RequestParameters operation{};
-    void* request = api_.ucp_ep_close_nbx(std::exchange(connection.endpoint, nullptr), &operation);
-    connection.closing = request != nullptr && !api::is_error(request) ? request : nullptr;
-  }
-  if (connection.closing != nullptr) {
-    if (api_.ucp_request_check_status(connection.closing) == Code::in_progress) return false;
-    api_.ucp_request_free(std::exchange(connection.closing, nullptr));
+    if (!messages_ended(connection)) return false;
+    close_endpoint(connection);
   }
   if (connection.send_buffers != 0) return false;
   std::erase(ready_, &connection);
   std::erase_if(registrations_, [&](const auto& registration) { return registration.second.peer == peer; });
+  generations_.removed(connection.source, connection.delivered, connection.disconnected);
   connections_[peer].reset();
   return true;
 }

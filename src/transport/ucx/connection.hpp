@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/generations.hpp"
 #include "transport/network.hpp"
 #include "transport/secret.hpp"
 #include "transport/ucx/api.hpp"
@@ -27,7 +28,7 @@ struct MessageHeader {
   Secret secret;
   uint32_t source;
   uint32_t kind;      ///< job << 1, | kDisconnect
-  uint64_t sequence;  ///< UCX does not guarantee the order of active messages
+  uint64_t sequence;  ///< with generation; UCX does not guarantee the order of active messages
   [[nodiscard]] uint32_t job() const { return kind >> 1; }
 };
 /// A message that carries an rkey, sent as the header of a rendezvous of the buffer; the message follows.
@@ -68,6 +69,7 @@ struct Connection {
   api::Endpoint endpoint = nullptr;
   Secret secret = 0;                                     ///< of the peer; valid with an endpoint
   uint64_t sent = 0, delivered = 0;                      ///< sequence numbers of the next messages
+  Generations::Source source{};                          ///< of another job, from its first message on
   std::map<uint64_t, OutOfOrderMessage> out_of_order;    ///< by sequence number
   std::unordered_map<uint64_t, PendingRts> pending_rts;  ///< by the peer's buffer id
   bool disconnected = false;  ///< sent a disconnect notice: the end of the connection is no failure
@@ -75,10 +77,10 @@ struct Connection {
   bool rendezvous_completed = false;  ///< a rendezvous to the peer has succeeded
   uint32_t operations = 0;            ///< in operations_
   uint32_t send_buffers = 0;          ///< in use for this peer
-  void* closing = nullptr;            ///< request of the endpoint's close, on behalf of Ucx::remove
+  void* flush = nullptr;              ///< request of the endpoint's flush, on behalf of Ucx::remove
   size_t outstanding_bytes = 0;       ///< of committed messages still held by UCX
   std::string reason;                 ///< of the failure
-  uint64_t deadline = 0;              ///< ns; operations held by UCX are abandoned after it
+  uint64_t deadline = 0;              ///< ns; operations held by UCX, or a notice, are given up after it
 };
 
 /// Buffer of an outgoing message, released when UCX has completed the send.

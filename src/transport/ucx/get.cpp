@@ -59,7 +59,7 @@ void Ucx::send_rts(Peer peer, size_t size, uint64_t id) {
 
 Code Ucx::on_rts(const RtsHeader& head, const Arrival& arrival) {
   Connection* const source = source_of(head.message.job(), head.message.source);
-  if (source == nullptr) return Code::ok;
+  if (!in_generation(source, head.message, arrival.rest.data(), arrival.rest.size())) return Code::ok;
   Connection& connection = *source;
   // Eager data are ignored: a get requests them again.
   if (arrival.rendezvous)

@@ -116,10 +116,9 @@ void Ucx::send_disconnect(Connection& connection) {
 
 Code Ucx::on_message(const MessageHeader& head, const Arrival& arrival) {
   if (arrival.size > kMaxMessageBytes) return Code::ok;
-  if (Connection* const source = source_of(head.job(), head.source))
+  Connection* const source = source_of(head.job(), head.source);
+  if (in_generation(source, head, arrival.data, arrival.size))
     take_message(*source, head, arrival.data, arrival.size);
-  else if (head.job() != 0)
-    take_unknown(head, arrival.data, arrival.size);
   return Code::ok;
 }
 
@@ -129,6 +128,7 @@ void Ucx::take_message(Connection& connection, const MessageHeader& head, const 
   if (receiver_ != nullptr && head.sequence == connection.delivered && connection.out_of_order.empty())
       [[likely]]
     return deliver(connection, head.kind, bytes, size);
+  if (head.sequence < connection.delivered) return;  // a duplicate
   connection.out_of_order[head.sequence] = {head.kind, {bytes, bytes + size}};
   if (receiver_ != nullptr)
     deliver_in_order(connection);
@@ -136,14 +136,26 @@ void Ucx::take_message(Connection& connection, const MessageHeader& head, const 
     ready_.push_back(&connection);
 }
 
-/// Only the first message of a process is accepted before it is known.
-void Ucx::take_unknown(const MessageHeader& head, const void* data, size_t size) {
-  if (owner_ == nullptr || (head.kind & MessageHeader::kDisconnect) != 0 || size > aligned_copy_.size())
-    return;
-  if (head.sequence != 0) return;  // late, of a process that this one has disconnected from
-  first_messages_.emplace(head.job(), head.source);
-  std::memcpy(aligned_copy_.data(), data, size);
-  owner_->unknown_source(aligned_copy_.data(), size);
+/// Returns whether the message belongs to this connection. Passes on the request of a process that connects.
+bool Ucx::in_generation(Connection* connection, const MessageHeader& head, const void* data, size_t size) {
+  if (head.job() == 0) [[likely]]
+    return connection != nullptr;
+  if (owner_ == nullptr || size > aligned_copy_.size()) return false;
+  const Generations::Source source{head.job(), head.source};
+  const bool notice = (head.kind & MessageHeader::kDisconnect) != 0;
+  uint64_t* const expected = connection != nullptr ? &connection->delivered : nullptr;
+  switch (generations_.check(source, head.sequence, notice, expected)) {
+    case Generations::Action::take:
+      connection->source = source;
+      return true;
+    case Generations::Action::unknown:
+      if (size != 0) std::memcpy(aligned_copy_.data(), data, size);
+      owner_->unknown_source(aligned_copy_.data(), size);
+      return false;
+    case Generations::Action::drop:
+      return false;
+  }
+  return false;
 }
 
 void Ucx::deliver(Connection& connection, uint32_t kind, const std::byte* data, size_t size) {

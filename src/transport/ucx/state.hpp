@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -13,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "launch/job_id.hpp"
+#include "transport/generations.hpp"
 #include "transport/network.hpp"
 #include "transport/ucx/connection.hpp"
 #include "transport/ucx/library.hpp"
@@ -107,7 +107,8 @@ class Ucx final : public Network {
     return source_in_other_job(job, rank);
   }
   Connection* source_in_other_job(uint32_t job, uint32_t rank);
-  void take_unknown(const MessageHeader& head, const void* data, size_t size);
+  [[nodiscard]] bool in_generation(Connection* connection, const MessageHeader& head, const void* data,
+                                   size_t size);
   /// The tag by which this process names its job to a peer.
   [[nodiscard]] uint32_t job_for(Peer peer) const { return peer < job_size_ ? 0 : job_tag_; }
   bool connect(Connection& connection);
@@ -115,6 +116,7 @@ class Ucx final : public Network {
   void fail(Connection& connection, std::string reason);
   void finish_failure(Connection& connection, Receiver& receiver);
   void close_endpoint(Connection& connection);
+  [[nodiscard]] bool messages_ended(Connection& connection);
 
   SendBuffer* acquire_send_buffer(Connection& connection, size_t capacity);
   void release_send_buffer(SendBuffer* buffer);
@@ -189,9 +191,9 @@ class Ucx final : public Network {
   uint64_t memory_types_ = 0;
   bool peer_errors_ = true;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::set<std::pair<uint32_t, uint32_t>> first_messages_;  // passed on: job tag, rank
-  std::vector<Connection*> failing_, ready_;                // ready: with stored messages to deliver
-  std::vector<SendBuffer*> free_buffers_[2];                // small, large
+  Generations generations_;
+  std::vector<Connection*> failing_, ready_;  // ready: with stored messages to deliver
+  std::vector<SendBuffer*> free_buffers_[2];  // small, large
   SendBuffer* reserved_ = nullptr;
   size_t outstanding_bytes_ = 0;  // of committed messages still held by UCX
   uint64_t last_buffer_id_ = 0, last_operation_ = 0;
