@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of dynamic windows (MPI 5.0 section 12.2.4). A displacement is an address of the target. The origin
 // asks the target for the key of the attached memory at the first access, and caches it until the target
-// attaches or detaches memory.
+// attaches or detaches memory; it asks targets of other hosts at each access, and caches the attachment.
 #include <algorithm>
 #include <string>
 
@@ -36,10 +36,36 @@ Status Window::detach(const void* address) {
     return error(ErrorClass::flavor, "the window is not dynamic: create it with MPI_Win_create_dynamic");
   const auto found = own_.find(reinterpret_cast<uintptr_t>(address));
   if (found == own_.end()) return error(ErrorClass::attach, "base is not the address of attached memory");
+  const uintptr_t first = found->first, end = first + found->second.length;
+  std::erase_if(spans_, [&](const auto& span) {
+    if (span.first >= end || span.first + span.second.length <= first) return false;
+    rma().deregister(span.second.region);
+    return true;
+  });
   rma().deregister(found->second.region);
   own_.erase(found);
   control->version.fetch_add(1);
   return {};
+}
+
+/// Registers attached memory that is adjacent, for operations across its borders; null if it has a gap or is
+/// not on the host.
+const OwnMemory* Window::span_of(uintptr_t first, uint64_t length) {
+  if (length > UINTPTR_MAX - first) return nullptr;
+  auto at = std::prev(own_.upper_bound(first));
+  const uintptr_t start = at->first;
+  uintptr_t end = start;
+  for (; at != own_.end() && at->first == end && end < first + length; ++at) {
+    if (at->second.memory.on_device()) return nullptr;
+    end += at->second.length;
+  }
+  if (end < first + length) return nullptr;
+  const auto [from, to] = spans_.equal_range(start);
+  for (auto known = from; known != to; ++known)
+    if (known->second.length == end - start) return &known->second;
+  auto region = rma().register_memory(reinterpret_cast<std::byte*>(start), end - start, {});
+  if (!region) return nullptr;
+  return &spans_.emplace(start, OwnMemory{end - start, {}, *region})->second;
 }
 
 void Window::drop_regions(Peer& peer) {
@@ -51,15 +77,17 @@ void Window::drop_regions(Peer& peer) {
 }
 
 Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, uint64_t end) {
-  // The version is read before the query: a later change makes the answer stale.
-  const uint32_t version =
-      peer.control != nullptr ? peer.control->version.load(std::memory_order_acquire) : 0;
-  if (version != peer.version) {
-    drop_regions(peer);
-    peer.version = version;
+  // The version is read before the query: a later change makes the answer stale. A peer of another host,
+  // whose version this process cannot read, is asked at each access.
+  if (peer.control != nullptr) {
+    const uint32_t version = peer.control->version.load(std::memory_order_acquire);
+    if (version != peer.version) {
+      drop_regions(peer);
+      peer.version = version;
+    }
+    for (RemoteRegion& region : peer.regions)
+      if (first >= region.address && end <= region.address + region.length) return &region;
   }
-  for (RemoteRegion& region : peer.regions)
-    if (first >= region.address && end <= region.address + region.length) return &region;
   const Error outside = error(ErrorClass::range, "no memory that rank " + std::to_string(rank) +
                                                      " has attached contains the access at address " +
                                                      std::to_string(first) + ": attach it first");
@@ -79,10 +107,12 @@ Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, 
     if (peer.answer == nullptr) return outside.copy();
     key = *peer.answer;
   }
+  for (RemoteRegion& region : peer.regions)
+    if (region.region == key.region) return &region;
   const device::Memory near = own_.empty() ? device::Memory{} : own_.begin()->second.memory;
   auto target = rma().attach(peer.process, key, near);
   if (!target) return std::move(target).error();
-  peer.regions.push_back({key.address, key.length, key.on_device != 0, std::move(*target)});
+  peer.regions.push_back({key.region, key.address, key.length, key.on_device != 0, std::move(*target)});
   return &peer.regions.back();
 }
 

@@ -224,7 +224,9 @@ Status Window::withdraw() {
   targets_.clear();
   Status all_detached = barrier(*comm);
   for (const auto& [address, memory] : own_) rma().deregister(memory.region);
+  for (const auto& [address, memory] : spans_) rma().deregister(memory.region);
   own_.clear();
+  spans_.clear();
   if (control_region_ != transport::rma::kNoId) rma().deregister(control_region_);
   if (segment_ != nullptr) rma().free(segment_);
   segment_ = nullptr;
@@ -248,13 +250,14 @@ const OwnMemory* Window::own_memory(uint64_t window_offset, uint64_t length, std
   const uintptr_t first = flavor == Flavor::dynamic
                               ? window_offset
                               : reinterpret_cast<uintptr_t>(base) + static_cast<uintptr_t>(window_offset);
+  address = reinterpret_cast<std::byte*>(first);
   auto found = own_.upper_bound(first);
   if (found == own_.begin()) return nullptr;
   --found;
   const uint64_t at = first - found->first;
-  if (at > found->second.length || length > found->second.length - at) return nullptr;
-  address = reinterpret_cast<std::byte*>(first);
-  return &found->second;
+  if (at > found->second.length) return nullptr;
+  if (length <= found->second.length - at) return &found->second;
+  return flavor == Flavor::dynamic ? span_of(first, length) : nullptr;
 }
 
 Status Window::check_rank(const char* argument, int rank) const {

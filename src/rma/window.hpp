@@ -40,7 +40,8 @@ using Target = transport::rma::Target;
 
 /// Memory that a peer has attached to a dynamic window.
 struct RemoteRegion {
-  uint64_t address, length;  ///< in the peer
+  transport::rma::Id region;  ///< of the peer
+  uint64_t address, length;   ///< in the peer
   bool on_device;
   std::unique_ptr<Target> target;
 };
@@ -251,7 +252,9 @@ class Window final : public core::Counted {
 
   std::byte* segment_ = nullptr;  ///< control block, and memory of the window if MPI allocates it
   transport::rma::Id control_region_ = transport::rma::kNoId;
+  [[nodiscard]] const OwnMemory* span_of(uintptr_t first, uint64_t length);
   std::map<uintptr_t, OwnMemory> own_;            ///< by address
+  std::multimap<uintptr_t, OwnMemory> spans_;     ///< adjacent attached memory that operations crossed
   std::vector<std::unique_ptr<Target>> targets_;  ///< of peers
   std::vector<uint64_t> shared_offsets_;          ///< Flavor::shared
 };

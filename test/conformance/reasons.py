@@ -7,7 +7,6 @@ WRONG = "the test is wrong: "
 
 NOT_PASSED = (
     # not implemented
-    (r"rma/win_dynamic_rma_flush_get(_collattach)? 2 -count=9216 ", LATER % "accesses to adjacent attached memory as one"),
     (r"(errors|threads)/spawn/", LATER % "dynamic processes"),
     (r"errors/io/", LATER % "files"),
     (r"threads/mpi_t/", LATER % "tool interface"),
