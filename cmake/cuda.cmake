@@ -60,12 +60,13 @@ function(weft_cuda_cubins target source)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(name ${source} NAME_WE)
   set(stem ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.cubins)
-  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*.cuh ${CMAKE_SOURCE_DIR}/src/base/element/*.hpp)
+  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*.cuh ${CMAKE_SOURCE_DIR}/src/base/element/*.hpp
+       ${CMAKE_SOURCE_DIR}/include/*.cuh)
   string(REPLACE ";" "," generations "${WEFT_CUBIN_CODE}")
   add_custom_command(
     OUTPUT ${stem}.c
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py --nvrtc ${WEFT_NVRTC12} --generations
-            ${generations} -I ${CMAKE_SOURCE_DIR}/src -I ${WEFT_CUDA12_DIR}/cuda_runtime/include ${source}
+            ${generations} -I ${CMAKE_SOURCE_DIR}/src -I ${CMAKE_SOURCE_DIR}/include -I ${WEFT_CUDA12_DIR}/cuda_runtime/include ${source}
             weft_cubins_${name} ${stem}.c
     DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py
     COMMENT "Compiling GPU kernels ${name}.cu for older drivers"
@@ -87,7 +88,7 @@ function(weft_cuda_fatbin target source)
   add_custom_command(
     OUTPUT ${stem}.fatbin.c
     COMMAND ${WEFT_NVCC} -std=c++17 -O3 -fatbin ${WEFT_NVCC_FLAGS} --threads 0 -ccbin ${CMAKE_CXX_COMPILER}
-            -I${CMAKE_SOURCE_DIR}/src ${ARG_OPTIONS} -MD -MF ${stem}.fatbin.d -MT ${stem}.fatbin.c
+            -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include ${ARG_OPTIONS} -MD -MF ${stem}.fatbin.d -MT ${stem}.fatbin.c
             -o ${stem}.fatbin ${source}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/setup/embed.py ${stem}.fatbin weft_fatbin_${name}
             ${stem}.fatbin.c

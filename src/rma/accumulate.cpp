@@ -26,6 +26,11 @@ struct AccumulateScope {
   Control& control;
 };
 
+/// Whether this process can launch kernels on the target's memory.
+bool launches_on(const Place& place) {
+  return place.target->direct() != nullptr && device::can_accumulate(place.target->memory());
+}
+
 Error bad_type(const char* why) {
   return {Errc::type, std::string("the datatype of an accumulate operation ") + why};
 }
@@ -83,7 +88,8 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
-  const Basic basic = moves ? Basic::byte : *basic_of_target;
+  const auto on_gpu = element_operation(area, place, op.kind, basic_of_target, false);
+  const Basic basic = moves ? basic_of_target.value_or(Basic::byte) : *basic_of_target;
   if (place.host != nullptr && place.peer->control != nullptr && area.type.contiguous() &&
       (!reads_origin || origin.type->contiguous()) && (result == nullptr || result->type->contiguous()) &&
       (!reads_origin || !kind_of(origin).on_device()) && (result == nullptr || !kind_of(*result).on_device()))
@@ -100,18 +106,36 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
     if (request != nullptr) request->finish();
     return {};
   }
-  if (!moves && area.type.contiguous() && origin.type->contiguous() &&
+  const bool mapped_gpu =
+      on_gpu && place.target->direct() != nullptr && device::can_accumulate(place.target->memory());
+  if (!on_gpu && !moves && area.type.contiguous() && origin.type->contiguous() &&
       (result == nullptr || result->type->contiguous())) {
     Status done = accumulate_by_kernel(origin, result, place, op.kind, basic, request);
     if (done.ok() || done.error().code() != Errc::unsupported) return done;
   }
   std::vector<std::byte> packed;
-  const auto* in = static_cast<const std::byte*>(origin.address);
+  auto* in = static_cast<std::byte*>(origin.address);
   if (!reads_origin) {
     in = nullptr;
-  } else if (!origin.type->contiguous() || kind_of(origin).on_device()) {
+  } else if (!origin.type->contiguous() || (!mapped_gpu && kind_of(origin).on_device())) {
     WEFT_TRY(p2p::pack_to_host(origin, packed));
     in = packed.data();
+  }
+  if (mapped_gpu) {
+    Operands operands{
+        {in, in == nullptr || in == packed.data() ? device::Memory{} : kind_of(origin)}, {}, {}};
+    std::vector<std::byte> old;
+    const bool packs_result = result != nullptr && !result->type->contiguous();
+    if (packs_result) {
+      old.resize(place.bytes);
+      operands.result.address = old.data();
+    } else if (result != nullptr) {
+      operands.result = {static_cast<std::byte*>(result->address), kind_of(*result)};
+    }
+    WEFT_TRY(accumulate_on_gpu(*on_gpu, area, place, operands));
+    if (packs_result) WEFT_TRY(unpack(*result, kind_of(*result), old));
+    if (request != nullptr) request->finish();
+    return {};
   }
   return execute(area, place, in, nullptr, op.kind, basic, result, request);
 }
@@ -137,6 +161,13 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
     if (equal) p2p::copy_small(place.host, origin, place.bytes);
     return {};
   }
+  const auto on_gpu = element_operation(area, place, ReduceOp::replace, basic, true);
+  if (on_gpu && launches_on(place)) {
+    const auto operand = [](const p2p::Buffer& buffer) {
+      return Operand{static_cast<std::byte*>(buffer.address), kind_of(buffer)};
+    };
+    return accumulate_on_gpu(*on_gpu, area, place, {operand(from), operand(expect), operand(to)});
+  }
   std::vector<std::byte> in, expected;
   WEFT_TRY(p2p::pack_to_host(from, in));
   WEFT_TRY(p2p::pack_to_host(expect, expected));
@@ -147,10 +178,14 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
 Status Window::execute(const Area& area, const Place& place, const std::byte* in, const std::byte* compare,
                        ReduceOp op, Basic basic, const p2p::Buffer* result, WindowRequest* request) {
   if (instance.failures.failed(place.peer->process)) return instance.failures.error_of(place.peer->process);
+  // The owner of GPU memory executes atomic operations for processes that cannot launch kernels on it.
+  const bool by_message =
+      place.peer->control == nullptr ||
+      (element_operation(area, place, op, basic, compare != nullptr) && !launches_on(place));
   auto* const operation = new Operation(*this, *place.peer, request);
   std::byte* old = nullptr;
   if (result != nullptr) {
-    if (place.peer->control != nullptr && result->type->contiguous() && !kind_of(*result).on_device()) {
+    if (!by_message && result->type->contiguous() && !kind_of(*result).on_device()) {
       old = static_cast<std::byte*>(result->address);
     } else {
       operation->data.resize(place.bytes);
@@ -158,7 +193,7 @@ Status Window::execute(const Area& area, const Place& place, const std::byte* in
       old = operation->data.data();
     }
   }
-  if (place.peer->control == nullptr) {
+  if (by_message) {
     const uint8_t code = compare != nullptr ? AccumulateMessage::kCompareSwap : static_cast<uint8_t>(op);
     Messages::of(instance).send_accumulate(*operation, area, place, in, compare, code, basic,
                                            result != nullptr);
@@ -202,6 +237,54 @@ Status Window::update(const Area& area, const Place& place, const std::byte* in,
     WEFT_TRY(write_stream(area, place, at, n, stream, memory));
   }
   return {};
+}
+
+/// The atomic operation of a kernel that executes the accumulate operation on the target's memory; nothing:
+/// the accumulate lock guards the operation.
+std::optional<ElementOperation> Window::element_operation(const Area& area, const Place& place, ReduceOp op,
+                                                          std::optional<Basic> basic,
+                                                          bool compare_swap) const {
+  if (!place.gpu_atomics) [[likely]]
+    return {};
+  if (!basic) return {};
+  const auto operation = ElementOperation::of(op, *basic, compare_swap);
+  if (!operation) return {};
+  // The owner's address: it and the mapping agree in the lower bits.
+  bool aligned = true;
+  datatype::for_each_run(
+      area.type, area.count, 0, static_cast<int64_t>(place.bytes), [&](int64_t displacement, int64_t) {
+        const uint64_t at = place.target->address() + place.offset + static_cast<uint64_t>(displacement);
+        aligned = at % operation->size == 0;
+        return aligned;
+      });
+  return aligned ? operation : std::nullopt;
+}
+
+Status Window::accumulate_on_gpu(const ElementOperation& operation, const Area& area, const Place& place,
+                                 Operands operands) {
+  if (instance.failures.failed(place.peer->process)) return instance.failures.error_of(place.peer->process);
+  const device::Memory& there = place.target->memory();
+  std::vector<GpuRun> runs;
+  datatype::for_each_run(area.type, area.count, 0, static_cast<int64_t>(place.bytes),
+                         [&](int64_t displacement, int64_t length) {
+                           runs.push_back({reinterpret_cast<uint64_t>(place.target->direct()) + place.offset +
+                                               static_cast<uint64_t>(displacement),
+                                           static_cast<uint64_t>(length)});
+                           return true;
+                         });
+  device::PinnedBuffer pinned;
+  Status outcome;
+  if (staged_operands(operands, operation.size, there) != 0)
+    core::wait_until(instance, [&] {  // while all staging memory is in use
+      auto leased = device::lease_pinned(there);
+      if (leased)
+        pinned = std::move(*leased);
+      else if (leased.error().code() != Errc::again)
+        outcome = std::move(leased).error();
+      return pinned || !outcome.ok();
+    });
+  WEFT_TRY(std::move(outcome));
+  return accumulate_atomically(operation, there, runs, operands, pinned);
 }
 
 /// Combines an origin buffer in GPU memory with mapped GPU memory of the target. Precondition: contiguous

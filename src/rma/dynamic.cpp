@@ -92,6 +92,7 @@ Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, 
                                                      " has attached contains the access at address " +
                                                      std::to_string(first) + ": attach it first");
   transport::rma::Key key{};
+  bool gpu_atomics = false;
   if (peer.process == instance.self) {
     std::byte* address = nullptr;
     const OwnMemory* memory = own_memory(first, end - first, address);
@@ -99,6 +100,7 @@ Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, 
     auto own = rma().key(memory->region, peer.process);
     if (!own) return std::move(own).error();
     key = *own;
+    gpu_atomics = device::can_accumulate(memory->memory);
   } else {
     peer.queried = false;
     peer.answer.reset();
@@ -106,13 +108,15 @@ Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, 
     WEFT_TRY(wait_for([&] { return peer.queried; }));
     if (peer.answer == nullptr) return outside.copy();
     key = *peer.answer;
+    gpu_atomics = peer.answer_gpu_atomics;
   }
   for (RemoteRegion& region : peer.regions)
     if (region.region == key.region) return &region;
   const device::Memory near = own_.empty() ? device::Memory{} : own_.begin()->second.memory;
   auto target = rma().attach(peer.process, key, near);
   if (!target) return std::move(target).error();
-  peer.regions.push_back({key.region, key.address, key.length, key.on_device != 0, std::move(*target)});
+  peer.regions.push_back(
+      {key.region, key.address, key.length, key.on_device != 0, gpu_atomics, std::move(*target)});
   return &peer.regions.back();
 }
 
@@ -130,6 +134,7 @@ Status Window::locate_region(const Area& area, Place& place) {
   place.target = region.target.get();
   place.offset = start - region.address;
   place.on_device = region.on_device;
+  place.gpu_atomics = region.gpu_atomics;
   if (!region.on_device && region.target->direct() != nullptr)
     place.host =
         reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(region.target->direct()) + place.offset);

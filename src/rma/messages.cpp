@@ -175,6 +175,7 @@ void Messages::on_query(core::ProcessId source, const QueryMessage& message) {
     if (auto key = window->rma().key(memory->region, source); key.ok()) {
       answer.key = *key;
       answer.found = 1;
+      answer.gpu_atomics = device::can_accumulate(memory->memory) ? 1 : 0;
     }
   }
   send(source, answer);
@@ -186,6 +187,7 @@ void Messages::on_key(core::ProcessId source, const KeyMessage& message) {
   if (window == nullptr) return;
   Peer& peer = window->peers[static_cast<size_t>(rank)];
   if (message.found != 0) peer.answer = std::make_unique<transport::rma::Key>(message.key);
+  peer.answer_gpu_atomics = message.gpu_atomics != 0;
   peer.queried = true;
 }
 
@@ -258,6 +260,35 @@ Status copy_runs(Window& window, const Run* runs, uint32_t count, std::byte* str
                      : error(ErrorClass::range, "an accumulate operation has runs of another size");
 }
 
+/// Executes an accumulate operation on own GPU memory by kernels; `old` gets the values before. False: the
+/// accumulate lock guards the operation. Errc::again: not now.
+Result<bool> execute_on_gpu(Window& window, const std::vector<Run>& runs,
+                            const std::optional<ElementOperation>& operation, const std::byte* in,
+                            std::vector<std::byte>& old) {
+  if (!operation) return false;
+  std::vector<GpuRun> gpu_runs;
+  const OwnMemory* memory = nullptr;
+  uint64_t bytes = 0;
+  for (const Run& run : runs) {
+    std::byte* address = nullptr;
+    const OwnMemory* const found = window.own_memory(run.offset, run.length, address);
+    if (found == nullptr || !device::can_accumulate(found->memory)) return false;
+    memory = found;
+    if (reinterpret_cast<uintptr_t>(address) % operation->size != 0) return false;
+    gpu_runs.push_back({reinterpret_cast<uint64_t>(address), run.length});
+    bytes += run.length;
+  }
+  if (memory == nullptr || bytes != old.size()) return false;
+  auto pinned = device::lease_pinned(memory->memory);
+  if (!pinned) return std::move(pinned).error();
+  auto* const origin = const_cast<std::byte*>(in);  // only read
+  Operands operands{{origin, {}}, {}, {old.data(), {}}};
+  if (operation->kind == AtomicKind::fetch) operands.origin = {};
+  if (operation->kind == AtomicKind::compare_swap) operands.compare = {origin + bytes, {}};
+  WEFT_TRY(accumulate_atomically(*operation, memory->memory, gpu_runs, operands, *pinned));
+  return true;
+}
+
 }  // namespace
 
 bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t size) {
@@ -283,13 +314,18 @@ bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t si
     stale.add();
     return true;
   }
-  if (!window->control->try_accumulate()) return false;
   std::vector<Run> runs(message.runs);
   std::memcpy(runs.data(), bytes + sizeof message, runs.size() * sizeof(Run));
   const std::byte* const in = bytes + sizeof message + runs.size() * sizeof(Run);
   std::vector<std::byte> stream(message.bytes), answer;
-  Status done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, false);
-  if (done.ok()) {
+  const auto on_gpu = execute_on_gpu(*window, runs, ElementOperation::of(op, basic, swap), in, stream);
+  if (!on_gpu && on_gpu.error().code() == Errc::again) return false;
+  if (on_gpu && !*on_gpu && !window->control->try_accumulate()) return false;
+  Status done = on_gpu ? Status() : Status(on_gpu.error().copy());
+  if (on_gpu && *on_gpu && message.fetch != 0) answer = stream;
+  const bool locked = on_gpu && !*on_gpu;
+  if (locked) done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, false);
+  if (locked && done.ok()) {
     if (message.fetch != 0) answer = stream;
     const bool equal = !swap || std::memcmp(stream.data(), in + message.bytes, message.bytes) == 0;
     if (op == ReduceOp::replace)
@@ -300,7 +336,7 @@ bool Messages::execute(core::ProcessId source, const std::byte* bytes, size_t si
     if (op != ReduceOp::no_op && equal)
       done = copy_runs(*window, runs.data(), message.runs, stream.data(), message.bytes, true);
   }
-  window->control->end_accumulate();
+  if (locked) window->control->end_accumulate();
   reply.outcome = done.ok() ? ReplyMessage::done
                   : done.error().mpi_code() == static_cast<int>(ErrorClass::range)
                       ? ReplyMessage::out_of_range

@@ -50,8 +50,9 @@ struct QueryMessage {
 };
 struct KeyMessage {
   Message handler;
-  uint8_t found;  ///< 0: no attached memory contains the range
-  uint8_t unused[6];
+  uint8_t found;        ///< 0: no attached memory contains the range
+  uint8_t gpu_atomics;  ///< 1: see Peer::gpu_atomics
+  uint8_t unused[5];
   core::ContextId window;
   transport::rma::Key key;
 };

@@ -8,9 +8,7 @@
 #include "rma/window.hpp"
 
 namespace weft::rma {
-namespace {
 
-/// Copies a packed stream into a buffer of any memory kind.
 Status unpack(const p2p::Buffer& to, const device::Memory& memory, const std::vector<std::byte>& stream) {
   if (!memory.on_device()) {
     (void)datatype::unpack(*to.type, to.count, to.address, 0, stream.data(), stream.size());
@@ -27,8 +25,6 @@ Status unpack(const p2p::Buffer& to, const device::Memory& memory, const std::ve
       });
   return outcome;
 }
-
-}  // namespace
 
 Operation::Operation(Window& of, Peer& to, WindowRequest* request) : window(of), peer(to), request_(request) {
   done = [](transport::Completion& self, Status outcome) {
@@ -101,6 +97,7 @@ Status Window::locate(const Area& area, Place& place) {
   place.target = peer.memory;
   place.offset = peer.offset + static_cast<uint64_t>(start);
   place.on_device = peer.on_device;
+  place.gpu_atomics = peer.gpu_atomics;
   if (peer.host != nullptr) place.host = peer.host + start;
   return {};
 }

@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "coll/construct/communicators.hpp"
-#include "coll/schedule/collective.hpp"
 #include "core/remote_memory.hpp"
+#include "device/window.hpp"
+#include "rma/exchange.hpp"
 #include "rma/messages.hpp"
 
 namespace weft::rma {
@@ -16,30 +17,6 @@ constexpr uint64_t kPage = 4096;
 
 uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-coll::Call call_of(coll::Collective what, core::Communicator& comm) {
-  coll::Call call;
-  call.what = what;
-  call.comm = &comm;
-  call.rank = comm.rank();
-  call.size = comm.size();
-  return call;
-}
-
-/// Allgather or alltoall of records of `bytes` bytes in host memory.
-Status exchange(coll::Collective what, core::Communicator& comm, const void* out, void* in, size_t bytes) {
-  coll::Call call = call_of(what, comm);
-  call.send.type = call.recv.type = coll::packed(nullptr, 0).type;
-  call.send.blocks = call.recv.blocks = call.size;
-  call.send.classified = call.recv.classified = true;  // host memory
-  call.send.address = const_cast<void*>(out);
-  call.recv.address = in;
-  call.send.count = call.recv.count = static_cast<int64_t>(bytes);
-  call.bytes = bytes;
-  return coll::run(call);
-}
-
-Status barrier(core::Communicator& comm) { return coll::run(call_of(coll::Collective::barrier, comm)); }
-
 }  // namespace
 
 /// Keys and sizes of one part of the window, as sent to one peer.
@@ -48,7 +25,8 @@ struct Window::Record {
   uint64_t has_memory;
   uint64_t size;
   int64_t disp_unit;
-  uint64_t failed;  ///< 1: the process could not allocate or register its part
+  uint32_t failed;       ///< 1: the process could not allocate or register its part
+  uint32_t gpu_atomics;  ///< 1: accumulate operations on the memory are kernels with atomic operations
 };
 
 Slab<Window>& Window::slab() {
@@ -130,6 +108,7 @@ Status Window::share(const Options& options, Status own) {
       else
         own = std::move(key).error();
       record.has_memory = 1;
+      record.gpu_atomics = device::can_accumulate(own_.begin()->second.memory) ? 1 : 0;
     }
   }
   for (Record& record : out) record.failed = own.ok() ? 0 : 1;
@@ -163,6 +142,7 @@ Status Window::attach_peers(const std::vector<Record>& records) {
       if (!target) return std::move(target).error();
       peer.memory = target->get();
       peer.on_device = record.memory.on_device != 0;
+      peer.gpu_atomics = record.gpu_atomics != 0;
       targets_.push_back(std::move(*target));
     }
     if (flavor == Flavor::shared) {

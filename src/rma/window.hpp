@@ -21,6 +21,7 @@
 #include "p2p/p2p.hpp"
 #include "rma/control.hpp"
 #include "rma/error.hpp"
+#include "rma/gpu_accumulate.hpp"
 #include "transport/rma/rma.hpp"
 
 namespace weft::rma {
@@ -43,6 +44,7 @@ struct RemoteRegion {
   transport::rma::Id region;  ///< of the peer
   uint64_t address, length;   ///< in the peer
   bool on_device;
+  bool gpu_atomics;
   std::unique_ptr<Target> target;
 };
 
@@ -60,10 +62,12 @@ struct Peer {
   bool granted = false;  ///< a lock requested by message
   bool started = false;  ///< in the group of MPI_Win_start
   bool on_device = false;
+  bool gpu_atomics = false;  ///< its memory is on a GPU that executes gpu_accumulate.hpp
   core::ProcessId process = 0;
   uint32_t posts_seen = 0;  ///< MPI_Win_post calls of the peer that MPI_Win_start has matched
   uint32_t version = 0;     ///< of `regions`
   bool queried = false;     ///< a query for a region is answered in `answer`
+  bool answer_gpu_atomics = false;
   std::unique_ptr<transport::rma::Key> answer;
   std::vector<RemoteRegion> regions;
   Status outcome;  ///< the first error of an operation by Operation since the last flush
@@ -100,6 +104,7 @@ struct Place {
   uint64_t window_offset = 0;  ///< the same from the window's base, or the address in a dynamic window
   std::byte* host = nullptr;   ///< the same as an address of this process; null: not mapped
   bool on_device = false;
+  bool gpu_atomics = false;
   uint64_t bytes = 0;  ///< packed size
 };
 
@@ -226,6 +231,12 @@ class Window final : public core::Counted {
                                    std::byte* stream, const device::Memory& memory);
   [[nodiscard]] Status write_stream(const Area& area, const Place& place, uint64_t at, uint64_t n,
                                     std::byte* stream, const device::Memory& memory);
+  [[nodiscard]] std::optional<ElementOperation> element_operation(const Area& area, const Place& place,
+                                                                  datatype::ReduceOp op,
+                                                                  std::optional<datatype::Basic> basic,
+                                                                  bool compare_swap) const;
+  [[nodiscard]] Status accumulate_on_gpu(const ElementOperation& operation, const Area& area,
+                                         const Place& place, Operands operands);
   [[nodiscard]] Status accumulate_by_kernel(const p2p::Buffer& origin, const p2p::Buffer* result,
                                             const Place& place, datatype::ReduceOp op, datatype::Basic basic,
                                             WindowRequest* request);
@@ -258,6 +269,10 @@ class Window final : public core::Counted {
   std::vector<std::unique_ptr<Target>> targets_;  ///< of peers
   std::vector<uint64_t> shared_offsets_;          ///< Flavor::shared
 };
+
+/// Copies a packed stream into a buffer of any memory kind.
+[[nodiscard]] Status unpack(const p2p::Buffer& to, const device::Memory& memory,
+                            const std::vector<std::byte>& stream);
 
 /// `in` op `inout` on packed streams of n elements; the result is in `inout`.
 void combine(datatype::ReduceOp op, datatype::Basic basic, const std::byte* in, std::byte* inout, size_t n);

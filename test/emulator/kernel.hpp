@@ -31,6 +31,9 @@ struct KernelEntry {
 [[nodiscard]] std::unique_ptr<Kernel> create_reduce(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_pack_tiles(ContextObject& context, void** parameters);
+// window.cpp
+[[nodiscard]] std::unique_ptr<Kernel> create_accumulate(ContextObject& context, void** parameters);
+[[nodiscard]] std::unique_ptr<Kernel> create_window_sync(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);
 /// `weft_enqueue(Batch)` and `weft_enqueue_small(Few)`, by the contract of device/kernel/enqueue.hpp.
 [[nodiscard]] std::unique_ptr<Kernel> create_enqueue(ContextObject& context, void** parameters);

@@ -256,6 +256,8 @@ const KernelEntry* find_kernel(const char* name) {
                                         {"weft_resident_kernel", create<ResidentKernel>},
                                         {"weft_reduce", create_reduce},
                                         {"weft_pack", create_pack},
+                                        {"weft_accumulate", create_accumulate},
+                                        {"weft_window_sync", create_window_sync},
                                         {"weft_pack_flat", create_pack},
                                         {"weft_pack_tiles", create_pack_tiles},
                                         {"weft_pack_tiles_flat", create_pack_tiles},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reduction and pack kernels of one context. Loaded when the WorkQueue is created, like the copy kernels
-// (kernels.hpp).
+// Reduction and pack kernels, and those of windows, of one context. Loaded when the WorkQueue is created,
+// like the copy kernels (kernels.hpp).
 #pragma once
 #include <array>
 
@@ -9,10 +9,11 @@
 namespace weft::device::cuda {
 
 struct DataKernels {
-  std::array<Module, 2> modules{};
+  std::array<Module, 3> modules{};
   Function reduce = nullptr;                     ///< null, like all others: not available
   Function pack = nullptr, pack_flat = nullptr;  ///< flat: for flat layouts (kernel/pack.hpp)
   Function pack_tiles = nullptr, pack_tiles_flat = nullptr;
+  Function accumulate = nullptr, window_sync = nullptr;
 };
 
 /// Loads the kernels into the current context.

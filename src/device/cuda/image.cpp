@@ -19,14 +19,14 @@ struct Cubin {
 
 #ifdef WEFT_HAVE_KERNELS
 extern "C" const unsigned char weft_fatbin_copy[], weft_fatbin_enqueue[], weft_fatbin_reduce[],
-    weft_fatbin_pack[], weft_fatbin_collective[];
+    weft_fatbin_pack[], weft_fatbin_collective[], weft_fatbin_window[];
 #define WEFT_FATBIN(name) weft_fatbin_##name
 #else
 #define WEFT_FATBIN(name) nullptr
 #endif
 #ifdef WEFT_HAVE_CUBINS
 extern "C" const Cubin weft_cubins_copy[], weft_cubins_enqueue[], weft_cubins_reduce[], weft_cubins_pack[],
-    weft_cubins_collective[];
+    weft_cubins_collective[], weft_cubins_window[];
 #define WEFT_CUBINS(name) weft_cubins_##name
 #else
 #define WEFT_CUBINS(name) nullptr
@@ -51,7 +51,8 @@ const Builds& builds_of(Source source) {
                                {WEFT_FATBIN(enqueue), WEFT_CUBINS(enqueue)},
                                {WEFT_FATBIN(reduce), WEFT_CUBINS(reduce)},
                                {WEFT_FATBIN(pack), WEFT_CUBINS(pack)},
-                               {WEFT_FATBIN(collective), WEFT_CUBINS(collective)}};
+                               {WEFT_FATBIN(collective), WEFT_CUBINS(collective)},
+                               {WEFT_FATBIN(window), WEFT_CUBINS(window)}};
   return all[static_cast<size_t>(source)];
 }
 

@@ -4,16 +4,13 @@
 #include <cstring>
 #include <string>
 
-#include "device/queue/work_queue.hpp"
+#include "device/queue/submit.hpp"
 
 namespace weft::device {
 namespace {
 
 using cuda::driver;
-
-Error no_context(cuda::Code code) {
-  return cuda::failure(code, "cuCtxPushCurrent", "the context of the GPU stream cannot be used");
-}
+using cuda::no_context;
 
 /// cudaStreamLegacy and cudaStreamPerThread are the values 1 and 2.
 bool is_default(void* handle) { return reinterpret_cast<uintptr_t>(handle) <= 2; }

@@ -74,6 +74,10 @@ void start_resident_kernel(WorkQueue& queue);
 /// Executes a cancelled pack job by copy engines; the ticket is empty if already complete.
 [[nodiscard]] Result<Ticket> pack_by_copy_engines(WorkQueue& queue, const PackJob& job);
 
+[[nodiscard]] inline Error no_context(Code code) {
+  return failure(code, "cuCtxPushCurrent", "the context of the GPU stream cannot be used");
+}
+
 /// Whether a kernel in the queue's context can access the memory: its own memory, memory mapped into it,
 /// managed memory, staging chunks.
 [[nodiscard]] bool reaches(const WorkQueue& queue, const Memory& memory);

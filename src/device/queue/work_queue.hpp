@@ -40,8 +40,8 @@ struct TrackedStream {
   std::atomic<uint32_t> seen{0};       // hybrid: last copy when a query found the stream idle
   uint32_t* flag = nullptr;            // in the pinned page of the queue, written by the stream
   Address flag_address = 0;
-  std::atomic<Code> fault{kSuccess};  // sticky: the stream failed
-  Launcher pack, pack_flat, reduce;   // data kernels; under the mutex
+  std::atomic<Code> fault{kSuccess};             // sticky: the stream failed
+  Launcher pack, pack_flat, reduce, accumulate;  // data kernels; under the mutex
 };
 
 /// All objects of Weft in one context. Never freed: tickets may point into a WorkQueue after close().

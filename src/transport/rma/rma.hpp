@@ -59,6 +59,8 @@ class Target {
   [[nodiscard]] Peer peer() const { return peer_; }
   [[nodiscard]] uint64_t length() const { return length_; }
   [[nodiscard]] const Caps& caps() const { return caps_; }
+  /// Address in the owner.
+  [[nodiscard]] uint64_t address() const { return address_; }
   /// Address at which the CPU, or kernels of the attaching GPU, access the memory; null: there is none.
   [[nodiscard]] std::byte* direct() const { return direct_; }
   /// The memory at direct().

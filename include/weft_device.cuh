@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// weft_device.cuh: one-sided communication from CUDA kernels. Header-only CUDA C++ (C++17; nvcc 12 or newer,
+// clang); compute capability 6.0 or newer. docs/one-sided.md has an example.
+//
+// The host calls MPIX_Win_create_notify and MPIX_Win_device_handle and passes the handle to its kernels,
+// which construct a weft::device::Window from it. The functions take a scope, weft::device::Thread, Warp or
+// Block: all threads of the scope call with the same arguments and share the work. `rank` is a rank of the
+// window, `disp` a displacement in units of the target's disp_unit, as in MPI_Put. Lengths are in bytes.
+// Addresses of local buffers are memory that this GPU can access. Functions return Error::none or what went
+// wrong; the first error is kept for MPIX_Win_device_status, and waits that follow it end at once.
+//
+// Order: a put that ends before put_notify or notify on the same rank is visible to whoever has waited for
+// the notification. Without it, data is visible when the kernel has ended.
+#ifndef WEFT_DEVICE_CUH
+#define WEFT_DEVICE_CUH
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#define WEFT_DEVICE_FUNCTION __device__ __forceinline__
+#else
+#define WEFT_DEVICE_FUNCTION inline
+#endif
+
+namespace weft {
+namespace device {
+
+enum class Error : uint32_t {
+  none = 0,
+  range = 1,    ///< outside of the target's window, or no such rank or counter: MPI_ERR_RMA_RANGE
+  timeout = 2,  ///< a wait took longer than the time-out: MPI_ERR_PENDING
+  failed = 3    ///< a process of the window has ended: MPI_ERR_PROC_ABORTED
+};
+
+/// Binary interface between library and kernels.
+namespace abi {
+
+constexpr uint32_t kVersion = 1;
+
+/// In pinned host memory.
+struct WindowStatus {
+  uint32_t error;      ///< Error, written by kernels
+  int32_t rank;        ///< that the failed call was about; -1: this one
+  uint32_t counter;    ///< index of the notification
+  uint32_t cancelled;  ///< written by the host: 1 when a process of the window has ended
+};
+
+struct WindowPeer {
+  uint64_t base;  ///< of its window memory, as mapped on this GPU
+  uint64_t bytes;
+  uint64_t disp_unit;
+  uint64_t counters;  ///< 64-bit words: one for each rank, for barriers; then the notifications
+  uint32_t notifications;
+  uint32_t unused;
+};
+
+/// In GPU memory, followed by `size` WindowPeer.
+struct WindowTable {
+  uint32_t version;
+  int32_t rank, size;
+  uint32_t unused;
+  uint64_t timeout_ns;
+  uint64_t status;  ///< WindowStatus
+};
+
+}  // namespace abi
+
+namespace detail {
+
+WEFT_DEVICE_FUNCTION uint64_t load_acquire(uint64_t address) {
+#ifdef __CUDACC__
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+#else
+  return __atomic_load_n(reinterpret_cast<uint64_t*>(address), __ATOMIC_ACQUIRE);
+#endif
+}
+
+/// Adds after all earlier accesses of the scope, which has synchronised.
+WEFT_DEVICE_FUNCTION void add_release(uint64_t address, uint64_t value) {
+#ifdef __CUDACC__
+  asm volatile("fence.acq_rel.sys;\n\tred.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(value)
+               : "memory");
+#else
+  __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
+#endif
+}
+
+WEFT_DEVICE_FUNCTION uint64_t now_ns() {
+#ifdef __CUDACC__
+  uint64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+#else
+  return 0;
+#endif
+}
+
+WEFT_DEVICE_FUNCTION uint32_t load_volatile(const uint32_t* address) {
+  return *static_cast<const volatile uint32_t*>(address);
+}
+
+}  // namespace detail
+
+/// Scopes: the threads that call a function together.
+struct Thread {
+  WEFT_DEVICE_FUNCTION uint32_t index() const { return 0; }
+  WEFT_DEVICE_FUNCTION uint32_t count() const { return 1; }
+  WEFT_DEVICE_FUNCTION void sync() const {}
+};
+#ifdef __CUDACC__
+struct Block {
+  WEFT_DEVICE_FUNCTION uint32_t index() const {
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  }
+  WEFT_DEVICE_FUNCTION uint32_t count() const { return blockDim.x * blockDim.y * blockDim.z; }
+  WEFT_DEVICE_FUNCTION void sync() const { __syncthreads(); }
+};
+/// A whole warp.
+struct Warp {
+  WEFT_DEVICE_FUNCTION uint32_t index() const { return Block().index() % 32; }
+  WEFT_DEVICE_FUNCTION uint32_t count() const { return 32; }
+  WEFT_DEVICE_FUNCTION void sync() const { __syncwarp(); }
+};
+#else
+using Block = Thread;
+using Warp = Thread;
+#endif
+
+namespace detail {
+
+/// Copies with the widest accesses that both addresses allow.
+template <class Word, class Scope>
+WEFT_DEVICE_FUNCTION void copy_words(Scope scope, uint64_t to, uint64_t from, size_t bytes) {
+  for (size_t i = scope.index(); i < bytes / sizeof(Word); i += scope.count())
+    reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
+}
+
+template <class Scope>
+WEFT_DEVICE_FUNCTION void copy(Scope scope, uint64_t to, uint64_t from, size_t bytes) {
+#ifdef __CUDACC__
+  const uint64_t bits = to | from | bytes;
+  if (bits % 16 == 0)
+    copy_words<uint4>(scope, to, from, bytes);
+  else if (bits % 8 == 0)
+    copy_words<unsigned long long>(scope, to, from, bytes);
+  else if (bits % 4 == 0)
+    copy_words<unsigned>(scope, to, from, bytes);
+  else
+    copy_words<unsigned char>(scope, to, from, bytes);
+#else
+  (void)scope;
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+#endif
+}
+
+template <size_t bytes>
+struct WordOf;
+template <>
+struct WordOf<4> {
+  using type = unsigned;
+};
+template <>
+struct WordOf<8> {
+  using type = unsigned long long;
+};
+template <class To, class From>
+WEFT_DEVICE_FUNCTION To bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "the sizes differ");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+}  // namespace detail
+
+/// A window, in a kernel. Cheap to construct and copy.
+class Window {
+ public:
+  WEFT_DEVICE_FUNCTION explicit Window(const void* handle)
+      : table_(static_cast<const abi::WindowTable*>(handle)) {}
+  WEFT_DEVICE_FUNCTION int rank() const { return table_->rank; }
+  WEFT_DEVICE_FUNCTION int size() const { return table_->size; }
+
+  /// Address of a displacement in the window of `rank`, for loads and stores; null: no such rank.
+  WEFT_DEVICE_FUNCTION void* peer_pointer(int rank, uint64_t disp = 0) const {
+    if (!valid(rank)) return nullptr;
+    return reinterpret_cast<void*>(peer(rank).base + disp * peer(rank).disp_unit);
+  }
+
+  /// Copies local memory to the window of `rank`; ends when the local memory may be reused.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error put(Scope scope, int rank, uint64_t disp, const void* from, size_t bytes) const {
+    const uint64_t to = locate(rank, disp, bytes);
+    if (to == 0) return fail(scope, Error::range, rank, 0);
+    detail::copy(scope, to, reinterpret_cast<uint64_t>(from), bytes);
+    scope.sync();
+    return Error::none;
+  }
+  /// Copies from the window of `rank` to local memory.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error get(Scope scope, int rank, uint64_t disp, void* to, size_t bytes) const {
+    const uint64_t from = locate(rank, disp, bytes);
+    if (from == 0) return fail(scope, Error::range, rank, 0);
+    detail::copy(scope, reinterpret_cast<uint64_t>(to), from, bytes);
+    scope.sync();
+    return Error::none;
+  }
+  /// put(), then notify().
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error put_notify(Scope scope, int rank, uint64_t disp, const void* from, size_t bytes,
+                                        uint32_t notification) const {
+    const Error error = put(scope, rank, disp, from, bytes);
+    return error == Error::none ? notify(scope, rank, notification) : error;
+  }
+  /// Adds 1 to a notification counter of `rank`, after all that the scope has put there.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error notify(Scope scope, int rank, uint32_t notification) const {
+    if (!valid(rank) || notification >= peer(rank).notifications)
+      return fail(scope, Error::range, rank, notification);
+    scope.sync();
+    if (scope.index() == 0) detail::add_release(counter(rank, notification), 1);
+    return Error::none;
+  }
+  /// Waits until a notification counter of this rank is at least `value`, and subtracts `value` from it.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error wait_notify(Scope scope, uint32_t notification, uint64_t value = 1) const {
+    if (notification >= peer(rank()).notifications) return fail(scope, Error::range, -1, notification);
+    Error error = Error::none;
+    if (scope.index() == 0) error = wait(counter(rank(), notification), value, -1, notification);
+    return shared(scope, error);
+  }
+  /// Value of a notification counter of this rank.
+  WEFT_DEVICE_FUNCTION uint64_t notifications(uint32_t notification) const {
+    return detail::load_acquire(counter(rank(), notification));
+  }
+  /// Waits until all ranks of the window have called it; what they put before is visible then. One scope of
+  /// each rank calls it at a time.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error barrier(Scope scope) const {
+    scope.sync();
+    for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
+      if (i != rank()) signal_barrier(i);
+    Error error = Error::none;
+    for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
+      if (i != rank() && error == Error::none) error = wait(barrier_word(rank(), i), 1, i, 0);
+    return shared(scope, error);
+  }
+
+  /// Atomic operations of one thread, at system scope, on an element of the window of `rank`: types of 4 and
+  /// 8 bytes. Atomic with those of other kernels and with MPI's accumulate operations on that type.
+  /// Precondition: the element is in the window.
+  template <class T>
+  WEFT_DEVICE_FUNCTION T atomic_add(int rank, uint64_t disp, T value) const;
+  template <class T>
+  WEFT_DEVICE_FUNCTION T atomic_exchange(int rank, uint64_t disp, T value) const {
+    T seen = *static_cast<const volatile T*>(peer_pointer(rank, disp));
+    for (;;) {
+      const T before = atomic_cas(rank, disp, seen, value);
+      if (detail::bits<typename detail::WordOf<sizeof(T)>::type>(before) ==
+          detail::bits<typename detail::WordOf<sizeof(T)>::type>(seen))
+        return before;
+      seen = before;
+    }
+  }
+  /// Stores `value` if the element is `compare`, bit for bit; returns the element before.
+  template <class T>
+  WEFT_DEVICE_FUNCTION T atomic_cas(int rank, uint64_t disp, T compare, T value) const {
+    using Word = typename detail::WordOf<sizeof(T)>::type;
+    auto* const at = static_cast<Word*>(peer_pointer(rank, disp));
+    Word expected = detail::bits<Word>(compare);
+    const Word next = detail::bits<Word>(value);
+#ifdef __CUDACC__
+    expected = atomicCAS_system(at, expected, next);
+#else
+    __atomic_compare_exchange_n(at, &expected, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#endif
+    return detail::bits<T>(expected);
+  }
+
+  // For the library's own kernels, which must not wait inside a step.
+  WEFT_DEVICE_FUNCTION void signal_barrier(int to) const { detail::add_release(barrier_word(to, rank()), 1); }
+  WEFT_DEVICE_FUNCTION uint64_t barrier_word(int of, int from) const {
+    return peer(of).counters + static_cast<uint64_t>(from) * sizeof(uint64_t);
+  }
+  WEFT_DEVICE_FUNCTION uint64_t counter(int of, uint32_t notification) const {
+    return peer(of).counters + (static_cast<uint64_t>(size()) + notification) * sizeof(uint64_t);
+  }
+  WEFT_DEVICE_FUNCTION const abi::WindowPeer& peer(int rank) const {
+    return reinterpret_cast<const abi::WindowPeer*>(table_ + 1)[rank];
+  }
+  /// Takes `value` from a counter of this rank if it is that large.
+  WEFT_DEVICE_FUNCTION static bool try_take(uint64_t word, uint64_t value) {
+    if (detail::load_acquire(word) < value) return false;
+    detail::add_release(word, ~value + 1);
+    return true;
+  }
+  WEFT_DEVICE_FUNCTION abi::WindowStatus& status() const {
+    return *reinterpret_cast<abi::WindowStatus*>(table_->status);
+  }
+
+ private:
+  WEFT_DEVICE_FUNCTION bool valid(int rank) const {
+    return static_cast<unsigned>(rank) < static_cast<unsigned>(table_->size);
+  }
+  /// 0: outside of the window.
+  WEFT_DEVICE_FUNCTION uint64_t locate(int rank, uint64_t disp, size_t bytes) const {
+    if (!valid(rank)) return 0;
+    const uint64_t offset = disp * peer(rank).disp_unit;
+    return offset <= peer(rank).bytes && bytes <= peer(rank).bytes - offset ? peer(rank).base + offset : 0;
+  }
+  /// One thread waits.
+  WEFT_DEVICE_FUNCTION Error wait(uint64_t word, uint64_t value, int rank, uint32_t notification) const {
+    constexpr uint32_t kPollsBetweenChecks = 1024;
+    const uint64_t begin = table_->timeout_ns == 0 ? 0 : detail::now_ns();
+    for (uint32_t polls = 1; !try_take(word, value); ++polls) {
+      if (polls % kPollsBetweenChecks != 0) continue;
+      if (detail::load_volatile(&status().cancelled) != 0)
+        return fail(Thread(), Error::failed, rank, notification);
+      if (detail::load_volatile(&status().error) != 0) return Error::failed;
+      if (table_->timeout_ns != 0 && detail::now_ns() - begin > table_->timeout_ns)
+        return fail(Thread(), Error::timeout, rank, notification);
+    }
+    return Error::none;
+  }
+  /// The error of any thread of the scope, for all of them.
+  WEFT_DEVICE_FUNCTION static Error shared(Thread, Error error) { return error; }
+#ifdef __CUDACC__
+  WEFT_DEVICE_FUNCTION static Error shared(Warp, Error error) {
+    return static_cast<Error>(largest(static_cast<uint32_t>(error)));
+  }
+  WEFT_DEVICE_FUNCTION static uint32_t largest(uint32_t value) {
+    for (int distance = 16; distance != 0; distance /= 2) {
+      const uint32_t other = __shfl_xor_sync(~0u, value, distance);
+      value = other > value ? other : value;
+    }
+    return value;
+  }
+  WEFT_DEVICE_FUNCTION static Error shared(Block, Error error) {
+    if (__syncthreads_or(error == Error::range)) return Error::range;
+    if (__syncthreads_or(error == Error::timeout)) return Error::timeout;
+    return __syncthreads_or(error == Error::failed) ? Error::failed : Error::none;
+  }
+#endif
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error fail(Scope scope, Error error, int rank, uint32_t notification) const {
+    if (scope.index() == 0 && detail::load_volatile(&status().error) == 0) {
+      volatile abi::WindowStatus& to = status();
+      to.rank = rank;
+      to.counter = notification;
+#ifdef __CUDACC__
+      __threadfence_system();
+#endif
+      to.error = static_cast<uint32_t>(error);
+    }
+    return error;
+  }
+
+  const abi::WindowTable* table_;
+};
+
+template <class T>
+WEFT_DEVICE_FUNCTION T Window::atomic_add(int rank, uint64_t disp, T value) const {
+#ifdef __CUDACC__
+  if constexpr (sizeof(T) == 8 && static_cast<T>(0.5) == 0) {
+    using Word = unsigned long long;
+    return static_cast<T>(
+        atomicAdd_system(static_cast<Word*>(peer_pointer(rank, disp)), static_cast<Word>(value)));
+  } else {
+    return atomicAdd_system(static_cast<T*>(peer_pointer(rank, disp)), value);
+  }
+#else
+  T seen = *static_cast<const volatile T*>(peer_pointer(rank, disp));
+  for (;;) {
+    const T before = atomic_cas(rank, disp, seen, static_cast<T>(seen + value));
+    if (std::memcmp(&before, &seen, sizeof seen) == 0) return before;
+    seen = before;
+  }
+#endif
+}
+
+}  // namespace device
+}  // namespace weft
+
+#endif  // WEFT_DEVICE_CUH

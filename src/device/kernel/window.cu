@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Kernels of windows: accumulate operations, and synchronisation in streams.
+#include "device/kernel/accumulate.hpp"
+#include "device/kernel/window.hpp"
+#include "weft_device.cuh"
+
+namespace weft::device::kernel {
+
+extern "C" __global__ void __launch_bounds__(Accumulate::kThreads)
+    weft_accumulate(const __grid_constant__ Accumulate p) {
+  const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < p.count; i += stride)
+    accumulate_element(p, i);
+}
+
+extern "C" __global__ void __launch_bounds__(32) weft_window_sync(const __grid_constant__ WindowSync p) {
+  const Window window(reinterpret_cast<const void*>(p.table));
+  if (p.kind == WindowSync::barrier)
+    window.barrier(Warp());
+  else if (p.kind == WindowSync::notify)
+    window.notify(Warp(), p.rank, p.notification);
+  else
+    window.wait_notify(Warp(), p.notification, p.value);
+}
+
+}  // namespace weft::device::kernel

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Contract between host code, window.cu and the emulated driver: synchronisation of windows in streams, by
+// the functions of weft_device.cuh. C++17.
+#pragma once
+#include <cstdint>
+
+namespace weft::device::kernel {
+
+/// Parameter of `weft_window_sync(WindowSync)`: one warp.
+struct WindowSync {
+  enum Kind : uint32_t {
+    barrier,  ///< of all ranks of the window
+    notify,   ///< adds 1 to counter `notification` of `rank`
+    wait      ///< for counter `notification` of this rank to reach `value`, which it subtracts
+  };
+  uint64_t table;  ///< weft::device::abi::WindowTable
+  Kind kind;
+  int32_t rank;
+  uint32_t notification;
+  uint32_t unused;
+  uint64_t value;
+};
+
+}  // namespace weft::device::kernel

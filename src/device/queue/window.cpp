@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Launches the kernels of windows.
+#include "device/window.hpp"
+
+#include <algorithm>
+
+#include "device/queue/submit.hpp"
+
+namespace weft::device {
+namespace {
+
+using cuda::driver;
+using cuda::no_context;
+using kernel::Accumulate;
+
+unsigned blocks_of(const Accumulate& accumulate) {
+  return static_cast<unsigned>(std::clamp<uint64_t>(
+      (accumulate.count + Accumulate::kThreads - 1) / Accumulate::kThreads, 1, Accumulate::kBlocks));
+}
+
+Status launch(const UserStream& stream, cuda::Function function, unsigned blocks, unsigned threads,
+              const void* parameter) {
+  const cuda::CurrentContext current(stream.context);
+  if (current.code() != cuda::kSuccess) return no_context(current.code());
+  const cuda::RelaxedCapture relaxed;  // drivers before 12.4 load a kernel at its first launch
+  void* parameters[] = {const_cast<void*>(parameter)};
+  WEFT_CUDA_TRY(launch_kernel, "a one-sided operation cannot be launched", function, blocks, 1, 1, threads, 1,
+                1, 0, stream.handle, parameters, nullptr);
+  return {};
+}
+
+}  // namespace
+
+bool can_accumulate(const Memory& memory) {
+  if (!memory.on_device()) return false;
+  const auto queue = cuda::queue_of(memory);
+  return queue && (*queue)->data.accumulate != nullptr && cuda::reaches(**queue, memory);
+}
+
+bool can_access(const Memory& target, const Memory& operand) {
+  const auto queue = cuda::queue_of(target);
+  return queue && cuda::reaches(**queue, operand);
+}
+
+Result<Ticket> accumulate_async(Accumulate accumulate, const Memory& memory) {
+  if (accumulate.count == 0) return Ticket();
+  auto queue = cuda::queue_of(memory);
+  if (!queue) return std::move(queue).error();
+  auto issue = [&](cuda::TrackedStream& there) {
+    const cuda::RelaxedCapture relaxed;
+    return there.accumulate.launch(there.stream, blocks_of(accumulate), Accumulate::kThreads, &accumulate);
+  };
+  return cuda::submit_work(**queue, memory, memory, StreamRole::local, "an accumulate kernel",
+                           cuda::Issue(issue));
+}
+
+Status adopt_for_windows(const UserStream& stream) {
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
+  if ((*queue)->data.window_sync != nullptr) return {};
+  return Error(Errc::unsupported, "the kernels of windows are not loaded on GPU " +
+                                      std::to_string(stream.device) + " (slow path gpu.no_data_kernels)");
+}
+
+Status enqueue_accumulate(const UserStream& stream, const Accumulate& accumulate) {
+  if (accumulate.count == 0) return {};
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
+  return launch(stream, (*queue)->data.accumulate, blocks_of(accumulate), Accumulate::kThreads, &accumulate);
+}
+
+Status enqueue_window_sync(const UserStream& stream, const kernel::WindowSync& sync) {
+  auto queue = cuda::queue_of(stream.context);
+  if (!queue) return std::move(queue).error();
+  return launch(stream, (*queue)->data.window_sync, 1, 32, &sync);
+}
+
+}  // namespace weft::device

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rma/gpu_accumulate.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.hpp"
+#include "device/copy.hpp"
+
+namespace weft::rma {
+namespace {
+
+using datatype::ReduceOp;
+using device::kernel::Accumulate;
+
+bool staged(const Operand& operand, uint32_t size, const device::Memory& target) {
+  return operand.address != nullptr &&
+         (reinterpret_cast<uintptr_t>(operand.address) % size != 0 || !operand.memory.known_to_driver() ||
+          !device::can_access(target, operand.memory));
+}
+
+/// Calls launch(run, blocks, stride) for the target bytes [at, at + n) of the packed stream, with runs of
+/// equal length at a constant distance as one.
+template <class Launch>
+Status for_each_launch(std::span<const GpuRun> runs, uint64_t at, uint64_t n, Launch&& launch) {
+  GpuRun first{};
+  uint64_t blocks = 0;
+  int64_t stride = 0;
+  uint64_t start = 0;  // of a run in the stream
+  for (const GpuRun& run : runs) {
+    const uint64_t skip = at > start ? std::min(at - start, run.length) : 0;
+    const uint64_t end = std::min(start + run.length, at + n);
+    const uint64_t length = end > start + skip ? end - start - skip : 0;
+    start += run.length;
+    if (length == 0) continue;
+    const GpuRun part{run.address + skip, length};
+    const auto distance = static_cast<int64_t>(part.address - first.address);
+    if (blocks == 1 && part.length == first.length) stride = distance;
+    if (blocks != 0 && part.length == first.length && distance == stride * static_cast<int64_t>(blocks)) {
+      ++blocks;
+      continue;
+    }
+    if (blocks != 0) WEFT_TRY(launch(first, blocks, stride));
+    first = part;
+    blocks = 1;
+    stride = 0;
+  }
+  return blocks == 0 ? Status() : launch(first, blocks, stride);
+}
+
+}  // namespace
+
+std::optional<ElementOperation> ElementOperation::of(ReduceOp op, datatype::Basic basic, bool compare_swap) {
+  const datatype::BasicTraits& traits = datatype::traits_of(basic);
+  const auto size = static_cast<uint32_t>(traits.size);
+  if (traits.size != traits.extent || (size != 1 && size != 2 && size != 4 && size != 8)) return {};
+  ElementOperation operation{Accumulate::combine, {}, size};
+  if (compare_swap) {
+    operation.kind = Accumulate::compare_swap;
+  } else if (op == ReduceOp::replace) {
+    operation.kind = Accumulate::replace;
+  } else if (op == ReduceOp::no_op) {
+    operation.kind = Accumulate::fetch;
+  } else {
+    operation.reduction = device::kernel::reduction_of(op, datatype::reduction_type(basic));
+    WEFT_ASSERT(operation.reduction.defined());  // for all types of at most 8 bytes
+  }
+  return operation;
+}
+
+int staged_operands(const Operands& operands, uint32_t size, const device::Memory& target) {
+  return static_cast<int>(staged(operands.origin, size, target)) +
+         static_cast<int>(staged(operands.compare, size, target)) +
+         static_cast<int>(staged(operands.result, size, target));
+}
+
+Status accumulate_atomically(const ElementOperation& operation, const device::Memory& target,
+                             std::span<const GpuRun> runs, const Operands& operands,
+                             const device::PinnedBuffer& pinned) {
+  uint64_t total = 0;
+  for (const GpuRun& run : runs) {
+    WEFT_ASSERT(run.address % operation.size == 0 && run.length % operation.size == 0);
+    total += run.length;
+  }
+  const int stages = staged_operands(operands, operation.size, target);
+  WEFT_ASSERT(stages == 0 || pinned);
+  const uint64_t part = stages == 0 ? total : pinned.size() / static_cast<unsigned>(stages) / 16 * 16;
+  auto* next = stages == 0 ? nullptr : reinterpret_cast<std::byte*>(pinned.data());
+  const auto place = [&](const Operand& operand) -> std::byte* {
+    if (!staged(operand, operation.size, target)) return nullptr;
+    std::byte* const mine = next;
+    next += part;
+    return mine;
+  };
+  std::byte* const origin_stage = place(operands.origin);
+  std::byte* const compare_stage = place(operands.compare);
+  std::byte* const result_stage = place(operands.result);
+  const device::Memory stage_memory = stages == 0 ? device::Memory{} : pinned.memory();
+  for (uint64_t at = 0; at < total; at += part) {
+    const uint64_t n = std::min(part, total - at);
+    const auto address_of = [&](const Operand& operand, std::byte* stage) {
+      if (operand.address == nullptr) return uint64_t{0};
+      return reinterpret_cast<uint64_t>(stage != nullptr ? stage : operand.address + at);
+    };
+    const auto fill = [&](const Operand& operand, std::byte* stage) -> Status {
+      if (stage == nullptr) return {};
+      if (operand.memory.on_device())
+        return device::copy(stage, stage_memory, operand.address + at, operand.memory, n);
+      std::memcpy(stage, operand.address + at, n);
+      return {};
+    };
+    WEFT_TRY(fill(operands.origin, origin_stage));
+    WEFT_TRY(fill(operands.compare, compare_stage));
+    Accumulate call{};
+    call.origin = address_of(operands.origin, origin_stage);
+    call.compare = address_of(operands.compare, compare_stage);
+    call.result = address_of(operands.result, result_stage);
+    call.reduction = operation.reduction;
+    call.size = operation.size;
+    call.kind = operation.kind;
+    device::Ticket last;  // of one stream: the others end before it
+    WEFT_TRY(for_each_launch(runs, at, n, [&](const GpuRun& run, uint64_t blocks, int64_t stride) -> Status {
+      call.target = run.address;
+      call.block = run.length / operation.size;
+      call.count = blocks * call.block;
+      call.stride = stride;
+      auto ticket = device::accumulate_async(call, target);
+      if (!ticket) return std::move(ticket).error();
+      last = std::move(*ticket);
+      const uint64_t bytes = call.count * operation.size;
+      for (uint64_t* operand : {&call.origin, &call.compare, &call.result})
+        if (*operand != 0) *operand += bytes;
+      return {};
+    }));
+    WEFT_TRY(device::wait(last));
+    if (result_stage == nullptr) continue;
+    if (operands.result.memory.on_device())
+      WEFT_TRY(
+          device::copy(operands.result.address + at, operands.result.memory, result_stage, stage_memory, n));
+    else
+      std::memcpy(operands.result.address + at, result_stage, n);
+  }
+  return {};
+}
+
+}  // namespace weft::rma
