@@ -12,57 +12,26 @@
 #include <weft.h>
 
 #include "common/device.h"
+#include "stream/stream.h"
 
-enum { TAG = 1, NON_BLOCKING = 1, GRAPH_LENGTH = 20, MODES = 3 };
+enum { TAG = 1, MODES = 3 };
 
-static struct {
-  int (*stream_create)(void**, unsigned);
-  int (*stream_synchronize)(void*);
-  int (*begin_capture)(void*, int);
-  int (*end_capture)(void*, void**);
-  int (*instantiate)(void**, void*, unsigned long long);
-  int (*launch)(void*, void*);
-  int (*graph_destroy)(void*);
-  int (*exec_destroy)(void*);
-} cuda;
-
-static void* stream;
-static MPI_Comm comm;
+static struct bench_stream opened;
 static int rank, ranks, failures;
 static bool collectives;
 static char *out, *in;
 
-static void check(int code, const char* what) {
-  if (code == 0) return;
-  char message[512] = "";
-  MPIX_Last_error_message(message, sizeof message, NULL);
-  fprintf(stderr, "rank %d: %s failed (%d) %s\n", rank, what, code, message);
-  exit(1);
-}
-
-static void load(void) {
-  const struct bench_device_function table[] = {{"cuStreamCreate", &cuda.stream_create},
-                                                {"cuStreamSynchronize", &cuda.stream_synchronize},
-                                                {"cuStreamBeginCapture_v2", &cuda.begin_capture},
-                                                {"cuStreamEndCapture", &cuda.end_capture},
-                                                {"cuGraphInstantiateWithFlags", &cuda.instantiate},
-                                                {"cuGraphLaunch", &cuda.launch},
-                                                {"cuGraphDestroy", &cuda.graph_destroy},
-                                                {"cuGraphExecDestroy", &cuda.exec_destroy}};
-  char error[256];
-  check(!bench_device_find(table, sizeof table / sizeof *table, error, sizeof error), error);
-}
-
 // Enqueues one operation of `size` bytes.
 static void collective(int mode, size_t size) {
   if (mode == 0)
-    check(MPIX_Allreduce_enqueue(out, in, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM, comm),
-          "MPIX_Allreduce_enqueue");
+    bench_stream_check(
+        MPIX_Allreduce_enqueue(out, in, (int)(size / sizeof(float)), MPI_FLOAT, MPI_SUM, opened.comm),
+        "MPIX_Allreduce_enqueue");
   else if (mode == 1)
-    check(MPIX_Alltoall_enqueue(out, (int)size, MPI_CHAR, in, (int)size, MPI_CHAR, comm),
-          "MPIX_Alltoall_enqueue");
+    bench_stream_check(MPIX_Alltoall_enqueue(out, (int)size, MPI_CHAR, in, (int)size, MPI_CHAR, opened.comm),
+                       "MPIX_Alltoall_enqueue");
   else
-    check(MPIX_Bcast_enqueue(in, (int)size, MPI_CHAR, 0, comm), "MPIX_Bcast_enqueue");
+    bench_stream_check(MPIX_Bcast_enqueue(in, (int)size, MPI_CHAR, 0, opened.comm), "MPIX_Bcast_enqueue");
 }
 
 static void exchange(int mode, size_t size) {
@@ -74,53 +43,19 @@ static void exchange(int mode, size_t size) {
   if (mode == 0 || mode == 1) {
     for (int turn = 0; turn <= mode; ++turn)
       if (rank == turn)
-        check(MPIX_Send_enqueue(out, count, MPI_CHAR, peer, TAG, comm), "MPIX_Send_enqueue");
+        bench_stream_check(MPIX_Send_enqueue(out, count, MPI_CHAR, peer, TAG, opened.comm),
+                           "MPIX_Send_enqueue");
       else
-        check(MPIX_Recv_enqueue(in, count, MPI_CHAR, peer, TAG, comm, MPI_STATUS_IGNORE),
-              "MPIX_Recv_enqueue");
+        bench_stream_check(MPIX_Recv_enqueue(in, count, MPI_CHAR, peer, TAG, opened.comm, MPI_STATUS_IGNORE),
+                           "MPIX_Recv_enqueue");
     return;
   }
   MPI_Request requests[2];
-  check(MPIX_Irecv_enqueue(in, count, MPI_CHAR, peer, TAG, comm, &requests[0]), "MPIX_Irecv_enqueue");
-  check(MPIX_Isend_enqueue(out, count, MPI_CHAR, peer, TAG, comm, &requests[1]), "MPIX_Isend_enqueue");
-  check(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
-}
-
-static double measure(int mode, size_t size, int iterations) {
-  double start = 0;
-  for (int i = -10; i < iterations; ++i) {
-    if (i == 0) {
-      check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
-      MPI_Barrier(MPI_COMM_WORLD);
-      start = MPI_Wtime();
-    }
-    exchange(mode, size);
-  }
-  check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
-  return (MPI_Wtime() - start) * 1e6 / iterations;
-}
-
-static double measure_graph(int mode, size_t size, int iterations) {
-  void *graph = NULL, *executable = NULL;
-  check(cuda.begin_capture(stream, 0), "cuStreamBeginCapture");
-  for (int i = 0; i < GRAPH_LENGTH; ++i) exchange(mode, size);
-  check(cuda.end_capture(stream, &graph), "cuStreamEndCapture");
-  check(cuda.instantiate(&executable, graph, 0), "cuGraphInstantiate");
-  const int launches = (iterations + GRAPH_LENGTH - 1) / GRAPH_LENGTH;
-  double start = 0;
-  for (int i = -2; i < launches; ++i) {
-    if (i == 0) {
-      check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
-      MPI_Barrier(MPI_COMM_WORLD);
-      start = MPI_Wtime();
-    }
-    check(cuda.launch(executable, stream), "cuGraphLaunch");
-  }
-  check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
-  const double time = (MPI_Wtime() - start) * 1e6 / (launches * GRAPH_LENGTH);
-  cuda.exec_destroy(executable);
-  cuda.graph_destroy(graph);
-  return time;
+  bench_stream_check(MPIX_Irecv_enqueue(in, count, MPI_CHAR, peer, TAG, opened.comm, &requests[0]),
+                     "MPIX_Irecv_enqueue");
+  bench_stream_check(MPIX_Isend_enqueue(out, count, MPI_CHAR, peer, TAG, opened.comm, &requests[1]),
+                     "MPIX_Isend_enqueue");
+  bench_stream_check(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
 }
 
 // Checks the first and last value of a collective's result: small floats, or blocks of equal bytes.
@@ -145,11 +80,12 @@ static void validate_collectives(size_t size) {
     memset(host, rank + 1, all);
     const float value = (float)(rank + 1);
     for (size_t at = 0; mode == 0 && at < size; at += sizeof value) memcpy(host + at, &value, sizeof value);
-    if (!bench_device_write(mode == 2 ? in : out, host, all, error, sizeof error)) check(1, error);
+    if (!bench_device_write(mode == 2 ? in : out, host, all, error, sizeof error))
+      bench_stream_check(1, error);
     MPI_Barrier(MPI_COMM_WORLD);
     collective(mode, size);
-    check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
-    if (!bench_device_read(host, in, all, error, sizeof error)) check(1, error);
+    bench_stream_synchronize(&opened);
+    if (!bench_device_read(host, in, all, error, sizeof error)) bench_stream_check(1, error);
     if (!correct(mode, size, host)) ++failures;
   }
   free(host);
@@ -161,13 +97,13 @@ static void validate(size_t size) {
   char* host = malloc(size);
   for (int mode = 0; mode < MODES; ++mode) {
     memset(host, rank == 0 ? 17 + mode : 91 + mode, size);
-    if (!bench_device_write(out, host, size, error, sizeof error)) check(1, error);
+    if (!bench_device_write(out, host, size, error, sizeof error)) bench_stream_check(1, error);
     memset(host, 0, size);
-    if (!bench_device_write(in, host, size, error, sizeof error)) check(1, error);
+    if (!bench_device_write(in, host, size, error, sizeof error)) bench_stream_check(1, error);
     MPI_Barrier(MPI_COMM_WORLD);
     exchange(mode, size);
-    check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
-    if (!bench_device_read(host, in, size, error, sizeof error)) check(1, error);
+    bench_stream_synchronize(&opened);
+    if (!bench_device_read(host, in, size, error, sizeof error)) bench_stream_check(1, error);
     const char wanted = (char)(rank == 0 ? (mode == 0 ? 0 : 91 + mode) : 17 + mode);
     for (size_t i = 0; i < size; ++i)
       if (host[i] != wanted) {
@@ -176,19 +112,6 @@ static void validate(size_t size) {
       }
   }
   free(host);
-}
-
-static void make_comm(void) {
-  MPI_Info info;
-  MPIX_Stream mpi_stream;
-  check(cuda.stream_create(&stream, NON_BLOCKING), "cuStreamCreate");
-  MPI_Info_create(&info);
-  MPI_Info_set(info, "type", "cudaStream_t");
-  MPIX_Info_set_hex(info, "value", &stream, sizeof stream);
-  check(MPIX_Stream_create(info, &mpi_stream), "MPIX_Stream_create");
-  check(MPIX_Stream_comm_create(MPI_COMM_WORLD, mpi_stream, &comm), "MPIX_Stream_comm_create");
-  MPIX_Stream_free(&mpi_stream);
-  MPI_Info_free(&info);
 }
 
 int main(int argc, char** argv) {
@@ -208,12 +131,11 @@ int main(int argc, char** argv) {
     fprintf(stderr, "enqueue: needs 2 ranks\n");
     return 2;
   }
-  load();
-  make_comm();
+  opened = bench_stream_open();
   const size_t capacity = collectives ? largest * (size_t)ranks : largest;
   out = bench_device_allocate(BENCH_DEVICE_PLAIN, capacity, error, sizeof error);
   in = bench_device_allocate(BENCH_DEVICE_PLAIN, capacity, error, sizeof error);
-  check(out == NULL || in == NULL, "cuMemAlloc");
+  bench_stream_check(out == NULL || in == NULL, "cuMemAlloc");
   if (rank == 0)
     printf("# Weft MPI Enqueued %s, us each (%s)\n# %8s %10s %10s %10s %10s %10s %10s\n",
            collectives ? "collectives" : "send and receive", info.name, "size",
@@ -228,8 +150,8 @@ int main(int argc, char** argv) {
     const int iterations = size <= 65536 ? most : most / 10 + 1;
     double time[2 * MODES];
     for (int mode = 0; mode < MODES; ++mode) {
-      time[mode] = measure(mode, size, iterations);
-      time[MODES + mode] = measure_graph(mode, size, iterations);
+      time[mode] = bench_stream_measure(&opened, exchange, mode, size, iterations);
+      time[MODES + mode] = bench_stream_measure_graph(&opened, exchange, mode, size, iterations);
     }
     if (rank == 0)
       printf("%10zu %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f\n", size, time[0], time[1], time[2], time[3],
@@ -237,7 +159,7 @@ int main(int argc, char** argv) {
   }
   bench_device_free(BENCH_DEVICE_PLAIN, out);
   bench_device_free(BENCH_DEVICE_PLAIN, in);
-  MPI_Comm_free(&comm);
+  bench_stream_close(&opened);
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0 && all != 0) printf("# %d exchanges received wrong data\n", all);

@@ -22,7 +22,7 @@ else()
 endif()
 install(TARGETS compat_mpich compat_name_mpi compat_name_mpich LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 
 # --- launcher ---
 if(TARGET mpiexec)

@@ -132,7 +132,81 @@ int MPIX_Allgather_enqueue(const void* sendbuf, int sendcount, MPI_Datatype send
 int MPIX_Alltoall_enqueue(const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
                           int recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 
+/* One-sided operations in a GPU stream: that of the communicator (MPIX_Stream_comm_create) on which the
+   window was created. The calls return immediately; the stream executes the operations in order with its
+   other work. They may be captured into a CUDA graph. An epoch must be open at the call (MPI_Win_lock_all, or
+   a fence), and the window memory of the target must be GPU memory that the stream's GPU can access.
+   Contiguous datatypes. origin_addr: memory of the stream's GPU, managed or pinned memory, which must not
+   change until the stream has executed the operation. Accumulate: predefined operations on aligned elements
+   of at most 8 bytes, atomic with all accumulate operations on the window. Wait for the stream before
+   MPI_Win_unlock_all and MPI_Win_free; the stream outlives the window. */
+int MPIX_Put_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win);
+int MPIX_Get_enqueue(void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win);
+int MPIX_Accumulate_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                            int target_rank, MPI_Aint target_disp, int target_count,
+                            MPI_Datatype target_datatype, MPI_Op op, MPI_Win win);
+/* Earlier operations of the stream on `rank` are complete at the target before later work of the stream. */
+int MPIX_Win_flush_enqueue(int rank, MPI_Win win);
+/* MPI_Win_fence in the stream: all ranks enqueue it. The operations of all ranks before it are complete
+   before later work of each stream. */
+int MPIX_Win_fence_enqueue(int assert, MPI_Win win);
+
+/* Notifications: 64-bit counters of each rank of a window, numbered from 0, initially 0. Names as in Intel
+   MPI; the order of arguments is that of the proposal to the MPI Forum. MPIX_Win_create_notify is collective,
+   with a number of counters that may differ between ranks; MPIX_Win_free_notify is collective, and
+   MPI_Win_free includes it. */
+int MPIX_Win_create_notify(MPI_Win win, int notification_num);
+int MPIX_Win_free_notify(MPI_Win win);
+/* Reads and writes a counter of the calling rank. */
+int MPIX_Win_get_notify(MPI_Win win, int notification_idx, MPI_Count* value);
+int MPIX_Win_set_notify(MPI_Win win, int notification_idx, MPI_Count value);
+/* Waits until a counter of the calling rank is at least `value`, then subtracts `value` from it. Test: flag
+   tells whether it was and has been subtracted. */
+int MPIX_Win_wait_notify(MPI_Win win, int notification_idx, MPI_Count value);
+int MPIX_Win_test_notify(MPI_Win win, int notification_idx, MPI_Count value, int* flag);
+/* MPI_Put and MPI_Get that add 1 to a counter of the target when the target's memory has been written or
+   read. Earlier operations on the target are then complete there, too. */
+int MPIX_Put_notify(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                    MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
+                    int notification_idx);
+int MPIX_Get_notify(void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                    MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
+                    int notification_idx);
+/* The same in a stream. */
+int MPIX_Put_notify_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                            int target_rank, MPI_Aint target_disp, int target_count,
+                            MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
+int MPIX_Win_wait_notify_enqueue(MPI_Win win, int notification_idx, MPI_Count value);
+
+/* Returns the address in GPU memory with which kernels construct a weft::device::Window (weft_device.cuh).
+   Requires MPIX_Win_create_notify; valid until MPIX_Win_free_notify or MPI_Win_free.
+   MPI_ERR_UNSUPPORTED_OPERATION, with rank and reason, if this GPU cannot access the memory of all ranks. */
+int MPIX_Win_device_handle(MPI_Win win, void** handle);
+/* Returns the class of the first error that a kernel has met, the rank that it was about (-1: the calling
+   rank) and the counter, and resets it; MPI_SUCCESS: none. rank and notification_idx may be null. */
+int MPIX_Win_device_status(MPI_Win win, int* errorclass, int* rank, int* notification_idx);
+
 /* Large-count variants. */
+int MPIX_Put_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                       int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                       MPI_Datatype target_datatype, MPI_Win win);
+int MPIX_Get_enqueue_c(void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                       int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                       MPI_Datatype target_datatype, MPI_Win win);
+int MPIX_Accumulate_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                              int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                              MPI_Datatype target_datatype, MPI_Op op, MPI_Win win);
+int MPIX_Put_notify_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                      int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                      MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
+int MPIX_Get_notify_c(void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                      int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                      MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
+int MPIX_Put_notify_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                              int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                              MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
 int MPIX_Send_enqueue_c(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                         MPI_Comm comm);
 int MPIX_Recv_enqueue_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
@@ -218,6 +292,52 @@ int PMPIX_Allgather_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Data
                               MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm);
 int PMPIX_Alltoall_enqueue_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
                              MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm);
+int PMPIX_Win_flush_enqueue(int rank, MPI_Win win);
+int PMPIX_Win_fence_enqueue(int assert, MPI_Win win);
+int PMPIX_Win_create_notify(MPI_Win win, int notification_num);
+int PMPIX_Win_free_notify(MPI_Win win);
+int PMPIX_Win_get_notify(MPI_Win win, int notification_idx, MPI_Count* value);
+int PMPIX_Win_set_notify(MPI_Win win, int notification_idx, MPI_Count value);
+int PMPIX_Win_wait_notify(MPI_Win win, int notification_idx, MPI_Count value);
+int PMPIX_Win_test_notify(MPI_Win win, int notification_idx, MPI_Count value, int* flag);
+int PMPIX_Win_wait_notify_enqueue(MPI_Win win, int notification_idx, MPI_Count value);
+int PMPIX_Win_device_handle(MPI_Win win, void** handle);
+int PMPIX_Win_device_status(MPI_Win win, int* errorclass, int* rank, int* notification_idx);
+int PMPIX_Put_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                      int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype,
+                      MPI_Win win);
+int PMPIX_Get_enqueue(void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                      MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win);
+int PMPIX_Accumulate_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                             int target_rank, MPI_Aint target_disp, int target_count,
+                             MPI_Datatype target_datatype, MPI_Op op, MPI_Win win);
+int PMPIX_Put_notify(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
+                     int notification_idx);
+int PMPIX_Get_notify(void* origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank,
+                     MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win,
+                     int notification_idx);
+int PMPIX_Put_notify_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
+                             int target_rank, MPI_Aint target_disp, int target_count,
+                             MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
+int PMPIX_Put_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                        int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                        MPI_Datatype target_datatype, MPI_Win win);
+int PMPIX_Get_enqueue_c(void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                        int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                        MPI_Datatype target_datatype, MPI_Win win);
+int PMPIX_Accumulate_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                               int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                               MPI_Datatype target_datatype, MPI_Op op, MPI_Win win);
+int PMPIX_Put_notify_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                       int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                       MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
+int PMPIX_Get_notify_c(void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                       int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                       MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
+int PMPIX_Put_notify_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
+                               int target_rank, MPI_Aint target_disp, MPI_Count target_count,
+                               MPI_Datatype target_datatype, MPI_Win win, int notification_idx);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@
 #ifdef __CUDACC__
 #define WEFT_DEVICE_FUNCTION __device__ __forceinline__
 #else
+#include <chrono>
 #define WEFT_DEVICE_FUNCTION inline
 #endif
 
@@ -51,7 +52,8 @@ struct WindowPeer {
   uint64_t base;  ///< of its window memory, as mapped on this GPU
   uint64_t bytes;
   uint64_t disp_unit;
-  uint64_t counters;  ///< 64-bit words: one for each rank, for barriers; then the notifications
+  uint64_t last_disp;  ///< the largest displacement that is in the window or at its end
+  uint64_t counters;   ///< 64-bit words: one for each rank, for barriers; then the notifications
   uint32_t notifications;
   uint32_t unused;
 };
@@ -89,19 +91,26 @@ WEFT_DEVICE_FUNCTION void add_release(uint64_t address, uint64_t value) {
 #endif
 }
 
+/// Adds without ordering.
+WEFT_DEVICE_FUNCTION void add_relaxed(uint64_t address, uint64_t value) {
+#ifdef __CUDACC__
+  asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+#else
+  __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELAXED);
+#endif
+}
+
 WEFT_DEVICE_FUNCTION uint64_t now_ns() {
 #ifdef __CUDACC__
   uint64_t time;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
   return time;
 #else
-  return 0;
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 #endif
 }
 
-WEFT_DEVICE_FUNCTION uint32_t load_volatile(const uint32_t* address) {
-  return *static_cast<const volatile uint32_t*>(address);
-}
+WEFT_DEVICE_FUNCTION uint32_t load_volatile(const volatile uint32_t* address) { return *address; }
 
 }  // namespace detail
 
@@ -157,15 +166,14 @@ WEFT_DEVICE_FUNCTION void copy(Scope scope, uint64_t to, uint64_t from, size_t b
 #endif
 }
 
+/// The unsigned integer of 4 or 8 bytes on which atomic operations work.
 template <size_t bytes>
-struct WordOf;
+struct WordOf {
+  using type = unsigned long long;
+};
 template <>
 struct WordOf<4> {
   using type = unsigned;
-};
-template <>
-struct WordOf<8> {
-  using type = unsigned long long;
 };
 template <class To, class From>
 WEFT_DEVICE_FUNCTION To bits(From from) {
@@ -175,102 +183,97 @@ WEFT_DEVICE_FUNCTION To bits(From from) {
   return to;
 }
 
+/// Keeps the first error for the host.
+template <class Scope>
+WEFT_DEVICE_FUNCTION Error report(Scope scope, abi::WindowStatus* status, Error error, int rank,
+                                  uint32_t notification) {
+  if (scope.index() == 0 && load_volatile(&status->error) == 0) {
+    volatile abi::WindowStatus& to = *status;
+    to.rank = rank;
+    to.counter = notification;
+#ifdef __CUDACC__
+    __threadfence_system();
+#endif
+    to.error = static_cast<uint32_t>(error);
+  }
+  return error;
+}
+
 }  // namespace detail
 
-/// A window, in a kernel. Cheap to construct and copy.
-class Window {
+/// The window memory of one rank, with its addresses in registers: make it once, outside of loops.
+class Target {
  public:
-  WEFT_DEVICE_FUNCTION explicit Window(const void* handle)
-      : table_(static_cast<const abi::WindowTable*>(handle)) {}
-  WEFT_DEVICE_FUNCTION int rank() const { return table_->rank; }
-  WEFT_DEVICE_FUNCTION int size() const { return table_->size; }
-
-  /// Address of a displacement in the window of `rank`, for loads and stores; null: no such rank.
-  WEFT_DEVICE_FUNCTION void* peer_pointer(int rank, uint64_t disp = 0) const {
-    if (!valid(rank)) return nullptr;
-    return reinterpret_cast<void*>(peer(rank).base + disp * peer(rank).disp_unit);
+  WEFT_DEVICE_FUNCTION Target(const abi::WindowPeer* peers, int size, int rank, abi::WindowStatus* status)
+      : rank_(rank), valid_(static_cast<unsigned>(rank) < static_cast<unsigned>(size)), status_(status) {
+    if (!valid_) return;
+    const abi::WindowPeer peer = peers[rank];
+    base_ = peer.base;
+    bytes_ = peer.bytes;
+    disp_unit_ = peer.disp_unit;
+    last_disp_ = peer.last_disp;
+    notifications_ = peer.notifications;
+    first_counter_ = peer.counters + static_cast<uint64_t>(size) * sizeof(uint64_t);
   }
 
-  /// Copies local memory to the window of `rank`; ends when the local memory may be reused.
+  /// Address of a displacement, for loads and stores; null: no such rank.
+  WEFT_DEVICE_FUNCTION void* pointer(uint64_t disp = 0) const {
+    return valid_ ? reinterpret_cast<void*>(base_ + disp * disp_unit_) : nullptr;
+  }
+  /// Copies local memory to the target; ends when the local memory may be reused.
   template <class Scope>
-  WEFT_DEVICE_FUNCTION Error put(Scope scope, int rank, uint64_t disp, const void* from, size_t bytes) const {
-    const uint64_t to = locate(rank, disp, bytes);
-    if (to == 0) return fail(scope, Error::range, rank, 0);
-    detail::copy(scope, to, reinterpret_cast<uint64_t>(from), bytes);
+  WEFT_DEVICE_FUNCTION Error put(Scope scope, uint64_t disp, const void* from, size_t bytes) const {
+    if (!contains(disp, bytes)) return fail(scope, 0);
+    detail::copy(scope, base_ + disp * disp_unit_, reinterpret_cast<uint64_t>(from), bytes);
     scope.sync();
     return Error::none;
   }
-  /// Copies from the window of `rank` to local memory.
+  /// Copies from the target to local memory.
   template <class Scope>
-  WEFT_DEVICE_FUNCTION Error get(Scope scope, int rank, uint64_t disp, void* to, size_t bytes) const {
-    const uint64_t from = locate(rank, disp, bytes);
-    if (from == 0) return fail(scope, Error::range, rank, 0);
-    detail::copy(scope, reinterpret_cast<uint64_t>(to), from, bytes);
+  WEFT_DEVICE_FUNCTION Error get(Scope scope, uint64_t disp, void* to, size_t bytes) const {
+    if (!contains(disp, bytes)) return fail(scope, 0);
+    detail::copy(scope, reinterpret_cast<uint64_t>(to), base_ + disp * disp_unit_, bytes);
     scope.sync();
     return Error::none;
   }
   /// put(), then notify().
   template <class Scope>
-  WEFT_DEVICE_FUNCTION Error put_notify(Scope scope, int rank, uint64_t disp, const void* from, size_t bytes,
+  WEFT_DEVICE_FUNCTION Error put_notify(Scope scope, uint64_t disp, const void* from, size_t bytes,
                                         uint32_t notification) const {
-    const Error error = put(scope, rank, disp, from, bytes);
-    return error == Error::none ? notify(scope, rank, notification) : error;
+    if (notification >= notifications_) return fail(scope, notification);
+    const Error error = put(scope, disp, from, bytes);
+    return error == Error::none ? notify(scope, notification) : error;
   }
-  /// Adds 1 to a notification counter of `rank`, after all that the scope has put there.
+  /// Adds 1 to a notification counter of the target, after all that the scope has put there.
   template <class Scope>
-  WEFT_DEVICE_FUNCTION Error notify(Scope scope, int rank, uint32_t notification) const {
-    if (!valid(rank) || notification >= peer(rank).notifications)
-      return fail(scope, Error::range, rank, notification);
+  WEFT_DEVICE_FUNCTION Error notify(Scope scope, uint32_t notification) const {
+    if (notification >= notifications_) return fail(scope, notification);
     scope.sync();
-    if (scope.index() == 0) detail::add_release(counter(rank, notification), 1);
+    if (scope.index() == 0)
+      detail::add_release(first_counter_ + uint64_t{notification} * sizeof(uint64_t), 1);
     return Error::none;
   }
-  /// Waits until a notification counter of this rank is at least `value`, and subtracts `value` from it.
-  template <class Scope>
-  WEFT_DEVICE_FUNCTION Error wait_notify(Scope scope, uint32_t notification, uint64_t value = 1) const {
-    if (notification >= peer(rank()).notifications) return fail(scope, Error::range, -1, notification);
-    Error error = Error::none;
-    if (scope.index() == 0) error = wait(counter(rank(), notification), value, -1, notification);
-    return shared(scope, error);
-  }
-  /// Value of a notification counter of this rank.
-  WEFT_DEVICE_FUNCTION uint64_t notifications(uint32_t notification) const {
-    return detail::load_acquire(counter(rank(), notification));
-  }
-  /// Waits until all ranks of the window have called it; what they put before is visible then. One scope of
-  /// each rank calls it at a time.
-  template <class Scope>
-  WEFT_DEVICE_FUNCTION Error barrier(Scope scope) const {
-    scope.sync();
-    for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
-      if (i != rank()) signal_barrier(i);
-    Error error = Error::none;
-    for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
-      if (i != rank() && error == Error::none) error = wait(barrier_word(rank(), i), 1, i, 0);
-    return shared(scope, error);
-  }
 
-  /// Atomic operations of one thread, at system scope, on an element of the window of `rank`: types of 4 and
-  /// 8 bytes. Atomic with those of other kernels and with MPI's accumulate operations on that type.
-  /// Precondition: the element is in the window.
+  /// Atomic operations of one thread, at system scope, on an element of the target: types of 4 and 8 bytes.
+  /// Atomic with those of other kernels and with MPI's accumulate operations on that type. Precondition: the
+  /// element is in the window.
   template <class T>
-  WEFT_DEVICE_FUNCTION T atomic_add(int rank, uint64_t disp, T value) const;
+  WEFT_DEVICE_FUNCTION T atomic_add(uint64_t disp, T value) const;
   template <class T>
-  WEFT_DEVICE_FUNCTION T atomic_exchange(int rank, uint64_t disp, T value) const {
-    T seen = *static_cast<const volatile T*>(peer_pointer(rank, disp));
-    for (;;) {
-      const T before = atomic_cas(rank, disp, seen, value);
-      if (detail::bits<typename detail::WordOf<sizeof(T)>::type>(before) ==
-          detail::bits<typename detail::WordOf<sizeof(T)>::type>(seen))
-        return before;
-      seen = before;
-    }
+  WEFT_DEVICE_FUNCTION T atomic_exchange(uint64_t disp, T value) const {
+    using Word = typename detail::WordOf<sizeof(T)>::type;
+    auto* const at = static_cast<Word*>(pointer(disp));
+#ifdef __CUDACC__
+    return detail::bits<T>(atomicExch_system(at, detail::bits<Word>(value)));
+#else
+    return detail::bits<T>(__atomic_exchange_n(at, detail::bits<Word>(value), __ATOMIC_ACQ_REL));
+#endif
   }
   /// Stores `value` if the element is `compare`, bit for bit; returns the element before.
   template <class T>
-  WEFT_DEVICE_FUNCTION T atomic_cas(int rank, uint64_t disp, T compare, T value) const {
+  WEFT_DEVICE_FUNCTION T atomic_cas(uint64_t disp, T compare, T value) const {
     using Word = typename detail::WordOf<sizeof(T)>::type;
-    auto* const at = static_cast<Word*>(peer_pointer(rank, disp));
+    auto* const at = static_cast<Word*>(pointer(disp));
     Word expected = detail::bits<Word>(compare);
     const Word next = detail::bits<Word>(value);
 #ifdef __CUDACC__
@@ -281,47 +284,112 @@ class Window {
     return detail::bits<T>(expected);
   }
 
+ private:
+  WEFT_DEVICE_FUNCTION bool contains(uint64_t disp, size_t bytes) const {
+    return valid_ && disp <= last_disp_ && bytes <= bytes_ - disp * disp_unit_;
+  }
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error fail(Scope scope, uint32_t notification) const {
+    return detail::report(scope, status_, Error::range, rank_, notification);
+  }
+
+  int rank_;
+  bool valid_;
+  abi::WindowStatus* status_;
+  uint64_t base_ = 0, bytes_ = 0, disp_unit_ = 1, last_disp_ = 0, first_counter_ = 0;
+  uint32_t notifications_ = 0;
+};
+
+/// A window, in a kernel. Keeps what waits need in registers: construct it once, outside of loops.
+class Window {
+ public:
+  WEFT_DEVICE_FUNCTION explicit Window(const void* handle)
+      : peers_(reinterpret_cast<const abi::WindowPeer*>(static_cast<const abi::WindowTable*>(handle) + 1)),
+        status_(reinterpret_cast<abi::WindowStatus*>(static_cast<const abi::WindowTable*>(handle)->status)),
+        timeout_ns_(static_cast<const abi::WindowTable*>(handle)->timeout_ns),
+        rank_(static_cast<const abi::WindowTable*>(handle)->rank),
+        size_(static_cast<const abi::WindowTable*>(handle)->size),
+        own_counters_(peers_[rank_].counters),
+        own_notifications_(peers_[rank_].notifications) {}
+  WEFT_DEVICE_FUNCTION int rank() const { return rank_; }
+  WEFT_DEVICE_FUNCTION int size() const { return size_; }
+  WEFT_DEVICE_FUNCTION Target target(int rank) const { return {peers_, size_, rank, status_}; }
+
+  // Functions of Target, with the rank.
+  WEFT_DEVICE_FUNCTION void* peer_pointer(int rank, uint64_t disp = 0) const {
+    return target(rank).pointer(disp);
+  }
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error put(Scope scope, int rank, uint64_t disp, const void* from, size_t bytes) const {
+    return target(rank).put(scope, disp, from, bytes);
+  }
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error get(Scope scope, int rank, uint64_t disp, void* to, size_t bytes) const {
+    return target(rank).get(scope, disp, to, bytes);
+  }
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error put_notify(Scope scope, int rank, uint64_t disp, const void* from, size_t bytes,
+                                        uint32_t notification) const {
+    return target(rank).put_notify(scope, disp, from, bytes, notification);
+  }
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error notify(Scope scope, int rank, uint32_t notification) const {
+    return target(rank).notify(scope, notification);
+  }
+  /// Waits until a notification counter of this rank is at least `value`, and subtracts `value` from it.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error wait_notify(Scope scope, uint32_t notification, uint64_t value = 1) const {
+    if (notification >= own_notifications_) return fail(scope, Error::range, -1, notification);
+    Error error = Error::none;
+    if (scope.index() == 0) error = wait(own_counter(notification), value, -1, notification);
+    return shared(scope, error);
+  }
+  /// Value of a notification counter of this rank.
+  WEFT_DEVICE_FUNCTION uint64_t notifications(uint32_t notification) const {
+    return detail::load_acquire(own_counter(notification));
+  }
+  /// Waits until all ranks of the window have called it; what they put before is visible then. One scope of
+  /// each rank calls it at a time.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error barrier(Scope scope) const {
+    scope.sync();
+    for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
+      if (i != rank()) signal_barrier(i);
+    Error error = Error::none;
+    for (int i = static_cast<int>(scope.index()); i < size(); i += static_cast<int>(scope.count()))
+      if (i != rank() && error == Error::none) error = wait(own_barrier_word(i), 1, i, 0);
+    return shared(scope, error);
+  }
+
   // For the library's own kernels, which must not wait inside a step.
-  WEFT_DEVICE_FUNCTION void signal_barrier(int to) const { detail::add_release(barrier_word(to, rank()), 1); }
-  WEFT_DEVICE_FUNCTION uint64_t barrier_word(int of, int from) const {
-    return peer(of).counters + static_cast<uint64_t>(from) * sizeof(uint64_t);
+  WEFT_DEVICE_FUNCTION void signal_barrier(int to) const {
+    detail::add_release(peers_[to].counters + static_cast<uint64_t>(rank_) * sizeof(uint64_t), 1);
   }
-  WEFT_DEVICE_FUNCTION uint64_t counter(int of, uint32_t notification) const {
-    return peer(of).counters + (static_cast<uint64_t>(size()) + notification) * sizeof(uint64_t);
+  WEFT_DEVICE_FUNCTION uint64_t own_barrier_word(int from) const {
+    return own_counters_ + static_cast<uint64_t>(from) * sizeof(uint64_t);
   }
-  WEFT_DEVICE_FUNCTION const abi::WindowPeer& peer(int rank) const {
-    return reinterpret_cast<const abi::WindowPeer*>(table_ + 1)[rank];
+  WEFT_DEVICE_FUNCTION uint64_t own_counter(uint32_t notification) const {
+    return own_counters_ + (static_cast<uint64_t>(size_) + notification) * sizeof(uint64_t);
   }
   /// Takes `value` from a counter of this rank if it is that large.
   WEFT_DEVICE_FUNCTION static bool try_take(uint64_t word, uint64_t value) {
     if (detail::load_acquire(word) < value) return false;
-    detail::add_release(word, ~value + 1);
+    detail::add_relaxed(word, ~value + 1);
     return true;
   }
-  WEFT_DEVICE_FUNCTION abi::WindowStatus& status() const {
-    return *reinterpret_cast<abi::WindowStatus*>(table_->status);
-  }
+  WEFT_DEVICE_FUNCTION abi::WindowStatus& status() const { return *status_; }
 
  private:
-  WEFT_DEVICE_FUNCTION bool valid(int rank) const {
-    return static_cast<unsigned>(rank) < static_cast<unsigned>(table_->size);
-  }
-  /// 0: outside of the window.
-  WEFT_DEVICE_FUNCTION uint64_t locate(int rank, uint64_t disp, size_t bytes) const {
-    if (!valid(rank)) return 0;
-    const uint64_t offset = disp * peer(rank).disp_unit;
-    return offset <= peer(rank).bytes && bytes <= peer(rank).bytes - offset ? peer(rank).base + offset : 0;
-  }
   /// One thread waits.
   WEFT_DEVICE_FUNCTION Error wait(uint64_t word, uint64_t value, int rank, uint32_t notification) const {
     constexpr uint32_t kPollsBetweenChecks = 1024;
-    const uint64_t begin = table_->timeout_ns == 0 ? 0 : detail::now_ns();
+    const uint64_t begin = timeout_ns_ == 0 ? 0 : detail::now_ns();
     for (uint32_t polls = 1; !try_take(word, value); ++polls) {
       if (polls % kPollsBetweenChecks != 0) continue;
       if (detail::load_volatile(&status().cancelled) != 0)
         return fail(Thread(), Error::failed, rank, notification);
       if (detail::load_volatile(&status().error) != 0) return Error::failed;
-      if (table_->timeout_ns != 0 && detail::now_ns() - begin > table_->timeout_ns)
+      if (timeout_ns_ != 0 && detail::now_ns() - begin > timeout_ns_)
         return fail(Thread(), Error::timeout, rank, notification);
     }
     return Error::none;
@@ -347,35 +415,30 @@ class Window {
 #endif
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error fail(Scope scope, Error error, int rank, uint32_t notification) const {
-    if (scope.index() == 0 && detail::load_volatile(&status().error) == 0) {
-      volatile abi::WindowStatus& to = status();
-      to.rank = rank;
-      to.counter = notification;
-#ifdef __CUDACC__
-      __threadfence_system();
-#endif
-      to.error = static_cast<uint32_t>(error);
-    }
-    return error;
+    return detail::report(scope, status_, error, rank, notification);
   }
 
-  const abi::WindowTable* table_;
+  const abi::WindowPeer* peers_;
+  abi::WindowStatus* status_;
+  uint64_t timeout_ns_;
+  int rank_, size_;
+  uint64_t own_counters_;
+  uint32_t own_notifications_;
 };
 
 template <class T>
-WEFT_DEVICE_FUNCTION T Window::atomic_add(int rank, uint64_t disp, T value) const {
+WEFT_DEVICE_FUNCTION T Target::atomic_add(uint64_t disp, T value) const {
 #ifdef __CUDACC__
   if constexpr (sizeof(T) == 8 && static_cast<T>(0.5) == 0) {
     using Word = unsigned long long;
-    return static_cast<T>(
-        atomicAdd_system(static_cast<Word*>(peer_pointer(rank, disp)), static_cast<Word>(value)));
+    return static_cast<T>(atomicAdd_system(static_cast<Word*>(pointer(disp)), static_cast<Word>(value)));
   } else {
-    return atomicAdd_system(static_cast<T*>(peer_pointer(rank, disp)), value);
+    return atomicAdd_system(static_cast<T*>(pointer(disp)), value);
   }
 #else
-  T seen = *static_cast<const volatile T*>(peer_pointer(rank, disp));
+  T seen = *static_cast<const volatile T*>(pointer(disp));
   for (;;) {
-    const T before = atomic_cas(rank, disp, seen, static_cast<T>(seen + value));
+    const T before = atomic_cas(disp, seen, static_cast<T>(seen + value));
     if (std::memcmp(&before, &seen, sizeof seen) == 0) return before;
     seen = before;
   }
@@ -384,5 +447,4 @@ WEFT_DEVICE_FUNCTION T Window::atomic_add(int rank, uint64_t disp, T value) cons
 
 }  // namespace device
 }  // namespace weft
-
 #endif  // WEFT_DEVICE_CUH

@@ -12,12 +12,6 @@
 namespace weft::rma {
 namespace {
 
-Status check_assertion(int assertion, int allowed) {
-  if ((assertion & ~allowed) == 0) return {};
-  return error(ErrorClass::assertion,
-               "assert = " + std::to_string(assertion) + " has bits that this call does not define");
-}
-
 /// Wakes a process that sleeps in a wait for its control block.
 void notify(core::Instance& instance, core::ProcessId process) {
   if (instance.shm != nullptr && process != instance.self) instance.shm->notify(process);
@@ -34,6 +28,12 @@ Result<std::vector<int>> ranks_of(const Window& window, const core::Group& group
 }
 
 }  // namespace
+
+Status check_assertion(int assertion, int allowed) {
+  if ((assertion & ~allowed) == 0) return {};
+  return error(ErrorClass::assertion,
+               "assert = " + std::to_string(assertion) + " has bits that this call does not define");
+}
 
 Status Window::check_idle(const char* call) const {
   if (locks_ != 0 || lock_all_ || starting_ || exposed_ >= 0)

@@ -9,6 +9,7 @@
 #include "device/window.hpp"
 #include "rma/exchange.hpp"
 #include "rma/messages.hpp"
+#include "stream/queue.hpp"
 
 namespace weft::rma {
 namespace {
@@ -170,6 +171,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   Window* const window = slab().create(core::Ref<core::Communicator>(*duplicate));
   if (window == nullptr) return Error(Errc::no_mem, "too many windows: free some");
   const core::Ref<Window> guard(window);
+  window->stream = core::Ref<stream::Stream>::share(stream::stream_of(comm));
   window->flavor = options.flavor;
   window->disp_unit = options.disp_unit;
   window->bytes = static_cast<int64_t>(options.size);
@@ -184,6 +186,7 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
   Messages& messages = Messages::of(window->instance);
   messages.add(*window);  // peers may send before this process has received all keys
   Status made = window->share(options, window->allocate(options, sizes));
+  if (made.ok()) made = window->create_stream_counters();
   if (made.ok()) {
     window->retain();
     return window;
@@ -196,6 +199,8 @@ Result<Window*> Window::create(core::Communicator& comm, const Options& options)
 
 /// Detaches the peers' memory and withdraws the own one, when no process accesses it any more.
 Status Window::withdraw() {
+  if (Status dropped = counters == nullptr ? Status() : counters->withdraw(); !dropped.ok()) return dropped;
+  counters.reset();
   for (Peer& peer : peers) drop_regions(peer);
   for (auto& target : targets_) {
     core::wait_until(instance, [&] { return target->pending() == 0; });
@@ -216,6 +221,7 @@ Status Window::withdraw() {
 
 Status Window::free(Window* window) {
   Status flushed = window->flush_all();
+  if (Status settled = window->settle_stream(); flushed.ok()) flushed = std::move(settled);
   Status finished = barrier(*window->comm);  // no peer sends messages about the window afterwards
   Messages::of(window->instance).remove(*window);
   Status released = window->withdraw();

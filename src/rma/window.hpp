@@ -20,8 +20,10 @@
 #include "core/request.hpp"
 #include "p2p/p2p.hpp"
 #include "rma/control.hpp"
+#include "rma/counters.hpp"
 #include "rma/error.hpp"
 #include "rma/gpu_accumulate.hpp"
+#include "stream/stream.hpp"
 #include "transport/rma/rma.hpp"
 
 namespace weft::rma {
@@ -126,6 +128,14 @@ struct Options {
   bool contiguous = true;  ///< Flavor::shared: the parts of all ranks are adjacent
 };
 
+/// An error of kernels with weft_device.cuh. error_class 0: none.
+struct DeviceStatus {
+  int error_class = 0;
+  int rank = -1;  ///< that the failed call was about; -1: this one
+  int notification = 0;
+};
+inline constexpr int kPending = 18;  ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
+
 class Window final : public core::Counted {
  public:
   /// Collective over `comm`.
@@ -170,6 +180,30 @@ class Window final : public core::Counted {
   [[nodiscard]] Status compare_and_swap(const void* origin, const void* compare, void* result,
                                         const Area& area);
 
+  // In the GPU stream of the window, and notifications: enqueue.cpp.
+  [[nodiscard]] Status put_enqueue(const p2p::Buffer& origin, const Area& area);
+  [[nodiscard]] Status get_enqueue(const p2p::Buffer& origin, const Area& area);
+  [[nodiscard]] Status accumulate_enqueue(const p2p::Buffer& origin, const Area& area, const core::Op& op);
+  [[nodiscard]] Status flush_enqueue(int rank);
+  [[nodiscard]] Status fence_enqueue(int assertion);
+  [[nodiscard]] Status put_notify(const p2p::Buffer& origin, const Area& area, int notification);
+  [[nodiscard]] Status get_notify(const p2p::Buffer& origin, const Area& area, int notification);
+  [[nodiscard]] Status put_notify_enqueue(const p2p::Buffer& origin, const Area& area, int notification);
+  [[nodiscard]] Status wait_notify_enqueue(int notification, int64_t value);
+  /// Waits for a counter of this process to reach `value`, which it subtracts. Without `block`: returns
+  /// whether it has reached it.
+  [[nodiscard]] Result<bool> wait_notify(int notification, int64_t value, bool block);
+  [[nodiscard]] Status create_notify(int notifications);
+  [[nodiscard]] Status free_notify();
+  /// Errors unless `rank` has the counter.
+  [[nodiscard]] Status check_notification(int rank, int64_t notification) const;
+  /// The handle of weft_device.cuh.
+  [[nodiscard]] Result<void*> device_handle();
+  /// Returns what kernels have reported, and forgets it.
+  [[nodiscard]] DeviceStatus take_device_status();
+  /// Memory of the GPU of this process in the window; on the host: there is none.
+  [[nodiscard]] device::Memory gpu_memory() const;
+
   /// Range of this process's memory; null if it is not in the window.
   [[nodiscard]] const OwnMemory* own_memory(uint64_t window_offset, uint64_t bytes, std::byte*& address);
   /// Rank of a process; -1: not in the window.
@@ -204,6 +238,8 @@ class Window final : public core::Counted {
   core::Ref<core::Info> info;
   core::AttributeSet attributes;
   std::string name;
+  core::Ref<stream::Stream> stream;    ///< of the communicator that the window was created on
+  std::unique_ptr<Counters> counters;  ///< null: none
   // Storage of the values that MPI_Win_get_attr returns.
   int disp_unit_attribute = 1, flavor_attribute = 0, model_attribute = 321;  // MPI_WIN_UNIFIED
 
@@ -216,6 +252,13 @@ class Window final : public core::Counted {
   [[nodiscard]] Status share(const Options& options, Status own);
   [[nodiscard]] Status attach_peers(const std::vector<Record>& records);
   [[nodiscard]] Status withdraw();
+  [[nodiscard]] Result<const device::UserStream*> user_stream() const;
+  [[nodiscard]] Status locate_for_stream(const p2p::Buffer& origin, const Area& area, Place& place);
+  [[nodiscard]] Status sync_enqueue(const device::kernel::WindowSync& call);
+  [[nodiscard]] Status announce(int rank, int notification);
+  [[nodiscard]] Status create_stream_counters();
+  [[nodiscard]] Status drop_counters();
+  [[nodiscard]] Status settle_stream();
 
   /// Checks rank, epoch and range. Precondition: area.rank is not kProcNull.
   [[nodiscard]] Status locate(const Area& area, Place& place);
@@ -253,12 +296,13 @@ class Window final : public core::Counted {
   void release_lock(Peer& peer);
   bool access_all_ = false;  ///< operations on all targets are allowed: fence or lock_all
   bool fence_ = false, lock_all_ = false;
-  bool serves_messages_ = false;  ///< peers without a mapping of the control block: polls in each call
-  unsigned calls_ = 0;            ///< of progress()
-  bool used_ = false;             ///< operations since the last fence
-  int locks_ = 0;                 ///< number of MPI_Win_lock epochs
-  bool starting_ = false;         ///< between MPI_Win_start and MPI_Win_complete
-  int exposed_ = -1;              ///< size of the group of MPI_Win_post; -1: no exposure epoch
+  bool has_notifications_ = false;  ///< by MPIX_Win_create_notify
+  bool serves_messages_ = false;    ///< peers without a mapping of the control block: polls in each call
+  unsigned calls_ = 0;              ///< of progress()
+  bool used_ = false;               ///< operations since the last fence
+  int locks_ = 0;                   ///< number of MPI_Win_lock epochs
+  bool starting_ = false;           ///< between MPI_Win_start and MPI_Win_complete
+  int exposed_ = -1;                ///< size of the group of MPI_Win_post; -1: no exposure epoch
   uint32_t completes_seen_ = 0;
 
   std::byte* segment_ = nullptr;  ///< control block, and memory of the window if MPI allocates it
@@ -269,6 +313,9 @@ class Window final : public core::Counted {
   std::vector<std::unique_ptr<Target>> targets_;  ///< of peers
   std::vector<uint64_t> shared_offsets_;          ///< Flavor::shared
 };
+
+/// Errors if `assertion` has bits that are not allowed.
+[[nodiscard]] Status check_assertion(int assertion, int allowed);
 
 /// Copies a packed stream into a buffer of any memory kind.
 [[nodiscard]] Status unpack(const p2p::Buffer& to, const device::Memory& memory,

@@ -51,9 +51,14 @@ WEFT_INLINE Word compare_swap(uint64_t address, Word expected, Word next) {
 #endif
 }
 
+/// Bypasses the L1 cache. Not volatile: the GPU reads volatile words of host memory one by one.
 template <class Word>
 WEFT_INLINE Word read_word(uint64_t address) {
+#ifdef __CUDA_ARCH__
+  return __ldcg(reinterpret_cast<const Word*>(address));
+#else
   return *reinterpret_cast<const volatile Word*>(address);
+#endif
 }
 
 WEFT_INLINE uint64_t read_element(uint64_t address, uint32_t size) {
@@ -65,13 +70,13 @@ WEFT_INLINE uint64_t read_element(uint64_t address, uint32_t size) {
 
 WEFT_INLINE void write_element(uint64_t address, uint32_t size, uint64_t value) {
   if (size == 8)
-    *reinterpret_cast<volatile unsigned long long*>(address) = value;
+    *reinterpret_cast<unsigned long long*>(address) = value;
   else if (size == 4)
-    *reinterpret_cast<volatile unsigned*>(address) = static_cast<unsigned>(value);
+    *reinterpret_cast<unsigned*>(address) = static_cast<unsigned>(value);
   else if (size == 2)
-    *reinterpret_cast<volatile unsigned short*>(address) = static_cast<unsigned short>(value);
+    *reinterpret_cast<unsigned short*>(address) = static_cast<unsigned short>(value);
   else
-    *reinterpret_cast<volatile unsigned char*>(address) = static_cast<unsigned char>(value);
+    *reinterpret_cast<unsigned char*>(address) = static_cast<unsigned char>(value);
 }
 
 /// compare_swap() for an element of any size: small ones with the word that contains them.

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// weft_device.cuh in kernels on real GPUs: rings of notified puts at every scope, atomic operations,
+// time-outs, and the time of a notification beside a plain store with a flag.
+#include <cstdlib>
+#include <cstring>
+
+#include "stream/stream_comm.hpp"
+
+extern "C" const unsigned char weft_fatbin_device_kernels[];
+
+namespace {
+
+using namespace weft::test::enqueued;
+
+constexpr size_t kBytes = (2 << 14) * sizeof(int64_t);
+
+struct Window {
+  Window() : memory(Kind::device, kBytes, device), result(Kind::pinned, 64, device) {
+    memory.write(std::vector<char>(kBytes));
+    MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    expect_class(MPIX_Win_create_notify(win, 2), MPI_SUCCESS, "create_notify");
+    expect_class(MPIX_Win_device_handle(win, &handle), MPI_SUCCESS, "device_handle");
+  }
+  ~Window() { expect_class(MPI_Win_free(&win), MPI_SUCCESS, "free"); }
+  /// Runs a kernel on all ranks; returns result[0].
+  int64_t run(const char* name, unsigned threads, int words, int rounds) {
+    static void* module = nullptr;
+    auto& cuda = driver();
+    if (module == nullptr)
+      expect(cuda.cuModuleLoadData(&module, weft_fatbin_device_kernels) == 0, "cuModuleLoadData");
+    void* function = nullptr;
+    expect(cuda.cuModuleGetFunction(&function, module, name) == 0, name);
+    result.write(std::vector<char>(64));
+    void* at = result.data();
+    void* parameters[] = {&handle, &words, &rounds, &at};
+    MPI_Barrier(MPI_COMM_WORLD);
+    expect(cuda.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr) == 0,
+           "launch");
+    expect(cuda.cuCtxSynchronize() == 0, "cuCtxSynchronize");
+    long long values[2];
+    std::memcpy(values, result.data(), sizeof values);
+    expect(values[1] != 0, std::string(name) + " did not end");
+    MPI_Barrier(MPI_COMM_WORLD);
+    return values[0];
+  }
+  Buffer memory, result;
+  MPI_Win win = MPI_WIN_NULL;
+  void* handle = nullptr;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  device = weft::test::own_device();
+  weft::test::start(argc, argv, rank, ranks);
+  {
+    Window window;
+    const int many = std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr ? 300 : 10;
+    for (const int words : {1, 3, 1000, 1 << 14}) {
+      expect(window.run("test_ring_thread", 1, words, many / 6 + 1) == 0, "ring of threads");
+      expect(window.run("test_ring_warp", 32, words, many) == 0, "ring of warps");
+      expect(window.run("test_ring_block", 256, words, many) == 0, "ring of blocks");
+    }
+    window.memory.write(std::vector<char>(kBytes));
+    expect(window.run("test_atomics", 1, 0, 2000) == 0, "atomic operations");
+    if (rank == 0) {
+      int64_t words[5];
+      std::memcpy(words, window.memory.read(0, sizeof words).data(), sizeof words);
+      double sum;
+      std::memcpy(&sum, &words[2], sizeof sum);
+      expect(words[0] == 2000 * ranks && words[1] == 4000 * ranks && sum == 1000 * ranks &&
+                 words[4] == 2000 * ranks,
+             "sums of atomic operations");
+    }
+    if (ranks == 2) {
+      // Without MPS each step takes a time slice.
+      const int rounds = std::getenv("CUDA_MPS_PIPE_DIRECTORY") != nullptr ? 5000 : 20;
+      double notified = 0, raw = 0;
+      for (int i = 0; i < 3; ++i) {  // the last of three counts: clocks and caches are warm
+        notified = static_cast<double>(window.run("test_ping_pong", 1, 1, rounds)) / (2.0 * rounds);
+        window.memory.write(std::vector<char>(kBytes));
+        raw = static_cast<double>(window.run("test_raw_ping_pong", 1, 1, rounds)) / (2.0 * rounds);
+        window.memory.write(std::vector<char>(kBytes));
+      }
+      if (rank == 0)
+        std::printf(
+            "put_notify to wait_notify, 8 bytes: %.0f ns one way; plain store and flag: %.0f ns; ratio "
+            "%.2f\n",
+            notified, raw, notified / raw);
+    }
+  }
+  {
+    Window window;
+    const auto outcome = window.run("test_timeout", 64, 0, 0);
+    expect(outcome == 2, "a wait that nobody ends: " + std::to_string(outcome));
+    int code = 0, of = 0, notification = -1;
+    MPIX_Win_device_status(window.win, &code, &of, &notification);
+    expect(code == MPI_ERR_PENDING && of == -1 && notification == 0, "status of a time-out");
+    MPIX_Win_device_status(window.win, &code, &of, &notification);
+    expect(code == MPI_SUCCESS, "the status is reset");
+  }
+  return weft::test::finish(failures);
+}
