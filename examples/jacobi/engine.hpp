@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Engine: stores the grid and computes on it, on a GPU or the CPU. Work on a GPU is asynchronous: only wait(),
-// wait_boundary(), residual(), download() and finish() wait for it.
+// Engine: stores the grid and computes on it, on a GPU or the CPU. Work on a GPU is asynchronous: only
+// wait(), wait_boundary(), residual(), download() and finish() wait for it.
 #pragma once
 #include <cstddef>
 #include <memory>

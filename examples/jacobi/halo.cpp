@@ -101,6 +101,53 @@ class PersistentHalo final : public Halo {
   MPI_Request requests_[2][4];
 };
 
+// Puts the rows into the halos of the neighbours' grids, whose memory is in a window. A neighbour allows it
+// by MPI_Win_post when it has computed its rows, and so does not read its halo any more.
+class WindowHalo final : public Halo {
+ public:
+  WindowHalo(const Position& place, float* const grids[2]) : place_(place) {
+    MPI_Sendrecv(&place.rows, 1, MPI_INT, place.bottom, upwards, &rows_above_, 1, MPI_INT, place.top, upwards,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Group all;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    const int ranks[] = {place.top, place.bottom};
+    MPI_Group_incl(all, place.top == place.bottom ? 1 : 2, ranks, &neighbours_);
+    MPI_Group_free(&all);
+    const MPI_Aint bytes =
+        static_cast<MPI_Aint>(place.rows + 2) * place.nx * static_cast<MPI_Aint>(sizeof(float));
+    for (int g = 0; g < 2; ++g) {
+      grids_[g] = grids[g];
+      MPI_Win_create(grids[g], bytes, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &windows_[g]);
+    }
+  }
+
+  ~WindowHalo() override {
+    for (MPI_Win& window : windows_) MPI_Win_free(&window);
+    MPI_Group_free(&neighbours_);
+  }
+
+  void begin(float*) override {}
+
+  void finish(float* grid) override {
+    const Rows rows(grid, place_);
+    MPI_Win window = windows_[grid == grids_[0] ? 0 : 1];
+    MPI_Win_post(neighbours_, 0, window);
+    MPI_Win_start(neighbours_, 0, window);
+    const MPI_Aint lower_halo = static_cast<MPI_Aint>(rows_above_ + 1) * place_.nx;
+    MPI_Put(rows.first, place_.nx, MPI_FLOAT, place_.top, lower_halo, place_.nx, MPI_FLOAT, window);
+    MPI_Put(rows.last, place_.nx, MPI_FLOAT, place_.bottom, 0, place_.nx, MPI_FLOAT, window);
+    MPI_Win_complete(window);
+    MPI_Win_wait(window);
+  }
+
+ private:
+  Position place_;
+  int rows_above_ = 0;  // rows of the rank above
+  MPI_Group neighbours_ = MPI_GROUP_NULL;
+  float* grids_[2];
+  MPI_Win windows_[2];
+};
+
 }  // namespace
 
 std::unique_ptr<Halo> make_halo(Variant variant, Engine& engine, const Position& place,
@@ -112,6 +159,8 @@ std::unique_ptr<Halo> make_halo(Variant variant, Engine& engine, const Position&
       return std::make_unique<StagedHalo>(engine, place);
     case Variant::overlap:
       return std::make_unique<PersistentHalo>(place, grids);
+    case Variant::window:
+      return std::make_unique<WindowHalo>(place, grids);
   }
   return nullptr;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Exchange of halo rows with the ranks above and below, in the three variants of the solver.
+// Exchange of halo rows with the ranks above and below, in the variants of the solver.
 #pragma once
 #include <memory>
 

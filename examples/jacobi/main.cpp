@@ -137,7 +137,7 @@ void print_device(const Job& job) {
 }
 
 void print_csv(const Job& job, const Outcome& all, const Outcome* single) {
-  static const char* const names[] = {"mpi", "mpi_host_staged", "mpi_overlap"};
+  static const char* const names[] = {"mpi", "mpi_host_staged", "mpi_overlap", "mpi_window"};
   std::printf("%s, %d, %d, %d, %d, %d, 1, %f, ", names[static_cast<int>(job.options.variant)], job.options.nx,
               job.options.ny, job.options.niter, job.options.nccheck, job.ranks, all.seconds);
   if (single) {

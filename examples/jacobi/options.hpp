@@ -8,7 +8,8 @@ namespace jacobi {
 enum class Variant {
   cuda_aware,   ///< device rows are passed directly to MPI_Sendrecv
   host_staged,  ///< rows are copied to host memory for MPI and back
-  overlap       ///< boundary rows first; sent while the interior is computed
+  overlap,      ///< boundary rows first; sent while the interior is computed
+  window        ///< rows are put into the neighbours' grids
 };
 
 enum class Place { automatic, cuda, host };

@@ -22,7 +22,7 @@ RANKS = int(os.environ.get("JACOBI_RANKS", "2"))
 SIMULATED = os.environ.get("JACOBI_SIMULATED")  # a driver without a GPU
 DEVICE = os.environ.get("JACOBI_DEVICE", "host")
 ITERATIONS = int(os.environ.get("JACOBI_NITER", "57"))
-VARIANTS = ("cuda_aware", "host_staged", "overlap")
+VARIANTS = ("cuda_aware", "host_staged", "overlap", "window")
 UNIT = "GPU" if DEVICE == "cuda" else "rank"
 
 
@@ -179,7 +179,7 @@ class Jacobi(unittest.TestCase):
             (("-ny", "x"), "-ny x: expected a whole number from 3 to 1073741824"),
             (("-niter", 0), "-niter 0: expected a whole number from 1 to 1000000000"),
             (("-nccheck", "1.5"), "-nccheck 1.5: expected a whole number from 1 to 1000000000"),
-            (("-variant", "fast"), "-variant fast: expected one of cuda_aware, host_staged, overlap"),
+            (("-variant", "fast"), "-variant fast: expected one of cuda_aware, host_staged, overlap, window"),
             (("-device", "rocm"), "-device rocm: expected one of auto, cuda, host"),
             (("-size", 5), "-size: unknown option"),
             (("12",), "12: unexpected argument"),
