@@ -12,11 +12,17 @@ namespace jacobi::cuda {
 namespace {
 
 template <class Pointer>
-void load(void* library, const char* symbol, Pointer& pointer) {
+bool find(void* library, const char* symbol, Pointer& pointer) {
   void* address = dlsym(library, symbol);
-  if (!address) throw EngineError(std::string("the CUDA driver has no ") + symbol + ": it is too old");
   static_assert(sizeof pointer == sizeof address);
   std::memcpy(&pointer, &address, sizeof pointer);
+  return address != nullptr;
+}
+
+template <class Pointer>
+void load(void* library, const char* symbol, Pointer& pointer) {
+  if (!find(library, symbol, pointer))
+    throw EngineError(std::string("the CUDA driver has no ") + symbol + ": it is too old");
 }
 
 // The suffixes select the current versions of the calls in the driver's binary interface.
@@ -35,6 +41,8 @@ void load_all(void* library, Driver& d) {
   load(library, "cuModuleLoadData", d.ModuleLoadData);
   load(library, "cuModuleUnload", d.ModuleUnload);
   load(library, "cuModuleGetFunction", d.ModuleGetFunction);
+  (void)find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+             d.OccupancyMaxActiveBlocksPerMultiprocessor);
   load(library, "cuLaunchKernel", d.LaunchKernel);
   load(library, "cuMemAlloc_v2", d.MemAlloc);
   load(library, "cuMemFree_v2", d.MemFree);

@@ -40,6 +40,9 @@ struct Driver {
   Status (*ModuleLoadData)(Module* module, const void* image);
   Status (*ModuleUnload)(Module module);
   Status (*ModuleGetFunction)(Function* function, Module module, const char* name);
+  /// Null in simulations.
+  Status (*OccupancyMaxActiveBlocksPerMultiprocessor)(int* blocks, Function function, int threads,
+                                                      size_t shared);
   Status (*LaunchKernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, Stream stream,
                          void** parameters, void** extra);

@@ -10,8 +10,12 @@
 #ifdef WEFT_HAVE_KERNELS
 #include "cuda_driver.hpp"
 #include "kernels.hpp"
+#include "persistent.hpp"
 
 extern "C" const unsigned char weft_fatbin_kernels[];
+#ifdef JACOBI_PERSISTENT
+extern "C" const unsigned char weft_fatbin_persistent[];
+#endif
 
 namespace jacobi {
 namespace {
@@ -69,6 +73,7 @@ class CudaEngine final : public Engine {
   void wait() override { WEFT_JACOBI_CUDA(StreamSynchronize, main_); }
   void wait_boundary() override { WEFT_JACOBI_CUDA(StreamSynchronize, edge_); }
   double residual(int slot) override;
+  void start_persistent(kernel::Persistent& call, int ranks_on_gpu) override;
   void finish() override;
   void download(float* to, const float* from, size_t cells) override;
 
@@ -86,6 +91,8 @@ class CudaEngine final : public Engine {
   cuda::Function set_columns_ = nullptr;
   Address accumulator_ = 0;    // double sum, unsigned arrived
   double* results_ = nullptr;  // mapped host memory, one per slot
+  cuda::Module persistent_ = nullptr;
+  float* counters_ = nullptr;  // of the persistent kernel
   std::map<float*, size_t> grids_;
   std::vector<float*> staging_;
 };
@@ -121,6 +128,7 @@ CudaEngine::~CudaEngine() {
   for (const auto& [grid, cells] : grids_) driver.MemFree(as_address(grid));
   for (float* memory : staging_) driver.MemFreeHost(memory);
   driver.MemFreeHost(results_);
+  if (persistent_) driver.ModuleUnload(persistent_);
   driver.EventDestroy(interior_done_);
   for (cuda::Event event : slot_done_) driver.EventDestroy(event);
   driver.StreamDestroy(main_);
@@ -237,6 +245,39 @@ double CudaEngine::residual(int slot) {
   WEFT_JACOBI_CUDA(EventSynchronize, slot_done_[slot]);
   return results_[slot];
 }
+
+#ifdef JACOBI_PERSISTENT
+void CudaEngine::start_persistent(kernel::Persistent& call, int ranks_on_gpu) {
+  if (cuda::driver().OccupancyMaxActiveBlocksPerMultiprocessor == nullptr)
+    throw EngineError("-variant device: this CUDA driver cannot tell how many blocks fit on the GPU");
+  if (persistent_ == nullptr) WEFT_JACOBI_CUDA(ModuleLoadData, &persistent_, weft_fatbin_persistent);
+  cuda::Function function = nullptr;
+  WEFT_JACOBI_CUDA(ModuleGetFunction, &function, persistent_,
+                   call.nx % vector_width == 0 ? "jacobi_persistent_4" : "jacobi_persistent_1");
+  unsigned blocks = 0;
+  const kernel::Strips interior = shape({nullptr, nullptr, call.nx, call.rows, -1}, Part::interior, blocks);
+  call.column_blocks = interior.column_blocks;
+  call.height = interior.height;
+  call.strips = static_cast<int>(blocks) / interior.column_blocks;
+  if (counters_ == nullptr) counters_ = allocate(8);
+  WEFT_JACOBI_CUDA(MemsetD8Async, as_address(counters_), 0, 8 * sizeof(float), main_);
+  call.sum = reinterpret_cast<double*>(counters_);
+  call.arrived = reinterpret_cast<unsigned*>(call.sum + 1);
+  call.barrier = call.arrived + 1;
+  call.ends = call.arrived + 2;
+  int most = 0;
+  WEFT_JACOBI_CUDA(OccupancyMaxActiveBlocksPerMultiprocessor, &most, function, kernel::threads, 0);
+  const auto resident = static_cast<unsigned>(std::max(most * processors_ / ranks_on_gpu, 1));
+  void* parameters[] = {&call};
+  WEFT_JACOBI_CUDA(LaunchKernel, function,
+                   std::min(resident, blocks + 2 * static_cast<unsigned>(interior.column_blocks)), 1, 1,
+                   kernel::threads, 1, 1, 0, main_, parameters, nullptr);
+}
+#else
+void CudaEngine::start_persistent(kernel::Persistent& call, int ranks_on_gpu) {
+  Engine::start_persistent(call, ranks_on_gpu);
+}
+#endif
 
 void CudaEngine::finish() {
   WEFT_JACOBI_CUDA(StreamSynchronize, edge_);

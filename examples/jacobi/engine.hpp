@@ -33,6 +33,10 @@ enum class Part {
   interior   ///< all other rows
 };
 
+namespace kernel {
+struct Persistent;
+}
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -66,6 +70,9 @@ class Engine {
   virtual void wait_boundary() = 0;
   /// Returns the sum of the squared changes of the sweeps with this slot, over the rows of this engine.
   [[nodiscard]] virtual double residual(int slot) = 0;
+  /// Starts the kernel of the variant `device`; fills in the counters and the shape of the interior. Only
+  /// `1 / ranks_on_gpu` of the GPU is used.
+  virtual void start_persistent(kernel::Persistent& call, int ranks_on_gpu);
   /// Waits for all work.
   virtual void finish() = 0;
   /// Copies to pageable memory and waits.

@@ -161,6 +161,8 @@ std::unique_ptr<Halo> make_halo(Variant variant, Engine& engine, const Position&
       return std::make_unique<PersistentHalo>(place, grids);
     case Variant::window:
       return std::make_unique<WindowHalo>(place, grids);
+    case Variant::device:
+      break;  // without a halo of the host
   }
   return nullptr;
 }

@@ -13,6 +13,7 @@
 #include "engine.hpp"
 #include "options.hpp"
 #include "partition.hpp"
+#include "persistent.hpp"
 #include "picture.hpp"
 #include "solver.hpp"
 
@@ -89,6 +90,11 @@ std::string problem(const Job& job) {
   int takes = !job.engine || options.variant == Variant::host_staged || supports_device_memory(), all = 0;
   MPI_Allreduce(&takes, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (!all) return "this MPI library does not take device memory: use -variant host_staged";
+  if (options.variant == Variant::device) {
+    if (!job.engine) return "-variant device: needs a GPU on every rank";
+    if (options.ny - 2 < 2 * job.ranks) return "-variant device: every rank needs at least two rows";
+    return persistent_problem();
+  }
   return {};
 }
 
@@ -137,7 +143,7 @@ void print_device(const Job& job) {
 }
 
 void print_csv(const Job& job, const Outcome& all, const Outcome* single) {
-  static const char* const names[] = {"mpi", "mpi_host_staged", "mpi_overlap", "mpi_window"};
+  static const char* const names[] = {"mpi", "mpi_host_staged", "mpi_overlap", "mpi_window", "mpi_device"};
   std::printf("%s, %d, %d, %d, %d, %d, 1, %f, ", names[static_cast<int>(job.options.variant)], job.options.nx,
               job.options.ny, job.options.niter, job.options.nccheck, job.ranks, all.seconds);
   if (single) {
@@ -192,7 +198,11 @@ int solve(const Job& job) {
     wait_for_rank_0();
   }
   if (prints && verbose) print_start(job, "Distributed");
-  const Outcome all = run_distributed(*job.engine, options, job.rank, job.ranks, verbose);
+  const bool persistent = options.variant == Variant::device;
+  const int gpus = persistent ? distinct_gpus(job) : 1;
+  const Outcome all = persistent ? run_persistent(*job.engine, options, job.rank, job.ranks,
+                                                  (job.ranks + gpus - 1) / gpus, verbose)
+                                 : run_distributed(*job.engine, options, job.rank, job.ranks, verbose);
   const bool good = !options.single || check_result(job, all, single);
   if (!options.plot.empty()) save_picture(*job.engine, options, job.rank, job.ranks, all.result);
   if (prints) (options.csv ? print_csv : print_times)(job, all, options.single ? &single : nullptr);

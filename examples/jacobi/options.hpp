@@ -9,7 +9,8 @@ enum class Variant {
   cuda_aware,   ///< device rows are passed directly to MPI_Sendrecv
   host_staged,  ///< rows are copied to host memory for MPI and back
   overlap,      ///< boundary rows first; sent while the interior is computed
-  window        ///< rows are put into the neighbours' grids
+  window,       ///< rows are put into the neighbours' grids
+  device        ///< the same by the kernel that computes them: one kernel for the whole iteration
 };
 
 enum class Place { automatic, cuda, host };

@@ -9,7 +9,6 @@
 #include <limits>
 #include <numbers>
 
-#include "partition.hpp"
 #include "progress.hpp"
 
 namespace jacobi {
@@ -22,11 +21,7 @@ size_t cells(int nx, int rows) { return static_cast<size_t>(rows) * nx; }
 
 // Creates the two grids of rows [first - 1, first + rows], zero except for the fixed columns.
 void make_grids(Engine& engine, const Options& options, const Partition& part, float* grids[2]) {
-  std::vector<float> values(static_cast<size_t>(part.rows) + 2);
-  for (size_t row = 0; row < values.size(); ++row) {
-    const double y = static_cast<double>(part.first - 1) + static_cast<double>(row);
-    values[row] = static_cast<float>(std::sin(2.0 * std::numbers::pi * y / (options.ny - 1)));
-  }
+  const std::vector<float> values = fixed_columns(options, part);
   for (int g = 0; g < 2; ++g) {
     grids[g] = engine.allocate(cells(options.nx, part.rows + 2));
     engine.set_columns(grids[g], options.nx, values);
@@ -121,6 +116,15 @@ double difference(const float* a, const float* b, size_t count) {
 }
 
 }  // namespace
+
+std::vector<float> fixed_columns(const Options& options, const Partition& part) {
+  std::vector<float> values(static_cast<size_t>(part.rows) + 2);
+  for (size_t row = 0; row < values.size(); ++row) {
+    const double y = static_cast<double>(part.first - 1) + static_cast<double>(row);
+    values[row] = static_cast<float>(std::sin(2.0 * std::numbers::pi * y / (options.ny - 1)));
+  }
+  return values;
+}
 
 Outcome run_single(Engine& engine, const Options& options, bool verbose) {
   const int rows = options.ny - 2, nx = options.nx;

@@ -6,6 +6,7 @@
 #include "engine.hpp"
 #include "halo.hpp"
 #include "options.hpp"
+#include "partition.hpp"
 
 namespace jacobi {
 
@@ -18,6 +19,9 @@ struct Outcome {
   double norm;      ///< of the latest checked sweep
   double seconds;   ///< of the iteration alone
 };
+
+/// Values of the first and last column of rows [first - 1, first + rows] of a part.
+std::vector<float> fixed_columns(const Options& options, const Partition& part);
 
 /// Solves the whole grid on this rank's device, without MPI. Prints the norm periodically if `verbose`.
 Outcome run_single(Engine& engine, const Options& options, bool verbose);

@@ -23,6 +23,8 @@ SIMULATED = os.environ.get("JACOBI_SIMULATED")  # a driver without a GPU
 DEVICE = os.environ.get("JACOBI_DEVICE", "host")
 ITERATIONS = int(os.environ.get("JACOBI_NITER", "57"))
 VARIANTS = ("cuda_aware", "host_staged", "overlap", "window")
+if DEVICE == "cuda" and not SIMULATED:
+    VARIANTS += ("device",)  # its kernel needs a GPU
 UNIT = "GPU" if DEVICE == "cuda" else "rank"
 
 
@@ -89,7 +91,8 @@ class Jacobi(unittest.TestCase):
 
     def test_equals_one_device(self):
         for variant in VARIANTS:
-            for nx, ny in ((64, RANKS + 2), (132, 21), (257, 12), (3, 9)):  # one row per rank; uneven; odd width
+            fewest = (2 if variant == "device" else 1) * RANKS + 2
+            for nx, ny in ((64, fewest), (132, 21), (257, 12), (3, 9)):  # the fewest rows; uneven; odd width
                 self.check("-nx", nx, "-ny", ny, "-niter", ITERATIONS, "-variant", variant)
 
     def test_checks_of_the_norm_do_not_change_the_result(self):
@@ -179,7 +182,7 @@ class Jacobi(unittest.TestCase):
             (("-ny", "x"), "-ny x: expected a whole number from 3 to 1073741824"),
             (("-niter", 0), "-niter 0: expected a whole number from 1 to 1000000000"),
             (("-nccheck", "1.5"), "-nccheck 1.5: expected a whole number from 1 to 1000000000"),
-            (("-variant", "fast"), "-variant fast: expected one of cuda_aware, host_staged, overlap, window"),
+            (("-variant", "fast"), "-variant fast: expected one of cuda_aware, host_staged, overlap, window, device"),
             (("-device", "rocm"), "-device rocm: expected one of auto, cuda, host"),
             (("-size", 5), "-size: unknown option"),
             (("12",), "12: unexpected argument"),
