@@ -64,6 +64,7 @@ struct EntryPoint::ErrorTarget {
   core::Ref<core::Communicator> comm;
   core::Ref<core::Session> session;
   core::Ref<rma::Window> window;
+  core::Ref<io::File> file;
   core::Ref<core::Errhandler> handler;
   void* handle = MPI_COMM_NULL;
 };
@@ -76,12 +77,18 @@ EntryPoint::ErrorTarget EntryPoint::error_target() {
   if (window_ != nullptr &&
       rma::Window::slab().check(window_) == HandleState::live)  // else MPI_Win_free failed
     target.window = core::Ref<rma::Window>::share(window_);
-  if (!target.comm && !target.session && !target.window && handler_ == nullptr && g_instance != nullptr &&
-      !file_)
+  target.file = take_error_file();
+  if (file_ != nullptr && io::File::slab().check(file_) == HandleState::live)  // else MPI_File_close failed
+    target.file = core::Ref<io::File>::share(file_);
+  if (!target.comm && !target.session && !target.window && !target.file && handler_ == nullptr &&
+      g_instance != nullptr && !without_file_)
     target.comm = core::Ref<core::Communicator>::share(default_error_communicator(*g_instance));
   if (handler_ != nullptr) {
     target.handler = core::Ref<core::Errhandler>::share(handler_);
     if (handler_->target == core::Errhandler::Target::session) target.handle = MPI_SESSION_NULL;
+  } else if (target.file) {
+    target.handler = target.file->errhandler;
+    target.handle = target.file.get();
   } else if (target.window) {
     target.handler = target.window->errhandler;
     target.handle = target.window.get();
@@ -91,7 +98,7 @@ EntryPoint::ErrorTarget EntryPoint::error_target() {
   } else if (target.comm) {
     target.handler = target.comm->errhandler;
     target.handle = reinterpret_cast<void*>(target.comm->handle);
-  } else if (file_) {
+  } else if (without_file_) {
     target.handler = file_null_errhandler();
     target.handle = MPI_FILE_NULL;
   }

@@ -12,6 +12,7 @@
 #include "base/trace.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
+#include "io/file/file.hpp"
 #include "rma/window.hpp"
 
 #define WEFT_HIDDEN [[gnu::visibility("hidden")]]
@@ -73,10 +74,15 @@ class EntryPoint {
     if (published_) [[likely]]
       g_instance->waits.set_communicator(*window.comm);
   }
+  void set_error_owner(io::File& file) {
+    file_ = &file;
+    if (published_) [[likely]]
+      g_instance->waits.set_communicator(*file.comm);
+  }
   /// Errors go to an error handler that is an argument of the call (MPI_Session_init).
   void set_error_owner(core::Errhandler& handler) { handler_ = &handler; }
   /// Errors go to the error handler of MPI_FILE_NULL (default MPI_ERRORS_RETURN).
-  void set_error_owner_file() { file_ = true; }
+  void set_error_owner_file() { without_file_ = true; }
 
   /// Returns MPI_SUCCESS, or calls the error handler and returns the error code.
   [[nodiscard]] int finish(Status status) {
@@ -102,10 +108,11 @@ class EntryPoint {
   core::Communicator* comm_ = nullptr;
   core::Session* session_ = nullptr;
   rma::Window* window_ = nullptr;
+  io::File* file_ = nullptr;
   core::Errhandler* handler_ = nullptr;
   bool instance_locked_ = false;
   bool early_locked_ = false;
-  bool file_ = false;
+  bool without_file_ = false;
   bool published_ = false;
 };
 

@@ -93,20 +93,35 @@ Status Win_call_errhandler(rma::Window& win, int errorcode) {
   return {};
 }
 
-// File I/O is not implemented, so MPI_FILE_NULL is the only file handle.
+// The error handler of MPI_FILE_NULL serves errors without an open file and is inherited by MPI_File_open.
 
-Status File_set_errhandler(MPI_File file, Errhandler& errhandler) {
-  if (file != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", file);
+Status File_set_errhandler(MPI_File handle, Errhandler& errhandler) {
+  io::File* const file = to_file(handle);
+  if (file == nullptr && handle != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", handle);
   if (errhandler.target != Target::any && errhandler.target != Target::file)
     return Error(Errc::errhandler,
                  "errhandler is not a file error handler: create it with MPI_File_create_errhandler");
-  file_null_errhandler() = core::Ref<Errhandler>::share(&errhandler);
+  (file == nullptr ? file_null_errhandler() : file->errhandler) = core::Ref<Errhandler>::share(&errhandler);
   return {};
 }
 
-Status File_get_errhandler(MPI_File file, MPI_Errhandler* errhandler) {
-  if (file != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", file);
-  return_shared_object(file_null_errhandler().get(), errhandler);
+Status File_get_errhandler(MPI_File handle, MPI_Errhandler* errhandler) {
+  io::File* const file = to_file(handle);
+  if (file == nullptr && handle != MPI_FILE_NULL) return bad_handle(HandleKind::file, "file", handle);
+  return_shared_object((file == nullptr ? file_null_errhandler() : file->errhandler).get(), errhandler);
+  return {};
+}
+
+Status File_call_errhandler(MPI_File handle, int errorcode) {
+  io::File* const file = to_file(handle);
+  if (file == nullptr && handle != MPI_FILE_NULL) return bad_handle(HandleKind::file, "fh", handle);
+  const auto kept = core::Ref<io::File>::share(file);
+  const core::Ref<Errhandler> handler = file == nullptr ? file_null_errhandler() : file->errhandler;
+  const std::string message = "called by the application with " + code_name(errorcode);
+  g_instance->unlocked([&] {
+    run_handler(*handler, handle, errorcode, "MPI_File_call_errhandler", message,
+                "MPI_File_set_errhandler(fh, MPI_ERRORS_RETURN)");
+  });
   return {};
 }
 

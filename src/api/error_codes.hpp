@@ -5,11 +5,14 @@
 #include <string>
 
 #include "core/communicator.hpp"
+#include "io/file/file.hpp"
 
 namespace weft::api {
 
 /// Returns the communicator of set_error_communicator() and clears it.
 core::Ref<core::Communicator> take_error_communicator();
+/// The same for set_error_file().
+core::Ref<io::File> take_error_file();
 
 /// An error class of the standard.
 struct ErrorClass {

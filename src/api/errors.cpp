@@ -26,6 +26,7 @@ config::Choice initial{
 
 thread_local LastError t_last_error;
 thread_local core::Ref<core::Communicator> t_error_communicator;
+thread_local core::Ref<io::File> t_error_file;
 
 /// Time from the death of a process in which the launcher ends the job, in ns.
 constexpr uint64_t kLauncherTimeoutNs = 2'000'000'000;
@@ -121,6 +122,10 @@ void set_error_communicator(core::Communicator& comm) {
 }
 
 core::Ref<core::Communicator> take_error_communicator() { return std::move(t_error_communicator); }
+
+void set_error_file(io::File& file) { t_error_file = core::Ref<io::File>::share(&file); }
+
+core::Ref<io::File> take_error_file() { return std::move(t_error_file); }
 
 const LastError& last_error() { return t_last_error; }
 

@@ -10,6 +10,10 @@
 #include "core/communicator.hpp"
 #include "core/errhandler.hpp"
 
+namespace weft::io {
+class File;
+}
+
 namespace weft::api {
 
 /// An error with an MPI error class that Errc lacks, or with a code returned by a user callback.
@@ -33,6 +37,8 @@ namespace weft::api {
 /// Sets the communicator whose error handler gets the error that this call is about to return, for calls
 /// without a communicator argument (the communicator of a request). Holds a reference until then.
 void set_error_communicator(core::Communicator& comm);
+/// The same for the error handler of a file (the file of a request).
+void set_error_file(io::File& file);
 /// Returns `status`; calls set_error_communicator() if it is an error and `comm` is not null.
 [[nodiscard]] inline Status with_error_communicator(core::Communicator* comm, Status status) {
   if (!status && comm != nullptr) set_error_communicator(*comm);

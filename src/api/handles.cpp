@@ -24,7 +24,8 @@ HandleTables::HandleTables()
       sessions(core::Session::slab()),
       transfers(p2p::Transfer::slab()),
       completed_send(&p2p::CompletedSend::shared()),
-      windows(rma::Window::slab()) {
+      windows(rma::Window::slab()),
+      files(io::File::slab()) {
   for (uintptr_t i = 0; i < kDatatypes; ++i) datatypes[i] = datatype::predefined(kDatatypeFirst + i);
   for (uintptr_t i = 0; i < kOps; ++i) ops[i] = core::Op::predefined(kOpFirst + i);
 }
@@ -109,6 +110,8 @@ bool was_freed(HandleKind kind, const void* handle) {
       return inside(g_handles.sessions);
     case HandleKind::window:
       return inside(g_handles.windows);
+    case HandleKind::file:
+      return inside(g_handles.files);
     case HandleKind::request:
       return inside(g_handles.transfers) || check_other_request(handle) != HandleState::foreign;
     default:

@@ -16,6 +16,7 @@
 #include "core/request.hpp"
 #include "core/session.hpp"
 #include "datatype/datatype.hpp"
+#include "io/file/file.hpp"
 #include "p2p/transfer.hpp"
 #include "rma/window.hpp"
 
@@ -38,6 +39,7 @@ struct HandleTables {
   Slab<p2p::Transfer>& transfers;
   p2p::CompletedSend* completed_send;
   Slab<rma::Window>& windows;
+  Slab<io::File>& files;
 };
 WEFT_HIDDEN extern const HandleTables g_handles;
 
@@ -90,6 +92,7 @@ inline core::Info* to_info(MPI_Info handle) {
 core::Errhandler* to_errhandler(MPI_Errhandler handle);
 inline core::Session* to_session(MPI_Session handle) { return live(g_handles.sessions, handle); }
 inline rma::Window* to_window(MPI_Win handle) { return live(g_handles.windows, handle); }
+inline io::File* to_file(MPI_File handle) { return live(g_handles.files, handle); }
 
 /// Registers the slab of a request class other than those in HandleTables, before its first request exists.
 /// core::Request must be the first base of the class.
@@ -118,6 +121,9 @@ inline MPI_Session handle_of(const core::Session& session) {
 }
 inline MPI_Win handle_of(const rma::Window& window) {
   return reinterpret_cast<MPI_Win>(reinterpret_cast<uintptr_t>(&window));
+}
+inline MPI_File handle_of(const io::File& file) {
+  return reinterpret_cast<MPI_File>(reinterpret_cast<uintptr_t>(&file));
 }
 MPI_Group handle_of(const core::Group& group);
 MPI_Info handle_of(const core::Info& info);

@@ -22,6 +22,8 @@ Status complete_request(MPI_Request* handle, core::Request& request, MPI_Status*
   if (outcome) outcome = std::move(request.outcome);
   fill(status, request.completion);
   outcome = with_error_communicator(request.comm, std::move(outcome));
+  if (!outcome && io::Operation::check(&request) == HandleState::live)
+    set_error_file(static_cast<io::File&>(*static_cast<io::Operation&>(request).file));
   if (request.persistent) {
     request.active = false;
   } else {

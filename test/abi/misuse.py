@@ -32,8 +32,10 @@ HANDLES = {
     "REQUEST": (None, "freed_request", "MPI_ERR_REQUEST"),
     "SESSION": ("MPI_SESSION_NULL", None, "MPI_ERR_SESSION"),
     "WINDOW": ("MPI_WIN_NULL", "freed_win", "MPI_ERR_WIN"),
+    "FILE": ("MPI_FILE_NULL", "freed_file", "MPI_ERR_FILE"),
 }
-NULL_ALLOWED = {"Comm_get_name.comm", "Type_get_name.datatype", "Win_get_name.win"}  # MPI 5.0 section 7.8
+NULL_ALLOWED = {"Comm_get_name.comm", "Type_get_name.datatype", "Win_get_name.win",
+                "File_set_errhandler.file", "File_get_errhandler.file", "File_call_errhandler.fh"}  # MPI 5.0 section 7.8
 # Conversions accept any value.
 TOLERANT = ("_toint", "_fromint")
 
@@ -44,7 +46,7 @@ VALID = {
     "ERRHANDLER": "MPI_ERRORS_RETURN",
     "SESSION": "session",
     "WINDOW": "win",
-    "FILE": "MPI_FILE_NULL",
+    "FILE": "file",
     "MESSAGE": "MPI_MESSAGE_NULL",
     "KEYVAL": "MPI_TAG_UB",
     "TAG": "1",
@@ -92,6 +94,7 @@ BELOW_ZERO = {
 MEANINGFUL = {
     "Comm_call_errhandler.errorcode", "Win_call_errhandler.errorcode",  # any code may be passed to a handler
     "Session_call_errhandler.errorcode",
+    "File_call_errhandler.errorcode",
     "Win_call_errhandler.errorcode",
     "Status_set_error.err",
     "Status_set_source.source",
@@ -125,6 +128,7 @@ static MPI_Request freed_request, bad_requests[4];
 static MPI_Request null_request = MPI_REQUEST_NULL;
 static MPI_Session session;
 static MPI_Win win, freed_win;
+static MPI_File file, freed_file;
 static MPI_Status status;
 static MPI_Message message = MPI_MESSAGE_NULL;
 static void operation(void* in, void* out, int* n, MPI_Datatype* type) { (void)in; (void)out; (void)n; (void)type; }
@@ -161,6 +165,8 @@ static void prepare(void) {
   MPI_Win_create(output, sizeof output, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
   MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
   MPI_Win_lock_all(0, win);
+  const int mode = MPI_MODE_RDWR | MPI_MODE_CREATE;
+  MPI_File_open(MPI_COMM_SELF, "misuse_file", mode, MPI_INFO_NULL, &file);
   /* Freed objects last: a new object may reuse the handle of a freed object. */
   MPI_Comm copy;
   MPI_Datatype type;
@@ -179,6 +185,10 @@ static void prepare(void) {
   MPI_Recv_init(output, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request), freed_request = request;
   MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_SELF, &other_win), freed_win = other_win;
   MPI_Win_free(&other_win);
+  MPI_File other_file;
+  MPI_File_open(MPI_COMM_SELF, "misuse_file", mode, MPI_INFO_NULL, &other_file), freed_file = other_file;
+  MPI_File_close(&other_file);
+  MPI_File_delete("misuse_file", MPI_INFO_NULL);
   MPI_Comm_free(&copy), MPI_Type_free(&type), MPI_Op_free(&op), MPI_Group_free(&other_group);
   MPI_Info_free(&other_info), MPI_Errhandler_free(&errors), MPI_Request_free(&request);
   for (int i = 0; i < 4; ++i) bad_requests[i] = freed_request;

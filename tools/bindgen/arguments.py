@@ -15,7 +15,10 @@ OBJECTS = {
     "REQUEST": ("core::Request", "to_request", "request"),
     "SESSION": ("core::Session", "to_session", "session"),
     "WINDOW": ("rma::Window", "to_window", "window"),
+    "FILE": ("io::File", "to_file", "file"),
 }
+# Objects other than communicators whose error handlers get the errors of calls.
+OWNERS = ("SESSION", "WINDOW", "FILE")
 # Value of an output handle after a failed call.
 NULL_HANDLES = {
     "COMMUNICATOR": "MPI_COMM_NULL",
@@ -25,6 +28,7 @@ NULL_HANDLES = {
     "INFO": "MPI_INFO_NULL",
     "ERRHANDLER": "MPI_ERRHANDLER_NULL",
     "WINDOW": "MPI_WIN_NULL",
+    "FILE": "MPI_FILE_NULL",
 }
 # Handle that replaces an argument that is not significant in this process.
 SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
@@ -34,6 +38,7 @@ def _by_object(parameter):
     """True if the implementation gets a resolved object."""
     return (
         parameter.kind in OBJECTS
+        and not parameter.raw_handle
         and parameter.kind != "REQUEST"
         and parameter.direction == "in"
         and not parameter.is_array
@@ -68,7 +73,7 @@ class Plan:
         self.committed = function.find("BUFFER") is not None
         self.any_source_allowed = self._has_wildcards()
         parameters = function.parameters
-        first = [p for p in parameters if p.kind == "COMMUNICATOR" or (p.kind == "WINDOW" and p.direction != "out")]
+        first = [p for p in parameters if p.kind == "COMMUNICATOR" or (p.kind in ("WINDOW", "FILE") and p.direction != "out")]
         for parameter in first + [p for p in parameters if p not in first]:
             self._resolve(parameter)
             if parameter is (first[0] if first else None):
@@ -106,7 +111,7 @@ class Plan:
         self.checks.append(f"if ({test}) [[unlikely]] return entry.fail({error});")
 
     def _resolve(self, parameter):
-        if parameter.kind not in OBJECTS or parameter.is_array:
+        if parameter.kind not in OBJECTS or parameter.is_array or parameter.raw_handle:
             return
         if parameter.direction != "out" and parameter.levels() == 1:
             self._resolve_inout(parameter)
@@ -149,8 +154,9 @@ class Plan:
     def _set_error_owner(self, parameter, variable):
         if parameter.kind == "COMMUNICATOR" and not self.has_error_owner:
             self.has_error_owner = True
-            self.objects.append(f"entry.set_error_owner(*{variable});")
-        elif parameter.kind in ("SESSION", "WINDOW") or (parameter.kind == "ERRHANDLER" and self._creates_error_owner()):
+            if self.function.find("FILE") is None:  # errors of MPI_File_open belong to MPI_FILE_NULL
+                self.objects.append(f"entry.set_error_owner(*{variable});")
+        elif parameter.kind in OWNERS or (parameter.kind == "ERRHANDLER" and self._creates_error_owner()):
             self.objects.append(f"entry.set_error_owner(*{variable});")
 
     def _creates_error_owner(self):
@@ -163,7 +169,7 @@ class Plan:
         self.objects.append(f'if ({name} == nullptr) [[unlikely]] return entry.fail(null_pointer("{name}"));')
         null_ok = parameter.kind == "REQUEST" and self.function.mpi_name not in self.api.overlay["request_needed"]
         null = f"*{name} != MPI_REQUEST_NULL && " if null_ok else ""
-        owner = parameter.kind in ("COMMUNICATOR", "WINDOW")
+        owner = parameter.kind in ("COMMUNICATOR", "WINDOW", "FILE")
         if owner:
             variable = self._object(parameter)
             self.objects.append(f"{c_type}* {variable} = {convert}(*{name});")

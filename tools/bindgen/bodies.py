@@ -20,6 +20,7 @@ FILE_TOP = """\
 
 namespace core = weft::core;
 namespace datatype = weft::datatype;
+namespace io = weft::io;
 namespace rma = weft::rma;
 using namespace weft::api;  // NOLINT(google-build-using-namespace): generated code in Weft's own namespace
 using weft::Errc;
@@ -40,9 +41,14 @@ def _mode(function):
     return ", EntryPoint::AnyTime{}" if function.any_time else ""
 
 
+def _without_file(function):
+    """True if errors without an open file go to the error handler of MPI_FILE_NULL (MPI 5.0 section 14.7)."""
+    return function.mpi_name.startswith("MPI_File_") or function.mpi_name == "MPI_Register_datarep"
+
+
 def _owner_lines(function):
     """For a function without an implementation: statements that select the error handler."""
-    if function.mpi_name.startswith("MPI_File_"):
+    if _without_file(function):
         return ["entry.set_error_owner_file();"]
     comm = function.find("COMMUNICATOR")
     if comm is None or comm.is_array or function.any_time:
@@ -102,7 +108,7 @@ def _guarded(lines, plan):
 
 def _body(api, function, large):
     start = [f'EntryPoint entry("{function.c_name(large)}"{_mode(function)});']
-    if function.mpi_name.startswith("MPI_File_"):
+    if _without_file(function):
         start.append("entry.set_error_owner_file();")
     plan = arguments.Plan(api, function, large)
     lines = list(plan.objects)
@@ -185,6 +191,7 @@ def implementation_header(api):
 #include "core/op.hpp"
 #include "core/session.hpp"
 #include "datatype/datatype.hpp"
+#include "io/file/file.hpp"
 #include "rma/window.hpp"
 
 namespace weft::api::impl {

@@ -21,6 +21,7 @@ class Parameter:
         self.length = raw["length"]
         self.constant = bool(raw["constant"])
         self.large_only = raw["large_only"]
+        self.raw_handle = False
         if self.kind not in kinds.C_TYPES and self.kind not in kinds.FUNCTION_KINDS:
             raise SystemExit(f"bindgen: unknown parameter kind {self.kind} of {self.name}: add it to kinds.py")
 
@@ -99,6 +100,7 @@ class Function:
             rename = overlay["parameter_kinds"].get(f"{self.mpi_name}.{parameter.name}")
             if rename:
                 parameter.kind = rename
+            parameter.raw_handle = f"{self.mpi_name}.{parameter.name}" in overlay["raw_handle"]
         self.has_large = any(p.poly for p in self.parameters)
         self.tool = self.mpi_name.startswith("MPI_T_")
         self.returns_error = raw["return_kind"] == "ERROR_CODE"

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "io/backend/hints.hpp"
+
+#include <charconv>
+#include <iterator>
+
+namespace weft::io {
+namespace {
+
+struct Number {
+  std::string_view key;
+  int64_t Hints::*value;
+  int64_t least;
+};
+constexpr Number kNumbers[] = {{"cb_buffer_size", &Hints::cb_buffer_size, 1},
+                               {"cb_nodes", &Hints::cb_nodes, 0},
+                               {"ind_rd_buffer_size", &Hints::ind_rd_buffer_size, 1},
+                               {"ind_wr_buffer_size", &Hints::ind_wr_buffer_size, 1},
+                               {"striping_unit", &Hints::striping_unit, 1}};
+
+struct Switch {
+  std::string_view key;
+  Use Hints::*value;
+};
+constexpr Switch kSwitches[] = {{"romio_cb_read", &Hints::romio_cb_read},
+                                {"romio_cb_write", &Hints::romio_cb_write},
+                                {"romio_ds_read", &Hints::romio_ds_read},
+                                {"romio_ds_write", &Hints::romio_ds_write}};
+constexpr std::string_view kWords[] = {"automatic", "enable", "disable"};
+
+Error bad_value(std::string_view key, std::string_view value, const std::string& valid) {
+  return {Errc::info_value,
+          "the hint " + std::string(key) + " = \"" + std::string(value) + "\" is invalid: use " + valid};
+}
+
+}  // namespace
+
+Status Hints::set(std::string_view key, std::string_view value) {
+  for (const Number& number : kNumbers) {
+    if (number.key != key) continue;
+    int64_t parsed = 0;
+    const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), parsed);
+    if (failed != std::errc() || end != value.data() + value.size() || parsed < number.least)
+      return bad_value(key, value, "an integer of at least " + std::to_string(number.least));
+    this->*number.value = parsed;
+  }
+  for (const Switch& use : kSwitches) {
+    if (use.key != key) continue;
+    size_t word = 0;
+    while (word < std::size(kWords) && kWords[word] != value) ++word;
+    if (word == std::size(kWords)) return bad_value(key, value, "automatic, enable or disable");
+    this->*use.value = static_cast<Use>(word);
+  }
+  return {};
+}
+
+std::string_view Hints::name(int hint) {
+  const auto i = static_cast<size_t>(hint);
+  return i < std::size(kNumbers) ? kNumbers[i].key : kSwitches[i - std::size(kNumbers)].key;
+}
+
+std::string Hints::text(int hint) const {
+  static_assert(std::size(kNumbers) + std::size(kSwitches) == kHints);
+  const auto i = static_cast<size_t>(hint);
+  if (i < std::size(kNumbers)) return std::to_string(this->*kNumbers[i].value);
+  return std::string(kWords[static_cast<size_t>(this->*kSwitches[i - std::size(kNumbers)].value)]);
+}
+
+}  // namespace weft::io

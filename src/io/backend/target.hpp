@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Target: the state of an open file that accesses share, also those of I/O threads.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "io/backend/descriptor.hpp"
+#include "io/backend/hints.hpp"
+#include "io/backend/pool.hpp"
+
+namespace weft::io {
+
+struct Target {
+  Descriptor descriptor;
+  Hints hints;                      ///< changed by collective calls only, while no access is in flight
+  std::atomic<bool> atomic{false};  ///< MPI_File_set_atomicity
+  std::atomic<bool> dirty{false};   ///< this process has written since the last sync
+  bool sieves_writes = false;       ///< romio_ds_write = enable: every write takes a lock
+  std::mutex exclusive;             ///< accesses under locks of one process, which share its descriptor
+  std::shared_ptr<Pool> pool = Pool::shared();
+};
+
+/// Locks a range against other processes and threads while it lives.
+class RangeLock {
+ public:
+  RangeLock() = default;
+  RangeLock(const RangeLock&) = delete;
+  RangeLock& operator=(const RangeLock&) = delete;
+  ~RangeLock() {
+    if (target_ == nullptr) return;
+    target_->descriptor.unlock(range_);
+    target_->exclusive.unlock();
+  }
+  [[nodiscard]] Status take(Target& target, const Range& range, bool exclusive) {
+    target.exclusive.lock();
+    Status locked = target.descriptor.lock(range, exclusive);
+    if (!locked.ok()) {
+      target.exclusive.unlock();
+      return locked;
+    }
+    target_ = &target;
+    range_ = range;
+    return {};
+  }
+
+ private:
+  Target* target_ = nullptr;
+  Range range_;
+};
+
+}  // namespace weft::io

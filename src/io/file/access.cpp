@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// File: data accesses (MPI 5.0 section 14.4). Blocking calls on host memory at a known offset access the file
+// in the calling thread; all others are tasks.
+#include "io/independent/access.hpp"
+
+#include <utility>
+
+#include "datatype/predefined.hpp"
+#include "io/backend/error.hpp"
+#include "io/file/file.hpp"
+#include "io/independent/staged.hpp"
+
+namespace weft::io {
+namespace {
+
+int64_t bytes_of(const p2p::Buffer& memory) { return memory.count * memory.type->size(); }
+
+}  // namespace
+
+Status File::check_access(const Access& access, const p2p::Buffer& memory) const {
+  if (access.write && (amode & kReadOnly) != 0)
+    return error(ErrorClass::read_only, target->descriptor.path() + " was opened with MPI_MODE_RDONLY");
+  if (!access.write && (amode & kWriteOnly) != 0)
+    return error(ErrorClass::access, target->descriptor.path() + " was opened with MPI_MODE_WRONLY");
+  if (access.at != At::shared) WEFT_TRY(check_random_access());
+  if (access.offset < 0)
+    return Error(Errc::arg, "offset = " + std::to_string(access.offset) + " is negative");
+  const int64_t bytes = bytes_of(memory);
+  if (bytes % view->etype_size != 0)
+    return error(ErrorClass::io, std::to_string(bytes) + " bytes of data are no multiple of the " +
+                                     std::to_string(view->etype_size) +
+                                     " bytes of the view's etype: access whole etypes");
+  if (bytes != 0 && view->filetype.size() == 0)
+    return error(ErrorClass::io, "the view has no data: its filetype is empty");
+  return {};
+}
+
+/// With a data representation that differs from the one in memory, the access moves converted bytes.
+Status File::convert(const Access& access, p2p::Buffer& memory, std::shared_ptr<std::byte[]>& storage,
+                     std::function<Status(uint64_t)>& after) {
+  const Datarep* const datarep = view->datarep;
+  if (datarep == nullptr || !(access.write ? datarep->write : datarep->read)) return {};
+  if (on_device(memory))
+    return error(ErrorClass::unsupported_datarep,
+                 "data in GPU memory cannot be converted to " + datarep->name + ": use the native format");
+  const p2p::Buffer user = memory;
+  auto& type = const_cast<datatype::Datatype&>(*user.type);
+  const int64_t bytes = bytes_of(user);
+  storage.reset(new std::byte[static_cast<size_t>(bytes)]);
+  memory = p2p::host_bytes(storage.get(), static_cast<size_t>(bytes));
+  if (access.write)
+    return instance.unlocked([&] { return datarep->write(user.address, type, user.count, storage.get()); });
+  after = [datarep, user, &type, storage](uint64_t read) -> Status {
+    if (type.size() == 0) return {};
+    return datarep->read(user.address, type, static_cast<int64_t>(read) / type.size(), storage.get());
+  };
+  return {};
+}
+
+Task File::perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes) {
+  const std::shared_ptr<const View> its_view = view;
+  if (access.at == At::shared) {
+    Task fetch = fetch_shared(operation, bytes / its_view->etype_size, access.collective, access.offset);
+    Status fetched = co_await fetch;
+    WEFT_CO_TRY(std::move(fetched));
+  }
+  const int64_t stream = access.offset * its_view->etype_size;
+  if (access.collective && comm->size() > 1) {
+    const CollectiveAccess arguments{*target, *comm,  buffers_, aggregator_order_, hosts_, its_view,
+                                     stream,  memory, bytes};
+    Task collective =
+        access.write ? write_collective(operation, arguments) : read_collective(operation, arguments);
+    co_return co_await collective;
+  }
+  const IndependentAccess arguments{*target, its_view, stream, memory, bytes, access.write};
+  Task independent = access_independent(operation, arguments);
+  co_return co_await independent;
+}
+
+Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory) {
+  WEFT_TRY(check_access(access, memory));
+  const int64_t bytes = bytes_of(memory);
+  p2p::Buffer moved = memory;
+  std::shared_ptr<std::byte[]> storage;
+  std::function<Status(uint64_t)> after;
+  WEFT_TRY(convert(access, moved, storage, after));
+  Access placed = access;
+  if (access.at == At::individual) {
+    placed.offset = position_;
+    position_ += bytes / view->etype_size;
+  }
+  const bool queued = access.collective && comm->size() > 1;
+  Operation* const operation = Operation::slab().create(
+      instance, *this, const_cast<datatype::Datatype&>(*memory.type), queued ? &queue_ : nullptr);
+  if (operation == nullptr) return core::no_more_requests();
+  if (queued) operation->reserve_tags(*comm);
+  operation->keep(storage);
+  if (after)
+    operation->epilogue = [operation, after = std::move(after)] {
+      return operation->instance.unlocked([&] { return after(operation->completion.bytes); });
+    };
+  operation->run(perform(*operation, placed, moved, bytes));
+  return operation;
+}
+
+namespace {
+
+/// Waits for an operation and releases it.
+Result<core::Completion> complete(Operation& operation, Pool& pool) {
+  operation.wait(pool);
+  Status outcome = operation.query();
+  if (outcome.ok()) outcome = std::move(operation.outcome);
+  const core::Completion completion = operation.completion;
+  operation.destroy();
+  WEFT_TRY(std::move(outcome));
+  return completion;
+}
+
+}  // namespace
+
+Result<core::Completion> File::run(const Access& access, const p2p::Buffer& memory) {
+  const bool direct = access.at != At::shared && (!access.collective || comm->size() == 1) &&
+                      view->datarep == nullptr && queue_.empty() && !on_device(memory);
+  if (!direct) {
+    auto operation = launch(access, memory);
+    if (!operation) return std::move(operation).error();
+    return complete(**operation, *target->pool);
+  }
+  WEFT_TRY(check_access(access, memory));
+  const int64_t bytes = bytes_of(memory);
+  const std::shared_ptr<const View> its_view = view;
+  int64_t offset = access.offset;
+  if (access.at == At::individual) {
+    offset = position_;
+    position_ += bytes / its_view->etype_size;
+  }
+  core::Completion completion;
+  completion.bytes = static_cast<uint64_t>(bytes);
+  const int64_t stream = offset * its_view->etype_size;
+  const core::Ref<File> guard = core::Ref<File>::share(this);
+  auto moved = instance.unlocked([&]() -> Result<int64_t> {
+    if (!access.write) return read_independent(*target, *its_view, stream, memory, bytes);
+    WEFT_TRY(write_independent(*target, *its_view, stream, memory, bytes));
+    return bytes;
+  });
+  if (!moved) return std::move(moved).error();
+  completion.bytes = static_cast<uint64_t>(*moved);
+  return completion;
+}
+
+Result<core::Request*> File::start(const Access& access, const p2p::Buffer& memory) {
+  auto operation = launch(access, memory);
+  if (!operation) return std::move(operation).error();
+  return static_cast<core::Request*>(*operation);
+}
+
+Status File::begin(const Access& access, const p2p::Buffer& memory) {
+  if (split_ != nullptr)
+    return error(ErrorClass::io, "another split collective call has begun on the file: end it first");
+  auto operation = launch(access, memory);
+  if (!operation) return std::move(operation).error();
+  split_ = *operation;
+  split_access_ = access;
+  split_buffer_ = memory.address;
+  return {};
+}
+
+Result<core::Completion> File::end(const Access& access, const void* buffer) {
+  if (split_ == nullptr || split_access_.write != access.write || split_access_.at != access.at)
+    return error(ErrorClass::io, "no matching split collective call has begun on the file");
+  if (buffer != split_buffer_)
+    return Error(Errc::buffer, "buf is not the buffer that the split collective call began with");
+  return complete(*std::exchange(split_, nullptr), *target->pool);
+}
+
+}  // namespace weft::io

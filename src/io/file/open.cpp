@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// File: open, close, delete. Rank 0 creates the file before the others open it.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <map>
+
+#include "coll/construct/communicators.hpp"
+#include "coll/schedule/collective.hpp"
+#include "io/backend/error.hpp"
+#include "io/file/agreement.hpp"
+#include "io/file/file.hpp"
+
+namespace weft::io {
+namespace {
+
+constexpr unsigned kAllModes = kAppend | kCreate | kDeleteOnClose | kExclusive | kReadOnly | kReadWrite |
+                               kSequential | kUniqueOpen | kWriteOnly;
+
+Status check_amode(int amode) {
+  const auto bad = [amode](const char* why) {
+    return error(ErrorClass::amode, "amode = " + std::to_string(amode) + " " + why);
+  };
+  const auto mode = static_cast<unsigned>(amode);
+  if ((mode & ~kAllModes) != 0) return bad("has unknown bits");
+  if (std::popcount(mode & (kReadOnly | kReadWrite | kWriteOnly)) != 1)
+    return bad("must have exactly one of MPI_MODE_RDONLY, MPI_MODE_RDWR and MPI_MODE_WRONLY");
+  if ((mode & kReadOnly) != 0 && (mode & (kCreate | kExclusive)) != 0)
+    return bad("has MPI_MODE_CREATE or MPI_MODE_EXCL with MPI_MODE_RDONLY");
+  if ((mode & kReadWrite) != 0 && (mode & kSequential) != 0)
+    return bad("has MPI_MODE_SEQUENTIAL with MPI_MODE_RDWR");
+  return {};
+}
+
+int flags_of(int amode) {
+  if ((amode & kReadOnly) != 0) return O_RDONLY;
+  return (amode & kReadWrite) != 0 ? O_RDWR : O_WRONLY;
+}
+
+int creation_flags_of(int amode) {
+  return ((amode & kCreate) != 0 ? O_CREAT : 0) | ((amode & kExclusive) != 0 ? O_EXCL : 0);
+}
+
+/// Removes the name of a file system in front of a path, which ROMIO accepts.
+std::string path_of(const std::string& name) {
+  static constexpr std::string_view kPrefixes[] = {"ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:"};
+  for (const std::string_view prefix : kPrefixes)
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  return name;
+}
+
+/// Opens the file on all ranks, or on none.
+Status open_everywhere(core::Communicator& comm, const std::string& path, int amode, Descriptor& file) {
+  Status own = check_amode(amode);
+  const auto open = [&](int flags) {
+    if (const int number = file.open(path, flags); number != 0) own = system_error("open", path, number);
+  };
+  int64_t first[2] = {amode, 0};  // of rank 0: the mode, and whether it has opened the file
+  if (comm.rank() == 0) {
+    if (own.ok()) open(flags_of(amode) | creation_flags_of(amode));
+    first[1] = own.ok() ? 1 : 0;
+  }
+  WEFT_TRY(broadcast(comm, first, sizeof first));
+  if (comm.rank() != 0 && own.ok()) {
+    if (first[0] != amode)
+      own = error(ErrorClass::not_same, "amode = " + std::to_string(amode) + " here and " +
+                                            std::to_string(first[0]) + " at rank 0: pass the same value");
+    else if (first[1] != 0)
+      open(flags_of(amode));
+  }
+  return agree(comm, std::move(own), path);
+}
+
+/// The ranks in the order in which they become aggregators: one of each host in turn.
+std::vector<int> spread_over_hosts(const core::Communicator& comm, int& hosts) {
+  std::map<int, int> members;  // of each host so far
+  std::vector<std::pair<int, int>> turns;
+  for (int rank = 0; rank < comm.size(); ++rank)
+    turns.emplace_back(members[comm.instance.host_of(comm.process(rank))]++, rank);
+  std::sort(turns.begin(), turns.end());
+  std::vector<int> order;
+  for (const auto& [turn, rank] : turns) order.push_back(rank);
+  hosts = static_cast<int>(members.size());
+  return order;
+}
+
+}  // namespace
+
+void File::choose_aggregators() { aggregator_order_ = spread_over_hosts(*comm, hosts_); }
+
+Result<File*> File::open(core::Communicator& comm, const std::string& name, int amode,
+                         const core::Info* info) {
+  if (comm.inter()) return Error(Errc::comm, "comm is an intercommunicator: files need an intracommunicator");
+  auto target = std::make_unique<Target>();
+  const std::string path = path_of(name);
+  WEFT_TRY(open_everywhere(comm, path, amode, target->descriptor));
+  rma::Window* window = nullptr;
+  core::Ref<core::Communicator> own_comm;
+  if (comm.size() > 1) {
+    rma::Options options{rma::Flavor::allocate};
+    options.size = comm.rank() == 0 ? sizeof(int64_t) : 0;
+    auto made = rma::Window::create(comm, options);
+    if (!made) return std::move(made).error();
+    window = *made;
+    own_comm = window->comm;
+  } else {
+    auto duplicate = coll::duplicate(comm);
+    if (!duplicate) return std::move(duplicate).error();
+    own_comm = core::Ref<core::Communicator>(*duplicate);
+  }
+  File* const file = slab().create(std::move(own_comm), amode);
+  if (file == nullptr) return Error(Errc::no_mem, "too many open files: close some");
+  file->target = std::move(target);
+  file->shared_ = window;
+  file->choose_aggregators();
+  Status prepared = window == nullptr ? Status() : window->lock_all(1024);  // MPI_MODE_NOCHECK
+  if (prepared.ok()) prepared = file->set_hints(info);
+  if (prepared.ok() && (amode & kAppend) != 0) {
+    prepared = file->seek(0, Whence::end);
+    if (prepared.ok()) prepared = file->set_shared(file->position_);
+  }
+  if (prepared.ok()) return file;
+  file->open_handle();
+  (void)close(file);
+  return std::move(prepared).error();
+}
+
+Status File::close(File* file) {
+  const core::Ref<File> guard = core::Ref<File>::share(file);
+  Status outcome;
+  if (file->split_ != nullptr)
+    outcome = error(ErrorClass::io, "a split collective call has begun and not ended: end it first");
+  core::wait_until(file->instance, [file] {
+    bool idle = true;
+    Operation::slab().for_each([&](const Operation& operation) {
+      idle = idle && (operation.file.get() != file || operation.complete());
+    });
+    return idle;
+  });
+  const std::string path = file->target->descriptor.path();
+  if (Status closed = file->target->descriptor.close(); outcome.ok()) outcome = std::move(closed);
+  outcome = file->agree(std::move(outcome));
+  if ((file->amode & kDeleteOnClose) != 0 && file->comm->rank() == 0 && ::unlink(path.c_str()) != 0 &&
+      outcome.ok())
+    outcome = system_error("delete", path, errno);
+  if (file->shared_ != nullptr) {
+    Status unlocked = file->shared_->unlock_all();
+    file->shared_->open_handle();
+    Status freed = rma::Window::free(file->shared_);
+    file->shared_ = nullptr;
+    if (outcome.ok()) outcome = std::move(unlocked);
+    if (outcome.ok()) outcome = std::move(freed);
+  }
+  file->close_handle();
+  return outcome;
+}
+
+Status File::remove(const std::string& name) {
+  const std::string path = path_of(name);
+  return ::unlink(path.c_str()) == 0 ? Status() : system_error("delete", path, errno);
+}
+
+}  // namespace weft::io

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "io/task/events.hpp"
+
+#include <algorithm>
+
+#include "coll/dispatch/path.hpp"
+#include "core/instance.hpp"
+#include "transport/shm/shm.hpp"
+
+namespace weft::io {
+
+void Messages::send(const p2p::Buffer& buffer, int dest) {
+  p2p::post_send(transfers_.emplace_back(core::Request::Kind::send), buffer, dest, tag_, comm_,
+                 p2p::SendMode::standard, core::Channel::collective);
+}
+
+void Messages::receive(const p2p::Buffer& buffer, int source) {
+  p2p::post_receive(transfers_.emplace_back(core::Request::Kind::receive), buffer, source, tag_, comm_,
+                    core::Channel::collective);
+}
+
+bool Messages::ready() {
+  while (complete_ < transfers_.size() && transfers_[complete_].complete()) ++complete_;
+  return complete_ == transfers_.size();
+}
+
+Status Messages::take() {
+  WEFT_ASSERT(ready());
+  Status first;
+  for (p2p::Transfer& transfer : transfers_)
+    if (first.ok() && !transfer.outcome.ok()) first = std::move(transfer.outcome);
+  transfers_.clear();
+  complete_ = 0;
+  return first;
+}
+
+void FileJob::submit(Pool& pool, core::Instance& instance, std::function<Status()> run) {
+  WEFT_ASSERT(!running());
+  state_ = std::make_shared<State>();
+  // Wakes the rank if it sleeps until another rank notifies it.
+  std::function<void()> notify;
+  if (instance.sleep_when_idle && instance.shm != nullptr)
+    notify = [shm = instance.shm, self = instance.self] { shm->wakeup(self).notify(); };
+  pool.submit(
+      state_->job,
+      [state = state_.get(), run = std::move(run)] {
+        try {
+          state->outcome = run();
+        } catch (const std::bad_alloc&) {
+          state->outcome = Error(Errc::no_mem, "out of memory in a file access: access less at once");
+        }
+      },
+      std::move(notify));
+}
+
+Collective::Collective(const coll::Call& call, int tag) {
+  auto made = coll::Operation::create(call, tag, coll::dispatch::choose(call));
+  if (!made) {
+    failed_ = std::move(made).error();
+    return;
+  }
+  request_ = *made;
+  request_->finish();  // inactive until start()
+  failed_ = request_->start();
+}
+
+Collective::~Collective() {
+  if (request_ == nullptr) return;
+  if (request_->complete())
+    request_->destroy();
+  else
+    request_->detached = true;
+}
+
+Status Collective::take() {
+  if (!failed_.ok()) return std::move(failed_);
+  return std::move(request_->outcome);
+}
+
+int64_t failure_code(const Status& own) {
+  if (own.ok()) return 0;
+  return own.error().mpi_code() != 0 ? own.error().mpi_code() : -1;
+}
+
+Status first_failure(const std::vector<int64_t>& codes, const std::string& path) {
+  const auto failed = std::find_if(codes.begin(), codes.end(), [](int64_t code) { return code != 0; });
+  if (failed == codes.end()) return {};
+  return Error(Errc::io,
+               "rank " + std::to_string(failed - codes.begin()) + " failed with " + path +
+                   ": its own error has the reason",
+               *failed > 0 ? static_cast<int>(*failed) : 0);
+}
+
+}  // namespace weft::io

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Data representations (MPI 5.0 section 14.5): how typed data is converted to the bytes of a file.
+// Threading: under the instance lock. User functions run without it, in the thread of the call.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "datatype/datatype.hpp"
+
+namespace weft::io {
+
+/// A representation that differs from the one in memory. In a file every element has its native size.
+struct Datarep {
+  /// Converts `count` elements of `type` at `user` to or from the packed bytes at `file`.
+  using Convert = std::function<Status(void* user, datatype::Datatype& type, int64_t count, void* file)>;
+  std::string name;
+  Convert read, write;  ///< empty: no conversion
+  /// Extent of a type in the file, in bytes.
+  std::function<Result<int64_t>(datatype::Datatype& type)> extent;
+};
+
+/// Finds a representation; null for "native" and "internal", which store data as in memory. Error:
+/// MPI_ERR_UNSUPPORTED_DATAREP.
+[[nodiscard]] Result<const Datarep*> find_datarep(std::string_view name);
+/// MPI_Register_datarep. Error: MPI_ERR_DUP_DATAREP.
+[[nodiscard]] Status register_datarep(Datarep datarep);
+
+}  // namespace weft::io

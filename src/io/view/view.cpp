@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "io/view/view.hpp"
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+#include "datatype/predefined.hpp"
+#include "io/backend/error.hpp"
+
+namespace weft::io {
+namespace {
+
+Error bad_type(const std::string& why) { return {Errc::arg, why}; }
+// The class that other MPIs return, too.
+Error bad_displacements(const char* why) { return error(ErrorClass::io, why); }
+
+}  // namespace
+
+View::View(int64_t displacement, datatype::Datatype& elementary, datatype::Datatype& file_type)
+    : disp(displacement),
+      etype(elementary),
+      filetype(file_type),
+      etype_size(elementary.size()),
+      contiguous(file_type.contiguous() && file_type.size() != 0),
+      size_(file_type.size()) {
+  etype.retain();
+  filetype.retain();
+}
+
+View::~View() {
+  etype.release();
+  filetype.release();
+}
+
+std::shared_ptr<const View> View::bytes() {
+  datatype::Datatype& byte = *datatype::predefined(datatype::kByte);
+  return std::make_shared<const View>(0, byte, byte);
+}
+
+Result<std::shared_ptr<const View>> View::create(int64_t disp, datatype::Datatype& etype,
+                                                 datatype::Datatype& filetype, bool writable,
+                                                 const Datarep* datarep) {
+  if (etype.size() == 0) return bad_type("etype has no data: use a type with at least one byte");
+  if (filetype.size() % etype.size() != 0)
+    return bad_type("filetype has " + std::to_string(filetype.size()) +
+                    " bytes of data, which is no multiple of the " + std::to_string(etype.size()) +
+                    " bytes of etype: build filetype from etype");
+  auto view = std::make_shared<View>(disp, etype, filetype);
+  view->datarep = datarep;
+  WEFT_TRY(view->check(writable));
+  return std::shared_ptr<const View>(std::move(view));
+}
+
+/// Displacements of a filetype must be nonnegative and monotonically nondecreasing (MPI 5.0 section 14.1.1).
+Status View::check(bool writable) {
+  if (contiguous || size_ == 0) return {};
+  int64_t last = 0, end = 0;
+  bool ordered = true;
+  datatype::for_each_run(filetype, 1, 0, size_, [&](datatype::Count at, datatype::Count length) {
+    ordered = ordered && at >= last;
+    overlapping |= at < end;
+    last = at;
+    end = std::max(end, at + length);
+  });
+  const int64_t first = filetype.true_lb() + filetype.extent();  // of the next filetype
+  if (!ordered || filetype.true_lb() < 0 || first < last)
+    return bad_displacements(
+        "the displacements of filetype are negative or decreasing, which views do not allow");
+  overlapping |= first < end;
+  if (overlapping && writable)
+    return bad_displacements(
+        "regions of filetype overlap, which views of files open for writing do not allow");
+  return {};
+}
+
+int64_t View::position(int64_t stream) const {
+  if (contiguous) return disp + stream;
+  WEFT_ASSERT(size_ != 0);
+  int64_t found = 0;
+  datatype::for_each_run(filetype, 1, stream % size_, 1,
+                         [&](datatype::Count at, datatype::Count) { found = at; });
+  return disp + stream / size_ * filetype.extent() + found;
+}
+
+int64_t View::stream_before(int64_t at) const {
+  if (contiguous) return std::max<int64_t>(0, at - disp);
+  if (size_ == 0 || at <= disp + filetype.true_lb()) return 0;
+  const int64_t tile = filetype.extent() <= 0 ? 0 : (at - disp - filetype.true_lb()) / filetype.extent();
+  int64_t low = tile > 0 ? (tile - 1) * size_ : 0, high = (tile + 1) * size_;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (position(middle) < at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+}  // namespace weft::io

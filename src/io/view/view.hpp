@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// View: which bytes of a file a process accesses, in which order (MPI 5.0 section 14.3). The view's stream is
+// the sequence of its data bytes; stream offsets and file offsets are in bytes. Immutable.
+// Threading: created and destroyed under the instance lock, const functions on any thread.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "datatype/datatype.hpp"
+
+namespace weft::io {
+
+struct Datarep;
+
+class View {
+ public:
+  /// Bytes from `disp`: the view of MPI_File_open.
+  [[nodiscard]] static std::shared_ptr<const View> bytes();
+  /// Errors: arg (filetype not made of etypes), MPI_ERR_IO (negative or decreasing displacements).
+  /// `writable`: overlapping regions are errors too. `datarep`: null for "native".
+  [[nodiscard]] static Result<std::shared_ptr<const View>> create(int64_t disp, datatype::Datatype& etype,
+                                                                  datatype::Datatype& filetype, bool writable,
+                                                                  const Datarep* datarep);
+  View(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype);
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  ~View();
+
+  /// File offset of a byte of the stream. Precondition: the filetype has data.
+  [[nodiscard]] int64_t position(int64_t stream) const;
+  /// Number of bytes of the stream before the file offset `at`.
+  [[nodiscard]] int64_t stream_before(int64_t at) const;
+  /// Whether bytes [stream, stream + n) are adjacent in the file.
+  [[nodiscard]] bool adjacent(int64_t stream, int64_t n) const {
+    return contiguous || n == 0 || position(stream + n - 1) - position(stream) == n - 1;
+  }
+  /// Calls f(file offset, length) for the runs of bytes [stream, stream + n) in stream order, adjacent runs
+  /// merged. f returns false to stop.
+  template <class F>
+  void for_each_run(int64_t stream, int64_t n, F&& f) const {
+    if (n <= 0) return;
+    if (contiguous) {
+      f(disp + stream, n);
+      return;
+    }
+    int64_t at = 0, length = 0;
+    bool going = true;
+    const int64_t first = stream / size_;  // large displacements only in `base`
+    const int64_t base = disp + first * filetype.extent();
+    const auto merge = [&](datatype::Count run, datatype::Count bytes) {
+      if (base + run == at + length) {
+        length += bytes;
+        return true;
+      }
+      if (length != 0) going = f(at, length);
+      at = base + run;
+      length = bytes;
+      return going;
+    };
+    const int64_t skip = stream - first * size_;
+    datatype::for_each_run(filetype, (skip + n - 1) / size_ + 1, skip, n, merge);
+    if (going && length != 0) f(at, length);
+  }
+
+  const int64_t disp;
+  datatype::Datatype& etype;
+  datatype::Datatype& filetype;
+  const int64_t etype_size;
+  bool contiguous;
+  bool overlapping = false;  ///< regions of the filetype overlap, so that file offsets are not ordered
+  const Datarep* datarep = nullptr;  ///< null: "native"
+
+ private:
+  [[nodiscard]] Status check(bool writable);
+  const int64_t size_;  ///< of the filetype
+};
+
+}  // namespace weft::io
