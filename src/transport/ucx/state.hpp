@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "launch/job_id.hpp"
 #include "transport/generations.hpp"
@@ -21,18 +22,6 @@ namespace weft::transport::ucx {
 
 inline constexpr size_t kMaxMessageBytes = (size_t{64} << 10) + 64;  ///< eager payload of 64 KiB plus header
 inline constexpr uint64_t kNsPerSecond = 1'000'000'000;
-
-/// Returns UCX's memory type.
-[[nodiscard]] inline int type_of(const device::Memory& memory) {
-  switch (memory.kind) {
-    case device::MemoryKind::cuda_device:
-      return api::kCuda;
-    case device::MemoryKind::cuda_managed:
-      return api::kCudaManaged;
-    default:
-      return api::kHost;
-  }
-}
 
 /// Returns the number of the buffer that an rkey names.
 [[nodiscard]] inline uint64_t buffer_id_in(std::span<const std::byte> rkey) {
@@ -64,6 +53,13 @@ class Ucx final : public Network {
 
   [[nodiscard]] bool supports(const device::Memory& memory) const override {
     return memory.kind == device::MemoryKind::cuda_device && (memory_types_ >> api::kCuda & 1) != 0;
+  }
+  /// UCX's memory type. Managed memory is host memory for a UCX that does not know it.
+  [[nodiscard]] int type_of(const device::Memory& memory) const {
+    if (memory.kind == device::MemoryKind::cuda_managed && (memory_types_ >> api::kCudaManaged & 1) != 0)
+      return api::kCudaManaged;
+    WEFT_ASSERT(!memory.on_device() || supports(memory));
+    return memory.on_device() ? api::kCuda : api::kHost;
   }
   [[nodiscard]] Result<Registered> register_buffer(Peer peer, const Buffer& buffer, std::byte* rkey,
                                                    Access access) override;
