@@ -118,16 +118,18 @@ Status accumulate_atomically(const ElementOperation& operation, const device::Me
     call.reduction = operation.reduction;
     call.size = operation.size;
     call.kind = operation.kind;
-    device::Ticket last;  // of one stream: the others end before it
+    device::Ticket last;
     WEFT_TRY(for_each_launch(runs, at, n, [&](const GpuRun& run, uint64_t blocks, int64_t stride) -> Status {
       call.target = run.address;
       call.block = run.length / operation.size;
       call.count = blocks * call.block;
       call.stride = stride;
-      auto ticket = device::accumulate_async(call, target);
+      const uint64_t bytes = call.count * operation.size;
+      // Launches go to one stream, where the others end before the last; the resident kernel takes a lone
+      // one.
+      auto ticket = device::accumulate_async(call, target, bytes == n);
       if (!ticket) return std::move(ticket).error();
       last = std::move(*ticket);
-      const uint64_t bytes = call.count * operation.size;
       for (uint64_t* operand : {&call.origin, &call.compare, &call.result})
         if (*operand != 0) *operand += bytes;
       return {};

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "device/cuda/driver_types.hpp"
+#include "device/kernel/accumulate.hpp"
 
 namespace emucuda {
 
@@ -32,6 +33,8 @@ struct KernelEntry {
 [[nodiscard]] std::unique_ptr<Kernel> create_pack(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_pack_tiles(ContextObject& context, void** parameters);
 // window.cpp
+/// Executes an accumulate operation at once; false: memory not accessible.
+[[nodiscard]] bool execute_accumulate(ContextObject& context, const weft::device::kernel::Accumulate& call);
 [[nodiscard]] std::unique_ptr<Kernel> create_accumulate(ContextObject& context, void** parameters);
 [[nodiscard]] std::unique_ptr<Kernel> create_window_sync(ContextObject& context, void** parameters);
 [[nodiscard]] const KernelEntry* find_kernel(const char* name);

@@ -158,6 +158,10 @@ class ResidentKernel : public Kernel {
     const uint64_t src = address(words, contract::Command::src_low);
     const uint32_t count = words[contract::Command::items];
     if (count == contract::Command::kInline) return store(words);
+    if (count == contract::Command::kAccumulate) {
+      const auto* call = map<contract::Accumulate>(src, 1);
+      return call != nullptr && execute_accumulate(context_, *call);
+    }
     if (count == 0)
       return copy(context_, address(words, contract::Command::dst_low), src, words[contract::Command::bytes]);
     const auto* items = map<contract::CopyItem>(src, count);

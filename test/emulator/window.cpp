@@ -123,6 +123,15 @@ class WindowSync : public Kernel {
 
 }  // namespace
 
+bool execute_accumulate(ContextObject& context, const contract::Accumulate& call) {
+  void* parameters[] = {const_cast<contract::Accumulate*>(&call)};
+  Accumulate kernel(context, parameters);
+  for (;;) {
+    const Kernel::Turn turn = kernel.turn(0);
+    if (turn != Kernel::Turn::worked) return turn == Kernel::Turn::ended;
+  }
+}
+
 std::unique_ptr<Kernel> create_accumulate(ContextObject& context, void** parameters) {
   return std::make_unique<Accumulate>(context, parameters);
 }

@@ -3,7 +3,7 @@
 // memory. Each element is changed by an atomic operation at system scope, so that kernels of several GPUs and
 // processes, and the device functions of weft_device.cuh, may change it at the same time. C++17.
 #pragma once
-#include "device/kernel/vec16.hpp"
+#include "device/kernel/element.hpp"
 
 namespace weft::device::kernel {
 

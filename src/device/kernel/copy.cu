@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copy kernels: a batch of copies in one launch, and the resident kernel, which takes commands from pinned
 // memory. Methods and hazards: docs/gpu.md.
+#include "device/kernel/accumulate.hpp"
 #include "device/kernel/command_device.cuh"
 #include "device/kernel/copy.hpp"
 #include "device/kernel/copy_device.cuh"
@@ -124,6 +125,18 @@ __device__ void store_inline(const Shared& shared) {
         static_cast<unsigned char>(shared.src() >> 8 * threadIdx.x);
 }
 
+/// Executes an accumulate operation with one block.
+__device__ __noinline__ void serve_accumulate(Shared& shared) {
+  static_assert(sizeof(Accumulate) % sizeof(uint64_t) == 0 && sizeof(Accumulate) <= sizeof shared.items);
+  const auto* const from = reinterpret_cast<const uint64_t*>(shared.src());
+  auto* const to = reinterpret_cast<uint64_t*>(shared.items);
+  for (uint32_t i = threadIdx.x; i < sizeof(Accumulate) / sizeof(uint64_t); i += blockDim.x)
+    to[i] = __ldcv(from + i);
+  __syncthreads();
+  const auto& call = *reinterpret_cast<const Accumulate*>(shared.items);
+  for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element(call, i);
+}
+
 __device__ __forceinline__ bool is_call(const Shared& shared) {
   return (shared.words[Command::items] & CallWord::kCall) != 0;
 }
@@ -144,6 +157,8 @@ __device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32
     late = serve_call(params.slot_configs, shared.words, shared.config, blockIdx.x, blocks);
   else if (shared.words[Command::items] == Command::kInline)
     store_inline(shared);
+  else if (shared.words[Command::items] == Command::kAccumulate)
+    serve_accumulate(shared);
   else if (shared.words[Command::items] != 0)
     copy_items(shared, blocks);
   else

@@ -38,10 +38,12 @@ static_assert(sizeof(BatchCopyParams) <= 4096);
 struct alignas(64) Command {
   /// blocks: how many share the command; 0: exit.
   /// items: 0: one copy of `bytes` from src to dst. n: src is an array of n CopyItems in pinned host memory,
-  /// `bytes` the size of the longest. kInline: src holds the data, at most kInlineBytes (0: no-op). Otherwise
+  /// `bytes` the size of the longest. kInline: src holds the data, at most kInlineBytes (0: no-op).
+  /// kAccumulate: src is an Accumulate (kernel/accumulate.hpp) in pinned host memory. Otherwise
   /// items holds a CallWord (kernel/collective.hpp), a collective with epoch `epoch`.
   enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
   static constexpr uint32_t kInline = 1u << 30, kInlineBytes = 8;
+  static constexpr uint32_t kAccumulate = 1u << 29;
   struct Pair {
     uint32_t word, sequence;
   } pairs[8];

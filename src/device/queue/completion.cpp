@@ -67,11 +67,13 @@ Result<bool> kernel_done(Ticket& ticket, Poll&& poll, Fault&& fault, Resubmit&& 
 }
 
 Result<bool> resident_kernel_done(Ticket& ticket, WorkQueue& queue, uint32_t number) {
-  cuda::ResidentKernel& kernel = queue.resident_kernel;
+  cuda::ResidentKernel& resident = queue.resident_kernel;
   return kernel_done(
-      ticket, [&] { return kernel.poll(number); }, [&] { return kernel.fault(); },
+      ticket, [&] { return resident.poll(number); }, [&] { return resident.fault(); },
       [&](Outcome) {
-        auto again = cuda::resubmit_items(queue, kernel.items(number));
+        const kernel::Accumulate* const accumulate = resident.accumulate(number);
+        auto again = accumulate != nullptr ? cuda::launch_accumulate(queue, *accumulate)
+                                           : cuda::resubmit_items(queue, resident.items(number));
         if (again) cuda::start_resident_kernel(queue);
         return again;
       });

@@ -174,7 +174,7 @@ ResidentKernel::Slot* ResidentKernel::next_slot() {
   if (slot.busy && (slot.not_started || !reached(status().done, slot.number))) return nullptr;
   slot.number = ++submitted_;
   slot.count = 0;
-  slot.not_started = slot.no_op = false;
+  slot.not_started = slot.no_op = slot.accumulate = false;
   slot.busy = true;
   return &slot;
 }
@@ -227,12 +227,27 @@ uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool ho
   } else if (count == 1) {
     write(slot->number, items[0], std::min(blocks, instance_blocks_), 0);
   } else {
-    const size_t at =
-        (slot->number % slots_.size()) * sizeof(kernel::CopyItem) * kernel::ResidentKernelParams::kItems;
     uint64_t longest = 0;
     for (const kernel::CopyItem& item : items) longest = std::max(longest, item.bytes);
-    write(slot->number, {0, items_address_ + at, longest}, std::min(blocks, instance_blocks_), slot->count);
+    write(slot->number, {0, items_address(*slot), longest}, std::min(blocks, instance_blocks_), slot->count);
   }
+  return slot->number;
+}
+
+Address ResidentKernel::items_address(const Slot& slot) const {
+  return items_address_ +
+         (slot.number % slots_.size()) * sizeof(kernel::CopyItem) * kernel::ResidentKernelParams::kItems;
+}
+
+uint32_t ResidentKernel::submit(const kernel::Accumulate& accumulate) {
+  if (accumulate.count * accumulate.size > kAccumulateBytes) return 0;
+  const std::lock_guard lock(mutex_);
+  Slot* const slot = claim_slot(1);
+  if (slot == nullptr) return 0;
+  static_assert(sizeof accumulate <= sizeof(kernel::CopyItem) * kernel::ResidentKernelParams::kItems);
+  std::memcpy(static_cast<void*>(slot->items), &accumulate, sizeof accumulate);
+  slot->accumulate = true;
+  write(slot->number, {0, items_address(*slot), sizeof accumulate}, 1, kernel::Command::kAccumulate);
   return slot->number;
 }
 
@@ -290,6 +305,11 @@ Outcome ResidentKernel::poll(uint32_t number) {
 std::span<const kernel::CopyItem> ResidentKernel::items(uint32_t number) const {
   const Slot& slot = slots_[number % slots_.size()];
   return {slot.items, slot.count};
+}
+
+const kernel::Accumulate* ResidentKernel::accumulate(uint32_t number) const {
+  const Slot& slot = slots_[number % slots_.size()];
+  return slot.accumulate ? reinterpret_cast<const kernel::Accumulate*>(slot.items) : nullptr;
 }
 
 /// After the end of an instance: marks the commands that were not started and updates the backoff.

@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/launcher.hpp"
+#include "device/kernel/accumulate.hpp"
 #include "device/kernel/copy.hpp"
 #include "device/queue/submission_batcher.hpp"
 
@@ -34,6 +35,9 @@ class ResidentKernel {
   /// Submits the copies as one command. Returns the command number; 0 if no instance can take the command:
   /// use a copy engine. `host_source`: the sources are host memory, so up to 8 bytes travel inline.
   [[nodiscard]] uint32_t submit(std::span<const kernel::CopyItem> items, bool host_source);
+  /// Submits an accumulate operation on at most kAccumulateBytes; 0 as above: launch it.
+  [[nodiscard]] uint32_t submit(const kernel::Accumulate& accumulate);
+  static constexpr uint64_t kAccumulateBytes = 1024;
   /// Submits a collective encoded in the words of a command (kernel/collective.hpp). Returns the command
   /// number; 0: launch a collective kernel instead.
   [[nodiscard]] uint32_t submit_call(uint32_t (&words)[8]);
@@ -55,6 +59,8 @@ class ResidentKernel {
   [[nodiscard]] Outcome poll(uint32_t number);
   /// Copies of a command; valid until poll() returns done, or until the next submit() after not_started.
   [[nodiscard]] std::span<const kernel::CopyItem> items(uint32_t number) const;
+  /// The same of an accumulate operation; null: the command is none.
+  [[nodiscard]] const kernel::Accumulate* accumulate(uint32_t number) const;
   /// Sticky error of the kernel's stream; kSuccess while the stream is healthy.
   [[nodiscard]] Code fault() const;
 
@@ -66,6 +72,7 @@ class ResidentKernel {
     bool busy = false;         ///< poll() has not reported the end of the command
     bool not_started = false;  ///< the instance ended before this command
     bool no_op = false;        ///< command of keep_running(), never polled
+    bool accumulate = false;   ///< `items` holds an Accumulate
   };
   [[nodiscard]] kernel::ResidentKernelStatus status() const;
   [[nodiscard]] bool gpu_is_shared() const;
@@ -74,6 +81,8 @@ class ResidentKernel {
   [[nodiscard]] bool accepts_commands();
   [[nodiscard]] Slot* next_slot();
   [[nodiscard]] Slot* claim_slot(uint32_t blocks);
+  /// Address of the items of a slot on the GPU.
+  [[nodiscard]] Address items_address(const Slot& slot) const;
   void write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items);
   void write(uint32_t number, const uint32_t (&words)[8]);
   void schedule_keep_running(uint64_t time);

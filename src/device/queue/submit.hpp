@@ -68,6 +68,8 @@ class Issue {
 
 /// Submits copies that a kernel did not start to the copy engines.
 [[nodiscard]] Result<Ticket> resubmit_items(WorkQueue& queue, std::span<const kernel::CopyItem> items);
+/// Launches an accumulate operation.
+[[nodiscard]] Result<Ticket> launch_accumulate(WorkQueue& queue, kernel::Accumulate accumulate);
 /// Starts the resident kernel if due. Call after a small copy was submitted to another executor.
 void start_resident_kernel(WorkQueue& queue);
 

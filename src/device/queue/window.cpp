@@ -42,16 +42,24 @@ bool can_access(const Memory& target, const Memory& operand) {
   return queue && cuda::reaches(**queue, operand);
 }
 
-Result<Ticket> accumulate_async(Accumulate accumulate, const Memory& memory) {
+Result<Ticket> cuda::launch_accumulate(WorkQueue& queue, Accumulate accumulate) {
+  auto issue = [&](TrackedStream& there) {
+    const RelaxedCapture relaxed;
+    return there.accumulate.launch(there.stream, blocks_of(accumulate), Accumulate::kThreads, &accumulate);
+  };
+  return submit_work(queue, {}, {}, StreamRole::local, "an accumulate kernel", Issue(issue));
+}
+
+Result<Ticket> accumulate_async(const Accumulate& accumulate, const Memory& memory, bool lone) {
   if (accumulate.count == 0) return Ticket();
   auto queue = cuda::queue_of(memory);
   if (!queue) return std::move(queue).error();
-  auto issue = [&](cuda::TrackedStream& there) {
-    const cuda::RelaxedCapture relaxed;
-    return there.accumulate.launch(there.stream, blocks_of(accumulate), Accumulate::kThreads, &accumulate);
-  };
-  return cuda::submit_work(**queue, memory, memory, StreamRole::local, "an accumulate kernel",
-                           cuda::Issue(issue));
+  const uint32_t number = lone ? (*queue)->resident_kernel.submit(accumulate) : 0;
+  if (number != 0) return TicketAccess::make(TicketAccess::Executor::resident_kernel, **queue, number);
+  auto ticket = cuda::launch_accumulate(**queue, accumulate);
+  if (ticket && lone && accumulate.count * accumulate.size <= cuda::ResidentKernel::kAccumulateBytes)
+    cuda::start_resident_kernel(**queue);
+  return ticket;
 }
 
 Status adopt_for_windows(const UserStream& stream) {
