@@ -9,12 +9,33 @@
 
 namespace weft::io {
 
+/// After a failure of a process of the communicator nothing is exchanged inside a host: the engine has ended
+/// the transfers of its collectives, and the others notice the failure themselves. Other hosts get empty
+/// messages.
+bool Messages::gives_up(int peer) {
+  core::Instance& instance = comm_.instance;
+  if (!instance.failures.any_failed()) [[likely]]
+    return false;
+  if (Status alive = instance.failures.check(*comm_.group); !alive.ok()) {
+    if (failed_.ok()) failed_ = std::move(alive);
+    return instance.same_host(comm_.process(peer));
+  }
+  return false;
+}
+
 void Messages::send(const p2p::Buffer& buffer, int dest) {
+  if (gives_up(dest)) return;
+  if (!failed_.ok()) return post_send(p2p::host_bytes(nullptr, 0), dest);
+  post_send(buffer, dest);
+}
+
+void Messages::post_send(const p2p::Buffer& buffer, int dest) {
   p2p::post_send(transfers_.emplace_back(core::Request::Kind::send), buffer, dest, tag_, comm_,
                  p2p::SendMode::standard, core::Channel::collective);
 }
 
 void Messages::receive(const p2p::Buffer& buffer, int source) {
+  if (gives_up(source)) return;
   p2p::post_receive(transfers_.emplace_back(core::Request::Kind::receive), buffer, source, tag_, comm_,
                     core::Channel::collective);
 }
@@ -26,7 +47,8 @@ bool Messages::ready() {
 
 Status Messages::take() {
   WEFT_ASSERT(ready());
-  Status first;
+  Status first = std::move(failed_);
+  failed_ = {};
   for (p2p::Transfer& transfer : transfers_)
     if (first.ok() && !transfer.outcome.ok()) first = std::move(transfer.outcome);
   transfers_.clear();

@@ -28,8 +28,11 @@ class Messages final : public Event {
   [[nodiscard]] Status take();
 
  private:
+  [[nodiscard]] bool gives_up(int peer);
+  void post_send(const p2p::Buffer& buffer, int dest);
   core::Communicator& comm_;
   const int tag_;
+  Status failed_;        ///< a process of the communicator has failed
   size_t complete_ = 0;  ///< the first messages that are known to be complete
   std::deque<p2p::Transfer> transfers_;
 };
