@@ -8,6 +8,7 @@
 #include "api/handles.hpp"
 #include "coll/dispatch/operation.hpp"
 #include "p2p/partitioned.hpp"
+#include "rma/window.hpp"
 
 namespace weft::api {
 
@@ -40,13 +41,23 @@ void report_request(const core::Request& request, const std::string& text) {
 }
 
 void report_communicators() {
-  std::set<const core::Communicator*> inner;  // local communicators of intercommunicators
+  std::set<const core::Communicator*> inner;  // of intercommunicators and windows
+  g_handles.windows.for_each([&](const rma::Window& window) { inner.insert(window.comm.get()); });
   g_handles.communicators.for_each([&](const core::Communicator& comm) { inner.insert(comm.local.get()); });
   g_handles.communicators.for_each([&](const core::Communicator& comm) {
     const bool predefined = comm.handle < kPredefinedEnd;
     if (predefined || comm.freed || comm.session() != nullptr || inner.contains(&comm)) return;
     report("MPI_Finalize found a communicator that leaks: " + name_of(&comm) + " with " +
            std::to_string(comm.size()) + (comm.size() == 1 ? " rank" : " ranks") + ": call MPI_Comm_free");
+  });
+}
+
+void report_windows() {
+  g_handles.windows.for_each([](const rma::Window& window) {
+    if (!window.has_handle()) return;
+    report("MPI_Finalize found a window that leaks: " +
+           (window.name.empty() ? "an unnamed window" : window.name) + " of " +
+           std::to_string(window.size()) + (window.size() == 1 ? " rank" : " ranks") + ": call MPI_Win_free");
   });
 }
 
@@ -62,6 +73,10 @@ void report_leaks() {
   p2p::Partitioned::slab().for_each([](const p2p::Partitioned& partitioned) {
     report_request(partitioned, "a partitioned operation on " + name_of(partitioned.comm));
   });
+  rma::WindowRequest::slab().for_each([](const rma::WindowRequest& request) {
+    report_request(request, "the request of a one-sided operation");
+  });
+  report_windows();
   report_communicators();
 }
 

@@ -29,10 +29,10 @@ Status with_request(MPI_Request* handle, Run&& run) {
   if (request == nullptr) return no_more_requests();
   if (Status issued = run(request); !issued.ok()) {
     // A part of the operation may be in flight: it finishes the request.
-    if (request->complete())
-      request->destroy();
-    else
+    if (request->in_operation && !request->complete())
       request->detached = true;
+    else
+      request->destroy();
     return issued;
   }
   *handle = handle_of(*request);

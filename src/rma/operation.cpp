@@ -30,6 +30,7 @@ Operation::Operation(Window& of, Peer& to, WindowRequest* request) : window(of),
   done = [](transport::Completion& self, Status outcome) {
     static_cast<Operation&>(self).finish_part(std::move(outcome));
   };
+  if (request != nullptr) request->in_operation = true;
   window.retain();
   ++peer.pending;
 }

@@ -117,6 +117,7 @@ class WindowRequest final : public core::Request {
   ~WindowRequest() override = default;
   void destroy() override { slab().destroy(this); }
   static Slab<WindowRequest>& slab();
+  bool in_operation = false;  ///< an Operation finishes it
 };
 
 /// Arguments of the constructors.

@@ -34,6 +34,16 @@ int main(int argc, char** argv) {
     MPI_Comm_set_name(comm, "mine");
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_free(&comm);
+  } else if (strcmp(what, "window") == 0 || strcmp(what, "operation") == 0) {
+    MPI_Win win;
+    void* base;
+    MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_SELF, &base, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_lock_all(0, win);
+    MPI_Rput(&in, 1, MPI_CHAR, 1, 0, 1, MPI_CHAR, win, &request);  // no such rank: there is no request
+    if (strcmp(what, "operation") == 0) MPI_Rput(&in, 1, MPI_CHAR, 0, 0, 1, MPI_CHAR, win, &request);
+    MPI_Win_unlock_all(win);
+    if (strcmp(what, "operation") == 0) MPI_Win_free(&win);
   } else {  // nothing leaks
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Irecv(&out, 1, MPI_CHAR, MPI_ANY_SOURCE, 7, comm, &request);
