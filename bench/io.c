@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Parallel files: time of collective and independent accesses, of all ranks, in ms, each the median of
+// rounds. Any MPI library. Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-v] [-j FILE] PATH
+//   -d: memory of the buffers; -v: check what is read; -j: also JSON, an array of {"work", "write_ms",
+//   "read_ms"}
+// Rows: each rank one contiguous block; the rows of a matrix of doubles, dealt to the ranks in turn, in
+// blocks of 4 KiB, 64 KiB and 1 MiB, collective; 100,000 records of 100 bytes of each rank, dealt in turn;
+// open and close.
+#define _POSIX_C_SOURCE 200809L  // getopt
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/device.h"
+
+enum { MAX_ROUNDS = 99 };
+
+static int rank, ranks, rounds = 5, json_rows;
+static size_t mebibytes = 256;
+static bool check, on_device;
+static enum bench_device_memory kind = BENCH_DEVICE_HOST;
+static bool allocated;
+static char *buffer, *host;
+static const char* path;
+static FILE* json;
+
+static void stop(const char* what) {
+  fprintf(stderr, "io: rank %d: %s\n", rank, what);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void require(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fprintf(stderr, "io: rank %d: %s: %s\n", rank, what, text);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static char value(size_t at) { return (char)(at * 31 + (at >> 12) + (size_t)rank * 7); }
+
+static void fill(size_t bytes) {
+  char error[256];
+  for (size_t i = 0; i < bytes; ++i) host[i] = value(i);
+  if (on_device && !bench_device_write(buffer, host, bytes, error, sizeof error)) stop(error);
+}
+
+static void clear(size_t bytes) {
+  char error[256];
+  memset(host, 0, bytes);
+  if (on_device && !bench_device_write(buffer, host, bytes, error, sizeof error)) stop(error);
+}
+
+static void compare(size_t bytes, const char* what) {
+  char error[256];
+  if (on_device && !bench_device_read(host, buffer, bytes, error, sizeof error)) stop(error);
+  for (size_t i = 0; i < bytes; ++i)
+    if (host[i] != value(i)) stop(what);
+}
+
+static double slowest(double seconds) {
+  double all = 0;
+  MPI_Allreduce(&seconds, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return all * 1e3;
+}
+
+static double median(double* values, int n) {
+  for (int i = 1; i < n; ++i)
+    for (int j = i; j > 0 && values[j] < values[j - 1]; --j) {
+      const double other = values[j];
+      values[j] = values[j - 1];
+      values[j - 1] = other;
+    }
+  return values[n / 2];
+}
+
+static void print(const char* what, double write, double read, double bytes) {
+  if (rank != 0) return;
+  printf("%-40s %10.3f %10.3f", what, write, read);
+  if (bytes > 0) printf(" %10.2f %10.2f", bytes / write * 1e-6, bytes / read * 1e-6);
+  printf("\n");
+  fflush(stdout);
+  if (json)
+    fprintf(json, "%s\n  {\"work\": \"%s\", \"write_ms\": %.4f, \"read_ms\": %.4f}", json_rows++ ? "," : "[",
+            what, write, read);
+}
+
+// Blocks of `block` bytes, dealt to the ranks in turn; block 0: each rank one block of all its bytes.
+static void measure(const char* what, size_t bytes, size_t block, bool collective) {
+  double writes[MAX_ROUNDS], reads[MAX_ROUNDS];
+  MPI_Datatype view = MPI_BYTE;
+  MPI_Offset start = (MPI_Offset)bytes * rank;
+  if (block != 0) {
+    MPI_Type_vector((int)(bytes / block), (int)block, (int)block * ranks, MPI_BYTE, &view);
+    MPI_Type_commit(&view);
+    start = (MPI_Offset)block * rank;
+  }
+  const int doubles = (int)(bytes / sizeof(double));
+  for (int round = 0; round < rounds; ++round) {
+    MPI_File file;
+    fill(bytes);
+    require(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
+            "open");
+    require(MPI_File_set_view(file, start, MPI_BYTE, view, "native", MPI_INFO_NULL), "set_view");
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = MPI_Wtime();
+    require(collective ? MPI_File_write_at_all(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE)
+                       : MPI_File_write_at(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE),
+            "write");
+    writes[round] = slowest(MPI_Wtime() - begin);
+    if (check) clear(bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    begin = MPI_Wtime();
+    require(collective ? MPI_File_read_at_all(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE)
+                       : MPI_File_read_at(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE),
+            "read");
+    reads[round] = slowest(MPI_Wtime() - begin);
+    if (check) compare(bytes, what);
+    require(MPI_File_close(&file), "close");
+  }
+  if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
+  if (block != 0) MPI_Type_free(&view);
+  print(what, median(writes, rounds), median(reads, rounds), (double)bytes * ranks);
+}
+
+static void measure_open(void) {
+  enum { TIMES = 50 };
+  double opens[MAX_ROUNDS], closes[MAX_ROUNDS];
+  for (int round = 0; round < rounds; ++round) {
+    double open = 0, close = 0;
+    for (int i = 0; i < TIMES; ++i) {
+      MPI_File file;
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double begin = MPI_Wtime();
+      require(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
+              "open");
+      const double middle = MPI_Wtime();
+      require(MPI_File_close(&file), "close");
+      open += middle - begin;
+      close += MPI_Wtime() - middle;
+    }
+    opens[round] = slowest(open / TIMES);
+    closes[round] = slowest(close / TIMES);
+  }
+  if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
+  print("open (write) and close (read)", median(opens, rounds), median(closes, rounds), 0);
+}
+
+static void parse(int argc, char** argv) {
+  for (int c; (c = getopt(argc, argv, "d:m:r:vj:")) != -1;) {
+    if (c == 'd' && strcmp(optarg, "pinned") == 0) allocated = true;
+    if (c == 'd' && strcmp(optarg, "cuda") == 0) allocated = on_device = true, kind = BENCH_DEVICE_PLAIN;
+    if (c == 'm') mebibytes = (size_t)atol(optarg);
+    if (c == 'r') rounds = atoi(optarg);
+    if (c == 'v') check = true;
+    if (c == 'j') json = rank == 0 ? fopen(optarg, "w") : NULL;
+  }
+  if (rounds < 1 || rounds > MAX_ROUNDS || optind + 1 != argc) {
+    if (rank == 0)
+      fprintf(stderr, "usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-v] [-j FILE] PATH\n");
+    MPI_Finalize();
+    exit(2);
+  }
+  path = argv[optind];
+}
+
+int main(int argc, char** argv) {
+  const size_t records = 100000, record = 100, mebibyte = (size_t)1 << 20;
+  struct bench_device_info info;
+  char error[256];
+  for (int i = 1; i < argc; ++i)  // some MPI libraries need a context in MPI_Init
+    if (strcmp(argv[i], "cuda") == 0 || strcmp(argv[i], "pinned") == 0)
+      if (!bench_device_open(bench_local_rank() < 0 ? 0 : bench_local_rank(), &info, error, sizeof error)) {
+        fprintf(stderr, "io: %s\n", error);
+        return 3;
+      }
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  parse(argc, argv);
+  size_t bytes = mebibytes * mebibyte / (size_t)ranks / mebibyte * mebibyte;
+  if (bytes == 0) bytes = mebibyte;
+  const size_t capacity = bytes > records * record ? bytes : records * record;
+  host = malloc(capacity);
+  buffer = allocated ? bench_device_allocate(kind, capacity, error, sizeof error) : host;
+  if (buffer == NULL || host == NULL) stop(allocated ? error : "not enough memory");
+  if (allocated && !on_device) {
+    free(host);
+    host = buffer;
+  }
+  if (rank == 0)
+    printf("# Parallel files, %d ranks, %zu MiB of each rank, %s memory\n# %-38s %10s %10s %10s %10s\n",
+           ranks, bytes / mebibyte,
+           on_device   ? "GPU"
+           : allocated ? "pinned host"
+                       : "host",
+           "", "write ms", "read ms", "GB/s", "GB/s");
+  measure("contiguous, independent", bytes, 0, false);
+  measure("contiguous, collective", bytes, 0, true);
+  measure("blocks of 4 KiB, collective", bytes, 4096, true);
+  measure("blocks of 64 KiB, collective", bytes, 65536, true);
+  measure("blocks of 1 MiB, collective", bytes, mebibyte, true);
+  measure("blocks of 64 KiB, independent", bytes, 65536, false);
+  measure("100000 records of 100 B, collective", records * record, record, true);
+  measure("100000 records of 100 B, independent", records * record, record, false);
+  measure_open();
+  if (json) {
+    fprintf(json, "\n]\n");
+    fclose(json);
+  }
+  if (allocated) bench_device_free(kind, buffer);
+  if (host != buffer || !allocated) free(host);
+  MPI_Finalize();
+  return 0;
+}
