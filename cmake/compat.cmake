@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The translation libraries in lib/compat: the binary interfaces of other MPI libraries, on top of libmpi_abi.so.1, which
 # they open when they are loaded. libmpi.so.12: MPICH, Intel MPI, MVAPICH; Debian's name of it is libmpich.so.12.
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/compat/*.cpp)
-add_library(compat_mpich SHARED ${sources} ${WEFT_COMPAT_SOURCES})
-set_target_properties(compat_mpich PROPERTIES OUTPUT_NAME mpi SOVERSION 12 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/compat
-                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/compat.map)
-target_compile_features(compat_mpich PRIVATE cxx_std_20)
-target_include_directories(compat_mpich PRIVATE ${CMAKE_SOURCE_DIR}/src ${WEFT_GENERATED_DIR} ${WEFT_GENERATED_DIR}/include)
-target_link_libraries(compat_mpich PRIVATE ${CMAKE_DL_LIBS})
-target_link_options(compat_mpich PRIVATE -static-libstdc++ -static-libgcc
-                    LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/compat.map)
-if(NOT WEFT_SANITIZE)
-  target_link_options(compat_mpich PRIVATE LINKER:--no-undefined)
-endif()
-add_dependencies(compat_mpich weft_bindings)
+# libmpi.so.40: Open MPI 4 and 5.
+file(GLOB compat_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/compat/*.cpp)
+function(add_translation interface number)
+  set(own ${compat_sources} ${WEFT_COMPAT_SOURCES})
+  list(FILTER own INCLUDE REGEX "/${interface}[^/]*$")
+  set(shared ${compat_sources})
+  list(FILTER shared EXCLUDE REGEX "/(mpich|openmpi)[^/]*$")
+  string(TOUPPER ${interface} macro)
+  set(target compat_${interface})
+  add_library(${target} SHARED ${shared} ${own})
+  # The version is part of the suffix, since the folder has several libraries of this name.
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME mpi SUFFIX .so.${number} NO_SONAME ON
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/compat
+                        LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/compat.map)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_compile_definitions(${target} PRIVATE WEFT_COMPAT_${macro})
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${WEFT_GENERATED_DIR} ${WEFT_GENERATED_DIR}/include)
+  target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc LINKER:-soname,libmpi.so.${number}
+                      LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/compat.map)
+  if(NOT WEFT_SANITIZE)
+    target_link_options(${target} PRIVATE LINKER:--no-undefined)
+  endif()
+  add_dependencies(${target} weft_bindings)
+endfunction()
+add_translation(mpich 12)
+add_translation(openmpi 40)
 
 # Further names of it: libraries without code that need it. dlopen("libmpi.so") is how mpi4py looks for an MPI.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/compat/empty.c CONTENT "")

@@ -20,7 +20,8 @@ if(SKBUILD)  # wheels cannot contain symbolic links: a linker script avoids a se
 else()
   install(TARGETS mpi_abi LIBRARY DESTINATION lib)
 endif()
-install(TARGETS compat_mpich compat_name_mpi compat_name_mpich LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
+install(TARGETS compat_mpich compat_openmpi compat_name_mpi compat_name_mpich
+        LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
         FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 

@@ -31,7 +31,7 @@ class OtherInterface(unittest.TestCase):
         program = os.path.join(self.folder, name)
         wrapper = os.path.join(OTHER, "bin", "mpicc")
         source = source or os.path.join(HERE, name + ".c")
-        subprocess.run([wrapper, "-std=gnu11", source, "-o", program, "-lpthread", *options], check=True)
+        subprocess.run([wrapper, "-std=gnu11", "-w", source, "-o", program, "-lpthread", *options], check=True)
         return program
 
     def expect(self, program, ranks, **variables):

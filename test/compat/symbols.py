@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 
-# Internal functions of MPICH's Fortran library, and extensions without an equivalent in Weft.
-LEFT_OUT = re.compile(r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query)|MPI_T_.*_(?:x|unused)$")
-NAME = re.compile(r"P?MPI[XR]?_")
+# Internal functions of the Fortran libraries and of debuggers, and extensions without an equivalent in Weft.
+LEFT_OUT = re.compile(r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query)|MPI_T_.*_(?:x|unused)$|P?MPI_[A-Z0-9_]+_(?:FN|F90|FN_NULL)$|OMPI_(?!C_)|P?MPI_Session_set_info$")
+# Names of MPI functions; Open MPI's predefined objects, and pointers to them.
+NAME = re.compile(r"P?MPI[XR]?_|OMPI_C_|ompi_(?:mpi|message|request)_")
+OBJECT_SIZES = {256, 512, 1024, 1536, 2048}
 
 
 def exported(library):
@@ -23,6 +25,11 @@ def exported(library):
     return symbols
 
 
+def is_interface(name, size):
+    """False for the variables of Open MPI that no program uses."""
+    return not name.startswith("ompi_") or size in OBJECT_SIZES or name.endswith("_addr")
+
+
 def main():
     ours, reference = sys.argv[1:]
     if not os.path.exists(reference):
@@ -30,7 +37,7 @@ def main():
         return 77
     own, other = exported(ours), exported(reference)
     bad = ["exports %s, which is no name of MPI" % name for name in own if not NAME.match(name)]
-    wanted = {name: size for name, size in other.items() if NAME.match(name) and not LEFT_OUT.match(name)}
+    wanted = {name: size for name, size in other.items() if NAME.match(name) and not LEFT_OUT.match(name) and is_interface(name, size)}
     for name, size in sorted(wanted.items()):
         if name not in own:
             bad.append("does not export %s" % name)

@@ -154,6 +154,8 @@ class Call:
             return f"in_weights({name})" if parameter.is_array else name
         if kind == "OFFSET" and parameter.direction == "in":
             return f"in_offset({name})"
+        if kind == "PVAR" and not parameter.levels():
+            return f"in_pvar({name})"
         if kind in NUMBERS:
             return self._number(parameter)
         limit = self._limit(parameter)

@@ -27,6 +27,7 @@ class Table:
             for constant in values:
                 if constant not in self.native_handles[c_type]:
                     raise SystemExit(f"bindgen: compat_{name}.json: {constant} is no {c_type}")
+        self.sizes, self.aliases, self.addresses = (raw.get(key) for key in ("sizes", "aliases", "addresses"))
 
     def pairs(self, names):
         """(other value, native value) of the constants that both interfaces have."""
@@ -59,12 +60,32 @@ def _bits(name, pairs):
 
 
 def _handles(table):
-    lines = []
+    lines = [
+        "/// A predefined handle: value in the other interface, value in the standard ABI. The null handle is the first.",
+        "struct Predefined {\n  int foreign, native;\n};",
+    ]
     for c_type, values in table.handles.items():
         tag = c_type[len("MPI_") :].replace("Datatype", "Type")
         pairs = ", ".join(f"{{{value}, {table.native_handles[c_type][name]}}}" for name, value in values.items())
         lines.append(f"inline constexpr Predefined k{tag}Handles[] = {{{pairs}}};")
     return lines
+
+
+def _objects(table):
+    """Lists of the data symbols whose addresses are handles: name, bytes, native value (0: none)."""
+    types = table.native_handles["MPI_Datatype"]
+    objects = [
+        (symbol, table.sizes[c_type], table.native_handles[c_type][constant])
+        for c_type, values in table.handles.items()
+        for constant, symbol in values.items()
+    ]
+    objects += [(symbol, table.sizes["MPI_Datatype"], types.get(constant, 0)) for symbol, constant in table.aliases.items()]
+    return [
+        "/// Predefined handles: data symbol, bytes, value in the standard ABI. Of two with the same value, MPI returns the first.",
+        "#define WEFT_COMPAT_OBJECTS(X) " + " ".join(f"X({symbol}, {size}, {native})" for symbol, size, native in objects),
+        "/// Data symbols to which NAME_addr points.",
+        "#define WEFT_COMPAT_ADDRESSES(X) " + " ".join(f"X({symbol})" for symbol in table.addresses),
+    ]
 
 
 def header(table):
@@ -74,9 +95,7 @@ def header(table):
         text + "#pragma once\n\nnamespace weft::compat {",
         "/// Results for values that the source interface does not have: invalid in both.",
         "inline constexpr int kUnknownValue = -30000, kUnknownBit = 1 << 30;",
-        "/// A predefined handle: value in the other interface, value in the standard ABI. The null handle is the first.",
-        "struct Predefined {\n  int foreign, native;\n};",
-        *_handles(table),
+        *(_objects(table) if table.sizes else _handles(table)),
         "namespace foreign {",
         *[f"inline constexpr int {name[len('MPI_'):]} = {table.constants[name]};" for name in compat.NAMED],
         "}  // namespace foreign",

@@ -21,7 +21,7 @@ import model  # noqa: E402
 import scan  # noqa: E402
 
 FILES = 12
-COMPAT = ("mpich",)  # interfaces of spec/compat_NAME.json
+COMPAT = ("mpich", "openmpi")  # interfaces of spec/compat_NAME.json
 COMPAT_FILES = 2
 EXPECTED = 664  # C functions of the MPI 5.0 ABI
 

@@ -29,6 +29,9 @@ constexpr MPI_Offset kDisplacementCurrent = -54278278;
 /// MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY are the addresses of these.
 extern int unweighted[], weights_empty[];
 
+/// MPI_T_PVAR_ALL_HANDLES is a variable of the library.
+inline MPI_T_pvar_handle in_pvar(MPI_T_pvar_handle handle) { return handle; }
+
 inline uint64_t foreign_bytes(const ForeignStatus& status) {
   return static_cast<uint32_t>(status.count_low) |
          static_cast<uint64_t>(static_cast<int64_t>(status.count_high_and_cancelled >> 1)) << 32;

@@ -26,3 +26,8 @@ extern Extensions extensions;
   extern "C" __attribute__((visibility("default"), weak, alias("P" symbol))) \
   result weft_compat_##name parameters __asm__(symbol);                      \
   extern "C" result weft_compat_P##name parameters
+
+/// Defines a data symbol. The symbol is an assembler name: mpi.h defines macros of these names.
+#define WEFT_COMPAT_DATA(type, name, value)                                                      \
+  extern "C" __attribute__((visibility("default"))) type weft_compat_data_##name __asm__(#name); \
+  type weft_compat_data_##name = value;

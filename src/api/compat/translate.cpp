@@ -49,6 +49,12 @@ int out_of_memory() {
   return out_error(MPI_ERR_NO_MEM);
 }
 
+int duplicate_attribute(void* value, void* result, int* flag) {
+  std::memcpy(result, &value, sizeof value);
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+
 void out_string(char* to, const char* from, int limit, int* length) {
   if (to == nullptr) return;
   const size_t size = std::min(std::strlen(from), static_cast<size_t>(limit) - 1);

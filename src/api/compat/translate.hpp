@@ -86,6 +86,8 @@ inline T* in_weights(T* weights) {
 inline MPI_Offset in_offset(MPI_Offset offset) {
   return offset == kDisplacementCurrent ? MPI_DISPLACEMENT_CURRENT : offset;
 }
+/// Copies an attribute's value as MPI_COMM_DUP_FN does. Returns MPI_SUCCESS.
+int duplicate_attribute(void* value, void* result, int* flag);
 /// Copies a string of at most limit - 1 characters. `length`: the length to correct, or null.
 void out_string(char* to, const char* from, int limit, int* length);
 
@@ -153,9 +155,9 @@ class RequestArray {
   [[nodiscard]] MPI_Request* data() { return handles_ ? native_.data() : nullptr; }
   void finish() {
     for (size_t i = 0; i < native_.size(); ++i) {
-      if (native_[i] != MPI_REQUEST_NULL || handles_[i] == Request::kNull) continue;
+      if (native_[i] != MPI_REQUEST_NULL || handles_[i] == Request::foreign_null()) continue;
       release<Request>(handles_[i]);
-      handles_[i] = Request::kNull;
+      handles_[i] = Request::foreign_null();
     }
   }
 
@@ -204,7 +206,7 @@ class HandleInOut {
   void finish() {
     if (native_ != K::null() || handle_ == nullptr) return;
     release<K>(*handle_);
-    *handle_ = K::kNull;
+    *handle_ = K::foreign_null();
   }
 
  private:

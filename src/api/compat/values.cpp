@@ -132,13 +132,13 @@ WEFT_COMPAT(int, Abi_get_version, (int* major, int* minor)) {
 WEFT_COMPAT(int, Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   const int code = native.Init_thread(argc, argv, in_thread_level(required), provided);
   if (code == MPI_SUCCESS) {
-    several_threads |= *provided == MPI_THREAD_MULTIPLE;
+    if (*provided == MPI_THREAD_MULTIPLE) expect_threads();
     *provided = out_thread_level(*provided);
   }
   return out_error(code);
 }
 WEFT_COMPAT(int, Session_init, (Handle info, Handle errhandler, Handle* session)) try {
-  several_threads = true;  // the level of a session is known by its info alone
+  expect_threads();  // the level of a session is known by its info alone
   HandleOut<Session> created(session);
   const int code = native.Session_init(in<Info>(info), in<Errhandler>(errhandler), created.get());
   created.finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "api/compat/handles.hpp"
+#include "api/compat/mpich_handles.hpp"
 
 #include <new>
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Handles that are integers: a predefined handle is looked up in a table, any other is the index of a slot
+// that holds the native handle. Reading a slot takes no lock.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+#include <unordered_map>
+
+#include "api/compat/mpich.hpp"
+#include "api/compat/native.hpp"
+
+namespace weft::compat {
+
+/// A handle value that is invalid for every kind of the standard ABI.
+inline constexpr uintptr_t kInvalidNative = 1;
+
+/// True once several threads may call MPI at the same time.
+extern bool several_threads;
+inline void expect_threads() { several_threads = true; }
+
+/// The slots of one kind of handle. A handle is 0xc0000000 | kind << 26 | index.
+class Slots {
+ public:
+  /// `shared`: the same object may be returned several times and then has the same handle, counted.
+  constexpr Slots(uint32_t kind, bool shared) : tag_(0x30 | kind), shared_(shared) {}
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+
+  [[nodiscard]] bool owns(Handle handle) const { return static_cast<uint32_t>(handle) >> 26 == tag_; }
+  /// Precondition: owns(handle). Returns kInvalidNative for a freed handle.
+  [[nodiscard]] void* native(Handle handle) const {
+    const Slot* chunk = chunks_[index(handle) / kChunk].load(std::memory_order_acquire);
+    if (chunk == nullptr) [[unlikely]]
+      return reinterpret_cast<void*>(kInvalidNative);
+    return chunk[index(handle) % kChunk].native;
+  }
+  /// Returns the handle of a native handle, which counts one more reference. Throws std::bad_alloc.
+  Handle add(void* native) { return shared_ || several_threads ? add_locked(native) : take(native); }
+  /// Drops a reference. Precondition: owns(handle).
+  void remove(Handle handle) {
+    if (shared_ || several_threads) return remove_locked(handle);
+    if (native(handle) != reinterpret_cast<void*>(kInvalidNative)) give(index(handle));
+  }
+
+ private:
+  struct Slot {
+    void* native;
+    uint32_t references, next;
+  };
+  static constexpr uint32_t kChunk = 4096, kChunks = 4096, kNone = ~0u;
+
+  static uint32_t index(Handle handle) { return static_cast<uint32_t>(handle) & (kChunk * kChunks - 1); }
+  Slot& slot(uint32_t index) {
+    return chunks_[index / kChunk].load(std::memory_order_relaxed)[index % kChunk];
+  }
+  Handle add_locked(void* native);
+  void remove_locked(Handle handle);
+  /// Adds a chunk to the list of free slots.
+  void grow();
+  Handle take(void* native) {
+    if (free_ == kNone) [[unlikely]]
+      grow();
+    const uint32_t place = free_;
+    Slot& slot = this->slot(place);
+    free_ = slot.next;
+    slot.native = native;
+    slot.references = 1;
+    return static_cast<Handle>(tag_ << 26 | place);
+  }
+  void give(uint32_t place) {
+    Slot& slot = this->slot(place);
+    slot.native = reinterpret_cast<void*>(kInvalidNative);
+    slot.next = free_;
+    free_ = place;
+  }
+
+  const uint32_t tag_;
+  const bool shared_;
+  uint32_t free_ = kNone, used_ = 0;
+  std::mutex lock_;
+  std::unordered_map<void*, uint32_t>* known_ = nullptr;  // of shared kinds; never destroyed
+  std::atomic<Slot*> chunks_[kChunks]{};
+};
+
+#define WEFT_COMPAT_KIND(tag, type, kind, shared, native_null)                             \
+  struct tag {                                                                             \
+    using Native = type;                                                                   \
+    static inline constinit Slots slots{kind, shared};                                     \
+    static constexpr const Predefined* kBegin = k##tag##Handles;                           \
+    static constexpr size_t kCount = sizeof(k##tag##Handles) / sizeof(k##tag##Handles[0]); \
+    static constexpr Handle kNull = k##tag##Handles[0].foreign;                            \
+    static Handle foreign_null() { return kNull; }                                         \
+    static Native null() { return native_null; }                                           \
+  };
+WEFT_COMPAT_KIND(Comm, MPI_Comm, 1, true, MPI_COMM_NULL)
+WEFT_COMPAT_KIND(Group, MPI_Group, 2, true, MPI_GROUP_NULL)
+WEFT_COMPAT_KIND(Type, MPI_Datatype, 3, true, MPI_DATATYPE_NULL)
+WEFT_COMPAT_KIND(Errhandler, MPI_Errhandler, 5, true, MPI_ERRHANDLER_NULL)
+WEFT_COMPAT_KIND(Op, MPI_Op, 6, true, MPI_OP_NULL)
+WEFT_COMPAT_KIND(Info, MPI_Info, 7, true, MPI_INFO_NULL)
+WEFT_COMPAT_KIND(Win, MPI_Win, 8, true, MPI_WIN_NULL)
+WEFT_COMPAT_KIND(Request, MPI_Request, 11, false, MPI_REQUEST_NULL)
+WEFT_COMPAT_KIND(Message, MPI_Message, 12, false, MPI_MESSAGE_NULL)
+WEFT_COMPAT_KIND(Session, MPI_Session, 14, true, MPI_SESSION_NULL)
+#undef WEFT_COMPAT_KIND
+struct File {
+  using Native = MPI_File;
+  static FileHandle foreign_null() { return nullptr; }
+  static Native null() { return MPI_FILE_NULL; }
+};
+
+/// Predefined handles by the low bits of their value, which are unique within a kind but for the null handle.
+template <class K>
+class PredefinedTable {
+ public:
+  constexpr PredefinedTable() {
+    for (size_t i = 1; i < K::kCount; ++i) {
+      Predefined& entry = by_foreign_[place(K::kBegin[i].foreign)];
+      if (entry.foreign != 0) collision();
+      entry = K::kBegin[i];
+      by_native_[K::kBegin[i].native - kFirst] = K::kBegin[i].foreign;
+    }
+    by_native_[K::kBegin[0].native - kFirst] = K::kBegin[0].foreign;
+  }
+  [[nodiscard]] uintptr_t native(Handle handle) const {
+    const Predefined& entry = by_foreign_[place(handle)];
+    if (entry.foreign == handle && handle != 0) [[likely]]
+      return static_cast<uintptr_t>(entry.native);
+    return handle == K::kNull ? static_cast<uintptr_t>(K::kBegin[0].native) : kInvalidNative;
+  }
+  [[nodiscard]] Handle foreign(uintptr_t native) const {
+    return native - kFirst < kSize ? by_native_[native - kFirst] : 0;
+  }
+
+ private:
+  static constexpr size_t place(Handle handle) {
+    return (static_cast<uint32_t>(handle) & 0x7f) | (static_cast<uint32_t>(handle) >> 24 & 0x80);
+  }
+  static void collision() {}  // not constexpr: a collision is an error of the compiler
+  static constexpr uintptr_t kFirst = 32, kSize = 768;
+  Predefined by_foreign_[256] = {};
+  int by_native_[kSize] = {};
+};
+template <class K>
+inline constexpr PredefinedTable<K> kPredefined{};
+
+/// The native handle of a handle of the program. Invalid handles become invalid native handles.
+template <class K>
+inline typename K::Native in(Handle handle) {
+  if (K::slots.owns(handle)) return static_cast<typename K::Native>(K::slots.native(handle));
+  return reinterpret_cast<typename K::Native>(kPredefined<K>.native(handle));
+}
+/// The program's handle of a native handle, which the program owns from now on. Throws std::bad_alloc.
+template <class K>
+requires(!std::is_same_v<K, File>) inline Handle out(typename K::Native native) {
+  const auto value = reinterpret_cast<uintptr_t>(native);
+  if (value < 0x1000) return kPredefined<K>.foreign(value);
+  return K::slots.add(native);
+}
+/// Called when the object of the handle is freed.
+template <class K>
+inline void release(Handle handle) {
+  if (K::slots.owns(handle)) K::slots.remove(handle);
+}
+template <class K>
+inline int handle_to_int(Handle handle) {
+  return handle;
+}
+template <class K>
+requires(!std::is_same_v<K, File>) inline Handle handle_from_int(int handle) { return handle; }
+
+template <class K>
+using ForeignOf = std::conditional_t<std::is_same_v<K, File>, FileHandle, Handle>;
+
+template <class K>
+requires(std::is_same_v<K, File>) inline MPI_File in(FileHandle file) {
+  return file == nullptr ? MPI_FILE_NULL : static_cast<MPI_File>(file);
+}
+template <class K>
+requires(std::is_same_v<K, File>) inline FileHandle out(MPI_File file) {
+  return file == MPI_FILE_NULL ? nullptr : static_cast<FileHandle>(file);
+}
+template <class K>
+requires(std::is_same_v<K, File>) inline int handle_to_int(FileHandle file) {
+  return native.File_toint(in<File>(file));
+}
+template <class K>
+requires(std::is_same_v<K, File>) inline FileHandle handle_from_int(int file) {
+  return out<File>(native.File_fromint(file));
+}
+template <class K>
+requires(std::is_same_v<K, File>) inline void release(FileHandle /*file*/) {}
+
+}  // namespace weft::compat

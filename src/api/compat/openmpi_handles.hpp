@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Handles that are addresses: the native handle of an object, or the data symbol of a predefined object. A
+// program that is not position-independent contains a copy of the symbol, so the contents, not the address,
+// tell that it is one.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "api/compat/native.hpp"
+#include "api/compat/openmpi.hpp"
+
+namespace weft::compat {
+
+/// A handle value that is invalid for every kind of the standard ABI.
+inline constexpr uintptr_t kInvalidNative = 1;
+/// First word of a predefined object, which no object of libmpi_abi.so.1 begins with.
+inline constexpr uint64_t kPredefinedMark = 0x9d3cf8e1b7a5426b;
+/// No handle is below: the standard ABI has its predefined handles there.
+inline constexpr uintptr_t kFirstAddress = 0x1000;
+
+/// A data symbol whose address is a predefined handle. Its size is that of Open MPI, which programs contain.
+template <size_t kBytes>
+struct alignas(32) PredefinedObject {
+  uint64_t mark;
+  uintptr_t native;
+  unsigned char unused[kBytes - 16];
+};
+#define WEFT_COMPAT_DECLARE(name, bytes, native) \
+  extern "C" __attribute__((visibility("default"))) PredefinedObject<bytes> name;
+WEFT_COMPAT_OBJECTS(WEFT_COMPAT_DECLARE)
+#undef WEFT_COMPAT_DECLARE
+
+/// Addresses of the data symbols by their values in the standard ABI.
+class ForeignTable {
+ public:
+  constexpr ForeignTable() {
+#define WEFT_COMPAT_ENTER(name, bytes, native) enter(&(name), native);
+    WEFT_COMPAT_OBJECTS(WEFT_COMPAT_ENTER)
+#undef WEFT_COMPAT_ENTER
+  }
+  [[nodiscard]] void* find(uintptr_t native) const {
+    return native - kFirst < kSize ? handles_[native - kFirst] : nullptr;
+  }
+
+ private:
+  constexpr void enter(void* symbol, uintptr_t native) {
+    if (native != 0 && handles_[native - kFirst] == nullptr) handles_[native - kFirst] = symbol;
+  }
+  static constexpr uintptr_t kFirst = 32, kSize = 768;
+  void* handles_[kSize] = {};
+};
+extern const ForeignTable foreign_table;
+
+#define WEFT_COMPAT_KIND(tag, type, symbol, native_null) \
+  struct tag {                                           \
+    using Native = type;                                 \
+    static Handle foreign_null() { return &(symbol); }   \
+    static Native null() { return native_null; }         \
+  };
+WEFT_COMPAT_KIND(Comm, MPI_Comm, ompi_mpi_comm_null, MPI_COMM_NULL)
+WEFT_COMPAT_KIND(Group, MPI_Group, ompi_mpi_group_null, MPI_GROUP_NULL)
+WEFT_COMPAT_KIND(Type, MPI_Datatype, ompi_mpi_datatype_null, MPI_DATATYPE_NULL)
+WEFT_COMPAT_KIND(Errhandler, MPI_Errhandler, ompi_mpi_errhandler_null, MPI_ERRHANDLER_NULL)
+WEFT_COMPAT_KIND(File, MPI_File, ompi_mpi_file_null, MPI_FILE_NULL)
+WEFT_COMPAT_KIND(Op, MPI_Op, ompi_mpi_op_null, MPI_OP_NULL)
+WEFT_COMPAT_KIND(Info, MPI_Info, ompi_mpi_info_null, MPI_INFO_NULL)
+WEFT_COMPAT_KIND(Win, MPI_Win, ompi_mpi_win_null, MPI_WIN_NULL)
+WEFT_COMPAT_KIND(Request, MPI_Request, ompi_request_null, MPI_REQUEST_NULL)
+WEFT_COMPAT_KIND(Message, MPI_Message, ompi_message_null, MPI_MESSAGE_NULL)
+WEFT_COMPAT_KIND(Session, MPI_Session, ompi_mpi_instance_null, MPI_SESSION_NULL)
+#undef WEFT_COMPAT_KIND
+template <class K>
+using ForeignOf = Handle;
+
+/// The native handle of a handle of the program. An invalid address is read, as in Open MPI; a small value
+/// becomes an invalid native handle.
+template <class K>
+inline typename K::Native in(Handle handle) {
+  if (reinterpret_cast<uintptr_t>(handle) < kFirstAddress) [[unlikely]]
+    return reinterpret_cast<typename K::Native>(kInvalidNative);
+  uint64_t mark;
+  std::memcpy(&mark, handle, sizeof mark);
+  if (mark != kPredefinedMark) return static_cast<typename K::Native>(handle);
+  uintptr_t native;
+  std::memcpy(&native, static_cast<const char*>(handle) + sizeof mark, sizeof native);
+  return reinterpret_cast<typename K::Native>(native);
+}
+/// The program's handle of a native handle.
+template <class K>
+inline Handle out(typename K::Native native) {
+  const auto value = reinterpret_cast<uintptr_t>(native);
+  return value < kFirstAddress ? foreign_table.find(value) : static_cast<void*>(native);
+}
+/// Handles take no memory of this library.
+template <class K>
+inline void release(Handle /*handle*/) {}
+inline void expect_threads() {}
+
+#define WEFT_COMPAT_TOINT(tag, name)                \
+  template <>                                       \
+  inline int handle_to_int<tag>(Handle handle) {    \
+    return native.name##_toint(in<tag>(handle));    \
+  }                                                 \
+  template <>                                       \
+  inline Handle handle_from_int<tag>(int handle) {  \
+    return out<tag>(native.name##_fromint(handle)); \
+  }
+template <class K>
+int handle_to_int(Handle handle);
+template <class K>
+Handle handle_from_int(int handle);
+WEFT_COMPAT_TOINT(Comm, Comm)
+WEFT_COMPAT_TOINT(Errhandler, Errhandler)
+WEFT_COMPAT_TOINT(File, File)
+WEFT_COMPAT_TOINT(Group, Group)
+WEFT_COMPAT_TOINT(Info, Info)
+WEFT_COMPAT_TOINT(Message, Message)
+WEFT_COMPAT_TOINT(Op, Op)
+WEFT_COMPAT_TOINT(Request, Request)
+WEFT_COMPAT_TOINT(Session, Session)
+WEFT_COMPAT_TOINT(Type, Type)
+WEFT_COMPAT_TOINT(Win, Win)
+#undef WEFT_COMPAT_TOINT
+
+}  // namespace weft::compat
