@@ -34,6 +34,22 @@ void append(std::vector<std::byte>& bytes, const T& value) {
   bytes.insert(bytes.end(), first, first + sizeof value);
 }
 
+/// Adds to a word in GPU memory by a kernel, and waits.
+Status add_on_gpu(std::byte* word, const device::Memory& memory, uint64_t value) {
+  auto pinned = device::lease_pinned(memory);
+  if (!pinned) return std::move(pinned).error();
+  std::memcpy(pinned->data(), &value, sizeof value);
+  device::kernel::Accumulate add{};
+  add.target = reinterpret_cast<uint64_t>(word);
+  add.origin = reinterpret_cast<uint64_t>(pinned->data());
+  add.count = add.block = 1;
+  add.reduction = {device::kernel::ReduceOp::sum, device::kernel::Element::int64};
+  add.size = kWord;
+  auto ticket = device::accumulate_async(add, memory);
+  if (!ticket) return std::move(ticket).error();
+  return device::wait(*ticket);
+}
+
 }  // namespace
 
 struct Counters::Record {
@@ -141,19 +157,7 @@ Status Counters::notify(int rank, uint32_t notification) {
       window_.instance.shm->notify(process);  // it may sleep in MPIX_Win_wait_notify
     return {};
   }
-  auto pinned = device::lease_pinned(target.memory());
-  if (!pinned) return std::move(pinned).error();
-  const uint64_t one = 1;
-  std::memcpy(pinned->data(), &one, sizeof one);
-  device::kernel::Accumulate add{};
-  add.target = reinterpret_cast<uint64_t>(target.direct()) + offset(notification);
-  add.origin = reinterpret_cast<uint64_t>(pinned->data());
-  add.count = add.block = 1;
-  add.reduction = {device::kernel::ReduceOp::sum, device::kernel::Element::int64};
-  add.size = kWord;
-  auto ticket = device::accumulate_async(add, target.memory());
-  if (!ticket) return std::move(ticket).error();
-  return device::wait(*ticket);
+  return add_on_gpu(target.direct() + offset(notification), target.memory(), 1);
 }
 
 Result<uint64_t> Counters::read(uint32_t notification) const {
@@ -181,19 +185,7 @@ Result<bool> Counters::try_take(uint32_t notification, uint64_t value) {
     return true;
   }
   // Peers add to the counter at the same time: the GPU subtracts.
-  auto pinned = device::lease_pinned(memory_);
-  if (!pinned) return std::move(pinned).error();
-  const uint64_t negative = ~value + 1;
-  std::memcpy(pinned->data(), &negative, sizeof negative);
-  device::kernel::Accumulate add{};
-  add.target = reinterpret_cast<uint64_t>(at);
-  add.origin = reinterpret_cast<uint64_t>(pinned->data());
-  add.count = add.block = 1;
-  add.reduction = {device::kernel::ReduceOp::sum, device::kernel::Element::int64};
-  add.size = kWord;
-  auto ticket = device::accumulate_async(add, memory_);
-  if (!ticket) return std::move(ticket).error();
-  WEFT_TRY(device::wait(*ticket));
+  WEFT_TRY(add_on_gpu(at, memory_, ~value + 1));
   return true;
 }
 

@@ -139,6 +139,7 @@ Status Window::fence_enqueue(int assertion) {
 }
 
 Status Window::check_notification(int rank, int64_t notification) const {
+  WEFT_TRY(check_rank("target_rank", rank));
   if (counters == nullptr)
     return Error(Errc::window, "win has no notifications: call MPIX_Win_create_notify first");
   const uint32_t count = counters->notifications(rank);
@@ -154,7 +155,6 @@ Status Window::announce(int rank, int notification) {
 
 Status Window::put_notify(const p2p::Buffer& origin, const Area& area, int notification) {
   if (area.rank == p2p::kProcNull) return {};
-  WEFT_TRY(check_rank("target_rank", area.rank));
   WEFT_TRY(check_notification(area.rank, notification));
   WEFT_TRY(put(origin, area, nullptr));
   return announce(area.rank, notification);
@@ -162,7 +162,6 @@ Status Window::put_notify(const p2p::Buffer& origin, const Area& area, int notif
 
 Status Window::get_notify(const p2p::Buffer& origin, const Area& area, int notification) {
   if (area.rank == p2p::kProcNull) return {};
-  WEFT_TRY(check_rank("target_rank", area.rank));
   WEFT_TRY(check_notification(area.rank, notification));
   WEFT_TRY(get(origin, area, nullptr));
   return announce(area.rank, notification);
@@ -170,7 +169,6 @@ Status Window::get_notify(const p2p::Buffer& origin, const Area& area, int notif
 
 Status Window::put_notify_enqueue(const p2p::Buffer& origin, const Area& area, int notification) {
   if (area.rank == p2p::kProcNull) return {};
-  WEFT_TRY(check_rank("target_rank", area.rank));
   WEFT_TRY(check_notification(area.rank, notification));
   WEFT_TRY(put_enqueue(origin, area));
   device::kernel::WindowSync call{};

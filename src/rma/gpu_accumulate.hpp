@@ -38,7 +38,7 @@ struct Operand {
   device::Memory memory;
 };
 
-/// The memory through which operands that the GPU cannot access are staged; 0 bytes: none is needed.
+/// All operands of an operation. Operands that the GPU cannot access are staged.
 struct Operands {
   Operand origin, compare, result;
 };

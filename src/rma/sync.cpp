@@ -3,8 +3,8 @@
 #include <atomic>
 #include <string>
 
-#include "coll/schedule/collective.hpp"
 #include "core/remote_memory.hpp"
+#include "rma/exchange.hpp"
 #include "rma/messages.hpp"
 #include "rma/window.hpp"
 #include "transport/shm/shm.hpp"
@@ -70,12 +70,7 @@ Status Window::fence(int assertion) {
   WEFT_TRY(check_assertion(assertion, kNoStore | kNoPut | kNoPrecede | kNoSucceed));
   WEFT_TRY(check_idle("MPI_Win_fence"));
   Status flushed = flush_all();
-  coll::Call call;
-  call.what = coll::Collective::barrier;
-  call.comm = comm.get();
-  call.rank = comm->rank();
-  call.size = comm->size();
-  WEFT_TRY(coll::run(call));
+  WEFT_TRY(barrier(*comm));
   used_ = false;
   fence_ = access_all_ = (assertion & kNoSucceed) == 0;
   return flushed;
