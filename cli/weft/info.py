@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft info: prints facts about the installation, queried from the library and the machine.
+import glob
 import itertools
 import os
 
@@ -63,6 +64,8 @@ def collect():
         "abi": library.abi(loaded),
         "c_compiler": first_line([os.path.join(root, "bin", "mpicc"), "-showme:command"]),
         "cxx_compiler": first_line([os.path.join(root, "bin", "mpicxx"), "-showme:command"]),
+        "fortran_compiler": first_line([os.path.join(root, "bin", "mpifort"), "-showme:command"]),
+        "fortran_modules": fortran_modules(root),
         "launcher": first_line([prefix.mpiexec(), "--version"]),
         **gpu_facts(),
         "machine": library.text_of(loaded, "MPIX_Machine_name"),
@@ -79,6 +82,17 @@ def first_line(words):
     outcome = children.run(words, 20)
     text = (outcome.out or outcome.err).strip().splitlines()
     return text[0] if outcome.good and text else "unusable: " + outcome.reason()
+
+
+def fortran_modules(root):
+    """Returns the compilers that have modules in the prefix or in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    found = set()
+    for folder in (os.path.join(root, "lib", "weft", "fortran"), os.path.join(cache, "weft", "fortran")):
+        for path in glob.glob(os.path.join(glob.escape(folder), "*", "compiler")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                found.add(file.read().strip())
+    return "; ".join(sorted(found)) or "none yet (mpifort compiles them on first use)"
 
 
 def gpu_facts():

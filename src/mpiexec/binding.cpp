@@ -5,6 +5,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/assert.hpp"
 #include "launch/environment.hpp"
 
 namespace weft::mpiexec {
@@ -84,6 +85,84 @@ Result<std::vector<Binding>> plan_by_gpu(const Options& options, const Topology&
   return plan;
 }
 
+/// The cores of each object of a kind; the whole host for kinds without objects.
+std::vector<Cores> objects(const Topology& topology, MapBy kind) {
+  std::map<int, Cores> groups;
+  int number = 0;
+  for (const Core& core : topology.cores) {
+    const int key = kind == MapBy::package ? core.package
+                    : kind == MapBy::numa  ? core.numa
+                    : kind == MapBy::core  ? number++
+                                           : 0;
+    groups[key].push_back(&core);
+  }
+  std::vector<Cores> all;
+  for (auto& [key, cores] : groups) all.push_back(std::move(cores));
+  return all;
+}
+
+/// Distributes the ranks over the objects of --map-by, and the cores of each object over its ranks. `narrow`:
+/// a rank of more ranks than cores gets one core, not all of them. Simulated hosts share the objects.
+Result<std::vector<Binding>> plan_by_object(const Options& options, const Topology& topology, bool narrow) {
+  const std::vector<Cores> all = objects(topology, options.map_by);
+  const size_t ranks = static_cast<size_t>(options.ranks()), each = static_cast<size_t>(options.per_object);
+  if (all.empty()) return std::vector<Binding>(ranks, unbound("no core is known"));
+  if (each > 0 && ranks > each * all.size() * static_cast<size_t>(fake_hosts()))
+    return Error(Errc::arg, "--map-by ppr:" + std::to_string(each) + ": " + std::to_string(ranks) +
+                                " processes, but " + std::to_string(all.size()) +
+                                " of these objects on this host");
+  const auto object_of = [&](size_t rank) { return (each > 0 ? rank / each : rank) % all.size(); };
+  std::vector<size_t> sharers(all.size()), placed(all.size());
+  for (size_t rank = 0; rank < ranks; ++rank) ++sharers[object_of(rank)];
+  const bool one = options.bind_to == BindTo::core;
+  const size_t width = options.cores_per_rank > 0 ? static_cast<size_t>(options.cores_per_rank) : one ? 1 : 0;
+  std::vector<Binding> plan;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const Cores& cores = all[object_of(rank)];
+    const size_t index = placed[object_of(rank)]++, among = sharers[object_of(rank)];
+    if (width > 0) {
+      const size_t places = cores.size() / width;
+      if (index >= places && (places == 0 || !options.oversubscribe))
+        return Error(Errc::arg,
+                     std::to_string(among) + " processes with " + std::to_string(width) +
+                         " cores each, but only " + std::to_string(cores.size()) +
+                         " cores (use --bind-to none, or --oversubscribe to let them share cores)");
+      const auto first = cores.begin() + static_cast<std::ptrdiff_t>(index % places * width);
+      plan.push_back(bind_to({first, first + static_cast<std::ptrdiff_t>(width)}));
+    } else {
+      if (among <= cores.size())
+        plan.push_back(bind_to(share(cores, index, among)));
+      else
+        plan.push_back(bind_to(narrow ? Cores{cores[index * cores.size() / among]} : cores));
+    }
+  }
+  return plan;
+}
+
+/// Binds each rank, placed by --map-by, to the whole package or NUMA node of its first core.
+Result<std::vector<Binding>> plan_wide(const Options& options, const Topology& topology) {
+  const MapBy kind = options.bind_to == BindTo::package ? MapBy::package : MapBy::numa;
+  const std::vector<Cores> all = objects(topology, kind);
+  Options shares = options;
+  shares.bind_to = BindTo::share;
+  auto plan = plan_by_object(shares, topology, true);
+  if (!plan) return plan;
+  const auto contains = [](const Cores& cores, int cpu) {
+    return std::any_of(cores.begin(), cores.end(), [&](const Core* core) {
+      return std::find(core->cpus.begin(), core->cpus.end(), cpu) != core->cpus.end();
+    });
+  };
+  for (Binding& binding : *plan) {
+    if (binding.cpus.empty()) continue;
+    const int cpu = binding.cpus[0];
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Cores& cores) { return contains(cores, cpu); });
+    WEFT_ASSERT(found != all.end());
+    binding = bind_to(*found);
+  }
+  return plan;
+}
+
 }  // namespace
 
 Result<std::vector<Binding>> plan_bindings(const Options& options, const Topology& topology,
@@ -91,6 +170,11 @@ Result<std::vector<Binding>> plan_bindings(const Options& options, const Topolog
   const size_t ranks = static_cast<size_t>(options.ranks());
   if (options.bind_to == BindTo::none) return std::vector<Binding>(ranks, unbound("--bind-to none"));
   if (options.map_by == MapBy::gpu) return plan_by_gpu(options, topology, visible_gpus);
+  if (options.bind_to == BindTo::package || options.bind_to == BindTo::numa)
+    return plan_wide(options, topology);
+  const bool of_objects = options.map_by == MapBy::package || options.map_by == MapBy::numa;
+  if (of_objects || options.per_object > 0 || options.cores_per_rank > 1)
+    return plan_by_object(options, topology, false);
   Cores cores;
   for (const Core& core : topology.cores) cores.push_back(&core);
   const bool one_each = options.bind_to == BindTo::core || options.map_by == MapBy::core;

@@ -72,16 +72,47 @@ const ElfW(Phdr) * find_dynamic(const File& file, const ElfW(Ehdr) & header) {
   return nullptr;
 }
 
+/// Returns the header of an ELF file of this word size; nullptr for other files.
+const ElfW(Ehdr) * find_header(const File& file) {
+  const auto* header = file.at<ElfW(Ehdr)>(0);
+  constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  const bool valid = header && std::memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
+                     header->e_ident[EI_CLASS] == kClass && header->e_phentsize == sizeof(ElfW(Phdr));
+  return valid ? header : nullptr;
+}
+
 }  // namespace
+
+Symbols read_symbols(const std::string& path) {
+  const File file(path);
+  const auto* header = find_header(file);
+  Symbols found;
+  if (!header || header->e_shentsize != sizeof(ElfW(Shdr))) return found;
+  const auto section = [&](size_t i) {
+    return i < header->e_shnum ? file.at<ElfW(Shdr)>(header->e_shoff + i * sizeof(ElfW(Shdr))) : nullptr;
+  };
+  for (size_t i = 0; i < header->e_shnum; ++i) {
+    const auto* table = section(i);
+    if (!table || table->sh_type != SHT_DYNSYM) continue;
+    const auto* strings = section(table->sh_link);
+    for (size_t at = 0; strings && at + sizeof(ElfW(Sym)) <= table->sh_size; at += sizeof(ElfW(Sym))) {
+      const auto* symbol = file.at<ElfW(Sym)>(table->sh_offset + at);
+      if (!symbol) break;
+      const char* name = file.text(strings->sh_offset + symbol->st_name);
+      if (symbol->st_shndx != SHN_UNDEF)
+        found.exported.emplace_back(name);
+      else if (ELF64_ST_BIND(symbol->st_info) != STB_WEAK)  // the same in both classes
+        found.imported.emplace_back(name);
+    }
+  }
+  return found;
+}
 
 Dynamic read_dynamic(const std::string& path) {
   const File file(path);
-  const auto* header = file.at<ElfW(Ehdr)>(0);
-  constexpr unsigned char kClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  const auto* header = find_header(file);
   Dynamic found;
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_ident[EI_CLASS] != kClass ||
-      header->e_phentsize != sizeof(ElfW(Phdr)))
-    return found;
+  if (!header) return found;
   const auto* dynamic = find_dynamic(file, *header);
   if (!dynamic) return found;
   const auto entry = [&](size_t i) { return file.at<ElfW(Dyn)>(dynamic->p_offset + i * sizeof(ElfW(Dyn))); };

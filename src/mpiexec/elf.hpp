@@ -15,6 +15,14 @@ struct Dynamic {
 /// Empty if `path` is no ELF program of this word size.
 [[nodiscard]] Dynamic read_dynamic(const std::string& path);
 
+/// Names of the dynamic symbols of a program or library, without versions.
+struct Symbols {
+  std::vector<std::string> imported;  ///< without weak ones, which need not be there
+  std::vector<std::string> exported;
+};
+/// Empty if `path` is no ELF file of this word size, or has no section headers.
+[[nodiscard]] Symbols read_symbols(const std::string& path);
+
 /// Returns true if `path` is an ELF program of this word size that needs `library` and has DT_RPATH but no
 /// DT_RUNPATH.
 [[nodiscard]] bool has_overriding_rpath(const std::string& path, const std::string& library);

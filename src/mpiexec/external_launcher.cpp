@@ -57,12 +57,29 @@ std::string add_text(LauncherCommand& to, const std::string& text) {
   return "/proc/self/fd/" + std::to_string(kFirstTextFd + static_cast<int>(to.texts.size()) - 1);
 }
 
+/// "package" or "numa" in the words of prterun; nullptr for other bindings.
+const char* name_of_binding(BindTo bind_to) {
+  return bind_to == BindTo::package ? "package" : bind_to == BindTo::numa ? "numa" : nullptr;
+}
+
+/// --map-by of prterun.
+std::string prterun_mapping(const Options& options) {
+  std::string text = options.map_by == MapBy::core      ? "core"
+                     : options.map_by == MapBy::package ? "package"
+                     : options.map_by == MapBy::numa    ? "numa"
+                                                        : "slot";
+  if (options.per_object > 0) text = "ppr:" + std::to_string(options.per_object) + ":" + text;
+  if (options.cores_per_rank > 0) text += ":PE=" + std::to_string(options.cores_per_rank);
+  return text + ":OVERSUBSCRIBE";
+}
+
 Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launchers) {
   if (launchers.slurm_mpi.empty())
     return Error(Errc::unsupported,
                  "this Slurm has neither the MPI plugin pmix nor pmi2 (srun --mpi=list). Install "
                  "libpmix2, or use --launcher prrte or hydra.");
   if (options.map_by != MapBy::slot) return unsupported_option("srun", "--map-by");
+  if (name_of_binding(options.bind_to)) return unsupported_option("srun", "--bind-to package or numa");
   LauncherCommand to{"srun (Slurm job " + launchers.job + ")", {launchers.srun}, {}, {}};
   append(to.argv,
          {"--mpi=" + launchers.slurm_mpi, "--ntasks=" + std::to_string(options.ranks()), "--overcommit",
@@ -72,7 +89,11 @@ Result<LauncherCommand> plan_srun(const Options& options, const Launchers& launc
     if (!rank_hosts) return std::move(rank_hosts).error();
     to.variables = {{"SLURM_HOSTFILE", add_text(to, join(*rank_hosts, "\n") + "\n")}};
     to.argv.push_back("--distribution=arbitrary");
+  } else if (options.per_host > 0) {
+    to.argv.push_back("--ntasks-per-node=" + std::to_string(options.per_host));
   }
+  if (options.cores_per_rank > 0)
+    to.argv.push_back("--cpus-per-task=" + std::to_string(options.cores_per_rank));
   if (options.bind_to == BindTo::core) to.argv.push_back("--cpu-bind=verbose,cores");
   if (options.bind_to == BindTo::none) to.argv.push_back("--cpu-bind=none");
   if (options.bind_to == BindTo::share && options.report_bindings) to.argv.push_back("--cpu-bind=verbose");
@@ -115,10 +136,12 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
   if (const std::string prefix = prefix_of(launchers.prterun); !prefix.empty())
     append(to.argv, {"--prefix", prefix});
   append(to.argv, {"--host", *hosts});
-  append(to.argv,
-         {"--map-by", std::string(options.map_by == MapBy::core ? "core" : "slot") + ":OVERSUBSCRIBE"});
+  append(to.argv, {"--map-by", prterun_mapping(options)});
   // prterun's default binds each rank to one core; it has no equivalent of Weft's default (equal shares).
-  append(to.argv, {"--bind-to", options.bind_to == BindTo::core ? "core:overload-allowed" : "none"});
+  const char* const object = name_of_binding(options.bind_to);
+  append(to.argv, {"--bind-to", object != nullptr                 ? std::string(object) + ":overload-allowed"
+                                : options.bind_to == BindTo::core ? "core:overload-allowed"
+                                                                  : "none"});
   if (options.report_bindings) append(to.argv, {"--display", "bind"});
   if (options.tag_output) append(to.argv, {"--output", "tag"});
   for (const Program& program : options.programs) {
@@ -134,7 +157,10 @@ Result<LauncherCommand> plan_prterun(const Options& options, const Launchers& la
 Result<LauncherCommand> plan_hydra(const Options& options, const Launchers& launchers) {
   auto hosts = host_list(options);
   if (!hosts) return std::move(hosts).error();
-  if (options.map_by == MapBy::gpu) return unsupported_option("mpiexec.hydra", "--map-by gpu");
+  if (options.map_by != MapBy::slot && options.map_by != MapBy::core)
+    return unsupported_option("mpiexec.hydra", "--map-by gpu, package or numa");
+  if (options.cores_per_rank > 0 || options.per_object > 0 || name_of_binding(options.bind_to))
+    return unsupported_option("mpiexec.hydra", "--bind-to package or numa, PE=N or ppr");
   if (options.report_bindings) return unsupported_option("mpiexec.hydra", "--report-bindings");
   LauncherCommand to{"mpiexec.hydra", {launchers.hydra, "-hosts", *hosts}, {}, {}};
   if (options.bind_to == BindTo::core || options.map_by == MapBy::core) append(to.argv, {"-bind-to", "core"});
@@ -182,6 +208,7 @@ Result<LauncherCommand> plan_for(const Options& options, const Launchers& launch
 
 bool needs_external_launcher(const Options& options) {
   if (options.launcher != Launcher::automatic) return options.launcher != Launcher::weft;
+  if (fake_hosts() > 1 && static_cast<int>(options.hosts.size()) <= fake_hosts()) return false;
   return !std::all_of(options.hosts.begin(), options.hosts.end(),
                       [](const Host& host) { return is_this_host(host.name); });
 }

@@ -16,9 +16,11 @@
 #include "mpiexec/input.hpp"
 #include "mpiexec/job.hpp"
 #include "mpiexec/options.hpp"
+#include "mpiexec/other_options.hpp"
 #include "mpiexec/output.hpp"
 #include "mpiexec/plan.hpp"
 #include "mpiexec/report.hpp"
+#include "mpiexec/run_info.hpp"
 #include "mpiexec/spawn.hpp"
 #include "mpiexec/supervisor.hpp"
 #include "mpiexec/waits.hpp"
@@ -112,10 +114,29 @@ void warn_about_unused_hosts(const Options& options) {
 }
 
 int run(int argc, char** argv, char** environment) {
-  auto options = parse_options({argv + 1, argv + argc});
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (std::string_view(argv[0]).ends_with("mpirun_rsh")) {
+    auto translated = arguments_of_mpirun_rsh(arguments);
+    if (!translated) return print_error(translated.error(), kUsageExitCode);
+    arguments = std::move(*translated);
+  }
+  if (arguments.size() == 1 && arguments[0] == "--help-other-options") return print(other_options_text());
+  const auto from_environment = options_from_environment(environment);
+  arguments.insert(arguments.begin(), from_environment.begin(), from_environment.end());
+  auto options = parse_options(arguments);
   if (!options) return print_error(options.error(), kUsageExitCode);
   if (options->help) return print(help_text());
   if (options->version) return print("mpiexec (Weft) " WEFT_VERSION "\n");
+  if (!options->run_info.empty()) {
+    const char* path = std::getenv("PATH");
+    const bool has_folder = options->run_info.find('/') != std::string::npos;
+    auto info = run_info(
+        has_folder ? options->run_info : find_on_path(options->run_info, path != nullptr ? path : ""),
+        library_directory());
+    if (!info) return print_error(info.error(), kUsageExitCode);
+    const int status = print(info->text);
+    return status != 0 || info->runs ? status : kRefusedExitCode;
+  }
   if (options->waits >= 0) {
     const auto waits = print_waits(options->waits, options->json);
     return waits ? *waits : print_error(waits.error(), kUsageExitCode);

@@ -7,9 +7,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <sstream>
 
 #include "launch/environment.hpp"
 #include "mpiexec/hosts.hpp"
+#include "mpiexec/other_options.hpp"
+#include "mpiexec/placement.hpp"
 
 namespace weft::mpiexec {
 
@@ -18,8 +21,11 @@ namespace {
 /// State of the parser, modified by the rows of the table.
 struct State {
   Options options;
-  Program program;   ///< program being parsed
-  bool open = true;  ///< a program is still expected
+  Program program;                                             ///< program being parsed
+  bool open = true;                                            ///< a program is still expected
+  bool counted = false;                                        ///< some program has a number of processes
+  std::vector<std::pair<std::string, std::string>> variables;  ///< of all programs
+  std::vector<std::string> notes;                              ///< options of other MPIs without effect
 };
 
 /// One option. `value` is its placeholder in the help, nullptr for a switch. `names` have no dashes; the
@@ -31,27 +37,31 @@ struct Row {
   std::function<Status(State&, const std::string& name, const std::string& value)> apply;
 };
 
-Error bad_value(const std::string& name, const std::string& value, const std::string& valid) {
-  return Error(Errc::arg, "bad value '" + value + "' for " + name + " (valid: " + valid + ")");
-}
-
 Status set_ranks(State& state, const std::string& name, const std::string& value) {
   auto ranks = launch::parse_int(value, 1, kMaxRanks);
   if (!ranks) return bad_value(name, value, "a number from 1 to " + std::to_string(kMaxRanks));
   state.program.ranks = *ranks;
+  state.counted = true;
   return {};
 }
 
-Status set_variable(State& state, const std::string& name, const std::string& value) {
+/// Adds NAME=VALUE, or NAME or a list of names with the values of the environment.
+Status add_variables(State& state, std::vector<std::pair<std::string, std::string>>& to,
+                     const std::string& name, const std::string& value) {
   const size_t equals = value.find('=');
-  const std::string variable = value.substr(0, equals);
-  if (variable.empty()) return bad_value(name, value, "NAME or NAME=VALUE");
   if (equals != std::string::npos) {
-    state.program.variables.emplace_back(variable, value.substr(equals + 1));
-  } else if (const char* current = std::getenv(variable.c_str())) {
-    state.program.variables.emplace_back(variable, current);
-  } else {
-    state.options.warnings.push_back("-x " + variable + ": no such variable in the environment; left unset");
+    if (equals == 0) return bad_value(name, value, "NAME or NAME=VALUE");
+    to.emplace_back(value.substr(0, equals), value.substr(equals + 1));
+    return {};
+  }
+  if (value.empty()) return bad_value(name, value, "NAME or NAME=VALUE");
+  std::stringstream stream(value);
+  for (std::string variable; std::getline(stream, variable, ',');) {
+    if (const char* current = std::getenv(variable.c_str()))
+      to.emplace_back(variable, current);
+    else
+      state.options.warnings.push_back("-x " + variable +
+                                       ": no such variable in the environment; left unset");
   }
   return {};
 }
@@ -81,30 +91,6 @@ Status set_waits(State& state, const std::string& name, const std::string& value
   return {};
 }
 
-template <class E>
-Status set_word(const std::string& name, const std::string& value,
-                const std::vector<std::pair<const char*, E>>& words, E& target) {
-  std::string valid;
-  for (const auto& [word, meaning] : words) {
-    if (value == word) {
-      target = meaning;
-      return {};
-    }
-    valid += valid.empty() ? word : std::string(", ") + word;
-  }
-  return bad_value(name, value, valid);
-}
-
-Status set_bind(State& state, const std::string& name, const std::string& value) {
-  return set_word<BindTo>(name, value, {{"core", BindTo::core}, {"none", BindTo::none}},
-                          state.options.bind_to);
-}
-
-Status set_map(State& state, const std::string& name, const std::string& value) {
-  return set_word<MapBy>(name, value, {{"slot", MapBy::slot}, {"core", MapBy::core}, {"gpu", MapBy::gpu}},
-                         state.options.map_by);
-}
-
 Status set_launcher(State& state, const std::string& name, const std::string& value) {
   return set_word<Launcher>(name, value,
                             {{"auto", Launcher::automatic},
@@ -113,6 +99,13 @@ Status set_launcher(State& state, const std::string& name, const std::string& va
                              {"prrte", Launcher::prrte},
                              {"hydra", Launcher::hydra}},
                             state.options.launcher);
+}
+
+/// Returns an apply function that changes the options of the job.
+auto of_options(Status (*apply)(Options&, const std::string&, const std::string&)) {
+  return [apply](State& state, const std::string& name, const std::string& value) {
+    return apply(state.options, name, value);
+  };
 }
 
 /// Returns an apply function that sets one boolean member.
@@ -126,7 +119,19 @@ auto flag(bool Options::*member) {
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"n", "np", "c"}, "N", "start N processes of the program (default 1)", set_ranks},
-      {{"x"}, "NAME[=VALUE]", "set an environment variable for the program", set_variable},
+      {{"per-host"}, "N", "start N processes on each host", of_options(set_per_host)},
+      {{"x"},
+       "NAME[=VALUE]",
+       "set an environment variable for the program",
+       [](State& state, const std::string& name, const std::string& value) {
+         return add_variables(state, state.program.variables, name, value);
+       }},
+      {{"x-all"},
+       "NAME[=VALUE]",
+       "set an environment variable for all programs",
+       [](State& state, const std::string& name, const std::string& value) {
+         return add_variables(state, state.variables, name, value);
+       }},
       {{"memory-alloc-kinds"},
        "LIST",
        "request these memory allocation kinds, e.g. system,mpi,cuda:device",
@@ -153,15 +158,16 @@ const std::vector<Row>& table() {
          return {};
        }},
       {{"bind-to"},
-       "core|none",
-       "core: one core per process; none: do not bind.\n"
+       "core|package|numa|none",
+       "core: one core per process; package, numa: all cores of one; none: do not bind.\n"
        "Default: an equal share of the cores per process; none if there are more processes than cores",
-       set_bind},
+       of_options(set_bind)},
       {{"map-by"},
-       "slot|core|gpu",
-       "slot (default); core: consecutive cores, one per process;\n"
+       "slot|core|package|numa|gpu[:PE=N]",
+       "slot (default); core: consecutive cores, one per process; package, numa: one after the other;\n"
+       "ppr:N:package: N processes on each; :PE=N: N cores per process;\n"
        "gpu: the cores next to GPU number (local rank modulo number of GPUs)",
-       set_map},
+       of_options(set_map)},
       {{"report-bindings"},
        nullptr,
        "print which cores each process may use",
@@ -178,11 +184,22 @@ const std::vector<Row>& table() {
        nullptr,
        "a process that fails does not end the job: the others get errors and may go on",
        flag(&Options::continue_on_failure)},
+      {{"no-notes"},
+       nullptr,
+       "no line for each option of another MPI that has no effect",
+       flag(&Options::no_notes)},
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
       {{"waits"},
        "PID|all",
        "start nothing, print what each process of a running job waits for (as weft hang)",
        set_waits},
+      {{"run-info"},
+       "PROGRAM",
+       "start nothing, print for which MPI the program was built (as weft run-info)",
+       [](State& state, const std::string&, const std::string& value) -> Status {
+         state.options.run_info = value;
+         return {};
+       }},
       {{"json"}, nullptr, "with --waits: print JSON", flag(&Options::json)},
       {{"host", "H", "hosts"},
        "LIST",
@@ -245,6 +262,25 @@ Error unknown_option(const std::string& argument, const std::string& name) {
                               " (mpiexec --help lists the options; options of the program follow its name)");
 }
 
+Status read_option(State& state, const std::vector<std::string>& arguments, size_t& i);
+
+/// Applies an option of another MPI by the options of Weft for it; `i` is the first word after it.
+Status read_other_option(State& state, const std::vector<std::string>& arguments, size_t& i,
+                         const std::string& name, const std::string* value) {
+  std::vector<std::string> values;
+  if (value != nullptr) values.push_back(*value);
+  const auto wanted = static_cast<size_t>(values_of_other_option(name));
+  while (values.size() < wanted && i < arguments.size()) values.push_back(arguments[i++]);
+  if (values.size() != wanted)
+    return Error(Errc::arg, with_dashes(name) + " takes " + std::to_string(wanted) +
+                                (wanted == 1 ? " value" : " values"));
+  auto translated = translate_other_option(name, values);
+  if (!translated) return std::move(translated).error();
+  if (!translated->note.empty()) state.notes.push_back(translated->note);
+  for (size_t own = 0; own < translated->own.size();) WEFT_TRY(read_option(state, translated->own, own));
+  return {};
+}
+
 /// Applies the option at arguments[i] and advances i past it.
 Status read_option(State& state, const std::vector<std::string>& arguments, size_t& i) {
   const std::string& argument = arguments[i++];
@@ -252,6 +288,10 @@ Status read_option(State& state, const std::vector<std::string>& arguments, size
   const size_t equals = body.find('=');
   const std::string name = body.substr(0, equals);
   const Row* row = find_row(name);
+  if (row == nullptr && values_of_other_option(name) >= 0) {
+    const std::string value = equals == body.npos ? "" : body.substr(equals + 1);
+    return read_other_option(state, arguments, i, name, equals == body.npos ? nullptr : &value);
+  }
   if (row == nullptr) {  // -n2 is -n 2
     const bool count = argument[1] == 'n' && body.find_first_not_of("0123456789", 1) == body.npos;
     return count ? set_ranks(state, "-n", body.substr(1)) : unknown_option(argument, name);
@@ -280,6 +320,23 @@ Status close_program(State& state) {
   return {};
 }
 
+/// Gives each host its processes, and the only program their number if it has none.
+Status apply_per_host(State& state) {
+  Options& options = state.options;
+  if (options.per_host == 0) return {};
+  const bool slurm = options.launcher == Launcher::slurm && options.hosts.empty();  // the hosts are Slurm's
+  const long hosts = options.hosts.empty() ? fake_hosts() : static_cast<long>(options.hosts.size());
+  const long slots = hosts * options.per_host;
+  if (!state.counted && options.programs.size() == 1 && !slurm)
+    options.programs[0].ranks = static_cast<int>(std::min<long>(slots, kMaxRanks));
+  for (Host& host : options.hosts) host.slots = options.per_host;
+  if (options.ranks() > slots && !slurm && !options.oversubscribe)
+    return Error(Errc::arg, std::to_string(options.ranks()) + " processes, but " +
+                                std::to_string(options.per_host) + " per host on " + std::to_string(hosts) +
+                                (hosts == 1 ? " host" : " hosts") + " (name more hosts: --host a,b)");
+  return {};
+}
+
 }  // namespace
 
 int Options::ranks() const {
@@ -288,14 +345,25 @@ int Options::ranks() const {
   return static_cast<int>(std::min<long>(total, kMaxRanks + 1L));
 }
 
-Result<Options> parse_options(const std::vector<std::string>& arguments) {
+int fake_hosts() {
+  const char* hosts = std::getenv("WEFT_FAKE_HOSTS");
+  return hosts == nullptr ? 1 : launch::parse_int(hosts, 1, kMaxRanks).value_or(1);
+}
+
+Result<Options> parse_options(const std::vector<std::string>& given) {
   State state;
+  std::vector<std::string> arguments = given;
   for (size_t i = 0; i < arguments.size();) {
     const std::string& argument = arguments[i];
     const bool of_python = state.program.python && (argument == "-m" || argument == "-c");
     if (argument.size() > 1 && argument[0] == '-' && argument != "--" && !of_python) {
+      if (names_file(argument)) {
+        WEFT_TRY(insert_file(arguments, i));
+        continue;
+      }
       WEFT_TRY(read_option(state, arguments, i));
-      if (state.options.help || state.options.version) return std::move(state.options);
+      if (state.options.help || state.options.version || !state.options.run_info.empty())
+        return std::move(state.options);
       if (state.options.waits >= 0 && i == arguments.size()) return std::move(state.options);
       continue;
     }
@@ -308,6 +376,11 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
     }
   }
   if (state.open) WEFT_TRY(close_program(state));
+  WEFT_TRY(apply_per_host(state));
+  for (Program& program : state.options.programs)
+    program.variables.insert(program.variables.begin(), state.variables.begin(), state.variables.end());
+  if (!state.options.no_notes)
+    state.options.warnings.insert(state.options.warnings.end(), state.notes.begin(), state.notes.end());
   if (state.options.continue_on_failure)
     for (Program& program : state.options.programs)
       program.variables.emplace_back("WEFT_LAUNCH_CONTINUE_ON_FAILURE", "on");

@@ -23,9 +23,12 @@ struct Program {
 enum class BindTo {
   share,  ///< equal share of the cores per rank if ranks <= cores, else unbound
   core,
+  package,
+  numa,
   none
 };
-enum class MapBy { slot, core, gpu };
+/// Objects of the host over which ranks are distributed; slot: the host itself.
+enum class MapBy { slot, core, gpu, package, numa };
 enum class Launcher { automatic, weft, slurm, prrte, hydra };
 
 struct Options {
@@ -34,15 +37,20 @@ struct Options {
   MapBy map_by = MapBy::slot;
   Launcher launcher = Launcher::automatic;
   std::vector<Host> hosts;  ///< empty: this host
+  int per_host = 0;         ///< ranks of each host; 0: unspecified
+  int per_object = 0;       ///< ranks of each object of map_by, in order; 0: one object after the other
+  int cores_per_rank = 0;   ///< 0: one with a binding to cores, else an equal share
   bool tag_output = false;
   bool report_bindings = false;
   bool oversubscribe = false;
   bool continue_on_failure = false;  ///< the other ranks go on when one has failed
   double timeout = 0;                ///< seconds; 0: none
   bool help = false, version = false;
-  int waits = -1;     ///< print what the job of this process waits for, and start nothing; 0: of any job
-  bool json = false;  ///< of --waits
+  int waits = -1;        ///< print what the job of this process waits for, and start nothing; 0: of any job
+  bool json = false;     ///< of --waits
+  std::string run_info;  ///< print the MPI of this program, and start nothing
   std::vector<std::string> warnings;  ///< printed; the job starts nevertheless
+  bool no_notes = false;              ///< no warnings of options of other MPIs without effect
 
   [[nodiscard]] int ranks() const;
 };
@@ -53,5 +61,7 @@ inline constexpr int kMaxRanks = 65536;
 /// Parses argv[1...]. Errors name the option, the bad value and the valid values.
 [[nodiscard]] Result<Options> parse_options(const std::vector<std::string>& arguments);
 [[nodiscard]] std::string help_text();
+/// Number of simulated hosts (WEFT_FAKE_HOSTS); 1: none.
+[[nodiscard]] int fake_hosts();
 
 }  // namespace weft::mpiexec

@@ -96,6 +96,19 @@ std::string operation(const Wait& wait) {
       return "generalized request";
     case What::enqueued:
       return "enqueued operation";
+    case What::window_lock:
+      return "lock of rank " + std::to_string(wait.tag) +
+             (wait.peer != kAny ? ", held exclusively by " + peer
+              : wait.count != 0 ? ", held shared by " + std::to_string(wait.count) + " ranks"
+                                : "");
+    case What::window_post:
+      return "MPI_Win_post of " + peer;
+    case What::window_complete:
+      return "MPI_Win_complete of " + std::to_string(wait.count) + " more ranks";
+    case What::window_operations:
+      return "completion of operations at " + peer;
+    case What::window_notification:
+      return "notification counter " + std::to_string(wait.tag);
     case What::other:
       break;
   }
@@ -320,7 +333,12 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
                                       "nonblocking collective",
                                       "generalized request",
                                       "partitioned operation",
-                                      "enqueued operation"};
+                                      "enqueued operation",
+                                      "lock of a window",
+                                      "MPI_Win_post",
+                                      "MPI_Win_complete",
+                                      "operations of a window",
+                                      "notification"};
   char seconds[32];
   snprintf(seconds, sizeof seconds, "%.3f", std::max(0.0, wait != nullptr ? wait->seconds : rank.seconds));
   std::string text =
@@ -331,7 +349,8 @@ std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& 
       json_text(without_marks(wait != nullptr ? describe_wait(*wait, all) : describe_rank(rank, all)));
   if (wait == nullptr) return text + "}";
   const bool peer = wait->what == What::send || wait->what == What::receive || wait->what == What::probe ||
-                    wait->what == What::partitioned;
+                    wait->what == What::partitioned || wait->what == What::window_lock ||
+                    wait->what == What::window_post || wait->what == What::window_operations;
   text += ", \"what\": " + json_text(wait->is_collective() && wait->what == What::other
                                          ? "collective"
                                          : kinds[static_cast<size_t>(wait->what) % std::size(kinds)]);

@@ -12,7 +12,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREFIX = os.environ.get("MPI_PREFIX", "")
 OTHER, LIBRARY = sys.argv[1:3]
-PROGRAMS = ["handles", "messages", "callbacks", "threads", "windows"]
+PROGRAMS = ["handles", "messages", "callbacks", "threads", "tool", "windows"]
 
 
 def run(*arguments, **variables):
@@ -68,6 +68,25 @@ class OtherInterface(unittest.TestCase):
                     "size = ctypes.c_int(); mpi.MPI_Get_library_version(text, ctypes.byref(size));"
                     "print(text.value.decode()[:5]); mpi.MPI_Finalize()" % name)  # fmt: skip
             self.assertEqual(run("-n", 1, sys.executable, "-c", code), (0, "Weft \n", ""), name)
+
+    def test_run_info(self):
+        status, output, errors = run("--run-info", self.build("handles"))
+        self.assertEqual((status, errors), (0, ""), output)
+        self.assertRegex(output, "linked with %s .*\n.*compat/%s\nsymbols of MPI: [1-9][0-9]+, missing: none\n" % (LIBRARY, LIBRARY))
+        source = os.path.join(self.folder, "absent.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("#include <mpi.h>\nint MPIX_Absent(void);\nint main() { return MPI_Init(0, 0) + MPIX_Absent(); }\n")
+        absent = self.build("absent", "-shared", "-fPIC", source=source)
+        status, output, _ = run("--run-info", absent)
+        self.assertEqual(status, 126)
+        self.assertIn("missing: MPIX_Absent\n", output)
+        script = os.path.join(self.folder, "script")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("#!/usr/bin/env sh\n")
+        status, output, _ = run("--run-info", script)
+        self.assertEqual(status, 0)
+        self.assertRegex(output, "script of /.*/sh\nnot linked with MPI")
+        self.assertEqual(run("--run-info", "/no/such/file")[0], 2)
 
     def test_fatal_error(self):
         source = os.path.join(self.folder, "fatal.c")

@@ -112,6 +112,27 @@ TEST(Binding, OneCoreEach) {
   EXPECT_EQ(plan(options, topology), "0,8 1,9 2,10 3,11 4,12 5,13 6,14 7,15 0,8");
 }
 
+TEST(Binding, ByObject) {
+  const Topology topology = Host().read();
+  Options options = make_options(4, BindTo::share, MapBy::package);
+  EXPECT_EQ(plan(options, topology), "0-1,8-9 4-5,12-13 2-3,10-11 6-7,14-15");
+  options.per_object = 2;
+  EXPECT_EQ(plan(options, topology), "0-1,8-9 2-3,10-11 4-5,12-13 6-7,14-15");
+  options.bind_to = BindTo::core;
+  EXPECT_EQ(plan(options, topology), "0,8 1,9 4,12 5,13");
+  options.programs[0].ranks = 5;
+  EXPECT_NE(plan(options, topology).find("2 of these objects"), std::string::npos);
+  options = make_options(4);
+  options.cores_per_rank = 2;
+  EXPECT_EQ(plan(options, topology), "0-1,8-9 2-3,10-11 4-5,12-13 6-7,14-15");
+  options.programs[0].ranks = 5;
+  EXPECT_NE(plan(options, topology).find("2 cores each"), std::string::npos);
+  EXPECT_EQ(plan(make_options(2, BindTo::package), topology), "0-3,8-11 4-7,12-15");
+  EXPECT_EQ(plan(make_options(3, BindTo::numa, MapBy::package), topology), "0-3,8-11 4-7,12-15 0-3,8-11");
+  const std::string crowded = plan(make_options(16, BindTo::package), topology);
+  EXPECT_TRUE(crowded.starts_with("0-3,8-11 ") && crowded.ends_with(" 4-7,12-15")) << crowded;
+}
+
 TEST(Binding, NearestToTheGpu) {
   const Topology topology = Host().read();
   EXPECT_EQ(plan(make_options(2, BindTo::share, MapBy::gpu), topology), "0-1,8-9 2-3,10-11");

@@ -127,6 +127,23 @@ TEST(Hydra, CommandLine) {
   EXPECT_NE(command("--hosts a --map-by gpu p", only_hydra()).find("--map-by gpu"), std::string::npos);
 }
 
+TEST(Placement, IsTranslated) {
+  const std::string prterun =
+      command("-n 4 --hosts a,b --map-by ppr:2:package:PE=3 --bind-to numa p", without_slurm());
+  EXPECT_NE(prterun.find("--map-by ppr:2:package:PE=3:OVERSUBSCRIBE --bind-to numa:overload-allowed"),
+            prterun.npos)
+      << prterun;
+  const std::string srun = command("--launcher slurm -n 4 -npernode 2 --map-by slot:PE=3 p", all_launchers());
+  EXPECT_NE(srun.find("--ntasks-per-node=2 --cpus-per-task=3"), srun.npos) << srun;
+  const std::string hydra = command("-n 4 --hosts a,b -ppn 2 p", only_hydra());
+  EXPECT_NE(hydra.find("-hosts a:2,b:2"), hydra.npos) << hydra;
+  for (const char* option :
+       {"--bind-to package", "--map-by numa", "--map-by ppr:1:core", "--map-by slot:PE=2"})
+    EXPECT_NE(command(std::string("--hosts a ") + option + " p", only_hydra()).find("is not supported"),
+              std::string::npos)
+        << option;
+}
+
 TEST(ContinueOnFailure, IsPassedOn) {
   constexpr const char* kVariable = "env WEFT_LAUNCH_CONTINUE_ON_FAILURE=on p";
   const std::string srun = command("--hosts a --continue-on-failure p", all_launchers());

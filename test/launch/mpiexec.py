@@ -25,6 +25,40 @@ class Command(unittest.TestCase):
             self.assertEqual((status, output), (2, ""), arguments)
             self.assertIn(word, errors)
 
+    @unittest.skipIf(CORES < 2, "one core")
+    def test_commands_of_manuals_of_other_mpis(self):
+        """As printed there; the two hosts are simulated."""
+        settings = {"WEFT_FAKE_HOSTS": "2"}
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("jacobi_cuda_aware_mpi", "osu_latency", "osu_bw"):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write('#!/bin/sh\necho "$*|$UCX_TLS$UCX_IB_GPU_DIRECT_RDMA$UCX_NET_DEVICES$MV2_USE_CUDA$WEFT_NET"\n')
+                os.chmod(file.name, 0o755)
+            rsh = os.path.join(folder, "mpirun_rsh")
+            os.symlink(MPIEXEC, rsh)
+            path = folder + ":" + os.environ["PATH"]
+            for launcher, command, ranks, line, extra in (
+                (MPIEXEC, "-np 8 --map-by ppr:4:socket ./jacobi_cuda_aware_mpi -ny 16384", 8, "-ny 16384|", {}),
+                (MPIEXEC, "-np 2 --map-by ppr:1:node -x UCX_IB_GPU_DIRECT_RDMA=no ./jacobi_cuda_aware_mpi -ny 128 "
+                 "-skip_single_gpu -niter 10000", 2, "-ny 128 -skip_single_gpu -niter 10000|no", {}),
+                (MPIEXEC, "-H a,b -x LD_LIBRARY_PATH=/x -x UCX_TLS=^gdr_copy -x UCX_NET_DEVICES=mlx5_0:1 -np 2 osu_latency "
+                 "-d cuda D D", 2, "-d cuda D D|^gdr_copymlx5_0:1", {}),
+                (MPIEXEC, "-host a,b -mca btl_openib_want_cuda_gdr 1 -np 2 -npernode 1 -x LD_LIBRARY_PATH -mca "
+                 "btl_openib_if_include mlx5_0:1 -bind-to-core -report-bindings -mca coll_fca_enable 0 -x "
+                 "CUDA_VISIBLE_DEVICES=0 osu_latency -d cuda D D", 2, "-d cuda D D|mlx5_0:1", {}),
+                (rsh, "-np 2 a b MV2_USE_CUDA=1 MV2_USE_GPUDIRECT=1 osu_bw -d cuda D D", 2, "-d cuda D D|1", {}),
+                (MPIEXEC, "-np 2 osu_bw", 2, "|ofi", {"OMPI_MCA_pml": "^ucx", "OMPI_MCA_mtl": "ofi"}),
+            ):  # fmt: skip
+                status, output, errors = run(
+                    *command.split(), launcher=(launcher,), variables={**settings, **extra, "PATH": path}, cwd=folder
+                )
+                self.assertEqual((status, output.splitlines()), (0, [line] * ranks), command + errors)
+
+    def test_options_of_other_mpis_are_documented(self):
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "migration.md")
+        with open(page, encoding="utf-8") as file:
+            self.assertIn(run("--help-other-options")[1], file.read(), "mpiexec --help-other-options prints the table")
+
     def test_help_and_version(self):
         self.assertIn("--map-by", run("--help")[1])
         self.assertRegex(run("--version")[1], r"mpiexec \(Weft\) \d")

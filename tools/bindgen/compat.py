@@ -84,6 +84,9 @@ BY_HAND = set(
 Op_create Comm_create_errhandler File_create_errhandler Win_create_errhandler Session_create_errhandler
 Comm_create_keyval Type_create_keyval Win_create_keyval Keyval_create Grequest_start Register_datarep
 Comm_get_attr Win_get_attr Attr_get Type_get_contents Init_thread Session_init Abi_get_version
+Get_version Error_class Error_string
+T_cvar_handle_alloc T_pvar_handle_alloc T_event_handle_alloc T_event_handle_free T_event_register_callback
+T_event_set_dropped_handler
 """.split()
 )
 STRING_LIMITS = {"MPI_Info_get_nthkey.key": "MPI_MAX_INFO_KEY"}

@@ -28,23 +28,25 @@ class Table:
                 if constant not in self.native_handles[c_type]:
                     raise SystemExit(f"bindgen: compat_{name}.json: {constant} is no {c_type}")
         self.sizes, self.aliases, self.addresses = (raw.get(key) for key in ("sizes", "aliases", "addresses"))
+        self.version = raw.get("version", (self.native["MPI_VERSION"], self.native["MPI_SUBVERSION"]))
+        self.fallbacks, self.own_classes = raw.get("error_fallbacks", {}), raw.get("own_classes", {})
 
     def pairs(self, names):
         """(other value, native value) of the constants that both interfaces have."""
         return [(self.constants[n], self.native[n]) for n in names if n in self.constants and n in self.native]
 
 
-def _switch(name, pairs, fallback):
-    """Conversion functions in_NAME and out_NAME."""
+def _switch(name, pairs, default, only_out=()):
+    """Conversion functions in_NAME and out_NAME. only_out: (native value, other value) of constants that the other lacks."""
     lines = []
-    for direction, cases in (("in", pairs), ("out", [(b, a) for a, b in pairs])):
+    for direction, cases in (("in", pairs), ("out", [(b, a) for a, b in pairs] + list(only_out))):
         lines.append(f"inline int {direction}_{name}(int value) {{\n  switch (value) {{")
         seen = set()
         for source, target in cases:
             if source not in seen:
                 lines.append(f"    case {source}: return {target};")
             seen.add(source)
-        lines.append(f"    default: return {fallback};\n  }}\n}}")
+        lines.append(f"    default: return {default};\n  }}\n}}")
     return lines
 
 
@@ -98,6 +100,8 @@ def header(table):
         *(_objects(table) if table.sizes else _handles(table)),
         "namespace foreign {",
         *[f"inline constexpr int {name[len('MPI_'):]} = {table.constants[name]};" for name in compat.NAMED],
+        "/// Last version of the standard whose constants the interface's mpi.h has.",
+        f"inline constexpr int kVersion = {table.version[0]}, kSubversion = {table.version[1]};",
         "}  // namespace foreign",
     ]
     for name, (prefix, names) in compat.GROUPS.items():
@@ -107,7 +111,12 @@ def header(table):
         lines += _bits(name, table.pairs(f"MPI_MODE_{word}" for word in words.split()))
     lines += _switch("keyval", table.pairs(compat.KEYVALS), "value")
     errors = [n for n in table.native if n.startswith(("MPI_ERR_", "MPI_T_ERR_")) and n not in _NO_CLASS]
-    lines += _switch("error_class", table.pairs(errors), "kUnknownValue")
+    fallbacks = [(table.native[name], table.constants[other]) for name, other in table.fallbacks.items()]
+    lines += _switch("error_class", table.pairs(errors), "kUnknownValue", fallbacks)
+    lines += ["/// Text of an error class that only this interface has; nullptr for other codes."]
+    lines += ["inline const char* own_class_text([[maybe_unused]] int code) {"]
+    lines += [f'  if (code == {value}) return "{name}: {text}";' for name, (value, text) in table.own_classes.items()]
+    lines += ["  return nullptr;\n}"]
     return "\n".join(lines) + "\n\n}  // namespace weft::compat\n"
 
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Functions with constants behind pointers: attributes, the arguments of a derived datatype. Start of MPI.
+// Functions with constants behind pointers: attributes, the arguments of a derived datatype. Error classes,
+// version, start of MPI.
 #include <new>
 
 #include "api/compat/translate.hpp"
@@ -127,6 +128,33 @@ WEFT_COMPAT(int, Abi_get_version, (int* major, int* minor)) {
   if (major != nullptr) *major = -1;
   if (minor != nullptr) *minor = -1;
   return MPI_SUCCESS;
+}
+
+/// The mpi.h of the interface lacks the constants of later versions.
+WEFT_COMPAT(int, Get_version, (int* version, int* subversion)) {
+  if (version != nullptr) *version = foreign::kVersion;
+  if (subversion != nullptr) *subversion = foreign::kSubversion;
+  return MPI_SUCCESS;
+}
+
+WEFT_COMPAT(int, Error_class, (int code, int* error_class)) {
+  if (error_class != nullptr && own_class_text(code) != nullptr) {
+    *error_class = code;
+    return MPI_SUCCESS;
+  }
+  const int result = native.Error_class(in_error(code), error_class);
+  if (result == MPI_SUCCESS && error_class != nullptr) *error_class = out_error(*error_class);
+  return out_error(result);
+}
+WEFT_COMPAT(int, Error_string, (int code, char* text, int* length)) {
+  if (const char* const own = own_class_text(code); own != nullptr && text != nullptr) {
+    out_string(text, own, foreign::MAX_ERROR_STRING, length);
+    return MPI_SUCCESS;
+  }
+  char native_text[MPI_MAX_ERROR_STRING];
+  const int result = native.Error_string(in_error(code), text == nullptr ? nullptr : native_text, length);
+  if (result == MPI_SUCCESS) out_string(text, native_text, foreign::MAX_ERROR_STRING, length);
+  return out_error(result);
 }
 
 WEFT_COMPAT(int, Init_thread, (int* argc, char*** argv, int required, int* provided)) {

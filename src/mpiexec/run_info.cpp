@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/run_info.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <sstream>
+
+#include "launch/cpus.hpp"
+#include "mpiexec/elf.hpp"
+#include "mpiexec/other_mpi.hpp"
+#include "mpiexec/plan.hpp"
+
+namespace weft::mpiexec {
+
+namespace {
+
+bool is_mpi_symbol(const std::string& name) {
+  for (const char* prefix : {"MPI_", "PMPI_", "MPIX_", "PMPIX_", "MPIR_", "ompi_", "OMPI_"})
+    if (name.starts_with(prefix)) return true;
+  return false;
+}
+
+const char* interface_of(const std::string& library) {
+  if (library == "libmpi_abi.so.1") return "the standard ABI";
+  if (library == "libmpi.so.12" || library == "libmpich.so.12") return "MPICH, Intel MPI, MVAPICH";
+  return library == "libmpi.so.40" ? "Open MPI 4 and 5" : "another MPI";
+}
+
+/// Describes the symbols of MPI that `program` imports and `library` lacks.
+void compare_symbols(RunInfo& info, const std::string& program, const std::string& library) {
+  std::set<std::string> imported;
+  for (const std::string& name : read_symbols(program).imported)
+    if (is_mpi_symbol(name)) imported.insert(name);
+  const std::vector<std::string> names = read_symbols(library).exported;
+  const std::set<std::string> exported(names.begin(), names.end());
+  std::string missing;
+  for (const std::string& name : imported)
+    if (!exported.contains(name)) missing += " " + name;
+  info.text += "symbols of MPI: " + std::to_string(imported.size()) +
+               ", missing:" + (missing.empty() ? " none" : missing) + "\n";
+  info.runs &= missing.empty();
+}
+
+}  // namespace
+
+Result<RunInfo> run_info(const std::string& path, const std::string& library_directory) {
+  RunInfo info{path + "\n", true};
+  std::string program = path;
+  if (::access(path.c_str(), R_OK) != 0)
+    return Error(Errc::arg, "--run-info: cannot read '" + path + "' (" + std::strerror(errno) + ")");
+  if (const std::string line = launch::first_line(path); line.starts_with("#!")) {
+    std::stringstream words(line.substr(2));
+    words >> program;
+    std::string name;
+    if (program.ends_with("/env") && words >> name) {
+      const char* search = std::getenv("PATH");
+      program = find_on_path(name, search != nullptr ? search : "");
+    }
+    info.text += "script of " + program + "\n";
+  }
+  bool found = false;
+  for (const std::string& library : read_dynamic(program).needed) {
+    const std::string translation = translation_for(library, library_directory);
+    const bool own = library == "libmpi_abi.so.1";
+    if (!own && translation.empty() && other_mpi_among({library}, library_directory).empty()) continue;
+    found = true;
+    const std::string given = own ? library_directory + "/" + library : translation;
+    info.text += "linked with " + library + " (" + interface_of(library) + ")\n";
+    info.text +=
+        "mpiexec gives it " + (given.empty() ? "no library: Weft has none of this name" : given) + "\n";
+    if (given.empty())
+      info.runs = false;
+    else
+      compare_symbols(info, program, given);
+  }
+  if (!found)
+    info.text +=
+        "not linked with MPI; what it loads finds libmpi_abi.so.1, libmpi.so.12 and libmpi.so.40 in " +
+        library_directory + " and its folder compat\n";
+  return info;
+}
+
+}  // namespace weft::mpiexec
