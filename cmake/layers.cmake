@@ -7,7 +7,7 @@ function(weft_layer name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;GENERATED" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
-  list(FILTER sources EXCLUDE REGEX "/src/api/compat/")  # libraries of their own: cmake/compat.cmake
+  list(FILTER sources EXCLUDE REGEX "/src/api/(compat|fortran)/")  # libraries of their own
   list(APPEND sources ${ARG_GENERATED})
   if(sources)
     add_library(weft_${name} STATIC ${sources})

@@ -6,11 +6,16 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <set>
 #include <string>
 
 #include "api/check.hpp"
 #include "api/impl.hpp"
+#include "api/memory_kinds.hpp"
 #include "api/objects.hpp"
+#include "core/remote_memory.hpp"
+#include "transport/shm/shm.hpp"
 
 namespace weft::api::impl {
 namespace {
@@ -28,6 +33,44 @@ Result<size_t> alignment_of(const core::Info* info) {
     return Error(Errc::info_value,
                  "mpi_minimum_memory_alignment = \"" + std::string(*text) + "\" is not a power of two");
   return value < kAlignment ? kAlignment : value;
+}
+
+constexpr size_t kMaxMappedAllocations = 128;  // each keeps a descriptor open
+constexpr size_t kPageBytes = 4096;
+
+/// Memory of MPI_Alloc_mem that other ranks of the host can map, in transport::rma.
+std::set<void*>& mapped_memory() {
+  static auto* const known = new std::set<void*>;
+  return *known;
+}
+
+/// Allocates memory that the other ranks of this host can map if it becomes part of a window; null: there are
+/// none, or there is no such memory left.
+void* allocate_mapped(size_t bytes, size_t alignment) {
+  core::Instance& instance = *g_instance;
+  if (instance.shm == nullptr || instance.shm->members().size() < 2 || alignment > kPageBytes ||
+      mapped_memory().size() >= kMaxMappedAllocations)
+    return nullptr;
+  auto memory = instance.remote_memory().rma().allocate(bytes);
+  if (!memory) return nullptr;
+  mapped_memory().insert(*memory);
+  return *memory;
+}
+
+/// Host memory; `mapped`: preferably memory that other ranks can map.
+Result<void*> allocate_host(size_t bytes, size_t alignment, bool mapped) {
+  if (void* const shared = mapped ? allocate_mapped(bytes, alignment) : nullptr) return shared;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes == 0 ? 1 : bytes) != 0)
+    return Error(Errc::no_mem,
+                 "size = " + std::to_string(bytes) + " bytes cannot be allocated: free some memory");
+  return memory;
+}
+
+/// Memory of MPI_Alloc_mem that the CUDA driver has allocated, by address.
+std::map<void*, device::Allocation>& driver_memory() {
+  static auto* const known = new std::map<void*, device::Allocation>;
+  return *known;
 }
 
 /// Info key and size in bytes of an ABI type.
@@ -178,15 +221,40 @@ Status Alloc_mem(MPI_Aint size, core::Info* info, void* baseptr) {
   if (size < 0) return negative(Errc::arg, "size", size);
   auto alignment = alignment_of(info);
   if (!alignment) return std::move(alignment).error();
-  void* memory = nullptr;
-  if (posix_memalign(&memory, *alignment, size == 0 ? 1 : static_cast<size_t>(size)) != 0)
-    return Error(Errc::no_mem,
-                 "size = " + std::to_string(size) + " bytes cannot be allocated: free some memory");
-  *static_cast<void**>(baseptr) = memory;
-  return {};
+  const auto kinds = requested_kinds(info);
+  if (!kinds) {
+    auto memory = allocate_host(static_cast<size_t>(size), *alignment, true);
+    if (!memory) return std::move(memory).error();
+    *static_cast<void**>(baseptr) = *memory;
+    return {};
+  }
+  auto chosen = kinds->first([&](const device::AllocationKinds::Entry& entry) -> Status {
+    const device::MemoryKind kind = entry.kind;
+    const bool system = entry.text == "system";
+    if (kind == device::MemoryKind::host) {
+      auto memory = allocate_host(static_cast<size_t>(size), *alignment, !system);
+      if (!memory) return std::move(memory).error();
+      *static_cast<void**>(baseptr) = *memory;
+      return {};
+    }
+    auto made = device::Allocation::create(kind, static_cast<size_t>(size));
+    if (!made) return std::move(made).error();
+    if (made->memory().base % *alignment != 0)
+      return Error(Errc::no_mem, "the driver's memory is not aligned to mpi_minimum_memory_alignment");
+    *static_cast<void**>(baseptr) = made->data();
+    void* const address = made->data();
+    driver_memory().emplace(address, std::move(*made));
+    return {};
+  });
+  return chosen ? Status() : Status(std::move(chosen).error());
 }
 
 Status Free_mem(void* base) {
+  if (mapped_memory().erase(base) != 0) {
+    g_instance->remote_memory().rma().free(static_cast<std::byte*>(base));
+    return {};
+  }
+  if (driver_memory().erase(base) != 0) return {};
   std::free(base);
   return {};
 }

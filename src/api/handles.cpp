@@ -3,6 +3,7 @@
 #include "api/handles.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "api/check.hpp"
 #include "api/counts.hpp"
+#include "base/assert.hpp"
 #include "datatype/predefined.hpp"
 
 namespace weft::api {
@@ -178,10 +180,47 @@ Error describe(HandleKind kind, const std::string& argument, const void* handle)
 }
 
 /// Numbers of handles that are pointers. Numbers start above all predefined values and fit a Fortran INTEGER.
-struct IntegerTable {
-  std::mutex lock;
-  std::vector<const void*> handles;
-  std::unordered_map<const void*, int> numbers;
+/// An entry never changes, so reading takes no lock.
+class IntegerTable {
+ public:
+  const void* handle(size_t index) const {
+    if (index >= kChunks * kChunkEntries) return nullptr;
+    const Entry* chunk = chunks_[index / kChunkEntries].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk[index % kChunkEntries].load(std::memory_order_acquire);
+  }
+  size_t index(const void* handle) {
+    std::atomic<size_t>& last =
+        cache_[reinterpret_cast<uintptr_t>(handle) / kHandleAlignment % kCacheEntries];
+    size_t found = last.load(std::memory_order_relaxed);
+    if (this->handle(found) == handle) return found;
+    found = find_or_add(handle);
+    last.store(found, std::memory_order_relaxed);
+    return found;
+  }
+
+ private:
+  using Entry = std::atomic<const void*>;
+  static constexpr size_t kChunkEntries = 4096, kChunks = 8192, kCacheEntries = 1024, kHandleAlignment = 64;
+
+  size_t find_or_add(const void* handle) {
+    const std::lock_guard guard(lock_);
+    const auto [entry, added] = indices_.try_emplace(handle, indices_.size());
+    if (!added) return entry->second;
+    const size_t index = entry->second;
+    WEFT_ASSERT(index < kChunks * kChunkEntries);  // objects are reused: this many are never live
+    Entry* chunk = chunks_[index / kChunkEntries].load(std::memory_order_relaxed);
+    if (chunk == nullptr) {
+      chunk = new Entry[kChunkEntries]();
+      chunks_[index / kChunkEntries].store(chunk, std::memory_order_release);
+    }
+    chunk[index % kChunkEntries].store(handle, std::memory_order_release);
+    return index;
+  }
+
+  std::mutex lock_;
+  std::unordered_map<const void*, size_t> indices_;
+  std::atomic<Entry*> chunks_[kChunks] = {};
+  std::atomic<size_t> cache_[kCacheEntries] = {};  ///< index last used, by address
 };
 IntegerTable& integers() {
   static IntegerTable table;
@@ -211,22 +250,13 @@ Error bad_handle_at(HandleKind kind, const char* name, size_t index, const void*
 
 int handle_to_int(const void* handle) {
   const auto value = reinterpret_cast<uintptr_t>(handle);
-  if (value < kPredefinedEnd) return static_cast<int>(value);
-  IntegerTable& table = integers();
-  std::lock_guard guard(table.lock);
-  const auto [entry, added] =
-      table.numbers.try_emplace(handle, static_cast<int>(kPredefinedEnd + table.handles.size()));
-  if (added) table.handles.push_back(handle);
-  return entry->second;
+  return static_cast<int>(value < kPredefinedEnd ? value : kPredefinedEnd + integers().index(handle));
 }
 
 void* handle_from_int(int number) {
   if (number < static_cast<int>(kPredefinedEnd))
     return reinterpret_cast<void*>(static_cast<uintptr_t>(number < 0 ? 0 : number));
-  IntegerTable& table = integers();
-  std::lock_guard guard(table.lock);
-  const size_t index = static_cast<size_t>(number) - kPredefinedEnd;
-  return index < table.handles.size() ? const_cast<void*>(table.handles[index]) : nullptr;
+  return const_cast<void*>(integers().handle(static_cast<size_t>(number) - kPredefinedEnd));
 }
 
 }  // namespace weft::api

@@ -241,6 +241,11 @@ Result<core::Instance*> acquire_instance(int required) {
   return g_instance;
 }
 
+void start_progress_thread() {
+  core::ProgressThread::start_for_windows(*g_instance);
+  end_progress_thread_at_exit();
+}
+
 core::Communicator* predefined_of_session(MPI_Comm handle) {
   core::Instance& instance = *g_instance;
   if (world.load() == World::finalized) return nullptr;

@@ -17,6 +17,9 @@ namespace weft::api {
 /// Takes the instance lock as EntryPoint does, for functions that run unlocked. Must not be held while
 /// calling acquire_instance() or release_instance().
 [[nodiscard]] std::unique_lock<std::mutex> lock_of(core::Instance& instance);
+/// Starts the progress thread of progress.thread=auto; the last action of a call on a window that messages
+/// reach.
+void start_progress_thread();
 /// Removes a user. After the last one MPI is finalized until the next acquire_instance().
 void release_instance();
 

@@ -55,7 +55,7 @@ core::Operands probe_operands(int source, int tag) {
 
 void poll_once(int source, int tag, Communicator& comm) {
   const core::Operands operands = probe_operands(source, tag);
-  comm.instance.poll_once({.probe = &operands, .comm = &comm});
+  comm.instance.poll_once({.operands = &operands, .comm = &comm});
 }
 
 /// Polls until `probe_once()` finds something; null: nobody can send it any more.
@@ -65,7 +65,7 @@ auto poll_until_found(int source, int tag, Communicator& comm, Look&& probe_once
   const core::Operands operands = probe_operands(source, tag);
   core::wait_until(comm.instance,
                    [&] { return (found = probe_once()) != nullptr || !p2p::check_source(source, comm); },
-                   {.probe = &operands, .comm = &comm});
+                   {.operands = &operands, .comm = &comm});
   return found;
 }
 

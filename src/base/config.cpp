@@ -83,7 +83,7 @@ Status apply_profile() {
       return Error(Errc::arg, path + ": " + name +
                                   " names a file, which a profile must not: remove the line, and set " +
                                   (*found)->variable() + " in the environment");
-    if ((*found)->origin == Origin::environment) continue;
+    if ((*found)->origin == Origin::environment || (*found)->origin == Origin::tool) continue;
     WEFT_TRY((*found)->parse(text));
     (*found)->origin = Origin::profile;
   }
@@ -100,6 +100,8 @@ const char* name_of(Origin origin) {
       return "profile";
     case Origin::environment:
       return "environment";
+    case Origin::tool:
+      return "tool";
     case Origin::default_value:
       break;
   }
@@ -214,7 +216,7 @@ Status load() {
   if (secure::execution()) return {};
   for (Setting* setting : registry()) {
     const char* text = std::getenv(setting->variable().c_str());
-    if (text == nullptr) continue;
+    if (text == nullptr || setting->origin == Origin::tool) continue;
     WEFT_TRY(setting->parse(text));
     setting->origin = Origin::environment;
   }

@@ -17,8 +17,9 @@ namespace weft::config {
 enum class Level { user, internal };
 [[nodiscard]] const char* name_of(Level level);  ///< "user", "internal"
 
-enum class Origin { default_value, profile, environment };
-[[nodiscard]] const char* name_of(Origin origin);  ///< "default", "profile", "environment"
+/// tool: written through the tool information interface (MPI_T), which load() keeps.
+enum class Origin { default_value, profile, environment, tool };
+[[nodiscard]] const char* name_of(Origin origin);  ///< "default", "profile", "environment", "tool"
 
 /// Base class of settings. The constructor registers the object in all(), so settings need static storage.
 /// `help`: noun phrase, unit and effect. `change_when`: a condition that completes "Change it when ..."; with
@@ -72,6 +73,7 @@ class Choice : public Setting {
   [[nodiscard]] std::string range_text() const override;
   [[nodiscard]] std::string default_text() const override;
   [[nodiscard]] int index() const { return value_; }
+  [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
   [[nodiscard]] bool is(std::string_view word) const { return words_[static_cast<size_t>(value_)] == word; }
 
  private:

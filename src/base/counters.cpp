@@ -29,7 +29,8 @@ const char* name_of(Unit unit) {
   return "events";
 }
 
-Counter::Counter(const char* name, Unit unit, const char* help) : name_(name), help_(help), unit_(unit) {
+Counter::Counter(const char* name, Unit unit, const char* help, Kind kind)
+    : name_(name), help_(help), unit_(unit), kind_(kind) {
   WEFT_ASSERT(find(name) == nullptr);
   registry().push_back(this);
 }

@@ -11,13 +11,16 @@ namespace weft::counters {
 
 enum class Unit : uint8_t { events, bytes, nanoseconds, objects };
 [[nodiscard]] const char* name_of(Unit unit);  ///< "events", "bytes", "ns", "objects"
+/// total: grows; level: goes up and down; high_water: the highest value of a level.
+enum class Kind : uint8_t { total, level, high_water };
 
-/// A number that grows (events, bytes, nanoseconds) or a current level (objects, bytes held). Static storage
-/// only.
+/// A number that grows, a current level, or the highest value of a level. Static storage only.
 class Counter {
  public:
   /// `name`: "p2p.stale_ids"; `help`: a noun phrase.
-  Counter(const char* name, Unit unit, const char* help);
+  Counter(const char* name, Unit unit, const char* help)
+      : Counter(name, unit, help, unit == Unit::objects ? Kind::level : Kind::total) {}
+  Counter(const char* name, Unit unit, const char* help, Kind kind);
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
 
@@ -26,6 +29,10 @@ class Counter {
     value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   void subtract(uint64_t n = 1) { add(0 - n); }
+  /// The same rule for writers. Keeps the larger value.
+  void raise_to(uint64_t n) {
+    if (n > value_.load(std::memory_order_relaxed)) value_.store(n, std::memory_order_relaxed);
+  }
   /// Writers are several threads without a common lock. Returns the value before.
   uint64_t add_shared(uint64_t n = 1) { return value_.fetch_add(n, std::memory_order_relaxed); }
   /// Any thread may read.
@@ -33,12 +40,14 @@ class Counter {
   [[nodiscard]] const char* name() const { return name_; }
   [[nodiscard]] const char* help() const { return help_; }
   [[nodiscard]] Unit unit() const { return unit_; }
+  [[nodiscard]] Kind kind() const { return kind_; }
 
  private:
   const char* name_;
   const char* help_;
   std::atomic<uint64_t> value_{0};
   Unit unit_;
+  Kind kind_;
 };
 
 /// All counters in the order of their names.

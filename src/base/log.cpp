@@ -7,6 +7,8 @@
 #include <cstdio>
 
 #include "base/config.hpp"
+#include "base/events.hpp"
+#include "base/scope.hpp"
 
 namespace weft::log {
 namespace {
@@ -16,6 +18,9 @@ config::Choice level_setting{
     {"none", "error", "warn", "info", "debug"},
     "Least severe level of messages written to stderr; none: no output.",
     "you look for the cause of a problem (info, debug) or want no output from the library (none)"};
+const config::Adjustable adjustable{"log"};
+events::Event slow_path("core.slow_path", "A slow path is taken",
+                        {{"variable", events::Type::counter}, {"uses", events::Type::amount}});
 int this_rank = -1;
 }  // namespace
 
@@ -39,7 +44,10 @@ void write(Level level, const char* format, ...) {
 void set_rank(int rank) { this_rank = rank; }
 
 void SlowPath::hit(std::string_view reason) {
-  if (uses_.add_shared() != 0) return;
+  const uint64_t before = uses_.add_shared();
+  if (slow_path.wanted()) [[unlikely]]
+    slow_path.raise({reinterpret_cast<uint64_t>(&uses_), before + 1});
+  if (before != 0) return;
   write(Level::warn, "slow path %s (%.*s): %s", uses_.name(), static_cast<int>(reason.size()), reason.data(),
         uses_.help());
 }

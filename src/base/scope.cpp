@@ -13,6 +13,11 @@ std::vector<std::pair<std::string_view, Scope>>& patterns() {
   return declared;
 }
 
+std::vector<std::string_view>& adjustable_names() {
+  static std::vector<std::string_view> declared;
+  return declared;
+}
+
 bool matches(std::string_view pattern, std::string_view name) {
   if (!pattern.ends_with('*')) return name == pattern;
   return name.starts_with(pattern.substr(0, pattern.size() - 1));
@@ -45,6 +50,15 @@ Scope scope_of(const Setting& setting) {
     found = scope;
   }
   return found;
+}
+
+Adjustable::Adjustable(std::initializer_list<const char*> names) {
+  adjustable_names().insert(adjustable_names().end(), names.begin(), names.end());
+}
+
+bool adjustable(const Setting& setting) {
+  const auto& names = adjustable_names();
+  return std::find(names.begin(), names.end(), setting.name) != names.end();
 }
 
 std::string common_values(Scope scope) {

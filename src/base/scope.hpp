@@ -22,6 +22,14 @@ class Scopes {
 };
 [[nodiscard]] Scope scope_of(const Setting& setting);
 
+/// Declares settings that may change while MPI is running: their users read them at each use, under the
+/// instance lock or as one word. Static storage only.
+class Adjustable {
+ public:
+  Adjustable(std::initializer_list<const char*> names);
+};
+[[nodiscard]] bool adjustable(const Setting& setting);
+
 /// The values other than defaults that processes of one host (Scope::host) or of different hosts (Scope::job)
 /// compare, e.g. "coll.gpu=off;", sorted by name. Usually empty.
 [[nodiscard]] std::string common_values(Scope scope);

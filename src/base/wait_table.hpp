@@ -22,7 +22,24 @@ struct Directory {
 };
 
 /// The event that ends a wait. `other`: a blocking collective, or unknown; the name of the call tells.
-enum class What : int32_t { other, send, receive, probe, collective, generalized, partitioned, enqueued };
+/// Of windows: a lock (`tag`: its target, `peer`: the holder of an exclusive lock, `count`: the number of
+/// shared locks), MPI_Win_post of a peer, `count` calls of MPI_Win_complete, operations at a peer, the
+/// notification counter `tag`.
+enum class What : int32_t {
+  other,
+  send,
+  receive,
+  probe,
+  collective,
+  generalized,
+  partitioned,
+  enqueued,
+  window_lock,
+  window_post,
+  window_complete,
+  window_operations,
+  window_notification
+};
 
 inline constexpr int kAny = INT32_MIN;  ///< peer or tag: a wildcard
 inline constexpr int kMaxMembers = 64, kRecords = 8;

@@ -11,6 +11,7 @@
 #include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/counters.hpp"
+#include "base/events.hpp"
 #include "base/log.hpp"
 
 namespace weft::core {
@@ -18,6 +19,9 @@ namespace {
 
 counters::Counter failures("core.process_failures", counters::Unit::events,
                            "Processes that have ended without leaving the job");
+
+events::Event peer_failed("core.process_failed", "A process is found to have ended without leaving the job",
+                          {{"process", events::Type::number}});
 
 constexpr int kEvents = 64;  // ended processes handled by one look
 
@@ -61,6 +65,8 @@ void FailureDetector::report(ProcessId process, const Error& why) {
   failures.add();
   unwatch(process);
   log::write(log::Level::info, "process %u has failed: %s", process, why.message().c_str());
+  if (peer_failed.wanted()) [[unlikely]]
+    peer_failed.raise({process});
   for (const Observer& observer : observers_) observer(process, why);
 }
 

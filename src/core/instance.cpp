@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/futex.hpp"
 #include "base/log.hpp"
+#include "base/scope.hpp"
 #include "core/memory_registry.hpp"
 #include "core/progress_thread.hpp"
 #include "core/remote_memory.hpp"
@@ -20,6 +21,7 @@
 namespace weft::core {
 namespace {
 
+const config::Adjustable adjustable{"progress.spin"};
 config::Size spin{
     "progress.spin",
     2000,

@@ -119,16 +119,25 @@ class Instance {
   struct Unlocked {
     explicit Unlocked(Instance& owner)
         : instance(owner), call(owner.waits.current()), locked(owner.threaded) {
-      if (locked) instance.release();
+      if (locked)
+        instance.release();
+      else
+        ++instance.unlocked_;
     }
     ~Unlocked() {
-      if (locked) instance.lock.lock();
+      if (locked)
+        instance.lock.lock();
+      else
+        --instance.unlocked_;
       instance.waits.restore(call);
     }
     Instance& instance;
     const MpiCall call;
     const bool locked;  // `threaded` at construction: MPI_Session_init may set it meanwhile
   };
+
+  /// Whether a call that holds no lock runs a user callback: the callback may not start threads that poll.
+  [[nodiscard]] bool in_unlocked_callback() const { return unlocked_ != 0; }
 
   /// Releases the lock at the end of a call of the program.
   void leave() {
@@ -187,6 +196,7 @@ class Instance {
   std::unique_ptr<RemoteMemory> remote_memory_;
   struct PollScope;
   bool polling_ = false, removed_ = false, progress_interrupted_ = false;
+  uint32_t unlocked_ = 0;       ///< callbacks of calls that hold no lock
   bool watching_ = false;       ///< the other ranks of this host are watched
   uint32_t rounds_ = 0;         ///< calls of progress()
   uint64_t watch_from_ns_ = 0;  ///< start of watching; 0: no look yet

@@ -23,9 +23,9 @@ namespace {
 config::Choice mode{"progress.thread",
                     0,
                     {"auto", "on", "off"},
-                    "Thread that makes progress while the program computes outside of MPI; auto: none. It "
-                    "costs a lock per call "
-                    "and 2 to 3 percent of a core while operations are in flight.",
+                    "Thread that makes progress while the program computes outside of MPI; auto: from the "
+                    "creation of a window that other processes reach by messages. It costs a lock per call "
+                    "and 2 to 3 percent of a core while operations are in flight or such a window exists.",
                     "large messages and nonblocking collectives are to overlap with long computations "
                     "without MPI calls (on)"};
 
@@ -34,13 +34,24 @@ log::SlowPath not_started{"core.no_progress_thread", "operations progress inside
 constexpr uint64_t kSpinNs = 20'000;  // polled without a pause after progress
 // Time between two polls without progress: the first is the shortest, each next one twice as long.
 constexpr long kFirstIntervalNs = 10'000;
-constexpr long kMaxIntervalNs = 500'000;
+constexpr long kMaxIntervalNs = 500'000;  // bounds the delay of one-sided operations by messages
 constexpr long kRestNs = 10'000'000;  // nothing in flight: peers may still wait for credit or a connection
 constexpr unsigned long kTimerSlackNs = 1'000;
 
 }  // namespace
 
 bool ProgressThread::wanted() { return mode.is("on"); }
+
+void ProgressThread::start_for_windows(Instance& instance) {
+  if (instance.progress_thread != nullptr || mode.is("off")) return;
+  if (instance.in_unlocked_callback())
+    return not_started.hit(
+        "the first window that messages reach was created in a callback: create it outside, or set "
+        "WEFT_PROGRESS_THREAD=on");
+  instance.threaded = true;
+  instance.waits.set_state(false, true);
+  instance.progress_thread = start(instance);
+}
 
 std::unique_ptr<ProgressThread> ProgressThread::start(Instance& instance) {
   std::unique_ptr<ProgressThread> made(new ProgressThread(instance));

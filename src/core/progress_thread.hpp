@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Progress thread (progress.thread=on): makes progress while the program computes outside of MPI. Its process
-// takes the instance lock in every call, at any thread level.
+// Progress thread (progress.thread=on, or auto and a window that messages reach): makes progress while the
+// program computes outside of MPI. Its process takes the instance lock in every call, at any thread level.
 #pragma once
 #include <pthread.h>
 
@@ -14,8 +14,11 @@ class Instance;
 
 class ProgressThread {
  public:
-  /// Whether the setting asks for a thread.
+  /// Whether the setting asks for a thread from the start.
   [[nodiscard]] static bool wanted();
+  /// Starts the thread of progress.thread=auto, which makes the following calls take the lock. Called at the
+  /// end of a call that may hold no lock: the caller touches the instance no more.
+  static void start_for_windows(Instance& instance);
   /// Starts the thread; null, with a slow path, if the system refuses. Precondition: Instance::threaded.
   [[nodiscard]] static std::unique_ptr<ProgressThread> start(Instance& instance);
   /// Ends the thread. The caller does not hold the instance lock.

@@ -15,6 +15,7 @@ class RemoteMemory final : private Poller, private transport::rma::Environment {
 
  private:
   bool poll() override { return rma_.poll(); }
+  [[nodiscard]] bool idle() const override { return rma_.idle(); }
   [[nodiscard]] ProcessId self() const override { return instance_.self; }
   [[nodiscard]] transport::am::HandlerTable& handlers() override { return instance_.handlers; }
   [[nodiscard]] transport::am::Sender& sender() override { return *instance_.sender; }

@@ -86,8 +86,8 @@ void WaitPublisher::fill(Record& record, const MpiCall& call, const WaitTarget& 
     operands = target.request->operands();
     // A message of a blocking collective may belong to a communicator that the program does not know.
     if (operands.what != What::other || comm == nullptr) comm = target.request->comm;
-  } else if (target.probe != nullptr) {
-    operands = *target.probe;
+  } else if (target.operands != nullptr) {
+    operands = *target.operands;
     comm = target.comm;
   }
   record.what = operands.what;

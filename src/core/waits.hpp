@@ -22,11 +22,11 @@ struct MpiCall {
   Communicator* comm = nullptr;
 };
 
-/// The event that a wait is for: a request, or the arguments of a probe.
+/// The event that a wait is for: a request, the arguments of a probe, or an event of a window.
 struct WaitTarget {
   const Request* request = nullptr;
-  const Operands* probe = nullptr;
-  Communicator* comm = nullptr;  ///< of the probe
+  const Operands* operands = nullptr;
+  Communicator* comm = nullptr;  ///< of the operands
 };
 
 class WaitPublisher {

@@ -5,6 +5,7 @@
 
 #include "base/counters.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/events.hpp"
 #include "p2p/protocol/states.hpp"
 #include "p2p/validate.hpp"
 
@@ -15,7 +16,18 @@ counters::Counter malformed_messages("p2p.malformed_messages", counters::Unit::e
                                      "Messages dropped because their size, layout or content is invalid, or "
                                      "their request does not await them");
 
+std::vector<const char*> channels() { return {"user", "collective", "partitioned"}; }
+std::vector<const char*> orders() { return {"receive_first", "message_first"}; }
+
 }  // namespace
+
+events::Event message_matched("p2p.message_matched", "A message is matched with its receive",
+                              {{"source", events::Type::number},
+                               {"tag", events::Type::number},
+                               {"bytes", events::Type::amount},
+                               {"channel", events::Type::choice, channels},
+                               {"order", events::Type::choice, orders}},
+                              events::Binding::communicator);
 
 void Engine::receive_stored(Transfer& t, match::MatchEntry& entry) {
   auto& message = static_cast<UnexpectedMessage&>(entry);
@@ -47,6 +59,11 @@ void Engine::progress_while_posting() {
 void Engine::receive_message(Transfer& t, UnexpectedMessage& message) {
   const uint32_t source = message.peer;
   matched(t, source, message.completion.source, message.completion.tag, message.completion.bytes);
+  Header arrived{message.type};
+  arrived.context = message.key().context;
+  arrived.source = message.completion.source;
+  arrived.tag = message.completion.tag;
+  report_match(arrived, message.completion.bytes, true);
   if (message.type == Type::ready_to_send) {
     alignas(8) std::byte header[kMaxControl];
     std::memcpy(header, message.data(), message.size);
@@ -141,6 +158,7 @@ void Engine::on_rts(uint32_t source, const ReadyToSend& rts, size_t size) {
   if (Transfer* const receiver = match_posted({rts.context, rts.source, rts.tag})) {
     Transfer& t = *receiver;
     matched(t, source, rts.source, rts.tag, rts.bytes);
+    report_match(rts, rts.bytes, false);
     return start_rendezvous(t, source, rts);
   }
   UnexpectedMessage& kept = store(source, rts, reinterpret_cast<const std::byte*>(&rts), size);
@@ -174,15 +192,37 @@ void Engine::on(Type type, F) {
                            });
 }
 
+/// Delivers an eager message, and reports its match if a tool waits for it.
+void Engine::on_observed_eager(uint32_t source, const Header& header) {
+  const size_t stored = unexpected_.size();
+  on_eager(source, header, reinterpret_cast<const std::byte*>(&header));
+  if (unexpected_.size() == stored) report_match(header, header.length, false);
+}
+
+// Small messages have no branch for tools: they get another handler while a tool waits for the event.
+void Engine::register_eager_handler() {
+  constexpr auto kEagerId = static_cast<transport::am::HandlerId>(Type::eager);
+  if (instance.handlers.registered(kEagerId)) instance.handlers.remove(kEagerId);
+  if (message_matched.wanted())
+    instance.handlers.add<Header>(kEagerId, *this,
+                                  [](Engine& e, uint32_t source, const Header& header, size_t size) {
+                                    if (size - sizeof(Header) < header.length) return drop_malformed();
+                                    e.on_observed_eager(source, header);
+                                  });
+  else
+    instance.handlers.add<Header>(kEagerId, *this,
+                                  [](Engine& e, uint32_t source, const Header& header, size_t size) {
+                                    if (size - sizeof(Header) < header.length) [[unlikely]]
+                                      return drop_malformed();
+                                    e.on_eager(source, header, reinterpret_cast<const std::byte*>(&header));
+                                  });
+}
+
 void Engine::register_handlers() {
-  instance.handlers.add<Header>(static_cast<transport::am::HandlerId>(Type::eager), *this,
-                                [](Engine& e, uint32_t source, const Header& header, size_t size) {
-                                  if (size - sizeof(Header) < header.length) [[unlikely]]
-                                    return drop_malformed();
-                                  e.on_eager(source, header, reinterpret_cast<const std::byte*>(&header));
-                                });
+  register_eager_handler();
+  message_matched.set_hook([this] { register_eager_handler(); });
   on<EagerSync>(Type::eager_sync, [](Engine& e, uint32_t source, const EagerSync& m, size_t) {
-    e.on_eager(source, m, reinterpret_cast<const std::byte*>(&m));
+    e.on_observed_eager(source, m);
   });
   on<ReadyToSend>(Type::ready_to_send, [](Engine& e, uint32_t source, const ReadyToSend& m, size_t size) {
     e.on_rts(source, m, size);

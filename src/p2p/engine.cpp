@@ -12,6 +12,7 @@
 
 #include "base/config.hpp"
 #include "launch/cpus.hpp"
+#include "p2p/events.hpp"
 #include "p2p/job_connections.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/states.hpp"
@@ -69,6 +70,7 @@ Engine::~Engine() {
   instance.network = nullptr;
   instance.sender = nullptr;
   instance.handlers.set_lost({});
+  message_matched.set_hook({});
   for (int type = 0; type <= static_cast<int>(Type::gdr_check_done); ++type)
     instance.handlers.remove(static_cast<transport::am::HandlerId>(type));
   close_device();

@@ -120,6 +120,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] transport::shm::Shm* shm() const { return shm_.get(); }
   [[nodiscard]] transport::Network* network() const { return network_.get(); }
   [[nodiscard]] match::Posted& posted() { return posted_; }
+  [[nodiscard]] const match::Unexpected& unexpected() const { return unexpected_; }
   [[nodiscard]] const device::SubmissionBatcher& batcher() const { return batcher_; }
   [[nodiscard]] transport::cuda_ipc::Exporter& exporter() { return instance.memory->exporter(); }
   [[nodiscard]] transport::cuda_ipc::Importer& importer() { return instance.memory->importer(); }
@@ -222,8 +223,10 @@ class Engine final : public core::Poller, private transport::am::Sender {
   }
   void cache_classification(Transfer& t);
   void on_eager(uint32_t source, const Header& header, const std::byte* message);
+  void on_observed_eager(uint32_t source, const Header& header);
   void on_rts(uint32_t source, const ReadyToSend& rts, size_t size);
   void register_handlers();
+  void register_eager_handler();
   template <class H, class F>
   void on(Type type, F handle);
   [[nodiscard]] Transfer* match_posted(const match::Key& key) {

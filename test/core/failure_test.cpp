@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "base/clock.hpp"
+#include "base/events.hpp"
 
 namespace weft::core {
 namespace {
@@ -127,6 +128,21 @@ TEST(FailureDetector, OnlyADeathOnThisHostHasATime) {
   look_until(detector, [&] { return detector.failed(1); });
   EXPECT_GE(detector.first_death_ns(), before);
   EXPECT_LE(detector.first_death_ns(), monotonic_ns());
+}
+
+std::vector<uint64_t> raised;
+
+TEST(FailureDetector, RaisesAnEvent) {
+  for (events::Event* event : events::all())
+    if (std::string_view(event->name()) == "core.process_failed") event->set_wanted(true);
+  events::set_sink([](const events::Event&, std::initializer_list<uint64_t> values, uint64_t) {
+    raised.insert(raised.end(), values);
+  });
+  FailureDetector detector;
+  detector.report(5, Error(Errc::proc_aborted, "unreachable"));
+  detector.report(5, Error(Errc::proc_aborted, "unreachable"));
+  detector.report(9, Error(Errc::proc_aborted, "unreachable"));
+  EXPECT_EQ(raised, (std::vector<uint64_t>{5, 9}));
 }
 
 }  // namespace

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Callbacks without an argument for state (user operations, error handlers): each function of the program
-// gets a function of its own here, which knows the program's function by its number.
+// Callbacks without an argument for state: signatures of user operations and error handlers.
 #pragma once
-#include <atomic>
-#include <mutex>
-#include <utility>
-
 #include "api/compat/handles.hpp"
+#include "api/trampolines.hpp"
 
 namespace weft::compat {
 
@@ -25,34 +21,7 @@ class Borrowed {
   ForeignOf<K> handle_;
 };
 
-/// Trampolines of one signature. `Traits` has the types Native and Foreign of function pointers and the
-/// template call<number>, which calls the program's function of that number. Functions keep their number for
-/// ever: an operation may be freed while a collective uses its function.
-template <class Traits>
-class Trampolines {
- public:
-  /// Returns the native function for a function of the program; nullptr if kCount functions are in use.
-  static typename Traits::Native find(typename Traits::Foreign function) {
-    static std::mutex lock;
-    const std::lock_guard guard(lock);
-    for (size_t i = 0; i < kCount; ++i) {
-      const auto known = functions[i].load(std::memory_order_relaxed);
-      if (known != nullptr && known != function) continue;
-      functions[i].store(function, std::memory_order_release);
-      return natives(std::make_index_sequence<kCount>())[i];
-    }
-    return nullptr;
-  }
-  static inline std::atomic<typename Traits::Foreign> functions[256];
-
- private:
-  static constexpr size_t kCount = sizeof functions / sizeof functions[0];
-  template <size_t... I>
-  static const typename Traits::Native* natives(std::index_sequence<I...>) {
-    static constexpr typename Traits::Native kFunctions[] = {Traits::template call<I>...};
-    return kFunctions;
-  }
-};
+using api::Trampolines;
 
 template <class Count>
 struct UserOperation {

@@ -32,6 +32,7 @@ namespace weft::device::cuda {
   F(ctx_push_current, cuCtxPushCurrent, (Context))                                                   \
   F(ctx_pop_current, cuCtxPopCurrent, (Context*))                                                    \
   F(mem_alloc, cuMemAlloc, (Address*, size_t))                                                       \
+  F(mem_alloc_managed, cuMemAllocManaged, (Address*, size_t, unsigned))                              \
   F(mem_free, cuMemFree, (Address))                                                                  \
   F(mem_host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
   F(mem_free_host, cuMemFreeHost, (void*))                                                           \

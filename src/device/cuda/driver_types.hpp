@@ -39,7 +39,7 @@ inline constexpr int kDeviceMaxPitch = 11, kDevicePciBus = 33, kDevicePciDevice 
 
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
                           kHostAllocDeviceMap = 2, kHostRegisterPortable = 1, kHostRegisterDeviceMap = 2,
-                          kIpcLazyEnablePeerAccess = 1, kWriteValueDefault = 0;
+                          kIpcLazyEnablePeerAccess = 1, kMemAttachGlobal = 1, kWriteValueDefault = 0;
 inline constexpr int kHighestPriority = -100;  ///< stream priority: the driver clamps it to its range
 inline constexpr int kCaptureModeRelaxed = 2;  ///< CU_STREAM_CAPTURE_MODE_RELAXED
 inline constexpr int kCaptureNone = 0;         ///< CU_STREAM_CAPTURE_STATUS_NONE

@@ -28,7 +28,7 @@ config::Size setting_bytes{
     "GPU memory is scarce (smaller), or slow paths report that the cap is reached (larger)"};
 
 counters::Counter held("gpu.pool_bytes", counters::Unit::bytes,
-                       "GPU memory that the library has allocated, leased or not");
+                       "GPU memory that the library has allocated, leased or not", counters::Kind::level);
 counters::Counter leased("gpu.pool_leases", counters::Unit::events, "Leases of workspace memory on a GPU");
 counters::Counter allocations("gpu.pool_allocations", counters::Unit::events,
                               "Allocations of GPU memory for the library itself");

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "base/counters.hpp"
 #include "datatype/predefined.hpp"
 #include "io/backend/error.hpp"
 #include "io/file/file.hpp"
@@ -12,6 +13,12 @@
 
 namespace weft::io {
 namespace {
+
+counters::Counter reads("io.reads", counters::Unit::events, "Accesses that read a file");
+counters::Counter read_bytes("io.read_bytes", counters::Unit::bytes, "Bytes asked of files by reads");
+counters::Counter writes("io.writes", counters::Unit::events, "Accesses that write a file");
+counters::Counter written_bytes("io.written_bytes", counters::Unit::bytes,
+                                "Bytes of accesses that write a file");
 
 int64_t bytes_of(const p2p::Buffer& memory) { return memory.count * memory.type->size(); }
 
@@ -32,6 +39,8 @@ Status File::check_access(const Access& access, const p2p::Buffer& memory) const
                                      " bytes of the view's etype: access whole etypes");
   if (bytes != 0 && view->filetype.size() == 0)
     return error(ErrorClass::io, "the view has no data: its filetype is empty");
+  (access.write ? writes : reads).add();
+  (access.write ? written_bytes : read_bytes).add(static_cast<uint64_t>(bytes));
   return {};
 }
 

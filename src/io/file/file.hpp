@@ -68,6 +68,8 @@ class File final : public core::Counted {
   /// The shared file pointer, in etypes.
   [[nodiscard]] Result<int64_t> shared_position();
   [[nodiscard]] int64_t position() const { return position_; }
+  /// Number of collective accesses that have not completed.
+  [[nodiscard]] size_t queued_accesses() const { return queue_.size(); }
   /// Errors for files opened with MPI_MODE_SEQUENTIAL.
   [[nodiscard]] Status check_random_access() const;
 

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "p2p/match/queue.hpp"
 
+#include "base/counters.hpp"
+
 namespace weft::p2p::match {
+namespace {
+
+counters::Counter unexpected("p2p.unexpected_messages", counters::Unit::objects,
+                             "Messages that have arrived before their receive was posted");
+counters::Counter unexpected_high("p2p.unexpected_messages_high_water", counters::Unit::objects,
+                                  "Highest number of unexpected messages so far", counters::Kind::high_water);
+
+}  // namespace
 
 Node* Chains::next(const Node& node) {
   Node* other = node.next;
@@ -44,11 +54,14 @@ void Unexpected::add(MatchEntry& entry, const Key& key) {
   static_cast<OrderNode&>(entry).key = {key.context, 0, 0};
   exact_.append(static_cast<ExactNode&>(entry));
   order_.append(static_cast<OrderNode&>(entry));
+  unexpected.add();
+  unexpected_high.raise_to(unexpected.value());
 }
 
 void Unexpected::remove(MatchEntry& entry) {
   exact_.remove(static_cast<ExactNode&>(entry));
   order_.remove(static_cast<OrderNode&>(entry));
+  unexpected.subtract();
 }
 
 MatchEntry* Unexpected::find_among(const Key& wanted) const {

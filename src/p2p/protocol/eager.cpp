@@ -6,10 +6,12 @@
 
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "device/bar.hpp"
 #include "p2p/engine.hpp"
+#include "p2p/events.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "p2p/protocol/truncation.hpp"
 #include "p2p/staging.hpp"
@@ -35,6 +37,9 @@ config::Size remote_eager_max{
     "network accepts; larger ones use rendezvous.",
     "messages of 1 KiB to 1 MiB between hosts are slow: a larger value saves a round trip, a smaller "
     "one a copy"};
+counters::Counter sent_messages("p2p.eager_messages", counters::Unit::events, "Messages sent eagerly");
+counters::Counter sent_bytes("p2p.eager_bytes", counters::Unit::bytes, "Bytes of messages sent eagerly");
+
 constexpr size_t kMaxBarBytes = 4096;  // largest message in bytes that the CPU reads from device memory
 
 // An eager message is copied twice, by cores that may be far apart. Rendezvous costs an RTS and a system
@@ -66,6 +71,8 @@ bool send_through_bar(Engine& engine, Transfer& t) {
   *reinterpret_cast<Header*>(slot) = engine.header(t, Type::eager, t.bytes);
   std::memcpy(slot + sizeof(Header), copied, t.bytes);
   peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
+  sent_messages.add();
+  sent_bytes.add(t.bytes);
   Engine::complete(t);
   return true;
 }
@@ -161,6 +168,8 @@ bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communic
                                       context,     comm.rank(), tag};
   copy_payload(slot + sizeof(Header), buffer.address, bytes, to, peer);
   peer.transport->commit(to, sizeof(Header) + bytes);
+  sent_messages.add();
+  sent_bytes.add(bytes);
   return true;
 }
 
@@ -180,6 +189,8 @@ bool Engine::try_eager(Transfer& t) {
   else if (t.bytes != 0)
     t.pack(0, slot + head, t.bytes);
   peer.transport->commit(t.peer, head + t.bytes);
+  sent_messages.add();
+  sent_bytes.add(t.bytes);
   if (!sync) return complete(t), true;
   t.enter(Transfer::State::rts_sent);  // completes on the acknowledgement
   return true;
@@ -206,6 +217,7 @@ void Engine::send_to_self(Transfer& t) {
   if (node != nullptr) {
     auto& receiver = *static_cast<Transfer*>(node);
     matched(receiver, instance.self, h.source, h.tag, t.bytes);
+    report_match(h, t.bytes, false);
     return copy_from_self(receiver, t);
   }
   if (t.memory.kind == device::MemoryKind::host && t.mode != SendMode::synchronous && t.bytes <= eager_max) {

@@ -96,6 +96,9 @@ extern const Protocol kRmaGet, kRmaFragments;  // between hosts
 /// none.
 [[nodiscard]] const Protocol* select(const MessageInfo& message, uint32_t tried = 0);
 
+/// Counts a message that this process receives by a protocol of its choice, and reports it to tools.
+void count_message(const Protocol& protocol, uint32_t source, int tag, uint64_t bytes);
+
 [[nodiscard]] inline bool device_side(const Transfer& t) { return device_side(t.memory.kind); }
 
 /// Returns the state of a request, which is of type `State` by its protocol.

@@ -75,7 +75,9 @@ void Engine::start_rendezvous(Transfer& t, uint32_t source, const ReadyToSend& r
   for (uint32_t tried = 0;;) {
     const Protocol* const protocol = select(message, tried);
     WEFT_ASSERT(protocol != nullptr);  // fragments never fail
-    if (protocol->init(*this, t, rts)) return;
+    const uint64_t bytes = rts.bytes;
+    const int tag = rts.tag;
+    if (protocol->init(*this, t, rts)) return count_message(*protocol, source, tag, bytes);
     leave_protocol(t);
     tried |= uint32_t{1} << index_of(*protocol);
   }

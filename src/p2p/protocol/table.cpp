@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counters.hpp"
+#include "base/events.hpp"
 #include "base/log.hpp"
 #include "p2p/protocol/protocol.hpp"
 #include "transport/shm/shm.hpp"
@@ -19,6 +21,69 @@ constexpr std::array kProtocols = {&kFragments,  &kAnnounced, &kRmaFragments, &k
                                    &kSingleCopy, &kEagerPack, &kBounce,       &kUpload, &kRmaGet,
                                    &kPut,        &kBar,       &kPackedEager,  &kEager};
 
+/// Messages that this process has received by a protocol.
+struct Received {
+  const Protocol* protocol;
+  counters::Counter messages, bytes;
+};
+Received received[] = {
+    {&kSingleCopy,
+     {"p2p.single_copy_messages", counters::Unit::events,
+      "Messages received by one copy from host memory of the sender"},
+     {"p2p.single_copy_bytes", counters::Unit::bytes,
+      "Bytes received by one copy from host memory of the sender"}},
+    {&kUpload,
+     {"p2p.upload_messages", counters::Unit::events, "Messages received from host memory into GPU memory"},
+     {"p2p.upload_bytes", counters::Unit::bytes, "Bytes received from host memory into GPU memory"}},
+    {&kMapped,
+     {"p2p.mapped_messages", counters::Unit::events,
+      "Messages received by one copy from the mapped GPU memory of the sender"},
+     {"p2p.mapped_bytes", counters::Unit::bytes,
+      "Bytes received by one copy from the mapped GPU memory of the sender"}},
+    {&kStrided,
+     {"p2p.strided_messages", counters::Unit::events,
+      "Messages received by a kernel that reads strided GPU memory of the sender"},
+     {"p2p.strided_bytes", counters::Unit::bytes,
+      "Bytes received by a kernel that reads strided GPU memory of the sender"}},
+    {&kEagerPack,
+     {"p2p.eager_pack_messages", counters::Unit::events,
+      "Messages received from a bounce buffer, packed at the send"},
+     {"p2p.eager_pack_bytes", counters::Unit::bytes,
+      "Bytes received from a bounce buffer, packed at the send"}},
+    {&kBounce,
+     {"p2p.bounce_messages", counters::Unit::events, "Messages received from a bounce buffer of the sender"},
+     {"p2p.bounce_bytes", counters::Unit::bytes, "Bytes received from a bounce buffer of the sender"}},
+    {&kAnnounced,
+     {"p2p.announced_messages", counters::Unit::events, "Messages received by announced fragments"},
+     {"p2p.announced_bytes", counters::Unit::bytes, "Bytes received by announced fragments"}},
+    {&kFragments,
+     {"p2p.fragments_messages", counters::Unit::events,
+      "Messages received by fragments through shared memory or the network"},
+     {"p2p.fragments_bytes", counters::Unit::bytes,
+      "Bytes received by fragments through shared memory or the network"}},
+    {&kRmaGet,
+     {"p2p.rma_get_messages", counters::Unit::events, "Messages received by a get over the network"},
+     {"p2p.rma_get_bytes", counters::Unit::bytes, "Bytes received by a get over the network"}},
+    {&kRmaFragments,
+     {"p2p.rma_fragments_messages", counters::Unit::events,
+      "Messages received by announced fragments over the network"},
+     {"p2p.rma_fragments_bytes", counters::Unit::bytes,
+      "Bytes received by announced fragments over the network"}},
+};
+
+std::vector<const char*> protocol_names() {
+  std::vector<const char*> names;
+  for (const Protocol* protocol : kProtocols) names.push_back(protocol->name);
+  return names;
+}
+
+events::Event protocol_chosen("p2p.protocol_chosen",
+                              "The receiver of a rendezvous message has chosen a protocol",
+                              {{"process", events::Type::number},
+                               {"tag", events::Type::number},
+                               {"bytes", events::Type::amount},
+                               {"protocol", events::Type::choice, protocol_names}});
+
 }  // namespace
 
 std::span<const Protocol* const> protocols() { return kProtocols; }
@@ -27,6 +92,16 @@ uint8_t index_of(const Protocol& protocol) {
   const auto* const at = std::find(kProtocols.begin(), kProtocols.end(), &protocol);
   WEFT_ASSERT(at != kProtocols.end());
   return static_cast<uint8_t>(at - kProtocols.begin());
+}
+
+void count_message(const Protocol& protocol, uint32_t source, int tag, uint64_t bytes) {
+  for (Received& one : received) {
+    if (one.protocol != &protocol) continue;
+    one.messages.add();
+    one.bytes.add(bytes);
+  }
+  if (protocol_chosen.wanted()) [[unlikely]]
+    protocol_chosen.raise({source, static_cast<uint64_t>(tag), bytes, index_of(protocol)});
 }
 
 bool MessageInfo::sender_readable() const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/events.hpp"
 #include "base/log.hpp"
 #include "device/copy.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
@@ -23,6 +24,9 @@ counters::Counter closes("gpu.ipc_closes", counters::Unit::events,
 counters::Counter evictions(
     "gpu.ipc_evictions", counters::Unit::events,
     "Idle mappings closed because of gpu.ipc_max_mappings or gpu.ipc_max_mapped_bytes");
+events::Event eviction("gpu.ipc_eviction",
+                       "An idle mapping of a peer's GPU memory is closed because of the limits of the cache",
+                       {{"bytes", events::Type::amount}});
 counters::Counter drops("gpu.ipc_drops", counters::Unit::events,
                         "Mappings dropped because the peer freed the memory or ended");
 counters::Counter refusals("gpu.ipc_refusals", counters::Unit::events,
@@ -336,6 +340,8 @@ void Importer::evict_for(size_t bytes) {
     }
     if (oldest == mappings_.end()) return;
     evictions.add();
+    if (eviction.wanted()) [[unlikely]]
+      eviction.raise({oldest->second->size()});
     retire(oldest);
   }
 }

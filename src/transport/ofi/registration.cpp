@@ -3,6 +3,7 @@
 
 #include "base/config.hpp"
 #include "base/counters.hpp"
+#include "base/events.hpp"
 
 namespace weft::transport::ofi {
 namespace {
@@ -28,7 +29,10 @@ counters::Counter evictions("net.ofi_registration_evictions", counters::Unit::ev
 counters::Counter registered("net.ofi_registrations", counters::Unit::objects,
                              "Registrations with libfabric, in use or idle");
 counters::Counter registered_bytes("net.ofi_registered_bytes", counters::Unit::bytes,
-                                   "Bytes of registrations with libfabric");
+                                   "Bytes of registrations with libfabric", counters::Kind::level);
+events::Event eviction("net.ofi_registration_eviction",
+                       "An idle registration with libfabric is closed because of the limits of the cache",
+                       {{"bytes", events::Type::amount}});
 
 constexpr int kMaxCandidates = 8;  // regions starting before a buffer that are checked for covering it
 
@@ -71,6 +75,8 @@ void Registrations::release(Region* region) {
   if (!keep_ || region->buffer_id != 0) return drop(region);
   while (idle_.size() > max_idle || (bytes_ > max_bytes && !idle_.empty())) {
     evictions.add();
+    if (eviction.wanted()) [[unlikely]]
+      eviction.raise({idle_.front()->length});
     drop(idle_.front());
   }
 }

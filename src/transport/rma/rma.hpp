@@ -129,6 +129,8 @@ class Rma {
 
   /// Progresses copies and messages; the owner also polls the transports. Returns whether anything moved.
   bool poll();
+  /// Whether no operation is in flight and no get of a peer is being served.
+  [[nodiscard]] bool idle() const { return slab_.live() == 0 && serving_.empty(); }
   /// Fails the operations of a lost peer, after the network has failed its own.
   void lost(Peer peer, const Error& why);
   /// A lost peer of another job is removed: its index may be used again.

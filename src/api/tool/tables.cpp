@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tables of the tool interface: variables and events in the order of their names, categories by the first
+// part of the names.
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "api/handles.hpp"
+#include "api/tool/tool.hpp"
+#include "coll/schedule/hints.hpp"
+#include "p2p/engine.hpp"
+
+namespace weft::api::tool {
+namespace {
+
+// Levels of MPI objects. The object exists: bound().
+uint64_t unexpected_of(const Binding& binding) {
+  uint64_t count = 0;
+  g_instance->engine->unexpected().for_each(binding.id,
+                                            [&](const p2p::match::MatchEntry&) { return ++count != 0; });
+  return count;
+}
+
+uint64_t posted_of(const Binding& binding) {
+  uint64_t count = 0;
+  g_instance->engine->posted().for_each(
+      [&](const p2p::match::Node& node) { count += node.key.context == binding.id; });
+  return count;
+}
+
+uint64_t pending_of(const Binding& binding) {
+  uint64_t count = 0;
+  for (const rma::Peer& peer : to_window(static_cast<MPI_Win>(binding.handle))->peers) count += peer.pending;
+  return count;
+}
+
+uint64_t queued_of(const Binding& binding) {
+  return to_file(static_cast<MPI_File>(binding.handle))->queued_accesses();
+}
+
+const PerformanceVariable kBound[] = {
+    {"communicator.posted_receives", "Receives of the communicator that wait for a message",
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, posted_of, MPI_T_BIND_MPI_COMM},
+    {"communicator.unexpected_messages", "Messages of the communicator that wait for their receive",
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, unexpected_of, MPI_T_BIND_MPI_COMM},
+    {"file.queued_accesses", "Collective accesses to the file that have not completed",
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, queued_of, MPI_T_BIND_MPI_FILE},
+    {"window.pending_operations", "Operations on the window that are not complete at their targets",
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, pending_of, MPI_T_BIND_MPI_WIN},
+};
+
+int class_of(const counters::Counter& counter) {
+  if (counter.kind() == counters::Kind::level) return MPI_T_PVAR_CLASS_LEVEL;
+  if (counter.kind() == counters::Kind::high_water) return MPI_T_PVAR_CLASS_HIGHWATERMARK;
+  if (counter.unit() == counters::Unit::bytes) return MPI_T_PVAR_CLASS_AGGREGATE;
+  return counter.unit() == counters::Unit::nanoseconds ? MPI_T_PVAR_CLASS_TIMER : MPI_T_PVAR_CLASS_COUNTER;
+}
+
+struct CategoryHelp {
+  std::string_view name;
+  const char* help;
+};
+constexpr CategoryHelp kCategoryHelp[] = {
+    {"am", "Active messages"},
+    {"coll", "Collectives"},
+    {"communicator", "Single communicators"},
+    {"core", "Processes and slow paths"},
+    {"datatype", "Datatypes"},
+    {"errors", "Errors and crashes"},
+    {"file", "Single files"},
+    {"general", "Logging, checks, profile, and the choice of libraries"},
+    {"gpu", "GPU memory, kernels and mappings of peers' GPU memory"},
+    {"io", "Files"},
+    {"jobs", "Connections to other jobs"},
+    {"launch", "Start-up"},
+    {"memory", "Kinds of memory"},
+    {"net", "Networks"},
+    {"p2p", "Messages and matching"},
+    {"progress", "Waiting and the progress thread"},
+    {"rma", "Access to memory of other processes"},
+    {"shm", "Shared memory inside a host"},
+    {"stream", "Operations in GPU streams"},
+    {"topo", "Topologies"},
+    {"trace", "Profilers"},
+    {"window", "Windows"},
+};
+
+/// "p2p" of "p2p.credit".
+std::string category_of(std::string_view name) {
+  const size_t dot = name.find('.');
+  return dot == std::string_view::npos ? "general" : std::string(name.substr(0, dot));
+}
+
+std::string help_of(const std::string& category) {
+  for (const CategoryHelp& known : kCategoryHelp)
+    if (known.name == category) return known.help;
+  return "Variables whose names begin with " + category;
+}
+
+}  // namespace
+
+const Tables& tables() {
+  static const auto& all = *new Tables;  // never destroyed: static destructors may call MPI_T
+  return all;
+}
+
+int index_of(const counters::Counter* counter) {
+  const auto& pvars = tables().pvars;
+  const auto at = std::find_if(pvars.begin(), pvars.end(),
+                               [&](const PerformanceVariable& known) { return known.counter == counter; });
+  return at == pvars.end() ? -1 : static_cast<int>(at - pvars.begin());
+}
+
+Tables::Tables() {
+  add_cvars();
+  add_pvars();
+  for (events::Event* event : events::all()) {
+    std::vector<std::string> fields;
+    for (const events::Field& field : event->fields()) fields.emplace_back(field.name);
+    events.push_back({event->name(), event, add_enum(event->name(), std::move(fields))});
+  }
+  add_categories();
+}
+
+MPI_T_enum_t* Tables::add_enum(std::string name, std::vector<std::string> items) {
+  enums.push_back({std::move(name), std::move(items)});
+  return &enums.back();
+}
+
+void Tables::add_cvars() {
+  const auto hintable = coll::hintable();
+  for (config::Setting* setting : config::all()) {
+    const auto* choice = dynamic_cast<const config::Choice*>(setting);
+    MPI_T_enum_t* words = choice == nullptr ? nullptr : add_enum(setting->name, choice->words());
+    cvars.push_back({setting->name, setting, words, MPI_T_BIND_NO_OBJECT});
+    if (std::find(hintable.begin(), hintable.end(), setting) != hintable.end())
+      cvars.push_back({std::string("communicator.") + setting->name, setting, words, MPI_T_BIND_MPI_COMM});
+  }
+  std::sort(cvars.begin(), cvars.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+}
+
+void Tables::add_pvars() {
+  pvars.assign(std::begin(kBound), std::end(kBound));
+  for (const counters::Counter* counter : counters::all())
+    pvars.push_back({counter->name(), counter->help(), class_of(*counter), counter, nullptr,
+                     MPI_T_BIND_NO_OBJECT, counter->kind() != counters::Kind::total});
+  std::sort(pvars.begin(), pvars.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+}
+
+// The first category, "weft", contains all others.
+void Tables::add_categories() {
+  std::map<std::string, Category> found;
+  const auto collect = [&](const auto& table, std::vector<int> Category::*members) {
+    for (size_t i = 0; i < table.size(); ++i)
+      (found[category_of(table[i].name)].*members).push_back(static_cast<int>(i));
+  };
+  collect(cvars, &Category::cvars);
+  collect(pvars, &Category::pvars);
+  collect(events, &Category::events);
+  categories.push_back({"weft", "All variables and events of the library", {}, {}, {}, {}});
+  for (auto& [name, category] : found) {
+    category.name = name;
+    category.help = help_of(name);
+    categories.front().categories.push_back(static_cast<int>(categories.size()));
+    categories.push_back(std::move(category));
+  }
+}
+
+}  // namespace weft::api::tool
