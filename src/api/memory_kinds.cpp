@@ -61,6 +61,35 @@ bool are_memory_kinds(std::string_view list) {
   return std::all_of(kinds.begin(), kinds.end(), is_memory_kind);
 }
 
+device::AllocationKinds allocation_kinds(std::string_view list) {
+  using device::MemoryKind;
+  device::AllocationKinds kinds{std::string(list), {}};
+  for (const std::string_view text : split(list, ',')) {
+    const auto words = split(text, ':');
+    const auto restrictors = words.empty() ? words : std::vector(words.begin() + 1, words.end());
+    MemoryKind kind = MemoryKind::host;
+    if (words.empty() || (words[0] == "system" && !restrictors.empty())) continue;
+    if (words[0] == "cuda") {
+      if (!std::all_of(restrictors.begin(), restrictors.end(),
+                       [](auto word) { return contains(kCudaRestrictors, word); }))
+        continue;
+      kind = restrictors.empty() || contains(restrictors, "device") ? MemoryKind::cuda_device
+             : contains(restrictors, "host")                        ? MemoryKind::host_pinned
+                                                                    : MemoryKind::cuda_managed;
+    } else if (!is_memory_kind(text)) {
+      continue;
+    }
+    kinds.entries.push_back({std::string(text), kind});
+  }
+  return kinds;
+}
+
+std::optional<device::AllocationKinds> requested_kinds(const core::Info* info) {
+  const auto list = info == nullptr ? std::nullopt : info->get("mpi_memory_alloc_kinds");
+  if (!list) return std::nullopt;
+  return allocation_kinds(*list);
+}
+
 const std::string& startup_memory_kinds() { return startup_kinds_setting.value(); }
 
 std::string memory_kinds(std::optional<std::string_view> requested) {

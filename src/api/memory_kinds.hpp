@@ -6,6 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "core/info.hpp"
+#include "device/allocate.hpp"
+
 namespace weft::api {
 
 /// Value of mpi_memory_alloc_kinds for `requested`, else for the kinds requested at start-up, else all kinds.
@@ -13,6 +16,11 @@ namespace weft::api {
 [[nodiscard]] std::string memory_kinds(std::optional<std::string_view> requested);
 /// Returns true if a comma-separated list contains only supported kinds.
 [[nodiscard]] bool are_memory_kinds(std::string_view list);
+/// Kinds that MPI allocates for a list, in order; a kind without restrictors of CUDA is GPU memory, unknown
+/// kinds are left out.
+[[nodiscard]] device::AllocationKinds allocation_kinds(std::string_view list);
+/// The same for the key mpi_memory_alloc_kinds of an info object, if it has one.
+[[nodiscard]] std::optional<device::AllocationKinds> requested_kinds(const core::Info* info);
 /// Kinds requested at start-up; empty: none.
 [[nodiscard]] const std::string& startup_memory_kinds();
 

@@ -6,6 +6,7 @@
 #include "api/check.hpp"
 #include "api/errors.hpp"
 #include "api/impl.hpp"
+#include "api/instance.hpp"
 #include "api/memory_kinds.hpp"
 #include "api/objects.hpp"
 #include "rma/window.hpp"
@@ -57,6 +58,11 @@ Status create(core::Communicator& comm, const rma::Options& options, const core:
   return apply_window_hints(window, info);
 }
 
+/// The last action of a constructor: a progress thread may run from now on, and this call holds no lock.
+void serve(MPI_Win win) {
+  if (to_window(win)->reached_by_messages) start_progress_thread();
+}
+
 bool is_true(const core::Info* info, std::string_view key) {
   return info != nullptr && info->get(key) == std::string_view("true");
 }
@@ -70,14 +76,19 @@ Status Win_create(void* base, MPI_Aint size, MPI_Count disp_unit, core::Info* in
     return rma::error(rma::ErrorClass::base, "base is null and size = " + std::to_string(size));
   WEFT_TRY(create(comm, {Flavor::create, base, static_cast<uint64_t>(size), disp_unit}, info, win));
   to_window(*win)->base = base;
+  serve(*win);
   return {};
 }
 
 Status Win_allocate(MPI_Aint size, MPI_Count disp_unit, core::Info* info, core::Communicator& comm,
                     void* baseptr, MPI_Win* win) {
   WEFT_TRY(check_arguments(comm, size, disp_unit));
-  WEFT_TRY(create(comm, {Flavor::allocate, nullptr, static_cast<uint64_t>(size), disp_unit}, info, win));
+  rma::Options options{Flavor::allocate, nullptr, static_cast<uint64_t>(size), disp_unit};
+  const auto kinds = requested_kinds(info);
+  if (kinds) options.kinds = &*kinds;
+  WEFT_TRY(create(comm, options, info, win));
   *static_cast<void**>(baseptr) = to_window(*win)->base;
+  serve(*win);
   return {};
 }
 
@@ -88,12 +99,15 @@ Status Win_allocate_shared(MPI_Aint size, MPI_Count disp_unit, core::Info* info,
   WEFT_TRY(
       create(comm, {Flavor::shared, nullptr, static_cast<uint64_t>(size), disp_unit, contiguous}, info, win));
   *static_cast<void**>(baseptr) = to_window(*win)->base;
+  serve(*win);
   return {};
 }
 
 Status Win_create_dynamic(core::Info* info, core::Communicator& comm, MPI_Win* win) {
   WEFT_TRY(check_arguments(comm, 0, 1));
-  return create(comm, {Flavor::dynamic}, info, win);
+  WEFT_TRY(create(comm, {Flavor::dynamic}, info, win));
+  serve(*win);
+  return {};
 }
 
 Status Win_attach(Window& win, void* base, MPI_Aint size) {
@@ -131,7 +145,8 @@ Status Win_set_info(Window& win, core::Info* info) { return apply_window_hints(w
 
 Status Win_get_info(Window& win, MPI_Info* info) {
   core::Info* const hints = win.info ? core::Info::duplicate(*win.info) : core::Info::create();
-  if (hints != nullptr) hints->set("mpi_memory_alloc_kinds", memory_kinds(std::nullopt));
+  if (hints != nullptr)
+    hints->set("mpi_memory_alloc_kinds", win.kind.empty() ? memory_kinds(std::nullopt) : win.kind);
   return return_new_object(hints, info);
 }
 

@@ -96,7 +96,7 @@ Status Window::accumulate(const p2p::Buffer& origin, const p2p::Buffer* result, 
       [[likely]] {
     const auto function = datatype::reduce_function(op.kind, basic);
     const auto n = place.bytes / static_cast<uint64_t>(datatype::traits_of(basic).size);
-    WEFT_TRY(begin_accumulate(*place.peer->control));
+    WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
     if (result != nullptr) std::memcpy(result->address, place.host, place.bytes);
     if (op.kind == ReduceOp::replace)
@@ -154,7 +154,7 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
                     expect = p2p::buffer_of(compare, 1, area.type), to = p2p::buffer_of(result, 1, area.type);
   if (place.host != nullptr && place.peer->control != nullptr && !kind_of(from).on_device() &&
       !kind_of(expect).on_device() && !kind_of(to).on_device()) [[likely]] {
-    WEFT_TRY(begin_accumulate(*place.peer->control));
+    WEFT_TRY(begin_accumulate(*place.peer));
     const AccumulateScope scope(*place.peer->control);
     const bool equal = std::memcmp(place.host, compare, place.bytes) == 0;
     std::memcpy(result, place.host, place.bytes);
@@ -168,6 +168,9 @@ Status Window::compare_and_swap(const void* origin, const void* compare, void* r
     };
     return accumulate_on_gpu(*on_gpu, area, place, {operand(from), operand(expect), operand(to)});
   }
+  if (!kind_of(from).on_device() && !kind_of(expect).on_device())
+    return execute(area, place, static_cast<const std::byte*>(origin), static_cast<const std::byte*>(compare),
+                   ReduceOp::replace, *basic, &to, nullptr);
   std::vector<std::byte> in, expected;
   WEFT_TRY(p2p::pack_to_host(from, in));
   WEFT_TRY(p2p::pack_to_host(expect, expected));
@@ -182,16 +185,20 @@ Status Window::execute(const Area& area, const Place& place, const std::byte* in
   const bool by_message =
       place.peer->control == nullptr ||
       (element_operation(area, place, op, basic, compare != nullptr) && !launches_on(place));
+  const auto update_locked = [&](std::byte* old) -> Status {
+    WEFT_TRY(begin_accumulate(*place.peer));
+    const AccumulateScope scope(*place.peer->control);
+    return update(area, place, in, compare, op, basic, old);
+  };
+  if (!by_message && (result == nullptr || (result->type->contiguous() && !kind_of(*result).on_device()))) {
+    WEFT_TRY(update_locked(result == nullptr ? nullptr : static_cast<std::byte*>(result->address)));
+    if (request != nullptr) request->finish();
+    return {};
+  }
   auto* const operation = new Operation(*this, *place.peer, request);
-  std::byte* old = nullptr;
   if (result != nullptr) {
-    if (!by_message && result->type->contiguous() && !kind_of(*result).on_device()) {
-      old = static_cast<std::byte*>(result->address);
-    } else {
-      operation->data.resize(place.bytes);
-      operation->set_result(*result);
-      old = operation->data.data();
-    }
+    operation->data.resize(place.bytes);
+    operation->set_result(*result);
   }
   if (by_message) {
     const uint8_t code = compare != nullptr ? AccumulateMessage::kCompareSwap : static_cast<uint8_t>(op);
@@ -200,11 +207,7 @@ Status Window::execute(const Area& area, const Place& place, const std::byte* in
     operation->finish_part({});
     return {};
   }
-  Status outcome = begin_accumulate(*place.peer->control);
-  if (outcome.ok()) {
-    const AccumulateScope scope(*place.peer->control);
-    outcome = update(area, place, in, compare, op, basic, old);
-  }
+  Status outcome = update_locked(operation->data.data());
   operation->finish_part(outcome.ok() ? Status() : Status(outcome.error().copy()));
   return outcome;
 }
@@ -220,8 +223,11 @@ Status Window::update(const Area& area, const Place& place, const std::byte* in,
     if (auto leased = device::lease_pinned(place.target->memory())) pinned = std::move(*leased);
   const auto element = static_cast<uint64_t>(datatype::traits_of(basic).size);
   const uint64_t part = (pinned ? pinned.size() : kPart) / element * element;
-  std::vector<std::byte> pageable(pinned ? 0 : std::min(part, place.bytes));
-  std::byte* const stream = pinned ? reinterpret_cast<std::byte*>(pinned.data()) : pageable.data();
+  alignas(64) std::byte small[256];
+  std::vector<std::byte> pageable(pinned || place.bytes <= sizeof small ? 0 : std::min(part, place.bytes));
+  std::byte* const stream = pinned             ? reinterpret_cast<std::byte*>(pinned.data())
+                            : pageable.empty() ? small
+                                               : pageable.data();
   const device::Memory memory = pinned ? pinned.memory() : device::Memory{};
   WEFT_ASSERT(compare == nullptr || place.bytes <= part);
   for (uint64_t at = 0; at < place.bytes; at += part) {
@@ -300,7 +306,7 @@ Status Window::accumulate_by_kernel(const p2p::Buffer& origin, const p2p::Buffer
   if (!from.on_device() || !reduction.defined() || !device::can_reduce(there, from))
     return unsupported.copy();
   std::byte* const target = place.target->direct() + place.offset;
-  WEFT_TRY(begin_accumulate(*place.peer->control));
+  WEFT_TRY(begin_accumulate(*place.peer));
   const AccumulateScope scope(*place.peer->control);
   if (result != nullptr)
     WEFT_TRY(device::copy(result->address, kind_of(*result), target, there, place.bytes));

@@ -13,6 +13,7 @@ struct Control {
   static constexpr uint32_t kExclusive = 1u << 31;
 
   alignas(64) std::atomic<uint32_t> lock;        ///< kExclusive, or the number of shared locks
+  std::atomic<int32_t> holder;                   ///< 1 + rank that holds or last held it exclusively
   alignas(64) std::atomic<uint32_t> accumulate;  ///< 1: a process executes an accumulate operation
   alignas(64) std::atomic<uint32_t> completes;   ///< number of MPI_Win_complete calls for this process
   std::atomic<uint32_t> version;                 ///< changes with the memory attached to a dynamic window
@@ -25,9 +26,14 @@ struct Control {
     return sizeof(Control) + static_cast<size_t>(ranks) * sizeof(std::atomic<uint32_t>);
   }
 
-  [[nodiscard]] bool try_lock(bool exclusive) {
+  /// `rank`: of the process that gets the lock.
+  [[nodiscard]] bool try_lock(bool exclusive, int rank) {
     uint32_t held = lock.load(std::memory_order_relaxed);
-    if (exclusive) return held == 0 && lock.compare_exchange_strong(held, kExclusive);
+    if (exclusive) {
+      if (held != 0 || !lock.compare_exchange_strong(held, kExclusive)) return false;
+      holder.store(rank + 1, std::memory_order_relaxed);
+      return true;
+    }
     while (held < kExclusive - 1)
       if (lock.compare_exchange_weak(held, held + 1)) return true;
     return false;

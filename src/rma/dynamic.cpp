@@ -105,7 +105,7 @@ Result<RemoteRegion*> Window::find_region(Peer& peer, int rank, uint64_t first, 
     peer.queried = false;
     peer.answer.reset();
     Messages::of(instance).send_query(*this, peer, first, end - first);
-    WEFT_TRY(wait_for([&] { return peer.queried; }));
+    WEFT_TRY(wait_for([&] { return peer.queried; }, operations_at(peer)));
     if (peer.answer == nullptr) return outside.copy();
     key = *peer.answer;
     gpu_atomics = peer.answer_gpu_atomics;

@@ -202,7 +202,7 @@ Result<bool> Window::wait_notify(int notification, int64_t value, bool block) {
     return taken || !outcome.ok();
   };
   if (block)
-    WEFT_TRY(wait_for(try_take));
+    WEFT_TRY(wait_for(try_take, {wait_table::What::window_notification, -1, notification}));
   else if (!try_take())
     progress();
   WEFT_TRY(std::move(outcome));

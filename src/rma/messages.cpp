@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/counters.hpp"
 #include "core/remote_memory.hpp"
@@ -66,7 +67,12 @@ Messages::Messages(core::Instance& instance) : instance_(instance) {
 
 void Messages::remove(Window& window) {
   windows_.erase(window.comm->id);
+  if (std::exchange(window.reached_by_messages, false)) --served_;
   std::erase_if(locks_, [&](const LockRequest& request) { return request.window == window.comm->id; });
+}
+
+void Messages::serve(Window& window) {
+  if (!std::exchange(window.reached_by_messages, true)) ++served_;
 }
 
 bool Messages::send_now(const Queued& message) {
@@ -122,7 +128,8 @@ void Messages::send_sync(const Window& window, const Peer& to, Sync what) {
 bool Messages::grant(const LockRequest& request) {
   const auto found = windows_.find(request.window);
   if (found == windows_.end() || instance_.failures.failed(request.source)) return true;
-  if (!found->second->control->try_lock(request.exclusive)) return false;
+  if (!found->second->control->try_lock(request.exclusive, found->second->rank_of(request.source)))
+    return false;
   send(request.source, SyncMessage{Message::sync, Sync::granted, {}, request.window});
   return true;
 }

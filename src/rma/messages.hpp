@@ -119,6 +119,8 @@ class Messages final : private core::Poller {
 
   void add(Window& window) { windows_[window.comm->id] = &window; }
   void remove(Window& window);
+  /// Peers reach `window` by messages: the progress thread, if any, keeps polling.
+  void serve(Window& window);
   void send_sync(const Window& window, const Peer& to, Sync what);
   /// Asks a peer for the key of its attached memory; Peer::queried becomes true.
   void send_query(const Window& window, Peer& to, uint64_t address, uint64_t length);
@@ -129,7 +131,9 @@ class Messages final : private core::Poller {
  private:
   explicit Messages(core::Instance& instance);
   bool poll() override;
-  [[nodiscard]] bool idle() const override { return queue_.empty() && deferred_.empty() && locks_.empty(); }
+  [[nodiscard]] bool idle() const override {
+    return served_ == 0 && queue_.empty() && deferred_.empty() && locks_.empty();
+  }
   struct Queued {
     core::ProcessId to;
     std::vector<std::byte> bytes;
@@ -159,6 +163,7 @@ class Messages final : private core::Poller {
   std::deque<Queued> queue_;     // messages without capacity in the transport
   std::deque<Queued> deferred_;  // accumulate messages of peers, until the accumulate lock is free
   std::vector<LockRequest> locks_;
+  size_t served_ = 0;  // windows with Window::reached_by_messages
 };
 
 }  // namespace weft::rma

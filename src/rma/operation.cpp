@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/counters.hpp"
 #include "core/remote_memory.hpp"
 #include "rma/messages.hpp"
 #include "rma/window.hpp"
@@ -105,6 +106,11 @@ Status Window::locate(const Area& area, Place& place) {
 
 namespace {
 
+counters::Counter puts("window.puts", counters::Unit::events, "Puts into windows");
+counters::Counter put_bytes("window.put_bytes", counters::Unit::bytes, "Bytes of puts into windows");
+counters::Counter gets("window.gets", counters::Unit::events, "Gets from windows");
+counters::Counter get_bytes("window.get_bytes", counters::Unit::bytes, "Bytes of gets from windows");
+
 Error sizes_differ(uint64_t origin, uint64_t target) {
   return {origin > target ? Errc::truncate : Errc::count,
           "the origin has " + std::to_string(origin) + " bytes of data and the target " +
@@ -127,6 +133,8 @@ Status Window::put(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
   if (bytes != place.bytes) [[unlikely]]
     return sizes_differ(bytes, place.bytes);
+  puts.add();
+  put_bytes.add(bytes);
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
@@ -154,6 +162,8 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
   const auto bytes = static_cast<uint64_t>(origin.count * origin.type->size());
   if (bytes != place.bytes) [[unlikely]]
     return sizes_differ(place.bytes, bytes);
+  gets.add();
+  get_bytes.add(bytes);
   device::Memory memory;
   if (bytes != 0) memory = kind_of(origin);
   if (bytes == 0 || (place.host != nullptr && !memory.on_device())) [[likely]] {
@@ -174,6 +184,13 @@ Status Window::get(const p2p::Buffer& origin, const Area& area, WindowRequest* r
 /// The general path: one operation of transport/rma for each run of the target.
 Status Window::move(bool put, const p2p::Buffer& origin, const Area& area, const Place& place,
                     const device::Memory& memory, WindowRequest* request) {
+  if (request == nullptr && place.host == nullptr && origin.type->contiguous() && area.type.contiguous()) {
+    // The target counts an operation in flight, and keeps its error until the flush.
+    const transport::Buffer buffer{static_cast<std::byte*>(origin.address), place.bytes, memory};
+    const auto issued =
+        put ? rma().put(*place.target, place.offset, buffer) : rma().get(*place.target, place.offset, buffer);
+    return issued ? Status() : Status(issued.error().copy());
+  }
   auto* operation = new Operation(*this, *place.peer, request);
   auto* address = static_cast<std::byte*>(origin.address);
   device::Memory from = memory;

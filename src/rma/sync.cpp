@@ -104,8 +104,9 @@ Status Window::start(const core::Group& group, int assertion) {
   if (!ranks) return std::move(ranks).error();
   for (const int rank : *ranks) {
     Peer& peer = peers[static_cast<size_t>(rank)];
-    WEFT_TRY(wait_for(
-        [&] { return control->post_count(rank).load(std::memory_order_acquire) != peer.posts_seen; }));
+    WEFT_TRY(
+        wait_for([&] { return control->post_count(rank).load(std::memory_order_acquire) != peer.posts_seen; },
+                 {wait_table::What::window_post, rank}));
     ++peer.posts_seen;
   }
   for (const int rank : *ranks) peers[static_cast<size_t>(rank)].started = true;
@@ -133,14 +134,16 @@ Status Window::complete() {
 
 Result<bool> Window::wait(bool block) {
   if (exposed_ < 0) return error(ErrorClass::sync, "there is no exposure epoch: call MPI_Win_post first");
+  core::Operands event{wait_table::What::window_complete};
   const auto done = [&] {
-    return control->completes.load(std::memory_order_acquire) - completes_seen_ >=
-           static_cast<uint32_t>(exposed_);
+    event.count =
+        exposed_ - static_cast<int64_t>(control->completes.load(std::memory_order_acquire) - completes_seen_);
+    return event.count <= 0;
   };
   if (block)
-    WEFT_TRY(wait_for(done));
+    WEFT_TRY(wait_for(done, event));
   else if (!done())
-    instance.poll_once({});
+    instance.poll_once({nullptr, &event, comm.get()});
   if (!done()) {
     WEFT_TRY(instance.failures.check(*comm->group));
     return false;
@@ -155,12 +158,24 @@ Status Window::acquire(Peer& peer, int rank, Lock kind, bool check) {
     return error(ErrorClass::sync, "rank " + std::to_string(rank) + " is locked: call MPI_Win_unlock first");
   const bool exclusive = kind == Lock::exclusive;
   if (check) {
+    core::Operands event{wait_table::What::window_lock, -1, rank};
     if (peer.control != nullptr) {
-      WEFT_TRY(wait_for([&] { return peer.control->try_lock(exclusive); }));
+      WEFT_TRY(wait_for(
+          [&] {
+            Control& theirs = *peer.control;
+            if (theirs.try_lock(exclusive, comm->rank())) [[likely]]
+              return true;
+            const uint32_t held = theirs.lock.load(std::memory_order_relaxed);
+            const bool exclusively = held == Control::kExclusive;
+            event.rank = exclusively ? theirs.holder.load(std::memory_order_relaxed) - 1 : -1;
+            event.count = exclusively ? 0 : held;
+            return false;
+          },
+          event));
     } else {
       peer.granted = false;
       Messages::of(instance).send_sync(*this, peer, exclusive ? Sync::lock_exclusive : Sync::lock_shared);
-      WEFT_TRY(wait_for([&] { return peer.granted; }));
+      WEFT_TRY(wait_for([&] { return peer.granted; }, event));
     }
   }
   peer.lock = kind;
@@ -245,10 +260,13 @@ Status Window::flush_peer(Peer& peer) {
       if (region.target->pending() != 0) return true;
     return false;
   };
-  if (pending()) [[unlikely]]
-    core::wait_until(instance, [&] { return !pending(); });  // ends for a failed peer too
-  else
+  if (pending()) [[unlikely]] {
+    const core::Operands event = operations_at(peer);
+    core::wait_until(instance, [&] { return !pending(); },
+                     {nullptr, &event, comm.get()});  // ends for a failed peer too
+  } else {
     progress();
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (peer.host != nullptr) [[likely]]  // errors of operations that were pending are in `outcome`
     return std::exchange(peer.outcome, {});
@@ -277,12 +295,13 @@ Status Window::flush_all() {
   return outcome;
 }
 
-Status Window::begin_accumulate(Control& target) {
+Status Window::begin_accumulate(const Peer& peer) {
   constexpr int kTries = 64;
+  Control& target = *peer.control;
   for (int i = 0; i < kTries; ++i)
     if (target.try_accumulate()) [[likely]]
       return {};
-  return wait_for([&] { return target.try_accumulate(); });
+  return wait_for([&] { return target.try_accumulate(); }, operations_at(peer));
 }
 
 }  // namespace weft::rma

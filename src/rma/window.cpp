@@ -50,6 +50,36 @@ Window::Window(core::Ref<core::Communicator> own_comm)
 
 transport::rma::Rma& Window::rma() const { return instance.remote_memory().rma(); }
 
+Status Window::allocate_segment(uint64_t bytes_of_segment) {
+  auto segment = rma().allocate(bytes_of_segment);
+  if (!segment) return std::move(segment).error();
+  segment_ = *segment;
+  return {};
+}
+
+/// Allocates memory of a kind, and the control block of `head` bytes.
+Status Window::allocate_kind(device::MemoryKind wanted, uint64_t head, uint64_t data) {
+  const bool in_segment = wanted == device::MemoryKind::host || wanted == device::MemoryKind::host_pinned;
+  if (!in_segment && data != 0) {
+    auto made = device::Allocation::create(wanted, data);
+    if (!made) return std::move(made).error();
+    allocation_ = std::move(*made);
+  }
+  WEFT_TRY(allocate_segment(in_segment ? head + round_up(data, kPage) : head));
+  if (wanted != device::MemoryKind::host_pinned || data == 0) return {};
+  auto* const proof = reinterpret_cast<uint32_t*>(segment_ + head);
+  auto near = device::current_context();
+  auto pinned = near ? device::register_host(proof, round_up(data, kPage), proof, *near)
+                     : Result<device::HostRegistration>(std::move(near).error());
+  if (!pinned) {
+    rma().free(std::exchange(segment_, nullptr));
+    return std::move(pinned).error();
+  }
+  pinned_ = std::move(*pinned);
+  *proof = 0;
+  return {};
+}
+
 /// Allocates the control block and, for some flavors, memory of the window, in one segment. Registers both.
 Status Window::allocate(const Options& options, const std::vector<uint64_t>& sizes) {
   const uint64_t head = round_up(Control::bytes(size()), kPage);
@@ -63,9 +93,14 @@ Status Window::allocate(const Options& options, const std::vector<uint64_t>& siz
     }
     if (comm->rank() != 0) data = 0;  // rank 0 allocates for all
   }
-  auto segment = rma().allocate(head + data);
-  if (!segment) return std::move(segment).error();
-  segment_ = *segment;
+  if (options.kinds != nullptr) {
+    auto chosen = options.kinds->first(
+        [&](const device::AllocationKinds::Entry& entry) { return allocate_kind(entry.kind, head, data); });
+    if (!chosen) return std::move(chosen).error();
+    kind = *chosen;
+  } else {
+    WEFT_TRY(allocate_segment(head + data));
+  }
   control = reinterpret_cast<Control*>(segment_);
   auto region = rma().register_memory(segment_, Control::bytes(size()), {});
   if (!region) return std::move(region).error();
@@ -77,6 +112,9 @@ Status Window::allocate(const Options& options, const std::vector<uint64_t>& siz
     address = static_cast<std::byte*>(options.base);
     length = options.size;
     memory = device::widened(device::classify(address), address, length);
+  } else if (allocation_) {
+    address = allocation_.data();
+    memory = allocation_.memory();
   }
   if (length == 0) return {};
   auto own = rma().register_memory(address, length, memory);
@@ -118,7 +156,39 @@ Status Window::share(const Options& options, Status own) {
   for (size_t i = 0; i < in.size(); ++i)
     if (in[i].failed != 0)
       return Error(Errc::no_mem, "rank " + std::to_string(i) + " could not provide its part of the window");
-  return attach_peers(in);
+  return confirm(attach_peers(in));
+}
+
+/// Whether operations of this process on a peer's memory are executed by the peer.
+bool Window::needs_progress_of(const Peer& peer) const {
+  if (peer.process == instance.self) return false;
+  if (peer.control == nullptr || flavor == Flavor::dynamic) return true;
+  if (peer.memory == nullptr) return false;
+  const transport::rma::Caps& caps = peer.memory->caps();
+  const bool launches = !peer.gpu_atomics ||
+                        (peer.memory->direct() != nullptr && device::can_accumulate(peer.memory->memory()));
+  return caps.put == transport::rma::Path::message || caps.get == transport::rma::Path::message || !launches;
+}
+
+/// Tells each peer whether messages reach it, and all whether this process has attached all memory: a process
+/// knows both before its first operation and before it leaves the call.
+Status Window::confirm(Status attached) {
+  enum : uint8_t { failed = 1, by_message = 2 };
+  std::vector<uint8_t> out(peers.size()), in(peers.size());
+  for (size_t i = 0; i < peers.size(); ++i) {
+    if (!attached.ok())
+      out[i] = failed;
+    else if (needs_progress_of(peers[i]))
+      out[i] = by_message;
+  }
+  WEFT_TRY(exchange(coll::Collective::alltoall, *comm, out.data(), in.data(), 1));
+  WEFT_TRY(std::move(attached));
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] == failed)
+      return Error(Errc::other, "rank " + std::to_string(i) + " could not attach the memory of the window");
+    if (in[i] == by_message) Messages::of(instance).serve(*this);
+  }
+  return {};
 }
 
 Status Window::attach_peers(const std::vector<Record>& records) {
@@ -213,6 +283,8 @@ Status Window::withdraw() {
   own_.clear();
   spans_.clear();
   if (control_region_ != transport::rma::kNoId) rma().deregister(control_region_);
+  allocation_ = {};
+  pinned_ = {};
   if (segment_ != nullptr) rma().free(segment_);
   segment_ = nullptr;
   control = nullptr;

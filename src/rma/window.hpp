@@ -18,6 +18,8 @@
 #include "core/op.hpp"
 #include "core/reference.hpp"
 #include "core/request.hpp"
+#include "device/allocate.hpp"
+#include "device/pinned.hpp"
 #include "p2p/p2p.hpp"
 #include "rma/control.hpp"
 #include "rma/counters.hpp"
@@ -126,7 +128,8 @@ struct Options {
   void* base = nullptr;  ///< Flavor::create
   uint64_t size = 0;
   int64_t disp_unit = 1;
-  bool contiguous = true;  ///< Flavor::shared: the parts of all ranks are adjacent
+  bool contiguous = true;                          ///< Flavor::shared: the parts of all ranks are adjacent
+  const device::AllocationKinds* kinds = nullptr;  ///< Flavor::allocate; null: host memory
 };
 
 /// An error of kernels with weft_device.cuh. error_class 0: none.
@@ -213,17 +216,25 @@ class Window final : public core::Counted {
   [[nodiscard]] transport::rma::Rma& rma() const;
   /// Waits until done() returns true or a process of the window has failed. done() may take a lock: it is not
   /// called again after it has returned true.
+  /// `event`: published if the wait is long.
   template <class Done>
-  [[nodiscard]] Status wait_for(Done&& done) {
+  [[nodiscard]] Status wait_for(Done&& done, const core::Operands& event) {
     bool reached = false;
-    core::wait_until(instance, [&] {
-      reached = done();
-      return reached || (instance.failures.any_failed() && instance.failures.first_failed(*comm->group));
-    });
+    core::wait_until(
+        instance,
+        [&] {
+          reached = done();
+          return reached || (instance.failures.any_failed() && instance.failures.first_failed(*comm->group));
+        },
+        {nullptr, &event, comm.get()});
     return reached ? Status() : instance.failures.check(*comm->group);
   }
+  /// The event of a wait for operations on a peer.
+  [[nodiscard]] core::Operands operations_at(const Peer& peer) const {
+    return {wait_table::What::window_operations, static_cast<int>(&peer - peers.data())};
+  }
   /// Takes the accumulate lock of a peer whose control block is mapped.
-  [[nodiscard]] Status begin_accumulate(Control& control);
+  [[nodiscard]] Status begin_accumulate(const Peer& peer);
   /// Waits until all operations on the peer are complete there.
   [[nodiscard]] Status flush_peer(Peer& peer);
 
@@ -238,7 +249,9 @@ class Window final : public core::Counted {
   core::Ref<core::Errhandler> errhandler;
   core::Ref<core::Info> info;
   core::AttributeSet attributes;
+  bool reached_by_messages = false;  ///< a peer needs this process's progress for some operations
   std::string name;
+  std::string kind;  ///< of the memory that MPI allocated; empty: the program did not ask for a kind
   core::Ref<stream::Stream> stream;    ///< of the communicator that the window was created on
   std::unique_ptr<Counters> counters;  ///< null: none
   // Storage of the values that MPI_Win_get_attr returns.
@@ -250,8 +263,12 @@ class Window final : public core::Counted {
   void destroy() override { slab().destroy(this); }
   struct Record;
   [[nodiscard]] Status allocate(const Options& options, const std::vector<uint64_t>& sizes);
+  [[nodiscard]] Status allocate_segment(uint64_t bytes);
+  [[nodiscard]] Status allocate_kind(device::MemoryKind wanted, uint64_t head, uint64_t data);
   [[nodiscard]] Status share(const Options& options, Status own);
   [[nodiscard]] Status attach_peers(const std::vector<Record>& records);
+  [[nodiscard]] bool needs_progress_of(const Peer& peer) const;
+  [[nodiscard]] Status confirm(Status attached);
   [[nodiscard]] Status withdraw();
   [[nodiscard]] Result<const device::UserStream*> user_stream() const;
   [[nodiscard]] Status locate_for_stream(const p2p::Buffer& origin, const Area& area, Place& place);
@@ -306,7 +323,9 @@ class Window final : public core::Counted {
   int exposed_ = -1;                ///< size of the group of MPI_Win_post; -1: no exposure epoch
   uint32_t completes_seen_ = 0;
 
-  std::byte* segment_ = nullptr;  ///< control block, and memory of the window if MPI allocates it
+  std::byte* segment_ = nullptr;     ///< control block, and host memory of the window that MPI allocates
+  device::Allocation allocation_;    ///< GPU or managed memory of the window that MPI allocates
+  device::HostRegistration pinned_;  ///< of the memory in `segment_`
   transport::rma::Id control_region_ = transport::rma::kNoId;
   [[nodiscard]] const OwnMemory* span_of(uintptr_t first, uint64_t length);
   std::map<uintptr_t, OwnMemory> own_;            ///< by address

@@ -153,6 +153,29 @@ static void stick_in_call(int world_rank) {
   compute();
 }
 
+// Ranks 0 and 1 lock each other's memory, rank 2 waits for rank 4's shared lock on itself, ranks 3 to 5 are
+// in epochs of post-start-complete-wait.
+static void stick_in_window(int world_rank) {
+  MPI_Win win, other;
+  MPI_Group all, one;
+  void* memory;
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+  MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &other);
+  if (world_rank < 2) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, world_rank, 0, win);
+  if (world_rank == 4) MPI_Win_lock(MPI_LOCK_SHARED, 2, 0, win);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world_rank < 2) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1 - world_rank, 0, win);
+  if (world_rank == 2) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 2, 0, win);
+  const int peer = world_rank == 3 ? 5 : 4;
+  MPI_Group_incl(all, 1, &peer, &one);
+  if (world_rank == 3) MPI_Win_start(one, 0, other);
+  if (world_rank == 5) {
+    MPI_Win_post(one, 0, other);
+    MPI_Win_wait(other);
+  }
+}
+
 int main(int argc, char** argv) {
   int provided, world_rank;
   const char* const mode = argc > 1 ? argv[1] : "";
@@ -163,6 +186,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "count") == 0) return printf("%d\n", (int)(sizeof cases / sizeof *cases)), MPI_Finalize();
   MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   if (strcmp(mode, "calls") == 0) stick_in_call(world_rank);
+  if (strcmp(mode, "window") == 0) stick_in_window(world_rank);
   if (strcmp(mode, "ring") == 0) {
     int size;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
