@@ -14,12 +14,16 @@ set(executable OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WOR
 
 # --- library and headers ---
 if(SKBUILD)  # wheels cannot contain symbolic links: a linker script avoids a second copy
-  install(TARGETS mpi_abi LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
-  file(WRITE ${CMAKE_BINARY_DIR}/namelink/libmpi_abi.so "INPUT(libmpi_abi.so.1)\n")
-  install(FILES ${CMAKE_BINARY_DIR}/namelink/libmpi_abi.so DESTINATION ${root}lib)
+  install(TARGETS mpi_abi mpi_abi_fortran LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
+  foreach(name libmpi_abi libmpi_abi_fortran)
+    file(WRITE ${CMAKE_BINARY_DIR}/namelink/${name}.so "INPUT(${name}.so.1)\n")
+    install(FILES ${CMAKE_BINARY_DIR}/namelink/${name}.so DESTINATION ${root}lib)
+  endforeach()
 else()
-  install(TARGETS mpi_abi LIBRARY DESTINATION lib)
+  install(TARGETS mpi_abi mpi_abi_fortran LIBRARY DESTINATION lib)
 endif()
+install(FILES ${WEFT_GENERATED_DIR}/fortran/mpif.h DESTINATION ${root}include)
+install(FILES ${WEFT_GENERATED_DIR}/fortran/mpi.F90 DESTINATION ${WEFT_SHARE_DIR}/fortran)
 install(TARGETS compat_mpich compat_openmpi compat_name_mpi compat_name_mpich
         LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
@@ -32,11 +36,22 @@ if(TARGET mpiexec)
     install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/mpirun.sh DESTINATION ${root}bin RENAME mpirun)
   else()
     install(CODE "file(CREATE_LINK mpiexec \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/mpirun SYMBOLIC)")
+    install(CODE "file(CREATE_LINK mpiexec \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/bin/mpirun_rsh SYMBOLIC)")
   endif()
 endif()
 
 # --- compiler wrappers ---
 function(weft_wrapper program language variable option fallbacks)
+  set(libraries mpi_abi)
+  set(functions "")
+  set(prepare :)
+  if(language STREQUAL Fortran)
+    set(libraries "mpi_abi_fortran mpi_abi")
+    file(READ ${CMAKE_SOURCE_DIR}/tools/wrappers/modules.sh functions)
+    set(functions "program=${program}\n${functions}")
+    set(prepare find_modules)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/wrappers/modules.sh)
+  endif()
   configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/compiler.sh.in ${CMAKE_BINARY_DIR}/wrappers/${program} @ONLY)
   install(PROGRAMS ${CMAKE_BINARY_DIR}/wrappers/${program} DESTINATION ${root}bin)
 endfunction()
@@ -44,10 +59,15 @@ weft_wrapper(mpicc C CC -cc "gcc cc clang")
 foreach(program mpicxx mpic++ mpiCC)
   weft_wrapper(${program} C++ CXX -cxx "g++ c++ clang++")
 endforeach()
+foreach(program mpifort mpif90 mpif77)
+  weft_wrapper(${program} Fortran FC -fc "gfortran flang flang-new ifx nvfortran")
+endforeach()
 
-# --- pkg-config: weft.pc is relocatable ---
-configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/weft.pc.in ${CMAKE_BINARY_DIR}/wrappers/weft.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/wrappers/weft.pc DESTINATION ${root}lib/pkgconfig)
+# --- pkg-config: the files are relocatable ---
+foreach(name weft weft-fortran)
+  configure_file(${CMAKE_SOURCE_DIR}/tools/wrappers/${name}.pc.in ${CMAKE_BINARY_DIR}/wrappers/${name}.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/wrappers/${name}.pc DESTINATION ${root}lib/pkgconfig)
+endforeach()
 
 # --- the command line ---
 configure_file(${CMAKE_SOURCE_DIR}/cli/weft/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft/_version.py @ONLY)

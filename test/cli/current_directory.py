@@ -17,11 +17,15 @@ COMMANDS = {  # commands of each file of bin/; the first command also runs with 
     "weft": (("--version",), ("info",), ("info", "--config"), ("doctor",), ("bench", "--list"), ("explain", "--help"),
              ("report", "--help"), ("tune", "--help"), ("hang", "1"), ("completion", "bash")),
     "mpiexec": (("--version",), ("-n", "2", os.path.join(BIN, "weft"), "doctor")),
+    "mpirun_rsh": (("--version",), ("-np", "1", "localhost", os.path.join(BIN, "weft"), "info")),
     "mpirun": (("--version",), ("-n", "1", os.path.join(BIN, "weft"), "info")),
     "mpicc": (("-show", "a.c"), ("-showme:version",), ("-c", "a.c")),
     "mpicxx": (("-show", "a.cpp"),),
     "mpic++": (("-show", "a.cpp"),),
     "mpiCC": (("-show", "a.cpp"),),
+    "mpifort": (("-showme:version",), ("-show", "a.f90")),
+    "mpif90": (("-show", "a.f90"),),
+    "mpif77": (("-show", "a.f"),),
 }  # fmt: skip
 
 

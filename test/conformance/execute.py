@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs tests of the suite under the launcher of one MPI; verdicts follow the rules of the suite's runtests.
 import concurrent.futures
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -103,8 +104,14 @@ def run_all(mpi, tests, *, jobs, report):
         outcomes[test.name] = outcome
         report(test, outcome)
 
+    files = threading.Lock()  # programs of f77/io and f90/io share the name of their file
+
+    def run(test):
+        with files if re.match(r"f\d\d/io/", test.name) else contextlib.nullcontext():
+            return run_test(mpi, test)
+
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        pending = {pool.submit(run_test, mpi, test): test for test in tests}
+        pending = {pool.submit(run, test): test for test in tests}
         for done in concurrent.futures.as_completed(pending):
             note(pending[done], done.result())
     for test in tests:

@@ -5,13 +5,14 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 
 import table
 from execute import PASSED, Mpi, Outcome, run_all
-from suite import HERE, Missing, Suite, fetch
+from suite import HERE, FortranSuite, Missing, Suite, fetch
 
 SKIPPED = 77
 
@@ -78,8 +79,15 @@ def main():
         print(f"skipped: {error}")
         return SKIPPED
     tests = []
-    for folder, strict in (("all", False), ("strict", True)):
-        suite = Suite(source, os.path.join(arguments.build, folder), arguments.prefix, strict=strict)
+    suites = [
+        Suite(source, os.path.join(arguments.build, folder), arguments.prefix, strict=strict)
+        for folder, strict in (("all", False), ("strict", True))
+    ]
+    if shutil.which("gfortran"):
+        suites.append(FortranSuite(source, os.path.join(arguments.build, "fortran"), arguments.prefix))
+    else:
+        print("skipped: folders of Fortran: there is no gfortran")
+    for suite in suites:
         suite.build(arguments.jobs)
         tests += suite.tests()
     known = [test.name for test in tests]

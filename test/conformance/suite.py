@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The MPICH test suite: fetches its source, builds it with Weft's mpicc, parses its test lists.
+# The MPICH test suite: fetches its source, builds it with Weft's mpicc and mpifort, parses its test lists.
 import dataclasses
 import glob
 import hashlib
@@ -15,11 +15,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "setup"))
 from packages import Debian, Missing  # noqa: E402
 
-FOLDERS = "attr coll comm datatype errhan group info init io pt2pt rma threads topo part errors".split()
+FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma threads topo part errors".split()
 # Excluded subfolders: other languages and benchmarks.
 WITHOUT = ("errors/cxx", "errors/f77", "errors/f90", "errors/f08", "threads/perf")
 OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "--without-cuda"]
 STRICT = "--enable-strictmpi"
+FORTRAN_FOLDERS = ["f77", "f90"]
+FORTRAN_OPTIONS = ["--enable-threads=multiple", "--enable-fortran=f77,f90", "--disable-cxx", "--without-cuda"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +61,13 @@ class Suite:
         self.prefix = prefix
         self.strict = strict
 
+    @property
+    def _folders(self):
+        return FOLDERS
+
+    def _options(self):
+        return [*OPTIONS, STRICT] if self.strict else OPTIONS
+
     def build(self, jobs):
         """Configures and builds once per mpi.h; tests that fail to build have no program."""
         stamp = os.path.join(self.tree, "stamp")
@@ -80,7 +89,7 @@ class Suite:
     def _goals(self):
         """Make targets by folder: all, or in the strict copy only its tests."""
         if not self.strict:
-            return {folder: [] for folder in FOLDERS}
+            return {folder: [] for folder in self._folders}
         goals = {}
         for test in self.tests():
             folder, program = os.path.split(os.path.relpath(test.program, self.tree))
@@ -91,8 +100,7 @@ class Suite:
         mpicc = os.path.join(self.prefix, "bin", "mpicc")
         self._run([mpicc, "-O1", "-c", os.path.join(HERE, "mpi3.c"), "-o", "mpi3.o"], log, check=True)
         self._run(["ar", "rcs", "libmpi3.a", "mpi3.o"], log, check=True)
-        command = [os.path.join(self.source, "configure"), f"--with-mpi={self.prefix}", *OPTIONS]
-        command += [STRICT] if self.strict else []
+        command = [os.path.join(self.source, "configure"), f"--with-mpi={self.prefix}", *self._options()]
         command += [f"CC={mpicc}", f"MPICC={mpicc}", "CFLAGS=-O1 -w", f"LDFLAGS=-L{self.tree}", "LIBS=-lmpi3"]
         command += [f"CPPFLAGS=-include {HERE}/mpi3.h", "--disable-dependency-tracking"]
         self._run(command, log, check=True)
@@ -101,15 +109,16 @@ class Suite:
         subprocess.run(command, cwd=self.tree, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=check)
 
     def _fingerprint(self):
-        digest = hashlib.sha256(" ".join([self.prefix, self.source, *OPTIONS]).encode())
-        for path in (os.path.join(self.prefix, "include", "mpi.h"), HERE + "/mpi3.h", HERE + "/mpi3.c"):
+        digest = hashlib.sha256(" ".join([self.prefix, self.source, *self._options()]).encode())
+        headers = [os.path.join(self.prefix, "include", name) for name in ("mpi.h", "mpif.h")]
+        for path in (*headers, HERE + "/mpi3.h", HERE + "/mpi3.c"):
             with open(path, "rb") as file:
                 digest.update(file.read())
         return digest.hexdigest()
 
     def tests(self):
-        """Tests of FOLDERS in list order; in the strict copy only tests whose source depends on strict mode."""
-        tests = [test for folder in FOLDERS for test in self._list(folder)]
+        """Tests of the folders in list order; in the strict copy only tests whose source depends on strict mode."""
+        tests = [test for folder in self._folders for test in self._list(folder)]
         return [test for test in tests if self._differs(test)] if self.strict else tests
 
     def _differs(self, test):
@@ -153,3 +162,21 @@ class Suite:
             rule=values.get("resultTest", ""),
             time_limit=int(values.get("timeLimit", 0)),
         )
+
+
+class FortranSuite(Suite):
+    """The copy configured for Fortran; its folders are made of programs in mpif.h and with module mpi."""
+
+    def __init__(self, source, tree, prefix):
+        super().__init__(source, tree, prefix, strict=False)
+
+    @property
+    def _folders(self):
+        return FORTRAN_FOLDERS
+
+    def _options(self):
+        wrapper = os.path.join(self.prefix, "bin", "mpifort")
+        # Tests pass buffers of several types to one routine of mpif.h.
+        flags = "-O1 -w -fallow-argument-mismatch"
+        tools = [f"{name}={wrapper}" for name in ("F77", "FC", "MPIF77", "MPIFC")]
+        return [*FORTRAN_OPTIONS, *tools, f"FFLAGS={flags}", f"FCFLAGS={flags}"]

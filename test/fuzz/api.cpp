@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Random calls of all MPI functions with valid, freed, null and wrong handles, extreme integers and memory
-// that ends at a guard page. No call may crash, corrupt memory (run it with sanitizers) or hang. A fault in
-// the memory that a call was given is an error of the program and ends the sequence; so does a call that may
-// block. usage: api [--ranks N] [--seconds S] [--calls N] [--seed N] [--workers N] [--mpiexec PATH]
+// Random calls of all MPI functions, with those of the tool interface, with valid, freed, null and wrong
+// handles, extreme integers and memory that ends at a guard page. No call may crash, corrupt memory (run it
+// with sanitizers) or hang. A fault in the memory that a call was given is an error of the program and ends
+// the sequence; so does a call that may block. usage: api [--ranks N] [--seconds S] [--calls N] [--seed N]
+// [--workers N] [--mpiexec PATH]
 //        api sequence MODE SEED LENGTH   repeats a sequence with a trace of its calls; several ranks: by
 //        mpiexec
 #include <fcntl.h>
@@ -141,6 +142,8 @@ void make_call() {
   install_handlers();
   values->seed(seed);
   set_timers(kHangSeconds, 0);
+  int level = 0;
+  MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level);
   if (mode != kBeforeInit) {
     MPI_Init(nullptr, nullptr);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);

@@ -84,8 +84,11 @@ void* Values::buffer() {
       void* page = slot();  // the guard page follows
       return page == nullptr ? nullptr : static_cast<char*>(page) + kPage - 8;
     }
-    default:
-      return slot();
+    default: {
+      void* page = slot();
+      null_buffer_ = null_buffer_ || page == nullptr;
+      return page;
+    }
   }
 }
 
@@ -102,6 +105,9 @@ const char* Values::string() {
                                     "hwloc://NUMANode",
                                     "external32",
                                     "native",
+                                    "progress.spin",
+                                    "p2p.eager_bytes",
+                                    "p2p.message_matched",
                                     "\xff\xfe",
                                     "%s%n%d",
                                     std::string(MPI_MAX_INFO_KEY - 1, 'k'),
@@ -120,6 +126,7 @@ int64_t Values::number(Integer kind, bool wide) {
   if (kind == Integer::displacement && draw(3) != 0) return kDisplacements[draw(std::size(kDisplacements))];
   if (kind == Integer::number && !numbers_.empty() && draw(2) == 0) return numbers_[draw(numbers_.size())];
   const uint64_t choice = draw(10);
+  if (kind == Integer::index && choice < 8) return static_cast<int64_t>(draw(200));
   if (choice < 8 || kind == Integer::displacement) return static_cast<int64_t>(draw(4));
   if (kind == Integer::rank && choice == 8) return draw(2) == 0 ? MPI_PROC_NULL : MPI_ANY_SOURCE;
   if (kind == Integer::tag && choice == 8) return MPI_ANY_TAG;

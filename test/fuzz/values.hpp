@@ -14,7 +14,7 @@ namespace weft::fuzz {
 
 class Values {
  public:
-  enum class Integer { count, displacement, rank, tag, number };
+  enum class Integer { count, displacement, rank, tag, number, index };
 
   Values();
   void seed(uint64_t seed) { random_.seed(seed); }
@@ -28,6 +28,10 @@ class Values {
   void* slot();
   void* buffer();
   const char* string();
+  /// A safety level of callbacks, rarely another value of the type.
+  MPI_T_cb_safety safety() {
+    return static_cast<MPI_T_cb_safety>((uint64_t{1} << 2 * draw(4)) - (draw(9) != 0));
+  }
   char** strings();
 
   template <class T>
@@ -67,7 +71,7 @@ class Values {
   }
 
  private:
-  static constexpr int kEntries = 16, kPools = 11;
+  static constexpr int kEntries = 16, kPools = 17;
   template <class H>
   struct Pool;
   template <class F>
@@ -109,6 +113,12 @@ WEFT_FUZZ_POOL(MPI_Op, 7);
 WEFT_FUZZ_POOL(MPI_Request, 8);
 WEFT_FUZZ_POOL(MPI_Session, 9);
 WEFT_FUZZ_POOL(MPI_Win, 10);
+WEFT_FUZZ_POOL(MPI_T_cvar_handle, 11);
+WEFT_FUZZ_POOL(MPI_T_pvar_handle, 12);
+WEFT_FUZZ_POOL(MPI_T_pvar_session, 13);
+WEFT_FUZZ_POOL(MPI_T_enum, 14);
+WEFT_FUZZ_POOL(MPI_T_event_registration, 15);
+WEFT_FUZZ_POOL(MPI_T_event_instance, 16);
 #undef WEFT_FUZZ_POOL
 
 struct Call {

@@ -72,8 +72,6 @@ def _unused(function, large):
 
 
 def _missing_body(function, large):
-    if function.tool:
-        return _unused(function, large) + ["return MPI_T_ERR_NOT_SUPPORTED;"]
     lines = [f'EntryPoint entry("{function.c_name(large)}"{_mode(function)});']
     owner = _owner_lines(function)
     lines += owner
@@ -135,7 +133,8 @@ def entry_point(api, function, large, implemented):
     elif function.name not in implemented:
         body = _missing_body(function, large)
     elif function.tool:
-        body = [f"return impl::{function.name}({', '.join(p.name for p in function.visible(large))});"]
+        call = f"impl::{function.name}({', '.join(p.name for p in function.visible(large))})"
+        body = [f"try {{\n    return {call};", "} catch (const std::bad_alloc&) {", "  return MPI_T_ERR_MEMORY;", "}"]
     else:
         body = _body(api, function, large)
     text = "\n".join("  " + line for line in body)

@@ -16,6 +16,9 @@ import bodies  # noqa: E402
 import compat  # noqa: E402
 import compat_values  # noqa: E402
 import coverage  # noqa: E402
+import fortran  # noqa: E402
+import fortran_entry  # noqa: E402
+import fortran_modules  # noqa: E402
 import header  # noqa: E402
 import model  # noqa: E402
 import scan  # noqa: E402
@@ -23,6 +26,7 @@ import scan  # noqa: E402
 FILES = 12
 COMPAT = ("mpich", "openmpi")  # interfaces of spec/compat_NAME.json
 COMPAT_FILES = 2
+FORTRAN_FILES = 2
 EXPECTED = 664  # C functions of the MPI 5.0 ABI
 
 
@@ -33,6 +37,8 @@ def outputs(out):
     for name in COMPAT:
         translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
         translations += [os.path.join(out, "compat", f"{name}_{n:02}.cpp") for n in range(COMPAT_FILES)]
+    translations += [os.path.join(out, "fortran", name) for name in ("mpif.h", "mpi.F90")]
+    translations += [os.path.join(out, "fortran", f"entry_{n:02}.cpp") for n in range(FORTRAN_FILES)]
     return [
         os.path.join(out, "include", "mpi.h"),
         os.path.join(out, "api", "impl.hpp"),
@@ -86,6 +92,9 @@ def main():
     for name in COMPAT:
         table = compat_values.Table(api, os.path.join(options.src, "spec"), name)
         texts += [compat_values.header(table), *compat.files(api, table, COMPAT_FILES)]
+    routines = fortran.routines(api)
+    texts += [fortran_modules.mpif(api), fortran_modules.module_mpi(api, routines)]
+    texts += fortran_entry.files(routines, FORTRAN_FILES)
     for path, text in zip(outputs(options.out), texts):
         write(path, text)
     if options.update_coverage:

@@ -139,6 +139,7 @@ class Api:
             self.overlay = json.load(stream)
         with open(os.path.join(spec_folder, "abi.json"), encoding="utf-8") as stream:
             self.abi = json.load(stream)
+        self.raw = raw
         self._check_overlay(raw)
         left_out = set(self.overlay["left_out"])
         self.functions, self.callbacks = [], []

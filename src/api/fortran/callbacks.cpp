@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Routines that take callbacks, except attributes: the program's procedures are called with Fortran's
+// conventions.
+#include "api/fortran/convert.hpp"
+#include "api/trampolines.hpp"
+
+namespace weft::fortran {
+
+namespace {
+
+template <class Count>
+struct UserOperation {
+  using Native = void (*)(void*, void*, Count*, MPI_Datatype*);
+  using Foreign = void (*)(void*, void*, Count*, int*);
+  template <size_t I>
+  static void call(void* in_values, void* values, Count* count, MPI_Datatype* type) {
+    int number = out<Type>(*type);
+    api::Trampolines<UserOperation>::functions[I].load(std::memory_order_acquire)(in_values, values, count,
+                                                                                  &number);
+  }
+};
+
+template <class K>
+struct UserErrorHandler {
+  using Native = void (*)(typename K::C*, int*, ...);
+  using Foreign = void (*)(int*, int*);
+  template <size_t I>
+  static void call(typename K::C* object, int* code, ...) {
+    int number = out<K>(*object);
+    api::Trampolines<UserErrorHandler>::functions[I].load(std::memory_order_acquire)(&number, code);
+  }
+};
+
+template <class Count, class Create>
+void create_op(Create* create, typename UserOperation<Count>::Foreign function, int commute, int* op,
+               int* ierror) {
+  const auto native = api::Trampolines<UserOperation<Count>>::find(function);
+  if (native == nullptr) return out_of_memory(ierror);
+  MPI_Op created = MPI_OP_NULL;
+  const int code = create(native, commute != 0, &created);
+  if (code == MPI_SUCCESS) *op = out<Op>(created);
+  set_error(ierror, code);
+}
+
+template <class K, class Create>
+void create_errhandler(Create* create, typename UserErrorHandler<K>::Foreign function, int* errhandler,
+                       int* ierror) {
+  const auto native = api::Trampolines<UserErrorHandler<K>>::find(function);
+  if (native == nullptr) return out_of_memory(ierror);
+  MPI_Errhandler created = MPI_ERRHANDLER_NULL;
+  const int code = create(native, &created);
+  if (code == MPI_SUCCESS) *errhandler = out<Errhandler>(created);
+  set_error(ierror, code);
+}
+
+struct GeneralizedRequest {
+  void (*query)(MPI_Aint*, int*, int*);
+  void (*free)(MPI_Aint*, int*);
+  void (*cancel)(MPI_Aint*, int*, int*);
+  MPI_Aint state;
+};
+int query_request(void* state, MPI_Status* status) {
+  auto& request = *static_cast<GeneralizedRequest*>(state);
+  int code = MPI_SUCCESS;
+  request.query(&request.state, reinterpret_cast<int*>(status), &code);
+  return code;
+}
+int free_request(void* state) {
+  auto* const request = static_cast<GeneralizedRequest*>(state);
+  int code = MPI_SUCCESS;
+  request->free(&request->state, &code);
+  delete request;
+  return code;
+}
+int cancel_request(void* state, int complete) {
+  auto& request = *static_cast<GeneralizedRequest*>(state);
+  int code = MPI_SUCCESS;
+  request.cancel(&request.state, &complete, &code);
+  return code;
+}
+
+struct Datarep {
+  void (*read)(), (*write)(), (*extent)(int*, MPI_Aint*, MPI_Aint*, int*);
+  MPI_Aint state;
+};
+template <class Count, bool Read>
+int convert_data(void* user, MPI_Datatype type, Count count, void* file, MPI_Offset position, void* state) {
+  using Convert = void (*)(void*, int*, Count*, void*, MPI_Offset*, MPI_Aint*, int*);
+  auto& datarep = *static_cast<Datarep*>(state);
+  int number = out<Type>(type), code = MPI_SUCCESS;
+  const auto convert = reinterpret_cast<Convert>(Read ? datarep.read : datarep.write);
+  convert(user, &number, &count, file, &position, &datarep.state, &code);
+  return code;
+}
+int datarep_extent(MPI_Datatype type, MPI_Aint* extent, void* state) {
+  auto& datarep = *static_cast<Datarep*>(state);
+  int number = out<Type>(type), code = MPI_SUCCESS;
+  datarep.extent(&number, extent, &datarep.state, &code);
+  return code;
+}
+
+}  // namespace
+
+using Procedure = void (*)();
+
+WEFT_FORTRAN_F90(void, conversion_fn_null,
+                 (void*, const int*, const int*, void*, const MPI_Offset*, const MPI_Aint*, int* ierror)) {
+  set_error(ierror, MPI_ERR_CONVERSION);  // only its address is used
+}
+
+WEFT_FORTRAN(void, op_create,
+             (UserOperation<int>::Foreign function, const int* commute, int* op, int* ierror)) {
+  create_op<int>(PMPI_Op_create, function, *commute, op, ierror);
+}
+WEFT_FORTRAN(void, comm_create_errhandler,
+             (UserErrorHandler<Comm>::Foreign function, int* errhandler, int* ierror)) {
+  create_errhandler<Comm>(PMPI_Comm_create_errhandler, function, errhandler, ierror);
+}
+WEFT_FORTRAN(void, file_create_errhandler,
+             (UserErrorHandler<File>::Foreign function, int* errhandler, int* ierror)) {
+  create_errhandler<File>(PMPI_File_create_errhandler, function, errhandler, ierror);
+}
+WEFT_FORTRAN(void, win_create_errhandler,
+             (UserErrorHandler<Win>::Foreign function, int* errhandler, int* ierror)) {
+  create_errhandler<Win>(PMPI_Win_create_errhandler, function, errhandler, ierror);
+}
+WEFT_FORTRAN(void, session_create_errhandler,
+             (UserErrorHandler<Session>::Foreign function, int* errhandler, int* ierror)) {
+  create_errhandler<Session>(PMPI_Session_create_errhandler, function, errhandler, ierror);
+}
+
+WEFT_FORTRAN(void, grequest_start,
+             (void (*query)(MPI_Aint*, int*, int*), void (*free)(MPI_Aint*, int*),
+              void (*cancel)(MPI_Aint*, int*, int*), const MPI_Aint* state, int* request, int* ierror))
+try {
+  auto* const own = new GeneralizedRequest{query, free, cancel, *state};
+  MPI_Request created = MPI_REQUEST_NULL;
+  const int code = PMPI_Grequest_start(query_request, free_request, cancel_request, own, &created);
+  if (code == MPI_SUCCESS) *request = out<Request>(created);
+  if (code != MPI_SUCCESS) delete own;
+  set_error(ierror, code);
+} catch (const std::bad_alloc&) {
+  out_of_memory(ierror);
+}
+
+WEFT_FORTRAN(void, register_datarep,
+             (const char* name, Procedure read, Procedure write,
+              void (*extent)(int*, MPI_Aint*, MPI_Aint*, int*), const MPI_Aint* state, int* ierror,
+              size_t name_length))
+try {
+  const auto null = reinterpret_cast<Procedure>(mpi_conversion_fn_null_);
+  auto* const datarep = new Datarep{read, write, extent, *state};  // registered for ever
+  const String name_c(name, name_length);
+  const int code =
+      PMPI_Register_datarep(name_c.text(), read == null ? nullptr : convert_data<int, true>,
+                            write == null ? nullptr : convert_data<int, false>, datarep_extent, datarep);
+  if (code != MPI_SUCCESS) delete datarep;
+  set_error(ierror, code);
+} catch (const std::bad_alloc&) {
+  out_of_memory(ierror);
+}
+
+}  // namespace weft::fortran

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Compiles PROGRAM.F90 with mpifort for one interface (mpif.h or mpi) and runs it with 1 to 4 ranks.
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    interface, program = sys.argv[1:]
+    if not shutil.which("gfortran"):
+        print("skipped: there is no gfortran")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        binary = os.path.join(folder, program)
+        # mpif.h has no interfaces, so programs pass buffers of several types.
+        options = ["-std=legacy", "-w"] if interface == "mpif.h" else ["-Wall", "-Wno-unused-dummy-argument", "-DMODULE=" + interface]
+        command = ["mpifort", "-g", "-fbacktrace", *options, os.path.join(HERE, program + ".F90"), "-o", binary]
+        subprocess.run(command, cwd=folder, check=True)
+        for ranks in (1, 2, 4):
+            subprocess.run(["mpiexec", "-n", str(ranks), binary], cwd=folder, check=True, timeout=50)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
