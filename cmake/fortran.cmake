@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# libmpi_abi_fortran.so.1: the routines of mpif.h and module mpi, with Fortran's symbols. Needs no Fortran compiler and
+# libmpi_abi_fortran.so.1: the routines of mpif.h and the modules, with Fortran's symbols. Needs no Fortran compiler and
 # no compiler's runtime.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/fortran/*.cpp)
 add_library(mpi_abi_fortran SHARED ${sources} ${WEFT_FORTRAN_SOURCES})

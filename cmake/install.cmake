@@ -23,7 +23,8 @@ else()
   install(TARGETS mpi_abi mpi_abi_fortran LIBRARY DESTINATION lib)
 endif()
 install(FILES ${WEFT_GENERATED_DIR}/fortran/mpif.h DESTINATION ${root}include)
-install(FILES ${WEFT_GENERATED_DIR}/fortran/mpi.F90 DESTINATION ${WEFT_SHARE_DIR}/fortran)
+install(FILES ${WEFT_GENERATED_DIR}/fortran/mpi.F90 ${WEFT_GENERATED_DIR}/fortran/mpi_f08.F90
+        DESTINATION ${WEFT_SHARE_DIR}/fortran)
 install(TARGETS compat_mpich compat_openmpi compat_name_mpi compat_name_mpich
         LIBRARY DESTINATION ${root}lib/compat NAMELINK_SKIP)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include

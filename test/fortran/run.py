@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Compiles PROGRAM.F90 with mpifort for one interface (mpif.h or mpi) and runs it with 1 to 4 ranks.
+# Compiles PROGRAM.F90 with mpifort for one interface (mpif.h, mpi or mpi_f08) and runs it with 1 to 4 ranks.
 import os
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         binary = os.path.join(folder, program)
         # mpif.h has no interfaces, so programs pass buffers of several types.
-        options = ["-std=legacy", "-w"] if interface == "mpif.h" else ["-Wall", "-Wno-unused-dummy-argument", "-DMODULE=" + interface]
+        options = ["-std=legacy", "-w"] if interface == "mpif.h" else ["-O2", "-Wall", "-Wno-unused-dummy-argument", "-DMODULE=" + interface]
         command = ["mpifort", "-g", "-fbacktrace", *options, os.path.join(HERE, program + ".F90"), "-o", binary]
         subprocess.run(command, cwd=folder, check=True)
         for ranks in (1, 2, 4):

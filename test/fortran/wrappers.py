@@ -37,7 +37,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         # A prefix of its own that refuses new folders, by a file in the place of the folder (root may write anywhere).
         copy = os.path.join(folder, "prefix")
-        for part in ("bin/mpifort", "include/mpif.h", "share/weft/fortran/mpi.F90"):
+        for part in ("bin/mpifort", "include/mpif.h", "share/weft/fortran/mpi.F90", "share/weft/fortran/mpi_f08.F90"):
             os.makedirs(os.path.dirname(os.path.join(copy, part)), exist_ok=True)
             shutil.copy(os.path.join(prefix, part), os.path.join(copy, part))
         os.symlink(os.path.join(prefix, "lib"), os.path.join(copy, "lib"))
@@ -61,7 +61,7 @@ def main():
         ]
         assert all(len(found) == 1 and found[0].startswith(cache + "/weft/fortran/") for found in made), made
         assert made[0] == made[2] != made[1], made
-        assert sorted(os.listdir(made[0][0])) == ["compiler", "mpi.mod"], os.listdir(made[0][0])
+        assert sorted(os.listdir(made[0][0])) == ["compiler", "mpi.mod", "mpi_f08.mod", "mpi_types.mod"], os.listdir(made[0][0])
         assert sorted(os.listdir(os.path.join(cache, "weft", "fortran"))) == sorted(os.path.basename(m[0]) for m in made[:2])
         # Processes that start at once agree on one folder.
         cache = os.path.join(folder, "race")

@@ -30,8 +30,7 @@ TYPES = {
 STRINGS = ("STRING", "STRING_ARRAY", "STRING_2DARRAY")
 F08_POINTERS = {"C_BUFFER": "type(c_ptr)", "C_BUFFER2": "type(c_ptr)", "C_BUFFER3": "type(c_ptr), value", "C_BUFFER4": "type(c_ptr), value"}
 ADDRESSES = ("EXTRA_STATE", "ATTRIBUTE_VAL")
-# Not in apis.json's C functions: statuses of both Fortran forms are arguments of two routines that mpi_f08 brings.
-F08_ONLY = {"Status_f082f", "Status_f2f08"}
+# Kinds of two routines without a C function.
 for _kind in ("F08_STATUS", "F90_STATUS"):
     kinds.C_TYPES.setdefault(_kind, ("MPI_Status", None))
 
@@ -60,6 +59,8 @@ class Argument:
 
     def _shape(self, f08):
         length = self.raw["length"]
+        if self.kind == "F90_STATUS":
+            return "(MPI_STATUS_SIZE)"
         if self.kind == "STATUS" and not f08:
             return "(MPI_STATUS_SIZE)" if length is None else "(MPI_STATUS_SIZE,*)"
         if self.kind == "STRING_2DARRAY":
@@ -77,23 +78,28 @@ class Argument:
             return [f"procedure({self.parameter.base_type(large)}) :: {name}"] if f08 else [f"external {name}"]
         if self.is_choice or (kind in ("C_BUFFER2", "C_BUFFER3", "C_BUFFER4") and not f08):
             if f08:
-                waits = ", asynchronous" if self.raw["asynchronous"] else ""
+                # target: gfortran assumes that other buffers are not used after the call, unless the program declares them
+                # asynchronous, too.
+                waits = ", asynchronous, target" if self.raw["asynchronous"] else ""
                 return [f"type(*), dimension(..){self.intent()}{waits} :: {name}"]
             marks = [f"!GCC$ ATTRIBUTES NO_ARG_CHECK :: {name}", f"!DEC$ ATTRIBUTES NO_ARG_CHECK :: {name}", f"!DIR$ IGNORE_TKR {name}"]
             return [*marks, f"type(*), dimension(*) :: {name}"]
         optional = ", optional" if f08 and self.raw["optional"] else ""
         waits = ", asynchronous" if f08 and self.raw["asynchronous"] else ""
-        return [f"{self._type(large, f08)}{optional}{self.intent()}{waits} :: {name}{self._shape(f08)}"]
+        return [f"{self.fortran_type(large, f08)}{optional}{self.intent()}{waits} :: {name}{self._shape(f08)}"]
 
-    def _type(self, large, f08):
+    def fortran_type(self, large, f08=True):
+        """The type in a declaration."""
         kind = self.kind
         if kind in kinds.HANDLE_KINDS:
             return f"type({kinds.HANDLE_KINDS[kind]})" if f08 else "integer"
         if kind in STRINGS:
             length = self.raw["length"] if kind == "STRING" and f08 else None
             return f"character(len={length or '*'})"
-        if kind == "STATUS":
-            return "type(MPI_Status)" if f08 else "integer"
+        if kind == "F08_STATUS":
+            return "type(MPI_Status)"
+        if kind in ("STATUS", "F90_STATUS"):
+            return "type(MPI_Status)" if f08 and kind == "STATUS" else "integer"
         if kind in ("LOGICAL", "LOGICAL_VOID"):
             return "logical"
         if kind in ADDRESSES:
@@ -149,8 +155,6 @@ def routines(api):
     for raw in api.raw.values():
         attributes = raw["attributes"]
         if attributes["callback"] or attributes["predefined_function"] or not attributes["f90_expressible"]:
-            continue
-        if raw["name"][len("MPI_") :] in F08_ONLY:
             continue
         function = functions.get(raw["name"])
         found.append(Routine(function, raw, False))

@@ -17,7 +17,9 @@ import compat  # noqa: E402
 import compat_values  # noqa: E402
 import coverage  # noqa: E402
 import fortran  # noqa: E402
+import fortran_descriptors  # noqa: E402
 import fortran_entry  # noqa: E402
+import fortran_f08  # noqa: E402
 import fortran_modules  # noqa: E402
 import header  # noqa: E402
 import model  # noqa: E402
@@ -26,7 +28,7 @@ import scan  # noqa: E402
 FILES = 12
 COMPAT = ("mpich", "openmpi")  # interfaces of spec/compat_NAME.json
 COMPAT_FILES = 2
-FORTRAN_FILES = 2
+FORTRAN_FILES = 2  # for mpif.h and module mpi; as many for descriptors
 EXPECTED = 664  # C functions of the MPI 5.0 ABI
 
 
@@ -37,8 +39,8 @@ def outputs(out):
     for name in COMPAT:
         translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
         translations += [os.path.join(out, "compat", f"{name}_{n:02}.cpp") for n in range(COMPAT_FILES)]
-    translations += [os.path.join(out, "fortran", name) for name in ("mpif.h", "mpi.F90")]
-    translations += [os.path.join(out, "fortran", f"entry_{n:02}.cpp") for n in range(FORTRAN_FILES)]
+    translations += [os.path.join(out, "fortran", name) for name in ("mpif.h", "mpi.F90", "mpi_f08.F90")]
+    translations += [os.path.join(out, "fortran", f"{part}_{n:02}.cpp") for part in ("entry", "f08") for n in range(FORTRAN_FILES)]
     return [
         os.path.join(out, "include", "mpi.h"),
         os.path.join(out, "api", "impl.hpp"),
@@ -93,8 +95,9 @@ def main():
         table = compat_values.Table(api, os.path.join(options.src, "spec"), name)
         texts += [compat_values.header(table), *compat.files(api, table, COMPAT_FILES)]
     routines = fortran.routines(api)
-    texts += [fortran_modules.mpif(api), fortran_modules.module_mpi(api, routines)]
-    texts += fortran_entry.files(routines, FORTRAN_FILES)
+    texts += [fortran_modules.mpif(api), fortran_modules.module_mpi(api, routines, fortran_f08.module_types())]
+    texts.append(fortran_f08.module_f08(api, routines))
+    texts += fortran_entry.files(routines, FORTRAN_FILES) + fortran_descriptors.files(routines, FORTRAN_FILES)
     for path, text in zip(outputs(options.out), texts):
         write(path, text)
     if options.update_coverage:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Routines that take callbacks, except attributes: the program's procedures are called with Fortran's
 // conventions.
+#include <string_view>
+
 #include "api/fortran/convert.hpp"
 #include "api/trampolines.hpp"
 
@@ -79,8 +81,11 @@ int cancel_request(void* state, int complete) {
   return code;
 }
 
+using Procedure = void (*)();
+using ExtentFunction = void (*)(int*, MPI_Aint*, MPI_Aint*, int*);
 struct Datarep {
-  void (*read)(), (*write)(), (*extent)(int*, MPI_Aint*, MPI_Aint*, int*);
+  Procedure read, write;
+  ExtentFunction extent;
   MPI_Aint state;
 };
 template <class Count, bool Read>
@@ -99,18 +104,39 @@ int datarep_extent(MPI_Datatype type, MPI_Aint* extent, void* state) {
   return code;
 }
 
+/// `null`: the function that stands for no conversion.
+template <class Count, class Register>
+void register_datarep(Register* function, std::string_view name, const Datarep& given, Procedure null,
+                      int* ierror) try {
+  auto* const datarep = new Datarep(given);  // registered for ever
+  const String name_c(name.data(), name.size());
+  const int code =
+      function(name_c.text(), given.read == null ? nullptr : convert_data<Count, true>,
+               given.write == null ? nullptr : convert_data<Count, false>, datarep_extent, datarep);
+  if (code != MPI_SUCCESS) delete datarep;
+  set_error(ierror, code);
+} catch (const std::bad_alloc&) {
+  out_of_memory(ierror);
+}
+
 }  // namespace
 
-using Procedure = void (*)();
-
-WEFT_FORTRAN_F90(void, conversion_fn_null,
-                 (void*, const int*, const int*, void*, const MPI_Offset*, const MPI_Aint*, int* ierror)) {
-  set_error(ierror, MPI_ERR_CONVERSION);  // only its address is used
-}
+#define WEFT_FORTRAN_NO_CONVERSION(name, Count)                                                              \
+  WEFT_FORTRAN_F90(                                                                                          \
+      void, name, (void*, const int*, const Count*, void*, const MPI_Offset*, const MPI_Aint*, int* code)) { \
+    set_error(code, MPI_ERR_CONVERSION); /* only its address is used */                                      \
+  }
+WEFT_FORTRAN_NO_CONVERSION(conversion_fn_null, int)
+WEFT_FORTRAN_NO_CONVERSION(conversion_fn_null_c, MPI_Count)
+#undef WEFT_FORTRAN_NO_CONVERSION
 
 WEFT_FORTRAN(void, op_create,
              (UserOperation<int>::Foreign function, const int* commute, int* op, int* ierror)) {
   create_op<int>(PMPI_Op_create, function, *commute, op, ierror);
+}
+WEFT_FORTRAN_F08(void, op_create_c,
+                 (UserOperation<MPI_Count>::Foreign function, const int* commute, int* op, int* ierror)) {
+  create_op<MPI_Count>(PMPI_Op_create_c, function, *commute, op, ierror);
 }
 WEFT_FORTRAN(void, comm_create_errhandler,
              (UserErrorHandler<Comm>::Foreign function, int* errhandler, int* ierror)) {
@@ -144,20 +170,16 @@ try {
 }
 
 WEFT_FORTRAN(void, register_datarep,
-             (const char* name, Procedure read, Procedure write,
-              void (*extent)(int*, MPI_Aint*, MPI_Aint*, int*), const MPI_Aint* state, int* ierror,
-              size_t name_length))
-try {
-  const auto null = reinterpret_cast<Procedure>(mpi_conversion_fn_null_);
-  auto* const datarep = new Datarep{read, write, extent, *state};  // registered for ever
-  const String name_c(name, name_length);
-  const int code =
-      PMPI_Register_datarep(name_c.text(), read == null ? nullptr : convert_data<int, true>,
-                            write == null ? nullptr : convert_data<int, false>, datarep_extent, datarep);
-  if (code != MPI_SUCCESS) delete datarep;
-  set_error(ierror, code);
-} catch (const std::bad_alloc&) {
-  out_of_memory(ierror);
+             (const char* name, Procedure read, Procedure write, ExtentFunction extent, const MPI_Aint* state,
+              int* ierror, size_t name_length)) {
+  register_datarep<int>(PMPI_Register_datarep, {name, name_length}, {read, write, extent, *state},
+                        reinterpret_cast<Procedure>(mpi_conversion_fn_null_), ierror);
+}
+WEFT_FORTRAN_F08(void, register_datarep_c,
+                 (const char* name, Procedure read, Procedure write, ExtentFunction extent,
+                  const MPI_Aint* state, int* ierror, size_t name_length)) {
+  register_datarep<MPI_Count>(PMPI_Register_datarep_c, {name, name_length}, {read, write, extent, *state},
+                              reinterpret_cast<Procedure>(mpi_conversion_fn_null_c_), ierror);
 }
 
 }  // namespace weft::fortran

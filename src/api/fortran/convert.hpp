@@ -14,7 +14,9 @@
   extern "C" __attribute__((visibility("default"), weak, alias("pmpi_" #name "_")))   \
   result mpi_##name##_ parameters;                                                    \
   extern "C" result pmpi_##name##_ parameters
-/// The same, and the symbols of mpi_f08: its handles, statuses and absent arguments are passed alike.
+/// The symbols of mpi_f08 alone.
+#define WEFT_FORTRAN_F08(result, name, parameters) WEFT_FORTRAN_F90(result, name##_f08, parameters)
+/// The symbols of all interfaces: handles, statuses and absent arguments are passed alike.
 #define WEFT_FORTRAN(result, name, parameters)                                      \
   extern "C" __attribute__((visibility("default"), weak, alias("pmpi_" #name "_"))) \
   result pmpi_##name##_f08_ parameters;                                             \

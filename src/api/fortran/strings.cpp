@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Routines with strings whose length is an argument, lists of strings, and routines without a function in C.
+// Routines with strings whose length is an argument, and lists of strings.
 #include "api/fortran/convert.hpp"
 
 namespace weft::fortran {
@@ -134,21 +134,5 @@ try {
 } catch (const std::bad_alloc&) {
   out_of_memory(ierror);
 }
-
-// mpif.h and module mpi cannot return the address of the buffer (MPI 5.0 section 3.6).
-WEFT_FORTRAN_F90(void, buffer_detach, (void*, int* size, int* ierror)) {
-  void* address = nullptr;
-  set_error(ierror, PMPI_Buffer_detach(static_cast<void*>(&address), size));
-}
-WEFT_FORTRAN_F90(void, comm_detach_buffer, (const int* comm, void*, int* size, int* ierror)) {
-  void* address = nullptr;
-  set_error(ierror, PMPI_Comm_detach_buffer(in<Comm>(*comm), static_cast<void*>(&address), size));
-}
-WEFT_FORTRAN_F90(void, session_detach_buffer, (const int* session, void*, int* size, int* ierror)) {
-  void* address = nullptr;
-  set_error(ierror, PMPI_Session_detach_buffer(in<Session>(*session), static_cast<void*>(&address), size));
-}
-
-WEFT_FORTRAN_F90(void, f_sync_reg, (void*)) {}  // the call itself keeps the compiler from reordering
 
 }  // namespace weft::fortran

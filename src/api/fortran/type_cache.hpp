@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Datatypes of recently used sections: a loop that passes the same section again needs no new datatype.
+#pragma once
+#include <vector>
+
+#include "api/fortran/section.hpp"
+
+namespace weft::fortran {
+
+/// A section without its address: dimensions of one element are left out, adjacent ones are merged.
+struct Shape {
+  explicit Shape(const Descriptor& section);
+  [[nodiscard]] MPI_Count elements() const;
+  size_t element_bytes;
+  std::vector<Dimension> dimensions;  ///< extent and stride; lower is 0
+};
+
+/// A datatype that keep_type() got for the same arguments, or null.
+SharedType find_type(const Shape& shape, MPI_Count count, MPI_Datatype type);
+/// Keeps a datatype until others replace it or MPI_Finalize begins. Only predefined `type`s are kept: the
+/// handle of another may be reused.
+void keep_type(const Shape& shape, MPI_Count count, MPI_Datatype type, const SharedType& made);
+
+}  // namespace weft::fortran
