@@ -20,8 +20,8 @@ FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma thr
 WITHOUT = ("errors/cxx", "errors/f77", "errors/f90", "errors/f08", "threads/perf")
 OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "--without-cuda"]
 STRICT = "--enable-strictmpi"
-FORTRAN_FOLDERS = ["f77", "f90"]
-FORTRAN_OPTIONS = ["--enable-threads=multiple", "--enable-fortran=f77,f90", "--disable-cxx", "--without-cuda"]
+FORTRAN_FOLDERS = ["f77", "f90", "f08"]
+FORTRAN_OPTIONS = ["--enable-threads=multiple", "--enable-fortran=f77,f90,f08", "--disable-cxx", "--without-cuda"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Suite:
 
 
 class FortranSuite(Suite):
-    """The copy configured for Fortran; its folders are made of programs in mpif.h and with module mpi."""
+    """The copy configured for Fortran; its folders are programs with mpif.h, module mpi and module mpi_f08."""
 
     def __init__(self, source, tree, prefix):
         super().__init__(source, tree, prefix, strict=False)

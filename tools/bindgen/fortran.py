@@ -121,6 +121,7 @@ class Routine:
         attributes = raw["attributes"]
         self.in_f90 = attributes["f90_expressible"] and not large
         self.in_f08 = attributes["f08_expressible"]
+        self.without_mpif = attributes["not_with_mpif"]
         hidden = {"f90_parameter", "f08_parameter"}
         self.arguments = [
             Argument(p)
@@ -148,6 +149,13 @@ class Routine:
         return self.name + ("_c" if self.large else "")
 
 
+def _corrected(api, raw):
+    """A routine of apis.json with the kinds of spec/overlay.json."""
+    kind_of = api.overlay["parameter_kinds"]
+    parameters = [dict(p, kind=kind_of.get(f"{raw['name']}.{p['name']}", p["kind"])) for p in raw["parameters"]]
+    return dict(raw, parameters=parameters)
+
+
 def routines(api):
     """All Fortran routines in alphabetical order, the large-count variant after its routine."""
     functions = {f.mpi_name: f for f in api.functions}
@@ -156,7 +164,7 @@ def routines(api):
         attributes = raw["attributes"]
         if attributes["callback"] or attributes["predefined_function"] or not attributes["f90_expressible"]:
             continue
-        function = functions.get(raw["name"])
+        raw, function = _corrected(api, raw), functions.get(raw["name"])
         found.append(Routine(function, raw, False))
         if function is not None and function.has_large and attributes["f08_expressible"]:
             found.append(Routine(function, raw, True))
