@@ -100,17 +100,21 @@ class Suite:
         mpicc = os.path.join(self.prefix, "bin", "mpicc")
         self._run([mpicc, "-O1", "-c", os.path.join(HERE, "mpi3.c"), "-o", "mpi3.o"], log, check=True)
         self._run(["ar", "rcs", "libmpi3.a", "mpi3.o"], log, check=True)
-        command = [os.path.join(self.source, "configure"), f"--with-mpi={self.prefix}", *self._options()]
+        command = [self._configure_script(), f"--with-mpi={self.prefix}", *self._options()]
         command += [f"CC={mpicc}", f"MPICC={mpicc}", "CFLAGS=-O1 -w", f"LDFLAGS=-L{self.tree}", "LIBS=-lmpi3"]
         command += [f"CPPFLAGS=-include {HERE}/mpi3.h", "--disable-dependency-tracking"]
         self._run(command, log, check=True)
+
+    def _configure_script(self):
+        return os.path.join(self.source, "configure")
 
     def _run(self, command, log, *, check=False):
         subprocess.run(command, cwd=self.tree, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=check)
 
     def _fingerprint(self):
         digest = hashlib.sha256(" ".join([self.prefix, self.source, *self._options()]).encode())
-        headers = [os.path.join(self.prefix, "include", name) for name in ("mpi.h", "mpif.h")]
+        names = ("include/mpi.h", "include/mpif.h", "share/weft/fortran/mpi.F90", "share/weft/fortran/mpi_f08.F90")
+        headers = [os.path.join(self.prefix, name) for name in names]
         for path in (*headers, HERE + "/mpi3.h", HERE + "/mpi3.c"):
             with open(path, "rb") as file:
                 digest.update(file.read())
@@ -173,6 +177,18 @@ class FortranSuite(Suite):
     @property
     def _folders(self):
         return FORTRAN_FOLDERS
+
+    def _configure_script(self):
+        """A copy of the script that does not keep the folder f08 for builds of MPICH."""
+        with open(super()._configure_script(), encoding="utf-8") as file:
+            text = file.read()
+        condition = '"$enable_f08" = "yes" -a "$FROM_MPICH" = "yes"'
+        assert condition in text
+        path = os.path.join(self.source, "configure_f08")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(condition, '"$enable_f08" = "yes"'))
+        os.chmod(path, 0o755)
+        return path
 
     def _options(self):
         wrapper = os.path.join(self.prefix, "bin", "mpifort")

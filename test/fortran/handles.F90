@@ -263,6 +263,20 @@ contains
   end subroutine
 end module
 
+! Both modules in one file.
+subroutine with_module_mpi(comm)
+  use mpi
+  implicit none
+  integer, intent(in) :: comm
+  integer :: sum, processes, status(MPI_STATUS_SIZE), ierror
+  sum = 1
+  call MPI_Allreduce(MPI_IN_PLACE, sum, 1, MPI_INTEGER, MPI_SUM, comm, ierror)
+  call MPI_Comm_size(comm, processes, ierror)
+  call MPI_Recv(sum, 0, MPI_INTEGER, MPI_PROC_NULL, 1, comm, MPI_STATUS_IGNORE, ierror)
+  call MPI_Recv(sum, 0, MPI_INTEGER, MPI_PROC_NULL, 1, comm, status, ierror)
+  if (sum /= processes .or. status(MPI_SOURCE) /= MPI_PROC_NULL) error stop 2
+end subroutine
+
 program handles
   use procedures
   integer :: provided, code
@@ -275,5 +289,6 @@ program handles
   call memory()
   call datatypes()
   call nonblocking()
+  call with_module_mpi(MPI_COMM_WORLD%MPI_VAL)
   call MPI_Finalize()
 end program

@@ -13,6 +13,7 @@ WEFT_FORTRAN_DATA int mpi_fortran_in_place_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_buffer_automatic_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_status_ignore_[MPI_F_STATUS_SIZE] = {};
 WEFT_FORTRAN_DATA int mpi_fortran_statuses_ignore_[MPI_F_STATUS_SIZE] = {};
+WEFT_FORTRAN_DATA MPI_Status mpi_fortran_f08_status_ignore_ = {}, mpi_fortran_f08_statuses_ignore_ = {};
 WEFT_FORTRAN_DATA int mpi_fortran_errcodes_ignore_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_unweighted_ = 0;
 WEFT_FORTRAN_DATA int mpi_fortran_weights_empty_ = 0;

@@ -29,6 +29,7 @@
 extern "C" {
 extern int mpi_fortran_bottom_, mpi_fortran_in_place_, mpi_fortran_buffer_automatic_;
 extern int mpi_fortran_status_ignore_[MPI_F_STATUS_SIZE], mpi_fortran_statuses_ignore_[MPI_F_STATUS_SIZE];
+extern MPI_Status mpi_fortran_f08_status_ignore_, mpi_fortran_f08_statuses_ignore_;
 extern int mpi_fortran_errcodes_ignore_, mpi_fortran_unweighted_, mpi_fortran_weights_empty_;
 extern char mpi_fortran_argv_null_, mpi_fortran_argvs_null_;
 }
@@ -136,11 +137,15 @@ inline void* choice(const void* address) {
   return const_cast<void*>(address);
 }
 inline MPI_Status* status_out(int* status) {
-  return status == mpi_fortran_status_ignore_ ? MPI_STATUS_IGNORE : reinterpret_cast<MPI_Status*>(status);
+  auto* const c_status = reinterpret_cast<MPI_Status*>(status);
+  const bool ignored = status == mpi_fortran_status_ignore_ || c_status == &mpi_fortran_f08_status_ignore_;
+  return ignored ? MPI_STATUS_IGNORE : c_status;
 }
 inline MPI_Status* statuses_out(int* statuses) {
-  return statuses == mpi_fortran_statuses_ignore_ ? MPI_STATUSES_IGNORE
-                                                  : reinterpret_cast<MPI_Status*>(statuses);
+  auto* const c_statuses = reinterpret_cast<MPI_Status*>(statuses);
+  const bool ignored =
+      statuses == mpi_fortran_statuses_ignore_ || c_statuses == &mpi_fortran_f08_statuses_ignore_;
+  return ignored ? MPI_STATUSES_IGNORE : c_statuses;
 }
 inline int* weight_array(const int* array) {
   if (array == &mpi_fortran_unweighted_) return MPI_UNWEIGHTED;
