@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string>
 
+#include "api/caller.hpp"
 #include "api/handles.hpp"
 #include "api/objects.hpp"
 #include "base/log.hpp"
@@ -27,10 +28,6 @@ constexpr int kMaxReports = 100;
 
 std::string name_and_value(const char* name, MPI_Count value) {
   return std::string(name) + " = " + std::to_string(value);
-}
-
-std::string element_name(const char* name, size_t index) {
-  return std::string(name) + "[" + std::to_string(index) + "]";
 }
 
 std::string ranks(int size) { return std::to_string(size) + (size == 1 ? " rank" : " ranks"); }

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "api/caller.hpp"
+
 namespace weft::api {
 namespace {
 
@@ -118,14 +120,14 @@ namespace {
 
 Error bad_block(const char* buffer_name, const void* buffer, const char* counts_name, MPI_Count count,
                 const Block& block, size_t index) {
-  const std::string element = "[" + std::to_string(index) + "]";
-  if (!valid_size(count, *block.type)) return too_much_data(counts_name + element, count, *block.type);
+  const std::string element = element_name(counts_name, index);
+  if (!valid_size(count, *block.type)) return too_much_data(element, count, *block.type);
   if (!block.displacement)
-    return {Errc::arg, "the displacement of " + elements(counts_name + element, count, *block.type) +
+    return {Errc::arg, "the displacement of " + elements(element, count, *block.type) +
                            " exceeds 64 bits in bytes: displacements are in extents of the datatype"};
   if (buffer == nullptr && at_null(*block.displacement, *block.type)) return null_buffer(buffer_name);
   return {Errc::count, std::string("the sum of ") + counts_name + " exceeds 64 bits at " +
-                           elements(counts_name + element, count, *block.type) + ": pass smaller counts"};
+                           elements(element, count, *block.type) + ": pass smaller counts"};
 }
 
 }  // namespace

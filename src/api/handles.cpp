@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "api/caller.hpp"
 #include "api/check.hpp"
 #include "api/counts.hpp"
 #include "base/assert.hpp"
@@ -245,7 +246,7 @@ Error bad_handle(HandleKind kind, const char* name, const void* handle) {
 }
 
 Error bad_handle_at(HandleKind kind, const char* name, size_t index, const void* handle) {
-  return describe(kind, std::string(name) + "[" + std::to_string(index) + "]", handle);
+  return describe(kind, element_name(name, index), handle);
 }
 
 int handle_to_int(const void* handle) {

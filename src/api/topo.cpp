@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "api/caller.hpp"
 #include "api/check.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
@@ -61,7 +62,7 @@ Status check_capacity(const char* name, int capacity, size_t needed) {
 Status check_ranks(const char* name, const int* ranks, int64_t n, int size) {
   for (int64_t i = 0; i < n; ++i)
     if (!is_valid_rank(ranks[i], size))
-      return bad_group_rank((std::string(name) + "[" + std::to_string(i) + "]").c_str(), ranks[i], size);
+      return bad_group_rank(element_name(name, static_cast<size_t>(i)).c_str(), ranks[i], size);
   return {};
 }
 

@@ -145,6 +145,7 @@ program others
 #ifdef MODULE
   call statuses()
 #endif
+  call messages()
   call MPI_Finalize(ierror)
 contains
   subroutine error_handlers()
@@ -304,6 +305,17 @@ contains
     call MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, length, value, ierror)
     call check(count > 1 .and. full == len_trim(value) .and. value == "mpi://WORLD", 53)
     call MPI_Session_finalize(session, ierror)
+  end subroutine
+
+  ! Errors name elements as Fortran does.
+  subroutine messages()
+    HANDLE(MPI_Datatype) :: type
+    character(len=MPI_MAX_ERROR_STRING) :: text
+    integer :: code, length
+    call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, ierror)
+    call MPI_Type_indexed(3, (/ 1, -5, 1 /), (/ 0, 4, 8 /), MPI_INTEGER, type, code)
+    call MPI_Error_string(code, text, length, ierror)
+    call check(code /= MPI_SUCCESS .and. index(text, "MPI_Type_indexed: array_of_blocklengths(2) = -5") > 0, 70)
   end subroutine
 #ifdef MODULE
 
