@@ -46,7 +46,7 @@ def main():
                 file.write(PROGRAM)
         mpifort = os.path.join(prefix, "bin", "mpifort")
         run([mpifort, "p.f90", "-o", "p"], folder)
-        run([os.path.join(prefix, "bin", "mpiexec"), "-n", "2", "./p"], folder)
+        run([os.path.join(prefix, "bin", "mpiexec"), "-n", "2", "./p"], folder, WEFT_FC="gfortran")
 
         os.unlink(os.path.join(copy, "lib"))
         os.makedirs(os.path.join(copy, "lib", "weft"))

@@ -87,7 +87,11 @@ def _procedure(routine, prefix):
     arguments = ", ".join(a.name for a in routine.arguments)
     lines = fortran_modules.wrapped(f'subroutine {name}({arguments}) bind(C, name="{name.lower()}_")', 2) + ["    import"]
     for argument in routine.arguments:
-        lines += ["    " + line for line in argument.declaration(routine.large, f08=True)]
+        declared = ["    " + line for line in argument.declaration(routine.large, f08=True)]
+        if argument.kind == "STRING":  # gfortran 11 has no descriptors of strings
+            any_type = f"    type(*), dimension(..), intent(in) :: {argument.name}"
+            declared = ["#if defined(__GFORTRAN__) && __GNUC__ < 12", any_type, "#else", *declared, "#endif"]
+        lines += declared
     return [*lines, f"  end subroutine {name}"]
 
 
