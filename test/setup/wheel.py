@@ -39,8 +39,20 @@ class Wheel(unittest.TestCase):
             for launcher in ("mpiexec", "mpirun"):
                 printed = self.check(launcher, "-n", "2", program, env=variables)
                 self.assertEqual(sorted(printed.splitlines()), ["0/2 Weft", "1/2 Weft"])
+            self.fortran(program, variables)
             self.assertIn(os.path.realpath(environment), os.path.realpath(self.prefix(variables)))
             self.assertIn("Latency", self.check("weft", "bench", "latency", "-m", "8:8", env=variables))
+
+    def fortran(self, program, variables):
+        """Compiles and runs programs of all Fortran interfaces, if there is a compiler."""
+        if not os.path.exists("/usr/bin/gfortran"):
+            print("not tested: there is no gfortran")
+            return
+        hello = os.path.join(SOURCE, "test", "fortran", "project", "hello.F90")
+        for interface in ("F77_HEADER", "F90_MODULE", "F08_MODULE"):
+            self.check("mpifort", "-D" + interface, hello, "-o", program, env=variables)
+            printed = self.check("mpiexec", "-n", "4", program, env=variables)
+            self.assertEqual(sorted(printed.split()), ["0/4", "1/4", "2/4", "3/4"])
 
     def audit(self, pip, wheel, folder):
         """Checks with auditwheel that the wheel depends only on libraries of every Linux system."""
