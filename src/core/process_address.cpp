@@ -84,7 +84,7 @@ Result<ProcessAddress> ProcessAddress::parse(const std::string& text) {
         decode(fields[9], address.network) && address.rank < address.size &&
         address.local_rank < address.local_size && address.local_size <= address.size) {
       address.job = *job;
-      return address;
+      if (address.text() == text) return address;
     }
   }
   return Error(Errc::arg, "'" + text.substr(0, 80) + "...' is an incomplete address of a process");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Extent rules of MPI 5.0 section 5.1.6, and the traits of basic types.
+// Extent rules of MPI 5.0 section 5.1.6 (ADR 0024), and the traits of basic types.
 #include "datatype/bounds.hpp"
 
 #include <algorithm>
@@ -44,12 +44,14 @@ constexpr std::array<BasicTraits, kBasicCount> kTraits = {
 const BasicTraits& traits_of(Basic basic) { return kTraits[static_cast<size_t>(basic)]; }
 
 void Bounds::place(const Bounds& part, Count copies, Count low, Count high, Checked& math) {
-  if (copies == 0) return;
-  if (part.marked) {
+  if (copies == 0 || (part.size == 0 && !part.marked)) return;
+  if (part.marked >= marked) {
+    const bool first = !placed || part.marked > marked;
     const Count lower = math.add(part.lb, low), upper = math.add(part.ub, high);
-    lb = placed ? std::min(lb, lower) : lower;
-    ub = placed ? std::max(ub, upper) : upper;
-    marked = placed = true;
+    lb = first ? lower : std::min(lb, lower);
+    ub = first ? upper : std::max(ub, upper);
+    marked = part.marked;
+    placed = true;
   }
   if (part.size == 0) return;
   const Count lower = math.add(part.true_lb, low), upper = math.add(part.true_ub, high);
@@ -75,14 +77,9 @@ void Bounds::mark(Count new_lb, Count new_ub) {
 }
 
 void Bounds::finish(Checked& math) {
-  const Count true_extent = math.sub(true_ub, true_lb);
-  if (marked) {
-    (void)math.sub(ub, lb);
-    return;
-  }
-  const Count remainder = true_extent % alignment;
-  lb = true_lb;
-  ub = remainder == 0 ? true_ub : math.add(true_ub, alignment - remainder);
+  static_cast<void>(math.sub(true_ub, true_lb));
+  const Count remainder = math.sub(ub, lb) % alignment;
+  if (!marked && remainder != 0) ub = math.add(ub, alignment - remainder);
 }
 
 }  // namespace weft::datatype

@@ -9,7 +9,6 @@
 #include "base/config.hpp"
 #include "launch/fake_hosts.hpp"
 #include "p2p/engine.hpp"
-#include "p2p/protocol/states.hpp"
 
 namespace weft::p2p {
 namespace {
@@ -21,10 +20,6 @@ config::Size connect_timeout{"jobs.connect_timeout_s", 60, 1, 3600,
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 constexpr uint64_t kAcceptIntervalNs = 200'000;  // an accept is a system call
 constexpr size_t kMaxConnectRequests = 4096;
-
-constexpr transport::am::HandlerId kConnectRequest = transport::am::kSpawnHandlers,
-                                   kConnectReply = kConnectRequest + 1, kDisconnect = kConnectRequest + 2,
-                                   kConfirm = kConnectRequest + 3, kWithdraw = kConnectRequest + 4;
 
 /// A connect request is the first message of a process and followed by `length` bytes of its address. The
 /// process confirms the reply, or withdraws the request if it no longer waits. A disconnect notice is the
@@ -52,12 +47,6 @@ class ListenerPoller final : public core::Poller {
   uint64_t next_ = 0;
 };
 
-Error no_answer(core::ProcessId process, const char* what) {
-  return Error(Errc::other, "process " + std::to_string(process) + " of another job has not " + what +
-                                " within " + std::to_string(static_cast<size_t>(connect_timeout)) +
-                                " s: both jobs have to make the matching calls");
-}
-
 }  // namespace
 
 JobConnections::JobConnections(Engine& engine)
@@ -69,7 +58,9 @@ JobConnections::JobConnections(Engine& engine)
   auto& handlers = instance_.handlers;
   handlers.set_other_jobs(
       [this](uint32_t job_tag, uint32_t rank) { return instance_.processes.find(job_tag, rank); },
-      [this](const std::byte* message, size_t size) { on_connect_request(message, size); });
+      [this](core::ProcessId known, const std::byte* message, size_t size) {
+        return on_unknown_source(known, message, size);
+      });
   const auto add = [&]<class F>(transport::am::HandlerId id, F) {
     handlers.add<JobMessage>(
         id, *this, [](JobConnections& jobs, uint32_t source, const JobMessage& message, size_t size) {
@@ -78,13 +69,19 @@ JobConnections::JobConnections(Engine& engine)
           F{}(jobs, source, other->second, message, size);
         });
   };
-  add(kConnectRequest, [](JobConnections& jobs, uint32_t, Other&, const JobMessage& message, size_t size) {
-    jobs.on_connect_request(reinterpret_cast<const std::byte*>(&message), size);
-  });
+  add(kConnectRequest,
+      [](JobConnections& jobs, uint32_t, Other& other, const JobMessage& message, size_t size) {
+        if (message.context <= other.last_accepted) return Engine::drop_malformed();  // a duplicate
+        jobs.on_connect_request(reinterpret_cast<const std::byte*>(&message), size);
+      });
   add(kConnectReply,
       [](JobConnections& jobs, uint32_t source, Other& other, const JobMessage& message, size_t) {
-        if (!other.connected || message.context == 0) return Engine::drop_malformed();
-        if (message.context != other.requested) return jobs.post(source, kWithdraw, message.context);
+        if (message.context == 0) return Engine::drop_malformed();
+        if (message.context != other.requested) {
+          other.stale_reply = true;
+          if (other.reached) jobs.post(source, kWithdraw, message.context);
+          return;
+        }
         other.requested = 0;
         jobs.allow_rings({&source, 1});
         jobs.post(source, kConfirm, message.context);
@@ -97,16 +94,21 @@ JobConnections::JobConnections(Engine& engine)
     other.accepted = 0;
   });
   add(kWithdraw, [](JobConnections& jobs, uint32_t, Other& other, const JobMessage& message, size_t) {
-    jobs.withdraw_request(message.context);
+    static_cast<void>(jobs.withdraw_request(message.context));
     other.withdrawn |= other.accepted != 0 && message.context == other.accepted;
   });
 }
 
 JobConnections::~JobConnections() { close_address(); }
 
+Error JobConnections::no_answer(core::ProcessId process, const char* what) {
+  return Error(Errc::other, "process " + std::to_string(process) + " of another job has not " + what +
+                                " within " + std::to_string(static_cast<size_t>(connect_timeout)) +
+                                " s: both jobs have to make the matching calls");
+}
+
 /// Progresses until done() or the timeout; returns done().
-template <class Done>
-bool JobConnections::wait(Done&& done) {
+bool JobConnections::wait(const std::function<bool()>& done) {
   const uint64_t deadline = monotonic_ns() + static_cast<size_t>(connect_timeout) * kNsPerSecond;
   bool reached = false;
   core::wait_until(instance_, [&] { return (reached = done()) || monotonic_ns() > deadline; });
@@ -180,10 +182,17 @@ Result<core::ProcessId> JobConnections::add(const std::string& text) {
   auto job = processes.add_job(address->job, address->size);
   if (!job) return std::move(job).error();
   core::ProcessId process = processes.find(address->job.tag(), address->rank);
-  if (process != core::kNoProcess && others_.contains(process)) {
+  if (process != core::kNoProcess && others_.contains(process) && others_[process].connections != 0) {
     processes.release_job(*job);
     ++others_[process].connections;
     return process;
+  }
+  // Operations of its last connection may be in flight.
+  if (process != core::kNoProcess && others_.contains(process)) {
+    if (Status removed = remove({&process, 1}); !removed.ok()) {
+      processes.release_job(*job);
+      return std::move(removed).error();
+    }
   }
   if (!processes.room_for(1)) {
     processes.release_job(*job);
@@ -193,12 +202,13 @@ Result<core::ProcessId> JobConnections::add(const std::string& text) {
   process = processes.intern(*job, address->rank);
   processes.release_job(*job);
   processes.set_host(process, host_number(address->host));
+  others_.emplace(process, Other{});  // reach() makes progress: messages of the process arrive meanwhile
   if (Status reached = reach(process, *address); !reached) {
     processes.release(process);
     return std::move(reached).error();
   }
   engine_.peers_.renew(process);
-  others_.emplace(process, Other{});
+  others_[process].reached = true;
   if (!instance_.same_host(process)) return process;
   instance_.watch(process);
   instance_.oversubscribed |=
@@ -287,10 +297,13 @@ Result<JobConnection> JobConnections::connect(const std::string& address) {
 }
 
 Result<std::optional<JobConnection>> JobConnections::accept() {
-  if (requests_.empty()) return std::optional<JobConnection>();
-  const ConnectRequest request = std::move(requests_.front());
-  requests_.pop_front();
+  const auto next = std::find_if(requests_.begin(), requests_.end(),
+                                 [](const ConnectRequest& request) { return !request.taken; });
+  if (next == requests_.end()) return std::optional<JobConnection>();
+  next->taken = true;  // stays in the queue, from which a withdrawal removes it
+  const ConnectRequest request = *next;
   auto process = add(request.address);
+  if (!process) static_cast<void>(withdraw_request(request.context));
   if (!process) return std::move(process).error();
   others_[*process].connected = true;
   allow_rings({&*process, 1});
@@ -305,9 +318,9 @@ Result<std::optional<JobConnection>> JobConnections::accept() {
 /// Replies to the request. The process may have given up meanwhile.
 Status JobConnections::await_confirmation(core::ProcessId process, core::ContextId context) {
   Other& other = others_[process];
-  other.accepted = context;
-  other.withdrawn = false;
-  post(process, kConnectReply, context);
+  other.accepted = other.last_accepted = context;
+  other.withdrawn = !withdraw_request(context);
+  if (!other.withdrawn) post(process, kConnectReply, context);
   const bool ended = wait([&] { return other.accepted == 0 || other.withdrawn || other.lost; });
   if (std::exchange(other.accepted, 0) == 0) return {};
   if (other.lost) return engine_.loss_error(process);
@@ -320,9 +333,20 @@ void JobConnections::allow_rings(std::span<const core::ProcessId> processes) {
     if (instance_.same_host(process)) engine_.shm_->allow_ring(process);
 }
 
+/// The connection of a process that has accepted a former request of this one begins with the message, unless
+/// that process connects anew.
+bool JobConnections::on_unknown_source(core::ProcessId known, const std::byte* message, size_t size) {
+  const auto other = others_.find(known);
+  const auto handler = size != 0 ? static_cast<transport::am::HandlerId>(message[0]) : kConnectRequest;
+  const bool connects = handler == kConnectRequest || handler == kWithdraw;
+  if (other != others_.end() && other->second.stale_reply && !connects) return true;
+  on_connect_request(message, size);
+  return false;
+}
+
 void JobConnections::on_connect_request(const std::byte* message, size_t size) {
   const auto& request = *reinterpret_cast<const JobMessage*>(message);
-  if (size >= sizeof request && request.handler == kWithdraw) return withdraw_request(request.context);
+  if (size >= sizeof request && request.handler == kWithdraw && withdraw_request(request.context)) return;
   if (size < sizeof request || request.context == 0 || request.handler != kConnectRequest ||
       size - sizeof request < request.length || requests_.size() == kMaxConnectRequests || !listener_)
     return Engine::drop_malformed();
@@ -333,115 +357,13 @@ void JobConnections::on_connect_request(const std::byte* message, size_t size) {
   requests_.push_back(std::move(received));
 }
 
-void JobConnections::withdraw_request(core::ContextId context) {
-  std::erase_if(requests_, [&](const ConnectRequest& request) { return request.context == context; });
+/// Returns whether the request was there.
+bool JobConnections::withdraw_request(core::ContextId context) {
+  return std::erase_if(requests_, [&](const ConnectRequest& known) { return known.context == context; }) != 0;
 }
 
 void JobConnections::on_lost(core::ProcessId process) {
   if (const auto other = others_.find(process); other != others_.end()) other->second.lost = true;
-}
-
-/// Returns whether messages may have been exchanged. Over a network, a disconnect notice is not worth a
-/// connection.
-bool JobConnections::in_contact(core::ProcessId process, const Other& other) {
-  const Peer& peer = engine_.peers_[process];
-  return !peer.remote || other.connected || other.peer_disconnected || peer.sent != 0 || peer.arrived != 0 ||
-         peer.eager_sent != 0 || peer.consumed != 0;
-}
-
-/// Returns whether no message to or from the process can follow. Sends the disconnect notice after the last
-/// message.
-bool JobConnections::settled(core::ProcessId process) {
-  Other& other = others_.at(process);
-  Peer& peer = engine_.peers_[process];
-  if (other.lost) return true;
-  if (!peer.requests.empty() || Engine::blocked(peer)) return false;
-  if (!in_contact(process, other)) return true;
-  if (!std::exchange(other.disconnect_sent, true)) post(process, kDisconnect);
-  return other.peer_disconnected && !Engine::blocked(peer);
-}
-
-Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {
-  std::vector<core::ProcessId> leaving;
-  for (const core::ProcessId process : processes) {
-    WEFT_ASSERT(others_.contains(process) && others_[process].connections != 0);
-    if (--others_[process].connections == 0) leaving.push_back(process);
-  }
-  Status outcome;
-  // Every process gets its notice before this one waits for theirs.
-  const bool in_time = wait([&] {
-    bool done = true;
-    for (const core::ProcessId process : leaving) done &= settled(process);
-    return done;
-  });
-  for (const core::ProcessId process : leaving) {
-    if (!in_time && outcome.ok() && !settled(process)) outcome = no_answer(process, "disconnected");
-    if (others_[process].lost || settled(process)) continue;
-    instance_.failures.report(process, Error(Errc::other, "it has not disconnected in time"));
-  }
-  const auto removed = [&](core::ProcessId process) {
-    return !engine_.peers_[process].remote || engine_.network_->remove(process);
-  };
-  const bool all_removed = wait([&] {
-    bool done = true;
-    for (const core::ProcessId process : leaving) done &= removed(process);
-    return done;
-  });
-  if (!all_removed && outcome.ok())
-    outcome =
-        Error(Errc::other, "the network has not completed its operations with a process of another job");
-  // A process with operations in flight keeps its index.
-  for (const core::ProcessId process : leaving)
-    if (removed(process)) instance_.processes.release(process);
-  return outcome;
-}
-
-/// Called when the last reference to a process is gone: its index may be used again.
-void JobConnections::forget(core::ProcessId process) {
-  Engine& e = engine_;
-  Peer& peer = e.peers_[process];
-  WEFT_ASSERT(peer.requests.empty());
-  peer.lost = true;
-  peer.pending.reset();
-  peer.in_backlog = false;
-  std::erase(e.backlog_, process);
-  std::vector<UnexpectedMessage*> unmatched;
-  e.unexpected_.for_all([&](match::MatchEntry& entry) {
-    auto& message = static_cast<UnexpectedMessage&>(entry);
-    if (message.peer == process) unmatched.push_back(&message);
-  });
-  for (UnexpectedMessage* message : unmatched) {
-    e.unexpected_.remove(*message);
-    e.dispose(*message);
-  }
-  instance_.memory->forget(process);
-  e.gpudirect().forget_peer(process);
-  instance_.failures.forget(process);
-  if (e.shm_) e.shm_->remove(process);
-  if (e.addresses_) e.addresses_->remove(process);
-  others_.erase(process);
-}
-
-// The interface: jobs.hpp.
-
-Result<std::string> job_address(core::Instance& instance, Reach reach) {
-  return instance.engine->jobs().address(reach);
-}
-void close_job_address(core::Instance& instance) { instance.engine->jobs().close_address(); }
-Result<JobConnection> connect_process(core::Instance& instance, const std::string& address) {
-  return instance.engine->jobs().connect(address);
-}
-Result<std::optional<JobConnection>> accept_process(core::Instance& instance) {
-  return instance.engine->jobs().accept();
-}
-Result<core::ProcessId> add_process(core::Instance& instance, const std::string& address) {
-  return instance.engine->jobs().add(address);
-}
-void allow_rings(core::Instance& instance, std::span<const core::ProcessId> processes) {
-  instance.engine->jobs().allow_rings(processes);
-}
-Status disconnect(core::Instance& instance, std::span<const core::ProcessId> processes) {
-  return instance.engine->jobs().disconnect(processes);
 }
 
 }  // namespace weft::p2p

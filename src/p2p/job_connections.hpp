@@ -2,6 +2,7 @@
 // JobConnections: the engine's state of processes of other jobs. Interface: jobs.hpp.
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,19 +37,29 @@ class JobConnections {
   void on_lost(core::ProcessId process);
 
  private:
+  static constexpr transport::am::HandlerId kConnectRequest = transport::am::kSpawnHandlers,
+                                            kConnectReply = kConnectRequest + 1,
+                                            kDisconnect = kConnectRequest + 2, kConfirm = kConnectRequest + 3,
+                                            kWithdraw = kConnectRequest + 4;
   struct Other {  // a process of another job
     uint32_t connections = 1;
-    core::ContextId requested = 0;  ///< of the connect request of this process that waits for a reply
-    core::ContextId accepted = 0;   ///< of the accepted request that waits for its confirmation
-    bool withdrawn = false;         ///< the accepted request is
-    bool connected = false;         ///< a connect request or reply was exchanged
+    bool reached = false;               ///< messages can be sent
+    core::ContextId requested = 0;      ///< of the connect request of this process that waits for a reply
+    core::ContextId accepted = 0;       ///< of the accepted request that waits for its confirmation
+    core::ContextId last_accepted = 0;  ///< requests of a process have increasing contexts
+    bool withdrawn = false;             ///< the accepted request is
+    bool connected = false;             ///< a connect request or reply was exchanged
+    bool stale_reply = false;           ///< a reply to a former request has arrived
     bool disconnect_sent = false, peer_disconnected = false;
     bool lost = false;
   };
-  struct ConnectRequest {  // received, and not yet accepted
+  struct ConnectRequest {  // received, and not yet answered
     core::ContextId context;
     std::string address;
-    bool operator==(const ConnectRequest&) const = default;
+    bool taken = false;  // by accept(), which connects to the process
+    bool operator==(const ConnectRequest& other) const {
+      return context == other.context && address == other.address;
+    }
   };
   [[nodiscard]] Status open_segment();
   [[nodiscard]] Status open_network(const std::string& need);
@@ -58,13 +69,15 @@ class JobConnections {
   [[nodiscard]] Status send_request(core::ProcessId process, core::ContextId context);
   [[nodiscard]] Status await_confirmation(core::ProcessId process, core::ContextId context);
   void post(core::ProcessId process, transport::am::HandlerId handler, core::ContextId context = 0);
+  [[nodiscard]] bool on_unknown_source(core::ProcessId known, const std::byte* message, size_t size);
   void on_connect_request(const std::byte* message, size_t size);
-  void withdraw_request(core::ContextId context);
+  [[nodiscard]] bool withdraw_request(core::ContextId context);
   [[nodiscard]] bool in_contact(core::ProcessId process, const Other& other);
   [[nodiscard]] bool settled(core::ProcessId process);
   void forget(core::ProcessId process);
-  template <class Done>
-  [[nodiscard]] bool wait(Done&& done);
+  [[nodiscard]] Status remove(std::span<const core::ProcessId> leaving);
+  [[nodiscard]] static Error no_answer(core::ProcessId process, const char* what);
+  [[nodiscard]] bool wait(const std::function<bool()>& done);
 
   Engine& engine_;
   core::Instance& instance_;

@@ -49,6 +49,13 @@ Generations::Action Generations::check(const Source& source, uint64_t sequence, 
   return Action::drop;
 }
 
+void Generations::renew(const Source& source, uint64_t sequence, bool notified, uint64_t& expected) {
+  removed(source, expected, notified);
+  entries_[source].unknown = 0;
+  erase_if_empty(source);
+  expected = sequence;
+}
+
 void Generations::removed(const Source& source, uint64_t expected, bool notified) {
   if (expected >> kShift == 0) return;  // no message has arrived
   entries_[source].ended = notified ? 0 : expected >> kShift;

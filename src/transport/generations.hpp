@@ -15,8 +15,8 @@ class Generations {
  public:
   using Source = std::pair<uint32_t, uint32_t>;  ///< tag of the job, rank in it
   static constexpr unsigned kShift = 40;         ///< 10^12 messages per connection, 16 million connections
-  static constexpr uint64_t kMaxUnknown =
-      2;  ///< messages of a process that is not known: request, withdrawal
+  /// Messages of a process that is not known: request, withdrawals of a former request and of this one.
+  static constexpr uint64_t kMaxUnknown = 3;
 
   enum class Action { take, unknown, drop };
 
@@ -28,6 +28,10 @@ class Generations {
   /// this connection, in order or early. unknown: for Receiver::unknown_source(). drop: of a former
   /// connection (net.stale_messages).
   [[nodiscard]] Action check(const Source& source, uint64_t sequence, bool notice, uint64_t* expected);
+
+  /// The connection begins with message `sequence`, for which check() has returned unknown. The messages
+  /// before were of a former connection. `notified`: as in removed().
+  void renew(const Source& source, uint64_t sequence, bool notified, uint64_t& expected);
 
   /// The connection is forgotten. `notified`: its disconnect notice, which is its last message, was
   /// delivered.

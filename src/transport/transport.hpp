@@ -30,8 +30,12 @@ class Receiver {
   virtual void lost(Peer peer, const Error& why) = 0;
   /// Returns the process of that rank in the connected job with that tag (JobId::tag); kNoPeer: not known.
   [[nodiscard]] virtual Peer find(uint32_t /*job_tag*/, uint32_t /*rank*/) { return kNoPeer; }
-  /// A message of a process of another job that find() does not know, under the same rules as deliver().
-  virtual void unknown_source(const std::byte* /*message*/, size_t /*size*/) {}
+  /// A message of a process of another job that find() does not know, under the same rules as deliver(). A
+  /// network also passes the first messages of a newer connection of a `known` process. Returns true if the
+  /// connection to the known process begins with this message: the network then delivers it.
+  [[nodiscard]] virtual bool unknown_source(Peer /*known*/, const std::byte* /*message*/, size_t /*size*/) {
+    return false;
+  }
 
  protected:
   ~Receiver() = default;

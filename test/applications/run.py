@@ -92,7 +92,7 @@ def unpack(package, folder):
                "-o", "Dir::State::lists=" + os.path.join(folder, "lists"), "-o", "Dir::Cache=" + folder]  # fmt: skip
     archives = glob.glob(os.path.join(folder, package.source + "_*.orig.tar.*"))
     if not archives:
-        for command in (["update"], ["source", "--download-only", package.source]):
+        for command in (["update"], ["source", "--download-only", "--tar-only", package.source]):
             try:
                 done = subprocess.run(["apt-get", "-q", *options, *command], cwd=folder, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT, text=True, timeout=900)  # fmt: skip

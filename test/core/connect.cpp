@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One of two jobs that connect: messages between all processes of both jobs while each job keeps its own
 // traffic, disconnection, a job that is killed. Arguments: accept or connect, file of the address, mode
-// (traffic, killed, exits, withdrawn), number of connections. Or one of several jobs that connect and
-// disconnect in turn: its number, file of the addresses, mode random, number of steps, seed, host of each job
-// (as 001). connect.py runs it.
+// (traffic, killed, exits, withdrawn, late_reply), number of connections. Or one of several jobs that connect
+// and disconnect in turn: its number, file of the addresses, mode random, number of steps, seed, host of each
+// job (as 001). connect.py runs it.
 #include "coll/construct/connect.hpp"
 
 #include <signal.h>
@@ -57,6 +57,12 @@ T checked(Result<T> result, const char* what) {
     std::exit(3);
   }
   return std::move(*result);
+}
+
+/// Of this process, from now on.
+void set_connect_timeout(const char* seconds) {
+  for (config::Setting* setting : config::all())
+    if (std::string(setting->name) == "jobs.connect_timeout_s") CHECK(setting->parse(seconds).ok());
 }
 
 Bytes pattern(size_t size, int from, int to, int round) {
@@ -206,11 +212,7 @@ class Job {
       const std::string address = await(file_);
       for (const size_t length : {size_t{0}, size_t{7}, address.size() / 2, address.size() - 1})
         CHECK(p2p::connect_process(instance_, address.substr(0, length)).error().code() == Errc::arg);
-      const auto failed = p2p::connect_process(instance_, address);
-      CHECK(!failed);
-      const std::string& why = failed.error().message();
-      if (why.find("has not accepted") == std::string::npos) std::fprintf(stderr, "%s\n", why.c_str());
-      CHECK(why.find("has not accepted") != std::string::npos);
+      time_out(address);
       CHECK(!instance_.processes.any_others());
       publish(file_, address);
       publish(file_ + ".again", address);
@@ -221,6 +223,48 @@ class Job {
     checked(disconnected(intercomm), "disconnect_job");
     CHECK(!instance_.processes.any_others());
     if (accepts_ && world_.rank() == 0) CHECK(::unlink((file_ + ".again").c_str()) == 0);
+  }
+
+  /// A connect request that is not accepted within its timeout. Later requests have time.
+  void time_out(const std::string& address) {
+    set_connect_timeout("1");
+    const auto failed = p2p::connect_process(instance_, address);
+    set_connect_timeout("60");
+    CHECK(!failed);
+    const std::string& why = failed.error().message();
+    if (why.find("has not accepted") == std::string::npos) std::fprintf(stderr, "%s\n", why.c_str());
+    CHECK(why.find("has not accepted") != std::string::npos);
+  }
+
+  /// The reply to a request that has timed out arrives while the next request waits for its own reply. One
+  /// rank per job.
+  void late_reply() {
+    const std::string first = file_ + ".first", second = file_ + ".second";
+    if (!accepts_) {
+      const std::string address = await(file_);
+      publish(first, address);
+      time_out(address);
+      publish(second, address);
+      const auto connection = checked(p2p::connect_process(instance_, address), "connect_process");
+      CHECK(p2p::disconnect(instance_, {&connection.process, 1}).ok());
+      return;
+    }
+    publish(file_, checked(p2p::job_address(instance_, reach_), "job_address"));
+    await(first);
+    const uint64_t received = monotonic_ns() + 500'000'000;  // half of the timeout
+    core::wait_until(instance_, [&] { return monotonic_ns() > received; });
+    while (!std::filesystem::exists(second)) ::usleep(1000);  // without progress: no withdrawal is received
+    ::usleep(300'000);                                        // the second request has left
+    const auto withdrawn = p2p::accept_process(instance_);
+    CHECK(!withdrawn && withdrawn.error().message().find("withdrawn") != std::string::npos);
+    std::optional<p2p::JobConnection> connection;
+    core::wait_until(instance_, [&] {
+      connection = checked(p2p::accept_process(instance_), "accept_process");
+      return connection.has_value();
+    });
+    CHECK(p2p::disconnect(instance_, {&connection->process, 1}).ok());
+    CHECK(!instance_.processes.any_others());
+    CHECK(::unlink(second.c_str()) == 0);
   }
 
   /// The connecting job is killed; the accepting one gets errors and goes on.
@@ -359,6 +403,7 @@ int run(const std::vector<std::string>& arguments) {
   if (mode == "traffic") job.traffic(count);
   if (mode == "killed") job.killed();
   if (mode == "withdrawn") job.withdrawn();
+  if (mode == "late_reply") job.late_reply();
   if (mode == "exits") job.exits();
   if (mode == "random")
     job.random(std::stoi(role), count, static_cast<unsigned>(std::stoul(arguments.at(4))), arguments.at(5));

@@ -32,8 +32,9 @@ struct Deliveries final : Receiver {
     const auto known = peers.find({tag, rank});
     return known != peers.end() ? known->second : kNoPeer;
   }
-  void unknown_source(const std::byte* message, size_t size) override {
+  bool unknown_source(Peer, const std::byte* message, size_t size) override {
     unknown.emplace_back(reinterpret_cast<const char*>(message), size);
+    return false;
   }
   std::map<std::pair<uint32_t, uint32_t>, Peer> peers;
   std::deque<std::pair<Peer, std::string>> messages;

@@ -83,6 +83,28 @@ TEST_F(Constructors, Struct) {
   check(must(dt::struct_({}, {}, {})));
 }
 
+/// ADR 0024. The values are those of Open MPI; MPICH does not pad the extents, and agrees that a type
+/// encloses the extents of its components.
+TEST_F(Constructors, ExtentsEncloseThoseOfTheComponents) {
+  const auto extent_of = [&](const Type& type) {
+    check(type);
+    return type->extent();
+  };
+  const Type odd = must(dt::hvector(3, 1, 5, int_));
+  EXPECT_EQ(extent_of(odd), 16);
+  EXPECT_EQ(odd->true_extent(), 14);
+  EXPECT_EQ(extent_of(must(dt::contiguous(2, *odd))), 32);
+  EXPECT_EQ(extent_of(must(dt::vector(2, 1, 2, *odd))), 48);
+  EXPECT_EQ(extent_of(must(dt::hvector(2, 1, 7, *odd))), 24);
+  EXPECT_EQ(extent_of(must(dt::hvector(2, 1, 9, *odd))), 28);  // the second component ends at 25
+  const std::vector<Count> one_each = {1, 1}, at = {0, 8}, odd_at = {0, 9};
+  const std::vector<Datatype*> types = {&double_, &char_};
+  const Type padded = must(dt::struct_(one_each, at, types));
+  EXPECT_EQ(extent_of(must(dt::hvector(2, 1, 9, *padded))), 32);
+  EXPECT_EQ(extent_of(must(dt::hindexed(one_each, odd_at, *padded))), 32);
+  EXPECT_EQ(extent_of(must(dt::contiguous(3, *padded))), 48);
+}
+
 TEST_F(Constructors, ResizedBoundsPropagate) {
   // MPI 5.0 section 5.1.7: explicit bounds determine the bounds of derived types.
   const Type odd = must(dt::resized(int_, -3, 9));

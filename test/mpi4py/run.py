@@ -3,7 +3,7 @@
 # Runs mpi4py's tests with n ranks, except those in unsupported.txt. Also fails if ranks ran different numbers of tests
 # or none, or if a test outside unsupported.txt skips itself because of a missing feature.
 # usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
-# mpiexec --hosts. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
+# mpiexec --hosts. TEST_NUMPY: folder with NumPy. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
 import importlib.util
 import os
 import re
@@ -59,6 +59,12 @@ def main():
     if GPU and "WEFT_CUDA_DRIVER" not in os.environ and importlib.util.find_spec("cupy") is None:
         print("skipped: CuPy is not installed")
         return SKIPPED
+    numpy = os.environ.get("TEST_NUMPY")
+    if numpy:
+        if not os.path.isdir(os.path.join(numpy, "numpy")):
+            print("skipped: NumPy is not installed")
+            return SKIPPED
+        os.environ["PYTHONPATH"] = numpy
     if not os.path.exists(os.path.join(folder, "stamp")):
         print("skipped: mpi4py was not built")
         return SKIPPED

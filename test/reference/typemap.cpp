@@ -41,6 +41,7 @@ Count TypeMap::ub() const {
   Count alignment = 1;
   for (const Element& element : elements) alignment = std::max(alignment, element.alignment);
   Count ub = true_ub();
+  for (const Count end : component_ends) ub = std::max(ub, end);
   while ((ub - lb()) % alignment != 0) ++ub;
   return ub;
 }
@@ -52,6 +53,7 @@ void add(TypeMap& map, const TypeMap& part, Count displacement) {
     element.displacement += displacement;
     map.elements.push_back(element);
   }
+  if (!part.elements.empty()) map.component_ends.push_back(part.ub() + displacement);
   for (const Count marker : part.lb_markers) map.lb_markers.push_back(marker + displacement);
   for (const Count marker : part.ub_markers) map.ub_markers.push_back(marker + displacement);
 }

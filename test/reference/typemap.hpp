@@ -21,6 +21,7 @@ struct Element {
 struct TypeMap {
   std::vector<Element> elements;
   std::vector<Count> lb_markers, ub_markers;
+  std::vector<Count> component_ends;  // ub of each component, with its padding
 
   [[nodiscard]] Count size() const;
   [[nodiscard]] Count lb() const;

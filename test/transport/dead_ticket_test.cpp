@@ -71,7 +71,10 @@ struct Texts final : Receiver {
   }
   void lost(Peer, const Error&) override {}
   Peer find(uint32_t, uint32_t) override { return kNoPeer; }
-  void unknown_source(const std::byte* message, size_t size) override { deliver(kNoPeer, message, size); }
+  bool unknown_source(Peer, const std::byte* message, size_t size) override {
+    deliver(kNoPeer, message, size);
+    return false;
+  }
   std::vector<std::string> texts;
 };
 

@@ -70,9 +70,26 @@ TEST(Generations, AWithdrawnRequestLeavesNothing) {
   Generations generations;
   EXPECT_EQ(generations.check(kSource, number(5, 0), false, nullptr), Action::unknown);
   EXPECT_EQ(generations.check(kSource, number(5, 1), false, nullptr), Action::unknown);
-  EXPECT_EQ(generations.check(kSource, number(5, 2), false, nullptr), Action::drop);
-  EXPECT_EQ(generations.check(kSource, number(5, 2), true, nullptr), Action::drop);
+  EXPECT_EQ(generations.check(kSource, number(5, 2), false, nullptr), Action::unknown);
+  EXPECT_EQ(generations.check(kSource, number(5, 3), false, nullptr), Action::drop);
+  EXPECT_EQ(generations.check(kSource, number(5, 3), true, nullptr), Action::drop);
   EXPECT_EQ(generations.size(), 0u);
+}
+
+TEST(Generations, AReplyToAFormerRequestDoesNotKeepTheNewConnectionOut) {
+  for (const bool notified : {false, true}) {
+    Generations generations;
+    uint64_t expected = 0;
+    EXPECT_EQ(generations.check(kSource, number(5, 0), false, &expected), Action::take);  // the late reply
+    expected = number(5, notified ? 2 : 1);
+    EXPECT_EQ(generations.check(kSource, number(6, 0), false, &expected), Action::unknown);
+    generations.renew(kSource, number(6, 0), notified, expected);
+    EXPECT_EQ(expected, number(6, 0));
+    EXPECT_EQ(generations.check(kSource, number(6, 0), false, &expected), Action::take);
+    EXPECT_EQ(generations.check(kSource, number(5, 1), true, &expected), Action::drop);
+    EXPECT_EQ(generations.size(), 0u);
+    EXPECT_EQ(expected, number(6, 0));
+  }
 }
 
 TEST(Generations, ALateNoticeBeginsNoConnection) {

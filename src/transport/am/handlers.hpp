@@ -50,7 +50,7 @@ class HandlerTable final : public Receiver {
   void set_lost(std::function<void(Peer, const Error&)> function) { lost_ = std::move(function); }
   /// The functions are called by find() and unknown_source().
   void set_other_jobs(std::function<Peer(uint32_t, uint32_t)> find,
-                      std::function<void(const std::byte*, size_t)> unknown_source) {
+                      std::function<bool(Peer, const std::byte*, size_t)> unknown_source) {
     find_ = std::move(find);
     unknown_source_ = std::move(unknown_source);
   }
@@ -67,8 +67,8 @@ class HandlerTable final : public Receiver {
     if (lost_) lost_(peer, why);
   }
   Peer find(uint32_t job_tag, uint32_t rank) override { return find_ ? find_(job_tag, rank) : kNoPeer; }
-  void unknown_source(const std::byte* message, size_t size) override {
-    if (unknown_source_) unknown_source_(message, size);
+  [[nodiscard]] bool unknown_source(Peer known, const std::byte* message, size_t size) override {
+    return unknown_source_ && unknown_source_(known, message, size);
   }
 
  private:
@@ -81,7 +81,7 @@ class HandlerTable final : public Receiver {
   std::array<Handler, size_t{UINT8_MAX} + 1> handlers_;
   std::function<void(Peer, const Error&)> lost_;
   std::function<Peer(uint32_t, uint32_t)> find_;
-  std::function<void(const std::byte*, size_t)> unknown_source_;
+  std::function<bool(Peer, const std::byte*, size_t)> unknown_source_;
 };
 
 /// Sends active messages to any other process. Messages to one peer arrive in order; messages to a lost peer

@@ -109,6 +109,7 @@ class Ofi final : public Network {
   // other_jobs.cpp
   Connection* source_of(const Prefix& prefix, const abi::CqEntry& entry, Receiver& receiver);
   void send_disconnect(Connection& connection);
+  void repost_out_of_order(Connection& connection);
 
   // rma.cpp
   void start(bool writes, Peer peer, const Buffer& local, std::span<const std::byte> rkey, uint64_t offset,

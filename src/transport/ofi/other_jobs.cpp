@@ -23,8 +23,11 @@ Connection* Ofi::source_of(const Prefix& prefix, const abi::CqEntry& entry, Rece
       from->source = source;
       return from;
     case Generations::Action::unknown:
-      receiver.unknown_source(message.data + kPrefix, entry.len - kPrefix);
-      return nullptr;
+      if (!receiver.unknown_source(peer, message.data + kPrefix, entry.len - kPrefix)) return nullptr;
+      repost_out_of_order(*from);
+      generations_.renew(source, prefix.number, from->notified, from->received);
+      from->source = source;
+      return from;
     case Generations::Action::drop:
       return nullptr;
   }
@@ -37,6 +40,12 @@ void Ofi::send_disconnect(Connection& to) {
   MessageBuffer& message = *std::exchange(reserved_, nullptr);
   to.disconnect_sent = true;
   enqueue(to, message, 0, kDisconnect);
+}
+
+/// Drops the messages that have arrived before their predecessors.
+void Ofi::repost_out_of_order(Connection& connection) {
+  for (const auto& [number, entry] : std::exchange(connection.out_of_order, {}))
+    post(static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context)));
 }
 
 bool Ofi::remove(Peer peer) {
@@ -52,8 +61,7 @@ bool Ofi::remove(Peer peer) {
   if (connection.outstanding != 0 || !connection.unsent.empty() || connection.heartbeat_pending ||
       std::any_of(gets_.begin(), gets_.end(), busy))
     return false;
-  for (const auto& [number, entry] : connection.out_of_order)
-    post(static_cast<MessageBuffer&>(*static_cast<Operation*>(entry.op_context)));
+  repost_out_of_order(connection);
   std::erase(connections_, &connection);
   std::erase(suspects_, &connection);
   std::erase(backlog_, &connection);

@@ -153,7 +153,7 @@ Peer Shm::guest_of(const QueueCell& cell, Receiver& receiver) {
   if (peer != kNoPeer)
     guests_.emplace(cell.source, peer);
   else if (cell.size <= kMaxQueueMessage)
-    receiver.unknown_source(cell.payload, cell.size);
+    static_cast<void>(receiver.unknown_source(kNoPeer, cell.payload, cell.size));
   return peer;
 }
 

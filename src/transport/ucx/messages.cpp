@@ -150,8 +150,13 @@ bool Ucx::in_generation(Connection* connection, const MessageHeader& head, const
       return true;
     case Generations::Action::unknown:
       if (size != 0) std::memcpy(aligned_copy_.data(), data, size);
-      owner_->unknown_source(aligned_copy_.data(), size);
-      return false;
+      if (!owner_->unknown_source(connection != nullptr ? connection->peer : kNoPeer, aligned_copy_.data(),
+                                  size))
+        return false;
+      connection->out_of_order.clear();
+      generations_.renew(source, head.sequence, connection->disconnected, connection->delivered);
+      connection->source = source;
+      return true;
     case Generations::Action::drop:
       return false;
   }

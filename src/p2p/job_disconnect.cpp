@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The end of connections to processes of other jobs.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "p2p/engine.hpp"
+#include "p2p/job_connections.hpp"
+#include "p2p/protocol/states.hpp"
+
+namespace weft::p2p {
+
+/// Returns whether messages may have been exchanged. Over a network, a disconnect notice is not worth a
+/// connection.
+bool JobConnections::in_contact(core::ProcessId process, const Other& other) {
+  const Peer& peer = engine_.peers_[process];
+  return !peer.remote || other.connected || other.peer_disconnected || peer.sent != 0 || peer.arrived != 0 ||
+         peer.eager_sent != 0 || peer.consumed != 0;
+}
+
+/// Returns whether no message to or from the process can follow. Sends the disconnect notice after the last
+/// message.
+bool JobConnections::settled(core::ProcessId process) {
+  Other& other = others_.at(process);
+  Peer& peer = engine_.peers_[process];
+  if (other.lost) return true;
+  if (!peer.requests.empty() || Engine::blocked(peer)) return false;
+  if (!in_contact(process, other)) return true;
+  if (!std::exchange(other.disconnect_sent, true)) post(process, kDisconnect);
+  return other.peer_disconnected && !Engine::blocked(peer);
+}
+
+/// Gives up the references to processes without connections. A process with operations in flight keeps its
+/// index.
+Status JobConnections::remove(std::span<const core::ProcessId> leaving) {
+  const auto removed = [&](core::ProcessId process) {
+    return !engine_.peers_[process].remote || engine_.network_->remove(process);
+  };
+  const bool all_removed =
+      wait([&] { return std::count_if(leaving.begin(), leaving.end(), removed) == std::ssize(leaving); });
+  for (const core::ProcessId process : leaving)
+    if (removed(process)) instance_.processes.release(process);
+  if (all_removed) return {};
+  return Error(Errc::other, "the network has not completed its operations with a process of another job");
+}
+
+Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {
+  std::vector<core::ProcessId> leaving;
+  for (const core::ProcessId process : processes) {
+    WEFT_ASSERT(others_.contains(process) && others_[process].connections != 0);
+    if (--others_[process].connections == 0) leaving.push_back(process);
+  }
+  Status outcome;
+  // Every process gets its notice before this one waits for theirs.
+  const bool in_time = wait([&] {
+    bool done = true;
+    for (const core::ProcessId process : leaving) done &= settled(process);
+    return done;
+  });
+  for (const core::ProcessId process : leaving) {
+    if (!in_time && outcome.ok() && !settled(process)) outcome = no_answer(process, "disconnected");
+    if (others_[process].lost || settled(process)) continue;
+    instance_.failures.report(process, Error(Errc::other, "it has not disconnected in time"));
+  }
+  Status removed = remove(leaving);
+  if (outcome.ok()) outcome = std::move(removed);
+  return outcome;
+}
+
+/// Called when the last reference to a process is gone: its index may be used again.
+void JobConnections::forget(core::ProcessId process) {
+  Engine& e = engine_;
+  Peer& peer = e.peers_[process];
+  WEFT_ASSERT(peer.requests.empty());
+  peer.lost = true;
+  peer.pending.reset();
+  peer.in_backlog = false;
+  std::erase(e.backlog_, process);
+  std::vector<UnexpectedMessage*> unmatched;
+  e.unexpected_.for_all([&](match::MatchEntry& entry) {
+    auto& message = static_cast<UnexpectedMessage&>(entry);
+    if (message.peer == process) unmatched.push_back(&message);
+  });
+  for (UnexpectedMessage* message : unmatched) {
+    e.unexpected_.remove(*message);
+    e.dispose(*message);
+  }
+  instance_.memory->forget(process);
+  e.gpudirect().forget_peer(process);
+  instance_.failures.forget(process);
+  if (e.shm_) e.shm_->remove(process);
+  if (e.addresses_) e.addresses_->remove(process);
+  others_.erase(process);
+}
+
+}  // namespace weft::p2p
