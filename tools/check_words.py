@@ -11,6 +11,8 @@ import sys
 SOURCES = (".cpp", ".hpp", ".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".in", ".txt", ".md", "Makefile")
 SKIPPED = ("bench/results/", "docs/launch-logs/", "include/mpi.h", "tools/check_words.py", "test/setup/checks.py")
 MAX_SUBJECT = 72
+# Subjects that were too long when they landed: landed commits are not rewritten.
+LANDED = ("d678ea2",)
 MAX_WORDS = 45  # of a sentence in a comment; the guideline is 25
 
 # Part of an identifier or word of prose -> the standard term.
@@ -128,7 +130,7 @@ def check_commits(root):
     first = git("log", "--diff-filter=A", "--format=%H", "--", "tools/check_words.py")[0]
     for line in git("log", "--no-merges", "--format=%h %s", first + "..HEAD") if first else []:
         name, _, subject = line.partition(" ")
-        if len(subject) > MAX_SUBJECT:
+        if len(subject) > MAX_SUBJECT and not name.startswith(LANDED):
             yield "commit %s: subject of %d characters, more than %d" % (name, len(subject), MAX_SUBJECT)
 
 
