@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cmath>
 
+#include "mpiexec/mpir.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/processes.hpp"
 #include "mpiexec/waits.hpp"
@@ -146,6 +147,7 @@ void Job::on_supervisor_event() {
     switch (event.kind) {
       case Event::started:
         ranks_[static_cast<size_t>(event.rank)].pid = event.value;
+        if (event.rank + 1 == static_cast<int>(ranks_.size())) publish_processes(plans_, groups());
         break;
       case Event::not_started:
         fail(describe_start_failure(event, plans_[static_cast<size_t>(event.rank)]));
@@ -314,6 +316,7 @@ void Job::fail(Failure failure) {
   if (!failure_) failure_ = std::move(failure);
   if (terminating_) return;
   terminating_ = true;
+  publish_abort(failure_->text);
   command(Command::terminate);
 }
 

@@ -24,6 +24,7 @@
 #include "mpiexec/spawn.hpp"
 #include "mpiexec/supervisor.hpp"
 #include "mpiexec/waits.hpp"
+#include "mpiexec/watch.hpp"
 
 #ifndef WEFT_VERSION
 #define WEFT_VERSION "unknown"
@@ -72,7 +73,7 @@ int start(const Options& options, char** argv, char** environment) {
     for (size_t rank = 0; rank < bindings->size(); ++rank)
       print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
   const std::string job_id = unique_job_id();
-  const auto plans = plan_ranks(options, *bindings, job_id, library_directory(), environment);
+  auto plans = plan_ranks(options, *bindings, job_id, library_directory(), environment);
 
   for (const RankPlan& plan : plans)
     if (!plan.other_mpi.empty())
@@ -82,6 +83,8 @@ int start(const Options& options, char** argv, char** environment) {
                                "or start it with the mpiexec of that MPI"),
           kRefusedExitCode);
 
+  if (const Status added = add_debugger(plans, options); !added.ok())
+    return print_error(added.error(), kUsageExitCode);
   prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();
   auto channels = open_channels(options.ranks());
@@ -141,8 +144,16 @@ int run(int argc, char** argv, char** environment) {
     const auto waits = print_waits(options->waits, options->json);
     return waits ? *waits : print_error(waits.error(), kUsageExitCode);
   }
+  if (options->watch > 0) {
+    const auto watched = watch(options->watch, options->watch_interval, options->watch_count);
+    return watched ? *watched : print_error(watched.error(), kUsageExitCode);
+  }
   for (const std::string& warning : options->warnings) print_message(warning);
   for (Program& program : options->programs) prepend_python(program, library_directory());
+  if (needs_external_launcher(*options) && (options->gdb || options->xterm))
+    return print_error(
+        Error(Errc::arg, "--gdb and --xterm start processes on this host only: attach to a rank there"),
+        kUsageExitCode);
   if (needs_external_launcher(*options))
     return print_error(exec_external_launcher(*options, library_directory(), environment), kUsageExitCode);
   warn_about_unused_hosts(*options);
