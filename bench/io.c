@@ -3,9 +3,10 @@
 // rounds. Any MPI library. Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-v] [-j FILE] PATH
 //   -d: memory of the buffers; -v: check what is read; -j: also JSON, an array of {"work", "write_ms",
 //   "read_ms"}
-// Rows: each rank one contiguous block; the rows of a matrix of doubles, dealt to the ranks in turn, in
-// blocks of 4 KiB, 64 KiB and 1 MiB, collective; 100,000 records of 100 bytes of each rank, dealt in turn;
-// open and close.
+// Rows: with -d cuda, copies of the block between the GPU and pinned memory; each rank one contiguous block;
+// the rows of a matrix of doubles, dealt to the ranks in turn, in blocks of 4 KiB, 64 KiB and 1 MiB,
+// collective; blocks of 64 KiB, independent; 100,000 records of 100 bytes of each rank, dealt in turn; open
+// and close.
 #define _POSIX_C_SOURCE 200809L  // getopt
 #include <mpi.h>
 #include <stdbool.h>
@@ -127,6 +128,30 @@ static void measure(const char* what, size_t bytes, size_t block, bool collectiv
   print(what, median(writes, rounds), median(reads, rounds), (double)bytes * ranks);
 }
 
+// Plain copies of `bytes` bytes from the GPU to pinned memory (write) and back (read), for comparison.
+static void measure_copy(size_t bytes) {
+  enum { CHUNK = 64 << 20 };
+  char error[256];
+  double writes[MAX_ROUNDS], reads[MAX_ROUNDS];
+  char* pinned = bench_device_allocate(BENCH_DEVICE_HOST, CHUNK, error, sizeof error);
+  if (pinned == NULL) stop(error);
+  for (int round = 0; round < 2 * rounds; ++round) {
+    const bool write = round < rounds;
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    for (size_t at = 0; at < bytes; at += CHUNK) {
+      const size_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
+      if (!(write ? bench_device_read(pinned, buffer + at, n, error, sizeof error)
+                  : bench_device_write(buffer + at, pinned, n, error, sizeof error)))
+        stop(error);
+    }
+    (write ? writes : reads)[round % rounds] = slowest(MPI_Wtime() - begin);
+  }
+  bench_device_free(BENCH_DEVICE_HOST, pinned);
+  print("plain copy from and to the GPU", median(writes, rounds), median(reads, rounds),
+        (double)bytes * ranks);
+}
+
 static void measure_open(void) {
   enum { TIMES = 50 };
   double opens[MAX_ROUNDS], closes[MAX_ROUNDS];
@@ -199,6 +224,7 @@ int main(int argc, char** argv) {
            : allocated ? "pinned host"
                        : "host",
            "", "write ms", "read ms", "GB/s", "GB/s");
+  if (on_device) measure_copy(bytes);
   measure("contiguous, independent", bytes, 0, false);
   measure("contiguous, collective", bytes, 0, true);
   measure("blocks of 4 KiB, collective", bytes, 4096, true);

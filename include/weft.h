@@ -51,6 +51,9 @@ int MPIX_Explain_send(const char* query, char* text, int size, int* length);
 /* MPIX_Explain_send for a collective among ranks of this host. query: e.g. "what=allreduce ranks=8 kind=cuda
    bytes=1048576"; kinds: host, or cuda with one GPU per rank. */
 int MPIX_Explain_collective(const char* query, char* text, int size, int* length);
+/* Describes how data reaches a file, as JSON. query: "kind=cuda path=/scratch/out"; kinds: host, cuda. The
+   file may be absent; it is not created. Errors, size and length as above. */
+int MPIX_Explain_file(const char* query, char* text, int size, int* length);
 
 /* A CUDA stream, or a stream without a GPU. */
 typedef struct MPIX_ABI_Stream* MPIX_Stream;
@@ -234,6 +237,7 @@ int PMPIX_Machine_name(char* text, int size, int* length);
 int PMPIX_Describe_paths(char* text, int size, int* length);
 int PMPIX_Explain_send(const char* query, char* text, int size, int* length);
 int PMPIX_Explain_collective(const char* query, char* text, int size, int* length);
+int PMPIX_Explain_file(const char* query, char* text, int size, int* length);
 int PMPIX_Info_set_hex(MPI_Info info, const char* key, const void* value, int value_size);
 int PMPIX_Stream_create(MPI_Info info, MPIX_Stream* stream);
 int PMPIX_Stream_free(MPIX_Stream* stream);

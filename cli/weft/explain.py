@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft explain: prints the protocols of messages and the paths of collectives on this machine, as selected by the
-# library.
+# weft explain: prints the protocols of messages and the paths of collectives and of file accesses on this machine, as
+# selected by the library.
 import argparse
 import ctypes
 import json
@@ -28,17 +28,28 @@ PROTOCOLS = {
     "fragments": "copied in fragments through shared memory",
 }
 
+RECORDS = {
+    "mapping": "independent writes through a mapping of the file",
+    "system calls": "independent writes by one system call for each record; collective ones by aggregators",
+}
+INTERLEAVED = {
+    "direct": "collective reads from 4 KiB and writes from 32 KiB a record: each rank itself; else two-phase",
+    "two-phase": "collective accesses by aggregators (two-phase)",
+}
+
 
 def add_parser(subparsers):
     """Adds the command's parser."""
     parser = subparsers.add_parser(
         "explain",
-        help="print the protocols of messages and the paths of collectives",
+        help="print the protocols of messages and the paths of collectives and files",
         description="Prints, for each size, the protocol of a message between two processes of this host, or the path"
         " of a collective among ranks of this host with one GPU each. The prediction ignores conditions known only at"
-        " run time: failed access probes, exhausted credit, different memory kinds on other ranks.",
+        " run time: failed access probes, exhausted credit, different memory kinds on other ranks. For a file: how data of"
+        " this memory kind reaches it.",
     )
-    parser.add_argument("what", choices=("send", *COLLECTIVES), help="a message (send) or a collective")
+    parser.add_argument("what", choices=("send", "file", *COLLECTIVES), help="a message (send), a file or a collective")
+    parser.add_argument("path", nargs="?", help="the file of `weft explain file`, which need not exist")
     parser.add_argument(
         "--kind",
         choices=KINDS,
@@ -50,6 +61,16 @@ def add_parser(subparsers):
     parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")
     parser.add_argument("--block", type=size, help="strided message: bytes of each contiguous block of the sender")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parse = parser.parse_known_args
+
+    def parse_path_last(args=None, namespace=None):
+        """Accepts the path after options, where argparse leaves it over."""
+        found, rest = parse(args, namespace)
+        if rest and not rest[0].startswith("-") and found.path is None:
+            found.path = rest.pop(0)
+        return found, rest
+
+    parser.parse_known_args = parse_path_last
     return parser
 
 
@@ -63,6 +84,11 @@ def size(text):
 
 def run(arguments):
     """Queries the library and prints the result."""
+    if arguments.what == "file":
+        return run_file(arguments)
+    if arguments.path is not None:
+        print("weft explain: a path needs `weft explain file`", file=sys.stderr)
+        return 2
     collective = arguments.what != "send"
     function = "MPIX_Explain_collective" if collective else "MPIX_Explain_send"
     if collective:
@@ -71,7 +97,7 @@ def run(arguments):
         query = "kind=%s to=%s" % (arguments.kind, arguments.to or arguments.kind)
         query += " block=%d" % arguments.block if arguments.block else ""
     try:
-        facts = json.loads(query_library(function, query, arguments.bytes))
+        facts = json.loads(query_library(function, "%s bytes=%d" % (query, arguments.bytes)))
     except (prefix.NotInstalled, OSError, ValueError) as error:
         print("weft explain: %s" % error, file=sys.stderr)
         return 1
@@ -82,11 +108,40 @@ def run(arguments):
     return 0
 
 
-def query_library(function, query, max_bytes):
+def run_file(arguments):
+    """Prints the paths of accesses of one file."""
+    if arguments.path is None or arguments.kind not in ("host", "cuda"):
+        print("weft explain: use `weft explain file --kind host|cuda PATH`", file=sys.stderr)
+        return 2
+    try:
+        query = "kind=%s path=%s" % (arguments.kind, arguments.path)
+        facts = json.loads(query_library("MPIX_Explain_file", query))
+    except (prefix.NotInstalled, OSError, ValueError) as error:
+        print("weft explain: %s" % error, file=sys.stderr)
+        return 1
+    print(json.dumps(facts, indent=2) if arguments.json else "\n".join(file_lines(facts)))
+    return 0
+
+
+def file_lines(facts):
+    """Yields one line for each form of access."""
+    place = "a file system of this host" if facts["local"] else "not known as a file system of one host"
+    yield "%s%s: %s, %s" % (facts["path"], "" if facts["exists"] else " (new)", facts["file_system"], place)
+    if "striping_factor" in facts:
+        yield "stripes of %d bytes on %d servers" % (facts["striping_unit"], facts["striping_factor"])
+    if facts["kind"] == "cuda" and facts["gpu_path"] == "cufile":
+        yield "GPU memory     cuFile for aligned parts, after a checked read; else two pinned chunks"
+    elif facts["kind"] == "cuda":
+        yield "GPU memory     two pinned chunks, copy and file access overlap; cuFile: " + facts["no_cufile"]
+    yield "short records  " + RECORDS[facts["records"]]
+    yield "interleaved    " + INTERLEAVED[facts["interleaved"]]
+
+
+def query_library(function, query):
     """Returns the library's result. Raises ValueError with the library's message on error."""
     library = ctypes.CDLL(os.path.join(prefix.find(), "lib", prefix.LIBRARY))
     text = ctypes.create_string_buffer(1 << 16)
-    status = getattr(library, function)(("%s bytes=%d" % (query, max_bytes)).encode(), text, len(text), None)
+    status = getattr(library, function)(os.fsencode(query), text, len(text), None)
     if status != 0:
         raise ValueError(text.value.decode())
     return text.value.decode()
@@ -100,6 +155,7 @@ def lines(facts):
     elif facts["devices"]:
         access = "with" if facts["peer_access"] else "not all with"
         yield "%d GPUs, %s peer access" % (facts["devices"], access)
+
     def path(row):
         copies = "; 1 copy" if row["copies"] == 1 else "; %d copies" % row["copies"]
         return row["protocol"], carrier(row) + copies + writer(row)

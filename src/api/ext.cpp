@@ -15,6 +15,7 @@
 #include "base/profile.hpp"
 #include "coll/dispatch/explain.hpp"
 #include "device/memory.hpp"
+#include "io/file/explain.hpp"
 #include "p2p/p2p.hpp"
 
 namespace {
@@ -112,5 +113,10 @@ WEFT_EXPORT int PMPIX_Explain_collective(const char* query, char* text, int size
   return explain(weft::coll::explain, query, text, size, length);
 }
 WEFT_ALIAS(MPIX_Explain_collective, (const char* query, char* text, int size, int* length));
+
+WEFT_EXPORT int PMPIX_Explain_file(const char* query, char* text, int size, int* length) {
+  return explain(weft::io::explain, query, text, size, length);
+}
+WEFT_ALIAS(MPIX_Explain_file, (const char* query, char* text, int size, int* length));
 
 }  // extern "C"

@@ -137,9 +137,10 @@ Status File_get_type_extent(io::File& file, datatype::Datatype& datatype, MPI_Co
   const io::Datarep* const datarep = file.view->datarep;
   *extent = datatype.extent();
   if (datarep == nullptr || !datarep->extent) return {};
-  auto found = datarep->extent(datatype);
-  if (!found) return std::move(found).error();
-  *extent = *found;
+  auto form = datarep->file_form(datatype);
+  if (!form) return std::move(form).error();
+  *extent = (*form)->extent();
+  (*form)->release();
   return {};
 }
 

@@ -240,9 +240,12 @@ DatatypeResult rebuild(Contents& contents) {
 
 class Reader {
  public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit Reader(std::span<const std::byte> bytes, const Replace* replace = nullptr)
+      : rest_(bytes), replace_(replace) {}
   ~Reader() {
     for (Datatype* type : types_) type->close_handle();
+    for (const auto& [handle, type] : replaced_)
+      if (type != nullptr) type->close_handle();
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -271,6 +274,7 @@ class Reader {
         !take_list(contents.counts, head.counts) || !take_list(references, head.types))
       return malformed("length");
     for (const uint64_t reference : references) {
+      if (replace_ != nullptr) WEFT_TRY(replace(reference));
       contents.types.push_back(resolve(reference));
       if (contents.types.back() == nullptr) return malformed("reference to a type");
     }
@@ -280,7 +284,17 @@ class Reader {
     types_.push_back(*made);
     return {};
   }
+  Status replace(uint64_t reference) {
+    Datatype* const basic = reference < kEarlier ? datatype::predefined(reference) : nullptr;
+    if (basic == nullptr || replaced_.contains(reference)) return {};
+    DatatypeResult made = (*replace_)(*basic);
+    if (!made) return std::move(made).error();
+    replaced_.emplace(reference, *made);
+    return {};
+  }
   Datatype* resolve(uint64_t reference) const {
+    if (const auto found = replaced_.find(reference); found != replaced_.end() && found->second != nullptr)
+      return found->second;
     if (reference < kEarlier) return datatype::predefined(reference);
     return reference - kEarlier < types_.size() ? types_[reference - kEarlier] : nullptr;
   }
@@ -298,6 +312,8 @@ class Reader {
   }
   std::span<const std::byte> rest_;
   std::vector<Datatype*> types_;  // by record; one handle each
+  const Replace* const replace_;
+  std::unordered_map<uint64_t, Datatype*> replaced_;  // by handle; null: kept
 };
 
 }  // namespace
@@ -308,6 +324,29 @@ DatatypeResult deserialize(std::span<const std::byte> bytes) { return Reader(byt
 
 RemoteTypes::~RemoteTypes() {
   for (const auto& [key, known] : types_) known.type->release();
+}
+
+DatatypeResult with_replaced_types(Datatype& type, const Replace& replace) {
+  if (type.contents().combiner == Combiner::named) {
+    DatatypeResult made = replace(type);
+    if (!made) return made;
+    Datatype& result = *made == nullptr ? type : **made;
+    result.retain();
+    if (*made != nullptr) result.close_handle();
+    return &result;
+  }
+  bool any = false;
+  const Replace noted = [&](Datatype& basic) {
+    DatatypeResult made = replace(basic);
+    any |= made && *made != nullptr;
+    return made;
+  };
+  const std::vector<std::byte> bytes = serialize(type);
+  DatatypeResult made = Reader(bytes, &noted).read();
+  if (!made || any) return made;
+  (*made)->release();
+  type.retain();
+  return &type;
 }
 
 Datatype* RemoteTypes::find(uint32_t peer, uint64_t id) {

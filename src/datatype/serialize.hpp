@@ -3,6 +3,7 @@
 // (one-sided operations). Threading: under the instance lock.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +18,12 @@ namespace weft::datatype {
 /// Rebuilds what serialize() wrote, committed; one reference belongs to the caller. Errc::type if the bytes
 /// are not such: they may come from anywhere, and nothing outside them is read.
 [[nodiscard]] DatatypeResult deserialize(std::span<const std::byte> bytes);
+
+/// Returns a type that stands for a predefined type, with one open handle, or null to keep that type.
+using Replace = std::function<DatatypeResult(Datatype& basic)>;
+/// Rebuilds `type` from replaced predefined types, committed; one reference belongs to the caller. Returns
+/// `type` itself if all predefined types are kept.
+[[nodiscard]] DatatypeResult with_replaced_types(Datatype& type, const Replace& replace);
 
 /// The types that peers have sent, rebuilt once each; least recently used types are forgotten above the
 /// limit.

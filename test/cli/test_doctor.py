@@ -280,6 +280,17 @@ def test_gdrcopy(machine, emulated, monkeypatch):
     assert network.check_gdrcopy(1).status == SLOW
 
 
+def test_cufile(emulated, monkeypatch):
+    assert network.check_cufile(0).status == UNCHECKED
+    found = network.check_cufile(1)  # in a child
+    assert found.status == UNCHECKED and "libcufile.so.0" in found.evidence
+    facts = {"gpu_path": "cufile", "no_cufile": "", "file_system": "XFS"}
+    monkeypatch.setattr(network, "probe", lambda *words: facts)
+    assert network.check_cufile(1).status == OK and "XFS" in network.check_cufile(1).evidence
+    monkeypatch.setattr(network, "probe", lambda *words: {"error": "it crashed"})
+    assert network.check_cufile(1).status == BROKEN
+
+
 def test_registration(machine, emulated, monkeypatch):
     machine.nic("mlx5_0", "pci0000:00/0000:00:01.0/0000:12:00.0")
     adapters = pci.nics()

@@ -14,6 +14,20 @@ def test_explain(weft, no_driver):
     assert weft("explain", "nonsense").status == 2
 
 
+def test_file(weft, no_driver, tmp_path, monkeypatch):
+    new = str(tmp_path / "new file")
+    facts = json.loads(weft("explain", "file", "--kind", "host", new, "--json").out)
+    assert facts["path"] == new and not facts["exists"] and "gpu_path" not in facts
+    assert not (tmp_path / "new file").exists()
+    (tmp_path / "old").write_text("x")
+    out = weft("explain", "file", str(tmp_path / "old")).out
+    assert "two pinned chunks" in out and "short records" in out and "interleaved" in out and "(new)" not in out
+    assert weft("explain", "file", "--kind", "cuda", str(tmp_path / "no" / "folder")).status == 1
+    assert weft("explain", "file").status == 2
+    assert weft("explain", "file", "--kind", "pool", new).status == 2
+    assert weft("explain", "send", new).status == 2
+
+
 def test_collectives(weft, no_driver):
     out = weft("explain", "allreduce", "--ranks", "8", "--bytes", "256M").out
     assert "8 ranks" in out and "kernels" in out and "Simple" in out and "derived for 8" in out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Network and GPUDirect checks: adapters, registration of GPU memory, gdrcopy, UCX, libfabric.
+# Network and GPUDirect checks: adapters, registration of GPU memory, gdrcopy, cuFile, UCX, libfabric.
 import json
 import os
 import shutil
@@ -23,6 +23,7 @@ def checks():
     yield check_affinity(adapters)
     yield check_registration(adapters, gpus)
     yield check_gdrcopy(gpus)
+    yield check_cufile(gpus)
     yield check_ucx(gpus)
     yield check_libfabric(gpus)
     yield check_variables()
@@ -118,6 +119,20 @@ def check_gdrcopy(gpus):
     if found["write_us"] > 5:
         return slow(name, text, "the mapping is slow: is the process bound to the GPU's NUMA node?")
     return ok(name, text)
+
+
+def check_cufile(gpus):
+    """Checks whether files of this folder could be accessed by GPUDirect Storage."""
+    name = "cuFile"
+    if not gpus:
+        return unchecked(name, "no GPU")
+    found = probe("storage", library.path(), os.getcwd())
+    if "error" in found:
+        return broken(name, found["error"], "set WEFT_IO_CUFILE=off, or reinstall GPUDirect Storage")
+    if found["gpu_path"] != "cufile":
+        return unchecked(name, "files of GPU memory go through pinned host memory: " + found["no_cufile"],
+                         "if files of GPU memory matter, install GPUDirect Storage (nvidia-gds)")  # fmt: skip
+    return ok(name, "opened; used on %s after a checked read" % found["file_system"])
 
 
 def check_opened(name, network, gpu_memory_marker, remedy, gpus):

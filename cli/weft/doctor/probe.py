@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Probes that may crash and therefore run in a child process: weft.doctor.probe gdrcopy|register|networks. A probe
-# prints one line of JSON.
+# Probes that may crash and therefore run in a child process: weft.doctor.probe gdrcopy|register|networks|storage. A
+# probe prints one line of JSON.
 import ctypes
 import json
 import os
@@ -122,9 +122,19 @@ def networks(path):
     return dict(line.split(": ", 1) for line in lines)
 
 
+def storage(path, folder):
+    """Returns how Weft's library at `path` moves data between GPU memory and files of a folder."""
+    text = ctypes.create_string_buffer(1 << 16)
+    query = os.fsencode("kind=cuda path=%s" % folder)
+    if load(path).MPIX_Explain_file(query, text, len(text), None) != 0:
+        raise cuda.Unavailable(text.value.decode())
+    return json.loads(text.value)
+
+
 def main(words):
     try:
-        found = {"gdrcopy": gdrcopy, "register": register, "networks": networks}[words[0]](*words[1:])
+        probes = {"gdrcopy": gdrcopy, "register": register, "networks": networks, "storage": storage}
+        found = probes[words[0]](*words[1:])
     except cuda.Unavailable as reason:
         found = {"error": str(reason)}
     print(json.dumps(found), flush=True)

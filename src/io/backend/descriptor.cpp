@@ -9,6 +9,7 @@
 
 #include "base/assert.hpp"
 #include "io/backend/error.hpp"
+#include "io/backend/file_system.hpp"
 
 namespace weft::io {
 namespace {
@@ -105,6 +106,19 @@ Status Descriptor::sync() const {
   while (failed != 0 && errno == EINTR);
   // Pipes and devices without storage have nothing to synchronise.
   return failed == 0 || errno == EINVAL ? Status() : system_error("synchronise", path_, errno);
+}
+
+bool Descriptor::mappable() const {
+  struct stat status;
+  return ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode) &&
+         (::fcntl(fd_, F_GETFL) & O_ACCMODE) == O_RDWR && on_local_file_system(*this);
+}
+
+bool Descriptor::provide(const Range& range) const {
+  int failed;
+  do failed = ::fallocate(fd_, 0, range.first, range.bytes());
+  while (failed != 0 && errno == EINTR);
+  return failed == 0;
 }
 
 Status Descriptor::lock(const Range& range, bool exclusive) const {

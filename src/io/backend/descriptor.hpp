@@ -53,6 +53,12 @@ class Descriptor {
   /// Allocates storage for the first `bytes` bytes. Never makes the file smaller.
   [[nodiscard]] Status allocate(int64_t bytes) const;
   [[nodiscard]] Status sync() const;
+  /// Whether mappings of the file and system calls on it see the same bytes at once in all processes that
+  /// access it: a regular file of a local file system, open for reading and writing.
+  [[nodiscard]] bool mappable() const;
+  /// Allocates storage for a range; the file has at least the range's end as its size then. Returns false if
+  /// the file system cannot do that.
+  [[nodiscard]] bool provide(const Range& range) const;
 
   /// Waits for a lock of a range against other open files (F_OFD_SETLKW). The kernel releases the locks of a
   /// process that dies.
@@ -60,6 +66,7 @@ class Descriptor {
   void unlock(const Range& range) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] int fd() const { return fd_; }
 
  private:
   std::string path_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "io/backend/cufile.hpp"
 #include "io/backend/descriptor.hpp"
 #include "io/backend/hints.hpp"
 #include "io/backend/pool.hpp"
@@ -13,9 +14,11 @@ namespace weft::io {
 
 struct Target {
   Descriptor descriptor;
+  GpuFile gpu;                      ///< for accesses of GPU memory
   Hints hints;                      ///< changed by collective calls only, while no access is in flight
   std::atomic<bool> atomic{false};  ///< MPI_File_set_atomicity
   std::atomic<bool> dirty{false};   ///< this process has written since the last sync
+  bool mappable = false;            ///< of the descriptor of rank 0; see Descriptor::mappable()
   bool sieves_writes = false;       ///< romio_ds_write = enable: every write takes a lock
   std::mutex exclusive;             ///< accesses under locks of one process, which share its descriptor
   std::shared_ptr<Pool> pool = Pool::shared();

@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kAggregatorsPerHost = 4;               // more contend for the lock of the file's inode
 constexpr int64_t kLeastBytesPerAggregator = 256 << 10;  // below, a message costs more than the access
+// From these lengths of runs, and up to this number of runs, ranks of one host access the file themselves.
+// Writes take turns at the lock of the inode.
+constexpr int64_t kDirectReadBytes = 4 << 10, kDirectWriteBytes = 32 << 10, kDirectRuns = 8;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -17,20 +20,27 @@ int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit
 
 AccessRecord record_of(const View& view, int64_t stream, int64_t bytes) {
   if (bytes == 0) return {};
-  return {{view.position(stream), view.position(stream + bytes - 1) + 1}, bytes, view.overlapping ? 1 : 0};
+  return {{view.position(stream), view.position(stream + bytes - 1) + 1},
+          bytes,
+          view.overlapping ? 1 : 0,
+          view.contiguous ? bytes : view.mean_run};
 }
 
-bool use_aggregators(const std::vector<AccessRecord>& records, Use use) {
-  bool interleaved = false, any = false;
+bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hints, bool write,
+                     bool one_cache) {
+  const Use use = write ? hints.romio_cb_write : hints.romio_cb_read;
+  const int64_t direct_run = write ? kDirectWriteBytes : kDirectReadBytes;
+  bool interleaved = false, any = false, direct = one_cache;
   int64_t end = std::numeric_limits<int64_t>::min();
   for (const AccessRecord& record : records) {
     if (record.bytes == 0) continue;
     if (record.unordered != 0) return false;
     any = true;
     interleaved |= record.range.first < end;
+    direct &= record.run_bytes >= direct_run || record.bytes <= kDirectRuns * record.run_bytes;
     end = std::max(end, record.range.end);
   }
-  return any && (use == Use::enable || (use == Use::automatic && interleaved));
+  return any && (use == Use::enable || (use == Use::automatic && interleaved && !direct));
 }
 
 Plan::Plan(std::vector<AccessRecord> all_records, const Hints& hints, const std::vector<int>& order,
@@ -45,8 +55,11 @@ Plan::Plan(std::vector<AccessRecord> all_records, const Hints& hints, const std:
   const int64_t unit = hints.striping_unit;
   all.first = all.first / unit * unit;
   int64_t count = hints.cb_nodes;
-  if (count == 0)
-    count = std::clamp<int64_t>(all.bytes() / kLeastBytesPerAggregator, 1, kAggregatorsPerHost * hosts);
+  if (count == 0) {
+    int64_t most = kAggregatorsPerHost * hosts;
+    if (hints.striping_factor > 0) most = std::min(most, hints.striping_factor);  // one for each server
+    count = std::clamp<int64_t>(all.bytes() / kLeastBytesPerAggregator, 1, most);
+  }
   count = std::min(count, static_cast<int64_t>(order.size()));
   aggregators.assign(order.begin(), order.begin() + static_cast<ptrdiff_t>(count));
   part_bytes = round_up((all.bytes() + count - 1) / count, unit);

@@ -16,12 +16,16 @@ struct AccessRecord {
   Range range;        ///< from its first to its last byte in the file
   int64_t bytes;      ///< of data
   int64_t unordered;  ///< 1: the regions of the filetype overlap
+  int64_t run_bytes;  ///< mean length of the contiguous runs of the view
 };
 
 [[nodiscard]] AccessRecord record_of(const View& view, int64_t stream, int64_t bytes);
 
-/// Whether the ranks exchange data with aggregators; else each rank accesses the file itself.
-[[nodiscard]] bool use_aggregators(const std::vector<AccessRecord>& records, Use use);
+/// Whether the ranks exchange data with aggregators; else each rank accesses the file itself. `one_cache`:
+/// all ranks access the file through the page cache of one host, where a system call for a run of some KiB
+/// costs less than an exchange.
+[[nodiscard]] bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hints, bool write,
+                                   bool one_cache);
 
 struct Plan {
   /// `order`: ranks in the order in which they become aggregators; `hosts`: number of hosts.

@@ -4,6 +4,7 @@
 // that no other rank waits for ever; all ranks report errors of aggregators.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "io/backend/error.hpp"
 #include "io/collective/exchange.hpp"
@@ -65,24 +66,33 @@ IndependentAccess independent(const CollectiveAccess& access, bool write) {
   return {access.target, access.view, access.stream, access.memory, access.bytes, write};
 }
 
-/// Whether each rank accesses the file itself; equal on all ranks.
-bool alone(const CollectiveAccess& access, const std::vector<AccessRecord>& records, Use use) {
-  return access.target.atomic.load(std::memory_order_relaxed) || !use_aggregators(records, use);
+/// The steps before the rounds. Without aggregators, each rank accesses the file itself here, and `plan`
+/// stays empty.
+Task begin_collective(Operation& operation, const CollectiveAccess& access, bool write,
+                      std::optional<Plan>& plan) {
+  co_await operation.turn();
+  std::vector<AccessRecord> records;
+  Task gather = gather_records(operation, access, records);
+  WEFT_CO_TRY(co_await gather);
+  const Target& target = access.target;
+  const bool one_cache = access.hosts == 1 && target.mappable;
+  if (target.atomic.load(std::memory_order_relaxed) ||
+      !use_aggregators(records, target.hints, write, one_cache)) {
+    Task task = access_independent(operation, independent(access, write));
+    co_return co_await task;
+  }
+  plan.emplace(std::move(records), target.hints, access.aggregator_order, access.hosts);
+  co_return Status();
 }
 
 }  // namespace
 
 Task write_collective(Operation& operation, CollectiveAccess access) {
-  co_await operation.turn();
-  std::vector<AccessRecord> records;
-  Task gather = gather_records(operation, access, records);
-  WEFT_CO_TRY(co_await gather);
-  const Hints& hints = access.target.hints;
-  if (alone(access, records, hints.romio_cb_write)) {
-    Task task = access_independent(operation, independent(access, true));
-    co_return co_await task;
-  }
-  const Plan plan(std::move(records), hints, access.aggregator_order, access.hosts);
+  std::optional<Plan> planned;
+  Task begin = begin_collective(operation, access, true, planned);
+  Status begun = co_await begin;
+  if (!planned) co_return begun;
+  const Plan& plan = *planned;
   const int tag = operation.next_tag();
   FileJob jobs[2];
   Status outcome;
@@ -169,16 +179,11 @@ Task end_read(Operation& operation, ReadRound& read, int64_t& bytes) {
 }  // namespace
 
 Task read_collective(Operation& operation, CollectiveAccess access) {
-  co_await operation.turn();
-  std::vector<AccessRecord> records;
-  Task gather = gather_records(operation, access, records);
-  WEFT_CO_TRY(co_await gather);
-  const Hints& hints = access.target.hints;
-  if (alone(access, records, hints.romio_cb_read)) {
-    Task task = access_independent(operation, independent(access, false));
-    co_return co_await task;
-  }
-  const Plan plan(std::move(records), hints, access.aggregator_order, access.hosts);
+  std::optional<Plan> planned;
+  Task begin = begin_collective(operation, access, false, planned);
+  Status begun = co_await begin;
+  if (!planned) co_return begun;
+  const Plan& plan = *planned;
   const int tag = operation.next_tag();
   int64_t bytes = 0;
   Status outcome;
@@ -189,8 +194,8 @@ Task read_collective(Operation& operation, CollectiveAccess access) {
   for (int64_t i = 0; i <= plan.rounds; ++i) {
     if (i < plan.rounds) {
       next = std::make_unique<ReadRound>(access, plan, i, tag);
-      Task begin = begin_read(operation, access, plan, i, *next);
-      keep(co_await begin);
+      Task exchange = begin_read(operation, access, plan, i, *next);
+      keep(co_await exchange);
     }
     if (current != nullptr) {
       Task end = end_read(operation, *current, bytes);

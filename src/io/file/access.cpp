@@ -33,9 +33,9 @@ Status File::check_access(const Access& access, const p2p::Buffer& memory) const
   if (access.offset < 0)
     return Error(Errc::arg, "offset = " + std::to_string(access.offset) + " is negative");
   const int64_t bytes = bytes_of(memory);
-  if (bytes % view->etype_size != 0)
+  if (bytes % view->etype_in_memory != 0)
     return error(ErrorClass::io, std::to_string(bytes) + " bytes of data are no multiple of the " +
-                                     std::to_string(view->etype_size) +
+                                     std::to_string(view->etype_in_memory) +
                                      " bytes of the view's etype: access whole etypes");
   if (bytes != 0 && view->filetype.size() == 0)
     return error(ErrorClass::io, "the view has no data: its filetype is empty");
@@ -46,7 +46,7 @@ Status File::check_access(const Access& access, const p2p::Buffer& memory) const
 
 /// With a data representation that differs from the one in memory, the access moves converted bytes.
 Status File::convert(const Access& access, p2p::Buffer& memory, std::shared_ptr<std::byte[]>& storage,
-                     std::function<Status(uint64_t)>& after) {
+                     std::function<Result<uint64_t>(uint64_t)>& after) {
   const Datarep* const datarep = view->datarep;
   if (datarep == nullptr || !(access.write ? datarep->write : datarep->read)) return {};
   if (on_device(memory))
@@ -54,16 +54,24 @@ Status File::convert(const Access& access, p2p::Buffer& memory, std::shared_ptr<
                  "data in GPU memory cannot be converted to " + datarep->name + ": use the native format");
   const p2p::Buffer user = memory;
   auto& type = const_cast<datatype::Datatype&>(*user.type);
-  const int64_t bytes = bytes_of(user);
-  storage.reset(new std::byte[static_cast<size_t>(bytes)]);
-  memory = p2p::host_bytes(storage.get(), static_cast<size_t>(bytes));
-  if (access.write)
-    return instance.unlocked([&] { return datarep->write(user.address, type, user.count, storage.get()); });
-  after = [datarep, user, &type, storage](uint64_t read) -> Status {
-    if (type.size() == 0) return {};
-    return datarep->read(user.address, type, static_cast<int64_t>(read) / type.size(), storage.get());
+  int64_t size = type.size();  // in the file
+  if (datarep->extent) {
+    auto form = datarep->file_form(type);
+    if (!form) return std::move(form).error();
+    size = (*form)->size();
+    (*form)->release();
+  }
+  const auto bytes = static_cast<size_t>(user.count * size);
+  storage.reset(new std::byte[bytes]);
+  memory = p2p::host_bytes(storage.get(), bytes);
+  after = [datarep, user, &type, size, storage, write = access.write](uint64_t moved) -> Result<uint64_t> {
+    if (size == 0) return uint64_t{0};
+    const int64_t count = static_cast<int64_t>(moved) / size;
+    if (!write) WEFT_TRY(datarep->read(user.address, type, count, storage.get()));
+    return static_cast<uint64_t>(count * type.size());
   };
-  return {};
+  if (!access.write) return {};
+  return instance.unlocked([&] { return datarep->write(user.address, type, user.count, storage.get()); });
 }
 
 Task File::perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes) {
@@ -88,11 +96,11 @@ Task File::perform(Operation& operation, Access access, p2p::Buffer memory, int6
 
 Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory) {
   WEFT_TRY(check_access(access, memory));
-  const int64_t bytes = bytes_of(memory);
   p2p::Buffer moved = memory;
   std::shared_ptr<std::byte[]> storage;
-  std::function<Status(uint64_t)> after;
+  std::function<Result<uint64_t>(uint64_t)> after;
   WEFT_TRY(convert(access, moved, storage, after));
+  const int64_t bytes = bytes_of(moved);
   Access placed = access;
   if (access.at == At::individual) {
     placed.offset = position_;
@@ -105,8 +113,11 @@ Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory)
   if (queued) operation->reserve_tags(*comm);
   operation->keep(storage);
   if (after)
-    operation->epilogue = [operation, after = std::move(after)] {
-      return operation->instance.unlocked([&] { return after(operation->completion.bytes); });
+    operation->epilogue = [operation, after = std::move(after)]() -> Status {
+      auto bytes = operation->instance.unlocked([&] { return after(operation->completion.bytes); });
+      if (!bytes) return std::move(bytes).error();
+      operation->completion.bytes = *bytes;
+      return {};
     };
   operation->run(perform(*operation, placed, moved, bytes));
   return operation;

@@ -102,15 +102,6 @@ Status File::set_view(int64_t disp, datatype::Datatype& etype, datatype::Datatyp
   }
   auto found = find_datarep(datarep);
   if (own.ok() && !found) own = std::move(found).error();
-  if (own.ok() && *found != nullptr && (*found)->extent) {
-    auto extent = (*found)->extent(etype);
-    if (!extent)
-      own = std::move(extent).error();
-    else if (*extent != etype.extent())
-      own = error(ErrorClass::unsupported_datarep,
-                  "etype has an extent of " + std::to_string(*extent) + " bytes in " + datarep + " and " +
-                      std::to_string(etype.extent()) + " in memory: such files are not supported");
-  }
   // Programs may not change the view while requests are active, and some do.
   core::wait_until(instance, [this] { return queue_.empty(); });
   std::shared_ptr<const View> next;

@@ -104,7 +104,8 @@ class File final : public core::Counted {
 
   /// Converts memory of a write, or prepares the conversion of a read.
   [[nodiscard]] Status convert(const Access& access, p2p::Buffer& memory,
-                               std::shared_ptr<std::byte[]>& storage, std::function<Status(uint64_t)>& after);
+                               std::shared_ptr<std::byte[]>& storage,
+                               std::function<Result<uint64_t>(uint64_t)>& after);
   [[nodiscard]] Result<Operation*> launch(const Access& access, const p2p::Buffer& memory);
   [[nodiscard]] Task perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes);
   [[nodiscard]] Task fetch_shared(Operation& operation, int64_t etypes, bool ordered, int64_t& first);

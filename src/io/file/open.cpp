@@ -11,6 +11,7 @@
 #include "coll/construct/communicators.hpp"
 #include "coll/schedule/collective.hpp"
 #include "io/backend/error.hpp"
+#include "io/backend/file_system.hpp"
 #include "io/file/agreement.hpp"
 #include "io/file/file.hpp"
 
@@ -52,24 +53,58 @@ std::string path_of(const std::string& name) {
   return name;
 }
 
+/// Opens the file. Mappings and data sieving need read access, also for writes.
+int open_as(const std::string& path, int amode, int more_flags, Descriptor& file) {
+  const bool only_write = (amode & kWriteOnly) != 0;
+  int number =
+      file.open(path, (only_write && (amode & kSequential) == 0 ? O_RDWR : flags_of(amode)) | more_flags);
+  if (number == EACCES && only_write) number = file.open(path, O_WRONLY | more_flags);
+  return number;
+}
+
+/// Facts of the file that rank 0 opens first.
+struct First {
+  int64_t amode, opened, mappable;
+  Stripes stripes;
+};
+
+/// Opens the file on rank 0, which creates it, with the stripes that the hints ask for.
+Status open_first(const std::string& path, int amode, const core::Info* info, Target& target, First& first) {
+  WEFT_TRY(check_amode(amode));
+  Hints hints;
+  hints.striping_unit = 0;
+  if (info != nullptr)
+    for (size_t i = 0; i < info->size(); ++i)
+      if (info->entry(i).first.starts_with("striping_"))
+        WEFT_TRY(hints.set(info->entry(i).first, info->entry(i).second));
+  const Stripes wanted{hints.striping_factor, hints.striping_unit};
+  const bool creates = (amode & kCreate) != 0 && (wanted.count != 0 || wanted.bytes != 0);
+  const int later = creates ? stripe_later(path) : 0;
+  if (const int number = open_as(path, amode, creation_flags_of(amode) | later, target.descriptor);
+      number != 0)
+    return system_error("open", path, number);
+  if (later != 0) set_stripes(target.descriptor, wanted);
+  first.opened = 1;
+  first.mappable = target.descriptor.mappable() ? 1 : 0;
+  first.stripes = stripes_of(target.descriptor);
+  return {};
+}
+
 /// Opens the file on all ranks, or on none.
-Status open_everywhere(core::Communicator& comm, const std::string& path, int amode, Descriptor& file) {
-  Status own = check_amode(amode);
-  const auto open = [&](int flags) {
-    if (const int number = file.open(path, flags); number != 0) own = system_error("open", path, number);
-  };
-  int64_t first[2] = {amode, 0};  // of rank 0: the mode, and whether it has opened the file
-  if (comm.rank() == 0) {
-    if (own.ok()) open(flags_of(amode) | creation_flags_of(amode));
-    first[1] = own.ok() ? 1 : 0;
-  }
-  WEFT_TRY(broadcast(comm, first, sizeof first));
+Status open_everywhere(core::Communicator& comm, const std::string& path, int amode, const core::Info* info,
+                       Target& target, Stripes& stripes) {
+  First first{amode, 0, 0, {}};
+  Status own = comm.rank() == 0 ? open_first(path, amode, info, target, first) : check_amode(amode);
+  WEFT_TRY(broadcast(comm, &first, sizeof first));
+  target.mappable = first.mappable != 0;
+  stripes = first.stripes;
   if (comm.rank() != 0 && own.ok()) {
-    if (first[0] != amode)
+    if (first.amode != amode)
       own = error(ErrorClass::not_same, "amode = " + std::to_string(amode) + " here and " +
-                                            std::to_string(first[0]) + " at rank 0: pass the same value");
-    else if (first[1] != 0)
-      open(flags_of(amode));
+                                            std::to_string(first.amode) + " at rank 0: pass the same value");
+    else if (first.opened != 0)
+      if (const int number = open_as(path, amode, 0, target.descriptor); number != 0)
+        own = system_error("open", path, number);
   }
   return agree(comm, std::move(own), path);
 }
@@ -96,7 +131,8 @@ Result<File*> File::open(core::Communicator& comm, const std::string& name, int 
   if (comm.inter()) return Error(Errc::comm, "comm is an intercommunicator: files need an intracommunicator");
   auto target = std::make_unique<Target>();
   const std::string path = path_of(name);
-  WEFT_TRY(open_everywhere(comm, path, amode, target->descriptor));
+  Stripes stripes;
+  WEFT_TRY(open_everywhere(comm, path, amode, info, *target, stripes));
   rma::Window* window = nullptr;
   core::Ref<core::Communicator> own_comm;
   if (comm.size() > 1) {
@@ -118,6 +154,10 @@ Result<File*> File::open(core::Communicator& comm, const std::string& name, int 
   file->choose_aggregators();
   Status prepared = window == nullptr ? Status() : window->lock_all(1024);  // MPI_MODE_NOCHECK
   if (prepared.ok()) prepared = file->set_hints(info);
+  if (stripes.count > 0) {  // what the file has, whatever the hints ask for
+    file->target->hints.striping_factor = stripes.count;
+    file->target->hints.striping_unit = stripes.bytes;
+  }
   if (prepared.ok() && (amode & kAppend) != 0) {
     prepared = file->seek(0, Whence::end);
     if (prepared.ok()) prepared = file->set_shared(file->position_);

@@ -9,6 +9,7 @@
 #include "device/memory.hpp"
 #include "device/pinned.hpp"
 #include "io/independent/access.hpp"
+#include "io/independent/direct.hpp"
 #include "io/view/typed_buffer.hpp"
 
 namespace weft::io {
@@ -108,6 +109,43 @@ Task access_staged(Operation& operation, const IndependentAccess& access, int64_
   co_return outcome;
 }
 
+/// A part of an access. `memory` holds its datatype.
+IndependentAccess part_of(const IndependentAccess& access, const Range& part, const TypedBuffer& memory) {
+  return {access.target, access.view, access.stream + part.first, memory.get(), part.bytes(), access.write};
+}
+
+/// The bytes that cuFile cannot transfer go through host memory. `total`: the bytes moved, in order.
+Task access_device(Operation& operation, const IndependentAccess& access, int64_t& total) {
+  const Range direct = direct_part(access);
+  if (direct.empty()) {
+    Task staged = access_staged(operation, access, total);
+    co_return co_await staged;
+  }
+  if (const Range head{0, direct.first}; !head.empty()) {
+    TypedBuffer memory;
+    WEFT_CO_TRY(memory.slice(access.memory, 0, head.bytes()));
+    const IndependentAccess part = part_of(access, head, memory);
+    Task staged = access_staged(operation, part, total);
+    WEFT_CO_TRY(co_await staged);
+    if (total < head.bytes()) co_return Status();  // the end of the file
+  }
+  int64_t moved = 0;
+  Task transfer = access_direct(operation, access, direct, moved);
+  Status outcome = co_await transfer;
+  total += moved;
+  if (!outcome.ok() && outcome.error().code() != Errc::unsupported) co_return outcome;
+  const Range tail{total, access.bytes};
+  if (tail.empty()) co_return Status();
+  TypedBuffer memory;
+  WEFT_CO_TRY(memory.slice(access.memory, tail.first, tail.bytes()));
+  const IndependentAccess part = part_of(access, tail, memory);
+  int64_t rest = 0;
+  Task staged = access_staged(operation, part, rest);
+  outcome = co_await staged;
+  total += rest;
+  co_return outcome;
+}
+
 }  // namespace
 
 bool on_device(const p2p::Buffer& memory) {
@@ -126,8 +164,8 @@ Task access_independent(Operation& operation, IndependentAccess access) {
   int64_t moved = 0;
   Status outcome;
   if (on_device(access.memory)) {
-    Task staged = access_staged(operation, access, moved);
-    outcome = co_await staged;
+    Task device = access_device(operation, access, moved);
+    outcome = co_await device;
   } else {
     FileJob job;
     job.submit(*access.target.pool, operation.instance, [&access, &moved]() -> Status {

@@ -5,34 +5,21 @@
 #include <utility>
 
 #include "datatype/external.hpp"
+#include "datatype/predefined.hpp"
+#include "datatype/serialize.hpp"
 #include "io/backend/error.hpp"
 
 namespace weft::io {
 namespace {
 
-/// The external32 format, for types that have the same size in it.
 Datarep external32() {
   Datarep datarep;
   datarep.name = "external32";
-  datarep.extent = [](datatype::Datatype& type) -> Result<int64_t> {
-    auto size = datatype::external_size(type, 1);
-    if (!size) return std::move(size).error();
-    if (*size != type.size())
-      return error(ErrorClass::unsupported_datarep,
-                   "a type has " + std::to_string(*size) + " bytes in external32 and " +
-                       std::to_string(type.size()) + " in memory: files of such types are not supported");
-    return type.extent();
-  };
-  const auto checked = [extent = datarep.extent](datatype::Datatype& type) -> Status {
-    auto size = extent(type);
-    return size ? Status() : std::move(size).error();
-  };
-  datarep.read = [checked](void* user, datatype::Datatype& type, int64_t count, void* file) -> Status {
-    WEFT_TRY(checked(type));
+  datarep.extent = [](datatype::Datatype& type) { return datatype::external_size(type, 1); };
+  datarep.read = [](void* user, datatype::Datatype& type, int64_t count, void* file) {
     return datatype::unpack_external(type, count, user, file);
   };
-  datarep.write = [checked](void* user, datatype::Datatype& type, int64_t count, void* file) -> Status {
-    WEFT_TRY(checked(type));
+  datarep.write = [](void* user, datatype::Datatype& type, int64_t count, void* file) {
     return datatype::pack_external(type, count, user, file);
   };
   return datarep;
@@ -46,6 +33,19 @@ std::map<std::string, Datarep, std::less<>>& datareps() {
 bool stores_native(std::string_view name) { return name == "native" || name == "internal"; }
 
 }  // namespace
+
+datatype::DatatypeResult Datarep::file_form(datatype::Datatype& type) const {
+  return datatype::with_replaced_types(type, [this](datatype::Datatype& basic) -> datatype::DatatypeResult {
+    if (basic.size() == 0) return nullptr;  // MPI_DATATYPE_NULL and the like have no bytes
+    auto bytes = extent(basic);
+    if (!bytes) return std::move(bytes).error();
+    if (*bytes < 1)
+      return error(ErrorClass::conversion, "datarep = \"" + name + "\": a predefined type has " +
+                                               std::to_string(*bytes) + " bytes in the file");
+    if (*bytes == basic.size()) return nullptr;
+    return datatype::contiguous(*bytes, *datatype::predefined(datatype::kByte), datatype::Width::wide);
+  });
+}
 
 Result<const Datarep*> find_datarep(std::string_view name) {
   if (stores_native(name)) return static_cast<const Datarep*>(nullptr);

@@ -12,14 +12,18 @@
 
 namespace weft::io {
 
-/// A representation that differs from the one in memory. In a file every element has its native size.
+/// A representation that differs from the one in memory.
 struct Datarep {
-  /// Converts `count` elements of `type` at `user` to or from the packed bytes at `file`.
+  /// Converts `count` elements of `type` at `user` to or from their bytes in the file at `file`.
   using Convert = std::function<Status(void* user, datatype::Datatype& type, int64_t count, void* file)>;
   std::string name;
   Convert read, write;  ///< empty: no conversion
-  /// Extent of a type in the file, in bytes.
+  /// Bytes of a predefined type in the file.
   std::function<Result<int64_t>(datatype::Datatype& type)> extent;
+
+  /// The type that has the size, extent and layout of `type` in the file, committed; one reference belongs to
+  /// the caller.
+  [[nodiscard]] datatype::DatatypeResult file_form(datatype::Datatype& type) const;
 };
 
 /// Finds a representation; null for "native" and "internal", which store data as in memory. Error:

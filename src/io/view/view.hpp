@@ -23,7 +23,9 @@ class View {
   [[nodiscard]] static Result<std::shared_ptr<const View>> create(int64_t disp, datatype::Datatype& etype,
                                                                   datatype::Datatype& filetype, bool writable,
                                                                   const Datarep* datarep);
-  View(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype);
+  /// `file_etype`, `file_layout`: the types in the file's data representation.
+  View(int64_t disp, datatype::Datatype& etype, datatype::Datatype& filetype, datatype::Datatype& file_etype,
+       datatype::Datatype& file_layout);
   View(const View&) = delete;
   View& operator=(const View&) = delete;
   ~View();
@@ -48,7 +50,7 @@ class View {
     int64_t at = 0, length = 0;
     bool going = true;
     const int64_t first = stream / size_;  // large displacements only in `base`
-    const int64_t base = disp + first * filetype.extent();
+    const int64_t base = disp + first * layout.extent();
     const auto merge = [&](datatype::Count run, datatype::Count bytes) {
       if (base + run == at + length) {
         length += bytes;
@@ -60,21 +62,24 @@ class View {
       return going;
     };
     const int64_t skip = stream - first * size_;
-    datatype::for_each_run(filetype, (skip + n - 1) / size_ + 1, skip, n, merge);
+    datatype::for_each_run(layout, (skip + n - 1) / size_ + 1, skip, n, merge);
     if (going && length != 0) f(at, length);
   }
 
   const int64_t disp;
   datatype::Datatype& etype;
   datatype::Datatype& filetype;
-  const int64_t etype_size;
+  datatype::Datatype& layout;     ///< `filetype` in the file
+  const int64_t etype_size;       ///< in the file, in bytes
+  const int64_t etype_in_memory;  ///< bytes of an etype in memory
   bool contiguous;
   bool overlapping = false;  ///< regions of the filetype overlap, so that file offsets are not ordered
+  int64_t mean_run = 0;      ///< mean length of the runs of the filetype, in bytes; 0 if `contiguous`
   const Datarep* datarep = nullptr;  ///< null: "native"
 
  private:
   [[nodiscard]] Status check(bool writable);
-  const int64_t size_;  ///< of the filetype
+  const int64_t size_;  ///< of `layout`
 };
 
 }  // namespace weft::io
