@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs mpi4py's tests with n ranks, except those in unsupported.txt. Also fails if ranks ran different numbers of tests
 # or none, or if a test outside unsupported.txt skips itself because of a missing feature.
-# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
+# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE[:PATTERN]...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
 # mpiexec --hosts. TEST_NUMPY: folder with NumPy. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
 import importlib.util
 import os
@@ -40,7 +40,8 @@ def command(source, folder, library, ranks, chosen):
     for test in classes:
         options += ["-x", test]
     for module in chosen or (BUFFERS if GPU else []):
-        options += ["-i", r"\b%s\.py$" % module]
+        name, _, pattern = module.partition(":")
+        options += ["-i", r"\b%s\.py$" % name] + (["-k", pattern] if pattern else [])
     return mpiexec + runner + options
 
 
