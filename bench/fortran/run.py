@@ -32,7 +32,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("prefix")
     parser.add_argument("--folder", help="folder of the built programs")
-    parser.add_argument("--rounds", default="200000")
+    parser.add_argument("--rounds", default="2000", help="few, so that a run fits a time slice of a busy machine")
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--out")
     options = parser.parse_args()
@@ -57,7 +57,7 @@ def main():
         row["ratio"] = round(medians["f08"] / medians["c"], 3)
         cases.append(row)
         print(row)
-    result = {"what": "ns a call of a ping-pong with 2 ranks, medians", "repeat": options.repeat, "rounds": int(options.rounds)}
+    result = {"what": "ns a call: ping-pong of 2 ranks (medians of runs); call, self_*: no process, messages to itself (medians of the shortest)", "repeat": options.repeat, "rounds": int(options.rounds)}
     result |= {"processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "cases": cases}
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:

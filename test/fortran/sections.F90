@@ -63,7 +63,8 @@ contains
 
   subroutine derived_types()
     integer :: source(20), target(40), i
-    type(MPI_Datatype) :: vector, resized
+    type(MPI_Datatype) :: vector, resized, two
+    type(MPI_Request) :: requests(6)
     type(MPI_Status) :: status
     integer(kind=MPI_ADDRESS_KIND) :: lower, extent
     ! Elements 1, 3, 5 of every seven elements of the section.
@@ -72,6 +73,8 @@ contains
     extent = 28
     call MPI_Type_create_resized(vector, lower, extent, resized)
     call MPI_Type_commit(resized)
+    call MPI_Type_vector(2, 1, 2, MPI_INTEGER, two)
+    call MPI_Type_commit(two)
     source = (/ (1000*rank + i, i = 1, 20) /)
     target = -1
     call MPI_Sendrecv(source, 6, MPI_INTEGER, next, 1, target(1:40:2), 2, resized, previous, 1, MPI_COMM_WORLD, status)
@@ -79,8 +82,20 @@ contains
     call check(count(target /= -1) == 6, 21)
     call MPI_Sendrecv(target(1:40:2), 2, resized, next, 1, source, 6, MPI_INTEGER, previous, 1, MPI_COMM_WORLD, status)
     call check(all(source(1:6) == (/ (1000*modulo(rank - 2, size) + i, i = 1, 6) /)), 22)
+    ! Datatypes of these sections are not kept: they are freed while the calls are pending.
+    target = -1
+    do i = 1, 3
+      call MPI_Irecv(target(2*i:40:6), 1, resized, previous, i, MPI_COMM_WORLD, requests(2*i-1))
+      call MPI_Isend(source(6+i:20:3), 1, two, next, i, MPI_COMM_WORLD, requests(2*i))
+    end do
+    call MPI_Type_free(two)
     call MPI_Type_free(resized)
     call MPI_Type_free(vector)
+    call MPI_Waitall(6, requests, MPI_STATUSES_IGNORE)
+    do i = 1, 3
+      call check(target(2*i) == 1000*previous + 6 + i .and. target(2*i + 12) == 1000*previous + 12 + i, 23)
+    end do
+    call check(count(target /= -1) == 6, 24)
   end subroutine
 
   subroutine collectives()

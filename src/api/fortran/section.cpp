@@ -107,17 +107,17 @@ Builder first_elements(const Shape& shape, const Builder& element, MPI_Count ele
   std::vector<Builder> parts;
   // Whole slices of each dimension, the last one first: slice i of a dimension has `volume` elements.
   MPI_Count left = elements, offset = 0;
-  for (size_t top = shape.dimensions.size(); top-- > 0;) {
+  for (size_t top = shape.dimensions().size(); top-- > 0;) {
     MPI_Count volume = 1;
-    for (size_t i = 0; i < top; ++i) volume *= shape.dimensions[i].extent;
+    for (size_t i = 0; i < top; ++i) volume *= shape.dimensions()[i].extent;
     const MPI_Count slices = left / volume;
-    const MPI_Count stride = shape.dimensions[top].stride;
+    const MPI_Count stride = shape.dimensions()[top].stride;
     left %= volume;
     if (slices > 0) {
       Builder slice(element.handle);
       for (size_t i = 0; i < top; ++i)
-        slice = Builder::make(PMPI_Type_create_hvector_c, MPI_Count{shape.dimensions[i].extent}, MPI_Count{1},
-                              MPI_Count{shape.dimensions[i].stride}, slice.handle);
+        slice = Builder::make(PMPI_Type_create_hvector_c, MPI_Count{shape.dimensions()[i].extent},
+                              MPI_Count{1}, MPI_Count{shape.dimensions()[i].stride}, slice.handle);
       parts.push_back(Builder::make(PMPI_Type_create_hvector_c, slices, MPI_Count{1}, stride, slice.handle));
       counts.push_back(1);
       offsets.push_back(offset);
@@ -163,7 +163,7 @@ Builder mapped_type(const Shape& shape, MPI_Count count, MPI_Datatype type, cons
   for (const uint64_t offset : byte_offsets(count, type, bounds, span)) {
     MPI_Count rest = static_cast<MPI_Count>(offset) / element;
     MPI_Count place = static_cast<MPI_Count>(offset) % element;
-    for (const Dimension& dimension : shape.dimensions) {
+    for (const Dimension& dimension : shape.dimensions()) {
       place += rest % dimension.extent * dimension.stride;
       rest /= dimension.extent;
     }
@@ -195,16 +195,17 @@ Shape::Shape(const Descriptor& section) : element_bytes(section.element_bytes) {
   for (int i = 0; i < section.rank; ++i) {
     const Dimension& next = section.dimensions[i];
     if (next.extent == 1) continue;
-    if (!dimensions.empty() && next.stride == dimensions.back().extent * dimensions.back().stride)
-      dimensions.back().extent *= next.extent;
+    Dimension* const last = count_ > 0 ? &dimensions_[count_ - 1] : nullptr;
+    if (last != nullptr && next.stride == last->extent * last->stride)
+      last->extent *= next.extent;
     else
-      dimensions.push_back({0, next.extent, next.stride});
+      dimensions_[count_++] = {0, next.extent, next.stride};
   }
 }
 
 MPI_Count Shape::elements() const {
   MPI_Count product = 1;
-  for (const Dimension& dimension : dimensions) product *= dimension.extent;
+  for (const Dimension& dimension : dimensions()) product *= dimension.extent;
   return product;
 }
 
@@ -221,12 +222,12 @@ SharedType item_type(const Descriptor& section, MPI_Datatype type) {
   const Shape shape(section);
   const Bounds bounds(type);
   const auto element = static_cast<MPI_Count>(shape.element_bytes);
-  const bool regular = shape.dimensions.size() == 1 && element > 0 && bounds.dense() && bounds.size > 0 &&
+  const bool regular = shape.dimensions().size() == 1 && element > 0 && bounds.dense() && bounds.size > 0 &&
                        bounds.size % element == 0;
   if (shape.elements() != 0 && !regular) raise(several_strides);
   if (shape.elements() == 0) return Builder(type).commit();
   const MPI_Count elements = bounds.size / element;
-  const MPI_Count stride = shape.dimensions[0].stride;
+  const MPI_Count stride = shape.dimensions()[0].stride;
   const Builder one = element_type(element, bounds, type);
   const Builder item = Builder::make(PMPI_Type_create_hvector_c, elements, MPI_Count{1}, stride, one.handle);
   return Builder::make(PMPI_Type_create_resized_c, item.handle, MPI_Count{0}, elements * stride).commit();

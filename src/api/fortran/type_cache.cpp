@@ -4,23 +4,23 @@
 #include <algorithm>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace weft::fortran {
 
 namespace {
 
 struct Entry {
-  std::vector<Dimension> dimensions;
-  size_t element_bytes = 0;
-  MPI_Count count = 0;
-  MPI_Datatype type = MPI_DATATYPE_NULL;
+  Shape shape;
+  MPI_Count count;
+  MPI_Datatype type;
   SharedType made;
 };
 
 struct Cache {
   static constexpr size_t kEntries = 16;
   std::mutex lock;
-  Entry entries[kEntries];
+  std::vector<Entry> entries;
   size_t next = 0;
   enum { unused, used, closed } state = unused;
 };
@@ -31,13 +31,18 @@ Cache& cache() {
 
 bool is_predefined(MPI_Datatype type) { return reinterpret_cast<uintptr_t>(type) < kPredefinedEnd; }
 
-bool same(const Dimension& a, const Dimension& b) { return a.extent == b.extent && a.stride == b.stride; }
+bool same(const Shape& a, const Shape& b) {
+  return a.element_bytes == b.element_bytes &&
+         std::ranges::equal(a.dimensions(), b.dimensions(), [](const Dimension& c, const Dimension& d) {
+           return c.extent == d.extent && c.stride == d.stride;
+         });
+}
 
 /// Attribute of MPI_COMM_SELF, which MPI_Finalize deletes before all else (MPI 5.0 section 11.2.4).
 int close_cache(MPI_Comm, int, void*, void*) {
-  std::vector<SharedType> freed;
+  std::vector<Entry> freed;
   const std::lock_guard guard(cache().lock);
-  for (Entry& entry : cache().entries) freed.push_back(std::move(entry.made));
+  freed.swap(cache().entries);
   cache().state = Cache::closed;
   return MPI_SUCCESS;
 }
@@ -61,11 +66,7 @@ SharedType find_type(const Shape& shape, MPI_Count count, MPI_Datatype type) {
   if (!is_predefined(type)) return nullptr;
   const std::lock_guard guard(cache().lock);
   for (const Entry& entry : cache().entries)
-    if (entry.made != nullptr && entry.type == type && entry.count == count &&
-        entry.element_bytes == shape.element_bytes &&
-        std::equal(entry.dimensions.begin(), entry.dimensions.end(), shape.dimensions.begin(),
-                   shape.dimensions.end(), same))
-      return entry.made;
+    if (entry.type == type && entry.count == count && same(entry.shape, shape)) return entry.made;
   return nullptr;
 }
 
@@ -79,9 +80,9 @@ void keep_type(const Shape& shape, MPI_Count count, MPI_Datatype type, const Sha
     known.state = Cache::used;
   }
   if (known.state == Cache::closed) return;
-  Entry& entry = known.entries[known.next++ % Cache::kEntries];
-  replaced = std::move(entry.made);
-  entry = {shape.dimensions, shape.element_bytes, count, type, made};
+  const Entry entry{shape, count, type, made};
+  if (known.entries.size() < Cache::kEntries) return known.entries.push_back(entry);
+  replaced = std::exchange(known.entries[known.next++ % Cache::kEntries], entry).made;
 }
 
 }  // namespace weft::fortran

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Datatypes of recently used sections: a loop that passes the same section again needs no new datatype.
 #pragma once
-#include <vector>
+#include <span>
 
 #include "api/fortran/section.hpp"
 
@@ -11,8 +11,12 @@ namespace weft::fortran {
 struct Shape {
   explicit Shape(const Descriptor& section);
   [[nodiscard]] MPI_Count elements() const;
+  [[nodiscard]] std::span<const Dimension> dimensions() const { return {dimensions_, count_}; }
   size_t element_bytes;
-  std::vector<Dimension> dimensions;  ///< extent and stride; lower is 0
+
+ private:
+  size_t count_ = 0;
+  Dimension dimensions_[15];  ///< extent and stride; lower is 0
 };
 
 /// A datatype that keep_type() got for the same arguments, or null.
