@@ -23,6 +23,7 @@ namespace {
 using cuda::Address;
 
 constexpr int vector_width = 4;                // adjacent cells per thread, if the row length allows it
+constexpr int highest_strip = 16;              // rows
 constexpr int blocks_per_multiprocessor = 32;  // enough to make the last wave of blocks insignificant
 
 float* as_pointer(Address address) { return reinterpret_cast<float*>(address); }
@@ -186,7 +187,7 @@ kernel::Strips CudaEngine::shape(const Sweep& sweep, Part part, unsigned& blocks
   }
   const int first = part == Part::all ? 1 : 2, end = part == Part::all ? sweep.rows + 1 : sweep.rows;
   const int rows = std::max(end - first, 0);
-  int height = 16;  // high strips read fewer rows twice; low strips give small grids enough blocks
+  int height = highest_strip;  // high strips read fewer rows twice; low strips give small grids enough blocks
   while (height > 4 &&
          static_cast<long long>(rows / height) * column_blocks < blocks_per_multiprocessor * processors_) {
     height /= 2;
@@ -252,13 +253,17 @@ void CudaEngine::start_persistent(kernel::Persistent& call, int ranks_on_gpu) {
     throw EngineError("-variant device: this CUDA driver cannot tell how many blocks fit on the GPU");
   if (persistent_ == nullptr) WEFT_JACOBI_CUDA(ModuleLoadData, &persistent_, weft_fatbin_persistent);
   cuda::Function function = nullptr;
-  WEFT_JACOBI_CUDA(ModuleGetFunction, &function, persistent_,
-                   call.nx % vector_width == 0 ? "jacobi_persistent_4" : "jacobi_persistent_1");
   unsigned blocks = 0;
   const kernel::Strips interior = shape({nullptr, nullptr, call.nx, call.rows, -1}, Part::interior, blocks);
+  const bool vectors = call.nx % vector_width == 0, large = vectors && interior.height == highest_strip;
+  WEFT_JACOBI_CUDA(ModuleGetFunction, &function, persistent_,
+                   large     ? "jacobi_persistent_4_large"
+                   : vectors ? "jacobi_persistent_4"
+                             : "jacobi_persistent_1");
   call.column_blocks = interior.column_blocks;
-  call.height = interior.height;
-  call.strips = static_cast<int>(blocks) / interior.column_blocks;
+  call.height = large ? kernel::large_height : interior.height;
+  call.strips = (std::max(call.rows - 2, 0) + call.height - 1) / call.height;
+  blocks = static_cast<unsigned>(call.strips) * static_cast<unsigned>(call.column_blocks);
   if (counters_ == nullptr) counters_ = allocate(8);
   WEFT_JACOBI_CUDA(MemsetD8Async, as_address(counters_), 0, 8 * sizeof(float), main_);
   call.sum = reinterpret_cast<double*>(counters_);

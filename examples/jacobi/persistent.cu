@@ -150,11 +150,16 @@ __device__ void iterate(const Persistent& p) {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(threads)
+// Many blocks for small grids, many registers for large ones.
+extern "C" __global__ void __launch_bounds__(threads, 4)
     jacobi_persistent_4(const __grid_constant__ Persistent p) {
   iterate<4>(p);
 }
-extern "C" __global__ void __launch_bounds__(threads)
+extern "C" __global__ void __launch_bounds__(threads, 2)
+    jacobi_persistent_4_large(const __grid_constant__ Persistent p) {
+  iterate<4>(p);
+}
+extern "C" __global__ void __launch_bounds__(threads, 4)
     jacobi_persistent_1(const __grid_constant__ Persistent p) {
   iterate<1>(p);
 }

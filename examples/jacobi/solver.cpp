@@ -159,13 +159,16 @@ Outcome run_distributed(Engine& engine, const Options& options, int rank, int ra
   const std::unique_ptr<Halo> halo = make_halo(options.variant, engine, place, outcome.grids);
   warm_up(engine, options, outcome.grids, part.rows, halo.get());
   Norm norm(engine, options, verbose && rank == 0, true);
+  constexpr size_t large = size_t{1} << 24;  // cells whose sweep takes longer than an exchange by a window
+  const bool overlap = options.variant == Variant::overlap ||
+                       (options.variant == Variant::window && cells(options.nx, part.rows) >= large);
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
   int k = 0;
   bool done = false;
   for (; k < options.niter && !done; ++k) {
     const Sweep sweep{outcome.grids[k % 2], outcome.grids[(k + 1) % 2], options.nx, part.rows, norm.slot(k)};
-    done = iterate(engine, *halo, sweep, k, options.variant == Variant::overlap, norm);
+    done = iterate(engine, *halo, sweep, k, overlap, norm);
   }
   engine.finish();
   if (!done) norm.reached(k - 1);
