@@ -52,7 +52,7 @@ class Site:
         self.details = {}  # full JSON output of the programs
 
     def program(self, ranks, name, words, settings=()):
-        """Returns the standard output of a program of libexec/weft."""
+        """Returns the standard output of a program of libexec/weft, or of another with an absolute name."""
         path = os.path.join(self.prefix, "libexec", "weft", name)
         command = [os.path.join(self.prefix, "bin", "mpiexec"), "-n", str(ranks), path, *map(str, words)]
         return execute(command, {**os.environ, **dict(settings)}, self.limit)
@@ -65,11 +65,11 @@ class Site:
                 self.details[name] = json.load(text)
         return self.details[name]
 
-    def point(self, name, program, ranks=2, size="8", options=(), memory="D", settings=()):
-        """Returns {name: microseconds} of one size, measured by a program of the Ohio State set."""
+    def point(self, name, program, ranks=2, size="8", options=(), memory="D", settings=(), field="latency_us"):
+        """Returns {name: figure} of one size, in us by default, measured by a program of the Ohio State set."""
         few = ("-i", "5", "-x", "1") if self.trial else ()
         peer = weft_peer("Weft", self.prefix, settings)
-        job = Job("point", program, ranks, size, (*few, *options), "latency_us")
+        job = Job("point", program, ranks, size, (*few, *options), field)
         figures = peer.measure(job, self.ranks, memory, self.limit)
         self.facts.update({key: value for key, value in peer.facts.items() if key != "devices"})
         return {name: next(iter(figures.values()))}
@@ -166,11 +166,12 @@ ROUNDS = {"host and device": host_and_device, "calls": calls, "enqueued": enqueu
 ONCE = {"strided": strided, "memory": memory, "interference": interference, "large Jacobi": jacobi_of_work}
 
 
-def measure(site, names, rounds, end):
-    """Returns ({name: [figures]}, {measurement: reason of its failure})."""
+def measure(site, repeated, once, rounds, end):
+    """Runs the measurements {name: function of the site}: those of `repeated` in rounds, then those of `once`.
+    Returns ({name: [figures]}, {measurement: reason of its failure})."""
     figures, failures = {}, {}
-    works = {**ROUNDS, **ONCE}
-    plan = [name for name in ROUNDS if name in names] * rounds + [name for name in ONCE if name in names]
+    works = {**repeated, **once}
+    plan = [*repeated] * rounds + [*once]
     for name in plan:
         if name in failures:
             continue
@@ -186,13 +187,13 @@ def measure(site, names, rounds, end):
     return figures, failures
 
 
-def evaluate(figures, trial):
+def evaluate(figures, bars, trial):
     """Returns one row per figure: its median, its bar, whether it is met. Trials have no bars."""
     rows = []
     for name, values in figures.items():
         row = {"name": name, "value": round(statistics.median(values), 4), "values": values}
-        if name in BARS and not trial:
-            bar, higher, unit = BARS[name]
+        if name in bars and not trial:
+            bar, higher, unit = bars[name]
             row.update(unit=unit, bar=bar, met=row["value"] >= bar if higher else row["value"] <= bar)
         rows.append(row)
     return rows
@@ -205,35 +206,38 @@ def show(rows, facts):
         print("%-42s%10s %-13s %s" % (row["name"], peers.shown(row["value"]), row.get("unit", ""), bar))
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description="Measures Weft on GPUs and compares with required figures.")
+def arguments(description, known, default_name):
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"))
-    parser.add_argument("--ranks", type=int, help="ranks of the collectives and the large Jacobi (the number of GPUs)")
+    parser.add_argument("--ranks", type=int, help="ranks of what all GPUs take part in (the number of GPUs)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the short measurements (3)")
     parser.add_argument("--seconds", type=float, default=400, help="time limit of all measurements (400)")
     parser.add_argument("--limit", type=float, default=60, help="time limit of one run, after which it is killed (60)")
-    parser.add_argument("--only", metavar="WHAT,...", help="some of: " + ", ".join({**ROUNDS, **ONCE}))
+    parser.add_argument("--only", metavar="WHAT,...", help="some of: " + ", ".join(known))
     parser.add_argument("--trial", action="store_true", help="small and short runs, without bars")
-    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/bars-<GPUs>.json)")
+    parser.add_argument("--json", metavar="FILE", help="result file (bench/results/%s-<GPUs>.json)" % default_name)
     chosen = parser.parse_args()
     chosen.weft = os.path.abspath(chosen.weft)
-    known = {**ROUNDS, **ONCE}
     chosen.only = chosen.only.split(",") if chosen.only else list(known)
     if set(chosen.only) - set(known):
         parser.error("--only %s: no such measurement" % ",".join(sorted(set(chosen.only) - set(known))))
     return chosen
 
 
-def main():
+def run(description, name, repeated, once, bars, make=Site):
+    """Measures as the command line says, prints the rows and writes them as JSON. Returns the exit status."""
     begin = time.monotonic()
-    chosen = arguments()
+    chosen = arguments(description, [*repeated, *once], name)
     gpus = peers.count_gpus(chosen.weft)
     ranks = chosen.ranks or gpus
     if ranks < 2:
-        print("bars: %d GPUs found: at least 2 are needed" % ranks, file=sys.stderr)
+        print("%s: %d GPUs found: at least 2 are needed" % (name, ranks), file=sys.stderr)
         return 2
-    site = Site(chosen.weft, ranks, chosen.limit, chosen.trial)
-    figures, failures = measure(site, chosen.only, chosen.rounds, begin + chosen.seconds)
+    site = make(chosen.weft, ranks, chosen.limit, chosen.trial)
+    figures, failures = measure(
+        site, {what: work for what, work in repeated.items() if what in chosen.only},
+        {what: work for what, work in once.items() if what in chosen.only}, chosen.rounds, begin + chosen.seconds,
+    )  # fmt: skip
     facts = {
         **peers.machine([site], "D"),
         "gpus": gpus,
@@ -242,9 +246,9 @@ def main():
         "failures": failures,
         "details": site.details,
     }
-    rows = evaluate(figures, chosen.trial)
+    rows = evaluate(figures, bars, chosen.trial)
     show(rows, facts)
-    path = chosen.json or os.path.join(BENCH, "results", "bars-%d.json" % ranks)
+    path = chosen.json or os.path.join(BENCH, "results", "%s-%d.json" % (name, ranks))
     with open(path, "w", encoding="utf-8") as file:
         json.dump({**facts, "rows": rows}, file, indent=1)
         file.write("\n")
@@ -252,4 +256,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("Measures Weft on GPUs and compares with required figures.", "bars", ROUNDS, ONCE, BARS))

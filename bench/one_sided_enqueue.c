@@ -2,7 +2,7 @@
 // One-sided operations in a GPU stream between two ranks, on windows in GPU memory: microseconds per
 // operation, issued by rank 0. Back to back and in a replayed CUDA graph: put + flush, get + flush,
 // accumulate of floats + flush, and a notified put answered by another. Alone: put or accumulate + flush,
-// then the host waits for the stream. Beside them: a plain copy inside the GPU. Weft only (weft.h).
+// then the host waits for the stream. Beside them: a plain copy to the same memory. Weft only (weft.h).
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@
 #include "common/device.h"
 #include "stream/stream.h"
 
-enum { PUT, GET, ACCUMULATE, NOTIFY, MODES, LONE_PUT = MODES, LONE_ACCUMULATE, COPY };
+enum { PUT, GET, ACCUMULATE, NOTIFY, MODES, LONE_PUT = MODES, LONE_ACCUMULATE, COPY, LONE_COPY };
 
 static struct bench_stream opened;
 static MPI_Win win;
 static int rank, failures;
-static char *memory, *origin;
+static char *memory, *origin, *target;  // target: the memory of rank 1, as mapped here
 
 static void put(size_t size) {
   bench_stream_check(MPIX_Put_enqueue(origin, (int)size, MPI_CHAR, 1, 0, (int)size, MPI_CHAR, win),
@@ -37,8 +37,9 @@ static void operate(int mode, size_t size) {
     return;
   }
   if (rank != 0) return;
-  if (mode == COPY) {
-    bench_stream_copy(&opened, memory, origin, size);
+  if (mode == COPY || mode == LONE_COPY) {
+    bench_stream_copy(&opened, target, origin, size);
+    if (mode == LONE_COPY) bench_stream_synchronize(&opened);
     return;
   }
   if (mode == PUT || mode == LONE_PUT) put(size);
@@ -113,13 +114,17 @@ int main(int argc, char** argv) {
   bench_stream_check(MPI_Win_create(memory, (MPI_Aint)largest, 1, MPI_INFO_NULL, opened.comm, &win),
                      "MPI_Win_create");
   bench_stream_check(MPIX_Win_create_notify(win, 1), "MPIX_Win_create_notify");
+  MPI_Aint bytes = 0;
+  int unit = 0;
+  bench_stream_check(MPI_Win_shared_query(win, 1, &bytes, &unit, &target), "MPI_Win_shared_query");
+  bench_stream_check(bytes != (MPI_Aint)largest, "MPI_Win_shared_query of mapped GPU memory");
   MPI_Win_lock_all(0, win);
   if (rank == 0)
     printf(
         "# Weft MPI One-sided operations in a stream, us each (%s)\n"
-        "# %8s %9s %9s %9s %9s %9s %9s %9s %9s %9s %9s %9s\n",
-        info.name, "size", "copy", "put lone", "acc lone", "put", "get", "acc", "notify", "graph put",
-        "graph get", "graph acc", "graph ntf");
+        "# %8s %9s %9s %9s %9s %9s %9s %9s %9s %9s %9s %9s %9s\n",
+        info.name, "size", "copy", "copy lone", "put lone", "acc lone", "put", "get", "acc", "notify",
+        "graph put", "graph get", "graph acc", "graph ntf");
   for (size_t size = 8; size <= largest; size *= size < 4096 ? 8 : 4) {
     validate(size);
     const int iterations = size <= 65536 ? most : most / 10 + 1;
@@ -127,6 +132,7 @@ int main(int argc, char** argv) {
     const double lone = bench_stream_measure(&opened, operate, LONE_PUT, size, iterations);
     const double lone_accumulate = bench_stream_measure(&opened, operate, LONE_ACCUMULATE, size, iterations);
     const double copy = bench_stream_measure(&opened, operate, COPY, size, iterations);
+    const double lone_copy = bench_stream_measure(&opened, operate, LONE_COPY, size, iterations);
     for (int mode = 0; mode < MODES; ++mode) {
       const double turns = mode == NOTIFY ? 2 : 1;
       time[mode] = bench_stream_measure(&opened, operate, mode, size, iterations) / turns;
@@ -137,8 +143,9 @@ int main(int argc, char** argv) {
         MPI_Barrier(MPI_COMM_WORLD);  // of the measurement on rank 0
     }
     if (rank == 0)
-      printf("%10zu %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f\n", size, copy, lone,
-             lone_accumulate, time[0], time[1], time[2], time[3], time[4], time[5], time[6], time[7]);
+      printf("%10zu %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f\n", size, copy,
+             lone_copy, lone, lone_accumulate, time[0], time[1], time[2], time[3], time[4], time[5], time[6],
+             time[7]);
   }
   MPI_Win_unlock_all(win);
   MPI_Win_free(&win);

@@ -23,12 +23,12 @@ EVERYTHING = {**bars.ROUNDS, **bars.ONCE}
 class Bars(unittest.TestCase):
     def test_verdicts_on_medians(self):
         figures = {"barrier": [9, 1.4, 1.5], "x face over contiguous": [0.4, 0.6, 0.49], "other": [7]}
-        rows = bars.evaluate(figures, False)
+        rows = bars.evaluate(figures, bars.BARS, False)
         self.assertEqual([row.get("met") for row in rows], [True, False, None])
         self.assertEqual([row["value"] for row in rows], [1.5, 0.49, 7])
 
     def test_a_trial_has_no_verdicts(self):
-        self.assertNotIn("met", bars.evaluate({"barrier": [1]}, True)[0])
+        self.assertNotIn("met", bars.evaluate({"barrier": [1]}, bars.BARS, True)[0])
 
     def test_every_bar_is_measured(self):
         with open(bars.__file__, encoding="utf-8") as file:
@@ -45,14 +45,10 @@ class Bars(unittest.TestCase):
         def broken(_):
             raise bars.Failure("no such thing")
 
-        works = dict(bars.ROUNDS, calls=broken, enqueued=lambda site: {"barrier": site})
+        works = {"calls": broken, "enqueued": lambda site: {"barrier": site}}
         with contextlib.redirect_stderr(io.StringIO()):
-            kept, bars.ROUNDS = bars.ROUNDS, works
-            try:
-                figures, failures = bars.measure(1.25, ("calls", "enqueued"), 3, time.monotonic() + 60)
-                late = bars.measure(1.25, ("enqueued",), 3, time.monotonic() - 1)
-            finally:
-                bars.ROUNDS = kept
+            figures, failures = bars.measure(1.25, works, {}, 3, time.monotonic() + 60)
+            late = bars.measure(1.25, {"enqueued": works["enqueued"]}, {}, 3, time.monotonic() - 1)
         self.assertEqual((figures, failures), ({"barrier": [1.25] * 3}, {"calls": "no such thing"}))
         self.assertEqual(late, ({}, {"enqueued": "no time left"}))
 
