@@ -15,7 +15,7 @@ using namespace weft::test::enqueued;
 constexpr size_t kBytes = (2 << 14) * sizeof(int64_t);
 
 struct Window {
-  Window() : memory(Kind::device, kBytes, device), result(Kind::pinned, 64, device) {
+  Window() : memory(Kind::device, kBytes, device), result(Kind::device, 64, device) {
     memory.write(std::vector<char>(kBytes));
     MPI_Win_create(memory.data(), kBytes, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
@@ -39,7 +39,7 @@ struct Window {
            "launch");
     expect(cuda.cuCtxSynchronize() == 0, "cuCtxSynchronize");
     long long values[2];
-    std::memcpy(values, result.data(), sizeof values);
+    std::memcpy(values, result.read(0, sizeof values).data(), sizeof values);
     expect(values[1] != 0, std::string(name) + " did not end");
     MPI_Barrier(MPI_COMM_WORLD);
     return values[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels on weft_device.cuh for device_api.cpp. Results are in pinned memory.
+// Kernels on weft_device.cuh for device_api.cpp and device_kill.cpp. Results are in memory of the GPU.
 #include "device_kernels.cuh"
 
 namespace {
@@ -10,8 +10,8 @@ template <class Scope>
 __device__ void ring(const void* handle, int words, int rounds, long long* result) {
   const Scope scope;
   const int64_t wrong = programs::ring(weft::device::Window(handle), scope, words, rounds);
-  if (wrong != 0) atomicAdd_system(reinterpret_cast<unsigned long long*>(result), 1ull);
-  if (scope.index() == 0) atomicAdd_system(reinterpret_cast<unsigned long long*>(result + 1), 1ull);
+  if (wrong != 0) atomicAdd(reinterpret_cast<unsigned long long*>(result), 1ull);
+  if (scope.index() == 0) atomicAdd(reinterpret_cast<unsigned long long*>(result + 1), 1ull);
 }
 
 }  // namespace
@@ -27,8 +27,8 @@ extern "C" __global__ void test_ring_block(const void* handle, int words, int ro
 }
 extern "C" __global__ void test_atomics(const void* handle, int, int rounds, long long* result) {
   if (!programs::atomics(weft::device::Window(handle), rounds))
-    atomicAdd_system(reinterpret_cast<unsigned long long*>(result), 1ull);
-  if (threadIdx.x == 0) atomicAdd_system(reinterpret_cast<unsigned long long*>(result + 1), 1ull);
+    atomicAdd(reinterpret_cast<unsigned long long*>(result), 1ull);
+  if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(result + 1), 1ull);
 }
 /// One wait that nobody ends.
 extern "C" __global__ void test_timeout(const void* handle, int, int, long long* result) {

@@ -92,7 +92,8 @@ void Executor::close(Epoch epoch, bool last) {
 }
 
 void Executor::run_phase(Draw& draw, const Rules& rules, bool last, Draw& own, bool first) {
-  const Phase phase(draw, rules, model_, slots_, last);
+  executed_.push_back(std::make_unique<Phase>(draw, rules, model_, slots_, last));
+  const Phase& phase = *executed_.back();
   const std::vector<Operation*> mine = phase.of(own, rank_);
   operations_ += static_cast<long>(mine.size());
   arena_.clear();
@@ -336,9 +337,14 @@ void Executor::compare_window() {
     if (slot != slots_.rend())
       slot_text = "slot " + std::to_string(slots_.rend() - slot - 1) + ", elements " +
                   name_of(*slot->element) + " from byte " + std::to_string(slot->at);
+    std::string updates;
+    for (const auto& phase : executed_)
+      for (const auto& o : phase->all())
+        if (o->target == rank_ && o->updates() && o->slot == slots_.rend() - slot - 1)
+          updates += "\n  " + o->text();
     fail("byte " + std::to_string(i) + " of the window (" + slot_text + ") is " +
          std::to_string(static_cast<unsigned char>(found[i])) + ", not " +
-         std::to_string(static_cast<unsigned char>(model_.model[self][i])));
+         std::to_string(static_cast<unsigned char>(model_.model[self][i])) + "; its updates:" + updates);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Executes the phases of an epoch on a window, and compares memory and results with the model.
 #pragma once
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -66,7 +67,8 @@ class Executor {
   std::vector<Slot>& slots_;
   int rank_ = 0, size_ = 0, threads_;
   Arena arena_;
-  std::string round_, where_;  ///< for messages
+  std::string round_, where_;                     ///< for messages
+  std::vector<std::unique_ptr<Phase>> executed_;  ///< of this epoch, for messages
   long operations_ = 0;
 };
 

@@ -74,7 +74,8 @@ std::string Operation::text() const {
   return std::string(by_request ? "R" : "") + names[static_cast<int>(verb)] + " of " +
          std::to_string(at_target.at().size()) + " elements " + name_of(at_target.element()) + " from rank " +
          std::to_string(origin) + " to rank " + std::to_string(target) + ", slot " + std::to_string(slot) +
-         " at byte " + std::to_string(displacement) + (chain >= 0 ? ", chain" : "");
+         " at byte " + std::to_string(displacement) + ", MPI_Op " +
+         std::to_string(reinterpret_cast<uintptr_t>(op)) + (chain >= 0 ? ", chain" : "");
 }
 
 std::vector<Slot> draw_slots(Draw& draw, Windows& windows) {
