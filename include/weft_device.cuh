@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// weft_device.cuh: one-sided communication from CUDA kernels. Header-only CUDA C++ (C++17; nvcc 12 or newer,
-// clang); compute capability 6.0 or newer. docs/one-sided.md has an example.
+// weft_device.cuh: one-sided communication from CUDA kernels. Header-only CUDA C++ with weft_device_base.cuh
+// (C++17; nvcc 12 or newer, clang); compute capability 6.0 or newer. docs/one-sided.md has an example.
 //
 // The host calls MPIX_Win_create_notify and MPIX_Win_device_handle and passes the handle to its kernels,
 // which construct a weft::device::Window from it. The functions take a scope, weft::device::Thread, Warp or
@@ -14,192 +14,10 @@
 #ifndef WEFT_DEVICE_CUH
 #define WEFT_DEVICE_CUH
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-
-#ifdef __CUDACC__
-#define WEFT_DEVICE_FUNCTION __device__ __forceinline__
-#else
-#include <chrono>
-#define WEFT_DEVICE_FUNCTION inline
-#endif
+#include "weft_device_base.cuh"
 
 namespace weft {
 namespace device {
-
-enum class Error : uint32_t {
-  none = 0,
-  range = 1,    ///< outside of the target's window, or no such rank or counter: MPI_ERR_RMA_RANGE
-  timeout = 2,  ///< a wait took longer than the time-out: MPI_ERR_PENDING
-  failed = 3    ///< a process of the window has ended: MPI_ERR_PROC_ABORTED
-};
-
-/// Binary interface between library and kernels.
-namespace abi {
-
-constexpr uint32_t kVersion = 1;
-
-/// In pinned host memory.
-struct WindowStatus {
-  uint32_t error;      ///< Error, written by kernels
-  int32_t rank;        ///< that the failed call was about; -1: this one
-  uint32_t counter;    ///< index of the notification
-  uint32_t cancelled;  ///< written by the host: 1 when a process of the window has ended
-};
-
-struct WindowPeer {
-  uint64_t base;  ///< of its window memory, as mapped on this GPU
-  uint64_t bytes;
-  uint64_t disp_unit;
-  uint64_t last_disp;  ///< the largest displacement that is in the window or at its end
-  uint64_t counters;   ///< 64-bit words: one for each rank, for barriers; then the notifications
-  uint32_t notifications;
-  uint32_t unused;
-};
-
-/// In GPU memory, followed by `size` WindowPeer.
-struct WindowTable {
-  uint32_t version;
-  int32_t rank, size;
-  uint32_t unused;
-  uint64_t timeout_ns;
-  uint64_t status;  ///< WindowStatus
-};
-
-}  // namespace abi
-
-namespace detail {
-
-WEFT_DEVICE_FUNCTION uint64_t load_acquire(uint64_t address) {
-#ifdef __CUDACC__
-  uint64_t value;
-  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
-  return value;
-#else
-  return __atomic_load_n(reinterpret_cast<uint64_t*>(address), __ATOMIC_ACQUIRE);
-#endif
-}
-
-/// Adds after all earlier accesses of the scope, which has synchronised.
-WEFT_DEVICE_FUNCTION void add_release(uint64_t address, uint64_t value) {
-#ifdef __CUDACC__
-  asm volatile("fence.acq_rel.sys;\n\tred.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(value)
-               : "memory");
-#else
-  __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
-#endif
-}
-
-/// Adds without ordering.
-WEFT_DEVICE_FUNCTION void add_relaxed(uint64_t address, uint64_t value) {
-#ifdef __CUDACC__
-  asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
-#else
-  __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELAXED);
-#endif
-}
-
-WEFT_DEVICE_FUNCTION uint64_t now_ns() {
-#ifdef __CUDACC__
-  uint64_t time;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
-  return time;
-#else
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-#endif
-}
-
-WEFT_DEVICE_FUNCTION uint32_t load_volatile(const volatile uint32_t* address) { return *address; }
-
-}  // namespace detail
-
-/// Scopes: the threads that call a function together.
-struct Thread {
-  WEFT_DEVICE_FUNCTION uint32_t index() const { return 0; }
-  WEFT_DEVICE_FUNCTION uint32_t count() const { return 1; }
-  WEFT_DEVICE_FUNCTION void sync() const {}
-};
-#ifdef __CUDACC__
-struct Block {
-  WEFT_DEVICE_FUNCTION uint32_t index() const {
-    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-  }
-  WEFT_DEVICE_FUNCTION uint32_t count() const { return blockDim.x * blockDim.y * blockDim.z; }
-  WEFT_DEVICE_FUNCTION void sync() const { __syncthreads(); }
-};
-/// A whole warp.
-struct Warp {
-  WEFT_DEVICE_FUNCTION uint32_t index() const { return Block().index() % 32; }
-  WEFT_DEVICE_FUNCTION uint32_t count() const { return 32; }
-  WEFT_DEVICE_FUNCTION void sync() const { __syncwarp(); }
-};
-#else
-using Block = Thread;
-using Warp = Thread;
-#endif
-
-namespace detail {
-
-/// Copies with the widest accesses that both addresses allow.
-template <class Word, class Scope>
-WEFT_DEVICE_FUNCTION void copy_words(Scope scope, uint64_t to, uint64_t from, size_t bytes) {
-  for (size_t i = scope.index(); i < bytes / sizeof(Word); i += scope.count())
-    reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
-}
-
-template <class Scope>
-WEFT_DEVICE_FUNCTION void copy(Scope scope, uint64_t to, uint64_t from, size_t bytes) {
-#ifdef __CUDACC__
-  const uint64_t bits = to | from | bytes;
-  if (bits % 16 == 0)
-    copy_words<uint4>(scope, to, from, bytes);
-  else if (bits % 8 == 0)
-    copy_words<unsigned long long>(scope, to, from, bytes);
-  else if (bits % 4 == 0)
-    copy_words<unsigned>(scope, to, from, bytes);
-  else
-    copy_words<unsigned char>(scope, to, from, bytes);
-#else
-  (void)scope;
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-#endif
-}
-
-/// The unsigned integer of 4 or 8 bytes on which atomic operations work.
-template <size_t bytes>
-struct WordOf {
-  using type = unsigned long long;
-};
-template <>
-struct WordOf<4> {
-  using type = unsigned;
-};
-template <class To, class From>
-WEFT_DEVICE_FUNCTION To bits(From from) {
-  static_assert(sizeof(To) == sizeof(From), "the sizes differ");
-  To to;
-  memcpy(&to, &from, sizeof to);
-  return to;
-}
-
-/// Keeps the first error for the host.
-template <class Scope>
-WEFT_DEVICE_FUNCTION Error report(Scope scope, abi::WindowStatus* status, Error error, int rank,
-                                  uint32_t notification) {
-  if (scope.index() == 0 && load_volatile(&status->error) == 0) {
-    volatile abi::WindowStatus& to = *status;
-    to.rank = rank;
-    to.counter = notification;
-#ifdef __CUDACC__
-    __threadfence_system();
-#endif
-    to.error = static_cast<uint32_t>(error);
-  }
-  return error;
-}
-
-}  // namespace detail
 
 /// The window memory of one rank, with its addresses in registers: make it once, outside of loops.
 class Target {
@@ -220,6 +38,8 @@ class Target {
   WEFT_DEVICE_FUNCTION void* pointer(uint64_t disp = 0) const {
     return valid_ ? reinterpret_cast<void*>(base_ + disp * disp_unit_) : nullptr;
   }
+  /// Size of the memory; 0: no such rank.
+  WEFT_DEVICE_FUNCTION size_t bytes() const { return bytes_; }
   /// Copies local memory to the target; ends when the local memory may be reused.
   template <class Scope>
   WEFT_DEVICE_FUNCTION Error put(Scope scope, uint64_t disp, const void* from, size_t bytes) const {

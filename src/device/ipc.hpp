@@ -38,6 +38,8 @@ void close_all(std::span<const ShareableHandle> pieces);
                                                     const Memory& local);
 /// Unmaps a result of open_ipc() or open_shareable_handles(); succeeds if the context no longer exists.
 [[nodiscard]] Status close_ipc(const Memory& mapped);
+/// Whether an address is in a result of open_ipc() or open_shareable_handles() that is not closed.
+[[nodiscard]] bool is_imported(uintptr_t address);
 /// Whether the allocation classified as `memory` still exists at its address.
 [[nodiscard]] bool alive(const Memory& memory);
 

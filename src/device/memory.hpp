@@ -21,6 +21,7 @@ struct Memory {
   bool legacy_ipc = false;  ///< cuMemAlloc memory: legacy IPC handles work
   bool mapped = false;      ///< cuMemMap memory: `base` and `size` span contiguous mappings
   bool staging = false;     ///< pinned staging chunk of Weft
+  bool imported = false;    ///< memory of another process, mapped by Weft
   int fault = 0;            ///< driver error of the query: no path may access the buffer
   int device = -1;          ///< ordinal in this process; -1 for host
   void* context = nullptr;  ///< CUcontext; null for host, pool and cuMemMap memory

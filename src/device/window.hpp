@@ -16,9 +16,10 @@ namespace weft::device {
 /// Whether the kernels that can_accumulate(target) reports can access the memory of an operand.
 [[nodiscard]] bool can_access(const Memory& target, const Memory& operand);
 /// Starts an accumulate operation on `memory`: small ones by the resident kernel if it runs, unless `lone` is
-/// false. Others are executed in order. Precondition: can_accumulate().
+/// false. Others are executed in order. `result`: the memory at accumulate.result. Precondition:
+/// can_accumulate().
 [[nodiscard]] Result<Ticket> accumulate_async(const kernel::Accumulate& accumulate, const Memory& memory,
-                                              bool lone = true);
+                                              const Memory& result = {}, bool lone = true);
 /// Loads the kernels, which waits for running kernels. Errc::unsupported, with the reason, without kernels.
 [[nodiscard]] Status adopt_for_windows(const UserStream& stream);
 /// Enqueues an accumulate operation. Precondition of both: adopt_for_windows().

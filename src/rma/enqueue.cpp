@@ -168,10 +168,20 @@ Status Window::get_notify(const p2p::Buffer& origin, const Area& area, int notif
 }
 
 Status Window::put_notify_enqueue(const p2p::Buffer& origin, const Area& area, int notification) {
+  const auto gpu = user_stream();
+  if (!gpu) return gpu.error().copy();
   if (area.rank == p2p::kProcNull) return {};
   WEFT_TRY(check_notification(area.rank, notification));
-  WEFT_TRY(put_enqueue(origin, area));
+  Place place;
+  WEFT_TRY(locate_for_stream(origin, area, place));
   device::kernel::WindowSync call{};
+  if (place.bytes <= call.kCopyBytes && kind_of(origin).on_device()) {
+    call.to = place.bytes == 0 ? 0 : reinterpret_cast<uint64_t>(place.target->direct()) + place.offset;
+    call.from = reinterpret_cast<uint64_t>(origin.address);
+    call.bytes = place.bytes;
+  } else if (place.bytes != 0) {
+    WEFT_TRY(device::enqueue_copy(**gpu, place.target->direct() + place.offset, origin.address, place.bytes));
+  }
   call.kind = device::kernel::WindowSync::notify;
   call.rank = area.rank;
   call.notification = static_cast<uint32_t>(notification);
@@ -280,7 +290,7 @@ DeviceStatus Window::take_device_status() {
   found.notification = static_cast<int>(status->counter);
   found.error_class = error == device::Error::range     ? static_cast<int>(ErrorClass::range)
                       : error == device::Error::timeout ? kPending
-                                                        : Error(Errc::proc_aborted, "").mpi_code();
+                                                        : kProcAborted;
   return found;
 }
 

@@ -127,7 +127,8 @@ Status accumulate_atomically(const ElementOperation& operation, const device::Me
       const uint64_t bytes = call.count * operation.size;
       // Launches go to one stream, where the others end before the last; the resident kernel takes a lone
       // one.
-      auto ticket = device::accumulate_async(call, target, bytes == n);
+      auto ticket = device::accumulate_async(
+          call, target, result_stage != nullptr ? stage_memory : operands.result.memory, bytes == n);
       if (!ticket) return std::move(ticket).error();
       last = std::move(*ticket);
       for (uint64_t* operand : {&call.origin, &call.compare, &call.result})

@@ -138,7 +138,8 @@ struct DeviceStatus {
   int rank = -1;  ///< that the failed call was about; -1: this one
   int notification = 0;
 };
-inline constexpr int kPending = 18;  ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
+inline constexpr int kPending = 18;      ///< MPI_ERR_PENDING of the ABI: a wait of a kernel timed out
+inline constexpr int kProcAborted = 58;  ///< MPI_ERR_PROC_ABORTED of the ABI
 
 class Window final : public core::Counted {
  public:

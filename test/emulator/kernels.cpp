@@ -158,6 +158,13 @@ class ResidentKernel : public Kernel {
     const uint64_t src = address(words, contract::Command::src_low);
     const uint32_t count = words[contract::Command::items];
     if (count == contract::Command::kInline) return store(words);
+    if (count >> 28 == contract::Command::kPacked >> 28) {
+      contract::PackedAccumulate packed{};
+      for (uint32_t i = 0; i < contract::PackedAccumulate::kAddressWords; ++i)
+        packed.addresses[i] = words[contract::Command::packed_word(i)];
+      packed.rest = count;
+      return execute_accumulate(context_, packed.unpack());
+    }
     if (count == contract::Command::kAccumulate) {
       const auto* call = map<contract::Accumulate>(src, 1);
       return call != nullptr && execute_accumulate(context_, *call);

@@ -32,7 +32,7 @@ class Accumulate : public Kernel {
         one.compare = host(params_.compare + next_ * params_.size);
       if (one.result != 0) one.result = host(params_.result + next_ * params_.size);
       if (refused_) return Turn::illegal_address;
-      contract::accumulate_element(one, 0);
+      contract::accumulate_element<false>(one, 0);
     }
     return next_ < params_.count ? Turn::worked : Turn::ended;
   }
@@ -65,6 +65,7 @@ class WindowSync : public Kernel {
     if (__atomic_load_n(&window.status().cancelled, __ATOMIC_ACQUIRE) != 0) return Turn::ended;
     switch (params_.kind) {
       case contract::WindowSync::notify:
+        if (!copy()) return Turn::illegal_address;
         (void)window.notify(weft::device::Thread(), params_.rank, params_.notification);
         return Turn::ended;
       case contract::WindowSync::wait:
@@ -86,6 +87,16 @@ class WindowSync : public Kernel {
       if (taken_ != window.rank() && !weft::device::Window::try_take(window.own_barrier_word(taken_), 1))
         return first ? Turn::worked : Turn::idle;
     return Turn::ended;
+  }
+
+  /// The copy before a notification.
+  [[nodiscard]] bool copy() const {
+    if (params_.bytes == 0) return true;
+    char* const to = translate_for(context_, params_.to, params_.bytes);
+    const char* const from = translate_for(context_, params_.from, params_.bytes);
+    if (to == nullptr || from == nullptr || params_.bytes > contract::WindowSync::kCopyBytes) return false;
+    std::memcpy(to, from, params_.bytes);
+    return true;
   }
 
   /// Copies the table and translates its addresses.

@@ -2,6 +2,9 @@
 #include "device/ipc.hpp"
 
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 
 #include "base/log.hpp"
 #include "device/cuda/context.hpp"
@@ -9,6 +12,9 @@
 
 namespace weft::device {
 namespace {
+
+std::mutex imported_mutex;
+std::map<uintptr_t, size_t> imported;  // base and size of mapped memory of other processes
 
 Error no_context(cuda::Code code) {
   return cuda::failure(code, "cuCtxPushCurrent", "the GPU buffer's context cannot be used");
@@ -59,6 +65,7 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
     mapped.context = *context;
     mapped.base = address;
     mapped.size = size;
+    cuda::note_imported(mapped);
     return mapped;
   }
   const char* hint =
@@ -68,7 +75,23 @@ Result<Memory> open_ipc(const IpcHandle& handle, size_t size, int device, const 
                    "): its transfers are staged");
 }
 
+void cuda::note_imported(Memory& mapped) {
+  mapped.imported = true;
+  const std::lock_guard lock(imported_mutex);
+  imported.insert_or_assign(mapped.base, mapped.size);
+}
+
+bool is_imported(uintptr_t address) {
+  const std::lock_guard lock(imported_mutex);
+  const auto after = imported.upper_bound(address);
+  return after != imported.begin() && address - std::prev(after)->first < std::prev(after)->second;
+}
+
 Status close_ipc(const Memory& mapped) {
+  {
+    const std::lock_guard lock(imported_mutex);
+    imported.erase(mapped.base);
+  }
   if (!available()) return {};
   if (mapped.mapped) return cuda::unmap(mapped);
   if (!cuda::context_exists(mapped.context, mapped.base)) return {};

@@ -266,6 +266,7 @@ Result<Memory> open_shareable_handles(std::span<const ShareableHandle> pieces, i
   memory.context = *context;
   memory.base = address;
   memory.size = size;
+  cuda::note_imported(memory);
   return memory;
 }
 

@@ -13,6 +13,8 @@ namespace weft::device::cuda {
 void describe_mapped(Memory& memory, const void* p);
 /// Whether the mappings of `memory` still exist unchanged.
 [[nodiscard]] bool still_mapped(const Memory& memory);
+/// Records memory of another process that has been mapped, until close_ipc().
+void note_imported(Memory& mapped);
 /// Unmaps a result of open_shareable_handles().
 [[nodiscard]] Status unmap(const Memory& mapped);
 

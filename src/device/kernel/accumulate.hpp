@@ -37,6 +37,58 @@ struct Accumulate {
   }
 };
 
+/// A small operation on one block in the words of a command of the resident kernel (kernel/copy.hpp), which
+/// so needs no second read over PCIe: four addresses of 48 bits, and the rest in Command::items.
+struct PackedAccumulate {
+  static constexpr uint32_t kAddressWords = 6, kMaxCount = 1024;
+  uint32_t addresses[kAddressWords];                    ///< in the words Command::packed_word(i)
+  uint32_t rest;                                        ///< 28 bits
+  static constexpr uint32_t kOutputIsLocal = 1u << 23;  ///< in `rest`: only memory of this GPU changes
+
+  /// Whether the operation can be packed.
+  [[nodiscard]] static bool fits(const Accumulate& call) {
+    return (call.target | call.origin | call.compare | call.result) >> 48 == 0 && call.count != 0 &&
+           call.count <= kMaxCount && call.count <= call.block;
+  }
+  /// Precondition: fits(call).
+  [[nodiscard]] static PackedAccumulate pack(const Accumulate& call) {
+    PackedAccumulate packed{};
+    put_pair(packed.addresses, call.target, call.origin);
+    put_pair(packed.addresses + 3, call.compare, call.result);
+    const uint32_t log2_size = call.size == 8 ? 3 : call.size == 4 ? 2 : call.size == 2 ? 1 : 0;
+    packed.rest = static_cast<uint32_t>(call.count - 1) | log2_size << 10 |
+                  static_cast<uint32_t>(call.kind) << 12 | static_cast<uint32_t>(call.reduction.op) << 14 |
+                  static_cast<uint32_t>(call.reduction.element) << 18;
+    return packed;
+  }
+  [[nodiscard]] WEFT_INLINE Accumulate unpack() const {
+    Accumulate call{};
+    call.target = first(addresses);
+    call.origin = second(addresses);
+    call.compare = first(addresses + 3);
+    call.result = second(addresses + 3);
+    call.count = call.block = (rest & 1023) + 1;
+    call.size = 1u << (rest >> 10 & 3);
+    call.kind = static_cast<Accumulate::Kind>(rest >> 12 & 3);
+    call.reduction = {static_cast<ReduceOp>(rest >> 14 & 15), static_cast<Element>(rest >> 18 & 31)};
+    return call;
+  }
+
+ private:
+  static void put_pair(uint32_t* words, uint64_t one, uint64_t other) {
+    words[0] = static_cast<uint32_t>(one);
+    words[1] = static_cast<uint32_t>(one >> 32) | static_cast<uint32_t>(other << 16);
+    words[2] = static_cast<uint32_t>(other >> 16);
+  }
+  WEFT_INLINE static uint64_t first(const uint32_t* words) {
+    return static_cast<uint64_t>(words[1] & 0xffff) << 32 | words[0];
+  }
+  WEFT_INLINE static uint64_t second(const uint32_t* words) {
+    return static_cast<uint64_t>(words[2]) << 16 | words[1] >> 16;
+  }
+};
+static_assert(element::kReduceOpCount <= 16 && static_cast<int>(Element::none) < 32);
+
 namespace detail {
 
 /// Stores `next` if the word is `expected`; returns the word before.
@@ -51,21 +103,24 @@ WEFT_INLINE Word compare_swap(uint64_t address, Word expected, Word next) {
 #endif
 }
 
-/// Bypasses the L1 cache. Not volatile: the GPU reads volatile words of host memory one by one.
-template <class Word>
+/// Bypasses the L1 cache. `fresh`: and the copies of host memory in the L2 cache, which may be older than a
+/// command of the resident kernel; the GPU then reads words of host memory one by one.
+template <bool fresh, class Word>
 WEFT_INLINE Word read_word(uint64_t address) {
 #ifdef __CUDA_ARCH__
-  return __ldcg(reinterpret_cast<const Word*>(address));
+  return fresh ? __ldcv(reinterpret_cast<const Word*>(address))
+               : __ldcg(reinterpret_cast<const Word*>(address));
 #else
   return *reinterpret_cast<const volatile Word*>(address);
 #endif
 }
 
+template <bool fresh>
 WEFT_INLINE uint64_t read_element(uint64_t address, uint32_t size) {
-  if (size == 8) return read_word<unsigned long long>(address);
-  if (size == 4) return read_word<unsigned>(address);
-  if (size == 2) return read_word<unsigned short>(address);
-  return read_word<unsigned char>(address);
+  if (size == 8) return read_word<fresh, unsigned long long>(address);
+  if (size == 4) return read_word<fresh, unsigned>(address);
+  if (size == 2) return read_word<fresh, unsigned short>(address);
+  return read_word<fresh, unsigned char>(address);
 }
 
 WEFT_INLINE void write_element(uint64_t address, uint32_t size, uint64_t value) {
@@ -87,7 +142,7 @@ WEFT_INLINE uint64_t compare_swap_element(uint64_t address, uint32_t size, uint6
   const auto shift = static_cast<uint32_t>(address % 4 * 8);
   const uint64_t word = address / 4 * 4;
   const uint32_t mask = (size == 2 ? 0xffffu : 0xffu) << shift;
-  auto now = read_word<unsigned>(word);
+  auto now = read_word<false, unsigned>(word);
   for (;;) {
     const uint32_t here = (now & mask) >> shift;
     if (here != expected) return here;
@@ -134,19 +189,68 @@ WEFT_INLINE bool add_element(const Accumulate& p, uint64_t address, uint64_t val
 #endif
 }
 
+/// The same without the values before, which would cross the link. Returns false for other types.
+WEFT_INLINE bool add_without_result(const Accumulate& p, uint64_t address, uint64_t value) {
+#ifdef __CUDA_ARCH__
+  if (p.kind != Accumulate::combine || p.reduction.op != ReduceOp::sum) return false;
+  const auto low = static_cast<unsigned>(value);
+  switch (p.reduction.element) {
+    case Element::float32:
+      asm volatile("red.relaxed.sys.global.add.f32 [%0], %1;" ::"l"(address), "f"(__uint_as_float(low))
+                   : "memory");
+      return true;
+    case Element::float64:
+      asm volatile("red.relaxed.sys.global.add.f64 [%0], %1;" ::"l"(address),
+                   "d"(__longlong_as_double(static_cast<long long>(value)))
+                   : "memory");
+      return true;
+    case Element::int32:
+      asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(address), "r"(low) : "memory");
+      return true;
+    case Element::int64:
+      asm volatile("red.relaxed.sys.global.add.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+      return true;
+    default:
+      return false;
+  }
+#else
+  (void)p, (void)address, (void)value;
+  return false;
+#endif
+}
+
+/// Replaces a word. Returns false for other operations and smaller elements.
+WEFT_INLINE bool exchange_element(const Accumulate& p, uint64_t address, uint64_t value, uint64_t& before) {
+#ifdef __CUDA_ARCH__
+  if (p.kind != Accumulate::replace || p.size < 4) return false;
+  before = p.size == 8
+               ? atomicExch_system(reinterpret_cast<unsigned long long*>(address), value)
+               : atomicExch_system(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(value));
+  return true;
+#else
+  (void)p, (void)address, (void)value, (void)before;
+  return false;
+#endif
+}
+
 }  // namespace detail
 
-/// Executes the operation on element `i`.
+/// Executes the operation on element `i`. Sums, compare-and-swap and replacement of words take one round trip
+/// to the memory. `fresh`: of the operands, see read_word().
+template <bool fresh>
 WEFT_INLINE void accumulate_element(const Accumulate& p, uint64_t i) {
   const uint64_t address = p.at(i);
   const uint64_t value =
-      p.kind == Accumulate::fetch ? 0 : detail::read_element(p.origin + i * p.size, p.size);
+      p.kind == Accumulate::fetch ? 0 : detail::read_element<fresh>(p.origin + i * p.size, p.size);
   uint64_t before = 0;
-  if (!detail::add_element(p, address, value, before)) {
-    const uint64_t expected =
-        p.kind == Accumulate::compare_swap ? detail::read_element(p.compare + i * p.size, p.size) : 0;
-    before = detail::read_element(address, p.size);
-    while (p.kind != Accumulate::fetch && (p.kind != Accumulate::compare_swap || before == expected)) {
+  if (p.result == 0 && detail::add_without_result(p, address, value)) return;
+  if (p.kind == Accumulate::compare_swap) {
+    const uint64_t expected = detail::read_element<fresh>(p.compare + i * p.size, p.size);
+    before = detail::compare_swap_element(address, p.size, expected, value);
+  } else if (!detail::add_element(p, address, value, before) &&
+             !detail::exchange_element(p, address, value, before)) {
+    before = detail::read_element<false>(address, p.size);
+    while (p.kind != Accumulate::fetch) {
       const uint64_t next =
           p.kind == Accumulate::combine ? detail::combine_element(p.reduction, value, before) : value;
       const uint64_t seen = detail::compare_swap_element(address, p.size, before, next);

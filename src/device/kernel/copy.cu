@@ -125,6 +125,20 @@ __device__ void store_inline(const Shared& shared) {
         static_cast<unsigned char>(shared.src() >> 8 * threadIdx.x);
 }
 
+/// Whether items says so: CallWord::kCall and kInline are not set in a packed operation.
+__device__ __forceinline__ bool is_packed(uint32_t items) { return items >> 28 == Command::kPacked >> 28; }
+
+/// Executes an accumulate operation of the command's words with one block.
+__device__ __noinline__ void serve_packed(const Shared& shared) {
+  PackedAccumulate packed;
+#pragma unroll
+  for (uint32_t i = 0; i < PackedAccumulate::kAddressWords; ++i)
+    packed.addresses[i] = shared.words[Command::packed_word(i)];
+  packed.rest = shared.words[Command::items];
+  const Accumulate call = packed.unpack();
+  for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element<true>(call, i);
+}
+
 /// Executes an accumulate operation with one block.
 __device__ __noinline__ void serve_accumulate(Shared& shared) {
   static_assert(sizeof(Accumulate) % sizeof(uint64_t) == 0 && sizeof(Accumulate) <= sizeof shared.items);
@@ -134,17 +148,24 @@ __device__ __noinline__ void serve_accumulate(Shared& shared) {
     to[i] = __ldcv(from + i);
   __syncthreads();
   const auto& call = *reinterpret_cast<const Accumulate*>(shared.items);
-  for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element(call, i);
+  for (uint64_t i = threadIdx.x; i < call.count; i += blockDim.x) accumulate_element<true>(call, i);
 }
 
 __device__ __forceinline__ bool is_call(const Shared& shared) {
   return (shared.words[Command::items] & CallWord::kCall) != 0;
 }
 
-/// Makes the stores of this thread's block visible: system-wide for copies, on this GPU for the output of a
-/// collective.
+/// Whether a command changes memory of this GPU only: a collective, or as the host says.
+__device__ __forceinline__ bool has_local_output(const Shared& shared) {
+  const uint32_t items = shared.words[Command::items];
+  if (is_packed(items)) return (items & PackedAccumulate::kOutputIsLocal) != 0;
+  return is_call(shared) || shared.words[Command::epoch] == Command::kOutputIsLocal;
+}
+
+/// Makes the stores of this thread's block visible: system-wide, or on this GPU if it owns the output. All
+/// readers of that memory, peers included, read it through this GPU's L2 cache.
 __device__ __forceinline__ void fence(const Shared& shared) {
-  if (is_call(shared))
+  if (has_local_output(shared))
     __threadfence();
   else
     __threadfence_system();
@@ -157,6 +178,8 @@ __device__ bool serve(const ResidentKernelParams& params, Shared& shared, uint32
     late = serve_call(params.slot_configs, shared.words, shared.config, blockIdx.x, blocks);
   else if (shared.words[Command::items] == Command::kInline)
     store_inline(shared);
+  else if (is_packed(shared.words[Command::items]))
+    serve_packed(shared);
   else if (shared.words[Command::items] == Command::kAccumulate)
     serve_accumulate(shared);
   else if (shared.words[Command::items] != 0)
@@ -257,7 +280,7 @@ __device__ __noinline__ void lead(const ResidentKernelParams& params, ResidentKe
       if (is_call(shared))
         end_call(shared.config.call, shared.words[Command::epoch], late);
       else
-        __threadfence_system();
+        fence(shared);
       publish(params.status, next, before, params.instance);
     }
   }

@@ -39,11 +39,18 @@ struct alignas(64) Command {
   /// blocks: how many share the command; 0: exit.
   /// items: 0: one copy of `bytes` from src to dst. n: src is an array of n CopyItems in pinned host memory,
   /// `bytes` the size of the longest. kInline: src holds the data, at most kInlineBytes (0: no-op).
-  /// kAccumulate: src is an Accumulate (kernel/accumulate.hpp) in pinned host memory. Otherwise
-  /// items holds a CallWord (kernel/collective.hpp), a collective with epoch `epoch`.
+  /// kAccumulate: src is an Accumulate (kernel/accumulate.hpp) in pinned host memory. kPacked with the rest
+  /// of a PackedAccumulate: its addresses are in the other words but `blocks`. Otherwise
+  /// items holds a CallWord (kernel/collective.hpp), a collective with epoch `epoch`. For copies, `epoch` is
+  /// kOutputIsLocal if all destinations are memory of the GPU that runs the kernel.
   enum Word { dst_low, dst_high, src_low, src_high, bytes, blocks, items, epoch };
   static constexpr uint32_t kInline = 1u << 30, kInlineBytes = 8;
-  static constexpr uint32_t kAccumulate = 1u << 29;
+  static constexpr uint32_t kAccumulate = 1u << 29, kPacked = 1u << 28;
+  static constexpr uint32_t kOutputIsLocal = 1;
+  /// Index of word i of PackedAccumulate::addresses.
+  [[nodiscard]] WEFT_BOTH_SIDES static constexpr uint32_t packed_word(uint32_t i) {
+    return i <= bytes ? i : static_cast<uint32_t>(epoch);
+  }
   struct Pair {
     uint32_t word, sequence;
   } pairs[8];

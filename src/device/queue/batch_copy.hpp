@@ -28,7 +28,8 @@ class BatchCopy {
   /// Whether this batch is within the limits; with `engines_busy`, the limit for busy copy engines applies.
   [[nodiscard]] bool accepts(std::span<const kernel::CopyItem> items, bool engines_busy = false) const;
   /// Launches the copies. Returns the number of the launch; 0 if there is no free slot: use copy engines.
-  [[nodiscard]] uint32_t launch(std::span<const kernel::CopyItem> items);
+  /// `to_peer`: the destinations are memory of another GPU.
+  [[nodiscard]] uint32_t launch(std::span<const kernel::CopyItem> items, bool to_peer = false);
   /// State of a launch. `not_started`: cancelled; submit `items(number)` to copy engines.
   [[nodiscard]] Outcome poll(uint32_t number);
   /// Copies of a launch; valid until the next launch() after poll() returned not_started.

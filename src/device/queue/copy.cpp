@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "device/ipc.hpp"
 #include "device/pinned.hpp"
 #include "device/queue/submit.hpp"
 #include "device/queue/work_queue.hpp"
@@ -184,13 +185,13 @@ Code issue(std::span<const kernel::CopyItem> items, cuda::Stream stream) {
 }
 
 /// Submits to a kernel if one accepts the copies; else returns an empty ticket.
-Ticket submit_to_kernel(WorkQueue& queue, std::span<const kernel::CopyItem> items, const Memory& from,
-                        bool for_resident_kernel, bool engines_busy) {
+Ticket submit_to_kernel(WorkQueue& queue, std::span<const kernel::CopyItem> items, const Memory& to,
+                        const Memory& from, bool for_resident_kernel, bool engines_busy) {
   if (for_resident_kernel)
-    if (const uint32_t number = queue.resident_kernel.submit(items, from.staging))
+    if (const uint32_t number = queue.resident_kernel.submit(items, from.staging, cuda::owns(queue, to)))
       return TicketAccess::make(TicketAccess::Executor::resident_kernel, queue, number);
   if (queue.batch_copy.accepts(items, engines_busy))
-    if (const uint32_t number = queue.batch_copy.launch(items))
+    if (const uint32_t number = queue.batch_copy.launch(items, to.imported))
       return TicketAccess::make(TicketAccess::Executor::batch_copy, queue, number);
   return {};
 }
@@ -247,7 +248,7 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
       !batches.more() && kernel_reaches(queue, dst_memory) && kernel_reaches(queue, src_memory);
   const bool for_resident_kernel = reached && queue.resident_kernel.accepts(batch);
   if (reached) {
-    Ticket taken = submit_to_kernel(queue, batch, src_memory, for_resident_kernel, engines_busy);
+    Ticket taken = submit_to_kernel(queue, batch, dst_memory, src_memory, for_resident_kernel, engines_busy);
     if (for_resident_kernel && TicketAccess::executor(taken) == TicketAccess::Executor::batch_copy)
       cuda::start_resident_kernel(queue);
     if (taken.pending()) return taken;
@@ -345,6 +346,12 @@ bool cuda::reaches(const WorkQueue& queue, const Memory& memory) {
   if (memory.staging) return memory.context == queue.context;
   if (!memory.on_device()) return false;
   return memory.context != nullptr ? memory.context == queue.context : memory.device == queue.device;
+}
+
+bool cuda::owns(const WorkQueue& queue, const Memory& memory) {
+  // The program may pass a peer's memory, of MPI_Win_shared_query; the driver reports the importing device.
+  return memory.on_device() && !memory.imported && memory.device == queue.device && memory.base != 0 &&
+         !is_imported(memory.base);
 }
 
 Status copy(void* dst, const Memory& dst_memory, const void* src, const Memory& src_memory, size_t n) {

@@ -211,7 +211,8 @@ void ResidentKernel::keep_running(uint64_t busy) {
   write(slot->number, {}, 1, kernel::Command::kInline);
 }
 
-uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool host_source) {
+uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool host_source,
+                                bool output_is_local) {
   const size_t count = items.size(), bytes = bytes_of(items);
   const std::lock_guard lock(mutex_);
   const uint32_t blocks = blocks_for(count, bytes);
@@ -223,13 +224,14 @@ uint32_t ResidentKernel::submit(std::span<const kernel::CopyItem> items, bool ho
     kernel::CopyItem inlined = items[0];
     inlined.src = 0;
     std::memcpy(&inlined.src, reinterpret_cast<const void*>(items[0].src), bytes);
-    write(slot->number, inlined, 1, kernel::Command::kInline);
+    write(slot->number, inlined, 1, kernel::Command::kInline, output_is_local);
   } else if (count == 1) {
-    write(slot->number, items[0], std::min(blocks, instance_blocks_), 0);
+    write(slot->number, items[0], std::min(blocks, instance_blocks_), 0, output_is_local);
   } else {
     uint64_t longest = 0;
     for (const kernel::CopyItem& item : items) longest = std::max(longest, item.bytes);
-    write(slot->number, {0, items_address(*slot), longest}, std::min(blocks, instance_blocks_), slot->count);
+    write(slot->number, {0, items_address(*slot), longest}, std::min(blocks, instance_blocks_), slot->count,
+          output_is_local);
   }
   return slot->number;
 }
@@ -239,7 +241,7 @@ Address ResidentKernel::items_address(const Slot& slot) const {
          (slot.number % slots_.size()) * sizeof(kernel::CopyItem) * kernel::ResidentKernelParams::kItems;
 }
 
-uint32_t ResidentKernel::submit(const kernel::Accumulate& accumulate) {
+uint32_t ResidentKernel::submit(const kernel::Accumulate& accumulate, bool output_is_local) {
   if (accumulate.count * accumulate.size > kAccumulateBytes) return 0;
   const std::lock_guard lock(mutex_);
   Slot* const slot = claim_slot(1);
@@ -247,6 +249,17 @@ uint32_t ResidentKernel::submit(const kernel::Accumulate& accumulate) {
   static_assert(sizeof accumulate <= sizeof(kernel::CopyItem) * kernel::ResidentKernelParams::kItems);
   std::memcpy(static_cast<void*>(slot->items), &accumulate, sizeof accumulate);
   slot->accumulate = true;
+  if (kernel::PackedAccumulate::fits(accumulate)) {
+    const auto packed = kernel::PackedAccumulate::pack(accumulate);
+    uint32_t words[8];
+    for (uint32_t i = 0; i < kernel::PackedAccumulate::kAddressWords; ++i)
+      words[kernel::Command::packed_word(i)] = packed.addresses[i];
+    words[kernel::Command::blocks] = 1;
+    words[kernel::Command::items] = kernel::Command::kPacked | packed.rest |
+                                    (output_is_local ? kernel::PackedAccumulate::kOutputIsLocal : 0);
+    write(slot->number, words);
+    return slot->number;
+  }
   write(slot->number, {0, items_address(*slot), sizeof accumulate}, 1, kernel::Command::kAccumulate);
   return slot->number;
 }
@@ -271,10 +284,12 @@ bool ResidentKernel::running() {
   return queue_ != nullptr && accepts_calls_ && instance_blocks_ != 1 && accepts_commands();
 }
 
-void ResidentKernel::write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items) {
+void ResidentKernel::write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items,
+                           bool output_is_local) {
   write(number, {static_cast<uint32_t>(item.dst), static_cast<uint32_t>(item.dst >> 32),
                  static_cast<uint32_t>(item.src), static_cast<uint32_t>(item.src >> 32),
-                 static_cast<uint32_t>(item.bytes), blocks, items, 0});
+                 static_cast<uint32_t>(item.bytes), blocks, items,
+                 output_is_local ? kernel::Command::kOutputIsLocal : 0});
 }
 
 void ResidentKernel::write(uint32_t number, const uint32_t (&words)[8]) {

@@ -34,9 +34,11 @@ class ResidentKernel {
   [[nodiscard]] bool accepts(std::span<const kernel::CopyItem> items) const;
   /// Submits the copies as one command. Returns the command number; 0 if no instance can take the command:
   /// use a copy engine. `host_source`: the sources are host memory, so up to 8 bytes travel inline.
-  [[nodiscard]] uint32_t submit(std::span<const kernel::CopyItem> items, bool host_source);
+  /// `output_is_local`: the destinations are memory of the queue's GPU, which saves a system-wide fence.
+  [[nodiscard]] uint32_t submit(std::span<const kernel::CopyItem> items, bool host_source,
+                                bool output_is_local = false);
   /// Submits an accumulate operation on at most kAccumulateBytes; 0 as above: launch it.
-  [[nodiscard]] uint32_t submit(const kernel::Accumulate& accumulate);
+  [[nodiscard]] uint32_t submit(const kernel::Accumulate& accumulate, bool output_is_local = false);
   static constexpr uint64_t kAccumulateBytes = 1024;
   /// Submits a collective encoded in the words of a command (kernel/collective.hpp). Returns the command
   /// number; 0: launch a collective kernel instead.
@@ -83,7 +85,8 @@ class ResidentKernel {
   [[nodiscard]] Slot* claim_slot(uint32_t blocks);
   /// Address of the items of a slot on the GPU.
   [[nodiscard]] Address items_address(const Slot& slot) const;
-  void write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items);
+  void write(uint32_t number, const kernel::CopyItem& item, uint32_t blocks, uint32_t items,
+             bool output_is_local = false);
   void write(uint32_t number, const uint32_t (&words)[8]);
   void schedule_keep_running(uint64_t time);
 

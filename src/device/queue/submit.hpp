@@ -83,5 +83,7 @@ void start_resident_kernel(WorkQueue& queue);
 /// Whether a kernel in the queue's context can access the memory: its own memory, memory mapped into it,
 /// managed memory, staging chunks.
 [[nodiscard]] bool reaches(const WorkQueue& queue, const Memory& memory);
+/// Whether the memory lies on the queue's GPU.
+[[nodiscard]] bool owns(const WorkQueue& queue, const Memory& memory);
 
 }  // namespace weft::device::cuda

@@ -50,11 +50,14 @@ Result<Ticket> cuda::launch_accumulate(WorkQueue& queue, Accumulate accumulate) 
   return submit_work(queue, {}, {}, StreamRole::local, "an accumulate kernel", Issue(issue));
 }
 
-Result<Ticket> accumulate_async(const Accumulate& accumulate, const Memory& memory, bool lone) {
+Result<Ticket> accumulate_async(const Accumulate& accumulate, const Memory& memory, const Memory& result,
+                                bool lone) {
   if (accumulate.count == 0) return Ticket();
   auto queue = cuda::queue_of(memory);
   if (!queue) return std::move(queue).error();
-  const uint32_t number = lone ? (*queue)->resident_kernel.submit(accumulate) : 0;
+  // An operation with a result is complete at its target when the result is there.
+  const bool output_is_local = cuda::owns(**queue, accumulate.result != 0 ? result : memory);
+  const uint32_t number = lone ? (*queue)->resident_kernel.submit(accumulate, output_is_local) : 0;
   if (number != 0) return TicketAccess::make(TicketAccess::Executor::resident_kernel, **queue, number);
   auto ticket = cuda::launch_accumulate(**queue, accumulate);
   if (ticket && lone && accumulate.count * accumulate.size <= cuda::ResidentKernel::kAccumulateBytes)
@@ -80,7 +83,7 @@ Status enqueue_accumulate(const UserStream& stream, const Accumulate& accumulate
 Status enqueue_window_sync(const UserStream& stream, const kernel::WindowSync& sync) {
   auto queue = cuda::queue_of(stream.context);
   if (!queue) return std::move(queue).error();
-  return launch(stream, (*queue)->data.window_sync, 1, 32, &sync);
+  return launch(stream, (*queue)->data.window_sync, 1, sync.threads(), &sync);
 }
 
 }  // namespace weft::device

@@ -221,7 +221,7 @@ Result<uint64_t> Rma::execute_at(const Registration& registration, uint64_t offs
 }
 
 bool Rma::poll() {
-  bool progressed = !copying_.empty() && poll_copies();
+  bool progressed = (collected_.count != 0 || !copying_.empty()) && poll_copies();
   for (size_t i = 0; i < sending_.size();) {
     if (!send_put(*sending_[i])) {
       ++i;

@@ -311,31 +311,6 @@ Result<Issued> Rma::move(Target& target, Kind kind, uint64_t offset, const Buffe
   return Issued::pending;
 }
 
-Result<Issued> Rma::copy_direct(Target& target, Kind kind, uint64_t offset, const Buffer& local,
-                                Completion* done) {
-  std::byte* const remote = target.direct_ + offset;
-  std::byte* const to = kind == Kind::put ? remote : local.address;
-  const std::byte* const from = kind == Kind::put ? local.address : remote;
-  if (!target.memory_.on_device() && !local.memory.on_device()) [[likely]] {
-    std::memmove(to, from, local.length);
-    return Issued::complete;
-  }
-  const device::Memory& to_memory = kind == Kind::put ? target.memory_ : local.memory;
-  const device::Memory& from_memory = kind == Kind::put ? local.memory : target.memory_;
-  auto copy = device::copy_async(to, to_memory, from, from_memory, local.length,
-                                 kind == Kind::put ? device::StreamRole::out : device::StreamRole::in);
-  if (!copy) return std::move(copy).error();
-  if (!copy->pending()) return Issued::complete;
-  Operation* operation = create(target, kind, offset, local, done);
-  if (operation == nullptr) {
-    WEFT_TRY(device::wait(*copy));
-    return Issued::complete;
-  }
-  operation->copy = std::move(*copy);
-  copying_.push_back(operation);
-  return Issued::pending;
-}
-
 /// Complete on return. Buffers in GPU memory are staged.
 Status Rma::copy_process(const Target& target, Kind kind, uint64_t offset, const Buffer& local) {
   const auto copy = [&](const std::byte* here, uint64_t at, size_t bytes) {
@@ -389,23 +364,6 @@ Result<bool> Rma::flush(Target& target) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!target.outcome_) return std::exchange(target.outcome_, {}).error().copy();
   return true;
-}
-
-bool Rma::poll_copies() {
-  bool progressed = false;
-  for (size_t i = 0; i < copying_.size();) {
-    Operation& operation = *copying_[i];
-    auto done = device::done(operation.copy);
-    if (done && !*done) {
-      ++i;
-      continue;
-    }
-    copying_[i] = copying_.back();
-    copying_.pop_back();
-    progressed = true;
-    finish(operation, done ? Status() : std::move(done).error());
-  }
-  return progressed;
 }
 
 }  // namespace weft::transport::rma

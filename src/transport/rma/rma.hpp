@@ -146,9 +146,18 @@ class Rma {
     Buffer local;
     Completion* done_by_user;
     uint64_t* before = nullptr;
-    Id id = kNoId;     // of an operation by messages
-    size_t moved = 0;  // bytes sent or received
-    device::Ticket copy;
+    Id id = kNoId;              // of an operation by messages
+    size_t moved = 0;           // bytes sent or received
+    Operation* next = nullptr;  // in a CopyBatch
+  };
+  /// Device copies with one completion.
+  struct CopyBatch {
+    device::Ticket ticket;
+    Status outcome;  // of the submission
+    Operation *first = nullptr, *last = nullptr;
+    size_t count = 0;
+    uint64_t bytes = 0;
+    void add(Operation& operation);
   };
   struct Registration {
     Id id;
@@ -177,10 +186,15 @@ class Rma {
   void finish(Operation& operation, Status outcome);
   [[nodiscard]] Result<Issued> move(Target& target, Kind kind, uint64_t offset, const Buffer& local,
                                     Completion* done);
-  [[nodiscard]] Result<Issued> copy_direct(Target& target, Kind kind, uint64_t offset, const Buffer& local,
-                                           Completion* done);
   [[nodiscard]] static Status copy_process(const Target& target, Kind kind, uint64_t offset,
                                            const Buffer& local);
+
+  // device_copy.cpp
+  [[nodiscard]] Result<Issued> copy_direct(Target& target, Kind kind, uint64_t offset, const Buffer& local,
+                                           Completion* done);
+  void collect(Operation& operation);
+  void submit_collected();
+  void submit_batch(CopyBatch& batch);
   bool poll_copies();
 
   // message.cpp
@@ -205,7 +219,11 @@ class Rma {
   IdTable<Registration> registrations_;
   IdTable<Operation> operations_;  // by messages
   Slab<Operation> slab_;
-  std::vector<Operation*> copying_, sending_;
+  std::vector<Operation*> sending_;
+  std::vector<CopyBatch> copying_;
+  CopyBatch collected_;    // not submitted yet
+  size_t since_poll_ = 0;  // copies
+  bool expects_burst_ = false;
   std::deque<Serving> serving_;
   std::vector<Peer> lost_;
 };
