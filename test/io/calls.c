@@ -226,6 +226,58 @@ static void sequential(const char* path) {
   OK(MPI_File_close(&file));
 }
 
+/// Filetypes with an extent below their span, of which programs use one (HDF5 does) or several.
+static void interleaved_tiles(const char* path) {
+  enum { kInts = 64, kGap = 100 };
+  const int lengths[] = {1, 1};
+  const MPI_Aint displacements[] = {4 * rank, 4 * (rank + kGap * size)};
+  const MPI_Datatype types[] = {MPI_INT, MPI_INT};
+  MPI_Datatype pair, tile;
+  MPI_Type_create_struct(2, lengths, displacements, types, &pair);
+  MPI_Type_create_resized(pair, 0, 4 * size, &tile);
+  MPI_Type_commit(&tile);
+  for (int collective = 0; collective < 2; ++collective)
+    for (int n = 2; n <= kInts; n += kInts - 2) {
+      MPI_File file;
+      MPI_Status status;
+      OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE,
+                       MPI_INFO_NULL, &file));
+      OK(MPI_File_set_view(file, 0, MPI_INT, tile, "native", MPI_INFO_NULL));
+      int out[kInts], in[kInts] = {0}, got;
+      for (int i = 0; i < kInts; ++i) out[i] = 1000 * rank + i;
+      OK(collective ? MPI_File_write_at_all(file, 0, out, n, MPI_INT, &status)
+                    : MPI_File_write_at(file, 0, out, n, MPI_INT, &status));
+      OK(collective ? MPI_File_read_at_all(file, 0, in, n, MPI_INT, &status)
+                    : MPI_File_read_at(file, 0, in, n, MPI_INT, &status));
+      MPI_Get_count(&status, MPI_INT, &got);
+      CHECK(got == n && memcmp(in, out, 4 * (size_t)n) == 0);
+      MPI_Barrier(MPI_COMM_WORLD);
+      OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+      for (int i = 0; i < n; ++i) {
+        int value;
+        OK(MPI_File_read_at(file, i / 2 * size + rank + i % 2 * kGap * size, &value, 1, MPI_INT, &status));
+        CHECK(value == out[i]);
+      }
+      OK(MPI_File_close(&file));
+    }
+  MPI_Type_free(&pair);
+  MPI_Type_free(&tile);
+}
+
+/// All ranks delete the file and create it again, without a barrier between.
+static void delete_and_create(const char* path) {
+  for (int i = 0; i < 20; ++i) {
+    MPI_File file;
+    const double until = MPI_Wtime() + (rank + i) % size * 0.002;
+    while (MPI_Wtime() < until) continue;
+    MPI_File_delete(path, MPI_INFO_NULL);  // fails on all ranks but the first
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file));
+    OK(MPI_File_close(&file));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) OK(MPI_File_delete(path, MPI_INFO_NULL));
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -236,6 +288,8 @@ int main(int argc, char** argv) {
   atomicity(path);
   in_flight(path);
   sequential(path);
+  interleaved_tiles(path);
+  delete_and_create(path);
   if (rank == 0) printf("ok\n");
   MPI_Finalize();
   return 0;

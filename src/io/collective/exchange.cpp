@@ -16,8 +16,8 @@ Round::Round(const CollectiveAccess& access, const Plan& plan, int64_t round, in
     OwnPart& part = own.emplace_back();
     part.aggregator = plan.aggregators[i];
     const int64_t begin = access.stream, end = begin + access.bytes;
-    const int64_t first = std::clamp(access.view->stream_before(its_window.first), begin, end);
-    const int64_t last = std::clamp(access.view->stream_before(its_window.end), begin, end);
+    const int64_t first = access.view->stream_before(its_window.first, begin, end);
+    const int64_t last = access.view->stream_before(its_window.end, begin, end);
     part.offset = first - begin;
     part.pieces = pieces_of(*access.view, first, last - first);
     part.header.bytes = last - first;

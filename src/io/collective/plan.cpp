@@ -22,7 +22,7 @@ AccessRecord record_of(const View& view, int64_t stream, int64_t bytes) {
   if (bytes == 0) return {};
   return {{view.position(stream), view.position(stream + bytes - 1) + 1},
           bytes,
-          view.overlapping ? 1 : 0,
+          view.ordered(stream, bytes) ? 0 : 1,
           view.contiguous ? bytes : view.mean_run};
 }
 

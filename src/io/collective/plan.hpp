@@ -15,7 +15,7 @@ namespace weft::io {
 struct AccessRecord {
   Range range;        ///< from its first to its last byte in the file
   int64_t bytes;      ///< of data
-  int64_t unordered;  ///< 1: the regions of the filetype overlap
+  int64_t unordered;  ///< 1: the file offsets do not increase
   int64_t run_bytes;  ///< mean length of the contiguous runs of the view
 };
 

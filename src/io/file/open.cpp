@@ -93,6 +93,8 @@ Status open_first(const std::string& path, int amode, const core::Info* info, Ta
 /// Opens the file on all ranks, or on none.
 Status open_everywhere(core::Communicator& comm, const std::string& path, int amode, const core::Info* info,
                        Target& target, Stripes& stripes) {
+  // Programs delete a file on all ranks and create it again: the creation waits for the last deletion.
+  if ((amode & kCreate) != 0) WEFT_TRY(agree(comm, {}, path));
   First first{amode, 0, 0, {}};
   Status own = comm.rank() == 0 ? open_first(path, amode, info, target, first) : check_amode(amode);
   WEFT_TRY(broadcast(comm, &first, sizeof first));

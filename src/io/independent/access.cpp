@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -212,6 +213,7 @@ Status write_sieved(Target& target, const MemoryStream& memory, const Batch& bat
 Status lock_access(Target& target, const View& view, int64_t stream, int64_t bytes, bool write,
                    RangeLock& lock) {
   if (!target.atomic.load(std::memory_order_relaxed)) return {};
+  if (!view.ordered(stream, bytes)) return lock.take(target, {0, std::numeric_limits<int64_t>::max()}, write);
   return lock.take(target, {view.position(stream), view.position(stream + bytes - 1) + 1}, write);
 }
 
@@ -224,6 +226,7 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
   WEFT_TRY(lock_access(target, view, stream, bytes, false, lock));
   const MemoryStream to(memory);
   const Hints& hints = target.hints;
+  const bool ordered = view.ordered(stream, bytes);
   Block sieve_block, block;
   Batch batch;
   int64_t total = 0, at = 0;
@@ -231,8 +234,8 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
   const auto flush = [&] {
     if (batch.runs.empty()) return true;
     const bool sieve =
-        !view.overlapping && (hints.romio_ds_read == Use::enable ||
-                              (hints.romio_ds_read == Use::automatic && batch.mean_gap() <= kSieveGapBytes));
+        ordered && (hints.romio_ds_read == Use::enable ||
+                    (hints.romio_ds_read == Use::automatic && batch.mean_gap() <= kSieveGapBytes));
     auto read = read_batch(target, to, batch, sieve, sieve_block, block);
     const int64_t wanted = batch.useful;
     batch.clear();
@@ -264,7 +267,8 @@ Status write_independent(Target& target, const View& view, int64_t stream, const
   const MemoryStream from(memory);
   const bool sieve = target.sieves_writes;
   const bool map = target.mappable && target.hints.romio_ds_write == Use::automatic;
-  const int64_t limit = sieve ? target.hints.ind_wr_buffer_size : kMappedBytes;
+  int64_t limit = sieve ? target.hints.ind_wr_buffer_size : kMappedBytes;
+  if (!view.ordered(stream, bytes)) limit = 0;  // each run alone
   Block sieve_block, block;
   Batch batch;
   int64_t at = 0;

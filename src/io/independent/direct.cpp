@@ -58,8 +58,8 @@ Status transfer(const IndependentAccess& access, const Range& part, const device
 
 Range direct_part(const IndependentAccess& access) {
   const int64_t least = GpuFile::least_bytes();
-  if (least == 0 || access.bytes < least || access.view->overlapping || !access.memory.type->contiguous() ||
-      access.target.atomic.load(std::memory_order_relaxed))
+  if (least == 0 || access.bytes < least || !access.view->ordered(access.stream, access.bytes) ||
+      !access.memory.type->contiguous() || access.target.atomic.load(std::memory_order_relaxed))
     return {};
   Range part{0, access.bytes};
   if (access.view->adjacent(access.stream, access.bytes))

@@ -104,10 +104,10 @@ Status View::check(bool writable) {
   });
   mean_run = size_ / runs;
   const int64_t first = layout.true_lb() + layout.extent();  // of the next filetype
-  if (!ordered || layout.true_lb() < 0 || first < last)
+  if (!ordered || layout.true_lb() < 0)
     return bad_displacements(
         "the displacements of filetype are negative or decreasing, which views do not allow");
-  overlapping |= first < end;
+  interleaved = first < end;
   if (overlapping && writable)
     return bad_displacements(
         "regions of filetype overlap, which views of files open for writing do not allow");
@@ -127,7 +127,11 @@ int64_t View::stream_before(int64_t at) const {
   if (contiguous) return std::max<int64_t>(0, at - disp);
   if (size_ == 0 || at <= disp + layout.true_lb()) return 0;
   const int64_t tile = layout.extent() <= 0 ? 0 : (at - disp - layout.true_lb()) / layout.extent();
-  int64_t low = tile > 0 ? (tile - 1) * size_ : 0, high = (tile + 1) * size_;
+  return stream_before(at, tile > 0 ? (tile - 1) * size_ : 0, (tile + 1) * size_);
+}
+
+int64_t View::stream_before(int64_t at, int64_t low, int64_t high) const {
+  if (contiguous) return std::clamp<int64_t>(at - disp, low, high);
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     if (position(middle) < at)

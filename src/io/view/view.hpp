@@ -32,8 +32,14 @@ class View {
 
   /// File offset of a byte of the stream. Precondition: the filetype has data.
   [[nodiscard]] int64_t position(int64_t stream) const;
-  /// Number of bytes of the stream before the file offset `at`.
+  /// Number of bytes of the stream before the file offset `at`. Precondition: the tiles are not interleaved.
   [[nodiscard]] int64_t stream_before(int64_t at) const;
+  /// The same, from `low` to `high`, the bounds of an ordered part of the stream.
+  [[nodiscard]] int64_t stream_before(int64_t at, int64_t low, int64_t high) const;
+  /// Whether the file offsets of bytes [stream, stream + n) increase.
+  [[nodiscard]] bool ordered(int64_t stream, int64_t n) const {
+    return !overlapping && (!interleaved || n == 0 || stream / size_ == (stream + n - 1) / size_);
+  }
   /// Whether bytes [stream, stream + n) are adjacent in the file.
   [[nodiscard]] bool adjacent(int64_t stream, int64_t n) const {
     return contiguous || n == 0 || position(stream + n - 1) - position(stream) == n - 1;
@@ -74,6 +80,7 @@ class View {
   const int64_t etype_in_memory;  ///< bytes of an etype in memory
   bool contiguous;
   bool overlapping = false;  ///< regions of the filetype overlap, so that file offsets are not ordered
+  bool interleaved = false;  ///< a filetype begins before the end of the filetype before it
   int64_t mean_run = 0;      ///< mean length of the runs of the filetype, in bytes; 0 if `contiguous`
   const Datarep* datarep = nullptr;  ///< null: "native"
 
