@@ -55,9 +55,10 @@ static inline int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status)
 #define WEFT_REMOVED(instead)
 #endif
 typedef MPI_Comm_errhandler_function MPI_Handler_function;
-#define MPI_COMBINER_HVECTOR_INTEGER  MPI_COMBINER_HVECTOR
-#define MPI_COMBINER_HINDEXED_INTEGER MPI_COMBINER_HINDEXED
-#define MPI_COMBINER_STRUCT_INTEGER   MPI_COMBINER_STRUCT
+/* Never returned. Other values than those of all combiners, since programs have both in one switch. */
+#define MPI_COMBINER_HVECTOR_INTEGER  10001
+#define MPI_COMBINER_HINDEXED_INTEGER 10002
+#define MPI_COMBINER_STRUCT_INTEGER   10003
 WEFT_REMOVED("MPI_Get_address")
 static inline int MPI_Address(void* location, MPI_Aint* address) { return MPI_Get_address(location, address); }
 WEFT_REMOVED("MPI_Comm_create_errhandler")
