@@ -47,6 +47,24 @@ static inline int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status)
   for (i = 0; i < MPI_F_STATUS_SIZE - 3; ++i) f_status[3 + i] = c_status->MPI_internal[i];
   return MPI_SUCCESS;
 }
+/* TYPE(MPI_Status) of module mpi_f08 has the same layout. */
+typedef MPI_Status MPI_F08_status;
+#define MPI_F08_STATUS_IGNORE   ((MPI_F08_status*)0)
+#define MPI_F08_STATUSES_IGNORE ((MPI_F08_status*)0)
+static inline int MPI_Status_c2f08(const MPI_Status* c_status, MPI_F08_status* f08_status) {
+  *f08_status = *c_status;
+  return MPI_SUCCESS;
+}
+static inline int MPI_Status_f082c(const MPI_F08_status* f08_status, MPI_Status* c_status) {
+  *c_status = *f08_status;
+  return MPI_SUCCESS;
+}
+static inline int MPI_Status_f2f08(const MPI_Fint* f_status, MPI_F08_status* f08_status) {
+  return MPI_Status_f2c(f_status, f08_status);
+}
+static inline int MPI_Status_f082f(const MPI_F08_status* f08_status, MPI_Fint* f_status) {
+  return MPI_Status_c2f(f08_status, f_status);
+}
 
 /* Removed in MPI 3.0 (section 16.1). Their replacements take the same arguments, but for counts as addresses. */
 #if defined(__GNUC__)

@@ -65,6 +65,14 @@ static void test_fortran_integers(void) {
   EXPECT(integers[MPI_F_SOURCE] == 0 && integers[MPI_F_TAG] == 3);
   EXPECT(MPI_Status_f2c(integers, &back) == MPI_SUCCESS && back.MPI_TAG == 3);
   EXPECT(MPI_Get_count(&back, MPI_INT, &count) == MPI_SUCCESS && count == 1);
+
+  MPI_F08_status f08, copy;
+  int again[MPI_F_STATUS_SIZE];
+  EXPECT(MPI_Status_c2f08(&status, &f08) == MPI_SUCCESS && f08.MPI_SOURCE == 0 && f08.MPI_TAG == 3);
+  EXPECT(MPI_Status_f082c(&f08, &back) == MPI_SUCCESS && back.MPI_TAG == 3);
+  EXPECT(MPI_Status_f082f(&f08, again) == MPI_SUCCESS && again[MPI_F_TAG] == 3);
+  EXPECT(MPI_Status_f2f08(again, &copy) == MPI_SUCCESS && copy.MPI_TAG == 3);
+  EXPECT(MPI_Get_count(&copy, MPI_INT, &count) == MPI_SUCCESS && count == 1);
 }
 
 static void test_handler_of_the_world(void) {
