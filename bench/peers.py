@@ -173,7 +173,7 @@ def count_gpus(weft):
     """Returns the number of GPUs of this machine, from Weft's own tool."""
     sys.path.insert(0, os.path.join(ROOT, "cli"))
     sys.path.insert(0, weft)
-    from weft import bench
+    from weft_mpi import bench
 
     return bench.count_gpus()
 

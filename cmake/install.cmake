@@ -71,12 +71,13 @@ foreach(name weft weft-fortran)
 endforeach()
 
 # --- the command line ---
-configure_file(${CMAKE_SOURCE_DIR}/cli/weft/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft/_version.py @ONLY)
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/cli/weft ${CMAKE_BINARY_DIR}/cli/weft DESTINATION ${python_root}
+configure_file(${CMAKE_SOURCE_DIR}/cli/weft_mpi/_version.py.in ${CMAKE_BINARY_DIR}/cli/weft_mpi/_version.py @ONLY)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/cli/weft_mpi ${CMAKE_BINARY_DIR}/cli/weft_mpi DESTINATION ${python_root}
         FILES_MATCHING PATTERN "*.py" PATTERN "*.csv" PATTERN "__pycache__" EXCLUDE)
 if(NOT SKBUILD)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/tools/wrappers/weft.sh DESTINATION bin RENAME weft)
 endif()
-install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 DESTINATION ${root}share/man/man1)
+install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 ${CMAKE_SOURCE_DIR}/cli/man/mpiexec.1 DESTINATION ${root}share/man/man1)
+install(DIRECTORY ${WEFT_GENERATED_DIR}/man/ DESTINATION ${root}share/man/man3)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${WEFT_SHARE_DIR})
 install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR})

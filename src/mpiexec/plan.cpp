@@ -119,12 +119,12 @@ void prepend_library_path(Program& program, const std::string& library_directory
 
 void prepend_python(Program& program, const std::string& library_directory) {
   if (!program.python) return;
-  const std::string file = library_directory + "/../share/weft/python/weft/run.py";
+  const std::string file = library_directory + "/../share/weft/python/weft_mpi/run.py";
   std::vector<std::string> words{"python3"};
   if (::access(file.c_str(), R_OK) == 0)
     words.push_back(file);
   else  // installed by pip
-    words.insert(words.end(), {"-m", "weft.run"});
+    words.insert(words.end(), {"-m", "weft_mpi.run"});
   program.argv.insert(program.argv.begin(), words.begin(), words.end());
   program.python = false;
 }

@@ -35,7 +35,7 @@ inline constexpr int kPmiFd = 3;
 /// Returns the executable that exec finds on a search path; `name` itself if none.
 [[nodiscard]] std::string find_on_path(const std::string& name, const std::string& path);
 
-/// Makes python3 run the program, by weft.run, if it is one of Python (--python).
+/// Makes python3 run the program, by weft_mpi.run, if it is one of Python (--python).
 void prepend_python(Program& program, const std::string& library_directory);
 
 /// Adds the variables with which the dynamic linker loads Weft's library first.

@@ -9,9 +9,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "cli"))
 sys.dont_write_bytecode = True
 
-from weft import prefix  # noqa: E402
-from weft.__main__ import main  # noqa: E402
-from weft.machine import cuda, files, nvml  # noqa: E402
+from weft_mpi import prefix  # noqa: E402
+from weft_mpi.__main__ import main  # noqa: E402
+from weft_mpi.machine import cuda, files, nvml  # noqa: E402
 
 PREFIX = os.environ["MPI_PREFIX"]
 

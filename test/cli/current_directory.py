@@ -9,7 +9,7 @@ import unittest
 
 PREFIX = os.environ["MPI_PREFIX"]
 BIN = os.path.join(PREFIX, "bin")
-OWN = ("weft", "rich", "numpy", "matplotlib", "mpi4py", "shtab", "sitecustomize", "usercustomize")
+OWN = ("weft_mpi", "rich", "numpy", "matplotlib", "mpi4py", "shtab", "sitecustomize", "usercustomize")
 HOSTILE = "import os, sys\nsys.stderr.write('executed: %s\\n' % __file__)\nopen({log!r}, 'a').write(__file__ + '\\n')\n"
 # Values of PYTHONPATH that name the current directory by empty or relative entries.
 PYTHONPATHS = (None, "", ":", ":/not/there", "/not/there::", ".", "hostile:.:/not/there")
@@ -54,7 +54,7 @@ class CurrentDirectory(unittest.TestCase):
         for name in module_names():
             self.write(name + ".py", HOSTILE.format(log=self.log))
             self.write(os.path.join("hostile", name + ".py"), HOSTILE.format(log=self.log))
-        for name in ("weft", "encodings", "json"):  # as folders, which come before files of the same name
+        for name in ("weft_mpi", "encodings", "json"):  # as folders, which come before files of the same name
             for module in ("__init__.py", "__main__.py"):
                 self.write(os.path.join(name, module), HOSTILE.format(log=self.log))
         for name in ("python3", "mpiexec", "readlink", "dirname", "gcc"):  # programs of PATH
@@ -84,7 +84,7 @@ class CurrentDirectory(unittest.TestCase):
     def test_the_files_are_executed_where_python_searches_the_folder(self):
         self.run_in_folder([sys.executable, "-c", "import json"])
         self.assertEqual([os.path.basename(os.path.dirname(path)) for path in self.executed()], ["json"])
-        self.run_in_folder([sys.executable, "-m", "weft"])
+        self.run_in_folder([sys.executable, "-m", "weft_mpi"])
         self.assertNotEqual(self.executed(), [])
 
     def test_every_installed_script_has_a_command(self):

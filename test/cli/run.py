@@ -20,7 +20,7 @@ def main(words):
     import pytest
 
     sys.dont_write_bytecode = True
-    measured = coverage.Coverage(source=[os.path.join(CLI, "weft")])
+    measured = coverage.Coverage(source=[os.path.join(CLI, "weft_mpi")])
     measured.start()
     status = pytest.main(["-q", "-p", "no:cacheprovider", *(words or [HERE])])
     measured.stop()

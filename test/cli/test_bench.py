@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 from test_doctor_cluster import fake_mpi
-from weft import bench, charts, output
-from weft.bench import compare, result
+from weft_mpi import bench, charts, output
+from weft_mpi.bench import compare, result
 
 PREFIX = os.environ["MPI_PREFIX"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -32,7 +32,7 @@ def test_manual_page(tmp_path):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = str(tmp_path / "weft.1")
     about = "the Weft MPI library's command line"
-    words = ["--module", "weft.__main__", "--function", "make_parser", "--prog", "weft", "--project-name", "Weft"]
+    words = ["--module", "weft_mpi.__main__", "--function", "make_parser", "--prog", "weft", "--project-name", "Weft"]
     words += ["--manual-title", "Weft", "--description", about, "--output", path]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([os.path.join(root, "cli"), *sys.path]), COLUMNS="100")
     start = "import sys; from argparse_manpage.cli import main; sys.exit(main())"

@@ -7,10 +7,10 @@ import struct
 import subprocess
 
 import pytest
-from weft import children
-from weft.doctor import gpu, host, network, probe
-from weft.doctor.finding import BROKEN, OK, SLOW, UNCHECKED
-from weft.machine import cuda, pci, system
+from weft_mpi import children
+from weft_mpi.doctor import gpu, host, network, probe
+from weft_mpi.doctor.finding import BROKEN, OK, SLOW, UNCHECKED
+from weft_mpi.machine import cuda, pci, system
 
 PREFIX = os.environ["MPI_PREFIX"]
 
@@ -309,7 +309,7 @@ def test_registration(machine, emulated, monkeypatch):
 
 
 def test_probe_in_a_child(emulated):
-    done = subprocess.run(children.python("weft.doctor.probe", "register"), capture_output=True, text=True, check=True)
+    done = subprocess.run(children.python("weft_mpi.doctor.probe", "register"), capture_output=True, text=True, check=True)
     assert "devices" in json.loads(done.stdout) or "error" in json.loads(done.stdout)
     assert "error" in network.probe("gdrcopy")
     assert "error" in network.probe("nonsense")

@@ -4,9 +4,9 @@ import os
 import subprocess
 
 from test_doctor import PREFIX, by_check, script
-from weft import library, output
-from weft.doctor import cluster, host, other
-from weft.doctor.finding import BROKEN, OK, SLOW, UNCHECKED, Finding, worst
+from weft_mpi import library, output
+from weft_mpi.doctor import cluster, host, other
+from weft_mpi.doctor.finding import BROKEN, OK, SLOW, UNCHECKED, Finding, worst
 
 
 def nodes():

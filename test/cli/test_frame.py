@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from weft import children, output, prefix
+from weft_mpi import children, output, prefix
 
 PREFIX = os.environ["MPI_PREFIX"]
 

@@ -3,8 +3,8 @@ import json
 import os
 
 import pytest
-from weft import info, library
-from weft.output import Refusal
+from weft_mpi import info, library
+from weft_mpi.output import Refusal
 
 PREFIX = os.environ["MPI_PREFIX"]
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from weft.report import reference, verdict
+from weft_mpi.report import reference, verdict
 
 SIZES = [1 << shift for shift in range(23)]
 NVLINK = {"processor": "CPU", "cores": 32, "gpus": ["NVIDIA H200"] * 2, "nvlink_gb_s": 450}

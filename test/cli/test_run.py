@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# mpiexec --python and python3 -m weft.run: an exception, or sys.exit() with an error, in one rank ends the job.
+# mpiexec --python and python3 -m weft_mpi.run: an exception, or sys.exit() with an error, in one rank ends the job.
 import os
 import subprocess
 import sys
 
 import pytest
-from weft import run
+from weft_mpi import run
 
 PREFIX = os.environ["MPI_PREFIX"]
 CLI = os.path.dirname(os.path.dirname(os.path.abspath(run.__file__)))
@@ -42,7 +42,7 @@ def job(tmp_path):
     return start
 
 
-WAYS = [["--python"], [sys.executable, "-m", "weft.run"]]
+WAYS = [["--python"], [sys.executable, "-m", "weft_mpi.run"]]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -62,7 +62,7 @@ def test_exit_codes(job):
     assert job("sys.exit(7)", "--python")[0] == 7
     status, _, errors = job("sys.exit('a reason')", "--python")
     assert status == 1 and "a reason" in errors
-    assert job("pass", words=[sys.executable, "-m", "weft.run", "-c", "import sys; sys.exit(5)"])[0] == 5
+    assert job("pass", words=[sys.executable, "-m", "weft_mpi.run", "-c", "import sys; sys.exit(5)"])[0] == 5
 
 
 def test_modules_and_usage(job, monkeypatch):

@@ -6,7 +6,7 @@ import random
 import subprocess
 
 import pytest
-from weft import library, output, prefix, tune
+from weft_mpi import library, output, prefix, tune
 
 TABLE = tune.Table("t", "latency", 2, (), "8", "latency_us")
 TUNABLE = tune.Tunable("p2p.eager_max", ("4096", "8192"), ("t",))

@@ -12,4 +12,4 @@ while [ -n "$rest" ]; do
 done
 unset PYTHONPATH
 [ -z "$kept" ] || export PYTHONPATH="$kept"
-exec python3 "$prefix/share/weft/python/weft/isolated/run.py" weft "$@"
+exec python3 "$prefix/share/weft/python/weft_mpi/isolated/run.py" weft_mpi "$@"

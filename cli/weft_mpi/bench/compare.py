@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Comparison of one benchmark with other MPI libraries (--vs) or with GPUDirect on and off (--matrix). Rounds alternate
+# between the candidates and medians are printed; crashes, hangs and errors are reported as findings.
+import itertools
+import os
+import statistics
+import tempfile
+import time
+
+from weft_mpi import children, output, result
+from weft_mpi.machine import pci, system
+from weft_mpi.othermpi import OtherMpi
+
+SECONDS = 300  # timeout of one run
+# Variables of UCX and libfabric that disable a path.
+SWITCHES = {
+    "gpudirect": {"UCX_IB_GPU_DIRECT_RDMA": "n", "FI_HMEM_CUDA_USE_DMABUF": "0", "FI_MLX5_HMEM_DEVICE_DISABLE": "1"},
+    "gdrcopy": {"UCX_TLS": "^gdr_copy", "FI_HMEM_CUDA_USE_GDRCOPY": "0"},
+}
+
+
+class Candidate:
+    """One column of the table: a library or a combination of switches."""
+
+    def __init__(self, name, command, environment, version=""):
+        self.name, self.command, self.environment, self.version = name, command, environment, version
+        self.rounds, self.error = [], None
+
+    def measure(self, folder):
+        """Runs one round, unless an earlier round failed."""
+        if self.error:
+            return
+        path = os.path.join(folder, "result.json")
+        if os.path.exists(path):
+            os.unlink(path)
+        start = time.monotonic()
+        outcome = children.run([*self.command, "--json", path], SECONDS, self.environment)
+        seconds = time.monotonic() - start
+        if not outcome.good:
+            self.error = outcome.reason()
+            return
+        found = result.written(path, seconds)
+        self.version = self.version or found["library"]
+        self.rounds.append(found)
+
+    def rows(self, name):
+        """Returns the rows of the last round with the medians of all rounds."""
+        if not self.rounds:
+            return []
+        merged = [dict(row) for row in self.rounds[-1]["rows"]]
+        for at, row in enumerate(merged):
+            row[name] = statistics.median(found["rows"][at][name] for found in self.rounds)
+        return merged
+
+    def as_run(self, name):
+        return {"name": self.name, "library": self.version, "error": self.error, "rows": self.rows(name)}
+
+
+def weft_candidate(job, name="Weft", **variables):
+    return Candidate(name, job.command(), children.clean_environment(**variables))
+
+
+def other_candidates(job, folder):
+    """Yields a candidate per other library. If the benchmark does not build with it, the column has no values."""
+    for mpicc in job.others:
+        try:
+            mpi = OtherMpi(mpicc, folder)
+            words = mpi.command(job.number(), [*mpi.benchmark(job.program), *job.options])
+            yield Candidate(mpi.name, words, mpi.environment, mpi.version)
+        except output.Refusal as problem:
+            failed = Candidate(os.path.basename(os.path.dirname(os.path.dirname(mpicc))) or mpicc, [], {})
+            failed.error = str(problem)
+            yield failed
+
+
+def matrix_candidates(job):
+    """Yields a candidate per combination of the switches; the first has all on."""
+    for states in itertools.product((True, False), repeat=len(job.switches)):
+        off = [name for name, on in zip(job.switches, states) if not on]
+        variables = {}
+        for name in off:
+            variables.update(SWITCHES[name])
+        yield weft_candidate(job, "without " + ", ".join(off) if off else "all on", **variables)
+
+
+def run(job):
+    """Measures and prints the table. Returns the result and the failure of the first candidate, or None."""
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        if job.switches:
+            candidates = list(matrix_candidates(job))
+        else:
+            candidates = [weft_candidate(job), *distinct(other_candidates(job, folder))]
+        if all(candidate.error for candidate in candidates[1:]) and not job.switches:
+            raise output.Refusal("; ".join(candidate.error for candidate in candidates[1:]))
+        with output.progress(job.rounds * len(candidates), "measuring") as step:
+            for number in range(job.rounds):
+                for candidate in candidates if number % 2 == 0 else candidates[::-1]:
+                    step("%s, round %d" % (candidate.name, number + 1))
+                    candidate.measure(folder)
+    found = combine(job, candidates)
+    show(found, candidates)
+    return found, candidates[0].error and "%s: %s" % (candidates[0].name, candidates[0].error)
+
+
+def distinct(candidates):
+    """Appends a number to the names of candidates with equal names."""
+    seen = {"Weft": 1}
+    for candidate in candidates:
+        seen[candidate.name] = seen.get(candidate.name, 0) + 1
+        if seen[candidate.name] > 1:
+            candidate.name += " (%d)" % seen[candidate.name]
+        yield candidate
+
+
+def combine(job, candidates):
+    """Returns the result file of a comparison."""
+    samples = [found for candidate in candidates for found in candidate.rounds]
+    name = result.field({"runs": [{"rows": samples[0]["rows"]}]}) if samples else "latency_us"
+    return {
+        "format": result.FORMAT,
+        "program": job.program,
+        "options": job.options,
+        "ranks": job.number(),
+        "rounds": job.rounds,
+        "switches": job.switches,
+        "runs": [candidate.as_run(name) for candidate in candidates],
+        "machine": system.describe(),
+    }
+
+
+def show(found, candidates):
+    """Prints the table, then the libraries' versions, failures, and whether the switches had an effect."""
+    runs, name = found["runs"], result.field(found)
+    print("# %s: %s, %d ranks, medians of %d rounds" % (
+        found["program"], result.FIELDS[name], found["ranks"], found["rounds"]))  # fmt: skip
+    keys = list(dict.fromkeys((result.kinds_of(row), row["size"]) for run in runs for row in run["rows"]))
+    values = [{(result.kinds_of(row), row["size"]): row[name] for row in run["rows"]} for run in runs]
+    ratio = "%s / best other" % runs[0]["name"] if not found["switches"] else "all on / all off"
+    headings = ["kinds", "size", *(run["name"] for run in runs), ratio]
+    rows = [[*key, *(figure(column.get(key)) for column in values), ratio_of(values, key, name, found["switches"])]
+            for key in keys]  # fmt: skip
+    output.table(headings, rows, numbers=headings[1:])
+    for candidate in candidates:
+        if candidate.error:
+            print("finding: %s: %s" % (candidate.name, candidate.error))
+        elif candidate.version and not found["switches"]:
+            print("# %s: %s" % (candidate.name, candidate.version.split(",")[0]))
+    if found["switches"] and not pci.nics():
+        print("# no RDMA adapter here: the switches have no effect; the columns show run-to-run variation")
+
+
+def figure(value):
+    return "-" if value is None else "%.2f" % value
+
+
+def ratio_of(values, key, name, switches):
+    """Returns the ratio of the first column to the best other one (--matrix: to the last one, all switches off)."""
+    others = [column[key] for column in ([values[-1]] if switches else values[1:]) if key in column]
+    if key not in values[0] or not others:
+        return "-"
+    best = max(others) if name in result.HIGHER_IS_BETTER else min(others)
+    return "%.2f" % (values[0][key] / best) if best else "-"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Charts with matplotlib. Curves differ in colour (Okabe and Ito's palette, safe for colour-blind readers), marker and
+# dash, so that they are also distinguishable in print.
+import io
+
+from weft_mpi import output, result
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MARKERS = "osD^vPX"
+DASHES = ("-", "--", "-.", ":")
+SIZE = (7.2, 4.8)  # inches
+FORMATS = ("png", "svg", "pdf")
+
+
+def require():
+    """Returns matplotlib's pyplot. Raises Refusal if matplotlib is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise output.Refusal("charts need matplotlib: python3 -m pip install matplotlib") from None
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif"})
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot
+
+
+def style(at):
+    return {"color": PALETTE[at % len(PALETTE)], "marker": MARKERS[at % len(MARKERS)], "markersize": 4.5,
+            "linestyle": DASHES[(at // 2) % len(DASHES)], "linewidth": 1.6}  # fmt: skip
+
+
+def draw(axes, title, labels, series, own=None, logarithmic=True):
+    """Draws `series`, {label: [(x, y)]}. `labels`: of the axes. Curves after the first `own` are thin references."""
+    for at, (label, points) in enumerate(series.items()):
+        points = [point for point in points if point[1] > 0 and (point[0] > 0 or not logarithmic)]
+        look = style(at)
+        if own is not None and at >= own:
+            look.update(linewidth=0.8, markersize=2.5, alpha=0.9)
+        axes.plot([x for x, _ in points], [y for _, y in points], label=shortened(label), **look)
+    if logarithmic:
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        ticks = sorted({x for points in series.values() for x, _ in points if x > 0})
+        ticks = ticks[:: max(1, len(ticks) // 9)]
+        axes.set_xticks(ticks, [size_text(tick) for tick in ticks])
+        axes.minorticks_off()
+    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+    axes.grid(True, which="major", linewidth=0.5, alpha=0.5)
+    if series:
+        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
+
+
+def shortened(label):
+    return label if len(label) <= 100 else label[:97] + "..."
+
+
+def figure_of(drawing):
+    """Returns a figure with one pair of axes, drawn by `drawing(axes)`."""
+    plot = require()
+    figure, axes = plot.subplots(figsize=SIZE, layout="constrained")
+    drawing(axes)
+    return figure
+
+
+def stacked(drawings):
+    """Returns the bytes of a PNG with several charts stacked vertically."""
+    plot = require()
+    figure, axes = plot.subplots(len(drawings), figsize=(SIZE[0], SIZE[1] * len(drawings)), layout="constrained",
+                                 squeeze=False)  # fmt: skip
+    for drawing, axis in zip(drawings, axes[:, 0]):
+        drawing(axis)
+    return rendered(figure, "png")
+
+
+def of_result(found):
+    """Returns the chart of a result file."""
+    field = result.field(found)
+    title = "%s, %d ranks" % (found["program"], found.get("ranks", 0))
+    labels = ("message size (bytes)", result.FIELDS[field])
+    return figure_of(lambda axes: draw(axes, title, labels, result.curves(found)))
+
+
+def size_text(size):
+    for unit, shift in (("G", 30), ("M", 20), ("K", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return "%d%s" % (size >> shift, unit)
+    return "%d" % size
+
+
+def rendered(figure, form):
+    """Returns the bytes of a figure in a format of FORMATS."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
+    require().close(figure)
+    return buffer.getvalue()
+
+
+def save(figure, path):
+    form = path.rpartition(".")[2].lower()
+    if form not in FORMATS:
+        raise output.Refusal(
+            "%s: expected a file name that ends in %s" % (path, ", ".join("." + name for name in FORMATS))
+        )
+    output.write_file(path, rendered(figure, form))

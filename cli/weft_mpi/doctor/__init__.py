@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft doctor: detects broken and slow configurations of this machine and prints evidence and remedies.
+import itertools
+
+from weft_mpi import output
+from weft_mpi.doctor import cluster, gpu, host, network, other
+from weft_mpi.doctor.finding import BROKEN, SLOW, STYLES, Finding, worst
+
+GROUPS = {"host": host.checks, "gpu": gpu.checks, "network": network.checks}
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser(
+        "doctor",
+        help="find what is broken or slow on this machine, with evidence and remedies",
+        description=run.__doc__,
+        epilog="Examples: weft doctor; srun --ntasks-per-node=1 weft doctor; weft doctor --mpi /opt/openmpi/bin/mpicc. "
+        "Exit status: 0: nothing is broken; 1: a check is broken (with --strict: or slow); 2: bad input.",
+    )
+    parser.add_argument("--only", choices=sorted(GROUPS), action="append", help="run only these checks")
+    parser.add_argument("--mpi", metavar="MPICC", help="check another MPI library instead: does it accept GPU memory?")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 also if a check is slow")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def run(arguments):
+    """Checks the driver, GPUs and all GPU pairs, host limits, network adapters, GPUDirect and gdrcopy by performing and
+    timing the operations of real programs. Under mpiexec or srun on several nodes, prints one merged table."""
+    if arguments.mpi:
+        return report({"here": list(other.checks(arguments.mpi))}, arguments)
+    groups = arguments.only or list(GROUPS)
+    if cluster.started_by_launcher():
+        return run_in_job(groups, arguments)
+    findings = []
+    with output.progress(len(groups), "checking") as step:
+        for name in groups:
+            step(name)
+            findings += GROUPS[name]()
+    return report({"here": findings}, arguments)
+
+
+def run_in_job(groups, arguments):
+    try:
+        job = cluster.Job()
+    except OSError as problem:
+        raise output.Failure("the ranks of this job cannot connect (%s): start the job like an MPI program on Weft, "
+                             "see docs/launch.md" % problem) from None  # fmt: skip
+    nodes = cluster.survey(job, lambda: itertools.chain(*(GROUPS[name]() for name in groups)))
+    status = job.share(report(nodes, arguments) if nodes is not None else None)
+    job.end()
+    return status
+
+
+def report(nodes, arguments):
+    """Prints the findings and returns the exit status."""
+    everything = [finding for findings in nodes.values() for finding in findings]
+    bad = {BROKEN, SLOW} if arguments.strict else {BROKEN}
+    status = 1 if any(finding.status in bad for finding in everything) else 0
+    if arguments.json:
+        listed = {node: [finding._asdict() for finding in findings] for node, findings in nodes.items()}
+        print(output.json_text({"worst": worst(everything), "nodes": listed}), end="")
+        return status
+    several = len(nodes) > 1
+    rows = cluster.merge(nodes)
+    remedies = show(rows, several)
+    for number, remedy in enumerate(remedies, 1):
+        print("%s%d. %s" % ("\n" if number == 1 else "", number, remedy))
+    return status
+
+
+def show(rows, several):
+    """Prints the table with numbered references to remedies. Returns the remedies."""
+    remedies, cells = [], []
+    for check, status, where, evidence, remedy in rows:
+        if remedy and remedy not in remedies:
+            remedies.append(remedy)
+        number = "see %d" % (remedies.index(remedy) + 1) if remedy else ""
+        cells.append([check, status, *([where] if several else []), evidence, number])
+    headings = ["check", "status", *(["nodes"] if several else []), "evidence", "remedy"]
+    if not remedies:
+        headings, cells = headings[:-1], [row[:-1] for row in cells]
+    output.table(headings, cells, style=lambda row: STYLES[row[1]])
+    return remedies
+
+
+__all__ = ["Finding", "add_parser", "run"]

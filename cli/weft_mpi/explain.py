@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft explain: prints the protocols of messages and the paths of collectives and of file accesses on this machine, as
+# selected by the library.
+import argparse
+import ctypes
+import json
+import os
+import sys
+
+from weft_mpi import prefix
+
+KINDS = ("host", "pinned", "cuda", "mapped", "pool", "managed")
+SUFFIX = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+COLLECTIVES = "allreduce reduce bcast scan exscan allgather alltoall gather scatter reduce_scatter_block".split()
+FORMS = {
+    "parts": "two-shot: reduce-scatter, then allgather",
+    "whole vectors": "one-shot: every rank reads and combines all vectors",
+    "direct": "every block directly to its rank",
+}
+PROTOCOLS = {
+    "eager": "payload and header in one shared-memory message",
+    "single copy": "the receiver reads the sender's memory (process_vm_readv)",
+    "upload": "the receiver reads the sender's memory into pinned chunks and copies them to the GPU",
+    "mapped": "one copy from the sender's allocation, mapped with CUDA IPC",
+    "strided": "a kernel reads the sender's strided blocks in place",
+    "bounce": "packed into a GPU bounce buffer, copied from there",
+    "announced": "the sender copies to pinned chunks, from which the receiver copies",
+    "fragments": "copied in fragments through shared memory",
+}
+
+RECORDS = {
+    "mapping": "independent writes through a mapping of the file",
+    "system calls": "independent writes by one system call for each record; collective ones by aggregators",
+}
+INTERLEAVED = {
+    "direct": "collective reads from 4 KiB and writes from 32 KiB a record: each rank itself; else two-phase",
+    "two-phase": "collective accesses by aggregators (two-phase)",
+}
+
+
+def add_parser(subparsers):
+    """Adds the command's parser."""
+    parser = subparsers.add_parser(
+        "explain",
+        help="print the protocols of messages and the paths of collectives and files",
+        description="Prints, for each size, the protocol of a message between two processes of this host, or the path"
+        " of a collective among ranks of this host with one GPU each. The prediction ignores conditions known only at"
+        " run time: failed access probes, exhausted credit, different memory kinds on other ranks. For a file: how data of"
+        " this memory kind reaches it.",
+    )
+    parser.add_argument("what", choices=("send", "file", *COLLECTIVES), help="a message (send), a file or a collective")
+    parser.add_argument("path", nargs="?", help="the file of `weft explain file`, which need not exist")
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        default="cuda",
+        help="memory kind of the sender, or of all ranks (cuda); mapped: cuMemMap memory, shared by file descriptor",
+    )
+    parser.add_argument("--ranks", type=int, default=2, help="number of ranks of a collective (2)")
+    parser.add_argument("--to", choices=KINDS, help="memory kind of the receiver (as --kind)")
+    parser.add_argument("--bytes", type=size, default=64 << 20, help="largest size, such as 1M (64M)")
+    parser.add_argument("--block", type=size, help="strided message: bytes of each contiguous block of the sender")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parse = parser.parse_known_args
+
+    def parse_path_last(args=None, namespace=None):
+        """Accepts the path after options, where argparse leaves it over."""
+        found, rest = parse(args, namespace)
+        if rest and not rest[0].startswith("-") and found.path is None:
+            found.path = rest.pop(0)
+        return found, rest
+
+    parser.parse_known_args = parse_path_last
+    return parser
+
+
+def size(text):
+    """Parses a size: 4K -> 4096."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in SUFFIX else (text, "")
+    if not number.isdigit() or int(number) == 0:
+        raise argparse.ArgumentTypeError("%s: expected a number of bytes, such as 64K" % text)
+    return int(number) * SUFFIX.get(unit, 1)
+
+
+def run(arguments):
+    """Queries the library and prints the result."""
+    if arguments.what == "file":
+        return run_file(arguments)
+    if arguments.path is not None:
+        print("weft explain: a path needs `weft explain file`", file=sys.stderr)
+        return 2
+    collective = arguments.what != "send"
+    function = "MPIX_Explain_collective" if collective else "MPIX_Explain_send"
+    if collective:
+        query = "what=%s ranks=%d kind=%s" % (arguments.what, arguments.ranks, arguments.kind)
+    else:
+        query = "kind=%s to=%s" % (arguments.kind, arguments.to or arguments.kind)
+        query += " block=%d" % arguments.block if arguments.block else ""
+    try:
+        facts = json.loads(query_library(function, "%s bytes=%d" % (query, arguments.bytes)))
+    except (prefix.NotInstalled, OSError, ValueError) as error:
+        print("weft explain: %s" % error, file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        print("\n".join(collective_lines(facts) if collective else lines(facts)))
+    return 0
+
+
+def run_file(arguments):
+    """Prints the paths of accesses of one file."""
+    if arguments.path is None or arguments.kind not in ("host", "cuda"):
+        print("weft explain: use `weft explain file --kind host|cuda PATH`", file=sys.stderr)
+        return 2
+    try:
+        query = "kind=%s path=%s" % (arguments.kind, arguments.path)
+        facts = json.loads(query_library("MPIX_Explain_file", query))
+    except (prefix.NotInstalled, OSError, ValueError) as error:
+        print("weft explain: %s" % error, file=sys.stderr)
+        return 1
+    print(json.dumps(facts, indent=2) if arguments.json else "\n".join(file_lines(facts)))
+    return 0
+
+
+def file_lines(facts):
+    """Yields one line for each form of access."""
+    place = "a file system of this host" if facts["local"] else "not known as a file system of one host"
+    yield "%s%s: %s, %s" % (facts["path"], "" if facts["exists"] else " (new)", facts["file_system"], place)
+    if "striping_factor" in facts:
+        yield "stripes of %d bytes on %d servers" % (facts["striping_unit"], facts["striping_factor"])
+    if facts["kind"] == "cuda" and facts["gpu_path"] == "cufile":
+        yield "GPU memory     cuFile for aligned parts, after a checked read; else two pinned chunks"
+    elif facts["kind"] == "cuda":
+        yield "GPU memory     two pinned chunks, copy and file access overlap; cuFile: " + facts["no_cufile"]
+    yield "short records  " + RECORDS[facts["records"]]
+    yield "interleaved    " + INTERLEAVED[facts["interleaved"]]
+
+
+def query_library(function, query):
+    """Returns the library's result. Raises ValueError with the library's message on error."""
+    library = ctypes.CDLL(os.path.join(prefix.find(), "lib", prefix.LIBRARY))
+    text = ctypes.create_string_buffer(1 << 16)
+    status = getattr(library, function)(os.fsencode(query), text, len(text), None)
+    if status != 0:
+        raise ValueError(text.value.decode())
+    return text.value.decode()
+
+
+def lines(facts):
+    """Yields the lines of the table; consecutive sizes with the same protocol share a line."""
+    yield "%s memory to %s memory of another process of this host" % (facts["kind"], facts["to"])
+    if facts["no_gpu"]:
+        yield "no usable GPU: " + facts["no_gpu"]
+    elif facts["devices"]:
+        access = "with" if facts["peer_access"] else "not all with"
+        yield "%d GPUs, %s peer access" % (facts["devices"], access)
+
+    def path(row):
+        copies = "; 1 copy" if row["copies"] == 1 else "; %d copies" % row["copies"]
+        return row["protocol"], carrier(row) + copies + writer(row)
+
+    for sizes, (protocol, by) in grouped(facts["rows"], path):
+        yield "%-14s %-12s %s" % (sizes, protocol, PROTOCOLS[protocol] + by)
+
+
+def grouped(rows, key_of_row):
+    """Yields (range of sizes, key) for consecutive rows with equal keys."""
+    groups = []
+    for row in rows:
+        key = key_of_row(row)
+        if groups and groups[-1][2] == key:
+            groups[-1][1] = row["bytes"]
+        else:
+            groups.append([row["bytes"], row["bytes"], key])
+    for first, last, key in groups:
+        yield human(first) if first == last else "%s - %s" % (human(first), human(last)), key
+
+
+def collective_lines(facts):
+    """Yields the lines of the table of a collective."""
+    where = "GPU memory, one GPU per rank" if facts["kind"] == "cuda" else "host memory"
+    yield "%s among %d ranks of this host, %s; bytes of a %s" % (facts["what"], facts["ranks"], where, facts["of"])
+    measured = facts.get("measured_ranks", facts["ranks"])
+    if facts["ranks"] != measured and any(row["path"] == "kernels" for row in facts["rows"]):
+        numbers = (measured, facts["ranks"])
+        yield "thresholds of the kernels: measured with %d GPUs, derived for %d" % numbers
+    for sizes, path in grouped(facts["rows"], collective_path):
+        yield "%-14s %s" % (sizes, path)
+
+
+def collective_path(row):
+    """Describes the path of a row in one line."""
+    if row["path"] == "messages":
+        return "messages      algorithm " + row["algorithm"]
+    if row["path"] != "kernels":
+        return row["path"]
+    blocks = "1 block" if row["blocks"] == 1 else "%d blocks" % row["blocks"]
+    doorbell = "; repeated calls by the resident kernel" if row["doorbell"] else ""
+    return "kernels       %s: %s, %s%s" % (FORMS[row["form"]], row["protocol"], blocks, doorbell)
+
+
+def writer(row):
+    """Describes whether the sender copies if the receive is posted first."""
+    return "; put by the sender if the receive is posted first" if row["put"] else ""
+
+
+def carrier(row):
+    """Describes what executes the copy of a mapped message, and when a strided message is packed."""
+    if row["eager_pack"]:
+        return ": packed at the send, overlapping with the receiver's unpacking"
+    if row["protocol"] != "mapped":
+        return ""
+    engines = []
+    if row["resident_blocks"]:
+        blocks = "1 block" if row["resident_blocks"] == 1 else "%d blocks" % row["resident_blocks"]
+        engines.append("repeated messages by the resident kernel, %s" % blocks)
+    if row["batch_copy"]:
+        engines.append("windows of messages by a batch copy kernel")
+    return ": " + "; ".join([*engines, "else by a copy engine" if engines else "by a copy engine"])
+
+
+def human(number):
+    """Formats a size: 1048576 -> 1M."""
+    for suffix in ("G", "M", "K"):
+        if number % SUFFIX[suffix] == 0:
+            return "%d%s" % (number // SUFFIX[suffix], suffix)
+    return str(number)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Queries of the library of this prefix, loaded into this process. Only job_paths() initializes MPI.
+import ctypes
+import os
+
+from weft_mpi import prefix
+from weft_mpi.output import Refusal
+
+MAX_LIBRARY_VERSION = 8192  # MPI_MAX_LIBRARY_VERSION_STRING of the standard ABI
+COMM_WORLD = 257  # MPI_COMM_WORLD of the standard ABI
+FIELDS = ("variable", "value", "default", "origin", "level", "range", "help", "change_when")
+
+
+def path():
+    return os.path.join(prefix.find(), "lib", prefix.LIBRARY)
+
+
+def load():
+    """Returns the loaded library. Raises Refusal on failure."""
+    try:
+        return ctypes.CDLL(path())
+    except OSError as error:
+        raise Refusal("the library does not load (%s): reinstall Weft for this machine" % error) from None
+
+
+def settings(library=None):
+    """Returns one dictionary per setting. Raises Refusal if a setting has a bad value."""
+    lines = text_of(library or load(), "MPIX_Settings").splitlines()
+    return [dict(zip(FIELDS, line.split("\t"))) for line in lines]
+
+
+def text_of(library, call):
+    """Returns the text of a function of weft.h with parameters (text, size, length). Raises Refusal on error."""
+    length = ctypes.c_int()
+    function = getattr(library, call)
+    function(None, 0, ctypes.byref(length))
+    text = ctypes.create_string_buffer(length.value + 1)
+    status = function(text, length.value + 1, None)
+    if status != 0:
+        raise Refusal(text.value.decode())
+    return text.value.decode()
+
+
+def paths(library):
+    """Returns (part, text) pairs: the available transports, or after MPI_Init the transports used by the job."""
+    length = ctypes.c_int()
+    library.MPIX_Describe_paths(None, 0, ctypes.byref(length))
+    text = ctypes.create_string_buffer(length.value + 200)
+    library.MPIX_Describe_paths(text, len(text), None)
+    return [tuple(line.split("\t", 1)) for line in text.value.decode(errors="replace").splitlines() if "\t" in line]
+
+
+def job_paths(library):
+    """Returns paths() within the launcher's job of this process; None on ranks other than 0."""
+    rank = ctypes.c_int()
+    library.MPI_Init(None, None)
+    library.MPI_Comm_rank(ctypes.c_void_p(COMM_WORLD), ctypes.byref(rank))
+    found = paths(library)
+    library.MPI_Finalize()
+    return found if rank.value == 0 else None
+
+
+def version_text(library):
+    """Returns the first line of MPI_Get_library_version, which is legal before MPI_Init."""
+    text = ctypes.create_string_buffer(MAX_LIBRARY_VERSION)
+    length = ctypes.c_int()
+    library.MPI_Get_library_version(text, ctypes.byref(length))
+    return text.value.decode().splitlines()[0]
+
+
+def standard(library):
+    """Returns the version of MPI_Get_version, e.g. 5.0."""
+    version, subversion = ctypes.c_int(), ctypes.c_int()
+    library.MPI_Get_version(ctypes.byref(version), ctypes.byref(subversion))
+    return "%d.%d" % (version.value, subversion.value)
+
+
+def abi(library):
+    """Returns the version of MPI_Abi_get_version, e.g. 1.0; None if the library lacks the function."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    try:
+        library.MPI_Abi_get_version(ctypes.byref(major), ctypes.byref(minor))
+    except AttributeError:
+        return None
+    return "%d.%d" % (major.value, minor.value)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The PCI tree from sysfs: distances between devices, network adapters, access control services (ACS).
+import re
+import struct
+from collections import namedtuple
+
+from weft_mpi.machine import files
+
+ADDRESS = re.compile(r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+# Notation of `nvidia-smi topo -m`, nearest first.
+DISTANCES = {
+    "PIX": "one PCIe bridge between them",
+    "PXB": "several PCIe bridges, no host bridge",
+    "PHB": "through a PCIe host bridge",
+    "NODE": "through the NUMA node's interconnect",
+    "SYS": "through the link between NUMA nodes",
+}
+Nic = namedtuple("Nic", "name pci driver state rate link numa")
+
+
+def normal(address):
+    """Normalizes an address of CUDA (0000:1B:00.0) or NVML (00000000:1B:00.0) to 0000:1b:00.0."""
+    domain, _, rest = address.lower().partition(":")
+    return domain[-4:] + ":" + rest
+
+
+def chain(address):
+    """Returns the path components of a device from the root complex down; empty if unknown."""
+    path = files.resolved("/sys/bus/pci/devices/" + normal(address))
+    return path.strip("/").split("/")[2:] if path else []  # without sys/devices
+
+
+def numa_node(address):
+    """Returns the NUMA node of a device; None if the firmware does not report it (-1)."""
+    node = files.number("/sys/bus/pci/devices/%s/numa_node" % normal(address))
+    return node if node is not None and node >= 0 else None
+
+
+def distance(one, other):
+    """Returns a key of DISTANCES; None if one of the devices is unknown."""
+    a, b = chain(one), chain(other)
+    if not a or not b:
+        return None
+    shared = 0
+    while shared < min(len(a), len(b)) and a[shared] == b[shared]:
+        shared += 1
+    if shared == 0:
+        return "NODE" if numa_node(one) is not None and numa_node(one) == numa_node(other) else "SYS"
+    if shared == 1:  # pci0000:00 alone
+        return "PHB"
+    return "PIX" if max(len(a), len(b)) - shared <= 2 else "PXB"
+
+
+def gpus():
+    """Returns the PCI addresses of NVIDIA GPUs, including GPUs invisible to CUDA."""
+    found = []
+    for address in files.entries("/sys/bus/pci/devices"):
+        folder = "/sys/bus/pci/devices/%s/" % address
+        kind = files.number(folder + "class")
+        if files.number(folder + "vendor") == 0x10DE and kind is not None and kind >> 16 == 0x03:
+            found.append(address)
+    return found
+
+
+def nics():
+    """Returns the RDMA network adapters: InfiniBand, RoCE, Slingshot, EFA."""
+    found = []
+    for name in files.entries("/sys/class/infiniband"):
+        folder = "/sys/class/infiniband/" + name
+        state = (files.read(folder + "/ports/1/state") or "?").rpartition(": ")[2]
+        found.append(make_nic(name, folder, state, files.read(folder + "/ports/1/rate"),
+                              files.read(folder + "/ports/1/link_layer")))  # fmt: skip
+    for name in files.entries("/sys/class/cxi"):
+        found.append(make_nic(name, "/sys/class/cxi/" + name, "?", None, "Slingshot"))
+    return found
+
+
+def make_nic(name, folder, state, rate, link):
+    path = files.resolved(folder + "/device")
+    address = path.rsplit("/", 1)[-1] if path else ""
+    pci = address if ADDRESS.match(address) else None
+    driver = files.resolved(folder + "/device/driver")
+    return Nic(name, pci, driver.rsplit("/", 1)[-1] if driver else None, state, rate, link,
+               numa_node(pci) if pci else None)  # fmt: skip
+
+
+def bridges(address):
+    """Returns the bridges above a device, from the root down."""
+    return [part for part in chain(address)[:-1] if ADDRESS.match(part)]
+
+
+def acs(address):
+    """Returns True if a bridge redirects peer-to-peer traffic to the root complex (ACS), None if the kernel does not
+    report it, which needs root."""
+    space = files.read_bytes("/sys/bus/pci/devices/%s/config" % address)
+    at = 0x100
+    if len(space) < 0x104:
+        return None
+    while 0x100 <= at <= len(space) - 8:
+        (head,) = struct.unpack_from("<I", space, at)
+        if head & 0xFFFF == 0x000D:  # PCI Express Base Specification, 7.7.8: control at +6; bits 2, 3: redirect
+            (control,) = struct.unpack_from("<H", space, at + 6)
+            return bool(control & 0x000C)
+        at = head >> 20
+    return False
+
+
+def iommu():
+    """Returns ("none", "passthrough" or "translating", number of groups)."""
+    groups = files.entries("/sys/kernel/iommu_groups")
+    if not groups:
+        return "none", 0
+    kinds = {files.read("/sys/kernel/iommu_groups/%s/type" % group) for group in groups}
+    return ("passthrough" if kinds <= {"identity", None} and kinds != {None} else "translating"), len(groups)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Prefix: finds the installation of this Python package, made by `make`, `cmake --install` or pip.
+import os
+import sys
+import sysconfig
+
+from weft_mpi.output import Refusal
+
+LIBRARY = "libmpi_abi.so.1"
+
+
+class NotInstalled(Refusal):
+    """No library belongs to this Python package; the text gives a remedy."""
+
+
+def find():
+    """Returns the folder with bin/, lib/ and include/. Raises NotInstalled."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    candidates = [
+        os.path.normpath(os.path.join(package, "..", "..", "..", "..")),  # share/weft/python/weft
+        sysconfig.get_path("data"),
+        sys.prefix,
+        os.path.expanduser("~/.local"),  # pip install --user
+    ]
+    for prefix in candidates:
+        if os.path.exists(os.path.join(prefix, "lib", LIBRARY)):
+            return prefix
+    raise NotInstalled("%s is not in any of %s: run `make`, or `pip install .`" % (LIBRARY, ", ".join(candidates)))
+
+
+def mpiexec():
+    return os.path.join(find(), "bin", "mpiexec")
+
+
+def program(name):
+    """Returns the path of an internal program. Raises NotInstalled."""
+    path = os.path.join(find(), "libexec", "weft", name)
+    if not os.access(path, os.X_OK):
+        raise NotInstalled("%s is missing: this prefix was installed without the benchmarks" % path)
+    return path
+
+
+def sources():
+    """Returns the folder with the benchmark sources, for builds with other MPI libraries. Raises NotInstalled."""
+    path = os.path.join(find(), "share", "weft", "bench")
+    if not os.path.isdir(path):
+        raise NotInstalled("%s is missing: this prefix was installed without the benchmarks' sources" % path)
+    return path

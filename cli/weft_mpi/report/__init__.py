@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft report: writes an HTML page from result files, with reference curves and a verdict per row.
+import csv
+import os
+
+from weft_mpi import charts, output, result
+from weft_mpi.output import Refusal
+from weft_mpi.report import page, reference, verdict
+
+JACOBI_FIELDS = ("variant", "nx", "ny", "niter", "nccheck", "ranks", "devices", "seconds", "one_device_seconds")
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser(
+        "report",
+        help="write a page of results: curves, references, a verdict per row",
+        description=run.__doc__,
+        epilog="example: weft bench latency -d cuda D D --json latency.json; weft report latency.json -o report.html",
+    )
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="result of `weft bench --json`, or of `jacobi -csv` (.csv)"
+    )
+    parser.add_argument("-o", "--output", default="weft-report.html", metavar="FILE", help="output page (%(default)s)")
+    parser.add_argument("--png", metavar="FILE", help="also write the charts as one picture")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the verdicts as a Markdown table")
+    parser.add_argument("--title", default="Weft: measured communication", help="heading of the page")
+    parser.add_argument("--no-reference", action="store_true", help="omit published reference values")
+    parser.add_argument("--json", action="store_true", help="print the verdicts as one JSON object")
+    return parser
+
+
+def run(arguments):
+    """Writes a self-contained HTML page from results: latency and bandwidth curves with published references, matrices
+    of GPUDirect and gdrcopy, Jacobi scaling, and a verdict per row. The page works offline and in print."""
+    targets = [path for path in (arguments.output, arguments.png, arguments.markdown) if path]
+    for path in targets:
+        output.check_writable(path)
+    charts.require()
+    jacobi_runs = [row for path in arguments.files if path.endswith(".csv") for row in load_jacobi(path)]
+    results = [result.load(path) for path in arguments.files if not path.endswith(".csv")]
+    sections = [bench_section(found, not arguments.no_reference) for found in results]
+    if jacobi_runs:
+        sections.append(jacobi_section(jacobi_runs, not arguments.no_reference))
+    output.write_file(arguments.output, page.render(arguments.title, sections, machines(results)))
+    if arguments.png:
+        output.write_file(arguments.png, charts.stacked([section["draw"] for section in sections]))
+    if arguments.markdown:
+        output.write_file(arguments.markdown, page.markdown(arguments.title, sections, machines(results)))
+    if arguments.json:
+        print(output.json_text({section["title"]: section["rows"] for section in sections}), end="")
+    else:
+        size = os.path.getsize(arguments.output)
+        print("%s: %d sections, %d KiB" % (arguments.output, len(sections), size // 1024))
+    return 0
+
+
+def machines(results):
+    """Returns the distinct machine descriptions of the results."""
+    found = []
+    for one in results:
+        machine = one.get("machine") or {}
+        gpus = machine.get("gpus") or []
+        words = [machine.get("processor"), "%s cores" % machine["cores"] if machine.get("cores") else None]
+        words += ["%d x %s" % (len(gpus), gpus[0])] if gpus else []
+        words += ["driver " + machine["driver"]] if machine.get("driver") else []
+        words += ["measured " + machine["date"][:10]] if machine.get("date") else []
+        line = ", ".join(filter(None, words))
+        if line and line not in found:
+            found.append(line)
+    return found
+
+
+def bench_section(found, with_reference):
+    """Returns {"title", "note", "draw": function of axes, "headings", "rows"} of one result."""
+    gpus = (found.get("machine") or {}).get("gpus") or [""]
+    references = reference.curves(found["program"], gpus[0]) if with_reference else []
+    kinds = result.kinds(found)
+    shown = [curve for curve in references if curve.memory in kinds and curve.ranks in (0, found.get("ranks"))][:5]
+    field, runs = result.field(found), result.runs(found)
+    own = next((run for run in runs if run.get("rows")), {"rows": []})
+    rows = []
+    for row in own["rows"]:
+        others = {run["name"]: other[field] for run in runs if run is not own for other in run.get("rows") or []
+                  if (other["size"], result.kinds_of(other)) == (row["size"], result.kinds_of(row))}  # fmt: skip
+        rows.append(verdict.of_row(found, row, references, {} if found.get("switches") else others))
+    title = "%s, %s ranks" % (found["program"], found.get("ranks", "?"))
+    series = {**result.curves(found), **{curve.label: curve.points for curve in shown}}
+    labels = ("message size (bytes)", result.FIELDS[field])
+    return {
+        "title": title + (": matrix of %s" % ", ".join(found["switches"]) if found.get("switches") else ""),
+        "note": notes(runs, shown),
+        "draw": lambda axes: charts.draw(axes, title, labels, series, own=len(result.curves(found))),
+        "headings": ("message", "figure", "verdict", "grade"),
+        "rows": [list(row) for row in rows],
+    }
+
+
+def notes(runs, shown):
+    lines = ["%s: %s" % (run["name"], run["error"]) for run in runs if run.get("error")]
+    libraries = sorted({run["library"].split(",")[0] for run in runs if run.get("library")})
+    lines += ["Measured with " + "; ".join(libraries) + "."] if libraries else []
+    if shown:
+        lines.append("Thin curves are references from the named systems: other machines, networks and libraries.")
+    return lines
+
+
+def load_jacobi(path):
+    """Returns the runs in a file of `jacobi -csv` lines. Raises Refusal on other content."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            lines = [line for line in csv.reader(file, skipinitialspace=True) if line and line[0] != "variant"]
+        return [{**dict(zip(JACOBI_FIELDS, line)), "ranks": int(line[5]), "seconds": float(line[7])} for line in lines]
+    except OSError as error:
+        raise Refusal("%s: cannot be read (%s)" % (path, error.strerror)) from None
+    except (ValueError, IndexError):
+        raise Refusal("%s is not an output of `jacobi -csv`" % path) from None
+
+
+def jacobi_section(jacobi_runs, with_reference):
+    groups = {}
+    for jacobi_run in jacobi_runs:
+        groups.setdefault((jacobi_run["variant"], jacobi_run["nx"], jacobi_run["ny"]), []).append(jacobi_run)
+    series, rows = {}, []
+    for (variant, nx, ny), group in groups.items():
+        for jacobi_run in group:
+            alone = float(jacobi_run.get("one_device_seconds") or 0)
+            if alone <= 0:
+                continue
+            efficiency = 100 * alone / (jacobi_run["ranks"] * jacobi_run["seconds"])
+            series.setdefault("%s, %s x %s" % (variant, nx, ny), []).append((jacobi_run["ranks"], efficiency))
+            grade = verdict.grade(efficiency / 100)
+            label = "%s, %s x %s, %d ranks" % (variant, nx, ny, jacobi_run["ranks"])
+            seconds = "%.3f s" % jacobi_run["seconds"]
+            rows.append([label, seconds, "%.1f percent of linear scaling" % efficiency, grade])
+    own = len(series)
+    if with_reference:
+        for row in reference.jacobi():
+            if row["efficiency_percent"]:
+                label = "%s, %s x %s, %s iterations" % (row["system"], row["nx"], row["ny"], row["iterations"])
+                series.setdefault(label, []).append((int(row["gpus"]), float(row["efficiency_percent"])))
+    labels = ("ranks", "parallel efficiency (percent)")
+    return {
+        "title": "Jacobi scaling",
+        "note": ["Parallel efficiency: time on one device, divided by the time on all devices and their number."],
+        "draw": lambda axes: charts.draw(axes, "Jacobi scaling", labels, series, own=own, logarithmic=False),
+        "headings": ("solve", "time", "verdict", "grade"),
+        "rows": rows,
+    }

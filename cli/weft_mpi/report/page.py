@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The page: plain HTML with inline SVG charts, without scripts or external resources.
+import html
+import re
+
+from weft_mpi import __version__, charts
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 60rem; margin: 2rem auto;
+  padding: 0 1rem; }
+h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid #bbb; }
+figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; } caption { text-align: left; }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }
+td:first-child, td:last-child { white-space: nowrap; }
+td.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.good::before { content: "\\2713  "; } .fair::before { content: "\\25CB  "; } .poor::before { content: "\\2717  "; }
+.good { color: #00543d; } .fair { color: #7a4b00; } .poor { color: #8c2d04; font-weight: bold; }
+.note { color: #444; font-size: .9rem; }
+@media print { body { max-width: none; margin: 0; font-size: 11px; } h2, figure { break-after: avoid; }
+  tr { break-inside: avoid; } }
+"""
+
+
+def inline(svg):
+    """Returns an SVG file without its prologue, for inclusion in HTML."""
+    text = svg.decode()
+    return text[text.index("<svg") :]
+
+
+def prefix_identifiers(text, prefix):
+    """Prefixes the identifiers of an SVG: several charts on a page must not share identifiers."""
+    text = re.sub(r'\bid="([^"]+)"', lambda match: 'id="%s-%s"' % (prefix, match.group(1)), text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda match: "url(#%s-%s)" % (prefix, match.group(1)), text)
+    return re.sub(r'href="#([^"]+)"', lambda match: 'href="#%s-%s"' % (prefix, match.group(1)), text)
+
+
+def render(title, sections, machines):
+    parts = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width">\n<link rel="icon" href="data:,">\n'
+        "<title>%s</title>\n<style>%s</style>\n</head>\n<body>\n<h1>%s</h1>\n" % (
+            html.escape(title), STYLE, html.escape(title)),
+        "".join("<p>%s</p>\n" % html.escape(machine) for machine in machines),
+    ]  # fmt: skip
+    for number, section in enumerate(sections):
+        parts.append(render_section(section, "c%d" % number))
+    parts.append('<p class="note">Made by weft report %s. Grades: &#10003; good, &#9675; fair, &#10007; poor.</p>\n'
+                 "</body>\n</html>\n" % html.escape(__version__))  # fmt: skip
+    return "".join(parts)
+
+
+def render_section(section, prefix):
+    picture = prefix_identifiers(inline(charts.rendered(charts.figure_of(section["draw"]), "svg")), prefix)
+    title = html.escape(section["title"])
+    parts = ["<section>\n<h2>%s</h2>\n" % title]
+    parts += ['<p class="note">%s</p>\n' % html.escape(line) for line in section["note"]]
+    parts.append('<figure role="img" aria-label="Chart: %s">\n%s</figure>\n' % (title, picture))
+    parts.append("<table>\n<thead><tr>%s</tr></thead>\n<tbody>\n" % "".join(
+        '<th scope="col">%s</th>' % html.escape(heading) for heading in section["headings"]))  # fmt: skip
+    for what, figure, words, grade in section["rows"]:
+        parts.append('<tr><td>%s</td><td class="figure">%s</td><td>%s</td><td class="%s">%s</td></tr>\n' % (
+            html.escape(what), html.escape(figure), html.escape(words), grade or "none", grade))  # fmt: skip
+    parts.append("</tbody>\n</table>\n</section>\n")
+    return "".join(parts)
+
+
+def markdown(title, sections, machines):
+    lines = ["# %s" % title, "", *machines]
+    for section in sections:
+        lines += ["", "## %s" % section["title"], "", *section["note"], ""]
+        lines += ["| %s |" % " | ".join(section["headings"]), "|%s" % ("---|" * len(section["headings"]))]
+        lines += ["| %s |" % " | ".join(cell.replace("|", "/") for cell in row) for row in section["rows"]]
+    return "\n".join(lines) + "\n"

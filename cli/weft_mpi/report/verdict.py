@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Verdicts on the rows of a result: the fraction of the hardware's bandwidth, or the ratio to a reference.
+from weft_mpi import result
+from weft_mpi.report.reference import same_gpu
+
+GOOD, FAIR, POOR = "good", "fair", "poor"
+SHARES = ((0.75, GOOD), (0.4, FAIR))  # minimum fraction of the link's bandwidth per grade
+LARGE = 1 << 20  # bytes; smallest message rated against the link, in windows of messages
+LARGE_SINGLE = 16 << 20  # bytes; the same for single messages, which start-up costs dominate below
+PAIRS = ("latency", "bw", "bibw")
+SIDES = {"H": "host", "P": "pinned host", "D": "device", "M": "managed"}
+
+
+def size_words(size):
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << shift:
+            return "%g %s" % (size / (1 << shift), unit)
+    return "%d B" % size
+
+
+def kind_words(kinds):
+    first, _, second = kinds.partition(" ")
+    return "%s to %s" % (SIDES.get(first, first), SIDES.get(second, second))
+
+
+def of_row(found, row, references, others):
+    """Returns (message, value, verdict, grade or ""). `others`: {name: value} of the other libraries of the run."""
+    field = result.field(found)
+    what = "%s, %s" % (size_words(row["size"]), kind_words(row.get("kinds", "H H")))
+    what += ", %s" % row["type"] if "type" in row else ""
+    unit = result.FIELDS[field].rpartition("(")[2].rstrip(")")
+    figure = "%.2f %s" % (row[field], unit)
+    others = {name: value for name, value in others.items() if value > 0}
+    for rule in (by_link, by_others, by_reference) if row[field] > 0 else ():
+        verdict = rule(found, row, field, references if rule is by_reference else others)
+        if verdict:
+            return (what, figure, *verdict)
+    return what, figure, "no link bandwidth and no reference of this size to compare with", ""
+
+
+def by_link(found, row, field, _):
+    """Rates device-to-device messages on one host by the fraction of NVLink's bandwidth in one direction."""
+    link = (found.get("machine") or {}).get("nvlink_gb_s")
+    if not link or result.kinds_of(row) != "D D" or row["size"] < LARGE or found.get("ranks") != 2:
+        return None
+    if field == "bandwidth_mb_s" and found["program"] in ("bw", "mbw_mr"):
+        share = row[field] / 1000 / link
+    elif field == "bandwidth_mb_s" and found["program"] == "bibw":
+        share = row[field] / 2000 / link
+    elif found["program"] == "latency" and row["size"] >= LARGE_SINGLE:
+        share = row["size"] / (row[field] * 1000) / link
+    else:
+        return None
+    return "%.0f percent of NVLink (%.0f GB/s)" % (100 * share, link), grade(share)
+
+
+def grade(share):
+    return next((word for minimum, word in SHARES if share >= minimum), POOR)
+
+
+def by_others(found, row, field, others):
+    if not others:
+        return None
+    higher = field in result.HIGHER_IS_BETTER
+    name = (max if higher else min)(others, key=others.get)
+    return compare(row[field], others[name], name, higher)
+
+
+def by_reference(found, row, field, references):
+    """Rates a row by the best reference of its size, preferably of the same GPU model. Collectives need a reference
+    with the same number of ranks. References between nodes give no grade."""
+    gpus = (found.get("machine") or {}).get("gpus") or [""]
+    known = []
+    for curve in references:
+        same_ranks = curve.ranks == found.get("ranks") or curve.ranks == 0 and found["program"] in PAIRS
+        value = dict(curve.points).get(row["size"], 0)
+        if curve.memory == result.kinds_of(row) and same_ranks and value > 0:
+            known.append((curve, value))
+    same = [pair for pair in known if same_gpu(pair[0], gpus[0])]
+    near = [pair for pair in known if not pair[0].far]
+    known = same or near or known
+    if not known:
+        return None
+    higher = field in result.HIGHER_IS_BETTER
+    curve, value = (max if higher else min)(known, key=lambda pair: pair[1])
+    words, verdict = compare(row[field], value, curve.label, higher)
+    return (words + " (between nodes)", "") if curve.far else (words, verdict)
+
+
+def compare(value, other, name, higher):
+    ratio = value / other if higher else other / value
+    verdict = GOOD if ratio >= 0.95 else FAIR if ratio >= 0.7 else POOR
+    if 0.95 <= ratio <= 1.05:
+        return "as good as " + name, verdict
+    words = "%.2g times better than" % ratio if ratio > 1 else "%.2g times worse than" % (1 / ratio)
+    return "%s %s" % (words, name), verdict
