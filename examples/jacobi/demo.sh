@@ -7,15 +7,24 @@ set -eu
 prefix=$1
 shift
 jacobi=$prefix/libexec/weft/jacobi
+cores=$(nproc 2>/dev/null || echo 2)
 gpus=$("$jacobi" -gpus)
 if [ "$gpus" -gt 0 ]; then
   ranks=$gpus
   set -- -nx 16384 -ny 32768 -niter 1000 -variant overlap "$@"
 else
-  ranks=$(nproc 2>/dev/null || echo 2)
+  ranks=$cores
   [ "$ranks" -ge 2 ] || ranks=2
   [ "$ranks" -le 16 ] || ranks=16
   set -- -nx 2048 -ny 2048 -niter 500 -nccheck 10 "$@"
 fi
-echo "mpiexec -n $ranks jacobi $*"
-exec "$prefix/bin/mpiexec" -n "$ranks" "$jacobi" "$@"
+picture=$(cd "$prefix/.." && pwd)/jacobi.png
+load=$(cut -d ' ' -f 1 /proc/loadavg 2>/dev/null || echo 0)
+echo "mpiexec -n $ranks jacobi -plot $picture $*"
+"$prefix/bin/mpiexec" -n "$ranks" "$jacobi" -plot "$picture" "$@"
+echo "picture of the solution: $picture"
+if [ "${load%.*}" -ge "$cores" ]; then
+  echo "The machine was busy before the run (load $load, $cores cores): speedup and efficiency are too low."
+elif [ "$gpus" -eq 0 ] && [ "$ranks" -gt "$cores" ]; then
+  echo "$ranks ranks share $cores cores: speedup and efficiency are too low."
+fi

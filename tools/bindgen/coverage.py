@@ -109,7 +109,8 @@ FAMILIES = [
 ]
 
 
-def _family(function):
+def family(function):
+    """Returns the title of a function's group."""
     for title, prefixes in FAMILIES:
         for prefix in prefixes:
             if prefix.endswith("$"):
@@ -130,7 +131,7 @@ def write(api, done):
     """Text of coverage.md; `done`: names of implemented functions."""
     rows = {title: ([], []) for title, _ in FAMILIES}
     for function in api.functions:
-        rows[_family(function)][0 if function.name in done else 1].append(function)
+        rows[family(function)][0 if function.name in done else 1].append(function)
 
     def size(functions):
         return sum(len(f.widths()) for f in functions)

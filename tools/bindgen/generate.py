@@ -22,6 +22,7 @@ import fortran_entry  # noqa: E402
 import fortran_f08  # noqa: E402
 import fortran_modules  # noqa: E402
 import header  # noqa: E402
+import manual  # noqa: E402
 import model  # noqa: E402
 import scan  # noqa: E402
 
@@ -100,6 +101,8 @@ def main():
     texts += fortran_entry.files(routines, FORTRAN_FILES) + fortran_descriptors.files(routines, FORTRAN_FILES)
     for path, text in zip(outputs(options.out), texts):
         write(path, text)
+    for name, text in manual.pages(api, set(done) | always):
+        write(os.path.join(options.out, "man", name), text)
     if options.update_coverage:
         write(os.path.join(options.src, "docs", "coverage.md"), page)
 
