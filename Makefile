@@ -5,20 +5,16 @@ PRESET ?= release
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE_ARGS ?=
 CTEST_ARGS ?=
-CUDA12 ?=
 
 TOOLS  := build/tools
 BUILD  := build/$(PRESET)
 PREFIX := $(if $(filter release,$(PRESET)),build/prefix,$(BUILD)/prefix)
 ENV    := PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"
-# One stamp file per set of downloads.
-OLDER  := $(if $(CUDA12),--cuda12)
-READY  := $(TOOLS)/ready$(if $(CUDA12),-cuda12)
-SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/cuda12.txt \
-          tools/setup/python.txt
+READY  := $(TOOLS)/ready# one stamp file per set of downloads
+SETUP  := tools/setup/setup.py tools/setup/packages.py tools/setup/spec.txt tools/setup/cuda.txt tools/setup/python.txt
 CTEST  := $(ENV) ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) $(CTEST_ARGS)
 
-.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel docs
+.PHONY: all help demo test nightly gpu-test gpu-bench bench-host install configure tests clean format lint wheel wheels docs
 .NOTPARALLEL:
 
 all: install
@@ -31,17 +27,17 @@ help:
 	@echo "make gpu-test   run the tests that need GPUs;  make gpu-bench  run the GPU benchmarks"
 	@echo "make bench-host compare host performance with Open MPI and MPICH"
 	@echo "make docs       build the documentation site in build/docs"
-	@echo "make wheel      build a wheel in dist/;  make format | lint | clean"
+	@echo "make wheel      build a wheel in dist/;  make wheels  also a wheel of mpi4py for it"
+	@echo "make format | lint | clean"
 	@echo "variables: PRESET=release|dev|asan-ubsan|tsan|coverage JOBS=n CMAKE_ARGS=... CTEST_ARGS=..."
-	@echo "           CUDA12=1: also build GPU kernels for drivers older than 580"
 
 $(READY): $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) $(OLDER) --stamp $@
+	@python3 tools/setup/setup.py --tools $(TOOLS) --stamp $@
 
 $(READY)-tests: $(SETUP)
 	@command -v python3 >/dev/null || { echo "Weft's build needs python3 >= 3.9: install it (Debian, Ubuntu: python3)"; exit 1; }
-	@python3 tools/setup/setup.py --tools $(TOOLS) --tests $(OLDER) --stamp $@
+	@python3 tools/setup/setup.py --tools $(TOOLS) --tests --stamp $@
 
 configure: $(READY)
 	@$(ENV) cmake --preset $(PRESET) --log-level=NOTICE $(CMAKE_ARGS)
@@ -77,9 +73,11 @@ docs:
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(TOOLS)/mkdocs python3 -m mkdocs build --strict -q
 	@echo "The documentation is in build/docs/index.html"
 
-wheel:  # always with kernels for older drivers
-	@$(MAKE) --no-print-directory CUDA12=1 $(TOOLS)/ready-cuda12
-	@python3 tools/setup/wheel.py
+wheel: install
+	@$(ENV) python3 tools/setup/wheel.py
+
+wheels: wheel
+	@$(ENV) python3 tools/setup/wheel.py --mpi4py
 
 format:
 	@python3 tools/format.py

@@ -23,7 +23,7 @@ if(NOT EXISTS ${WEFT_APIS_JSON})
                       "run `python3 tools/setup/setup.py`, or `make`, or install pympistandard==0.2.0")
 endif()
 
-set(command ${Python3_EXECUTABLE} ${generator} --src ${CMAKE_SOURCE_DIR} --out ${WEFT_GENERATED_DIR}
+set(command ${WEFT_PYTHON} ${generator} --src ${CMAKE_SOURCE_DIR} --out ${WEFT_GENERATED_DIR}
             --apis ${WEFT_APIS_JSON})
 execute_process(COMMAND ${command} --list-outputs OUTPUT_VARIABLE outputs ERROR_VARIABLE errors
                 RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)

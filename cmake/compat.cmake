@@ -3,6 +3,8 @@
 # they open when they are loaded. libmpi.so.12: MPICH, Intel MPI, MVAPICH; Debian's name of it is libmpich.so.12.
 # libmpi.so.40: Open MPI 4 and 5.
 file(GLOB compat_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/compat/*.cpp)
+# Hundreds of small functions that copy attributes and create keys: at -O3 each library takes 7 s to compile.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/compat/callbacks.cpp PROPERTIES COMPILE_OPTIONS -O1)
 function(add_translation interface number)
   set(own ${compat_sources} ${WEFT_COMPAT_SOURCES})
   list(FILTER own INCLUDE REGEX "/${interface}[^/]*$")
@@ -25,6 +27,7 @@ function(add_translation interface number)
     target_link_options(${target} PRIVATE LINKER:--no-undefined)
   endif()
   add_dependencies(${target} weft_bindings)
+  weft_portable(${target})
 endfunction()
 add_translation(mpich 12)
 add_translation(openmpi 40)

@@ -1,102 +1,97 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_cuda_fatbin(target file.cu [OPTIONS nvcc options]): compiles kernels ahead of time (machine code for the
-# GPU generations below, plus PTX for later GPUs) and embeds them in the target. The driver loads them at run time.
+# weft_cuda_fatbin(target file.cu): compiles kernels ahead of time (machine code for the GPU generations below, and PTX for
+# later GPUs) and embeds them in the target. The driver loads them at run time.
 #
-# For kernels.cu the target gets `extern const unsigned char weft_fatbin_kernels[]`, `extern const size_t
-# weft_fatbin_kernels_size` (C linkage) and the definition WEFT_HAVE_KERNELS=1. Without nvcc these are absent;
-# the sources test `#ifdef WEFT_HAVE_KERNELS`.
+# For kernels.cu the target gets `extern const unsigned char weft_fatbin_kernels[]` (C linkage) and the definition
+# WEFT_HAVE_KERNELS=1. Without a compiler for kernels these are absent; the sources test `#ifdef WEFT_HAVE_KERNELS`.
 #
-# weft_cuda_cubins(target file.cu): the same kernels for drivers older than CUDA 13 (525 and newer) and for Volta, compiled
-# by NVRTC of CUDA 12 if set-up has downloaded it (`make CUDA12=1`). The target gets the table
-# `weft_cubins_kernels` (src/device/cuda/image.cpp) and the definition WEFT_HAVE_CUBINS=1.
-set(WEFT_CUDA_CODE "75;80;90;100;120" CACHE STRING "GPU generations to compile machine code for")
-set(WEFT_CUDA_PTX "90" CACHE STRING "GPU generation of the embedded PTX, which later GPUs use")
+# The compiler is NVRTC of CUDA 12, which set-up downloads (tools/setup/kernels.py): its machine code runs with all drivers
+# from 525 on. Otherwise nvcc is used, whose code needs a driver of its CUDA version or newer.
+#
+# Machine code runs on later GPUs of the same major generation; 70 covers Turing, 80 Ada. The driver compiles the PTX for
+# other GPUs, Blackwell for instance, when a program first uses them, and keeps the result in ~/.nv/ComputeCache.
+set(WEFT_CUDA_ARCHITECTURES "70;80;90" CACHE STRING "GPU generations to compile machine code for")
+set(WEFT_CUDA_PTX_ARCHITECTURE "90" CACHE STRING "GPU generation of the embedded PTX, which later GPUs use")
+set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Folder of NVRTC, nvFatbin and the runtime headers of CUDA 12")
 
-set(WEFT_NVCC_FLAGS "")
-if(WEFT_CUDA_KERNELS)
-  # Prefer the nvcc that set-up downloaded: set-up does so only if the nvcc on PATH is unusable.
-  find_program(WEFT_NVCC nvcc HINTS ${WEFT_TOOLS_DIR}/cuda/nvidia/cu13/bin ENV CUDACXX)
-  if(WEFT_NVCC AND NOT WEFT_NVCC_TRIED STREQUAL "${WEFT_NVCC} ${CMAKE_CXX_COMPILER}")
-    # Not every nvcc supports every g++: test the combination once.
-    file(WRITE ${CMAKE_BINARY_DIR}/probe.cu "extern \"C\" __global__ void probe(float* a) { *a += 1; }\n")
-    execute_process(COMMAND ${WEFT_NVCC} -std=c++17 -fatbin -ccbin ${CMAKE_CXX_COMPILER} -o probe.fatbin probe.cu
-                    WORKING_DIRECTORY ${CMAKE_BINARY_DIR} RESULT_VARIABLE status OUTPUT_VARIABLE why ERROR_VARIABLE why)
-    if(status EQUAL 0)
-      set(WEFT_NVCC_TRIED "${WEFT_NVCC} ${CMAKE_CXX_COMPILER}" CACHE INTERNAL "")
-    else()
-      message(NOTICE "GPU kernels: ${WEFT_NVCC} does not work with ${CMAKE_CXX_COMPILER}:\n${why}")
-    endif()
-  endif()
-  if(WEFT_NVCC AND WEFT_NVCC_TRIED)
-    execute_process(COMMAND ${WEFT_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
-    foreach(generation ${WEFT_CUDA_CODE})
-      if(known MATCHES "sm_${generation}\n")
-        list(APPEND WEFT_NVCC_FLAGS -gencode=arch=compute_${generation},code=sm_${generation})
-      endif()
-    endforeach()
-    if(known MATCHES "sm_${WEFT_CUDA_PTX}\n")
-      list(APPEND WEFT_NVCC_FLAGS -gencode=arch=compute_${WEFT_CUDA_PTX},code=compute_${WEFT_CUDA_PTX})
-    endif()
-  endif()
-endif()
-if(WEFT_NVCC_FLAGS)
-  message(STATUS "GPU kernels: ${WEFT_NVCC}")
-else()
-  message(NOTICE "GPU kernels: disabled (no usable nvcc); only host memory is supported")
-endif()
-
-set(WEFT_CUBIN_CODE "70;80;90" CACHE STRING "GPU generations to compile machine code of CUDA 12 for")
-set(WEFT_CUDA12_DIR ${WEFT_TOOLS_DIR}/cuda12/nvidia CACHE PATH "Folder of NVRTC and the runtime headers of CUDA 12")
-set(WEFT_NVRTC12 "")
-if(WEFT_CUDA_KERNELS AND EXISTS ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12)
-  set(WEFT_NVRTC12 ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12)
-  message(STATUS "GPU kernels for older drivers: ${WEFT_NVRTC12}")
-endif()
-
-function(weft_cuda_cubins target source)
-  if(NOT WEFT_NVRTC12)
+# Sets WEFT_NVCC_FLAGS if this nvcc works with this g++.
+function(find_nvcc)
+  find_program(WEFT_NVCC nvcc HINTS ENV CUDACXX)
+  if(NOT WEFT_NVCC)
     return()
   endif()
-  get_filename_component(folder ${source} DIRECTORY)
-  get_filename_component(name ${source} NAME_WE)
-  set(stem ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.cubins)
-  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*.cuh ${CMAKE_SOURCE_DIR}/src/base/element/*.hpp
-       ${CMAKE_SOURCE_DIR}/include/*.cuh)
-  string(REPLACE ";" "," generations "${WEFT_CUBIN_CODE}")
-  add_custom_command(
-    OUTPUT ${stem}.c
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py --nvrtc ${WEFT_NVRTC12} --generations
-            ${generations} -I ${CMAKE_SOURCE_DIR}/src -I ${CMAKE_SOURCE_DIR}/include -I ${WEFT_CUDA12_DIR}/cuda_runtime/include ${source}
-            weft_cubins_${name} ${stem}.c
-    DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/cubins.py
-    COMMENT "Compiling GPU kernels ${name}.cu for older drivers"
-    VERBATIM)
-  set_source_files_properties(${stem}.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w" SKIP_PRECOMPILE_HEADERS TRUE)
-  target_sources(${target} PRIVATE ${stem}.c)
-  target_compile_definitions(${target} PRIVATE WEFT_HAVE_CUBINS=1)
+  file(WRITE ${CMAKE_BINARY_DIR}/probe.cu "extern \"C\" __global__ void probe(float* a) { *a += 1; }\n")
+  execute_process(COMMAND ${WEFT_NVCC} -std=c++17 -fatbin -ccbin ${CMAKE_CXX_COMPILER} -o probe.fatbin probe.cu
+                  WORKING_DIRECTORY ${CMAKE_BINARY_DIR} RESULT_VARIABLE status OUTPUT_VARIABLE why ERROR_VARIABLE why)
+  if(NOT status EQUAL 0)
+    message(NOTICE "GPU kernels: ${WEFT_NVCC} does not work with ${CMAKE_CXX_COMPILER}:\n${why}")
+    return()
+  endif()
+  execute_process(COMMAND ${WEFT_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
+  foreach(generation ${WEFT_CUDA_ARCHITECTURES})
+    if(known MATCHES "sm_${generation}\n")
+      list(APPEND flags -gencode=arch=compute_${generation},code=sm_${generation})
+    endif()
+  endforeach()
+  list(APPEND flags -gencode=arch=compute_${WEFT_CUDA_PTX_ARCHITECTURE},code=compute_${WEFT_CUDA_PTX_ARCHITECTURE})
+  set(WEFT_NVCC_FLAGS ${flags} PARENT_SCOPE)
 endfunction()
 
+set(WEFT_NVCC_FLAGS "")
+set(WEFT_NVRTC "")
+if(WEFT_CUDA_KERNELS)
+  if(EXISTS ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12)
+    list(TRANSFORM WEFT_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE architectures)
+    list(APPEND architectures compute_${WEFT_CUDA_PTX_ARCHITECTURE})
+    string(REPLACE ";" "," architectures "${architectures}")
+    set(WEFT_NVRTC ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py --for ${architectures}
+        --nvrtc ${WEFT_CUDA12_DIR}/cuda_nvrtc/lib/libnvrtc.so.12 --nvfatbin ${WEFT_CUDA12_DIR}/nvfatbin/lib/libnvfatbin.so.12
+        -I ${WEFT_CUDA12_DIR}/cuda_runtime/include)
+  else()
+    find_nvcc()
+  endif()
+endif()
+set(WEFT_KERNELS OFF)
+if(WEFT_NVRTC OR WEFT_NVCC_FLAGS)
+  set(WEFT_KERNELS ON)
+else()
+  message(NOTICE "GPU kernels: disabled (neither NVRTC in ${WEFT_CUDA12_DIR}, which `make` downloads, nor a usable nvcc); "
+                 "only host memory is supported")
+endif()
+
 function(weft_cuda_fatbin target source)
-  cmake_parse_arguments(ARG "" "" "OPTIONS" ${ARGN})
   get_filename_component(source ${source} ABSOLUTE)
+  get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(name ${source} NAME_WE)
-  if(NOT WEFT_NVCC_FLAGS)
+  if(NOT WEFT_KERNELS)
     message(STATUS "${target}: without the kernels of ${name}.cu")
     return()
   endif()
-  set(stem ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name})
-  add_custom_command(
-    OUTPUT ${stem}.fatbin.c
-    COMMAND ${WEFT_NVCC} -std=c++17 -O3 -fatbin ${WEFT_NVCC_FLAGS} --threads 0 -ccbin ${CMAKE_CXX_COMPILER}
-            -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include ${ARG_OPTIONS} -MD -MF ${stem}.fatbin.d -MT ${stem}.fatbin.c
-            -o ${stem}.fatbin ${source}
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/setup/embed.py ${stem}.fatbin weft_fatbin_${name}
-            ${stem}.fatbin.c
-    DEPENDS ${source} ${CMAKE_SOURCE_DIR}/tools/setup/embed.py
-    DEPFILE ${stem}.fatbin.d
-    COMMENT "Compiling GPU kernels ${name}.cu"
-    VERBATIM)
-  set_source_files_properties(${stem}.fatbin.c PROPERTIES GENERATED TRUE COMPILE_OPTIONS "-w" SKIP_PRECOMPILE_HEADERS TRUE)
-  target_sources(${target} PRIVATE ${stem}.fatbin.c)
+  set(image ${CMAKE_CURRENT_BINARY_DIR}/${target}.${name}.fatbin)
+  set(folders -I ${CMAKE_SOURCE_DIR}/src -I ${CMAKE_SOURCE_DIR}/include -I ${folder})
+  if(WEFT_NVRTC)
+    file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*.cuh ${CMAKE_SOURCE_DIR}/src/base/element/*.hpp
+         ${CMAKE_SOURCE_DIR}/include/*.cuh)
+    add_custom_command(
+      OUTPUT ${image}
+      COMMAND ${WEFT_PYTHON} ${WEFT_NVRTC} ${folders} ${source} ${image}
+      DEPENDS ${source} ${headers} ${CMAKE_SOURCE_DIR}/tools/setup/kernels.py
+      COMMENT "Compiling GPU kernels ${name}.cu"
+      VERBATIM)
+  else()
+    add_custom_command(
+      OUTPUT ${image}
+      COMMAND ${WEFT_NVCC} -std=c++17 -O3 -fatbin ${WEFT_NVCC_FLAGS} --threads 0 -ccbin ${CMAKE_CXX_COMPILER} ${folders}
+              -MD -MF ${image}.d -MT ${image} -o ${image} ${source}
+      DEPENDS ${source}
+      DEPFILE ${image}.d
+      COMMENT "Compiling GPU kernels ${name}.cu"
+      VERBATIM)
+  endif()
+  set(WEFT_FATBIN_NAME ${name})
+  set(WEFT_FATBIN_IMAGE ${image})
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/fatbin.c.in ${image}.c @ONLY)
+  set_source_files_properties(${image}.c PROPERTIES OBJECT_DEPENDS ${image} SKIP_PRECOMPILE_HEADERS TRUE)
+  target_sources(${target} PRIVATE ${image}.c)
   target_compile_definitions(${target} PRIVATE WEFT_HAVE_KERNELS=1)
 endfunction()

@@ -11,3 +11,4 @@ target_link_libraries(mpi_abi_fortran PRIVATE mpi_abi)
 target_link_options(mpi_abi_fortran PRIVATE -static-libstdc++ -static-libgcc
                     LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/fortran.map)
 add_dependencies(mpi_abi_fortran weft_bindings)
+weft_portable(mpi_abi_fortran)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_layer(folder [DEPENDS folders] [GENERATED sources]): the static library weft_<folder> of src/<folder>.
+# weft_layer(folder [DEPENDS folders] [GENERATED sources] [PRECOMPILE headers]): the static library weft_<folder> of
+# src/<folder>. PRECOMPILE: headers that most of its sources include; without it, the standard headers only.
 # An empty or absent folder becomes an empty interface library, so that the table is complete.
 set(WEFT_LAYERS "")
 
 function(weft_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;GENERATED" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPENDS;GENERATED;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cu)
   list(FILTER sources EXCLUDE REGEX "/src/api/(compat|fortran)/")  # libraries of their own
@@ -15,14 +16,14 @@ function(weft_layer name)
     target_compile_features(weft_${name} PUBLIC cxx_std_20)
     target_compile_definitions(weft_${name} PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
     add_dependencies(weft_${name} weft_bindings)
-    if(name STREQUAL "base")
-      weft_precompile(weft_base)
+    if(ARG_PRECOMPILE OR name STREQUAL "base")
+      list(TRANSFORM ARG_PRECOMPILE REPLACE ".+" "$<$<COMPILE_LANGUAGE:CXX>:\\0>" OUTPUT_VARIABLE headers)
+      weft_precompile(weft_${name} AND ${headers})
     else()
       weft_precompile(weft_${name} LIKE weft_base)
     endif()
     foreach(kernel ${kernels})
       weft_cuda_fatbin(weft_${name} ${kernel})
-      weft_cuda_cubins(weft_${name} ${kernel})
     endforeach()
     set(WEFT_LAYERS ${WEFT_LAYERS} weft_${name} PARENT_SCOPE)
   else()

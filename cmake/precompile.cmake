@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# weft_precompile(target [LIKE other] [AND headers...]): precompiles the standard headers for the target's C++ files.
-# Targets LIKE another one, with the same flags, share its precompiled header. Off by default: compiler caches do not
+# weft_precompile(target [LIKE other] [AND headers...]): precompiles the standard headers and others for the target's C++
+# files. Targets LIKE another one, with the same flags, share its precompiled header. Off by default: compiler caches do not
 # support precompiled headers, and they hide missing includes.
-option(WEFT_PRECOMPILE "Parse the standard headers once for all sources" OFF)
+option(WEFT_PRECOMPILE "Parse frequent headers once for all sources of a layer" OFF)
 
 function(weft_precompile target)
   cmake_parse_arguments(ARG "" "LIKE" "AND" ${ARGN})

@@ -28,7 +28,7 @@ def test_version_and_refusals(weft):
 
 
 def test_the_installed_command():
-    for words in ([os.path.join(PREFIX, "bin", "weft")], [sys.executable, "-m", "weft"]):
+    for words in ([os.path.join(PREFIX, "bin", "weft")], [sys.executable, "-m", "weft_mpi"]):
         environment = dict(os.environ, PYTHONPATH=os.path.join(PREFIX, "share", "weft", "python"))
         done = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True, env=environment)
         assert done.stdout.split()[1][0].isdigit()

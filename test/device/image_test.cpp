@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selection of the kernel build on the emulated driver, by driver version and compute capability.
+// Selection of the kernels' image on the emulated driver, by driver version and compute capability.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,14 +11,9 @@ namespace weft::test {
 namespace {
 
 #ifdef WEFT_HAVE_KERNELS
-constexpr bool kHaveFatBinaries = true;
+constexpr bool kHaveKernels = true;
 #else
-constexpr bool kHaveFatBinaries = false;
-#endif
-#ifdef WEFT_HAVE_CUBINS
-constexpr bool kHaveCubins = true;
-#else
-constexpr bool kHaveCubins = false;
+constexpr bool kHaveKernels = false;
 #endif
 
 int number(const char* variable, int standard) {
@@ -28,21 +23,21 @@ int number(const char* variable, int standard) {
 
 class ImageTest : public CudaTest {};
 
-TEST_F(ImageTest, LoadsTheFittingBuild) {
+TEST_F(ImageTest, LoadsTheFittingImage) {
+  if (!kHaveKernels) GTEST_SKIP() << "skipped: needs a build with kernels";
   const char* setting = std::getenv("WEFT_GPU_KERNELS");
-  const std::string kernels = setting != nullptr ? setting : "auto";
+  const bool on = setting == nullptr || std::string(setting) == "auto";
   const int version = number("EMUCUDA_VERSION", 13000), capability = number("EMUCUDA_CAPABILITY", 90);
-  const bool fat = kHaveFatBinaries && version >= 13000 && capability >= 75 && kernels == "auto";
-  const bool cubins = kHaveCubins && !fat && capability < 100 && kernels != "off";
-  if (kernels == "cuda12" && !kHaveCubins) GTEST_SKIP() << "skipped: needs a build with CUDA12=1";
+  const bool machine_code = on && capability >= 70 && capability < 100;
+  const bool ptx = on && capability >= 100 && version >= 12080;
 
   Buffer from(Buffer::Kind::device, 1000), to(Buffer::Kind::device, 1000);
   from.write(pattern(1000, 1));
   EXPECT_OK(device::copy(to.data(), to.memory(), from.data(), from.memory(), 1000));
   EXPECT_EQ(to.read(), pattern(1000, 1)) << "copies go on without kernels";
-  unsigned long machine = 0;
-  EXPECT_EQ(cuda().images(&machine) != 0, fat);
-  EXPECT_EQ(machine != 0, cubins);
+  unsigned long compiled = 0;
+  EXPECT_EQ(cuda().images(&compiled) != 0, machine_code);
+  EXPECT_EQ(compiled != 0, ptx);
 }
 
 }  // namespace

@@ -10,14 +10,15 @@ unsigned long emucuda_calls(const char* symbol);
 unsigned long emucuda_forbidden(void);
 /// Name of the last forbidden call; "" if none.
 const char* emucuda_last_forbidden(void);
-/// Replaces the list of injected faults, e.g. "cuMemcpyAsync:3:700,op:1:700"; "" for none. Restarts the counts.
+/// Replaces the list of injected faults, e.g. "cuMemcpyAsync:3:700,op:1:700"; "" for none. Restarts the
+/// counts.
 int emucuda_fail(const char* list);
 /// Sets the delay of stream operations in microseconds.
 void emucuda_delay(unsigned microseconds);
 /// Enables or disables peer access.
 void emucuda_peer(int access);
-/// Number of driver calls by Weft (weft: 1) or by the application (0) that waited for a resident kernel. `longest`:
-/// the longest such wait since the last query, in ns of the kernels' clock.
+/// Number of driver calls by Weft (weft: 1) or by the application (0) that waited for a resident kernel.
+/// `longest`: the longest such wait since the last query, in ns of the kernels' clock.
 unsigned long emucuda_resident_kernel_waits(int weft, unsigned long* longest);
 /// Number of commands executed by resident kernels.
 unsigned long emucuda_resident_kernel_commands(void);
@@ -33,8 +34,8 @@ unsigned long emucuda_collectives(unsigned long* late);
 void emucuda_resident_kernel_exits(unsigned seed);
 /// Sets the maximum number of concurrent kernels per device.
 void emucuda_kernels(unsigned count);
-/// Number of loaded fat binaries. `cubins`: number of loaded cubins.
-unsigned long emucuda_images(unsigned long* cubins);
+/// Number of fat binaries whose machine code was loaded. `ptx`: number of those whose PTX was compiled.
+unsigned long emucuda_images(unsigned long* ptx);
 /// Host alias of device memory, and the buffer id; null: no such allocation.
 void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id);
 /// Number and bytes of live allocations and mappings in this process.

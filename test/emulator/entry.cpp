@@ -217,10 +217,10 @@ EMUCUDA_CONTROL void emucuda_kernels(unsigned count) {
   const auto lock = lock_world();
   world().kernels = count;
 }
-EMUCUDA_CONTROL unsigned long emucuda_images(unsigned long* cubins) {
+EMUCUDA_CONTROL unsigned long emucuda_images(unsigned long* ptx) {
   const auto lock = lock_world();
-  *cubins = world().cubins;
-  return world().fat_binaries;
+  *ptx = world().ptx;
+  return world().machine_code;
 }
 EMUCUDA_CONTROL void* emucuda_alias(unsigned long address, unsigned long size, unsigned long* buffer_id) {
   const auto lock = lock_world();

@@ -19,8 +19,24 @@ constexpr uint64_t kMaxTickNs = 1'000;            // ns
 constexpr uint64_t kDeadlockNs = 30'000'000'000;  // ns
 constexpr unsigned kYieldRounds = 1'000;          // yields before sleeping
 constexpr Code kNotFound = 500, kLaunchTooBig = 701, kNoBinary = 209, kUnsupportedPtx = 222;
-constexpr uint32_t kFatBinary = 0xba55ed50, kElf = 0x464c457f;
-constexpr size_t kElfFlags = 48;  // offset of e_flags in a 64-bit ELF header
+constexpr uint32_t kFatBinary = 0xba55ed50;
+constexpr int kPtxDriver = 12080;  // oldest driver that compiles PTX of NVRTC 12.8
+
+struct FatBinary {
+  uint32_t magic;
+  uint16_t version, header_bytes;
+  uint64_t bytes;  // of all entries
+};
+
+/// One image in a fat binary. Further fields follow.
+struct FatBinaryEntry {
+  enum Kind : uint16_t { ptx = 1, machine_code = 2 } kind;
+  uint16_t version;
+  uint32_t header_bytes;
+  uint64_t bytes;  // of the image, behind the header
+  uint32_t unused[3];
+  uint32_t generation;
+};
 
 struct ModuleObject;
 
@@ -53,22 +69,29 @@ size_t running_on(int device) {
       [&](const StreamObject* stream) { return stream->context->device == device && running(*stream); }));
 }
 
-/// Checks an image against driver version and devices: a CUDA 13 fat binary, or a cubin (an ELF file with its
-/// compute capability). Other images are accepted, for tests.
+/// Checks a fat binary against driver version and devices: machine code of the device's major generation
+/// comes first, then PTX. Other images are accepted, for tests.
 Code accept(const void* image) {
-  uint32_t magic = 0;
-  std::memcpy(&magic, image, sizeof magic);
-  if (magic == kFatBinary) {
-    if (driver_version() < 13000) return kUnsupportedPtx;
-    if (capability() < 75) return kNoBinary;
-    ++world().fat_binaries;
-  } else if (magic == kElf) {
-    uint32_t flags = 0;
-    std::memcpy(&flags, static_cast<const char*>(image) + kElfFlags, sizeof flags);
-    const int generation = static_cast<int>(flags & 0xff);
-    if (generation / 10 != capability() / 10 || generation > capability()) return kNoBinary;
-    ++world().cubins;
+  FatBinary fat{};
+  std::memcpy(&fat.magic, image, sizeof fat.magic);
+  if (fat.magic != kFatBinary) return kSuccess;
+  std::memcpy(&fat, image, sizeof fat);
+  const char* at = static_cast<const char*>(image) + fat.header_bytes;
+  const char* const end = at + fat.bytes;
+  bool has_ptx = false;
+  for (FatBinaryEntry entry; at < end; at += entry.header_bytes + entry.bytes) {
+    std::memcpy(&entry, at, sizeof entry);
+    const int generation = static_cast<int>(entry.generation);
+    if (entry.kind == FatBinaryEntry::ptx) {
+      has_ptx = has_ptx || generation <= capability();
+    } else if (generation / 10 == capability() / 10 && generation <= capability()) {
+      ++world().machine_code;
+      return kSuccess;
+    }
   }
+  if (!has_ptx) return kNoBinary;
+  if (driver_version() < kPtxDriver) return kUnsupportedPtx;
+  ++world().ptx;
   return kSuccess;
 }
 

@@ -123,7 +123,7 @@ struct World {
   uint64_t delay = 30'000;  // ns
   unsigned polls = 3;
   unsigned kernels = 128;                      // concurrent per device
-  unsigned long fat_binaries = 0, cubins = 0;  // loaded
+  unsigned long machine_code = 0, ptx = 0;     // loaded from fat binaries
   uint32_t random = 0;                         // random state for early exits; 0: off
   uint64_t clock = 0, clock_read;              // kernels' clock (ns), and time of its last update
   ResidentKernelWaits waits[2];                // by the application, by Weft

@@ -17,15 +17,14 @@ class Missing(Exception):
     """A download failed; the text gives the reason and a remedy."""
 
 
-def run(command, **options):
-    """Runs a command without printing; returns (success, combined output)."""
+def run(command, *, show=False, **options):
+    """Runs a command; returns (success, its combined output). `show`: prints its output and returns its errors."""
+    streams = (None, subprocess.PIPE) if show else (subprocess.PIPE, subprocess.STDOUT)
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
-        )
+        done = subprocess.run(command, stdout=streams[0], stderr=streams[1], text=True, check=False, **options)
     except OSError as error:
         return False, str(error)
-    return done.returncode == 0, done.stdout
+    return done.returncode == 0, done.stderr if show else done.stdout
 
 
 # --- Debian and Ubuntu packages -------------------------------------------------------------------
@@ -114,14 +113,15 @@ class Pip:
         self.command = None
 
     def install(self, requirements, target, *, options=()):
-        """Installs the requirements into target, replacing the folder. Raises Missing."""
+        """Installs the requirements into target, replacing the folder. On a terminal pip shows its progress. Raises Missing."""
         command = self.find()
         part = target + ".part"
         shutil.rmtree(part, ignore_errors=True)
-        arguments = ["install", "-q", "--no-warn-script-location", "--disable-pip-version-check"]
+        show = sys.stdout.isatty()
+        arguments = ["install", *([] if show else ["-q"]), "--no-warn-script-location", "--disable-pip-version-check"]
         arguments += ["--no-compile", "--target", part, *options, *requirements]
         environment = dict(os.environ, PIP_ROOT_USER_ACTION="ignore", PIP_USER="0")
-        ok, text = run([*command, *arguments], env=environment)
+        ok, text = run([*command, *arguments], show=show, env=environment)
         if not ok:
             shutil.rmtree(part, ignore_errors=True)
             raise Missing("pip install %s failed: %s" % (" ".join(requirements), last_line(text)))

