@@ -11,6 +11,7 @@ import dataclasses
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -35,6 +36,7 @@ class Package:
     tolerance: float
     seconds: int = 3000  # limit of the build
     run_seconds: int = 900
+    needs: tuple = ()  # programs; skipped without them
 
 
 # Each program with 2 and 4 ranks, and one line for its outcome. t_cache needs three ranks.
@@ -92,6 +94,16 @@ PACKAGES = {
         "sed -e 's/^1000 .*Ns$/120 Ns/' _hpccinf.txt > hpccinf.txt; rm -f hpccoutf.txt; mpiexec -n 4 ./hpcc && cat hpccoutf.txt",
         r"PASSED|FAILED|^Success=|Found \d+ errors|^(HPL_N|PTRANS_n|CommWorldProcs|PTRANS_residual|HPL_dMACH_EPS)=",
         1e-9,
+    ),
+    "scotch": Package(  # PT-Scotch's own tests end with an error if one fails
+        "scotch",
+        "cd src && sed -e 's/-O3/-O1/' -e 's/^CCP.*/CCP = mpicc/' -e 's/^CCD.*/CCD = mpicc/' "
+        "Make.inc/Makefile.inc.x86-64_pc_linux2 > Makefile.inc && make ptscotch",
+        "cd src/check && make ptcheck EXECPPROG=mpiexec EXECPFLAGS= && echo 'ptcheck passed' && "
+        "mpiexec -n 4 ../../bin/dgtst data/small_%r.grf && mpiexec -n 3 ../../bin/dgtst data/bump.grf",
+        r"^S\t|^ptcheck passed",
+        1e-5,
+        needs=("flex", "bison"),
     ),
 }
 
@@ -185,6 +197,9 @@ def main():
     chosen = parser.parse_args()
     package, folder = PACKAGES[chosen.name], os.path.abspath(chosen.folder)
     os.makedirs(folder, exist_ok=True)
+    for program in package.needs:
+        if shutil.which(program) is None:
+            skip("no " + program)
     top = unpack(package, folder)
     shell(package.build, top, package.seconds, os.path.join(folder, chosen.name + ".build.log"))
     output = shell(package.run, top, package.run_seconds, os.path.join(folder, chosen.name + ".run.log"))
