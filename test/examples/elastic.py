@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Kills ranks of the elastic examples: the Jacobi field is that of the undisturbed run, training goes on.
+# usage: elastic.py FOLDER_OF_MPI4PY [RUNS]; status 77 without a compiler. MPI_PREFIX names Weft's prefix.
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PREFIX = os.environ["MPI_PREFIX"]
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "elastic")
+MPI4PY = os.path.abspath(sys.argv.pop(1))
+RUNS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 2
+RANKS = 4
+KILLED = 128 + signal.SIGKILL
+
+
+def children_of(program):
+    """Pids of the running processes of a program."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if program.encode() in file.read().split(b"\0")[:2]:
+                    found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def run(program, arguments, delays, **variables):
+    """Runs a program, and kills a random rank after each delay in seconds since the one before."""
+    mpiexec = os.path.join(PREFIX, "bin", "mpiexec")
+    command = [mpiexec, "--continue-on-failure", "-n", str(RANKS), "--timeout", "100", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **variables}) as job:  # fmt: skip
+        for delay in delays:
+            time.sleep(delay)
+            ranks = [pid for pid in children_of(program) if pid != job.pid]
+            if ranks:
+                os.kill(random.choice(ranks), signal.SIGKILL)
+        output, errors = job.communicate()
+    return job.returncode, output, errors
+
+
+class Elastic(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.jacobi = os.path.join(cls.folder, "elastic_jacobi")
+        mpicc = os.path.join(PREFIX, "bin", "mpicc")
+        subprocess.run([mpicc, "-O2", os.path.join(EXAMPLES, "jacobi.c"), "-o", cls.jacobi], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def checksum(self, delays):
+        status, output, errors = run(self.jacobi, [self.jacobi, "256", "200", "6000", "10"], delays)
+        self.assertIn(status, (0, KILLED), output + errors)
+        found = re.search(r"checksum (\w+) after 6000 iterations", output)
+        self.assertTrue(found, output + errors)
+        return found.group(1), output.count("have died"), errors
+
+    def test_jacobi(self):
+        undisturbed, deaths, _ = self.checksum(())
+        self.assertEqual(deaths, 0)
+        survived = 0
+        for _ in range(RUNS):
+            delays = [random.uniform(0.3, 1.0), *(random.choice((0.0, 0.01, 0.2)) for _ in range(random.randrange(3)))]
+            field, deaths, errors = self.checksum(delays)
+            self.assertEqual(field, undisturbed, errors)
+            survived += deaths
+        self.assertGreater(survived, 0)
+
+    def test_training(self):
+        if not os.path.exists(os.path.join(MPI4PY, "stamp")):
+            self.skipTest("mpi4py was not built")
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("no NumPy")
+        train = os.path.join(EXAMPLES, "train.py")
+        path = {"PYTHONPATH": MPI4PY, "OPENBLAS_NUM_THREADS": "1"}
+        status, output, errors = run(train, [sys.executable, train, "--steps", "800"], (3.0, 0.5), **path)
+        self.assertRegex(output, r"finished with [234] workers, loss 0\.0", output + errors)
+        self.assertIn(status, (0, KILLED))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
