@@ -55,6 +55,58 @@ int MPIX_Explain_collective(const char* query, char* text, int size, int* length
    file may be absent; it is not created. Errors, size and length as above. */
 int MPIX_Explain_file(const char* query, char* text, int size, int* length);
 
+/* Fault tolerance: User-Level Failure Mitigation as the MPI Forum proposes it; see docs/fault-tolerance.md.
+   Jobs of mpiexec --continue-on-failure go on when a process ends; in other jobs the launcher ends them. */
+
+/* Error classes: a process that the operation needs has failed; the same of a receive from any source, which
+   stays active; the communicator, window or file is revoked. */
+#define MPIX_ERR_PROC_FAILED 16001
+#define MPIX_ERR_PROC_FAILED_PENDING 16002
+#define MPIX_ERR_REVOKED 16003
+
+/* Ends all operations on a communicator, now and in future, at all its processes, with MPIX_ERR_REVOKED. Not
+   collective. The functions of this section still work on it. */
+int MPIX_Comm_revoke(MPI_Comm comm);
+/* Sets *flag to 1 if the communicator is known to be revoked here, else to 0. */
+int MPIX_Comm_is_revoked(MPI_Comm comm, int* flag);
+/* Stores the group of the processes that are known here to have failed. A later group begins with an earlier
+   one. */
+int MPIX_Comm_get_failed(MPI_Comm comm, MPI_Group* failedgrp);
+/* Acknowledges the first num_to_ack processes of that group: receives from any source wait for the other
+   processes, and MPIX_Comm_agree does not fail because of them. *num_acked: how many are acknowledged. */
+int MPIX_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int* num_acked);
+/* Former functions of the proposal: acknowledges all known failures; the group of those acknowledged. */
+int MPIX_Comm_failure_ack(MPI_Comm comm);
+int MPIX_Comm_failure_get_acked(MPI_Comm comm, MPI_Group* failedgrp);
+/* Collective over the processes that are alive: *flag becomes the bitwise and of the flags, the same
+   everywhere. If a process has failed whose failure not all have acknowledged, all return
+   MPIX_ERR_PROC_FAILED, and *flag is agreed all the same. Works on revoked communicators. */
+int MPIX_Comm_agree(MPI_Comm comm, int* flag);
+int MPIX_Comm_iagree(MPI_Comm comm, int* flag, MPI_Request* request);
+/* Collective over the processes that are alive: a communicator of them, in the same order. Works on revoked
+   communicators. The communicator of MPIX_Comm_ishrink is usable once its request is complete. */
+int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm* newcomm);
+int MPIX_Comm_ishrink(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request);
+/* The same for windows and files, whose processes are those of the communicator that they were made from. */
+int MPIX_Win_revoke(MPI_Win win);
+int MPIX_Win_is_revoked(MPI_Win win, int* flag);
+int MPIX_Win_get_failed(MPI_Win win, MPI_Group* failedgrp);
+int MPIX_File_revoke(MPI_File fh);
+int MPIX_File_is_revoked(MPI_File fh, int* flag);
+int MPIX_File_get_failed(MPI_File fh, MPI_Group* failedgrp);
+/* mpi4py, compiled with CFLAGS="-include weft.h", calls the functions that are named here. */
+#define PyMPI_HAVE_MPIX_ERR_REVOKED 1
+#define PyMPI_HAVE_MPIX_ERR_PROC_FAILED 1
+#define PyMPI_HAVE_MPIX_ERR_PROC_FAILED_PENDING 1
+#define PyMPI_HAVE_MPIX_Comm_revoke 1
+#define PyMPI_HAVE_MPIX_Comm_is_revoked 1
+#define PyMPI_HAVE_MPIX_Comm_get_failed 1
+#define PyMPI_HAVE_MPIX_Comm_ack_failed 1
+#define PyMPI_HAVE_MPIX_Comm_agree 1
+#define PyMPI_HAVE_MPIX_Comm_iagree 1
+#define PyMPI_HAVE_MPIX_Comm_shrink 1
+#define PyMPI_HAVE_MPIX_Comm_ishrink 1
+
 /* A CUDA stream, or a stream without a GPU. */
 typedef struct MPIX_ABI_Stream* MPIX_Stream;
 #define MPIX_STREAM_NULL ((MPIX_Stream)0)

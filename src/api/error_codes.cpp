@@ -3,6 +3,7 @@
 #include "api/error_codes.hpp"
 
 #include <mpi.h>
+#include <weft.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -84,6 +85,9 @@ constexpr ErrorClass kClasses[] = {
     WEFT_CLASS(MPI_ERR_SESSION, "session is null or finalized"),
     WEFT_CLASS(MPI_ERR_ERRHANDLER, "error handler is null, freed or of the wrong kind"),
     WEFT_CLASS(MPI_ERR_ABI, "request conflicts with the application binary interface"),
+    WEFT_CLASS(MPIX_ERR_PROC_FAILED, "a process that the operation needs has failed"),
+    WEFT_CLASS(MPIX_ERR_PROC_FAILED_PENDING, "a process has failed; the receive stays active"),
+    WEFT_CLASS(MPIX_ERR_REVOKED, "the communicator, window or file is revoked"),
     WEFT_CLASS(MPI_T_ERR_CANNOT_INIT, "tool interface cannot be initialized now"),
     WEFT_CLASS(MPI_T_ERR_NOT_ACCESSIBLE, "tool interface cannot be used now"),
     WEFT_CLASS(MPI_T_ERR_NOT_INITIALIZED, "tool interface is not initialized"),

@@ -3,6 +3,7 @@
 #include "api/errors.hpp"
 
 #include <unistd.h>
+#include <weft.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -110,7 +111,11 @@ int code_of(const Error& error) {
     case Errc::io:
       return MPI_ERR_IO;
     case Errc::proc_aborted:
-      return MPI_ERR_PROC_ABORTED;
+      return launch::continues_on_failure() ? MPIX_ERR_PROC_FAILED : MPI_ERR_PROC_ABORTED;
+    case Errc::proc_failed_pending:
+      return MPIX_ERR_PROC_FAILED_PENDING;
+    case Errc::revoked:
+      return MPIX_ERR_REVOKED;
     case Errc::abi:
       return MPI_ERR_ABI;
   }

@@ -27,6 +27,7 @@
 #include "core/progress_thread.hpp"
 #include "device/memory.hpp"
 #include "device/pool.hpp"
+#include "ft/service.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "stream/queue.hpp"
@@ -100,6 +101,7 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
   log::set_rank(static_cast<int>(instance->self));
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
+  ft::Service::start(*instance);
   fill_environment_info(instance->exchange->job());
   return instance;
 }

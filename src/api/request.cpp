@@ -18,6 +18,7 @@ Status complete_request(MPI_Request* handle, core::Request& request, MPI_Status*
     request.destroy();
     return {};
   }
+  if (request.interrupted()) return with_error_communicator(request.comm, request.outcome.error().copy());
   Status outcome = request.query();
   if (outcome) outcome = std::move(request.outcome);
   fill(status, request.completion);
@@ -108,11 +109,12 @@ Status Request_get_status(MPI_Request handle, int* flag, MPI_Status* status) {
 Status Request_free(MPI_Request* handle) {
   auto request = nonnull_request(*handle);
   if (!request) return std::move(request).error();
-  const bool running = (*request)->active && !(*request)->complete();
+  const bool running = (*request)->active && (!(*request)->complete() || (*request)->interrupted());
   if (running && (*request)->kind == core::Request::Kind::partitioned)
     return Error(Errc::request, "request is an active partitioned operation: complete it before freeing it");
   *handle = MPI_REQUEST_NULL;
   if (running) {
+    if ((*request)->interrupted()) (*request)->resume();
     (*request)->detached = true;  // destroyed when it completes
     return {};
   }

@@ -42,6 +42,8 @@ enum class Errc : unsigned char {
   file,
   io,
   proc_aborted,
+  proc_failed_pending,
+  revoked,
   again,
   abi
 };

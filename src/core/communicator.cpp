@@ -2,6 +2,9 @@
 // Communicator: creation and destruction. Derived communicators: coll/construct.
 #include "core/communicator.hpp"
 
+#include <utility>
+#include <vector>
+
 #include "base/assert.hpp"
 #include "core/instance.hpp"
 
@@ -40,8 +43,28 @@ signed char Communicator::find_hosts() const {
   return 1;
 }
 
+void Communicator::settle(ContextId final_id, Ref<Group> local_group, Ref<Group> remote) {
+  WEFT_ASSERT(inter() == static_cast<bool>(remote) && collective == nullptr);
+  std::vector<ProcessId> left_out;
+  for (const auto& [before, after] : {std::pair(group, local_group), std::pair(remote_group, remote)})
+    if (before)
+      for (const ProcessId process : before->processes())
+        if (after->rank_of(process) < 0) left_out.push_back(process);
+  id = final_id;
+  group = std::move(local_group);
+  remote_group = std::move(remote);
+  peers_ = remote_group ? remote_group.get() : group.get();
+  rank_ = group->rank();
+  size_ = group->size();
+  on_one_host_ = -1;
+  if (!instance.processes.any_others()) [[likely]]
+    return;
+  for (const ProcessId process : left_out) instance.processes.release(process);
+}
+
 void Communicator::destroy() {
   Instance& owner = instance;
+  if (local) local->part_of = nullptr;
   std::vector<ProcessId> members;
   if (owner.processes.any_others()) [[unlikely]]
     for (const Group* of : {group.get(), remote_group.get()})

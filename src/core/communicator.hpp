@@ -80,6 +80,10 @@ class Communicator final : public Counted {
     return 0x40000000 | (nonblocking_tag_ = (nonblocking_tag_ + 1) & 0x3fffffff);
   }
 
+  /// Gives a communicator whose id and members were not known at its creation, and which nobody has used, its
+  /// final ones: a subset of its members.
+  void settle(ContextId id, Ref<Group> local, Ref<Group> remote);
+
   static Communicator* create(Instance& owner, ContextId id, Ref<Group> local, Ref<Group> remote = {});
   static Slab<Communicator>& slab();
 
@@ -96,8 +100,14 @@ class Communicator final : public Counted {
   std::unique_ptr<Topology> topology;
   std::unique_ptr<CollectiveState> collective;
   std::unique_ptr<StreamState> stream;
-  bool freed = false;  ///< MPI_Comm_free was called; pending operations keep the object alive
-  uintptr_t handle;    ///< the MPI_Comm value: the object's address, or a predefined handle value
+  bool freed = false;    ///< MPI_Comm_free was called; pending operations keep the object alive
+  bool revoked = false;  ///< by FailureDetector::revoke(): every operation on it fails
+  uintptr_t handle;      ///< the MPI_Comm value: the object's address, or a predefined handle value
+  /// Of a communicator that the library made for steps of operations on another one: that one, with which it
+  /// is revoked. Null: none.
+  Communicator* part_of = nullptr;
+  /// How many of FailureDetector::failed_in() the program has acknowledged (MPIX_Comm_ack_failed).
+  size_t acknowledged_failures = 0;
 
  private:
   void destroy() override;

@@ -62,6 +62,8 @@ void FailureDetector::unwatch(ProcessId process) {
 
 void FailureDetector::report(ProcessId process, const Error& why) {
   if (!failed_.emplace(process, why.message()).second) return;
+  order_.push_back(process);
+  ++changes_;
   failures.add();
   unwatch(process);
   log::write(log::Level::info, "process %u has failed: %s", process, why.message().c_str());
@@ -78,7 +80,8 @@ void FailureDetector::report_later(ProcessId process, const Error& why) {
 void FailureDetector::forget(ProcessId process) {
   unwatch(process);
   ended_.erase(process);
-  forgotten_ += failed_.erase(process);
+  failed_.erase(process);
+  std::erase(order_, process);
 }
 
 bool FailureDetector::look_now(uint64_t now) {
@@ -133,6 +136,54 @@ Status FailureDetector::check(const Group& group) const {
     return {};
   const auto process = first_failed(group);
   return process ? Status(error_of(*process)) : Status();
+}
+
+Status FailureDetector::check_now(Communicator& comm) {
+  if (revoked(comm)) return revoked_error(comm);
+  Status alive = check(*comm.group);
+  return alive.ok() && comm.inter() ? check(*comm.remote_group) : std::move(alive);
+}
+
+bool FailureDetector::revoked(Communicator& comm) {
+  if (!comm.revoked && !unknown_revoked_.empty() && unknown_revoked_.erase(comm.id) != 0) revoke(comm);
+  return comm.revoked;
+}
+
+Error FailureDetector::revoked_error(const Communicator& comm) {
+  return Error(Errc::revoked, (comm.name.empty() ? "the communicator" : comm.name) +
+                                  " is revoked (MPIX_Comm_revoke): make a new one by MPIX_Comm_shrink");
+}
+
+bool FailureDetector::revoke(Communicator& comm) {
+  if (std::exchange(comm.revoked, true)) return false;
+  ++changes_;
+  log::write(log::Level::info, "communicator %llx is revoked", static_cast<unsigned long long>(comm.id));
+  for (const RevokeObserver& observer : revoke_observers_) observer(comm);
+  std::vector<Ref<Communicator>> parts;
+  Communicator::slab().for_each([&](Communicator& other) {
+    if (other.part_of == &comm) parts.push_back(Ref<Communicator>::share(&other));
+  });
+  for (const auto& part : parts) revoke(*part);
+  return true;
+}
+
+bool FailureDetector::revoke(ContextId id) {
+  Ref<Communicator> known;
+  Communicator::slab().for_each([&](Communicator& comm) {
+    if (comm.id == id) known = Ref<Communicator>::share(&comm);
+  });
+  if (known) return revoke(*known);
+  if (!unknown_revoked_.insert(id).second) return false;
+  ++changes_;
+  return true;
+}
+
+std::vector<ProcessId> FailureDetector::failed_in(const Communicator& comm) const {
+  std::vector<ProcessId> members;
+  for (const ProcessId process : order_)
+    if (comm.group->rank_of(process) >= 0 || (comm.inter() && comm.remote_group->rank_of(process) >= 0))
+      members.push_back(process);
+  return members;
 }
 
 }  // namespace weft::core

@@ -10,10 +10,12 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/process_watch.hpp"
 #include "base/result.hpp"
+#include "core/communicator.hpp"
 #include "core/group.hpp"
 
 namespace weft::core {
@@ -22,6 +24,9 @@ class FailureDetector {
  public:
   /// Called once for each process that has failed, after failed() returns true; outside of any delivery.
   using Observer = std::function<void(ProcessId, const Error& why)>;
+  /// Called once for each communicator that is revoked, after its `revoked` is set; maybe inside of a
+  /// delivery.
+  using RevokeObserver = std::function<void(Communicator&)>;
 
   FailureDetector() = default;
   FailureDetector(const FailureDetector&) = delete;
@@ -45,6 +50,12 @@ class FailureDetector {
   void forget(ProcessId process);
 
   void add(Observer observer) { observers_.push_back(std::move(observer)); }
+  void on_revoked(RevokeObserver observer) { revoke_observers_.push_back(std::move(observer)); }
+
+  /// Revokes a communicator and its parts. Returns false if it was revoked before.
+  bool revoke(Communicator& comm);
+  /// The same by context id; the communicator may still be under construction here, or freed.
+  bool revoke(ContextId id);
 
   /// Returns whether look() would look.
   [[nodiscard]] bool due(uint64_t now) const { return now >= next_look_; }
@@ -60,8 +71,8 @@ class FailureDetector {
   static constexpr uint64_t kLookIntervalNs = 10'000'000;
 
   [[nodiscard]] bool any_failed() const { return !failed_.empty(); }
-  /// Number of failed processes; grows only.
-  [[nodiscard]] size_t count() const { return failed_.size() + forgotten_; }
+  /// Number of failed processes and of revocations so far; grows only.
+  [[nodiscard]] size_t changes() const { return changes_; }
   /// When the first ended process of this host was noticed, in ns of monotonic_ns(); 0: none has ended. Any
   /// thread may call it.
   [[nodiscard]] uint64_t first_death_ns() const { return first_death_ns_.load(std::memory_order_relaxed); }
@@ -70,6 +81,18 @@ class FailureDetector {
   [[nodiscard]] std::optional<ProcessId> first_failed(const Group& group) const;
   /// Errc::proc_aborted, with the reason, if a process of the group has failed.
   [[nodiscard]] Status check(const Group& group) const;
+  /// Errc::revoked, or Errc::proc_aborted if a process of either group has failed.
+  [[nodiscard]] Status check(Communicator& comm) {
+    if (changes_ == 0) [[likely]]
+      return {};
+    return check_now(comm);
+  }
+  /// Returns whether the communicator, is revoked: maybe before it was known here.
+  [[nodiscard]] bool revoked(Communicator& comm);
+  [[nodiscard]] static Error revoked_error(const Communicator& comm);
+  /// The failed processes of both groups, in the order of their detection: a later result begins with an
+  /// earlier one.
+  [[nodiscard]] std::vector<ProcessId> failed_in(const Communicator& comm) const;
   [[nodiscard]] Error error_of(ProcessId process) const;
   /// Why the process has failed. Precondition: failed(process).
   [[nodiscard]] const std::string& reason_of(ProcessId process) const;
@@ -82,6 +105,7 @@ class FailureDetector {
   };
   bool look_now(uint64_t now);
   void report_death(ProcessId process, const Error& why);
+  [[nodiscard]] Status check_now(Communicator& comm);
 
   int epoll_ = -1;
   uint64_t next_look_ = 0;
@@ -89,8 +113,11 @@ class FailureDetector {
   std::unordered_map<ProcessId, Watched> watched_;
   std::unordered_map<ProcessId, std::string> failed_;  // with the reason
   std::unordered_map<ProcessId, Error> ended_;         // of report_later()
-  size_t forgotten_ = 0;
+  std::vector<ProcessId> order_;                       // failed processes by time of detection
+  std::unordered_set<ContextId> unknown_revoked_;      // revoked before the communicator is known here
+  size_t changes_ = 0;
   std::vector<Observer> observers_;
+  std::vector<RevokeObserver> revoke_observers_;
 };
 
 }  // namespace weft::core

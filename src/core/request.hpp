@@ -5,6 +5,8 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "base/result.hpp"
 #include "base/wait_table.hpp"
@@ -54,7 +56,21 @@ class Request {
     outcome = std::move(error);
     finish();
   }
-  /// Returns how many requests have completed so far.
+  /// Ends waits for a request that stays active: Errc::proc_failed_pending.
+  void interrupt(std::string why) {
+    outcome = Error(Errc::proc_failed_pending, std::move(why));
+    ++finished_;
+    complete_.store(true, std::memory_order_release);
+  }
+  /// The next waits for an interrupted request last until it completes.
+  void resume() {
+    outcome = {};
+    complete_.store(false, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool interrupted() const {
+    return !outcome.ok() && outcome.error().code() == Errc::proc_failed_pending;
+  }
+  /// Returns how many requests have completed so far, or were interrupted.
   [[nodiscard]] static uint64_t finished() { return finished_; }
   /// Starts a persistent request (MPI_Start). Implementations call rearm().
   virtual Status start() { return Error(Errc::request, "MPI_Start on a request that is not persistent"); }

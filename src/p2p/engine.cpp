@@ -58,6 +58,7 @@ Engine::Engine(core::Instance& owner)
       jobs_(std::make_unique<JobConnections>(*this)),
       states_(std::make_unique<ProtocolStates>(*this)) {
   instance.failures.add([this](core::ProcessId process, const Error&) { on_failure(process); });
+  instance.failures.on_revoked([this](core::Communicator& comm) { on_revoked(comm); });
   instance.handlers.set_lost(
       [this](uint32_t peer, const Error& why) { instance.failures.report(peer, why); });
   instance.sender = this;

@@ -72,7 +72,7 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void send(Transfer& t);
   [[nodiscard]] bool send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm);
   void receive(Transfer& t) {
-    if (check_sources_ && !collective_alive(t)) [[unlikely]]
+    if (check_sources_ && !usable(t)) [[unlikely]]
       return;
     if (match::MatchEntry* entry = unexpected_.find(t.key)) return receive_stored(t, *entry);
     if (check_sources_ && !source_alive(t)) [[unlikely]]
@@ -83,12 +83,14 @@ class Engine final : public core::Poller, private transport::am::Sender {
       device_posted(t);
   }
   void receive_message(Transfer& t, UnexpectedMessage& message);
-  [[nodiscard]] Status check_source(int rank, const core::Communicator& comm) {
+  [[nodiscard]] Status check_source(int rank, core::Communicator& comm) {
     if (!check_sources_) [[likely]]
       return {};
     return check_source_alive(rank, comm);
   }
   void cancel(Transfer& t);
+  /// Resumes the receives from any source that only acknowledged failures have interrupted.
+  void resume_receives(const core::Communicator& comm);
   void start_batch() { batching_ = true; }  ///< puts until end_batch() are submitted together
   void end_batch() {
     batching_ = false;
@@ -280,11 +282,16 @@ class Engine final : public core::Poller, private transport::am::Sender {
   void decline(uint32_t source, const ReadyToSend& rts);
 
   // protocol/loss.cpp
-  [[nodiscard]] Status check_source_alive(int rank, const core::Communicator& comm);
-  [[nodiscard]] bool collective_alive(Transfer& t);
+  [[nodiscard]] Status check_source_alive(int rank, core::Communicator& comm);
+  [[nodiscard]] bool usable(Transfer& t);
   [[nodiscard]] bool source_alive(Transfer& t);
   void on_failure(uint32_t peer);
   void fail_posted(uint32_t peer);
+  // protocol/revoke.cpp
+  [[nodiscard]] std::optional<uint32_t> unacknowledged_failure(const core::Communicator& comm) const;
+  void interrupt(Transfer& t, uint32_t failed) const;
+  [[nodiscard]] bool resume(Transfer& t);
+  void on_revoked(core::Communicator& comm);
   void end_departed();
   void read_last_messages();
 
@@ -323,7 +330,8 @@ class Engine final : public core::Poller, private transport::am::Sender {
   device::SubmissionBatcher batcher_;
   std::unique_ptr<ProtocolStates> states_;
   uint32_t network_rounds_ = 0;  // since the network was last polled
-  bool check_sources_ = false;   // receives check their source: there is a network, or a process has failed
+  // Receives check their source: there is a network, a process has failed, or a communicator is revoked.
+  bool check_sources_ = false;
 };
 
 }  // namespace weft::p2p

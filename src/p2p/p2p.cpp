@@ -101,6 +101,7 @@ bool classify_once(Transfer& t, const Buffer& buffer) {
 /// Completes a transfer to or from MPI_PROC_NULL, or with an invalid buffer, at once.
 [[gnu::cold]] void complete_immediately(Transfer& t, const Buffer& buffer, bool valid) {
   t.enter(Transfer::State::done);
+  if (t.comm->revoked) return t.finish(core::FailureDetector::revoked_error(*t.comm));
   if (t.rank == kProcNull) {
     t.completion.source = kProcNull;
     t.completion.tag = kAnyTag;
@@ -180,6 +181,8 @@ void Engine::dispatch(Transfer& t) {
     return engine.receive(t);
   }
   t.peer = t.comm->process(t.rank);
+  if (t.comm->revoked) [[unlikely]]
+    return complete(t, core::FailureDetector::revoked_error(*t.comm));
   if (t.mode == SendMode::buffered)
     engine.buffered_send(t);
   else
@@ -245,6 +248,8 @@ const UnexpectedMessage* probe(int source, int tag, core::Communicator& comm) {
 Status check_source(int source, core::Communicator& comm) {
   return comm.instance.engine->check_source(source, comm);
 }
+
+void resume_receives(core::Communicator& comm) { comm.instance.engine->resume_receives(comm); }
 
 UnexpectedMessage* matched_probe(int source, int tag, core::Communicator& comm) {
   UnexpectedMessage* message =

@@ -60,8 +60,10 @@ void post_matched_receive(Transfer& transfer, const Buffer& buffer, UnexpectedMe
 /// Returns lines "component\\ttext": launcher, job, transports, GPUDirect. `instance` null: what this host
 /// could use.
 [[nodiscard]] std::string describe_paths(const core::Instance* instance);
-/// Returns an error if no process can send from `source` any more: that process has ended on another host, or
-/// for kAnySource one of the group has.
+/// The program has acknowledged failures of processes of the communicator.
+void resume_receives(core::Communicator& comm);
+/// Returns an error if no process can send from `source` any more: that process has ended, for kAnySource one
+/// of the group has, without acknowledgement, or the communicator is revoked.
 [[nodiscard]] Status check_source(int source, core::Communicator& comm);
 /// Returns source, tag and size of a probed message.
 [[nodiscard]] core::Completion describe(const UnexpectedMessage& message);

@@ -14,7 +14,7 @@ Slab<Transfer>& Transfer::slab() {
 }
 
 Transfer::~Transfer() {
-  WEFT_ASSERT(id == core::kNoRequest && protocol == nullptr && !polled);
+  WEFT_ASSERT(id == core::kNoRequest && protocol == nullptr && !polled && !queued);
   if (classification_cached) [[unlikely]]
     comm->instance.engine->uncache_classification(*this);
 }
@@ -56,7 +56,7 @@ Status Transfer::start() {
 }
 
 Status Transfer::cancel() {
-  if (comm != nullptr && !complete()) comm->instance.engine->cancel(*this);
+  if (comm != nullptr && (!complete() || interrupted())) comm->instance.engine->cancel(*this);
   return {};
 }
 

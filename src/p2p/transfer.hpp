@@ -94,6 +94,9 @@ class Transfer : public core::Request, public match::Node {
     state = next;
   }
 
+  /// Value of `advertised`, so that matching a message needs no branch for it.
+  static constexpr uint8_t kInterrupted = UINT8_MAX;
+
   explicit Transfer(Kind request_kind) : Request(request_kind) {}
   ~Transfer() override;
 
@@ -111,11 +114,12 @@ class Transfer : public core::Request, public match::Node {
   SendMode mode = SendMode::standard;
   bool owned = false;                  ///< lives in slab(); holds references to its communicator and type
   bool classification_cached = false;  ///< its memory classifies other buffers of the same allocation
-  uint8_t advertised = 0;              ///< receive: 1 + RTR slot in which it is advertised; 0: not advertised
-  bool polled = false;                 ///< listed in Engine::polled_
-  bool contiguous = false;             ///< the payload is `bytes` bytes at `address`
-  core::ContextId context = 0;         ///< of the match key
-  int rank = kProcNull;                ///< destination or source argument
+  uint8_t advertised = 0;       ///< receive: 1 + RTR slot in which it is advertised; 0: not advertised;
+                                ///< kInterrupted: posted, but interrupt() was called
+  bool polled = false;          ///< listed in Engine::polled_
+  bool contiguous = false;      ///< the payload is `bytes` bytes at `address`
+  core::ContextId context = 0;  ///< of the match key
+  int rank = kProcNull;         ///< destination or source argument
   int tag = 0;
   uint32_t peer = 0;  ///< process id, once known
   void* address = nullptr;

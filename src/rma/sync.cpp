@@ -145,7 +145,7 @@ Result<bool> Window::wait(bool block) {
   else if (!done())
     instance.poll_once({nullptr, &event, comm.get()});
   if (!done()) {
-    WEFT_TRY(instance.failures.check(*comm->group));
+    WEFT_TRY(instance.failures.check(*comm));
     return false;
   }
   completes_seen_ += static_cast<uint32_t>(exposed_);

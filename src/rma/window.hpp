@@ -215,20 +215,19 @@ class Window final : public core::Counted {
   [[nodiscard]] int rank_of(core::ProcessId process) const { return comm->group->rank_of(process); }
   [[nodiscard]] int size() const { return comm->size(); }
   [[nodiscard]] transport::rma::Rma& rma() const;
-  /// Waits until done() returns true or a process of the window has failed. done() may take a lock: it is not
-  /// called again after it has returned true.
-  /// `event`: published if the wait is long.
+  /// Waits until done() returns true, a process of the window has failed, or the window is revoked. done()
+  /// may take a lock: it is not called again after it has returned true. `event`: published if the wait is
+  /// long.
   template <class Done>
   [[nodiscard]] Status wait_for(Done&& done, const core::Operands& event) {
     bool reached = false;
-    core::wait_until(
-        instance,
-        [&] {
-          reached = done();
-          return reached || (instance.failures.any_failed() && instance.failures.first_failed(*comm->group));
-        },
-        {nullptr, &event, comm.get()});
-    return reached ? Status() : instance.failures.check(*comm->group);
+    core::wait_until(instance,
+                     [&] {
+                       reached = done();
+                       return reached || !instance.failures.check(*comm).ok();
+                     },
+                     {nullptr, &event, comm.get()});
+    return reached ? Status() : instance.failures.check(*comm);
   }
   /// The event of a wait for operations on a peer.
   [[nodiscard]] core::Operands operations_at(const Peer& peer) const {

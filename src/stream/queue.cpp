@@ -186,14 +186,14 @@ Status Queue::complete_last() {
 /// Returns the failure of a rank, which ends all operations of the communicator. The kernels may have left
 /// before the failure detector has looked.
 Status Queue::check_ranks() {
-  const core::FailureDetector& failures = comm_.instance.failures;
-  if (!mailbox_->cancelled() && !failures.any_failed()) [[likely]]
+  core::FailureDetector& failures = comm_.instance.failures;
+  if (!mailbox_->cancelled() && failures.changes() == 0) [[likely]]
     return {};
   const uint64_t deadline = monotonic_ns() + kFailureNoticeNs;
   core::wait_until(comm_.instance, [&] {
-    return !mailbox_->cancelled() || !failures.check(*comm_.group).ok() || monotonic_ns() > deadline;
+    return !mailbox_->cancelled() || !failures.check(comm_).ok() || monotonic_ns() > deadline;
   });
-  Status alive = failures.check(*comm_.group);
+  Status alive = failures.check(comm_);
   if (!alive.ok() || !mailbox_->cancelled()) return alive;
   return Error(Errc::proc_aborted,
                "a rank of the communicator has ended without MPI_Finalize: look for its own last messages");

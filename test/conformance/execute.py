@@ -61,7 +61,7 @@ def run_test(mpi, test):
     """Runs one test in its own process group, which is killed on timeout."""
     if not os.access(test.program, os.X_OK):
         return Outcome(NOT_BUILT)
-    command = [mpi.mpiexec, "-n", str(test.ranks), test.program, *test.arguments]
+    command = [mpi.mpiexec, *test.launcher, "-n", str(test.ranks), test.program, *test.arguments]
     limit = min(test.time_limit or MAX_SECONDS, MAX_SECONDS)
     begin = time.monotonic()
     with subprocess.Popen(

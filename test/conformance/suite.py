@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "setup"))
 from packages import Debian, Missing  # noqa: E402
 
-FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma threads topo part errors".split()
+FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma threads topo part errors ft".split()
 # Excluded subfolders: other languages and benchmarks.
 WITHOUT = ("errors/cxx", "errors/f77", "errors/f90", "errors/f08", "threads/perf")
 OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "--without-cuda"]
@@ -35,6 +35,7 @@ class Test:
     environment: dict
     rule: str  # resultTest: selects the pass criterion
     time_limit: int
+    launcher: tuple = ()  # further options of mpiexec
 
 
 def fetch(folder):
@@ -113,7 +114,8 @@ class Suite:
 
     def _fingerprint(self):
         digest = hashlib.sha256(" ".join([self.prefix, self.source, *self._options()]).encode())
-        names = ("include/mpi.h", "include/mpif.h", "share/weft/fortran/mpi.F90", "share/weft/fortran/mpi_f08.F90")
+        names = [f"include/{name}" for name in ("mpi.h", "mpif.h", "weft.h")]
+        names += [f"share/weft/fortran/{name}" for name in ("mpi.F90", "mpi_f08.F90")]
         headers = [os.path.join(self.prefix, name) for name in names]
         for path in (*headers, HERE + "/mpi3.h", HERE + "/mpi3.c"):
             with open(path, "rb") as file:
@@ -165,6 +167,7 @@ class Suite:
             environment=environment,
             rule=values.get("resultTest", ""),
             time_limit=int(values.get("timeLimit", 0)),
+            launcher=tuple(value for key, value in options if key == "mpiexecarg" and folder == "ft"),
         )
 
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <weft.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
   int length = 0;
   MPI_Error_class(code, &error_class);
   MPI_Error_string(code, text, &length);
-  const bool good = first == MPI_SUCCESS && error_class == MPI_ERR_PROC_ABORTED && took < kLimit + duration;
+  const bool good = first == MPI_SUCCESS && error_class == MPIX_ERR_PROC_FAILED && took < kLimit + duration;
   std::printf("%s: %s after %.3f s (the message before: %.3f s)\n", good ? "good" : "BAD", text, took,
               duration);
   std::fflush(stdout);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <weft.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -234,7 +235,7 @@ int main(int argc, char** argv) {
   MPI_Error_class(code, &error_class);
   MPI_Error_string(code, text, &length);
   const bool good =
-      error_class == MPI_ERR_PROC_ABORTED && took < limit() + static_cast<double>(lifetime) * 1e-6;
+      error_class == MPIX_ERR_PROC_FAILED && took < limit() + static_cast<double>(lifetime) * 1e-6;
   const bool alive = ring_of_survivors();
   std::printf("%s rank %d: %s after %.3f s%s\n", good && alive ? "good" : "BAD", rank, text, took,
               alive ? "" : "; no message from the other survivors");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rank 1 is killed while all ranks write interleaved parts: the others get MPI_ERR_PROC_ABORTED, hold no
+// Rank 1 is killed while all ranks write interleaved parts: the others get MPIX_ERR_PROC_FAILED, hold no
 // lock, and leave no file beside the data. Run by killed.py.
 #include <signal.h>
+#include <weft.h>
 
 #include "check.h"
 
@@ -32,7 +33,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 1000 && code == MPI_SUCCESS; ++i)
     code = i % 2 == 0 ? MPI_File_write_at_all(file, 0, data, kBytes, MPI_BYTE, MPI_STATUS_IGNORE)
                       : MPI_File_read_at_all(file, 0, data, kBytes, MPI_BYTE, MPI_STATUS_IGNORE);
-  FAILS(code, MPI_ERR_PROC_ABORTED);
+  FAILS(code, MPIX_ERR_PROC_FAILED);
   // A process of its own can still lock and write.
   MPI_File alone;
   OK(MPI_File_open(MPI_COMM_SELF, argv[1], MPI_MODE_RDWR, MPI_INFO_NULL, &alone));

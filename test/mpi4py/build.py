@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds mpi4py with the prefix's mpicc into a folder, unless it is up to date with mpi.h and Python.
+# Builds mpi4py with the prefix's mpicc into a folder, unless it is up to date with the headers and Python.
 # usage: build.py SOURCE FOLDER; status 77 if the source or the Python headers are missing.
 import hashlib
 import os
@@ -18,8 +18,11 @@ from packages import Missing, Pip  # noqa: E402
 
 def fingerprint():
     """Identifies the inputs of the build."""
-    with open(os.path.join(PREFIX, "include", "mpi.h"), "rb") as file:
-        return "%s %s %s" % (hashlib.sha256(file.read()).hexdigest(), sys.version, PREFIX)
+    digest = hashlib.sha256()
+    for header in ("mpi.h", "weft.h"):
+        with open(os.path.join(PREFIX, "include", header), "rb") as file:
+            digest.update(file.read())
+    return "%s %s %s" % (digest.hexdigest(), sys.version, PREFIX)
 
 
 def main():
@@ -41,9 +44,11 @@ def main():
         print("skipped: %s" % error)
         return SKIPPED
     shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(os.path.join(source, "build"), ignore_errors=True)  # objects that setuptools would take again
     command = [*pip, "install", "-q", "--no-deps", "--no-cache-dir", "--target", folder, source]
+    # weft.h: with the functions of fault tolerance.
     environment = dict(
-        os.environ, MPICC=os.path.join(PREFIX, "bin", "mpicc"), CFLAGS="-O0", PIP_ROOT_USER_ACTION="ignore"
+        os.environ, MPICC=os.path.join(PREFIX, "bin", "mpicc"), CFLAGS="-O0 -include weft.h", PIP_ROOT_USER_ACTION="ignore"
     )
     status = subprocess.run(command, env=environment, check=False).returncode
     if status == 0:

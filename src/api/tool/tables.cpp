@@ -68,6 +68,7 @@ constexpr CategoryHelp kCategoryHelp[] = {
     {"datatype", "Datatypes"},
     {"errors", "Errors and crashes"},
     {"file", "Single files"},
+    {"ft", "Fault tolerance"},
     {"general", "Logging, checks, profile, and the choice of libraries"},
     {"gpu", "GPU memory, kernels and mappings of peers' GPU memory"},
     {"io", "Files"},

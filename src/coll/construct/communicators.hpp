@@ -63,6 +63,11 @@ inline constexpr uint32_t kIdsPerIntercomm = 3;
 [[nodiscard]] core::Communicator* assemble(core::Instance& instance, core::ContextId id,
                                            core::Ref<core::Group> local, core::Ref<core::Group> remote);
 
+/// Gives the child of a shrink its id and members: Communicator::settle(), and its local communicator.
+/// Errc::no_mem: the child stays as it is. `id`: the first of kIdsPerIntercomm ids for an intercommunicator.
+[[nodiscard]] Status settle(core::Communicator& child, core::ContextId id, core::Ref<core::Group> local,
+                            core::Ref<core::Group> remote);
+
 // The same operations on a parent that is an intercommunicator.
 [[nodiscard]] NewCommunicator intercomm_duplicate(core::Communicator& parent);
 [[nodiscard]] Result<PendingChild> intercomm_start_duplicate(core::Communicator& parent);

@@ -42,12 +42,27 @@ ContextId local_context(const Instance& instance, ContextId id, const Group& loc
 
 }  // namespace
 
+Status settle(Communicator& child, ContextId id, Ref<Group> local, Ref<Group> remote) {
+  if (remote) {
+    const ContextId own = local_context(child.instance, id, *local, *remote);
+    Ref<Communicator> local_comm(Communicator::create(child.instance, own, local));
+    if (!local_comm) return Error(Errc::no_mem, "out of memory for another communicator: free some");
+    local_comm->part_of = &child;
+    local_comm->errhandler = child.errhandler;
+    child.local = std::move(local_comm);
+  }
+  child.settle(id, std::move(local), std::move(remote));
+  return {};
+}
+
 Communicator* assemble(Instance& instance, ContextId id, Ref<Group> local, Ref<Group> remote) {
   const ContextId own = local_context(instance, id, *local, *remote);
   Ref<Communicator> local_comm(Communicator::create(instance, own, local));
   if (!local_comm) return nullptr;
   Communicator* intercomm = Communicator::create(instance, id, std::move(local), std::move(remote));
-  if (intercomm != nullptr) intercomm->local = std::move(local_comm);
+  if (intercomm == nullptr) return nullptr;
+  local_comm->part_of = intercomm;
+  intercomm->local = std::move(local_comm);
   return intercomm;
 }
 

@@ -52,6 +52,11 @@ const Algorithm forward{"forward", forward_round};
 
 }  // namespace
 
+Hierarchy::~Hierarchy() {
+  for (core::Communicator* const part : {local_comm_.get(), inter_host_comm_.get()})
+    if (part != nullptr) part->part_of = nullptr;
+}
+
 Hierarchy& Hierarchy::attached_to(core::Communicator& comm) {
   if (comm.collective == nullptr) comm.collective = std::make_unique<Hierarchy>(comm);
   return static_cast<Hierarchy&>(*comm.collective);
@@ -104,12 +109,23 @@ Status Hierarchy::create_communicators() {
     (*inside)->release();
     return std::move(across).error();
   }
+  for (core::Communicator* const part : {*inside, *across})
+    if (part != nullptr) part->part_of = &comm_;
   local_comm_ = core::Ref<core::Communicator>(*inside);
   inter_host_comm_ = core::Ref<core::Communicator>(*across);
   return {};
 }
 
+/// A rank whose leader gives up gets an empty message; its error is the failure all the same.
 Status Hierarchy::run(const Call& call) {
+  Status outcome = run_steps(call);
+  if (outcome.ok()) [[likely]]
+    return outcome;
+  Status alive = comm_.instance.failures.check(comm_);
+  return alive.ok() ? std::move(outcome) : std::move(alive);
+}
+
+Status Hierarchy::run_steps(const Call& call) {
   switch (call.what) {
     case Collective::barrier:
       return barrier();

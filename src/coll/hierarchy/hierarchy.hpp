@@ -13,6 +13,9 @@ namespace weft::coll {
 class Hierarchy final : public core::CollectiveState {
  public:
   explicit Hierarchy(core::Communicator& comm) : comm_(comm), hosts_(comm) {}
+  ~Hierarchy() override;
+  Hierarchy(const Hierarchy&) = delete;
+  Hierarchy& operator=(const Hierarchy&) = delete;
   /// The hierarchy that runs a blocking call of a communicator on several hosts; null: a flat algorithm runs
   /// the call. Equal on all ranks. Counts calls; collectively creates the inner communicators after
   /// coll.hierarchy_min_calls calls and stores errors in `failed`.
@@ -29,6 +32,7 @@ class Hierarchy final : public core::CollectiveState {
  private:
   [[nodiscard]] static Hierarchy& attached_to(core::Communicator& comm);
   [[nodiscard]] Status create_communicators();
+  [[nodiscard]] Status run_steps(const Call& call);
   [[nodiscard]] Status barrier();
   [[nodiscard]] Status bcast(const Call& call);
   [[nodiscard]] Status bcast_packed(const Call& call);

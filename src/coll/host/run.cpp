@@ -85,7 +85,7 @@ Status Run::operator()() {
     default:
       scatter();
   }
-  if (channel_.broken() && (outcome_.ok() || outcome_.error().code() != Errc::proc_aborted)) [[unlikely]]
+  if (channel_.broken()) [[unlikely]]
     return channel_.failure();
   return std::move(outcome_);
 }

@@ -109,9 +109,9 @@ Status SlotChannel::read_remote(int rank, void* to, uint64_t from, size_t n) {
 }
 
 bool SlotChannel::check_new_failures() {
-  failures_checked_ = instance_.failures.count();
+  changes_checked_ = instance_.failures.changes();
   if (broken()) return true;
-  Status checked = instance_.failures.check(*comm_.group);
+  Status checked = instance_.failures.check(comm_);
   if (checked.ok()) return false;
   failure_ = std::make_unique<Error>(std::move(checked).error());
   own().broken.store(1, std::memory_order_release);  // before the caller may change published buffers

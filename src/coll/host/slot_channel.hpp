@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SlotChannel: the slot areas of a communicator's ranks in shared memory. All ranks use the same step numbers;
-// in a step, some ranks publish data and other ranks wait for the data. Only blocking collectives take steps:
-// MPI orders them, so one counter suffices. Threading: under the instance lock.
+// SlotChannel: the slot areas of a communicator's ranks in shared memory. All ranks use the same step
+// numbers; in a step, some ranks publish data and other ranks wait for the data. Only blocking collectives
+// take steps: MPI orders them, so one counter suffices. Threading: under the instance lock.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -111,11 +111,12 @@ class SlotChannel final : public core::CollectiveState {
 
   /// This rank's pages as one contiguous region; usable after all_arrived().
   [[nodiscard]] std::byte* page_region() const { return own().pages[0]; }
-  /// True once a wait has ended because a rank has failed. All later waits end at once.
+  /// True once a wait has ended because a rank has failed or the communicator is revoked. All later waits
+  /// end at once.
   [[nodiscard]] bool broken() const { return failure_ != nullptr; }
-  /// Breaks the channel if a rank has failed. Returns broken().
+  /// Breaks the channel if a rank has failed or the communicator is revoked. Returns broken().
   bool check_ranks() {
-    if (instance_.failures.count() == failures_checked_) [[likely]]
+    if (instance_.failures.changes() == changes_checked_) [[likely]]
       return broken();
     return check_new_failures();
   }
@@ -147,7 +148,7 @@ class SlotChannel final : public core::CollectiveState {
   core::Request* exchange_ = nullptr;                  // the allgather
   Status outcome_;                                     // of the allgather
   std::unique_ptr<Error> failure_;                     // of a rank
-  size_t failures_checked_ = 0;                        // failed processes at the last check
+  size_t changes_checked_ = 0;                         // FailureDetector::changes() at the last check
   std::vector<transport::shm::SlotArea*> slot_areas_;  // by rank; empty: not open
   bool single_copy_ = false, any_gpus_ = false;
   static constexpr uint32_t kMaxUnacknowledged = transport::shm::kPages;  // claim() relies on this bound

@@ -32,9 +32,7 @@ void Schedule::begin() {
 }
 
 Status Schedule::prepare() {
-  const core::FailureDetector& failures = call_.comm->instance.failures;
-  if (failures.any_failed()) [[unlikely]]
-    WEFT_TRY(failures.check(*call_.comm->group));
+  WEFT_TRY(call_.comm->instance.failures.check(*call_.comm));
   const char* host_reason = choose_gpu(call_);
   if (!call_.on_gpu) WEFT_TRY(mirror_.enter(call_, host_reason));
   return take_scratch();

@@ -41,25 +41,24 @@ bool Stage::kernel_done() {
 
 void Stage::send(const p2p::Buffer& buffer, int dest) {
   wait_kernel();
-  // After a failure of a process nothing is sent inside the host: the receiver notices the failure itself,
-  // while an empty message could look like success. The failure may have been noticed between two rounds,
-  // when no transfer was under way that it could end.
-  if (comm_->instance.failures.any_failed()) [[unlikely]]
-    record_error(check_processes());
-  if (!outcome_.ok() && outcome_.error().code() == Errc::proc_aborted &&
-      comm_->instance.same_host(comm_->process(ranks_.rank_of(dest)))) [[unlikely]]
-    return;
+  // After a failure of a process nothing is sent inside the host, and on a revoked communicator nothing at
+  // all: the receiver notices it itself, while an empty message could look like success. It may have been
+  // noticed between two rounds, when no transfer was under way that it could end.
+  if (comm_->instance.failures.changes() != 0) [[unlikely]] {
+    record_error(comm_->instance.failures.check(*comm_));
+    if (gives_up(dest)) return;
+  }
   // After an error the message is empty, which the receiver detects.
   const p2p::Buffer data = outcome_.ok() ? buffer : empty_buffer();
   p2p::post_send(*add(core::Request::Kind::send), data, ranks_.rank_of(dest), call_.tag, *comm_,
                  p2p::SendMode::standard, core::Channel::collective);
 }
 
-/// Returns an error if a process of the communicator has failed.
-Status Stage::check_processes() const {
-  const core::FailureDetector& failures = comm_->instance.failures;
-  Status alive = failures.check(*comm_->group);
-  return alive.ok() && comm_->inter() ? failures.check(*comm_->remote_group) : std::move(alive);
+bool Stage::gives_up(int dest) const {
+  if (outcome_.ok()) return false;
+  if (outcome_.error().code() == Errc::revoked) return true;
+  return outcome_.error().code() == Errc::proc_aborted &&
+         comm_->instance.same_host(comm_->process(ranks_.rank_of(dest)));
 }
 
 void Stage::receive(const p2p::Buffer& buffer, int source) {

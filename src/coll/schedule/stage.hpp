@@ -63,7 +63,7 @@ class Stage {
   p2p::Transfer* slot(int i);
   void retire(int i);
   void collect(p2p::Transfer& transfer);
-  [[nodiscard]] Status check_processes() const;
+  [[nodiscard]] bool gives_up(int dest) const;
   void record_error(Status status);
   void wait_kernel();
   [[nodiscard]] bool kernel_done();

@@ -9,16 +9,15 @@
 
 namespace weft::io {
 
-/// After a failure of a process of the communicator nothing is exchanged inside a host: the engine has ended
-/// the transfers of its collectives, and the others notice the failure themselves. Other hosts get empty
-/// messages.
+/// After a failure of a process of the communicator, or its revocation, nothing is exchanged inside a host:
+/// the engine has ended the transfers of its collectives, and the others notice the failure themselves. Other
+/// hosts get empty messages.
 bool Messages::gives_up(int peer) {
   core::Instance& instance = comm_.instance;
-  if (!instance.failures.any_failed()) [[likely]]
-    return false;
-  if (Status alive = instance.failures.check(*comm_.group); !alive.ok()) {
+  if (Status alive = instance.failures.check(comm_); !alive.ok()) {
+    const bool revoked = alive.error().code() == Errc::revoked;
     if (failed_.ok()) failed_ = std::move(alive);
-    return instance.same_host(comm_.process(peer));
+    return revoked || instance.same_host(comm_.process(peer));
   }
   return false;
 }

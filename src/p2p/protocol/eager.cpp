@@ -153,7 +153,7 @@ void Engine::choose_eager_limit(uint32_t to, Peer& peer) {
 
 bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communicator& comm) {
   const trace::Range range("p2p.eager");
-  if (to == instance.self) return false;
+  if (to == instance.self || comm.revoked) return false;
   Peer& peer = peers_[to];
   const auto packed = datatype::packed_size(*buffer.type, buffer.count);
   if (!packed) return false;

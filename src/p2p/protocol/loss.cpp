@@ -113,6 +113,11 @@ void Engine::fail_posted(uint32_t peer) {
     if (needs(t, peer)) affected.push_back(&t);
   });
   for (Transfer* t : affected) {
+    // A nonblocking receive from any source stays posted: another process may send.
+    if (t->rank == kAnySource && t->owned && !in_collective(*t)) {
+      interrupt(*t, peer);
+      continue;
+    }
     if (t->advertised != 0 && !retract(*t)) continue;  // its sender is writing: it completes by that put
     posted_.remove(*t);
     complete(*t, loss_error(peer));
@@ -121,9 +126,10 @@ void Engine::fail_posted(uint32_t peer) {
 
 // Returns an error if no process can send to this receive any more. Also has the network watch a peer that
 // this process only receives from.
-Status Engine::check_source_alive(int rank, const core::Communicator& comm) {
+Status Engine::check_source_alive(int rank, core::Communicator& comm) {
+  if (instance.failures.revoked(comm)) return core::FailureDetector::revoked_error(comm);
   if (rank == kAnySource) {
-    const auto failed = instance.failures.first_failed(comm.inter() ? *comm.remote_group : *comm.group);
+    const auto failed = unacknowledged_failure(comm);
     return failed ? Status(loss_error(*failed)) : Status();
   }
   const uint32_t source = comm.process(rank);
@@ -132,22 +138,31 @@ Status Engine::check_source_alive(int rank, const core::Communicator& comm) {
   return {};
 }
 
-// Completes a receive of a collective operation if a process of its communicator is lost, even if its message
-// has arrived: the sender may have given up and reuse the buffer.
-bool Engine::collective_alive(Transfer& t) {
-  const core::FailureDetector& failures = instance.failures;
-  if (!failures.any_failed() || !in_collective(t)) return true;
-  auto failed = failures.first_failed(*t.comm->group);
-  if (!failed && t.comm->inter()) failed = failures.first_failed(*t.comm->remote_group);
-  if (!failed) return true;
-  complete(t, loss_error(*failed));
+// Completes a receive on a revoked communicator, and one of a collective operation if a process of its
+// communicator is lost, even if its message has arrived: the sender may have given up and reuse the buffer.
+bool Engine::usable(Transfer& t) {
+  core::FailureDetector& failures = instance.failures;
+  if (failures.changes() == 0) return true;
+  if (!failures.revoked(*t.comm) && !in_collective(t)) return true;
+  Status alive = failures.check(*t.comm);
+  if (alive.ok()) return true;
+  complete(t, std::move(alive).error());
   return false;
 }
 
 bool Engine::source_alive(Transfer& t) {
+  if (t.rank == kAnySource && t.owned) {
+    const auto failed = unacknowledged_failure(*t.comm);
+    if (!failed) return true;
+    t.enter(Transfer::State::posted);
+    posted_.add(t);
+    interrupt(t, *failed);
+    return false;
+  }
   Status living = check_source_alive(t.rank, *t.comm);
-  if (!living) complete(t, std::move(living).error());
-  return living.ok();
+  if (living.ok()) return true;
+  complete(t, std::move(living).error());
+  return false;
 }
 
 }  // namespace weft::p2p

@@ -211,7 +211,10 @@ void Engine::on_cancel(uint32_t source, const Reply& request) {
 void Engine::on_cancelled(uint32_t source, core::RequestId sender) {
   Transfer* const t = find_transfer(sender, source, Transfer::State::rts_sent);
   if (t == nullptr) return;
-  t->completion.cancelled = true;
+  if (t->comm->revoked)
+    t->outcome = core::FailureDetector::revoked_error(*t->comm);
+  else
+    t->completion.cancelled = true;
   on_finish(source, sender);
 }
 

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The survivors of one death. usage: survivors CASE. Cases: any_source, acknowledge, stopped,
+// windows, inter, detection, two. Rank 1 dies, in `two` also rank 2; in `stopped` rank 1 stops and is
+// continued.
+#include <mpi.h>
+#include <signal.h>
+#include <unistd.h>
+#include <weft.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+int rank, size, wrong = 0;
+MPI_Comm comm;
+
+void expect(bool good, const std::string& what) {
+  if (good) return;
+  ++wrong;
+  std::fprintf(stderr, "rank %d: wrong: %s\n", rank, what.c_str());
+}
+int class_of(int code) {
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(code, &error_class);
+  return error_class;
+}
+void expect_class(int code, int wanted, const std::string& what) {
+  expect(class_of(code) == wanted, what + ": class " + std::to_string(class_of(code)));
+}
+
+void die_if(int victim) {
+  if (rank == victim) kill(getpid(), SIGKILL);
+}
+
+/// A receive from any source stays active after the death of one process; after the acknowledgement another
+/// one's message completes it.
+void any_source() {
+  int number = -1, done = 0, acknowledged = 0;
+  MPI_Request request;
+  MPI_Status status;
+  if (rank == 0) MPI_Irecv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 5, comm, &request);
+  MPI_Barrier(MPI_COMM_WORLD);
+  die_if(1);
+  if (rank == 0) {
+    expect_class(MPI_Wait(&request, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED_PENDING, "first wait");
+    expect(request != MPI_REQUEST_NULL, "the request is still there");
+    expect_class(MPI_Test(&request, &done, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED_PENDING, "test");
+    const int blocking = MPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 6, comm, MPI_STATUS_IGNORE);
+    expect_class(blocking, MPIX_ERR_PROC_FAILED, "blocking receive");
+    MPI_Request later;
+    MPI_Irecv(&number, 1, MPI_INT, MPI_ANY_SOURCE, 6, comm, &later);
+    expect_class(MPI_Waitall(1, &later, &status), MPI_ERR_IN_STATUS, "waitall");
+    expect_class(status.MPI_ERROR, MPIX_ERR_PROC_FAILED_PENDING, "code in the status");
+    MPI_Cancel(&later);
+    expect_class(MPI_Wait(&later, &status), MPI_SUCCESS, "wait for the cancelled receive");
+    MPI_Test_cancelled(&status, &done);
+    expect(done != 0, "the receive was cancelled");
+    expect_class(MPIX_Comm_ack_failed(comm, size, &acknowledged), MPI_SUCCESS, "ack_failed");
+    expect(acknowledged == 1, "one acknowledged failure");
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    expect(done == 0, "nobody has sent yet");
+    MPI_Send(&rank, 1, MPI_INT, 2, 7, comm);
+    expect_class(MPI_Wait(&request, &status), MPI_SUCCESS, "wait after the acknowledgement");
+    expect(number == 42 && status.MPI_SOURCE == 2, "the message of rank 2");
+  } else if (rank == 2) {
+    MPI_Recv(&number, 1, MPI_INT, 0, 7, comm, MPI_STATUS_IGNORE);
+    number = 42;
+    MPI_Send(&number, 1, MPI_INT, 0, 5, comm);
+  }
+}
+
+/// Agreements fail until all have acknowledged the failure.
+void acknowledge() {
+  die_if(1);
+  int flag = rank == 0 ? 6 : 3, acknowledged = -1;
+  expect_class(MPIX_Comm_agree(comm, &flag), MPIX_ERR_PROC_FAILED, "agree");
+  expect(flag == (size > 2 ? 2 : 6), "agreed flag in spite of the failure");
+  MPI_Group failed, group;
+  MPIX_Comm_get_failed(comm, &failed);
+  int members = 0, number = 0, of_comm = -1;
+  MPI_Group_size(failed, &members);
+  MPI_Comm_group(comm, &group);
+  if (members == 1) MPI_Group_translate_ranks(failed, 1, &number, group, &of_comm);
+  expect(members == 1 && of_comm == 1, "the group of failed processes");
+  flag = 1;
+  if (rank == 0) MPIX_Comm_ack_failed(comm, size, &acknowledged);
+  if (size > 2)
+    expect_class(MPIX_Comm_agree(comm, &flag), MPIX_ERR_PROC_FAILED, "agree, not acknowledged by all");
+  MPIX_Comm_failure_ack(comm);
+  expect_class(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree, acknowledged by all");
+  MPI_Group acked;
+  MPIX_Comm_failure_get_acked(comm, &acked);
+  int result = MPI_UNEQUAL;
+  MPI_Group_compare(acked, failed, &result);
+  expect(result == MPI_IDENT, "acknowledged group");
+  MPI_Group_free(&acked);
+  MPI_Group_free(&failed);
+  MPI_Group_free(&group);
+}
+
+/// A process that is stopped for a second is not declared dead.
+void stopped() {
+  if (rank == 1) {
+    if (fork() == 0) {
+      usleep(1'000'000);
+      kill(getppid(), SIGCONT);
+      _exit(0);
+    }
+    kill(getpid(), SIGSTOP);
+  }
+  int flag = 1;
+  expect_class(MPIX_Comm_agree(comm, &flag), MPI_SUCCESS, "agree with a stopped process");
+  expect_class(MPI_Barrier(comm), MPI_SUCCESS, "barrier");
+  MPI_Group failed;
+  MPIX_Comm_get_failed(comm, &failed);
+  int result = MPI_UNEQUAL;
+  MPI_Group_compare(failed, MPI_GROUP_EMPTY, &result);
+  expect(result == MPI_IDENT, "nobody has failed");
+}
+
+void windows() {
+  MPI_Win win;
+  int* base = nullptr;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, comm, &base, &win);
+  MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+  MPI_Win_fence(0, win);
+  die_if(1);
+  expect_class(MPI_Win_fence(0, win), MPIX_ERR_PROC_FAILED, "fence");
+  MPI_Group failed;
+  int members = 0;
+  MPIX_Win_get_failed(win, &failed);
+  MPI_Group_size(failed, &members);
+  expect(members == 1, "failed process of a window");
+  MPI_Group_free(&failed);
+}
+
+/// Both sides of an intercommunicator go on without the dead process.
+void inter() {
+  MPI_Comm half, both, smaller;
+  const int upper = rank >= size / 2 ? 1 : 0;
+  MPI_Comm_split(comm, upper, rank, &half);
+  MPI_Intercomm_create(half, 0, comm, upper != 0 ? 0 : size / 2, 1, &both);
+  MPI_Comm_set_errhandler(both, MPI_ERRORS_RETURN);
+  die_if(1);
+  int flag = 1, here = 0, there = 0, sum = 0;
+  const int one = 1;
+  expect_class(MPIX_Comm_agree(both, &flag), MPIX_ERR_PROC_FAILED, "agree");
+  expect_class(MPIX_Comm_shrink(both, &smaller), MPI_SUCCESS, "shrink");
+  MPI_Comm_size(smaller, &here);
+  MPI_Comm_remote_size(smaller, &there);
+  expect(here + there == size - 1, "sizes after shrink");
+  expect_class(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, smaller), MPI_SUCCESS, "allreduce");
+  expect(sum == there, "sum of the remote group");
+}
+
+/// Blocked processes notice the death within 100 ms.
+void detection() {
+  double death = 0;
+  int byte = 0;
+  if (rank == 1) death = MPI_Wtime() + 0.1;
+  MPI_Bcast(&death, 1, MPI_DOUBLE, 1, comm);
+  while (rank == 1 && MPI_Wtime() < death) {
+  }
+  die_if(1);
+  expect_class(MPI_Recv(&byte, 1, MPI_BYTE, 1, 1, comm, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED, "receive");
+  const double took = MPI_Wtime() - death;
+  double load = 0;
+  getloadavg(&load, 1);
+  expect(took < 0.1 * (1 + load), "noticed after " + std::to_string(took) + " s");
+}
+
+void two() {
+  die_if(1);
+  if (rank == 2) usleep(20'000);
+  die_if(2);
+  MPI_Comm smaller = MPI_COMM_NULL, last;
+  int members = 0;
+  MPIX_Comm_shrink(comm, &smaller);
+  MPI_Barrier(smaller);
+  MPIX_Comm_revoke(smaller);
+  MPIX_Comm_shrink(smaller, &last);
+  MPI_Comm_size(last, &members);
+  expect(members == size - 2, "two processes are missing");
+  expect_class(MPI_Barrier(last), MPI_SUCCESS, "barrier of the last communicator");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Barrier(comm);
+  const std::string what = argc > 1 ? argv[1] : "";
+  const struct {
+    const char* name;
+    void (*run)();
+  } cases[] = {
+      {"any_source", any_source}, {"acknowledge", acknowledge}, {"stopped", stopped}, {"windows", windows},
+      {"inter", inter},           {"detection", detection},     {"two", two}};
+  for (const auto& one : cases)
+    if (what == one.name) one.run();
+  if (wrong == 0) std::printf("good rank %d\n", rank);
+  std::fflush(stdout);
+  return MPI_Finalize();
+}
