@@ -67,7 +67,7 @@ Status get_predefined(int keyval, void** attribute, int* flag) {
       *attribute = &wtime_is_global;
       break;
     case MPI_UNIVERSE_SIZE:
-      universe_size = job.size;
+      if (universe_size == 0) universe_size = g_instance->exchange->universe_size();
       *attribute = &universe_size;
       break;
     case MPI_LASTUSEDCODE:

@@ -6,6 +6,8 @@
 #include "api/hints.hpp"
 #include "api/impl.hpp"
 #include "api/objects.hpp"
+#include "api/process.hpp"
+#include "coll/construct/connect.hpp"
 #include "coll/dispatch/path.hpp"
 #include "core/instance.hpp"
 #include "p2p/p2p.hpp"
@@ -35,12 +37,12 @@ Status check_freeable(const core::Communicator& comm) {
 }
 
 /// Delete callbacks run first: if one fails, the communicator stays valid.
-Status release_communicator(core::Communicator& comm, MPI_Comm* handle) {
+Status close_handle(core::Communicator& comm, MPI_Comm* handle) {
   WEFT_TRY(comm.attributes.clear(comm.instance, reinterpret_cast<void*>(comm.handle)));
   WEFT_TRY(stream::detach(comm));
   p2p::forget_buffer(comm.instance, &comm);
+  forget_parent(comm);
   comm.freed = true;
-  comm.release();
   *handle = MPI_COMM_NULL;
   return {};
 }
@@ -124,7 +126,9 @@ Status Comm_get_info(core::Communicator& comm, MPI_Info* info) {
 Status Comm_free(MPI_Comm* handle) {
   core::Communicator& comm = *to_communicator(*handle);
   WEFT_TRY(check_freeable(comm));
-  return release_communicator(comm, handle);
+  WEFT_TRY(close_handle(comm, handle));
+  comm.release();
+  return {};
 }
 
 Status Comm_disconnect(MPI_Comm* handle) {
@@ -132,12 +136,8 @@ Status Comm_disconnect(MPI_Comm* handle) {
   WEFT_TRY(check_freeable(comm));
   // Pending operations hold references: with one reference left, all communication is complete.
   core::wait_until(comm.instance, [&] { return comm.references() <= 1; });
-  return release_communicator(comm, handle);
-}
-
-Status Comm_get_parent(MPI_Comm* parent) {
-  *parent = MPI_COMM_NULL;  // never spawned: MPI_Comm_spawn is not implemented
-  return {};
+  WEFT_TRY(close_handle(comm, handle));
+  return coll::disconnect_job(&comm);
 }
 
 }  // namespace weft::api::impl

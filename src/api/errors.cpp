@@ -118,6 +118,12 @@ int code_of(const Error& error) {
       return MPIX_ERR_REVOKED;
     case Errc::abi:
       return MPI_ERR_ABI;
+    case Errc::port:
+      return MPI_ERR_PORT;
+    case Errc::service:
+      return MPI_ERR_SERVICE;
+    case Errc::spawn:
+      return MPI_ERR_SPAWN;
   }
   return MPI_ERR_UNKNOWN;
 }

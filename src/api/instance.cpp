@@ -20,6 +20,7 @@
 #include "api/impl.hpp"
 #include "api/leaks.hpp"
 #include "api/memory_kinds.hpp"
+#include "api/process.hpp"
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
@@ -30,6 +31,7 @@
 #include "ft/service.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
+#include "spawn/spawn.hpp"
 #include "stream/queue.hpp"
 #include "transport/shm/access.hpp"
 #include "transport/shm/shm.hpp"
@@ -147,6 +149,10 @@ Status start_world(int required) {
   create_self(**instance);
   world_thread_level = required;
   core::Info::environment()->set("thread_level", thread_level_name(required));
+  auto parent = spawn::connect_parent(*(*instance)->world);
+  if (!parent) return std::move(parent).error();
+  if (*parent != nullptr) (*parent)->name = "MPI_COMM_PARENT";
+  set_parent(*parent);
   world.store(World::running);
   return {};
 }

@@ -6,6 +6,7 @@
 
 #include "api/check.hpp"
 #include "api/handles.hpp"
+#include "api/process.hpp"
 #include "coll/dispatch/operation.hpp"
 #include "p2p/partitioned.hpp"
 #include "rma/window.hpp"
@@ -45,7 +46,7 @@ void report_communicators() {
   g_handles.windows.for_each([&](const rma::Window& window) { inner.insert(window.comm.get()); });
   g_handles.communicators.for_each([&](const core::Communicator& comm) { inner.insert(comm.local.get()); });
   g_handles.communicators.for_each([&](const core::Communicator& comm) {
-    const bool predefined = comm.handle < kPredefinedEnd;
+    const bool predefined = comm.handle < kPredefinedEnd || is_parent(comm);
     if (predefined || comm.freed || comm.session() != nullptr || inner.contains(&comm)) return;
     report("MPI_Finalize found a communicator that leaks: " + name_of(&comm) + " with " +
            std::to_string(comm.size()) + (comm.size() == 1 ? " rank" : " ranks") + ": call MPI_Comm_free");

@@ -45,7 +45,10 @@ enum class Errc : unsigned char {
   proc_failed_pending,
   revoked,
   again,
-  abi
+  abi,
+  port,
+  service,
+  spawn
 };
 
 /// Error class and message for the user.

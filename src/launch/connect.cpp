@@ -46,7 +46,23 @@ Result<std::unique_ptr<Exchange>> find_launcher() {
   return singleton::create();
 }
 
+Error no_name_service(const Job& job) {
+  return Error(Errc::service,
+               "the launcher (" + job.launcher +
+                   ") has no name service: start the job with Weft's mpiexec, or pass the name "
+                   "of the port in a file");
+}
+
 }  // namespace
+
+Result<Spawned> Exchange::spawn(const SpawnRequest&) {
+  return Error(Errc::spawn, "the launcher (" + job().launcher +
+                                ") starts no further processes: start the job with mpiexec --launcher weft, "
+                                "prterun or Hydra");
+}
+Status Exchange::publish(std::string_view, std::string_view) { return no_name_service(job()); }
+Status Exchange::unpublish(std::string_view) { return no_name_service(job()); }
+Result<std::string> Exchange::lookup(std::string_view) { return no_name_service(job()); }
 
 Result<std::unique_ptr<Exchange>> connect() {
   auto exchange = find_launcher();

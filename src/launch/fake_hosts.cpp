@@ -38,6 +38,14 @@ class FakeHosts final : public Exchange {
   void abort(int code, std::string_view message) override { inner_->abort(code, message); }
   bool abort_is_reported() const override { return inner_->abort_is_reported(); }
   Status finalize() override { return inner_->finalize(); }
+  Result<Spawned> spawn(const SpawnRequest& request) override { return inner_->spawn(request); }
+  std::optional<std::string> parent_value() override { return inner_->parent_value(); }
+  Status publish(std::string_view name, std::string_view port) override {
+    return inner_->publish(name, port);
+  }
+  Status unpublish(std::string_view name) override { return inner_->unpublish(name); }
+  Result<std::string> lookup(std::string_view name) override { return inner_->lookup(name); }
+  int universe_size() override { return inner_->universe_size(); }
 
  private:
   std::unique_ptr<Exchange> inner_;

@@ -3,8 +3,10 @@
 // Threading: calls on one Exchange are serialised by the caller.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -34,6 +36,28 @@ struct Job {
   }
 };
 
+/// Name-value pairs, such as the keys of an info object.
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+/// One program that a running process starts: a new job consists of the processes of one or more.
+struct SpawnProgram {
+  std::string command;
+  std::vector<std::string> arguments;  ///< without the command
+  int processes = 1;
+  Values info;  ///< of MPI_Comm_spawn: host, wdir, path, ...; interpreted by the launcher
+};
+struct SpawnRequest {
+  std::vector<SpawnProgram> programs;
+  std::string parent_value;  ///< read by the processes of the new job
+  std::string directory;     ///< current directory of the requesting process, the default for the new ones
+};
+/// The launcher's answer.
+struct Spawned {
+  std::vector<bool> started;  ///< by process of the new job, in rank order
+  std::string problem;        ///< why a process was not started; empty: all are
+  std::vector<int> pids;      ///< of the started processes, in rank order; empty: unknown
+};
+
 /// Key-value exchange of the processes of a job. Keys: at most 48 characters of [A-Za-z0-9._-]. Values: any
 /// bytes, any length (long values are split), typically some hundred bytes.
 class Exchange {
@@ -55,6 +79,18 @@ class Exchange {
   virtual void abort(int code, std::string_view message) = 0;
   /// Returns true if the launcher prints the message of abort(); otherwise the caller prints it.
   [[nodiscard]] virtual bool abort_is_reported() const { return false; }
+  /// Asks the launcher to start a job whose processes connect to this one, and waits until they are started
+  /// or none is. Errors (Errc::spawn): this launcher starts no further processes, or cannot be reached.
+  [[nodiscard]] virtual Result<Spawned> spawn(const SpawnRequest& request);
+  /// The value that the process which spawned this job has passed to it; none: this job was not spawned.
+  [[nodiscard]] virtual std::optional<std::string> parent_value() { return std::nullopt; }
+  /// Name service. Errc::service: the launcher has none. Errc::name: a name is (publish), or is not
+  /// (unpublish, lookup) published. Names have at most kMaxServiceName bytes.
+  [[nodiscard]] virtual Status publish(std::string_view name, std::string_view port);
+  [[nodiscard]] virtual Status unpublish(std::string_view name);
+  [[nodiscard]] virtual Result<std::string> lookup(std::string_view name);
+  /// Number of processes that the launcher expects to run in all, with further processes that may be spawned.
+  [[nodiscard]] virtual int universe_size() { return job().size; }
   /// Leaves the job; a process that exits without it counts as failed. Only job() may be called afterwards.
   [[nodiscard]] virtual Status finalize() = 0;
 };

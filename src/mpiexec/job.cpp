@@ -12,9 +12,9 @@
 #include <cerrno>
 #include <cmath>
 
+#include "launch/cpus.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/processes.hpp"
-#include "mpiexec/waits.hpp"
 
 namespace weft::mpiexec {
 
@@ -32,35 +32,30 @@ constexpr double kSigtermRepeatSeconds = 0.5;
 /// Seconds between SIGKILL to the ranks and the exit of mpiexec with unread output.
 constexpr double kOutputTimeoutSeconds = 1;
 
-std::vector<int> pmi_sockets(const std::vector<Channels>& channels) {
-  std::vector<int> fds;
-  for (const Channels& own : channels) fds.push_back(own.pmi);
-  return fds;
-}
-
-std::vector<int> program_sizes(const std::vector<RankPlan>& plans) {
-  std::vector<int> sizes(static_cast<size_t>(plans.back().program) + 1);
-  for (const RankPlan& plan : plans) ++sizes[static_cast<size_t>(plan.program)];
-  return sizes;
+/// Number of processes that can run at once without sharing cores; at least those of the job.
+int universe_size(int processes) {
+  return std::max(processes, static_cast<int>(launch::allowed_cpus().size()));
 }
 
 }  // namespace
 
-Job::Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channels, const std::string& job_id,
-         SupervisorHandle supervisor, TerminalInput& input, Output& output, const Options& options)
-    : plans_(plans),
-      channels_(channels),
-      supervisor_(supervisor),
+Job::Job(First first, SupervisorHandle supervisor, TerminalInput& input, Output& output,
+         const SpawnDefaults& defaults)
+    : supervisor_(supervisor),
       input_(input),
       output_(output),
-      server_(pmi_sockets(channels), program_sizes(plans), job_id, *this),
-      ranks_(plans.size()),
-      alive_(plans.size()),
-      continue_on_failure_(options.continue_on_failure),
-      timeout_(options.timeout),
+      defaults_(defaults),
+      next_process_(static_cast<int>(first.channels.size())),
+      alive_(next_process_),
+      continue_on_failure_(defaults.options.continue_on_failure),
+      timeout_(defaults.options.timeout),
       deadline_(timeout_ > 0 ? now() + timeout_ : 0),
       start_(now()),
-      examination_(start_ + kFirstExaminationSeconds) {}
+      examination_(start_ + kFirstExaminationSeconds) {
+  worlds_.push_back(std::make_unique<World>(0, 0, std::move(first.plans), std::move(first.channels),
+                                            std::move(first.id), listener(), universe_size(next_process_)));
+  if (first.singleton > 0) first_world().ranks[0].pid = first.singleton;
+}
 
 Status Job::open() {
   sigset_t blocked;
@@ -72,8 +67,9 @@ Status Job::open() {
   if (signal_fd_ < 0) return system_call_error("open a descriptor for signals", errno);
   bool watched = watch(supervisor_.control, control, EPOLLIN) && watch(signal_fd_, signals, EPOLLIN) &&
                  watch(output_.done_fd(), Job::output, EPOLLIN);
-  for (size_t i = 0; i < channels_.size() && watched; ++i)
-    watched = watch(channels_[i].pmi, static_cast<int>(i), EPOLLIN);
+  const std::vector<Channels>& channels = first_world().channels;
+  for (size_t i = 0; i < channels.size() && watched; ++i)
+    watched = watch(channels[i].pmi, static_cast<int>(i), EPOLLIN);
   if (!watched) return system_call_error("watch a descriptor", errno);
   return {};
 }
@@ -131,10 +127,26 @@ void Job::dispatch(int source) {
       return input_.read();
     case rank0_input:
       return input_.write();
+    case name_requests:
+      return names_.serve();
     default:
-      if (!server_.read(source))
-        ::epoll_ctl(epoll_, EPOLL_CTL_DEL, channels_[static_cast<size_t>(source)].pmi, nullptr);
+      break;
   }
+  World* const world = world_of(source);
+  if (world == nullptr) return;
+  const bool open = world->server.read(source - world->first);
+  watch_names();
+  if (open) return;
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, world->channels[static_cast<size_t>(source - world->first)].pmi,
+              nullptr);
+  // The supervisor does not know the singleton: the end of its connection is its end.
+  if (world->number == 0 && world->plans.empty()) on_exit(source, 0, true);
+}
+
+World* Job::world_of(int process) {
+  for (const auto& world : worlds_)
+    if (world->contains(process)) return world.get();
+  return nullptr;
 }
 
 void Job::on_supervisor_event() {
@@ -143,15 +155,32 @@ void Job::on_supervisor_event() {
     const ssize_t n = ::recv(supervisor_.control, &event, sizeof event, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n != sizeof event) return on_supervisor_lost();
+    World* const world = world_of(event.process);
     switch (event.kind) {
       case Event::started:
-        ranks_[static_cast<size_t>(event.rank)].pid = event.value;
+        world->rank_of(event.process).pid = event.value;
         break;
-      case Event::not_started:
-        fail(describe_start_failure(event, plans_[static_cast<size_t>(event.rank)]));
+      case Event::executed:
+        on_started(*world, event.process, "");
         break;
+      case Event::not_started: {
+        if (world->plans.empty()) {  // a singleton is served
+          fail({1, "the supervisor of spawned processes cannot start", false});
+          break;
+        }
+        const int rank = event.process - world->first;
+        Failure failure = describe_start_failure(event, rank, world->plans[static_cast<size_t>(rank)]);
+        if (world->number == 0) {
+          fail(std::move(failure));
+          break;
+        }
+        const bool forked = world->rank_of(event.process).pid > 0;  // then Event::exited follows
+        on_started(*world, event.process, failure.text);
+        if (!forked) on_exit(event.process, 0, true);
+        break;
+      }
       case Event::exited:
-        on_exit(event.rank, event.value, event.detail != 0);
+        on_exit(event.process, event.value, event.detail != 0);
         break;
       case Event::unkillable:
         print_message(event.value == 0
@@ -173,39 +202,45 @@ void Job::on_supervisor_event() {
   }
 }
 
-void Job::on_exit(int rank, int status, bool independent) {
+void Job::on_exit(int process, int status, bool independent) {
+  World& world = *world_of(process);
+  World::Rank& rank = world.rank_of(process);
   // The socket may still hold PMI commands such as abort, which explain the exit better than the exit code.
-  (void)server_.read(rank);
-  ranks_[static_cast<size_t>(rank)].exited = true;
+  (void)world.server.read(process - world.first);
+  if (rank.exited) return;
+  rank.exited = true;
   --alive_;
-  const PmiServer::Stage stage = server_.stage(rank);
+  const PmiServer::Stage stage = world.server.stage(process - world.first);
   // A peer that lost its connection to a killed rank may abort before the supervisor reports that rank.
   if (WIFSIGNALED(status) && independent && terminating_ && failure_ && failure_->may_be_consequence)
     failure_.reset();
-  if (WIFSIGNALED(status) && forwarded_.count(WTERMSIG(status)) != 0) {
+  if (rank.not_started || world.cancelled) {
+    // The requester has got an error.
+  } else if (WIFSIGNALED(status) && forwarded_.count(WTERMSIG(status)) != 0) {
     fail({128 + WTERMSIG(status), "", false});
   } else if (status != 0 && stage == PmiServer::Stage::finalized) {
     // After MPI_Finalize no rank depends on this one: record the exit code, let the others end normally.
-    if (!failure_) failure_ = failure_of(rank, status);
+    if (!failure_) failure_ = failure_of(world, process, status);
   } else if (status != 0) {
-    fail_rank(rank, failure_of(rank, status));
+    fail_rank(world, process, failure_of(world, process, status));
   } else if (stage == PmiServer::Stage::initialized) {
-    fail_rank(rank, {1,
-                     rank_text(rank, pid_of(rank)) +
-                         " exited without calling MPI_Finalize, which is required after MPI_Init",
-                     true});
+    fail_rank(
+        world, process,
+        {1, world.text_of(process) + " exited without calling MPI_Finalize, which is required after MPI_Init",
+         true});
   } else {
     // The other ranks go on: they are alone, too.
-    const std::string& other = ranks_[static_cast<size_t>(rank)].other_mpi;
-    if (!failure_ && stage == PmiServer::Stage::not_initialized && !other.empty())
+    if (!failure_ && stage == PmiServer::Stage::not_initialized && !rank.other_mpi.empty())
       failure_ =
           Failure{kOtherMpiExitCode,
-                  rank_text(rank, pid_of(rank)) + " has loaded another MPI (" + other +
+                  world.text_of(process) + " has loaded another MPI (" + rank.other_mpi +
                       ") and not called Weft's MPI_Init, so each rank ran alone: build the program with "
                       "Weft's mpicc, or start it with the mpiexec of that MPI",
                   false};
-    server_.rank_exited(rank);
+    world.server.rank_exited(process - world.first);
   }
+  if (--world.alive == 0 && world.number != 0)
+    worlds_.remove_if([&](const auto& other) { return other.get() == &world; });
   if (alive_ == 0 && !terminating_) {
     terminating_ = true;
     command(Command::finish);
@@ -226,8 +261,10 @@ void Job::on_supervisor_lost() {
 
 std::vector<pid_t> Job::groups() const {
   std::vector<pid_t> found;
-  for (const Rank& rank : ranks_)
-    if (rank.pid > 0) found.push_back(rank.pid);
+  for (const auto& world : worlds_)
+    if (!world->plans.empty())
+      for (const World::Rank& rank : world->ranks)
+        if (rank.pid > 0) found.push_back(rank.pid);
   return found;
 }
 
@@ -269,45 +306,22 @@ void Job::on_signal(int signal) {
   command(Command::signal, signal);
 }
 
-bool Job::any_rank_handles(int signal) const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-    return rank.pid > 0 && !rank.exited && handles(rank.pid, signal);
-  });
+void Job::on_abort(int process, int code, const std::string& message) {
+  const World& world = *world_of(process);
+  fail(describe_abort(world.text_of(process), code, message));
 }
 
-void Job::print_waits() const {
-  std::string text = "what the ranks do:";
-  std::set<int> found;
-  for (const JobState& job : read_jobs(descendants(::getpid()))) {
-    if (!job.singleton() || ranks_.size() == 1)
-      for (const RankState& rank : job.ranks) found.insert(rank.rank);
-    for (const std::string& line : describe(job)) text += "\n  " + line;
-  }
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-    if (found.contains(rank)) continue;
-    const PmiServer::Stage stage = server_.stage(rank);
-    text += "\n  rank " + std::to_string(rank) + " (pid " + std::to_string(pid_of(rank)) + "): ";
-    text += ranks_[static_cast<size_t>(rank)].exited     ? "has ended"
-            : stage == PmiServer::Stage::not_initialized ? "has not called MPI_Init"
-            : stage == PmiServer::Stage::initialized ? "in MPI_Init, waits for ranks that have not called it"
-                                                     : "has called MPI_Finalize";
-  }
-  print_message(text);
+void Job::on_failure(int process, const std::string& problem) {
+  fail({1, world_of(process)->text_of(process) + " " + problem, true});
 }
 
-void Job::on_abort(int rank, int code, const std::string& message) {
-  fail(describe_abort(rank, pid_of(rank), code, message));
-}
-
-void Job::on_failure(int rank, const std::string& problem) {
-  fail({1, rank_text(rank, pid_of(rank)) + " " + problem, true});
-}
-
-Failure Job::failure_of(int rank, int status) const {
+Failure Job::failure_of(const World& world, int process, int status) const {
   // After lost output, which Output has reported, SIGPIPE kills the ranks.
   if (output_.lost() && WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE)
     return {kLostOutputExitCode, "", false};
-  return describe_exit(rank, pid_of(rank), status, plans_[static_cast<size_t>(rank)].directory);
+  const auto rank = static_cast<size_t>(process - world.first);
+  const std::string directory = world.plans.empty() ? "" : world.plans[rank].directory;
+  return describe_exit(world.text_of(process), world.ranks[rank].pid, status, directory);
 }
 
 void Job::fail(Failure failure) {
@@ -319,10 +333,10 @@ void Job::fail(Failure failure) {
 
 // The first failure determines exit code and text also of a job that continues. A rank in a PMI barrier
 // cannot go on without the failed one: the barrier ends the job.
-void Job::fail_rank(int rank, Failure failure) {
+void Job::fail_rank(World& world, int process, Failure failure) {
   if (!continue_on_failure_) return fail(std::move(failure));
   if (!failure_) failure_ = std::move(failure);
-  server_.rank_exited(rank);
+  world.server.rank_exited(process - world.first);
 }
 
 void Job::command(Command::Kind kind, int value) {
@@ -345,13 +359,14 @@ void Job::escalate() {
 
 void Job::examine_ranks() {
   bool waiting = false;
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    Rank& rank = ranks_[i];
-    if (rank.exited || !rank.other_mpi.empty()) continue;
-    if (server_.stage(static_cast<int>(i)) != PmiServer::Stage::not_initialized) continue;
-    waiting = true;
-    if (rank.pid > 0) rank.other_mpi = other_mpi_of(rank.pid);
-  }
+  for (const auto& world : worlds_)
+    for (int i = 0; i < world->size(); ++i) {
+      World::Rank& rank = world->ranks[static_cast<size_t>(i)];
+      if (rank.exited || !rank.other_mpi.empty()) continue;
+      if (world->server.stage(i) != PmiServer::Stage::not_initialized) continue;
+      waiting = true;
+      if (rank.pid > 0) rank.other_mpi = other_mpi_of(rank.pid);
+    }
   const double age = now() - start_;
   examination_ = waiting && age < kLastExaminationSeconds ? start_ + age * kExaminationGrowth : 0;
 }
@@ -377,7 +392,7 @@ void Job::watch_terminal() {
   if (blocked != rank0_watched_ && input_.active()) {
     if (blocked && !watch(input_.blocked_fd(), rank0_input, EPOLLOUT))
       return fail({1, system_call_error("watch the input of rank 0", errno).message(), false});
-    if (!blocked) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, channels_[0].input, nullptr);
+    if (!blocked) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, first_world().channels[0].input, nullptr);
   }
   rank0_watched_ = blocked;
 }

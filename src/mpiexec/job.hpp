@@ -2,6 +2,9 @@
 // Job: mpiexec's event loop. Serves PMI, receives the supervisor's events, forwards signals, detects failures
 // and determines the exit code.
 #pragma once
+#include <deque>
+#include <list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,17 +14,25 @@
 #include "mpiexec/options.hpp"
 #include "mpiexec/output.hpp"
 #include "mpiexec/plan.hpp"
-#include "mpiexec/pmi_server.hpp"
 #include "mpiexec/report.hpp"
+#include "mpiexec/spawn_plan.hpp"
 #include "mpiexec/supervisor.hpp"
+#include "mpiexec/world.hpp"
 
 namespace weft::mpiexec {
 
-class Job final : private PmiServer::Listener {
+class Job final : private WorldListener {
  public:
+  /// The first job. Without plans: the singleton at the only channel, which is served.
+  struct First {
+    std::vector<RankPlan> plans;
+    std::vector<Channels> channels;
+    std::string id;
+    pid_t singleton = -1;  ///< pid of the singleton
+  };
   /// The supervisor is already running; the references must outlive the job.
-  Job(const std::vector<RankPlan>& plans, const std::vector<Channels>& channels, const std::string& job_id,
-      SupervisorHandle supervisor, TerminalInput& input, Output& output, const Options& options);
+  Job(First first, SupervisorHandle supervisor, TerminalInput& input, Output& output,
+      const SpawnDefaults& defaults);
   ~Job() override;
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -34,32 +45,51 @@ class Job final : private PmiServer::Listener {
   int shut_down(const Error& cause);
 
  private:
-  struct Rank {
-    pid_t pid = -1;
-    bool exited = false;
-    std::string other_mpi{};  ///< path of another MPI's library that it has loaded
+  /// Source of an epoll event; a value >= 0 is the process whose PMI socket is readable.
+  enum Source : int {
+    control = -1,
+    signals = -2,
+    output = -3,
+    terminal = -4,
+    rank0_input = -5,
+    name_requests = -6
   };
-  /// Source of an epoll event; a value >= 0 is the rank whose PMI socket is readable.
-  enum Source : int { control = -1, signals = -2, output = -3, terminal = -4, rank0_input = -5 };
 
   /// Adds a descriptor to the event loop. Returns false and sets errno on failure.
   [[nodiscard]] bool watch(int fd, int source, unsigned events);
   void dispatch(int source);
   void on_supervisor_event();
-  /// `independent`: the rank was not ended by the supervisor.
-  void on_exit(int rank, int status, bool independent);
+  /// `independent`: the process was not ended by the supervisor.
+  void on_exit(int process, int status, bool independent);
   /// Returns the process groups of the ranks.
   [[nodiscard]] std::vector<pid_t> groups() const;
   void on_signal(int signal);
   void on_supervisor_lost();
-  void on_abort(int rank, int code, const std::string& message) override;
-  void on_failure(int rank, const std::string& problem) override;
-  /// Describes the failure of a rank that exited with the wait status `status`.
-  [[nodiscard]] Failure failure_of(int rank, int status) const;
+  void on_abort(int process, int code, const std::string& message) override;
+  void on_failure(int process, const std::string& problem) override;
+  void on_spawn(int process, launch::SpawnRequest request, launch::Values values) override;
+  NameServer& names() override { return names_; }
+  [[nodiscard]] WorldListener& listener() { return *this; }
+  /// Starts a world for the process that asks for it.
+  [[nodiscard]] Status start_world(int requester, const launch::SpawnRequest& request, launch::Values values);
+  /// Passes processes to the supervisor, a few at a time.
+  void start_processes();
+  /// A process of a spawned world executes its program, or why it does not.
+  void on_started(World& world, int process, const std::string& problem);
+  /// Answers the requester of a spawned world.
+  void reply(World& world);
+  /// Watches the sockets of published names.
+  void watch_names();
+  [[nodiscard]] std::set<int> busy_cpus() const;
+  /// The world of a process; null: it has ended.
+  [[nodiscard]] World* world_of(int process);
+  [[nodiscard]] World& first_world() { return *worlds_.front(); }
+  /// Describes the failure of a process that exited with the wait status `status`.
+  [[nodiscard]] Failure failure_of(const World& world, int process, int status) const;
   /// Records the first failure and terminates the job. Later failures are consequences and are ignored.
   void fail(Failure failure);
   /// Handles the failure of one rank, which ends the job unless it shall continue (--continue-on-failure).
-  void fail_rank(int rank, Failure failure);
+  void fail_rank(World& world, int process, Failure failure);
   void command(Command::Kind kind, int value = 0);
   /// Prints what each rank waits for.
   void print_waits() const;
@@ -74,16 +104,18 @@ class Job final : private PmiServer::Listener {
   void watch_terminal();
   /// Returns the timeout of epoll_wait() in milliseconds; -1: none.
   [[nodiscard]] int poll_timeout_ms() const;
-  [[nodiscard]] pid_t pid_of(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
 
-  const std::vector<RankPlan>& plans_;
-  const std::vector<Channels>& channels_;
   SupervisorHandle supervisor_;
   TerminalInput& input_;
   Output& output_;
-  PmiServer server_;
-  std::vector<Rank> ranks_;
-  size_t alive_;
+  const SpawnDefaults& defaults_;
+  NameServer names_;
+  bool names_watched_ = false;
+  std::list<std::unique_ptr<World>> worlds_;  // the first job, and spawned worlds with running processes
+  int next_process_, next_world_ = 1;
+  std::deque<int> to_start_;  // processes that the supervisor has not got yet
+  int starting_ = 0;          // processes that it has not reported yet
+  int alive_;                 // processes of all worlds
   int epoll_ = -1, signal_fd_ = -1;
   bool continue_on_failure_;
   double timeout_, deadline_;

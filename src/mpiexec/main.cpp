@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // mpiexec: starts the processes of an MPI program on this host, or runs a cluster's launcher (srun, prterun,
 // Hydra). README.md lists the components.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "launch/environment.hpp"
 #include "mpiexec/binding.hpp"
 #include "mpiexec/external_launcher.hpp"
 #include "mpiexec/input.hpp"
@@ -34,24 +38,6 @@ namespace {
 
 constexpr int kUsageExitCode = 2, kStartExitCode = 1, kRefusedExitCode = 126;
 
-std::string unique_job_id() {
-  unsigned long long number = 0;
-  if (::getrandom(&number, sizeof number, 0) != sizeof number)
-    number = static_cast<unsigned long long>(::time(nullptr));
-  char text[64];
-  snprintf(text, sizeof text, "weft-%d-%016llx", static_cast<int>(::getpid()), number);
-  return text;
-}
-
-std::vector<Output::Source> output_sources(const std::vector<Channels>& channels) {
-  std::vector<Output::Source> sources;
-  for (size_t i = 0; i < channels.size(); ++i) {
-    sources.push_back({channels[i].output, static_cast<int>(i), false});
-    sources.push_back({channels[i].error, static_cast<int>(i), true});
-  }
-  return sources;
-}
-
 int print_error(const Error& error, int exit_code) {
   print_message(error.message());
   return exit_code;
@@ -64,6 +50,20 @@ int print(const std::string& text) {
   return kStartExitCode;
 }
 
+int run_job(Job::First first, TerminalInput& input, const InheritedState& inherited,
+            const SpawnDefaults& defaults, char** argv) {
+  // Adopts the supervisor's children if the supervisor is killed.
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    return print_error(system_call_error("adopt orphaned processes", errno), kStartExitCode);
+  auto supervisor = start_supervisor(first.plans, first.channels, inherited, argv);
+  if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
+  Output output(output_sources(first.channels), defaults.options.tag_output, input.active());
+  Job job(std::move(first), *supervisor, input, output, defaults);
+  Status ready = output.start();
+  if (ready.ok()) ready = job.open();
+  return ready.ok() ? job.run() : job.shut_down(ready.error());
+}
+
 int start(const Options& options, char** argv, char** environment) {
   auto bindings =
       plan_bindings(options, read_topology("/sys", allowed_cpus()), std::getenv("CUDA_VISIBLE_DEVICES"));
@@ -72,7 +72,8 @@ int start(const Options& options, char** argv, char** environment) {
     for (size_t rank = 0; rank < bindings->size(); ++rank)
       print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
   const std::string job_id = unique_job_id();
-  const auto plans = plan_ranks(options, *bindings, job_id, library_directory(), environment);
+  const std::string libraries = library_directory();
+  const auto plans = plan_ranks(options, *bindings, job_id, libraries, environment);
 
   for (const RankPlan& plan : plans)
     if (!plan.other_mpi.empty())
@@ -89,16 +90,34 @@ int start(const Options& options, char** argv, char** environment) {
   TerminalInput input;
   if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
   input.connect(channels->front());
-  // Adopts the supervisor's children if the supervisor is killed.
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-    return print_error(system_call_error("adopt orphaned processes", errno), kStartExitCode);
-  auto supervisor = start_supervisor(plans, *channels, inherited, argv);
-  if (!supervisor) return print_error(supervisor.error(), kStartExitCode);
-  Output output(output_sources(*channels), options.tag_output, input.active());
-  Job job(plans, *channels, job_id, *supervisor, input, output, options);
-  Status ready = output.start();
-  if (ready.ok()) ready = job.open();
-  return ready.ok() ? job.run() : job.shut_down(ready.error());
+  return run_job({plans, std::move(*channels), job_id}, input, inherited, {options, libraries, environment},
+                 argv);
+}
+
+/// mpiexec --serve FD: starts processes for the singleton at that descriptor (launch/singleton/server.hpp).
+/// Its parent does not wait for it.
+int serve(const std::string& descriptor, char** argv, char** environment) {
+  const auto fd = launch::parse_int(descriptor, 0, INT_MAX);
+  ucred singleton{};
+  socklen_t size = sizeof singleton;
+  if (!fd || ::getsockopt(*fd, SOL_SOCKET, SO_PEERCRED, &singleton, &size) != 0)
+    return print_error(Error(Errc::arg, "--serve is used by programs that run without mpiexec"),
+                       kUsageExitCode);
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid < 0 ? kStartExitCode : 0;
+  ::setsid();
+  Channels channel;
+  channel.pmi = ::fcntl(*fd, F_DUPFD_CLOEXEC, kPmiFd + 1);
+  // The program's other files must not stay open.
+  for (const auto& [first, last] : {std::pair(kPmiFd, channel.pmi - 1), std::pair(channel.pmi + 1, INT_MAX)})
+    if (first <= last) ::syscall(SYS_close_range, first, last, 0);
+  prepare_descriptors();
+  const InheritedState inherited = InheritedState::save_and_replace();
+  TerminalInput input;  // not opened: the terminal belongs to the singleton
+  const Options options;
+  const std::string libraries = library_directory();
+  return run_job({{}, {channel}, unique_job_id(), singleton.pid}, input, inherited,
+                 {options, libraries, environment}, argv);
 }
 
 /// Warns if the Slurm allocation has several hosts but the job uses only this one.
@@ -120,6 +139,7 @@ int run(int argc, char** argv, char** environment) {
     if (!translated) return print_error(translated.error(), kUsageExitCode);
     arguments = std::move(*translated);
   }
+  if (arguments.size() == 2 && arguments[0] == "--serve") return serve(arguments[1], argv, environment);
   if (arguments.size() == 1 && arguments[0] == "--help-other-options") return print(other_options_text());
   const auto from_environment = options_from_environment(environment);
   arguments.insert(arguments.begin(), from_environment.begin(), from_environment.end());

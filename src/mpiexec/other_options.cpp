@@ -75,7 +75,7 @@ constexpr Rule kRules[] = {
     {"noprefix leave-session-attached hetero-nodes novm debug-daemons disable-hostname-propagation", 0,
      nullptr, "", kOneHost},
     {"launch-agent launcher-exec rmk bootstrap bootstrap-exec personality iface", 1, nullptr, "", kOneHost},
-    {"usize", 1, nullptr, "", "the universe has the size of the job"},
+    {"usize", 1, nullptr, "", "the universe has as many processes as the host has processors"},
     {"preload-binary", 0, nullptr, "", "the program is read from the file system of each host"},
     {"gdb tv debug ddt", 0, nullptr, nullptr, kDebugger},
     {"xterm", 1, nullptr, nullptr, kDebugger},

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -25,7 +26,8 @@ constexpr int kPromptTimeoutMs = 100;
 
 }  // namespace
 
-Output::Output(const std::vector<Source>& sources, bool tag, bool prompts) : tag_(tag), prompts_(prompts) {
+Output::Output(const std::vector<Source>& sources, bool tag, bool prompts)
+    : first_streams_(sources.size()), tag_(tag), prompts_(prompts) {
   for (const Source& source : sources) streams_.push_back(Stream{source});
 }
 
@@ -53,11 +55,30 @@ void Output::finish() {
   ::eventfd_write(wake_, 1);
 }
 
+void Output::add(const std::vector<Source>& sources) {
+  {
+    const std::lock_guard guard(added_mutex_);
+    added_.insert(added_.end(), sources.begin(), sources.end());
+  }
+  ::eventfd_write(wake_, 1);
+}
+
+void Output::update_streams() {
+  const auto later = streams_.begin() + static_cast<std::ptrdiff_t>(first_streams_);
+  streams_.erase(
+      std::remove_if(later, streams_.end(), [](const Stream& stream) { return stream.source.fd < 0; }),
+      streams_.end());
+  const std::lock_guard guard(added_mutex_);
+  for (const Source& source : added_) streams_.push_back(Stream{source});
+  added_.clear();
+}
+
 void Output::run() {
   std::vector<pollfd> events;
   size_t open = streams_.size();
-  while (open > 0) {
-    const bool last_round = finishing_;
+  for (bool last_round = false; !last_round || open > 0;) {
+    last_round = finishing_;
+    update_streams();
     events.assign(1, {wake_, POLLIN, 0});
     for (const Stream& stream : streams_) events.push_back({stream.source.fd, POLLIN, 0});
     const bool prompt = prompts_ && !streams_[0].line.empty();
@@ -67,6 +88,8 @@ void Output::run() {
       for (pollfd& event : events) event.revents = POLLIN;
     }
     if (ready == 0 && !last_round) flush(streams_[0]);
+    eventfd_t ignored;
+    if (!last_round && ready > 0 && events[0].revents != 0) ::eventfd_read(wake_, &ignored);
     open = 0;
     for (size_t i = 0; i < streams_.size(); ++i) {
       Stream& stream = streams_[i];
@@ -120,8 +143,10 @@ void Output::flush(Stream& stream) {
 }
 
 std::string Output::tagged(Stream& stream, std::string_view bytes) const {
+  const Source& source = stream.source;
+  const std::string job = source.spawned_job == 0 ? "" : std::to_string(source.spawned_job) + ":";
   const std::string tag =
-      "[" + std::to_string(stream.source.rank) + (stream.source.is_error ? "]<stderr>: " : "]<stdout>: ");
+      "[" + job + std::to_string(source.rank) + (source.is_error ? "]<stderr>: " : "]<stdout>: ");
   std::string text;
   while (!bytes.empty()) {
     const std::string_view line = bytes.substr(0, bytes.find('\n'));

@@ -3,6 +3,7 @@
 // mpiexec's output must not block the event loop.
 #pragma once
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +17,8 @@ class Output {
   struct Source {
     int fd;  ///< non-blocking; closed by Output
     int rank;
-    bool is_error;  ///< goes to standard error
+    bool is_error;        ///< goes to standard error
+    int spawned_job = 0;  ///< number of the job, 0: the first one
   };
   /// `tag`: begin every line with "[rank]<stdout>: ". `prompts`: forward an incomplete line of rank 0 after
   /// kPromptTimeoutMs.
@@ -27,6 +29,8 @@ class Output {
 
   /// Starts the forwarding thread. Call once, after start_supervisor().
   [[nodiscard]] Status start();
+  /// Adds the sources of a job that starts later.
+  void add(const std::vector<Source>& sources);
   /// Forwards the remaining output, then ends the thread. Precondition: no writer is left.
   void finish();
   /// Returns an event descriptor, readable after all output is forwarded.
@@ -56,7 +60,13 @@ class Output {
   void report_deferred_errors();
   [[nodiscard]] std::string tagged(Stream& stream, std::string_view bytes) const;
 
+  /// Moves added sources to streams_, and removes closed streams of jobs that started later.
+  void update_streams();
+
   std::vector<Stream> streams_;
+  size_t first_streams_;  ///< of the first job
+  std::mutex added_mutex_;
+  std::vector<Source> added_;
   bool tag_, prompts_;
   int done_ = -1, wake_ = -1;
   std::atomic<bool> finishing_{false}, lost_{false};

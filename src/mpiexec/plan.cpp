@@ -2,12 +2,15 @@
 #include "mpiexec/plan.hpp"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <map>
 
 #include "launch/environment.hpp"
@@ -166,19 +169,59 @@ std::vector<RankPlan> plan_ranks(const Options& options, const std::vector<Bindi
   return plans;
 }
 
+std::string unique_job_id() {
+  unsigned long long number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number)
+    number = static_cast<unsigned long long>(::time(nullptr));
+  char text[64];
+  snprintf(text, sizeof text, "weft-%d-%016llx", static_cast<int>(::getpid()), number);
+  return text;
+}
+
+namespace {
+
+/// Opens mpiexec's ends and the rank's ends, but for the rank's standard input.
+Status open_channel(Channels& channels) {
+  if (!open_pair(channels.output, channels.child_output) || !open_pair(channels.error, channels.child_error))
+    return descriptor_error("pipe");
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return descriptor_error("socket");
+  channels.pmi = ends[0];
+  channels.child_pmi = ends[1];
+  return {};
+}
+
+}  // namespace
+
+void close_child_ends(Channels& channels) {
+  for (int* fd : {&channels.child_output, &channels.child_error, &channels.child_pmi}) {
+    if (*fd >= 0) ::close(*fd);
+    *fd = -1;
+  }
+}
+
 Result<std::vector<Channels>> open_channels(int ranks) {
   std::vector<Channels> all(static_cast<size_t>(ranks));
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0) return descriptor_error("/dev/null");
   for (Channels& channels : all) {
     channels.child_input = &channels == &all.front() ? STDIN_FILENO : null;
-    if (!open_pair(channels.output, channels.child_output) ||
-        !open_pair(channels.error, channels.child_error))
-      return descriptor_error("pipe");
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return descriptor_error("socket");
-    channels.pmi = ends[0];
-    channels.child_pmi = ends[1];
+    WEFT_TRY(open_channel(channels));
+  }
+  return all;
+}
+
+Result<std::vector<Channels>> open_later_channels(int ranks) {
+  std::vector<Channels> all(static_cast<size_t>(ranks));
+  for (Channels& channels : all) {
+    Status opened = open_channel(channels);
+    if (opened.ok()) continue;
+    for (Channels& other : all) {
+      close_child_ends(other);
+      for (const int fd : {other.output, other.error, other.pmi})
+        if (fd >= 0) ::close(fd);
+    }
+    return std::move(opened).error();
   }
   return all;
 }

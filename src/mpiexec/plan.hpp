@@ -48,5 +48,12 @@ void prepend_library_path(Program& program, const std::string& library_directory
 
 /// Opens the channels of every rank. Rank 0 inherits mpiexec's standard input; other ranks get /dev/null.
 [[nodiscard]] Result<std::vector<Channels>> open_channels(int ranks);
+/// The same for a job that starts later: the supervisor gives its ranks /dev/null.
+[[nodiscard]] Result<std::vector<Channels>> open_later_channels(int ranks);
+/// Closes the rank's ends, without its standard input.
+void close_child_ends(Channels& channels);
+
+/// A name for a job, unique among the running jobs of a host; at most 64 bytes.
+[[nodiscard]] std::string unique_job_id();
 
 }  // namespace weft::mpiexec

@@ -13,8 +13,13 @@ namespace weft::mpiexec {
 
 namespace pmi = launch::pmi;
 
-PmiServer::PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener)
-    : programs_(std::move(programs)), job_id_(std::move(job_id)), listener_(listener) {
+PmiServer::PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener,
+                     int universe_size, launch::Values values)
+    : programs_(std::move(programs)),
+      job_id_(std::move(job_id)),
+      listener_(listener),
+      universe_size_(universe_size),
+      values_(std::move(values)) {
   for (int fd : fds) ranks_.push_back(Rank{fd});
 }
 
@@ -30,18 +35,30 @@ bool PmiServer::read(int rank) {
           rank, std::string("cannot be reached over PMI: recv failed (") + std::strerror(errno) + ")");
     if (n <= 0) return false;
     self.lines.append({bytes, static_cast<size_t>(n)});
-    while (auto line = self.lines.next()) {
-      auto request = Message::parse(*line);
-      if (request)
-        serve(rank, *request);
-      else if (!line->starts_with("endcmd"))  // terminates a multi-line "mcmd=spawn"
-        listener_.on_failure(rank, "sent '" + line->substr(0, 60) + "' instead of a PMI-1 command");
-    }
+    while (auto line = self.lines.next()) read_line(rank, *line);
     if (self.lines.overfull()) {
       listener_.on_failure(rank, "sent an oversized line over PMI");
       return false;
     }
   }
+}
+
+void PmiServer::read_line(int rank, const std::string& line) {
+  Rank& self = at(rank);
+  if (self.in_spawn && line.starts_with("endcmd")) {
+    self.in_spawn = false;
+    if (auto request = self.spawn.end_block())
+      listener_.on_spawn(rank, std::move(*request), self.spawn.take_stored());
+    return;
+  }
+  if (self.in_spawn ? self.spawn.add(line) : false) return;
+  auto request = Message::parse(line);
+  if (request && !self.in_spawn) return serve(rank, *request);
+  listener_.on_failure(rank, "sent '" + line.substr(0, 60) + "' instead of a PMI-1 command");
+}
+
+void PmiServer::reply_spawn(int rank, const launch::Spawned& spawned) {
+  reply(rank, pmi::spawn_reply(spawned));
 }
 
 void PmiServer::rank_exited(int rank) {
@@ -68,7 +85,7 @@ void PmiServer::serve(int rank, const Message& request) {
   if (command == "get_my_kvsname")
     return reply(rank, Message("my_kvsname").add("kvsname", kvs_name(self.round)));
   if (command == "get_universe_size")
-    return reply(rank, Message("universe_size").add("size", static_cast<int>(ranks_.size())));
+    return reply(rank, Message("universe_size").add("size", universe_size_));
   if (command == "put") return reply(rank, put(rank, request));
   if (command == "get") return reply(rank, get(rank, request));
   if (command == "barrier_in") return enter_barrier(rank);
@@ -79,8 +96,10 @@ void PmiServer::serve(int rank, const Message& request) {
     self.stage = Stage::finalized;
     return reply(rank, Message("finalize_ack").add("rc", 0));
   }
-  if (command == "spawn")
-    return reply(rank, Message("spawn_result").add("rc", -1).add("status", "not_supported"));
+  if (command == "spawn") {
+    self.in_spawn = true;
+    return;
+  }
   listener_.on_failure(rank, "sent the unknown PMI command '" + command + "'");
 }
 
@@ -97,6 +116,7 @@ PmiServer::Message PmiServer::init(int rank) {
   if (static_cast<size_t>(self.round) == rounds_.size()) {
     rounds_.emplace_back();
     rounds_.back().values[pmi::kMappingKey] = pmi::one_host_mapping(static_cast<int>(ranks_.size()));
+    for (const auto& [key, value] : values_) rounds_.back().values[key] = value;
   }
   return Message("response_to_init").add("pmi_version", 1).add("pmi_subversion", 1).add("rc", 0);
 }
@@ -132,15 +152,18 @@ PmiServer::Message PmiServer::name_service(const Message& request) {
         .add("rc", ok ? 0 : -1)
         .add("msg", ok ? "success" : problem);
   };
-  const std::string name = service == nullptr ? "" : *service;
+  const auto text = [](const std::string* escaped) {
+    return escaped == nullptr ? std::string() : pmi::unescape(*escaped).value_or(*escaped);
+  };
+  const std::string name = text(service);
+  NameServer& names = listener_.names();
   if (command == "publish_name")
-    return answer("publish_result", port != nullptr && published_.emplace(name, *port).second,
+    return answer("publish_result", port != nullptr && names.publish(name, text(port)).ok(),
                   "already_published");
-  if (command == "unpublish_name")
-    return answer("unpublish_result", published_.erase(name) == 1, "not_published");
-  auto entry = published_.find(name);
-  const bool found = entry != published_.end();
-  return answer("lookup_result", found, "not_published").add("port", found ? entry->second : "");
+  if (command == "unpublish_name") return answer("unpublish_result", names.unpublish(name), "not_published");
+  const std::string* const found = names.find(name);
+  return answer("lookup_result", found != nullptr, "not_published")
+      .add("port", found != nullptr ? pmi::escape(*found) : "");
 }
 
 void PmiServer::abort(int rank, const Message& request) {

@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "launch/launch.hpp"
+#include "launch/pmi/spawn.hpp"
 #include "launch/pmi/wire.hpp"
+#include "mpiexec/name_server.hpp"
 
 namespace weft::mpiexec {
 
@@ -22,15 +25,20 @@ class PmiServer {
     virtual void on_abort(int rank, int code, const std::string& message) = 0;
     /// The rank violated the protocol, or the job cannot make progress; `problem` describes how.
     virtual void on_failure(int rank, const std::string& problem) = 0;
+    /// The rank requests a job whose processes read `values`; answered by reply_spawn().
+    virtual void on_spawn(int rank, launch::SpawnRequest request, launch::Values values) = 0;
+    [[nodiscard]] virtual NameServer& names() = 0;
   };
 
   /// `fds`: the socket of each rank, owned by the caller, who calls read() when a socket is readable.
-  /// `programs`: number of ranks of each program, in rank order.
-  PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener);
+  /// `programs`: number of ranks of each program, in rank order. `values`: that every process reads.
+  PmiServer(std::vector<int> fds, std::vector<int> programs, std::string job_id, Listener& listener,
+            int universe_size, launch::Values values = {});
 
   /// Serves the commands received so far, without blocking. Returns false after the rank closed its socket.
   bool read(int rank);
   void rank_exited(int rank);
+  void reply_spawn(int rank, const launch::Spawned& spawned);
   [[nodiscard]] Stage stage(int rank) const { return ranks_[static_cast<size_t>(rank)].stage; }
 
  private:
@@ -47,7 +55,11 @@ class PmiServer {
     bool waiting = false, exited = false;
     Stage stage = Stage::not_initialized;
     launch::pmi::LineBuffer lines{};
+    bool in_spawn = false;  // between mcmd=spawn and endcmd
+    launch::pmi::SpawnReader spawn{};
   };
+
+  void read_line(int rank, const std::string& line);
 
   void serve(int rank, const Message& request);
   [[nodiscard]] Message program_of(int rank) const;
@@ -68,7 +80,8 @@ class PmiServer {
   Listener& listener_;
   std::vector<Rank> ranks_;
   std::vector<Round> rounds_;
-  std::map<std::string, std::string> published_;  // name service
+  int universe_size_;
+  launch::Values values_;  // of every round
 };
 
 }  // namespace weft::mpiexec

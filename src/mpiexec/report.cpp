@@ -71,36 +71,36 @@ std::string rank_text(int rank, pid_t pid) {
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host_name() + ")";
 }
 
-Failure describe_exit(int rank, pid_t pid, int status, const std::string& directory) {
+Failure describe_exit(const std::string& rank, pid_t pid, int status, const std::string& directory) {
   if (!WIFSIGNALED(status)) {
     const int code = WEXITSTATUS(status);
-    return {code, rank_text(rank, pid) + " exited with code " + std::to_string(code), true};
+    return {code, rank + " exited with code " + std::to_string(code), true};
   }
   const int signal = WTERMSIG(status);
-  return {
-      128 + signal,
-      rank_text(rank, pid) + " was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
-          (WCOREDUMP(status) ? ", core dumped" + core_file(pid, directory) + ")" : ")") + signal_hint(signal),
-      false};
+  return {128 + signal,
+          rank + " was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) +
+              (WCOREDUMP(status) ? ", core dumped" + core_file(pid, directory) + ")" : ")") +
+              signal_hint(signal),
+          false};
 }
 
-Failure describe_abort(int rank, pid_t pid, int code, const std::string& message) {
+Failure describe_abort(const std::string& rank, int code, const std::string& message) {
   const int exit_code = code & 0xff;
-  return {exit_code == 0 ? 1 : exit_code,
-          rank_text(rank, pid) + " aborted the job with code " + std::to_string(code) +
-              (message.empty() ? "" : ": " + message),
-          true};
+  return {
+      exit_code == 0 ? 1 : exit_code,
+      rank + " aborted the job with code " + std::to_string(code) + (message.empty() ? "" : ": " + message),
+      true};
 }
 
-Failure describe_start_failure(const Event& event, const RankPlan& plan) {
+Failure describe_start_failure(const Event& event, int rank, const RankPlan& plan) {
   const std::string why = std::string(" (") + std::strerror(event.detail) + ").";
   switch (event.value) {
     case StartFailure::directory:
       return {126, "cannot enter the directory '" + plan.directory + "' given with -wdir" + why, false};
     case StartFailure::binding:
       return {126,
-              "cannot bind rank " + std::to_string(event.rank) + " to cpus " + format_cpu_list(plan.cpus) +
-                  why + " Try --bind-to none.",
+              "cannot bind rank " + std::to_string(rank) + " to cpus " + format_cpu_list(plan.cpus) + why +
+                  " Try --bind-to none.",
               false};
     default:
       return {event.detail == ENOENT ? 127 : 126,

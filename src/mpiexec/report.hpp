@@ -19,11 +19,12 @@ struct Failure {
 
 /// Returns "rank 3 (pid 4711 on node1)".
 [[nodiscard]] std::string rank_text(int rank, pid_t pid);
-/// Describes a rank that exited with the nonzero wait status `status`. `directory`: in which it was started;
-/// empty: the current one.
-[[nodiscard]] Failure describe_exit(int rank, pid_t pid, int status, const std::string& directory);
-[[nodiscard]] Failure describe_abort(int rank, pid_t pid, int code, const std::string& message);
-[[nodiscard]] Failure describe_start_failure(const Event& event, const RankPlan& plan);
+/// Describes a rank that exited with the nonzero wait status `status`. `rank`: rank_text() of it.
+/// `directory`: in which it was started; empty: the current one.
+[[nodiscard]] Failure describe_exit(const std::string& rank, pid_t pid, int status,
+                                    const std::string& directory);
+[[nodiscard]] Failure describe_abort(const std::string& rank, int code, const std::string& message);
+[[nodiscard]] Failure describe_start_failure(const Event& event, int rank, const RankPlan& plan);
 /// Returns the error "cannot ACTION (reason)" of a failed system call of mpiexec. `error`: errno.
 [[nodiscard]] Error system_call_error(const std::string& action, int error);
 /// Prints "mpiexec: TEXT" to standard error.

@@ -29,7 +29,7 @@ class InheritedState {
 /// Step of a child process that failed before exec.
 struct StartFailure {
   enum Stage : int { directory, binding, program };
-  int rank;
+  int process;
   int stage;
   int error;  ///< errno
 };

@@ -14,8 +14,11 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <span>
 #include <unordered_map>
 
+#include "base/local_socket.hpp"
+#include "mpiexec/plan_file.hpp"
 #include "mpiexec/processes.hpp"
 
 namespace weft::mpiexec {
@@ -36,6 +39,13 @@ class Supervisor {
   void start_ranks(const std::vector<Channels>& channels);
   void send_event(Event event);
   void report_failures();
+  /// Starts a process of a later job.
+  void start(int process, std::vector<int>& descriptors);
+  /// Returns 0, or errno.
+  int start(int process, const RankPlan& plan, const Channels& channels);
+  /// Reports whether the processes have executed their programs, as far as it is known.
+  void report_starts();
+  bool report_start(int process, int reader);
   void read_command();
   void reap();
   void report_exit(pid_t pid, int status);
@@ -53,9 +63,10 @@ class Supervisor {
   int control_;
   int failure_reader_ = -1, failure_writer_ = -1;
   int sigchld_fd_ = -1;
-  std::unordered_map<pid_t, int> rank_of_;  // running ranks
-  std::vector<pid_t> groups_;               // process groups of all ranks; a leader's pid is its group
-  std::set<pid_t> exiting_;                 // ranks that exited when the supervisor sent its first signal
+  std::unordered_map<pid_t, int> process_of_;  // running processes
+  std::vector<std::pair<int, int>> starting_;  // process, pipe that closes when it executes its program
+  std::vector<pid_t> groups_;                  // process groups of all ranks; a leader's pid is its group
+  std::set<pid_t> exiting_;                    // ranks that exited when the supervisor sent its first signal
   bool no_children_ = false;
   bool mpiexec_lost_ = false;  // mpiexec has exited, or an event could not be sent
   Phase phase_ = Phase::running;
@@ -81,7 +92,7 @@ void Supervisor::start_ranks(const std::vector<Channels>& channels) {
       send_event({Event::not_started, rank, StartFailure::program, errno});
       return;
     }
-    rank_of_[pid] = rank;
+    process_of_[pid] = rank;
     groups_.push_back(pid);
     send_event({Event::started, rank, pid, 0});
     if (mpiexec_lost_) return;
@@ -91,7 +102,56 @@ void Supervisor::start_ranks(const std::vector<Channels>& channels) {
 void Supervisor::report_failures() {
   StartFailure failure;
   while (::read(failure_reader_, &failure, sizeof failure) == sizeof failure)
-    send_event({Event::not_started, failure.rank, failure.stage, failure.error});
+    send_event({Event::not_started, failure.process, failure.stage, failure.error});
+}
+
+void Supervisor::start(int process, std::vector<int>& descriptors) {
+  int error = EINVAL;
+  if (descriptors.size() == kStartDescriptors && phase_ == Phase::running)
+    if (const auto plan = read_plan(descriptors[0])) {
+      Channels channels;
+      channels.child_input = STDIN_FILENO;  // the supervisor's own is /dev/null
+      channels.child_output = descriptors[1];
+      channels.child_error = descriptors[2];
+      channels.child_pmi = descriptors[3];
+      error = start(process, *plan, channels);
+    }
+  for (const int descriptor : descriptors) ::close(descriptor);
+  if (error != 0) send_event({Event::not_started, process, StartFailure::program, error});
+}
+
+int Supervisor::start(int process, const RankPlan& plan, const Channels& channels) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno;
+  const pid_t pid = spawn(process, plan, channels, inherited_, ends[1]);
+  const int error = errno;
+  ::close(ends[1]);
+  if (pid < 0) {
+    ::close(ends[0]);
+    return error;
+  }
+  process_of_[pid] = process;
+  groups_.push_back(pid);
+  starting_.emplace_back(process, ends[0]);
+  send_event({Event::started, process, pid, 0});
+  return 0;
+}
+
+/// Returns false if the process has not reached its program yet.
+bool Supervisor::report_start(int process, int reader) {
+  StartFailure failure;
+  const ssize_t n = ::read(reader, &failure, sizeof failure);
+  if (n < 0) return false;
+  if (n == sizeof failure)
+    send_event({Event::not_started, process, failure.stage, failure.error});
+  else
+    send_event({Event::executed, process, 0, 0});
+  ::close(reader);
+  return true;
+}
+
+void Supervisor::report_starts() {
+  std::erase_if(starting_, [this](const auto& one) { return report_start(one.first, one.second); });
 }
 
 void Supervisor::enter(Phase phase) {
@@ -99,7 +159,7 @@ void Supervisor::enter(Phase phase) {
   if (phase >= Phase::terminating && phase_ < Phase::terminating) {
     // The peers of a killed rank may abort before it is a zombie: its sockets close earlier.
     reap();
-    for (const auto& [pid, rank] : rank_of_)
+    for (const auto& [pid, rank] : process_of_)
       if (is_exiting(pid)) exiting_.insert(pid);
     if (phase <= phase_) return;  // reap() has entered it
   }
@@ -110,16 +170,17 @@ void Supervisor::enter(Phase phase) {
 
 void Supervisor::read_command() {
   Command command{};
-  const ssize_t n = ::recv(control_, &command, sizeof command, MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n != sizeof command) {
+  pollfd event{control_, POLLIN, 0};
+  if (::poll(&event, 1, 0) == 0) return;
+  auto received = local_socket::receive(control_, std::as_writable_bytes(std::span(&command, 1)));
+  if (!received || received->bytes != sizeof command) {
     mpiexec_lost_ = true;  // mpiexec closed the socket or exited
     enter(Phase::terminating);
     return;
   }
   switch (command.kind) {
     case Command::signal:
-      for (const auto& [pid, rank] : rank_of_) {
+      for (const auto& [pid, rank] : process_of_) {
         const pid_t group = ::kill(-pid, 0) == 0 ? -pid : pid;  // until the rank has called setsid()
         ::kill(group, command.value);
         // SIGTSTP does not stop an orphaned process group (POSIX), which has no parent in its session.
@@ -135,6 +196,13 @@ void Supervisor::read_command() {
       break;
     case Command::kill:
       enter(Phase::killing);
+      break;
+    case Command::start:
+      start(command.value, received->descriptors);
+      break;
+    case Command::end:
+      for (const auto& [pid, process] : process_of_)
+        if (process == command.value) ::kill(::kill(-pid, 0) == 0 ? -pid : pid, SIGKILL);
       break;
   }
 }
@@ -161,12 +229,15 @@ bool Supervisor::ended_independently(pid_t pid, int status) const {
 }
 
 void Supervisor::report_exit(pid_t pid, int status) {
-  auto entry = rank_of_.find(pid);
-  if (entry == rank_of_.end()) return;  // orphaned descendant of a rank
-  const int rank = entry->second;
-  rank_of_.erase(entry);
+  auto entry = process_of_.find(pid);
+  if (entry == process_of_.end()) return;  // orphaned descendant of a rank
+  const int process = entry->second;
+  process_of_.erase(entry);
   report_failures();
-  send_event({Event::exited, rank, status, ended_independently(pid, status)});
+  report_starts();
+  // A later job leaves nothing behind: a program may start thousands of them.
+  if (static_cast<size_t>(process) >= plans_.size()) std::erase(groups_, pid);
+  send_event({Event::exited, process, status, ended_independently(pid, status)});
 }
 
 void Supervisor::check_deadline() {
@@ -213,7 +284,7 @@ void Supervisor::run(const std::vector<Channels>& channels) {
   start_ranks(channels);
   for (const Channels& own : channels)
     for (int fd : {own.child_output, own.child_error, own.child_pmi}) ::close(fd);
-  if (channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
+  if (!channels.empty() && channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
   // Release mpiexec's standard streams: a reader waiting for end of file must not wait for the supervisor.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, fd);
@@ -221,11 +292,14 @@ void Supervisor::run(const std::vector<Channels>& channels) {
   while (true) {
     reap();
     check_deadline();
-    pollfd events[] = {{mpiexec_lost_ ? -1 : control_, POLLIN, 0}, {sigchld_fd_, POLLIN, 0}};
-    if (::poll(events, 2, poll_timeout_ms()) < 0 && errno != EINTR) {  // out of memory: retry after a pause
+    std::vector<pollfd> events{{mpiexec_lost_ ? -1 : control_, POLLIN, 0}, {sigchld_fd_, POLLIN, 0}};
+    for (const auto& [process, reader] : starting_) events.push_back({reader, POLLIN, 0});
+    // Out of memory: retry after a pause.
+    if (::poll(events.data(), events.size(), poll_timeout_ms()) < 0 && errno != EINTR) {
       ::usleep(kPollRetryIntervalUs);
       events[0].revents = mpiexec_lost_ ? 0 : POLLIN;
     }
+    if (!starting_.empty()) report_starts();
     if (events[0].revents != 0) read_command();
   }
 }
@@ -272,12 +346,8 @@ Result<SupervisorHandle> start_supervisor(const std::vector<RankPlan>& plans, st
     Supervisor(plans, inherited, ends[1]).run(channels);
   }
   ::close(ends[1]);
-  if (channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
-  for (Channels& own : channels)
-    for (int* fd : {&own.child_output, &own.child_error, &own.child_pmi}) {
-      ::close(*fd);
-      *fd = -1;
-    }
+  if (!channels.empty() && channels[0].child_input > STDERR_FILENO) ::close(channels[0].child_input);
+  for (Channels& own : channels) close_child_ends(own);
   return SupervisorHandle{pid, ends[0]};
 }
 

@@ -19,24 +19,32 @@ struct Command {
                 ///< follows SIGTERM and SIGHUP
     finish,     ///< all ranks exited: wait kGracePeriodSeconds for their children, then as terminate
     terminate,  ///< SIGTERM to all descendants, SIGKILL after kGracePeriodSeconds
-    kill        ///< SIGKILL to all descendants at once
+    kill,       ///< SIGKILL to all descendants at once
+    start,      ///< start process `value`: with kStartDescriptors descriptors
+    end         ///< SIGKILL to the process group of process `value`
   };
   int kind;
   int value;
 };
 
-/// Message from the supervisor to mpiexec.
+/// Descriptors of Command::start: the plan (plan_file.hpp), the process's ends of its output, error and PMI
+/// channels.
+inline constexpr size_t kStartDescriptors = 4;
+
+/// Message from the supervisor to mpiexec. A process is a rank of the first job, or has the number of its
+/// Command::start.
 struct Event {
   enum Kind : int {
-    started,      ///< rank runs as pid `value`
-    not_started,  ///< rank failed at StartFailure::Stage `value` with errno `detail`
-    exited,       ///< rank exited with wait status `value`; `detail` 1: not a consequence of signals that
+    started,      ///< process runs as pid `value`
+    executed,     ///< process of a Command::start executes its program
+    not_started,  ///< process failed at StartFailure::Stage `value` with errno `detail`
+    exited,       ///< process exited with wait status `value`; `detail` 1: not a consequence of signals that
                   ///< the supervisor sent, 0: perhaps a consequence
     all_exited,   ///< no descendant is left; the last event
     unkillable    ///< `value` processes cannot be killed (e.g. pid `detail`; 0: unknown); the last event
   };
   int kind;
-  int rank;
+  int process;
   int value;
   int detail;
 };

@@ -24,6 +24,7 @@ bool JobConnections::settled(core::ProcessId process) {
   Other& other = others_.at(process);
   Peer& peer = engine_.peers_[process];
   if (other.lost) return true;
+  if (departed(process)) return peer.requests.empty();
   if (!peer.requests.empty() || Engine::blocked(peer)) return false;
   if (!in_contact(process, other)) return true;
   if (!std::exchange(other.disconnect_sent, true)) post(process, kDisconnect);
@@ -44,12 +45,43 @@ Status JobConnections::remove(std::span<const core::ProcessId> leaving) {
   return Error(Errc::other, "the network has not completed its operations with a process of another job");
 }
 
+/// Returns whether a process of another job has no communicator with this one, and is not connecting.
+bool JobConnections::unused(core::ProcessId process) const {
+  const auto other = others_.find(process);
+  return other != others_.end() && !instance_.processes.in_own_job(process) && other->second.holds == 0 &&
+         !other->second.ended && instance_.processes.references(process) == 1;
+}
+
+bool JobConnections::departed(core::ProcessId process) const {
+  return instance_.same_host(process) && engine_.shm_->departed(process).load(std::memory_order_acquire) != 0;
+}
+
+bool JobConnections::lost(core::ProcessId process) const {
+  return others_.at(process).lost || instance_.failures.failed(process);
+}
+
+void JobConnections::release(std::span<const core::ProcessId> processes) {
+  for (const core::ProcessId process : processes) {
+    const auto other = others_.find(process);
+    WEFT_ASSERT(other != others_.end() && other->second.holds != 0);
+    if (--other->second.holds == 0 && instance_.processes.in_own_job(process)) others_.erase(other);
+  }
+}
+
+void JobConnections::forget_departed() {
+  std::vector<core::ProcessId> gone;
+  for (const auto& [process, other] : others_)
+    if (unused(process) && !engine_.peers_[process].remote && (other.lost || departed(process)) &&
+        engine_.peers_[process].requests.empty())
+      gone.push_back(process);
+  for (const core::ProcessId process : gone) instance_.processes.release(process);
+}
+
 Status JobConnections::disconnect(std::span<const core::ProcessId> processes) {
   std::vector<core::ProcessId> leaving;
-  for (const core::ProcessId process : processes) {
-    WEFT_ASSERT(others_.contains(process) && others_[process].connections != 0);
-    if (--others_[process].connections == 0) leaving.push_back(process);
-  }
+  for (const core::ProcessId process : processes)
+    if (unused(process)) leaving.push_back(process);
+  for (const core::ProcessId process : leaving) others_[process].ended = true;
   Status outcome;
   // Every process gets its notice before this one waits for theirs.
   const bool in_time = wait([&] {
@@ -91,6 +123,7 @@ void JobConnections::forget(core::ProcessId process) {
   if (e.shm_) e.shm_->remove(process);
   if (e.addresses_) e.addresses_->remove(process);
   others_.erase(process);
+  if (others_.empty()) engine_.count_cores();
 }
 
 }  // namespace weft::p2p

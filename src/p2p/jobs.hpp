@@ -2,6 +2,7 @@
 // Connections to processes of other jobs. coll/construct/connect.hpp builds intercommunicators on them.
 // Threading: under the instance lock, outside of progress(). Blocking calls make progress.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,30 +21,48 @@ struct JobConnection {
   core::ContextId context;  ///< the same at both processes, used by no communicator
 };
 
-/// Returns the address by which processes of other jobs connect to this one (ProcessAddress::text), and
-/// accepts their requests from now on. `Reach::anywhere` opens the network if none is open; an error names
-/// the networks that were tried.
+/// Returns the address by which other processes reach this one (ProcessAddress::text), and lets them fetch
+/// the segment until release_job_address(). `Reach::anywhere` opens the network if none is open; an error
+/// names the networks that were tried.
 [[nodiscard]] Result<std::string> job_address(core::Instance& instance, Reach reach);
-/// Accepts no more requests. The address becomes invalid.
-void close_job_address(core::Instance& instance);
+void release_job_address(core::Instance& instance);
 
-/// Connects to the process that has published `address`, which has to call accept_process(). Each connection
-/// holds a reference to its process until disconnect(). Errors: an invalid address, the process is gone, no
-/// answer within jobs.connect_timeout_s.
-[[nodiscard]] Result<JobConnection> connect_process(core::Instance& instance, const std::string& address);
-/// Accepts the next process that has called connect_process(), with its address; no value: none has.
-[[nodiscard]] Result<std::optional<JobConnection>> accept_process(core::Instance& instance);
+/// A port at which a process awaits connect requests: its address and a number, which no other port of it
+/// ever has.
+using PortNumber = uint32_t;
+struct Port {
+  PortNumber number;
+  std::string name;  ///< printable characters without white space
+};
+[[nodiscard]] Result<Port> open_port(core::Instance& instance, Reach reach);
+/// Drops the requests that wait at the port: they time out at their processes. False: it is not open.
+bool close_port(core::Instance& instance, PortNumber number);
+/// Returns the number of an open port of this process; Errc::port for other names.
+[[nodiscard]] Result<PortNumber> find_port(core::Instance& instance, const std::string& name);
 
-/// Makes a process of another job known, without a message to it. Both processes add each other before one
-/// sends to the other.
+/// Connects to the process that has opened a port, which has to call accept_process(). It may belong to this
+/// job. Each connection holds its process until release() or disconnect(). Errors (Errc::port): an invalid
+/// name, the process is gone, no answer within `timeout_s`; 0: jobs.connect_timeout_s.
+[[nodiscard]] Result<JobConnection> connect_process(core::Instance& instance, const std::string& port_name,
+                                                    size_t timeout_s = 0);
+/// Accepts the next process that has called connect_process() for that port, with its address; no value: none
+/// has.
+[[nodiscard]] Result<std::optional<JobConnection>> accept_process(core::Instance& instance, PortNumber port);
+
+/// Makes a process known, and holds it, without a message to it. Both processes add each other before one
+/// sends to the other. A process of this job is returned as it is.
 [[nodiscard]] Result<core::ProcessId> add_process(core::Instance& instance, const std::string& address);
+
+/// Ends one hold on each of the processes, without a message. They stay connected as long as a communicator
+/// has them, and afterwards until disconnect() or their end.
+void release(core::Instance& instance, std::span<const core::ProcessId> processes);
 
 /// Lets messages to the processes use rings. All of them know this process.
 void allow_rings(core::Instance& instance, std::span<const core::ProcessId> processes);
 
-/// Ends one connection to each of the processes. With the last one, messages in flight are completed on both
-/// sides and the process is forgotten. The other side makes the same call. Communicators with these processes
-/// are freed before. An error names a process that has not answered within jobs.connect_timeout_s; it is
+/// Disconnects from those of the processes that nothing holds and no communicator has: messages in flight are
+/// completed on both sides and the process is forgotten. The other side makes the same call. Processes of
+/// this job are ignored. An error names a process that has not answered within jobs.connect_timeout_s; it is
 /// forgotten all the same.
 [[nodiscard]] Status disconnect(core::Instance& instance, std::span<const core::ProcessId> processes);
 

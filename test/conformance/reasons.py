@@ -7,7 +7,6 @@ WRONG = "the test is wrong: "
 
 NOT_PASSED = (
     # not implemented
-    (r"(errors|threads|f\d\d)/spawn/", LATER % "dynamic processes"),
     (r"datatype/allctypesf(90|08)? ", OLD + "MPI_LB, MPI_UB"),
     (r"init/baseenvf(90)? ", WRONG + "it refuses versions of MPI above 4"),
     (r"pt2pt/greqf(90|08)? ", WRONG + "it wants callbacks to change the variable given to MPI_Grequest_start, of which they get the value"),

@@ -140,8 +140,8 @@ class Job {
 
   Communicator* connect(bool accepts, const std::string& file, p2p::Reach reach) {
     if (accepts) {
-      if (world_.rank() == 0) publish(file, checked(p2p::job_address(instance_, reach), "job_address"));
-      return checked(accept_job(world_, 0), "accept_job");
+      open_port(file, reach);
+      return checked(accept_job(world_, 0, port_), "accept_job");
     }
     const std::string address = world_.rank() == 0 ? await(file) : "";
     return checked(connect_job(world_, 0, address), "connect_job");
@@ -187,7 +187,7 @@ class Job {
       CHECK(disconnect_job(intercomm).ok());
       CHECK(!instance_.processes.any_others());
       CHECK(instance_.processes.limit() <= instance_.size + 8);  // indices are used again
-      p2p::close_job_address(instance_);
+      close_port();
       barrier(world_);
       Exchange(world_, i).finish(instance_);
       if (i == 1) descriptors = open_descriptors();
@@ -206,19 +206,19 @@ class Job {
   /// The first request of the connecting job times out, the second one is accepted.
   void withdrawn() {
     if (accepts_) {
-      if (world_.rank() == 0) publish(file_, checked(p2p::job_address(instance_, reach_), "job_address"));
+      open_port(file_, reach_);
       core::wait_until(instance_, [&] { return std::filesystem::exists(file_ + ".again"); });
     } else if (world_.rank() == 0) {
       const std::string address = await(file_);
       for (const size_t length : {size_t{0}, size_t{7}, address.size() / 2, address.size() - 1})
-        CHECK(p2p::connect_process(instance_, address.substr(0, length)).error().code() == Errc::arg);
+        CHECK(p2p::connect_process(instance_, address.substr(0, length)).error().code() == Errc::port);
       time_out(address);
       CHECK(!instance_.processes.any_others());
       publish(file_, address);
       publish(file_ + ".again", address);
     }
     Communicator* const intercomm =
-        accepts_ ? checked(accept_job(world_, 0), "accept_job") : connect(false, file_, reach_);
+        accepts_ ? checked(accept_job(world_, 0, port_), "accept_job") : connect(false, file_, reach_);
     exchange(*intercomm, 1);
     checked(disconnected(intercomm), "disconnect_job");
     CHECK(!instance_.processes.any_others());
@@ -243,25 +243,29 @@ class Job {
     if (!accepts_) {
       const std::string address = await(file_);
       publish(first, address);
+      checked(p2p::job_address(instance_, reach_), "job_address");  // the late acceptor fetches the segment
       time_out(address);
       publish(second, address);
       const auto connection = checked(p2p::connect_process(instance_, address), "connect_process");
+      p2p::release_job_address(instance_);
+      p2p::release(instance_, {&connection.process, 1});
       CHECK(p2p::disconnect(instance_, {&connection.process, 1}).ok());
       return;
     }
-    publish(file_, checked(p2p::job_address(instance_, reach_), "job_address"));
+    open_port(file_, reach_);
     await(first);
     const uint64_t received = monotonic_ns() + 500'000'000;  // half of the timeout
     core::wait_until(instance_, [&] { return monotonic_ns() > received; });
     while (!std::filesystem::exists(second)) ::usleep(1000);  // without progress: no withdrawal is received
     ::usleep(300'000);                                        // the second request has left
-    const auto withdrawn = p2p::accept_process(instance_);
+    const auto withdrawn = p2p::accept_process(instance_, port_);
     CHECK(!withdrawn && withdrawn.error().message().find("withdrawn") != std::string::npos);
     std::optional<p2p::JobConnection> connection;
     core::wait_until(instance_, [&] {
-      connection = checked(p2p::accept_process(instance_), "accept_process");
+      connection = checked(p2p::accept_process(instance_, port_), "accept_process");
       return connection.has_value();
     });
+    p2p::release(instance_, {&connection->process, 1});
     CHECK(p2p::disconnect(instance_, {&connection->process, 1}).ok());
     CHECK(!instance_.processes.any_others());
     CHECK(::unlink(second.c_str()) == 0);
@@ -316,7 +320,7 @@ class Job {
           const std::string file = file_ + "." + std::to_string(step);
           own[other].push_back({connect(self == acceptor, file, reach), {}});
           needs_network |= !same_host || (self == acceptor && world_.rank() == 0 && anywhere);
-          if (closes) p2p::close_job_address(instance_);
+          if (closes) close_port();
         }
       } else {
         --count;
@@ -364,8 +368,21 @@ class Job {
     connections.erase(leaving);
   }
 
+  /// At rank 0: opens another port and publishes its name.
+  void open_port(const std::string& file, p2p::Reach reach) {
+    if (world_.rank() != 0) return;
+    const p2p::Port port = checked(p2p::open_port(instance_, reach), "open_port");
+    CHECK(checked(p2p::find_port(instance_, port.name), "find_port") == port.number);
+    CHECK(core::ProcessAddress::parse(port.name.substr(port.name.find('@') + 1)).ok());
+    close_port();
+    port_ = port.number;
+    publish(file, port.name);
+  }
+  void close_port() {
+    if (const auto port = std::exchange(port_, 0); port != 0) CHECK(p2p::close_port(instance_, port));
+  }
+
   static void publish(const std::string& file, const std::string& address) {
-    CHECK(core::ProcessAddress::parse(address)->text() == address);
     std::ofstream(file + ".new") << address;
     CHECK(std::rename((file + ".new").c_str(), file.c_str()) == 0);
   }
@@ -386,6 +403,7 @@ class Job {
   const bool accepts_;
   const std::string file_;
   p2p::Reach reach_;
+  p2p::PortNumber port_ = 0;
 };
 
 int run(const std::vector<std::string>& arguments) {

@@ -20,7 +20,7 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
       rank_ends_.push_back(ends[1]);
     }
     server_ends_ = server_ends;
-    server_ = std::make_unique<PmiServer>(server_ends, std::vector<int>{1, 1}, "job", *this);
+    server_ = std::make_unique<PmiServer>(server_ends, std::vector<int>{1, 1}, "job", *this, 2);
   }
   ~Launcher() override {
     for (int fd : server_ends_) ::close(fd);
@@ -32,6 +32,18 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
   void on_failure(int rank, const std::string& problem) override {
     events_ += "failure " + std::to_string(rank) + " " + problem + ";";
   }
+
+  void on_spawn(int rank, launch::SpawnRequest request, launch::Values values) override {
+    events_ += "spawn " + std::to_string(rank) + " of";
+    for (const launch::SpawnProgram& program : request.programs) {
+      events_ += " " + std::to_string(program.processes) + " " + program.command;
+      for (const std::string& argument : program.arguments) events_ += " '" + argument + "'";
+      for (const auto& [key, value] : program.info) events_ += " " + key + "=" + value;
+    }
+    for (const auto& [key, value] : values) events_ += " " + key + ":" + value;
+    events_ += ";";
+  }
+  NameServer& names() override { return names_; }
 
   /// Returns the replies sent to the rank so far.
   std::string answers(int rank) {
@@ -51,6 +63,7 @@ class Launcher : public ::testing::Test, public PmiServer::Listener {
   }
 
   std::vector<int> server_ends_, rank_ends_;
+  NameServer names_;
   std::unique_ptr<PmiServer> server_;
   std::string events_;
 };
@@ -114,6 +127,43 @@ TEST_F(Launcher, NextProgramOfARankStartsAgain) {
   init(1);
   EXPECT_EQ(request(1, "cmd=get kvsname=job key=k\n"), "cmd=get_result rc=0 msg=success value=1\n");
   EXPECT_EQ(events_, "");
+}
+
+TEST_F(Launcher, ASpawnRequestOfTwoProgramsArrives) {
+  launch::SpawnRequest sent;
+  sent.programs.push_back(
+      {"./a program", {"x y", "", "line\nend", "%41"}, 2, {{"wdir", "/tmp"}, {"key", "a=b;c"}}});
+  sent.programs.push_back({"b", {}, 1, {}});
+  sent.parent_value = "7@weft:" + std::string(2000, 'p');
+  sent.directory = "/home";
+  auto lines = launch::pmi::spawn_lines(sent, true);
+  ASSERT_TRUE(lines);
+  init(0);
+  EXPECT_EQ(request(0, *lines), "");
+  EXPECT_TRUE(
+      events_.starts_with("spawn 0 of 2 ./a program 'x y' '' 'line\nend' '%41' wdir=/tmp key=a=b;c 1 b "
+                          "wdir=/home weft-parent:+7@weft:p"))
+      << events_;
+  EXPECT_NE(events_.find(" weft-parent+2:.p"), std::string::npos) << events_;
+  server_->reply_spawn(0, {{true, true, false}, "no b", {}});
+  const auto reply = launch::pmi::Message::parse(answers(0));
+  ASSERT_TRUE(reply);
+  const launch::Spawned spawned = launch::pmi::parse_spawn_reply(*reply, 3);
+  EXPECT_EQ(spawned.started, (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(spawned.problem, "no b");
+  EXPECT_NE(request(0, "mcmd=spawn\nnprocs=none\n"), "anything");
+  EXPECT_NE(events_.find("failure 0 sent 'nprocs=none'"), std::string::npos) << events_;
+}
+
+TEST_F(Launcher, OtherLaunchersGetValuesAsTheyAre) {
+  launch::SpawnRequest sent;
+  sent.programs.push_back({"a b", {"x y"}, 1, {}});
+  auto lines = launch::pmi::spawn_lines(sent, false);
+  ASSERT_TRUE(lines);
+  EXPECT_NE(lines->find("execname=a b\n"), std::string::npos);
+  EXPECT_NE(lines->find("arg1=x y\n"), std::string::npos);
+  sent.programs[0].arguments[0] = "x\ny";
+  EXPECT_EQ(launch::pmi::spawn_lines(sent, false).error().code(), Errc::spawn);
 }
 
 TEST_F(Launcher, NameService) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs mpi4py's tests with n ranks, except those in unsupported.txt. Also fails if ranks ran different numbers of tests
-# or none, or if a test outside unsupported.txt skips itself because of a missing feature.
-# usage: run.py SOURCE FOLDER UNAVAILABLE RANKS [MODULE[:PATTERN]...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
+# Runs mpi4py's tests with n ranks, without MODULE all but the tests of spawned processes. Also fails if ranks ran
+# different numbers of tests or none, or if a test skips itself because of a missing feature.
+# usage: run.py SOURCE FOLDER RANKS [MODULE[:PATTERN]...]; status 77 if mpi4py is not built. TEST_HOSTS: argument of
 # mpiexec --hosts. TEST_NUMPY: folder with NumPy. TEST_ARRAYS=gpu: only buffer tests, with arrays in GPU memory (gpu.py).
 import importlib.util
 import os
@@ -13,22 +13,15 @@ import sys
 SKIPPED = 77
 HERE = os.path.dirname(os.path.abspath(__file__))
 GPU = os.environ.get("TEST_ARRAYS") == "gpu"
+SPAWNING = r"\b(test_spawn|test_dynproc)\.py$"
 # Test modules whose buffers are arrays of arrayimpl.py.
 BUFFERS = ["test_cco_((nb|pr)_)?(buf|vec)", "test_cco_(buf|vec)_inter", "test_cco_(pr_)?ngh_buf",
            "test_p2p_buf(_matched|_part)?"]  # fmt: skip
 
 
-def unsupported():
-    """Returns names of modules, and patterns of other tests."""
-    with open(os.path.join(HERE, "unsupported.txt"), encoding="utf-8") as file:
-        names = [line.strip() for line in file if line.strip() and not line.startswith("#")]
-    return [name for name in names if "." not in name], [name for name in names if "." in name]
-
-
-def command(source, folder, library, ranks, chosen):
+def command(source, folder, ranks, chosen):
     """The mpiexec command line with mpi4py's test runner."""
-    modules, classes = unsupported()
-    mpiexec = [os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec"), "-n", ranks, "-x", "LD_PRELOAD=" + library]
+    mpiexec = [os.path.join(os.environ["MPI_PREFIX"], "bin", "mpiexec"), "-n", ranks]
     if "TEST_HOSTS" in os.environ:
         mpiexec += ["--hosts", os.environ["TEST_HOSTS"], "--launcher", "hydra"]
     tests = os.path.join(source, "test")
@@ -36,9 +29,7 @@ def command(source, folder, library, ranks, chosen):
         runner = [sys.executable, os.path.join(HERE, "gpu.py"), tests, folder]
     else:
         runner = [sys.executable, os.path.join(tests, "main.py"), "--no-builddir", "--no-cupy", "--path", folder]
-    options = ["-v", "-e", r"\b(%s)\.py$" % "|".join(modules)]
-    for test in classes:
-        options += ["-x", test]
+    options = ["-v"] if chosen else ["-v", "-e", SPAWNING, "-x", "test_util_pool.TestProcessPool"]
     for module in chosen or (BUFFERS if GPU else []):
         name, _, pattern = module.partition(":")
         options += ["-i", r"\b%s\.py$" % name] + (["-k", pattern] if pattern else [])
@@ -52,25 +43,26 @@ def problems(output, ranks):
         yield "not every rank ran the same tests: %s" % counts
     for line in output.splitlines():
         if re.search(r"skipped '(mpi-(win|file|spawn)|Win|File)", line):
-            yield "not in unsupported.txt: " + line
+            yield "a feature is missing: " + line
 
 
 def main():
-    source, folder, library, ranks, *chosen = sys.argv[1:]
+    source, folder, ranks, *chosen = sys.argv[1:]
     if GPU and "WEFT_CUDA_DRIVER" not in os.environ and importlib.util.find_spec("cupy") is None:
         print("skipped: CuPy is not installed")
         return SKIPPED
+    os.environ["PYTHONPATH"] = folder  # of processes that are started
     numpy = os.environ.get("TEST_NUMPY")
     if numpy:
         if not os.path.isdir(os.path.join(numpy, "numpy")):
             print("skipped: NumPy is not installed")
             return SKIPPED
-        os.environ["PYTHONPATH"] = numpy
+        os.environ["PYTHONPATH"] += ":" + numpy
     if not os.path.exists(os.path.join(folder, "stamp")):
         print("skipped: mpi4py was not built")
         return SKIPPED
     done = subprocess.run(
-        command(source, folder, library, ranks, chosen),
+        command(source, folder, ranks, chosen),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -31,7 +31,7 @@ NULL_HANDLES = {
     "FILE": "MPI_FILE_NULL",
 }
 # Handle that replaces an argument that is not significant in this process.
-SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm"}
+SUBSTITUTES = {"DATATYPE": "MPI_BYTE", "OPERATION": "MPI_NO_OP", "COMMUNICATOR": "local_comm", "INFO": "MPI_INFO_NULL"}
 
 
 def _by_object(parameter):
@@ -138,7 +138,7 @@ class Plan:
             value = f"{convert}({condition} ? {name} : {SUBSTITUTES[parameter.kind]})"
         test = f"{variable} == nullptr"
         if parameter.kind == "INFO" and self.function.mpi_name not in self.api.overlay["info_needed"]:
-            test += f" && {name} != MPI_INFO_NULL"
+            test += f" && {condition} && {name} != MPI_INFO_NULL" if condition else f" && {name} != MPI_INFO_NULL"
         if self._listed("named_null", parameter):
             text, length = self.function.parameters[1].name, self.function.parameters[2].name
             null = self.api.overlay["named_null"][self._full_name(parameter)]
@@ -215,7 +215,7 @@ class Plan:
         if parameter.direction == "inout" and kind in OBJECTS:
             return  # checked with the handle
         name = parameter.name
-        self._refuse(f"{name} == nullptr", f'null_pointer("{name}")')
+        self._refuse(f"{self._condition(parameter)}{name} == nullptr", f'null_pointer("{name}")')
 
     def _errc(self, parameter):
         return "Errc::count" if "count" in parameter.name else "Errc::arg"

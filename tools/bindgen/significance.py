@@ -50,6 +50,8 @@ def conditions(function):
         rule("origin_significant", "op != MPI_NO_OP", {"origin_count", "origin_datatype"})
     elif function.name == "Intercomm_create":
         rule("is_local_leader", "comm_object->rank() == local_leader", {"peer_comm"})
+    elif function.name in ("Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect"):
+        rule("is_root", "comm_object->rank() == root", given - {"root", "comm", "newcomm", "intercomm", "array_of_errcodes"})
     return table, defined
 
 

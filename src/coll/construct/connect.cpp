@@ -30,9 +30,6 @@ struct Side {
   uint64_t bytes;     // of its addresses; 0: the side has failed
 };
 
-/// The communicator of the two roots, at a root; else null.
-using Bridge = Ref<Communicator>;
-
 class Connector {
  public:
   Connector(Communicator& local, int root)
@@ -44,46 +41,62 @@ class Connector {
   /// `connected`: the connection of the roots, significant at the root.
   NewCommunicator run(Result<p2p::JobConnection>* connected, bool accepts) {
     Status bridged = make_bridge(connected);
-    WEFT_TRY(agree(std::move(bridged), "the root could not connect to the other job"));
-    Status status = exchange_addresses(accepts);
-    WEFT_TRY(agree_with_other_side(std::move(status)));
-    NewCommunicator made = build();
-    if (made.ok() && *made == nullptr)
-      return Error(Errc::no_mem, "out of memory for another communicator: free some");
-    return made;
+    WEFT_TRY(agree(std::move(bridged), "the root could not connect to the other job", Errc::port));
+    return run(accepts);
+  }
+
+  /// `bridge`: significant at the root.
+  NewCommunicator run(const Bridge& bridge) {
+    if (!is_root()) return run(false);
+    bridge_ = bridge;
+    other_root_ = bridge.comm->process(bridge.remote);
+    return run(instance_.processes.before(other_root_, instance_.self));
   }
 
   ~Connector() {
-    if (bridge_) {
-      bridge_ = {};
-      static_cast<void>(p2p::disconnect(instance_, {&root_process_, 1}));  // one of its two connections
-    }
+    if (has_address_) p2p::release_job_address(instance_);
+    if (held_root_ == core::kNoProcess) return;
+    own_bridge_ = {};
+    p2p::release(instance_, {&held_root_, 1});
+    static_cast<void>(p2p::disconnect(instance_, {&held_root_, 1}));  // unless the communicator has it
   }
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
  private:
+  /// `accepts`: the context ids of the other side are used; significant at the root.
+  NewCommunicator run(bool accepts) {
+    Status status = exchange_addresses(accepts);
+    WEFT_TRY(agree_with_other_side(std::move(status)));
+    NewCommunicator made = build();
+    p2p::release(instance_, std::exchange(remote_, {}));  // the communicator has them
+    if (made.ok() && *made == nullptr)
+      return Error(Errc::no_mem, "out of memory for another communicator: free some");
+    return made;
+  }
+
   [[nodiscard]] bool is_root() const { return local_.rank() == root_; }
 
   Status make_bridge(Result<p2p::JobConnection>* connected) {
     if (!is_root()) return {};
     if (!*connected) return std::move(*connected).error();
-    root_process_ = (*connected)->process;
+    other_root_ = held_root_ = (*connected)->process;
     Ref<Group> here(Group::create({instance_.self}, instance_.self));
-    Ref<Group> there(Group::create({root_process_}, instance_.self));
-    bridge_ =
-        Bridge(Communicator::create(instance_, (*connected)->context, std::move(here), std::move(there)));
-    return bridge_ ? Status() : Error(Errc::no_mem, "out of memory for another communicator: free some");
+    Ref<Group> there(Group::create({other_root_}, instance_.self));
+    own_bridge_ = Ref<Communicator>(
+        Communicator::create(instance_, (*connected)->context, std::move(here), std::move(there)));
+    bridge_ = {own_bridge_.get(), 0, kTag};
+    return own_bridge_ ? Status() : Error(Errc::no_mem, "out of memory for another communicator: free some");
   }
 
   /// All ranks of this side return an error if one of them has one.
-  Status agree(Status mine, const char* else_) {
+  Status agree(Status mine, const char* else_, Errc code = Errc::other) {
     std::vector<uint8_t> failed(static_cast<size_t>(bootstrap_.size()));
     failed[static_cast<size_t>(bootstrap_.rank())] = mine.ok() ? 0 : 1;
     WEFT_TRY(bootstrap_.allgather(failed.data(), 1));
     if (!mine.ok()) return mine;
     if (std::find(failed.begin(), failed.end(), 1) == failed.end()) return {};
-    return Error(Errc::other, std::string(else_) + ": see the error of another rank");
+    return Error(code, std::string(else_) + ": see the error of another rank");
   }
 
   /// No process sends to the other side before all of both sides are ready to receive.
@@ -91,7 +104,7 @@ class Connector {
     Status agreed = agree(std::move(mine), "a process could not connect to the other job");
     uint8_t here = agreed.ok() ? 1 : 0, there = 0;
     if (is_root()) {
-      Status exchanged = sendrecv_bytes(*bridge_, &here, 1, 0, &there, 1, 0, kTag);
+      Status exchanged = exchange(&here, 1, &there, 1);
       if (!exchanged.ok()) there = 0;
     }
     WEFT_TRY(bootstrap_.broadcast(&there, 1, root_));
@@ -103,11 +116,15 @@ class Connector {
     return Error(Errc::other, "the other job could not connect to this one: see its own error");
   }
 
-  void forget_remote() { static_cast<void>(p2p::disconnect(instance_, std::exchange(remote_, {}))); }
+  void forget_remote() {
+    p2p::release(instance_, remote_);
+    static_cast<void>(p2p::disconnect(instance_, std::exchange(remote_, {})));
+  }
 
   /// The addresses of all ranks of this side, each followed by a line end; significant at the root.
   Result<std::string> gather_addresses(Reach reach) {
     auto mine = p2p::job_address(instance_, reach);
+    has_address_ = mine.ok();
     WEFT_TRY(
         agree(mine ? Status() : Status(mine.error().copy()), "a process has no address for the other job"));
     std::vector<uint32_t> sizes(static_cast<size_t>(bootstrap_.size()));
@@ -123,12 +140,18 @@ class Connector {
     return all;
   }
 
+  /// A message from each root to the other.
+  Status exchange(const void* out, size_t out_bytes, void* in, size_t in_bytes) {
+    return sendrecv_bytes(*bridge_.comm, out, out_bytes, bridge_.remote, in, in_bytes, bridge_.remote,
+                          bridge_.tag);
+  }
+
   /// Both sides use the host's shared memory if all of their processes are on one host.
   Result<Reach> agree_on_reach() {
     uint8_t anywhere = 1;
     if (is_root()) {
-      uint8_t here = local_.on_one_host() && instance_.same_host(root_process_) ? 0 : 1, there = 1;
-      if (!sendrecv_bytes(*bridge_, &here, 1, 0, &there, 1, 0, kTag).ok()) there = 1;
+      uint8_t here = local_.on_one_host() && instance_.same_host(other_root_) ? 0 : 1, there = 1;
+      if (!exchange(&here, 1, &there, 1).ok()) there = 1;
       anywhere = here | there;
     }
     WEFT_TRY(bootstrap_.broadcast(&anywhere, 1, root_));
@@ -144,11 +167,10 @@ class Connector {
     Status exchanged;
     if (is_root()) {
       here.context = instance_.new_contexts(kIdsPerIntercomm);
-      exchanged = sendrecv_bytes(*bridge_, &here, sizeof here, 0, &there, sizeof there, 0, kTag);
+      exchanged = exchange(&here, sizeof here, &there, sizeof there);
       theirs.resize(there.bytes);
       if (exchanged.ok() && here.bytes != 0 && there.bytes != 0)
-        exchanged =
-            sendrecv_bytes(*bridge_, mine->data(), here.bytes, 0, theirs.data(), there.bytes, 0, kTag);
+        exchanged = exchange(mine->data(), here.bytes, theirs.data(), there.bytes);
       if (!exchanged.ok()) there.bytes = 0;
       if (!accepts) there.context = here.context;
     }
@@ -166,6 +188,10 @@ class Connector {
       remote_.push_back(*process);
       begin = end + 1;
     }
+    for (const ProcessId process : remote_)
+      if (local_.group->rank_of(process) >= 0)
+        return Error(Errc::comm, "the two sides share process " + std::to_string(process) +
+                                     ": an intercommunicator needs disjoint groups");
     return {};
   }
 
@@ -182,17 +208,23 @@ class Connector {
   Instance& instance_;
   const int root_;
   BootstrapGroup bootstrap_;
-  Bridge bridge_;
-  ProcessId root_process_ = core::kNoProcess;
+  Bridge bridge_;                 // at the root
+  Ref<Communicator> own_bridge_;  // made for this connection
+  ProcessId other_root_ = core::kNoProcess, held_root_ = core::kNoProcess;
+  bool has_address_ = false;
   std::vector<ProcessId> remote_;
   ContextId context_ = 0;
 };
 
 /// The next connector. Errors of single connectors are theirs; the root goes on waiting.
-p2p::JobConnection await_connector(Instance& instance) {
+Result<p2p::JobConnection> await_connector(Instance& instance, p2p::PortNumber port,
+                                           const StillAwaited& go_on) {
   std::optional<p2p::JobConnection> accepted;
+  Status ended;
   core::wait_until(instance, [&] {
-    auto next = p2p::accept_process(instance);
+    if (go_on) ended = go_on();
+    if (!ended.ok()) return true;
+    auto next = p2p::accept_process(instance, port);
     if (next)
       accepted = *next;
     else
@@ -200,28 +232,46 @@ p2p::JobConnection await_connector(Instance& instance) {
                  next.error().message().c_str());
     return accepted.has_value();
   });
+  if (!ended.ok()) return std::move(ended).error();
   return *accepted;
 }
 
 }  // namespace
 
-NewCommunicator accept_job(Communicator& local, int root) {
+NewCommunicator accept_job(Communicator& local, int root, p2p::PortNumber port, const StillAwaited& go_on) {
   std::optional<Result<p2p::JobConnection>> connected;
-  if (local.rank() == root) connected.emplace(await_connector(local.instance));
+  if (local.rank() == root) connected.emplace(await_connector(local.instance, port, go_on));
   return Connector(local, root).run(connected ? &*connected : nullptr, true);
 }
 
-NewCommunicator connect_job(Communicator& local, int root, const std::string& address) {
+NewCommunicator connect_job(Communicator& local, int root, const std::string& port_name, size_t timeout_s) {
   std::optional<Result<p2p::JobConnection>> connected;
-  if (local.rank() == root) connected.emplace(p2p::connect_process(local.instance, address));
+  if (local.rank() == root) connected.emplace(p2p::connect_process(local.instance, port_name, timeout_s));
   return Connector(local, root).run(connected ? &*connected : nullptr, false);
 }
 
-Status disconnect_job(Communicator* intercomm) {
-  Instance& instance = intercomm->instance;
-  const std::vector<ProcessId> remote = intercomm->remote_group->processes();
-  intercomm->release();
-  return p2p::disconnect(instance, remote);
+NewCommunicator connect_groups(Communicator& local, int root, const Bridge& bridge) {
+  return Connector(local, root).run(bridge);
+}
+
+NewCommunicator fail_job(Communicator& local, int root, Error why) {
+  Result<p2p::JobConnection> failed(std::move(why));
+  return Connector(local, root).run(&failed, true);
+}
+
+Status disconnect_job(Communicator* comm) {
+  Instance& instance = comm->instance;
+  if (!instance.processes.any_others()) {
+    comm->release();
+    return {};
+  }
+  std::vector<ProcessId> members = comm->group->processes();
+  if (comm->inter()) {
+    const auto& remote = comm->remote_group->processes();
+    members.insert(members.end(), remote.begin(), remote.end());
+  }
+  comm->release();
+  return p2p::disconnect(instance, members);
 }
 
 }  // namespace weft::coll

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Construction of intercommunicators, and of intracommunicators from them: the leaders of the two sides
 // exchange records, then each leader broadcasts to its own side.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "coll/bootstrap/group.hpp"
 #include "coll/construct/communicators.hpp"
+#include "coll/construct/connect.hpp"
 #include "coll/schedule/schedule.hpp"
 #include "coll/select/table.hpp"
 #include "core/instance.hpp"
@@ -24,7 +26,7 @@ using core::Ref;
 struct LeaderRecord {
   ContextId context;  // first of kIdsPerIntercomm ids proposed by the sender
   uint64_t size;      // number of processes on the sender's side
-  uint64_t high;      // MPI_Intercomm_merge
+  uint64_t high;      // MPI_Intercomm_merge; MPI_Intercomm_create: a process of another job takes part
 };
 
 /// True on the side with the lower first process, which creates the ids and is first by default.
@@ -119,9 +121,15 @@ const Algorithm kContextAgreement{"agree_on_context", agree_on_context};
 /// The local leader's part of MPI_Intercomm_create: receives the remote side's record and processes.
 Status exchange_with_remote_leader(Communicator& peer, int remote_leader, int tag, const Group& local,
                                    LeaderRecord& record, std::vector<ProcessId>& remote) {
-  const LeaderRecord mine{record.context, static_cast<uint64_t>(local.size()), 0};
+  const core::ProcessTable& table = peer.instance.processes;
+  const auto in_own_job = [&](ProcessId process) { return table.in_own_job(process); };
+  const bool one_job = in_own_job(peer.process(remote_leader)) &&
+                       std::all_of(local.processes().begin(), local.processes().end(), in_own_job);
+  const LeaderRecord mine{record.context, static_cast<uint64_t>(local.size()), one_job ? 0u : 1u};
   WEFT_TRY(
       sendrecv_bytes(peer, &mine, sizeof mine, remote_leader, &record, sizeof record, remote_leader, tag));
+  record.high |= mine.high;
+  if (record.high != 0) return {};  // the numbers of processes mean nothing to other jobs
   remote.resize(record.size);
   const auto& processes = local.processes();
   WEFT_TRY(sendrecv_bytes(peer, processes.data(), processes.size() * sizeof(ProcessId), remote_leader,
@@ -148,6 +156,7 @@ NewCommunicator intercomm_create(Communicator& local, int local_leader, Communic
   WEFT_TRY(bootstrap.broadcast(&record, sizeof record, local_leader));
   if (!exchanged.ok()) return std::move(exchanged).error();
   if (record.size == 0) return Error(Errc::other, "the local leader could not reach the remote leader");
+  if (record.high != 0) return connect_groups(local, local_leader, {peer, remote_leader, partial_tag(tag)});
   remote.resize(record.size);
   WEFT_TRY(bootstrap.broadcast(remote.data(), remote.size() * sizeof(ProcessId), local_leader));
   auto remote_group = Ref<Group>(Group::create(std::move(remote), instance.self));

@@ -15,7 +15,9 @@
 
 #include "launch/hosts.hpp"
 #include "launch/key.hpp"
+#include "launch/names.hpp"
 #include "launch/pmi/mapping.hpp"
+#include "launch/pmi/spawn.hpp"
 #include "launch/pmi/wire.hpp"
 
 namespace weft::launch::pmi {
@@ -25,8 +27,6 @@ namespace {
 constexpr int kMaxRanks = 1 << 30;
 // Slurm reads 1023 bytes of a request and treats the rest as another request.
 constexpr size_t kRequestMax = 1023;
-// The first character of every part of a value tells whether another part follows.
-constexpr char kPartFollows = '+', kLastPart = '.';
 
 std::string system_text(int error) { return std::strerror(error); }
 
@@ -43,8 +43,16 @@ class Client final : public Exchange {
   Status fence() override;
   void abort(int code, std::string_view message) override;
   bool abort_is_reported() const override { return weft_mpiexec_ && fd_ >= 0; }
+  Result<Spawned> spawn(const SpawnRequest& request) override;
+  std::optional<std::string> parent_value() override;
+  Status publish(std::string_view name, std::string_view port) override;
+  Status unpublish(std::string_view name) override;
+  Result<std::string> lookup(std::string_view name) override;
+  int universe_size() override;
   Status finalize() override;
 
+  /// A singleton at the server that mpiexec runs for it: no job and no key-value space.
+  Status open_server();
   /// PMI_FD: rank and size come from the environment.
   Status set_rank(const Lookup& lookup);
   /// PMI_PORT: the server sends rank and size in reply to this process's id.
@@ -61,6 +69,7 @@ class Client final : public Exchange {
   Status find_local_ranks();
   [[nodiscard]] size_t max_value_part(const Message& request) const;
   Result<std::string> get_raw(const std::string& key);
+  Status name_command(const Message& request, std::string_view reply, const char* problem);
   void close() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
@@ -69,6 +78,7 @@ class Client final : public Exchange {
   int fd_;
   Job job_;
   bool weft_mpiexec_ = false;
+  bool spawned_ = false;  ///< by another job
   size_t key_max_ = kKeyMax, value_max_ = kValueMax;
   std::set<std::string, std::less<>> put_keys_;
   LineBuffer lines_;
@@ -124,25 +134,19 @@ Status Client::put(std::string_view key, std::string_view value) {
   WEFT_TRY(check_key(key));
   // Hydra accepts a duplicate key silently.
   if (!put_keys_.emplace(key).second) return Error(Errc::arg, "key '" + std::string(key) + "' was put twice");
-  const std::string text = escape(value);
-  size_t part = 0, begin = 0;
-  do {
-    Message request("put");
-    request.add("kvsname", job_.id);
-    request.add("key", part == 0 ? std::string(key) : std::string(key) + "+" + std::to_string(part));
-    const size_t length = std::min(max_value_part(request), text.size() - begin);
-    const bool last = begin + length == text.size();
-    request.add("value", (last ? kLastPart : kPartFollows) + text.substr(begin, length));
-    auto reply = call(request, "put_result");
+  Message request("put");
+  request.add("kvsname", job_.id);
+  const std::string longest_key = std::string(key) + "+999";
+  const size_t part = max_value_part(Message(request).add("key", longest_key));
+  for (const auto& [name, text] : split_value(key, escape(value), part)) {
+    auto reply = call(Message(request).add("key", name).add("value", text), "put_result");
     if (!reply) return std::move(reply).error();
     if (reply->find_int("rc").value_or(0) != 0) {
       const std::string* why = reply->find("msg");
       return Error(Errc::other, "the launcher refused to store '" + std::string(key) + "' (" +
                                     (why ? *why : "no reason given") + ")");
     }
-    begin += length;
-    ++part;
-  } while (begin < text.size());
+  }
   return {};
 }
 
@@ -188,6 +192,67 @@ void Client::abort(int code, std::string_view message) {
   (void)sent;  // A launcher that is gone has already ended the job.
 }
 
+Result<Spawned> Client::spawn(const SpawnRequest& request) {
+  if (job_.launcher == std::string_view("slurm"))
+    return Error(Errc::spawn,
+                 "srun starts no further processes: start the job with mpiexec --launcher weft (one host), "
+                 "prterun or Hydra inside of the allocation");
+  if (fd_ < 0) return Error(Errc::spawn, "spawn after MPI_Finalize");
+  auto lines = spawn_lines(request, weft_mpiexec_);
+  if (!lines) return std::move(lines).error();
+  WEFT_TRY(send(*lines));
+  auto reply = receive("spawn_result");
+  if (!reply) return std::move(reply).error();
+  int processes = 0;
+  for (const SpawnProgram& program : request.programs) processes += program.processes;
+  return parse_spawn_reply(*reply, processes);
+}
+
+std::optional<std::string> Client::parent_value() {
+  if (!spawned_) return std::nullopt;
+  auto value = get(kParentKey, 0);
+  return value ? std::optional(std::move(*value)) : std::nullopt;
+}
+
+/// Some launchers answer with "rc", others with "info".
+Status Client::name_command(const Message& request, std::string_view reply, const char* problem) {
+  auto answer = call(request, reply);
+  if (!answer) return std::move(answer).error();
+  const std::string* info = answer->find("info");
+  if (answer->find_int("rc").value_or(0) == 0 && (info == nullptr || *info == "ok")) return {};
+  return Error(Errc::name,
+               std::string(problem) +
+                   (weft_mpiexec_ ? "" : ", or the launcher has no name service (Hydra: -nameserver)"));
+}
+
+Status Client::publish(std::string_view name, std::string_view port) {
+  return name_command(Message("publish_name").add("service", escape(name)).add("port", escape(port)),
+                      "publish_result", "the name is published already");
+}
+
+Status Client::unpublish(std::string_view name) {
+  return name_command(Message("unpublish_name").add("service", escape(name)), "unpublish_result",
+                      "the name is not published by this job");
+}
+
+Result<std::string> Client::lookup(std::string_view name) {
+  if (weft_mpiexec_) return lookup_on_host(name);
+  auto answer = call(Message("lookup_name").add("service", escape(name)), "lookup_result");
+  if (!answer) return std::move(answer).error();
+  const std::string* port = answer->find("port");
+  const auto text =
+      port == nullptr || answer->find_int("rc").value_or(0) != 0 ? std::nullopt : unescape(*port);
+  if (!text || text->empty())
+    return Error(Errc::name,
+                 "no job publishes the name, or the launcher has no name service (Hydra: -nameserver)");
+  return *text;
+}
+
+int Client::universe_size() {
+  auto reply = call(Message("get_universe_size"), "universe_size");
+  return reply ? std::max(reply->find_int("size").value_or(job_.size), job_.size) : job_.size;
+}
+
 Status Client::finalize() {
   auto reply = call(Message("finalize"), "finalize_ack");
   if (!reply) return std::move(reply).error();
@@ -226,8 +291,16 @@ Status Client::set_rank_by_port(const std::string& id) {
   return {};
 }
 
+Status Client::open_server() {
+  weft_mpiexec_ = true;
+  job_.launcher = "weft mpiexec";
+  auto reply = call(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
+  return reply ? Status() : std::move(reply).error();
+}
+
 Status Client::open_job(const Lookup& lookup) {
   weft_mpiexec_ = lookup("WEFT_JOB_ID") != nullptr;
+  spawned_ = lookup("PMI_SPAWNED") != nullptr && parse_int(lookup("PMI_SPAWNED"), 1, 1);
   auto reply = call(Message("init").add("pmi_version", 1).add("pmi_subversion", 1), "response_to_init");
   if (!reply) return std::move(reply).error();
   if (reply->find_int("rc").value_or(0) != 0 || reply->find_int("pmi_version").value_or(1) != 1)
@@ -327,6 +400,12 @@ Result<std::unique_ptr<Exchange>> connect_by_port(const Lookup& lookup) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Exchange>> connect_to_server(int fd) {
+  auto client = std::make_unique<Client>(fd);
+  WEFT_TRY(client->open_server());
+  return std::unique_ptr<Exchange>(std::move(client));
+}
 
 bool is_available(const Lookup& lookup) {
   return lookup("PMI_FD") != nullptr || lookup("PMI_PORT") != nullptr;

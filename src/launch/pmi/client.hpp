@@ -13,4 +13,8 @@ namespace weft::launch::pmi {
 [[nodiscard]] bool is_available(const Lookup& lookup);
 [[nodiscard]] Result<std::unique_ptr<Exchange>> connect(const Lookup& lookup);
 
+/// A singleton's connection to the mpiexec that it has started: only spawn(), the name service, abort() and
+/// finalize(). Takes over the descriptor.
+[[nodiscard]] Result<std::unique_ptr<Exchange>> connect_to_server(int fd);
+
 }  // namespace weft::launch::pmi

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "launch/pmi/wire.hpp"
 
+#include <algorithm>
 #include <climits>
 
 #include "launch/environment.hpp"
@@ -98,6 +99,21 @@ std::optional<std::string> unescape(std::string_view text) {
     i += 2;
   }
   return bytes;
+}
+
+std::vector<std::pair<std::string, std::string>> split_value(std::string_view key, const std::string& escaped,
+                                                             size_t part) {
+  std::vector<std::pair<std::string, std::string>> parts;
+  size_t begin = 0;
+  do {
+    const size_t length = std::min(part, escaped.size() - begin);
+    const bool last = begin + length == escaped.size();
+    parts.emplace_back(
+        parts.empty() ? std::string(key) : std::string(key) + "+" + std::to_string(parts.size()),
+        (last ? kLastPart : kPartFollows) + escaped.substr(begin, length));
+    begin += length;
+  } while (begin < escaped.size());
+  return parts;
 }
 
 std::optional<std::string> LineBuffer::next() {

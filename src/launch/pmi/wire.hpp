@@ -40,6 +40,13 @@ class Message {
 /// Reverses escape(); nullopt if malformed.
 [[nodiscard]] std::optional<std::string> unescape(std::string_view text);
 
+/// The first character of every part of a stored value tells whether another part follows.
+inline constexpr char kPartFollows = '+', kLastPart = '.';
+/// The parts, as (key, value), in which a put stores an escaped value: `part` bytes of it each.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> split_value(std::string_view key,
+                                                                           const std::string& escaped,
+                                                                           size_t part);
+
 /// Splits a byte stream into lines.
 class LineBuffer {
  public:

@@ -4,9 +4,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
+#include "launch/cpus.hpp"
 #include "launch/key.hpp"
+#include "launch/names.hpp"
+#include "launch/singleton/server.hpp"
 
 namespace weft::launch::singleton {
 
@@ -46,10 +50,37 @@ class Singleton final : public Exchange {
   }
 
   Status fence() override { return {}; }
-  void abort(int, std::string_view) override {}
-  Status finalize() override { return {}; }
+  /// The processes that this one has started end with it.
+  void abort(int code, std::string_view message) override {
+    if (server_ != nullptr) server_->abort(code, message);
+  }
+  Status finalize() override { return server_ != nullptr ? server_->finalize() : Status(); }
+
+  Result<Spawned> spawn(const SpawnRequest& request) override {
+    WEFT_TRY(need_server());
+    return server_->spawn(request);
+  }
+  Status publish(std::string_view name, std::string_view port) override {
+    WEFT_TRY(need_server());
+    return server_->publish(name, port);
+  }
+  Status unpublish(std::string_view name) override {
+    if (server_ != nullptr) return server_->unpublish(name);
+    return Error(Errc::name, "the name is not published by this process");
+  }
+  Result<std::string> lookup(std::string_view name) override { return lookup_on_host(name); }
+  int universe_size() override { return std::max(1, static_cast<int>(allowed_cpus().size())); }
 
  private:
+  Status need_server() {
+    if (server_ != nullptr) return {};
+    auto started = start_server();
+    if (!started) return std::move(started).error();
+    server_ = std::move(*started);
+    return {};
+  }
+
+  std::unique_ptr<Exchange> server_;  // started when it is needed
   Job job_;
   std::map<std::string, std::string, std::less<>> values_;
 };

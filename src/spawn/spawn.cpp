@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "spawn/spawn.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/process_watch.hpp"
+#include "coll/bootstrap/group.hpp"
+#include "core/instance.hpp"
+#include "spawn/port.hpp"
+
+namespace weft::spawn {
+namespace {
+
+using core::Communicator;
+using core::Instance;
+
+constexpr size_t kMaxWatched =
+    256;  // started processes that are watched until they connect: a descriptor each
+
+/// Ends the root's wait for the new job when one of its processes has ended: none calls MPI_Init alone.
+class StartWatch {
+ public:
+  explicit StartWatch(const std::vector<int>& pids) {
+    for (size_t i = 0; i < std::min(pids.size(), kMaxWatched); ++i)
+      if (auto watch = ProcessWatch::open(pids[i])) watches_.emplace_back(pids[i], std::move(*watch));
+  }
+  Status check() const {
+    for (const auto& [pid, watch] : watches_)
+      if (watch.ended())
+        return Error(Errc::spawn,
+                     "a spawned process (pid " + std::to_string(pid) +
+                         ") has ended before its job has called MPI_Init: is it an MPI program?");
+    return {};
+  }
+
+ private:
+  std::vector<std::pair<int, ProcessWatch>> watches_;
+};
+
+struct Request {
+  launch::SpawnRequest request;
+  std::vector<int> wanted;  // maxprocs of each program
+};
+
+const std::string* find(const launch::Values& info, std::string_view key) {
+  for (const auto& [name, value] : info)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+Result<Request> make_request(std::vector<Program> programs, std::string parent) {
+  Request made;
+  std::error_code unknown;  // then the launcher chooses
+  made.request.directory = std::filesystem::current_path(unknown).string();
+  made.request.parent_value = std::move(parent);
+  for (Program& program : programs) {
+    if (const std::string* file = find(program.info, "file")) {
+      auto values = read_info_file(*file);
+      if (!values) return std::move(values).error();
+      for (auto& value : *values)
+        if (find(program.info, value.first) == nullptr) program.info.push_back(std::move(value));
+    }
+    int processes = program.processes;
+    if (const std::string* soft = find(program.info, "soft")) {
+      auto number = largest_of(*soft, processes);
+      if (!number) return std::move(number).error();
+      if (*number == 0)
+        return Error(Errc::spawn,
+                     "soft = " + *soft + " has no number from 1 to maxprocs = " + std::to_string(processes));
+      processes = *number;
+    }
+    std::erase_if(program.info,
+                  [](const auto& entry) { return entry.first == "file" || entry.first == "soft"; });
+    made.wanted.push_back(program.processes);
+    made.request.programs.push_back(
+        {std::move(program.command), std::move(program.arguments), processes, std::move(program.info)});
+  }
+  return made;
+}
+
+/// The root's message to the other ranks before they connect to the new job.
+struct Answer {
+  std::string problem;           // empty: the job connects
+  std::vector<uint8_t> started;  // by process, all of maxprocs
+};
+
+Status broadcast(const coll::BootstrapGroup& group, int root, Answer& answer) {
+  uint64_t sizes[2] = {answer.problem.size(), answer.started.size()};
+  WEFT_TRY(group.broadcast(sizes, sizeof sizes, root));
+  answer.problem.resize(sizes[0]);
+  answer.started.resize(sizes[1]);
+  WEFT_TRY(group.broadcast(answer.problem.data(), sizes[0], root));
+  return group.broadcast(answer.started.data(), sizes[1], root);
+}
+
+/// The root's part: opens a port for the new job, whose processes the launcher starts.
+Result<launch::Spawned> start(Instance& instance, Result<std::vector<Program>> programs,
+                              std::optional<p2p::Port>& port, Answer& answer) {
+  if (!programs) return std::move(programs).error();
+  auto opened = p2p::open_port(instance, default_reach(instance));
+  if (!opened) return std::move(opened).error();
+  port = std::move(*opened);
+  auto made = make_request(std::move(*programs), port->name);
+  if (!made) return std::move(made).error();
+  auto spawned = instance.exchange->spawn(made->request);
+  size_t next = 0;  // process of the new job
+  for (size_t i = 0; i < made->wanted.size(); ++i)
+    for (int process = 0; process < made->wanted[i]; ++process) {
+      const bool asked = process < made->request.programs[i].processes;
+      answer.started.push_back(asked && spawned && spawned->started[next] ? 1 : 0);
+      next += asked ? 1 : 0;
+    }
+  if (!spawned) return std::move(spawned).error();
+  if (std::find(answer.started.begin(), answer.started.end(), 1) == answer.started.end())
+    return Error(Errc::spawn, spawned->problem.empty() ? "no process was started" : spawned->problem);
+  return spawned;
+}
+
+}  // namespace
+
+coll::NewCommunicator spawn(Communicator& local, int root, Result<std::vector<Program>> programs,
+                            std::vector<bool>& started) {
+  Instance& instance = local.instance;
+  const coll::BootstrapGroup group(local, local.next_collective_tag());
+  Answer answer;
+  std::optional<p2p::Port> port;
+  std::optional<StartWatch> watch;
+  Status status;
+  if (local.rank() == root) {
+    auto spawned = start(instance, std::move(programs), port, answer);
+    if (spawned)
+      watch.emplace(spawned->pids);
+    else
+      status = std::move(spawned).error();
+    if (!status.ok()) answer.problem = status.error().message();
+  }
+  coll::NewCommunicator made(nullptr);
+  Status told = broadcast(group, root, answer);
+  started.assign(answer.started.begin(), answer.started.end());
+  if (status.ok()) status = std::move(told);
+  if (status.ok() && !answer.problem.empty()) status = Error(Errc::spawn, answer.problem);
+  if (status.ok()) {
+    made = coll::accept_job(local, root, port ? port->number : 0, [&] { return watch->check(); });
+    if (!made) status = Error(Errc::spawn, made.error().message());
+  }
+  if (port) p2p::close_port(instance, port->number);
+  if (!status.ok()) return std::move(status).error();
+  return made;
+}
+
+coll::NewCommunicator connect_parent(Communicator& world) {
+  const auto port = world.instance.exchange->parent_value();
+  if (!port) return nullptr;
+  return coll::connect_job(world, 0, *port);
+}
+
+}  // namespace weft::spawn

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parents and children of MPI_Comm_spawn, and jobs that connect. Arguments: the mode and its arguments.
+ * spawn.py runs it. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <mpi.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+      MPI_Abort(MPI_COMM_WORLD, 9);                                           \
+    }                                                                         \
+  } while (0)
+
+enum { kLarge = 300000 };
+
+static int rank_of(MPI_Comm comm) {
+  int rank;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+static int size_of(MPI_Comm comm) {
+  int size;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+static int class_of(int code) {
+  int class;
+  MPI_Error_class(code, &class);
+  return class;
+}
+
+/* Every rank of one side exchanges with every rank of the other side. */
+static void exchange(MPI_Comm intercomm) {
+  int remote;
+  MPI_Comm_remote_size(intercomm, &remote);
+  const int rank = rank_of(intercomm);
+  static char in[kLarge], out[kLarge];
+  memset(out, rank, sizeof out);
+  const int sizes[] = {1, 2000, kLarge};
+  for (int peer = 0; peer < remote; ++peer)
+    for (int i = 0; i < 3; ++i) {
+      const int size = sizes[i];
+      MPI_Request requests[2];
+      MPI_Irecv(in, size, MPI_BYTE, peer, 5, intercomm, &requests[0]);
+      MPI_Isend(out, size, MPI_BYTE, peer, 5, intercomm, &requests[1]);
+      MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+      CHECK(in[0] == (char)peer && in[size - 1] == (char)peer);
+    }
+}
+
+/* Collectives, a window and a file on the merged communicator. */
+static void merged(MPI_Comm intercomm, int high, const char* file) {
+  MPI_Comm all;
+  MPI_Intercomm_merge(intercomm, high, &all);
+  const int rank = rank_of(all), size = size_of(all);
+  for (int round = 0; round < 20; ++round) { /* first by messages, then by shared memory */
+    int value = rank + round, sum = 0, least = -1;
+    MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, all);
+    CHECK(sum == size * (size - 1) / 2 + size * round);
+    MPI_Bcast(&value, 1, MPI_INT, round % size, all);
+    CHECK(value == round % size + round);
+    int* gathered = malloc(sizeof(int) * (size_t)size);
+    MPI_Allgather(&rank, 1, MPI_INT, gathered, 1, MPI_INT, all);
+    for (int i = 0; i < size; ++i) CHECK(gathered[i] == i);
+    free(gathered);
+    MPI_Reduce(&rank, &least, 1, MPI_INT, MPI_MIN, 0, all);
+    CHECK(rank != 0 || least == 0);
+    MPI_Barrier(all);
+  }
+  MPI_Comm node, odd;
+  MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_split(all, rank % 2, -rank, &odd);
+  CHECK(rank_of(odd) == (size - 1 - rank) / 2);
+  MPI_Comm_free(&odd);
+  MPI_Comm_free(&node);
+
+  int* memory;
+  MPI_Win window;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, all, &memory, &window);
+  *memory = 0;
+  MPI_Win_fence(0, window);
+  MPI_Accumulate(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, MPI_SUM, window);
+  MPI_Win_fence(0, window);
+  CHECK(*memory == (rank + size - 1) % size);
+  MPI_Barrier(all);
+  MPI_Win_lock_all(0, window);
+  int one = 1, before;
+  MPI_Fetch_and_op(&one, &before, MPI_INT, 0, 0, MPI_SUM, window);
+  MPI_Win_unlock_all(window);
+  MPI_Barrier(all);
+  if (rank == 0) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+    CHECK(*memory == size - 1 + size);
+    MPI_Win_unlock(0, window);
+  }
+  MPI_Win_free(&window);
+
+  if (file != NULL) {
+    MPI_File handle;
+    CHECK(MPI_File_open(all, file, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &handle) == MPI_SUCCESS);
+    MPI_File_write_at_all(handle, rank * (MPI_Offset)sizeof(int), &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_sync(handle);
+    MPI_Barrier(all);
+    int other = -1;
+    MPI_File_read_at_all(handle, (rank + 1) % size * (MPI_Offset)sizeof(int), &other, 1, MPI_INT,
+                         MPI_STATUS_IGNORE);
+    CHECK(other == (rank + 1) % size);
+    MPI_File_close(&handle);
+  }
+  MPI_Comm_disconnect(&all);
+}
+
+/* The two worlds by a communicator of both: its processes belong to two jobs. */
+static void create_intercomm(MPI_Comm intercomm, int high) {
+  MPI_Comm all, again;
+  MPI_Intercomm_merge(intercomm, high, &all);
+  MPI_Intercomm_create(MPI_COMM_WORLD, 0, all, high ? 0 : size_of(MPI_COMM_WORLD), 3, &again);
+  MPI_Comm_free(&all);
+  exchange(again);
+  MPI_Comm_disconnect(&again);
+}
+
+static int open_descriptors(void) {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != NULL) ++count;
+  closedir(folder);
+  return count;
+}
+
+static long memory_kib(void) {
+  char line[256];
+  long kib = 0;
+  FILE* status = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, status) != NULL) sscanf(line, "VmRSS: %ld", &kib);
+  fclose(status);
+  return kib;
+}
+
+static const char* self;
+
+static MPI_Comm spawn(const char* mode, const char* argument, int processes, MPI_Info info) {
+  MPI_Comm children;
+  char* argv[] = {(char*)mode, (char*)argument, NULL};
+  int* codes = malloc(sizeof(int) * (size_t)processes);
+  CHECK(MPI_Comm_spawn(self, argv, processes, info, 0, MPI_COMM_WORLD, &children, codes) == MPI_SUCCESS);
+  for (int i = 0; i < processes; ++i) CHECK(codes[i] == MPI_SUCCESS);
+  free(codes);
+  return children;
+}
+
+/* parent CHILDREN FILE */
+static void parent(char** arguments) {
+  MPI_Comm children = spawn("child", arguments[1], atoi(arguments[0]), MPI_INFO_NULL);
+  int remote, *universe, found;
+  MPI_Comm_remote_size(children, &remote);
+  CHECK(remote == atoi(arguments[0]));
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &universe, &found);
+  CHECK(found && *universe >= size_of(MPI_COMM_WORLD));
+  exchange(children);
+  merged(children, 0, arguments[1]);
+  create_intercomm(children, 0);
+  int sum = 0, one = 1;
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, children);
+  CHECK(sum == remote);
+  MPI_Comm_disconnect(&children);
+  CHECK(children == MPI_COMM_NULL);
+}
+
+static void child(char** arguments) {
+  MPI_Comm parents;
+  MPI_Comm_get_parent(&parents);
+  CHECK(parents != MPI_COMM_NULL);
+  exchange(parents);
+  merged(parents, 1, arguments[0]);
+  create_intercomm(parents, 1);
+  int sum = 0, one = 1, remote, *number, found;
+  MPI_Comm_remote_size(parents, &remote);
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, parents);
+  CHECK(sum == remote);
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &number, &found);
+  CHECK(found && *number == 0);
+  MPI_Comm_disconnect(&parents);
+  MPI_Comm_get_parent(&parents);
+  CHECK(parents == MPI_COMM_NULL);
+}
+
+/* many COUNT: spawns and disconnects; nothing grows. */
+static void many(char** arguments) {
+  const int count = atoi(arguments[0]), settled = count / 4 < 100 ? count / 4 : 100;
+  int descriptors = 0;
+  long memory = 0;
+  for (int i = 0; i < count; ++i) {
+    MPI_Comm children = spawn("one", "", 1, MPI_INFO_NULL);
+    int value = i, answer;
+    MPI_Sendrecv(&value, 1, MPI_INT, 0, 1, &answer, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE);
+    CHECK(answer == i + 1);
+    MPI_Comm_disconnect(&children);
+    if (i == settled) {
+      descriptors = open_descriptors();
+      memory = memory_kib();
+    }
+  }
+  const int grown = open_descriptors() - descriptors;
+  const long more = memory_kib() - memory;
+  printf("descriptors grew by %d, memory by %ld KiB\n", grown, more);
+  CHECK(grown <= 1 && more < 2048);
+}
+
+static void one(void) {
+  MPI_Comm parents;
+  int value;
+  MPI_Comm_get_parent(&parents);
+  MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, parents, MPI_STATUS_IGNORE);
+  ++value;
+  MPI_Send(&value, 1, MPI_INT, 0, 1, parents);
+  MPI_Comm_disconnect(&parents);
+}
+
+/* report: a child that prints where and how it runs. */
+static void report(char** arguments) {
+  MPI_Comm parents;
+  char folder[4096];
+  int *number, found;
+  cpu_set_t cpus;
+  MPI_Comm_get_parent(&parents);
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &number, &found);
+  CHECK(getcwd(folder, sizeof folder) != NULL && sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+  printf("child %d of %d app %d arguments", rank_of(MPI_COMM_WORLD), size_of(MPI_COMM_WORLD), *number);
+  for (; *arguments != NULL; ++arguments) printf(" '%s'", *arguments);
+  printf(" folder %s variable %s cpus %d\n", folder, getenv("SPAWN_TEST") ? getenv("SPAWN_TEST") : "-",
+         CPU_COUNT(&cpus));
+  fflush(stdout);
+  MPI_Barrier(parents);
+  MPI_Comm_disconnect(&parents);
+}
+
+/* info COMMAND MAXPROCS KEY VALUE ...: prints the error codes. */
+static void info(char** arguments) {
+  MPI_Info keys;
+  MPI_Info_create(&keys);
+  for (char** key = arguments + 2; *key != NULL; key += 2) MPI_Info_set(keys, key[0], key[1]);
+  const int processes = atoi(arguments[1]);
+  int codes[16];
+  char* argv[] = {"report", "two words", "", "line\nend", NULL};
+  MPI_Comm children;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  for (int i = 0; i < 16; ++i) codes[i] = -1;
+  const int code = MPI_Comm_spawn(arguments[0], argv, processes, keys, 0, MPI_COMM_WORLD, &children, codes);
+  char text[MPI_MAX_ERROR_STRING];
+  int length;
+  MPI_Error_string(code, text, &length);
+  int good = 0, failed = 0;
+  for (int i = 0; i < processes; ++i) {
+    good += codes[i] == MPI_SUCCESS;
+    failed += class_of(codes[i]) == MPI_ERR_SPAWN;
+  }
+  printf("rank %d: class %d, %d started, %d not: %s\n", rank_of(MPI_COMM_WORLD),
+         class_of(code) == MPI_ERR_SPAWN, good, failed, code == MPI_SUCCESS ? "" : text);
+  MPI_Info_free(&keys);
+  if (code != MPI_SUCCESS) {
+    CHECK(children == MPI_COMM_NULL);
+    return;
+  }
+  MPI_Barrier(children);
+  MPI_Comm_disconnect(&children);
+}
+
+/* multiple: two programs in one job. */
+static void multiple(void) {
+  char* commands[] = {(char*)self, (char*)self};
+  char *first[] = {"report", "a", NULL}, *second[] = {"report", "b", NULL}, **argvs[] = {first, second};
+  int processes[] = {1, 2}, codes[3] = {-1, -1, -1};
+  MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
+  MPI_Comm children;
+  MPI_Comm_spawn_multiple(2, commands, argvs, processes, infos, 0, MPI_COMM_WORLD, &children, codes);
+  CHECK(codes[0] == MPI_SUCCESS && codes[1] == MPI_SUCCESS && codes[2] == MPI_SUCCESS);
+  MPI_Barrier(children);
+  MPI_Comm_disconnect(&children);
+}
+
+/* accept NAME, connect NAME: two jobs by the name service. */
+static void accept_job(char** arguments) {
+  char port[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm other;
+  if (rank_of(MPI_COMM_WORLD) == 0) {
+    MPI_Open_port(MPI_INFO_NULL, port);
+    MPI_Publish_name(arguments[0], MPI_INFO_NULL, port);
+    printf("published\n");
+    fflush(stdout);
+  }
+  MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other);
+  exchange(other);
+  if (rank_of(MPI_COMM_WORLD) == 0) {
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CHECK(class_of(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+    CHECK(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
+    CHECK(class_of(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+    CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+    MPI_Close_port(port);
+    CHECK(class_of(MPI_Close_port(port)) == MPI_ERR_PORT);
+  }
+  merged(other, 0, NULL);
+  MPI_Comm_disconnect(&other);
+}
+
+static void connect_job(char** arguments) {
+  char port[MPI_MAX_PORT_NAME];
+  MPI_Comm other;
+  const int leads = rank_of(MPI_COMM_WORLD) == 0;
+  if (leads) MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port);
+  MPI_Comm_connect(leads ? port : NULL, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other);
+  exchange(other);
+  merged(other, 1, NULL);
+  MPI_Comm_disconnect(&other);
+}
+
+/* halves: the two halves of one job connect; then two ranks join by a socket. */
+static void halves(void) {
+  const int rank = rank_of(MPI_COMM_WORLD), half = rank % 2;
+  char port[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm side, other;
+  MPI_Comm_split(MPI_COMM_WORLD, half, 0, &side);
+  if (rank == 0) MPI_Open_port(MPI_INFO_NULL, port);
+  MPI_Bcast(port, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+  if (half == 0)
+    MPI_Comm_accept(port, MPI_INFO_NULL, 0, side, &other);
+  else
+    MPI_Comm_connect(port, MPI_INFO_NULL, 0, side, &other);
+  exchange(other);
+  merged(other, half, NULL);
+  MPI_Comm_disconnect(&other);
+  if (rank == 0) MPI_Close_port(port);
+  MPI_Comm_free(&side);
+}
+
+/* join FD: with the process at the other end of a socket. */
+static void join(char** arguments) {
+  MPI_Comm other;
+  MPI_Comm_join(atoi(arguments[0]), &other);
+  CHECK(other != MPI_COMM_NULL);
+  exchange(other);
+  MPI_Comm_disconnect(&other);
+}
+
+/* wrong: errors of calls that cannot succeed. */
+static void wrong(void) {
+  char port[MPI_MAX_PORT_NAME] = "";
+  MPI_Comm other;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  CHECK(class_of(MPI_Comm_connect("no port", MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other)) == MPI_ERR_PORT);
+  CHECK(other == MPI_COMM_NULL);
+  CHECK(class_of(MPI_Comm_accept("no port", MPI_INFO_NULL, 0, MPI_COMM_WORLD, &other)) == MPI_ERR_PORT);
+  CHECK(class_of(MPI_Close_port("no port")) == MPI_ERR_PORT);
+  CHECK(class_of(MPI_Lookup_name("weft test: never published", MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+  MPI_Open_port(MPI_INFO_NULL, port);
+  MPI_Info timeout;
+  MPI_Info_create(&timeout);
+  MPI_Info_set(timeout, "timeout", "1");
+  char first[MPI_MAX_PORT_NAME];
+  memcpy(first, port, sizeof first);
+  MPI_Bcast(first, MPI_MAX_PORT_NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+  if (rank_of(MPI_COMM_WORLD) == 1) /* nobody accepts */
+    CHECK(class_of(MPI_Comm_connect(first, timeout, 0, MPI_COMM_SELF, &other)) == MPI_ERR_PORT);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Info_free(&timeout);
+  MPI_Close_port(port);
+  MPI_Comm inverse;
+  MPI_Comm_dup(MPI_COMM_WORLD, &inverse);
+  const int code =
+      MPI_Comm_spawn(self, MPI_ARGV_NULL, 0, MPI_INFO_NULL, 0, inverse, &other, MPI_ERRCODES_IGNORE);
+  CHECK(class_of(code) == (rank_of(inverse) == 0 ? MPI_ERR_ARG : MPI_ERR_SPAWN));
+  MPI_Comm_free(&inverse);
+}
+
+/* dies SIGNAL: the parent waits for a child that ends so. */
+static void dies(char** arguments) {
+  MPI_Comm children = spawn("victim", arguments[0], 1, MPI_INFO_NULL);
+  int value;
+  MPI_Recv(&value, 1, MPI_INT, 0, 1, children, MPI_STATUS_IGNORE);
+}
+
+static void victim(char** arguments) {
+  const int signal = atoi(arguments[0]);
+  printf("output before the end\n");
+  fflush(stdout);
+  if (signal == 0) MPI_Abort(MPI_COMM_WORLD, 42);
+  kill(getpid(), signal);
+}
+
+int main(int argc, char** argv) {
+  self = argv[0];
+  const char* mode = argc > 1 ? argv[1] : "";
+  char** arguments = argv + 2;
+  MPI_Init(&argc, &argv);
+  if (strcmp(mode, "parent") == 0) parent(arguments);
+  if (strcmp(mode, "child") == 0) child(arguments);
+  if (strcmp(mode, "many") == 0) many(arguments);
+  if (strcmp(mode, "one") == 0) one();
+  if (strcmp(mode, "report") == 0) report(arguments);
+  if (strcmp(mode, "info") == 0) info(arguments);
+  if (strcmp(mode, "multiple") == 0) multiple();
+  if (strcmp(mode, "accept") == 0) accept_job(arguments);
+  if (strcmp(mode, "connect") == 0) connect_job(arguments);
+  if (strcmp(mode, "halves") == 0) halves();
+  if (strcmp(mode, "join") == 0) join(arguments);
+  if (strcmp(mode, "wrong") == 0) wrong();
+  if (strcmp(mode, "dies") == 0) dies(arguments);
+  if (strcmp(mode, "victim") == 0) victim(arguments);
+  MPI_Finalize();
+  if (strcmp(mode, "one") != 0) printf("good\n");
+  return 0;
+}
