@@ -30,6 +30,8 @@ install(TARGETS compat_mpich compat_openmpi compat_name_mpi compat_name_mpich
 install(DIRECTORY ${WEFT_GENERATED_DIR}/include/ ${CMAKE_SOURCE_DIR}/include/ DESTINATION ${root}include
         FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 
+install(TARGETS weft_msgq LIBRARY DESTINATION ${root}lib)
+
 # --- launcher ---
 if(TARGET mpiexec)
   install(TARGETS mpiexec RUNTIME DESTINATION ${root}bin)
@@ -79,5 +81,6 @@ if(NOT SKBUILD)
 endif()
 install(FILES ${CMAKE_SOURCE_DIR}/cli/man/weft.1 ${CMAKE_SOURCE_DIR}/cli/man/mpiexec.1 DESTINATION ${root}share/man/man1)
 install(DIRECTORY ${WEFT_GENERATED_DIR}/man/ DESTINATION ${root}share/man/man3)
+install(FILES ${CMAKE_SOURCE_DIR}/tools/gdb/weft.py DESTINATION ${WEFT_SHARE_DIR}/gdb)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${WEFT_SHARE_DIR})
 install(FILES ${WEFT_GENERATED_DIR}/coverage.md DESTINATION ${WEFT_SHARE_DIR})

@@ -18,12 +18,20 @@ endif()
 add_dependencies(mpi_abi weft_bindings)
 weft_portable(mpi_abi)
 
+# Loaded by debuggers, into their own process.
+add_library(weft_msgq MODULE ${CMAKE_SOURCE_DIR}/src/debugger/queues.cpp ${CMAKE_SOURCE_DIR}/src/debugger/target.cpp)
+target_include_directories(weft_msgq PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_link_options(weft_msgq PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
+
 file(GLOB_RECURSE launcher CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/mpiexec/*.cpp)
 if(launcher)
   add_executable(mpiexec ${launcher})
   target_compile_definitions(mpiexec PRIVATE WEFT_VERSION="${PROJECT_VERSION}")
   target_link_libraries(mpiexec PRIVATE weft_launch weft_base)
   target_link_options(mpiexec PRIVATE -static-libstdc++ -static-libgcc)
+  # Debuggers read its variables and their types.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/mpiexec/mpir.cpp PROPERTIES COMPILE_OPTIONS -g
+                              SKIP_PRECOMPILE_HEADERS ON)
   weft_precompile(mpiexec)
   weft_portable(mpiexec)
 endif()

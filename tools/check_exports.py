@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-ALLOWED = re.compile(r"P?MPIX?_\w+$")
+ALLOWED = re.compile(r"P?MPIX?_\w+$|MPIR_(weft_layout|dll_name)$")
 BEYOND_ABI = "#ifndef WEFT_MPI_ABI_ONLY"  # inline functions of mpi.h follow
 NEEDED = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux[\w-]*)\.so\.\d+$")
 NOT_PROTOTYPES = re.compile(r"/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*|typedef[^;]*;", re.S | re.M)

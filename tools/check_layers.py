@@ -11,7 +11,7 @@ import re
 import sys
 
 SOURCES = (".cpp", ".hpp", ".cu", ".cuh", ".h", ".inc")
-LAUNCHER = {"mpiexec": {"base", "launch"}}  # an executable, not a layer
+LAUNCHER = {"mpiexec": {"base", "launch"}, "debugger": set()}  # programs of their own, not layers
 
 
 def read_table(cmake_lists):

@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 
-from weft_mpi import __version__, bench, completion, doctor, explain, hang, info, report, run_info, tune
+from weft_mpi import __version__, bench, completion, doctor, explain, hang, info, report, run_info, top, trace, tune
 from weft_mpi.output import Failure, Refusal
 
-COMMANDS = (info, doctor, explain, bench, report, tune, hang, run_info, completion)
+COMMANDS = (info, doctor, explain, bench, report, tune, hang, top, trace, run_info, completion)
 EPILOG = (
     "Exit status: 0: success; 1: the command ran and failed or found a problem; 2: bad input or a missing requirement."
 )

@@ -103,3 +103,16 @@ def save(figure, path):
             "%s: expected a file name that ends in %s" % (path, ", ".join("." + name for name in FORMATS))
         )
     output.write_file(path, rendered(figure, form))
+
+
+def bars(axes, title, labels, positions, series):
+    """Draws a stacked bar at each position. `series`: {label: values}; colours differ, and hatches for print."""
+    base = [0.0] * len(positions)
+    for at, (label, values) in enumerate(series.items()):
+        hatch = ("", "//", "..", "xx", "\\\\")[at // len(PALETTE) % 5]
+        axes.bar([str(x) for x in positions], values, bottom=base, label=label, color=PALETTE[at % len(PALETTE)],
+                 hatch=hatch, edgecolor="white", linewidth=0.5)  # fmt: skip
+        base = [low + value for low, value in zip(base, values)]
+    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
+    if series:
+        axes.legend(frameon=False, fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)

@@ -12,6 +12,7 @@
 #include "api/error_codes.hpp"
 #include "base/clock.hpp"
 #include "base/config.hpp"
+#include "base/recorder.hpp"
 #include "launch/launch.hpp"
 
 namespace weft::api {
@@ -170,6 +171,7 @@ void abort_job(int code, const std::string& message) {
   // An exit status has 8 bits: 0 would look like success.
   const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
   std::fflush(stdout);
+  recorder::flush();
   core::Instance* instance = g_state.load() == State::running ? g_instance : nullptr;
   std::string line = "weft: " + message + "\n";
   bool reported = false;

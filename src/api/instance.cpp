@@ -15,6 +15,7 @@
 
 #include "api/check.hpp"
 #include "api/crash.hpp"
+#include "api/debugger.hpp"
 #include "api/entry_point.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
@@ -24,6 +25,7 @@
 #include "base/config.hpp"
 #include "base/counters.hpp"
 #include "base/log.hpp"
+#include "base/recorder.hpp"
 #include "base/trace.hpp"
 #include "core/progress_thread.hpp"
 #include "device/memory.hpp"
@@ -69,6 +71,7 @@ core::Ref<core::Communicator> predefined(core::Instance& instance, core::Context
 
 /// Both create nothing if a session has used the communicator before MPI_Init.
 core::Communicator* create_world(core::Instance& instance) {
+  debugger::publish(instance);  // again, since it is connected now
   std::vector<core::ProcessId> all_processes(instance.size);
   for (core::ProcessId p = 0; p < instance.size; ++p) all_processes[p] = p;
   if (!instance.world)
@@ -101,9 +104,11 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
   if (!exchange) return std::move(exchange).error();
   auto instance = std::make_unique<core::Instance>(std::move(*exchange));
   log::set_rank(static_cast<int>(instance->self));
+  recorder::set_process(static_cast<int>(instance->self), static_cast<int>(instance->size), instance->host);
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
   ft::Service::start(*instance);
+  debugger::publish(*instance);
   fill_environment_info(instance->exchange->job());
   return instance;
 }

@@ -26,30 +26,37 @@ class Counter {
 
   /// Writers are serialised, by the instance lock or a lock of their own: no atomic read-modify-write.
   void add(uint64_t n = 1) {
-    value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    std::atomic<uint64_t>& value = cell();
+    value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   void subtract(uint64_t n = 1) { add(0 - n); }
   /// The same rule for writers. Keeps the larger value.
   void raise_to(uint64_t n) {
-    if (n > value_.load(std::memory_order_relaxed)) value_.store(n, std::memory_order_relaxed);
+    if (n > value()) cell().store(n, std::memory_order_relaxed);
   }
   /// Writers are several threads without a common lock. Returns the value before.
-  uint64_t add_shared(uint64_t n = 1) { return value_.fetch_add(n, std::memory_order_relaxed); }
+  uint64_t add_shared(uint64_t n = 1) { return cell().fetch_add(n, std::memory_order_relaxed); }
   /// Any thread may read.
-  [[nodiscard]] uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t value() const { return cell().load(std::memory_order_relaxed); }
   [[nodiscard]] const char* name() const { return name_; }
   [[nodiscard]] const char* help() const { return help_; }
   [[nodiscard]] Unit unit() const { return unit_; }
   [[nodiscard]] Kind kind() const { return kind_; }
 
  private:
+  friend void publish();
+  [[nodiscard]] std::atomic<uint64_t>& cell() const { return *cell_.load(std::memory_order_relaxed); }
   const char* name_;
   const char* help_;
-  std::atomic<uint64_t> value_{0};
+  mutable std::atomic<uint64_t> own_{0};
+  std::atomic<std::atomic<uint64_t>*> cell_{&own_};  // own_, or a value in shared memory
   Unit unit_;
   Kind kind_;
 };
 
+/// Moves the values of all counters into shared memory for readers outside of the job (counter_table.hpp),
+/// where they stay until the process ends. Later calls do nothing. Without memory nothing is published.
+void publish();
 /// All counters in the order of their names.
 [[nodiscard]] std::vector<const Counter*> all();
 /// The counter of this name; null if there is none.

@@ -1,145 +1,47 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Client side of the NVTX injection protocol (interface of nvtx3): the profiler's library receives tables of
-// function pointers and fills in the calls that it traces.
 #include "base/trace.hpp"
 
-#include <dlfcn.h>
+#include <cstdio>
 
-#include <cstdint>
-#include <cstdlib>
-#include <string>
-
-#include "base/config.hpp"
-#include "base/log.hpp"
-#include "base/secure.hpp"
+#include "base/clock.hpp"
+#include "base/nvtx.hpp"
+#include "base/recorder.hpp"
 
 namespace weft::trace {
 namespace detail {
+
 bool on = false;
-}  // namespace detail
-
-namespace {
-
-config::Choice setting(
-    "trace.nvtx", 0, {"auto", "on", "off"},
-    "NVTX ranges for each MPI call and protocol step; auto: if NVTX_INJECTION64_PATH is set; on: MPI_Init "
-    "fails without a profiler; off: no ranges.",
-    "the ranges are wanted with another profiler (on) or disturb a profile (off)");
-
-constexpr uint32_t kVersion = 3;
-constexpr uint32_t kTableCallbacks = 1, kTableVersion = 3;  // NVTX_ETID_*
-constexpr int kCore = 1, kCore2 = 5;                        // NVTX_CB_MODULE_*
-constexpr unsigned kCalls = 16;                             // functions per module; 0 is unused
-constexpr unsigned kRangePushA = 9, kRangePop = 11;         // module kCore
-constexpr unsigned kDomainRangePushEx = 4, kDomainRangePop = 5, kDomainCreateA = 12;  // module kCore2
-
-using Pointer = void (*)();
-using Domain = void*;
-
-/// nvtxEventAttributes_t
-struct Attributes {
-  uint16_t version = kVersion, size = sizeof(Attributes);
-  uint32_t category = 0;
-  int32_t color_type = 0;
-  uint32_t color = 0;
-  int32_t payload_type = 0, reserved = 0;
-  uint64_t payload = 0;
-  int32_t message_type = 1;  // ASCII string
-  const char* message = nullptr;
-};
-static_assert(sizeof(Attributes) == 48);
-
-Pointer calls[2][kCalls + 1];  // functions of the profiler, by module
-Pointer* tables[2][kCalls + 1];
-Domain domain = nullptr;
-
-template <class F>
-F call(size_t module, unsigned number) {
-  return reinterpret_cast<F>(calls[module][number]);
-}
-
-int get_callback_table(int module, Pointer*** table, unsigned* size) {
-  if (module != kCore && module != kCore2) return 0;
-  if (table != nullptr) *table = tables[module == kCore ? 0 : 1];
-  if (size != nullptr) *size = kCalls;
-  return 1;
-}
-void set_client_version(uint32_t) {}
-
-struct CallbackTable {
-  size_t size = sizeof(CallbackTable);
-  int (*get)(int, Pointer***, unsigned*) = get_callback_table;
-};
-struct VersionTable {
-  size_t size = sizeof(VersionTable);
-  uint32_t version = kVersion, reserved = 0;
-  void (*set_client)(uint32_t) = set_client_version;
-};
-
-const void* get_export_table(uint32_t id) {
-  static const CallbackTable callbacks;
-  static const VersionTable version;
-  if (id == kTableCallbacks) return &callbacks;
-  return id == kTableVersion ? &version : nullptr;
-}
-
-Error no_profiler(const std::string& why) {
-  return Error(Errc::unsupported, "no profiler receives NVTX ranges (" + why +
-                                      "): unset WEFT_TRACE_NVTX, or start the program "
-                                      "under a profiler that traces NVTX");
-}
-
-/// Loads the profiler's library, never unloads it, and lets it fill in the tables.
-Status attach() {
-  const char* path = ::secure_getenv("NVTX_INJECTION64_PATH");
-  if (path == nullptr || *path == '\0') return no_profiler("NVTX_INJECTION64_PATH is not set");
-  void* library = secure::open_library(path, RTLD_LAZY);
-  if (library == nullptr) return no_profiler(secure::open_error());
-  using Initialise = int (*)(const void* (*)(uint32_t));
-  auto initialise = reinterpret_cast<Initialise>(::dlsym(library, "InitializeInjectionNvtx2"));
-  if (initialise == nullptr) return no_profiler(std::string(path) + " has no InitializeInjectionNvtx2");
-  for (size_t module = 0; module < 2; ++module)
-    for (unsigned i = 1; i < kCalls; ++i) tables[module][i] = &calls[module][i];
-  if (initialise(get_export_table) == 0) return no_profiler(std::string(path) + " failed to initialise");
-  return {};
-}
-
-}  // namespace
-
-namespace detail {
 
 void push(const char* name) {
-  if (domain != nullptr) {
-    Attributes attributes;
-    attributes.message = name;
-    call<int (*)(Domain, const Attributes*)>(1, kDomainRangePushEx)(domain, &attributes);
-  } else {
-    call<int (*)(const char*)>(0, kRangePushA)(name);
-  }
+  if (recorder::enabled()) recorder::push(name);
+  if (nvtx::enabled()) nvtx::push(name);
 }
 
 void pop() {
-  if (domain != nullptr)
-    call<int (*)(Domain)>(1, kDomainRangePop)(domain);
-  else
-    call<int (*)()>(0, kRangePop)();
+  if (nvtx::enabled()) nvtx::pop();
+  if (recorder::enabled()) recorder::pop();
+}
+
+void annotate(const Details& details) {
+  if (recorder::enabled()) recorder::annotate(details);
+  if (!nvtx::enabled()) return;
+  char text[64] = "bytes";
+  if (details.tag >= 0) std::snprintf(text, sizeof text, "bytes; peer %d, tag %d", details.peer, details.tag);
+  nvtx::mark(text, details.bytes);
+}
+
+void record_copy(const char* stream, uint64_t since, uint64_t bytes) {
+  if (recorder::enabled()) recorder::copy(stream, since, bytes);
 }
 
 }  // namespace detail
 
+uint64_t copy_start() { return recorder::enabled() ? monotonic_ns() : 0; }
+
 Status open() {
-  if (detail::on || setting.is("off")) return {};
-  if (setting.is("auto") && ::secure_getenv("NVTX_INJECTION64_PATH") == nullptr) return {};
-  Status attached = attach();
-  if (!attached.ok()) {
-    if (setting.is("on")) return attached;
-    log::write(log::Level::warn, "%s", attached.error().message().c_str());
-    return {};
-  }
-  const bool domains = calls[1][kDomainCreateA] != nullptr && calls[1][kDomainRangePushEx] != nullptr &&
-                       calls[1][kDomainRangePop] != nullptr;
-  if (domains) domain = call<Domain (*)(const char*)>(1, kDomainCreateA)("Weft");
-  detail::on = domain != nullptr || (calls[0][kRangePushA] != nullptr && calls[0][kRangePop] != nullptr);
+  WEFT_TRY(nvtx::open());
+  WEFT_TRY(recorder::open());
+  detail::on = nvtx::enabled() || recorder::enabled();
   return {};
 }
 

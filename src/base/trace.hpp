@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trace: NVTX ranges for profilers. NVTX_INJECTION64_PATH names the profiler's library; without a profiler a
-// range costs a load and a branch. Threading: ranges on any thread; open() before other threads call MPI.
+// Trace: ranges of MPI calls and protocol steps for profilers (nvtx.hpp) and for `weft trace` (recorder.hpp).
+// While both are off, a range costs a load and a branch. Threading: ranges on any thread; open() before other
+// threads call MPI.
 #pragma once
+#include <cstdint>
+
 #include "base/result.hpp"
 
 namespace weft::trace {
+
+/// Arguments of a message or collective.
+struct Details {
+  uint64_t bytes = 0;
+  int peer = -1;  ///< of a message: rank in the communicator; negative: none
+  int tag = -1;   ///< negative: none
+};
 
 namespace detail {
 [[gnu::visibility("hidden")]] extern bool on;  // written only by open()
 void push(const char* name);
 void pop();
+void annotate(const Details& details);
+void record_copy(const char* stream, uint64_t since, uint64_t bytes);
 }  // namespace detail
 
-/// Attaches to a profiler according to trace.nvtx. Fails only if the setting is `on` and no profiler
-/// attaches.
+/// Attaches to a profiler and starts the recorder, according to their settings.
 [[nodiscard]] Status open();
-/// Returns true if a profiler is attached.
+/// Returns true if a profiler is attached or the recorder runs.
 [[nodiscard]] inline bool enabled() { return detail::on; }
 
-/// NVTX range from construction to destruction on one thread; ranges nest. `name`: a string literal.
+/// Range from construction to destruction on one thread; ranges nest. `name`: a string literal.
 class Range {
  public:
   explicit Range(const char* name) : pushed_(detail::on) {
@@ -35,5 +46,20 @@ class Range {
  private:
   const bool pushed_;
 };
+
+/// Adds arguments to the innermost range of this thread. A later call replaces them.
+inline void annotate(const Details& details) {
+  if (detail::on) [[unlikely]]
+    detail::annotate(details);
+}
+
+/// Time stamp for record_copy(); 0 if off.
+[[nodiscard]] uint64_t copy_start();
+/// Records a copy in a GPU stream of the library that is complete now. `since`: copy_start() of its
+/// submission; `stream`: a string literal.
+inline void record_copy(const char* stream, uint64_t since, uint64_t bytes) {
+  if (since != 0) [[unlikely]]
+    detail::record_copy(stream, since, bytes);
+}
 
 }  // namespace weft::trace

@@ -44,7 +44,7 @@ enum class What : int32_t {
 inline constexpr int kAny = INT32_MIN;  ///< peer or tag: a wildcard
 inline constexpr int kMaxMembers = 64, kRecords = 8;
 
-/// A wait of one thread, published after kMinWaitNs. `version` is odd during an update.
+/// A wait of one thread, published after kPublishNs. `version` is odd during an update.
 struct Record {
   alignas(64) std::atomic<uint32_t> version;
   What what;
@@ -66,6 +66,9 @@ struct Record {
 
 /// Age of Record::seen after which a record is obsolete.
 inline constexpr uint64_t kObsoleteNs = 500'000'000;
+/// Age of a wait at which it is published.
+inline constexpr uint64_t kPublishNs = 2'000'000;
+/// Age from which readers call it a wait of a rank that may hang.
 inline constexpr uint64_t kMinWaitNs = 50'000'000;
 
 /// Bit of Table::call, which is not part of an address: the call has returned.

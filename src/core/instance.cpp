@@ -36,6 +36,7 @@ constexpr long kMaxSleepNs = 1'000'000;     // some events cause no wake-up, suc
 constexpr uint64_t kLongYieldNs = 200'000;  // a longer yield means that other processes keep the core
 constexpr int kMaxLockTries = 64;
 constexpr unsigned kArmedRounds = 1u << 31;  // more rounds: the wake-up is armed
+constexpr unsigned kTimedRounds = 64;        // idle rounds of a wait before it reads the clock
 // Calls of progress() per reading of the clock, which takes 25 ns. Idle rounds of a long wait read it anyway.
 constexpr uint32_t kRoundsPerLook = 64;
 constexpr uint64_t kReservedDescriptors = 32;  // left to the program when ranks are watched
@@ -46,6 +47,8 @@ log::SlowPath unwatched("core.unwatched_processes",
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);
 #endif
@@ -142,9 +145,12 @@ void Instance::idle(Wait& wait) {
   unsigned& rounds = wait.idle_rounds;
   ++rounds;
   // A pause takes about 25 ns, a considerable part of a small message's latency, so it is issued only once in
-  // 64 rounds, for the sibling hardware thread.
+  // kTimedRounds, for the sibling hardware thread. So is the clock, which times waits of some us.
   if (!oversubscribed && rounds < spin && !threaded) [[likely]] {
-    if (rounds % 64 == 0) pause();
+    if (rounds % kTimedRounds == 0) {
+      if (wait.since_ns == 0) wait.since_ns = monotonic_ns();
+      pause();
+    }
     return;
   }
   const bool locked = threaded;  // MPI_Session_init may set it meanwhile
@@ -197,7 +203,7 @@ void Instance::publish_wait(Wait& wait) {
   const uint64_t now = monotonic_ns();
   if (wait.since_ns == 0) wait.since_ns = now;
   look_for_failures(now);
-  if (now - wait.since_ns < wait_table::kMinWaitNs) return;
+  if (now - wait.since_ns < wait_table::kPublishNs) return;
   waits.publish(wait.record, wait.call, wait.target, wait.since_ns, now);
   if (shm != nullptr) waits.observe(*shm, now);
 }

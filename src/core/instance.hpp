@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "core/communicator.hpp"
 #include "core/failure.hpp"
@@ -65,6 +66,8 @@ class Instance {
     Wait(Instance& owner, const WaitTarget& what, const Request* request)
         : instance(owner), awaited(request), target(what), call(owner.waits.current()) {}
     ~Wait() {
+      if (since_ns != 0) [[unlikely]]
+        WaitPublisher::count(call, target, monotonic_ns() - since_ns);
       if (record != nullptr) [[unlikely]]
         instance.waits.withdraw(*record);
       if (counted) --instance.waiting_threads_;
@@ -76,7 +79,7 @@ class Instance {
     const Request* const awaited;
     const WaitTarget target;
     const MpiCall call;
-    uint64_t since_ns = 0;                 ///< of a long wait: its start
+    uint64_t since_ns = 0;                 ///< its start, or 0 before kTimedRounds idle rounds
     wait_table::Record* record = nullptr;  ///< of a published wait
     unsigned idle_rounds = 0;
     bool counted = false;             ///< in waiting_threads_
@@ -227,8 +230,7 @@ void wait_until(Instance& instance, Done&& done, const WaitTarget& target = {},
 
 /// Progresses until the request is complete.
 inline void wait(Instance& instance, const Request& request) {
-  wait_until(
-      instance, [&] { return request.complete(); }, {&request}, &request);
+  wait_until(instance, [&] { return request.complete(); }, {&request}, &request);
 }
 
 }  // namespace weft::core

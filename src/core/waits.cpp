@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "base/counters.hpp"
 #include "core/communicator.hpp"
 #include "core/instance.hpp"
 #include "transport/shm/shm.hpp"
@@ -18,6 +19,44 @@ using wait_table::Record;
 using wait_table::What;
 
 constexpr uint64_t kObservationIntervalNs = 100'000'000;
+
+using counters::Unit;
+counters::Counter late_senders("p2p.late_sender_time", Unit::nanoseconds,
+                               "Time in which receives and probes have waited for a message");
+counters::Counter late_receivers("p2p.late_receiver_time", Unit::nanoseconds,
+                                 "Time in which sends have waited for their receiver");
+counters::Counter in_collectives("coll.wait_time", Unit::nanoseconds,
+                                 "Time in which collectives have waited for other processes");
+counters::Counter at_windows("window.wait_time", Unit::nanoseconds,
+                             "Time in which calls on windows have waited for other processes");
+counters::Counter elsewhere("core.wait_time", Unit::nanoseconds,
+                            "Time in which other calls have waited, such as those of several requests");
+
+/// The counter of a wait.
+counters::Counter& waiting_time(const Operands& operands, const Communicator* comm) {
+  switch (operands.what) {
+    case What::send:
+      return late_receivers;
+    case What::receive:
+    case What::probe:
+      return late_senders;
+    case What::collective:
+      return in_collectives;
+    case What::window_lock:
+    case What::window_post:
+    case What::window_complete:
+    case What::window_operations:
+    case What::window_notification:
+      return at_windows;
+    case What::other:
+      return comm != nullptr ? in_collectives : elsewhere;
+    case What::generalized:
+    case What::partitioned:
+    case What::enqueued:
+      break;
+  }
+  return elsewhere;
+}
 
 template <size_t N>
 void copy(char (&to)[N], const char* from) {
@@ -53,6 +92,15 @@ WaitPublisher::~WaitPublisher() {
   if (memory_ >= 0) ::close(memory_);
 }
 
+void WaitPublisher::count(const MpiCall& call, const WaitTarget& target, uint64_t ns) {
+  Operands operands;
+  if (target.request != nullptr)
+    operands = target.request->operands();
+  else if (target.operands != nullptr)
+    operands = *target.operands;
+  waiting_time(operands, call.comm).add(ns);
+}
+
 // Without memory for the table nothing is published, and `weft hang` does not find the process.
 void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
   if (table == nullptr) {
@@ -70,6 +118,7 @@ void WaitPublisher::open(wait_table::Table* table, int rank, int size) {
   table->call.store(table_->call.load(std::memory_order_relaxed), std::memory_order_relaxed);
   table->left.store(table_->left.load(std::memory_order_relaxed), std::memory_order_relaxed);
   table->threaded.store(table_->threaded.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  counters::publish();
   table_ = table;
   table_->rank = rank;
   table_->size = size;
@@ -124,7 +173,7 @@ void WaitPublisher::withdraw(Record& record) {
 
 void WaitPublisher::publish_poll(const WaitTarget& target, uint64_t now) {
   if (polls_since_ns_ == 0) polls_since_ns_ = now;
-  if (now - polls_since_ns_ < wait_table::kMinWaitNs) return;
+  if (now - polls_since_ns_ < wait_table::kPublishNs) return;
   Record& record = table_->records[0];
   record.polls = 1;
   fill(record, current(), target, polls_since_ns_);

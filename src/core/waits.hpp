@@ -68,6 +68,9 @@ class WaitPublisher {
   /// The wait has ended.
   void withdraw(wait_table::Record& record);
 
+  /// Adds `ns` to the counter of waits of this kind.
+  static void count(const MpiCall& call, const WaitTarget& target, uint64_t ns);
+
   /// Counts an unsuccessful poll. Returns true if publish_poll() shall be called: for a few of them.
   [[nodiscard]] bool count_poll() {
     if (finished_at_poll_ != Request::finished()) {

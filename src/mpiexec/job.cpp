@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "launch/cpus.hpp"
+#include "mpiexec/mpir.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/processes.hpp"
 
@@ -159,6 +160,8 @@ void Job::on_supervisor_event() {
     switch (event.kind) {
       case Event::started:
         world->rank_of(event.process).pid = event.value;
+        if (world->number == 0 && event.process + 1 == world->first + world->size())
+          publish_processes(world->plans, groups());
         break;
       case Event::executed:
         on_started(*world, event.process, "");
@@ -328,6 +331,7 @@ void Job::fail(Failure failure) {
   if (!failure_) failure_ = std::move(failure);
   if (terminating_) return;
   terminating_ = true;
+  publish_abort(failure_->text);
   command(Command::terminate);
 }
 

@@ -28,6 +28,7 @@
 #include "mpiexec/spawn.hpp"
 #include "mpiexec/supervisor.hpp"
 #include "mpiexec/waits.hpp"
+#include "mpiexec/watch.hpp"
 
 #ifndef WEFT_VERSION
 #define WEFT_VERSION "unknown"
@@ -73,7 +74,7 @@ int start(const Options& options, char** argv, char** environment) {
       print_message("rank " + std::to_string(rank) + ": " + (*bindings)[rank].description);
   const std::string job_id = unique_job_id();
   const std::string libraries = library_directory();
-  const auto plans = plan_ranks(options, *bindings, job_id, libraries, environment);
+  auto plans = plan_ranks(options, *bindings, job_id, libraries, environment);
 
   for (const RankPlan& plan : plans)
     if (!plan.other_mpi.empty())
@@ -83,6 +84,8 @@ int start(const Options& options, char** argv, char** environment) {
                                "or start it with the mpiexec of that MPI"),
           kRefusedExitCode);
 
+  if (const Status added = add_debugger(plans, options); !added.ok())
+    return print_error(added.error(), kUsageExitCode);
   prepare_descriptors();
   const InheritedState inherited = InheritedState::save_and_replace();
   auto channels = open_channels(options.ranks());
@@ -90,7 +93,7 @@ int start(const Options& options, char** argv, char** environment) {
   TerminalInput input;
   if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
   input.connect(channels->front());
-  return run_job({plans, std::move(*channels), job_id}, input, inherited, {options, libraries, environment},
+  return run_job({std::move(plans), std::move(*channels), job_id}, input, inherited, {options, libraries, environment},
                  argv);
 }
 
@@ -161,8 +164,16 @@ int run(int argc, char** argv, char** environment) {
     const auto waits = print_waits(options->waits, options->json);
     return waits ? *waits : print_error(waits.error(), kUsageExitCode);
   }
+  if (options->watch > 0) {
+    const auto watched = watch(options->watch, options->watch_interval, options->watch_count);
+    return watched ? *watched : print_error(watched.error(), kUsageExitCode);
+  }
   for (const std::string& warning : options->warnings) print_message(warning);
   for (Program& program : options->programs) prepend_python(program, library_directory());
+  if (needs_external_launcher(*options) && (options->gdb || options->xterm))
+    return print_error(
+        Error(Errc::arg, "--gdb and --xterm start processes on this host only: attach to a rank there"),
+        kUsageExitCode);
   if (needs_external_launcher(*options))
     return print_error(exec_external_launcher(*options, library_directory(), environment), kUsageExitCode);
   warn_about_unused_hosts(*options);

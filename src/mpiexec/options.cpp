@@ -84,6 +84,30 @@ Status set_timeout(State& state, const std::string& name, const std::string& val
   return {};
 }
 
+Status set_watch(State& state, const std::string& name, const std::string& value) {
+  Options& to = state.options;
+  std::istringstream text(value);
+  char comma = ',';
+  bool valid = static_cast<bool>(text >> to.watch);
+  if (valid && !text.eof()) valid = text >> comma >> to.watch_interval && comma == ',';
+  if (valid && !text.eof()) valid = text >> comma >> to.watch_count && comma == ',';
+  if (!valid || !text.eof() || to.watch < 1 || to.watch_count < 0 ||
+      !(to.watch_interval > 0 && to.watch_interval <= 3600))
+    return bad_value(name, value, "PID[,SECONDS[,COUNT]]");
+  return {};
+}
+
+Status set_xterm(State& state, const std::string& name, const std::string& value) {
+  auto& ranks = state.options.xterm.emplace();
+  std::istringstream list(value == "all" ? "" : value);
+  for (std::string word; std::getline(list, word, ',');) {
+    const auto rank = launch::parse_int(word, 0, kMaxRanks - 1);
+    if (!rank) return bad_value(name, value, "ranks, such as 0,2, or all");
+    ranks.push_back(*rank);
+  }
+  return {};
+}
+
 Status set_waits(State& state, const std::string& name, const std::string& value) {
   const auto process = value == "all" ? std::optional<int>(0) : launch::parse_int(value, 1, INT_MAX);
   if (!process) return bad_value(name, value, "the id of a process, or all");
@@ -109,7 +133,7 @@ auto of_options(Status (*apply)(Options&, const std::string&, const std::string&
 }
 
 /// Returns an apply function that sets one boolean member.
-auto flag(bool Options::*member) {
+auto flag(bool Options::* member) {
   return [member](State& state, const std::string&, const std::string&) -> Status {
     state.options.*member = true;
     return {};
@@ -189,10 +213,19 @@ const std::vector<Row>& table() {
        "no line for each option of another MPI that has no effect",
        flag(&Options::no_notes)},
       {{"timeout"}, "SECONDS", "end the job after this time, with exit code 124", set_timeout},
+      {{"gdb"}, nullptr, "run each process under gdb, which prints where it crashes", flag(&Options::gdb)},
+      {{"xterm"},
+       "RANKS|all",
+       "run these processes (0,2) in windows of their own, with --gdb in gdb",
+       set_xterm},
       {{"waits"},
        "PID|all",
        "start nothing, print what each process of a running job waits for (as weft hang)",
        set_waits},
+      {{"watch"},
+       "PID[,SECONDS[,COUNT]]",
+       "start nothing, print JSON lines of what a running job does (as weft top)",
+       set_watch},
       {{"run-info"},
        "PROGRAM",
        "start nothing, print for which MPI the program was built (as weft run-info)",
@@ -364,7 +397,8 @@ Result<Options> parse_options(const std::vector<std::string>& given) {
       WEFT_TRY(read_option(state, arguments, i));
       if (state.options.help || state.options.version || !state.options.run_info.empty())
         return std::move(state.options);
-      if (state.options.waits >= 0 && i == arguments.size()) return std::move(state.options);
+      if ((state.options.waits >= 0 || state.options.watch > 0) && i == arguments.size())
+        return std::move(state.options);
       continue;
     }
     if (argument == "--") ++i;

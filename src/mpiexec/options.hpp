@@ -2,6 +2,7 @@
 // Options: parses and validates mpiexec's command line. The table in options.cpp has one row per option and
 // drives parsing, --help and error texts.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,11 +47,16 @@ struct Options {
   bool continue_on_failure = false;  ///< the other ranks go on when one has failed
   double timeout = 0;                ///< seconds; 0: none
   bool help = false, version = false;
-  int waits = -1;        ///< print what the job of this process waits for, and start nothing; 0: of any job
-  bool json = false;     ///< of --waits
-  std::string run_info;  ///< print the MPI of this program, and start nothing
-  std::vector<std::string> warnings;  ///< printed; the job starts nevertheless
-  bool no_notes = false;              ///< no warnings of options of other MPIs without effect
+  int waits = -1;     ///< print what the job of this process waits for, and start nothing; 0: of any job
+  bool json = false;  ///< of --waits
+  bool gdb = false;   ///< each rank under gdb
+  std::optional<std::vector<int>> xterm;  ///< ranks in windows of their own; empty: all
+  int watch = 0;                          ///< sample the job of this process, and start nothing; 0: no
+  double watch_interval = 1;              ///< seconds
+  int watch_count = 0;                    ///< samples of watch; 0: until the job ends
+  std::string run_info;                   ///< print the MPI of this program, and start nothing
+  std::vector<std::string> warnings;      ///< printed; the job starts nevertheless
+  bool no_notes = false;                  ///< no warnings of options of other MPIs without effect
 
   [[nodiscard]] int ranks() const;
 };

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -198,6 +199,29 @@ void close_child_ends(Channels& channels) {
     if (*fd >= 0) ::close(*fd);
     *fd = -1;
   }
+}
+
+Status add_debugger(std::vector<RankPlan>& plans, const Options& options) {
+  const char* const path = std::getenv("PATH");
+  for (const auto& [wanted, tool] :
+       {std::pair(options.gdb, "gdb"), std::pair(options.xterm.has_value(), "xterm")})
+    if (wanted && find_on_path(tool, path != nullptr ? path : "") == tool)
+      return Error(Errc::arg, std::string(tool) + " is not on PATH (--" + tool + " needs it): install it");
+  if (options.xterm && std::getenv("DISPLAY") == nullptr)
+    return Error(Errc::arg, "--xterm needs an X display: set DISPLAY, or use --gdb alone");
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    std::vector<std::string> words;
+    const bool window = options.xterm &&
+                        (options.xterm->empty() || std::find(options.xterm->begin(), options.xterm->end(),
+                                                             static_cast<int>(rank)) != options.xterm->end());
+    if (window) words = {"xterm", "-T", "rank " + std::to_string(rank), "-e"};
+    if (options.gdb) words.insert(words.end(), {"gdb", "-q"});
+    if (options.gdb && !window)
+      words.insert(words.end(), {"-batch", "-return-child-result", "-ex", "run", "-ex", "backtrace"});
+    if (options.gdb) words.emplace_back("--args");
+    plans[rank].argv.insert(plans[rank].argv.begin(), words.begin(), words.end());
+  }
+  return {};
 }
 
 Result<std::vector<Channels>> open_channels(int ranks) {

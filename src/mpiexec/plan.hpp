@@ -46,6 +46,9 @@ void prepend_library_path(Program& program, const std::string& library_directory
                                                const std::string& job_id,
                                                const std::string& library_directory, char** environment);
 
+/// Starts the programs of the plans under gdb or in windows (--gdb, --xterm). An error if a tool is missing.
+[[nodiscard]] Status add_debugger(std::vector<RankPlan>& plans, const Options& options);
+
 /// Opens the channels of every rank. Rank 0 inherits mpiexec's standard input; other ranks get /dev/null.
 [[nodiscard]] Result<std::vector<Channels>> open_channels(int ranks);
 /// The same for a job that starts later: the supervisor gives its ranks /dev/null.

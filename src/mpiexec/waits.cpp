@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -33,56 +32,9 @@ double seconds_since(uint64_t ns) {
   return ns == 0 ? -1 : std::max(0.0, now() - static_cast<double>(ns) * 1e-9);
 }
 
-/// Text from another process: control characters would act on the terminal.
-template <size_t N>
-std::string text_of(const char (&field)[N]) {
-  std::string text(field, strnlen(field, N));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < ' ' || c == 127) c = '?';
-  return text;
-}
-
-/// Open memory of a process.
-struct Memory {
-  int fd = -1;
-  std::pair<dev_t, ino_t> identity{};
-  off_t size = 0;
-  Memory() = default;
-  Memory(Memory&& other) noexcept
-      : fd(std::exchange(other.fd, -1)), identity(other.identity), size(other.size) {}
-  Memory& operator=(Memory&&) = delete;
-  ~Memory() {
-    if (fd >= 0) ::close(fd);
-  }
-  template <class T>
-  [[nodiscard]] bool read(T& object, uint64_t offset) const {
-    return ::pread(fd, static_cast<void*>(&object), sizeof object, static_cast<off_t>(offset)) ==
-           sizeof object;
-  }
-};
-
 /// Memory of the names in wait_table.hpp that the process holds open.
 std::vector<Memory> memories_of(pid_t pid) {
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fd/";
-  std::vector<Memory> found;
-  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(folder.c_str()), ::closedir);
-  while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
-    char target[64];
-    const std::string path = folder + entry->d_name;
-    const ssize_t length = ::readlink(path.c_str(), target, sizeof target);
-    if (length <= 0) continue;
-    const std::string_view name(target, static_cast<size_t>(length));
-    const auto matches = [&](const char* own) { return name == std::string("/memfd:") + own + " (deleted)"; };
-    if (!matches(wait_table::kSharedName) && !matches(wait_table::kPrivateName)) continue;
-    Memory memory;
-    struct stat status {};
-    memory.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (memory.fd < 0 || ::fstat(memory.fd, &status) != 0) continue;
-    memory.identity = {status.st_dev, status.st_ino};
-    memory.size = status.st_size;
-    found.push_back(std::move(memory));
-  }
-  return found;
+  return open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName});
 }
 
 /// Name of the last MPI function that the process has called; empty if its memory cannot be read.
@@ -128,15 +80,16 @@ Wait copy_of(const Record& record) {
   return wait;
 }
 
-/// Returns true if the record is in use: polls last until the rank makes another call.
-bool in_use(const Record& record, const Table& table) {
-  const uint64_t seen = record.seen.load();
-  if (seen == 0) return false;
-  const bool recent = now_ns() < seen + wait_table::kObsoleteNs;
+/// Returns true if the record is in use and its wait has lasted `shortest` ns: polls last until the rank
+/// makes another call.
+bool in_use(const Record& record, const Table& table, uint64_t shortest) {
+  const uint64_t seen = record.seen.load(), now = now_ns();
+  if (seen == 0 || now < record.since.load() + shortest) return false;
+  const bool recent = now < seen + wait_table::kObsoleteNs;
   return recent || (record.polls != 0 && record.calls.load() == table.calls.load());
 }
 
-RankState state_of(const Table& table, const Memory& memory, uint64_t offset) {
+RankState state_of(const Table& table, const Memory& memory, uint64_t offset, uint64_t shortest) {
   RankState state;
   state.rank = table.rank;
   state.size = table.size;
@@ -152,7 +105,7 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset) {
         break;
       if (record->version.load() % 2 == 0) break;
     }
-    if (in_use(*record, table)) state.waits.push_back(copy_of(*record));
+    if (in_use(*record, table, shortest)) state.waits.push_back(copy_of(*record));
   }
   if (state.waits.size() > 1 && state.waits.front().polls && !state.threaded)
     state.waits.erase(state.waits.begin());
@@ -169,8 +122,9 @@ RankState state_of(const Table& table, const Memory& memory, uint64_t offset) {
   return state;
 }
 
-/// The ranks of one memory; none if it holds no wait tables of this version.
-std::vector<RankState> read_memory(const Memory& memory) {
+/// The ranks of one memory with the waits that have lasted `shortest` ns; none if it holds no wait tables of
+/// this version.
+std::vector<RankState> read_memory(const Memory& memory, uint64_t shortest = wait_table::kMinWaitNs) {
   Directory directory{};
   if (!memory.read(directory, 0) || directory.magic.load() != wait_table::kMagic ||
       directory.table_bytes != sizeof(Table) || directory.ranks == 0 || directory.ranks > kMaxRanks)
@@ -184,7 +138,7 @@ std::vector<RankState> read_memory(const Memory& memory) {
     const uint64_t offset =
         directory.header_bytes + uint64_t{i} * directory.area_bytes + directory.table_offset;
     if (memory.read(*table, offset) && table->pid.load() != 0)
-      ranks.push_back(state_of(*table, memory, offset));
+      ranks.push_back(state_of(*table, memory, offset, shortest));
   }
   std::sort(ranks.begin(), ranks.end(), [](auto& a, auto& b) { return a.rank < b.rank; });
   return ranks;
@@ -199,6 +153,19 @@ std::vector<pid_t> all_processes() {
     if (auto pid = launch::parse_int(entry->d_name, 1, INT_MAX); pid) found.push_back(*pid);
   return found;
 }
+
+Result<std::unique_ptr<WatchedJob>> WatchedJob::open(pid_t process) {
+  std::vector<pid_t> processes = descendants(process);
+  processes.insert(processes.begin(), process);
+  for (const pid_t one : processes)
+    for (Memory& memory : memories_of(one))
+      if (!read_memory(memory).empty()) return std::make_unique<WatchedJob>(std::move(memory));
+  return Error(Errc::arg, "process " + std::to_string(process) +
+                              " is not a rank of a job of this user, and has started none: specify a process "
+                              "of the program, or its mpiexec");
+}
+
+JobState WatchedJob::read() const { return {read_memory(memory_, 0)}; }
 
 std::vector<JobState> read_jobs(const std::vector<pid_t>& processes, std::string* unreadable) {
   std::map<std::pair<dev_t, ino_t>, JobState> jobs;

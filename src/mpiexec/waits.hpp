@@ -5,11 +5,15 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "base/wait_table.hpp"
+#include "mpiexec/memory.hpp"
 
 namespace weft::mpiexec {
 
@@ -49,6 +53,31 @@ struct JobState {
   [[nodiscard]] bool singleton() const { return ranks.size() == 1 && ranks.front().size == 1; }
 };
 
+/// A job that is read again and again.
+class WatchedJob {
+ public:
+  explicit WatchedJob(Memory memory) : memory_(std::move(memory)) {}
+  /// The job of a process.
+  [[nodiscard]] static Result<std::unique_ptr<WatchedJob>> open(pid_t process);
+  /// Also returns waits that have just been published.
+  [[nodiscard]] JobState read() const;
+
+ private:
+  Memory memory_;
+};
+
+/// The ranks that wait in collectives of one communicator.
+struct Arrivals {
+  std::set<int> arrived;                          ///< ranks in the communicator
+  std::map<std::string, std::vector<int>> calls;  ///< ranks in the communicator by collective
+  [[nodiscard]] std::vector<int> missing_of(const Wait& wait) const;
+};
+/// By communicator id.
+using AllArrivals = std::map<uint64_t, Arrivals>;
+[[nodiscard]] AllArrivals arrivals_of(const JobState& job);
+/// Returns the ranks in MPI_COMM_WORLD without which the wait does not end.
+[[nodiscard]] std::vector<int> needed_by(const Wait& wait, const AllArrivals& all);
+
 /// Returns the jobs to which the processes belong. `unreadable` gets a reason if a process has memory of
 /// Weft's name that is no wait table of this version.
 [[nodiscard]] std::vector<JobState> read_jobs(const std::vector<pid_t>& processes,
@@ -61,6 +90,8 @@ struct JobState {
 /// Returns only the conclusions.
 [[nodiscard]] std::vector<std::string> conclusions(const JobState& job);
 [[nodiscard]] std::string to_json(const JobState& job);
+/// The text in quotes. It has no control characters (text_of).
+[[nodiscard]] std::string json_text(const std::string& text);
 
 /// `mpiexec --waits`: prints the job of a process, or, if it is 0, the only job of the user on this host, and
 /// the singletons if there is no other. Returns the exit code: 0: no rank waits; 1: some wait.

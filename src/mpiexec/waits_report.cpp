@@ -115,30 +115,6 @@ std::string operation(const Wait& wait) {
   return "";
 }
 
-/// The ranks that wait in collectives of one communicator.
-struct Arrivals {
-  std::set<int> arrived;                          ///< ranks in the communicator
-  std::map<std::string, std::vector<int>> calls;  ///< ranks in the communicator by collective
-  std::vector<int> missing_of(const Wait& wait) const {
-    std::vector<int> missing;
-    for (int i = 0; i < static_cast<int>(wait.members.size()); ++i)
-      if (!arrived.contains(i)) missing.push_back(i);
-    return missing;
-  }
-};
-using AllArrivals = std::map<uint64_t, Arrivals>;
-
-AllArrivals arrivals_of(const JobState& job) {
-  AllArrivals all;
-  for (const RankState& rank : job.ranks)
-    for (const Wait& wait : rank.waits)
-      if (wait.is_collective() && all[wait.context].arrived.insert(wait.comm_rank).second)
-        all[wait.context].calls[wait.collective()].push_back(wait.comm_rank);
-  for (auto& [context, arrivals] : all)
-    for (auto& [call, ranks] : arrivals.calls) std::sort(ranks.begin(), ranks.end());
-  return all;
-}
-
 /// Returns "waits for rank 3", with the ranks in MPI_COMM_WORLD if they differ; empty: unknown or none.
 std::string missing_text(const Wait& wait, const AllArrivals& all) {
   const std::vector<int> missing = all.at(wait.context).missing_of(wait);
@@ -189,17 +165,6 @@ bool matches(int sender_comm_rank, const Wait& send, const Wait& receive) {
   if (send.what != What::send || (receive.what != What::receive && receive.what != What::probe)) return false;
   return send.context == receive.context && (receive.peer == kAny || receive.peer == sender_comm_rank) &&
          (receive.tag == kAny || receive.tag == send.tag);
-}
-
-/// Returns the ranks in MPI_COMM_WORLD without which the wait does not end.
-std::vector<int> needed_by(const Wait& wait, const AllArrivals& all) {
-  std::vector<int> ranks;
-  if (wait.is_collective())
-    for (const int missing : all.at(wait.context).missing_of(wait))
-      ranks.push_back(wait.members[static_cast<size_t>(missing)]);
-  else if (wait.peer_process >= 0)
-    ranks.push_back(wait.peer_process);
-  return ranks;
 }
 
 /// Finds cycles of ranks of which each can go on only after the next one.
@@ -313,15 +278,6 @@ std::vector<std::string> lost(const JobState& job, const AllArrivals& all) {
   return texts;
 }
 
-std::string json_text(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 std::string json_or_null(int value, bool known) { return known ? std::to_string(value) : "null"; }
 
 std::string to_json(const RankState& rank, const Wait* wait, const AllArrivals& all) {
@@ -378,6 +334,43 @@ bool Wait::is_collective() const {
 std::string Wait::collective() const {
   if (what == What::collective) return "a nonblocking " + operation;
   return call.ends_with("_c") ? call.substr(0, call.size() - 2) : call;
+}
+
+std::string json_text(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+std::vector<int> Arrivals::missing_of(const Wait& wait) const {
+  std::vector<int> missing;
+  for (int i = 0; i < static_cast<int>(wait.members.size()); ++i)
+    if (!arrived.contains(i)) missing.push_back(i);
+  return missing;
+}
+
+AllArrivals arrivals_of(const JobState& job) {
+  AllArrivals all;
+  for (const RankState& rank : job.ranks)
+    for (const Wait& wait : rank.waits)
+      if (wait.is_collective() && all[wait.context].arrived.insert(wait.comm_rank).second)
+        all[wait.context].calls[wait.collective()].push_back(wait.comm_rank);
+  for (auto& [context, arrivals] : all)
+    for (auto& [call, ranks] : arrivals.calls) std::sort(ranks.begin(), ranks.end());
+  return all;
+}
+
+std::vector<int> needed_by(const Wait& wait, const AllArrivals& all) {
+  std::vector<int> ranks;
+  if (wait.is_collective())
+    for (const int missing : all.at(wait.context).missing_of(wait))
+      ranks.push_back(wait.members[static_cast<size_t>(missing)]);
+  else if (wait.peer_process >= 0)
+    ranks.push_back(wait.peer_process);
+  return ranks;
 }
 
 std::vector<std::string> conclusions(const JobState& job) {

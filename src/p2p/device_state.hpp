@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/trace.hpp"
 #include "core/request_table.hpp"
 #include "device/copy.hpp"
 #include "transport/cuda_ipc/ipc.hpp"
@@ -31,6 +32,7 @@ struct CopySubmission {
   DeviceCopy copy;
   std::vector<DeviceCopy> rest;    ///< of a batch
   device::Ticket second_ticket{};  ///< upload of the other staging chunk
+  uint64_t traced_since = trace::copy_start();
 };
 
 }  // namespace weft::p2p

@@ -29,6 +29,14 @@ config::Size credit{
     "rendezvous. Larger values use more memory per peer.",
     "a receiver runs out of memory because of unexpected messages (smaller), or many senders send to "
     "a slow receiver (larger)"};
+using counters::Unit;
+counters::Counter device_messages("p2p.device_sent_messages", Unit::events, "Messages sent from GPU memory");
+counters::Counter device_bytes("p2p.device_sent_bytes", Unit::bytes,
+                               "Bytes of messages sent from GPU memory");
+counters::Counter managed_messages("p2p.managed_sent_messages", Unit::events,
+                                   "Messages sent from managed memory by GPU protocols");
+counters::Counter managed_bytes("p2p.managed_sent_bytes", Unit::bytes,
+                                "Bytes of messages sent from managed memory by GPU protocols");
 constexpr uint32_t kRoundsPerNetworkPoll = 8;
 constexpr uint64_t kEntryChargeBytes = 128;  // credit charged per eager message in addition to its payload
 
@@ -405,7 +413,7 @@ void Engine::send(Transfer& t) {
   if (device_side(t)) [[unlikely]]
     return send_device(t);
   Peer& peer = peers_[t.peer];
-  count_sent(peer, {t.context, t.comm->rank(), t.tag});
+  count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
   if (has_credit(t.peer, t.bytes, peer)) return send_eager(t, peer);
   // Some networks send host data from within progress(). Progressing here sends the first message of a
   // window while the application posts the others.
@@ -416,10 +424,13 @@ void Engine::send(Transfer& t) {
 }
 
 void Engine::send_device(Transfer& t) {
+  const bool managed = t.memory.kind == device::MemoryKind::cuda_managed;
+  (managed ? managed_messages : device_messages).add();
+  (managed ? managed_bytes : device_bytes).add(t.bytes);
   keep_running();
   for (const Protocol* protocol : protocols())
     if (protocol->send != nullptr && protocol->send(*this, t)) return;
-  count_sent(peers_[t.peer], {t.context, t.comm->rank(), t.tag});
+  count_sent(peers_[t.peer], {t.context, t.comm->rank(), t.tag}, t.bytes);
   send_rts(t);
 }
 

@@ -135,8 +135,9 @@ class Engine final : public core::Poller, private transport::am::Sender {
   [[nodiscard]] static bool blocked(const Peer& peer) { return peer.pending != nullptr; }
   [[nodiscard]] static bool has_credit(uint32_t to, uint64_t bytes, Peer& peer);
   static void charge(Peer& peer, uint64_t bytes);
-  void count_sent(Peer& peer, const match::Key& key) {
+  void count_sent(Peer& peer, const match::Key& key, uint64_t bytes) {
     ++peer.sent;
+    peer.sent_bytes += bytes;
     if (peer.last_sent) [[unlikely]]
       record_sent(peer, key);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/trace.hpp"
 #include "datatype/predefined.hpp"
 #include "p2p/engine.hpp"
 #include "p2p/protocol/regions.hpp"
@@ -151,6 +152,7 @@ void Engine::prepare(Transfer& t, core::Communicator& comm, const datatype::Data
 void Engine::start(Transfer& t, const Buffer& buffer, int rank, int tag) {
   Engine& engine = *t.comm->instance.engine;
   if (!begin(t, buffer, rank, tag, engine.cached_transfer(t))) return;
+  trace::annotate({t.bytes, rank, tag});
   if (t.memory.shareable()) [[unlikely]]
     engine.cache_classification(t);
   dispatch(t);
@@ -210,6 +212,8 @@ void post_receive_in(core::ContextId context, Transfer& t, const Buffer& buffer,
 bool send_now(const Buffer& buffer, int dest, int tag, core::Communicator& comm) {
   if (dest == kProcNull || !buffer.type->contiguous() || !device::host_without_query(buffer.address))
     return false;
+  if (trace::enabled()) [[unlikely]]
+    trace::annotate({static_cast<uint64_t>(buffer.count * buffer.type->size()), dest, tag});
   return comm.instance.engine->send_now(buffer, comm.process(dest), tag, comm);
 }
 

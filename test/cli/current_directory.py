@@ -15,7 +15,8 @@ HOSTILE = "import os, sys\nsys.stderr.write('executed: %s\\n' % __file__)\nopen(
 PYTHONPATHS = (None, "", ":", ":/not/there", "/not/there::", ".", "hostile:.:/not/there")
 COMMANDS = {  # commands of each file of bin/; the first command also runs with every PYTHONPATH
     "weft": (("--version",), ("info",), ("info", "--config"), ("doctor",), ("bench", "--list"), ("explain", "--help"),
-             ("report", "--help"), ("tune", "--help"), ("hang", "1"), ("completion", "bash")),
+             ("report", "--help"), ("tune", "--help"), ("hang", "1"), ("top", "1"), ("trace", "--help"),
+             ("completion", "bash")),
     "mpiexec": (("--version",), ("-n", "2", os.path.join(BIN, "weft"), "doctor")),
     "mpirun_rsh": (("--version",), ("-np", "1", "localhost", os.path.join(BIN, "weft"), "info")),
     "mpirun": (("--version",), ("-n", "1", os.path.join(BIN, "weft"), "info")),

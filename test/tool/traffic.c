@@ -7,7 +7,7 @@
 
 #include "tool/expect.h"
 
-enum { kMessages = 2000, kMostVariables = 1024 };
+enum { kMessages = 2000, kMostVariables = 1024, kMostRanks = 64 };
 static atomic_int done;
 static unsigned long long reads;
 
@@ -37,7 +37,9 @@ static void open_reader(struct Reader* reader, unsigned seed) {
     OK(MPI_T_pvar_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, &bind, NULL, &continuous,
                            NULL));
     if (bind != MPI_T_BIND_NO_OBJECT && bind != MPI_T_BIND_MPI_COMM) continue;
-    OK(MPI_T_pvar_handle_alloc(reader->session, i, &world, &reader->handles[reader->count], NULL));
+    int count = 0;
+    OK(MPI_T_pvar_handle_alloc(reader->session, i, &world, &reader->handles[reader->count], &count));
+    EXPECT(count >= 1 && count <= kMostRanks);
     reader->totals[reader->count++] = !continuous;
   }
   OK(MPI_T_pvar_start(reader->session, MPI_T_PVAR_ALL_HANDLES));
@@ -47,7 +49,7 @@ static void open_reader(struct Reader* reader, unsigned seed) {
 static void step(struct Reader* reader) {
   const int i = (int)draw(reader, (unsigned)reader->count);
   MPI_T_pvar_handle handle = reader->handles[i];
-  unsigned long long value = 0;
+  unsigned long long values[kMostRanks] = {0}, value = 0;
   const unsigned action = draw(reader, 16);
   if (action == 0 && reader->totals[i]) {
     OK(MPI_T_pvar_readreset(reader->session, handle, &value));
@@ -62,7 +64,8 @@ static void step(struct Reader* reader) {
     reader->last[i] = value;
     OK(MPI_T_pvar_start(reader->session, handle));
   } else {
-    OK(MPI_T_pvar_read(reader->session, handle, &value));
+    OK(MPI_T_pvar_read(reader->session, handle, values));
+    value = values[0];
     if (reader->totals[i]) EXPECT(value >= reader->last[i]);
     reader->last[i] = value;
   }
@@ -164,6 +167,80 @@ static void check_known_traffic(int rank, int size) {
   OK(MPI_T_pvar_session_free(&session));
 }
 
+/// Rank 0 sends known messages to each other rank; all counts by peer.
+static void check_peers(int rank, int size) {
+  enum { kRounds = 10, kBytes = 1000, kLarge = 1 << 20 };
+  static char buffer[kLarge];
+  const char* const names[] = {"communicator.peer_messages_sent", "communicator.peer_messages_received",
+                               "communicator.peer_bytes_sent"};
+  const int classes[] = {MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_AGGREGATE};
+  unsigned long long before[3][kMostRanks], after[3][kMostRanks];
+  MPI_Comm comm;
+  MPI_T_pvar_session session;
+  MPI_T_pvar_handle handles[3];
+  OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comm));  // the reverse order
+  const int own = size - 1 - rank;
+  OK(MPI_T_pvar_session_create(&session));
+  for (int i = 0; i < 3; ++i) {
+    int count = 0;
+    OK(MPI_T_pvar_handle_alloc(session, pvar_index(names[i], classes[i]), &comm, &handles[i], &count));
+    EXPECT(count == size);
+    FAILS(MPI_T_pvar_reset(session, handles[i]), MPI_T_ERR_PVAR_NO_WRITE);
+    OK(MPI_T_pvar_read(session, handles[i], before[i]));
+  }
+  OK(MPI_Barrier(comm));  // no message of another rank comes before its counter is read here
+  OK(MPI_T_pvar_read(session, handles[0], before[0]));
+  OK(MPI_T_pvar_read(session, handles[2], before[2]));
+  for (int round = 0; round < kRounds; ++round)
+    for (int to = 1; to < size; ++to) {
+      const int bytes = round == 0 ? kLarge : kBytes;
+      if (own == 0) OK(MPI_Send(buffer, bytes, MPI_BYTE, to, 5, comm));
+      if (own == to) OK(MPI_Recv(buffer, bytes, MPI_BYTE, 0, 5, comm, MPI_STATUS_IGNORE));
+    }
+  for (int i = 0; i < 3; ++i) OK(MPI_T_pvar_read(session, handles[i], after[i]));
+  for (int peer = 0; peer < size; ++peer) {
+    const int sends = own == 0 && peer != 0, receives = own != 0 && peer == 0;
+    EXPECT(after[0][peer] - before[0][peer] == (unsigned)(sends * kRounds));
+    // With messages of the barrier.
+    const unsigned long long received = after[1][peer] - before[1][peer];
+    EXPECT(received >= (unsigned)(receives * kRounds) && received <= (unsigned)(receives * kRounds) + 8);
+    EXPECT(after[2][peer] - before[2][peer] == (unsigned)(sends * ((kRounds - 1) * kBytes + kLarge)));
+  }
+  OK(MPI_T_pvar_session_free(&session));
+  OK(MPI_Comm_free(&comm));
+}
+
+/// Waits for a late sender, a late receiver and a late rank of a collective, 30 ms each.
+static void check_wait_times(int rank, int size) {
+  const char* const names[] = {"p2p.late_sender_time", "p2p.late_receiver_time", "coll.wait_time"};
+  const struct timespec late = {0, 30000000};
+  MPI_T_pvar_session session;
+  MPI_T_pvar_handle handles[3];
+  char byte = 0;
+  if (size < 2) return;
+  OK(MPI_T_pvar_session_create(&session));
+  for (int i = 0; i < 3; ++i)
+    OK(MPI_T_pvar_handle_alloc(session, pvar_index(names[i], MPI_T_PVAR_CLASS_TIMER), NULL, &handles[i],
+                               NULL));
+  for (int i = 0, tries = 0; i < 3; ++tries) {
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_T_pvar_reset(session, handles[i]));
+    OK(MPI_T_pvar_start(session, handles[i]));
+    if (rank == 1) nanosleep(&late, NULL);
+    if (i == 0 && rank == 0) OK(MPI_Recv(&byte, 1, MPI_BYTE, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (i == 0 && rank == 1) OK(MPI_Send(&byte, 1, MPI_BYTE, 0, 7, MPI_COMM_WORLD));
+    if (i == 1 && rank == 0) OK(MPI_Ssend(&byte, 1, MPI_BYTE, 1, 7, MPI_COMM_WORLD));
+    if (i == 1 && rank == 1) OK(MPI_Recv(&byte, 1, MPI_BYTE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    if (i == 2) OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_T_pvar_stop(session, handles[i]));
+    int waited = total(session, handles[i]) > 15000000;
+    OK(MPI_Bcast(&waited, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    EXPECT(waited || tries < 20);  // on a busy machine rank 0 may be late itself
+    i += waited;
+  }
+  OK(MPI_T_pvar_session_free(&session));
+}
+
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? atof(argv[1]) : 0.3;
   unsigned seed = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
@@ -174,6 +251,8 @@ int main(int argc, char** argv) {
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
   check_known_traffic(rank, size);
+  check_peers(rank, size);
+  check_wait_times(rank, size);
   static struct Reader reader;
   static int out[1 << 16], in[1 << 16];
   seed += (unsigned)rank;

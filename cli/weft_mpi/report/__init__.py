@@ -5,7 +5,7 @@ import os
 
 from weft_mpi import charts, output, result
 from weft_mpi.output import Refusal
-from weft_mpi.report import page, reference, verdict
+from weft_mpi.report import job, page, reference, verdict
 
 JACOBI_FIELDS = ("variant", "nx", "ny", "niter", "nccheck", "ranks", "devices", "seconds", "one_device_seconds")
 
@@ -18,7 +18,10 @@ def add_parser(subparsers):
         epilog="example: weft bench latency -d cuda D D --json latency.json; weft report latency.json -o report.html",
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="result of `weft bench --json`, or of `jacobi -csv` (.csv)"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="result of `weft bench --json`, `weft trace`, `weft top --json`, or `jacobi -csv` (.csv)",
     )
     parser.add_argument("-o", "--output", default="weft-report.html", metavar="FILE", help="output page (%(default)s)")
     parser.add_argument("--png", metavar="FILE", help="also write the charts as one picture")
@@ -31,16 +34,21 @@ def add_parser(subparsers):
 
 def run(arguments):
     """Writes a self-contained HTML page from results: latency and bandwidth curves with published references, matrices
-    of GPUDirect and gdrcopy, Jacobi scaling, and a verdict per row. The page works offline and in print."""
+    of GPUDirect and gdrcopy, Jacobi scaling, traces and samples of jobs, and a verdict per row. The page works offline
+    and in print."""
     targets = [path for path in (arguments.output, arguments.png, arguments.markdown) if path]
     for path in targets:
         output.check_writable(path)
     charts.require()
     jacobi_runs = [row for path in arguments.files if path.endswith(".csv") for row in load_jacobi(path)]
-    results = [result.load(path) for path in arguments.files if not path.endswith(".csv")]
+    traces = [path for path in arguments.files if job.is_trace(path)]
+    samples = [path for path in arguments.files if job.is_samples(path)]
+    others = [path for path in arguments.files if not path.endswith(".csv") and path not in traces + samples]
+    results = [result.load(path) for path in others]
     sections = [bench_section(found, not arguments.no_reference) for found in results]
     if jacobi_runs:
         sections.append(jacobi_section(jacobi_runs, not arguments.no_reference))
+    sections += [job.trace_section(path) for path in traces] + [job.samples_section(path) for path in samples]
     output.write_file(arguments.output, page.render(arguments.title, sections, machines(results)))
     if arguments.png:
         output.write_file(arguments.png, charts.stacked([section["draw"] for section in sections]))

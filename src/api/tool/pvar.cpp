@@ -85,7 +85,7 @@ int read_bound(MPI_T_pvar_session session, MPI_T_pvar_handle handle, void* buf) 
   WEFT_TOOL_CALL(ObjectCall);
   if (const int code = check(session, handle); code != MPI_SUCCESS) return code;
   if (handle->variable->read == nullptr || !bound(handle->object)) return MPI_T_ERR_INVALID_HANDLE;
-  store(buf, handle->variable->read(handle->object));
+  handle->variable->read(handle->object, static_cast<uint64_t*>(buf));
   return MPI_SUCCESS;
 }
 
@@ -176,7 +176,7 @@ int T_pvar_handle_alloc(MPI_T_pvar_session pe_session, int pvar_index, void* obj
       tool::handles().create(MPI_T_pvar_handle_t{pe_session, &variable, object});
   if (made == nullptr) return MPI_T_ERR_OUT_OF_HANDLES;
   *handle = made;
-  tool::assign(count, 1);
+  tool::assign(count, variable.count != nullptr ? variable.count(object) : 1);
   return MPI_SUCCESS;
 }
 

@@ -14,39 +14,58 @@ namespace weft::api::tool {
 namespace {
 
 // Levels of MPI objects. The object exists: bound().
-uint64_t unexpected_of(const Binding& binding) {
-  uint64_t count = 0;
+void read_unexpected(const Binding& binding, uint64_t* value) {
+  *value = 0;
   g_instance->engine->unexpected().for_each(binding.id,
-                                            [&](const p2p::match::MatchEntry&) { return ++count != 0; });
-  return count;
+                                            [&](const p2p::match::MatchEntry&) { return ++*value != 0; });
 }
 
-uint64_t posted_of(const Binding& binding) {
-  uint64_t count = 0;
+void read_posted(const Binding& binding, uint64_t* value) {
+  *value = 0;
   g_instance->engine->posted().for_each(
-      [&](const p2p::match::Node& node) { count += node.key.context == binding.id; });
-  return count;
+      [&](const p2p::match::Node& node) { *value += node.key.context == binding.id; });
 }
 
-uint64_t pending_of(const Binding& binding) {
-  uint64_t count = 0;
-  for (const rma::Peer& peer : to_window(static_cast<MPI_Win>(binding.handle))->peers) count += peer.pending;
-  return count;
+void read_pending(const Binding& binding, uint64_t* value) {
+  *value = 0;
+  for (const rma::Peer& peer : to_window(static_cast<MPI_Win>(binding.handle))->peers) *value += peer.pending;
 }
 
-uint64_t queued_of(const Binding& binding) {
-  return to_file(static_cast<MPI_File>(binding.handle))->queued_accesses();
+void read_queued(const Binding& binding, uint64_t* value) {
+  *value = to_file(static_cast<MPI_File>(binding.handle))->queued_accesses();
+}
+
+const core::Communicator& communicator_of(const Binding& binding) {
+  return *to_communicator(static_cast<MPI_Comm>(binding.handle));
+}
+
+/// Processes with which the program communicates: those of the remote group of an intercommunicator.
+int peers_of(const Binding& binding) { return communicator_of(binding).remote_size(); }
+
+/// Reads a member of the engine's state for each of these processes.
+template <uint64_t p2p::Peer::* member>
+void read_peers(const Binding& binding, uint64_t* values) {
+  const core::Communicator& comm = communicator_of(binding);
+  for (int rank = 0; rank < comm.remote_size(); ++rank)
+    values[rank] = g_instance->engine->peer(comm.process(rank)).*member;
 }
 
 const PerformanceVariable kBound[] = {
+    {"communicator.peer_messages_received", "Messages that have arrived from each process so far",
+     MPI_T_PVAR_CLASS_COUNTER, nullptr, read_peers<&p2p::Peer::arrived>, MPI_T_BIND_MPI_COMM, true, peers_of},
+    {"communicator.peer_messages_sent", "Messages sent to each process so far", MPI_T_PVAR_CLASS_COUNTER,
+     nullptr, read_peers<&p2p::Peer::sent>, MPI_T_BIND_MPI_COMM, true, peers_of},
+    {"communicator.peer_bytes_sent", "Bytes of messages sent to each process so far",
+     MPI_T_PVAR_CLASS_AGGREGATE, nullptr, read_peers<&p2p::Peer::sent_bytes>, MPI_T_BIND_MPI_COMM, true,
+     peers_of},
     {"communicator.posted_receives", "Receives of the communicator that wait for a message",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, posted_of, MPI_T_BIND_MPI_COMM},
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_posted, MPI_T_BIND_MPI_COMM},
     {"communicator.unexpected_messages", "Messages of the communicator that wait for their receive",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, unexpected_of, MPI_T_BIND_MPI_COMM},
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_unexpected, MPI_T_BIND_MPI_COMM},
     {"file.queued_accesses", "Collective accesses to the file that have not completed",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, queued_of, MPI_T_BIND_MPI_FILE},
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_queued, MPI_T_BIND_MPI_FILE},
     {"window.pending_operations", "Operations on the window that are not complete at their targets",
-     MPI_T_PVAR_CLASS_LEVEL, nullptr, pending_of, MPI_T_BIND_MPI_WIN},
+     MPI_T_PVAR_CLASS_LEVEL, nullptr, read_pending, MPI_T_BIND_MPI_WIN},
 };
 
 int class_of(const counters::Counter& counter) {
@@ -151,7 +170,7 @@ void Tables::add_pvars() {
 // The first category, "weft", contains all others.
 void Tables::add_categories() {
   std::map<std::string, Category> found;
-  const auto collect = [&](const auto& table, std::vector<int> Category::*members) {
+  const auto collect = [&](const auto& table, std::vector<int> Category::* members) {
     for (size_t i = 0; i < table.size(); ++i)
       (found[category_of(table[i].name)].*members).push_back(static_cast<int>(i));
   };

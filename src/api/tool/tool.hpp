@@ -43,11 +43,13 @@ struct PerformanceVariable {
   std::string name;
   const char* help;
   int variable_class;
-  const counters::Counter* counter;            ///< null: bound to an object
-  uint64_t (*read)(const Binding&) = nullptr;  ///< of an object, under the instance lock
+  const counters::Counter* counter;  ///< null: bound to an object
+  /// Of an object, under the instance lock: stores count() values, or one.
+  void (*read)(const Binding&, uint64_t* values) = nullptr;
   int binding = MPI_T_BIND_NO_OBJECT;
   /// Readonly and continuous: it has one value for all handles. Others count since their start.
   bool level = true;
+  int (*count)(const Binding&) = nullptr;  ///< null: one value
 };
 
 struct Event {

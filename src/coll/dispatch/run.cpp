@@ -2,6 +2,8 @@
 // Blocking, nonblocking and persistent collectives: each goes to the path that path.hpp selects.
 #include <utility>
 
+#include "base/counters.hpp"
+#include "base/trace.hpp"
 #include "coll/bootstrap/group.hpp"
 #include "coll/dispatch/operation.hpp"
 #include "coll/dispatch/path.hpp"
@@ -14,6 +16,26 @@
 namespace weft::coll {
 namespace {
 
+using counters::Unit;
+/// Blocking collectives by path. Bytes: one block of gather, scatter, allgather and alltoall, all blocks of
+/// their v-variants and of reduce_scatter, else the vector.
+struct PathCounters {
+  counters::Counter calls, bytes;
+  void count(const Call& call) {
+    calls.add();
+    bytes.add(call.bytes);
+  }
+};
+PathCounters in_shared_memory{
+    {"coll.shared_calls", Unit::events, "Blocking collectives through shared memory"},
+    {"coll.shared_bytes", Unit::bytes, "Sizes of blocking collectives through shared memory"}};
+PathCounters by_kernels{{"coll.gpu_calls", Unit::events, "Blocking collectives by Weft's kernels"},
+                        {"coll.gpu_bytes", Unit::bytes, "Sizes of blocking collectives by Weft's kernels"}};
+PathCounters by_nccl{{"coll.nccl_calls", Unit::events, "Blocking collectives by NCCL"},
+                     {"coll.nccl_bytes", Unit::bytes, "Sizes of blocking collectives by NCCL"}};
+PathCounters by_messages{{"coll.message_calls", Unit::events, "Blocking collectives by messages"},
+                         {"coll.message_bytes", Unit::bytes, "Sizes of blocking collectives by messages"}};
+
 // A persistent operation keeps its tag for all starts. Its tag is from a separate range below the wildcards,
 // because starts may occur in any order and next_collective_tag() may wrap around. The range of partial_tag()
 // follows below.
@@ -21,6 +43,7 @@ int persistent_tag(int tag) { return p2p::kProcNull - (tag & (kPersistentTags - 
 
 /// Runs a schedule of messages among all ranks.
 Status run_schedule(const Call& call) {
+  by_messages.count(call);
   Schedule schedule(call, call.comm->next_collective_tag(), dispatch::choose(call));
   schedule.begin();
   schedule.run();
@@ -37,13 +60,23 @@ Status run_on_several_hosts(const Call& call) {
 }  // namespace
 
 Status run(const Call& call) {
+  trace::annotate({call.bytes});
   if (!call.comm->on_one_host()) [[unlikely]]
     return run_on_several_hosts(call);
   Status failed;
   const dispatch::Path path = dispatch::select_path(call, failed);
-  if (path.provider != nullptr) return path.provider->run(call);
-  if (path.domain != nullptr) return path.domain->run(call, path.largest, path.resident_kernels_running);
-  if (path.channel != nullptr) return host::run(call, *path.channel);
+  if (path.provider != nullptr) {
+    by_nccl.count(call);
+    return path.provider->run(call);
+  }
+  if (path.domain != nullptr) {
+    by_kernels.count(call);
+    return path.domain->run(call, path.largest, path.resident_kernels_running);
+  }
+  if (path.channel != nullptr) {
+    in_shared_memory.count(call);
+    return host::run(call, *path.channel);
+  }
   WEFT_TRY(std::move(failed));
   return run_schedule(call);
 }

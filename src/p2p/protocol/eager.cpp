@@ -67,7 +67,7 @@ bool send_through_bar(Engine& engine, Transfer& t) {
   std::byte* slot = peer.transport->reserve(t.peer, sizeof(Header) + t.bytes);
   if (slot == nullptr) return false;
   Engine::charge(peer, t.bytes);
-  engine.count_sent(peer, {t.context, t.comm->rank(), t.tag});
+  engine.count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
   *reinterpret_cast<Header*>(slot) = engine.header(t, Type::eager, t.bytes);
   std::memcpy(slot + sizeof(Header), copied, t.bytes);
   peer.transport->commit(t.peer, sizeof(Header) + t.bytes);
@@ -88,7 +88,7 @@ bool send_packed(Engine& engine, Transfer& t) {
     return true;
   }
   t.use(kPackedEager, std::move(state));
-  engine.count_sent(peer, {t.context, t.comm->rank(), t.tag});
+  engine.count_sent(peer, {t.context, t.comm->rank(), t.tag}, t.bytes);
   engine.send_eager(t, peer);
   return true;
 }
@@ -163,7 +163,7 @@ bool Engine::send_now(const Buffer& buffer, uint32_t to, int tag, core::Communic
   if (slot == nullptr) return false;
   charge(peer, bytes);
   const core::ContextId context = comm.context(core::Channel::user);
-  count_sent(peer, {context, comm.rank(), tag});
+  count_sent(peer, {context, comm.rank(), tag}, bytes);
   *reinterpret_cast<Header*>(slot) = {Type::eager, 0,           0,  static_cast<uint32_t>(bytes),
                                       context,     comm.rank(), tag};
   copy_payload(slot + sizeof(Header), buffer.address, bytes, to, peer);

@@ -181,6 +181,12 @@ void Engine::finish_receive(const DeviceCopy& copy, Status outcome) {
 
 // The senders of a batch are notified first, since they are waiting.
 void Engine::finish_submission(CopySubmission& submission, Status outcome) {
+  if (submission.traced_since != 0) [[unlikely]] {
+    uint64_t bytes = submission.copy.request->expected;
+    for (const DeviceCopy& copy : submission.rest) bytes += copy.request->expected;
+    trace::record_copy(submission.copy.rtr != nullptr ? "copies out" : "copies in", submission.traced_since,
+                       bytes);
+  }
   if (submission.rest.empty()) return finish_copy(submission.copy, std::move(outcome));
   const bool put = submission.copy.rtr != nullptr;
   if (!put) finish_senders(submission);

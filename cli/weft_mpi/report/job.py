@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Sections about single jobs: a trace of `weft trace`, and samples of `weft top --json`.
+import json
+
+from weft_mpi import charts, trace
+from weft_mpi.output import Refusal
+
+TOP_CALLS = 8  # calls that a chart names; the others are one
+
+
+def is_trace(path):
+    """Returns True for a file that begins as a trace does."""
+    return begins_with(path, '{"traceEvents"')
+
+
+def is_samples(path):
+    return begins_with(path, '{"seconds"')
+
+
+def begins_with(path, text):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(len(text)) == text
+    except OSError:
+        return False  # reported by the reader of results
+
+
+def trace_section(path):
+    """Returns the section of a trace: time by call and rank."""
+    found = trace.load(path)
+    ranks, seconds = trace.time_by_call(found)
+    totals = {}
+    for calls in ranks.values():
+        for call, (number, time) in calls.items():
+            before = totals.get(call, (0, 0.0))
+            totals[call] = (before[0] + number, before[1] + time)
+    longest = sorted(totals, key=lambda call: -totals[call][1])
+    rows = []
+    for call in longest:
+        number, time = totals[call]
+        slowest = max(ranks, key=lambda rank: ranks[rank].get(call, (0, 0.0))[1])
+        words = "%d calls; longest in rank %d, %.4g s" % (number, slowest, ranks[slowest][call][1])
+        rows.append([call, "%.4g s" % time, words, ""])
+    series = {call: [ranks[rank].get(call, (0, 0.0))[1] for rank in sorted(ranks)] for call in longest[:TOP_CALLS]}
+    rest = longest[TOP_CALLS:]
+    if rest:
+        series["others"] = [sum(ranks[rank].get(call, (0, 0.0))[1] for call in rest) for rank in sorted(ranks)]
+    title = "Time in MPI calls, %d ranks" % len(ranks)
+    return {
+        "title": title,
+        "note": ["%s: %.4g s recorded." % (found["otherData"].get("command", path), seconds)],
+        "draw": lambda axes: charts.bars(axes, title, ("rank", "seconds"), sorted(ranks), series),
+        "headings": ("call", "time of all ranks", "calls", ""),
+        "rows": rows,
+    }
+
+
+def samples_section(path):
+    """Returns the section of samples: the shares of time in MPI and in waits, and who delayed whom."""
+    samples = load_samples(path)
+    total = sum(sample["seconds"] for sample in samples)
+    ranks = sorted({rank["rank"] for sample in samples for rank in sample["ranks"]})
+    means = {
+        key: [mean(samples, total, rank, lambda one, key=key: one[key]) for rank in ranks]
+        for key in ("inside", "waiting", "delaying")
+    }
+    rows = []
+    for at, rank in enumerate(ranks):
+        causes = {}
+        for sample in samples:
+            for one in sample["ranks"]:
+                for cause, share in one["waits_for"].items() if one["rank"] == rank else ():
+                    causes[cause] = causes.get(cause, 0) + share * sample["seconds"]
+        longest = max(causes, key=causes.get, default="")
+        words = "waits %.0f %%" % (100 * means["waiting"][at])
+        words += ", most for " + ("rank " + longest if longest != "unknown" else "an unknown rank") if longest else ""
+        words += "; the others waited for it %.4g s in all" % (means["delaying"][at] * total)
+        rows.append(["rank %d" % rank, "%.0f %% in MPI" % (100 * means["inside"][at]), words, ""])
+    series = {
+        "waiting": means["waiting"],
+        "else in MPI": [max(0.0, inside - waits) for inside, waits in zip(means["inside"], means["waiting"])],
+    }
+    title = "A running job, %d ranks" % len(ranks)
+    return {
+        "title": title,
+        "note": ["%d samples of weft top in %.4g s." % (len(samples), total)],
+        "draw": lambda axes: charts.bars(axes, title, ("rank", "share of the time"), ranks, series),
+        "headings": ("rank", "time", "waits", ""),
+        "rows": rows,
+    }
+
+
+def load_samples(path):
+    """Returns the samples in a file of `weft top --json`. Raises Refusal."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            samples = [json.loads(line) for line in file if line.strip()]
+        for sample in samples:
+            float(sample["seconds"])
+            for rank in sample["ranks"]:
+                float(rank["inside"]), float(rank["waiting"]), float(rank["delaying"]), dict(rank["waits_for"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refusal("%s is not an output of `weft top --json` (%s)" % (path, error)) from None
+    return samples
+
+
+def mean(samples, total, rank, value):
+    """Returns the mean over time of a value of a rank."""
+    found = ((one, sample["seconds"]) for sample in samples for one in sample["ranks"] if one["rank"] == rank)
+    return sum(value(one) * seconds for one, seconds in found) / total if total else 0.0

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft trace: runs a program with recording, and merges the files of its ranks into one trace in Chrome's format.
+#
+# A file of a rank (src/base/recorder.cpp) has a first line with words and values,
+#     weft-trace 1 rank 0 size 4 host 0 pid 4711 monotonic NS realtime NS
+# and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none)
+# and the name; for tracks that are GPU streams "STREAM|NAME".
+import glob
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+from weft_mpi import children, output
+from weft_mpi.output import Failure, Refusal
+
+FORMAT = 1
+STREAM_TRACKS = 1000  # added to the numbers of tracks that are streams, which are shown below the threads
+
+
+def add_parser(subparsers):
+    parser = subparsers.add_parser(
+        "trace",
+        help="run a program and write a trace of its MPI calls, protocol steps and copies",
+        description=run.__doc__,
+        epilog="example: weft trace -o trace.json mpiexec -n 4 ./program. Exit status: that of the program.",
+    )
+    parser.add_argument("-o", "--output", default="weft-trace.json", metavar="FILE", help="the trace (%(default)s)")
+    parser.add_argument("command", metavar="PROGRAM", help="the launcher or program to run")
+    parser.add_argument("arguments", nargs="...", metavar="...", help="its arguments")
+    return parser
+
+
+def run(arguments):
+    """Runs a program, records the MPI calls, protocol steps and GPU copies of all ranks, and writes them as one trace
+    in Chrome's JSON format, which https://ui.perfetto.dev and chrome://tracing show: a process per rank, a track per
+    thread and GPU stream, all on one time scale."""
+    output.check_writable(arguments.output)
+    place = os.path.dirname(os.path.abspath(arguments.output))
+    folder = tempfile.mkdtemp(prefix=".weft-trace-", dir=place)  # all hosts of a job must reach it
+    try:
+        environment = children.clean_environment(WEFT_TRACE_FOLDER=folder)
+        try:
+            status = subprocess.run([arguments.command, *arguments.arguments], env=environment, check=False).returncode
+        except OSError as error:
+            raise Refusal("%s cannot be started (%s)" % (arguments.command, error.strerror)) from None
+        files = [parse(path) for path in sorted(glob.glob(folder + "/*.trace"))]
+        files = [file for file in files if file is not None]
+        if not files:
+            raise Failure("no rank of Weft has recorded anything: is the program an MPI program that runs on Weft?")
+        trace = merge(files, [arguments.command, *arguments.arguments])
+        output.write_file(arguments.output, json.dumps(trace, separators=(",", ":")))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    ranges = sum(event["ph"] == "X" for event in trace["traceEvents"])
+    print("%s: %d ranks, %d ranges; open it in https://ui.perfetto.dev" % (arguments.output, len(files), ranges))
+    return status if status >= 0 else 128 - status
+
+
+def parse(path):
+    """Returns (header, tracks) of the file of one rank; None if it is empty. `tracks`: by number, (stream or None, list
+    of (begin, end, bytes, peer, tag, name))."""
+    with open(path, encoding="utf-8") as file:
+        words = file.readline().split()
+        if len(words) < 2 or words[0] != "weft-trace":
+            return None
+        if words[1] != str(FORMAT):
+            raise Failure("%s has format %s, but this version reads %d" % (path, words[1], FORMAT))
+        header = {name: int(value) for name, value in zip(words[2::2], words[3::2])}
+        tracks = {}
+        for line in file:
+            fields = line.rstrip("\n").split(" ", 6)
+            if len(fields) < 7:
+                break  # the process was killed while it wrote
+            track, begin, end, size, peer, tag = map(int, fields[:6])
+            stream, bar, name = fields[6].rpartition("|")
+            tracks.setdefault(track, (stream if bar else None, []))[1].append((begin, end, size, peer, tag, name))
+    return header, tracks
+
+
+def merge(files, command):
+    """Returns the trace. The processes of a host share its monotonic clock; hosts are aligned by their real time."""
+    offsets = {}
+    for header, _ in files:
+        offsets.setdefault(header["host"], header["realtime"] - header["monotonic"])
+    begins = [
+        min(one[0] for one in ranges) + offsets[header["host"]]
+        for header, tracks in files
+        for _, ranges in tracks.values()
+    ]
+    start = min(begins, default=0)
+    events = []
+    for header, tracks in sorted(files, key=lambda file: file[0]["rank"]):
+        shift = offsets[header["host"]] - start
+        rank = header["rank"]
+        label = "rank %d" % rank + (" on host %d" % header["host"] if len(offsets) > 1 else "")
+        events.append(named("process_name", rank, 0, label))
+        events.append({"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}})
+        threads = 0
+        for number, (stream, ranges) in sorted(tracks.items()):
+            track = number + (STREAM_TRACKS if stream else 0)
+            events.append(named("thread_name", rank, track, "GPU: " + stream if stream else "thread %d" % threads))
+            threads += not stream
+            events += track_events(rank, track, ranges, shift, in_order=bool(stream))
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {"weft_trace": FORMAT, "command": " ".join(command)},
+    }
+
+
+def named(what, rank, track, name):
+    return {"ph": "M", "name": what, "pid": rank, "tid": track, "args": {"name": name}}
+
+
+def track_events(rank, track, ranges, shift, *, in_order):
+    """Returns the events of one track, parents before children. `in_order`: copies of a stream, which run one after the
+    other: a copy that was submitted behind another begins when that one ends."""
+    events, last = [], 0
+    for begin, end, size, peer, tag, name in sorted(ranges, key=lambda one: (one[0], -one[1])):
+        if in_order:
+            begin, end = max(begin, last), max(end, last)
+            last = end
+        kind = "call" if name.startswith("MPI") else "copy" if in_order else "step"
+        event = {"ph": "X", "name": name, "cat": kind, "pid": rank, "tid": track}
+        event["ts"], event["dur"] = (begin + shift) / 1000, (end - begin) / 1000
+        details = {"bytes": size, "peer": peer, "tag": tag}
+        known = {key: value for key, value in details.items() if value > 0 or (value == 0 and peer >= 0)}
+        if known:
+            event["args"] = known
+        events.append(event)
+    return events
+
+
+def load(path):
+    """Returns the trace of a file. Raises Refusal if it is none of `weft trace`."""
+    found = output.read_json(path, "a trace")
+    if not isinstance(found.get("otherData"), dict) or found["otherData"].get("weft_trace") != FORMAT:
+        raise Refusal("%s is not a trace of `weft trace` of this version" % path)
+    return found
+
+
+def time_by_call(trace):
+    """Returns {rank: {call: (number, seconds)}} of the outermost ranges, and the seconds that the trace covers."""
+    ranks, covered, first, last = {}, {}, None, 0
+    for event in trace["traceEvents"]:
+        if event["ph"] != "X":
+            continue
+        end = event["ts"] + event["dur"]
+        first, last = event["ts"] if first is None else min(first, event["ts"]), max(last, end)
+        track = (event["pid"], event["tid"])
+        if event["cat"] != "call" or event["ts"] < covered.get(track, -1):
+            continue
+        covered[track] = end
+        calls = ranks.setdefault(event["pid"], {})
+        number, seconds = calls.get(event["name"], (0, 0.0))
+        calls[event["name"]] = (number + 1, seconds + event["dur"] / 1e6)
+    return ranks, (last - (first or 0)) / 1e6

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Recorder: writes the ranges of this process to a file of lines, which `weft trace` merges with those of the
+// other ranks (cli/weft/trace.py describes the lines). Threading: any thread; only trace.cpp uses push to
+// copy.
+#pragma once
+#include <cstdint>
+
+#include "base/result.hpp"
+#include "base/trace.hpp"
+
+namespace weft::recorder {
+
+/// Creates the file in the folder trace.folder. Fails if that is not possible.
+[[nodiscard]] Status open();
+[[nodiscard]] bool enabled();
+/// Names the process in the file. The first call counts.
+void set_process(int rank, int size, int host);
+/// Writes all complete ranges. Called at exit, and before a process ends in another way.
+void flush();
+
+// If enabled:
+void push(const char* name);
+void pop();
+void annotate(const trace::Details& details);
+void copy(const char* stream, uint64_t since, uint64_t bytes);
+
+}  // namespace weft::recorder

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "mpiexec/watch.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "base/counter_table.hpp"
+#include "mpiexec/processes.hpp"
+
+namespace weft::mpiexec {
+namespace {
+
+using State = RankState::State;
+
+constexpr double kSampleSeconds = 0.01;
+constexpr uint32_t kMaxCounters = 4096;
+
+/// The counters of one process.
+class Counters {
+ public:
+  explicit Counters(pid_t pid) : memories_(open_memories(pid, {counter_table::kName})) {}
+  /// A JSON object of all counters that are not zero.
+  [[nodiscard]] std::string to_json() const {
+    std::string text = "{";
+    counter_table::Directory directory{};
+    if (memories_.empty() || !memories_[0].read(directory, 0) ||
+        directory.magic.load() != counter_table::kMagic || directory.count > kMaxCounters)
+      return text + "}";
+    std::vector<uint64_t> values(directory.count);
+    std::vector<counter_table::Name> names(directory.count);
+    if (!memories_[0].read_bytes(values.data(), values.size() * sizeof(uint64_t), directory.values_offset) ||
+        !memories_[0].read_bytes(names.data(), names.size() * sizeof names[0], directory.names_offset))
+      return text + "}";
+    for (size_t i = 0; i < values.size(); ++i)
+      if (values[i] != 0)
+        text += (text.size() > 1 ? ", " : "") + json_text(text_of(names[i].text)) + ": " +
+                std::to_string(values[i]);
+    return text + "}";
+  }
+
+ private:
+  std::vector<Memory> memories_;
+};
+
+/// Finds the ranks at the ends of the chains of waits.
+class Chains {
+ public:
+  explicit Chains(const JobState& job) : all_(arrivals_of(job)) {
+    for (const RankState& rank : job.ranks) ranks_[rank.rank] = &rank;
+  }
+  [[nodiscard]] std::set<int> ends_of(int rank) {
+    ends_.clear();
+    visited_ = {rank};
+    follow(rank);
+    return ends_;
+  }
+
+ private:
+  void follow(int rank) {
+    const auto found = ranks_.find(rank);
+    if (found == ranks_.end()) return static_cast<void>(ends_.insert(rank));  // of another host
+    const RankState& state = *found->second;
+    if (state.state == State::inside) return;  // makes progress, or its wait is short
+    if (state.state != State::waiting) return static_cast<void>(ends_.insert(rank));
+    for (const Wait& wait : state.waits)
+      for (const int next : needed_by(wait, all_))
+        if (visited_.insert(next).second) follow(next);
+  }
+  const AllArrivals all_;
+  std::map<int, const RankState*> ranks_;
+  std::set<int> ends_, visited_;
+};
+
+std::string number(double value) {
+  char text[32];
+  snprintf(text, sizeof text, "%.4f", value);
+  return text;
+}
+
+class Watch {
+ public:
+  explicit Watch(const WatchedJob& job) : job_(job) {}
+
+  /// Adds `seconds` in which the ranks did what they do now. Returns false if the job has ended.
+  bool sample(double seconds) {
+    state_ = job_.read();
+    const auto delaying = delaying_ranks(state_);
+    total_ += seconds;
+    bool running = false;
+    for (const RankState& rank : state_.ranks) {
+      Shares& shares = shares_[rank.rank];
+      running |= rank.state != State::ended;
+      if (rank.state == State::inside || rank.state == State::waiting) shares.inside += seconds;
+      if (rank.state != State::waiting) continue;
+      shares.waiting += seconds;
+      const auto found = delaying.find(rank.rank);
+      if (found == delaying.end() || found->second.empty()) {
+        shares.delays[-1] += seconds;
+        continue;
+      }
+      const double part = seconds / static_cast<double>(found->second.size());
+      for (const int cause : found->second) {
+        shares.delays[cause] += part;
+        shares_[cause].delaying += part;
+      }
+    }
+    return running;
+  }
+
+  /// A line of JSON; begins a new interval.
+  [[nodiscard]] std::string report() {
+    static const char* const states[] = {"outside MPI", "inside MPI", "waiting", "left MPI", "ended"};
+    std::string text = "{\"seconds\": " + number(total_) +
+                       ", \"size\": " + std::to_string(state_.ranks.empty() ? 0 : state_.ranks[0].size) +
+                       ", \"ranks\": [";
+    for (const RankState& rank : state_.ranks) {
+      const Shares& shares = shares_[rank.rank];
+      text += (text.back() == '[' ? "" : ", ") + std::string("{\"rank\": ") + std::to_string(rank.rank) +
+              ", \"pid\": " + std::to_string(rank.pid) +
+              ", \"state\": " + json_text(states[static_cast<int>(rank.state)]) +
+              ", \"call\": " + json_text(rank.waits.empty() ? rank.last_call : rank.waits[0].call) +
+              ", \"inside\": " + share(shares.inside) + ", \"waiting\": " + share(shares.waiting) +
+              ", \"delaying\": " + share(shares.delaying) + ", \"waits_for\": {";
+      for (const auto& [cause, seconds] : shares.delays)
+        text += (text.back() == '{' ? "\"" : ", \"") + (cause < 0 ? "unknown" : std::to_string(cause)) +
+                "\": " + share(seconds);
+      auto& counters = counters_[rank.pid];
+      if (counters == nullptr) counters = std::make_unique<Counters>(rank.pid);
+      text += "}, \"counters\": " + counters->to_json() + "}";
+    }
+    shares_.clear();
+    total_ = 0;
+    return text + "]}\n";
+  }
+
+ private:
+  [[nodiscard]] std::string share(double seconds) const { return number(total_ > 0 ? seconds / total_ : 0); }
+  const WatchedJob& job_;
+  JobState state_;
+  std::map<int, Shares> shares_;
+  std::map<pid_t, std::unique_ptr<Counters>> counters_;
+  double total_ = 0;
+};
+
+void sleep_for(double seconds) {
+  const timespec pause{static_cast<time_t>(seconds),
+                       static_cast<long>((seconds - std::floor(seconds)) * 1e9)};
+  ::nanosleep(&pause, nullptr);
+}
+
+}  // namespace
+
+std::map<int, std::vector<int>> delaying_ranks(const JobState& job) {
+  Chains chains(job);
+  std::map<int, std::vector<int>> found;
+  for (const RankState& rank : job.ranks) {
+    if (rank.state != State::waiting) continue;
+    const std::set<int> ends = chains.ends_of(rank.rank);
+    found[rank.rank].assign(ends.begin(), ends.end());
+  }
+  return found;
+}
+
+Result<int> watch(pid_t process, double seconds, int samples) {
+  auto job = WatchedJob::open(process);
+  if (!job) return std::move(job).error();
+  Watch sampler(**job);
+  bool running = true;
+  for (int i = 0; running && (samples == 0 || i < samples); ++i) {
+    const double end = now() + seconds;
+    double last = now();
+    do {
+      sleep_for(std::min(kSampleSeconds, std::max(0.0, end - last)));
+      const double current = now();
+      running = sampler.sample(current - last);
+      last = current;
+    } while (running && last < end);
+    if (std::fputs(sampler.report().c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+      return Error(Errc::other, "cannot write standard output");
+  }
+  return 0;
+}
+
+}  // namespace weft::mpiexec

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# weft trace, on known traffic of host memory and of emulated GPUs; weft report of traces and samples; the trace in a
+# browser, if installed.
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from weft_mpi import trace
+
+PREFIX = os.environ["MPI_PREFIX"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+MESSAGES, BYTES, LARGE, LARGE_MESSAGES, COLLECTIVES = 500, 100, 1 << 20, 20, 300  # as in top.c
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("trace") / "top")
+    subprocess.run([PREFIX + "/bin/mpicc", os.path.join(HERE, "top.c"), "-o", path], check=True)
+    return path
+
+
+@pytest.fixture
+def traced(weft, tmp_path):
+    """Returns traced(words...), which traces a program and returns the Result and the trace."""
+
+    def call(*words):
+        path = str(tmp_path / "trace.json")
+        result = weft("trace", "-o", path, *words)
+        assert os.listdir(tmp_path) == ["trace.json"], result.err  # no temporary files
+        return result, trace.load(path)
+
+    return call
+
+
+def check(found):
+    """A valid trace: complete ranges with a process and a track, in order, nested, no negative durations."""
+    tracks, named = {}, set()
+    for event in found["traceEvents"]:
+        assert isinstance(event["pid"], int) and isinstance(event["tid"], int) and event["name"]
+        if event["ph"] == "M":
+            named.add((event["name"], event["pid"], event["tid"]))
+            continue
+        assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
+        tracks.setdefault((event["pid"], event["tid"]), []).append(event)
+    for (rank, track), events in tracks.items():
+        assert ("thread_name", rank, track) in named
+        stack, last = [], 0
+        for event in events:
+            begin, end = round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)
+            assert begin >= last
+            last = begin
+            while stack and stack[-1] <= begin and not (begin == end == stack[-1]):
+                stack.pop()
+            assert not stack or end <= stack[-1], (event, stack)
+            stack.append(end)
+    return tracks
+
+
+def calls_of(tracks, rank, name):
+    return [event for (pid, _), events in tracks.items() if pid == rank for event in events if event["name"] == name]
+
+
+def test_known_traffic(traced, program):
+    result, found = traced(PREFIX + "/bin/mpiexec", "-n", "3", program, "known")
+    assert result.status == 0 and "3 ranks" in result.out
+    tracks = check(found)
+    for rank in range(3):
+        sends = calls_of(tracks, rank, "MPI_Send")
+        args = [event["args"] for event in sends]
+        assert args.count({"bytes": BYTES, "peer": (rank + 1) % 3, "tag": 1}) == MESSAGES
+        assert args.count({"bytes": LARGE, "peer": (rank + 1) % 3, "tag": 1}) == LARGE_MESSAGES == len(args) - MESSAGES
+        assert len(calls_of(tracks, rank, "p2p.eager")) >= MESSAGES
+        receives = [event["args"] for event in calls_of(tracks, rank, "MPI_Recv")]
+        assert receives.count({"bytes": LARGE, "peer": (rank + 2) % 3, "tag": 1}) == LARGE_MESSAGES
+        assert len(calls_of(tracks, rank, "p2p.send_rts")) >= LARGE_MESSAGES
+        reductions = calls_of(tracks, rank, "MPI_Allreduce")
+        assert len(reductions) == COLLECTIVES and {event["args"]["bytes"] for event in reductions} == {32}
+    # A reduction ends in no rank before it has begun in all: the clocks agree.
+    for at in range(COLLECTIVES):
+        events = [calls_of(tracks, rank, "MPI_Allreduce")[at] for rank in range(3)]
+        assert min(event["ts"] + event["dur"] for event in events) >= max(event["ts"] for event in events)
+
+
+def test_gpu_copies(traced, emulated):
+    latency = os.path.join(PREFIX, "libexec", "weft", "bench", "latency")
+    words = ("-d", "cuda", "-m", "1048576:1048576", "-i", "5", "-x", "1", "D", "D")
+    result, found = traced(PREFIX + "/bin/mpiexec", "-n", "2", latency, *words)
+    assert result.status == 0
+    tracks = check(found)
+    copies = [event for events in tracks.values() for event in events if event["cat"] == "copy"]
+    assert len(copies) >= 10 and {event["args"]["bytes"] for event in copies} == {1 << 20}
+    names = {event["args"]["name"] for event in found["traceEvents"] if event["name"] == "thread_name"}
+    assert any(name.startswith("GPU: copies") for name in names)
+
+
+def test_status_and_refusals(weft, traced, program, tmp_path):
+    path = str(tmp_path / "t.json")
+    assert weft("trace", "-o", path, "/not/there").status == 2
+    nothing = weft("trace", "-o", path, "true")
+    assert nothing.status == 1 and "no rank of Weft has recorded" in nothing.err
+    assert weft("trace", "-o", "/not/there/t.json", "true").status == 2
+    assert os.listdir(tmp_path) == []
+    aborted, found = traced(PREFIX + "/bin/mpiexec", "-n", "2", program, "abort")
+    assert aborted.status == 3 and check(found)
+    environment = dict(os.environ, WEFT_TRACE_FOLDER="/not/there")
+    refused = subprocess.run([program, "known"], env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0 and "WEFT_TRACE_FOLDER" in refused.stderr
+
+
+def test_hosts_are_aligned_by_real_time():
+    """Two hosts whose monotonic clocks differ by an hour."""
+    hour = 3600 * 10**9
+    files = [
+        ({"rank": rank, "host": rank, "realtime": 5 * hour, "monotonic": hour * (rank + 1)},
+         {0: ("", [(hour * (rank + 1) - 100 + rank, hour * (rank + 1) + 50, 8, 1 - rank, 3, "MPI_Send")])})
+        for rank in range(2)
+    ]  # fmt: skip
+    found = trace.merge(files, ["program"])
+    first, second = (event for event in found["traceEvents"] if event["ph"] == "X")
+    assert (first["ts"], second["ts"]) == (0, 0.001) and (first["dur"], second["dur"]) == (0.15, 0.149)
+    assert [event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"] == [
+        "rank 0 on host 0", "rank 1 on host 1"
+    ]  # fmt: skip
+
+
+def test_a_truncated_file(tmp_path):
+    path = tmp_path / "host.1.trace"
+    path.write_text("weft-trace 1 rank 0 size 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 MPI_Wait\n0 1 ")
+    assert trace.parse(str(path))[1] == {0: (None, [(1, 2, 0, -1, -1, "MPI_Wait")])}
+    path.write_text("")
+    assert trace.parse(str(path)) is None
+    path.write_text("weft-trace 2 rank 0\n")
+    with pytest.raises(trace.Failure, match="format 2"):
+        trace.parse(str(path))
+
+
+def test_report(weft, traced, program, tmp_path):
+    pytest.importorskip("matplotlib")
+    traced(PREFIX + "/bin/mpiexec", "-n", "2", program, "known")
+    sample = {"seconds": 2.0, "size": 2, "ranks": [
+        {"rank": 0, "inside": 0.9, "waiting": 0.8, "delaying": 0, "waits_for": {"1": 0.7, "unknown": 0.1}},
+        {"rank": 1, "inside": 0.1, "waiting": 0, "delaying": 0.7, "waits_for": {}},
+    ]}  # fmt: skip
+    (tmp_path / "top.json").write_text(2 * (json.dumps(sample) + "\n"))
+    page = str(tmp_path / "page.html")
+    found = weft("report", str(tmp_path / "trace.json"), str(tmp_path / "top.json"), "-o", page, "--json")
+    assert found.status == 0, found.err
+    rows = json.loads(found.out)
+    calls = {row[0]: row[2] for row in rows["Time in MPI calls, 2 ranks"]}
+    assert calls["MPI_Allreduce"].startswith("%d calls; longest in rank " % (2 * COLLECTIVES))
+    assert rows["A running job, 2 ranks"][0][2] == "waits 80 %, most for rank 1; the others waited for it 0 s in all"
+    assert rows["A running job, 2 ranks"][1][2] == "waits 0 %; the others waited for it 2.8 s in all"
+    assert "A running job" in open(page, encoding="utf-8").read()
+    (tmp_path / "top.json").write_text('{"seconds": 1}\n')
+    assert weft("report", str(tmp_path / "top.json"), "-o", page).status == 2
+    (tmp_path / "trace.json").write_text('{"traceEvents":[]}')
+    assert weft("report", str(tmp_path / "trace.json"), "-o", page).status == 2
+
+
+# The rules of a viewer: a range begins inside of its parent and does not end after it.
+VIEWER = """<!DOCTYPE html><meta charset="utf-8"><body><script>
+const trace = %s, open = {}, last = {};
+let ranges = 0, problems = 0;
+for (const event of trace.traceEvents) {
+  if (event.ph !== "X") continue;
+  const track = event.pid + "/" + event.tid, end = Math.round((event.ts + event.dur) * 1000);
+  const begin = Math.round(event.ts * 1000), stack = open[track] = open[track] || [];
+  if (!(event.dur >= 0) || begin < (last[track] || 0)) ++problems;
+  while (stack.length && stack[stack.length - 1] <= begin && !(begin === end)) stack.pop();
+  if (stack.length && end > stack[stack.length - 1] && begin !== end) ++problems;
+  stack.push(end);
+  last[track] = begin;
+  ++ranges;
+}
+document.body.textContent = "ranges " + ranges + " problems " + problems;
+</script></body>"""
+
+
+def test_in_a_browser(traced, program, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium here")
+    found = traced(PREFIX + "/bin/mpiexec", "-n", "2", program, "known")[1]
+    page = tmp_path / "viewer.html"
+    page.write_text(VIEWER % json.dumps(found))
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=%s" % (tmp_path / "profile")]
+    shown = subprocess.run(
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    ranges = sum(event["ph"] == "X" for event in found["traceEvents"])
+    assert re.search("ranges %d problems 0" % ranges, shown)
