@@ -4,8 +4,11 @@
    after a failure. Prints one JSON object; times in us, medians over the calls of the slowest rank of each
    call. */
 #define _GNU_SOURCE
-#include <mpi-ext.h>
+/* Open MPI's mpi-ext.h needs mpi.h before it. */
+/* clang-format off */
 #include <mpi.h>
+#include <mpi-ext.h>
+/* clang-format on */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

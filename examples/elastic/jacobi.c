@@ -7,8 +7,11 @@
 
    usage: mpiexec --continue-on-failure -n 4 jacobi [ROWS COLUMNS ITERATIONS INTERVAL]
    mpicc -O2 jacobi.c -o jacobi, with any MPI that has ULFM. */
-#include <mpi-ext.h>
+/* Open MPI's mpi-ext.h needs mpi.h before it. */
+/* clang-format off */
 #include <mpi.h>
+#include <mpi-ext.h>
+/* clang-format on */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
