@@ -181,6 +181,9 @@ Status Comm_spawn_multiple(int count, char** array_of_commands, char*** array_of
   if (is_root(comm, root)) {
     if (count < 1)
       return fail(Error(Errc::arg, "count = " + std::to_string(count) + ": at least one command is started"));
+    if (array_of_commands == nullptr) return fail(null_pointer("array_of_commands"));
+    if (array_of_maxprocs == nullptr) return fail(null_pointer("array_of_maxprocs"));
+    if (array_of_info == nullptr) return fail(null_pointer("array_of_info"));
     for (int i = 0; i < count; ++i) {
       if (array_of_commands[i] == nullptr) return fail(null_pointer("array_of_commands[i]"));
       const core::Info* const info = to_info(array_of_info[i]);

@@ -27,11 +27,10 @@ bool parse_range(std::string_view text, int (&range)[3]) {
   for (size_t begin = 0; begin <= text.size(); ++parts) {
     const size_t end = std::min(text.find(':', begin), text.size());
     const std::string_view part = trimmed(text.substr(begin, end - begin));
-    if (parts == 3 ||
-        std::from_chars(part.data(), part.data() + part.size(), range[parts]).ptr !=
-            part.data() + part.size() ||
-        part.empty())
-      return false;
+    const char* const last = part.data() + part.size();
+    if (parts == 3) return false;
+    const auto [stop, code] = std::from_chars(part.data(), last, range[parts]);
+    if (code != std::errc() || stop != last) return false;
     begin = end + 1;
   }
   if (parts == 1) range[1] = range[0];

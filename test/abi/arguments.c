@@ -238,11 +238,6 @@ static void requests(void) {
     EXPECT_ERROR(MPI_Test(&stale, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "was freed");
 }
 
-static void missing(void) {
-  char port[MPI_MAX_PORT_NAME];
-  EXPECT_ERROR(MPI_Open_port(MPI_INFO_NULL, port), MPI_ERR_UNSUPPORTED_OPERATION, "not implemented");
-}
-
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -256,7 +251,6 @@ int main(int argc, char** argv) {
   null_buffers();
   insignificant();
   requests();
-  missing();
   MPI_Finalize();
   return finish();
 }

@@ -146,7 +146,10 @@ TEST_F(Launcher, ASpawnRequestOfTwoProgramsArrives) {
       << events_;
   EXPECT_NE(events_.find(" weft-parent+2:.p"), std::string::npos) << events_;
   server_->reply_spawn(0, {{true, true, false}, "no b", {}});
-  const auto reply = launch::pmi::Message::parse(answers(0));
+  std::string line = answers(0);
+  ASSERT_TRUE(line.ends_with('\n'));
+  line.pop_back();
+  const auto reply = launch::pmi::Message::parse(line);
   ASSERT_TRUE(reply);
   const launch::Spawned spawned = launch::pmi::parse_spawn_reply(*reply, 3);
   EXPECT_EQ(spawned.started, (std::vector<bool>{true, true, false}));

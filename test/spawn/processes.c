@@ -110,8 +110,9 @@ static void merged(MPI_Comm intercomm, int high, const char* file) {
     MPI_File handle;
     CHECK(MPI_File_open(all, file, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &handle) == MPI_SUCCESS);
     MPI_File_write_at_all(handle, rank * (MPI_Offset)sizeof(int), &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
-    MPI_File_sync(handle);
+    MPI_File_sync(handle); /* sync, barrier, sync: MPI 5.0 section 14.6.10 */
     MPI_Barrier(all);
+    MPI_File_sync(handle);
     int other = -1;
     MPI_File_read_at_all(handle, (rank + 1) % size * (MPI_Offset)sizeof(int), &other, 1, MPI_INT,
                          MPI_STATUS_IGNORE);
