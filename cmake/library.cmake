@@ -22,6 +22,7 @@ weft_portable(mpi_abi)
 add_library(weft_msgq MODULE ${CMAKE_SOURCE_DIR}/src/debugger/queues.cpp ${CMAKE_SOURCE_DIR}/src/debugger/target.cpp)
 target_include_directories(weft_msgq PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_link_options(weft_msgq PRIVATE -static-libstdc++ -static-libgcc LINKER:--exclude-libs,ALL)
+weft_portable(weft_msgq)
 
 file(GLOB_RECURSE launcher CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/mpiexec/*.cpp)
 if(launcher)

@@ -80,10 +80,11 @@ def main():
     parser.add_argument("--list-outputs", action="store_true", help="print the paths of all outputs and exit")
     parser.add_argument("--update-coverage", action="store_true", help="also write docs/coverage.md")
     options = parser.parse_args()
-    if options.list_outputs:
-        print("\n".join(outputs(options.out)))
-        return
     api = model.Api(find_apis(options.src, options.apis), os.path.join(options.src, "spec"))
+    if options.list_outputs:
+        manual_pages = [os.path.join(options.out, "man", name) for name, _ in manual.pages(api, set())]
+        print("\n".join(outputs(options.out) + manual_pages))
+        return
     count = len(api.entry_points())
     if count != EXPECTED:
         raise SystemExit(f"bindgen: {count} functions, not {EXPECTED}: check spec/overlay.json")
