@@ -27,7 +27,9 @@ class FaultTolerant(Library):
         os.makedirs(self.folder, exist_ok=True)
         self.program = os.path.join(self.folder, "fault_tolerance")
         mpicc = os.path.join(self.prefix, "bin", "mpicc")
-        self._run([mpicc, "-std=gnu99", "-O2", os.path.join(ROOT, "bench", "fault_tolerance.c"), "-o", self.program], 120)
+        self._run(
+            [mpicc, "-std=gnu99", "-O2", os.path.join(ROOT, "bench", "fault_tolerance.c"), "-o", self.program], 120
+        )
 
     def measure_once(self, ranks):
         """Returns {row: us}; the killed rank makes the launcher's status different from 0."""

@@ -22,7 +22,9 @@ SMALL = ("bcast_8", "bcast_turns_8", "reduce_8")
 SYNCHRONISING = ("barrier", "allreduce_8", "allgather_8", "alltoall_8")
 LARGE = ("bcast_64k", "bcast_turns_64k", "reduce_64k", "allreduce_64k", "allgather_64k", "alltoall_64k")
 VECTOR = ("pack_loop", "pack_vector", "unpack_loop", "unpack_vector", "vector_send", "hand_packed_send")
-WINDOW_CALLS = tuple("%s_%s" % (call, flavor) for call in ("window", "fence", "lock") for flavor in ("create", "allocate"))
+WINDOW_CALLS = tuple(
+    "%s_%s" % (call, flavor) for call in ("window", "fence", "lock") for flavor in ("create", "allocate")
+)
 PAIR = ("call", "latency_8", "rate_8", "bandwidth_64k", *SYNCHRONISING, *SMALL, *LARGE, *VECTOR)
 CROWD = (*SYNCHRONISING, *SMALL, *LARGE)
 CROWD_RANKS = 8
@@ -60,7 +62,9 @@ RATIO_BARS.update({name: 0.8 for name in SYNCHRONISING})
 RATIO_BARS.update({name: 1.0 for name in SMALL + LARGE})
 RATIO_BARS.update({"%s, %d ranks" % (name, CROWD_RANKS): 1.0 for name in CROWD})
 RATIO_BARS.update({row: 1.0 for row in (*PROGRAM_ROWS.values(), *WINDOW_CALLS)})
-RATIO_BARS.update({row: 0.9 for (job, _), row in PROGRAM_ROWS.items() if "-w" in job.options and row.endswith((" 8", " 4K"))})
+RATIO_BARS.update(
+    {row: 0.9 for (job, _), row in PROGRAM_ROWS.items() if "-w" in job.options and row.endswith((" 8", " 4K"))}
+)
 # Bars of Weft alone: ratio of two figures, and single figures.
 OWN_BARS = (("pack_vector", "pack_loop", 1.2), ("unpack_vector", "unpack_loop", 1.2))
 ABSOLUTE_BARS = {"start and end, ms": 30.0, "reverse_100k": 1e6, "call": 0.01}
@@ -293,7 +297,14 @@ def arguments():
     if chosen.rounds < 1:
         parser.error("--rounds %d: expected at least 1" % chosen.rounds)
     chosen.rows = {row.strip() for row in chosen.rows.split(";") if row.strip()}
-    known = {*PAIR, *WINDOW_CALLS, *PROGRAM_ROWS.values(), *("%s, %d ranks" % (name, CROWD_RANKS) for name in CROWD), "reverse_100k", "start and end, ms"}
+    known = {
+        *PAIR,
+        *WINDOW_CALLS,
+        *PROGRAM_ROWS.values(),
+        *("%s, %d ranks" % (name, CROWD_RANKS) for name in CROWD),
+        "reverse_100k",
+        "start and end, ms",
+    }
     unknown = [row for row in sorted(chosen.rows) if not fnmatch.filter(known, row)]
     if unknown:
         parser.error("--rows %s: no such row" % "; ".join(unknown))

@@ -7,7 +7,6 @@ import os
 import sys
 
 import bars
-import peers
 from bars import Site
 from peer_programs import Failure
 

@@ -13,8 +13,21 @@ import tempfile
 import time
 
 from peer_programs import (
-    BENCH, HIGHER_IS_BETTER, JOBS, MEBI, PAIR_JOBS, ROOT, UNITS, Failure, OpenMpi, Ucx, bytes_of, execute, nccl_peers,
-    points_of, weft_peer,
+    BENCH,
+    HIGHER_IS_BETTER,
+    JOBS,
+    MEBI,
+    PAIR_JOBS,
+    ROOT,
+    UNITS,
+    Failure,
+    OpenMpi,
+    Ucx,
+    bytes_of,
+    execute,
+    nccl_peers,
+    points_of,
+    weft_peer,
 )  # fmt: skip
 
 # Required figures ("bars") of Weft on H200: (column, point) -> figure. Collectives need 4 ranks or more.

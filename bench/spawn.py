@@ -35,7 +35,9 @@ def measure(library, program, count):
                           timeout=300)  # fmt: skip
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or len(lines) != count + 1:
-        raise host.Failure("%s: status %d, %d spawns\n%s" % (library.name, done.returncode, len(lines), done.stderr[-2000:]))
+        raise host.Failure(
+            "%s: status %d, %d spawns\n%s" % (library.name, done.returncode, len(lines), done.stderr[-2000:])
+        )
     library.version = lines[0]["library"]
     return [{field: line[field] for field in FIELDS} for line in lines[1:]]
 
@@ -70,8 +72,12 @@ def main():
     rows = []
     for field in FIELDS:
         row = {"point": field}
-        row.update({name: round(statistics.median(one[field] for one in all_), 3) for name, all_ in spawns.items() if all_})
-        row["ratio"] = round(row["Weft"] / min(value for name, value in row.items() if name in ("Open MPI", "MPICH")), 3)
+        row.update(
+            {name: round(statistics.median(one[field] for one in all_), 3) for name, all_ in spawns.items() if all_}
+        )
+        row["ratio"] = round(
+            row["Weft"] / min(value for name, value in row.items() if name in ("Open MPI", "MPICH")), 3
+        )
         if field == FIELDS[0]:
             row.update(bar="ratio <= %g" % BAR, met=row["ratio"] <= BAR)
         rows.append(row)

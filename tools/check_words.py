@@ -124,7 +124,10 @@ def check_file(root, path):
 
 def check_commits(root):
     """Complaints about the subjects of the commits since this check exists."""
-    git = lambda *words: subprocess.run(["git", "-C", root, *words], capture_output=True, text=True).stdout.split("\n")
+
+    def git(*words):
+        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True).stdout.split("\n")
+
     first = git("log", "--diff-filter=A", "--format=%H", "--", "tools/check_words.py")[0]
     for line in git("log", "--no-merges", "--format=%h %s", first + "..HEAD") if first else []:
         name, _, subject = line.partition(" ")
@@ -136,13 +139,17 @@ def files(root):
     """Paths of the tree's text files, from git or, without it, from the folders."""
     listed = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True).stdout.split("\n")
     if listed == [""]:
-        listed = [os.path.relpath(os.path.join(where, name), root) for where, _, names in os.walk(root) for name in names]
+        listed = [
+            os.path.relpath(os.path.join(where, name), root) for where, _, names in os.walk(root) for name in names
+        ]
     return sorted(path for path in listed if path.endswith(SOURCES) and not path.startswith(SKIPPED)
                   and os.path.isfile(os.path.join(root, path)))  # fmt: skip
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Refuses home-made words in names, comments, texts and commit subjects.")
+    parser = argparse.ArgumentParser(
+        description="Refuses home-made words in names, comments, texts and commit subjects."
+    )
     parser.add_argument("paths", nargs="*", help="files or folders; all of the tree if none is given")
     parser.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     arguments = parser.parse_args()

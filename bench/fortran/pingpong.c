@@ -21,8 +21,8 @@ static double measure(int rank, void* buffer, int count, MPI_Datatype type, int 
   return (MPI_Wtime() - start) / rounds / 4 * 1e9;
 }
 
-/* Shortest time of many short batches, which a busy machine interrupts less: a call to no process, and a message of a
-   process to itself (three calls). */
+/* Shortest time of many short batches, which a busy machine interrupts less: a call to no process, and a
+   message of a process to itself (three calls). */
 static double alone(const void* buffer, int count, MPI_Datatype type, int n, int batches, int calls) {
   static double received[4096];
   double best = 1;
@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
     const int fewer = rounds / 8 / (1 + n / 64);
     const double section = measure(rank, &matrix[0][3], 1, row, fewer < 50 ? 50 : fewer);
     if (rank == 0) printf("section%d %.1f\n", 8 * n, section);
-    if (rank == 0) printf("self_section%d %.1f\n", 8 * n, alone(&matrix[0][3], 1, row, n, 2000, 4000 / n + 1));
+    if (rank == 0)
+      printf("self_section%d %.1f\n", 8 * n, alone(&matrix[0][3], 1, row, n, 2000, 4000 / n + 1));
     MPI_Type_free(&row);
   }
   MPI_Finalize();

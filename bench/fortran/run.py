@@ -19,8 +19,14 @@ PROGRAMS = {"c": "pingpong_c", "f08": "pingpong_f08"}
 
 def build(prefix, folder):
     bin_folder = os.path.join(prefix, "bin")
-    for wrapper, source, program in (("mpicc", "pingpong.c", "pingpong_c"), ("mpifort", "pingpong.F90", "pingpong_f08")):
-        subprocess.run([os.path.join(bin_folder, wrapper), "-O2", os.path.join(HERE, source), "-o", os.path.join(folder, program)], check=True)
+    for wrapper, source, program in (
+        ("mpicc", "pingpong.c", "pingpong_c"),
+        ("mpifort", "pingpong.F90", "pingpong_f08"),
+    ):
+        subprocess.run(
+            [os.path.join(bin_folder, wrapper), "-O2", os.path.join(HERE, source), "-o", os.path.join(folder, program)],
+            check=True,
+        )
 
 
 def processor():
@@ -57,7 +63,11 @@ def main():
         row["ratio"] = round(medians["f08"] / medians["c"], 3)
         cases.append(row)
         print(row)
-    result = {"what": "ns a call: ping-pong of 2 ranks (medians of runs); call, self_*: no process, messages to itself (medians of the shortest)", "repeat": options.repeat, "rounds": int(options.rounds)}
+    result = {
+        "what": "ns a call: ping-pong of 2 ranks (medians of runs); call, self_*: no process, messages to itself (medians of the shortest)",
+        "repeat": options.repeat,
+        "rounds": int(options.rounds),
+    }
     result |= {"processor": processor(), "cores": os.cpu_count(), "load": os.getloadavg()[0], "cases": cases}
     if options.out:
         with open(options.out, "w", encoding="utf-8") as file:

@@ -230,7 +230,8 @@ void wait_until(Instance& instance, Done&& done, const WaitTarget& target = {},
 
 /// Progresses until the request is complete.
 inline void wait(Instance& instance, const Request& request) {
-  wait_until(instance, [&] { return request.complete(); }, {&request}, &request);
+  wait_until(
+      instance, [&] { return request.complete(); }, {&request}, &request);
 }
 
 }  // namespace weft::core

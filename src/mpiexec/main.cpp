@@ -93,8 +93,8 @@ int start(const Options& options, char** argv, char** environment) {
   TerminalInput input;
   if (const Status opened = input.open(); !opened.ok()) return print_error(opened.error(), kStartExitCode);
   input.connect(channels->front());
-  return run_job({std::move(plans), std::move(*channels), job_id}, input, inherited, {options, libraries, environment},
-                 argv);
+  return run_job({std::move(plans), std::move(*channels), job_id}, input, inherited,
+                 {options, libraries, environment}, argv);
 }
 
 /// mpiexec --serve FD: starts processes for the singleton at that descriptor (launch/singleton/server.hpp).

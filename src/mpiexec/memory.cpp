@@ -27,7 +27,7 @@ std::vector<Memory> open_memories(pid_t pid, std::initializer_list<const char*> 
     };
     if (std::none_of(names.begin(), names.end(), matches)) continue;
     Memory memory;
-    struct stat status{};
+    struct stat status {};
     memory.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (memory.fd < 0 || ::fstat(memory.fd, &status) != 0) continue;
     memory.identity = {status.st_dev, status.st_ino};

@@ -133,7 +133,7 @@ auto of_options(Status (*apply)(Options&, const std::string&, const std::string&
 }
 
 /// Returns an apply function that sets one boolean member.
-auto flag(bool Options::* member) {
+auto flag(bool Options::*member) {
   return [member](State& state, const std::string&, const std::string&) -> Status {
     state.options.*member = true;
     return {};

@@ -34,8 +34,14 @@ HANDLES = {
     "WINDOW": ("MPI_WIN_NULL", "freed_win", "MPI_ERR_WIN"),
     "FILE": ("MPI_FILE_NULL", "freed_file", "MPI_ERR_FILE"),
 }
-NULL_ALLOWED = {"Comm_get_name.comm", "Type_get_name.datatype", "Win_get_name.win",
-                "File_set_errhandler.file", "File_get_errhandler.file", "File_call_errhandler.fh"}  # MPI 5.0 section 7.8
+NULL_ALLOWED = {
+    "Comm_get_name.comm",
+    "Type_get_name.datatype",
+    "Win_get_name.win",
+    "File_set_errhandler.file",
+    "File_get_errhandler.file",
+    "File_call_errhandler.fh",
+}  # MPI 5.0 section 7.8
 # Conversions accept any value.
 TOLERANT = ("_toint", "_fromint")
 
@@ -92,10 +98,10 @@ BELOW_ZERO = {
 }
 # Arguments for which negative values are valid.
 MEANINGFUL = {
-    "Comm_call_errhandler.errorcode", "Win_call_errhandler.errorcode",  # any code may be passed to a handler
+    "Comm_call_errhandler.errorcode",
+    "Win_call_errhandler.errorcode",  # any code may be passed to a handler
     "Session_call_errhandler.errorcode",
     "File_call_errhandler.errorcode",
-    "Win_call_errhandler.errorcode",
     "Status_set_error.err",
     "Status_set_source.source",
     "Status_set_tag.tag",

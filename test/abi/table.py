@@ -50,7 +50,9 @@ def _parameter(text):
 def prototypes(text):
     """Name -> (result type, parameter types)."""
     found = {}
-    for result, name, parameters in re.findall(r"^([\w ]+\*?) ?\b(P?MPI_\w+)\(([^;{}]*?)\)(?: WEFT_MISSING)?;", text, re.M):
+    for result, name, parameters in re.findall(
+        r"^([\w ]+\*?) ?\b(P?MPI_\w+)\(([^;{}]*?)\)(?: WEFT_MISSING)?;", text, re.M
+    ):
         if "typedef" in result:
             continue
         tight = re.sub(r"\s*([*,\[\]])\s*", r"\1", re.sub(r"\s+", " ", parameters)).strip()

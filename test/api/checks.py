@@ -37,11 +37,15 @@ class Reports(unittest.TestCase):
         self.expect("collective", leak + "a nonblocking collective on MPI_COMM_WORLD")
 
     def test_communicators(self):
-        self.expect("communicator", "MPI_Finalize found a communicator that leaks: mine with 1 rank: call MPI_Comm_free")
+        self.expect(
+            "communicator", "MPI_Finalize found a communicator that leaks: mine with 1 rank: call MPI_Comm_free"
+        )
 
     def test_windows(self):
         self.expect("window", "MPI_Finalize found a window that leaks: an unnamed window of 1 rank: call MPI_Win_free")
-        self.expect("operation", "MPI_Finalize found a request that leaks: the request of a one-sided operation is complete")
+        self.expect(
+            "operation", "MPI_Finalize found a request that leaks: the request of a one-sided operation is complete"
+        )
 
     def test_unknown_setting(self):
         for given in ("WEFT_P2P_EAGER", "WEFT_P2P_EAGER_MX"):

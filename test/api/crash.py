@@ -35,7 +35,9 @@ class Crash(unittest.TestCase):
         self.assertIn("was killed by signal %d" % number, errors)
 
     def test_each_signal(self):
-        self.check("segv", signal.SIGSEGV, "SIGSEGV at address 0x10 outside MPI, after MPI_Barrier:\n  #0  crash_here (")
+        self.check(
+            "segv", signal.SIGSEGV, "SIGSEGV at address 0x10 outside MPI, after MPI_Barrier:\n  #0  crash_here ("
+        )
         self.check("bus", signal.SIGBUS, "outside MPI, after MPI_Barrier")
         self.check("fpe", signal.SIGFPE)
         self.check("abort", signal.SIGABRT)

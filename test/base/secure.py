@@ -109,7 +109,10 @@ class Secure(unittest.TestCase):
                     self.assertNotIn(seen, said)
 
     def test_a_job_is_refused(self):
-        for variables in ({"PMI_FD": "2", "PMI_RANK": "0", "PMI_SIZE": "1"}, {"PMI_PORT": "127.0.0.1:1", "PMI_ID": "0"}):
+        for variables in (
+            {"PMI_FD": "2", "PMI_RANK": "0", "PMI_SIZE": "1"},
+            {"PMI_PORT": "127.0.0.1:1", "PMI_ID": "0"},
+        ):
             for name in self.privileged():
                 status, said, _ = self.run_as_user(name, **variables)
                 self.assertEqual(status, 3, said)

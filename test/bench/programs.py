@@ -98,7 +98,7 @@ class Programs(unittest.TestCase):
         listed = subprocess.run([os.path.join(PROGRAMS, "coll"), "--list"], capture_output=True, text=True, check=True)
         every = every_program()
         self.assertEqual(sorted(listed.stdout.split()), sorted(name for name in every if every[name][0] == "coll"))
-        for name, (source, ranks) in every.items():
+        for name, (_, ranks) in every.items():
             if name in HEADERS or name in ("init", "hello"):
                 continue
             one_size = "barrier" in name or name in ("fop_latency", "cas_latency")

@@ -309,7 +309,9 @@ def test_registration(machine, emulated, monkeypatch):
 
 
 def test_probe_in_a_child(emulated):
-    done = subprocess.run(children.python("weft_mpi.doctor.probe", "register"), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        children.python("weft_mpi.doctor.probe", "register"), capture_output=True, text=True, check=True
+    )
     assert "devices" in json.loads(done.stdout) or "error" in json.loads(done.stdout)
     assert "error" in network.probe("gdrcopy")
     assert "error" in network.probe("nonsense")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Plans of collectives on GPU buffers: the plans of all ranks agree, though each rank has its own operands only.
+// Plans of collectives on GPU buffers: the plans of all ranks agree, though each rank has its own operands
+// only.
 #include "coll/gpu/plan.hpp"
 
 #include <gtest/gtest.h>

@@ -29,7 +29,9 @@ def main():
                 values = [float(word) for word in text.split()]
                 best[name] = [min(pair) for pair in zip(best.get(name, values), values)]
     bad = 0
-    for what, own, through in zip(("MPI_Comm_rank", "MPI_Isend, MPI_Wait (each)", "8-byte latency"), best["own"], best["other"]):
+    for what, own, through in zip(
+        ("MPI_Comm_rank", "MPI_Isend, MPI_Wait (each)", "8-byte latency"), best["own"], best["other"]
+    ):
         print("%-28s %7.2f ns, through the other interface %7.2f ns" % (what, own, through))
         bad |= what != "8-byte latency" and through - own > MOST_NS
     return 1 if bad else 0

@@ -17,7 +17,9 @@ PROGRAMS = ["handles", "messages", "callbacks", "threads", "tool", "windows"]
 
 def run(*arguments, **variables):
     command = [os.path.join(PREFIX, "bin", "mpiexec"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env={**os.environ, **variables}, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, env={**os.environ, **variables}, check=False
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -72,10 +74,14 @@ class OtherInterface(unittest.TestCase):
     def test_run_info(self):
         status, output, errors = run("--run-info", self.build("handles"))
         self.assertEqual((status, errors), (0, ""), output)
-        self.assertRegex(output, "linked with %s .*\n.*compat/%s\nsymbols of MPI: [1-9][0-9]+, missing: none\n" % (LIBRARY, LIBRARY))
+        self.assertRegex(
+            output, "linked with %s .*\n.*compat/%s\nsymbols of MPI: [1-9][0-9]+, missing: none\n" % (LIBRARY, LIBRARY)
+        )
         source = os.path.join(self.folder, "absent.c")
         with open(source, "w", encoding="utf-8") as file:
-            file.write("#include <mpi.h>\nint MPIX_Absent(void);\nint main() { return MPI_Init(0, 0) + MPIX_Absent(); }\n")
+            file.write(
+                "#include <mpi.h>\nint MPIX_Absent(void);\nint main() { return MPI_Init(0, 0) + MPIX_Absent(); }\n"
+            )
         absent = self.build("absent", "-shared", "-fPIC", source=source)
         status, output, _ = run("--run-info", absent)
         self.assertEqual(status, 126)

@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 # Internal functions of the Fortran libraries and of debuggers, and extensions without an equivalent in Weft.
-LEFT_OUT = re.compile(r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query)|MPI_T_.*_(?:x|unused)$|P?MPI_[A-Z0-9_]+_(?:FN|F90|FN_NULL)$|OMPI_(?!C_)|P?MPI_Session_set_info$")
+LEFT_OUT = re.compile(
+    r"MPIR_(?!Dup_fn)|P?MPIX_(?!Query_|GPU_query)|MPI_T_.*_(?:x|unused)$|P?MPI_[A-Z0-9_]+_(?:FN|F90|FN_NULL)$|OMPI_(?!C_)|P?MPI_Session_set_info$"
+)
 # Names of MPI functions; Open MPI's predefined objects, and pointers to them.
 NAME = re.compile(r"P?MPI[XR]?_|OMPI_C_|ompi_(?:mpi|message|request)_")
 OBJECT_SIZES = {256, 512, 1024, 1536, 2048}
@@ -16,7 +18,9 @@ OBJECT_SIZES = {256, 512, 1024, 1536, 2048}
 
 def exported(library):
     """Returns {name: size of data, or 0 for a function}."""
-    text = subprocess.run(["readelf", "-W", "--dyn-syms", library], stdout=subprocess.PIPE, text=True, check=True).stdout
+    text = subprocess.run(
+        ["readelf", "-W", "--dyn-syms", library], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     symbols = {}
     for line in text.splitlines():
         columns = line.split()
@@ -37,7 +41,11 @@ def main():
         return 77
     own, other = exported(ours), exported(reference)
     bad = ["exports %s, which is no name of MPI" % name for name in own if not NAME.match(name)]
-    wanted = {name: size for name, size in other.items() if NAME.match(name) and not LEFT_OUT.match(name) and is_interface(name, size)}
+    wanted = {
+        name: size
+        for name, size in other.items()
+        if NAME.match(name) and not LEFT_OUT.match(name) and is_interface(name, size)
+    }
     for name, size in sorted(wanted.items()):
         if name not in own:
             bad.append("does not export %s" % name)

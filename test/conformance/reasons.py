@@ -9,16 +9,26 @@ NOT_PASSED = (
     # not implemented
     (r"datatype/allctypesf(90|08)? ", OLD + "MPI_LB, MPI_UB"),
     (r"init/baseenvf(90)? ", WRONG + "it refuses versions of MPI above 4"),
-    (r"pt2pt/greqf(90|08)? ", WRONG + "it wants callbacks to change the variable given to MPI_Grequest_start, of which they get the value"),
+    (
+        r"pt2pt/greqf(90|08)? ",
+        WRONG + "it wants callbacks to change the variable given to MPI_Grequest_start, of which they get the value",
+    ),
     # specific to MPICH
     (
         r"coll/(op(land|lor|lxor|band|bor|bxor|prod|sum|min|max)) \d+ $",
         INTERNAL + "reductions of MPI_CHAR, which the standard excludes (section 6.9.2); the strict ones pass",
     ),
-    (r"errors/faults/", INTERNAL + "MPIEXEC_ALLOW_FAULT, a launcher that takes killed ranks for success; folder ft tests fault tolerance"),
+    (
+        r"errors/faults/",
+        INTERNAL
+        + "MPIEXEC_ALLOW_FAULT, a launcher that takes killed ranks for success; folder ft tests fault tolerance",
+    ),
     (r"errors/comm/too_many_", INTERNAL + "expects communicators to run out; Weft's context ids do not"),
     # wrong tests
-    (r"ft/(agree|bcast) ", WRONG + "its last MPI_Reduce is on a communicator with a dead process, and it prints the error"),
+    (
+        r"ft/(agree|bcast) ",
+        WRONG + "its last MPI_Reduce is on a communicator with a dead process, and it prints the error",
+    ),
     (r"ft/gather ", WRONG + "its receive buffer has a quarter of the size that its counts need"),
     (r"ft/revoke_shrink ", WRONG + "it checks the result of the reduction that has failed"),
     (
@@ -29,7 +39,10 @@ NOT_PASSED = (
     (r"threads/pt2pt/mt_improbe_", WRONG + "it compares messages with MPI_REQUEST_NULL, another handle in this ABI"),
     (r"topo/cartsuball ", WRONG + "MPI_Cart_sub without dimensions gives each process its own (section 8.5.8)"),
     (r"part/nonblocking_pready ", WRONG + "it sends MPI_DATATYPE_NULL, which is no datatype (section 3.2.2)"),
-    (r"errors/io/fileerrret ", WRONG + "it wants an error handler to change the code that the call returns (section 9.3)"),
+    (
+        r"errors/io/fileerrret ",
+        WRONG + "it wants an error handler to change the code that the call returns (section 9.3)",
+    ),
     (r"errors/attr/keyvalmis ", WRONG + "the window has its default error handler, which aborts (section 9.3)"),
     (
         r"errors/comm/comm_(create|create_group|split|split_type)_nullarg ",
@@ -49,7 +62,10 @@ NOT_BUILT = (
     (r"f77/datatype/typecntsf ", OLD + "MPI_COMBINER_HVECTOR_INTEGER, ..."),
     (r"datatype/hindex1f(90)? ", OLD + "MPI_Type_hindexed"),
     (r"f90/datatype/get_elem_u ", OLD + "MPI_Type_extent"),
-    (r"f90/coll/(alltoallvf90|split_typef90|vw_inplacef90|nonblocking_inpf90) ", WRONG + "scalars and arrays do not match the interfaces (section 19.1.3)"),
+    (
+        r"f90/coll/(alltoallvf90|split_typef90|vw_inplacef90|nonblocking_inpf90) ",
+        WRONG + "scalars and arrays do not match the interfaces (section 19.1.3)",
+    ),
     (r"f90/profile/profile1f90 ", WRONG + "it defines MPI_Send where module mpi declares it"),
     (r"f77/rma/aintf ", WRONG + "it declares MPI_Aint_add again, which mpif.h declares"),
     (r"ext/allocmemf(90)? ", WRONG + "it uses Cray pointers, an extension of compilers"),

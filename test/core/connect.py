@@ -5,8 +5,8 @@
 import ctypes.util
 import os
 import random
-import subprocess
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -112,8 +112,15 @@ class Connect(Jobs):
             other = {"WEFT_FIRST_FAKE_HOST": "1"}
             for hosts in ({}, {"WEFT_FAKE_HOSTS": "2"}) if NIGHTLY else ({"WEFT_FAKE_HOSTS": "2"},):
                 with self.subTest(network, **hosts):
-                    results = self.run_jobs("traffic", 3 if NIGHTLY else 2, connector=other, TEST_REACH="anywhere",
-                                            WEFT_NET=network, **variables, **hosts)
+                    results = self.run_jobs(
+                        "traffic",
+                        3 if NIGHTLY else 2,
+                        connector=other,
+                        TEST_REACH="anywhere",
+                        WEFT_NET=network,
+                        **variables,
+                        **hosts,
+                    )
                     self.check_good(results)
             if NIGHTLY:
                 with self.subTest(network, killed=True):

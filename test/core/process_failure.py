@@ -17,12 +17,40 @@ RANKS = 4
 POINT_TO_POINT = ("send", "ssend", "receive", "any_source", "probe", "test")
 COLLECTIVES = ("barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall")
 BY_MESSAGES = ("barrier", "bcast", "allreduce", "alltoall", "reduce_scatter", "scan")
-LARGE = ("bcast_large", "allreduce_large", "alltoall_large", "iallreduce", "iallreduce_large", "ialltoall", "persistent")
+LARGE = (
+    "bcast_large",
+    "allreduce_large",
+    "alltoall_large",
+    "iallreduce",
+    "iallreduce_large",
+    "ialltoall",
+    "persistent",
+)
 # On GPU memory: protocols LL, Simple and direct buffers, and order slots.
-KERNELS = ("bcast", "reduce", "allreduce", "allgather", "alltoall", "reduce_scatter", "scan", "barrier", "iallreduce",
-           "ialltoall", "persistent", "allreduce_large", "alltoall_large", "bcast_large", "iallreduce_large")
-ON_GPU = {"TEST_MEMORY": "device", "WEFT_CUDA_DRIVER": os.environ.get("TEST_EMULATED_DRIVER", ""), "EMUCUDA_STRICT": "1",
-          "EMUCUDA_DEVICES": "4", "WEFT_COLL_SHARED_MIN_CALLS": "0"}
+KERNELS = (
+    "bcast",
+    "reduce",
+    "allreduce",
+    "allgather",
+    "alltoall",
+    "reduce_scatter",
+    "scan",
+    "barrier",
+    "iallreduce",
+    "ialltoall",
+    "persistent",
+    "allreduce_large",
+    "alltoall_large",
+    "bcast_large",
+    "iallreduce_large",
+)
+ON_GPU = {
+    "TEST_MEMORY": "device",
+    "WEFT_CUDA_DRIVER": os.environ.get("TEST_EMULATED_DRIVER", ""),
+    "EMUCUDA_STRICT": "1",
+    "EMUCUDA_DEVICES": "4",
+    "WEFT_COLL_SHARED_MIN_CALLS": "0",
+}
 ENQUEUED = ("send_enqueue", "recv_enqueue", "irecv_enqueue", "allreduce_enqueue", "alltoall_enqueue")
 DIRECT = {"WEFT_COLL_GPU_DIRECT_MIN_BYTES": "0", "WEFT_COLL_GPU_DIRECT_REDUCE_MIN_BYTES": "0"}
 LATE_READ = os.environ.get("TEST_LATE_READ", "")
@@ -111,12 +139,27 @@ class ProcessFailure(unittest.TestCase):
 
     def check_late(self, when, sender, receiver, *handler):
         variables = {**ON_GPU, "TEST_MEMORY": ""} if "device" in (sender, receiver) else {}
-        return run("-n", 2, *handler, LATE_READ, when, sender, receiver, variables={**self.mark.variables, **variables},
-                   timeout=60)
+        return run(
+            "-n",
+            2,
+            *handler,
+            LATE_READ,
+            when,
+            sender,
+            receiver,
+            variables={**self.mark.variables, **variables},
+            timeout=60,
+        )
 
     def test_late_reads_of_its_memory(self):
-        for case in (("late", "host", "host"), ("middle", "host", "host"), ("late", "host", "device"),
-                     ("middle", "host", "device"), ("late", "device", "host"), ("middle", "device", "host")):
+        for case in (
+            ("late", "host", "host"),
+            ("middle", "host", "host"),
+            ("late", "host", "device"),
+            ("middle", "host", "device"),
+            ("late", "device", "host"),
+            ("middle", "device", "host"),
+        ):
             with self.subTest(case):
                 status, output, errors = self.check_late(*case, "--continue-on-failure")
                 self.assertIn("good", output, errors)

@@ -19,7 +19,9 @@ constexpr size_t kMappedGranularity = 2 << 20;
 
 /// Size of the allocations of a mapped buffer: the first boundary is in the middle of the buffer, or at 2
 /// MiB.
-size_t mapped_size(size_t size) { return (size + 2 * kMappedGranularity - 1) / kMappedGranularity * kMappedGranularity; }
+size_t mapped_size(size_t size) {
+  return (size + 2 * kMappedGranularity - 1) / kMappedGranularity * kMappedGranularity;
+}
 
 template <class F>
 bool find(void* library, const char* name, F& function) {
@@ -161,7 +163,9 @@ unsigned long long Buffer::create() const {
   return handle;
 }
 
-Address Buffer::first() const { return reinterpret_cast<Address>(data_) / kMappedGranularity * kMappedGranularity; }
+Address Buffer::first() const {
+  return reinterpret_cast<Address>(data_) / kMappedGranularity * kMappedGranularity;
+}
 
 void Buffer::replace(size_t allocation, bool by_another) {
   Cuda& driver = cuda();

@@ -15,7 +15,13 @@ PROGRAMS = ["hello_F77_HEADER", "hello_F90_MODULE", "hello_F08_MODULE"]
 
 def run(command, folder, **environment):
     done = subprocess.run(
-        command, cwd=folder, env=dict(os.environ, **environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        cwd=folder,
+        env=dict(os.environ, **environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, (command, done.stdout)
     return done.stdout
@@ -48,7 +54,10 @@ def autoconf(folder):
     shutil.copy(os.path.join(PROJECT, "configure.ac"), folder)
     run(["autoconf"], folder)
     printed = run(["./configure"], folder)
-    return [printed.index(f"checking for {word}... yes") for word in ("MPI_Init", "include mpif.h", "use mpi", "use mpi_f08")]
+    return [
+        printed.index(f"checking for {word}... yes")
+        for word in ("MPI_Init", "include mpif.h", "use mpi", "use mpi_f08")
+    ]
 
 
 def pkg_config(folder):

@@ -115,14 +115,23 @@ def _argument(routine, index):
         return [f'check(strcmp({name}, "{values.TEXT % index}") == 0, {text});']
     if kind == "STATUS":
         if array:
-            return [f"for (int i = 0; i < {values.COUNT}; ++i) " + (f"fill_status(&{name}[i], i);" if writes else f"check_status(&{name}[i], {text});")]
+            return [
+                f"for (int i = 0; i < {values.COUNT}; ++i) "
+                + (f"fill_status(&{name}[i], i);" if writes else f"check_status(&{name}[i], {text});")
+            ]
         return ([f"check_status({name}, {text});"] if reads else []) + ([f"fill_status({name}, 0);"] if writes else [])
     if kind in kinds.HANDLE_KINDS:
         return _handle_argument(argument, index, text)
     if kind == "LOGICAL_VOID":
         return [f"*(int*){name} = 1;"] if writes else [f"check(*(const int*){name} == 1, {text});"]
     loop = f"for (int i = 0; i < {values.elements(argument)}; ++i) "
-    place = f"((({parameter.base_type(routine.large)}*){name})[i])" if array else f"(*{name})" if parameter.levels() else name
+    place = (
+        f"((({parameter.base_type(routine.large)}*){name})[i])"
+        if array
+        else f"(*{name})"
+        if parameter.levels()
+        else name
+    )
     lines = []
     if kind == "LOGICAL":
         given, answer = ("i % 2 == 0" if array else "1"), ("i % 2 == 0" if array else "1")
@@ -155,7 +164,11 @@ def _function(routine):
     function = routine.function
     lines = [f"{function.prototype(routine.large, 'P')} {{"]
     helper = HELPERS.get(routine.title)
-    otherwise = f"{{ {helper} return MPI_SUCCESS; }}" if helper else f'return (wrong("calls {routine.title}"), {0 if routine.result else "MPI_ERR_OTHER"});'
+    otherwise = (
+        f"{{ {helper} return MPI_SUCCESS; }}"
+        if helper
+        else f'return (wrong("calls {routine.title}"), {0 if routine.result else "MPI_ERR_OTHER"});'
+    )
     lines.append(f'  if (!begin("{routine.title}")) {otherwise}')
     visible = {p.raw["name"] for p in function.visible(routine.large)}
     for index, argument in enumerate(routine.arguments):

@@ -157,7 +157,11 @@ end subroutine
 
 
 def _spawn(f08, prefix):
-    types = {"comm": "type(MPI_Comm)", "info": "type(MPI_Info)", "value": "%MPI_VAL"} if f08 else {"comm": "integer", "info": "integer", "value": ""}
+    types = (
+        {"comm": "type(MPI_Comm)", "info": "type(MPI_Info)", "value": "%MPI_VAL"}
+        if f08
+        else {"comm": "integer", "info": "integer", "value": ""}
+    )
     return (SPAWN % dict(types, prefix=prefix)).replace("subroutine spawn", f"subroutine {prefix}spawn")
 
 
@@ -167,7 +171,18 @@ def program(routines, interface):
     modules = [] if interface == "mpif.h" else [f"use {interface}"]
     lines = ["program calls", *modules, "use, intrinsic :: iso_c_binding, only: c_ptr", "implicit none"]
     lines += ["include 'mpif.h'"] if interface == "mpif.h" else []
-    lines += ["integer, target, save :: buffer1(8), buffer2(8), buffer3(8), buffer4(8)", "call give_buffers(buffer1, buffer2, buffer3, buffer4)"]
+    lines += [
+        "integer, target, save :: buffer1(8), buffer2(8), buffer3(8), buffer4(8)",
+        "call give_buffers(buffer1, buffer2, buffer3, buffer4)",
+    ]
     lines += [f"call call{number}()" for number in range(len(routines))]
-    lines += ["call spawn()", "call Pspawn()", "call end_calls()", "contains", _spawn(f08, ""), _spawn(f08, "P"), *(Call(r, f08).text(number) for number, r in enumerate(routines))]
+    lines += [
+        "call spawn()",
+        "call Pspawn()",
+        "call end_calls()",
+        "contains",
+        _spawn(f08, ""),
+        _spawn(f08, "P"),
+        *(Call(r, f08).text(number) for number, r in enumerate(routines)),
+    ]
     return "\n".join([*lines, "end program", ""])

@@ -22,12 +22,24 @@ from call_library import library  # noqa: E402
 from call_program import program  # noqa: E402
 
 # Programs that call the routines with callbacks, attributes, lists of strings, own lengths of strings, or no C function.
-PROGRAMS = {"mpif.h": "callbacks attributes strings others", "mpi": "callbacks attributes strings others", "mpi_f08": "handles others"}
+PROGRAMS = {
+    "mpif.h": "callbacks attributes strings others",
+    "mpi": "callbacks attributes strings others",
+    "mpi_f08": "handles others",
+}
 
 
 def own_meaning(routine):
     """True if no generated call fits the arguments."""
-    own = {"EXTRA_STATE", "EXTRA_STATE2", "ATTRIBUTE_VAL", "ATTRIBUTE_VAL_10", "C_BUFFER2", "STRING_ARRAY", "STRING_2DARRAY"}
+    own = {
+        "EXTRA_STATE",
+        "EXTRA_STATE2",
+        "ATTRIBUTE_VAL",
+        "ATTRIBUTE_VAL_10",
+        "C_BUFFER2",
+        "STRING_ARRAY",
+        "STRING_2DARRAY",
+    }
     special = ("Info_get", "Info_get_string", "Info_get_valuelen", "Session_get_nth_pset")
     kinds_of = {a.kind for a in routine.arguments}
     return routine.function is None or bool(kinds_of & (own | kinds.FUNCTION_KINDS)) or routine.name in special
@@ -47,7 +59,9 @@ def covered_elsewhere(routines, interface):
         with open(os.path.join(HERE, name + ".F90"), encoding="utf-8") as file:
             text += file.read().lower()
     called = set(re.findall(r"call\s+(mpi_\w+)", text))
-    missing = [r.title for r in routines if r.mpi_name.lower() not in called and r.mpi_name.lower() + "_c" not in called]
+    missing = [
+        r.title for r in routines if r.mpi_name.lower() not in called and r.mpi_name.lower() + "_c" not in called
+    ]
     assert not missing, "called by no program: " + " ".join(missing)
 
 
@@ -73,16 +87,26 @@ def main():
             file.write(library(generated))
         with open(os.path.join(folder, "calls.F90"), "w", encoding="utf-8") as file:
             file.write(program(generated, options.interface))
-        subprocess.run(["mpicc", "-O0", "-g", "-w", "-shared", "-fPIC", "library.c", "-o", "library.so"], cwd=folder, check=True)
+        subprocess.run(
+            ["mpicc", "-O0", "-g", "-w", "-shared", "-fPIC", "library.c", "-o", "library.so"], cwd=folder, check=True
+        )
         flags = ["-std=legacy"] if options.interface == "mpif.h" else []
-        subprocess.run(["mpifort", "-O0", "-g", "-w", "-ffree-line-length-none", *flags, "calls.F90", library_path, "-o", "calls"], cwd=folder, check=True)
+        subprocess.run(
+            ["mpifort", "-O0", "-g", "-w", "-ffree-line-length-none", *flags, "calls.F90", library_path, "-o", "calls"],
+            cwd=folder,
+            check=True,
+        )
         environment = dict(os.environ, LD_PRELOAD=library_path)
-        ran = subprocess.run([os.path.join(folder, "calls")], env=environment, stdout=subprocess.PIPE, text=True, check=False)
+        ran = subprocess.run(
+            [os.path.join(folder, "calls")], env=environment, stdout=subprocess.PIPE, text=True, check=False
+        )
     print(ran.stdout)
     assert ran.returncode == 0, ran.returncode
     count = re.search(r"(\d+) calls, all as expected", ran.stdout)
     assert count and int(count.group(1)) == 2 * (len(generated) + len(spawn)), ran.stdout[-200:]
-    print(f"{options.interface}: {len(generated) + len(spawn)} routines and their PMPI_ names here, {len(by_hand)} in programs")
+    print(
+        f"{options.interface}: {len(generated) + len(spawn)} routines and their PMPI_ names here, {len(by_hand)} in programs"
+    )
     return 0
 
 

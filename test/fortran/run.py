@@ -17,7 +17,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         binary = os.path.join(folder, program)
         # mpif.h has no interfaces, so programs pass buffers of several types.
-        options = ["-std=legacy", "-w"] if interface == "mpif.h" else ["-O2", "-Wall", "-Wno-unused-dummy-argument", "-DMODULE=" + interface]
+        options = (
+            ["-std=legacy", "-w"]
+            if interface == "mpif.h"
+            else ["-O2", "-Wall", "-Wno-unused-dummy-argument", "-DMODULE=" + interface]
+        )
         options += ["-DF08"] if interface == "mpi_f08" else []
         command = ["mpifort", "-g", "-fbacktrace", *options, os.path.join(HERE, program + ".F90"), "-o", binary]
         subprocess.run(command, cwd=folder, check=True)

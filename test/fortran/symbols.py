@@ -17,9 +17,13 @@ def main():
     module = re.sub(r"^abstract interface\n.*?^end interface\n", "", module, flags=re.M | re.S)  # callbacks of programs
     with open(folder + "/mpif.h", encoding="utf-8") as file:
         header = file.read()
-    listed = subprocess.run(["nm", "-D", "--defined-only", library], stdout=subprocess.PIPE, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", library], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     defined = {line.split()[-1] for line in listed.splitlines()}
-    wanted = {name.lower() + "_" for name in re.findall(r"^  (?:subroutine|(?:elemental )?function) (\w+)", module, re.M)}
+    wanted = {
+        name.lower() + "_" for name in re.findall(r"^  (?:subroutine|(?:elemental )?function) (\w+)", module, re.M)
+    }
     wanted |= {name.lower() + "_" for name in re.findall(r"^ *(?:EXTERNAL|COMMON) /?(\w+)", header, re.M)}
     wanted |= {name.lower() + "_" for name in re.findall(r"^external (\w+)", module, re.M)}
     assert len(wanted) > 2000, len(wanted)

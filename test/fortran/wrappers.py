@@ -11,7 +11,13 @@ PROGRAM = "program p\n use mpi\n integer :: e\n call MPI_Init(e)\n call MPI_Fina
 
 def run(words, folder, **environment):
     outcome = subprocess.run(
-        words, cwd=folder, env=dict(os.environ, **environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        words,
+        cwd=folder,
+        env=dict(os.environ, **environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     assert outcome.returncode == 0, (words, outcome.stdout)
     return outcome.stdout
@@ -61,14 +67,22 @@ def main():
         ]
         assert all(len(found) == 1 and found[0].startswith(cache + "/weft/fortran/") for found in made), made
         assert made[0] == made[2] != made[1], made
-        assert sorted(os.listdir(made[0][0])) == ["compiler", "mpi.mod", "mpi_f08.mod", "mpi_types.mod"], os.listdir(made[0][0])
-        assert sorted(os.listdir(os.path.join(cache, "weft", "fortran"))) == sorted(os.path.basename(m[0]) for m in made[:2])
+        assert sorted(os.listdir(made[0][0])) == ["compiler", "mpi.mod", "mpi_f08.mod", "mpi_types.mod"], os.listdir(
+            made[0][0]
+        )
+        assert sorted(os.listdir(os.path.join(cache, "weft", "fortran"))) == sorted(
+            os.path.basename(m[0]) for m in made[:2]
+        )
         # Processes that start at once agree on one folder.
         cache = os.path.join(folder, "race")
         environment = dict(os.environ, XDG_CACHE_HOME=cache, WEFT_FC=one)
-        racing = [subprocess.Popen([mpifort, "-c", "../p.f90", "-o", "%d.o" % n], cwd=copy, env=environment) for n in range(4)]
+        racing = [
+            subprocess.Popen([mpifort, "-c", "../p.f90", "-o", "%d.o" % n], cwd=copy, env=environment) for n in range(4)
+        ]
         assert [process.wait() for process in racing] == [0] * 4
-        assert len(os.listdir(os.path.join(cache, "weft", "fortran"))) == 1, os.listdir(os.path.join(cache, "weft", "fortran"))
+        assert len(os.listdir(os.path.join(cache, "weft", "fortran"))) == 1, os.listdir(
+            os.path.join(cache, "weft", "fortran")
+        )
         # Without modules mpif.h remains, and the reason is printed.
         text = run([mpifort, "-showme:compile"], folder, XDG_CACHE_HOME="/proc/none", WEFT_FC=two)
         assert "no Fortran modules: cannot write" in text, text

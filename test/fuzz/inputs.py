@@ -46,7 +46,9 @@ def environment(**more):
 
 def settings():
     """Names of all settings."""
-    text = subprocess.run([WEFT, "info", "--config", "--all"], env=environment(), capture_output=True, text=True, check=True)
+    text = subprocess.run(
+        [WEFT, "info", "--config", "--all"], env=environment(), capture_output=True, text=True, check=True
+    )
     names = [line.split(" ")[0] for line in text.stdout.splitlines() if line.startswith("WEFT_")]
     assert len(names) > 10, text
     return names
@@ -55,7 +57,9 @@ def settings():
 def end_of(command, **options):
     """Runs a command; returns the text of a failure, or None."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False, **options)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False, **options
+        )
     except subprocess.TimeoutExpired as error:
         return None if b"starting the job with" in (error.stderr or b"") else "does not end"
     text = (done.stdout + done.stderr).decode(errors="replace")
@@ -122,7 +126,11 @@ class Inputs:
 
         server = threading.Thread(target=serve, daemon=True)
         server.start()
-        variables = {"PMI_FD": str(theirs.fileno()), "PMI_RANK": "0", "PMI_SIZE": draw.choice(("1", "1", "1", "0", "x", "-1", "99999999999"))}
+        variables = {
+            "PMI_FD": str(theirs.fileno()),
+            "PMI_RANK": "0",
+            "PMI_SIZE": draw.choice(("1", "1", "1", "0", "x", "-1", "99999999999")),
+        }
         failure = end_of([self.program, "1"], env=environment(**variables, WEFT_CUDA="off"), pass_fds=[theirs.fileno()])
         theirs.close()
         ours.close()

@@ -179,7 +179,9 @@ class Campaign:
             worker.start()
         for worker in workers:
             worker.join()
-        print(f"{self.kills} kills {self.per_network}, {len(self.failures)} failures, all gone within {self.longest:.2f} s")
+        print(
+            f"{self.kills} kills {self.per_network}, {len(self.failures)} failures, all gone within {self.longest:.2f} s"
+        )
         return 1 if self.failures or self.kills == 0 else 0
 
 

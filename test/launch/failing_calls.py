@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 RING = os.path.abspath(sys.argv.pop(3))

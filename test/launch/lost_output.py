@@ -94,7 +94,9 @@ class LostOutput(unittest.TestCase):
                         self.check_lost(run("-n", 2, "echo", "lost", variables=variables, stdout=file), error)
 
     def test_a_reader_that_has_gone_is_quiet(self):
-        script = '{ "$M" -n 1 sh -c "echo a; sleep 0.2; echo b; sleep 0.2; echo c"; echo $? > status; } 2> e | head -n 1; '
+        script = (
+            '{ "$M" -n 1 sh -c "echo a; sleep 0.2; echo b; sleep 0.2; echo c"; echo $? > status; } 2> e | head -n 1; '
+        )
         self.assertEqual(self.in_shell(script + "exit $(cat status)")[0], 128 + 13)
         with open(os.path.join(self.folder, "e"), encoding="utf-8") as errors:
             self.assertNotIn("cannot write", errors.read())

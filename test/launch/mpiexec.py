@@ -32,7 +32,9 @@ class Command(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("jacobi_cuda_aware_mpi", "osu_latency", "osu_bw"):
                 with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                    file.write('#!/bin/sh\necho "$*|$UCX_TLS$UCX_IB_GPU_DIRECT_RDMA$UCX_NET_DEVICES$MV2_USE_CUDA$WEFT_NET"\n')
+                    file.write(
+                        '#!/bin/sh\necho "$*|$UCX_TLS$UCX_IB_GPU_DIRECT_RDMA$UCX_NET_DEVICES$MV2_USE_CUDA$WEFT_NET"\n'
+                    )
                 os.chmod(file.name, 0o755)
             rsh = os.path.join(folder, "mpirun_rsh")
             os.symlink(MPIEXEC, rsh)

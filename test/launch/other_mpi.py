@@ -46,7 +46,9 @@ class OtherMpi(unittest.TestCase):
         with open(library + ".c", "w", encoding="utf-8") as file:
             file.write("int f(void) { return 0; }\n")
         compiler = [os.environ.get("CC", "cc")]
-        subprocess.run([*compiler, "-shared", "-fPIC", "-Wl,-soname,libmpi.so.20", library + ".c", "-o", library], check=True)
+        subprocess.run(
+            [*compiler, "-shared", "-fPIC", "-Wl,-soname,libmpi.so.20", library + ".c", "-o", library], check=True
+        )
         subprocess.run([*compiler, source, library, "-o", program], check=True)
         status, output, errors = run("-n", 2, program)
         self.assertEqual((status, output), (126, ""))

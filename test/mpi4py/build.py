@@ -48,7 +48,10 @@ def main():
     command = [*pip, "install", "-q", "--no-deps", "--no-cache-dir", "--target", folder, source]
     # weft.h: with the functions of fault tolerance.
     environment = dict(
-        os.environ, MPICC=os.path.join(PREFIX, "bin", "mpicc"), CFLAGS="-O0 -include weft.h", PIP_ROOT_USER_ACTION="ignore"
+        os.environ,
+        MPICC=os.path.join(PREFIX, "bin", "mpicc"),
+        CFLAGS="-O0 -include weft.h",
+        PIP_ROOT_USER_ACTION="ignore",
     )
     status = subprocess.run(command, env=environment, check=False).returncode
     if status == 0:

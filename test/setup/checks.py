@@ -63,12 +63,19 @@ class Checks(unittest.TestCase):
 
     def test_python_imports(self):
         def check(**files):
-            files = {"cli/weft_mpi/" + name.replace("__init__", "@").replace("__", "/").replace("@", "__init__") + ".py": text for name, text in files.items()}
+            files = {
+                "cli/weft_mpi/"
+                + name.replace("__init__", "@").replace("__", "/").replace("@", "__init__")
+                + ".py": text
+                for name, text in files.items()
+            }
             return self.run_check("check_layers.py", {"src/base/a.hpp": "", **files})
 
         self.assertEqual(check(a="from weft_mpi import b\n", b="import os\n")[0], 0)
         self.assertEqual(check(a="from weft_mpi.b import f\n", b="def f():\n    import weft_mpi.a\n")[0], 1)
-        status, text = check(a="from weft_mpi.p import b\n", p__b="from weft_mpi.p import c\n", p__c="import weft_mpi.a\n")
+        status, text = check(
+            a="from weft_mpi.p import b\n", p__b="from weft_mpi.p import c\n", p__c="import weft_mpi.a\n"
+        )
         self.assertEqual(status, 1)
         self.assertIn("cli/weft_mpi: imports form a cycle: a -> p -> a", text)
         self.assertEqual(check(p____init__="import weft_mpi.p.b\n", p__b="import weft_mpi.p\n")[0], 1)

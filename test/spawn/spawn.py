@@ -28,8 +28,9 @@ class Processes(unittest.TestCase):
 
     def run_job(self, *arguments, ranks=1, options=(), timeout=100, **variables):
         """(exit code, output, errors)"""
-        return run(*options, "-n", ranks, PROGRAM, *arguments, variables={**self.mark.variables, **variables},
-                   timeout=timeout)
+        return run(
+            *options, "-n", ranks, PROGRAM, *arguments, variables={**self.mark.variables, **variables}, timeout=timeout
+        )
 
     def run_alone(self, *arguments, **options):
         return run(*arguments, launcher=(PROGRAM,), variables=self.mark.variables, **options)
@@ -54,17 +55,31 @@ class Spawn(Processes):
         for hydra in hydras():
             with self.subTest(hydra=hydra):
                 file = os.path.join(self.folder, "hydra" + str(len(os.listdir(self.folder))))
-                result = run("-n", 2, PROGRAM, "parent", 2, file, launcher=(hydra,),
-                             variables={**self.mark.variables, "WEFT_JOBS_REACH": "host"}, timeout=100)
+                result = run(
+                    "-n",
+                    2,
+                    PROGRAM,
+                    "parent",
+                    2,
+                    file,
+                    launcher=(hydra,),
+                    variables={**self.mark.variables, "WEFT_JOBS_REACH": "host"},
+                    timeout=100,
+                )
                 self.check_good(result, 4)
 
     def test_several_programs_in_one_job(self):
         status, output, errors = self.run_job("multiple", ranks=2)
         self.assertEqual((status, errors), (0, ""))
         lines = sorted(line for line in output.splitlines() if line.startswith("child"))
-        self.assertEqual([line.split(" folder")[0] for line in lines],
-                         ["child 0 of 3 app 0 arguments 'a'", "child 1 of 3 app 1 arguments 'b'",
-                          "child 2 of 3 app 1 arguments 'b'"])
+        self.assertEqual(
+            [line.split(" folder")[0] for line in lines],
+            [
+                "child 0 of 3 app 0 arguments 'a'",
+                "child 1 of 3 app 1 arguments 'b'",
+                "child 2 of 3 app 1 arguments 'b'",
+            ],
+        )
 
     def test_many(self):
         status, output, errors = self.run_job("many", 30)
@@ -83,7 +98,9 @@ class Info(Processes):
         status, output, errors = self.run_job("info", command, processes, *keys, **options)
         self.assertEqual((status, errors), (0, ""), output)
         lines = output.replace("line\nend", "line end").splitlines()
-        return [line for line in lines if line.startswith("rank")], sorted(l for l in lines if l.startswith("child"))
+        return [line for line in lines if line.startswith("rank")], sorted(
+            line for line in lines if line.startswith("child")
+        )
 
     def test_arguments_and_default_directory(self):
         (parent,), (child,) = self.info(PROGRAM, 1)
@@ -91,7 +108,16 @@ class Info(Processes):
         self.assertIn("arguments 'two words' '' 'line end' folder " + os.getcwd(), child)
 
     def test_directory_environment_and_binding(self):
-        keys = ("wdir", self.folder, "env", "SPAWN_TEST=a b\nOTHER=1", "bind_to", "core", "map_by", "slot:OVERSUBSCRIBE")
+        keys = (
+            "wdir",
+            self.folder,
+            "env",
+            "SPAWN_TEST=a b\nOTHER=1",
+            "bind_to",
+            "core",
+            "map_by",
+            "slot:OVERSUBSCRIBE",
+        )
         _, children = self.info(PROGRAM, 2, *keys, "host", "localhost", "arch", os.uname().machine)
         for child in children:
             self.assertIn(f"folder {self.folder} variable a b cpus ", child)
@@ -149,8 +175,13 @@ class Ends(Processes):
         self.assertIn("of spawned job 1 aborted the job with code 42", errors)
 
     def test_children_end_with_a_killed_singleton(self):
-        with subprocess.Popen([PROGRAM, "dies", "19"], env=clean_environment(**self.mark.variables),
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        with subprocess.Popen(
+            [PROGRAM, "dies", "19"],
+            env=clean_environment(**self.mark.variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as parent:
             self.assertEqual(parent.stdout.readline(), "output before the end\n")
             parent.kill()
         self.mark.wait_until_gone(10)
@@ -166,8 +197,9 @@ class Ports(Processes):
                 options = [{} if n else {"launcher": (PROGRAM,)} for n in (accepts, connects)]
                 with start(*launch[0], "accept", name, variables=self.mark.variables, text=True, **options[0]) as job:
                     self.assertEqual(job.stdout.readline(), "published\n")
-                    self.check_good(run(*launch[1], "connect", name, variables=self.mark.variables, **options[1]),
-                                    connects or 1)
+                    self.check_good(
+                        run(*launch[1], "connect", name, variables=self.mark.variables, **options[1]), connects or 1
+                    )
                     output, errors = job.communicate(timeout=60)
                 self.check_good((job.returncode, output, errors), accepts or 1)
 
@@ -179,8 +211,16 @@ class Ports(Processes):
         jobs = []
         for end in ends:
             os.set_inheritable(end.fileno(), True)
-            jobs.append(start("join", end.fileno(), launcher=(PROGRAM,), variables=self.mark.variables, text=True,
-                              pass_fds=[end.fileno()]))
+            jobs.append(
+                start(
+                    "join",
+                    end.fileno(),
+                    launcher=(PROGRAM,),
+                    variables=self.mark.variables,
+                    text=True,
+                    pass_fds=[end.fileno()],
+                )
+            )
         for end in ends:
             end.close()
         for job in jobs:

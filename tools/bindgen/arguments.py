@@ -73,7 +73,9 @@ class Plan:
         self.committed = function.find("BUFFER") is not None
         self.any_source_allowed = self._has_wildcards()
         parameters = function.parameters
-        first = [p for p in parameters if p.kind == "COMMUNICATOR" or (p.kind in ("WINDOW", "FILE") and p.direction != "out")]
+        first = [
+            p for p in parameters if p.kind == "COMMUNICATOR" or (p.kind in ("WINDOW", "FILE") and p.direction != "out")
+        ]
         for parameter in first + [p for p in parameters if p not in first]:
             self._resolve(parameter)
             if parameter is (first[0] if first else None):

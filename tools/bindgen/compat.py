@@ -133,7 +133,9 @@ class Call:
         if parameter.kind == "DATATYPE" and parameter.length == "*":
             side = "send" if parameter.name in significance.SEND else "receive"
             buffer = "sendbuf" if side == "send" else None
-            count = f"{'neighbors' if 'eighbor' in self.function.name else 'peers'}(comm, {str(side == 'send').lower()})"
+            count = (
+                f"{'neighbors' if 'eighbor' in self.function.name else 'peers'}(comm, {str(side == 'send').lower()})"
+            )
             return f"{buffer} == kInPlace ? 0 : {count}" if buffer else count
         if not length or "comm_object" in length:
             raise SystemExit(f"bindgen: compat: length of {self.function.mpi_name}.{name} is unknown")
@@ -247,7 +249,9 @@ class Call:
         name = parameter.name
         length = next((p.name for p in self.function.parameters if p.kind == "STRING_LENGTH"), "nullptr")
         self.before.append(f"char {name}_native[{limit}];")
-        self.after.append(f"if (code == MPI_SUCCESS) out_string({name}, {name}_native, foreign::{limit[len('MPI_'):]}, {length});")
+        self.after.append(
+            f"if (code == MPI_SUCCESS) out_string({name}, {name}_native, foreign::{limit[len('MPI_') :]}, {length});"
+        )
         return f"{name} == nullptr ? nullptr : {name}_native"
 
 
@@ -300,7 +304,10 @@ def files(api, table, count):
     top += '#include <new>\n\n#include "api/compat/translate.hpp"\n\nnamespace weft::compat {\n'
     share = (len(selected) + count - 1) // count
     parts = [selected[n * share : (n + 1) * share] for n in range(count)]
-    return [top + "".join(definition(f, large, table) for f, large in part) + "\n}  // namespace weft::compat\n" for part in parts]
+    return [
+        top + "".join(definition(f, large, table) for f, large in part) + "\n}  // namespace weft::compat\n"
+        for part in parts
+    ]
 
 
 def native_header(api):

@@ -81,10 +81,13 @@ def _objects(table):
         for c_type, values in table.handles.items()
         for constant, symbol in values.items()
     ]
-    objects += [(symbol, table.sizes["MPI_Datatype"], types.get(constant, 0)) for symbol, constant in table.aliases.items()]
+    objects += [
+        (symbol, table.sizes["MPI_Datatype"], types.get(constant, 0)) for symbol, constant in table.aliases.items()
+    ]
     return [
         "/// Predefined handles: data symbol, bytes, value in the standard ABI. Of two with the same value, MPI returns the first.",
-        "#define WEFT_COMPAT_OBJECTS(X) " + " ".join(f"X({symbol}, {size}, {native})" for symbol, size, native in objects),
+        "#define WEFT_COMPAT_OBJECTS(X) "
+        + " ".join(f"X({symbol}, {size}, {native})" for symbol, size, native in objects),
         "/// Data symbols to which NAME_addr points.",
         "#define WEFT_COMPAT_ADDRESSES(X) " + " ".join(f"X({symbol})" for symbol in table.addresses),
     ]
@@ -99,7 +102,7 @@ def header(table):
         "inline constexpr int kUnknownValue = -30000, kUnknownBit = 1 << 30;",
         *(_objects(table) if table.sizes else _handles(table)),
         "namespace foreign {",
-        *[f"inline constexpr int {name[len('MPI_'):]} = {table.constants[name]};" for name in compat.NAMED],
+        *[f"inline constexpr int {name[len('MPI_') :]} = {table.constants[name]};" for name in compat.NAMED],
         "/// Last version of the standard whose constants the interface's mpi.h has.",
         f"inline constexpr int kVersion = {table.version[0]}, kSubversion = {table.version[1]};",
         "}  // namespace foreign",

@@ -28,7 +28,12 @@ TYPES = {
     "double": "double precision",
 }
 STRINGS = ("STRING", "STRING_ARRAY", "STRING_2DARRAY")
-F08_POINTERS = {"C_BUFFER": "type(c_ptr)", "C_BUFFER2": "type(c_ptr)", "C_BUFFER3": "type(c_ptr), value", "C_BUFFER4": "type(c_ptr), value"}
+F08_POINTERS = {
+    "C_BUFFER": "type(c_ptr)",
+    "C_BUFFER2": "type(c_ptr)",
+    "C_BUFFER3": "type(c_ptr), value",
+    "C_BUFFER4": "type(c_ptr), value",
+}
 ADDRESSES = ("EXTRA_STATE", "ATTRIBUTE_VAL")
 # Kinds of two routines without a C function.
 for _kind in ("F08_STATUS", "F90_STATUS"):
@@ -82,7 +87,11 @@ class Argument:
                 # asynchronous, too.
                 waits = ", asynchronous, target" if self.raw["asynchronous"] else ""
                 return [f"type(*), dimension(..){self.intent()}{waits} :: {name}"]
-            marks = [f"!GCC$ ATTRIBUTES NO_ARG_CHECK :: {name}", f"!DEC$ ATTRIBUTES NO_ARG_CHECK :: {name}", f"!DIR$ IGNORE_TKR {name}"]
+            marks = [
+                f"!GCC$ ATTRIBUTES NO_ARG_CHECK :: {name}",
+                f"!DEC$ ATTRIBUTES NO_ARG_CHECK :: {name}",
+                f"!DIR$ IGNORE_TKR {name}",
+            ]
             return [*marks, f"type(*), dimension(*) :: {name}"]
         optional = ", optional" if f08 and self.raw["optional"] else ""
         waits = ", asynchronous" if f08 and self.raw["asynchronous"] else ""

@@ -40,14 +40,24 @@ class DescriptorEntry(Entry):
                 continue
             name = argument.name
             after = arguments[place + 1 : place + 3]
-            counted = len(after) == 2 and "NUM_ELEM" in after[0].kind and after[0].raw["length"] is None and after[1].kind == "DATATYPE"
+            counted = (
+                len(after) == 2
+                and "NUM_ELEM" in after[0].kind
+                and after[0].raw["length"] is None
+                and after[1].kind == "DATATYPE"
+            )
             if routine.name in ADDRESS_ONLY or routine.name.endswith("_end"):
                 self.blocks[name] = "address"
             elif counted and after[1].raw["length"] is None and name not in several and not reduction:
                 self.blocks[name] = "block"
                 self.operands[after[0].name] = f"{name}_block.count"
                 self.operands[after[1].name] = f"{name}_block.type"
-            elif not self.nonblocking and routine.name in ("Win_create", "Win_attach", "Fetch_and_op", "Compare_and_swap"):
+            elif not self.nonblocking and routine.name in (
+                "Win_create",
+                "Win_attach",
+                "Fetch_and_op",
+                "Compare_and_swap",
+            ):
                 self.blocks[name] = "contiguous"
             elif not self.nonblocking and "attach_buffer" not in self.plain and "buffer_attach" not in self.plain:
                 self.blocks[name] = "staged"
@@ -94,7 +104,9 @@ class DescriptorEntry(Entry):
             self.before.append(f"const Items {name}_items(*{name}, *{kind});")
             return f"{name}_items.address"
         count = arguments[names[f"{name}_block.count"]].parameter
-        self.before.append(f"const Block<{count.base_type(self.routine.large)}> {name}_block(*{name}, *{count.name}, *{kind});")
+        self.before.append(
+            f"const Block<{count.base_type(self.routine.large)}> {name}_block(*{name}, *{count.name}, *{kind});"
+        )
         return f"{name}_block.address"
 
     def _in_place(self, name):
@@ -107,7 +119,11 @@ class DescriptorEntry(Entry):
     def text(self):
         routine = self.routine
         owner = next((a for a in routine.arguments if a.kind in OWNERS), None)
-        failed = f"fail<{OWNERS[owner.kind]}>(in<{OWNERS[owner.kind]}>(*{owner.name}), ierror)" if owner else "fail<Comm>(MPI_COMM_SELF, ierror)"
+        failed = (
+            f"fail<{OWNERS[owner.kind]}>(in<{OWNERS[owner.kind]}>(*{owner.name}), ierror)"
+            if owner
+            else "fail<Comm>(MPI_COMM_SELF, ierror)"
+        )
         name = f"{routine.title.lower()}_f08ts"
         lines = [*self.before]
         lines += self.call_lines()

@@ -87,7 +87,11 @@ class Entry:
         if f"{self.function.name}.{name}" in fortran.ONE_BASED:
             count = "*outcount" if parameter.is_array else "1"
             # Requests that failed are reported too, so the indices are valid after errors.
-            self.before.append(f"{count.lstrip('*') if parameter.is_array else '*' + name} = MPI_UNDEFINED;".replace("outcount", "*outcount"))
+            self.before.append(
+                f"{count.lstrip('*') if parameter.is_array else '*' + name} = MPI_UNDEFINED;".replace(
+                    "outcount", "*outcount"
+                )
+            )
             self.after.append(f"count_from_one({name}, {count});")
             return name
         if isinstance(parameter.length, list):

@@ -41,12 +41,18 @@ def outputs(out):
         translations.append(os.path.join(out, "compat", f"{name}_values.hpp"))
         translations += [os.path.join(out, "compat", f"{name}_{n:02}.cpp") for n in range(COMPAT_FILES)]
     translations += [os.path.join(out, "fortran", name) for name in ("mpif.h", "mpi.F90", "mpi_f08.F90")]
-    translations += [os.path.join(out, "fortran", f"{part}_{n:02}.cpp") for part in ("entry", "f08") for n in range(FORTRAN_FILES)]
-    return [
-        os.path.join(out, "include", "mpi.h"),
-        os.path.join(out, "api", "impl.hpp"),
-        os.path.join(out, "coverage.md"),
-    ] + sources + translations
+    translations += [
+        os.path.join(out, "fortran", f"{part}_{n:02}.cpp") for part in ("entry", "f08") for n in range(FORTRAN_FILES)
+    ]
+    return (
+        [
+            os.path.join(out, "include", "mpi.h"),
+            os.path.join(out, "api", "impl.hpp"),
+            os.path.join(out, "coverage.md"),
+        ]
+        + sources
+        + translations
+    )
 
 
 def find_apis(source, given):
@@ -91,7 +97,9 @@ def main():
     done = scan.implemented(options.src, {f.name for f in api.functions})
     always = {f.name for f in api.functions if not f.returns_error}
     page = coverage.write(api, set(done) | always)
-    texts = [header.write(api, set(done) | always), bodies.implementation_header(api), page] + bodies.files(api, done, FILES)
+    texts = [header.write(api, set(done) | always), bodies.implementation_header(api), page] + bodies.files(
+        api, done, FILES
+    )
     texts.append(compat.native_header(api))
     for name in COMPAT:
         table = compat_values.Table(api, os.path.join(options.src, "spec"), name)

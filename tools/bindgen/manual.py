@@ -57,7 +57,10 @@ def page(function, done, siblings):
         ".fi",
     ]
     if function.name not in done:
-        lines += [".SH AVAILABILITY", "Weft does not implement this function: it returns MPI_ERR_UNSUPPORTED_OPERATION."]
+        lines += [
+            ".SH AVAILABILITY",
+            "Weft does not implement this function: it returns MPI_ERR_UNSUPPORTED_OPERATION.",
+        ]
     if function.parameters:
         lines.append(".SH PARAMETERS")
     for parameter in function.parameters:

@@ -51,7 +51,11 @@ def conditions(function):
     elif function.name == "Intercomm_create":
         rule("is_local_leader", "comm_object->rank() == local_leader", {"peer_comm"})
     elif function.name in ("Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect"):
-        rule("is_root", "comm_object->rank() == root", given - {"root", "comm", "newcomm", "intercomm", "array_of_errcodes"})
+        rule(
+            "is_root",
+            "comm_object->rank() == root",
+            given - {"root", "comm", "newcomm", "intercomm", "array_of_errcodes"},
+        )
     return table, defined
 
 

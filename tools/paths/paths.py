@@ -10,6 +10,7 @@ is called; functions that the compiler inlines (accessors in headers) do not cou
 the generated entry point. A header and the source file of the same name are one file. Exit status 1: a call runs
 through more files than LIMITS allows.
 """
+
 import argparse
 import os
 import re

@@ -10,7 +10,7 @@ import stat
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from packages import Debian, Missing, Pip, last_line, run  # noqa: E402
+from packages import Debian, Missing, Pip, run  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MIN_GXX = 11

@@ -71,7 +71,16 @@ def main():
             tools.install(["auditwheel>=6", "wheel"], TOOLS)
         if arguments.mpi4py:
             mpicc = os.path.abspath("build/prefix/bin/mpicc")
-            build(tools.find(), arguments.to, MPI4PY, "--no-binary", "mpi4py", "--no-cache-dir", MPICC=mpicc, MPI4PY_BUILD_MPIABI="1")
+            build(
+                tools.find(),
+                arguments.to,
+                MPI4PY,
+                "--no-binary",
+                "mpi4py",
+                "--no-cache-dir",
+                MPICC=mpicc,
+                MPI4PY_BUILD_MPIABI="1",
+            )
         else:
             build(tools.find(), arguments.to, ".")
     except (Missing, Failed) as error:

@@ -43,7 +43,7 @@ const core::Communicator& communicator_of(const Binding& binding) {
 int peers_of(const Binding& binding) { return communicator_of(binding).remote_size(); }
 
 /// Reads a member of the engine's state for each of these processes.
-template <uint64_t p2p::Peer::* member>
+template <uint64_t p2p::Peer::*member>
 void read_peers(const Binding& binding, uint64_t* values) {
   const core::Communicator& comm = communicator_of(binding);
   for (int rank = 0; rank < comm.remote_size(); ++rank)
@@ -170,7 +170,7 @@ void Tables::add_pvars() {
 // The first category, "weft", contains all others.
 void Tables::add_categories() {
   std::map<std::string, Category> found;
-  const auto collect = [&](const auto& table, std::vector<int> Category::* members) {
+  const auto collect = [&](const auto& table, std::vector<int> Category::*members) {
     for (size_t i = 0; i < table.size(); ++i)
       (found[category_of(table[i].name)].*members).push_back(static_cast<int>(i));
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operation: one random collective of ints whose buffers lie in GPU or host memory, in any of the four forms:
-// blocking, nonblocking, persistent, enqueued. The inputs of all ranks follow from the seed, and so does the result.
+// blocking, nonblocking, persistent, enqueued. The inputs of all ranks follow from the seed, and so does the
+// result.
 #pragma once
 #include <mpi.h>
 
