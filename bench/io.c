@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parallel files: time of collective and independent accesses, of all ranks, in ms, each the median of
-// rounds. Any MPI library. Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-v] [-j FILE] PATH
-//   -d: memory of the buffers; -v: check what is read; -j: also JSON, an array of {"work", "write_ms",
-//   "read_ms"}
-// Rows: with -d cuda, copies of the block between the GPU and pinned memory; each rank one contiguous block;
-// the rows of a matrix of doubles, dealt to the ranks in turn, in blocks of 4 KiB, 64 KiB and 1 MiB,
-// collective; blocks of 64 KiB, independent; 100,000 records of 100 bytes of each rank, dealt in turn; open
-// and close.
+// rounds. Any MPI library.
+// Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v] [-j FILE] PATH
+//   -d: memory of the buffers; -w: only rows whose name contains TEXT; -v: check what is read; -j: also JSON,
+//   an array of {"work", "write_ms", "read_ms"}
+// Rows: with -d cuda, copies of the block between the GPU and pinned memory; each rank one contiguous block,
+// and half of it in blocks of 64 KiB with gaps in memory; the rows of a matrix of doubles, dealt to the ranks
+// in turn (one rank: every second row), in blocks of 4 KiB, 64 KiB and 1 MiB, collective; blocks of 64 KiB,
+// independent; 100,000 records of 100 bytes of each rank, dealt in turn; open and close.
 #define _POSIX_C_SOURCE 200809L  // getopt
 #include <mpi.h>
 #include <stdbool.h>
@@ -25,7 +26,7 @@ static bool check, on_device;
 static enum bench_device_memory kind = BENCH_DEVICE_HOST;
 static bool allocated;
 static char *buffer, *host;
-static const char* path;
+static const char *path, *wanted = "";
 static FILE* json;
 
 static void stop(const char* what) {
@@ -56,11 +57,12 @@ static void clear(size_t bytes) {
   if (on_device && !bench_device_write(buffer, host, bytes, error, sizeof error)) stop(error);
 }
 
-static void compare(size_t bytes, const char* what) {
+// gap: every second block of this many bytes is not compared.
+static void compare(size_t bytes, size_t gap, const char* what) {
   char error[256];
   if (on_device && !bench_device_read(host, buffer, bytes, error, sizeof error)) stop(error);
   for (size_t i = 0; i < bytes; ++i)
-    if (host[i] != value(i)) stop(what);
+    if ((gap == 0 || i / gap % 2 == 0) && host[i] != value(i)) stop(what);
 }
 
 static double slowest(double seconds) {
@@ -90,42 +92,61 @@ static void print(const char* what, double write, double read, double bytes) {
             what, write, read);
 }
 
-// Blocks of `block` bytes, dealt to the ranks in turn; block 0: each rank one block of all its bytes.
-static void measure(const char* what, size_t bytes, size_t block, bool collective) {
+// Writes and reads `count` elements of `memory` at the beginning of the view. The buffer has `bytes` bytes.
+static void measure_view(const char* what, size_t bytes, MPI_Offset start, MPI_Datatype view, int count,
+                         MPI_Datatype memory, size_t gap, bool collective) {
+  if (strstr(what, wanted) == NULL) return;
   double writes[MAX_ROUNDS], reads[MAX_ROUNDS];
-  MPI_Datatype view = MPI_BYTE;
-  MPI_Offset start = (MPI_Offset)bytes * rank;
-  if (block != 0) {
-    MPI_Type_vector((int)(bytes / block), (int)block, (int)block * ranks, MPI_BYTE, &view);
-    MPI_Type_commit(&view);
-    start = (MPI_Offset)block * rank;
-  }
-  const int doubles = (int)(bytes / sizeof(double));
   for (int round = 0; round < rounds; ++round) {
     MPI_File file;
-    fill(bytes);
+    if (check || round == 0) fill(bytes);  // what is read is what was written
     require(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
             "open");
     require(MPI_File_set_view(file, start, MPI_BYTE, view, "native", MPI_INFO_NULL), "set_view");
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = MPI_Wtime();
-    require(collective ? MPI_File_write_at_all(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE)
-                       : MPI_File_write_at(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE),
+    require(collective ? MPI_File_write_at_all(file, 0, buffer, count, memory, MPI_STATUS_IGNORE)
+                       : MPI_File_write_at(file, 0, buffer, count, memory, MPI_STATUS_IGNORE),
             "write");
     writes[round] = slowest(MPI_Wtime() - begin);
     if (check) clear(bytes);
     MPI_Barrier(MPI_COMM_WORLD);
     begin = MPI_Wtime();
-    require(collective ? MPI_File_read_at_all(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE)
-                       : MPI_File_read_at(file, 0, buffer, doubles, MPI_DOUBLE, MPI_STATUS_IGNORE),
+    require(collective ? MPI_File_read_at_all(file, 0, buffer, count, memory, MPI_STATUS_IGNORE)
+                       : MPI_File_read_at(file, 0, buffer, count, memory, MPI_STATUS_IGNORE),
             "read");
     reads[round] = slowest(MPI_Wtime() - begin);
-    if (check) compare(bytes, what);
+    if (check) compare(bytes, gap, what);
     require(MPI_File_close(&file), "close");
   }
   if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
+  int size = 0;
+  MPI_Type_size(memory, &size);
+  print(what, median(writes, rounds), median(reads, rounds), (double)size * count * ranks);
+}
+
+// Blocks of `block` bytes, dealt to the ranks in turn (one rank: every second block); block 0: each rank one
+// block of all its bytes.
+static void measure(const char* what, size_t bytes, size_t block, bool collective) {
+  MPI_Datatype view = MPI_BYTE;
+  MPI_Offset start = (MPI_Offset)bytes * rank;
+  if (block != 0) {
+    MPI_Type_vector((int)(bytes / block), (int)block, (int)block * (ranks > 1 ? ranks : 2), MPI_BYTE, &view);
+    MPI_Type_commit(&view);
+    start = (MPI_Offset)block * rank;
+  }
+  measure_view(what, bytes, start, view, (int)(bytes / sizeof(double)), MPI_DOUBLE, 0, collective);
   if (block != 0) MPI_Type_free(&view);
-  print(what, median(writes, rounds), median(reads, rounds), (double)bytes * ranks);
+}
+
+// Blocks of 64 KiB, every second one of the buffer; the file is contiguous.
+static void measure_memory(const char* what, size_t bytes) {
+  enum { BLOCK = 1 << 16 };
+  MPI_Datatype memory;
+  MPI_Type_vector((int)(bytes / BLOCK / 2), BLOCK, 2 * BLOCK, MPI_BYTE, &memory);
+  MPI_Type_commit(&memory);
+  measure_view(what, bytes, (MPI_Offset)bytes / 2 * rank, MPI_BYTE, 1, memory, BLOCK, false);
+  MPI_Type_free(&memory);
 }
 
 // Plain copies of `bytes` bytes from the GPU to pinned memory (write) and back (read), for comparison.
@@ -153,6 +174,8 @@ static void measure_copy(size_t bytes) {
 }
 
 static void measure_open(void) {
+  const char* const what = "open (write) and close (read)";
+  if (strstr(what, wanted) == NULL) return;
   enum { TIMES = 50 };
   double opens[MAX_ROUNDS], closes[MAX_ROUNDS];
   for (int round = 0; round < rounds; ++round) {
@@ -172,21 +195,23 @@ static void measure_open(void) {
     closes[round] = slowest(close / TIMES);
   }
   if (rank == 0) MPI_File_delete(path, MPI_INFO_NULL);
-  print("open (write) and close (read)", median(opens, rounds), median(closes, rounds), 0);
+  print(what, median(opens, rounds), median(closes, rounds), 0);
 }
 
 static void parse(int argc, char** argv) {
-  for (int c; (c = getopt(argc, argv, "d:m:r:vj:")) != -1;) {
+  for (int c; (c = getopt(argc, argv, "d:m:r:w:vj:")) != -1;) {
     if (c == 'd' && strcmp(optarg, "pinned") == 0) allocated = true;
     if (c == 'd' && strcmp(optarg, "cuda") == 0) allocated = on_device = true, kind = BENCH_DEVICE_PLAIN;
     if (c == 'm') mebibytes = (size_t)atol(optarg);
     if (c == 'r') rounds = atoi(optarg);
+    if (c == 'w') wanted = optarg;
     if (c == 'v') check = true;
     if (c == 'j') json = rank == 0 ? fopen(optarg, "w") : NULL;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS || optind + 1 != argc) {
     if (rank == 0)
-      fprintf(stderr, "usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-v] [-j FILE] PATH\n");
+      fprintf(stderr,
+              "usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v] [-j FILE] PATH\n");
     MPI_Finalize();
     exit(2);
   }
@@ -226,6 +251,7 @@ int main(int argc, char** argv) {
            "", "write ms", "read ms", "GB/s", "GB/s");
   if (on_device) measure_copy(bytes);
   measure("contiguous, independent", bytes, 0, false);
+  measure_memory("half of it, 64 KiB blocks of memory", bytes);
   measure("contiguous, collective", bytes, 0, true);
   measure("blocks of 4 KiB, collective", bytes, 4096, true);
   measure("blocks of 64 KiB, collective", bytes, 65536, true);

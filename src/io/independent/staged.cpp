@@ -2,8 +2,11 @@
 #include "io/independent/staged.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
+#include <vector>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "coll/schedule/copy.hpp"
 #include "device/memory.hpp"
@@ -15,7 +18,12 @@
 namespace weft::io {
 namespace {
 
-constexpr int64_t kPageableChunkBytes = 1 << 20;
+config::Size staging{
+    "io.staging_bytes", size_t{4} << 20, size_t{64} << 10, size_t{1} << 30,
+    "Pinned host memory in bytes for one access of GPU memory to a file, in two halves: one is copied while "
+    "the other is read or written. At most gpu.staging_bytes for all accesses."};
+
+constexpr int64_t kPageableBytes = 1 << 20;
 
 log::SlowPath pageable("io.pageable_staging",
                        "file accesses of GPU memory go through pageable instead of pinned host memory");
@@ -30,74 +38,118 @@ Result<int64_t> access_range(const IndependentAccess& access, int64_t offset, co
   return bytes;
 }
 
-/// One chunk of an access of device memory.
-struct Chunk {
-  device::PinnedBuffer pinned;
+/// Half of the staging memory of an access, in parts of equal size, with the bytes that it holds.
+struct Half {
+  std::vector<device::PinnedBuffer> pinned;
   std::unique_ptr<std::byte[]> pageable;
+  int64_t part_bytes = 0;
   int64_t offset = 0, bytes = 0, moved = 0;
   FileJob job;
-  [[nodiscard]] p2p::Buffer host(int64_t n) const {
-    return p2p::host_bytes(pinned ? static_cast<void*>(pinned.data()) : pageable.get(),
-                           static_cast<size_t>(n));
+  /// Calls visit(offset in the half, host memory) for the parts of the first `n` bytes until it returns
+  /// false.
+  template <class Visit>
+  void for_each_part(int64_t n, Visit&& visit) const {
+    for (int64_t at = 0; at < n; at += part_bytes) {
+      std::byte* const data =
+          pinned.empty() ? pageable.get() + at
+                         : reinterpret_cast<std::byte*>(pinned[static_cast<size_t>(at / part_bytes)].data());
+      if (!visit(at, p2p::host_bytes(data, static_cast<size_t>(std::min(part_bytes, n - at))))) return;
+    }
   }
 };
 
-/// Leases pinned memory for the chunks, or allocates pageable memory. Returns the size of each. In atomic
-/// mode one lock must cover the access, so it has one chunk.
-int64_t prepare(const IndependentAccess& access, Chunk (&chunks)[2]) {
+/// Leases pinned memory for the halves, or allocates pageable memory. Returns the size of each. In atomic
+/// mode one lock must cover the access, so it has one half of one part.
+int64_t prepare(const IndependentAccess& access, Half (&halves)[2]) {
   int64_t size = access.bytes;
   if (!access.target.atomic.load(std::memory_order_relaxed)) {
     const device::Memory near = device::classify(first_byte(access.memory));
-    auto first = device::lease_pinned(near), second = device::lease_pinned(near);
-    if (first && second) {
-      chunks[0].pinned = std::move(*first);
-      chunks[1].pinned = std::move(*second);
-      return static_cast<int64_t>(chunks[0].pinned.size());
+    for (int64_t leased = 0, half_bytes = 0; half_bytes < access.bytes;) {
+      auto first = device::lease_pinned(near), second = device::lease_pinned(near);
+      if (!first || !second) {
+        if (half_bytes == 0) pageable.hit((first ? second : first).error().message());
+        break;
+      }
+      const auto part = static_cast<int64_t>(first->size());
+      leased += 2 * part;
+      half_bytes += part;
+      halves[0].pinned.push_back(std::move(*first));
+      halves[1].pinned.push_back(std::move(*second));
+      halves[0].part_bytes = halves[1].part_bytes = part;
+      if (leased + 2 * part > static_cast<int64_t>(size_t{staging})) break;
     }
-    pageable.hit((first ? second : first).error().message());
-    size = std::min(size, kPageableChunkBytes);
+    if (const auto parts = static_cast<int64_t>(halves[0].pinned.size()); parts != 0)
+      return parts * halves[0].part_bytes;
+    size = std::min(size, kPageableBytes);
   }
-  for (Chunk& chunk : chunks) chunk.pageable.reset(new std::byte[static_cast<size_t>(size)]);
+  for (Half& half : halves) {
+    half.pageable.reset(new std::byte[static_cast<size_t>(size)]);
+    half.part_bytes = size;
+  }
   return size;
 }
 
-Status copy(const IndependentAccess& access, const Chunk& chunk, int64_t n) {
-  if (n == 0) return {};
-  TypedBuffer user;
-  WEFT_TRY(user.slice(access.memory, chunk.offset, n));
-  return access.write ? coll::local_copy(chunk.host(n), user.get())
-                      : coll::local_copy(user.get(), chunk.host(n));
+/// Copies the first `n` bytes of a half from (write) or to the program's memory, all parts at once.
+Status copy(const IndependentAccess& access, const Half& half, int64_t n) {
+  std::deque<TypedBuffer> users;
+  std::vector<device::Ticket> tickets;
+  Status outcome;
+  half.for_each_part(n, [&](int64_t at, const p2p::Buffer& host) {
+    TypedBuffer& user = users.emplace_back();
+    outcome = user.slice(access.memory, half.offset + at, host.count);
+    if (!outcome.ok()) return false;
+    auto ticket =
+        access.write ? coll::start_local_copy(host, user.get()) : coll::start_local_copy(user.get(), host);
+    if (ticket)
+      tickets.push_back(std::move(*ticket));
+    else
+      outcome = std::move(ticket).error();
+    return outcome.ok();
+  });
+  for (device::Ticket& ticket : tickets) {
+    Status done = device::wait(ticket);
+    if (outcome.ok()) outcome = std::move(done);
+  }
+  return outcome;
 }
 
-void submit(Operation& operation, const IndependentAccess& access, Chunk& chunk) {
-  chunk.job.submit(*access.target.pool, operation.instance, [&access, &chunk]() -> Status {
-    auto moved = access_range(access, chunk.offset, chunk.host(chunk.bytes), chunk.bytes);
-    if (!moved) return std::move(moved).error();
-    chunk.moved = *moved;
-    return {};
+void submit(Operation& operation, const IndependentAccess& access, Half& half) {
+  half.moved = 0;
+  half.job.submit(*access.target.pool, operation.instance, [&access, &half]() -> Status {
+    Status outcome;
+    half.for_each_part(half.bytes, [&](int64_t at, const p2p::Buffer& host) {
+      auto moved = access_range(access, half.offset + at, host, host.count);
+      if (!moved) {
+        outcome = std::move(moved).error();
+        return false;
+      }
+      half.moved += *moved;
+      return *moved == host.count;
+    });
+    return outcome;
   });
 }
 
 Task access_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
-  Chunk chunks[2];
-  const int64_t size = prepare(access, chunks);
+  Half halves[2];
+  const int64_t size = prepare(access, halves);
   Status outcome;
   const auto keep = [&outcome](Status status) {
     if (outcome.ok()) outcome = std::move(status);
   };
   bool ended = false;  // by an error or at the end of the file
   const int64_t count = (access.bytes + size - 1) / size;
-  // Chunk i is begun while chunk i - 1 is in flight.
+  // Step i is begun while step i - 1 is in flight.
   for (int64_t i = 0; i <= count; ++i) {
-    Chunk& chunk = chunks[i % 2];
+    Half& half = halves[i % 2];
     if (i < count && !ended) {
-      chunk.offset = i * size;
-      chunk.bytes = std::min(size, access.bytes - chunk.offset);
-      if (access.write) keep(copy(access, chunk, chunk.bytes));
-      if (outcome.ok()) submit(operation, access, chunk);
+      half.offset = i * size;
+      half.bytes = std::min(size, access.bytes - half.offset);
+      if (access.write) keep(copy(access, half, half.bytes));
+      if (outcome.ok()) submit(operation, access, half);
     }
     if (i == 0) continue;
-    Chunk& previous = chunks[(i - 1) % 2];
+    Half& previous = halves[(i - 1) % 2];
     Task finish = finish_job(operation, previous.job);
     keep(co_await finish);
     if (!ended && outcome.ok()) {

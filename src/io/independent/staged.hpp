@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Independent accesses of any memory kind as tasks. Device memory goes through two host buffers, so that the
-// copy of one chunk overlaps with the file access of another. Threading: under the instance lock.
+// Independent accesses of any memory kind as tasks. Device memory goes through host memory in two halves, so
+// that the copy of one overlaps with the file access of the other. Threading: under the instance lock.
 #pragma once
 #include <memory>
 
