@@ -76,10 +76,12 @@ struct Copy2D {
                                         const Memory& src_memory, size_t n, StreamRole role);
 /// Starts a batch of copies with a single completion: all into allocations of one context, from memory of one
 /// kind. The copies are unordered and use as few submissions as possible. `engines_busy`: copy engines
-/// already use the same link, so larger copies go to a kernel, which shares the link better.
+/// already use the same link, so larger copies go to a kernel, which shares the link better. `chain`:
+/// successive copies of one chain need not be detected one by one, which spares the copy engine a pause of
+/// some microseconds after each; all are detected with the last.
 [[nodiscard]] Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory& dst_memory,
                                               const Memory& src_memory, StreamRole role,
-                                              bool engines_busy = false);
+                                              bool engines_busy = false, const void* chain = nullptr);
 /// Starts a copy by a copy engine, followed by a write of `value` to `word`, a uint64_t in GPU memory. A
 /// kernel on any GPU that reads the value also reads the data. Without driver support the word is not
 /// written.

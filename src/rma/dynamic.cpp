@@ -55,17 +55,19 @@ const OwnMemory* Window::span_of(uintptr_t first, uint64_t length) {
   auto at = std::prev(own_.upper_bound(first));
   const uintptr_t start = at->first;
   uintptr_t end = start;
+  device::Memory memory;  // one managed part decides the path of all
   for (; at != own_.end() && at->first == end && end < first + length; ++at) {
     if (at->second.memory.on_device()) return nullptr;
+    if (at->second.memory.kind == device::MemoryKind::cuda_managed) memory = at->second.memory;
     end += at->second.length;
   }
   if (end < first + length) return nullptr;
   const auto [from, to] = spans_.equal_range(start);
   for (auto known = from; known != to; ++known)
     if (known->second.length == end - start) return &known->second;
-  auto region = rma().register_memory(reinterpret_cast<std::byte*>(start), end - start, {});
+  auto region = rma().register_memory(reinterpret_cast<std::byte*>(start), end - start, memory);
   if (!region) return nullptr;
-  return &spans_.emplace(start, OwnMemory{end - start, {}, *region})->second;
+  return &spans_.emplace(start, OwnMemory{end - start, memory, *region})->second;
 }
 
 void Window::drop_regions(Peer& peer) {

@@ -41,7 +41,7 @@ void use_gpus() {
 
 /// Registered memory of the owner.
 struct Owned {
-  enum class Where { segment, heap, gpu };
+  enum class Where { segment, heap, gpu, managed };
   Owned(Process& owner, Where where, size_t bytes) : process(owner), size(bytes) {
     if (where == Where::segment) {
       auto memory = process.memory_access->allocate(bytes + 64);
@@ -49,7 +49,10 @@ struct Owned {
       address = *memory + 64;  // any range of a segment can be registered
       segment = *memory;
     } else {
-      buffer = std::make_unique<Buffer>(where == Where::gpu ? Kind::device : Kind::host, bytes);
+      buffer = std::make_unique<Buffer>(where == Where::gpu       ? Kind::device
+                                        : where == Where::managed ? Kind::managed
+                                                                  : Kind::host,
+                                        bytes);
       address = reinterpret_cast<std::byte*>(buffer->data());
     }
     auto registered = process.memory_access->register_memory(address, bytes, memory());
@@ -115,7 +118,7 @@ Status complete(Process& process, Issue&& issue) {
 /// The owner of the memory: pattern 1 before, pattern 2 after the puts of the other process.
 Body owner(Owned::Where where) {
   return [where](Process& process) {
-    if (where == Owned::Where::gpu) use_gpus();
+    if (where == Owned::Where::gpu || where == Owned::Where::managed) use_gpus();
     const Owned owned(process, where, kBytes);
     owned.write(pattern(kBytes, 1));
     owned.send_key();
@@ -127,15 +130,15 @@ Body owner(Owned::Where where) {
 }
 
 /// Gets and puts everything in pieces, from and into memory of a kind.
-Body accessor(Path path, Kind local_kind) {
+Body accessor(Path path, Kind local_kind, Path get_path) {
   return [=](Process& process) {
     if (local_kind != Kind::host) use_gpus();
     const Buffer local_buffer(local_kind, kBytes);
     std::unique_ptr<Target> target = attach(process, local_kind == Kind::host ? nullptr : &local_buffer);
-    if (target->caps().put != path || target->caps().get != path)
+    if (target->caps().put != path || target->caps().get != get_path)
       std::fprintf(stderr, "put by %s, get by %s: %s\n", name(target->caps().put), name(target->caps().get),
                    target->caps().reason.c_str());
-    CHECK(target->caps().put == path && target->caps().get == path);
+    CHECK(target->caps().put == path && target->caps().get == get_path);
     CHECK((target->direct() != nullptr) == (path == Path::direct));
     CHECK(target->length() == kBytes);
     rma::Rma& access = *process.memory_access;
@@ -172,6 +175,8 @@ Body accessor(Path path, Kind local_kind) {
   };
 }
 
+Body accessor(Path path, Kind local_kind) { return accessor(path, local_kind, path); }
+
 TEST(Rma, MappedSegment) {
   EXPECT_RUN(Link::host, owner(Owned::Where::segment), accessor(Path::direct, Kind::host));
 }
@@ -194,6 +199,12 @@ TEST(RmaGpu, HostSegmentFromGpuMemory) {
 }
 TEST(RmaGpu, MemoryOfTheProgramFromGpuMemory) {
   EXPECT_RUN(Link::host, owner(Owned::Where::heap), accessor(Path::process_vm, Kind::device));
+}
+/// process_vm_writev can write a page that the driver has just migrated away.
+TEST(RmaGpu, ManagedMemoryIsWrittenByItsOwner) {
+  EXPECT_RUN(Link::host, owner(Owned::Where::managed), accessor(Path::message, Kind::host, Path::process_vm));
+  EXPECT_RUN(Link::host, owner(Owned::Where::managed),
+             accessor(Path::message, Kind::device, Path::process_vm));
 }
 TEST(RmaGpu, MessagesBetweenGpus) {
   EXPECT_RUN(Link::messages, owner(Owned::Where::gpu), accessor(Path::message, Kind::device));

@@ -104,8 +104,10 @@ Result<bool> stream_done(Ticket& ticket) {
                     TicketAccess::sequence(ticket) == tracked.submitted.load(std::memory_order_acquire);
   if (tracked.method == Completion::flag || (tracked.method == Completion::hybrid && !last)) {
     if (tracked.flag != nullptr) [[likely]] {
-      const uint32_t seen = __atomic_load_n(tracked.flag, __ATOMIC_ACQUIRE);
-      if (static_cast<int32_t>(seen - TicketAccess::sequence(ticket)) >= 0) {
+      const uint32_t sequence = TicketAccess::sequence(ticket);
+      const auto reached = [&](uint32_t seen) { return static_cast<int32_t>(seen - sequence) >= 0; };
+      if (reached(__atomic_load_n(tracked.flag, __ATOMIC_ACQUIRE)) ||
+          (tracked.method == Completion::hybrid && reached(tracked.seen.load(std::memory_order_acquire)))) {
         ticket = Ticket();
         return true;
       }
@@ -115,7 +117,7 @@ Result<bool> stream_done(Ticket& ticket) {
   const cuda::Code code = query_driver(tracked, TicketAccess::event(ticket));
   if (code == cuda::kNotReady) return false;
   if (last && code == cuda::kSuccess)
-    tracked.seen.store(TicketAccess::sequence(ticket), std::memory_order_relaxed);
+    tracked.seen.store(TicketAccess::sequence(ticket), std::memory_order_release);
   ticket = Ticket();
   if (code == cuda::kSuccess) return true;
   tracked.fault.store(code, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -93,11 +94,13 @@ cuda::Code write_flag(TrackedStream& tracked, uint32_t sequence) {
                                              cuda::kWriteValueDefault);
 }
 
-/// Hybrid completion: writes the flag of the previous copy if that copy may still be pending. The last copy
-/// has no flag, which would cost the stream microseconds: a stream query detects its completion.
-cuda::Code mark_predecessor(TrackedStream& tracked) {
+/// Hybrid completion: writes the flag of the previous copy if that copy may still be pending and is not of
+/// the same chain. The last copy has no flag, which would cost the stream microseconds: a stream query
+/// detects its completion.
+cuda::Code mark_predecessor(TrackedStream& tracked, const void* chain) {
   const uint32_t last = tracked.submitted.load(std::memory_order_relaxed);
-  if (tracked.method != Completion::hybrid || last == tracked.seen.load(std::memory_order_relaxed))
+  const bool chained = std::exchange(tracked.chain, chain) == chain && chain != nullptr;
+  if (chained || tracked.method != Completion::hybrid || last == tracked.seen.load(std::memory_order_relaxed))
     return cuda::kSuccess;
   return write_flag(tracked, last);
 }
@@ -125,7 +128,7 @@ cuda::Code mark(TrackedStream& tracked, Ticket& ticket) {
 /// mark.
 template <class Issue>
 Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, StreamRole role,
-                      const char* call, Issue&& issue) {
+                      const char* call, Issue&& issue, const void* chain = nullptr) {
   TrackedStream& tracked = queue.streams[static_cast<size_t>(role)];
   const std::lock_guard lock(tracked.mutex);
   const cuda::CurrentContext current(queue.context);
@@ -135,7 +138,7 @@ Result<Ticket> submit(WorkQueue& queue, const Memory& dst, const Memory& src, St
       [[unlikely]]
     return copy_failure(fault, "earlier copy", dst, src);
   WEFT_TRY(cuda::prepare(tracked));
-  if (const cuda::Code code = mark_predecessor(tracked); code != cuda::kSuccess) [[unlikely]]
+  if (const cuda::Code code = mark_predecessor(tracked, chain); code != cuda::kSuccess) [[unlikely]]
     return copy_failure(code, "completion mark", dst, src);
   if (const cuda::Code code = issue(tracked.stream); code != cuda::kSuccess) [[unlikely]] {
     drain(tracked);
@@ -228,7 +231,8 @@ Result<Ticket> copy_async(void* dst, const Memory& dst_memory, const void* src, 
 }
 
 Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory& dst_memory,
-                                const Memory& src_memory, StreamRole role, bool engines_busy) {
+                                const Memory& src_memory, StreamRole role, bool engines_busy,
+                                const void* chain) {
   if (cpu_copies(dst_memory, src_memory)) {
     for (size_t i = 0; i < count; ++i)
       if (copies[i].size != 0) std::memcpy(copies[i].dst, copies[i].src, copies[i].size);
@@ -254,11 +258,12 @@ Result<Ticket> copy_batch_async(const CopyOp* copies, size_t count, const Memory
     if (taken.pending()) return taken;
   }
   const char* call = batch.size() == 1 ? "cuMemcpyAsync" : "batch of copies";
-  auto ticket = submit(queue, dst_memory, src_memory, role, call, [&](cuda::Stream stream) {
+  const auto issue_all = [&](cuda::Stream stream) {
     Code code = cuda::kSuccess;
     for (; code == cuda::kSuccess && !batch.empty(); batch = batches.next()) code = issue(batch, stream);
     return code;
-  });
+  };
+  auto ticket = submit(queue, dst_memory, src_memory, role, call, issue_all, chain);
   if (for_resident_kernel && ticket) cuda::start_resident_kernel(queue);
   return ticket;
 }

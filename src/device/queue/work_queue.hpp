@@ -38,6 +38,7 @@ struct TrackedStream {
   Completion method = Completion::automatic;
   std::atomic<uint32_t> submitted{0};  // changed under the mutex
   std::atomic<uint32_t> seen{0};       // hybrid: last copy when a query found the stream idle
+  const void* chain = nullptr;         // of the last copy; under the mutex
   uint32_t* flag = nullptr;            // in the pinned page of the queue, written by the stream
   Address flag_address = 0;
   std::atomic<Code> fault{kSuccess};             // sticky: the stream failed

@@ -87,16 +87,19 @@ void Rma::submit_batch(CopyBatch& batch) {
   device::CopyOp copies[kMaxCollected];
   const bool put = batch.first->kind == Kind::put;
   size_t n = 0;
+  bool by_flush_alone = true;
   for (const Operation* operation = batch.first; operation != nullptr; operation = operation->next) {
     std::byte* const remote = operation->target->direct_ + operation->offset;
     std::byte* const local = operation->local.address;
+    by_flush_alone &= operation->done_by_user == nullptr && operation->target == batch.first->target;
     copies[n++] = {put ? remote : local, put ? local : remote, operation->local.length};
   }
   const device::Memory &remote = batch.first->target->memory_, &local = batch.first->local.memory;
   const bool engines_busy = !copying_.empty() && copying_.back().ticket.on_copy_engine();
   const auto role = put ? device::StreamRole::out : device::StreamRole::in;
-  auto ticket =
-      device::copy_batch_async(copies, n, put ? remote : local, put ? local : remote, role, engines_busy);
+  const void* const chain = by_flush_alone ? batch.first->target : nullptr;  // the flush waits for all copies
+  auto ticket = device::copy_batch_async(copies, n, put ? remote : local, put ? local : remote, role,
+                                         engines_busy, chain);
   if (ticket)
     batch.ticket = std::move(*ticket);
   else

@@ -17,7 +17,8 @@ namespace weft::transport::rma {
 
 /// Lets one peer attach registered memory; copied verbatim into the caller's own messages.
 struct Key {
-  enum class Kind : uint32_t { message, segment, process, device, network };
+  /// `managed`: memory of this host that its driver migrates.
+  enum class Kind : uint32_t { message, segment, process, managed, device, network };
   struct SegmentPart {
     SegmentName name;
     uint64_t offset;  ///< of the memory in the segment

@@ -123,7 +123,7 @@ Result<Key> Rma::key(Id region, Peer peer) {
     key.segment = {segment->name(), static_cast<uint64_t>(registration.address - segment->data())};
     key.kind = Key::Kind::segment;
   } else {
-    key.kind = Key::Kind::process;
+    key.kind = memory.kind == device::MemoryKind::cuda_managed ? Key::Kind::managed : Key::Kind::process;
   }
   return key;
 }
@@ -152,6 +152,15 @@ Result<std::unique_ptr<Target>> Rma::attach(Peer peer, const Key& key, const dev
         if (best.ok()) best = std::move(readable);
         break;
       }
+      case Key::Kind::managed:
+        best = attach_process(*target, key);
+        if (!best) break;
+        target->caps_.put = Path::message;
+        best =
+            Error(Errc::unsupported,
+                  "managed memory: a page may migrate to the GPU while process_vm_writev writes it, and lose "
+                  "the data");
+        break;
       case Key::Kind::device:
         best = attach_device(*target, key, near);
         break;
