@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Random accesses of all ranks through random views, compared with a serial model of the file. Each rank
 // draws the views and accesses of all ranks, so it knows what the file holds after each step. Ranks access
-// disjoint bytes when they write. Arguments: "rounds N [SEED]" or "seconds N [SEED]".
+// disjoint bytes when they write. Arguments: "rounds N [SEED [THREADS]]" or "seconds N [SEED [THREADS]]";
+// each thread has a file of its own.
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
 #include "check.h"
 
-enum { kFile = 1 << 16, kRanks = 16, kLargest = 1 << 14 };
+enum { kFile = 1 << 16, kRanks = 16, kLargest = 1 << 14, kThreads = 4 };
 
-static uint64_t state;
+static _Thread_local uint64_t state;
 static uint32_t draw(uint32_t below) {
   state ^= state << 13;
   state ^= state >> 7;
@@ -18,8 +20,11 @@ static uint32_t draw(uint32_t below) {
 }
 
 static int rank, size;
-static unsigned char model[kFile * 16];
-static int64_t model_size;
+static int seconds;  ///< the limit is a time
+static long limit, seed;
+static _Thread_local unsigned char model[kFile * 16];
+static _Thread_local int64_t model_size;
+static _Thread_local MPI_Comm comm;
 
 /// A view: blocks of the file that belong to one rank. owner[i] of the unit i of each tile.
 struct View {
@@ -188,7 +193,7 @@ static void step(MPI_File file, const struct View* view) {
     CHECK(now == offsets[rank] + etypes[rank]);
   }
   free_memory(&memory);
-  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Barrier(comm);
 }
 
 /// Ordered and shared accesses with one view of all ranks.
@@ -222,7 +227,7 @@ static void shared_step(MPI_File file, const struct View* view) {
     model[at] = (unsigned char)(value + (uint32_t)at * 7);
     if (at >= model_size) model_size = at + 1;
   }
-  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Barrier(comm);
   MPI_Offset now;
   OK(MPI_File_get_position_shared(file, &now));
   CHECK(now == end);
@@ -234,23 +239,23 @@ static void shared_step(MPI_File file, const struct View* view) {
   // The order is open, so only the end of the pointer is known; with one rank the data too.
   for (int64_t i = 0; size == 1 && i < bytes; ++i)
     CHECK(*slot(&memory, view, i) == model[position(view, 0, before * view->unit + i)]);
-  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Barrier(comm);
   OK(MPI_File_get_position_shared(file, &now));
   CHECK(now == end);
   free_memory(&memory);
 }
 
 static void compare(const char* path) {
-  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Barrier(comm);
   if (rank == 0) {
-    static unsigned char found[sizeof model + 1];
+    static _Thread_local unsigned char found[sizeof model + 1];
     FILE* stream = fopen(path, "rb");
     CHECK(stream != NULL);
     CHECK((int64_t)fread(found, 1, sizeof found, stream) == model_size);
     fclose(stream);
     for (int64_t i = 0; i < model_size; ++i) CHECK(found[i] == model[i]);
   }
-  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Barrier(comm);
 }
 
 static void run_round(const char* path) {
@@ -270,8 +275,7 @@ static void run_round(const char* path) {
   snprintf(nodes, sizeof nodes, "%u", 1 + draw((uint32_t)size));
   if (draw(2)) MPI_Info_set(info, "cb_nodes", nodes);
   MPI_File file;
-  OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, info,
-                   &file));
+  OK(MPI_File_open(comm, path, MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, info, &file));
   MPI_Info_free(&info);
   const int atomic = draw(5) == 0;
   if (atomic) OK(MPI_File_set_atomicity(file, 1));
@@ -295,23 +299,53 @@ static void run_round(const char* path) {
   CHECK(file == MPI_FILE_NULL);
 }
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  CHECK(size <= kRanks && argc >= 3);
-  const int seconds = strcmp(argv[1], "seconds") == 0;
-  const long limit = atol(argv[2]), seed = argc > 3 ? atol(argv[3]) : 1;
-  const char* path = make_path("oracle");
+struct Worker {
+  int index;
+  MPI_Comm comm;
+  char path[4200];
+};
+
+static void* work(void* argument) {
+  const struct Worker* worker = argument;
+  comm = worker->comm;
   const double start = MPI_Wtime();
   for (long i = 0;; ++i) {
     int end = seconds ? MPI_Wtime() - start > (double)limit : i == limit;
-    MPI_Bcast(&end, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (end) break;
-    state = ((uint64_t)(seed + i) + 1) * 0x9e3779b97f4a7c15u;
-    if (getenv("TEST_VERBOSE") != NULL && rank == 0) fprintf(stderr, "seed %ld\n", seed + i);
-    run_round(path);
+    MPI_Bcast(&end, 1, MPI_INT, 0, comm);
+    if (end) return NULL;
+    const long own = seed + i + 1000003L * worker->index;
+    state = ((uint64_t)own + 1) * 0x9e3779b97f4a7c15u;
+    if (getenv("TEST_VERBOSE") != NULL && rank == 0) fprintf(stderr, "seed %ld\n", own);
+    run_round(worker->path);
   }
+}
+
+int main(int argc, char** argv) {
+  int level;
+  MPI_Init_thread(&argc, &argv, argc > 4 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  CHECK(size <= kRanks && argc >= 3);
+  seconds = strcmp(argv[1], "seconds") == 0;
+  limit = atol(argv[2]);
+  seed = argc > 3 ? atol(argv[3]) : 1;
+  const int threads = argc > 4 ? atoi(argv[4]) : 1;
+  CHECK(threads >= 1 && threads <= kThreads && (threads == 1 || level == MPI_THREAD_MULTIPLE));
+  static struct Worker workers[kThreads];
+  pthread_t ids[kThreads];
+  const char* path = make_path("oracle");
+  for (int i = 0; i < threads; ++i) {
+    workers[i].index = i;
+    MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);
+    snprintf(workers[i].path, sizeof workers[i].path, "%s_%d", path, i);
+    if (i > 0) CHECK(pthread_create(&ids[i], NULL, work, &workers[i]) == 0);
+  }
+  work(&workers[0]);
+  for (int i = 0; i < threads; ++i) {
+    if (i > 0) pthread_join(ids[i], NULL);
+    MPI_Comm_free(&workers[i].comm);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) printf("ok\n");
   MPI_Finalize();
   return 0;
