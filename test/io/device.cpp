@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Accesses of GPU memory: each rank writes and reads a part of a file, contiguous or interleaved with those
-// of the others, in one call or many, and compares bytes.
+// of the others, in one call or many, and compares bytes. Argument "faults": faults.c lets writes fail from
+// byte TEST_FULL of the file on, and reads from byte TEST_BAD on.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -103,6 +104,44 @@ void run(Kind kind, Form form, int blocks, int block, bool spaced, const std::st
   MPI_Type_free(&filetype);
 }
 
+/// An access of GPU memory that passes byte TEST_FULL or TEST_BAD of the file fails with the class of the
+/// system call, and one of the bytes before succeeds.
+void run_faults(Kind kind, const std::string& path) {
+  const bool reading = std::getenv("TEST_BAD") != nullptr;
+  const int limit = std::atoi(std::getenv(reading ? "TEST_BAD" : "TEST_FULL"));
+  const int expected = reading ? MPI_ERR_IO : MPI_ERR_NO_SPACE;
+  Buffer buffer(kind, static_cast<size_t>(limit) * 2, device_index);
+  MPI_File file;
+  check(MPI_File_open(MPI_COMM_SELF, (path + "_" + std::to_string(rank)).c_str(),
+                      MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file),
+        "open");
+  check(MPI_File_set_size(file, MPI_Offset{4} * limit), "set size");
+  for (const int bytes : {limit, 2 * limit, limit})
+    for (const bool nonblocking : {false, true}) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Status status;
+      void* const data = buffer.data();
+      int code, got = 0, found = MPI_SUCCESS;
+      if (reading)
+        code = nonblocking ? MPI_File_iread_at(file, 0, data, bytes, MPI_BYTE, &request)
+                           : MPI_File_read_at(file, 0, data, bytes, MPI_BYTE, &status);
+      else
+        code = nonblocking ? MPI_File_iwrite_at(file, 0, data, bytes, MPI_BYTE, &request)
+                           : MPI_File_write_at(file, 0, data, bytes, MPI_BYTE, &status);
+      if (nonblocking && code == MPI_SUCCESS) code = MPI_Wait(&request, &status);
+      if (bytes <= limit) {
+        check(code, "an access before the fault");
+        MPI_Get_count(&status, MPI_BYTE, &got);
+        if (got == bytes) continue;
+      }
+      MPI_Error_class(code, &found);
+      if (bytes > limit && found == expected) continue;
+      std::fprintf(stderr, "rank %d: %d bytes: class %d, count %d\n", rank, bytes, found, got);
+      ++failures;
+    }
+  check(MPI_File_close(&file), "close");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,13 +152,19 @@ int main(int argc, char** argv) {
   long pid = getpid();
   MPI_Bcast(&pid, 1, MPI_LONG, 0, MPI_COMM_WORLD);
   const std::string path = "/tmp/weft_io_device_" + std::to_string(pid);
-  for (const Kind kind : {Kind::device, Kind::pinned, Kind::managed, Kind::pool})
+  const bool faults = argc > 1 && std::string(argv[1]) == "faults";
+  for (const Kind kind : {Kind::device, Kind::pinned, Kind::managed, Kind::pool}) {
+    if (faults) {
+      run_faults(kind, path);
+      continue;
+    }
     for (const Form form :
          {Form::independent, Form::collective, Form::nonblocking, Form::nonblocking_collective})
       for (const bool spaced : {false, true}) {
         run(kind, form, 1, 2'000'000, spaced, path);
         run(kind, form, 300, 1000, spaced, path);
       }
+  }
   MPI_Finalize();
   return failures == 0 ? 0 : 1;
 }
