@@ -39,12 +39,25 @@ def files(pattern):
 
 class Shell(unittest.TestCase):
     def test_syntax(self):
-        for path in files("*.sh") + files("slurm/*.sbatch"):
+        for path in self.scripts():
             self.assertEqual(run("bash", "-n", path), (0, ""), path)
 
     @unittest.skipUnless(shutil.which("shellcheck"), "needs shellcheck")
     def test_shellcheck(self):
-        self.assertEqual(run("shellcheck", *files("*.sh"), *files("slurm/*.sbatch")), (0, ""))
+        sourced = ["-x", "-P", PACKAGING, "-e", "SC1091"]
+        self.assertEqual(run("shellcheck", "-s", "bash", *sourced, *self.scripts()), (0, ""))
+
+    @staticmethod
+    def scripts():
+        parts = (
+            "*.sh",
+            "slurm/*.sbatch",
+            "debian/build",
+            "debian/check",
+            "debian/debian/p*",
+            "debian/debian/tests/hello",
+        )
+        return [path for part in (*parts, "rpm/build", "aarch64/test") for path in files(part)]
 
 
 class Slurm(unittest.TestCase):
@@ -157,6 +170,52 @@ class Images(unittest.TestCase):
     def test_hadolint(self):
         # DL3008: versions of distribution packages are deliberately not pinned
         self.assertEqual(run("hadolint", "--ignore", "DL3008", *files("containers/Containerfile.*")), (0, ""))
+
+
+class Conda(unittest.TestCase):
+    """The recipe is rendered as conda-build does it, for a machine with Linux."""
+
+    def setUp(self):
+        try:
+            import jinja2
+            import yaml
+        except ImportError:
+            self.skipTest("needs jinja2 and PyYAML")
+        lines = [
+            line for line in read(os.path.join(PACKAGING, "conda", "meta.yaml")).splitlines() if self.selected(line)
+        ]
+        names = {"compiler": "{}_compiler".format, "stdlib": "{}_stdlib".format, "environ": {}}
+        text = jinja2.Template("\n".join(lines), undefined=jinja2.StrictUndefined).render(names)
+        self.recipe = yaml.safe_load(text)
+
+    @staticmethod
+    def selected(line):
+        """Evaluates the selector at the end of a line, such as `# [not linux]`."""
+        found = re.search(r"# \[(.+)\]$", line)
+        return found is None or eval(found.group(1), {"linux": True, "x86_64": True, "aarch64": False})
+
+    def test_fields(self):
+        self.assertEqual(set(self.recipe), {"package", "source", "build", "requirements", "test", "about"})
+        self.assertNotIn("skip", self.recipe["build"])
+        version = re.search(r"project\(weft VERSION ([\d.]+)", read(os.path.join(ROOT, "CMakeLists.txt"))).group(1)
+        self.assertEqual(self.recipe["package"], {"name": "weft", "version": version})
+        self.assertTrue(os.path.samefile(os.path.join(PACKAGING, "conda", self.recipe["source"]["path"]), ROOT))
+        about = self.recipe["about"]
+        self.assertEqual(about["license"], "BSD-3-Clause")
+        self.assertTrue(os.path.exists(os.path.join(ROOT, about["license_file"])))
+        build = self.recipe["requirements"]["build"]
+        self.assertEqual(len(build), len(set(build)))
+        spec = read(os.path.join(ROOT, "tools", "setup", "spec.txt"))
+        self.assertIn(next(one for one in build if one.startswith("pympistandard")).replace(" =", "=="), spec)
+
+    def test_options_and_programs_exist(self):
+        script = " ".join(self.recipe["build"]["script"])
+        options = "".join(read(path) for path in glob.glob(os.path.join(ROOT, "cmake", "*.cmake")))
+        for option in re.findall(r"-D(WEFT_\w+)=", script):
+            self.assertIn(option, options)
+        for command in self.recipe["test"]["commands"]:
+            for program in re.findall(r"\$PREFIX/(\S+)", command):
+                self.assertTrue(os.access(os.path.join(PREFIX, program), os.X_OK), program)
 
 
 class Recorder:
