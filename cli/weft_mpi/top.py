@@ -31,6 +31,7 @@ PATHS = {
 }
 HEADINGS = ("rank", "state", "in MPI", "waits", "for", "delays others", "bytes/s by path", "unexpected", "GPU memory")
 NUMBERS = ("rank", "in MPI", "waits", "delays others", "unexpected", "GPU memory")
+OTHER_JOB = "another job"  # that has spawned this one, was spawned by it, or is connected
 NOTICEABLE = 0.05  # share of the time of all ranks that a rank delays the others before it is named
 
 
@@ -123,6 +124,9 @@ def headline(sample):
     if len(ranks) == sample["size"]:
         job = "%d rank%s" % (len(ranks), "" if len(ranks) == 1 else "s")
     slowest = delaying_rank(sample)
+    others = mean_share(ranks, OTHER_JOB)
+    if others >= NOTICEABLE and (slowest is None or others > mean_share(ranks, str(slowest["rank"]))):
+        return "%s; they waited for another job %.0f %% of the time" % (job, 100 * others)
     if slowest is None:
         return job + "; no rank delays the others noticeably"
     waiters = [rank for rank in ranks if str(slowest["rank"]) in rank["waits_for"]]
@@ -130,6 +134,10 @@ def headline(sample):
     return "%s; rank %d (pid %d) delays the job: %d rank%s waited for it %.0f %% of the time" % (
         job, slowest["rank"], slowest["pid"], len(waiters), "" if len(waiters) == 1 else "s", 100 * share
     )  # fmt: skip
+
+
+def mean_share(ranks, cause):
+    return sum(rank["waits_for"].get(cause, 0) for rank in ranks) / max(1, len(ranks))
 
 
 def rows_of(sample, before):
@@ -163,7 +171,7 @@ def percent(share):
 def causes(waits):
     """Returns the ranks that a rank waits for, longest waits first."""
     longest = sorted(waits.items(), key=lambda wait: -wait[1])
-    named = [("rank " if cause != "unknown" else "") + cause for cause, share in longest if share >= 0.005]
+    named = [("rank " if cause.isdecimal() else "") + cause for cause, share in longest if share >= 0.005]
     return ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
 
 

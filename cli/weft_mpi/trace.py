@@ -2,7 +2,7 @@
 # weft trace: runs a program with recording, and merges the files of its ranks into one trace in Chrome's format.
 #
 # A file of a rank (src/base/recorder.cpp) has a first line with words and values,
-#     weft-trace 1 rank 0 size 4 host 0 pid 4711 monotonic NS realtime NS
+#     weft-trace 2 rank 0 size 4 job 1234567 host 0 pid 4711 monotonic NS realtime NS
 # and a line per range: the number of its track, begin and end in ns of the monotonic clock, bytes, peer, tag (-1: none)
 # and the name; for tracks that are GPU streams "STREAM|NAME".
 import glob
@@ -15,7 +15,7 @@ import tempfile
 from weft_mpi import children, output
 from weft_mpi.output import Failure, Refusal
 
-FORMAT = 1
+FORMAT = 2
 STREAM_TRACKS = 1000  # added to the numbers of tracks that are streams, which are shown below the threads
 
 
@@ -81,7 +81,7 @@ def parse(path):
 
 def merge(files, command):
     """Returns the trace. The processes of a host share its monotonic clock; hosts are aligned by their real time."""
-    offsets = {}
+    offsets, firsts = {}, first_processes(files)
     for header, _ in files:
         offsets.setdefault(header["host"], header["realtime"] - header["monotonic"])
     begins = [
@@ -91,18 +91,20 @@ def merge(files, command):
     ]
     start = min(begins, default=0)
     events = []
-    for header, tracks in sorted(files, key=lambda file: file[0]["rank"]):
+    for header, tracks in sorted(files, key=lambda file: firsts[file[0]["job"]] + file[0]["rank"]):
         shift = offsets[header["host"]] - start
-        rank = header["rank"]
-        label = "rank %d" % rank + (" on host %d" % header["host"] if len(offsets) > 1 else "")
-        events.append(named("process_name", rank, 0, label))
-        events.append({"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}})
+        process = firsts[header["job"]] + header["rank"]
+        label = "rank %d" % header["rank"] + (" on host %d" % header["host"] if len(offsets) > 1 else "")
+        label += " of spawned job %d" % list(firsts).index(header["job"]) if process != header["rank"] else ""
+        events.append(named("process_name", process, 0, label))
+        order = {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
+        events.append(order)
         threads = 0
         for number, (stream, ranges) in sorted(tracks.items()):
             track = number + (STREAM_TRACKS if stream else 0)
-            events.append(named("thread_name", rank, track, "GPU: " + stream if stream else "thread %d" % threads))
+            events.append(named("thread_name", process, track, "GPU: " + stream if stream else "thread %d" % threads))
             threads += not stream
-            events += track_events(rank, track, ranges, shift, in_order=bool(stream))
+            events += track_events(process, track, ranges, shift, in_order=bool(stream))
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
@@ -110,11 +112,27 @@ def merge(files, command):
     }
 
 
-def named(what, rank, track, name):
-    return {"ph": "M", "name": what, "pid": rank, "tid": track, "args": {"name": name}}
+def first_processes(files):
+    """Returns the process number of rank 0 of each job, in the order in which the jobs began: spawned jobs (numbered
+    from 1) are below the first one."""
+    begins, sizes, firsts = {}, {}, {}
+    for header, tracks in files:
+        job, shift = header["job"], header["realtime"] - header["monotonic"]
+        own = min((ranges[0][0] for _, ranges in tracks.values()), default=header["monotonic"]) + shift
+        begins[job] = min(begins.get(job, own), own)
+        sizes[job] = header["size"]
+    first = 0
+    for job in sorted(begins, key=begins.get):
+        firsts[job] = first
+        first += sizes[job]
+    return firsts
 
 
-def track_events(rank, track, ranges, shift, *, in_order):
+def named(what, process, track, name):
+    return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {"name": name}}
+
+
+def track_events(process, track, ranges, shift, *, in_order):
     """Returns the events of one track, parents before children. `in_order`: copies of a stream, which run one after the
     other: a copy that was submitted behind another begins when that one ends."""
     events, last = [], 0
@@ -123,7 +141,7 @@ def track_events(rank, track, ranges, shift, *, in_order):
             begin, end = max(begin, last), max(end, last)
             last = end
         kind = "call" if name.startswith("MPI") else "copy" if in_order else "step"
-        event = {"ph": "X", "name": name, "cat": kind, "pid": rank, "tid": track}
+        event = {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": track}
         event["ts"], event["dur"] = (begin + shift) / 1000, (end - begin) / 1000
         details = {"bytes": size, "peer": peer, "tag": tag}
         known = {key: value for key, value in details.items() if value > 0 or (value == 0 and peer >= 0)}
@@ -139,6 +157,11 @@ def load(path):
     if not isinstance(found.get("otherData"), dict) or found["otherData"].get("weft_trace") != FORMAT:
         raise Refusal("%s is not a trace of `weft trace` of this version" % path)
     return found
+
+
+def names_of_processes(trace):
+    """Returns {number: name}, such as "rank 1 of spawned job 1"."""
+    return {event["pid"]: event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"}
 
 
 def time_by_call(trace):

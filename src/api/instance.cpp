@@ -31,6 +31,7 @@
 #include "device/memory.hpp"
 #include "device/pool.hpp"
 #include "ft/service.hpp"
+#include "launch/job_id.hpp"
 #include "launch/launch.hpp"
 #include "p2p/p2p.hpp"
 #include "spawn/spawn.hpp"
@@ -104,7 +105,8 @@ Result<std::unique_ptr<core::Instance>> make_instance() {
   if (!exchange) return std::move(exchange).error();
   auto instance = std::make_unique<core::Instance>(std::move(*exchange));
   log::set_rank(static_cast<int>(instance->self));
-  recorder::set_process(static_cast<int>(instance->self), static_cast<int>(instance->size), instance->host);
+  recorder::set_process(static_cast<int>(instance->self), static_cast<int>(instance->size),
+                        launch::JobId::of(instance->exchange->job().id).tag(), instance->host);
   launch::scrub_environment();
   WEFT_TRY(p2p::create(*instance));
   ft::Service::start(*instance);

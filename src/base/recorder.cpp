@@ -51,6 +51,7 @@ struct Recorder {
   std::mutex lock;  // of the members; taken before that of a track
   int fd = -1;
   int rank = -1, size = 0, host = 0;
+  uint32_t job = 0;
   bool described = false;  // the first line is written
   std::vector<std::unique_ptr<Track>> tracks;
   std::map<std::string_view, Track*> streams;
@@ -105,8 +106,8 @@ std::string description(const Recorder& all) {
   ::clock_gettime(CLOCK_REALTIME, &real);
   char text[256];
   std::snprintf(
-      text, sizeof text, "weft-trace 1 rank %d size %d host %d pid %d monotonic %llu realtime %llu\n",
-      all.rank, all.size, all.host, static_cast<int>(::getpid()),
+      text, sizeof text, "weft-trace 2 rank %d size %d job %u host %d pid %d monotonic %llu realtime %llu\n",
+      all.rank, all.size, all.job, all.host, static_cast<int>(::getpid()),
       static_cast<unsigned long long>(monotonic_ns()),
       static_cast<unsigned long long>(real.tv_sec) * 1'000'000'000u + static_cast<unsigned>(real.tv_nsec));
   return text;
@@ -165,12 +166,13 @@ Status open() {
   return {};
 }
 
-void set_process(int rank, int size, int host) {
+void set_process(int rank, int size, uint32_t job, int host) {
   Recorder& all = recorder();
   const std::lock_guard guard(all.lock);
   if (!on || all.rank >= 0) return;
   all.rank = rank;
   all.size = size;
+  all.job = job;
   all.host = host;
 }
 

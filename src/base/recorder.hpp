@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Recorder: writes the ranges of this process to a file of lines, which `weft trace` merges with those of the
-// other ranks (cli/weft/trace.py describes the lines). Threading: any thread; only trace.cpp uses push to
+// other ranks (cli/weft_mpi/trace.py describes the lines). Threading: any thread; only trace.cpp uses push to
 // copy.
 #pragma once
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace weft::recorder {
 /// Creates the file in the folder trace.folder. Fails if that is not possible.
 [[nodiscard]] Status open();
 [[nodiscard]] bool enabled();
-/// Names the process in the file. The first call counts.
-void set_process(int rank, int size, int host);
+/// Names the process in the file; `job` is the same on all its processes. The first call counts.
+void set_process(int rank, int size, uint32_t job, int host);
 /// Writes all complete ranges. Called at exit, and before a process ends in another way.
 void flush();
 

@@ -160,8 +160,7 @@ void Job::on_supervisor_event() {
     switch (event.kind) {
       case Event::started:
         world->rank_of(event.process).pid = event.value;
-        if (world->number == 0 && event.process + 1 == world->first + world->size())
-          publish_processes(world->plans, groups());
+        if (world->number == 0 && event.process + 1 == world->first + world->size()) publish_worlds();
         break;
       case Event::executed:
         on_started(*world, event.process, "");

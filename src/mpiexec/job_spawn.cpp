@@ -10,6 +10,7 @@
 #include "base/local_socket.hpp"
 #include "launch/cpus.hpp"
 #include "mpiexec/job.hpp"
+#include "mpiexec/mpir.hpp"
 #include "mpiexec/other_mpi.hpp"
 #include "mpiexec/plan_file.hpp"
 #include "mpiexec/processes.hpp"
@@ -123,9 +124,20 @@ void Job::reply(World& world) {
     for (int rank = 0; rank < world.size(); ++rank)
       if (!world.ranks[static_cast<size_t>(rank)].not_started) command(Command::end, world.first + rank);
   }
+  if (world.problem.empty()) publish_worlds();
   const int process = std::exchange(world.requester, -1);
   if (World* const requester = world_of(process); requester != nullptr)
     requester->server.reply_spawn(process - requester->first, spawned);
+}
+
+void Job::publish_worlds() const {
+  std::vector<PublishedProcess> processes;
+  for (const auto& world : worlds_)
+    for (size_t rank = 0; rank < world->plans.size(); ++rank)  // a singleton that is served has no plan
+      if (!world->cancelled && world->unreported == 0)
+        processes.push_back(
+            {world->plans[rank].argv[0], world->ranks[rank].pid, world->number, static_cast<int>(rank)});
+  publish_processes(std::move(processes));
 }
 
 void Job::watch_names() {

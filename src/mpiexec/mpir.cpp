@@ -3,6 +3,8 @@
 // in which tools look for them.
 #include "mpiexec/mpir.hpp"
 
+#include <utility>
+
 #include "mpiexec/hosts.hpp"
 
 #define WEFT_MPIR [[gnu::used, gnu::visibility("default")]]
@@ -26,6 +28,10 @@ WEFT_MPIR volatile int MPIR_being_debugged = 0;  // written by tools
 // release.
 WEFT_MPIR int MPIR_i_am_starter = 1;
 WEFT_MPIR int MPIR_partial_attach_ok = 1;
+// By entry of MPIR_proctable, not part of the interface: number of the job (0: the first), rank in its
+// MPI_COMM_WORLD.
+WEFT_MPIR const int* weft_proctable_jobs = nullptr;
+WEFT_MPIR const int* weft_proctable_ranks = nullptr;
 
 /// Tools set a breakpoint here.
 WEFT_MPIR [[gnu::noinline]] void MPIR_Breakpoint() { asm volatile("" ::: "memory"); }
@@ -34,16 +40,22 @@ WEFT_MPIR [[gnu::noinline]] void MPIR_Breakpoint() { asm volatile("" ::: "memory
 
 namespace weft::mpiexec {
 
-void publish_processes(const std::vector<RankPlan>& plans, const std::vector<pid_t>& pids) {
-  static std::vector<std::string> programs;
+void publish_processes(std::vector<PublishedProcess> processes) {
+  static std::vector<PublishedProcess> published;  // the table has pointers to its texts
   static std::vector<MPIR_PROCDESC> table;
+  static std::vector<int> jobs, ranks;
   static const std::string host = host_name();
-  programs.reserve(pids.size());  // the table has pointers to the texts
-  for (size_t rank = 0; rank < pids.size(); ++rank) {
-    programs.push_back(plans[rank].argv[0]);
-    table.push_back({host.c_str(), programs.back().c_str(), pids[rank]});
+  MPIR_proctable_size = 0;  // a tool may attach at any time
+  published = std::move(processes);
+  table.clear(), jobs.clear(), ranks.clear();
+  for (const PublishedProcess& one : published) {
+    table.push_back({host.c_str(), one.program.c_str(), one.pid});
+    jobs.push_back(one.job);
+    ranks.push_back(one.rank);
   }
   MPIR_proctable = table.data();
+  weft_proctable_jobs = jobs.data();
+  weft_proctable_ranks = ranks.data();
   MPIR_proctable_size = static_cast<int>(table.size());
   MPIR_debug_state = MPIR_DEBUG_SPAWNED;
   MPIR_Breakpoint();

@@ -7,13 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "mpiexec/plan.hpp"
-
 namespace weft::mpiexec {
 
-/// Publishes the processes of a job by rank, and calls MPIR_Breakpoint, where a debugger stops mpiexec. Ranks
-/// wait in MPI_Init until mpiexec continues, so a tool may attach to any of them meanwhile.
-void publish_processes(const std::vector<RankPlan>& plans, const std::vector<pid_t>& pids);
+/// An entry of MPIR_proctable.
+struct PublishedProcess {
+  std::string program;
+  pid_t pid;
+  int job, rank;  ///< 0: the first job, else the number of a spawned one; rank in its MPI_COMM_WORLD
+};
+/// Publishes all processes, those of spawned jobs behind the first job's, and calls MPIR_Breakpoint, where a
+/// debugger stops mpiexec. New ranks wait in MPI_Init until mpiexec continues, so a tool may attach to any of
+/// them meanwhile.
+void publish_processes(std::vector<PublishedProcess> processes);
 /// Notifies a debugger that the job ends because of a failure.
 void publish_abort(const std::string& reason);
 

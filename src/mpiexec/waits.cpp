@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -30,11 +31,6 @@ constexpr int kMaxTries = 100;  // a record that is being updated
 uint64_t now_ns() { return static_cast<uint64_t>(now() * 1e9); }
 double seconds_since(uint64_t ns) {
   return ns == 0 ? -1 : std::max(0.0, now() - static_cast<double>(ns) * 1e-9);
-}
-
-/// Memory of the names in wait_table.hpp that the process holds open.
-std::vector<Memory> memories_of(pid_t pid) {
-  return open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName});
 }
 
 /// Name of the last MPI function that the process has called; empty if its memory cannot be read.
@@ -144,6 +140,34 @@ std::vector<RankState> read_memory(const Memory& memory, uint64_t shortest = wai
   return ranks;
 }
 
+/// The process id in the innermost namespace, which the process itself sees.
+pid_t own_pid(pid_t pid) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(
+      std::fopen(("/proc/" + std::to_string(pid) + "/status").c_str(), "re"), std::fclose);
+  char line[256];
+  while (status && std::fgets(line, sizeof line, status.get()) != nullptr) {
+    if (std::strncmp(line, "NSpid:", 6) != 0) continue;
+    const char* last = std::strrchr(line, '\t');
+    return last != nullptr ? std::atoi(last) : pid;
+  }
+  return pid;
+}
+
+/// Memories with wait tables that the process holds open: its own only, not those of jobs to which it is
+/// connected. If none has its table yet, all.
+std::vector<Memory> memories_of(pid_t pid) {
+  std::vector<Memory> found = open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName});
+  if (found.size() < 2) return found;
+  std::vector<Memory> own;
+  for (Memory& memory : found) {
+    const std::vector<RankState> ranks = read_memory(memory);
+    const auto is_own = [self = own_pid(pid)](const RankState& rank) { return rank.pid == self; };
+    if (std::any_of(ranks.begin(), ranks.end(), is_own)) own.push_back(std::move(memory));
+  }
+  return own.empty() ? open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName})
+                     : std::move(own);
+}
+
 }  // namespace
 
 std::vector<pid_t> all_processes() {
@@ -157,9 +181,25 @@ std::vector<pid_t> all_processes() {
 Result<std::unique_ptr<WatchedJob>> WatchedJob::open(pid_t process) {
   std::vector<pid_t> processes = descendants(process);
   processes.insert(processes.begin(), process);
-  for (const pid_t one : processes)
-    for (Memory& memory : memories_of(one))
-      if (!read_memory(memory).empty()) return std::make_unique<WatchedJob>(std::move(memory));
+  std::vector<Memory> found;
+  std::string jobs;
+  for (const pid_t one : processes) {
+    for (Memory& memory : memories_of(one)) {
+      const auto same = [&](const Memory& other) { return other.identity == memory.identity; };
+      const std::vector<RankState> ranks = read_memory(memory);
+      if (ranks.empty() || std::any_of(found.begin(), found.end(), same)) continue;
+      if (one == process) return std::make_unique<WatchedJob>(std::move(memory));
+      jobs +=
+          "\n  weft top " + std::to_string(one) + ": a job of " + std::to_string(ranks[0].size) + " ranks";
+      found.push_back(std::move(memory));
+    }
+  }
+  if (found.size() > 1)
+    return Error(Errc::arg, "process " + std::to_string(process) +
+                                " has started several jobs (MPI_Comm_spawn), or ranks that share no memory: "
+                                "specify a process of one of them:" +
+                                jobs);
+  if (found.size() == 1) return std::make_unique<WatchedJob>(std::move(found[0]));
   return Error(Errc::arg, "process " + std::to_string(process) +
                               " is not a rank of a job of this user, and has started none: specify a process "
                               "of the program, or its mpiexec");

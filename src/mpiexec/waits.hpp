@@ -75,7 +75,9 @@ struct Arrivals {
 /// By communicator id.
 using AllArrivals = std::map<uint64_t, Arrivals>;
 [[nodiscard]] AllArrivals arrivals_of(const JobState& job);
-/// Returns the ranks in MPI_COMM_WORLD without which the wait does not end.
+/// In place of the rank of a process that is in another MPI_COMM_WORLD.
+inline constexpr int kOtherJob = -2;
+/// Returns the ranks in MPI_COMM_WORLD without which the wait does not end, or kOtherJob.
 [[nodiscard]] std::vector<int> needed_by(const Wait& wait, const AllArrivals& all);
 
 /// Returns the jobs to which the processes belong. `unreadable` gets a reason if a process has memory of

@@ -67,12 +67,17 @@ std::string communicator(const Wait& wait) {
          std::to_string(wait.comm_size) + " ranks)";
 }
 
+/// Returns true if the wait is for one process, which is of no rank of MPI_COMM_WORLD.
+bool is_of_other_job(const Wait& wait) {
+  return wait.peer != kAny && wait.peer_process < 0 && wait.comm_size > 0 && !wait.is_collective();
+}
+
 std::string peer_text(const Wait& wait) {
   if (wait.peer == kAny) return "any rank";
   std::string text = "rank " + std::to_string(wait.peer);
   if (wait.peer_process >= 0 && wait.peer_process != wait.peer)
     text += " (rank " + std::to_string(wait.peer_process) + " of MPI_COMM_WORLD)";
-  return text;
+  return is_of_other_job(wait) ? text + " (of another job)" : text;
 }
 
 /// Returns "receive from rank 1, tag 77, count 1 (4 bytes)".
@@ -120,10 +125,13 @@ std::string missing_text(const Wait& wait, const AllArrivals& all) {
   const std::vector<int> missing = all.at(wait.context).missing_of(wait);
   if (missing.empty()) return "";
   std::vector<int> world;
-  for (const int rank : missing) world.push_back(wait.members[static_cast<size_t>(rank)]);
-  std::string text = "waits for " + ranks_text(missing);
-  if (world != missing) text += " (" + ranks_text(world) + " of MPI_COMM_WORLD)";
-  return text;
+  for (const int rank : missing)
+    if (const int process = wait.members[static_cast<size_t>(rank)]; process >= 0) world.push_back(process);
+  const std::string text = "waits for " + ranks_text(missing);
+  if (world == missing) return text;
+  if (world.empty()) return text + " (of another job)";
+  return text + " (" + ranks_text(world) + " of MPI_COMM_WORLD" +
+         (world.size() < missing.size() ? ", others of another job)" : ")");
 }
 
 std::string describe_wait(const Wait& wait, const AllArrivals& all) {
@@ -366,10 +374,14 @@ AllArrivals arrivals_of(const JobState& job) {
 std::vector<int> needed_by(const Wait& wait, const AllArrivals& all) {
   std::vector<int> ranks;
   if (wait.is_collective())
-    for (const int missing : all.at(wait.context).missing_of(wait))
-      ranks.push_back(wait.members[static_cast<size_t>(missing)]);
+    for (const int missing : all.at(wait.context).missing_of(wait)) {
+      const int process = wait.members[static_cast<size_t>(missing)];
+      ranks.push_back(process >= 0 ? process : kOtherJob);
+    }
   else if (wait.peer_process >= 0)
     ranks.push_back(wait.peer_process);
+  else if (is_of_other_job(wait))
+    ranks.push_back(kOtherJob);
   return ranks;
 }
 

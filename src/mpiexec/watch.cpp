@@ -78,6 +78,10 @@ class Chains {
   std::set<int> ends_, visited_;
 };
 
+std::string name_of(int cause) {
+  return cause == kOtherJob ? "another job" : cause < 0 ? "unknown" : std::to_string(cause);
+}
+
 std::string number(double value) {
   char text[32];
   snprintf(text, sizeof text, "%.4f", value);
@@ -129,8 +133,7 @@ class Watch {
               ", \"inside\": " + share(shares.inside) + ", \"waiting\": " + share(shares.waiting) +
               ", \"delaying\": " + share(shares.delaying) + ", \"waits_for\": {";
       for (const auto& [cause, seconds] : shares.delays)
-        text += (text.back() == '{' ? "\"" : ", \"") + (cause < 0 ? "unknown" : std::to_string(cause)) +
-                "\": " + share(seconds);
+        text += (text.back() == '{' ? "\"" : ", \"") + name_of(cause) + "\": " + share(seconds);
       auto& counters = counters_[rank.pid];
       if (counters == nullptr) counters = std::make_unique<Counters>(rank.pid);
       text += "}, \"counters\": " + counters->to_json() + "}";

@@ -80,6 +80,22 @@ def test_counts_equal_known_traffic(weft, job):
         assert rank["state"] == "outside MPI" and rank["call"] == "MPI_Allreduce" and rank["inside"] == 0
 
 
+def test_spawned_jobs(weft, job):
+    """mpiexec has two jobs: each has a table of its own, and the waits between them are named."""
+    mpiexec = job(2, "spawn", "100000", line="all")
+    several = weft("top", str(mpiexec.pid))
+    assert several.status == 2 and several.err.count(": a job of 2 ranks") == 2, several.err
+    waits, headlines = {}, []
+    for process in re.findall(r"^  weft top (\d+):", several.err, re.MULTILINE):
+        sample = json.loads(weft("top", process, "-i", "1", "-c", "1", "--json").out)
+        assert process in [str(rank["pid"]) for rank in sample["ranks"]]
+        headlines.append(top.headline(sample))
+        waits.update({rank["pid"]: rank["waits_for"] for rank in sample["ranks"]})
+    assert len(waits) == 4 and sum("another job" in causes for causes in waits.values()) >= 3
+    assert any("1" in causes for causes in waits.values())  # rank 0 of the spawned job
+    assert any(re.match(r"2 ranks; they waited for another job \d+ % of the time", line) for line in headlines)
+
+
 def test_a_terminal(job):
     """With rich the table is updated in place, and the slow rank is red."""
     mpiexec = job(4, "steps", "1")

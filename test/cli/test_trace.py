@@ -84,6 +84,19 @@ def test_known_traffic(traced, program):
         assert min(event["ts"] + event["dur"] for event in events) >= max(event["ts"] for event in events)
 
 
+def test_spawned_jobs(traced, program):
+    """The ranks of both jobs have processes and names of their own."""
+    result, found = traced(PREFIX + "/bin/mpiexec", "-n", "2", program, "spawn", "50")
+    assert result.status == 0 and "4 ranks" in result.out
+    tracks = check(found)
+    names = ["rank 0", "rank 1", "rank 0 of spawned job 1", "rank 1 of spawned job 1"]
+    assert trace.names_of_processes(found) == dict(enumerate(names))
+    for process in range(4):
+        sends = [event["args"] for event in calls_of(tracks, process, "MPI_Send")]
+        assert sends == 50 * [{"bytes": BYTES, "peer": (process + 1) % 4, "tag": 7}]
+        assert len(calls_of(tracks, process, "MPI_Comm_spawn")) == (process < 2)
+
+
 def test_gpu_copies(traced, emulated):
     latency = os.path.join(PREFIX, "libexec", "weft", "bench", "latency")
     words = ("-d", "cuda", "-m", "1048576:1048576", "-i", "5", "-x", "1", "D", "D")
@@ -114,7 +127,7 @@ def test_hosts_are_aligned_by_real_time():
     """Two hosts whose monotonic clocks differ by an hour."""
     hour = 3600 * 10**9
     files = [
-        ({"rank": rank, "host": rank, "realtime": 5 * hour, "monotonic": hour * (rank + 1)},
+        ({"rank": rank, "size": 2, "job": 1, "host": rank, "realtime": 5 * hour, "monotonic": hour * (rank + 1)},
          {0: ("", [(hour * (rank + 1) - 100 + rank, hour * (rank + 1) + 50, 8, 1 - rank, 3, "MPI_Send")])})
         for rank in range(2)
     ]  # fmt: skip
@@ -128,12 +141,14 @@ def test_hosts_are_aligned_by_real_time():
 
 def test_a_truncated_file(tmp_path):
     path = tmp_path / "host.1.trace"
-    path.write_text("weft-trace 1 rank 0 size 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 MPI_Wait\n0 1 ")
+    path.write_text(
+        "weft-trace 2 rank 0 size 1 job 1 host 0 pid 1 monotonic 9 realtime 9\n0 1 2 0 -1 -1 MPI_Wait\n0 1 "
+    )
     assert trace.parse(str(path))[1] == {0: (None, [(1, 2, 0, -1, -1, "MPI_Wait")])}
     path.write_text("")
     assert trace.parse(str(path)) is None
-    path.write_text("weft-trace 2 rank 0\n")
-    with pytest.raises(trace.Failure, match="format 2"):
+    path.write_text("weft-trace 1 rank 0\n")
+    with pytest.raises(trace.Failure, match="format 1"):
         trace.parse(str(path))
 
 

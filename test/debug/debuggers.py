@@ -60,6 +60,24 @@ def attaches_to_all_ranks(program):
         job.communicate()
 
 
+def attaches_to_spawned_jobs(program):
+    """MPIR_proctable has the ranks of all jobs of an mpiexec."""
+    job = subprocess.Popen([MPIEXEC, "-n", "2", program, "spawn", "100000"], stdout=subprocess.PIPE, text=True)
+    try:
+        while job.stdout.readline().strip() != "all":
+            pass
+        text = gdb(
+            "source " + SCRIPT, "weft-ranks attach", "inferior 1", "print MPIR_debug_state", words=("-p", str(job.pid))
+        )
+        pids = re.findall(r"^rank \d(?: of spawned job 1)?: pid (\d+) on \S+, \S*top$", text, re.MULTILINE)
+        assert len(set(pids)) == 4, text
+        expect(text, "^rank 1: pid", "^rank 1 of spawned job 1: pid", "^attached to 4 ranks", r"^\$1 = 1$")
+        assert job.poll() is None
+    finally:
+        job.kill()
+        job.communicate()
+
+
 def attaches_to_a_part(program):
     """A tool may attach to one rank only; the others need no release."""
     job, first = started(program, 2)
@@ -121,6 +139,10 @@ def main():
         for test in (attaches_to_all_ranks, attaches_to_a_part, stops_a_starting_job, reports_an_abort, refuses):
             test(program)
             print("%s: passed" % test.__name__)
+        top = os.path.join(folder, "top")
+        source = os.path.join(HERE, "..", "cli", "top.c")
+        subprocess.run([PREFIX + "/bin/mpicc", "-g", "-O0", source, "-o", top], check=True)
+        attaches_to_spawned_jobs(top)
     return 0
 
 

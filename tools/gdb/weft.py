@@ -189,8 +189,10 @@ class Ranks(gdb.Command):
             raise gdb.GdbError("this is no mpiexec with MPIR tables: attach to mpiexec (%s)" % error) from None
         ranks = [(table[rank]["host_name"].string(), table[rank]["executable_name"].string(), int(table[rank]["pid"]))
                  for rank in range(size)]  # fmt: skip
-        for rank, (host, program, pid) in enumerate(ranks):
-            print("rank %d: pid %d on %s, %s" % (rank, pid, host, program))
+        for entry, (host, program, pid) in enumerate(ranks):
+            job, rank = (int(gdb.parse_and_eval("weft_proctable_" + name)[entry]) for name in ("jobs", "ranks"))
+            spawned = " of spawned job %d" % job if job else ""
+            print("rank %d%s: pid %d on %s, %s" % (rank, spawned, pid, host, program))
         if argument.strip() != "attach":
             return
         gdb.execute("set schedule-multiple on")

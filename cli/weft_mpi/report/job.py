@@ -5,6 +5,7 @@ import json
 from weft_mpi import charts, trace
 from weft_mpi.output import Refusal
 
+NAMES = {"unknown": "an unknown rank", "another job": "another job"}
 TOP_CALLS = 8  # calls that a chart names; the others are one
 
 
@@ -29,6 +30,7 @@ def trace_section(path):
     """Returns the section of a trace: time by call and rank."""
     found = trace.load(path)
     ranks, seconds = trace.time_by_call(found)
+    names = trace.names_of_processes(found)
     totals = {}
     for calls in ranks.values():
         for call, (number, time) in calls.items():
@@ -39,7 +41,7 @@ def trace_section(path):
     for call in longest:
         number, time = totals[call]
         slowest = max(ranks, key=lambda rank: ranks[rank].get(call, (0, 0.0))[1])
-        words = "%d calls; longest in rank %d, %.4g s" % (number, slowest, ranks[slowest][call][1])
+        words = "%d calls; longest in %s, %.4g s" % (number, names[slowest], ranks[slowest][call][1])
         rows.append([call, "%.4g s" % time, words, ""])
     series = {call: [ranks[rank].get(call, (0, 0.0))[1] for rank in sorted(ranks)] for call in longest[:TOP_CALLS]}
     rest = longest[TOP_CALLS:]
@@ -73,7 +75,7 @@ def samples_section(path):
                     causes[cause] = causes.get(cause, 0) + share * sample["seconds"]
         longest = max(causes, key=causes.get, default="")
         words = "waits %.0f %%" % (100 * means["waiting"][at])
-        words += ", most for " + ("rank " + longest if longest != "unknown" else "an unknown rank") if longest else ""
+        words += ", most for " + NAMES.get(longest, "rank " + longest) if longest else ""
         words += "; the others waited for it %.4g s in all" % (means["delaying"][at] * total)
         rows.append(["rank %d" % rank, "%.0f %% in MPI" % (100 * means["inside"][at]), words, ""])
     series = {
