@@ -217,7 +217,8 @@ Status add_debugger(std::vector<RankPlan>& plans, const Options& options) {
     if (window) words = {"xterm", "-T", "rank " + std::to_string(rank), "-e"};
     if (options.gdb) words.insert(words.end(), {"gdb", "-q"});
     if (options.gdb && !window)
-      words.insert(words.end(), {"-batch", "-return-child-result", "-ex", "run", "-ex", "backtrace"});
+      words.insert(words.end(),
+                   {"-batch", "-return-child-result", "-ex", "run", "-ex", "thread apply all -s backtrace"});
     if (options.gdb) words.emplace_back("--args");
     plans[rank].argv.insert(plans[rank].argv.begin(), words.begin(), words.end());
   }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Scripted sessions of gdb: process acquisition by MPIR of a running and of a starting job, of a part of its ranks, the
-# failure of a job; handles and queues of a rank. Exit status 77: no gdb, or it may not attach.
+# failure of a job; handles and queues of a rank; --gdb, --xterm. Exit status 77: no gdb, or it may not attach.
 import os
 import re
 import shutil
@@ -124,6 +124,28 @@ def reports_an_abort(program):
     expect(text, r"^\$1 = 2$", r"^\$2 = 0x[0-9a-f]+ .*rank \d", r"exited with code 01\]")
 
 
+def runs_under_gdb(program):
+    """--gdb: the status is that of the program, and a crash shows its variables. --xterm: in windows of their own."""
+    command = [MPIEXEC, "-n", "2", "--gdb", program]
+    good = subprocess.run([*command, "short"], capture_output=True, text=True, timeout=100, check=False)
+    assert good.returncode == 0 and "exited normally" in good.stdout, good.stderr
+    crash = subprocess.run([*command, "crash"], capture_output=True, text=True, timeout=100, check=False)
+    expect(crash.stdout, "received signal SIGSEGV", r"#0 .* in main \(argc=2, .*stuck.c")
+    assert crash.returncode != 0
+    with tempfile.TemporaryDirectory() as folder:
+        window = os.path.join(folder, "xterm")
+        with open(window, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\necho "window $1 $2"\nshift 3\nexec "$@"\n')
+        os.chmod(window, 0o755)
+        environment = dict(os.environ, DISPLAY=":0", PATH=folder + ":" + os.environ["PATH"])
+        command = [MPIEXEC, "-n", "2", "--xterm", "1", program, "short"]
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        assert (shown.returncode, shown.stdout) == (0, "window -T rank 1\n"), shown
+        del environment["DISPLAY"]
+        refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        assert refused.returncode == 2 and "needs an X display" in refused.stderr, refused
+
+
 def refuses(program):
     expect(gdb("source " + SCRIPT, "weft-queues", words=(program,)), "has not called MPI_Init")
     expect(gdb("source " + SCRIPT, "weft-ranks", words=(program,)), "no mpiexec with MPIR tables")
@@ -136,7 +158,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "stuck")
         subprocess.run([PREFIX + "/bin/mpicc", "-g", "-O0", os.path.join(HERE, "stuck.c"), "-o", program], check=True)
-        for test in (attaches_to_all_ranks, attaches_to_a_part, stops_a_starting_job, reports_an_abort, refuses):
+        tests = (attaches_to_all_ranks, attaches_to_a_part, stops_a_starting_job, reports_an_abort, runs_under_gdb)
+        for test in (*tests, refuses):
             test(program)
             print("%s: passed" % test.__name__)
         top = os.path.join(folder, "top")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A job for debuggers: rank 0 has communicators, requests and unexpected messages, and waits for ever in
 // MPI_Recv; the others sleep. The communicator "halo" has the reverse order of ranks. `stuck short`: ends at
-// once; `stuck blocking`: rank 0 waits in MPI_Send; `stuck early`: waits before MPI_Init.
+// once; `stuck crash`: by SIGSEGV; `stuck blocking`: rank 0 waits in MPI_Send; `stuck early`: waits before
+// MPI_Init.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (argc > 1 && strcmp(argv[1], "short") == 0) return MPI_Finalize();
+  if (argc > 1 && strcmp(argv[1], "crash") == 0) *(volatile int*)NULL = rank;
   if (argc > 1 && strcmp(argv[1], "blocking") == 0) {
     if (rank == 0) {
       printf("ready %d\n", (int)getpid()), fflush(stdout);

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "base/log.hpp"
 
 namespace weft::transport::ofi {
@@ -19,6 +20,8 @@ config::Size message_bytes{
 config::Size receives{"net.ofi_posted_receives", 64, 4, 4096,
                       "Number of receive buffers posted to libfabric. Larger values absorb longer bursts."};
 config::Size sends{"net.ofi_max_sends", 128, 8, 4096, "Largest number of outstanding sends."};
+counters::Counter send_retries("net.ofi_send_retries", counters::Unit::events,
+                               "Attempts to send that libfabric's full queue has refused");
 
 // Tag: the sender's rank in its job, and kDisconnect; 48 bits, which every provider supports.
 constexpr uint64_t kAnyTag = (uint64_t{1} << 48) - 1;
@@ -196,7 +199,10 @@ bool Ofi::try_send(Connection& to, MessageBuffer& message) {
     ++to.outstanding;
     return true;
   }
-  if (code == -EAGAIN) return false;
+  if (code == -EAGAIN) {
+    send_retries.add();
+    return false;
+  }
   sends_.release(&message);
   mark_lost(to,
             endpoint_->library().error("libfabric cannot send to process " + std::to_string(to.peer), code));

@@ -5,12 +5,16 @@
 #include <cstring>
 
 #include "base/config.hpp"
+#include "base/counters.hpp"
 #include "transport/ofi/ofi.hpp"
 
 namespace weft::transport::ofi {
 namespace {
 
 config::Size reads{"net.ofi_max_reads", 64, 1, 128, "Largest number of outstanding RMA reads."};
+
+counters::Counter retries("net.ofi_rma_retries", counters::Unit::events,
+                          "Attempts to read or write remote memory that libfabric's full queue has refused");
 
 constexpr size_t kMaxRefused = 4;  // gets that return -EAGAIN before start_reads() gives up
 
@@ -132,7 +136,10 @@ bool Ofi::start_read(Get& get) {
     read->get = &get;
     code = get.writes ? endpoint_->write(get.to + at, size, desc, from.address, get.from + at, get.key, read)
                       : endpoint_->read(get.to + at, size, desc, from.address, get.from + at, get.key, read);
-    if (code == -EAGAIN) return false;
+    if (code == -EAGAIN) {
+      retries.add();
+      return false;
+    }
     if (code == 0) {
       free_reads_.pop_back();
       ++get.outstanding_reads;
