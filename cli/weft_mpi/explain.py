@@ -130,9 +130,9 @@ def file_lines(facts):
     if "striping_factor" in facts:
         yield "stripes of %d bytes on %d servers" % (facts["striping_unit"], facts["striping_factor"])
     if facts["kind"] == "cuda" and facts["gpu_path"] == "cufile":
-        yield "GPU memory     cuFile for aligned parts, after a checked read; else two pinned chunks"
+        yield "GPU memory     cuFile for aligned parts, after a checked read; else pinned memory in two halves"
     elif facts["kind"] == "cuda":
-        yield "GPU memory     two pinned chunks, copy and file access overlap; cuFile: " + facts["no_cufile"]
+        yield "GPU memory     pinned memory in two halves, copy and file access overlap; cuFile: " + facts["no_cufile"]
     yield "short records  " + RECORDS[facts["records"]]
     yield "interleaved    " + INTERLEAVED[facts["interleaved"]]
 
