@@ -9,3 +9,4 @@ trap 'rm -rf "$folder"' EXIT
 package=$(find "$folder" -maxdepth 1 -name 'weft_*.deb')
 "$root/packaging/debian/check" "$package"
 "$root/packaging/containers/build-debian" "$package"
+buildah --storage-driver "${STORAGE_DRIVER:-vfs}" rmi -f localhost/weft localhost/weft-debian-base >/dev/null
