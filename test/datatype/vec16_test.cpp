@@ -129,10 +129,15 @@ TEST(Vec16, ManyTermsOfHalfPrecisionRoundOnce) {
 }
 
 #ifdef __FLT16_MAX__
+#ifdef __aarch64__
+using CompilersHalf = __fp16;  // g++ 12 has no _Float16 there
+#else
+using CompilersHalf = _Float16;
+#endif
 TEST(Vec16, HalfPrecisionMatchesTheCompiler) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const element::Half half{static_cast<uint16_t>(bits)};
-    _Float16 known;
+    CompilersHalf known;
     std::memcpy(&known, &half, sizeof known);
     const float wide = element::widen(half);
     if (std::isnan(wide)) {
@@ -149,7 +154,7 @@ TEST(Vec16, HalfPrecisionMatchesTheCompiler) {
     if (i % 2 == 0) bits = (bits & ~0x1fffu) | 0x1000 | (random() % 3 == 0 ? 1 : 0);
     float value;
     std::memcpy(&value, &bits, sizeof value);
-    const auto known = static_cast<_Float16>(value);
+    const auto known = static_cast<CompilersHalf>(value);
     uint16_t expected;
     std::memcpy(&expected, &known, sizeof expected);
     ASSERT_EQ(element::narrow<element::Half>(value).bits, expected) << value;
