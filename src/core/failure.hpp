@@ -66,6 +66,8 @@ class FailureDetector {
       return false;
     return look_now(now);
   }
+  /// The same whenever the last look was.
+  bool look_now(uint64_t now);
   /// Time between two looks, in ns. Together with the interval at which a waiting rank calls look(), it
   /// bounds the time until a failure is noticed.
   static constexpr uint64_t kLookIntervalNs = 10'000'000;
@@ -103,7 +105,6 @@ class FailureDetector {
     pid_t pid;
     const std::atomic<uint32_t>* departed;
   };
-  bool look_now(uint64_t now);
   void report_death(ProcessId process, const Error& why);
   [[nodiscard]] Status check_now(Communicator& comm);
 

@@ -116,10 +116,15 @@ bool Instance::look_for_failures(uint64_t now) {
     if (now < watch_from_ns_) return false;
     watch_local_processes();
   }
-  if (!failures.due(now)) [[likely]]
+  if (shm == nullptr) return failures.look(now);
+  const uint32_t deaths = shm->deaths().load(std::memory_order_relaxed);
+  const bool told = deaths != deaths_;
+  if (!told && !failures.due(now)) [[likely]]
     return false;
-  const bool failed = failures.look(now);
-  if (shm == nullptr) return failed;
+  deaths_ = deaths;
+  const bool failed = failures.look_now(now);
+  // The others would notice it up to kLookIntervalNs later, and agreements wait for them.
+  if (failed && !told) deaths_ = shm->deaths().fetch_add(1, std::memory_order_relaxed) + 1;
   return shm->skip_dead_tickets([this](ProcessId rank) { return failures.failed(rank); }) != 0 || failed;
 }
 

@@ -202,6 +202,7 @@ class Instance {
   uint32_t unlocked_ = 0;       ///< callbacks of calls that hold no lock
   bool watching_ = false;       ///< the other ranks of this host are watched
   uint32_t rounds_ = 0;         ///< calls of progress()
+  uint32_t deaths_ = 0;         ///< Shm::deaths() at the last look
   uint64_t watch_from_ns_ = 0;  ///< start of watching; 0: no look yet
   uint32_t next_context_ = 1;
   // Threads in long waits, and threads that wait for requests while threads outnumber cores: the leader polls

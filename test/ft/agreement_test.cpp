@@ -32,9 +32,14 @@ struct Step final : Agreement::Outbox {
 };
 
 struct Model {
-  explicit Model(int n)
-      : size(n), ranks(static_cast<size_t>(n)), noticed(ranks.size()), queues(ranks.size() * ranks.size()) {}
+  explicit Model(int n, int bits_of_digit = Tree::kDigitBits)
+      : size(n),
+        digit_bits(bits_of_digit),
+        ranks(static_cast<size_t>(n)),
+        noticed(ranks.size()),
+        queues(ranks.size() * ranks.size()) {}
   int size;
+  int digit_bits;                               // of the tree
   std::vector<std::optional<Agreement>> ranks;  // empty: not started, or dead
   std::vector<uint32_t> noticed;                // by rank: bits of the ranks whose death it has noticed
   std::vector<std::deque<Message>> queues;      // from * size + to
@@ -56,7 +61,7 @@ struct Model {
     for (int from = 0; from < size; ++from) queue(from, rank).clear();
   }
   void start(int rank, Step& step) {
-    Tree tree(rank, size);
+    Tree tree(rank, size, digit_bits);
     Value own;
     own.flags = ~(1 << rank);
     for (int other = 0; other < size; ++other)
@@ -155,13 +160,13 @@ struct Model {
 };
 
 /// Visits every state that is reachable with at most `max_failures` deaths.
-size_t explore(int size, int max_failures) {
+size_t explore(int size, int max_failures, int digit_bits) {
   std::unordered_set<std::string> seen;
   std::vector<Model> todo;
   const auto visit = [&](Model&& next) {
     if (seen.insert(next.key()).second) todo.push_back(std::move(next));
   };
-  visit(Model(size));
+  visit(Model(size, digit_bits));
   while (!todo.empty()) {
     Model model = std::move(todo.back());
     todo.pop_back();
@@ -194,13 +199,14 @@ size_t explore(int size, int max_failures) {
   return seen.size();
 }
 
-TEST(Agreement, EveryOrderOfTwoRanks) { EXPECT_GT(explore(2, 2), 20u); }
-TEST(Agreement, EveryOrderOfThreeRanks) { EXPECT_GT(explore(3, 3), 500u); }
-TEST(Agreement, EveryOrderOfFourRanks) { EXPECT_GT(explore(4, 4), 5000u); }
-TEST(Agreement, EveryOrderOfFiveRanksWithTwoFailures) { EXPECT_GT(explore(5, 2), 20000u); }
+TEST(Agreement, EveryOrderOfTwoRanks) { EXPECT_GT(explore(2, 2, 1), 20u); }
+TEST(Agreement, EveryOrderOfThreeRanks) { EXPECT_GT(explore(3, 3, 1), 500u); }
+TEST(Agreement, EveryOrderOfFourRanks) { EXPECT_GT(explore(4, 4, 1), 5000u); }
+TEST(Agreement, EveryOrderOfFourRanksInAFlatTree) { EXPECT_GT(explore(4, 4, Tree::kDigitBits), 5000u); }
+TEST(Agreement, EveryOrderOfFiveRanksWithTwoFailures) { EXPECT_GT(explore(5, 2, 1), 20000u); }
 
-void run_random(std::mt19937& random, int size, int max_failures) {
-  Model model(size);
+void run_random(std::mt19937& random, int size, int max_failures, int digit_bits) {
+  Model model(size, digit_bits);
   for (;;) {
     auto actions = model.actions(max_failures);
     // Deaths are rare, so that they occur in all phases.
@@ -226,12 +232,13 @@ TEST(Agreement, RandomOrdersOfManyRanks) {
   std::mt19937 random(1);
   for (int run = 0; run < 400 && !testing::Test::HasFailure(); ++run) {
     const int size = 2 + static_cast<int>(random() % 24);
-    run_random(random, size, static_cast<int>(random() % static_cast<unsigned>(size)));
+    const int max_failures = static_cast<int>(random() % static_cast<unsigned>(size));
+    run_random(random, size, max_failures, 1 + run % Tree::kDigitBits);
   }
 }
 
 TEST(Agreement, AMessagePerRankAndDirection) {
-  Model model(16);
+  Model model(20);
   size_t messages = 0;
   for (auto actions = model.actions(0); !actions.empty(); actions = model.actions(0)) {
     Step step;
@@ -240,7 +247,7 @@ TEST(Agreement, AMessagePerRankAndDirection) {
     model.emit(actions.front().rank, step, step.sent.size());
   }
   EXPECT_TRUE(model.finished());
-  EXPECT_EQ(messages, 2u * 15);
+  EXPECT_EQ(messages, 2u * 19);
 }
 
 TEST(Value, KeepsTheLowestFailedRanks) {

@@ -184,6 +184,8 @@ struct alignas(4096) Header {
   alignas(kCacheLine) std::atomic<uint32_t> sleepers;  ///< approximate number of ranks in Wakeup::sleep()
   /// 1: ranks of this segment sleep, so whoever publishes for them calls Wakeup::notify().
   std::atomic<uint32_t> wakeups;
+  /// Deaths that ranks of this segment have noticed by themselves; after a change the others look for them.
+  std::atomic<uint32_t> deaths;
   std::atomic<uint32_t> next_guest;  ///< where claiming starts: an entry is reused as late as possible
   Guest guests[kMaxGuests];
 };

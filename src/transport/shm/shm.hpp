@@ -77,6 +77,9 @@ class Shm final : public Transport {
   /// Publishes whether this rank has left MPI regularly.
   void set_departed(bool departed) { area_->departed.store(departed ? 1 : 0, std::memory_order_release); }
 
+  /// Counts the deaths that ranks of this host have noticed.
+  [[nodiscard]] std::atomic<uint32_t>& deaths() { return segment_.header().deaths; }
+
   /// Number of cores that at least one rank of the host may run on.
   [[nodiscard]] uint32_t usable_cores() const;
   /// Returns the index of a cleared slot area of this rank, leased until `ranks` ranks have incremented
