@@ -219,13 +219,17 @@ static void many(char** arguments) {
   CHECK(grown <= 1 && more < 2048);
 }
 
+/* one: a child that answers each parent. */
 static void one(void) {
   MPI_Comm parents;
-  int value;
+  int value, remote;
   MPI_Comm_get_parent(&parents);
-  MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, parents, MPI_STATUS_IGNORE);
-  ++value;
-  MPI_Send(&value, 1, MPI_INT, 0, 1, parents);
+  MPI_Comm_remote_size(parents, &remote);
+  for (int parent = 0; parent < remote; ++parent) {
+    MPI_Recv(&value, 1, MPI_INT, parent, 1, parents, MPI_STATUS_IGNORE);
+    ++value;
+    MPI_Send(&value, 1, MPI_INT, parent, 1, parents);
+  }
   MPI_Comm_disconnect(&parents);
 }
 
