@@ -4,27 +4,14 @@
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
+
+from commands import run
 
 PREFIX = os.environ["MPI_PREFIX"]
 PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "project")
 PROGRAMS = ["hello_F77_HEADER", "hello_F90_MODULE", "hello_F08_MODULE"]
-
-
-def run(command, folder, **environment):
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=dict(os.environ, **environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, (command, done.stdout)
-    return done.stdout
 
 
 def say_hello(folder, programs):

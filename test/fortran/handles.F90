@@ -6,13 +6,7 @@ module procedures
   implicit none
   integer :: rank, size, calls = 0
 contains
-  subroutine check(condition, place)
-    logical, intent(in) :: condition
-    integer, intent(in) :: place
-    if (condition) return
-    print *, "check", place, "failed on rank", rank
-    error stop 1
-  end subroutine
+  include "check.inc"
 
   subroutine add_twice(invec, inoutvec, len, datatype)
     type(c_ptr), value :: invec, inoutvec

@@ -21,13 +21,7 @@ module callbacks
   implicit none
   integer :: called = 0, converted = 0
 contains
-  subroutine check(condition, place)
-    logical, intent(in) :: condition
-    integer, intent(in) :: place
-    if (condition) return
-    print *, "check", place, "failed"
-    error stop 1
-  end subroutine
+  include "check.inc"
 
   subroutine on_window(object, error_code)
     INTERFACE

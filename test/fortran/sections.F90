@@ -5,14 +5,7 @@ module checks
   implicit none
   integer :: rank, size, next, previous
 contains
-  ! Stops if the condition is false.
-  subroutine check(condition, place)
-    logical, intent(in) :: condition
-    integer, intent(in) :: place
-    if (condition) return
-    print *, "check", place, "failed on rank", rank
-    error stop 1
-  end subroutine
+  include "check.inc"
 
   subroutine point_to_point()
     integer :: cube(4,6,5), got(4,6,5), line(60), i

@@ -1,26 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# mpifort: modules are compiled once for a compiler, into the prefix or else the user's cache, and belong to its version.
+# mpifort: modules are compiled once for a compiler, into the prefix or the user's cache, and belong to its version.
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
+from commands import run
+
 PROGRAM = "program p\n use mpi\n integer :: e\n call MPI_Init(e)\n call MPI_Finalize(e)\nend program\n"
-
-
-def run(words, folder, **environment):
-    outcome = subprocess.run(
-        words,
-        cwd=folder,
-        env=dict(os.environ, **environment),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert outcome.returncode == 0, (words, outcome.stdout)
-    return outcome.stdout
 
 
 def compiler(path, version):
