@@ -309,8 +309,12 @@ void Job::on_signal(int signal) {
 }
 
 void Job::on_abort(int process, int code, const std::string& message) {
-  const World& world = *world_of(process);
-  fail(describe_abort(world.text_of(process), code, message));
+  World& world = *world_of(process);
+  Failure failure = describe_abort(world.text_of(process), code, message);
+  // In a job that continues, a spawned job ends alone: its parents may have died before it has reached them.
+  if (!continue_on_failure_ || world.number == 0) return fail(std::move(failure));
+  if (!failure_) failure_ = std::move(failure);
+  cancel(world);
 }
 
 void Job::on_failure(int process, const std::string& problem) {

@@ -78,6 +78,8 @@ class Job final : private WorldListener {
   void on_started(World& world, int process, const std::string& problem);
   /// Answers the requester of a spawned world.
   void reply(World& world);
+  /// Kills the processes of a spawned job; their ends are no failures.
+  void cancel(World& world);
   /// Notifies debuggers of all processes.
   void publish_worlds() const;
   /// Watches the sockets of published names.

@@ -119,15 +119,18 @@ void Job::reply(World& world) {
     spawned.started.push_back(world.problem.empty());
     if (world.problem.empty()) spawned.pids.push_back(rank.pid);
   }
-  if (!world.problem.empty()) {
-    world.cancelled = true;
-    for (int rank = 0; rank < world.size(); ++rank)
-      if (!world.ranks[static_cast<size_t>(rank)].not_started) command(Command::end, world.first + rank);
-  }
+  if (!world.problem.empty()) cancel(world);
   if (world.problem.empty()) publish_worlds();
   const int process = std::exchange(world.requester, -1);
   if (World* const requester = world_of(process); requester != nullptr)
     requester->server.reply_spawn(process - requester->first, spawned);
+}
+
+void Job::cancel(World& world) {
+  world.cancelled = true;
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (const World::Rank& one = world.ranks[static_cast<size_t>(rank)]; !one.not_started && !one.exited)
+      command(Command::end, world.first + rank);
 }
 
 void Job::publish_worlds() const {
