@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -19,6 +20,7 @@ MPI4PY = os.path.abspath(sys.argv.pop(1))
 RUNS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 2
 RANKS = 4
 KILLED = 128 + signal.SIGKILL
+KILLS = 20 if RUNS > 2 else 6  # in a run that replaces processes
 
 
 def children_of(program):
@@ -34,18 +36,48 @@ def children_of(program):
     return found
 
 
+def kill_one(program, job):
+    ranks = [pid for pid in children_of(program) if pid != job.pid]
+    if ranks:
+        os.kill(random.choice(ranks), signal.SIGKILL)
+
+
+def kill_and_wait(program, job, kills):
+    """Kills one or two of the processes whenever all are there; returns the output."""
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(job.stdout))
+    reader.start()
+    left = kills
+    while left > 0 and job.poll() is None:
+        time.sleep(random.choice((0.02, 0.1, 0.3)))
+        # After a death there are fewer processes until the next is started, which the job announces before.
+        if len(children_of(program)) < RANKS or not re.search("are back|have begun", "".join(lines[-1:])):
+            continue
+        for delay in random.choice(((0.0,), (0.0,), (0.0, 0.02), (0.0, 0.2))):
+            time.sleep(delay)
+            kill_one(program, job)
+            left -= 1
+    job.wait()
+    reader.join()
+    print(f"{kills - left} kills", file=sys.stderr)
+    return "".join(lines)
+
+
 def run(program, arguments, delays, **variables):
-    """Runs a program, and kills a random rank after each delay in seconds since the one before."""
+    """Runs a program, and kills a random rank after each delay in seconds since the one before. A number
+    instead of delays: kills of a program that replaces its processes."""
     mpiexec = os.path.join(PREFIX, "bin", "mpiexec")
-    command = [mpiexec, "--continue-on-failure", "-n", str(RANKS), "--timeout", "100", *arguments]
+    command = [mpiexec, "--continue-on-failure", "-n", str(RANKS), "--timeout", "200", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, **variables}) as job:  # fmt: skip
-        for delay in delays:
-            time.sleep(delay)
-            ranks = [pid for pid in children_of(program) if pid != job.pid]
-            if ranks:
-                os.kill(random.choice(ranks), signal.SIGKILL)
-        output, errors = job.communicate()
+        if isinstance(delays, int):
+            output = kill_and_wait(program, job, delays)
+        else:
+            for delay in delays:
+                time.sleep(delay)
+                kill_one(program, job)
+            output = job.stdout.read()
+        errors = job.stderr.read()
     return job.returncode, output, errors
 
 
@@ -61,10 +93,11 @@ class Elastic(unittest.TestCase):
     def tearDownClass(cls):
         shutil.rmtree(cls.folder)
 
-    def checksum(self, delays):
-        status, output, errors = run(self.jacobi, [self.jacobi, "256", "200", "20000", "10"], delays)
+    def checksum(self, delays, *mode, iterations=20000, **variables):
+        command = [self.jacobi, "256", "200", str(iterations), "10", *mode]
+        status, output, errors = run(self.jacobi, command, delays, **variables)
         self.assertIn(status, (0, KILLED), output + errors)
-        found = re.search(r"checksum (\w+) after 20000 iterations", output)
+        found = re.search(rf"checksum (\w+) after {iterations} iterations", output)
         self.assertTrue(found, output + errors)
         return found.group(1), output.count("have died"), errors
 
@@ -81,6 +114,22 @@ class Elastic(unittest.TestCase):
             self.assertEqual(field, undisturbed, errors)
             survived += deaths
         self.assertGreater(survived, 0)
+
+    def test_jacobi_that_replaces_processes(self):
+        """Kills in one run, also while processes are being replaced."""
+        modes = {"respawn": {}}
+        if driver := os.environ.get("TEST_CUDA_DRIVER"):  # a path, or "system"
+            modes["respawn cuda:device"] = {} if driver == "system" else {"WEFT_CUDA_DRIVER": driver}
+        for mode, variables in modes.items():
+            with self.subTest(mode=mode):
+                began = time.monotonic()
+                self.checksum((), *mode.split(), iterations=1000, **variables)
+                iterations = int(1000 * max(1, KILLS / 5 / (time.monotonic() - began)))
+                undisturbed, _, _ = self.checksum((), iterations=iterations)
+                field, deaths, errors = self.checksum(KILLS, *mode.split(), iterations=iterations, **variables)
+                print(f"{mode}: {deaths} times processes were lost, {iterations} iterations", file=sys.stderr)
+                self.assertEqual(field, undisturbed, errors)
+                self.assertGreater(deaths, KILLS // 8, errors)
 
     def test_training(self):
         if not os.path.exists(os.path.join(MPI4PY, "stamp")):
