@@ -243,6 +243,11 @@ int MPIX_Win_device_handle(MPI_Win win, void** handle);
    rank) and the counter, and resets it; MPI_SUCCESS: none. rank and notification_idx may be null. */
 int MPIX_Win_device_status(MPI_Win win, int* errorclass, int* rank, int* notification_idx);
 
+/* Returns the address with which kernels construct a weft::device::PartitionedRequest (weft_device.cuh), to
+   mark partitions of a request of MPI_Psend_init ready, or to see those of MPI_Precv_init arrive. Valid until
+   the request is freed. Uses the current CUDA context; MPI_ERR_UNSUPPORTED_OPERATION without one. */
+int MPIX_Prequest_device_handle(MPI_Request request, void** handle);
+
 /* Large-count variants. */
 int MPIX_Put_enqueue_c(const void* origin_addr, MPI_Count origin_count, MPI_Datatype origin_datatype,
                        int target_rank, MPI_Aint target_disp, MPI_Count target_count,
@@ -359,6 +364,7 @@ int PMPIX_Win_test_notify(MPI_Win win, int notification_idx, MPI_Count value, in
 int PMPIX_Win_wait_notify_enqueue(MPI_Win win, int notification_idx, MPI_Count value);
 int PMPIX_Win_device_handle(MPI_Win win, void** handle);
 int PMPIX_Win_device_status(MPI_Win win, int* errorclass, int* rank, int* notification_idx);
+int PMPIX_Prequest_device_handle(MPI_Request request, void** handle);
 int PMPIX_Put_enqueue(const void* origin_addr, int origin_count, MPI_Datatype origin_datatype,
                       int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype,
                       MPI_Win win);

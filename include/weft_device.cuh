@@ -246,6 +246,66 @@ class Window {
   uint32_t own_notifications_;
 };
 
+/// A partitioned request in a kernel that is launched after its MPI_Start; MPIX_Prequest_device_handle
+/// returns the handle. The host makes progress for it: a thread in MPI_Wait, for example.
+class PartitionedRequest {
+ public:
+  WEFT_DEVICE_FUNCTION explicit PartitionedRequest(const void* handle)
+      : table_(static_cast<abi::PartitionTable*>(const_cast<void*>(handle))),
+        words_(reinterpret_cast<uint64_t>(table_ + 1)),
+        start_(detail::load_acquire(reinterpret_cast<uint64_t>(&table_->starts))),
+        partitions_(table_->partitions) {}
+  WEFT_DEVICE_FUNCTION int partitions() const { return partitions_; }
+  /// MPI_Pready: what the scope has written before is sent. Error::range: no such partition, or not started.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error pready(Scope scope, int partition) const {
+    if (!valid(partition)) return Error::range;
+    scope.sync();
+    if (scope.index() == 0) detail::store_release(word(partition), start_);
+    return Error::none;
+  }
+  /// MPI_Parrived.
+  WEFT_DEVICE_FUNCTION bool parrived(int partition) const {
+    return valid(partition) && detail::load_acquire(word(partition)) == start_;
+  }
+  /// Waits until the partition has arrived. Error::failed: the operation has ended with an error.
+  template <class Scope>
+  WEFT_DEVICE_FUNCTION Error wait_arrived(Scope scope, int partition) const {
+    if (!valid(partition)) return Error::range;
+    if (scope.index() == 0) wait(partition);
+    scope.sync();
+    return parrived(partition) ? Error::none : static_cast<Error>(detail::load_volatile(&table_->error));
+  }
+
+ private:
+  WEFT_DEVICE_FUNCTION bool valid(int partition) const {
+    return start_ != 0 && static_cast<unsigned>(partition) < static_cast<unsigned>(partitions_);
+  }
+  WEFT_DEVICE_FUNCTION uint64_t word(int partition) const {
+    return words_ + static_cast<uint64_t>(partition) * sizeof(uint64_t);
+  }
+  WEFT_DEVICE_FUNCTION void wait(int partition) const {
+    const uint64_t begin = detail::now_ns();
+    while (!parrived(partition)) {
+      Error error = Error::none;
+      if (detail::load_volatile(&table_->cancelled) != 0)
+        error = Error::failed;
+      else if (detail::now_ns() - begin > table_->timeout_ns)
+        error = Error::timeout;
+      if (error == Error::none) continue;
+      *const_cast<volatile uint32_t*>(&table_->error) = static_cast<uint32_t>(error);
+#ifdef __CUDACC__
+      __threadfence_system();
+#endif
+      return;
+    }
+  }
+
+  abi::PartitionTable* table_;
+  uint64_t words_, start_;
+  int partitions_;
+};
+
 template <class T>
 WEFT_DEVICE_FUNCTION T Target::atomic_add(uint64_t disp, T value) const {
 #ifdef __CUDACC__

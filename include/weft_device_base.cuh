@@ -56,6 +56,17 @@ struct WindowTable {
   uint64_t status;  ///< WindowStatus
 };
 
+/// In pinned host memory, followed by a 64-bit word for each partition: the MPI_Start in which it became
+/// ready, written by kernels, or arrived, written by the host.
+struct PartitionTable {
+  uint32_t version;
+  int32_t partitions;
+  uint64_t timeout_ns;
+  uint64_t starts;     ///< number of MPI_Start calls
+  uint32_t error;      ///< Error of the first wait that failed since the last of them
+  uint32_t cancelled;  ///< 1: the operation has ended with an error
+};
+
 }  // namespace abi
 
 namespace detail {
@@ -77,6 +88,16 @@ WEFT_DEVICE_FUNCTION void add_release(uint64_t address, uint64_t value) {
                : "memory");
 #else
   __atomic_fetch_add(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_ACQ_REL);
+#endif
+}
+
+/// Stores after all earlier accesses of the scope, which has synchronised.
+WEFT_DEVICE_FUNCTION void store_release(uint64_t address, uint64_t value) {
+#ifdef __CUDACC__
+  asm volatile("fence.acq_rel.sys;\n\tst.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value)
+               : "memory");
+#else
+  __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELEASE);
 #endif
 }
 

@@ -5,6 +5,9 @@
 #include <limits>
 #include <string>
 
+#include "api/check.hpp"
+#include "api/errors.hpp"
+#include "api/extension.hpp"
 #include "api/handles.hpp"
 #include "api/impl.hpp"
 
@@ -117,6 +120,19 @@ Status Pready_list(int length, const int* partitions, MPI_Request handle) {
   });
 }
 
+static Status prequest_device_handle(MPI_Request handle, void** device_handle) {
+  auto request = nonnull_request(handle);
+  if (!request) return std::move(request).error();
+  if ((*request)->kind != core::Request::Kind::partitioned)
+    return with_error_communicator((*request)->comm, Error(Errc::request,
+                                                           "request is not partitioned: pass one from "
+                                                           "MPI_Psend_init or MPI_Precv_init"));
+  auto made = static_cast<Partitioned&>(**request).device_handle();
+  if (!made) return with_error_communicator((*request)->comm, std::move(made).error());
+  *device_handle = *made;
+  return {};
+}
+
 Status Parrived(MPI_Request handle, int partition, int* flag) {
   *flag = 1;  // result for null and inactive requests
   if (handle == MPI_REQUEST_NULL) return {};
@@ -130,3 +146,17 @@ Status Parrived(MPI_Request handle, int partition, int* flag) {
 }
 
 }  // namespace weft::api::impl
+
+extern "C" {
+
+WEFT_EXPORT int PMPIX_Prequest_device_handle(MPI_Request request, void** handle) {
+  using namespace weft::api;
+  EntryPoint entry("MPIX_Prequest_device_handle");
+  return guarded(entry, [&]() -> int {
+    if (handle == nullptr) return entry.fail(null_pointer("handle"));
+    return entry.finish(impl::prequest_device_handle(request, handle));
+  });
+}
+WEFT_ALIAS(MPIX_Prequest_device_handle, (MPI_Request request, void** handle));
+
+}  // extern "C"

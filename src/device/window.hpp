@@ -11,6 +11,8 @@
 
 namespace weft::device {
 
+/// The setting rma.kernel_timeout_ms, in nanoseconds.
+[[nodiscard]] uint64_t kernel_timeout_ns();
 /// Whether the kernels of windows are loaded in the context of `memory` and can access it.
 [[nodiscard]] bool can_accumulate(const Memory& memory);
 /// Whether the kernels that can_accumulate(target) reports can access the memory of an operand.

@@ -91,11 +91,35 @@ void Partitioned::prepare(size_t part, const Buffer& buffer) {
   t.context = setup_.context;
 }
 
+Result<void*> Partitioned::device_handle() {
+  if (flags_ == nullptr) {
+    auto made = PartitionFlags::create(partitions);
+    if (!made) return std::move(made).error();
+    flags_ = std::move(*made);
+    if (active) flags_->begin();
+    if (active && !sends) exchange_flags();
+  }
+  return flags_->table();
+}
+
+/// Starts the partitions that kernels have marked ready, or marks arrived ones for kernels.
+void Partitioned::exchange_flags() {
+  for (int i = 0; i < partitions; ++i) {
+    if (sends ? parts_[static_cast<size_t>(i)].transfer.active : flags_->marked(i)) continue;
+    if (sends && flags_->marked(i))
+      (void)ready(i);  // fails for active transfers only
+    else if (!sends && arrived(i))
+      flags_->mark(i);
+  }
+}
+
 Status Partitioned::start() {
   rearm();
+  if (flags_ != nullptr) flags_->begin();
   if (rank_ == kProcNull && !sends) {
     completion.source = kProcNull;
     finish();
+    if (flags_ != nullptr) exchange_flags();
     return {};
   }
   if (prepared_) start_transfers();
@@ -192,12 +216,14 @@ bool Partitioned::poll() {
     if (!handshake_.complete()) return false;
     if (Status split = split_buffer(); !split) {  // retried by the next MPI_Start
       comm->instance.remove(*this);
+      if (flags_ != nullptr) flags_->cancel();
       finish(std::move(split).error());
       return true;
     }
     prepared_ = true;
     start_transfers();
   }
+  if (flags_ != nullptr) exchange_flags();
   const auto is_complete = [](const Transfer& t) { return t.active && t.complete(); };
   while (finished_ < setup_.partitions && is_complete(parts_[finished_].transfer)) ++finished_;
   if (finished_ < setup_.partitions) return false;
@@ -213,6 +239,7 @@ void Partitioned::end() {
     if (!sends) completion.bytes += t.completion.bytes;
     if (outcome && !t.outcome) outcome = std::move(t.outcome);
   }
+  if (flags_ != nullptr && !outcome) flags_->cancel();
   finish();
 }
 

@@ -9,6 +9,7 @@
 #include "core/instance.hpp"
 #include "core/request.hpp"
 #include "p2p/p2p.hpp"
+#include "p2p/partition_flags.hpp"
 
 namespace weft::p2p {
 
@@ -32,6 +33,8 @@ class Partitioned final : public core::Request, private core::Poller {
   /// MPI_Parrived of an active receive: whether all sender partitions that overlap the partition have
   /// arrived.
   [[nodiscard]] bool arrived(int partition) const;
+  /// The handle of weft_device.cuh, made at the first call. Errc::unsupported: no current CUDA context.
+  [[nodiscard]] Result<void*> device_handle();
 
   const bool sends;
   const int partitions;
@@ -56,6 +59,7 @@ class Partitioned final : public core::Request, private core::Poller {
   [[nodiscard]] Result<Buffer> buffer_part(uint64_t part);
   [[nodiscard]] uint64_t total_bytes() const;
   void start_transfers();
+  void exchange_flags();
   void end();
 
   Buffer buffer_;
@@ -66,6 +70,7 @@ class Partitioned final : public core::Request, private core::Poller {
   Parts parts_;                              ///< setup_.partitions elements
   uint64_t finished_ = 0;                    ///< number of leading transfers that are complete
   std::vector<datatype::Datatype*> slices_;  ///< datatypes of parts that split an element
+  std::unique_ptr<PartitionFlags> flags_;    ///< of kernels; null: none
 };
 
 }  // namespace weft::p2p

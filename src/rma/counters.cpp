@@ -21,11 +21,6 @@ namespace {
 
 namespace abi = device::abi;
 
-config::Size kernel_timeout_ms{
-    "rma.kernel_timeout_ms", 30'000, 1, 86'400'000,
-    "Time after which a wait of weft_device.cuh in a kernel ends with an error, in "
-    "milliseconds."};
-
 constexpr size_t kWord = sizeof(uint64_t);
 
 template <class T>
@@ -203,7 +198,7 @@ Status Counters::make_table() {
   std::vector<std::byte> bytes;
   for (const bool in_stream : {true, false}) {
     append(bytes, abi::WindowTable{abi::kVersion, window_.comm->rank(), window_.size(), 0,
-                                   in_stream ? 0 : kernel_timeout_ms * uint64_t{1'000'000},
+                                   in_stream ? 0 : device::kernel_timeout_ns(),
                                    reinterpret_cast<uint64_t>(status_)});
     for (size_t i = 0; i < peers_.size(); ++i) {
       const rma::Peer& peer = window_.peers[i];

@@ -49,6 +49,47 @@ struct Window {
   void* handle = nullptr;
 };
 
+/// A kernel marks the partitions of a send ready and waits for those of a receive, while the host waits in
+/// MPI.
+void partitioned() {
+  constexpr int kPartitions = 6, kWords = 5000;
+  constexpr size_t kSize = kPartitions * kWords * sizeof(int64_t);
+  Buffer out(Kind::device, kSize, device), in(Kind::device, kSize, device), result(Kind::device, 64, device);
+  MPI_Request requests[2];
+  void* handles[2] = {};
+  MPI_Psend_init(out.data(), kPartitions, kWords, MPI_INT64_T, right(), 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                 &requests[0]);
+  MPI_Precv_init(in.data(), kPartitions, kWords, MPI_INT64_T, left(), 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                 &requests[1]);
+  for (int i = 0; i < 2; ++i)
+    expect_class(MPIX_Prequest_device_handle(requests[i], &handles[i]), MPI_SUCCESS, "partitioned handle");
+  MPI_Startall(2, requests);  // mappings are made without a running kernel
+  MPI_Pready_range(0, kPartitions - 1, requests[0]);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  void *module = nullptr, *function = nullptr;
+  auto& cuda = driver();
+  expect(cuda.cuModuleLoadData(&module, weft_fatbin_device_kernels) == 0, "cuModuleLoadData");
+  expect(cuda.cuModuleGetFunction(&function, module, "test_partitioned") == 0, "test_partitioned");
+  for (int round = 0; round < 20; ++round) {
+    out.write(std::vector<char>(kSize));
+    in.write(std::vector<char>(kSize));
+    result.write(std::vector<char>(64));
+    MPI_Barrier(MPI_COMM_WORLD);
+    void *to = out.data(), *from = in.data(), *at = result.data();
+    int words = kWords, of = left();
+    void* parameters[] = {&handles[0], &handles[1], &to, &from, &words, &rank, &of, &at};
+    MPI_Startall(2, requests);
+    expect(driver().cuLaunchKernel(function, 1, 1, 1, 256, 1, 1, 0, nullptr, parameters, nullptr) == 0,
+           "launch");
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    expect(driver().cuCtxSynchronize() == 0, "cuCtxSynchronize");
+    long long values[2];
+    std::memcpy(values, result.read(0, sizeof values).data(), sizeof values);
+    expect(values[0] == 0 && values[1] == 1, "partitioned round: " + std::to_string(values[0]));
+  }
+  for (MPI_Request& request : requests) MPI_Request_free(&request);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -100,5 +141,6 @@ int main(int argc, char** argv) {
     MPIX_Win_device_status(window.win, &code, &of, &notification);
     expect(code == MPI_SUCCESS, "the status is reset");
   }
+  partitioned();
   return weft::test::finish(failures);
 }

@@ -114,6 +114,26 @@ TEST(DeviceHeader, WaitsEnd) {
   EXPECT_EQ(others.status[1].rank, 0);
 }
 
+TEST(DeviceHeader, PartitionsOfARequest) {
+  struct {
+    abi::PartitionTable table;
+    uint64_t words[3];
+  } request = {{abi::kVersion, 3, 50'000'000, 0, 0, 0}, {}};
+  using weft::device::PartitionedRequest;
+  EXPECT_EQ(PartitionedRequest(&request).pready(Thread(), 0), Error::range) << "before MPI_Start";
+  request.table.starts = 7;
+  const PartitionedRequest started(&request);
+  EXPECT_EQ(started.pready(Thread(), 2), Error::none);
+  EXPECT_EQ(started.pready(Thread(), 3), Error::range);
+  EXPECT_EQ(request.words[2], 7u);
+  EXPECT_TRUE(started.parrived(2));
+  EXPECT_FALSE(started.parrived(1));
+  EXPECT_EQ(started.wait_arrived(Thread(), 2), Error::none);
+  EXPECT_EQ(started.wait_arrived(Thread(), 1), Error::timeout);
+  request.table.cancelled = 1;
+  EXPECT_EQ(started.wait_arrived(Thread(), 1), Error::failed);
+}
+
 TEST(DeviceHeader, WaitSubtracts) {
   Ranks ranks(1);
   const Window window = ranks.window(0);

@@ -36,6 +36,26 @@ extern "C" __global__ void test_timeout(const void* handle, int, int, long long*
   result[0] = static_cast<long long>(window.wait_notify(weft::device::Block(), 0));
   result[1] = 1;
 }
+/// Partitions of `words` words are written and marked ready, then awaited and checked; value() of salt 0.
+extern "C" __global__ void test_partitioned(const void* send, const void* receive, long long* out,
+                                            const long long* in, int words, int rank, int left,
+                                            long long* result) {
+  const weft::device::PartitionedRequest sent(send), received(receive);
+  const weft::device::Block scope;
+  for (int p = 0; p < sent.partitions(); ++p) {
+    for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x))
+      out[p * words + i] = programs::value(rank, p, i);
+    if (sent.pready(scope, p) != weft::device::Error::none) atomicAdd((unsigned long long*)result, 1ull);
+  }
+  for (int p = received.partitions(); p-- > 0;) {
+    if (received.wait_arrived(scope, p) != weft::device::Error::none)
+      atomicAdd((unsigned long long*)result, 1ull << 20);
+    for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x))
+      if (static_cast<const volatile long long*>(in)[p * words + i] != programs::value(left, p, i))
+        atomicAdd((unsigned long long*)result, 1ull << 40);
+  }
+  if (threadIdx.x == 0) result[1] = 1;
+}
 /// Ping-pong of 8 bytes by put_notify and wait_notify; result[0] is the time of all round trips in ns.
 extern "C" __global__ void test_ping_pong(const void* handle, int words, int rounds, long long* result) {
   const weft::device::Window window(handle);

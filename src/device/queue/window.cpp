@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/config.hpp"
 #include "device/queue/submit.hpp"
 
 namespace weft::device {
@@ -12,6 +13,11 @@ namespace {
 using cuda::driver;
 using cuda::no_context;
 using kernel::Accumulate;
+
+config::Size kernel_timeout_ms{
+    "rma.kernel_timeout_ms", 30'000, 1, 86'400'000,
+    "Time after which a wait of weft_device.cuh in a kernel ends with an error, in "
+    "milliseconds."};
 
 unsigned blocks_of(const Accumulate& accumulate) {
   return static_cast<unsigned>(std::clamp<uint64_t>(
@@ -30,6 +36,8 @@ Status launch(const UserStream& stream, cuda::Function function, unsigned blocks
 }
 
 }  // namespace
+
+uint64_t kernel_timeout_ns() { return kernel_timeout_ms * uint64_t{1'000'000}; }
 
 bool can_accumulate(const Memory& memory) {
   if (!memory.on_device()) return false;
