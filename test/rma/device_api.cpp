@@ -35,7 +35,8 @@ struct Window {
     void* at = result.data();
     void* parameters[] = {&handle, &words, &rounds, &at};
     MPI_Barrier(MPI_COMM_WORLD);
-    expect(cuda.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr) == 0,
+    // result.write() leaves the context of GPU 0 current.
+    expect(driver().cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr) == 0,
            "launch");
     expect(cuda.cuCtxSynchronize() == 0, "cuCtxSynchronize");
     long long values[2];
