@@ -208,7 +208,9 @@ Status Publish_name(const char* service_name, core::Info*, const char* port_name
 Status Unpublish_name(const char* service_name, core::Info*, const char*) {
   auto name = service_text(service_name);
   if (!name) return std::move(name).error();
-  return g_instance->exchange->unpublish(*name);
+  Status done = g_instance->exchange->unpublish(*name);
+  if (done.ok() || done.error().code() != Errc::name) return done;
+  return Error(Errc::service, done.error().message());  // its class of unknown names (section 9.4)
 }
 
 Status Lookup_name(const char* service_name, core::Info*, char* port_name) {

@@ -311,7 +311,7 @@ static void accept_job(char** arguments) {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     CHECK(class_of(MPI_Publish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
     CHECK(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port) == MPI_SUCCESS);
-    CHECK(class_of(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+    CHECK(class_of(MPI_Unpublish_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
     CHECK(class_of(MPI_Lookup_name(arguments[0], MPI_INFO_NULL, port)) == MPI_ERR_NAME);
     MPI_Close_port(port);
     CHECK(class_of(MPI_Close_port(port)) == MPI_ERR_PORT);
