@@ -18,6 +18,8 @@ NOT_BUILT = "not built"
 
 # A passed test prints one of these lines and nothing else.
 GOOD_LINE = re.compile(r"\s*(No [Ee]rrors|Test Passed)\s*$")
+# Weft's launcher reports the first failure of a job that goes on.
+DEATH = re.compile(r"mpiexec: rank \d+ \(pid \d+ on \S+\) (exited with code \d+|was killed by signal .*)$")
 MAX_SECONDS = 120  # per test
 
 
@@ -42,6 +44,8 @@ def failure_reason(rule, status, output):
     if rule in ("TestStatus", "TestErrFatal"):  # expect the job to fail
         return "" if status != 0 else "exit status 0 where an error was expected"
     lines = output.splitlines()
+    if rule == "TestStatusNoErrors":
+        lines = [line for line in lines if not DEATH.match(line)]
     strange = [line.strip() for line in lines if not GOOD_LINE.match(line)]
     if strange:
         return next(filter(None, strange), "an empty line of output")

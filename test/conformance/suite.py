@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "tools", "setup"))
 from packages import Debian, Missing  # noqa: E402
 
-FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma threads topo part errors ft".split()
+FOLDERS = "attr coll comm datatype errhan group info init io mpi_t pt2pt rma threads topo part errors ft spawn".split()
 # Excluded subfolders: other languages and benchmarks.
 WITHOUT = ("errors/cxx", "errors/f77", "errors/f90", "errors/f08", "threads/perf")
 OPTIONS = ["--enable-threads=multiple", "--disable-fortran", "--disable-cxx", "--without-cuda"]
