@@ -44,6 +44,8 @@ struct Half {
   std::unique_ptr<std::byte[]> pageable;
   int64_t part_bytes = 0;
   int64_t offset = 0, bytes = 0, moved = 0;
+  std::deque<TypedBuffer> users;  ///< the program's memory in the copies
+  std::vector<device::Ticket> copies;
   FileJob job;
   /// Calls visit(offset in the half, host memory) for the parts of the first `n` bytes until it returns
   /// false.
@@ -89,28 +91,36 @@ int64_t prepare(const IndependentAccess& access, Half (&halves)[2]) {
   return size;
 }
 
-/// Copies the first `n` bytes of a half from (write) or to the program's memory, all parts at once.
-Status copy(const IndependentAccess& access, const Half& half, int64_t n) {
-  std::deque<TypedBuffer> users;
-  std::vector<device::Ticket> tickets;
+/// Starts copies of the first `n` bytes of a half from (write) or to the program's memory: all parts at once,
+/// or one after the other if kernels have to pack them.
+Status start_copy(const IndependentAccess& access, Half& half, int64_t n) {
   Status outcome;
   half.for_each_part(n, [&](int64_t at, const p2p::Buffer& host) {
-    TypedBuffer& user = users.emplace_back();
+    TypedBuffer& user = half.users.emplace_back();
     outcome = user.slice(access.memory, half.offset + at, host.count);
     if (!outcome.ok()) return false;
     auto ticket =
         access.write ? coll::start_local_copy(host, user.get()) : coll::start_local_copy(user.get(), host);
-    if (ticket)
-      tickets.push_back(std::move(*ticket));
-    else
+    if (!ticket)
       outcome = std::move(ticket).error();
+    else if (access.memory.type->contiguous())
+      half.copies.push_back(std::move(*ticket));
+    else
+      outcome = device::wait(*ticket);
     return outcome.ok();
   });
-  for (device::Ticket& ticket : tickets) {
-    Status done = device::wait(ticket);
-    if (outcome.ok()) outcome = std::move(done);
-  }
   return outcome;
+}
+
+/// Waits for all copies of a half. Returns `started` or the first error after it.
+Status finish_copy(Half& half, Status started) {
+  for (device::Ticket& ticket : half.copies) {
+    Status done = device::wait(ticket);
+    if (started.ok()) started = std::move(done);
+  }
+  half.copies.clear();
+  half.users.clear();
+  return started;
 }
 
 void submit(Operation& operation, const IndependentAccess& access, Half& half) {
@@ -130,13 +140,38 @@ void submit(Operation& operation, const IndependentAccess& access, Half& half) {
   });
 }
 
-Task access_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
+/// Copies one half while a job writes the other. One job at a time: two threads would wait for each other at
+/// the lock of the file.
+Task write_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
   const int64_t size = prepare(access, halves);
   Status outcome;
-  const auto keep = [&outcome](Status status) {
-    if (outcome.ok()) outcome = std::move(status);
-  };
+  for (int64_t at = 0, i = 0; at < access.bytes && outcome.ok(); at += size, ++i) {
+    Half& half = halves[i % 2];
+    Half& previous = halves[(i + 1) % 2];
+    half.offset = at;
+    half.bytes = std::min(size, access.bytes - at);
+    Status copied = start_copy(access, half, half.bytes);
+    Task finish = finish_job(operation, previous.job);
+    outcome = co_await finish;
+    copied = finish_copy(half, std::move(copied));
+    if (outcome.ok()) outcome = std::move(copied);
+    if (outcome.ok()) submit(operation, access, half);
+  }
+  for (Half& half : halves) {
+    Task finish = finish_job(operation, half.job);
+    Status last = co_await finish;
+    if (outcome.ok()) outcome = std::move(last);
+  }
+  if (outcome.ok()) total += access.bytes;
+  co_return outcome;
+}
+
+/// Two jobs read at the same time; one half is copied while the other is read.
+Task read_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
+  Half halves[2];
+  const int64_t size = prepare(access, halves);
+  Status outcome;
   bool ended = false;  // by an error or at the end of the file
   const int64_t count = (access.bytes + size - 1) / size;
   // Step i is begun while step i - 1 is in flight.
@@ -145,20 +180,25 @@ Task access_staged(Operation& operation, const IndependentAccess& access, int64_
     if (i < count && !ended) {
       half.offset = i * size;
       half.bytes = std::min(size, access.bytes - half.offset);
-      if (access.write) keep(copy(access, half, half.bytes));
-      if (outcome.ok()) submit(operation, access, half);
+      submit(operation, access, half);
     }
     if (i == 0) continue;
     Half& previous = halves[(i - 1) % 2];
     Task finish = finish_job(operation, previous.job);
-    keep(co_await finish);
+    Status read = co_await finish;
+    if (outcome.ok()) outcome = std::move(read);
     if (!ended && outcome.ok()) {
-      if (!access.write) keep(copy(access, previous, previous.moved));
+      outcome = finish_copy(previous, start_copy(access, previous, previous.moved));
       total += previous.moved;
     }
     ended |= !outcome.ok() || previous.moved < previous.bytes;
   }
   co_return outcome;
+}
+
+Task access_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
+  Task staged = access.write ? write_staged(operation, access, total) : read_staged(operation, access, total);
+  co_return co_await staged;
 }
 
 /// A part of an access. `memory` holds its datatype.
