@@ -3,6 +3,7 @@
 // (MPI 5.0 sections 3.2.5, 5.1.5, 5.1.8, 5.1.11, 5.1.13, 19.1.9).
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <string>
 
 #include "api/datatypes.hpp"
@@ -113,7 +114,8 @@ Status Get_elements_x(const MPI_Status* status, Datatype& type, MPI_Count* count
 }
 
 Status Status_set_elements(MPI_Status* status, Datatype& type, MPI_Count count) {
-  if (type.basic_elements() != 0 && !datatype::packed_size(type, count / type.basic_elements() + 1))
+  const MPI_Count whole = type.basic_elements() == 0 ? 0 : count / type.basic_elements();
+  if (whole == std::numeric_limits<MPI_Count>::max() || !datatype::packed_size(type, whole + 1))
     return Error(Errc::count, "count = " + std::to_string(count) + " (basic elements of a type of " +
                                   std::to_string(type.size()) +
                                   " bytes): the size in bytes does not fit 64 bits");
