@@ -21,7 +21,9 @@ def test_file(weft, no_driver, tmp_path, monkeypatch):
     assert not (tmp_path / "new file").exists()
     (tmp_path / "old").write_text("x")
     out = weft("explain", "file", str(tmp_path / "old")).out
-    assert "pinned memory in two halves" in out and "short records" in out and "interleaved" in out and "(new)" not in out
+    assert (
+        "pinned memory in two halves" in out and "short records" in out and "interleaved" in out and "(new)" not in out
+    )
     assert weft("explain", "file", "--kind", "cuda", str(tmp_path / "no" / "folder")).status == 1
     assert weft("explain", "file").status == 2
     assert weft("explain", "file", "--kind", "pool", new).status == 2
