@@ -29,7 +29,7 @@ CALLS = {
     "pthread_create": errno.EAGAIN,
     "open": errno.EMFILE,
     "dup2": errno.EBUSY,
-    "setsid": errno.EPERM,
+    "setpgid": errno.EPERM,
     "poll": errno.ENOMEM,
     "read": errno.EIO,
     "write": errno.EIO,
