@@ -202,10 +202,9 @@ class Window {
  private:
   /// One thread waits.
   WEFT_DEVICE_FUNCTION Error wait(uint64_t word, uint64_t value, int rank, uint32_t notification) const {
-    constexpr uint32_t kPollsBetweenChecks = 1024;
     const uint64_t begin = timeout_ns_ == 0 ? 0 : detail::now_ns();
     for (uint32_t polls = 1; !try_take(word, value); ++polls) {
-      if (polls % kPollsBetweenChecks != 0) continue;
+      if (polls % detail::kPollsBetweenChecks != 0) continue;
       if (detail::load_volatile(&status().cancelled) != 0)
         return fail(Thread(), Error::failed, rank, notification);
       if (detail::load_volatile(&status().error) != 0) return Error::failed;
@@ -286,7 +285,8 @@ class PartitionedRequest {
   }
   WEFT_DEVICE_FUNCTION void wait(int partition) const {
     const uint64_t begin = detail::now_ns();
-    while (!parrived(partition)) {
+    for (uint32_t polls = 1; !parrived(partition); ++polls) {
+      if (polls % detail::kPollsBetweenChecks != 0) continue;
       Error error = Error::none;
       if (detail::load_volatile(&table_->cancelled) != 0)
         error = Error::failed;

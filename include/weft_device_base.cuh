@@ -71,6 +71,10 @@ struct PartitionTable {
 
 namespace detail {
 
+/// A waiting thread looks for time-outs and failures once in this many polls of its word: they cost reads of
+/// host memory.
+constexpr uint32_t kPollsBetweenChecks = 1024;
+
 WEFT_DEVICE_FUNCTION uint64_t load_acquire(uint64_t address) {
 #ifdef __CUDACC__
   uint64_t value;

@@ -119,8 +119,10 @@ void Job::reply(World& world) {
     spawned.started.push_back(world.problem.empty());
     if (world.problem.empty()) spawned.pids.push_back(rank.pid);
   }
-  if (!world.problem.empty()) cancel(world);
-  if (world.problem.empty()) publish_worlds();
+  if (world.problem.empty())
+    publish_worlds();
+  else
+    cancel(world);
   const int process = std::exchange(world.requester, -1);
   if (World* const requester = world_of(process); requester != nullptr)
     requester->server.reply_spawn(process - requester->first, spawned);

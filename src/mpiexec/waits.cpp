@@ -158,14 +158,13 @@ pid_t own_pid(pid_t pid) {
 std::vector<Memory> memories_of(pid_t pid) {
   std::vector<Memory> found = open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName});
   if (found.size() < 2) return found;
+  const auto is_own = [self = own_pid(pid)](const RankState& rank) { return rank.pid == self; };
   std::vector<Memory> own;
   for (Memory& memory : found) {
     const std::vector<RankState> ranks = read_memory(memory);
-    const auto is_own = [self = own_pid(pid)](const RankState& rank) { return rank.pid == self; };
     if (std::any_of(ranks.begin(), ranks.end(), is_own)) own.push_back(std::move(memory));
   }
-  return own.empty() ? open_memories(pid, {wait_table::kSharedName, wait_table::kPrivateName})
-                     : std::move(own);
+  return own.empty() ? std::move(found) : std::move(own);
 }
 
 }  // namespace

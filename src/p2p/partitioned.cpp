@@ -105,11 +105,12 @@ Result<void*> Partitioned::device_handle() {
 /// Starts the partitions that kernels have marked ready, or marks arrived ones for kernels.
 void Partitioned::exchange_flags() {
   for (int i = 0; i < partitions; ++i) {
-    if (sends ? parts_[static_cast<size_t>(i)].transfer.active : flags_->marked(i)) continue;
-    if (sends && flags_->marked(i))
-      (void)ready(i);  // fails for active transfers only
-    else if (!sends && arrived(i))
+    if (sends) {
+      if (!parts_[static_cast<size_t>(i)].transfer.active && flags_->marked(i))
+        (void)ready(i);  // fails for active transfers only
+    } else if (!flags_->marked(i) && arrived(i)) {
       flags_->mark(i);
+    }
   }
 }
 
