@@ -25,6 +25,7 @@ constexpr int64_t kBlockBytes = int64_t{1} << 20;   // packed at once
 constexpr int64_t kVectorRunBytes = 8 << 10;        // mean length of runs from which iovecs are used
 constexpr size_t kMaxParts = 512;                   // iovecs of one system call; below IOV_MAX
 constexpr int64_t kSieveGapBytes = 16 << 10;        // mean gap up to which a read sieves
+constexpr int64_t kCachedGapBytes = 2 << 10;        // the same on local files: what a system call copies
 constexpr int64_t kMappedBytes = int64_t{1} << 20;  // mapped at once
 constexpr int64_t kPageBytes = 4096;
 
@@ -227,6 +228,7 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
   const MemoryStream to(memory);
   const Hints& hints = target.hints;
   const bool ordered = view.ordered(stream, bytes);
+  const int64_t most_gap = target.mappable ? kCachedGapBytes : kSieveGapBytes;
   Block sieve_block, block;
   Batch batch;
   int64_t total = 0, at = 0;
@@ -235,7 +237,7 @@ Result<int64_t> read_independent(Target& target, const View& view, int64_t strea
     if (batch.runs.empty()) return true;
     const bool sieve =
         ordered && (hints.romio_ds_read == Use::enable ||
-                    (hints.romio_ds_read == Use::automatic && batch.mean_gap() <= kSieveGapBytes));
+                    (hints.romio_ds_read == Use::automatic && batch.mean_gap() <= most_gap));
     auto read = read_batch(target, to, batch, sieve, sieve_block, block);
     const int64_t wanted = batch.useful;
     batch.clear();
