@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parallel files: time of collective and independent accesses, of all ranks, in ms, each the median of
 // rounds. Any MPI library.
-// Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v] [-j FILE] PATH
-//   -d: memory of the buffers; -w: only rows whose name contains TEXT; -v: check what is read; -j: also JSON,
-//   an array of {"work", "write_ms", "read_ms"}
+// Usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v] [--json FILE] PATH
+//   -d: memory of the buffers; -w: only rows whose name contains TEXT; -v: check what is read; --json: also a
+//   file in the format of the other programs, in which the type of a row is its name and "write" or "read"
 // Rows: with -d cuda, copies of the block between the GPU and pinned memory; each rank one contiguous block,
 // and half of it in blocks of 64 KiB with gaps in memory; the rows of a matrix of doubles, dealt to the ranks
 // in turn (one rank: every second row), in blocks of 4 KiB, 64 KiB and 1 MiB, collective; blocks of 64 KiB,
 // independent; 100,000 records of 100 bytes of each rank, dealt in turn; open and close.
-#define _POSIX_C_SOURCE 200809L  // getopt
+#define _GNU_SOURCE  // getopt_long
+#include <getopt.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,17 +18,19 @@
 #include <unistd.h>
 
 #include "common/device.h"
+#include "common/report.h"
 
-enum { MAX_ROUNDS = 99 };
+enum { MAX_ROUNDS = 99, MAX_ROWS = 32, FIELD_BYTES = 160 };
 
-static int rank, ranks, rounds = 5, json_rows;
+static int rank, ranks, rounds = 5, row_count;
 static size_t mebibytes = 256;
 static bool check, on_device;
 static enum bench_device_memory kind = BENCH_DEVICE_HOST;
 static bool allocated;
 static char *buffer, *host;
-static const char *path, *wanted = "";
-static FILE* json;
+static const char *path, *wanted = "", *json;
+static struct bench_plain_row rows[MAX_ROWS];
+static char fields[MAX_ROWS][FIELD_BYTES];
 
 static void stop(const char* what) {
   fprintf(stderr, "io: rank %d: %s\n", rank, what);
@@ -81,15 +84,24 @@ static double median(double* values, int n) {
   return values[n / 2];
 }
 
+static void add_row(const char* what, const char* direction, double ms, double bytes) {
+  if (row_count == MAX_ROWS) stop("too many rows");
+  snprintf(fields[row_count], FIELD_BYTES, "\"type\": \"%s, %s\", \"latency_us\": %.3f", what, direction,
+           ms * 1e3);
+  rows[row_count].size = (size_t)bytes;
+  rows[row_count].kinds = on_device ? "D" : allocated ? "P" : "H";
+  rows[row_count].fields = fields[row_count];
+  ++row_count;
+}
+
 static void print(const char* what, double write, double read, double bytes) {
   if (rank != 0) return;
+  add_row(what, "write", write, bytes);
+  add_row(what, "read", read, bytes);
   printf("%-40s %10.3f %10.3f", what, write, read);
   if (bytes > 0) printf(" %10.2f %10.2f", bytes / write * 1e-6, bytes / read * 1e-6);
   printf("\n");
   fflush(stdout);
-  if (json)
-    fprintf(json, "%s\n  {\"work\": \"%s\", \"write_ms\": %.4f, \"read_ms\": %.4f}", json_rows++ ? "," : "[",
-            what, write, read);
 }
 
 // Writes and reads `count` elements of `memory` at the beginning of the view. The buffer has `bytes` bytes.
@@ -199,19 +211,22 @@ static void measure_open(void) {
 }
 
 static void parse(int argc, char** argv) {
-  for (int c; (c = getopt(argc, argv, "d:m:r:w:vj:")) != -1;) {
+  static const struct option names[] = {{"json", required_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
+  for (int c; (c = getopt_long(argc, argv, "d:m:r:w:vj:", names, NULL)) != -1;) {
     if (c == 'd' && strcmp(optarg, "pinned") == 0) allocated = true;
     if (c == 'd' && strcmp(optarg, "cuda") == 0) allocated = on_device = true, kind = BENCH_DEVICE_PLAIN;
     if (c == 'm') mebibytes = (size_t)atol(optarg);
     if (c == 'r') rounds = atoi(optarg);
     if (c == 'w') wanted = optarg;
     if (c == 'v') check = true;
-    if (c == 'j') json = rank == 0 ? fopen(optarg, "w") : NULL;
+    if (c == 'j') json = optarg;
+    if (c == '?') rounds = 0;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS || optind + 1 != argc) {
     if (rank == 0)
       fprintf(stderr,
-              "usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v] [-j FILE] PATH\n");
+              "usage: io [-d host|pinned|cuda] [-m MiB in all] [-r rounds] [-w TEXT] [-v]"
+              " [--json FILE] PATH\n");
     MPI_Finalize();
     exit(2);
   }
@@ -260,12 +275,9 @@ int main(int argc, char** argv) {
   measure("100000 records of 100 B, collective", records * record, record, true);
   measure("100000 records of 100 B, independent", records * record, record, false);
   measure_open();
-  if (json) {
-    fprintf(json, "\n]\n");
-    fclose(json);
-  }
+  const bool good = !json || rank != 0 || bench_report_plain(json, "io", ranks, rows, row_count);
   if (allocated) bench_device_free(kind, buffer);
   if (host != buffer || !allocated) free(host);
   MPI_Finalize();
-  return 0;
+  return good ? 0 : 1;
 }

@@ -150,14 +150,23 @@ static bool closed(FILE* file, const char* path) {
   return good;
 }
 
-bool bench_report_start_up(const char* path, const char* program, int ranks, const char* fields) {
+bool bench_report_plain(const char* path, const char* program, int ranks, const struct bench_plain_row* rows,
+                        int count) {
   FILE* file = opened(path);
   if (!file) return false;
   fprintf(file, "{\n  \"program\": \"%s\",\n  \"library\": ", program);
   put_library(file);
-  fprintf(file, ",\n  \"ranks\": %d,\n  \"rows\": [\n    {\"size\": 0, \"kinds\": \"H H\"%s%s}\n  ]\n}\n",
-          ranks, *fields ? ", " : "", fields);
+  fprintf(file, ",\n  \"ranks\": %d,\n  \"rows\": [", ranks);
+  for (int i = 0; i < count; ++i)
+    fprintf(file, "%s\n    {\"size\": %zu, \"kinds\": \"%s\"%s%s}", i ? "," : "", rows[i].size, rows[i].kinds,
+            *rows[i].fields ? ", " : "", rows[i].fields);
+  fputs("\n  ]\n}\n", file);
   return closed(file, path);
+}
+
+bool bench_report_start_up(const char* path, const char* program, int ranks, const char* fields) {
+  const struct bench_plain_row row = {0, "H H", fields};
+  return bench_report_plain(path, program, ranks, &row, 1);
 }
 
 bool bench_report_json(const struct bench_run* run, int argc, char** argv, const struct bench_row* rows,

