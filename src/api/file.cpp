@@ -84,10 +84,7 @@ Status File_get_view(io::File& file, MPI_Offset* disp, MPI_Datatype* etype, MPI_
                      char* datarep) {
   const io::View& view = *file.view;
   const auto give = [](datatype::Datatype& type, MPI_Datatype* handle) {
-    if (!type.predefined()) {
-      type.retain();
-      type.open_handle();
-    }
+    type.open_handle();
     *handle = handle_of(type);
   };
   give(view.etype, etype);
