@@ -24,7 +24,7 @@ enum { MAX_ROUNDS = 99, MAX_ROWS = 32, FIELD_BYTES = 160 };
 
 static int rank, ranks, rounds = 5, row_count;
 static size_t mebibytes = 256;
-static bool check, on_device;
+static bool check, filled, on_device;
 static enum bench_device_memory kind = BENCH_DEVICE_HOST;
 static bool allocated;
 static char *buffer, *host;
@@ -111,7 +111,8 @@ static void measure_view(const char* what, size_t bytes, MPI_Offset start, MPI_D
   double writes[MAX_ROUNDS], reads[MAX_ROUNDS];
   for (int round = 0; round < rounds; ++round) {
     MPI_File file;
-    if (check || round == 0) fill(bytes);  // what is read is what was written
+    if (check || !filled) fill(bytes);  // what is read is what was written
+    filled = true;
     require(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
             "open");
     require(MPI_File_set_view(file, start, MPI_BYTE, view, "native", MPI_INFO_NULL), "set_view");

@@ -32,6 +32,10 @@ RECORDS = {
     "mapping": "independent writes through a mapping of the file",
     "system calls": "independent writes by one system call for each record; collective ones by aggregators",
 }
+OVERWRITES = {
+    "mapping": "writes of several ranks over existing bytes through mappings: no rank waits for another",
+    "system calls": "as new bytes",
+}
 INTERLEAVED = {
     "direct": "collective reads from 4 KiB and writes from 32 KiB a record: each rank itself; else two-phase",
     "two-phase": "collective accesses by aggregators (two-phase)",
@@ -134,6 +138,7 @@ def file_lines(facts):
     elif facts["kind"] == "cuda":
         yield "GPU memory     pinned memory in two halves, copy and file access overlap; cuFile: " + facts["no_cufile"]
     yield "short records  " + RECORDS[facts["records"]]
+    yield "overwrites     " + OVERWRITES[facts["overwrites"]]
     yield "interleaved    " + INTERLEAVED[facts["interleaved"]]
 
 

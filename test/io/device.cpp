@@ -151,7 +151,9 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   long pid = getpid();
   MPI_Bcast(&pid, 1, MPI_LONG, 0, MPI_COMM_WORLD);
-  const std::string path = "/tmp/weft_io_device_" + std::to_string(pid);
+  const char* const folder = std::getenv("TEST_FOLDER");
+  const std::string path =
+      std::string(folder != nullptr ? folder : "/tmp") + "/weft_io_device_" + std::to_string(pid);
   const bool faults = argc > 1 && std::string(argv[1]) == "faults";
   for (const Kind kind : {Kind::device, Kind::pinned, Kind::managed, Kind::pool}) {
     if (faults) {

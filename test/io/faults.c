@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preload library: faults of system calls on files. TEST_SHORT: largest number of bytes that a preadv2 or
-// pwritev2 moves. TEST_INTERRUPT: every Nth of these calls fails with EINTR. TEST_FULL: file offset in bytes
-// from which writes and allocations fail with ENOSPC. TEST_BAD: file offset from which reads fail with EIO.
-// TEST_UNMAPPED=allocate|populate: files cannot be mapped, for want of fallocate or of pages.
+// Preload library: faults of system calls on files. TEST_SHORT: largest number of bytes that a pread, pwrite,
+// preadv2 or pwritev2 moves. TEST_INTERRUPT: every Nth of these calls fails with EINTR. TEST_FULL: file
+// offset in bytes from which writes and allocations fail with ENOSPC. TEST_BAD: file offset from which reads
+// fail with EIO. TEST_UNMAPPED=allocate|populate: files cannot be mapped, for want of fallocate or of pages.
 // TEST_LUSTRE: all files are on Lustre; the layout of a new file is kept in an extended attribute.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -69,11 +69,20 @@ EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes) {
 }
 
 EXPORT int madvise(void* address, size_t bytes, int advice) {
-  if (advice == 23 && unmapped("populate")) {  // MADV_POPULATE_WRITE
+  if ((advice == 22 || advice == 23) && unmapped("populate")) {  // MADV_POPULATE_READ, MADV_POPULATE_WRITE
     errno = EFAULT;
     return -1;
   }
   return ((int (*)(void*, size_t, int))dlsym(RTLD_NEXT, "madvise"))(address, bytes, advice);
+}
+EXPORT ssize_t pread(int fd, void* to, size_t bytes, off_t offset) {
+  const struct iovec part = {to, bytes};
+  return preadv2(fd, &part, 1, offset, 0);
+}
+
+EXPORT ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
+  const struct iovec part = {(void*)(uintptr_t)from, bytes};
+  return pwritev2(fd, &part, 1, offset, 0);
 }
 
 // Lustre.

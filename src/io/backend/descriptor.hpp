@@ -56,6 +56,8 @@ class Descriptor {
   /// Whether mappings of the file and system calls on it see the same bytes at once in all processes that
   /// access it: a regular file of a local file system, open for reading and writing.
   [[nodiscard]] bool mappable() const;
+  /// Whether the range is in a file without holes.
+  [[nodiscard]] bool filled(const Range& range) const;
   /// Allocates storage for a range; the file has at least the range's end as its size then. Returns false if
   /// the file system cannot do that.
   [[nodiscard]] bool provide(const Range& range) const;

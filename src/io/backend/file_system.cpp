@@ -18,9 +18,9 @@ struct FileSystem {
   const char* name;
   bool local;  ///< of one host, with coherent mappings
 };
-constexpr long kLustre = 0x0bd00bd0;
+constexpr long kLustre = 0x0bd00bd0, kTmpfs = 0x01021994;
 constexpr FileSystem kFileSystems[] = {
-    {0x01021994, "tmpfs", true},  {0xef53, "ext4", true},          {0x58465342, "XFS", true},
+    {kTmpfs, "tmpfs", true},      {0xef53, "ext4", true},          {0x58465342, "XFS", true},
     {0x9123683e, "Btrfs", true},  {0x794c7630, "overlayfs", true}, {0x858458f6, "ramfs", false},
     {0x6969, "NFS", false},       {kLustre, "Lustre", false},      {0x47504653, "GPFS", false},
     {0x65735546, "FUSE", false},  {0x19830326, "BeeGFS", false},   {0x2fc12fc1, "ZFS", false},
@@ -63,6 +63,8 @@ bool on_local_file_system(const Descriptor& file) {
     if (known.type == type) return known.local;
   return false;
 }
+
+bool in_memory(const Descriptor& file) { return type_of(file) == kTmpfs; }
 
 Stripes stripes_of(const Descriptor& file) {
   if (type_of(file) != kLustre) return {};

@@ -15,6 +15,9 @@ namespace weft::io {
 /// coherent: a file system of one host.
 [[nodiscard]] bool on_local_file_system(const Descriptor& file);
 
+/// Whether the pages of the file are the file, and may be mapped and written without a notification: tmpfs.
+[[nodiscard]] bool in_memory(const Descriptor& file);
+
 /// How a file is spread over servers (object storage targets).
 struct Stripes {
   int64_t count = 0;  ///< servers; 0: unknown, or the default of the folder

@@ -36,13 +36,14 @@ Pool::~Pool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Pool::submit(Job& job, std::function<void()> run, std::function<void()> notify) {
+void Pool::submit(Job& job, Runner runner, std::function<void()> run, std::function<void()> notify) {
   job.run_ = std::move(run);
   job.state_.store(Job::kQueued, std::memory_order_relaxed);
   bool threadless = false;
   {
     const std::lock_guard guard(lock_);
     queue_.push_back({&job, std::move(notify)});
+    if (runner == Runner::waiter) return;
     if (idle_ < queue_.size() && threads_.size() < threads) {
       sigset_t all, before;  // the program's signals are delivered to its own threads
       sigfillset(&all);

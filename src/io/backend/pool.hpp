@@ -29,6 +29,12 @@ class Job {
   std::atomic<uint32_t> state_{kIdle};
 };
 
+/// Which thread runs a job.
+enum class Runner {
+  pool,    ///< a thread of the pool, or a thread that helps
+  waiter,  ///< a thread that will wait for the job: no thread of the pool is woken
+};
+
 class Pool {
  public:
   /// The pool of the process; it ends with its last user.
@@ -40,7 +46,7 @@ class Pool {
   ~Pool();
 
   /// `run` must not throw. `job` must stay valid until it is done; `notify`, if any, is called after that.
-  void submit(Job& job, std::function<void()> run, std::function<void()> notify = {});
+  void submit(Job& job, Runner runner, std::function<void()> run, std::function<void()> notify = {});
   /// Runs the job in this thread if no other thread has begun it, else waits up to `nanoseconds` for its end.
   void help(Job& job, long nanoseconds);
 

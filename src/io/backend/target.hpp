@@ -19,8 +19,10 @@ struct Target {
   std::atomic<bool> atomic{false};  ///< MPI_File_set_atomicity
   std::atomic<bool> dirty{false};   ///< this process has written since the last sync
   bool mappable = false;            ///< of the descriptor of rank 0; see Descriptor::mappable()
-  bool sieves_writes = false;       ///< romio_ds_write = enable: every write takes a lock
-  std::mutex exclusive;             ///< accesses under locks of one process, which share its descriptor
+  bool in_memory = false;           ///< on tmpfs
+  bool contended = false;      ///< several ranks have opened the file: they wait for the lock of its inode
+  bool sieves_writes = false;  ///< romio_ds_write = enable: every write takes a lock
+  std::mutex exclusive;        ///< accesses under locks of one process, which share its descriptor
   std::shared_ptr<Pool> pool = Pool::shared();
 };
 

@@ -13,6 +13,8 @@ constexpr int64_t kLeastBytesPerAggregator = 256 << 10;  // below, a message cos
 // From these lengths of runs, and up to this number of runs, ranks of one host access the file themselves.
 // Writes take turns at the lock of the inode.
 constexpr int64_t kDirectReadBytes = 4 << 10, kDirectWriteBytes = 32 << 10, kDirectRuns = 8;
+constexpr size_t kFewRanks =
+    4;  // overwrite shorter runs directly: their mappings have the pages of all ranks
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -23,7 +25,8 @@ AccessRecord record_of(const View& view, int64_t stream, int64_t bytes) {
   return {{view.position(stream), view.position(stream + bytes - 1) + 1},
           bytes,
           view.ordered(stream, bytes) ? 0 : 1,
-          view.contiguous ? bytes : view.mean_run};
+          view.contiguous ? bytes : view.mean_run,
+          0};
 }
 
 bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hints, bool write,
@@ -37,7 +40,8 @@ bool use_aggregators(const std::vector<AccessRecord>& records, const Hints& hint
     if (record.unordered != 0) return false;
     any = true;
     interleaved |= record.range.first < end;
-    direct &= record.run_bytes >= direct_run || record.bytes <= kDirectRuns * record.run_bytes;
+    const int64_t least = record.present != 0 && records.size() <= kFewRanks ? kDirectReadBytes : direct_run;
+    direct &= record.run_bytes >= least || record.bytes <= kDirectRuns * record.run_bytes;
     end = std::max(end, record.range.end);
   }
   return any && (use == Use::enable || (use == Use::automatic && interleaved && !direct));

@@ -8,6 +8,7 @@
 
 #include "io/backend/error.hpp"
 #include "io/collective/exchange.hpp"
+#include "io/independent/present.hpp"
 #include "io/independent/staged.hpp"
 
 namespace weft::io {
@@ -37,9 +38,10 @@ Status read_ranges(Target& target, const std::vector<Range>& ranges, std::byte* 
 }
 
 /// Gathers the accesses of all ranks.
-Task gather_records(Operation& operation, const CollectiveAccess& access,
+Task gather_records(Operation& operation, const CollectiveAccess& access, bool write,
                     std::vector<AccessRecord>& records) {
-  const AccessRecord mine = record_of(*access.view, access.stream, access.bytes);
+  AccessRecord mine = record_of(*access.view, access.stream, access.bytes);
+  if (write && may_write_present(access.target, *access.view, access.stream, access.bytes)) mine.present = 1;
   records.resize(static_cast<size_t>(access.comm.size()));
   Collective gather(
       coll::record_call(coll::Collective::allgather, access.comm, &mine, records.data(), sizeof mine),
@@ -72,7 +74,7 @@ Task begin_collective(Operation& operation, const CollectiveAccess& access, bool
                       std::optional<Plan>& plan) {
   co_await operation.turn();
   std::vector<AccessRecord> records;
-  Task gather = gather_records(operation, access, records);
+  Task gather = gather_records(operation, access, write, records);
   WEFT_CO_TRY(co_await gather);
   const Target& target = access.target;
   const bool one_cache = access.hosts == 1 && target.mappable;

@@ -94,7 +94,7 @@ Task File::perform(Operation& operation, Access access, p2p::Buffer memory, int6
   co_return co_await independent;
 }
 
-Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory) {
+Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory, bool blocking) {
   WEFT_TRY(check_access(access, memory));
   p2p::Buffer moved = memory;
   std::shared_ptr<std::byte[]> storage;
@@ -112,6 +112,7 @@ Result<Operation*> File::launch(const Access& access, const p2p::Buffer& memory)
   if (operation == nullptr) return core::no_more_requests();
   if (queued) operation->reserve_tags(*comm);
   operation->keep(storage);
+  operation->blocking = blocking;
   if (after)
     operation->epilogue = [operation, after = std::move(after)]() -> Status {
       auto bytes = operation->instance.unlocked([&] { return after(operation->completion.bytes); });
@@ -142,7 +143,7 @@ Result<core::Completion> File::run(const Access& access, const p2p::Buffer& memo
   const bool direct = access.at != At::shared && (!access.collective || comm->size() == 1) &&
                       view->datarep == nullptr && queue_.empty() && !on_device(memory);
   if (!direct) {
-    auto operation = launch(access, memory);
+    auto operation = launch(access, memory, true);
     if (!operation) return std::move(operation).error();
     return complete(**operation, *target->pool);
   }
@@ -169,7 +170,7 @@ Result<core::Completion> File::run(const Access& access, const p2p::Buffer& memo
 }
 
 Result<core::Request*> File::start(const Access& access, const p2p::Buffer& memory) {
-  auto operation = launch(access, memory);
+  auto operation = launch(access, memory, false);
   if (!operation) return std::move(operation).error();
   return static_cast<core::Request*>(*operation);
 }
@@ -177,7 +178,7 @@ Result<core::Request*> File::start(const Access& access, const p2p::Buffer& memo
 Status File::begin(const Access& access, const p2p::Buffer& memory) {
   if (split_ != nullptr)
     return error(ErrorClass::io, "another split collective call has begun on the file: end it first");
-  auto operation = launch(access, memory);
+  auto operation = launch(access, memory, false);
   if (!operation) return std::move(operation).error();
   split_ = *operation;
   split_access_ = access;

@@ -89,6 +89,7 @@ Result<std::string> explain(const std::string& text) {
         << "\", \"no_cufile\": " << quoted(why_not);
   }
   out << ", \"records\": \"" << (local ? "mapping" : "system calls") << "\"";
+  out << ", \"overwrites\": \"" << (in_memory(file) ? "mapping" : "system calls") << "\"";
   out << ", \"interleaved\": \"" << (local ? "direct" : "two-phase") << "\"}";
   return out.str();
 }

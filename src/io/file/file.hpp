@@ -106,7 +106,7 @@ class File final : public core::Counted {
   [[nodiscard]] Status convert(const Access& access, p2p::Buffer& memory,
                                std::shared_ptr<std::byte[]>& storage,
                                std::function<Result<uint64_t>(uint64_t)>& after);
-  [[nodiscard]] Result<Operation*> launch(const Access& access, const p2p::Buffer& memory);
+  [[nodiscard]] Result<Operation*> launch(const Access& access, const p2p::Buffer& memory, bool blocking);
   [[nodiscard]] Task perform(Operation& operation, Access access, p2p::Buffer memory, int64_t bytes);
   [[nodiscard]] Task fetch_shared(Operation& operation, int64_t etypes, bool ordered, int64_t& first);
 

@@ -64,7 +64,7 @@ int open_as(const std::string& path, int amode, int more_flags, Descriptor& file
 
 /// Facts of the file that rank 0 opens first.
 struct First {
-  int64_t amode, opened, mappable;
+  int64_t amode, opened, mappable, in_memory;
   Stripes stripes;
 };
 
@@ -86,6 +86,7 @@ Status open_first(const std::string& path, int amode, const core::Info* info, Ta
   if (later != 0) set_stripes(target.descriptor, wanted);
   first.opened = 1;
   first.mappable = target.descriptor.mappable() ? 1 : 0;
+  first.in_memory = in_memory(target.descriptor) ? 1 : 0;
   first.stripes = stripes_of(target.descriptor);
   return {};
 }
@@ -95,10 +96,12 @@ Status open_everywhere(core::Communicator& comm, const std::string& path, int am
                        Target& target, Stripes& stripes) {
   // Programs delete a file on all ranks and create it again: the creation waits for the last deletion.
   if ((amode & kCreate) != 0) WEFT_TRY(agree(comm, {}, path));
-  First first{amode, 0, 0, {}};
+  First first{amode, 0, 0, 0, {}};
   Status own = comm.rank() == 0 ? open_first(path, amode, info, target, first) : check_amode(amode);
   WEFT_TRY(broadcast(comm, &first, sizeof first));
   target.mappable = first.mappable != 0;
+  target.in_memory = first.in_memory != 0;
+  target.contended = comm.size() > 1;
   stripes = first.stripes;
   if (comm.rank() != 0 && own.ok()) {
     if (first.amode != amode)

@@ -15,8 +15,9 @@ namespace weft::io {
 /// bytes read, fewer at the end of the file.
 [[nodiscard]] Result<int64_t> read_independent(Target& target, const View& view, int64_t stream,
                                                const p2p::Buffer& memory, int64_t bytes);
-/// Writes the first `bytes` bytes of the packed stream of `memory`.
+/// Writes the first `bytes` bytes of the packed stream of `memory`. `parallel`: other threads of this process
+/// write to the file at the same time.
 [[nodiscard]] Status write_independent(Target& target, const View& view, int64_t stream,
-                                       const p2p::Buffer& memory, int64_t bytes);
+                                       const p2p::Buffer& memory, int64_t bytes, bool parallel = false);
 
 }  // namespace weft::io

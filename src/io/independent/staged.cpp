@@ -13,6 +13,7 @@
 #include "device/pinned.hpp"
 #include "io/independent/access.hpp"
 #include "io/independent/direct.hpp"
+#include "io/independent/present.hpp"
 #include "io/view/typed_buffer.hpp"
 
 namespace weft::io {
@@ -31,10 +32,10 @@ log::SlowPath pageable("io.pageable_staging",
 void* first_byte(const p2p::Buffer& memory) { return coll::advance(memory.address, memory.type->true_lb()); }
 
 Result<int64_t> access_range(const IndependentAccess& access, int64_t offset, const p2p::Buffer& memory,
-                             int64_t bytes) {
+                             int64_t bytes, bool parallel = false) {
   if (!access.write)
     return read_independent(access.target, *access.view, access.stream + offset, memory, bytes);
-  WEFT_TRY(write_independent(access.target, *access.view, access.stream + offset, memory, bytes));
+  WEFT_TRY(write_independent(access.target, *access.view, access.stream + offset, memory, bytes, parallel));
   return bytes;
 }
 
@@ -123,12 +124,13 @@ Status finish_copy(Half& half, Status started) {
   return started;
 }
 
-void submit(Operation& operation, const IndependentAccess& access, Half& half) {
+/// `parallel`: the other half may be accessed at the same time.
+void submit(Operation& operation, const IndependentAccess& access, Half& half, bool parallel) {
   half.moved = 0;
-  half.job.submit(*access.target.pool, operation.instance, [&access, &half]() -> Status {
+  half.job.submit(*access.target.pool, operation.instance, [&access, &half, parallel]() -> Status {
     Status outcome;
     half.for_each_part(half.bytes, [&](int64_t at, const p2p::Buffer& host) {
-      auto moved = access_range(access, half.offset + at, host, host.count);
+      auto moved = access_range(access, half.offset + at, host, host.count, parallel);
       if (!moved) {
         outcome = std::move(moved).error();
         return false;
@@ -140,23 +142,29 @@ void submit(Operation& operation, const IndependentAccess& access, Half& half) {
   });
 }
 
-/// Copies one half while a job writes the other. One job at a time: two threads would wait for each other at
-/// the lock of the file.
+/// Copies one half while a job writes the other. Two jobs at a time if they write through mappings, else one:
+/// two threads would wait for each other at the lock of the file.
 Task write_staged(Operation& operation, const IndependentAccess& access, int64_t& total) {
   Half halves[2];
   const int64_t size = prepare(access, halves);
+  const bool parallel = may_write_present(access.target, *access.view, access.stream, access.bytes);
   Status outcome;
   for (int64_t at = 0, i = 0; at < access.bytes && outcome.ok(); at += size, ++i) {
     Half& half = halves[i % 2];
-    Half& previous = halves[(i + 1) % 2];
+    if (parallel) {
+      Task finish = finish_job(operation, half.job);
+      outcome = co_await finish;
+    }
     half.offset = at;
     half.bytes = std::min(size, access.bytes - at);
     Status copied = start_copy(access, half, half.bytes);
-    Task finish = finish_job(operation, previous.job);
-    outcome = co_await finish;
+    if (!parallel) {
+      Task finish = finish_job(operation, halves[(i + 1) % 2].job);
+      outcome = co_await finish;
+    }
     copied = finish_copy(half, std::move(copied));
     if (outcome.ok()) outcome = std::move(copied);
-    if (outcome.ok()) submit(operation, access, half);
+    if (outcome.ok()) submit(operation, access, half, parallel);
   }
   for (Half& half : halves) {
     Task finish = finish_job(operation, half.job);
@@ -180,7 +188,7 @@ Task read_staged(Operation& operation, const IndependentAccess& access, int64_t&
     if (i < count && !ended) {
       half.offset = i * size;
       half.bytes = std::min(size, access.bytes - half.offset);
-      submit(operation, access, half);
+      submit(operation, access, half, true);
     }
     if (i == 0) continue;
     Half& previous = halves[(i - 1) % 2];
@@ -260,12 +268,15 @@ Task access_independent(Operation& operation, IndependentAccess access) {
     outcome = co_await device;
   } else {
     FileJob job;
-    job.submit(*access.target.pool, operation.instance, [&access, &moved]() -> Status {
-      auto done = access_range(access, 0, access.memory, access.bytes);
-      if (!done) return std::move(done).error();
-      moved = *done;
-      return {};
-    });
+    job.submit(
+        *access.target.pool, operation.instance,
+        [&access, &moved]() -> Status {
+          auto done = access_range(access, 0, access.memory, access.bytes);
+          if (!done) return std::move(done).error();
+          moved = *done;
+          return {};
+        },
+        operation.blocking ? Runner::waiter : Runner::pool);
     Task finish = finish_job(operation, job);
     outcome = co_await finish;
   }

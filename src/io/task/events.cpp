@@ -55,7 +55,7 @@ Status Messages::take() {
   return first;
 }
 
-void FileJob::submit(Pool& pool, core::Instance& instance, std::function<Status()> run) {
+void FileJob::submit(Pool& pool, core::Instance& instance, std::function<Status()> run, Runner runner) {
   WEFT_ASSERT(!running());
   state_ = std::make_shared<State>();
   // Wakes the rank if it sleeps until another rank notifies it.
@@ -63,7 +63,7 @@ void FileJob::submit(Pool& pool, core::Instance& instance, std::function<Status(
   if (instance.sleep_when_idle && instance.shm != nullptr)
     notify = [shm = instance.shm, self = instance.self] { shm->wakeup(self).notify(); };
   pool.submit(
-      state_->job,
+      state_->job, runner,
       [state = state_.get(), run = std::move(run)] {
         try {
           state->outcome = run();

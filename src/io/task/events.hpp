@@ -41,7 +41,8 @@ class Messages final : public Event {
 class FileJob final : public Event {
  public:
   ~FileJob() override { WEFT_ASSERT(!running()); }
-  void submit(Pool& pool, core::Instance& instance, std::function<Status()> run);
+  void submit(Pool& pool, core::Instance& instance, std::function<Status()> run,
+              Runner runner = Runner::pool);
   [[nodiscard]] bool running() const { return state_ != nullptr && !state_->job.done(); }
   [[nodiscard]] bool ready() override { return !running(); }
   /// The outcome of the last job.

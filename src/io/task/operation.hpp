@@ -56,6 +56,8 @@ class Operation final : public core::Request, public core::Poller {
   const core::Ref<core::Counted> file;
   /// Runs in the call that completes the request: conversions by user functions.
   std::function<Status()> epilogue;
+  /// The call that makes the operation waits for it.
+  bool blocking = false;
   /// The job that the task waits for, if it waits for nothing else.
   std::shared_ptr<FileJob::State> awaited;
 

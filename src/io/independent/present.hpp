@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Accesses through mappings of pages that a file has in memory (tmpfs). Processes that write by system calls
+// wait for each other at the lock of the file; those that write to mapped pages do not. Where no process
+// waits, the processor decides which is faster, so both are measured. Threading: any thread, without the
+// instance lock.
+#pragma once
+#include "io/backend/target.hpp"
+#include "io/independent/runs.hpp"
+#include "io/view/view.hpp"
+
+namespace weft::io {
+
+/// When an access uses mappings of present pages.
+enum class UsePresent {
+  never,
+  measured,  ///< where they have been faster in this process
+  always,
+};
+
+/// Whether an access is one of pages in memory that may be mapped: bytes of the file on tmpfs, without holes.
+[[nodiscard]] bool is_present(const Target& target, const View& view, int64_t stream, int64_t bytes);
+/// Whether a write of these bytes may replace them through mappings.
+[[nodiscard]] bool may_write_present(const Target& target, const View& view, int64_t stream, int64_t bytes);
+/// `parallel`: other threads of this process write at the same time.
+[[nodiscard]] UsePresent use_of_write(const Target& target, const View& view, int64_t stream, int64_t bytes,
+                                      const MemoryStream& memory, bool parallel);
+[[nodiscard]] UsePresent use_of_read(const Target& target, const View& view, int64_t stream, int64_t bytes,
+                                     const MemoryStream& memory);
+
+/// Limits of the batches of these accesses.
+[[nodiscard]] Limits present_limits();
+/// Whether few enough of the pages that a mapping of the batch needs belong to others.
+[[nodiscard]] bool maps_present(const Batch& batch);
+/// Reads or writes a batch. Returns the bytes moved, fewer if the file has been truncated.
+[[nodiscard]] Result<int64_t> access_present(const Target& target, const MemoryStream& memory,
+                                             const Batch& batch, bool write, UsePresent use, Block& block);
+
+}  // namespace weft::io
